@@ -1,0 +1,66 @@
+# The shapes of Reprise's targets. A folder is a target: list its sources and its
+# dependencies in its CMakeLists.txt, and nothing else.
+
+# reprise_add_library(<name> [SHARED] SOURCES <cc>... [DEPS <target>...] [PRIVATE_DEPS <target>...])
+#
+# Makes the target reprise_<name> with the alias reprise::<name>; without SOURCES
+# it holds headers only. Includes are written from the root of the project.
+function(reprise_add_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SHARED" "" "SOURCES;DEPS;PRIVATE_DEPS")
+  set(target reprise_${name})
+  if(NOT arg_SOURCES)
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${target} INTERFACE ${arg_DEPS} ${arg_PRIVATE_DEPS})
+  else()
+    if(arg_SHARED)
+      add_library(${target} SHARED ${arg_SOURCES})
+    else()
+      add_library(${target} STATIC ${arg_SOURCES})
+    endif()
+    target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
+    target_compile_options(${target} PRIVATE ${REPRISE_WARNINGS})
+    target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
+  endif()
+  add_library(reprise::${name} ALIAS ${target})
+endfunction()
+
+# reprise_add_test(<stem>_test.cc [SOURCES <cc>...] [DEPS <target>...] [LABELS <label>...])
+#
+# One GoogleTest program a file, from tests/<folder>/CMakeLists.txt. A test that
+# needs a GPU carries the label gpu.
+function(reprise_add_test source)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS;LABELS")
+  reprise_program_name(target tests ${source})
+  add_executable(${target} ${source} ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE ${REPRISE_WARNINGS})
+  target_link_libraries(${target} PRIVATE ${arg_DEPS} GTest::gmock_main)
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  # Listed when ctest runs, so that building needs no device and no torch on the path.
+  if(arg_LABELS)
+    set(properties PROPERTIES LABELS "${arg_LABELS}")
+  endif()
+  gtest_discover_tests(${target} TEST_PREFIX ${folder}/ DISCOVERY_MODE PRE_TEST
+                       DISCOVERY_TIMEOUT 60 ${properties})
+endfunction()
+
+# reprise_add_benchmark(<stem>_benchmark.cc [DEPS <target>...])
+#
+# One Google Benchmark program a file, from perf/<folder>/CMakeLists.txt.
+function(reprise_add_benchmark source)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS")
+  reprise_program_name(target perf ${source})
+  add_executable(${target} ${source} ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE ${REPRISE_WARNINGS})
+  target_link_libraries(${target} PRIVATE ${arg_DEPS} benchmark::benchmark_main)
+endfunction()
+
+# tests/engine/base/log_test.cc -> engine_base_log_test
+function(reprise_program_name out top source)
+  file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/${top} ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+  cmake_path(REMOVE_EXTENSION path LAST_ONLY)
+  string(REPLACE "/" "_" path ${path})
+  set(${out} ${path} PARENT_SCOPE)
+endfunction()

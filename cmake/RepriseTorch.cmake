@@ -1,0 +1,102 @@
+# torch's wheel and the CUDA headers that come with it, found by path.
+#
+# find_package(Torch) asks for a CUDA toolkit, and importing torch to ask it where
+# it lives takes seconds and a matching Python; the wheel's layout is all we need.
+# Gives reprise_dep::cuda_headers, and with REPRISE_TORCH also reprise_dep::torch.
+
+set(REPRISE_TORCH_DIR "" CACHE PATH "The folder torch/ of an installed torch ${REPRISE_TORCH_VERSION} wheel")
+set(REPRISE_CUDA_INCLUDE_DIR "" CACHE PATH "Headers of CUDA 13; by default those of torch's wheel")
+
+function(reprise_find_torch out)
+  set(candidates ${REPRISE_TORCH_DIR} $ENV{REPRISE_TORCH_DIR})
+  if(NOT candidates)
+    set(prefixes $ENV{VIRTUAL_ENV} $ENV{CONDA_PREFIX})
+    foreach(python IN ITEMS "${Python_EXECUTABLE}" "${PYTHON_EXECUTABLE}")
+      if(python)  # passed in by scikit-build-core: the environment that pip installs into
+        cmake_path(GET python PARENT_PATH bin)
+        cmake_path(GET bin PARENT_PATH prefix)
+        list(APPEND prefixes ${prefix})
+      endif()
+    endforeach()
+    foreach(prefix IN LISTS prefixes)
+      file(GLOB found ${prefix}/lib/python3*/site-packages/torch ${prefix}/lib/python3*/dist-packages/torch)
+      list(APPEND candidates ${found})
+    endforeach()
+  endif()
+  foreach(candidate IN LISTS candidates)
+    if(EXISTS ${candidate}/version.py)
+      set(${out} ${candidate} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(${out} "" PARENT_SCOPE)
+endfunction()
+
+# One sentence for each way in which a torch does not fit.
+function(reprise_check_torch torch)
+  if(NOT torch)
+    message(FATAL_ERROR
+      "reprise: no torch found; install torch ${REPRISE_TORCH_VERSION} for CUDA and pass "
+      "-DREPRISE_TORCH_DIR=<site-packages>/torch (or activate its environment, or build "
+      "the core alone with -DREPRISE_TORCH=OFF)")
+  endif()
+  file(STRINGS ${torch}/version.py line REGEX "^__version__")
+  string(REGEX MATCH "[0-9]+\\.[0-9]+[^']*" version "${line}")
+  if(NOT version MATCHES "^${REPRISE_TORCH_VERSION}(\\.|$)")
+    message(FATAL_ERROR "reprise: built for torch ${REPRISE_TORCH_VERSION}, found ${version} in ${torch}")
+  endif()
+  if(NOT EXISTS ${torch}/lib/libtorch_cuda.so)
+    message(FATAL_ERROR
+      "reprise: the torch in ${torch} (${version}) is a CPU-only build (it has no "
+      "libtorch_cuda.so); install torch ${REPRISE_TORCH_VERSION} for CUDA")
+  endif()
+  message(STATUS "torch ${version} in ${torch}")
+endfunction()
+
+function(reprise_import_torch torch)
+  foreach(library IN ITEMS c10 c10_cuda torch_cpu torch_cuda)
+    add_library(reprise_dep::${library} SHARED IMPORTED GLOBAL)
+    set_target_properties(reprise_dep::${library} PROPERTIES
+      IMPORTED_LOCATION ${torch}/lib/lib${library}.so)
+  endforeach()
+  add_library(reprise_dep::torch INTERFACE IMPORTED GLOBAL)
+  target_include_directories(reprise_dep::torch SYSTEM INTERFACE
+    ${torch}/include ${torch}/include/torch/csrc/api/include)
+  target_compile_definitions(reprise_dep::torch INTERFACE
+    _GLIBCXX_USE_CXX11_ABI=1 REPRISE_TORCH_VERSION="${REPRISE_TORCH_VERSION}")
+  # torch's libraries find CUDA's on their own when they are loaded.
+  target_link_options(reprise_dep::torch INTERFACE -Wl,--allow-shlib-undefined)
+  target_link_libraries(reprise_dep::torch INTERFACE
+    reprise_dep::torch_cuda reprise_dep::torch_cpu reprise_dep::c10_cuda reprise_dep::c10
+    reprise_dep::cuda_headers)
+endfunction()
+
+function(reprise_import_cuda_headers torch)
+  set(include ${REPRISE_CUDA_INCLUDE_DIR})
+  if(NOT include AND torch)
+    cmake_path(GET torch PARENT_PATH site)
+    set(include ${site}/nvidia/cu13/include)
+  endif()
+  foreach(header IN ITEMS cuda.h cupti.h nvrtc.h)
+    if(NOT include OR NOT EXISTS ${include}/${header})
+      message(FATAL_ERROR
+        "reprise: no ${header} in '${include}'; set REPRISE_TORCH_DIR to torch's wheel, which "
+        "brings CUDA's headers, or REPRISE_CUDA_INCLUDE_DIR to those of CUDA 13")
+    endif()
+  endforeach()
+  if(REPRISE_TORCH AND NOT EXISTS ${include}/crt/host_defines.h)
+    message(FATAL_ERROR
+      "reprise: no crt/host_defines.h in ${include}: pip install 'cuda-toolkit[crt,cccl]==13.0.2'")
+  endif()
+  add_library(reprise_dep::cuda_headers INTERFACE IMPORTED GLOBAL)
+  target_include_directories(reprise_dep::cuda_headers SYSTEM INTERFACE ${include})
+endfunction()
+
+reprise_find_torch(reprise_torch_dir)
+if(REPRISE_TORCH)
+  reprise_check_torch("${reprise_torch_dir}")
+endif()
+reprise_import_cuda_headers("${reprise_torch_dir}")
+if(REPRISE_TORCH)
+  reprise_import_torch(${reprise_torch_dir})
+endif()

@@ -1,0 +1,72 @@
+// How the core reports failure: a value, never an exception.
+
+#ifndef REPRISE_ENGINE_BASE_STATUS_H_
+#define REPRISE_ENGINE_BASE_STATUS_H_
+
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace reprise::base {
+
+// A closed set, chosen by what the caller can do next.
+enum class Code {
+  kInvalidArgument,     // fix the input
+  kFailedPrecondition,  // not in this state; retry after something changed
+  kUnavailable,         // this machine lacks something; go on without it
+  kResourceExhausted,   // free memory, then retry
+  kInternal,            // a driver call or an invariant failed
+};
+
+// A code for programs and a sentence for people: lower case, no full stop, with
+// the offending value and what to do. Thread-compatible value.
+class [[nodiscard]] Error {
+ public:
+  Error(Code code, std::string message)
+      : code_(code), message_(std::move(message)) {}
+
+  Code code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+  // The same error, saying also where it happened.
+  Error In(const std::string& place) const {
+    return Error(code_, place + ": " + message_);
+  }
+
+ private:
+  Code code_;
+  std::string message_;
+};
+
+template <typename T>
+using Result = tl::expected<T, Error>;
+using Status = Result<void>;
+
+inline tl::unexpected<Error> Fail(Code code, std::string message) {
+  return tl::unexpected<Error>(Error(code, std::move(message)));
+}
+
+}  // namespace reprise::base
+
+#define REPRISE_CONCAT_INNER(a, b) a##b
+#define REPRISE_CONCAT(a, b) REPRISE_CONCAT_INNER(a, b)
+
+// Leaves the enclosing function with the error of `expr`, if it has one.
+#define REPRISE_RETURN_IF_ERROR(expr)                                  \
+  do {                                                                 \
+    if (auto reprise_status = (expr); !reprise_status.has_value())     \
+      return ::tl::unexpected<::reprise::base::Error>(                 \
+          std::move(reprise_status).error());                          \
+  } while (false)
+
+// Assigns the value of `expr` to `lhs`, or leaves with its error.
+#define REPRISE_ASSIGN_OR_RETURN(lhs, expr) \
+  REPRISE_ASSIGN_OR_RETURN_INNER(REPRISE_CONCAT(reprise_result_, __LINE__), lhs, expr)
+#define REPRISE_ASSIGN_OR_RETURN_INNER(result, lhs, expr)              \
+  auto result = (expr);                                                \
+  if (!result.has_value())                                             \
+    return ::tl::unexpected<::reprise::base::Error>(                   \
+        std::move(result).error());                                    \
+  lhs = std::move(result).value()
+
+#endif  // REPRISE_ENGINE_BASE_STATUS_H_
