@@ -1,0 +1,78 @@
+// What the engine needs of the framework whose stream it watches.
+
+#ifndef REPRISE_ENGINE_FRONTEND_H_
+#define REPRISE_ENGINE_FRONTEND_H_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/block.h"
+#include "engine/op.h"
+
+namespace reprise::engine {
+
+// Memory that was allocated while an op ran.
+struct Allocation {
+  uint64_t address;
+  uint64_t size_bytes;
+};
+
+// One recorded call of an op, able to run again on other memory (host executor).
+class Call {
+ public:
+  virtual ~Call() = default;
+  // Runs the op on operands whose tensors begin at `operands[i]` and puts the
+  // storage of result r at `results[r]`, with the layout it had when recorded
+  // (0 where the result is no new storage). Any thread.
+  virtual base::Status Run(std::span<const uint64_t> operands,
+                           std::span<const uint64_t> results) = 0;
+};
+
+// The framework, as one session (device and stream) sees it. Implemented by a
+// binding and by the tests. Unless said otherwise, called on the thread whose op
+// is being handled, with no lock of the engine's held but the session's own.
+class Frontend {
+ public:
+  virtual ~Frontend() = default;
+
+  virtual std::string OpName(OpId op) const = 0;
+
+  // Weak references: they keep a token from being used again and change no
+  // use count that a program can see. Any thread.
+  virtual void Retain(StorageToken storage) = 0;
+  virtual void Release(StorageToken storage) = 0;
+  // The retained storage is alive. Never blocks.
+  virtual bool Alive(StorageToken storage) const = 0;
+  // Where the retained storage's memory is now; 0 if it is dead.
+  virtual uint64_t Base(StorageToken storage) const = 0;
+
+  // Memory of the framework's own allocator on the session's device and
+  // stream, 512-byte aligned on a GPU and 64-byte aligned on the host.
+  // kResourceExhausted when there is none. Any thread.
+  virtual base::Result<Block> Allocate(size_t size_bytes) = 0;
+
+  // From Begin to End, allocations of the session's stream come from memory
+  // that no earlier recording used, so that every value moves.
+  virtual base::Status BeginPrivatePool() = 0;
+  virtual void EndPrivatePool() = 0;
+
+  // From Begin to the matching Take, allocations by this thread are noted.
+  virtual void BeginAllocations() = 0;
+  virtual std::vector<Allocation> TakeAllocations() = 0;
+
+  // A number that changes whenever the device's random generator is used.
+  virtual uint64_t GeneratorState() const = 0;
+
+  // The address lies in memory that the framework's allocator owns. Any thread.
+  virtual bool OwnsAddress(uint64_t address) const = 0;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_FRONTEND_H_

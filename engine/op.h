@@ -1,0 +1,75 @@
+// An operation of the stream as the scheduler sees it: borrowed views, valid
+// only during the call that passes them.
+
+#ifndef REPRISE_ENGINE_OP_H_
+#define REPRISE_ENGINE_OP_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace reprise::engine {
+
+// Index into the frontend's table of operators; stable for the process.
+using OpId = uint32_t;
+
+// Names a storage while it is alive (torch: the StorageImpl's address). Two
+// storages that never live at once may share a token, so a token that is kept
+// needs a weak reference (Frontend::Retain).
+using StorageToken = const void*;
+
+// One tensor operand: which storage, and where in it the tensor begins. What
+// else matters of it (dtype, sizes, strides, keys, alignment) is in the words.
+struct Operand {
+  StorageToken storage = nullptr;
+  uint64_t base = 0;           // address of the storage's first byte
+  uint64_t offset_bytes = 0;   // of the tensor's first element from `base`
+  uint64_t storage_bytes = 0;  // size of the storage
+  bool written = false;        // the schema says that the op writes it
+
+  uint64_t address() const { return base + offset_bytes; }
+};
+
+// An op at its call. `words` is the canonical form of everything but the
+// identity of its operands: operator, dtypes, sizes, strides, key sets,
+// alignment classes, attributes by value, and the global switches that this
+// class of operator reads. Two calls with equal words and corresponding
+// operands run the same kernels.
+struct OpView {
+  OpId op = 0;
+  std::span<const uint64_t> words;
+  std::span<const Operand> operands;
+  // Why the op cannot be part of a trace (a string literal); null if it can.
+  const char* cut = nullptr;
+  // It may draw random numbers: the generator is looked at around it.
+  bool may_use_generator = false;
+};
+
+// One value that an op returned.
+struct ResultView {
+  enum class Kind : uint8_t {
+    kUndefined,  // an undefined tensor
+    kTensor,     // a tensor on the session's device
+    kHost,       // a number, a list of numbers, a tensor of the host
+  };
+  Kind kind = Kind::kUndefined;
+  // kTensor: index of the operand that this very tensor is, or -1.
+  int32_t operand = -1;
+  StorageToken storage = nullptr;
+  uint64_t base = 0;
+  uint64_t offset_bytes = 0;
+  uint64_t storage_bytes = 0;
+  uint64_t key_set = 0;
+  int32_t dtype = 0;  // the frontend's code
+  uint32_t element_bytes = 0;
+  std::span<const int64_t> sizes;    // in elements
+  std::span<const int64_t> strides;  // in elements
+  // kHost: the value as the frontend keeps it, and a hash of it, so that two
+  // recordings can agree.
+  std::shared_ptr<const void> host;
+  uint64_t host_hash = 0;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_OP_H_

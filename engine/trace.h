@@ -1,0 +1,87 @@
+// A straight run of ops between two cuts, as recorded.
+
+#ifndef REPRISE_ENGINE_TRACE_H_
+#define REPRISE_ENGINE_TRACE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/signature.h"
+#include "engine/device/launch.h"
+#include "engine/frontend.h"
+#include "engine/op.h"
+
+namespace reprise::engine {
+
+// Index into Trace::values, in order of first appearance.
+using ValueId = uint32_t;
+
+// A storage that the trace reads, writes or makes.
+struct Value {
+  bool external = false;
+  uint32_t birth_op = 0;  // first op that uses (external) or makes it
+  // External: the address of the tensor of its first use. Internal: the
+  // storage's base. All offsets within the value count from here.
+  uint64_t origin = 0;
+  uint64_t size_bytes = 0;  // from `origin` to the end of the storage
+  StorageToken storage = nullptr;  // retained by the trace
+};
+
+// One operand's place in a value.
+struct ValueRef {
+  ValueId value = 0;
+  uint64_t offset_bytes = 0;  // from the value's origin, modulo 2^64
+  bool written = false;
+};
+
+// How one result is made when the op is followed.
+struct ResultSpec {
+  enum class Kind : uint8_t { kUndefined, kOperand, kValue, kHost };
+  Kind kind = Kind::kUndefined;
+  uint32_t operand = 0;  // kOperand: the operand that is returned
+  ValueId value = 0;     // kValue: a new tensor over this value ...
+  uint64_t offset_bytes = 0;
+  uint64_t key_set = 0;
+  int32_t dtype = 0;
+  uint32_t element_bytes = 0;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+  std::shared_ptr<const void> host;  // kHost
+  uint64_t host_hash = 0;
+};
+
+struct TracedOp {
+  OpId op = 0;
+  std::vector<uint64_t> words;
+  std::vector<ValueRef> operands;
+  std::vector<ResultSpec> results;
+  // No device work and its results are views of its operands: runs natively.
+  bool native = false;
+
+  // What the op enqueued: device launches (CUDA) or the call itself (host).
+  std::vector<device::Launch> launches;
+  std::vector<Allocation> temporaries;
+  std::unique_ptr<Call> call;
+};
+
+// A recorded trace. Owns weak references to the storages of its values, through
+// `frontend`, which must outlive it. Move-only by holding.
+struct Trace {
+  explicit Trace(Frontend* frontend) : frontend(frontend) {}
+  ~Trace() {
+    for (const Value& value : values) frontend->Release(value.storage);
+  }
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  Frontend* frontend;
+  cache::Signature signature;
+  std::vector<TracedOp> ops;
+  std::vector<Value> values;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_TRACE_H_

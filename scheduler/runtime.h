@@ -1,0 +1,72 @@
+// Owns everything of Reprise in a process: cache, build queue, sessions.
+
+#ifndef REPRISE_SCHEDULER_RUNTIME_H_
+#define REPRISE_SCHEDULER_RUNTIME_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/base/options.h"
+#include "engine/base/status.h"
+#include "engine/frontend.h"
+#include "scheduler/session.h"
+#include "scheduler/stats.h"
+
+namespace reprise::scheduler {
+
+enum class DeviceKind : uint8_t { kHost, kCuda };
+
+// Which stream of work a session stands for.
+struct StreamKey {
+  DeviceKind kind = DeviceKind::kHost;
+  int device = 0;
+  void* stream = nullptr;  // CUstream; null on the host
+  bool operator==(const StreamKey&) const = default;
+};
+
+// Thread-safe. Never destroyed while a session is in use; torch's lives for the
+// whole process.
+class Runtime {
+ public:
+  using MakeFrontend =
+      std::function<std::unique_ptr<engine::Frontend>(const StreamKey&)>;
+
+  // kUnavailable, in one sentence, where `kind` is kCuda and a driver, a
+  // device, CUPTI or NVRTC is missing. The CUDA context of each session's
+  // device must exist when its first op arrives.
+  static base::Result<std::unique_ptr<Runtime>> Create(
+      DeviceKind kind, const base::Options& options, MakeFrontend make_frontend);
+  ~Runtime();
+
+  // The session of a stream, made on first use; lives as long as the runtime.
+  Session* SessionFor(const StreamKey& key);
+
+  // Blocks until no build is queued or running and verdicts of finished
+  // validations are in. Closes no open trace. False if `timeout` passed first.
+  bool Wait(std::optional<std::chrono::milliseconds> timeout);
+
+  // Forgets all plans, signatures and counters. Live tensors stay valid.
+  void Reset();
+
+  Stats stats() const;
+  // The report as JSON text (see docs/report.md for its fields).
+  std::string ExplainJson() const;
+
+  const base::Options& options() const;
+
+  // Gives memory of idle plans back; called when an allocation failed.
+  void ReleaseMemory();
+
+ private:
+  class Impl;
+  explicit Runtime(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_RUNTIME_H_
