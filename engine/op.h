@@ -18,14 +18,18 @@ using OpId = uint32_t;
 // needs a weak reference (Frontend::Retain).
 using StorageToken = const void*;
 
-// One tensor operand: which storage, and where in it the tensor begins. What
-// else matters of it (dtype, sizes, strides, keys, alignment) is in the words.
+// One tensor operand: which storage, where in it the tensor begins, and its
+// layout. All that decides which kernels run (dtype, sizes, strides, keys,
+// alignment) is in the words as well.
 struct Operand {
   StorageToken storage = nullptr;
   uint64_t base = 0;           // address of the storage's first byte
   uint64_t offset_bytes = 0;   // of the tensor's first element from `base`
   uint64_t storage_bytes = 0;  // size of the storage
   bool written = false;        // the schema says that the op writes it
+  uint32_t element_bytes = 0;
+  std::span<const int64_t> sizes;    // in elements
+  std::span<const int64_t> strides;  // in elements
 
   uint64_t address() const { return base + offset_bytes; }
 };

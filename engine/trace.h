@@ -12,6 +12,7 @@
 #include "engine/device/launch.h"
 #include "engine/frontend.h"
 #include "engine/op.h"
+#include "kernels/compare.h"
 
 namespace reprise::engine {
 
@@ -34,6 +35,7 @@ struct ValueRef {
   ValueId value = 0;
   uint64_t offset_bytes = 0;  // from the value's origin, modulo 2^64
   bool written = false;
+  kernels::Layout layout;  // of the tensor; filled for written operands
 };
 
 // How one result is made when the op is followed.
@@ -43,6 +45,7 @@ struct ResultSpec {
   uint32_t operand = 0;  // kOperand: the operand that is returned
   ValueId value = 0;     // kValue: a new tensor over this value ...
   uint64_t offset_bytes = 0;
+  uint64_t storage_bytes = 0;
   uint64_t key_set = 0;
   int32_t dtype = 0;
   uint32_t element_bytes = 0;
