@@ -1,0 +1,338 @@
+#include "engine/device/launch_graph.h"
+
+#include <array>
+#include <string>
+
+#include "engine/device/launch_attribute.h"
+#include "engine/device/launch_recorder.h"
+
+namespace reprise::device {
+namespace {
+
+using base::Code;
+using base::Fail;
+using base::Status;
+
+// The parameters of a kernel launch in the form that the driver takes, as
+// pointers into the launch's image. The driver reads them during the call.
+class KernelArguments {
+ public:
+  explicit KernelArguments(const Launch& launch) {
+    // The driver's interface is not const, but it only reads.
+    auto* image = const_cast<std::byte*>(launch.image.data());
+    if (launch.packed) {
+      size_bytes_ = launch.image.size();
+      extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, image,
+                CU_LAUNCH_PARAM_BUFFER_SIZE, &size_bytes_, CU_LAUNCH_PARAM_END};
+      packed_ = true;
+      return;
+    }
+    if (launch.params == nullptr) return;
+    const size_t count = launch.params->size();
+    if (count == 0) return;
+    if (count > few_.size()) many_.resize(count);
+    params_ = count > few_.size() ? many_.data() : few_.data();
+    for (size_t i = 0; i < count; ++i) {
+      params_[i] = image + (*launch.params)[i].offset_bytes;
+    }
+  }
+  KernelArguments(const KernelArguments&) = delete;
+  KernelArguments& operator=(const KernelArguments&) = delete;
+
+  void** params() { return params_; }
+  void** extra() { return packed_ ? extra_.data() : nullptr; }
+
+ private:
+  std::array<void*, 32> few_;
+  std::vector<void*> many_;
+  void** params_ = nullptr;
+  std::array<void*, 5> extra_;
+  size_t size_bytes_ = 0;
+  bool packed_ = false;
+};
+
+// Lets this thread allocate and instantiate without disturbing a capture that
+// another thread has under way.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
+    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  const Driver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+CUDA_KERNEL_NODE_PARAMS KernelNodeParams(const Launch& launch,
+                                         KernelArguments& arguments,
+                                         bool by_kernel_handle) {
+  CUDA_KERNEL_NODE_PARAMS params{};
+  if (by_kernel_handle) {
+    params.kern = reinterpret_cast<CUkernel>(launch.function);
+  } else {
+    params.func = launch.function;
+  }
+  params.gridDimX = launch.grid.x;
+  params.gridDimY = launch.grid.y;
+  params.gridDimZ = launch.grid.z;
+  params.blockDimX = launch.block.x;
+  params.blockDimY = launch.block.y;
+  params.blockDimZ = launch.block.z;
+  params.sharedMemBytes = launch.shared_bytes;
+  params.kernelParams = arguments.params();
+  params.extra = arguments.extra();
+  return params;
+}
+
+CUDA_MEMSET_NODE_PARAMS MemsetNodeParams(const Launch& launch) {
+  CUDA_MEMSET_NODE_PARAMS params{};
+  params.dst = launch.Word(0);
+  params.pitch = launch.pitch_bytes;
+  params.value = launch.value;
+  params.elementSize = launch.element_bytes;
+  params.width = launch.width;
+  params.height = launch.height;
+  return params;
+}
+
+CUDA_MEMCPY3D MemcpyNodeParams(const Launch& launch) {
+  CUDA_MEMCPY3D params{};
+  params.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  params.srcDevice = launch.Word(8);
+  params.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  params.dstDevice = launch.Word(0);
+  params.WidthInBytes = launch.width;
+  params.Height = 1;
+  params.Depth = 1;
+  return params;
+}
+
+Status EnqueueKernel(const Driver& driver, const Launch& launch,
+                     CUstream stream) {
+  std::vector<CUlaunchAttribute> attributes;
+  for (const CUlaunchAttribute& attribute : launch.attributes) {
+    switch (UseOf(attribute.id)) {
+      case AttributeUse::kRequired:
+      case AttributeUse::kHint:
+        attributes.push_back(attribute);
+        break;
+      case AttributeUse::kOmitted:
+        break;
+      case AttributeUse::kForbidden:
+        return Fail(Code::kInvalidArgument, "a launch with attribute " +
+                                                std::to_string(attribute.id) +
+                                                " cannot be repeated");
+    }
+  }
+  CUlaunchConfig config{};
+  config.gridDimX = launch.grid.x;
+  config.gridDimY = launch.grid.y;
+  config.gridDimZ = launch.grid.z;
+  config.blockDimX = launch.block.x;
+  config.blockDimY = launch.block.y;
+  config.blockDimZ = launch.block.z;
+  config.sharedMemBytes = launch.shared_bytes;
+  config.hStream = stream;
+  config.attrs = attributes.data();
+  config.numAttrs = static_cast<unsigned>(attributes.size());
+  KernelArguments arguments(launch);
+  return Check(driver,
+               driver.cuLaunchKernelEx(&config, launch.function,
+                                       arguments.params(), arguments.extra()),
+               "cuLaunchKernelEx");
+}
+
+Status EnqueueMemset(const Driver& driver, const Launch& launch,
+                     CUstream stream) {
+  const CUdeviceptr to = launch.Word(0);
+  const size_t pitch = launch.pitch_bytes;
+  const size_t width = launch.width;
+  const size_t height = launch.height;
+  const bool flat = height == 1;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  switch (launch.element_bytes) {
+    case 1: {
+      const auto value = static_cast<unsigned char>(launch.value);
+      result = flat ? driver.cuMemsetD8Async(to, value, width, stream)
+                    : driver.cuMemsetD2D8Async(to, pitch, value, width, height,
+                                               stream);
+      break;
+    }
+    case 2: {
+      const auto value = static_cast<unsigned short>(launch.value);
+      result = flat ? driver.cuMemsetD16Async(to, value, width, stream)
+                    : driver.cuMemsetD2D16Async(to, pitch, value, width, height,
+                                                stream);
+      break;
+    }
+    case 4:
+      result = flat ? driver.cuMemsetD32Async(to, launch.value, width, stream)
+                    : driver.cuMemsetD2D32Async(to, pitch, launch.value, width,
+                                                height, stream);
+      break;
+  }
+  return Check(driver, result, "memset");
+}
+
+}  // namespace
+
+Status Enqueue(const Driver& driver, const Launch& launch, CUstream stream) {
+  const LaunchRecorder::Hidden hidden;
+  switch (launch.kind) {
+    case Launch::Kind::kKernel:
+      return EnqueueKernel(driver, launch, stream);
+    case Launch::Kind::kMemset:
+      return EnqueueMemset(driver, launch, stream);
+    case Launch::Kind::kMemcpy:
+      return Check(driver,
+                   driver.cuMemcpyDtoDAsync(launch.Word(0), launch.Word(8),
+                                            launch.width, stream),
+                   "cuMemcpyDtoDAsync");
+  }
+  return Fail(Code::kInvalidArgument, "a launch of no kind");
+}
+
+base::Result<std::unique_ptr<LaunchGraph>> LaunchGraph::Create(
+    const Driver& driver, std::span<const device::Launch* const> launches,
+    CUstream upload_stream) {
+  const LaunchRecorder::Hidden hidden;
+  const RelaxedCapture relaxed(driver);
+  WatchForExit();
+  std::unique_ptr<LaunchGraph> made(new LaunchGraph(driver));
+  made->launches_.assign(launches.begin(), launches.end());
+  made->nodes_.reserve(launches.size());
+  REPRISE_CU(driver, cuCtxGetCurrent(&made->context_));
+  if (made->context_ == nullptr) {
+    return Fail(Code::kFailedPrecondition,
+                "a graph needs a CUDA context that is current on this thread");
+  }
+  CUgraph graph;
+  REPRISE_CU(driver, cuGraphCreate(&graph, 0));
+  made->graph_ = UniqueGraph(driver, graph);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    if (Status added = made->AddNode(*launches[i]); !added) {
+      return tl::unexpected(added.error().In("launch " + std::to_string(i) +
+                                             ", " + Describe(*launches[i])));
+    }
+  }
+  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+  params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  params.hUploadStream = upload_stream;
+  CUgraphExec exec = nullptr;
+  if (Status instantiated = Check(
+          driver, driver.cuGraphInstantiateWithParams(&exec, graph, &params),
+          "cuGraphInstantiateWithParams");
+      !instantiated) {
+    return tl::unexpected(instantiated.error().In(
+        "a graph of " + std::to_string(launches.size()) +
+        " launches (instantiation result " + std::to_string(params.result_out) +
+        ")"));
+  }
+  made->exec_ = UniqueGraphExec(driver, exec);
+  return made;
+}
+
+LaunchGraph::~LaunchGraph() {
+  if (Exiting()) return;
+  const LaunchRecorder::Hidden hidden;
+  const RelaxedCapture relaxed(driver_);
+  exec_.Reset();
+  graph_.Reset();
+}
+
+Status LaunchGraph::AddNode(const device::Launch& launch) {
+  const CUgraphNode* before = nodes_.empty() ? nullptr : &nodes_.back().node;
+  const size_t count = nodes_.empty() ? 0 : 1;
+  Node node;
+  switch (launch.kind) {
+    case device::Launch::Kind::kKernel:
+      REPRISE_RETURN_IF_ERROR(AddKernelNode(launch, node));
+      break;
+    case device::Launch::Kind::kMemset: {
+      const CUDA_MEMSET_NODE_PARAMS params = MemsetNodeParams(launch);
+      REPRISE_CU(driver_, cuGraphAddMemsetNode(&node.node, graph_.get(), before,
+                                               count, &params, context_));
+      break;
+    }
+    case device::Launch::Kind::kMemcpy: {
+      const CUDA_MEMCPY3D params = MemcpyNodeParams(launch);
+      REPRISE_CU(driver_, cuGraphAddMemcpyNode(&node.node, graph_.get(), before,
+                                               count, &params, context_));
+      break;
+    }
+  }
+  nodes_.push_back(node);
+  return {};
+}
+
+Status LaunchGraph::AddKernelNode(const device::Launch& launch, Node& node) {
+  const CUgraphNode* before = nodes_.empty() ? nullptr : &nodes_.back().node;
+  const size_t count = nodes_.empty() ? 0 : 1;
+  KernelArguments arguments(launch);
+  CUDA_KERNEL_NODE_PARAMS params = KernelNodeParams(launch, arguments, false);
+  if (driver_.cuGraphAddKernelNode(&node.node, graph_.get(), before, count,
+                                   &params) != CUDA_SUCCESS) {
+    params = KernelNodeParams(launch, arguments, true);
+    REPRISE_CU(driver_, cuGraphAddKernelNode(&node.node, graph_.get(), before,
+                                             count, &params));
+    node.by_kernel_handle = true;
+  }
+  for (const CUlaunchAttribute& attribute : launch.attributes) {
+    const AttributeUse use = UseOf(attribute.id);
+    if (use == AttributeUse::kOmitted) continue;
+    if (use == AttributeUse::kForbidden) {
+      return Fail(Code::kInvalidArgument, "a launch with attribute " +
+                                              std::to_string(attribute.id) +
+                                              " cannot be repeated");
+    }
+    const CUresult result = driver_.cuGraphKernelNodeSetAttribute(
+        node.node, attribute.id, &attribute.value);
+    if (result != CUDA_SUCCESS && use == AttributeUse::kRequired) {
+      return tl::unexpected(
+          driver_.Explain(result, "cuGraphKernelNodeSetAttribute")
+              .In("attribute " + std::to_string(attribute.id)));
+    }
+  }
+  return {};
+}
+
+Status LaunchGraph::Update(size_t index) {
+  const LaunchRecorder::Hidden hidden;
+  const device::Launch& launch = *launches_[index];
+  const Node& node = nodes_[index];
+  switch (launch.kind) {
+    case device::Launch::Kind::kKernel: {
+      KernelArguments arguments(launch);
+      const CUDA_KERNEL_NODE_PARAMS params =
+          KernelNodeParams(launch, arguments, node.by_kernel_handle);
+      REPRISE_CU(driver_, cuGraphExecKernelNodeSetParams(exec_.get(), node.node,
+                                                         &params));
+      return {};
+    }
+    case device::Launch::Kind::kMemset: {
+      const CUDA_MEMSET_NODE_PARAMS params = MemsetNodeParams(launch);
+      REPRISE_CU(driver_, cuGraphExecMemsetNodeSetParams(exec_.get(), node.node,
+                                                         &params, context_));
+      return {};
+    }
+    case device::Launch::Kind::kMemcpy: {
+      const CUDA_MEMCPY3D params = MemcpyNodeParams(launch);
+      REPRISE_CU(driver_, cuGraphExecMemcpyNodeSetParams(exec_.get(), node.node,
+                                                         &params, context_));
+      return {};
+    }
+  }
+  return Fail(Code::kInvalidArgument, "a launch of no kind");
+}
+
+Status LaunchGraph::Launch(CUstream stream) {
+  const LaunchRecorder::Hidden hidden;
+  REPRISE_CU(driver_, cuGraphLaunch(exec_.get(), stream));
+  return {};
+}
+
+}  // namespace reprise::device

@@ -1,0 +1,60 @@
+// Finds, in recorded parameter bytes, the words that are addresses of values.
+
+#ifndef REPRISE_ENGINE_DEVICE_PARAMETER_SCAN_H_
+#define REPRISE_ENGINE_DEVICE_PARAMETER_SCAN_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/device/launch.h"
+
+namespace reprise::device {
+
+// Memory that an op may point into: an operand, an output or a temporary, as it
+// lay in each of the two recordings. Thread-compatible value.
+struct KnownRange {
+  uint32_t id;  // the caller's name for it
+  uint64_t first_address;
+  uint64_t second_address;
+  uint64_t size_bytes;
+};
+
+// Eight bytes of a launch's image that hold the address of `id` plus `delta`.
+struct PointerSite {
+  uint32_t launch;  // index among the op's launches
+  uint32_t offset_bytes;
+  uint32_t id;
+  uint64_t delta_bytes;
+  bool operator==(const PointerSite&) const = default;
+};
+
+struct ScanResult {
+  std::vector<PointerSite> sites;
+  // Words that differ between the recordings and are no address in either: left
+  // as first recorded (uninitialised padding, mostly), named for the report.
+  std::vector<std::string> unexplained;
+};
+
+// Compares two recordings of the same op, word by word (8-byte aligned words of
+// every image).
+//
+// A word is a site only if it lies at the same offset of the same range in both
+// recordings and the range moved between them; with equal words it is a
+// constant (a range that never moved is pinned to its address). One past the
+// end of a range counts, if no range holds the word strictly. A word that
+// differs and is a device address in either recording by `is_device_address`,
+// without such an explanation, makes the op unbuildable: kFailedPrecondition
+// naming launch, kernel and offset. So do launches that differ in number or
+// shape. Pure function of its arguments.
+base::Result<ScanResult> Scan(
+    std::span<const Launch> first, std::span<const Launch> second,
+    std::span<const KnownRange> ranges,
+    const std::function<bool(uint64_t)>& is_device_address);
+
+}  // namespace reprise::device
+
+#endif  // REPRISE_ENGINE_DEVICE_PARAMETER_SCAN_H_

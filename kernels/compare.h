@@ -1,0 +1,53 @@
+// Bitwise comparison of two tensors of one layout, on the device and on the host.
+
+#ifndef REPRISE_KERNELS_COMPARE_H_
+#define REPRISE_KERNELS_COMPARE_H_
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "engine/base/status.h"
+#include "engine/device/driver.h"
+
+namespace reprise::kernels {
+
+inline constexpr int kMaxRank = 12;
+
+// The elements of a strided tensor: sizes and strides in elements. Bytes between
+// elements (padding) are no part of it. Thread-compatible value.
+struct Layout {
+  int rank = 0;
+  uint32_t element_bytes = 1;
+  std::array<int64_t, kMaxRank> sizes{};
+  std::array<int64_t, kMaxRank> strides{};
+
+  int64_t elements() const;
+};
+
+// Compares on the device. Owns the compiled module; thread-safe.
+class DeviceCompare {
+ public:
+  // Compiles with NVRTC for the current context's device: some 100 ms, once.
+  // kUnavailable where NVRTC cannot be loaded.
+  static base::Result<std::unique_ptr<DeviceCompare>> Create(
+      const device::Driver& driver, CUdevice device);
+  virtual ~DeviceCompare() = default;
+
+  // Enqueues on `stream`: writes 1 + `tag` to the 32-bit word at `flag` (device
+  // memory) if any element of `left` differs from `right`'s in any bit and the
+  // flag is still 0 (first difference wins); else leaves it alone.
+  virtual base::Status Enqueue(uint64_t left, uint64_t right,
+                               const Layout& layout, uint64_t flag,
+                               uint32_t tag, CUstream stream) = 0;
+};
+
+// The host twin: true if every element is equal in every bit.
+bool EqualOnHost(const void* left, const void* right, const Layout& layout);
+
+}  // namespace reprise::kernels
+
+#endif  // REPRISE_KERNELS_COMPARE_H_
