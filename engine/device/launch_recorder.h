@@ -16,18 +16,21 @@
 
 namespace reprise::device {
 
+struct Cupti;
+
 // What one op enqueued while it was being recorded.
 struct RecordedLaunches {
   std::vector<Launch> launches;
   // Why these launches cannot stand for the op: host traffic, an event, another
-  // stream, a graph, a host function, a synchronisation, a texture ... Names
-  // the driver call. Empty when they can.
+  // stream, a graph, a host function, a synchronisation, a texture ... Begins
+  // with the driver call. Empty when they can.
   std::string refusal;
 };
 
 // Records the launches of one thread at a time, op by op. CUPTI admits one
-// subscriber a process: Start() fails with kUnavailable where another tool
-// holds it, and Stop() gives it back.
+// subscriber a process: Start() fails with kUnavailable where another tool or
+// another recorder holds it, and Stop() gives it back. A copy is recorded only
+// within one device; work of no size is left out.
 //
 //   Start() ─► { BeginOp() … eager runs … EndOp() }* ─► Stop()
 //
@@ -47,11 +50,18 @@ class LaunchRecorder {
   // there is none.
   static base::Result<std::unique_ptr<LaunchRecorder>> Create(
       const Driver& driver);
+  // With a CUPTI of the caller's, which must outlive the recorder.
+  static std::unique_ptr<LaunchRecorder> Create(const Driver& driver,
+                                                const Cupti& cupti);
+  // Stops.
   virtual ~LaunchRecorder() = default;
 
   virtual base::Status Start(CUstream stream) = 0;
   virtual void Stop() = 0;
+  // Between a Start that succeeded and Stop. Any thread.
+  virtual bool active() const = 0;
 
+  // An op that is open when recording stops is refused.
   virtual void BeginOp() = 0;
   virtual RecordedLaunches EndOp() = 0;
 

@@ -1,0 +1,33 @@
+#include "engine/device/cupti.h"
+
+#include <memory>
+
+#include "engine/device/shared_library.h"
+
+namespace reprise::device {
+namespace {
+
+base::Result<const Cupti*> LoadCupti() {
+  REPRISE_ASSIGN_OR_RETURN(void* library, OpenSharedLibrary("libcupti.so.13"));
+  auto cupti = std::make_unique<Cupti>();
+#define REPRISE_LOAD(name)                                             \
+  cupti->name =                                                        \
+      reinterpret_cast<decltype(&::name)>(FindSymbol(library, #name)); \
+  if (cupti->name == nullptr) {                                        \
+    return base::Fail(base::Code::kUnavailable,                        \
+                      "libcupti.so.13 has no " #name);                 \
+  }
+  REPRISE_CUPTI_ENTRIES(REPRISE_LOAD)
+#undef REPRISE_LOAD
+  return cupti.release();
+}
+
+}  // namespace
+
+base::Result<const Cupti*> Cupti::Load() {
+  // Never destroyed: a callback may read it until the very end.
+  static const auto* const loaded = new base::Result<const Cupti*>(LoadCupti());
+  return *loaded;
+}
+
+}  // namespace reprise::device

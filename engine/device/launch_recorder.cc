@@ -1,0 +1,241 @@
+#include "engine/device/launch_recorder.h"
+
+#include <atomic>
+#include <exception>
+#include <utility>
+
+#include "engine/device/cupti.h"
+#include "engine/device/driver_call.h"
+#include "engine/device/exiting.h"
+#include "engine/device/launch_decoder.h"
+
+namespace reprise::device {
+namespace {
+
+using base::Code;
+using base::Fail;
+using base::Status;
+
+// An op between BeginOp and EndOp; belongs to the thread that opened it.
+struct OpenOp {
+  uint64_t session = 0;
+  std::unique_ptr<LaunchDecoder> decoder;
+  std::vector<Launch> launches;
+  // Why and by which call it is refused; literals of ours and of CUPTI.
+  const char* refused_call = nullptr;
+  const char* refusal = nullptr;
+
+  void Refuse(const char* call, const char* reason) {
+    if (refusal != nullptr) return;
+    refused_call = call;
+    refusal = reason;
+  }
+};
+
+// What callbacks share. It lives for the whole process, so that a callback that
+// is still running on another thread when its recorder stops touches nothing
+// that is gone; a value of the wrong session that it may then write is a cut
+// too many, no more. Relaxed throughout: an op is opened on the thread whose
+// calls it records, and `stream` is written before CUPTI is told to call.
+struct Watch {
+  std::atomic<const void*> owner{nullptr};
+  std::atomic<uint64_t> session{0};
+  std::atomic<uint64_t> unloads{0};
+  std::atomic<CUstream> stream{nullptr};
+  std::atomic<const char*> foreign_call{nullptr};
+};
+constinit Watch watch;
+
+struct ThreadState {
+  int hidden = 0;
+  OpenOp* op = nullptr;
+};
+constinit thread_local ThreadState thread_state;
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+void Record(OpenOp& op, const DriverCall& call, CUpti_CallbackId id,
+            const CUpti_CallbackData& data) {
+  if (op.refusal != nullptr) return;
+  if (call.use != DriverCall::Use::kLaunch) {
+    op.Refuse(data.functionName, call.reason);
+    return;
+  }
+  if (!TouchesStream(call, data.functionParams, watch.stream.load(kRelaxed))) {
+    op.Refuse(data.functionName, "work on another stream");
+    return;
+  }
+  op.decoder->SetGeneration(watch.unloads.load(kRelaxed));
+  // What the decoder asks the driver comes back here as callbacks.
+  const LaunchRecorder::Hidden hidden;
+  DecodedCall decoded =
+      op.decoder->Decode(id, data.functionParams, data.symbolName);
+  if (decoded.refusal != nullptr) {
+    op.Refuse(data.functionName, decoded.refusal);
+  } else if (decoded.launch.has_value()) {
+    op.launches.push_back(*std::move(decoded.launch));
+  }
+}
+
+void CUPTIAPI OnDriverCall(void*, CUpti_CallbackDomain domain,
+                           CUpti_CallbackId id, const void* raw) {
+  if (domain != CUPTI_CB_DOMAIN_DRIVER_API || thread_state.hidden != 0) return;
+  const auto& data = *static_cast<const CUpti_CallbackData*>(raw);
+  if (data.callbackSite != CUPTI_API_ENTER) return;
+  const DriverCall& call = ClassifyDriverCall(id);
+  if (call.use == DriverCall::Use::kIgnored) return;
+  if (call.use == DriverCall::Use::kUnloads) {
+    watch.unloads.fetch_add(1, kRelaxed);
+    return;
+  }
+  if (OpenOp* op = thread_state.op) {
+    try {
+      Record(*op, call, id, data);
+    } catch (const std::exception&) {
+      op->Refuse(data.functionName, "out of memory while recording");
+    }
+    return;
+  }
+  if (call.use != DriverCall::Use::kOpOnly &&
+      TouchesStream(call, data.functionParams, watch.stream.load(kRelaxed))) {
+    const char* none = nullptr;
+    watch.foreign_call.compare_exchange_strong(none, data.functionName,
+                                               kRelaxed);
+  }
+}
+
+class CuptiLaunchRecorder final : public LaunchRecorder {
+ public:
+  CuptiLaunchRecorder(const Driver& driver, const Cupti& cupti)
+      : driver_(driver), cupti_(cupti) {}
+
+  ~CuptiLaunchRecorder() override {
+    if (!Exiting()) Stop();
+    delete idle_decoder_.load(kRelaxed);
+  }
+
+  Status Start(CUstream stream) override {
+    const void* nobody = nullptr;
+    if (!watch.owner.compare_exchange_strong(nobody, this)) {
+      return Fail(Code::kUnavailable, nobody == this
+                                          ? "this recorder is already recording"
+                                          : "another recorder is recording");
+    }
+    watch.stream.store(stream, kRelaxed);
+    watch.foreign_call.store(nullptr, kRelaxed);
+    watch.session.fetch_add(1, kRelaxed);
+    // Functions may have been unloaded while nobody watched.
+    watch.unloads.fetch_add(1, kRelaxed);
+    const Hidden hidden;
+    Status subscribed = Subscribe();
+    if (!subscribed) watch.owner.store(nullptr);
+    return subscribed;
+  }
+
+  void Stop() override {
+    if (!active()) return;
+    const Hidden hidden;
+    cupti_.cuptiEnableDomain(0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API);
+    cupti_.cuptiUnsubscribe(subscriber_);
+    subscriber_ = nullptr;
+    watch.session.fetch_add(1, kRelaxed);
+    watch.owner.store(nullptr);
+  }
+
+  bool active() const override { return watch.owner.load() == this; }
+
+  void BeginOp() override {
+    delete std::exchange(thread_state.op, nullptr);
+    auto op = std::make_unique<OpenOp>();
+    op->session = watch.session.load(kRelaxed);
+    op->decoder.reset(
+        idle_decoder_.exchange(nullptr, std::memory_order_acquire));
+    if (op->decoder == nullptr) {
+      op->decoder = std::make_unique<LaunchDecoder>(driver_);
+    }
+    if (!active()) op->Refuse("BeginOp", "nothing is being recorded");
+    thread_state.op = op.release();
+  }
+
+  RecordedLaunches EndOp() override {
+    const std::unique_ptr<OpenOp> op(std::exchange(thread_state.op, nullptr));
+    if (op == nullptr) return {{}, "EndOp: no op is open on this thread"};
+    if (op->session != watch.session.load(kRelaxed)) {
+      op->Refuse("Stop", "recording stopped within the op");
+    }
+    RecordedLaunches recorded;
+    recorded.launches = std::move(op->launches);
+    if (op->refusal != nullptr) {
+      recorded.refusal = std::string(op->refused_call) + ": " + op->refusal;
+    }
+    // Release pairs with the acquire in BeginOp, which may be another thread's.
+    delete idle_decoder_.exchange(op->decoder.release(),
+                                  std::memory_order_acq_rel);
+    return recorded;
+  }
+
+  std::optional<std::string> TakeForeignWork() override {
+    const char* call = watch.foreign_call.exchange(nullptr, kRelaxed);
+    if (call == nullptr) return std::nullopt;
+    return call;
+  }
+
+ private:
+  Status Subscribe() {
+    char holder[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
+    CUpti_SubscriberParams params{};
+    params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+    params.subscriberName = "reprise";
+    params.oldSubscriberName = holder;
+    params.oldSubscriberSize = sizeof holder;
+    const CUptiResult result =
+        cupti_.cuptiSubscribe_v2(&subscriber_, OnDriverCall, nullptr, &params);
+    if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
+      return Fail(Code::kUnavailable,
+                  "another tool holds CUPTI" +
+                      (holder[0] == '\0' ? std::string()
+                                         : " (" + std::string(holder) + ")"));
+    }
+    REPRISE_RETURN_IF_ERROR(Explain(result, "cuptiSubscribe_v2"));
+    Status enabled = Explain(
+        cupti_.cuptiEnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API),
+        "cuptiEnableDomain");
+    if (!enabled) cupti_.cuptiUnsubscribe(subscriber_);
+    return enabled;
+  }
+
+  Status Explain(CUptiResult result, const char* call) const {
+    if (result == CUPTI_SUCCESS) return {};
+    const char* meaning = nullptr;
+    cupti_.cuptiGetResultString(result, &meaning);
+    return Fail(Code::kUnavailable,
+                std::string(call) + " failed with " +
+                    (meaning != nullptr ? meaning : std::to_string(result)));
+  }
+
+  const Driver& driver_;
+  const Cupti& cupti_;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  // A decoder that no op is using, so that what it learnt about functions
+  // serves the next op. Ops that are open at once each have their own.
+  std::atomic<LaunchDecoder*> idle_decoder_{nullptr};
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<LaunchRecorder>> LaunchRecorder::Create(
+    const Driver& driver) {
+  REPRISE_ASSIGN_OR_RETURN(const Cupti* cupti, Cupti::Load());
+  return Create(driver, *cupti);
+}
+
+std::unique_ptr<LaunchRecorder> LaunchRecorder::Create(const Driver& driver,
+                                                       const Cupti& cupti) {
+  WatchForExit();
+  return std::make_unique<CuptiLaunchRecorder>(driver, cupti);
+}
+
+LaunchRecorder::Hidden::Hidden() { ++thread_state.hidden; }
+LaunchRecorder::Hidden::~Hidden() { --thread_state.hidden; }
+
+}  // namespace reprise::device
