@@ -26,6 +26,7 @@ struct Value {
   // External: the address of the tensor of its first use. Internal: the
   // storage's base. All offsets within the value count from here.
   uint64_t origin = 0;
+  uint64_t base = 0;        // of its storage
   uint64_t size_bytes = 0;  // from `origin` to the end of the storage
   StorageToken storage = nullptr;  // retained by the trace
 };
@@ -57,6 +58,7 @@ struct ResultSpec {
 
 struct TracedOp {
   OpId op = 0;
+  cache::Signature before;  // of the trace's ops before this one
   std::vector<uint64_t> words;
   std::vector<ValueRef> operands;
   std::vector<ResultSpec> results;

@@ -1,0 +1,134 @@
+#include "engine/cuda_backend.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine/explain_parameters.h"
+#include "engine/layout.h"
+#include "engine/verdict_flag.h"
+
+namespace reprise::engine {
+namespace {
+
+// What a node of an executable graph is taken to cost in device memory, for the
+// budget.
+constexpr uint64_t kBytesPerNode = 8 * 1024;
+
+std::vector<Segment> Cut(const CudaProgram& program, uint32_t ops,
+                         uint32_t segment_launches) {
+  std::vector<Segment> segments;
+  Segment open;
+  for (uint32_t k = 0; k < ops; ++k) {
+    const uint32_t launches = program.op_begin[k + 1] - program.op_begin[k];
+    if (open.launches > 0 && open.launches + launches > segment_launches) {
+      open.end_op = k;
+      segments.push_back(open);
+      open = Segment{k, k, 0};
+    }
+    open.launches += launches;
+  }
+  open.end_op = ops;
+  segments.push_back(open);
+  return segments;
+}
+
+}  // namespace
+
+base::Status CudaBackend::StartRecording(Pass pass) {
+  REPRISE_RETURN_IF_ERROR(recorder_->Start(context_.stream));
+  if (pass == Pass::kRelocated) {
+    if (auto pool = frontend_->BeginPrivatePool(); !pool) {
+      recorder_->Stop();
+      return pool;
+    }
+    in_pool_ = true;
+  }
+  return {};
+}
+
+void CudaBackend::StopRecording() {
+  if (in_pool_) frontend_->EndPrivatePool();
+  in_pool_ = false;
+  recorder_->Stop();
+}
+
+void CudaBackend::BeginOp() {
+  frontend_->BeginAllocations();
+  recorder_->BeginOp();
+}
+
+std::string CudaBackend::EndOp(TracedOp& op) {
+  device::RecordedLaunches recorded = recorder_->EndOp();
+  op.launches = std::move(recorded.launches);
+  for (const Allocation& allocation : frontend_->TakeAllocations()) {
+    op.temporaries.push_back(allocation);
+  }
+  return std::move(recorded.refusal);
+}
+
+bool CudaBackend::Capturing() const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result =
+      context_.driver->cuStreamIsCapturing(context_.stream, &status);
+  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
+                                                         const Trace& second) {
+  auto explained =
+      ExplainParameters(first, second, [this](uint64_t address) {
+        return frontend_->OwnsAddress(address);
+      });
+  if (!explained) return tl::unexpected<BuildFailure>(explained.error());
+  auto plan = Assemble(first, *std::move(explained));
+  if (!plan) {
+    return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
+  }
+  return *std::move(plan);
+}
+
+base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
+                                              ExplainedProgram explained) {
+  const device::Driver& driver = *context_.driver;
+  REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
+  const ArenaLayout layout = LayOut(trace);
+  if (layout.size_bytes > options_.max_arena_bytes) {
+    return tl::unexpected<base::Error>(
+        TooLarge(layout.size_bytes, options_.max_arena_bytes));
+  }
+  BuiltPlan plan;
+  REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(
+                                            layout.size_bytes, 1)));
+  plan.segments = Cut(explained.program,
+                      static_cast<uint32_t>(trace.ops.size()),
+                      options_.segment_launches);
+  plan.launches = static_cast<uint32_t>(explained.program.launches.size());
+  plan.bytes = layout.size_bytes + plan.launches * kBytesPerNode;
+  REPRISE_ASSIGN_OR_RETURN(std::unique_ptr<VerdictFlag> flag,
+                           VerdictFlag::Create(driver));
+  REPRISE_ASSIGN_OR_RETURN(
+      std::unique_ptr<CudaExecutor> executor,
+      CudaExecutor::Create(context_, std::move(explained.program),
+                           plan.segments, std::move(flag)));
+  const uint64_t base = plan.arena.address();
+  plan.places.assign(trace.values.size(), 0);
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    if (trace.values[v].external) {
+      executor->Bind(static_cast<ValueId>(v), trace.values[v].origin);
+    } else {
+      plan.places[v] = base + layout.places[v];
+      executor->Bind(static_cast<ValueId>(v), plan.places[v]);
+    }
+  }
+  auto temporary = static_cast<ValueId>(trace.values.size());
+  for (const std::vector<uint64_t>& offsets : layout.temporaries) {
+    for (uint64_t offset : offsets) executor->Bind(temporary++, base + offset);
+  }
+  plan.movable = std::move(explained.movable);
+  plan.notes = std::move(explained.notes);
+  plan.executor = std::move(executor);
+  return plan;
+}
+
+}  // namespace reprise::engine

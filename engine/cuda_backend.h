@@ -1,0 +1,58 @@
+// Records eager's launches on one stream and builds plans from them.
+
+#ifndef REPRISE_ENGINE_CUDA_BACKEND_H_
+#define REPRISE_ENGINE_CUDA_BACKEND_H_
+
+#include <cuda.h>
+
+#include <memory>
+#include <string>
+
+#include "engine/cuda_executor.h"
+#include "engine/device/driver.h"
+#include "engine/device/launch_recorder.h"
+#include "engine/executor.h"
+#include "engine/explain_parameters.h"
+#include "engine/frontend.h"
+#include "kernels/compare.h"
+
+namespace reprise::engine {
+
+// One a session. Borrows everything it is given; see Backend for threads.
+class CudaBackend : public Backend {
+ public:
+  struct Options {
+    uint64_t max_arena_bytes = 0;
+    uint32_t segment_launches = 100;
+  };
+
+  CudaBackend(const CudaContext& context, device::LaunchRecorder* recorder,
+              Frontend* frontend, const Options& options)
+      : context_(context),
+        recorder_(recorder),
+        frontend_(frontend),
+        options_(options) {}
+
+  base::Status StartRecording(Pass pass) override;
+  void StopRecording() override;
+  void BeginOp() override;
+  std::string EndOp(TracedOp& op) override;
+  bool wants_call() const override { return false; }
+  bool Capturing() const override;
+  tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,
+                                              const Trace& second) override;
+
+ private:
+  base::Result<BuiltPlan> Assemble(const Trace& trace,
+                                   ExplainedProgram explained);
+
+  CudaContext context_;
+  device::LaunchRecorder* recorder_;
+  Frontend* frontend_;
+  Options options_;
+  bool in_pool_ = false;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_CUDA_BACKEND_H_

@@ -1,0 +1,121 @@
+#include "engine/cuda_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/device/launch_recorder.h"
+
+namespace reprise::engine {
+
+base::Result<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
+    const CudaContext& context, CudaProgram program,
+    std::span<const Segment> segments, std::unique_ptr<VerdictFlag> flag) {
+  std::unique_ptr<CudaExecutor> executor(
+      new CudaExecutor(context, std::move(program), std::move(flag)));
+  CudaProgram& kept = executor->program_;
+  for (const Segment& segment : segments) {
+    SegmentGraph& made = executor->segments_.emplace_back();
+    made.first_launch = kept.op_begin[segment.first_op];
+    const uint32_t end = kept.op_begin[segment.end_op];
+    if (made.first_launch == end) continue;
+    std::vector<const device::Launch*> launches;
+    for (uint32_t i = made.first_launch; i < end; ++i) {
+      launches.push_back(&kept.launches[i]);
+      executor->segment_of_[i] =
+          static_cast<uint32_t>(executor->segments_.size() - 1);
+    }
+    REPRISE_ASSIGN_OR_RETURN(made.graph,
+                             device::LaunchGraph::Create(
+                                 *context.driver, launches, context.stream));
+  }
+  return executor;
+}
+
+CudaExecutor::CudaExecutor(const CudaContext& context, CudaProgram program,
+                           std::unique_ptr<VerdictFlag> flag)
+    : context_(context),
+      program_(std::move(program)),
+      origins_(program_.values, 0),
+      segment_of_(program_.launches.size(), 0),
+      dirty_(program_.launches.size(), false),
+      flag_(std::move(flag)) {
+  std::stable_sort(program_.sites.begin(), program_.sites.end(),
+                   [](const ValueSite& a, const ValueSite& b) {
+                     return a.value < b.value;
+                   });
+  sites_begin_.assign(program_.values + 1, 0);
+  for (const ValueSite& site : program_.sites) ++sites_begin_[site.value + 1];
+  for (uint32_t v = 0; v < program_.values; ++v) {
+    sites_begin_[v + 1] += sites_begin_[v];
+  }
+}
+
+void CudaExecutor::Bind(ValueId value, uint64_t origin) {
+  if (origins_[value] == origin) return;
+  origins_[value] = origin;
+  for (uint32_t i = sites_begin_[value]; i < sites_begin_[value + 1]; ++i) {
+    const ValueSite& site = program_.sites[i];
+    program_.launches[site.launch].SetWord(site.offset_bytes,
+                                           origin + site.delta_bytes);
+    if (segments_.empty() || dirty_[site.launch]) continue;
+    dirty_[site.launch] = true;
+    SegmentGraph& segment = segments_[segment_of_[site.launch]];
+    segment.dirty.push_back(site.launch - segment.first_launch);
+  }
+}
+
+base::Status CudaExecutor::LaunchSegment(size_t index) {
+  SegmentGraph& segment = segments_[index];
+  if (segment.graph == nullptr) return {};
+  const device::LaunchRecorder::Hidden hidden;
+  for (uint32_t node : segment.dirty) {
+    REPRISE_RETURN_IF_ERROR(segment.graph->Update(node));
+    dirty_[segment.first_launch + node] = false;
+  }
+  segment.dirty.clear();
+  return segment.graph->Launch(context_.stream);
+}
+
+base::Status CudaExecutor::LaunchOp(size_t op) {
+  const device::LaunchRecorder::Hidden hidden;
+  for (uint32_t i = program_.op_begin[op]; i < program_.op_begin[op + 1]; ++i) {
+    REPRISE_RETURN_IF_ERROR(device::Enqueue(
+        *context_.driver, program_.launches[i], context_.stream));
+  }
+  return {};
+}
+
+bool CudaExecutor::Touches(size_t op, ValueId value) const {
+  const uint32_t begin = program_.op_begin[op];
+  const uint32_t end = program_.op_begin[op + 1];
+  for (uint32_t i = sites_begin_[value]; i < sites_begin_[value + 1]; ++i) {
+    const uint32_t launch = program_.sites[i].launch;
+    if (launch >= begin && launch < end) return true;
+  }
+  return false;
+}
+
+base::Status CudaExecutor::BeginComparing() {
+  const device::LaunchRecorder::Hidden hidden;
+  return flag_->Clear(context_.stream);
+}
+
+base::Status CudaExecutor::Compare(uint64_t eager, uint64_t replayed,
+                                   const kernels::Layout& layout,
+                                   uint32_t tag) {
+  const device::LaunchRecorder::Hidden hidden;
+  return context_.compare->Enqueue(eager, replayed, layout, flag_->address(),
+                                   tag, context_.stream);
+}
+
+base::Status CudaExecutor::EndComparing() {
+  const device::LaunchRecorder::Hidden hidden;
+  return flag_->Read(context_.stream);
+}
+
+base::Result<std::optional<Verdict>> CudaExecutor::Poll(Patience patience) {
+  const device::LaunchRecorder::Hidden hidden;
+  return flag_->Poll(context_.stream, patience);
+}
+
+}  // namespace reprise::engine

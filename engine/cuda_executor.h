@@ -1,0 +1,89 @@
+// Runs a plan on a GPU: eager's own launches, patched, as graphs.
+
+#ifndef REPRISE_ENGINE_CUDA_EXECUTOR_H_
+#define REPRISE_ENGINE_CUDA_EXECUTOR_H_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/device/driver.h"
+#include "engine/device/launch.h"
+#include "engine/device/launch_graph.h"
+#include "engine/executor.h"
+#include "engine/verdict_flag.h"
+#include "kernels/compare.h"
+
+namespace reprise::engine {
+
+// Eight bytes of a launch's image that hold the address of a value plus a
+// delta.
+struct ValueSite {
+  uint32_t launch;  // in the program
+  uint32_t offset_bytes;
+  ValueId value;
+  uint64_t delta_bytes;
+};
+
+// All launches of a plan in program order, and where its values stand in them.
+struct CudaProgram {
+  std::vector<device::Launch> launches;
+  std::vector<uint32_t> op_begin;  // launches of op k: [op_begin[k], [k + 1])
+  std::vector<ValueSite> sites;
+  uint32_t values = 0;  // temporaries are numbered after the trace's values
+};
+
+// What the executors of a session share; outlives them.
+struct CudaContext {
+  const device::Driver* driver = nullptr;
+  kernels::DeviceCompare* compare = nullptr;
+  CUstream stream = nullptr;
+  CUcontext context = nullptr;
+};
+
+// Patches on change: Bind writes into the host copy of the launches, the next
+// launch of a segment first updates the nodes that changed. Owns graphs and
+// launches; borrows the context. See Executor for threads.
+class CudaExecutor : public Executor {
+ public:
+  static base::Result<std::unique_ptr<CudaExecutor>> Create(
+      const CudaContext& context, CudaProgram program,
+      std::span<const Segment> segments, std::unique_ptr<VerdictFlag> flag);
+
+  void Bind(ValueId value, uint64_t origin) override;
+  base::Status LaunchSegment(size_t segment) override;
+  base::Status LaunchOp(size_t op) override;
+  bool Touches(size_t op, ValueId value) const override;
+  base::Status BeginComparing() override;
+  base::Status Compare(uint64_t eager, uint64_t replayed,
+                       const kernels::Layout& layout, uint32_t tag) override;
+  base::Status EndComparing() override;
+  base::Result<std::optional<Verdict>> Poll(Patience patience) override;
+
+ private:
+  struct SegmentGraph {
+    uint32_t first_launch = 0;
+    std::unique_ptr<device::LaunchGraph> graph;  // null when it has no launch
+    std::vector<uint32_t> dirty;                 // indices within the graph
+  };
+
+  CudaExecutor(const CudaContext& context, CudaProgram program,
+               std::unique_ptr<VerdictFlag> flag);
+
+  CudaContext context_;
+  CudaProgram program_;
+  std::vector<uint32_t> sites_begin_;  // of value v: [v], [v + 1]
+  std::vector<uint64_t> origins_;      // as bound
+  std::vector<uint32_t> segment_of_;   // by launch
+  std::vector<bool> dirty_;            // by launch
+  std::vector<SegmentGraph> segments_;
+  std::unique_ptr<VerdictFlag> flag_;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_CUDA_EXECUTOR_H_

@@ -1,0 +1,106 @@
+// How recorded work is kept, built and run again: on a GPU as graphs of eager's
+// launches, on the host by calling the ops.
+
+#ifndef REPRISE_ENGINE_EXECUTOR_H_
+#define REPRISE_ENGINE_EXECUTOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/block.h"
+#include "engine/trace.h"
+#include "kernels/compare.h"
+
+namespace reprise::engine {
+
+// What a validation found. `tag` names the first comparison that differed.
+struct Verdict {
+  bool equal = true;
+  uint32_t tag = 0;
+};
+
+// Runs the ops of one plan on the session's stream. One thread at a time (the
+// session's lock); all work is enqueued in stream order.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // From the next launch on, `value` begins at `origin`.
+  virtual void Bind(ValueId value, uint64_t origin) = 0;
+
+  virtual base::Status LaunchSegment(size_t segment) = 0;
+  // Runs the recorded work of one op by itself.
+  virtual base::Status LaunchOp(size_t op) = 0;
+  // The op's recorded work may write `value` (points into it).
+  virtual bool Touches(size_t op, ValueId value) const = 0;
+
+  // Validation: Begin, then any number of Compare, then End; Poll gives the
+  // verdict once the device has reached End, or waits for it.
+  virtual base::Status BeginComparing() = 0;
+  virtual base::Status Compare(uint64_t eager, uint64_t replayed,
+                               const kernels::Layout& layout,
+                               uint32_t tag) = 0;
+  virtual base::Status EndComparing() = 0;
+  enum class Patience : uint8_t { kPoll, kWait };
+  virtual base::Result<std::optional<Verdict>> Poll(Patience patience) = 0;
+};
+
+// Ops [first_op, end_op) of a plan, launched together.
+struct Segment {
+  uint32_t first_op = 0;
+  uint32_t end_op = 0;
+  uint32_t launches = 0;
+};
+
+// What a build yields beside the trace it was built from.
+struct BuiltPlan {
+  Block arena;
+  std::vector<uint64_t> places;  // by ValueId: address in the arena; 0: external
+  // By ValueId: the recorded work can be pointed at another address.
+  std::vector<bool> movable;
+  std::vector<Segment> segments;
+  std::unique_ptr<Executor> executor;
+  uint64_t bytes = 0;  // arena and graphs
+  uint32_t launches = 0;
+  std::vector<std::string> notes;
+};
+
+// Why a build failed and, where it is known, at which op of the trace.
+struct BuildFailure {
+  base::Error error;
+  std::optional<uint32_t> op;
+};
+
+// Records and builds for one session. Recording calls come from the op's
+// thread; Build comes from any thread, one at a time.
+class Backend {
+ public:
+  enum class Pass : uint8_t { kFirst, kRelocated };
+
+  virtual ~Backend() = default;
+
+  virtual base::Status StartRecording(Pass pass) = 0;
+  virtual void StopRecording() = 0;
+  virtual void BeginOp() = 0;
+  // Puts what the op enqueued into `op`; says why it cannot be replayed, or
+  // nothing.
+  virtual std::string EndOp(TracedOp& op) = 0;
+  // The frontend is to give each op's call before it runs (host).
+  virtual bool wants_call() const = 0;
+  // The user is capturing the stream: stand aside.
+  virtual bool Capturing() const = 0;
+
+  // Two recordings of one signature; what is built borrows `first`.
+  // kFailedPrecondition when they do not explain each other,
+  // kResourceExhausted when memory is short.
+  virtual tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,
+                                                      const Trace& second) = 0;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_EXECUTOR_H_

@@ -1,0 +1,162 @@
+#include "engine/explain_parameters.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/device/parameter_scan.h"
+
+namespace reprise::engine {
+namespace {
+
+// A range that the scan is given, and whose place in which value it is.
+struct RangeOwner {
+  ValueId value;
+  uint64_t offset_bytes;
+};
+
+class Ranges {
+ public:
+  void Add(ValueId value, uint64_t offset_bytes, uint64_t first,
+           uint64_t second, uint64_t size_bytes) {
+    for (const RangeOwner& owner : owners_) {
+      if (owner.value == value && owner.offset_bytes == offset_bytes) return;
+    }
+    ranges_.push_back({static_cast<uint32_t>(owners_.size()), first, second,
+                       size_bytes});
+    owners_.push_back({value, offset_bytes});
+  }
+
+  const std::vector<device::KnownRange>& ranges() const { return ranges_; }
+  const RangeOwner& owner(uint32_t id) const { return owners_[id]; }
+
+ private:
+  std::vector<device::KnownRange> ranges_;
+  std::vector<RangeOwner> owners_;
+};
+
+std::string Place(const Trace& trace, size_t op) {
+  return "op " + std::to_string(op) + " (" +
+         trace.frontend->OpName(trace.ops[op].op) + ")";
+}
+
+base::Status SameResults(const TracedOp& first, const TracedOp& second) {
+  bool same = first.results.size() == second.results.size();
+  for (size_t r = 0; same && r < first.results.size(); ++r) {
+    const ResultSpec& a = first.results[r];
+    const ResultSpec& b = second.results[r];
+    same = a.kind == b.kind && a.host_hash == b.host_hash &&
+           a.sizes == b.sizes && a.strides == b.strides &&
+           a.offset_bytes == b.offset_bytes && a.dtype == b.dtype &&
+           a.value == b.value && a.key_set == b.key_set;
+  }
+  if (same) return {};
+  return base::Fail(base::Code::kFailedPrecondition,
+                    "its results differ from one recording to the next");
+}
+
+// What op k may point into: its operands, its results, its temporaries.
+base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
+                              size_t op, ValueId first_temporary) {
+  const TracedOp& a = first.ops[op];
+  const TracedOp& b = second.ops[op];
+  Ranges ranges;
+  for (size_t i = 0; i < a.operands.size(); ++i) {
+    const ValueRef& ref = a.operands[i];
+    const Value& va = first.values[ref.value];
+    const Value& vb = second.values[ref.value];
+    // An external is known from where its tensor begins, an own value whole.
+    const uint64_t offset = va.external ? ref.offset_bytes : 0;
+    const uint64_t size = std::min(va.size_bytes, vb.size_bytes);
+    ranges.Add(ref.value, offset, va.origin + offset, vb.origin + offset,
+               size - std::min(size, offset));
+  }
+  for (const ResultSpec& result : a.results) {
+    if (result.kind != ResultSpec::Kind::kValue) continue;
+    const Value& va = first.values[result.value];
+    const Value& vb = second.values[result.value];
+    if (va.size_bytes != vb.size_bytes) {
+      return base::Fail(base::Code::kFailedPrecondition,
+                        "its output has another size each time");
+    }
+    if (va.origin == vb.origin && va.size_bytes > 0) {
+      return base::Fail(base::Code::kFailedPrecondition,
+                        "its output lay at the same address twice");
+    }
+    ranges.Add(result.value, 0, va.origin, vb.origin, va.size_bytes);
+  }
+  if (a.temporaries.size() != b.temporaries.size()) {
+    return base::Fail(
+        base::Code::kFailedPrecondition,
+        "it used " + std::to_string(a.temporaries.size()) +
+            " temporary buffers, then " + std::to_string(b.temporaries.size()));
+  }
+  for (size_t t = 0; t < a.temporaries.size(); ++t) {
+    if (a.temporaries[t].address == b.temporaries[t].address) {
+      return base::Fail(base::Code::kFailedPrecondition,
+                        "a temporary buffer lay at the same address twice");
+    }
+    ranges.Add(static_cast<ValueId>(first_temporary + t), 0,
+               a.temporaries[t].address, b.temporaries[t].address,
+               std::min(a.temporaries[t].size_bytes,
+                        b.temporaries[t].size_bytes));
+  }
+  return ranges;
+}
+
+}  // namespace
+
+tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
+    const Trace& first, const Trace& second,
+    const std::function<bool(uint64_t)>& is_device_address) {
+  if (first.ops.size() != second.ops.size() ||
+      first.values.size() != second.values.size()) {
+    return tl::unexpected<BuildFailure>(
+        {base::Error(base::Code::kFailedPrecondition,
+                     "the recordings differ in their ops"),
+         std::nullopt});
+  }
+  ExplainedProgram explained;
+  CudaProgram& program = explained.program;
+  auto next_value = static_cast<ValueId>(first.values.size());
+  for (size_t k = 0; k < first.ops.size(); ++k) {
+    const TracedOp& a = first.ops[k];
+    const auto fail = [&](const base::Error& error) {
+      return tl::unexpected<BuildFailure>(
+          {error.In(Place(first, k)), static_cast<uint32_t>(k)});
+    };
+    if (auto same = SameResults(a, second.ops[k]); !same) {
+      return fail(same.error());
+    }
+    auto ranges = RangesOf(first, second, k, next_value);
+    if (!ranges) return fail(ranges.error());
+    auto scan = device::Scan(a.launches, second.ops[k].launches,
+                             ranges->ranges(), is_device_address);
+    if (!scan) return fail(scan.error());
+    const auto base = static_cast<uint32_t>(program.launches.size());
+    program.op_begin.push_back(base);
+    program.launches.insert(program.launches.end(), a.launches.begin(),
+                            a.launches.end());
+    for (const device::PointerSite& site : scan->sites) {
+      const RangeOwner& owner = ranges->owner(site.id);
+      program.sites.push_back({base + site.launch, site.offset_bytes,
+                               owner.value,
+                               owner.offset_bytes + site.delta_bytes});
+    }
+    for (const std::string& note : scan->unexplained) {
+      explained.notes.push_back(Place(first, k) + ": " + note);
+    }
+    next_value += static_cast<ValueId>(a.temporaries.size());
+  }
+  program.op_begin.push_back(static_cast<uint32_t>(program.launches.size()));
+  program.values = next_value;
+
+  explained.movable.reserve(first.values.size());
+  for (size_t v = 0; v < first.values.size(); ++v) {
+    explained.movable.push_back(!first.values[v].external ||
+                                first.values[v].origin !=
+                                    second.values[v].origin);
+  }
+  return explained;
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,35 @@
+// From two recordings of a trace to one program whose values can be moved.
+
+#ifndef REPRISE_ENGINE_EXPLAIN_PARAMETERS_H_
+#define REPRISE_ENGINE_EXPLAIN_PARAMETERS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/cuda_executor.h"
+#include "engine/trace.h"
+
+namespace reprise::engine {
+
+struct ExplainedProgram {
+  CudaProgram program;
+  // By value of the trace: every address of it in the program is known, so
+  // that it can live elsewhere. False for externals that did not move.
+  std::vector<bool> movable;
+  std::vector<std::string> notes;
+};
+
+// Explains every word of every launch of `first` with the help of `second`, op
+// by op. Temporaries become values too, numbered on from the trace's own in order
+// of op and allocation. kFailedPrecondition, naming the op, when the recordings do not explain each
+// other. Pure function of its arguments.
+tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
+    const Trace& first, const Trace& second,
+    const std::function<bool(uint64_t)>& is_device_address);
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_EXPLAIN_PARAMETERS_H_

@@ -1,0 +1,141 @@
+#include "engine/host_backend.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/layout.h"
+
+namespace reprise::engine {
+namespace {
+
+// Their results hold whatever the memory held: there is nothing to compare.
+bool LeavesUnwritten(const std::string& name) {
+  return name.starts_with("aten::empty") ||
+         name.starts_with("aten::new_empty");
+}
+
+class HostExecutor : public Executor {
+ public:
+  HostExecutor(const Trace& trace, std::vector<Segment> segments,
+               std::vector<bool> unwritten)
+      : trace_(trace),
+        segments_(std::move(segments)),
+        unwritten_(std::move(unwritten)),
+        origins_(trace.values.size(), 0) {}
+
+  void Bind(ValueId value, uint64_t origin) override {
+    origins_[value] = origin;
+  }
+
+  base::Status LaunchSegment(size_t segment) override {
+    for (uint32_t k = segments_[segment].first_op;
+         k < segments_[segment].end_op; ++k) {
+      REPRISE_RETURN_IF_ERROR(LaunchOp(k));
+    }
+    return {};
+  }
+
+  base::Status LaunchOp(size_t index) override {
+    const TracedOp& op = trace_.ops[index];
+    if (op.native) return {};
+    operands_.clear();
+    results_.clear();
+    for (const ValueRef& operand : op.operands) {
+      operands_.push_back(origins_[operand.value] + operand.offset_bytes);
+    }
+    for (const ResultSpec& result : op.results) {
+      results_.push_back(result.kind == ResultSpec::Kind::kValue
+                             ? origins_[result.value]
+                             : 0);
+    }
+    return op.call->Run(operands_, results_);
+  }
+
+  bool Touches(size_t op, ValueId) const override {
+    return !trace_.ops[op].native && !unwritten_[op];
+  }
+
+  base::Status BeginComparing() override {
+    verdict_ = Verdict{};
+    return {};
+  }
+
+  base::Status Compare(uint64_t eager, uint64_t replayed,
+                       const kernels::Layout& layout, uint32_t tag) override {
+    if (verdict_.equal &&
+        !kernels::EqualOnHost(reinterpret_cast<const void*>(eager),
+                              reinterpret_cast<const void*>(replayed),
+                              layout)) {
+      verdict_ = Verdict{false, tag};
+    }
+    return {};
+  }
+
+  base::Status EndComparing() override { return {}; }
+
+  base::Result<std::optional<Verdict>> Poll(Patience) override {
+    return verdict_;
+  }
+
+ private:
+  const Trace& trace_;
+  std::vector<Segment> segments_;
+  std::vector<bool> unwritten_;
+  std::vector<uint64_t> origins_;
+  std::vector<uint64_t> operands_;
+  std::vector<uint64_t> results_;
+  Verdict verdict_;
+};
+
+}  // namespace
+
+std::string HostBackend::EndOp(TracedOp& op) {
+  return op.call == nullptr ? "this call cannot be kept" : "";
+}
+
+tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
+                                                         const Trace& second) {
+  const auto fail = [](base::Error error) {
+    return tl::unexpected<BuildFailure>({std::move(error), std::nullopt});
+  };
+  if (first.ops.size() != second.ops.size()) {
+    return fail({base::Code::kFailedPrecondition,
+                 "the recordings differ in their ops"});
+  }
+  const ArenaLayout layout = LayOut(first);
+  if (layout.size_bytes > options_.max_arena_bytes) {
+    return fail(TooLarge(layout.size_bytes, options_.max_arena_bytes));
+  }
+  auto arena = frontend_->Allocate(std::max<uint64_t>(layout.size_bytes, 1));
+  if (!arena) return fail(arena.error());
+  BuiltPlan plan;
+  plan.arena = *std::move(arena);
+  plan.bytes = layout.size_bytes;
+  plan.launches = static_cast<uint32_t>(first.ops.size());
+  const auto ops = static_cast<uint32_t>(first.ops.size());
+  for (uint32_t k = 0; k < ops; k += options_.segment_ops) {
+    const uint32_t end = std::min(ops, k + options_.segment_ops);
+    plan.segments.push_back({k, end, end - k});
+  }
+  std::vector<bool> unwritten;
+  for (const TracedOp& op : first.ops) {
+    unwritten.push_back(LeavesUnwritten(frontend_->OpName(op.op)));
+  }
+  plan.executor = std::make_unique<HostExecutor>(first, plan.segments,
+                                                 std::move(unwritten));
+  plan.places.assign(first.values.size(), 0);
+  for (size_t v = 0; v < first.values.size(); ++v) {
+    if (first.values[v].external) {
+      plan.executor->Bind(static_cast<ValueId>(v), first.values[v].origin);
+      continue;
+    }
+    plan.places[v] = plan.arena.address() + layout.places[v];
+    plan.executor->Bind(static_cast<ValueId>(v), plan.places[v]);
+  }
+  plan.movable.assign(first.values.size(), true);
+  return plan;
+}
+
+}  // namespace reprise::engine

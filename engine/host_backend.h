@@ -1,0 +1,43 @@
+// Records calls and runs them in order: all logic above the device, without one.
+
+#ifndef REPRISE_ENGINE_HOST_BACKEND_H_
+#define REPRISE_ENGINE_HOST_BACKEND_H_
+
+#include <memory>
+#include <string>
+
+#include "engine/executor.h"
+#include "engine/frontend.h"
+
+namespace reprise::engine {
+
+// Plans made here call the recorded ops on memory of the arena, in program
+// order, on the thread that launches. For correctness, not for speed. Borrows
+// the frontend.
+class HostBackend : public Backend {
+ public:
+  struct Options {
+    uint64_t max_arena_bytes = 0;
+    uint32_t segment_ops = 8;
+  };
+
+  HostBackend(Frontend* frontend, const Options& options)
+      : frontend_(frontend), options_(options) {}
+
+  base::Status StartRecording(Pass) override { return {}; }
+  void StopRecording() override {}
+  void BeginOp() override {}
+  std::string EndOp(TracedOp& op) override;
+  bool wants_call() const override { return true; }
+  bool Capturing() const override { return false; }
+  tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,
+                                              const Trace& second) override;
+
+ private:
+  Frontend* frontend_;
+  Options options_;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_HOST_BACKEND_H_

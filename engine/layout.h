@@ -1,0 +1,38 @@
+// Where the values of a trace lie in its arena.
+
+#ifndef REPRISE_ENGINE_LAYOUT_H_
+#define REPRISE_ENGINE_LAYOUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/trace.h"
+
+namespace reprise::engine {
+
+// Blocks of PyTorch's caching allocator begin at multiples of this, and kernels
+// are chosen by alignment, so places do too.
+inline constexpr uint64_t kPlaceAlignment = 512;
+
+inline constexpr uint64_t kNoPlace = ~uint64_t{0};
+
+struct ArenaLayout {
+  // Offset of each value from the arena's start; kNoPlace for externals.
+  std::vector<uint64_t> places;
+  // Offsets of the temporaries of each op, in the order of its recording.
+  std::vector<std::vector<uint64_t>> temporaries;
+  uint64_t size_bytes = 0;
+};
+
+// Every value gets a place of its own, because the program may look at it until
+// the plan is launched again; temporaries, which no program sees, share one
+// zone, because the launches of a plan run in program order. Pure function.
+ArenaLayout LayOut(const Trace& trace);
+
+// The error of a layout that is over its budget.
+base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes);
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_LAYOUT_H_

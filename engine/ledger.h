@@ -1,0 +1,56 @@
+// Which places of an arena hold tensors that the program still has.
+
+#ifndef REPRISE_ENGINE_LEDGER_H_
+#define REPRISE_ENGINE_LEDGER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "engine/block.h"
+#include "engine/trace.h"
+
+namespace reprise::engine {
+
+// Owns an arena and counts the leases on it. The arena is released when the
+// plan has dropped the ledger (Close) and the last lease has ended, on
+// whichever thread that happens. Leases end on any thread; the rest is called
+// under the session's lock.
+//
+// Each place has two states: free and leased. Lease: free → leased. The release
+// function of the block: leased → free, with release order, so that a thread
+// that sees `free` (acquire) also sees all that the tensor's last user did.
+class Ledger {
+ public:
+  struct Closer {
+    void operator()(Ledger* ledger) const { ledger->Unref(); }
+  };
+  using Handle = std::unique_ptr<Ledger, Closer>;
+
+  static Handle Create(Block arena, size_t places);
+
+  // A block over the place of `value` at `address`; its release ends the lease.
+  Block Lease(ValueId value, uint64_t address);
+
+  bool leased(ValueId value) const {
+    return leases_[value].live.load(std::memory_order_acquire) != 0;
+  }
+
+ private:
+  struct Entry {
+    Ledger* ledger = nullptr;
+    std::atomic<uint32_t> live{0};
+  };
+
+  Ledger(Block arena, size_t places);
+  void Unref();
+  static void EndLease(void* entry);
+
+  Block arena_;
+  std::unique_ptr<Entry[]> leases_;
+  std::atomic<uint64_t> refs_{1};
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_LEDGER_H_

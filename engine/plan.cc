@@ -1,0 +1,167 @@
+#include "engine/plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/restore.h"
+
+namespace reprise::engine {
+
+Plan::Plan(std::shared_ptr<const Trace> trace, BuiltPlan built)
+    : trace_(std::move(trace)),
+      built_(std::move(built)),
+      ledger_(Ledger::Create(std::move(built_.arena), trace_->values.size())),
+      origins_(trace_->values.size(), 0),
+      shadow_(trace_->values.size(), 0),
+      last_writers_(trace_->values.size(), 0),
+      escaping_(trace_->values.size(), false),
+      fresh_(trace_->values.size()) {
+  for (ValueId v = 0; v < trace_->values.size(); ++v) {
+    const Value& value = trace_->values[v];
+    last_writers_[v] = value.birth_op;
+    origins_[v] = value.external ? value.origin : built_.places[v];
+    if (!value.external) {
+      outputs_.push_back(v);
+    } else if (value.birth_op > 0) {
+      others_.push_back(v);
+    }
+  }
+  for (uint32_t k = 0; k < trace_->ops.size(); ++k) {
+    for (const ValueRef& operand : trace_->ops[k].operands) {
+      if (operand.written) last_writers_[operand.value] = k;
+    }
+  }
+}
+
+Plan::~Plan() = default;
+
+void Plan::BindAt(ValueId value, uint64_t origin) {
+  if (origins_[value] == origin) return;
+  origins_[value] = origin;
+  built_.executor->Bind(value, origin);
+}
+
+bool Plan::SameWords(uint32_t index, const OpView& op) const {
+  const TracedOp& expected = trace_->ops[index];
+  return op.op == expected.op && op.words.size() == expected.words.size() &&
+         op.operands.size() == expected.operands.size() &&
+         std::memcmp(op.words.data(), expected.words.data(),
+                     op.words.size_bytes()) == 0;
+}
+
+bool Plan::Matches(uint32_t index, const OpView& op) const {
+  if (!SameWords(index, op)) return false;
+  const TracedOp& expected = trace_->ops[index];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    if (op.operands[i].address() != origins_[ref.value] + ref.offset_bytes) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Plan::MatchesShadow(uint32_t index, const OpView& op) const {
+  if (!SameWords(index, op)) return false;
+  const TracedOp& expected = trace_->ops[index];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const uint64_t origin = trace_->values[ref.value].external
+                                ? origins_[ref.value]
+                                : shadow_[ref.value];
+    if (op.operands[i].address() != origin + ref.offset_bytes) return false;
+  }
+  return true;
+}
+
+Plan::Readiness Plan::Resolve(const OpView& head) {
+  for (Readiness step : {ResolveHead(head), ResolveOthers()}) {
+    if (step != Readiness::kReady) return step;
+  }
+  next_segment_ = 0;
+  next_launch_op_ = kNoOp;
+  return ResolveOutputs();
+}
+
+Plan::Readiness Plan::ResolveHead(const OpView& head) {
+  if (!SameWords(0, head)) return Readiness::kOtherOp;
+  const TracedOp& expected = trace_->ops[0];
+  for (size_t i = 0; i < head.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const uint64_t origin = head.operands[i].address() - ref.offset_bytes;
+    if (!built_.movable[ref.value] &&
+        origin != trace_->values[ref.value].origin) {
+      return Readiness::kUnproven;
+    }
+  }
+  for (size_t i = 0; i < head.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    BindAt(ref.value, head.operands[i].address() - ref.offset_bytes);
+  }
+  // A value that the head uses twice must be one value now as well.
+  return Matches(0, head) ? Readiness::kReady : Readiness::kOtherOp;
+}
+
+Plan::Readiness Plan::ResolveOthers() {
+  const Frontend& frontend = *trace_->frontend;
+  for (ValueId v : others_) {
+    const Value& value = trace_->values[v];
+    if (!frontend.Alive(value.storage) ||
+        frontend.Base(value.storage) != value.base) {
+      return Readiness::kReplaced;
+    }
+  }
+  return Readiness::kReady;
+}
+
+Plan::Readiness Plan::ResolveOutputs() {
+  Frontend& frontend = *trace_->frontend;
+  for (ValueId v : outputs_) {
+    if (trace_->values[v].size_bytes == 0) continue;
+    if (!escaping_[v]) {
+      if (!ledger_->leased(v)) continue;
+      escaping_[v] = true;
+    }
+    if (!fresh_[v]) {
+      auto block = frontend.Allocate(trace_->values[v].size_bytes);
+      if (!block) return Readiness::kNoMemory;
+      fresh_[v] = *std::move(block);
+      ++escapes_;
+    }
+    BindAt(v, fresh_[v].address());
+  }
+  return Readiness::kReady;
+}
+
+base::Status Plan::LaunchNext() {
+  const Segment& segment = built_.segments[next_segment_];
+  REPRISE_RETURN_IF_ERROR(built_.executor->LaunchSegment(next_segment_));
+  ++next_segment_;
+  next_launch_op_ = next_segment_ < built_.segments.size()
+                        ? (segment.first_op + segment.end_op) / 2
+                        : kNoOp;
+  return {};
+}
+
+Block Plan::TakeBlock(ValueId value) {
+  if (escaping_[value]) return std::move(fresh_[value]);
+  return ledger_->Lease(value, origins_[value]);
+}
+
+void Plan::Finish() { next_segment_ = 0; }
+
+base::Status Plan::Squash(uint32_t verified) {
+  const uint32_t launched =
+      next_segment_ == 0 ? 0 : built_.segments[next_segment_ - 1].end_op;
+  next_segment_ = 0;
+  const auto needed = [this](ValueId v) {
+    return escaping_[v] ? !fresh_[v] : ledger_->leased(v);
+  };
+  for (uint32_t k : OpsToRestore(*trace_, verified, launched, needed)) {
+    REPRISE_RETURN_IF_ERROR(built_.executor->LaunchOp(k));
+  }
+  return {};
+}
+
+}  // namespace reprise::engine

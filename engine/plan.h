@@ -1,0 +1,104 @@
+// What a trace is built into: it is resolved, launched, followed, squashed.
+
+#ifndef REPRISE_ENGINE_PLAN_H_
+#define REPRISE_ENGINE_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/block.h"
+#include "engine/executor.h"
+#include "engine/ledger.h"
+#include "engine/op.h"
+#include "engine/trace.h"
+
+namespace reprise::engine {
+
+// One instance of a plan: its executable segments, its arena and the places of
+// its values in the launch that is under way.
+//
+//   idle ─Resolve─► resolved ─Launch*─► … ─Finish or Squash─► idle
+//
+// Owns the arena until the last lease on it ends (Ledger). All calls under the
+// session's lock; destruction on any thread once idle.
+class Plan {
+ public:
+  Plan(std::shared_ptr<const Trace> trace, BuiltPlan built);
+  ~Plan();
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  // Why a plan can or cannot be launched at this head op.
+  enum class Readiness : uint8_t {
+    kReady,
+    kOtherOp,   // this is not its head
+    kUnproven,  // a head operand lies elsewhere, and never moved while recorded
+    kReplaced,  // an external that the head does not name is gone or moved
+    kNoMemory,  // no memory for an output that escapes
+  };
+  // Binds every value for a launch at `head`: externals to where they are,
+  // outputs that are still alive from earlier launches to fresh memory.
+  Readiness Resolve(const OpView& head);
+
+  // Launches the next segment: the first one at the head, each further one when
+  // the op next_launch_op() is reached, before its results are handed out.
+  // That is half-way through the segment before, so that the device does not
+  // run dry and at most one and a half segments run unverified.
+  base::Status LaunchNext();
+  static constexpr uint32_t kNoOp = ~uint32_t{0};
+  uint32_t next_launch_op() const { return next_launch_op_; }
+
+  // The op is the trace's op `index` on the values of this launch.
+  bool Matches(uint32_t index, const OpView& op) const;
+  // The same for a pass that runs beside eager: own values are where eager put
+  // them (Shadow).
+  bool MatchesShadow(uint32_t index, const OpView& op) const;
+  void Shadow(ValueId value, uint64_t origin) { shadow_[value] = origin; }
+  uint64_t shadow(ValueId value) const { return shadow_[value]; }
+
+  // The memory of a value made by a followed op. Once a launch.
+  Block TakeBlock(ValueId value);
+
+  // All ops were followed.
+  void Finish();
+  // The program left before op `verified`: what it can see is made right.
+  base::Status Squash(uint32_t verified);
+
+  // Where `value` begins in this launch.
+  uint64_t origin(ValueId value) const { return origins_[value]; }
+  // The last op that writes `value`.
+  uint32_t last_writer(ValueId value) const { return last_writers_[value]; }
+
+  const Trace& trace() const { return *trace_; }
+  Executor& executor() { return *built_.executor; }
+  const BuiltPlan& built() const { return built_; }
+  uint64_t escapes() const { return escapes_; }
+
+ private:
+  bool SameWords(uint32_t index, const OpView& op) const;
+  Readiness ResolveHead(const OpView& head);
+  Readiness ResolveOthers();
+  Readiness ResolveOutputs();
+  void BindAt(ValueId value, uint64_t origin);
+
+  std::shared_ptr<const Trace> trace_;
+  BuiltPlan built_;
+  Ledger::Handle ledger_;
+  std::vector<uint64_t> origins_;
+  std::vector<uint64_t> shadow_;
+  std::vector<uint32_t> last_writers_;
+  std::vector<ValueId> others_;   // externals that the head op does not use
+  std::vector<ValueId> outputs_;  // own values
+  std::vector<bool> escaping_;
+  std::vector<Block> fresh_;  // by value: memory of an escaping output
+  uint32_t next_segment_ = 0;
+  uint32_t next_launch_op_ = kNoOp;
+  uint64_t escapes_ = 0;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_PLAN_H_

@@ -1,0 +1,159 @@
+#include "engine/trace_recorder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/open_trace.h"
+
+namespace reprise::engine {
+namespace {
+
+kernels::Layout LayoutOf(std::span<const int64_t> sizes,
+                         std::span<const int64_t> strides,
+                         uint32_t element_bytes) {
+  kernels::Layout layout;
+  layout.rank = static_cast<int>(sizes.size());
+  layout.element_bytes = element_bytes;
+  std::copy(sizes.begin(), sizes.end(), layout.sizes.begin());
+  std::copy(strides.begin(), strides.end(), layout.strides.begin());
+  return layout;
+}
+
+bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
+  const auto too_many = [](const auto& tensor) {
+    return tensor.sizes.size() > static_cast<size_t>(kernels::kMaxRank);
+  };
+  return std::any_of(op.operands.begin(), op.operands.end(), too_many) ||
+         std::any_of(results.begin(), results.end(), too_many);
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
+    Frontend* frontend, Backend* backend, Backend::Pass pass) {
+  std::unique_ptr<TraceRecorder> recorder(
+      new TraceRecorder(frontend, backend));
+  REPRISE_RETURN_IF_ERROR(backend->StartRecording(pass));
+  recorder->recording_ = true;
+  return recorder;
+}
+
+TraceRecorder::TraceRecorder(Frontend* frontend, Backend* backend)
+    : frontend_(frontend),
+      backend_(backend),
+      trace_(std::make_unique<Trace>(frontend)) {}
+
+TraceRecorder::~TraceRecorder() {
+  if (recording_) backend_->StopRecording();
+}
+
+void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
+                          std::span<const ValueRef> operands, ValueId values) {
+  TracedOp& traced = trace_->ops.emplace_back();
+  traced.op = op.op;
+  traced.before = before;
+  traced.words.assign(op.words.begin(), op.words.end());
+  traced.operands.assign(operands.begin(), operands.end());
+  const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
+  trace_->values.resize(values);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand& operand = op.operands[i];
+    if (operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank)) {
+      traced.operands[i].layout =
+          LayoutOf(operand.sizes, operand.strides, operand.element_bytes);
+    }
+    Value& value = trace_->values[operands[i].value];
+    if (value.storage != nullptr) continue;  // met before
+    value.external = true;
+    value.birth_op = index;
+    value.origin = operand.address();
+    value.base = operand.base;
+    value.size_bytes = operand.storage_bytes - operand.offset_bytes;
+    value.storage = operand.storage;
+    frontend_->Retain(value.storage);
+  }
+  backend_->BeginOp();
+}
+
+void TraceRecorder::GiveCall(std::unique_ptr<Call> call) {
+  trace_->ops.back().call = std::move(call);
+}
+
+std::string TraceRecorder::Leave(const OpView& op,
+                                 std::span<const ResultView> results,
+                                 std::span<const ValueId> result_values,
+                                 ValueId values) {
+  TracedOp& traced = trace_->ops.back();
+  const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
+  trace_->values.resize(values);
+  size_t aliases = 0;
+  size_t tensors = 0;
+  for (size_t r = 0; r < results.size(); ++r) {
+    const ResultView& result = results[r];
+    ResultSpec& spec = traced.results.emplace_back();
+    spec.host = result.host;
+    spec.host_hash = result.host_hash;
+    if (result.kind == ResultView::Kind::kHost) {
+      spec.kind = ResultSpec::Kind::kHost;
+      continue;
+    }
+    if (result.kind == ResultView::Kind::kUndefined) continue;
+    ++tensors;
+    if (result.operand >= 0) {
+      spec.kind = ResultSpec::Kind::kOperand;
+      spec.operand = static_cast<uint32_t>(result.operand);
+      continue;
+    }
+    if (result_values[r] == OpenTrace::kNoValue) {
+      ++aliases;  // never built: the op runs natively or is a cut
+      continue;
+    }
+    spec.kind = ResultSpec::Kind::kValue;
+    spec.value = result_values[r];
+    spec.offset_bytes = result.offset_bytes;
+    spec.storage_bytes = result.storage_bytes;
+    spec.key_set = result.key_set;
+    spec.dtype = result.dtype;
+    spec.element_bytes = result.element_bytes;
+    spec.sizes.assign(result.sizes.begin(), result.sizes.end());
+    spec.strides.assign(result.strides.begin(), result.strides.end());
+    Value& value = trace_->values[spec.value];
+    if (value.storage != nullptr) continue;  // shared with an earlier result
+    value.external = false;
+    value.birth_op = index;
+    value.origin = result.base;
+    value.base = result.base;
+    value.size_bytes = result.storage_bytes;
+    value.storage = result.storage;
+    frontend_->Retain(value.storage);
+  }
+  std::string refusal = backend_->EndOp(traced);
+  if (!refusal.empty()) return refusal;
+  // What was allocated for a result is that value; the rest is temporary.
+  std::erase_if(traced.temporaries, [&](const Allocation& allocation) {
+    return std::any_of(
+        traced.results.begin(), traced.results.end(),
+        [&](const ResultSpec& spec) {
+          return spec.kind == ResultSpec::Kind::kValue &&
+                 trace_->values[spec.value].origin == allocation.address;
+        });
+  });
+  if (TooManyDimensions(op, results)) return "tensor of too many dimensions";
+  if (aliases > 0) {
+    if (aliases != tensors || !traced.launches.empty()) {
+      return "result shares memory with an operand";
+    }
+    traced.native = true;
+  }
+  return {};
+}
+
+std::unique_ptr<Trace> TraceRecorder::Finish(
+    const cache::Signature& signature) {
+  backend_->StopRecording();
+  recording_ = false;
+  trace_->signature = signature;
+  return std::move(trace_);
+}
+
+}  // namespace reprise::engine

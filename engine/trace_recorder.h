@@ -1,0 +1,50 @@
+// Keeps a trace while eager runs it.
+
+#ifndef REPRISE_ENGINE_TRACE_RECORDER_H_
+#define REPRISE_ENGINE_TRACE_RECORDER_H_
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/executor.h"
+#include "engine/op.h"
+#include "engine/trace.h"
+
+namespace reprise::engine {
+
+// Records one pass of a trace, from its head to its end. Holds weak references
+// to the storages it meets and no strong one. Destroyed in mid-pass, it stops
+// the backend's recording and nothing is kept. Called under the session's lock.
+class TraceRecorder {
+ public:
+  static base::Result<std::unique_ptr<TraceRecorder>> Start(
+      Frontend* frontend, Backend* backend, Backend::Pass pass);
+  ~TraceRecorder();
+  TraceRecorder(const TraceRecorder&) = delete;
+  TraceRecorder& operator=(const TraceRecorder&) = delete;
+
+  // `operands` as numbered by the open trace, which has `values` values now.
+  void Enter(const OpView& op, const cache::Signature& before,
+             std::span<const ValueRef> operands, ValueId values);
+  void GiveCall(std::unique_ptr<Call> call);
+  // `result_values` as numbered by the open trace. Says why the op cannot be
+  // part of a trace, or nothing.
+  std::string Leave(const OpView& op, std::span<const ResultView> results,
+                    std::span<const ValueId> result_values, ValueId values);
+
+  // Ends the pass.
+  std::unique_ptr<Trace> Finish(const cache::Signature& signature);
+
+ private:
+  TraceRecorder(Frontend* frontend, Backend* backend);
+
+  Frontend* frontend_;
+  Backend* backend_;
+  std::unique_ptr<Trace> trace_;
+  bool recording_ = false;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_TRACE_RECORDER_H_
