@@ -34,8 +34,9 @@ struct PointerSite {
 
 struct ScanResult {
   std::vector<PointerSite> sites;
-  // Words that differ between the recordings and are no address in either: left
-  // as first recorded (uninitialised padding, mostly), named for the report.
+  // Words that differ between the recordings and are no address in either (and
+  // bytes after the last whole word): left as first recorded (uninitialised
+  // padding, mostly), named for the report.
   std::vector<std::string> unexplained;
 };
 
@@ -44,12 +45,13 @@ struct ScanResult {
 //
 // A word is a site only if it lies at the same offset of the same range in both
 // recordings and the range moved between them; with equal words it is a
-// constant (a range that never moved is pinned to its address). One past the
-// end of a range counts, if no range holds the word strictly. A word that
-// differs and is a device address in either recording by `is_device_address`,
-// without such an explanation, makes the op unbuildable: kFailedPrecondition
-// naming launch, kernel and offset. So do launches that differ in number or
-// shape. Pure function of its arguments.
+// constant (a range that never moved is pinned to its address). Of several
+// ranges that explain a word the smallest counts. One past the end of a range
+// counts, if no range explains the word from within. A word that differs and is
+// a device address in either recording by `is_device_address`, without such an
+// explanation, makes the op unbuildable: kFailedPrecondition naming launch,
+// kernel and offset. So do launches that differ in number or shape. Pure
+// function of its arguments.
 base::Result<ScanResult> Scan(
     std::span<const Launch> first, std::span<const Launch> second,
     std::span<const KnownRange> ranges,

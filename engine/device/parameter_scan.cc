@@ -1,0 +1,105 @@
+#include "engine/device/parameter_scan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+
+namespace reprise::device {
+namespace {
+
+using base::Code;
+using base::Fail;
+
+constexpr size_t kWordBytes = 8;
+
+std::string Hex(uint64_t word) {
+  char text[2 + 16 + 1];
+  std::snprintf(text, sizeof text, "0x%llx",
+                static_cast<unsigned long long>(word));
+  return text;
+}
+
+std::string Place(size_t launch, const Launch& what, size_t offset_bytes) {
+  return "launch " + std::to_string(launch) + " (" + Describe(what) +
+         "), offset " + std::to_string(offset_bytes);
+}
+
+// The word at `offset_bytes`; zeros where the image ends within it.
+uint64_t PaddedWord(const Launch& launch, size_t offset_bytes) {
+  uint64_t word = 0;
+  std::memcpy(&word, launch.image.data() + offset_bytes,
+              std::min(kWordBytes, launch.image.size() - offset_bytes));
+  return word;
+}
+
+// The range that explains how `first` became `second`: it moved, and both lie
+// at one offset of it, strictly inside or (`at_end`) just past its end. The
+// smallest, where ranges overlap; the one listed first, where those are equal.
+const KnownRange* Explanation(std::span<const KnownRange> ranges,
+                              uint64_t first, uint64_t second, bool at_end) {
+  const KnownRange* best = nullptr;
+  for (const KnownRange& range : ranges) {
+    if (range.first_address == range.second_address) continue;
+    const uint64_t offset = first - range.first_address;
+    if (second - range.second_address != offset) continue;
+    if (at_end ? offset != range.size_bytes : offset >= range.size_bytes) {
+      continue;
+    }
+    if (best == nullptr || range.size_bytes < best->size_bytes) best = &range;
+  }
+  return best;
+}
+
+}  // namespace
+
+base::Result<ScanResult> Scan(
+    std::span<const Launch> first, std::span<const Launch> second,
+    std::span<const KnownRange> ranges,
+    const std::function<bool(uint64_t)>& is_device_address) {
+  if (first.size() != second.size()) {
+    return Fail(Code::kFailedPrecondition,
+                "the op made " + std::to_string(first.size()) +
+                    " launches in one recording and " +
+                    std::to_string(second.size()) + " in the other");
+  }
+  ScanResult result;
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (!SameShape(first[i], second[i])) {
+      return Fail(Code::kFailedPrecondition,
+                  "launch " + std::to_string(i) + " was " + Describe(first[i]) +
+                      " in one recording and " + Describe(second[i]) +
+                      " in the other");
+    }
+    for (size_t offset = 0; offset < first[i].image.size();
+         offset += kWordBytes) {
+      const uint64_t before = PaddedWord(first[i], offset);
+      const uint64_t after = PaddedWord(second[i], offset);
+      if (before == after) continue;
+      if (offset + kWordBytes <= first[i].image.size()) {
+        const KnownRange* range = Explanation(ranges, before, after, false);
+        if (range == nullptr) {
+          range = Explanation(ranges, before, after, true);
+        }
+        if (range != nullptr) {
+          result.sites.push_back({static_cast<uint32_t>(i),
+                                  static_cast<uint32_t>(offset), range->id,
+                                  before - range->first_address});
+          continue;
+        }
+        if (is_device_address(before) || is_device_address(after)) {
+          return Fail(Code::kFailedPrecondition,
+                      Place(i, first[i], offset) + ": " + Hex(before) +
+                          " became " + Hex(after) +
+                          ", a device address that no operand, output or "
+                          "temporary explains");
+        }
+      }
+      result.unexplained.push_back(Place(i, first[i], offset) + ": " +
+                                   Hex(before) + " became " + Hex(after));
+    }
+  }
+  return result;
+}
+
+}  // namespace reprise::device
