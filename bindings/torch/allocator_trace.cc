@@ -1,0 +1,159 @@
+#include "bindings/torch/allocator_trace.h"
+
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace reprise::bindings {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+// How many Begins of this thread are open: looked at on every allocation of the
+// process, so it needs no construction.
+constinit thread_local size_t t_open = 0;
+// What each of them has noted; kept beyond Take for its memory.
+thread_local std::vector<std::vector<engine::Allocation>> t_notes;
+
+constexpr size_t kAllocationsAnOp = 32;  // beyond it a vector grows
+
+}  // namespace
+
+void AddressSet::Insert(uint64_t begin, uint64_t end) {
+  if (begin >= end) return;
+  auto next = ranges_.upper_bound(begin);
+  if (next != ranges_.begin()) {
+    if (auto before = std::prev(next); before->second >= begin) {
+      begin = before->first;
+      end = std::max(end, before->second);
+      ranges_.erase(before);
+    }
+  }
+  while (next != ranges_.end() && next->first <= end) {
+    end = std::max(end, next->second);
+    next = ranges_.erase(next);
+  }
+  ranges_.emplace(begin, end);
+}
+
+void AddressSet::Erase(uint64_t begin, uint64_t end) {
+  auto next = ranges_.upper_bound(begin);
+  if (next != ranges_.begin()) --next;
+  while (next != ranges_.end() && next->first < end) {
+    const auto [from, to] = *next;
+    if (to <= begin) {
+      ++next;
+      continue;
+    }
+    next = ranges_.erase(next);
+    if (from < begin) ranges_.emplace(from, begin);
+    if (to > end) ranges_.emplace(end, to);
+  }
+}
+
+bool AddressSet::Contains(uint64_t address) const {
+  auto after = ranges_.upper_bound(address);
+  return after != ranges_.begin() && address < std::prev(after)->second;
+}
+
+base::Result<AllocatorTrace*> AllocatorTrace::Get() {
+  static base::Mutex mutex;
+  static AllocatorTrace* attached = nullptr;  // leaked: torch calls it for ever
+  base::MutexLock lock(mutex);
+  if (attached == nullptr) {
+    auto* trace = new AllocatorTrace;
+    REPRISE_RETURN_IF_ERROR(
+        trace->Attach());  // it may be attached: never freed
+    attached = trace;
+  }
+  return attached;
+}
+
+base::Status AllocatorTrace::Attach() {
+  try {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    const std::string name = allocator::name();
+    if (name != "native") {
+      return base::Fail(base::Code::kUnavailable,
+                        "recording needs torch's native CUDA allocator, and '" +
+                            name + "' is in use");
+    }
+    if (std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != nullptr) {
+      return base::Fail(
+          base::Code::kUnavailable,
+          "recording needs torch's CUDA allocator to cache: unset "
+          "PYTORCH_NO_CUDA_MEMORY_CACHING");
+    }
+    allocator::attachAllocatorTraceTracker(
+        [this](const Entry& entry) { OnEntry(entry); });
+    // What was there before. A segment that comes or goes while the snapshot is
+    // taken makes it stale, so it is taken again.
+    for (;;) {
+      uint64_t events;
+      {
+        base::MutexLock lock(mutex_);
+        events = segment_events_;
+      }
+      const auto snapshot =
+          allocator::snapshot({0, 0}, /*include_traces=*/false);
+      base::MutexLock lock(mutex_);
+      if (events != segment_events_) continue;
+      for (const auto& segment : snapshot.segments) {
+        segments_.Insert(segment.address, segment.address + segment.total_size);
+      }
+      return {};
+    }
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    return base::Fail(
+        base::Code::kUnavailable,
+        "torch cannot use CUDA here: " + text.substr(0, text.find('\n')));
+  }
+}
+
+void AllocatorTrace::OnEntry(const Entry& entry) {
+  switch (entry.action_) {
+    case Entry::ALLOC:
+      if (t_open > 0) t_notes[t_open - 1].push_back({entry.addr_, entry.size_});
+      return;
+    case Entry::SEGMENT_ALLOC:
+    case Entry::SEGMENT_MAP: {
+      base::MutexLock lock(mutex_);
+      ++segment_events_;
+      segments_.Insert(entry.addr_, entry.addr_ + entry.size_);
+      return;
+    }
+    case Entry::SEGMENT_FREE:
+    case Entry::SEGMENT_UNMAP: {
+      base::MutexLock lock(mutex_);
+      ++segment_events_;
+      segments_.Erase(entry.addr_, entry.addr_ + entry.size_);
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+bool AllocatorTrace::Owns(uint64_t address) const {
+  base::MutexLock lock(mutex_);
+  return segments_.Contains(address);
+}
+
+void AllocatorTrace::Begin() {
+  if (t_notes.size() == t_open)
+    t_notes.emplace_back().reserve(kAllocationsAnOp);
+  t_notes[t_open].clear();
+  ++t_open;
+}
+
+std::vector<engine::Allocation> AllocatorTrace::Take() {
+  if (t_open == 0) return {};
+  return t_notes[--t_open];
+}
+
+}  // namespace reprise::bindings

@@ -1,0 +1,67 @@
+// What torch's CUDA caching allocator owns and hands out, as it tells its
+// trackers.
+
+#ifndef REPRISE_BINDINGS_TORCH_ALLOCATOR_TRACE_H_
+#define REPRISE_BINDINGS_TORCH_ALLOCATOR_TRACE_H_
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "engine/base/status.h"
+#include "engine/frontend.h"
+
+namespace reprise::bindings {
+
+// Addresses as a set of disjoint half-open ranges. Thread-compatible.
+class AddressSet {
+ public:
+  void Insert(uint64_t begin, uint64_t end);
+  void Erase(uint64_t begin, uint64_t end);
+  bool Contains(uint64_t address) const;
+
+ private:
+  std::map<uint64_t, uint64_t> ranges_;  // begin -> end
+};
+
+// The process's one tracker of the allocator. Attached by the first Get() and
+// never detached, as torch has no way to. Thread-safe.
+//
+// The allocator calls it under its own lock, on the thread that allocates or
+// frees: there it only appends to a vector of that thread, or, for the rare
+// events that take memory from the device or give it back, changes the set of
+// segments. It never calls torch. Lock order: the allocator's, then ours.
+class AllocatorTrace {
+ public:
+  // kUnavailable, in one sentence, where the allocator in use is not torch's
+  // native one: only that one tells. Initialises CUDA in torch.
+  static base::Result<AllocatorTrace*> Get();
+
+  // The address lies in a segment of the allocator, in use or cached.
+  bool Owns(uint64_t address) const;
+
+  // From Begin to the matching Take, allocations by this thread on any device
+  // are noted, in order; an address that was freed and handed out again comes
+  // twice. They nest, and the inner pair's are the inner pair's only.
+  static void Begin();
+  static std::vector<engine::Allocation> Take();
+
+ private:
+  using Entry = c10::CachingDeviceAllocator::TraceEntry;
+
+  AllocatorTrace() = default;
+
+  base::Status Attach();
+  void OnEntry(const Entry& entry);
+
+  mutable base::Mutex mutex_;
+  AddressSet segments_ REPRISE_GUARDED_BY(mutex_);
+  uint64_t segment_events_ REPRISE_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_ALLOCATOR_TRACE_H_

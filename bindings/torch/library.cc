@@ -1,0 +1,145 @@
+// torch.ops.reprise: what the Python package calls. Failures come back as
+// [code, sentence] and become Python's exceptions there.
+//
+// A runtime is named by its id; -1 names the one that was active last.
+
+#include <torch/library.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/torch_runtime.h"
+#include "engine/base/options.h"
+#include "scheduler/stats.h"
+
+namespace reprise::bindings {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+const char* NameOf(base::Code code) {
+  switch (code) {
+    case base::Code::kInvalidArgument:
+      return "invalid_argument";
+    case base::Code::kFailedPrecondition:
+      return "failed_precondition";
+    case base::Code::kUnavailable:
+      return "unavailable";
+    case base::Code::kResourceExhausted:
+      return "resource_exhausted";
+    case base::Code::kInternal:
+      break;
+  }
+  return "internal";
+}
+
+// Empty, or the code and the sentence.
+Texts Report(const base::Status& status) {
+  if (status) return {};
+  return {NameOf(status.error().code()), status.error().message()};
+}
+
+base::Status TryEnable(const std::string& device,
+                       const c10::Dict<std::string, std::string>& given) {
+  if (device != "cpu" && device != "cuda") {
+    return base::Fail(base::Code::kInvalidArgument,
+                      "option 'device' does not accept '" + device +
+                          "': give cpu, cuda or None");
+  }
+  REPRISE_ASSIGN_OR_RETURN(base::Options options,
+                           base::Options::FromEnvironment());
+  for (const auto& entry : given) {
+    REPRISE_RETURN_IF_ERROR(options.Set(entry.key(), entry.value()));
+  }
+  if (!options.enabled) return {};
+  return TorchRuntime::Enable(device == "cuda" ? scheduler::DeviceKind::kCuda
+                                               : scheduler::DeviceKind::kHost,
+                              options);
+}
+
+// Options as Options::Set takes them, on top of the environment's.
+Texts Enable(const std::string& device,
+             const c10::Dict<std::string, std::string>& options) {
+  return Report(TryEnable(device, options));
+}
+
+// The id of the active runtime; -1 when none is.
+int64_t Active() {
+  TorchRuntime* active = TorchRuntime::Active();
+  return active != nullptr ? active->id() : -1;
+}
+
+TorchRuntime* Named(int64_t id) {
+  return id < 0 ? TorchRuntime::Latest()
+                : TorchRuntime::Find(static_cast<int>(id));
+}
+
+// -1 switches off.
+void Activate(int64_t id) {
+  TorchRuntime::Activate(id < 0 ? nullptr
+                                : TorchRuntime::Find(static_cast<int>(id)));
+}
+
+// False if `timeout_s` passed first. Does not hold the GIL, but cannot be
+// interrupted: callers wait in slices.
+bool Wait(int64_t id, double timeout_s) {
+  TorchRuntime* runtime = Named(id);
+  if (runtime == nullptr) return true;
+  return runtime->scheduler().Wait(std::chrono::milliseconds(
+      static_cast<int64_t>(std::max(0.0, timeout_s) * 1e3)));
+}
+
+void Reset(int64_t id) {
+  if (TorchRuntime* runtime = Named(id)) runtime->scheduler().Reset();
+}
+
+// In the order of scheduler::Stats; zeros before the first enable.
+c10::Dict<std::string, int64_t> Stats(int64_t id) {
+  scheduler::Stats stats;
+  if (TorchRuntime* runtime = Named(id)) stats = runtime->scheduler().stats();
+  c10::Dict<std::string, int64_t> fields;
+#define REPRISE_INSERT(name, meaning) \
+  fields.insert(#name, static_cast<int64_t>(stats.name));
+  REPRISE_STATS(REPRISE_INSERT)
+#undef REPRISE_INSERT
+  return fields;
+}
+
+// Empty before the first enable.
+std::string ExplainJson(int64_t id) {
+  TorchRuntime* runtime = Named(id);
+  return runtime != nullptr ? runtime->scheduler().ExplainJson() : "";
+}
+
+// Five texts an option: name, variable, default, accepted values, meaning.
+std::vector<Texts> OptionTable() {
+  std::vector<Texts> rows;
+  for (const base::OptionRow& row : base::OptionTable()) {
+    rows.push_back({std::string(row.name), std::string(row.variable),
+                    std::string(row.default_value), std::string(row.accepted),
+                    std::string(row.doc)});
+  }
+  return rows;
+}
+
+}  // namespace
+}  // namespace reprise::bindings
+
+TORCH_LIBRARY(reprise, library) {
+  namespace b = reprise::bindings;
+  library.def("enable(str device, Dict(str, str) options) -> str[]",
+              &b::Enable);
+  library.def("active() -> int", &b::Active);
+  library.def("activate(int id) -> ()", &b::Activate);
+  library.def("wait(int id, float timeout_s) -> bool", &b::Wait);
+  library.def("reset(int id) -> ()", &b::Reset);
+  library.def("stats(int id) -> Dict(str, int)", &b::Stats);
+  library.def("explain_json(int id) -> str", &b::ExplainJson);
+  library.def("option_table() -> str[][]", &b::OptionTable);
+  library.def("pause_recording() -> ()", &b::TorchRuntime::PauseRecording);
+  library.def("resume_recording() -> ()", &b::TorchRuntime::ResumeRecording);
+}

@@ -1,0 +1,280 @@
+#include "bindings/torch/torch_frontend.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/MemPool.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/util/Exception.h>
+#include <c10/util/intrusive_ptr.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <bit>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "bindings/torch/allocator_trace.h"
+
+namespace reprise::bindings {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+// Allocations of Reprise itself stay out of private pools.
+constinit thread_local bool t_own_allocation = false;
+
+class OwnAllocation {
+ public:
+  OwnAllocation() { t_own_allocation = true; }
+  ~OwnAllocation() { t_own_allocation = false; }
+  OwnAllocation(const OwnAllocation&) = delete;
+  OwnAllocation& operator=(const OwnAllocation&) = delete;
+};
+
+uint64_t Mix(uint64_t hash, uint64_t word) {
+  // The finaliser of splitmix64: a bijection for each `hash`, so that two
+  // states which differ in one word never meet.
+  uint64_t x = hash * 0x9e3779b97f4a7c15u + word + 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+std::string FirstLine(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+// What torch threw, as a value.
+base::Error ErrorOf(const std::exception& error) {
+  const bool exhausted =
+      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  return base::Error(
+      exhausted ? base::Code::kResourceExhausted : base::Code::kInternal,
+      FirstLine(error));
+}
+
+// What host and CUDA have in common: names and weak references.
+class TorchFrontend : public engine::Frontend {
+ public:
+  explicit TorchFrontend(OpNames op_names) : op_names_(op_names) {}
+
+  std::string OpName(engine::OpId op) const override {
+    return op == kNoOp ? "reprise" : op_names_(op);
+  }
+
+  void Retain(engine::StorageToken storage) override {
+    c10::raw::weak_intrusive_ptr::incref(StorageOf(storage));
+  }
+  void Release(engine::StorageToken storage) override {
+    c10::raw::weak_intrusive_ptr::decref(StorageOf(storage));
+  }
+  bool Alive(engine::StorageToken storage) const override {
+    return c10::raw::weak_intrusive_ptr::use_count(StorageOf(storage)) > 0;
+  }
+  uint64_t Base(engine::StorageToken storage) const override {
+    return Alive(storage) ? BaseOf(*StorageOf(storage)) : 0;
+  }
+
+ private:
+  static c10::StorageImpl* StorageOf(engine::StorageToken token) {
+    return const_cast<c10::StorageImpl*>(
+        static_cast<const c10::StorageImpl*>(token));
+  }
+
+  const OpNames op_names_;
+};
+
+class HostFrontend final : public TorchFrontend {
+ public:
+  using TorchFrontend::TorchFrontend;
+
+  base::Result<engine::Block> Allocate(size_t size_bytes) override {
+    try {
+      c10::DataPtr data =
+          c10::GetCPUAllocator()->allocate(std::max<size_t>(size_bytes, 1));
+      const auto address = reinterpret_cast<uint64_t>(data.get());
+      const c10::DeleterFnPtr release = data.get_deleter();
+      return engine::Block(address, data.release_context(), release);
+    } catch (const std::exception& error) {
+      // The host's allocator reports a lack of memory as a plain error.
+      return base::Fail(base::Code::kResourceExhausted, FirstLine(error));
+    }
+  }
+
+  // The host executor learns nothing from addresses.
+  base::Status BeginPrivatePool() override { return {}; }
+  void EndPrivatePool() override {}
+  void BeginAllocations() override {}
+  std::vector<engine::Allocation> TakeAllocations() override { return {}; }
+
+  // Two words of the Mersenne Twister's block stand for all of it: its 624
+  // words change together when it is used up, in between the position moves.
+  // Copying the engine out, as torch offers nothing less, costs 0.1 us.
+  uint64_t GeneratorState() const override {
+    auto* impl = static_cast<at::CPUGeneratorImpl*>(
+        at::detail::getDefaultCPUGenerator().unsafeGetGeneratorImpl());
+    std::lock_guard lock(impl->mutex_);
+    const at::mt19937_data_pod engine = impl->engine().data();
+    uint64_t hash = Mix(0, engine.seed_);
+    hash =
+        Mix(hash, (static_cast<uint64_t>(engine.left_) << 32) | engine.next_);
+    hash = Mix(hash, (static_cast<uint64_t>(engine.state_.front()) << 32) |
+                         engine.state_.back());
+    // A normal sample that was drawn in a pair and is kept for the next call.
+    if (auto sample = impl->next_float_normal_sample()) {
+      hash = Mix(hash, (uint64_t{1} << 32) | std::bit_cast<uint32_t>(*sample));
+    }
+    if (auto sample = impl->next_double_normal_sample()) {
+      hash = Mix(Mix(hash, 2), std::bit_cast<uint64_t>(*sample));
+    }
+    return hash;
+  }
+
+  bool OwnsAddress(uint64_t) const override { return false; }
+};
+
+class CudaFrontend final : public TorchFrontend {
+ public:
+  CudaFrontend(const scheduler::StreamKey& key, AllocatorTrace* trace,
+               OpNames op_names)
+      : TorchFrontend(op_names),
+        device_(static_cast<c10::DeviceIndex>(key.device)),
+        stream_(static_cast<cudaStream_t>(key.stream)),
+        trace_(trace) {}
+
+  ~CudaFrontend() override { EndPrivatePool(); }
+
+  base::Result<engine::Block> Allocate(size_t size_bytes) override {
+    OwnAllocation own;
+    try {
+      c10::cuda::CUDAGuard guard(device_);
+      allocator::CUDAAllocator* torch = allocator::get();
+      void* memory = torch->raw_alloc_with_stream(
+          std::max<size_t>(size_bytes, 1), stream_);
+      return engine::Block(reinterpret_cast<uint64_t>(memory), memory,
+                           torch->raw_deleter());
+    } catch (const std::exception& error) {
+      return tl::unexpected(ErrorOf(error));
+    }
+  }
+
+  base::Status BeginPrivatePool() override {
+    if (pool_open_) {
+      return base::Fail(base::Code::kFailedPrecondition,
+                        "a private pool is open on this stream already");
+    }
+    try {
+      c10::cuda::CUDAGuard guard(device_);
+      ReleaseOldPools();
+      size_t free_bytes = 0;
+      size_t total_bytes = 0;
+      C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+      if (free_bytes < total_bytes / kFreeShare) {
+        return base::Fail(
+            base::Code::kResourceExhausted,
+            "device " + std::to_string(device_) + " has " +
+                std::to_string(free_bytes >> 20) +
+                " MiB free, too little to record a pass in memory of its own");
+      }
+      pool_ = at::cuda::MemPool::graph_pool_handle(/*is_user_created=*/false);
+      allocator::beginAllocateToPool(
+          device_, pool_, [stream = stream_](cudaStream_t allocating) {
+            return allocating == stream && !t_own_allocation;
+          });
+      pool_open_ = true;
+      return {};
+    } catch (const std::exception& error) {
+      return tl::unexpected(ErrorOf(error));
+    }
+  }
+
+  void EndPrivatePool() override {
+    if (!pool_open_) return;
+    pool_open_ = false;
+    try {
+      allocator::endAllocateToPool(device_, pool_);
+      allocator::releasePool(device_, pool_);
+      released_pools_.push_back(pool_);
+    } catch (const std::exception&) {
+      // Torch no longer knows the pool: there is nothing left to end.
+    }
+  }
+
+  void BeginAllocations() override { AllocatorTrace::Begin(); }
+  std::vector<engine::Allocation> TakeAllocations() override {
+    return AllocatorTrace::Take();
+  }
+
+  // Seed and Philox offset of the device's default generator: every use moves
+  // the offset, and seeding sets both. 0.1 us.
+  uint64_t GeneratorState() const override {
+    auto* impl = static_cast<at::CUDAGeneratorImpl*>(
+        at::cuda::detail::getDefaultCUDAGenerator(device_)
+            .unsafeGetGeneratorImpl());
+    std::lock_guard lock(impl->mutex_);
+    const uint64_t offset = impl->philox_offset_per_thread();
+    try {
+      return Mix(Mix(0, impl->current_seed()), offset);
+    } catch (const std::exception&) {
+      return Mix(1, offset);  // torch hides the seed while a stream captures
+    }
+  }
+
+  bool OwnsAddress(uint64_t address) const override {
+    return trace_->Owns(address);
+  }
+
+ private:
+  // Released pools whose cached memory is left to be; giving it back costs a
+  // synchronisation of the device, so the oldest goes first, at a recording.
+  static constexpr size_t kCachedPools = 8;
+  // A pool is opened only while this share of the device is free.
+  static constexpr size_t kFreeShare = 32;
+
+  void ReleaseOldPools() {
+    while (released_pools_.size() > kCachedPools) {
+      const c10::MempoolId_t oldest = released_pools_.front();
+      released_pools_.pop_front();
+      allocator::emptyCache(oldest);
+    }
+  }
+
+  const c10::DeviceIndex device_;
+  const cudaStream_t stream_;
+  AllocatorTrace* const trace_;
+  bool pool_open_ = false;
+  c10::MempoolId_t pool_{0, 0};
+  std::deque<c10::MempoolId_t> released_pools_;
+};
+
+}  // namespace
+
+base::Status PrepareFrontends(scheduler::DeviceKind kind) {
+  if (kind == scheduler::DeviceKind::kHost) return {};
+  if (c10::cuda::device_count() == 0) {
+    return base::Fail(base::Code::kUnavailable,
+                      "torch finds no CUDA device (no GPU, or no driver that "
+                      "fits); device='cpu' selects the host executor");
+  }
+  return AllocatorTrace::Get().map([](AllocatorTrace*) {});
+}
+
+std::unique_ptr<engine::Frontend> MakeFrontend(const scheduler::StreamKey& key,
+                                               OpNames op_names) {
+  if (key.kind == scheduler::DeviceKind::kHost) {
+    return std::make_unique<HostFrontend>(op_names);
+  }
+  auto trace = AllocatorTrace::Get();
+  if (!trace) return nullptr;
+  return std::make_unique<CudaFrontend>(key, *trace, op_names);
+}
+
+}  // namespace reprise::bindings

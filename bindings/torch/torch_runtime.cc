@@ -1,0 +1,198 @@
+#include "bindings/torch/torch_runtime.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "bindings/torch/register_hooks.h"
+#include "bindings/torch/torch_frontend.h"
+#include "engine/base/log.h"
+#include "engine/op.h"
+
+namespace reprise::bindings {
+
+constinit std::atomic<bool> g_watching{false};
+constinit std::atomic<uint64_t> g_runtime_epoch{0};
+
+namespace {
+
+// Written under Switches::mutex. Release and acquire: who reads the pointer
+// sees the instance as Enable made it.
+constinit std::atomic<TorchRuntime*> g_active{nullptr};
+constinit std::atomic<TorchRuntime*> g_latest{nullptr};
+constinit std::atomic<bool> g_forked{false};
+
+// In the child there are no build threads, no CUDA context and maybe locks that
+// nobody will ever release: nothing of ours may run, for good.
+void OnForkedChild() {
+  g_watching.store(false, std::memory_order_relaxed);
+  g_active.store(nullptr, std::memory_order_relaxed);
+  g_latest.store(nullptr, std::memory_order_relaxed);
+  g_forked.store(true, std::memory_order_relaxed);
+}
+
+// How long a session may be inside an op of another thread before it is left
+// as it is. That op may need what the waiting thread holds, such as the GIL.
+constexpr std::chrono::milliseconds kLockPatience{100};
+
+bool LockPatiently(scheduler::Session* session) {
+  const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
+  while (!session->Lock()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace
+
+// What Enable, Activate and the pauses change. The mutex is held while a
+// runtime is made, so that two enables never make it twice.
+struct TorchRuntime::Switches {
+  base::Mutex mutex;
+  std::vector<TorchRuntime*> made REPRISE_GUARDED_BY(mutex);
+  int pauses REPRISE_GUARDED_BY(mutex) = 0;
+
+  // Nobody watches while the sessions change hands. The one that comes is cut
+  // too: an op that was on its way when the hooks were last switched off may
+  // have opened a trace, and others have run unseen since.
+  void Activate(TorchRuntime* next) REPRISE_REQUIRES(mutex) {
+    TorchRuntime* const before = Active();
+    if (next == before) return;
+    g_watching.store(false, std::memory_order_relaxed);
+    if (before != nullptr) before->InterruptSessions("reprise switched off");
+    if (next != nullptr) {
+      next->InterruptSessions("reprise switched on");
+      base::SetLogLevel(next->options_.log);
+      g_latest.store(next, std::memory_order_release);
+    }
+    g_active.store(next, std::memory_order_release);
+    g_runtime_epoch.fetch_add(1, std::memory_order_release);
+    g_watching.store(next != nullptr && pauses == 0, std::memory_order_relaxed);
+  }
+};
+
+TorchRuntime::Switches& TorchRuntime::switches() {
+  static auto* leaked = new Switches;
+  return *leaked;
+}
+
+TorchRuntime* TorchRuntime::Active() {
+  return g_active.load(std::memory_order_acquire);
+}
+
+TorchRuntime* TorchRuntime::Latest() {
+  return g_latest.load(std::memory_order_acquire);
+}
+
+base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
+                                  const base::Options& options) {
+  if (g_forked.load(std::memory_order_relaxed)) {
+    base::Log(base::LogLevel::kWarning,
+              "enable() does nothing in a forked process: start it by spawn");
+    return {};
+  }
+  Switches& all = switches();
+  base::MutexLock lock(all.mutex);
+  TorchRuntime* found = nullptr;
+  for (TorchRuntime* made : all.made) {
+    if (made->kind_ == kind && made->options_ == options) found = made;
+  }
+  if (found == nullptr) {
+    REPRISE_RETURN_IF_ERROR(PrepareFrontends(kind));
+    REPRISE_ASSIGN_OR_RETURN(
+        auto scheduler, scheduler::Runtime::Create(
+                            kind, options, [](const scheduler::StreamKey& key) {
+                              return MakeFrontend(key, &OpName);
+                            }));
+    if (all.made.empty()) {
+      pthread_atfork(nullptr, nullptr, &OnForkedChild);
+      RegisterHooksOnce();
+    }
+    found = new TorchRuntime(static_cast<int>(all.made.size()), kind, options,
+                             std::move(scheduler));
+    all.made.push_back(found);
+  }
+  all.Activate(found);
+  return {};
+}
+
+void TorchRuntime::Activate(TorchRuntime* runtime) {
+  Switches& all = switches();
+  base::MutexLock lock(all.mutex);
+  all.Activate(runtime);
+}
+
+TorchRuntime* TorchRuntime::Find(int id) {
+  Switches& all = switches();
+  base::MutexLock lock(all.mutex);
+  const auto index = static_cast<size_t>(id);
+  return index < all.made.size() ? all.made[index] : nullptr;
+}
+
+void TorchRuntime::PauseRecording() {
+  Switches& all = switches();
+  base::MutexLock lock(all.mutex);
+  if (++all.pauses > 1) return;
+  g_watching.store(false, std::memory_order_relaxed);
+  if (TorchRuntime* active = Active()) active->InterruptSessions("a profiler");
+}
+
+void TorchRuntime::ResumeRecording() {
+  Switches& all = switches();
+  base::MutexLock lock(all.mutex);
+  if (all.pauses == 0 || --all.pauses > 0) return;
+  if (TorchRuntime* active = Active()) {
+    active->InterruptSessions("a profiler");
+    g_watching.store(true, std::memory_order_relaxed);
+  }
+}
+
+TorchRuntime::TorchRuntime(int id, scheduler::DeviceKind kind,
+                           const base::Options& options,
+                           std::unique_ptr<scheduler::Runtime> scheduler)
+    : id_(id),
+      kind_(kind),
+      options_(options),
+      scheduler_(std::move(scheduler)) {}
+
+scheduler::Session* TorchRuntime::SessionFor(c10::Device device, void* stream) {
+  const scheduler::StreamKey key{
+      kind_, device.has_index() ? static_cast<int>(device.index()) : 0, stream};
+  base::MutexLock lock(mutex_);
+  for (const Opened& opened : sessions_) {
+    if (opened.key == key) return opened.session;
+  }
+  scheduler::Session* session = scheduler_->SessionFor(key);
+  if (session != nullptr) sessions_.push_back({key, session});
+  return session;
+}
+
+void TorchRuntime::InterruptSessions(const char* reason) {
+  std::vector<Opened> sessions;
+  {
+    base::MutexLock lock(mutex_);
+    sessions = sessions_;
+  }
+  for (const Opened& opened : sessions) {
+    scheduler::Session* session = opened.session;
+    if (!LockPatiently(session)) {
+      base::Log(base::LogLevel::kWarning,
+                "a session is inside an op of another thread: it goes on when "
+                "that op has ended");
+      continue;
+    }
+    engine::OpView cut;
+    cut.op = kNoOp;
+    cut.cut = reason;
+    if (session->Enter(cut) == scheduler::Action::kObserve) {
+      session->Leave(cut, {});
+    }
+    session->Unlock();
+  }
+}
+
+}  // namespace reprise::bindings

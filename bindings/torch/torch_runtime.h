@@ -1,0 +1,107 @@
+// The one Runtime that torch's hooks serve, and the switch in front of it.
+
+#ifndef REPRISE_BINDINGS_TORCH_TORCH_RUNTIME_H_
+#define REPRISE_BINDINGS_TORCH_TORCH_RUNTIME_H_
+
+#include <c10/core/Device.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "engine/base/options.h"
+#include "engine/base/status.h"
+#include "scheduler/runtime.h"
+#include "scheduler/session.h"
+
+namespace reprise::bindings {
+
+// Hooks test this first and do nothing else while it is false. Relaxed: an op
+// that races with enable or disable may be seen or not.
+extern std::atomic<bool> g_watching;
+
+// Changes whenever TorchRuntime::Active() does, so that a Session* which a
+// thread has cached beside this number may be used while they are equal. Such a
+// pointer never dangles: sessions live for the whole process.
+extern std::atomic<uint64_t> g_runtime_epoch;
+
+// A device kind and a set of options, with the scheduler that serves them.
+//
+// All instances are made by Enable, kept by a list that is deliberately leaked,
+// and never destroyed, as hooks on any thread may hold their sessions; enabling
+// again with a kind and options that were used before brings the same instance
+// back, with its plans. At most one is active. Thread-safe.
+class TorchRuntime {
+ public:
+  // Null before the first Enable, after Activate(null) and in a forked child.
+  // Read with acquire order: what Enable wrote to the instance is visible.
+  static TorchRuntime* Active();
+
+  // The instance that was active last, active or not; null before the first
+  // Enable. What stats and reports are read from.
+  static TorchRuntime* Latest();
+
+  // Registers the hooks (the first time), makes an instance or finds the one
+  // with this kind and these options, and lets hooks see ops. kUnavailable, in
+  // one sentence, where the kind cannot be served here; what was active before
+  // then stays so.
+  static base::Status Enable(scheduler::DeviceKind kind,
+                             const base::Options& options);
+
+  // Makes `runtime` the active one; with null, hooks stop doing anything and
+  // plans stay. Ends what a session was following, so that the program's next
+  // ops find eager's state.
+  static void Activate(TorchRuntime* runtime);
+
+  // The instance of that id; null if there is none.
+  static TorchRuntime* Find(int id);
+
+  // Records nothing new until balanced by ResumeRecording, and gives CUPTI back
+  // to whoever asks for it, which is what a profiler needs; plans go on. Nests.
+  static void PauseRecording();
+  static void ResumeRecording();
+
+  TorchRuntime(const TorchRuntime&) = delete;
+  TorchRuntime& operator=(const TorchRuntime&) = delete;
+
+  int id() const { return id_; }  // counts the instances from 0
+  scheduler::DeviceKind kind() const { return kind_; }
+
+  // The session of a stream (CUstream; null on the host), made on first use.
+  // Null where it cannot be made. Takes a lock: callers cache what they get
+  // beside g_runtime_epoch.
+  scheduler::Session* SessionFor(c10::Device device, void* stream);
+
+  scheduler::Runtime& scheduler() { return *scheduler_; }
+  const base::Options& options() const { return options_; }
+
+ private:
+  struct Opened {
+    scheduler::StreamKey key;
+    scheduler::Session* session;
+  };
+
+  TorchRuntime(int id, scheduler::DeviceKind kind, const base::Options& options,
+               std::unique_ptr<scheduler::Runtime> scheduler);
+
+  struct Switches;
+  static Switches& switches();
+
+  // Shows every session a cut: what it followed is squashed, what it had
+  // gathered is closed.
+  void InterruptSessions(const char* reason);
+
+  const int id_;
+  const scheduler::DeviceKind kind_;
+  const base::Options options_;
+  const std::unique_ptr<scheduler::Runtime> scheduler_;
+
+  base::Mutex mutex_;
+  std::vector<Opened> sessions_ REPRISE_GUARDED_BY(mutex_);
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_TORCH_RUNTIME_H_
