@@ -1,0 +1,60 @@
+"""`python -m reprise run script.py [args]`: a script under `reprise.enable()`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+
+import reprise
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m reprise")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run a script under reprise.enable()")
+    run.add_argument("--device", choices=("cuda", "cpu"), help="default: the best")
+    run.add_argument(
+        "--explain", action="store_true", help="print the report to stderr at the end"
+    )
+    run.add_argument("-m", dest="module", action="store_true", help="run a module")
+    run.add_argument("script", help="a path, or a module's name after -m")
+    run.add_argument("args", nargs=argparse.REMAINDER, help="for the script")
+    commands.add_parser("options", help="list options, defaults and variables")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    sys.argv = [arguments.script, *arguments.args]
+    reprise.enable(arguments.device)
+    try:
+        if arguments.module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(arguments.script, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = os.path.dirname(os.path.abspath(arguments.script))
+            runpy.run_path(arguments.script, run_name="__main__")
+    finally:
+        if arguments.explain:
+            print(reprise.explain(), file=sys.stderr)
+
+
+def _list_options() -> None:
+    for option in reprise.options():
+        print(f"{option.name} ({option.variable}), default {option.default}")
+        print(f"    {option.accepted}: {option.meaning}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse the command line and do what it says."""
+    arguments = _parser().parse_args(argv)
+    if arguments.command == "run":
+        _run(arguments)
+    else:
+        _list_options()
+
+
+if __name__ == "__main__":
+    main()

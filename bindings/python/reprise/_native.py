@@ -1,0 +1,180 @@
+"""The shared library behind the package: found, checked, loaded, called.
+
+It is loaded by the first call that needs it, so that importing the package costs
+nothing and works without it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import pathlib
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from reprise import _profilers
+from reprise._options import Device, OptionValue, as_text
+from reprise._report import Report
+from reprise._stats import Stats
+
+TORCH_VERSION = "2.11"  # what the library is built for
+LIBRARY = "libreprise_torch.so"
+
+_WAIT_SLICE_S = 0.1  # how long Ctrl-C may take
+_EXIT_WAIT_S = 5.0  # for builds that are running when the interpreter exits
+
+
+def switched_off() -> bool:
+    """`REPRISE=0`: nothing is loaded, nothing is done."""
+    return os.environ.get("REPRISE") == "0"
+
+
+def _candidates() -> Iterator[pathlib.Path]:
+    """Where the library may be, best first."""
+    if named := os.environ.get("REPRISE_LIBRARY"):
+        yield pathlib.Path(named)
+        return
+    package = pathlib.Path(__file__).resolve().parent
+    yield package / LIBRARY
+    if package.parts[-3:] == ("bindings", "python", "reprise"):  # a source checkout
+        built = package.parents[2].glob(f"build/*/python/reprise/{LIBRARY}")
+        yield from sorted(built, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def _check_torch(found: str) -> None:
+    if found.split("+")[0].split(".")[:2] != TORCH_VERSION.split("."):
+        raise RuntimeError(
+            f"reprise was built for torch {TORCH_VERSION}, found {found}"
+        )
+
+
+@functools.cache
+def _ops() -> Any:
+    """`torch.ops.reprise`, after loading the library once."""
+    _check_torch(torch.__version__)
+    ops: Any = torch.ops
+    tried = list(_candidates())
+    for path in tried:
+        if path.is_file():
+            ops.load_library(str(path))
+            return ops.reprise
+    raise RuntimeError(
+        f"reprise finds no {LIBRARY} (looked for {', '.join(map(str, tried))}); "
+        "build it, or name it in REPRISE_LIBRARY"
+    )
+
+
+def loaded() -> bool:
+    """Whether the library has been loaded by this process."""
+    return _ops.cache_info().currsize > 0
+
+
+def enable(device: Device, options: Mapping[str, OptionValue]) -> None:
+    """See `reprise.enable`."""
+    if switched_off():
+        return
+    ops = _ops()
+    name = str(device) if device is not None else _best_device()
+    if failure := ops.enable(name, as_text(options)):
+        code, sentence = failure
+        if code == "invalid_argument":
+            raise ValueError(f"reprise: {sentence}")
+        if code == "unavailable" and device is None:
+            warnings.warn(
+                f"reprise: {sentence}; the program runs as without it", stacklevel=3
+            )
+            return
+        raise RuntimeError(f"reprise: {sentence}")
+    if ops.active() < 0:  # by option, or in a forked child
+        return
+    _at_first_enable()
+    if name == "cpu":
+        _say_that_the_host_is_slow()
+
+
+def _best_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@functools.cache
+def _at_first_enable() -> None:
+    atexit.register(_leave_quietly)
+    _profilers.wrap(
+        pause=lambda: _ops().pause_recording(),
+        resume=lambda: _ops().resume_recording(),
+    )
+
+
+def _leave_quietly() -> None:
+    """No build may run while the process takes torch and the driver down."""
+    activate(None)
+    wait(None, _EXIT_WAIT_S)
+
+
+@functools.cache
+def _say_that_the_host_is_slow() -> None:
+    warnings.warn(
+        "reprise: on the CPU, replays run on the host executor, which shows "
+        "correctness and not speed",
+        stacklevel=4,
+    )
+
+
+def active() -> int | None:
+    """The id of the runtime that serves the hooks."""
+    if not loaded():
+        return None
+    runtime: int = _ops().active()
+    return runtime if runtime >= 0 else None
+
+
+def activate(runtime: int | None) -> None:
+    """Let that runtime serve the hooks, or none."""
+    if loaded():
+        _ops().activate(-1 if runtime is None else runtime)
+
+
+def wait(runtime: int | None, timeout: float | None) -> bool:
+    """See `reprise.wait`; in slices, so that Ctrl-C is heard."""
+    if not loaded():
+        return True
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _WAIT_SLICE_S if deadline is None else deadline - time.monotonic()
+        if _ops().wait(_id(runtime), min(_WAIT_SLICE_S, max(0.0, left))):
+            return True
+        if deadline is not None and time.monotonic() >= deadline:
+            return False
+
+
+def reset(runtime: int | None) -> None:
+    """See `reprise.reset`."""
+    if loaded():
+        _ops().reset(_id(runtime))
+
+
+def stats(runtime: int | None) -> Stats:
+    """See `reprise.stats`."""
+    return Stats(**_ops().stats(_id(runtime))) if loaded() else Stats()
+
+
+def explain(runtime: int | None) -> Report:
+    """See `reprise.explain`."""
+    text = _ops().explain_json(_id(runtime)) if loaded() else ""
+    return Report(json.loads(text) if text else {})
+
+
+def option_rows() -> list[list[str]]:
+    """Name, variable, default, accepted values and meaning of every option."""
+    rows: list[list[str]] = _ops().option_table()
+    return rows
+
+
+def _id(runtime: int | None) -> int:
+    return -1 if runtime is None else runtime

@@ -1,0 +1,43 @@
+"""The counters that `reprise.stats()` returns."""
+
+from __future__ import annotations
+
+import dataclasses
+
+_GAUGES = frozenset({"plans", "plan_bytes"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    """Counters since `enable` or `reset`, and the gauges `plans`, `plan_bytes`."""
+
+    ops: int = 0  #: seen by hooks
+    followed: int = 0  #: ops answered from a replay
+    traces: int = 0  #: traces closed
+    signatures: int = 0  #: distinct signatures
+    recorded: int = 0  #: recordings kept
+    builds: int = 0  #: plans built
+    rejected: int = 0  #: builds or plans given up
+    validated: int = 0  #: validation passes that found equal bits
+    replays: int = 0  #: plans launched in place of eager
+    squashes: int = 0  #: replays that the program left
+    escapes: int = 0  #: outputs written to fresh memory
+    evictions: int = 0  #: plans evicted
+    plans: int = 0  #: plans now in the cache
+    plan_bytes: int = 0  #: bytes of arenas and graphs now held
+
+    def since(self, before: Stats) -> Stats:
+        """These counters less those of `before`; gauges as they are.
+
+        Counters that were reset in between count from the reset.
+        """
+        now = dataclasses.asdict(self)
+        then = dataclasses.asdict(before)
+        if any(now[name] < then[name] for name in now if name not in _GAUGES):
+            return self
+        return Stats(
+            **{
+                name: value if name in _GAUGES else value - then[name]
+                for name, value in now.items()
+            }
+        )
