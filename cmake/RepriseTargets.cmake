@@ -38,11 +38,12 @@ function(reprise_add_test source)
   target_link_libraries(${target} PRIVATE ${arg_DEPS} GTest::gmock_main)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
   # Listed when ctest runs, so that building needs no device and no torch on the path.
+  set(properties TIMEOUT 120)
   if(arg_LABELS)
-    set(properties PROPERTIES LABELS "${arg_LABELS}")
+    list(APPEND properties LABELS "${arg_LABELS}")
   endif()
   gtest_discover_tests(${target} TEST_PREFIX ${folder}/ DISCOVERY_MODE PRE_TEST
-                       DISCOVERY_TIMEOUT 60 ${properties})
+                       DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()
 
 # reprise_add_benchmark(<stem>_benchmark.cc [DEPS <target>...])

@@ -1,0 +1,195 @@
+#include "engine/base/options.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace reprise::base {
+namespace {
+
+Status Refuse(const OptionRow& row, std::string_view value) {
+  return Fail(Code::kInvalidArgument,
+              "option '" + std::string(row.name) + "' does not accept '" +
+                  std::string(value) + "': give " + std::string(row.accepted));
+}
+
+template <typename Number>
+std::optional<Number> ParseNumber(std::string_view text) {
+  Number number;
+  const char* end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || parsed != end) return std::nullopt;
+  return number;
+}
+
+// "4096", "512MiB", "2GiB".
+std::optional<size_t> ParseBytes(std::string_view text) {
+  constexpr std::pair<std::string_view, int> kUnits[] = {
+      {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
+  int shift = 0;
+  for (const auto& [unit, bits] : kUnits) {
+    if (text.ends_with(unit)) {
+      text.remove_suffix(unit.size());
+      shift = bits;
+      break;
+    }
+  }
+  const std::optional<size_t> count = ParseNumber<size_t>(text);
+  if (!count || *count > (std::numeric_limits<size_t>::max() >> shift)) {
+    return std::nullopt;
+  }
+  return *count << shift;
+}
+
+template <size_t Options::*member>
+Status SetBytes(Options& options, const OptionRow& row,
+                std::string_view value) {
+  const std::optional<size_t> bytes = ParseBytes(value);
+  if (!bytes) return Refuse(row, value);
+  options.*member = *bytes;
+  return {};
+}
+
+template <double Options::*member>
+Status SetShare(Options& options, const OptionRow& row,
+                std::string_view value) {
+  const std::optional<double> share = ParseNumber<double>(value);
+  if (!share || !(*share >= 0 && *share <= 1)) return Refuse(row, value);
+  options.*member = *share;
+  return {};
+}
+
+template <size_t Options::*member, size_t min, size_t max>
+Status SetCount(Options& options, const OptionRow& row,
+                std::string_view value) {
+  const std::optional<size_t> count = ParseNumber<size_t>(value);
+  if (!count || *count < min || *count > max) return Refuse(row, value);
+  options.*member = *count;
+  return {};
+}
+
+Status SetEnabled(Options& options, const OptionRow& row,
+                  std::string_view value) {
+  if (value != "0" && value != "1") return Refuse(row, value);
+  options.enabled = value == "1";
+  return {};
+}
+
+Status SetPolicy(Options& options, const OptionRow& row,
+                 std::string_view value) {
+  if (value == "auto") {
+    options.policy = Policy::kAuto;
+  } else if (value == "measured") {
+    options.policy = Policy::kMeasured;
+  } else if (value == "always") {
+    options.policy = Policy::kAlways;
+  } else {
+    return Refuse(row, value);
+  }
+  return {};
+}
+
+Status SetLog(Options& options, const OptionRow& row, std::string_view value) {
+  constexpr std::pair<std::string_view, LogLevel> kLevels[] = {
+      {"off", LogLevel::kOff},         {"error", LogLevel::kError},
+      {"warning", LogLevel::kWarning}, {"info", LogLevel::kInfo},
+      {"debug", LogLevel::kDebug},
+  };
+  for (const auto& [name, level] : kLevels) {
+    if (value == name) {
+      options.log = level;
+      return {};
+    }
+  }
+  return Refuse(row, value);
+}
+
+constexpr std::string_view kAcceptedBytes =
+    "a number of bytes, or of KiB, MiB or GiB (512MiB)";
+
+constexpr OptionRow kTable[] = {
+    {"enabled", "REPRISE", "1", "0 or 1",
+     "0 turns everything off: enable() returns and does nothing", SetEnabled},
+    {"policy", "REPRISE_POLICY", "auto", "auto, measured or always",
+     "when a plan replaces eager: where it was measured to be faster by the "
+     "margin, or wherever a validated plan is ready; auto is measured on a GPU "
+     "and always on the host executor, which shows correctness and not speed",
+     SetPolicy},
+    {"margin", "REPRISE_MARGIN", "0.05", "a number from 0 to 1",
+     "with policy measured, the share of eager's time that a replay must save",
+     SetShare<&Options::margin>},
+    {"validate_share", "REPRISE_VALIDATE_SHARE", "0.001",
+     "a number from 0 to 1",
+     "the share of replays that run beside eager and are compared again, bit "
+     "for bit",
+     SetShare<&Options::validate_share>},
+    {"plan_budget_bytes", "REPRISE_PLAN_BUDGET_BYTES", "2GiB", kAcceptedBytes,
+     "the memory of all plans together, arenas and graphs; the plan unused for "
+     "longest is dropped first",
+     SetBytes<&Options::plan_budget_bytes>},
+    {"max_arena_bytes", "REPRISE_MAX_ARENA_BYTES", "512MiB", kAcceptedBytes,
+     "the intermediates of one plan; a trace that needs more stays eager",
+     SetBytes<&Options::max_arena_bytes>},
+    {"max_trace_ops", "REPRISE_MAX_TRACE_OPS", "4096",
+     "a whole number from 2 to 65536",
+     "the number of ops after which a trace is closed",
+     SetCount<&Options::max_trace_ops, 2, 65536>},
+    {"log", "REPRISE_LOG", "warning", "off, error, warning, info or debug",
+     "what Reprise says on stderr", SetLog},
+};
+
+}  // namespace
+
+std::span<const OptionRow> OptionTable() { return kTable; }
+
+Status Options::Set(std::string_view name, std::string_view value) {
+  std::string names;
+  for (const OptionRow& row : kTable) {
+    if (row.name == name) return row.set(*this, row, value);
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
+  return Fail(Code::kInvalidArgument, "there is no option '" +
+                                          std::string(name) +
+                                          "': the options are " + names);
+}
+
+Result<Options> Options::FromEnvironment() {
+  Options options;
+  for (const OptionRow& row : kTable) {
+    const char* value = std::getenv(std::string(row.variable).c_str());
+    if (value == nullptr || *value == '\0') continue;
+    if (Status set = row.set(options, row, value); !set) {
+      return tl::unexpected<Error>(set.error().In(std::string(row.variable)));
+    }
+  }
+  return options;
+}
+
+std::string OptionsDocument() {
+  std::string text =
+      "# Options\n"
+      "\n"
+      "<!-- Written from the table in engine/base/options.cc: change it there. "
+      "-->\n"
+      "\n"
+      "Given to `reprise.enable(name=value)` or `reprise.session(name=value)`, "
+      "or in the\n"
+      "environment; an argument wins over the environment, and the environment "
+      "over the\n"
+      "default. An unknown name or value raises `ValueError`.\n"
+      "\n"
+      "| option | variable | default | accepted | meaning |\n"
+      "|---|---|---|---|---|\n";
+  for (const OptionRow& row : kTable) {
+    text += "| `" + std::string(row.name) + "` | `" +
+            std::string(row.variable) + "` | `" +
+            std::string(row.default_value) + "` | " +
+            std::string(row.accepted) + " | " + std::string(row.doc) + " |\n";
+  }
+  return text;
+}
+
+}  // namespace reprise::base

@@ -1,0 +1,74 @@
+// Who runs work that the program need not wait for.
+
+#ifndef REPRISE_ENGINE_BASE_TASK_H_
+#define REPRISE_ENGINE_BASE_TASK_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "engine/base/mutex.h"
+
+namespace reprise::base {
+
+using Task = std::function<void()>;
+
+// Runs tasks, in the order of their posting where it runs one at a time. A task
+// must not throw, and may post further tasks. What it captured is destroyed
+// when it has run, or unrun with the runner: work that others wait for reports
+// in its destructor that it was dropped. Nothing of the runner's is locked
+// while a task runs or is destroyed. Post is thread-safe.
+class TaskRunner {
+ public:
+  virtual ~TaskRunner() = default;
+  virtual void Post(Task task) = 0;
+};
+
+// Runs each task within Post, on the thread that posts it.
+class InPlaceTaskRunner final : public TaskRunner {
+ public:
+  void Post(Task task) override { task(); }
+};
+
+// Keeps tasks until it is told to run them, so that a test can step through
+// them. Thread-safe.
+class ManualTaskRunner final : public TaskRunner {
+ public:
+  void Post(Task task) override REPRISE_EXCLUDES(mutex_);
+
+  // Runs the oldest task on this thread; false if there is none.
+  bool RunOne() REPRISE_EXCLUDES(mutex_);
+  // Runs until none is left, those included that the tasks post; says how many.
+  size_t RunAll();
+
+  size_t pending() const REPRISE_EXCLUDES(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  std::deque<Task> tasks_ REPRISE_GUARDED_BY(mutex_);
+};
+
+// Runs tasks on threads of its own. The destructor lets tasks that have begun
+// end and drops the others; it must not run on one of those threads.
+class ThreadTaskRunner final : public TaskRunner {
+ public:
+  explicit ThreadTaskRunner(size_t thread_count = 1);
+  ~ThreadTaskRunner() override;
+
+  void Post(Task task) override REPRISE_EXCLUDES(mutex_);
+
+ private:
+  void Work();
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Task> tasks_ REPRISE_GUARDED_BY(mutex_);
+  bool stopping_ REPRISE_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace reprise::base
+
+#endif  // REPRISE_ENGINE_BASE_TASK_H_
