@@ -45,4 +45,8 @@ void SignatureHasher::Update(std::span<const uint64_t> words) {
   state_ = Mix({state_.hi ^ hash.high64, state_.lo ^ hash.low64});
 }
 
+uint64_t HashWords(std::span<const uint64_t> words) {
+  return XXH3_64bits(words.data(), words.size_bytes());
+}
+
 }  // namespace reprise::cache

@@ -49,6 +49,9 @@ class SignatureHasher {
   Signature state_;
 };
 
+// A hash of one op's words, for tables that live as long as the process.
+uint64_t HashWords(std::span<const uint64_t> words);
+
 }  // namespace reprise::cache
 
 template <>

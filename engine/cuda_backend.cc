@@ -97,6 +97,7 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
     return tl::unexpected<base::Error>(
         TooLarge(layout.size_bytes, options_.max_arena_bytes));
   }
+  REPRISE_ASSIGN_OR_RETURN(context_.compare, options_.compare());
   BuiltPlan plan;
   REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(
                                             layout.size_bytes, 1)));
@@ -105,6 +106,7 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
                       options_.segment_launches);
   plan.launches = static_cast<uint32_t>(explained.program.launches.size());
   plan.bytes = layout.size_bytes + plan.launches * kBytesPerNode;
+  plan.mechanism = "graphs, patched by SetParams";
   REPRISE_ASSIGN_OR_RETURN(std::unique_ptr<VerdictFlag> flag,
                            VerdictFlag::Create(driver));
   REPRISE_ASSIGN_OR_RETURN(

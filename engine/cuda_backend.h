@@ -5,8 +5,10 @@
 
 #include <cuda.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "engine/cuda_executor.h"
 #include "engine/device/driver.h"
@@ -24,14 +26,17 @@ class CudaBackend : public Backend {
   struct Options {
     uint64_t max_arena_bytes = 0;
     uint32_t segment_launches = 100;
+    // Gives the comparison for validations; called by Build, where the first
+    // call may compile.
+    std::function<base::Result<kernels::DeviceCompare*>()> compare;
   };
 
   CudaBackend(const CudaContext& context, device::LaunchRecorder* recorder,
-              Frontend* frontend, const Options& options)
+              Frontend* frontend, Options options)
       : context_(context),
         recorder_(recorder),
         frontend_(frontend),
-        options_(options) {}
+        options_(std::move(options)) {}
 
   base::Status StartRecording(Pass pass) override;
   void StopRecording() override;

@@ -65,6 +65,7 @@ struct BuiltPlan {
   std::vector<Segment> segments;
   std::unique_ptr<Executor> executor;
   uint64_t bytes = 0;  // arena and graphs
+  const char* mechanism = "";  // how it runs and is patched, for the report
   uint32_t launches = 0;
   std::vector<std::string> notes;
 };

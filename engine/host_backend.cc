@@ -113,6 +113,7 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   BuiltPlan plan;
   plan.arena = *std::move(arena);
   plan.bytes = layout.size_bytes;
+  plan.mechanism = "calls";
   plan.launches = static_cast<uint32_t>(first.ops.size());
   const auto ops = static_cast<uint32_t>(first.ops.size());
   for (uint32_t k = 0; k < ops; k += options_.segment_ops) {

@@ -54,6 +54,11 @@ struct ResultSpec {
   std::vector<int64_t> strides;
   std::shared_ptr<const void> host;  // kHost
   uint64_t host_hash = 0;
+
+  // kValue: what is compared. At most kernels::kMaxRank dimensions.
+  kernels::Layout layout() const {
+    return kernels::MakeLayout(sizes, strides, element_bytes);
+  }
 };
 
 struct TracedOp {

@@ -8,17 +8,6 @@
 namespace reprise::engine {
 namespace {
 
-kernels::Layout LayoutOf(std::span<const int64_t> sizes,
-                         std::span<const int64_t> strides,
-                         uint32_t element_bytes) {
-  kernels::Layout layout;
-  layout.rank = static_cast<int>(sizes.size());
-  layout.element_bytes = element_bytes;
-  std::copy(sizes.begin(), sizes.end(), layout.sizes.begin());
-  std::copy(strides.begin(), strides.end(), layout.strides.begin());
-  return layout;
-}
-
 bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
   const auto too_many = [](const auto& tensor) {
     return tensor.sizes.size() > static_cast<size_t>(kernels::kMaxRank);
@@ -60,7 +49,8 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
     const Operand& operand = op.operands[i];
     if (operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank)) {
       traced.operands[i].layout =
-          LayoutOf(operand.sizes, operand.strides, operand.element_bytes);
+          kernels::MakeLayout(operand.sizes, operand.strides,
+                              operand.element_bytes);
     }
     Value& value = trace_->values[operands[i].value];
     if (value.storage != nullptr) continue;  // met before

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -27,6 +28,18 @@ struct Layout {
 
   int64_t elements() const;
 };
+
+// `sizes` and `strides` have the same length, kMaxRank at most.
+inline Layout MakeLayout(std::span<const int64_t> sizes,
+                         std::span<const int64_t> strides,
+                         uint32_t element_bytes) {
+  Layout layout;
+  layout.rank = static_cast<int>(sizes.size());
+  layout.element_bytes = element_bytes;
+  std::copy(sizes.begin(), sizes.end(), layout.sizes.begin());
+  std::copy(strides.begin(), strides.end(), layout.strides.begin());
+  return layout;
+}
 
 // Compares on the device. Owns the compiled module; thread-safe.
 class DeviceCompare {

@@ -43,11 +43,16 @@ class Runtime {
   ~Runtime();
 
   // The session of a stream, made on first use; lives as long as the runtime.
+  // Null, with one warning in the log, where none can be had: run eagerly then.
   Session* SessionFor(const StreamKey& key);
 
   // Blocks until no build is queued or running and verdicts of finished
   // validations are in. Closes no open trace. False if `timeout` passed first.
   bool Wait(std::optional<std::chrono::milliseconds> timeout);
+
+  // Ends what is open on every session: recordings are dropped, replays under
+  // way are squashed. For a profiler that wants CUPTI, and for disable().
+  void Pause();
 
   // Forgets all plans, signatures and counters. Live tensors stay valid.
   void Reset();

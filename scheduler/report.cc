@@ -1,0 +1,94 @@
+#include "scheduler/report.h"
+
+#include <nlohmann/json.hpp>
+
+namespace reprise::scheduler {
+namespace {
+
+using nlohmann::json;
+
+double Microseconds(Profit::Duration time) {
+  return static_cast<double>(time.count()) / 1e3;
+}
+
+json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {
+  json plan = {{"signature", entry.signature.ToHex()},
+               {"state", ToString(entry.state)},
+               {"ops", entry.ops},
+               {"seen", entry.seen},
+               {"replays", entry.replays},
+               {"squashes", entry.squashes},
+               {"validations", entry.validations},
+               {"reason", entry.reason},
+               {"launches", 0},
+               {"segments", 0},
+               {"arena_bytes", 0},
+               {"mechanism", ""},
+               {"operators", json::array()},
+               {"notes", json::array()}};
+  plan["eager_us"] = Microseconds(entry.profit.Median(Profit::Mode::kEager));
+  plan["replay_us"] = Microseconds(entry.profit.Median(Profit::Mode::kReplay));
+  if (entry.first != nullptr) {
+    for (const engine::TracedOp& op : entry.first->ops) {
+      plan["operators"].push_back(frontend.OpName(op.op));
+    }
+  }
+  if (entry.plan == nullptr) return plan;
+  const engine::BuiltPlan& built = entry.plan->built();
+  plan["launches"] = built.launches;
+  plan["segments"] = built.segments.size();
+  plan["arena_bytes"] = built.bytes;
+  plan["mechanism"] = built.mechanism;
+  plan["notes"] = built.notes;
+  return plan;
+}
+
+void AddSession(json& report, const Journal& journal,
+                const std::vector<const TraceEntry*>& entries,
+                const engine::Frontend& frontend) {
+  for (const TraceEntry* entry : entries) {
+    report["plans"].push_back(PlanJson(*entry, frontend));
+  }
+  for (const auto& [key, count] : journal.cuts) {
+    report["cuts"].push_back({{"op", frontend.OpName(key.first)},
+                              {"reason", key.second},
+                              {"count", count}});
+  }
+  for (const auto& [key, count] : journal.rejections) {
+    report["rejections"].push_back(
+        {{"signature", key.first}, {"reason", key.second}, {"count", count}});
+  }
+  for (const auto& [key, count] : journal.squashes) {
+    const auto& [signature, op, found] = key;
+    report["squashes"].push_back({{"signature", signature},
+                                  {"op", op},
+                                  {"found", found},
+                                  {"count", count}});
+  }
+  for (const auto& [note, count] : journal.notes) {
+    report["notes"].push_back(note);
+  }
+}
+
+}  // namespace
+
+std::string ReportJson(const std::string& mode,
+                       const std::vector<StreamSession*>& sessions) {
+  json report = {{"mode", mode},
+                 {"sessions", sessions.size()},
+                 {"plans", json::array()},
+                 {"cuts", json::array()},
+                 {"rejections", json::array()},
+                 {"squashes", json::array()},
+                 {"notes", json::array()}};
+  for (StreamSession* session : sessions) {
+    session->Inspect([&report](const Journal& journal,
+                               const std::vector<const TraceEntry*>& entries,
+                               const engine::Frontend& frontend) {
+      AddSession(report, journal, entries, frontend);
+    });
+  }
+  return report.dump();
+}
+
+}  // namespace reprise::scheduler

@@ -1,0 +1,213 @@
+#include "scheduler/runtime.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "engine/cuda_backend.h"
+#include "engine/device/driver.h"
+#include "engine/device/launch_recorder.h"
+#include "engine/host_backend.h"
+#include "kernels/compare.h"
+#include "scheduler/build_queue.h"
+#include "scheduler/report.h"
+#include "scheduler/stream_session.h"
+
+namespace reprise::scheduler {
+namespace {
+
+void Add(Stats& sum, const Stats& stats) {
+#define REPRISE_STATS_ADD(name, meaning) sum.name += stats.name;
+  REPRISE_STATS(REPRISE_STATS_ADD)
+#undef REPRISE_STATS_ADD
+}
+
+}  // namespace
+
+class Runtime::Impl {
+ public:
+  Impl(DeviceKind kind, const base::Options& options,
+       MakeFrontend make_frontend)
+      : kind_(kind),
+        options_(options),
+        make_frontend_(std::move(make_frontend)) {
+    policy_ = options.policy;
+    if (policy_ == base::Policy::kAuto) {
+      policy_ = kind == DeviceKind::kCuda ? base::Policy::kMeasured
+                                          : base::Policy::kAlways;
+    }
+  }
+
+  base::Status LoadDevice() {
+    if (kind_ == DeviceKind::kHost) return {};
+    REPRISE_ASSIGN_OR_RETURN(driver_, device::Driver::Load());
+    REPRISE_ASSIGN_OR_RETURN(recorder_,
+                             device::LaunchRecorder::Create(*driver_));
+    return {};
+  }
+
+  Session* SessionFor(const StreamKey& key) REPRISE_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    for (const Slot& slot : sessions_) {
+      if (slot.key == key) return slot.session.get();
+    }
+    auto session = MakeSession(key);
+    sessions_.push_back({key, std::move(session)});
+    return sessions_.back().session.get();
+  }
+
+  std::vector<StreamSession*> Sessions() const REPRISE_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    std::vector<StreamSession*> sessions;
+    for (const Slot& slot : sessions_) {
+      if (slot.session != nullptr) sessions.push_back(slot.session.get());
+    }
+    return sessions;
+  }
+
+  bool Wait(std::optional<std::chrono::milliseconds> timeout) {
+    if (!queue_.WaitIdle(timeout)) return false;
+    for (StreamSession* session : Sessions()) session->Settle();
+    return true;
+  }
+
+  DeviceKind kind() const { return kind_; }
+  const base::Options& options() const { return options_; }
+
+ private:
+  struct Slot {
+    StreamKey key;
+    std::unique_ptr<StreamSession> session;  // null: none can be had
+  };
+
+  std::unique_ptr<StreamSession> MakeSession(const StreamKey& key)
+      REPRISE_REQUIRES(mutex_) {
+    StreamSession::Parts parts;
+    parts.frontend = make_frontend_(key);
+    if (kind_ == DeviceKind::kHost) {
+      parts.backend = std::make_unique<engine::HostBackend>(
+          parts.frontend.get(),
+          engine::HostBackend::Options{.max_arena_bytes =
+                                           options_.max_arena_bytes});
+    } else {
+      auto context = ContextFor(key);
+      if (!context) {
+        base::Log(base::LogLevel::kWarning, context.error().message());
+        return nullptr;
+      }
+      parts.backend = std::make_unique<engine::CudaBackend>(
+          *context, recorder_.get(), parts.frontend.get(),
+          engine::CudaBackend::Options{
+              .max_arena_bytes = options_.max_arena_bytes,
+              .compare = [this, device = key.device] {
+                return CompareFor(device);
+              }});
+    }
+    parts.options = options_;
+    parts.policy = policy_;
+    parts.build = [this](std::shared_ptr<BuildJob> job) {
+      queue_.Post([job = std::move(job)] { job->Run(); });
+    };
+    return std::make_unique<StreamSession>(std::move(parts));
+  }
+
+  base::Result<engine::CudaContext> ContextFor(const StreamKey& key)
+      REPRISE_REQUIRES(mutex_) {
+    engine::CudaContext context;
+    context.driver = driver_;
+    context.stream = static_cast<CUstream>(key.stream);
+    REPRISE_CU(*driver_, cuCtxGetCurrent(&context.context));
+    if (context.context == nullptr) {
+      return base::Fail(base::Code::kUnavailable,
+                        "no CUDA context is current on the thread that made "
+                        "the first op of its stream");
+    }
+    return context;
+  }
+
+  base::Result<kernels::DeviceCompare*> CompareFor(int device)
+      REPRISE_EXCLUDES(compares_mutex_) {
+    const base::MutexLock lock(compares_mutex_);
+    std::unique_ptr<kernels::DeviceCompare>& compare = compares_[device];
+    if (compare == nullptr) {
+      CUdevice handle;
+      REPRISE_CU(*driver_, cuDeviceGet(&handle, device));
+      REPRISE_ASSIGN_OR_RETURN(
+          compare, kernels::DeviceCompare::Create(*driver_, handle));
+    }
+    return compare.get();
+  }
+
+  const DeviceKind kind_;
+  const base::Options options_;
+  base::Policy policy_;
+  MakeFrontend make_frontend_;
+  const device::Driver* driver_ = nullptr;
+  std::unique_ptr<device::LaunchRecorder> recorder_;
+
+  // Held while a comparison is compiled: builds, the only callers, follow each
+  // other anyway.
+  base::Mutex compares_mutex_;
+  std::map<int, std::unique_ptr<kernels::DeviceCompare>> compares_
+      REPRISE_GUARDED_BY(compares_mutex_);
+
+  mutable base::Mutex mutex_;
+  std::vector<Slot> sessions_ REPRISE_GUARDED_BY(mutex_);
+  // Last: its destructor waits for builds, which use all of the above.
+  BuildQueue queue_;
+};
+
+base::Result<std::unique_ptr<Runtime>> Runtime::Create(
+    DeviceKind kind, const base::Options& options,
+    MakeFrontend make_frontend) {
+  auto impl = std::make_unique<Impl>(kind, options, std::move(make_frontend));
+  REPRISE_RETURN_IF_ERROR(impl->LoadDevice());
+  return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
+}
+
+Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Runtime::~Runtime() = default;
+
+Session* Runtime::SessionFor(const StreamKey& key) {
+  return impl_->SessionFor(key);
+}
+
+bool Runtime::Wait(std::optional<std::chrono::milliseconds> timeout) {
+  return impl_->Wait(timeout);
+}
+
+void Runtime::Pause() {
+  for (StreamSession* session : impl_->Sessions()) session->Pause();
+}
+
+void Runtime::Reset() {
+  impl_->Wait(std::nullopt);
+  for (StreamSession* session : impl_->Sessions()) session->Reset();
+}
+
+Stats Runtime::stats() const {
+  Stats sum;
+  for (StreamSession* session : impl_->Sessions()) {
+    session->Inspect([&sum](const Journal& journal,
+                            const std::vector<const TraceEntry*>&,
+                            const engine::Frontend&) {
+      Add(sum, journal.stats);
+    });
+  }
+  return sum;
+}
+
+std::string Runtime::ExplainJson() const {
+  return ReportJson(impl_->kind() == DeviceKind::kCuda ? "cuda" : "host",
+                    impl_->Sessions());
+}
+
+const base::Options& Runtime::options() const { return impl_->options(); }
+
+void Runtime::ReleaseMemory() {
+  for (StreamSession* session : impl_->Sessions()) session->ReleaseMemory();
+}
+
+}  // namespace reprise::scheduler

@@ -1,0 +1,448 @@
+#include "scheduler/stream_session.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace reprise::scheduler {
+
+using engine::OpView;
+using engine::ResultView;
+using State = TraceEntry::State;
+
+namespace {
+
+// A head that comes again sooner than this does not end a trace: parallel ops
+// on one input (queries, keys and values) look alike.
+constexpr uint32_t kShortestRepetition = 4;
+
+// Takes the session's lock, waiting for the op that is inside.
+class WaitingLock {
+ public:
+  explicit WaitingLock(std::atomic_flag* busy) : busy_(busy) {
+    while (busy_->test_and_set(std::memory_order_acquire)) {
+      std::this_thread::yield();
+    }
+  }
+  ~WaitingLock() { busy_->clear(std::memory_order_release); }
+  WaitingLock(const WaitingLock&) = delete;
+  WaitingLock& operator=(const WaitingLock&) = delete;
+
+ private:
+  std::atomic_flag* busy_;
+};
+
+}  // namespace
+
+const char* ToString(TraceEntry::State state) {
+  switch (state) {
+    case State::kSeen:
+      return "seen";
+    case State::kRecord:
+      return "waiting to be recorded";
+    case State::kConfirm:
+      return "waiting to be recorded again";
+    case State::kBuilding:
+      return "building";
+    case State::kCheckOps:
+      return "validating op by op";
+    case State::kCheckWhole:
+      return "validating whole segments";
+    case State::kReady:
+      return "ready";
+    case State::kGivenUp:
+      return "given up";
+  }
+  return "?";
+}
+
+StreamSession::StreamSession(Parts parts)
+    : frontend_(std::move(parts.frontend)),
+      backend_(std::move(parts.backend)),
+      build_(std::move(parts.build)),
+      options_(parts.options),
+      policy_(parts.policy) {}
+
+StreamSession::~StreamSession() = default;
+
+bool StreamSession::Lock() {
+  if (!busy_.test_and_set(std::memory_order_acquire)) return true;
+  overlapped_.store(true, std::memory_order_relaxed);
+  return false;
+}
+
+// --- The stream ------------------------------------------------------------
+
+Action StreamSession::Enter(const OpView& op) {
+  ++journal_.stats.ops;
+  if (overlapped_.load(std::memory_order_relaxed) || observed_ != nullptr) {
+    HandleOverlap();
+    return Action::kEager;
+  }
+  if (mode_ == Mode::kFollowing) {
+    if (op.cut == nullptr && current_->plan->Matches(cursor_, op)) {
+      if (cursor_ != current_->plan->next_launch_op()) return Follow();
+      auto launched = current_->plan->LaunchNext();
+      if (launched) return Follow();
+      Squash(cursor_);
+      GiveUp(current_, launched.error().message());
+    } else {
+      Diverge(op);
+    }
+  } else if (mode_ == Mode::kValidating) {
+    if (op.cut == nullptr && current_->plan->MatchesShadow(cursor_, op)) {
+      if (whole_ && cursor_ == current_->plan->next_launch_op()) {
+        if (auto launched = current_->plan->LaunchNext(); !launched) {
+          GiveUp(current_, launched.error().message());
+        }
+      }
+      return Observe(op);
+    }
+    LeaveValidation();
+  }
+  if (op.cut != nullptr) {
+    NoteCut(op, op.cut);
+    Close();
+    return Action::kEager;
+  }
+  const uint64_t hash = cache::HashWords(op.words);
+  if (!learned_cuts_.empty()) {
+    if (const auto cut = learned_cuts_.find(hash); cut != learned_cuts_.end()) {
+      NoteCut(op, cut->second);
+      Close();
+      return Action::kEager;
+    }
+  }
+  if (mode_ == Mode::kWatching && BeginsTrace(op, hash)) Close();
+  if (mode_ == Mode::kBoundary) {
+    if (const std::optional<Action> action = TryHead(op, hash)) return *action;
+  }
+  return Watch(op, hash);
+}
+
+void StreamSession::Leave(const OpView& op,
+                          std::span<const ResultView> results) {
+  // An op that overlapped with another one is no longer waited for.
+  if (observed_ != op.words.data()) return;
+  observed_ = nullptr;
+  if (mode_ == Mode::kValidating) {
+    LeaveValidating(op, results);
+  } else if (mode_ == Mode::kWatching) {
+    LeaveWatching(op, results);
+  }
+}
+
+void StreamSession::Abandon(const OpView& op) {
+  if (observed_ != op.words.data()) return;
+  observed_ = nullptr;
+  if (mode_ == Mode::kValidating) LeaveValidation();
+  LearnCut(cache::HashWords(op.words), "raised an error");
+  NoteCut(op, "raised an error");
+  DiscardOpenTrace();
+}
+
+Action StreamSession::Observe(const OpView& op) {
+  observed_ = op.words.data();
+  return Action::kObserve;
+}
+
+void StreamSession::HandleOverlap() {
+  overlapped_.store(false, std::memory_order_relaxed);
+  ++journal_.notes["ops of several threads overlapped on one stream"];
+  if (mode_ == Mode::kFollowing) Squash(cursor_);
+  if (mode_ == Mode::kValidating) LeaveValidation();
+  observed_ = nullptr;
+  DiscardOpenTrace();
+  previous_ = nullptr;
+}
+
+void StreamSession::DiscardOpenTrace() {
+  recorder_.reset();
+  recording_for_ = nullptr;
+  expected_ = nullptr;
+  if (mode_ == Mode::kWatching) mode_ = Mode::kBoundary;
+}
+
+// --- Watching --------------------------------------------------------------
+
+bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
+  if (!splits_.empty() && splits_.contains(open_.signature())) return true;
+  if (open_.ops() < kShortestRepetition) return false;
+  if (hash == head_hash_ &&
+      Heads::SharesStorage(op.operands, head_storages_)) {
+    return true;
+  }
+  // While the trace that the head promised may still come, other heads are
+  // ops in its middle.
+  if (expected_ != nullptr && open_.ops() < expected_->ops) return false;
+  const Heads::Head* head = heads_.Find(hash);
+  return head != nullptr && head->entry->state >= State::kConfirm &&
+         head->entry->state <= State::kReady &&
+         Heads::SharesStorage(op.operands, head->storages);
+}
+
+Action StreamSession::Watch(const OpView& op, uint64_t hash) {
+  if (mode_ == Mode::kBoundary) {
+    open_.Clear();
+    head_hash_ = hash;
+    head_storages_.clear();
+    for (const engine::Operand& operand : op.operands) {
+      head_storages_.push_back(operand.storage);
+    }
+    head_time_ = Clock::now();
+    mode_ = Mode::kWatching;
+  }
+  if (open_.WritesExternal(op)) {
+    NoteCut(op, "writes memory that its trace did not make");
+    Close();
+    return Action::kEager;
+  }
+  const cache::Signature before = open_.signature();
+  const std::span<const engine::ValueRef> operands = open_.Enter(op);
+  if (recorder_ != nullptr) {
+    recorder_->Enter(op, before, operands, open_.values());
+  }
+  if (op.may_use_generator) generator_before_ = frontend_->GeneratorState();
+  observed_hash_ = hash;
+  return Observe(op);
+}
+
+void StreamSession::LeaveWatching(const OpView& op,
+                                  std::span<const ResultView> results) {
+  std::string refusal;
+  if (op.may_use_generator &&
+      frontend_->GeneratorState() != generator_before_) {
+    refusal = "draws random numbers";
+  }
+  const std::span<const engine::ValueId> values = open_.Leave(results);
+  if (recorder_ != nullptr) {
+    std::string why = recorder_->Leave(op, results, values, open_.values());
+    if (refusal.empty()) refusal = std::move(why);
+  }
+  if (!refusal.empty()) {
+    LearnCut(observed_hash_, refusal);
+    NoteCut(op, refusal);
+    DiscardOpenTrace();
+    return;
+  }
+  const bool as_expected = expected_ != nullptr &&
+                           open_.ops() == expected_->ops &&
+                           open_.signature() == expected_->signature;
+  if (as_expected || open_.ops() >= options_.max_trace_ops) Close();
+}
+
+void StreamSession::Close() {
+  if (mode_ != Mode::kWatching) return;
+  mode_ = Mode::kBoundary;
+  expected_ = nullptr;
+  if (open_.ops() == 0) {
+    recorder_.reset();
+    recording_for_ = nullptr;
+    return;
+  }
+  TraceEntry* entry = EntryFor(open_.signature());
+  if (recorder_ == nullptr) {
+    entry->profit.Add(Profit::Mode::kEager, Clock::now() - head_time_);
+  }
+  LinkTrace(entry);
+  heads_.Put(head_hash_, entry, head_storages_);
+  if (recorder_ != nullptr) {
+    if (entry == recording_for_) {
+      KeepRecording(entry, recorder_->Finish(open_.signature()));
+    }
+    recorder_.reset();
+    recording_for_ = nullptr;
+  }
+  if (entry->state == State::kSeen && entry->ops > 1) {
+    entry->state = State::kRecord;
+  }
+}
+
+TraceEntry* StreamSession::EntryFor(const cache::Signature& signature) {
+  std::unique_ptr<TraceEntry>& entry = entries_[signature];
+  if (entry == nullptr) {
+    entry = std::make_unique<TraceEntry>();
+    entry->signature = signature;
+    entry->ops = open_.ops();
+    entry->head_hash = head_hash_;
+    ++journal_.stats.signatures;
+  }
+  return entry.get();
+}
+
+void StreamSession::LinkTrace(TraceEntry* entry) {
+  ++journal_.stats.traces;
+  ++entry->seen;
+  if (previous_ != nullptr) previous_->successor = entry;
+  previous_ = entry;
+}
+
+void StreamSession::NoteCut(const OpView& op, std::string_view reason) {
+  ++journal_.cuts[{op.op, std::string(reason)}];
+}
+
+void StreamSession::LearnCut(uint64_t hash, std::string_view reason) {
+  learned_cuts_.emplace(hash, reason);
+}
+
+// --- Following -------------------------------------------------------------
+
+Action StreamSession::Follow() {
+  followed_ = &current_->plan->trace().ops[cursor_];
+  ++cursor_;
+  ++journal_.stats.followed;
+  if (cursor_ == current_->ops) {
+    current_->plan->Finish();
+    current_->rest = 0;
+    current_->next_rest = 1;
+    current_->profit.Add(Profit::Mode::kReplay, Clock::now() - head_time_);
+    LinkTrace(current_);
+    mode_ = Mode::kBoundary;
+  }
+  return followed_->native ? Action::kNative : Action::kFollow;
+}
+
+void StreamSession::Diverge(const OpView& op) {
+  ++journal_.squashes[{current_->signature.ToHex(), cursor_,
+                       frontend_->OpName(op.op)}];
+  Squash(cursor_);
+}
+
+void StreamSession::Squash(uint32_t verified) {
+  ++journal_.stats.squashes;
+  ++current_->squashes;
+  current_->rest = current_->next_rest;
+  current_->next_rest = std::min<uint32_t>(64, current_->next_rest * 2);
+  mode_ = Mode::kBoundary;
+  previous_ = nullptr;
+  if (auto restored = current_->plan->Squash(verified); !restored) {
+    GiveUp(current_, restored.error().message());
+  }
+}
+
+// --- Validating ------------------------------------------------------------
+
+void StreamSession::LeaveValidation() {
+  current_->plan->Finish();
+  mode_ = Mode::kBoundary;
+  previous_ = nullptr;
+}
+
+void StreamSession::LeaveValidating(const OpView& op,
+                                    std::span<const ResultView> results) {
+  TraceEntry* entry = current_;
+  if (entry->state == State::kGivenUp) {
+    mode_ = Mode::kBoundary;
+    return;
+  }
+  if (auto compared = CompareOp(op, results); !compared) {
+    LeaveValidation();
+    GiveUp(entry, compared.error().message());
+    return;
+  }
+  if (++cursor_ < entry->ops) return;
+  entry->plan->Finish();
+  mode_ = Mode::kBoundary;
+  LinkTrace(entry);
+  if (auto ended = entry->plan->executor().EndComparing(); !ended) {
+    GiveUp(entry, ended.error().message());
+    return;
+  }
+  entry->verdict_pending = true;
+}
+
+base::Status StreamSession::CompareOp(const OpView& op,
+                                      std::span<const ResultView> results) {
+  engine::Plan& plan = *current_->plan;
+  engine::Executor& executor = plan.executor();
+  const engine::TracedOp& traced = plan.trace().ops[cursor_];
+  if (traced.native) return {};
+  if (!whole_) REPRISE_RETURN_IF_ERROR(executor.LaunchOp(cursor_));
+  // Op by op, the plan's memory holds this op's version now; launched whole,
+  // it holds each value's last version.
+  const auto comparable = [&](engine::ValueId value) {
+    return executor.Touches(cursor_, value) &&
+           (!whole_ || plan.last_writer(value) == cursor_);
+  };
+  for (size_t r = 0; r < results.size(); ++r) {
+    const engine::ResultSpec& spec = traced.results[r];
+    if (spec.kind != engine::ResultSpec::Kind::kValue) continue;
+    plan.Shadow(spec.value, results[r].base);
+    if (!comparable(spec.value)) continue;
+    REPRISE_RETURN_IF_ERROR(executor.Compare(
+        results[r].base + spec.offset_bytes,
+        plan.origin(spec.value) + spec.offset_bytes, spec.layout(), cursor_));
+  }
+  for (size_t i = 0; i < traced.operands.size(); ++i) {
+    const engine::ValueRef& ref = traced.operands[i];
+    if (!ref.written || !comparable(ref.value)) continue;
+    REPRISE_RETURN_IF_ERROR(executor.Compare(
+        op.operands[i].address(), plan.origin(ref.value) + ref.offset_bytes,
+        ref.layout, cursor_));
+  }
+  return {};
+}
+
+// --- From other threads ----------------------------------------------------
+
+void StreamSession::Settle() {
+  const WaitingLock lock(&busy_);
+  for (auto& [signature, entry] : entries_) {
+    if (entry->state == State::kBuilding) CollectBuild(entry.get());
+    if (entry->verdict_pending) {
+      CollectVerdict(entry.get(), engine::Executor::Patience::kWait);
+    }
+  }
+}
+
+void StreamSession::Pause() {
+  const WaitingLock lock(&busy_);
+  if (mode_ == Mode::kFollowing) Squash(cursor_);
+  if (mode_ == Mode::kValidating) LeaveValidation();
+  observed_ = nullptr;
+  DiscardOpenTrace();
+  previous_ = nullptr;
+}
+
+void StreamSession::Reset() {
+  Pause();
+  const WaitingLock lock(&busy_);
+  entries_.clear();
+  heads_.Clear();
+  learned_cuts_.clear();
+  splits_.clear();
+  journal_ = Journal{};
+  current_ = nullptr;
+}
+
+void StreamSession::ReleaseMemory() {
+  const WaitingLock lock(&busy_);
+  const bool busy =
+      mode_ == Mode::kFollowing || mode_ == Mode::kValidating;
+  for (auto& [signature, entry] : entries_) {
+    if (entry->plan == nullptr || (busy && entry.get() == current_)) continue;
+    ++journal_.stats.evictions;
+    StartOver(entry.get());
+  }
+}
+
+void StreamSession::Inspect(
+    const std::function<void(const Journal&,
+                             const std::vector<const TraceEntry*>&,
+                             const engine::Frontend&)>& read) {
+  const WaitingLock lock(&busy_);
+  std::vector<const TraceEntry*> entries;
+  journal_.stats.plans = 0;
+  journal_.stats.plan_bytes = 0;
+  journal_.stats.escapes = 0;
+  for (const auto& [signature, entry] : entries_) {
+    entries.push_back(entry.get());
+    if (entry->plan == nullptr) continue;
+    ++journal_.stats.plans;
+    journal_.stats.plan_bytes += entry->plan->built().bytes;
+    journal_.stats.escapes += entry->plan->escapes();
+  }
+  read(journal_, entries, *frontend_);
+}
+
+}  // namespace reprise::scheduler

@@ -1,0 +1,181 @@
+// The one implementation of Session: a state machine over the op stream.
+
+#ifndef REPRISE_SCHEDULER_STREAM_SESSION_H_
+#define REPRISE_SCHEDULER_STREAM_SESSION_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/base/options.h"
+#include "engine/executor.h"
+#include "engine/frontend.h"
+#include "engine/open_trace.h"
+#include "engine/plan.h"
+#include "engine/trace_recorder.h"
+#include "scheduler/heads.h"
+#include "scheduler/journal.h"
+#include "scheduler/session.h"
+#include "scheduler/trace_entry.h"
+
+namespace reprise::scheduler {
+
+// Where the stream is:
+//
+//   kBoundary   between traces; the next op is a head
+//   kWatching   eager runs, the open trace grows (and is recorded, perhaps)
+//   kValidating eager runs, a plan runs beside it and is compared
+//   kFollowing  a plan was launched; ops are compared with it and answered
+//
+// Every state goes back to kBoundary at the end of its trace, at a cut, and
+// when the stream leaves what was expected.
+class StreamSession final : public Session {
+ public:
+  struct Parts {
+    std::unique_ptr<engine::Frontend> frontend;
+    std::unique_ptr<engine::Backend> backend;
+    // Runs a build off the program's threads.
+    std::function<void(std::shared_ptr<BuildJob>)> build;
+    base::Options options;
+    base::Policy policy = base::Policy::kAlways;  // kAuto resolved
+  };
+
+  explicit StreamSession(Parts parts);
+  ~StreamSession() override;
+
+  bool Lock() override;
+  void Unlock() override { busy_.clear(std::memory_order_release); }
+  Action Enter(const engine::OpView& op) override;
+  bool wants_call() const override {
+    return recorder_ != nullptr && backend_->wants_call();
+  }
+  void GiveCall(std::unique_ptr<engine::Call> call) override {
+    recorder_->GiveCall(std::move(call));
+  }
+  void Leave(const engine::OpView& op,
+             std::span<const engine::ResultView> results) override;
+  void Abandon(const engine::OpView& op) override;
+  const engine::TracedOp& followed() const override { return *followed_; }
+  engine::Block TakeBlock(engine::ValueId value) override {
+    return current_->plan->TakeBlock(value);
+  }
+
+  // The rest takes the lock itself, waiting for it. Any thread.
+
+  // Waits for verdicts of validations that have been enqueued.
+  void Settle();
+  // The hooks were switched off or another tool wants CUPTI: ends what is open,
+  // leaving the program with what it has seen.
+  void Pause();
+  void Reset();
+  void ReleaseMemory();
+  // Calls `read` with the journal and the entries, under the lock.
+  void Inspect(const std::function<void(
+                   const Journal&, const std::vector<const TraceEntry*>&,
+                   const engine::Frontend&)>& read);
+
+ private:
+  enum class Mode : uint8_t { kBoundary, kWatching, kValidating, kFollowing };
+  using Clock = std::chrono::steady_clock;
+
+  Action Observe(const engine::OpView& op);
+
+  // Leaving what was expected.
+  void HandleOverlap();
+  void Diverge(const engine::OpView& op);
+  void Squash(uint32_t verified);
+  void LeaveValidation();
+  void DiscardOpenTrace();
+
+  // Watching.
+  Action Watch(const engine::OpView& op, uint64_t hash);
+  bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
+  void LeaveWatching(const engine::OpView& op,
+                     std::span<const engine::ResultView> results);
+  void Close();
+  TraceEntry* EntryFor(const cache::Signature& signature);
+  void NoteCut(const engine::OpView& op, std::string_view reason);
+  void LearnCut(uint64_t hash, std::string_view reason);
+  void LinkTrace(TraceEntry* entry);
+
+  // Heads.
+  std::optional<Action> TryHead(const engine::OpView& op, uint64_t hash);
+  void StartRecording(TraceEntry* entry, engine::Backend::Pass pass);
+  bool WantsValidation(TraceEntry* entry);
+  std::optional<Action> StartValidation(TraceEntry* entry,
+                                        const engine::OpView& op);
+  std::optional<Action> StartReplay(TraceEntry* entry,
+                                    const engine::OpView& op);
+  bool Ready(TraceEntry* entry, engine::Plan::Readiness readiness);
+  Action Follow();
+  void LeaveValidating(const engine::OpView& op,
+                       std::span<const engine::ResultView> results);
+  base::Status CompareOp(const engine::OpView& op,
+                         std::span<const engine::ResultView> results);
+
+  // A trace's way to a plan.
+  void KeepRecording(TraceEntry* entry, std::unique_ptr<engine::Trace> trace);
+  bool SplitWhereUnknown(const engine::Trace& first,
+                         const engine::Trace& second);
+  void CollectBuild(TraceEntry* entry);
+  void CollectVerdict(TraceEntry* entry, engine::Executor::Patience patience);
+  void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
+              std::string_view reason, uint32_t tries);
+  void StartOver(TraceEntry* entry);
+  void DropPlan(TraceEntry* entry);
+  void GiveUp(TraceEntry* entry, std::string_view reason);
+  void Reject(const TraceEntry& entry, std::string_view reason);
+
+  std::unique_ptr<engine::Frontend> frontend_;
+  std::unique_ptr<engine::Backend> backend_;
+  std::function<void(std::shared_ptr<BuildJob>)> build_;
+  const base::Options options_;
+  const base::Policy policy_;
+
+  std::atomic_flag busy_;
+  std::atomic<bool> overlapped_{false};
+
+  Mode mode_ = Mode::kBoundary;
+  // Between Enter(kObserve) and Leave: the words of the op, which name the call.
+  const uint64_t* observed_ = nullptr;
+  uint64_t observed_hash_ = 0;
+  uint64_t generator_before_ = 0;
+
+  // kValidating and kFollowing.
+  TraceEntry* current_ = nullptr;
+  uint32_t cursor_ = 0;
+  bool whole_ = false;
+  const engine::TracedOp* followed_ = nullptr;
+
+  // kWatching.
+  engine::OpenTrace open_;
+  uint64_t head_hash_ = 0;
+  std::vector<engine::StorageToken> head_storages_;
+  TraceEntry* expected_ = nullptr;  // by the head; null when nothing is
+  std::unique_ptr<engine::TraceRecorder> recorder_;
+  TraceEntry* recording_for_ = nullptr;
+  Clock::time_point head_time_;
+
+  TraceEntry* previous_ = nullptr;  // the trace that ended last
+  std::unordered_map<cache::Signature, std::unique_ptr<TraceEntry>> entries_;
+  Heads heads_;
+  // Ops, by the hash of their words, that are cuts, and why.
+  std::unordered_map<uint64_t, std::string> learned_cuts_;
+  // Prefixes after which a trace ends: the next op uses an external that is
+  // not known when the head arrives.
+  std::unordered_set<cache::Signature> splits_;
+  Journal journal_;
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_STREAM_SESSION_H_
