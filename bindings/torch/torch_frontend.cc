@@ -4,12 +4,11 @@
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/MemPool.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
-#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <bit>
@@ -155,7 +154,7 @@ class CudaFrontend final : public TorchFrontend {
   base::Result<engine::Block> Allocate(size_t size_bytes) override {
     OwnAllocation own;
     try {
-      c10::cuda::CUDAGuard guard(device_);
+      c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
       allocator::CUDAAllocator* torch = allocator::get();
       void* memory = torch->raw_alloc_with_stream(
           std::max<size_t>(size_bytes, 1), stream_);
@@ -172,11 +171,10 @@ class CudaFrontend final : public TorchFrontend {
                         "a private pool is open on this stream already");
     }
     try {
-      c10::cuda::CUDAGuard guard(device_);
+      c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
       ReleaseOldPools();
-      size_t free_bytes = 0;
-      size_t total_bytes = 0;
-      C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+      const auto [free_bytes, total_bytes] =
+          allocator::get()->getMemoryInfo(device_);
       if (free_bytes < total_bytes / kFreeShare) {
         return base::Fail(
             base::Code::kResourceExhausted,

@@ -1,0 +1,111 @@
+// torch's host as the engine sees it: nothing that a program can read changes.
+
+#include "bindings/torch/torch_frontend.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+namespace reprise::bindings {
+namespace {
+
+class HostFrontendTest : public ::testing::Test {
+ protected:
+  static std::string Name(engine::OpId op) {
+    return "op" + std::to_string(op);
+  }
+
+  std::unique_ptr<engine::Frontend> frontend_ =
+      MakeFrontend({scheduler::DeviceKind::kHost, 0, nullptr}, &Name);
+};
+
+engine::StorageToken Token(const at::Tensor& tensor) {
+  return TokenOf(*tensor.storage().unsafeGetStorageImpl());
+}
+
+TEST_F(HostFrontendTest, NamesOpsAndTheLackOfOne) {
+  EXPECT_EQ(frontend_->OpName(7), "op7");
+  EXPECT_EQ(frontend_->OpName(kNoOp), "reprise");
+}
+
+TEST_F(HostFrontendTest, RetainingChangesNoUseCount) {
+  at::Tensor tensor = at::rand({4});
+  const auto storage_uses = tensor.storage().use_count();
+  frontend_->Retain(Token(tensor));
+  EXPECT_EQ(tensor.storage().use_count(), storage_uses);
+  EXPECT_EQ(tensor.use_count(), 1u);
+  frontend_->Release(Token(tensor));
+}
+
+TEST_F(HostFrontendTest, SeesAStorageDieAndItsMemoryGo) {
+  at::Tensor tensor = at::rand({4});
+  const engine::StorageToken token = Token(tensor);
+  frontend_->Retain(token);
+  EXPECT_TRUE(frontend_->Alive(token));
+  EXPECT_EQ(frontend_->Base(token),
+            reinterpret_cast<uint64_t>(tensor.const_data_ptr()));
+  tensor.reset();
+  EXPECT_FALSE(frontend_->Alive(token));
+  EXPECT_EQ(frontend_->Base(token), 0u);
+  frontend_->Release(token);
+}
+
+TEST_F(HostFrontendTest, ARetainedTokenIsNotUsedAgain) {
+  std::set<engine::StorageToken> seen;
+  for (int i = 0; i < 50; ++i) {
+    at::Tensor tensor = at::rand({4});
+    frontend_->Retain(Token(tensor));
+    EXPECT_TRUE(seen.insert(Token(tensor)).second);
+  }
+  for (engine::StorageToken token : seen) frontend_->Release(token);
+}
+
+TEST_F(HostFrontendTest, ReadsTheBaseOfALazyCloneWithoutCopyingIt) {
+  at::Tensor tensor = at::rand({1024});
+  at::Tensor lazy = at::_lazy_clone(tensor);
+  const auto& storage = *lazy.storage().unsafeGetStorageImpl();
+  ASSERT_TRUE(c10::impl::cow::is_cow_data_ptr(storage.data_ptr()));
+  EXPECT_EQ(BaseOf(storage),
+            reinterpret_cast<uint64_t>(tensor.const_data_ptr()));
+  EXPECT_TRUE(c10::impl::cow::is_cow_data_ptr(storage.data_ptr()));
+}
+
+TEST_F(HostFrontendTest, AllocatesAlignedMemoryThatATensorCanOwn) {
+  auto block = frontend_->Allocate(1000);
+  ASSERT_TRUE(block.has_value());
+  EXPECT_EQ(block->address() % 64, 0u);
+  std::memset(reinterpret_cast<void*>(block->address()), 1, 1000);
+  const auto parts = block->Detach();
+  at::DataPtr data(reinterpret_cast<void*>(parts.address), parts.context,
+                   parts.release, at::kCPU);
+  EXPECT_EQ(*static_cast<char*>(data.get()), 1);
+}
+
+TEST_F(HostFrontendTest, AllocatesForNothingAndRefusesTheImpossible) {
+  EXPECT_TRUE(frontend_->Allocate(0).has_value());
+  auto block = frontend_->Allocate(size_t{1} << 60);
+  ASSERT_FALSE(block.has_value());
+  EXPECT_EQ(block.error().code(), base::Code::kResourceExhausted);
+}
+
+TEST_F(HostFrontendTest, EveryUseOfTheGeneratorShows) {
+  at::manual_seed(1);
+  const auto changes = [&](auto use) {
+    const uint64_t before = frontend_->GeneratorState();
+    EXPECT_EQ(frontend_->GeneratorState(), before);
+    use();
+    return frontend_->GeneratorState() != before;
+  };
+  EXPECT_TRUE(changes([] { at::rand({1}); }));
+  EXPECT_TRUE(changes([] { at::randn({1}); }));  // draws a pair, keeps one
+  EXPECT_TRUE(changes([] { at::randn({1}); }));  // the one that was kept
+  EXPECT_TRUE(changes([] { at::rand({624}); }));  // a whole block
+  EXPECT_TRUE(changes([] { at::rand({1248}); }));
+  EXPECT_TRUE(changes([] { at::manual_seed(2); }));
+  EXPECT_FALSE(changes([] { at::ones({4}).add_(1); }));
+}
+
+}  // namespace
+}  // namespace reprise::bindings
