@@ -13,9 +13,7 @@ namespace {
 
 class HostFrontendTest : public ::testing::Test {
  protected:
-  static std::string Name(engine::OpId op) {
-    return "op" + std::to_string(op);
-  }
+  static std::string Name(engine::OpId op) { return "op" + std::to_string(op); }
 
   std::unique_ptr<engine::Frontend> frontend_ =
       MakeFrontend({scheduler::DeviceKind::kHost, 0, nullptr}, &Name);
@@ -99,8 +97,8 @@ TEST_F(HostFrontendTest, EveryUseOfTheGeneratorShows) {
     return frontend_->GeneratorState() != before;
   };
   EXPECT_TRUE(changes([] { at::rand({1}); }));
-  EXPECT_TRUE(changes([] { at::randn({1}); }));  // draws a pair, keeps one
-  EXPECT_TRUE(changes([] { at::randn({1}); }));  // the one that was kept
+  EXPECT_TRUE(changes([] { at::randn({1}); }));   // draws a pair, keeps one
+  EXPECT_TRUE(changes([] { at::randn({1}); }));   // the one that was kept
   EXPECT_TRUE(changes([] { at::rand({624}); }));  // a whole block
   EXPECT_TRUE(changes([] { at::rand({1248}); }));
   EXPECT_TRUE(changes([] { at::manual_seed(2); }));

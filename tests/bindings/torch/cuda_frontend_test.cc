@@ -1,0 +1,132 @@
+// torch's CUDA side as the engine sees it. Needs a GPU.
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "bindings/torch/allocator_trace.h"
+#include "bindings/torch/torch_frontend.h"
+
+namespace reprise::bindings {
+namespace {
+
+uint64_t Address(const at::Tensor& tensor) {
+  return reinterpret_cast<uint64_t>(tensor.const_data_ptr());
+}
+
+class CudaFrontendTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (c10::cuda::device_count() == 0) GTEST_SKIP() << "no device";
+    const base::Status prepared =
+        PrepareFrontends(scheduler::DeviceKind::kCuda);
+    ASSERT_TRUE(prepared.has_value()) << prepared.error().message();
+    frontend_ = MakeFrontend({scheduler::DeviceKind::kCuda, 0, nullptr},
+                             [](engine::OpId) { return std::string("op"); });
+  }
+
+  static at::Tensor Make(int64_t elements) {
+    return at::rand({elements}, at::TensorOptions(at::kCUDA));
+  }
+
+  std::unique_ptr<engine::Frontend> frontend_;
+};
+
+TEST_F(CudaFrontendTest, AllocatesMemoryOfTheCachingAllocator) {
+  auto block = frontend_->Allocate(1000);
+  ASSERT_TRUE(block.has_value()) << block.error().message();
+  EXPECT_EQ(block->address() % 512, 0u);
+  EXPECT_TRUE(frontend_->OwnsAddress(block->address()));
+  const auto parts = block->Detach();
+  EXPECT_EQ(parts.release,
+            c10::cuda::CUDACachingAllocator::get()->raw_deleter());
+  parts.release(parts.context);
+}
+
+TEST_F(CudaFrontendTest, RunningOutOfMemoryIsAValue) {
+  auto block = frontend_->Allocate(size_t{1} << 50);
+  ASSERT_FALSE(block.has_value());
+  EXPECT_EQ(block.error().code(), base::Code::kResourceExhausted);
+}
+
+TEST_F(CudaFrontendTest, OwnsWhatTheAllocatorOwnsAndNothingElse) {
+  at::Tensor tensor = Make(64 << 20);
+  EXPECT_TRUE(frontend_->OwnsAddress(Address(tensor)));
+  const int local = 0;
+  EXPECT_FALSE(frontend_->OwnsAddress(reinterpret_cast<uint64_t>(&local)));
+  const uint64_t gone = Address(tensor);
+  tensor.reset();
+  EXPECT_TRUE(frontend_->OwnsAddress(gone));  // cached
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  EXPECT_FALSE(frontend_->OwnsAddress(gone));
+}
+
+TEST_F(CudaFrontendTest, NotesTheAllocationsOfThisThread) {
+  frontend_->BeginAllocations();
+  const at::Tensor mine = Make(100);
+  std::thread([] { Make(100); }).join();
+  const auto noted = frontend_->TakeAllocations();
+  ASSERT_EQ(noted.size(), 1u);
+  EXPECT_EQ(noted[0].address, Address(mine));
+  EXPECT_EQ(noted[0].size_bytes, 400u);
+  Make(100);
+  EXPECT_TRUE(frontend_->TakeAllocations().empty());
+}
+
+TEST_F(CudaFrontendTest, APrivatePoolMovesEveryValueAndLetsThemLive) {
+  const uint64_t usual = Address(Make(1000));
+  EXPECT_EQ(Address(Make(1000)), usual);
+
+  std::vector<at::Tensor> born;
+  uint64_t own = 0;
+  for (int recording = 0; recording < 20; ++recording) {
+    ASSERT_TRUE(frontend_->BeginPrivatePool().has_value());
+    born.push_back(at::full({1000}, recording, at::TensorOptions(at::kCUDA)));
+    own = frontend_->Allocate(4000)->address();
+    frontend_->EndPrivatePool();
+    EXPECT_EQ(own, usual);  // Reprise's own memory is not the recording's
+  }
+  std::vector<uint64_t> addresses{usual};
+  for (const at::Tensor& tensor : born) addresses.push_back(Address(tensor));
+  std::sort(addresses.begin(), addresses.end());
+  EXPECT_EQ(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  EXPECT_EQ(Address(Make(1000)), usual);
+  for (int recording = 0; recording < 20; ++recording) {
+    EXPECT_TRUE(at::all(born[recording] == recording).item<bool>());
+  }
+}
+
+TEST_F(CudaFrontendTest, GivesOldPoolsBackToTheDevice) {
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  const auto reserved = [] {
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(0)
+        .reserved_bytes[0]
+        .current;
+  };
+  int64_t most = 0;
+  for (int recording = 0; recording < 40; ++recording) {
+    ASSERT_TRUE(frontend_->BeginPrivatePool().has_value());
+    Make(16 << 20);
+    frontend_->EndPrivatePool();
+    most = std::max(most, reserved());
+  }
+  EXPECT_LT(most, int64_t{20} * (64 << 20));
+}
+
+TEST_F(CudaFrontendTest, EveryUseOfTheGeneratorShows) {
+  const uint64_t before = frontend_->GeneratorState();
+  Make(4).add_(1);
+  const uint64_t used = frontend_->GeneratorState();
+  EXPECT_NE(used, before);
+  at::ones({4}, at::TensorOptions(at::kCUDA)).add_(1);
+  EXPECT_EQ(frontend_->GeneratorState(), used);
+}
+
+}  // namespace
+}  // namespace reprise::bindings
