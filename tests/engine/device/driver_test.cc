@@ -1,0 +1,150 @@
+// The driver's table, with and without a driver; handles and their end.
+
+#include "engine/device/driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "engine/device/exiting.h"
+#include "engine/device/unique_handle.h"
+
+namespace reprise::device {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+CUresult CUDAAPI ErrorName(CUresult result, const char** name) {
+  *name = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+                                             : "CUDA_ERROR_OTHER";
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI ErrorString(CUresult, const char** text) {
+  *text = "some meaning";
+  return CUDA_SUCCESS;
+}
+
+std::vector<CUgraph> destroyed;
+
+CUresult CUDAAPI DestroyGraph(CUgraph graph) {
+  destroyed.push_back(graph);
+  return CUDA_SUCCESS;
+}
+
+Driver FakeDriver() {
+  Driver driver;
+  driver.cuGetErrorName = ErrorName;
+  driver.cuGetErrorString = ErrorString;
+  driver.cuGraphDestroy = DestroyGraph;
+  return driver;
+}
+
+CUgraph Graph(uintptr_t value) { return reinterpret_cast<CUgraph>(value); }
+
+// Where there is no driver or no device, that is said in one sentence, and
+// nothing else goes wrong; the answer stays the same.
+TEST(DriverTest, LoadsOnceOrSaysWhyNot) {
+  const auto first = Driver::Load();
+  const auto second = Driver::Load();
+  ASSERT_EQ(first.has_value(), second.has_value());
+  if (first) {
+    EXPECT_EQ(*first, *second);
+    int version = 0;
+    EXPECT_EQ((*first)->cuDriverGetVersion(&version), CUDA_SUCCESS);
+    EXPECT_GE(version, 13000);
+  } else {
+    EXPECT_EQ(first.error().code(), base::Code::kUnavailable);
+    EXPECT_FALSE(first.error().message().empty());
+  }
+}
+
+TEST(DriverTest, ErrorNamesCallResultAndMeaning) {
+  const base::Error error =
+      FakeDriver().Explain(CUDA_ERROR_OUT_OF_MEMORY, "cuMemAlloc");
+  EXPECT_EQ(error.code(), base::Code::kResourceExhausted);
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("cuMemAlloc"),
+                                     HasSubstr("CUDA_ERROR_OUT_OF_MEMORY"),
+                                     HasSubstr("some meaning")));
+}
+
+TEST(DriverTest, EmptyTableStillExplains) {
+  EXPECT_THAT(Driver().Explain(CUDA_ERROR_INVALID_VALUE, "cuInit").message(),
+              HasSubstr("error 1"));
+}
+
+TEST(DriverTest, CheckTurnsResultsIntoStatus) {
+  const Driver driver = FakeDriver();
+  EXPECT_TRUE(Check(driver, CUDA_SUCCESS, "cuInit"));
+  const base::Status failed = Check(driver, CUDA_ERROR_INVALID_VALUE, "cuInit");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code(), base::Code::kInternal);
+}
+
+TEST(UniqueHandleTest, EndsItsObjectOnce) {
+  const Driver driver = FakeDriver();
+  destroyed.clear();
+  {
+    UniqueGraph graph(driver, Graph(1));
+    UniqueGraph moved(std::move(graph));
+    EXPECT_FALSE(graph);
+    EXPECT_EQ(moved.get(), Graph(1));
+    EXPECT_THAT(destroyed, IsEmpty());
+  }
+  EXPECT_THAT(destroyed, ElementsAre(Graph(1)));
+}
+
+TEST(UniqueHandleTest, AssignmentEndsTheOldObject) {
+  const Driver driver = FakeDriver();
+  destroyed.clear();
+  UniqueGraph graph(driver, Graph(1));
+  graph = UniqueGraph(driver, Graph(2));
+  EXPECT_THAT(destroyed, ElementsAre(Graph(1)));
+  graph.Reset();
+  graph.Reset();
+  EXPECT_THAT(destroyed, ElementsAre(Graph(1), Graph(2)));
+}
+
+// A forked child must not touch the driver: its handles are left alone.
+TEST(ExitingTest, ForkedChildLeavesHandlesAlone) {
+  WatchForExit();
+  WatchForExit();
+  EXPECT_FALSE(Exiting());
+  const Driver driver = FakeDriver();
+  destroyed.clear();
+  UniqueGraph graph(driver, Graph(1));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    graph.Reset();
+    _exit(Exiting() && destroyed.empty() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_FALSE(Exiting());
+}
+
+// Static objects that end with the process leave their handles to the driver.
+TEST(ExitingTest, StaticHandleIsLeftAloneAtExit) {
+  EXPECT_EXIT(
+      {
+        static const Driver driver = [] {
+          Driver aborting = FakeDriver();
+          aborting.cuGraphDestroy = [](CUgraph) -> CUresult { _exit(3); };
+          return aborting;
+        }();
+        static UniqueGraph graph(driver, Graph(1));
+        WatchForExit();
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace reprise::device

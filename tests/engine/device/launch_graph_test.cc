@@ -1,0 +1,351 @@
+// Graphs of launches on a simulated driver: what is built, patched and ended.
+
+#include "engine/device/launch_graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+namespace reprise::device {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// What a driver was asked to do, in words; parameters are read during the call.
+struct Simulation {
+  std::vector<std::string> log;
+  int nodes = 0;
+  int graphs = 0;
+  int execs = 0;
+  bool functions_are_kernels = false;
+  bool instantiate_fails = false;
+  std::vector<CUlaunchAttributeID> refused_attributes;
+  CUcontext context = reinterpret_cast<CUcontext>(0xc0);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  CUstreamCaptureMode mode_at_instantiation = CU_STREAM_CAPTURE_MODE_GLOBAL;
+};
+Simulation* simulation = nullptr;
+
+uint64_t FirstParam(void** params, void** extra) {
+  uint64_t word = 0;
+  if (params != nullptr) std::memcpy(&word, params[0], sizeof word);
+  if (extra != nullptr) std::memcpy(&word, extra[1], sizeof word);
+  return word;
+}
+
+std::string After(const CUgraphNode* dependencies, size_t count) {
+  return count == 0
+             ? ""
+             : " after " +
+                   std::to_string(reinterpret_cast<uintptr_t>(*dependencies));
+}
+
+CUgraphNode NewNode() {
+  return reinterpret_cast<CUgraphNode>(uintptr_t(++simulation->nodes));
+}
+
+std::string Number(CUgraphNode node) {
+  return std::to_string(reinterpret_cast<uintptr_t>(node));
+}
+
+Driver SimulatedDriver() {
+  Driver driver;
+  driver.cuGetErrorName = [](CUresult, const char** name) {
+    *name = "CUDA_ERROR_SIMULATED";
+    return CUDA_SUCCESS;
+  };
+  driver.cuCtxGetCurrent = [](CUcontext* context) {
+    *context = simulation->context;
+    return CUDA_SUCCESS;
+  };
+  driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
+    std::swap(simulation->mode, *mode);
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphCreate = [](CUgraph* graph, unsigned) {
+    *graph = reinterpret_cast<CUgraph>(uintptr_t{0x9});
+    ++simulation->graphs;
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphDestroy = [](CUgraph) {
+    EXPECT_EQ(simulation->execs, 0) << "the executable graph goes first";
+    --simulation->graphs;
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphAddKernelNode = [](CUgraphNode* node, CUgraph,
+                                   const CUgraphNode* before, size_t count,
+                                   const CUDA_KERNEL_NODE_PARAMS* p) {
+    if (simulation->functions_are_kernels && p->func != nullptr) {
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    *node = NewNode();
+    simulation->log.push_back(
+        std::string(p->func != nullptr ? "function " : "kernel ") +
+        std::to_string(FirstParam(p->kernelParams, p->extra)) +
+        (p->extra != nullptr ? " packed" : "") + After(before, count));
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphKernelNodeSetAttribute = [](CUgraphNode, CUlaunchAttributeID id,
+                                            const CUlaunchAttributeValue*) {
+    for (const CUlaunchAttributeID refused : simulation->refused_attributes) {
+      if (refused == id) return CUDA_ERROR_INVALID_VALUE;
+    }
+    simulation->log.push_back("attribute " + std::to_string(id));
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphAddMemsetNode = [](CUgraphNode* node, CUgraph,
+                                   const CUgraphNode* before, size_t count,
+                                   const CUDA_MEMSET_NODE_PARAMS* p,
+                                   CUcontext context) {
+    EXPECT_EQ(context, simulation->context);
+    *node = NewNode();
+    simulation->log.push_back("fill " + std::to_string(p->dst) + " with " +
+                              std::to_string(p->value) + After(before, count));
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphAddMemcpyNode = [](CUgraphNode* node, CUgraph,
+                                   const CUgraphNode* before, size_t count,
+                                   const CUDA_MEMCPY3D* p, CUcontext context) {
+    EXPECT_EQ(context, simulation->context);
+    *node = NewNode();
+    simulation->log.push_back("copy " + std::to_string(p->srcDevice) + " to " +
+                              std::to_string(p->dstDevice) +
+                              After(before, count));
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphInstantiateWithParams = [](CUgraphExec* exec, CUgraph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS* p) {
+    EXPECT_EQ(p->flags, cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
+    simulation->mode_at_instantiation = simulation->mode;
+    if (simulation->instantiate_fails) return CUDA_ERROR_OUT_OF_MEMORY;
+    *exec = reinterpret_cast<CUgraphExec>(uintptr_t{0xe});
+    ++simulation->execs;
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphExecDestroy = [](CUgraphExec) {
+    --simulation->execs;
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphExecKernelNodeSetParams = [](CUgraphExec, CUgraphNode node,
+                                             const CUDA_KERNEL_NODE_PARAMS* p) {
+    EXPECT_EQ(p->func == nullptr, simulation->functions_are_kernels);
+    simulation->log.push_back(
+        "update " + Number(node) + " to " +
+        std::to_string(FirstParam(p->kernelParams, p->extra)));
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphExecMemsetNodeSetParams = [](CUgraphExec, CUgraphNode node,
+                                             const CUDA_MEMSET_NODE_PARAMS* p,
+                                             CUcontext) {
+    simulation->log.push_back("update " + Number(node) + " to fill " +
+                              std::to_string(p->dst));
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphExecMemcpyNodeSetParams =
+      [](CUgraphExec, CUgraphNode node, const CUDA_MEMCPY3D* p, CUcontext) {
+        simulation->log.push_back("update " + Number(node) + " to copy to " +
+                                  std::to_string(p->dstDevice));
+        return CUDA_SUCCESS;
+      };
+  driver.cuGraphLaunch = [](CUgraphExec, CUstream) {
+    simulation->log.push_back("launch");
+    return CUDA_SUCCESS;
+  };
+  driver.cuLaunchKernelEx = [](const CUlaunchConfig* config, CUfunction,
+                               void** params, void** extra) {
+    simulation->log.push_back(
+        "enqueue " + std::to_string(FirstParam(params, extra)) + " with " +
+        std::to_string(config->numAttrs) + " attributes");
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemsetD16Async = [](CUdeviceptr to, unsigned short value,
+                               size_t width, CUstream) {
+    simulation->log.push_back("enqueue fill " + std::to_string(to) + " with " +
+                              std::to_string(value) + " times " +
+                              std::to_string(width));
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, size_t,
+                                CUstream) {
+    simulation->log.push_back("enqueue copy " + std::to_string(from) + " to " +
+                              std::to_string(to));
+    return CUDA_SUCCESS;
+  };
+  return driver;
+}
+
+class LaunchGraphTest : public ::testing::Test {
+ protected:
+  LaunchGraphTest() {
+    simulation = &simulation_;
+    kernel_.function = reinterpret_cast<CUfunction>(0xf00);
+    kernel_.name = std::make_shared<const std::string>("some_kernel");
+    kernel_.params = std::make_shared<const std::vector<ParamSpan>>(
+        std::vector<ParamSpan>{{0, 8}});
+    kernel_.image.resize(8);
+    kernel_.SetWord(0, 100);
+    fill_.kind = Launch::Kind::kMemset;
+    fill_.image.resize(8);
+    fill_.SetWord(0, 200);
+    fill_.value = 3;
+    fill_.element_bytes = 2;
+    fill_.width = 16;
+    copy_.kind = Launch::Kind::kMemcpy;
+    copy_.image.resize(16);
+    copy_.SetWord(0, 300);
+    copy_.SetWord(8, 400);
+    copy_.width = 16;
+  }
+  ~LaunchGraphTest() override {
+    EXPECT_EQ(simulation_.graphs, 0);
+    EXPECT_EQ(simulation_.execs, 0);
+    EXPECT_EQ(simulation_.mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  }
+
+  base::Result<std::unique_ptr<LaunchGraph>> Create(
+      std::vector<const Launch*> launches) {
+    return LaunchGraph::Create(driver_, launches, nullptr);
+  }
+
+  Simulation simulation_;
+  const Driver driver_ = SimulatedDriver();
+  Launch kernel_;
+  Launch fill_;
+  Launch copy_;
+};
+
+TEST_F(LaunchGraphTest, ChainsLaunchesInProgramOrder) {
+  const auto graph = Create({&kernel_, &fill_, &copy_});
+  ASSERT_TRUE(graph) << graph.error().message();
+  EXPECT_EQ((*graph)->size(), 3u);
+  EXPECT_THAT(simulation_.log,
+              ElementsAre("function 100", "fill 200 with 3 after 1",
+                          "copy 400 to 300 after 2"));
+  ASSERT_TRUE((*graph)->Launch(nullptr));
+  EXPECT_EQ(simulation_.log.back(), "launch");
+}
+
+// A capture that another thread has under way must survive an instantiation.
+TEST_F(LaunchGraphTest, InstantiatesInRelaxedCaptureMode) {
+  ASSERT_TRUE(Create({&kernel_}));
+  EXPECT_EQ(simulation_.mode_at_instantiation, CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_EQ(simulation_.mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+TEST_F(LaunchGraphTest, UpdateWritesTheChangedImage) {
+  const auto graph = Create({&kernel_, &fill_, &copy_});
+  ASSERT_TRUE(graph);
+  simulation_.log.clear();
+  kernel_.SetWord(0, 101);
+  fill_.SetWord(0, 201);
+  copy_.SetWord(0, 301);
+  for (size_t i = 0; i < 3; ++i) ASSERT_TRUE((*graph)->Update(i));
+  EXPECT_THAT(simulation_.log,
+              ElementsAre("update 1 to 101", "update 2 to fill 201",
+                          "update 3 to copy to 301"));
+}
+
+TEST_F(LaunchGraphTest, TakesKernelHandlesWhereFunctionsAreRefused) {
+  simulation_.functions_are_kernels = true;
+  const auto graph = Create({&kernel_});
+  ASSERT_TRUE(graph);
+  EXPECT_THAT(simulation_.log, ElementsAre("kernel 100"));
+  EXPECT_TRUE((*graph)->Update(0));
+}
+
+TEST_F(LaunchGraphTest, PassesPackedParametersPacked) {
+  kernel_.packed = true;
+  kernel_.params = nullptr;
+  ASSERT_TRUE(Create({&kernel_}));
+  EXPECT_THAT(simulation_.log, ElementsAre("function 100 packed"));
+}
+
+TEST_F(LaunchGraphTest, KernelsOfManyParametersAreUpdatedWhole) {
+  std::vector<ParamSpan> spans;
+  for (uint32_t i = 0; i < 100; ++i) spans.push_back({i * 8, 8});
+  kernel_.params =
+      std::make_shared<const std::vector<ParamSpan>>(std::move(spans));
+  kernel_.image.resize(800);
+  ASSERT_TRUE(Create({&kernel_}));
+  EXPECT_THAT(simulation_.log, ElementsAre("function 100"));
+}
+
+TEST_F(LaunchGraphTest, SetsAttributesAndOmitsOverlap) {
+  for (const CUlaunchAttributeID id :
+       {CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        CU_LAUNCH_ATTRIBUTE_PRIORITY}) {
+    CUlaunchAttribute attribute{};
+    attribute.id = id;
+    kernel_.attributes.push_back(attribute);
+  }
+  ASSERT_TRUE(Create({&kernel_}));
+  EXPECT_THAT(simulation_.log,
+              ElementsAre("function 100", "attribute 4", "attribute 8"));
+  simulation_.log.clear();
+  ASSERT_TRUE(Enqueue(driver_, kernel_, nullptr));
+  EXPECT_THAT(simulation_.log, ElementsAre("enqueue 100 with 2 attributes"));
+}
+
+TEST_F(LaunchGraphTest, RefusedHintIsNoFailure) {
+  kernel_.attributes.resize(1);
+  kernel_.attributes[0].id =
+      CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+  simulation_.refused_attributes = {kernel_.attributes[0].id};
+  EXPECT_TRUE(Create({&kernel_}));
+}
+
+TEST_F(LaunchGraphTest, RefusedClusterIsAFailureThatNamesTheLaunch) {
+  kernel_.attributes.resize(1);
+  kernel_.attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  simulation_.refused_attributes = {kernel_.attributes[0].id};
+  const auto graph = Create({&fill_, &kernel_});
+  ASSERT_FALSE(graph);
+  EXPECT_THAT(graph.error().message(),
+              AllOf(HasSubstr("launch 1"), HasSubstr("some_kernel"),
+                    HasSubstr("attribute 4"), HasSubstr("SIMULATED")));
+}
+
+TEST_F(LaunchGraphTest, ForbiddenAttributesAreRefused) {
+  kernel_.attributes.resize(1);
+  kernel_.attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  EXPECT_FALSE(Create({&kernel_}));
+  EXPECT_FALSE(Enqueue(driver_, kernel_, nullptr));
+}
+
+TEST_F(LaunchGraphTest, FailedInstantiationLeavesNothingBehind) {
+  simulation_.instantiate_fails = true;
+  const auto graph = Create({&kernel_});
+  ASSERT_FALSE(graph);
+  EXPECT_EQ(graph.error().code(), base::Code::kResourceExhausted);
+}
+
+TEST_F(LaunchGraphTest, NeedsACurrentContext) {
+  simulation_.context = nullptr;
+  const auto graph = Create({&kernel_});
+  ASSERT_FALSE(graph);
+  EXPECT_EQ(graph.error().code(), base::Code::kFailedPrecondition);
+}
+
+TEST_F(LaunchGraphTest, NoLaunchesMakeAnEmptyGraph) {
+  const auto graph = Create({});
+  ASSERT_TRUE(graph);
+  EXPECT_EQ((*graph)->size(), 0u);
+  EXPECT_THAT(simulation_.log, IsEmpty());
+}
+
+TEST_F(LaunchGraphTest, EnqueuesEachKindByItself) {
+  ASSERT_TRUE(Enqueue(driver_, kernel_, nullptr));
+  ASSERT_TRUE(Enqueue(driver_, fill_, nullptr));
+  ASSERT_TRUE(Enqueue(driver_, copy_, nullptr));
+  EXPECT_THAT(simulation_.log, ElementsAre("enqueue 100 with 0 attributes",
+                                           "enqueue fill 200 with 3 times 16",
+                                           "enqueue copy 400 to 300"));
+}
+
+}  // namespace
+}  // namespace reprise::device

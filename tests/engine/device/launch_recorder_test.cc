@@ -1,0 +1,543 @@
+// The recorder, driven by a simulated CUPTI: what it keeps of each driver call.
+
+#include "engine/device/launch_recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "engine/device/cupti.h"
+
+namespace reprise::device {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+CUstream Stream(uintptr_t value) { return reinterpret_cast<CUstream>(value); }
+
+// One subscriber, as CUPTI has it, and a driver that answers about functions
+// and pointers. Each answer comes back as a callback, as the real one's does.
+struct Simulation {
+  CUpti_CallbackFunc callback = nullptr;
+  bool enabled = false;
+  bool held_by_another_tool = false;
+  bool domain_fails = false;
+  int questions = 0;
+  std::map<CUfunction, std::vector<ParamSpan>> functions;
+  std::map<CUfunction, std::vector<ParamSpan>> kernels;
+  std::map<CUdeviceptr, int> device_of;
+
+  Driver driver;
+  Cupti cupti;
+};
+Simulation* simulation = nullptr;
+
+void Call(CUpti_CallbackId id, const char* name, const void* params,
+          const char* symbol = nullptr) {
+  if (!simulation->enabled) return;
+  for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
+    CUpti_CallbackData data{};
+    data.callbackSite = site;
+    data.functionName = name;
+    data.functionParams = params;
+    data.symbolName = symbol;
+    simulation->callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+  }
+}
+#define REPRISE_CALL(name, params) \
+  Call(CUPTI_DRIVER_TRACE_CBID_##name, #name, params)
+
+CUresult Param(const std::map<CUfunction, std::vector<ParamSpan>>& known,
+               CUfunction function, size_t index, size_t* offset,
+               size_t* size) {
+  ++simulation->questions;
+  // An unknown call would refuse the op, if the recorder saw it.
+  Call(CUPTI_DRIVER_TRACE_CBID_INVALID, "question", nullptr);
+  const auto found = known.find(function);
+  if (found == known.end()) return CUDA_ERROR_INVALID_HANDLE;
+  if (index >= found->second.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = found->second[index].offset_bytes;
+  *size = found->second[index].size_bytes;
+  return CUDA_SUCCESS;
+}
+
+class LaunchRecorderTest : public ::testing::Test {
+ protected:
+  LaunchRecorderTest() {
+    simulation = &simulation_;
+    Driver& driver = simulation_.driver;
+    driver.cuFuncGetParamInfo = [](CUfunction f, size_t i, size_t* offset,
+                                   size_t* size) {
+      return Param(simulation->functions, f, i, offset, size);
+    };
+    driver.cuKernelGetParamInfo = [](CUkernel k, size_t i, size_t* offset,
+                                     size_t* size) {
+      return Param(simulation->kernels, reinterpret_cast<CUfunction>(k), i,
+                   offset, size);
+    };
+    driver.cuFuncGetName = [](const char** name, CUfunction) {
+      *name = "asked_name";
+      return CUDA_SUCCESS;
+    };
+    driver.cuPointerGetAttribute = [](void* data, CUpointer_attribute attribute,
+                                      CUdeviceptr pointer) {
+      const auto found = simulation->device_of.find(pointer);
+      if (found == simulation->device_of.end()) return CUDA_ERROR_INVALID_VALUE;
+      const int value = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+                            ? CU_MEMORYTYPE_DEVICE
+                            : found->second;
+      std::memcpy(data, &value, sizeof value);
+      return CUDA_SUCCESS;
+    };
+    Cupti& cupti = simulation_.cupti;
+    cupti.cuptiSubscribe_v2 = [](CUpti_SubscriberHandle* handle,
+                                 CUpti_CallbackFunc callback, void*,
+                                 CUpti_SubscriberParams* params) {
+      if (simulation->held_by_another_tool) {
+        std::strcpy(params->oldSubscriberName, "CUPTI for a profiler");
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+      }
+      if (simulation->callback != nullptr) {
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+      }
+      simulation->callback = callback;
+      *handle = reinterpret_cast<CUpti_SubscriberHandle>(simulation);
+      return CUPTI_SUCCESS;
+    };
+    cupti.cuptiUnsubscribe = [](CUpti_SubscriberHandle) {
+      simulation->callback = nullptr;
+      simulation->enabled = false;
+      return CUPTI_SUCCESS;
+    };
+    cupti.cuptiEnableDomain = [](uint32_t enable, CUpti_SubscriberHandle,
+                                 CUpti_CallbackDomain domain) {
+      if (simulation->domain_fails) return CUPTI_ERROR_NOT_COMPATIBLE;
+      EXPECT_EQ(domain, CUPTI_CB_DOMAIN_DRIVER_API);
+      simulation->enabled = enable != 0;
+      return CUPTI_SUCCESS;
+    };
+    cupti.cuptiGetResultString = [](CUptiResult, const char** text) {
+      *text = "a meaning";
+      return CUPTI_SUCCESS;
+    };
+    recorder_ = LaunchRecorder::Create(driver, cupti);
+  }
+
+  // Declared first: the recorder stops when it is destroyed.
+  Simulation simulation_;
+  std::unique_ptr<LaunchRecorder> recorder_;
+  const CUstream stream_ = Stream(0x100);
+};
+
+// A kernel with an address, an int, and four bytes of padding at the end.
+struct KernelCall {
+  explicit KernelCall(CUstream stream, uint64_t address = 0x7f00'0000'1000) {
+    this->address = address;
+    simulation->functions[function] = {{0, 8}, {8, 4}};
+    params.f = function;
+    params.gridDimX = 3;
+    params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = 64;
+    params.blockDimY = params.blockDimZ = 1;
+    params.sharedMemBytes = 256;
+    params.hStream = stream;
+    params.kernelParams = pointers;
+  }
+
+  CUfunction function = reinterpret_cast<CUfunction>(0xf00);
+  uint64_t address;
+  int count = 17;
+  void* pointers[2] = {&address, &count};
+  cuLaunchKernel_params params{};
+};
+
+TEST_F(LaunchRecorderTest, RecordsKernelWithItsParameterBytes) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_);
+  Call(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "cuLaunchKernel", &call.params,
+       "the_kernel");
+  const RecordedLaunches op = recorder_->EndOp();
+  EXPECT_THAT(op.refusal, IsEmpty());
+  ASSERT_THAT(op.launches, SizeIs(1));
+  const Launch& launch = op.launches[0];
+  EXPECT_EQ(launch.kind, Launch::Kind::kKernel);
+  EXPECT_EQ(launch.function, call.function);
+  EXPECT_EQ(launch.grid, (Dim3{3, 1, 1}));
+  EXPECT_EQ(launch.block, (Dim3{64, 1, 1}));
+  EXPECT_EQ(launch.shared_bytes, 256u);
+  EXPECT_FALSE(launch.packed);
+  ASSERT_EQ(launch.image.size(), 12u);
+  EXPECT_EQ(launch.Word(0), call.address);
+  int count = 0;
+  std::memcpy(&count, launch.image.data() + 8, sizeof count);
+  EXPECT_EQ(count, 17);
+  ASSERT_NE(launch.name, nullptr);
+  EXPECT_EQ(*launch.name, "the_kernel");
+}
+
+// The parameters are copied: what the caller's memory holds later is no matter.
+TEST_F(LaunchRecorderTest, KeepsParametersByValueAndInOrder) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_, 1);
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  call.address = 2;
+  REPRISE_CALL(cuLaunchKernel_ptsz, &call.params);
+  call.address = 3;
+  const RecordedLaunches op = recorder_->EndOp();
+  ASSERT_THAT(op.launches, SizeIs(2));
+  EXPECT_EQ(op.launches[0].Word(0), 1u);
+  EXPECT_EQ(op.launches[1].Word(0), 2u);
+  EXPECT_EQ(op.launches[0].params, op.launches[1].params);
+}
+
+TEST_F(LaunchRecorderTest, AsksAboutAFunctionOnceUntilCodeIsUnloaded) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  KernelCall call(stream_);
+  for (int i = 0; i < 3; ++i) {
+    recorder_->BeginOp();
+    REPRISE_CALL(cuLaunchKernel, &call.params);
+    ASSERT_THAT(recorder_->EndOp().launches, SizeIs(1));
+  }
+  EXPECT_EQ(simulation_.questions, 3);  // two parameters and the end
+  // The handle comes to name a function of one parameter.
+  REPRISE_CALL(cuLibraryUnload, nullptr);
+  simulation_.functions[call.function] = {{0, 8}};
+  recorder_->BeginOp();
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  const RecordedLaunches op = recorder_->EndOp();
+  ASSERT_THAT(op.launches, SizeIs(1));
+  EXPECT_EQ(op.launches[0].image.size(), 8u);
+}
+
+TEST_F(LaunchRecorderTest, TakesLayoutOfKernelHandles) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_);
+  simulation_.functions.clear();
+  simulation_.kernels[call.function] = {{0, 8}, {16, 4}};
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  const RecordedLaunches op = recorder_->EndOp();
+  ASSERT_THAT(op.launches, SizeIs(1));
+  EXPECT_EQ(op.launches[0].image.size(), 20u);
+  EXPECT_EQ(op.launches[0].Word(0), call.address);
+  EXPECT_EQ(op.launches[0].Word(8), 0u);
+  ASSERT_NE(op.launches[0].name, nullptr);
+  EXPECT_EQ(*op.launches[0].name, "asked_name");
+}
+
+TEST_F(LaunchRecorderTest, RecordsKernelWithoutParameters) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_);
+  simulation_.functions[call.function] = {};
+  call.params.kernelParams = nullptr;
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  const RecordedLaunches op = recorder_->EndOp();
+  EXPECT_THAT(op.refusal, IsEmpty());
+  ASSERT_THAT(op.launches, SizeIs(1));
+  EXPECT_THAT(op.launches[0].image, IsEmpty());
+}
+
+TEST_F(LaunchRecorderTest, RefusesKernelOfUnknownLayout) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_);
+  simulation_.functions.clear();
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  EXPECT_THAT(recorder_->EndOp().refusal, StartsWith("cuLaunchKernel: "));
+}
+
+TEST_F(LaunchRecorderTest, TakesPackedParametersWhole) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_);
+  simulation_.functions.clear();  // their layout need not be known
+  uint64_t buffer[3] = {0xa, 0xb, 0xc};
+  size_t size = sizeof buffer;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_END};
+  call.params.kernelParams = nullptr;
+  call.params.extra = extra;
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  const RecordedLaunches op = recorder_->EndOp();
+  EXPECT_THAT(op.refusal, IsEmpty());
+  ASSERT_THAT(op.launches, SizeIs(1));
+  EXPECT_TRUE(op.launches[0].packed);
+  ASSERT_EQ(op.launches[0].image.size(), sizeof buffer);
+  EXPECT_EQ(op.launches[0].Word(16), 0xcu);
+}
+
+TEST_F(LaunchRecorderTest, KeepsLaunchAttributes) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_);
+  CUlaunchAttribute attributes[3]{};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_IGNORE;
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attributes[1].value.clusterDim = {2, 1, 1};
+  attributes[2].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attributes[2].value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = 8;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream_;
+  config.attrs = attributes;
+  config.numAttrs = 3;
+  cuLaunchKernelEx_params params{&config, call.function, call.pointers,
+                                 nullptr};
+  REPRISE_CALL(cuLaunchKernelEx, &params);
+  cuLaunchCooperativeKernel_params cooperative{};
+  cooperative.f = call.function;
+  cooperative.hStream = stream_;
+  cooperative.kernelParams = call.pointers;
+  REPRISE_CALL(cuLaunchCooperativeKernel, &cooperative);
+  const RecordedLaunches op = recorder_->EndOp();
+  ASSERT_THAT(op.launches, SizeIs(2));
+  EXPECT_EQ(op.launches[0].grid.x, 8u);
+  ASSERT_THAT(op.launches[0].attributes, SizeIs(2));
+  EXPECT_EQ(op.launches[0].attributes[0].value.clusterDim.x, 2u);
+  ASSERT_THAT(op.launches[1].attributes, SizeIs(1));
+  EXPECT_EQ(op.launches[1].attributes[0].id, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+  EXPECT_EQ(op.launches[1].attributes[0].value.cooperative, 1);
+}
+
+TEST_F(LaunchRecorderTest, RefusesLaunchThatRecordsAnEvent) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_);
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  CUlaunchConfig config{};
+  config.hStream = stream_;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  cuLaunchKernelEx_params params{&config, call.function, call.pointers,
+                                 nullptr};
+  REPRISE_CALL(cuLaunchKernelEx, &params);
+  EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("cuLaunchKernelEx"));
+}
+
+TEST_F(LaunchRecorderTest, RecordsFills) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  cuMemsetD8Async_params bytes{0x1000, 7, 100, stream_};
+  REPRISE_CALL(cuMemsetD8Async, &bytes);
+  cuMemsetD16Async_params halves{0x2000, 0x1234, 50, stream_};
+  REPRISE_CALL(cuMemsetD16Async, &halves);
+  cuMemsetD2D32Async_params rows{0x3000, 256, 9, 8, 5, stream_};
+  REPRISE_CALL(cuMemsetD2D32Async, &rows);
+  // Rows without gaps are one.
+  cuMemsetD2D32Async_params dense{0x4000, 32, 9, 8, 5, stream_};
+  REPRISE_CALL(cuMemsetD2D32Async, &dense);
+  cuMemsetD8Async_params nothing{0x1000, 7, 0, stream_};
+  REPRISE_CALL(cuMemsetD8Async, &nothing);
+  const RecordedLaunches op = recorder_->EndOp();
+  EXPECT_THAT(op.refusal, IsEmpty());
+  ASSERT_THAT(op.launches, SizeIs(4));
+  for (const Launch& launch : op.launches) {
+    EXPECT_EQ(launch.kind, Launch::Kind::kMemset);
+    ASSERT_EQ(launch.image.size(), 8u);
+  }
+  EXPECT_EQ(op.launches[0].Word(0), 0x1000u);
+  EXPECT_EQ(op.launches[0].value, 7u);
+  EXPECT_EQ(op.launches[0].width, 100u);
+  EXPECT_EQ(op.launches[1].element_bytes, 2u);
+  EXPECT_EQ(op.launches[1].value, 0x1234u);
+  EXPECT_EQ(op.launches[2].element_bytes, 4u);
+  EXPECT_EQ(op.launches[2].height, 5u);
+  EXPECT_EQ(op.launches[2].pitch_bytes, 256u);
+  EXPECT_EQ(op.launches[3].height, 1u);
+  EXPECT_EQ(op.launches[3].width, 40u);
+}
+
+TEST_F(LaunchRecorderTest, RecordsCopiesWithinTheDevice) {
+  simulation_.device_of = {{0x1000, 0}, {0x2000, 0}};
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  cuMemcpyAsync_params any{0x1000, 0x2000, 64, stream_};
+  REPRISE_CALL(cuMemcpyAsync, &any);
+  cuMemcpyDtoDAsync_v2_params device{0x2000, 0x1000, 32, stream_};
+  REPRISE_CALL(cuMemcpyDtoDAsync_v2, &device);
+  const RecordedLaunches op = recorder_->EndOp();
+  EXPECT_THAT(op.refusal, IsEmpty());
+  ASSERT_THAT(op.launches, SizeIs(2));
+  EXPECT_EQ(op.launches[0].kind, Launch::Kind::kMemcpy);
+  EXPECT_EQ(op.launches[0].Word(0), 0x1000u);
+  EXPECT_EQ(op.launches[0].Word(8), 0x2000u);
+  EXPECT_EQ(op.launches[0].width, 64u);
+  EXPECT_EQ(op.launches[1].Word(0), 0x2000u);
+}
+
+TEST_F(LaunchRecorderTest, RefusesCopiesThatLeaveTheDevice) {
+  simulation_.device_of = {{0x1000, 0}, {0x2000, 0}, {0x3000, 1}};
+  ASSERT_TRUE(recorder_->Start(stream_));
+  for (const CUdeviceptr from : {CUdeviceptr{0x3000}, CUdeviceptr{0x9999}}) {
+    recorder_->BeginOp();
+    cuMemcpyAsync_params copy{0x1000, from, 64, stream_};
+    REPRISE_CALL(cuMemcpyAsync, &copy);
+    EXPECT_THAT(recorder_->EndOp().refusal,
+                StartsWith("cuMemcpyAsync: a copy"));
+  }
+}
+
+TEST_F(LaunchRecorderTest, RefusalNamesTheFirstCallThatCannotBeReplayed) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_);
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  cuMemcpyDtoHAsync_v2_params copy{nullptr, 0x1000, 8, stream_};
+  REPRISE_CALL(cuMemcpyDtoHAsync_v2, &copy);
+  cuStreamSynchronize_params wait{stream_};
+  REPRISE_CALL(cuStreamSynchronize, &wait);
+  const RecordedLaunches op = recorder_->EndOp();
+  EXPECT_EQ(op.refusal, "cuMemcpyDtoHAsync_v2: a copy between host and device");
+  EXPECT_THAT(op.launches, SizeIs(1));
+}
+
+TEST_F(LaunchRecorderTest, RefusesWorkOnAnotherStream) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(Stream(0x200));
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  EXPECT_EQ(recorder_->EndOp().refusal,
+            "cuLaunchKernel: work on another stream");
+}
+
+TEST_F(LaunchRecorderTest, RefusesCallsThatNobodyKnows) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  Call(100'000, "cuFromTheFuture", nullptr);
+  EXPECT_THAT(recorder_->EndOp().refusal, StartsWith("cuFromTheFuture: "));
+}
+
+TEST_F(LaunchRecorderTest, IgnoresHarmlessAndHiddenCalls) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  REPRISE_CALL(cuMemAlloc_v2, nullptr);
+  REPRISE_CALL(cuPointerGetAttribute, nullptr);
+  {
+    const LaunchRecorder::Hidden hidden;
+    const LaunchRecorder::Hidden nested;
+    Call(100'000, "cuFromTheFuture", nullptr);
+  }
+  const RecordedLaunches op = recorder_->EndOp();
+  EXPECT_THAT(op.refusal, IsEmpty());
+  EXPECT_THAT(op.launches, IsEmpty());
+}
+
+TEST_F(LaunchRecorderTest, NoticesForeignWorkOnTheStreamOnce) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  KernelCall elsewhere(Stream(0x200));
+  REPRISE_CALL(cuLaunchKernel, &elsewhere.params);
+  cuStreamSynchronize_params wait{stream_};
+  REPRISE_CALL(cuStreamSynchronize, &wait);
+  EXPECT_EQ(recorder_->TakeForeignWork(), std::nullopt);
+
+  cuEventRecord_params event{nullptr, stream_};
+  std::thread([&] { REPRISE_CALL(cuEventRecord, &event); }).join();
+  KernelCall call(stream_);
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  EXPECT_EQ(recorder_->TakeForeignWork(), "cuEventRecord");
+  EXPECT_EQ(recorder_->TakeForeignWork(), std::nullopt);
+}
+
+// An op is open on one thread; what another does at that time is not its work.
+TEST_F(LaunchRecorderTest, OpsOfTwoThreadsStayApart) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall mine(stream_, 1);
+  REPRISE_CALL(cuLaunchKernel, &mine.params);
+  std::thread([&] {
+    recorder_->BeginOp();
+    KernelCall theirs(stream_, 2);
+    REPRISE_CALL(cuLaunchKernel, &theirs.params);
+    REPRISE_CALL(cuLaunchKernel, &theirs.params);
+    EXPECT_THAT(recorder_->EndOp().launches, SizeIs(2));
+  }).join();
+  const RecordedLaunches op = recorder_->EndOp();
+  ASSERT_THAT(op.launches, SizeIs(1));
+  EXPECT_EQ(op.launches[0].Word(0), 1u);
+  EXPECT_EQ(recorder_->TakeForeignWork(), std::nullopt);
+}
+
+TEST_F(LaunchRecorderTest, StartsAgainAfterStop) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(recorder_->active());
+    ASSERT_TRUE(recorder_->Start(stream_));
+    EXPECT_TRUE(recorder_->active());
+    EXPECT_TRUE(simulation_.enabled);
+    recorder_->BeginOp();
+    KernelCall call(stream_);
+    REPRISE_CALL(cuLaunchKernel, &call.params);
+    EXPECT_THAT(recorder_->EndOp().launches, SizeIs(1));
+    recorder_->Stop();
+    EXPECT_EQ(simulation_.callback, nullptr);
+  }
+  recorder_->Stop();
+}
+
+TEST_F(LaunchRecorderTest, ForeignWorkOfAnEarlierRecordingIsForgotten) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  KernelCall call(stream_);
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  recorder_->Stop();
+  ASSERT_TRUE(recorder_->Start(stream_));
+  EXPECT_EQ(recorder_->TakeForeignWork(), std::nullopt);
+}
+
+TEST_F(LaunchRecorderTest, OneRecorderAtATime) {
+  auto other = LaunchRecorder::Create(simulation_.driver, simulation_.cupti);
+  ASSERT_TRUE(recorder_->Start(stream_));
+  const base::Status second = other->Start(stream_);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), base::Code::kUnavailable);
+  EXPECT_FALSE(other->active());
+  other->Stop();
+  EXPECT_TRUE(recorder_->active());
+  recorder_.reset();
+  EXPECT_TRUE(other->Start(stream_));
+}
+
+TEST_F(LaunchRecorderTest, SaysWhichToolHoldsCupti) {
+  simulation_.held_by_another_tool = true;
+  const base::Status started = recorder_->Start(stream_);
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code(), base::Code::kUnavailable);
+  EXPECT_THAT(started.error().message(), HasSubstr("CUPTI for a profiler"));
+  EXPECT_FALSE(recorder_->active());
+  simulation_.held_by_another_tool = false;
+  EXPECT_TRUE(recorder_->Start(stream_));
+}
+
+TEST_F(LaunchRecorderTest, GivesSubscriptionBackWhereCallbacksAreRefused) {
+  simulation_.domain_fails = true;
+  const base::Status started = recorder_->Start(stream_);
+  ASSERT_FALSE(started);
+  EXPECT_THAT(started.error().message(), HasSubstr("a meaning"));
+  EXPECT_EQ(simulation_.callback, nullptr);
+  simulation_.domain_fails = false;
+  EXPECT_TRUE(recorder_->Start(stream_));
+}
+
+TEST_F(LaunchRecorderTest, OpAcrossTheEndOfRecordingIsRefused) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  recorder_->Stop();
+  EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("stopped"));
+  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->Start(stream_));
+  EXPECT_FALSE(recorder_->EndOp().refusal.empty());
+  EXPECT_FALSE(recorder_->EndOp().refusal.empty());
+}
+
+}  // namespace
+}  // namespace reprise::device
