@@ -1,0 +1,169 @@
+#include "tests/sim/model_frontend.h"
+
+#include <bit>
+#include <stdexcept>
+
+namespace reprise::sim {
+namespace {
+
+bool MakesTensor(ModelOp op) {
+  return op == ModelOp::kAdd || op == ModelOp::kScale ||
+         op == ModelOp::kRandom || op == ModelOp::kRaise;
+}
+
+bool WritesFirst(ModelOp op) {
+  return op == ModelOp::kNegate || op == ModelOp::kMix;
+}
+
+class ModelCall : public engine::Call {
+ public:
+  ModelCall(ModelOp op, float attribute) : op_(op), attribute_(attribute) {}
+
+  base::Status Run(std::span<const uint64_t> operands,
+                   std::span<const uint64_t> results) override {
+    std::vector<float*> inputs;
+    for (uint64_t operand : operands) {
+      inputs.push_back(reinterpret_cast<float*>(operand));
+    }
+    Compute(op_, inputs, attribute_,
+            results.empty() ? nullptr : reinterpret_cast<float*>(results[0]),
+            ModelProgram::kElements);
+    return {};
+  }
+
+ private:
+  ModelOp op_;
+  float attribute_;
+};
+
+}  // namespace
+
+void Compute(ModelOp op, std::span<float* const> inputs, float attribute,
+             float* out, size_t elements) {
+  for (size_t i = 0; i < elements; ++i) {
+    switch (op) {
+      case ModelOp::kAdd:
+        out[i] = inputs[0][i] + inputs[1][i];
+        break;
+      case ModelOp::kScale:
+        out[i] = inputs[0][i] * attribute;
+        break;
+      case ModelOp::kNegate:
+        inputs[0][i] = -inputs[0][i];
+        break;
+      case ModelOp::kMix:
+        inputs[0][i] = inputs[0][i] * 0.5f + inputs[1][i];
+        break;
+      case ModelOp::kRandom:
+      case ModelOp::kRaise:
+        out[i] = inputs[0][i] + attribute;
+        break;
+      case ModelOp::kRead:
+        break;
+    }
+  }
+}
+
+ModelTensor ModelProgram::Make(float seed) {
+  auto block = frontend_->Allocate(kElements * sizeof(float));
+  auto* storage = new ModelStorage(*std::move(block), kElements);
+  for (size_t i = 0; i < kElements; ++i) {
+    storage->data()[i] = seed + 0.25f * static_cast<float>(i);
+  }
+  return ModelTensor(storage);
+}
+
+ModelTensor ModelProgram::Eager(ModelOp op,
+                                const std::vector<ModelTensor>& inputs,
+                                float attribute) {
+  if (op == ModelOp::kRaise && attribute == 1.0f) {
+    throw std::runtime_error("told to raise");
+  }
+  if (op == ModelOp::kRandom) {
+    attribute = static_cast<float>(++frontend_->random_draws);
+  }
+  std::vector<float*> data;
+  for (const ModelTensor& input : inputs) {
+    data.push_back(input.storage()->data());
+  }
+  ModelTensor out = MakesTensor(op) ? Make(0) : ModelTensor();
+  Compute(op, data, attribute,
+          out.storage() == nullptr ? nullptr : out.storage()->data(),
+          kElements);
+  return out;
+}
+
+ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
+                              float attribute) {
+  if (session_ == nullptr || !session_->Lock()) {
+    return Eager(op, inputs, attribute);
+  }
+  static constexpr int64_t kSizes[] = {kElements};
+  static constexpr int64_t kStrides[] = {1};
+  const uint64_t words[] = {static_cast<uint64_t>(op), inputs.size(),
+                            std::bit_cast<uint32_t>(attribute)};
+  std::vector<engine::Operand> operands;
+  for (const ModelTensor& input : inputs) {
+    engine::Operand& operand = operands.emplace_back();
+    operand.storage = input.storage();
+    operand.base = reinterpret_cast<uint64_t>(input.storage()->data());
+    operand.storage_bytes = kElements * sizeof(float);
+    operand.element_bytes = sizeof(float);
+    operand.sizes = kSizes;
+    operand.strides = kStrides;
+  }
+  operands[0].written = WritesFirst(op);
+  engine::OpView view;
+  view.op = static_cast<engine::OpId>(op);
+  view.words = words;
+  view.operands = operands;
+  view.cut = op == ModelOp::kRead ? "the host looks" : nullptr;
+  view.may_use_generator = op == ModelOp::kRandom;
+
+  switch (session_->Enter(view)) {
+    case scheduler::Action::kFollow: {
+      ModelTensor out;
+      for (const engine::ResultSpec& spec : session_->followed().results) {
+        out = ModelTensor(
+            new ModelStorage(session_->TakeBlock(spec.value), kElements));
+      }
+      session_->Unlock();
+      return out;
+    }
+    case scheduler::Action::kEager:
+    case scheduler::Action::kNative:
+      session_->Unlock();
+      return Eager(op, inputs, attribute);
+    case scheduler::Action::kObserve:
+      break;
+  }
+  if (session_->wants_call()) {
+    session_->GiveCall(std::make_unique<ModelCall>(op, attribute));
+  }
+  session_->Unlock();
+  ModelTensor out;
+  try {
+    out = Eager(op, inputs, attribute);
+  } catch (...) {
+    session_->Lock();
+    session_->Abandon(view);
+    session_->Unlock();
+    throw;
+  }
+  engine::ResultView result;
+  if (out.storage() != nullptr) {
+    result.kind = engine::ResultView::Kind::kTensor;
+    result.storage = out.storage();
+    result.base = reinterpret_cast<uint64_t>(out.storage()->data());
+    result.storage_bytes = kElements * sizeof(float);
+    result.element_bytes = sizeof(float);
+    result.sizes = kSizes;
+    result.strides = kStrides;
+  }
+  session_->Lock();
+  session_->Leave(view, {&result, out.storage() != nullptr ? 1u : 0u});
+  session_->Unlock();
+  return out;
+}
+
+}  // namespace reprise::sim

@@ -1,0 +1,175 @@
+// A framework of one page: float tensors on the host whose ops pass through a
+// Session as torch's do. For tests of all that lies above the device.
+
+#ifndef REPRISE_TESTS_SIM_MODEL_FRONTEND_H_
+#define REPRISE_TESTS_SIM_MODEL_FRONTEND_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/frontend.h"
+#include "engine/op.h"
+#include "scheduler/session.h"
+
+namespace reprise::sim {
+
+// A storage: memory with its owner, alive while a tensor holds it, its address
+// not used again while anybody retains it.
+class ModelStorage {
+ public:
+  ModelStorage(engine::Block block, size_t elements)
+      : block_(std::move(block)), elements_(elements) {}
+
+  float* data() const { return reinterpret_cast<float*>(block_.address()); }
+  size_t elements() const { return elements_; }
+
+ private:
+  friend class ModelFrontend;
+  friend class ModelTensor;
+  friend class ModelProgram;
+
+  void Ref() { ++strong_; }
+  void Unref() {
+    if (--strong_ > 0) return;
+    block_ = engine::Block();
+    if (weak_ == 0) delete this;
+  }
+
+  engine::Block block_;
+  size_t elements_;
+  int strong_ = 0;
+  int weak_ = 0;
+};
+
+class ModelTensor {
+ public:
+  ModelTensor() = default;
+  explicit ModelTensor(ModelStorage* storage) : storage_(storage) {
+    storage_->Ref();
+  }
+  ModelTensor(const ModelTensor& other) : storage_(other.storage_) {
+    if (storage_ != nullptr) storage_->Ref();
+  }
+  ModelTensor(ModelTensor&& other) noexcept
+      : storage_(std::exchange(other.storage_, nullptr)) {}
+  ModelTensor& operator=(ModelTensor other) noexcept {
+    std::swap(storage_, other.storage_);
+    return *this;
+  }
+  ~ModelTensor() {
+    if (storage_ != nullptr) storage_->Unref();
+  }
+
+  ModelStorage* storage() const { return storage_; }
+  std::vector<float> values() const {
+    return {storage_->data(), storage_->data() + storage_->elements()};
+  }
+
+ private:
+  ModelStorage* storage_ = nullptr;
+};
+
+enum class ModelOp : engine::OpId {
+  kAdd = 1,      // out = a + b
+  kScale = 2,    // out = a * attribute
+  kNegate = 3,   // in place: a = -a
+  kMix = 4,      // in place: a = a * 0.5 + b
+  kRead = 5,     // a cut: the host looks
+  kRandom = 6,   // out = a + next random number
+  kRaise = 7,    // raises if the attribute is 1
+};
+
+class ModelFrontend : public engine::Frontend {
+ public:
+  std::string OpName(engine::OpId op) const override {
+    static const char* const kNames[] = {"?",    "add",    "scale", "negate_",
+                                         "mix_", "read", "random", "raise"};
+    return std::string("model::") + kNames[op];
+  }
+  void Retain(engine::StorageToken token) override { ++Of(token)->weak_; }
+  void Release(engine::StorageToken token) override {
+    ModelStorage* storage = Of(token);
+    if (--storage->weak_ == 0 && storage->strong_ == 0) delete storage;
+  }
+  bool Alive(engine::StorageToken token) const override {
+    return Of(token)->strong_ > 0;
+  }
+  uint64_t Base(engine::StorageToken token) const override {
+    return Of(token)->block_.address();
+  }
+  base::Result<engine::Block> Allocate(size_t size_bytes) override {
+    if (fail_allocations) {
+      return base::Fail(base::Code::kResourceExhausted, "told to fail");
+    }
+    void* memory = std::aligned_alloc(64, (size_bytes / 64 + 1) * 64);
+    std::memset(memory, 0xA5, size_bytes);
+    return engine::Block(reinterpret_cast<uint64_t>(memory), memory, &std::free);
+  }
+  base::Status BeginPrivatePool() override { return {}; }
+  void EndPrivatePool() override {}
+  void BeginAllocations() override {}
+  std::vector<engine::Allocation> TakeAllocations() override { return {}; }
+  uint64_t GeneratorState() const override { return random_draws; }
+  bool OwnsAddress(uint64_t) const override { return false; }
+
+  bool fail_allocations = false;
+  uint64_t random_draws = 0;
+
+ private:
+  static ModelStorage* Of(engine::StorageToken token) {
+    return const_cast<ModelStorage*>(static_cast<const ModelStorage*>(token));
+  }
+};
+
+// Runs ops through a session, or plainly when it has none.
+class ModelProgram {
+ public:
+  static constexpr size_t kElements = 16;
+
+  ModelProgram(ModelFrontend* frontend, scheduler::Session* session)
+      : frontend_(frontend), session_(session) {}
+
+  ModelTensor Make(float seed);
+  ModelTensor Add(const ModelTensor& a, const ModelTensor& b) {
+    return Run(ModelOp::kAdd, {a, b}, 0);
+  }
+  ModelTensor Scale(const ModelTensor& a, float factor) {
+    return Run(ModelOp::kScale, {a}, factor);
+  }
+  void Negate(const ModelTensor& a) { Run(ModelOp::kNegate, {a}, 0); }
+  void Mix(const ModelTensor& a, const ModelTensor& b) {
+    Run(ModelOp::kMix, {a, b}, 0);
+  }
+  void Read(const ModelTensor& a) { Run(ModelOp::kRead, {a}, 0); }
+  ModelTensor Random(const ModelTensor& a) {
+    return Run(ModelOp::kRandom, {a}, 0);
+  }
+  // Throws std::runtime_error if `raise` is set.
+  void MayRaise(const ModelTensor& a, bool raise) {
+    Run(ModelOp::kRaise, {a}, raise ? 1.0f : 0.0f);
+  }
+
+  ModelTensor Run(ModelOp op, std::vector<ModelTensor> inputs, float attribute);
+
+ private:
+  ModelTensor Eager(ModelOp op, const std::vector<ModelTensor>& inputs,
+                    float attribute);
+
+  ModelFrontend* frontend_;
+  scheduler::Session* session_;
+};
+
+// What the op computes; `out` is null for ops in place.
+void Compute(ModelOp op, std::span<float* const> inputs, float attribute,
+             float* out, size_t elements);
+
+}  // namespace reprise::sim
+
+#endif  // REPRISE_TESTS_SIM_MODEL_FRONTEND_H_
