@@ -13,13 +13,15 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 
 # Precompiled headers defeat ccache unless it is told that they are safe:
-# -fpch-preprocess below makes gcc name them in its output, so that ccache
-# hashes what is in them.
+# -fpch-preprocess (bindings/torch) makes gcc name them in its output, so that
+# ccache hashes what is in them. Paths relative to the checkout let build folders
+# and checkouts share what was compiled.
 find_program(REPRISE_CCACHE ccache)
 mark_as_advanced(REPRISE_CCACHE)
 if(REPRISE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
       ${REPRISE_CCACHE})
 endif()

@@ -1,0 +1,141 @@
+# Shared by the scripts beside it: stages, Debian packages, the Python environment.
+# Source it from a script that has set -euo pipefail.
+
+REPRISE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# --- stages: each says how long it took, and the script how long in all ---------
+
+_stage_name=
+_stage_start=0
+_script_start=$SECONDS
+
+end_stage() {
+  [ -z "$_stage_name" ] || echo "=== $_stage_name: $((SECONDS - _stage_start)) s"
+  _stage_name=
+}
+
+stage() {
+  end_stage
+  _stage_name=$1
+  _stage_start=$SECONDS
+  echo
+  echo "=== $_stage_name"
+}
+
+end_script() {
+  local status=$?
+  if [ "$status" -eq 0 ]; then
+    end_stage
+    echo "=== done in $((SECONDS - _script_start)) s"
+  else
+    echo "=== ${_stage_name:-start}: failed after $((SECONDS - _stage_start)) s" >&2
+  fi
+}
+trap end_script EXIT
+
+# --- what is missing, and installing it ----------------------------------------
+
+missing_packages() {
+  local name
+  while read -r name; do
+    dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || echo "$name"
+  done < <(grep -v '^#' "$REPRISE_ROOT/requirements/debian.txt")
+  # Any Python that can make environments will do, Debian's or another.
+  python3 -c 'import ensurepip, venv' 2>/dev/null || printf '%s\n' python3 python3-venv
+}
+
+# A new folder for each Python and each set of pinned requirements, outside the
+# checkout, so that checkouts share it. REPRISE_ENV_DIR names one that is ready.
+find_environment() {
+  local cache=${XDG_CACHE_HOME:-$HOME/.cache}/reprise key
+  if [ -n "${REPRISE_ENV_DIR:-}" ]; then
+    env_dir=$REPRISE_ENV_DIR
+    return
+  fi
+  key=$({ python3 -c 'import os, sys; print(sys.version, os.path.realpath(sys.executable))'
+          cat "$REPRISE_ROOT/requirements/dev.txt"; } | sha256sum | cut -c1-12)
+  env_dir=$cache/env-$key
+}
+
+environment_is_ready() {
+  [ -n "${REPRISE_ENV_DIR:-}" ] || [ -e "$env_dir/.complete" ]
+}
+
+install_packages() {
+  local packages install
+  packages=$(missing_packages | tr '\n' ' ')
+  if [ -z "$packages" ]; then
+    echo "Debian packages: all there"
+    return
+  fi
+  echo "Debian packages to install: $packages"
+  install="apt-get install -y --no-install-recommends $packages"
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "Not root: run this line, then this script again:" >&2
+    echo "  sudo apt-get update && sudo $install" >&2
+    exit 1
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q
+  # shellcheck disable=SC2086  # one word a package
+  $install -q
+}
+
+# Built at its final path (an environment cannot be moved) by one script at a
+# time; the stamp is written last, so a broken one is built anew.
+make_environment() {
+  find_environment
+  if ! environment_is_ready; then
+    mkdir -p "$(dirname "$env_dir")"
+    echo "Python environment to make in $env_dir:"
+    grep -v '^#' "$REPRISE_ROOT/requirements/dev.txt" | sed 's/^/  /'
+    echo "about 5 GB; free there: $(df -h --output=avail "$(dirname "$env_dir")" | tail -1 | tr -d ' ')"
+    (
+      flock 9
+      if ! environment_is_ready; then
+        rm -rf "$env_dir"
+        python3 -m venv "$env_dir"
+        "$env_dir/bin/pip" install --quiet --no-input --disable-pip-version-check \
+          --no-cache-dir -r "$REPRISE_ROOT/requirements/dev.txt"
+        touch "$env_dir/.complete"
+      fi
+    ) 9>"$env_dir.lock"
+  fi
+  echo "Python environment: $env_dir"
+  enter_environment
+}
+
+enter_environment() {
+  export VIRTUAL_ENV=$env_dir
+  export PATH=$env_dir/bin:$PATH
+  unset PYTHONHOME
+  local found=("$env_dir"/lib/python3*/site-packages/torch)
+  export REPRISE_TORCH_DIR=${found[0]}
+}
+
+prepare() {
+  stage "packages"
+  install_packages
+  stage "Python environment"
+  make_environment
+}
+
+# --- building -------------------------------------------------------------------
+
+# build <preset> [<target>...]
+build() {
+  local preset=$1
+  shift
+  (
+    cd "$REPRISE_ROOT"
+    "${RUN[@]}" cmake --preset "$preset" >/dev/null
+    "${RUN[@]}" cmake --build "build/$preset" -j "$(nproc)" ${1:+--target "$@"}
+  )
+}
+RUN=()  # a command to run builds under
+
+# What a Python program needs to find the package as built by a preset.
+use_package() {
+  export PYTHONPATH=$REPRISE_ROOT/bindings/python${PYTHONPATH:+:$PYTHONPATH}
+  export REPRISE_LIBRARY=$REPRISE_ROOT/build/$1/python/reprise/libreprise_torch.so
+}

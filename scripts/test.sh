@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Everything that a change must pass, from a bare checkout on a fresh Debian 12:
+# installs what is missing, builds, and runs the tests that need no GPU.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$REPRISE_ROOT"
+
+prepare
+
+stage "style"
+scripts/format.sh --check
+mypy
+
+stage "build"
+RUN=(scripts/without_cuda_toolkit.sh)
+build release
+
+stage "C++ tests"
+ctest --preset release
+
+stage "Python tests"
+use_package release
+python -m pytest -q -m "not gpu" tests/python
+
+stage "wheel"
+RUN=()
+scripts/test_wheel.sh
+
+stage "sanitizers"
+build asan-ubsan
+ctest --preset asan-ubsan

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Builds the wheel in the environment that is entered, and runs what it installs
+# from a folder of its own, with nothing of the checkout on the path.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python -m pip wheel --quiet --no-input --disable-pip-version-check --no-deps \
+  --no-build-isolation --wheel-dir "$work" .
+ls -l "$work"/reprise-*-py3-none-*.whl
+python -m pip install --quiet --no-input --disable-pip-version-check --no-deps \
+  --no-index --target "$work/site" "$work"/reprise-*.whl
+unset REPRISE_LIBRARY
+cd "$work"
+PYTHONPATH=$work/site python -W ignore - <<'EOF'
+import pathlib
+
+import torch
+
+import reprise
+
+site = pathlib.Path(reprise.__file__).parent
+for name in ("libreprise_torch.so", "libtbb.so.12"):
+    assert (site / name).is_file(), f"the wheel has no {name}"
+assert list(site.parent.glob("reprise-*.dist-info/licenses/**/LICENSE"))
+
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
+with reprise.session(device="cpu"), torch.no_grad():
+    for _ in range(12):
+        x = torch.randn(2, 8)
+        assert torch.equal(model(x), torch.relu(x @ model[0].weight.T + model[0].bias))
+        reprise.wait()
+    print(reprise.stats())
+
+loaded = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
+tbb = {path for path in loaded if "libtbb.so" in path}
+assert tbb == {str(site / "libtbb.so.12")}, tbb
+EOF
