@@ -2,15 +2,13 @@
 
 #include <pthread.h>
 
-#include <chrono>
-#include <string>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/torch_frontend.h"
 #include "engine/base/log.h"
-#include "engine/op.h"
+#include "engine/base/mutex.h"
 
 namespace reprise::bindings {
 
@@ -25,6 +23,8 @@ constinit std::atomic<TorchRuntime*> g_active{nullptr};
 constinit std::atomic<TorchRuntime*> g_latest{nullptr};
 constinit std::atomic<bool> g_forked{false};
 
+bool Forked() { return g_forked.load(std::memory_order_relaxed); }
+
 // In the child there are no build threads, no CUDA context and maybe locks that
 // nobody will ever release: nothing of ours may run, for good.
 void OnForkedChild() {
@@ -32,19 +32,6 @@ void OnForkedChild() {
   g_active.store(nullptr, std::memory_order_relaxed);
   g_latest.store(nullptr, std::memory_order_relaxed);
   g_forked.store(true, std::memory_order_relaxed);
-}
-
-// How long a session may be inside an op of another thread before it is left
-// as it is. That op may need what the waiting thread holds, such as the GIL.
-constexpr std::chrono::milliseconds kLockPatience{100};
-
-bool LockPatiently(scheduler::Session* session) {
-  const auto deadline = std::chrono::steady_clock::now() + kLockPatience;
-  while (!session->Lock()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 }  // namespace
@@ -56,16 +43,16 @@ struct TorchRuntime::Switches {
   std::vector<TorchRuntime*> made REPRISE_GUARDED_BY(mutex);
   int pauses REPRISE_GUARDED_BY(mutex) = 0;
 
-  // Nobody watches while the sessions change hands. The one that comes is cut
+  // Nobody watches while the sessions change hands. Those that come are paused
   // too: an op that was on its way when the hooks were last switched off may
   // have opened a trace, and others have run unseen since.
   void Activate(TorchRuntime* next) REPRISE_REQUIRES(mutex) {
     TorchRuntime* const before = Active();
     if (next == before) return;
     g_watching.store(false, std::memory_order_relaxed);
-    if (before != nullptr) before->InterruptSessions("reprise switched off");
+    if (before != nullptr) before->scheduler_->Pause();
     if (next != nullptr) {
-      next->InterruptSessions("reprise switched on");
+      next->scheduler_->Pause();
       base::SetLogLevel(next->options_.log);
       g_latest.store(next, std::memory_order_release);
     }
@@ -90,7 +77,7 @@ TorchRuntime* TorchRuntime::Latest() {
 
 base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
                                   const base::Options& options) {
-  if (g_forked.load(std::memory_order_relaxed)) {
+  if (Forked()) {
     base::Log(base::LogLevel::kWarning,
               "enable() does nothing in a forked process: start it by spawn");
     return {};
@@ -121,12 +108,14 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
 }
 
 void TorchRuntime::Activate(TorchRuntime* runtime) {
+  if (Forked()) return;
   Switches& all = switches();
   base::MutexLock lock(all.mutex);
   all.Activate(runtime);
 }
 
 TorchRuntime* TorchRuntime::Find(int id) {
+  if (Forked()) return nullptr;
   Switches& all = switches();
   base::MutexLock lock(all.mutex);
   const auto index = static_cast<size_t>(id);
@@ -134,19 +123,21 @@ TorchRuntime* TorchRuntime::Find(int id) {
 }
 
 void TorchRuntime::PauseRecording() {
+  if (Forked()) return;
   Switches& all = switches();
   base::MutexLock lock(all.mutex);
   if (++all.pauses > 1) return;
   g_watching.store(false, std::memory_order_relaxed);
-  if (TorchRuntime* active = Active()) active->InterruptSessions("a profiler");
+  if (TorchRuntime* active = Active()) active->scheduler_->Pause();
 }
 
 void TorchRuntime::ResumeRecording() {
+  if (Forked()) return;
   Switches& all = switches();
   base::MutexLock lock(all.mutex);
   if (all.pauses == 0 || --all.pauses > 0) return;
   if (TorchRuntime* active = Active()) {
-    active->InterruptSessions("a profiler");
+    active->scheduler_->Pause();
     g_watching.store(true, std::memory_order_relaxed);
   }
 }
@@ -158,41 +149,5 @@ TorchRuntime::TorchRuntime(int id, scheduler::DeviceKind kind,
       kind_(kind),
       options_(options),
       scheduler_(std::move(scheduler)) {}
-
-scheduler::Session* TorchRuntime::SessionFor(c10::Device device, void* stream) {
-  const scheduler::StreamKey key{
-      kind_, device.has_index() ? static_cast<int>(device.index()) : 0, stream};
-  base::MutexLock lock(mutex_);
-  for (const Opened& opened : sessions_) {
-    if (opened.key == key) return opened.session;
-  }
-  scheduler::Session* session = scheduler_->SessionFor(key);
-  if (session != nullptr) sessions_.push_back({key, session});
-  return session;
-}
-
-void TorchRuntime::InterruptSessions(const char* reason) {
-  std::vector<Opened> sessions;
-  {
-    base::MutexLock lock(mutex_);
-    sessions = sessions_;
-  }
-  for (const Opened& opened : sessions) {
-    scheduler::Session* session = opened.session;
-    if (!LockPatiently(session)) {
-      base::Log(base::LogLevel::kWarning,
-                "a session is inside an op of another thread: it goes on when "
-                "that op has ended");
-      continue;
-    }
-    engine::OpView cut;
-    cut.op = kNoOp;
-    cut.cut = reason;
-    if (session->Enter(cut) == scheduler::Action::kObserve) {
-      session->Leave(cut, {});
-    }
-    session->Unlock();
-  }
-}
 
 }  // namespace reprise::bindings

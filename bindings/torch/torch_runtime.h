@@ -8,9 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "engine/base/mutex.h"
 #include "engine/base/options.h"
 #include "engine/base/status.h"
 #include "scheduler/runtime.h"
@@ -58,8 +56,8 @@ class TorchRuntime {
   // The instance of that id; null if there is none.
   static TorchRuntime* Find(int id);
 
-  // Records nothing new until balanced by ResumeRecording, and gives CUPTI back
-  // to whoever asks for it, which is what a profiler needs; plans go on. Nests.
+  // Stands aside until balanced by ResumeRecording: nothing is recorded, and
+  // CUPTI is given back, which is what a profiler needs. Nests.
   static void PauseRecording();
   static void ResumeRecording();
 
@@ -70,36 +68,27 @@ class TorchRuntime {
   scheduler::DeviceKind kind() const { return kind_; }
 
   // The session of a stream (CUstream; null on the host), made on first use.
-  // Null where it cannot be made. Takes a lock: callers cache what they get
-  // beside g_runtime_epoch.
-  scheduler::Session* SessionFor(c10::Device device, void* stream);
+  // Null where none can be had. Takes a lock: callers keep what they get while
+  // g_runtime_epoch stands.
+  scheduler::Session* SessionFor(c10::Device device, void* stream) {
+    return scheduler_->SessionFor(
+        {kind_, device.has_index() ? device.index() : 0, stream});
+  }
 
   scheduler::Runtime& scheduler() { return *scheduler_; }
   const base::Options& options() const { return options_; }
 
  private:
-  struct Opened {
-    scheduler::StreamKey key;
-    scheduler::Session* session;
-  };
-
   TorchRuntime(int id, scheduler::DeviceKind kind, const base::Options& options,
                std::unique_ptr<scheduler::Runtime> scheduler);
 
   struct Switches;
   static Switches& switches();
 
-  // Shows every session a cut: what it followed is squashed, what it had
-  // gathered is closed.
-  void InterruptSessions(const char* reason);
-
   const int id_;
   const scheduler::DeviceKind kind_;
   const base::Options options_;
   const std::unique_ptr<scheduler::Runtime> scheduler_;
-
-  base::Mutex mutex_;
-  std::vector<Opened> sessions_ REPRISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace reprise::bindings
