@@ -1,4 +1,5 @@
-// Bitwise comparison of two tensors of one layout, on the device and on the host.
+// Bitwise comparison of two tensors of one layout, on the device and on the
+// host.
 
 #ifndef REPRISE_KERNELS_COMPARE_H_
 #define REPRISE_KERNELS_COMPARE_H_
@@ -18,8 +19,8 @@ namespace reprise::kernels {
 
 inline constexpr int kMaxRank = 12;
 
-// The elements of a strided tensor: sizes and strides in elements. Bytes between
-// elements (padding) are no part of it. Thread-compatible value.
+// The elements of a strided tensor: sizes and strides in elements. Bytes
+// between elements (padding) are no part of it. Thread-compatible value.
 struct Layout {
   int rank = 0;
   uint32_t element_bytes = 1;
@@ -41,18 +42,23 @@ inline Layout MakeLayout(std::span<const int64_t> sizes,
   return layout;
 }
 
+// The elements lie side by side, in any order, without gaps and none twice.
+bool IsDense(const Layout& layout);
+
 // Compares on the device. Owns the compiled module; thread-safe.
 class DeviceCompare {
  public:
-  // Compiles with NVRTC for the current context's device: some 100 ms, once.
-  // kUnavailable where NVRTC cannot be loaded.
+  // Compiles with NVRTC for `device`: some 100 ms, once. kUnavailable where
+  // NVRTC cannot be loaded. Needs no context; hidden from a LaunchRecorder.
   static base::Result<std::unique_ptr<DeviceCompare>> Create(
       const device::Driver& driver, CUdevice device);
   virtual ~DeviceCompare() = default;
 
-  // Enqueues on `stream`: writes 1 + `tag` to the 32-bit word at `flag` (device
-  // memory) if any element of `left` differs from `right`'s in any bit and the
-  // flag is still 0 (first difference wins); else leaves it alone.
+  // Enqueues on `stream`, in the current context of `device`: writes 1 + `tag`
+  // to the 32-bit word at `flag` (device memory) if any element of `left`
+  // differs from `right`'s in any bit and the flag is still 0 (first difference
+  // wins); else leaves it alone. `tag` is below 2^32 - 1. Enqueues nothing
+  // where there are no elements. Hidden from a LaunchRecorder.
   virtual base::Status Enqueue(uint64_t left, uint64_t right,
                                const Layout& layout, uint64_t flag,
                                uint32_t tag, CUstream stream) = 0;

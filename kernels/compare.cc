@@ -1,0 +1,192 @@
+#include "kernels/compare.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/device/launch_recorder.h"
+#include "engine/device/unique_handle.h"
+#include "kernels/byte_runs.h"
+#include "kernels/compare_source.h"
+#include "kernels/nvrtc.h"
+
+namespace reprise::kernels {
+namespace {
+
+using base::Status;
+
+constexpr int kVectorBytes = 16;
+constexpr unsigned kBlockThreads = 256;
+constexpr int kUnitsPerThread = 4;
+constexpr unsigned kBlocksPerProcessor = 8;
+
+// As in kCompareSource.
+struct CompareDims {
+  int rank = 0;
+  int64_t sizes[kCompareMaxRank] = {};
+  int64_t strides_bytes[kCompareMaxRank] = {};
+};
+
+// The largest power of two, 16 at most, that divides all that is or-ed in
+// `bits`: how many bytes can be read at once.
+int UnitBytes(uint64_t bits) {
+  return 1 << std::min(std::countr_zero(bits),
+                       std::countr_zero(unsigned{kVectorBytes}));
+}
+
+// The runs, with the units of a run as their innermost dimension.
+CompareDims DimsOf(const ByteRuns& runs, int unit_bytes) {
+  CompareDims dims;
+  const auto add = [&dims](int64_t size, int64_t stride_bytes) {
+    dims.sizes[dims.rank] = size;
+    dims.strides_bytes[dims.rank] = stride_bytes;
+    ++dims.rank;
+  };
+  add(runs.run_bytes / unit_bytes, unit_bytes);
+  for (int i = 0; i < runs.rank; ++i) {
+    add(runs.sizes[i], runs.strides_bytes[i]);
+  }
+  return dims;
+}
+
+class NvrtcDeviceCompare final : public DeviceCompare {
+ public:
+  NvrtcDeviceCompare(const device::Driver& driver,
+                     device::UniqueLibrary library, unsigned most_blocks)
+      : driver_(driver),
+        library_(std::move(library)),
+        most_blocks_(most_blocks) {}
+
+  Status FindKernels() {
+    REPRISE_CU(driver_,
+               cuLibraryGetKernel(&dense_, library_.get(), "compare_dense"));
+    for (size_t i = 0; i < strided_.size(); ++i) {
+      const std::string name = "compare_strided_" + std::to_string(1 << i);
+      REPRISE_CU(driver_, cuLibraryGetKernel(&strided_[i], library_.get(),
+                                             name.c_str()));
+    }
+    return {};
+  }
+
+  Status Enqueue(uint64_t left, uint64_t right, const Layout& layout,
+                 uint64_t flag, uint32_t tag, CUstream stream) override {
+    const device::LaunchRecorder::Hidden hidden;
+    const ByteRuns runs = ByteRunsOf(layout);
+    if (runs.runs() == 0) return {};
+    uint32_t raised = 1 + tag;
+    if (runs.rank == 0 && (left | right) % kVectorBytes == 0) {
+      uint64_t vectors = runs.run_bytes / kVectorBytes;
+      uint64_t tail_bytes = runs.run_bytes % kVectorBytes;
+      void* params[] = {&left, &right, &vectors, &tail_bytes, &flag, &raised};
+      return Launch(dense_, vectors, params, stream);
+    }
+    uint64_t bits = left | right | static_cast<uint64_t>(runs.run_bytes);
+    for (int i = 0; i < runs.rank; ++i) {
+      bits |= static_cast<uint64_t>(runs.strides_bytes[i]);
+    }
+    const int unit_bytes = UnitBytes(bits);
+    CompareDims dims = DimsOf(runs, unit_bytes);
+    uint64_t count =
+        static_cast<uint64_t>(runs.runs()) * (runs.run_bytes / unit_bytes);
+    void* params[] = {&left, &right, &dims, &count, &flag, &raised};
+    return Launch(strided_[std::countr_zero(unsigned(unit_bytes))], count,
+                  params, stream);
+  }
+
+ private:
+  Status Launch(CUkernel kernel, uint64_t units, void** params,
+                CUstream stream) {
+    constexpr uint64_t kUnitsPerBlock = kBlockThreads * kUnitsPerThread;
+    CUlaunchConfig config{};
+    config.gridDimX = static_cast<unsigned>(std::clamp<uint64_t>(
+        (units + kUnitsPerBlock - 1) / kUnitsPerBlock, 1, most_blocks_));
+    config.gridDimY = 1;
+    config.gridDimZ = 1;
+    config.blockDimX = kBlockThreads;
+    config.blockDimY = 1;
+    config.blockDimZ = 1;
+    config.hStream = stream;
+    return device::Check(
+        driver_,
+        driver_.cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel),
+                                 params, nullptr),
+        "cuLaunchKernelEx");
+  }
+
+  const device::Driver& driver_;
+  const device::UniqueLibrary library_;
+  const unsigned most_blocks_;
+  CUkernel dense_ = nullptr;
+  std::array<CUkernel, 5> strided_{};  // units of 1, 2, 4, 8 and 16 bytes
+};
+
+}  // namespace
+
+int64_t Layout::elements() const {
+  int64_t count = 1;
+  for (int i = 0; i < rank; ++i) count *= sizes[i];
+  return count;
+}
+
+bool IsDense(const Layout& layout) {
+  const ByteRuns runs = ByteRunsOf(layout);
+  return runs.rank == 0 &&
+         runs.run_bytes == layout.elements() * layout.element_bytes;
+}
+
+base::Result<std::unique_ptr<DeviceCompare>> DeviceCompare::Create(
+    const device::Driver& driver, CUdevice device) {
+  const device::LaunchRecorder::Hidden hidden;
+  int major = 0;
+  int minor = 0;
+  int processors = 0;
+  REPRISE_CU(driver,
+             cuDeviceGetAttribute(
+                 &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
+  REPRISE_CU(driver,
+             cuDeviceGetAttribute(
+                 &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+  REPRISE_CU(driver, cuDeviceGetAttribute(
+                         &processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                         device));
+  REPRISE_ASSIGN_OR_RETURN(
+      const std::vector<char> cubin,
+      CompileToCubin(kCompareSource, "reprise_compare.cu",
+                     "sm_" + std::to_string(major) + std::to_string(minor),
+                     {}));
+  CUlibrary library = nullptr;
+  REPRISE_CU(driver, cuLibraryLoadData(&library, cubin.data(), nullptr, nullptr,
+                                       0, nullptr, nullptr, 0));
+  auto made = std::make_unique<NvrtcDeviceCompare>(
+      driver, device::UniqueLibrary(driver, library),
+      static_cast<unsigned>(processors) * kBlocksPerProcessor);
+  REPRISE_RETURN_IF_ERROR(made->FindKernels());
+  return made;
+}
+
+bool EqualOnHost(const void* left, const void* right, const Layout& layout) {
+  const ByteRuns runs = ByteRunsOf(layout);
+  if (runs.run_bytes == 0) return true;
+  std::array<int64_t, kMaxRank> index{};
+  int64_t offset = 0;
+  while (true) {
+    if (std::memcmp(static_cast<const char*>(left) + offset,
+                    static_cast<const char*>(right) + offset,
+                    static_cast<size_t>(runs.run_bytes)) != 0) {
+      return false;
+    }
+    int d = 0;
+    for (; d < runs.rank; ++d) {
+      offset += runs.strides_bytes[d];
+      if (++index[d] < runs.sizes[d]) break;
+      offset -= runs.sizes[d] * runs.strides_bytes[d];
+      index[d] = 0;
+    }
+    if (d == runs.rank) return true;
+  }
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,89 @@
+// The device code of DeviceCompare.
+
+#ifndef REPRISE_KERNELS_COMPARE_SOURCE_H_
+#define REPRISE_KERNELS_COMPARE_SOURCE_H_
+
+namespace reprise::kernels {
+
+// Dimensions of the strided kernels: those of a layout and the run's own.
+// CompareDims in the source below has the same layout.
+inline constexpr int kCompareMaxRank = 13;
+
+// compare_dense: `vectors` times 16 bytes, then `tail_bytes` single ones.
+// compare_strided_N: `count` units of N bytes at the offsets that `dims` spans.
+// All raise the flag to `raised` if it is 0 and anything differs.
+inline constexpr char kCompareSource[] = R"(
+using Count = unsigned long long;
+
+struct CompareDims {
+  int rank;
+  long long sizes[13];
+  long long strides_bytes[13];
+};
+
+__device__ bool Differ(uint4 a, uint4 b) {
+  return ((a.x ^ b.x) | (a.y ^ b.y) | (a.z ^ b.z) | (a.w ^ b.w)) != 0;
+}
+template <typename T>
+__device__ bool Differ(T a, T b) {
+  return a != b;
+}
+
+__device__ Count FirstIndex() {
+  return Count(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ Count IndexStep() { return Count(gridDim.x) * blockDim.x; }
+
+extern "C" __global__ void compare_dense(const char* left, const char* right,
+                                         Count vectors, Count tail_bytes,
+                                         unsigned* flag, unsigned raised) {
+  const uint4* left_vectors = reinterpret_cast<const uint4*>(left);
+  const uint4* right_vectors = reinterpret_cast<const uint4*>(right);
+  bool differ = false;
+  for (Count i = FirstIndex(); i < vectors; i += IndexStep()) {
+    differ |= Differ(left_vectors[i], right_vectors[i]);
+  }
+  if (FirstIndex() < tail_bytes) {
+    const Count i = vectors * sizeof(uint4) + FirstIndex();
+    differ |= left[i] != right[i];
+  }
+  if (differ) atomicCAS(flag, 0u, raised);
+}
+
+template <typename T>
+__device__ void CompareStrided(const char* left, const char* right,
+                               const CompareDims& dims, Count count,
+                               unsigned* flag, unsigned raised) {
+  bool differ = false;
+  for (Count i = FirstIndex(); i < count; i += IndexStep()) {
+    Count rest = i;
+    long long offset = 0;
+    for (int d = 0; d < dims.rank; ++d) {
+      const Count size = dims.sizes[d];
+      const Count next = rest / size;
+      offset += (long long)(rest - next * size) * dims.strides_bytes[d];
+      rest = next;
+    }
+    differ |= Differ(*reinterpret_cast<const T*>(left + offset),
+                     *reinterpret_cast<const T*>(right + offset));
+  }
+  if (differ) atomicCAS(flag, 0u, raised);
+}
+
+#define COMPARE_STRIDED(bytes, type)                                      \
+  extern "C" __global__ void compare_strided_##bytes(                     \
+      const char* left, const char* right,                                \
+      const __grid_constant__ CompareDims dims, Count count,              \
+      unsigned* flag, unsigned raised) {                                  \
+    CompareStrided<type>(left, right, dims, count, flag, raised);         \
+  }
+COMPARE_STRIDED(1, unsigned char)
+COMPARE_STRIDED(2, unsigned short)
+COMPARE_STRIDED(4, unsigned)
+COMPARE_STRIDED(8, unsigned long long)
+COMPARE_STRIDED(16, uint4)
+)";
+
+}  // namespace reprise::kernels
+
+#endif  // REPRISE_KERNELS_COMPARE_SOURCE_H_

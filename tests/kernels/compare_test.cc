@@ -1,0 +1,176 @@
+// The host comparison against a naive one, on random layouts.
+
+#include "kernels/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/byte_runs.h"
+
+namespace reprise::kernels {
+namespace {
+
+Layout Strided(uint32_t element_bytes, std::vector<int64_t> sizes,
+               std::vector<int64_t> strides) {
+  return MakeLayout(sizes, strides, element_bytes);
+}
+
+// Byte offsets of all elements, one by one.
+std::vector<int64_t> ElementOffsets(const Layout& layout) {
+  std::vector<int64_t> offsets;
+  const int64_t count = layout.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i;
+    int64_t offset = 0;
+    for (int d = layout.rank - 1; d >= 0; --d) {
+      offset += rest % layout.sizes[d] * layout.strides[d];
+      rest /= layout.sizes[d];
+    }
+    offsets.push_back(offset * layout.element_bytes);
+  }
+  return offsets;
+}
+
+std::vector<bool> BytesOf(const Layout& layout, int64_t span_bytes) {
+  std::vector<bool> bytes(span_bytes);
+  for (const int64_t offset : ElementOffsets(layout)) {
+    for (uint32_t b = 0; b < layout.element_bytes; ++b)
+      bytes[offset + b] = true;
+  }
+  return bytes;
+}
+
+// Permuted, sliced, expanded, overlapping and empty layouts.
+Layout RandomLayout(std::mt19937& random) {
+  Layout layout;
+  layout.element_bytes = 1u << random() % 5;
+  layout.rank = static_cast<int>(random() % 6);
+  std::vector<int> order(layout.rank);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  int64_t stride = 1;
+  for (const int d : order) {
+    layout.sizes[d] = random() % 30 == 0 ? 0 : 1 + random() % 5;
+    switch (random() % 8) {
+      case 0:
+        layout.strides[d] = 0;
+        break;
+      case 1:
+        layout.strides[d] = 1 + random() % 3;
+        break;
+      default:
+        layout.strides[d] = stride;
+        stride *= layout.sizes[d] == 0 ? 1 : layout.sizes[d];
+        if (random() % 3 == 0) stride += random() % 4;
+    }
+  }
+  return layout;
+}
+
+int64_t SpanBytes(const Layout& layout) {
+  int64_t last = 0;
+  for (const int64_t offset : ElementOffsets(layout)) {
+    last = std::max(last, offset + layout.element_bytes);
+  }
+  return last;
+}
+
+TEST(ByteRunsTest, RunsCoverExactlyTheBytesOfTheElements) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 3000; ++round) {
+    const Layout layout = RandomLayout(random);
+    const ByteRuns runs = ByteRunsOf(layout);
+    const int64_t span = SpanBytes(layout);
+    std::vector<bool> covered(span);
+    for (int64_t i = 0; i < runs.runs(); ++i) {
+      int64_t rest = i;
+      int64_t offset = 0;
+      for (int d = 0; d < runs.rank; ++d) {
+        offset += rest % runs.sizes[d] * runs.strides_bytes[d];
+        rest /= runs.sizes[d];
+      }
+      for (int64_t b = 0; b < runs.run_bytes; ++b)
+        covered.at(offset + b) = true;
+    }
+    EXPECT_EQ(covered, BytesOf(layout, span));
+  }
+}
+
+TEST(ByteRunsTest, ContiguousAndPermutedTensorsAreOneRun) {
+  EXPECT_EQ(ByteRunsOf(Strided(4, {2, 3, 5}, {15, 5, 1})).run_bytes, 120);
+  EXPECT_EQ(ByteRunsOf(Strided(4, {2, 3, 5}, {1, 2, 6})).run_bytes, 120);
+  EXPECT_EQ(ByteRunsOf(Strided(2, {1, 8, 1}, {99, 1, 77})).run_bytes, 16);
+}
+
+TEST(ByteRunsTest, GapsEndARunAndFurtherDimensionsFold) {
+  const ByteRuns runs = ByteRunsOf(Strided(4, {2, 3, 5}, {24, 8, 1}));
+  EXPECT_EQ(runs.run_bytes, 20);
+  EXPECT_EQ(runs.rank, 1);
+  EXPECT_EQ(runs.sizes[0], 6);
+  EXPECT_EQ(runs.strides_bytes[0], 32);
+}
+
+TEST(IsDenseTest, TellsGapsOverlapAndExpansion) {
+  EXPECT_TRUE(IsDense(Strided(4, {}, {})));
+  EXPECT_TRUE(IsDense(Strided(4, {0, 3}, {3, 1})));
+  EXPECT_TRUE(IsDense(Strided(4, {2, 3}, {3, 1})));
+  EXPECT_TRUE(IsDense(Strided(4, {2, 3}, {1, 2})));
+  EXPECT_TRUE(IsDense(Strided(4, {2, 1, 3}, {3, 100, 1})));
+  EXPECT_FALSE(IsDense(Strided(4, {2, 3}, {4, 1})));
+  EXPECT_FALSE(IsDense(Strided(4, {2, 3}, {0, 1})));
+  EXPECT_FALSE(IsDense(Strided(4, {2, 2}, {1, 1})));
+  EXPECT_FALSE(IsDense(Strided(4, {3}, {2})));
+}
+
+// One bit flipped anywhere in the span is seen if and only if an element of the
+// naive walk holds it.
+TEST(EqualOnHostTest, AgreesWithNaiveComparisonOnEveryByte) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 500; ++round) {
+    const Layout layout = RandomLayout(random);
+    const int64_t span = SpanBytes(layout) + 8;
+    std::vector<unsigned char> left(span);
+    for (unsigned char& byte : left)
+      byte = static_cast<unsigned char>(random());
+    std::vector<unsigned char> right = left;
+    EXPECT_TRUE(EqualOnHost(left.data(), right.data(), layout));
+    const std::vector<bool> seen = BytesOf(layout, span);
+    for (int64_t i = 0; i < span; ++i) {
+      right[i] ^= static_cast<unsigned char>(1u << random() % 8);
+      EXPECT_EQ(EqualOnHost(left.data(), right.data(), layout), !seen[i]);
+      right[i] = left[i];
+    }
+  }
+}
+
+// Bits, not values: two zeros and two NaNs may differ.
+TEST(EqualOnHostTest, ComparesBitsNotValues) {
+  const float zero = 0.0f;
+  const float negative_zero = -0.0f;
+  EXPECT_FALSE(EqualOnHost(&zero, &negative_zero, Strided(4, {}, {})));
+  const uint32_t nan = 0x7fc0'0000;
+  const uint32_t same_nan = 0x7fc0'0000;
+  EXPECT_TRUE(EqualOnHost(&nan, &same_nan, Strided(4, {1}, {1})));
+}
+
+TEST(EqualOnHostTest, NoElementsAreEqualAndNotRead) {
+  EXPECT_TRUE(EqualOnHost(nullptr, nullptr, Strided(4, {3, 0}, {1, 1})));
+}
+
+TEST(EqualOnHostTest, WalksBackwardsToo) {
+  const int left[] = {1, 2, 3, 4};
+  int right[] = {1, 2, 3, 4};
+  const Layout layout = Strided(4, {2}, {-2});
+  EXPECT_TRUE(EqualOnHost(left + 3, right + 3, layout));
+  right[2] = 9;
+  EXPECT_TRUE(EqualOnHost(left + 3, right + 3, layout));
+  right[1] = 9;
+  EXPECT_FALSE(EqualOnHost(left + 3, right + 3, layout));
+}
+
+}  // namespace
+}  // namespace reprise::kernels
