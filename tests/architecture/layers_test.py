@@ -1,0 +1,143 @@
+"""Every #include of the tree against the table of layers in docs/architecture.md."""
+
+from __future__ import annotations
+
+import fnmatch
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FREE = ("tests", "perf", "examples")  # may include everything
+NOT_IN_HEADERS = ("spdlog/*", "xxhash.h", "tbb/*")
+POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "unistd.h", "cxxabi.h", "link.h", "sys/*"}
+
+
+class Layer(NamedTuple):
+    rank: int
+    folder: str
+    libraries: tuple[str, ...]
+
+
+class Include(NamedTuple):
+    file: pathlib.PurePosixPath
+    line: int
+    name: str
+    quoted: bool
+
+
+def read_layers(text: str) -> list[Layer]:
+    rows = re.findall(
+        r"^\| (\d+) \| `([^`]+)/` \|[^|]*\|([^|]*)\|$", text, flags=re.MULTILINE
+    )
+    return [
+        Layer(int(rank), folder, tuple(re.findall(r"`([^`]+)`", libraries)))
+        for rank, folder, libraries in rows
+    ]
+
+
+def layer_of(path: pathlib.PurePosixPath, layers: list[Layer]) -> Layer | None:
+    within = [layer for layer in layers if path.is_relative_to(layer.folder)]
+    return max(within, key=lambda layer: len(layer.folder), default=None)
+
+
+def read_includes(root: pathlib.Path, layers: list[Layer]) -> Iterator[Include]:
+    pattern = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')
+    tops = {layer.folder.split("/")[0] for layer in layers}
+    paths = (
+        path for top in sorted(tops.union(FREE)) for path in (root / top).rglob("*")
+    )
+    for path in sorted(paths):
+        if path.suffix not in {".h", ".cc", ".cu"}:
+            continue
+        file = pathlib.PurePosixPath(path.relative_to(root))
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            if match := pattern.match(line):
+                name = match[1] or match[2]
+                yield Include(file, number, name, quoted=match[2] is not None)
+
+
+def find_fault(include: Include, layers: list[Layer], root: pathlib.Path) -> str | None:
+    """What is wrong with an include; None if nothing is."""
+    if include.quoted and not (root / include.name).is_file():
+        return "is no file of the tree (libraries are written with <>)"
+    if include.file.parts[0] in FREE:
+        return None
+    layer = layer_of(include.file, layers)
+    if layer is None:
+        return "stands in a folder without a row in docs/architecture.md"
+    if include.quoted:
+        other = layer_of(pathlib.PurePosixPath(include.name), layers)
+        if other is None:
+            return "lies in a folder without a row in docs/architecture.md"
+        if other != layer and other.rank >= layer.rank:
+            return f"has rank {other.rank}, not below {layer.folder}'s {layer.rank}"
+        return None
+
+    def matches(patterns: tuple[str, ...]) -> bool:
+        return any(fnmatch.fnmatch(include.name, pattern) for pattern in patterns)
+
+    if re.fullmatch(r"[a-z_0-9]+", include.name) or matches(tuple(POSIX)):
+        return None
+    if not matches(layer.libraries):
+        return f"is not among the libraries of {layer.folder}"
+    if include.file.suffix == ".h" and matches(NOT_IN_HEADERS):
+        return "must not be included by a header"
+    return None
+
+
+def find_faults(root: pathlib.Path, layers: list[Layer]) -> list[str]:
+    return [
+        f"{include.file}:{include.line}: {include.name} {fault}"
+        for include in read_includes(root, layers)
+        if (fault := find_fault(include, layers, root))
+    ]
+
+
+class LayersTest(unittest.TestCase):
+    layers = read_layers((ROOT / "docs/architecture.md").read_text())
+
+    def test_tree_keeps_to_its_layers(self) -> None:
+        faults = find_faults(ROOT, self.layers)
+        self.assertEqual(faults, [], "\n" + "\n".join(faults))
+
+    def test_every_row_is_read(self) -> None:
+        folders = {layer.folder for layer in self.layers}
+        built = {
+            str(path.parent.relative_to(ROOT))
+            for top in ("engine", "cache", "kernels", "scheduler", "bindings")
+            for path in (ROOT / top).rglob("CMakeLists.txt")
+        } - {"bindings"}
+        self.assertLessEqual(built, folders)
+
+    def test_faults_are_found(self) -> None:
+        """Each kind of fault, planted in a tree of its own."""
+        planted = {
+            "cache/key.h": '#include "engine/plan.h"',
+            "engine/plan.h": '#include "engine/absent.h"',
+            "engine/base/status.h": "#include <spdlog/logger.h>",
+            "engine/base/status.cc": "#include <nvrtc.h>",
+            "engine/device/driver.h": '#include "cache/key.h"',
+            "kernels/compile.cc": "#include <torch/library.h>",
+            "bindings/other/thing.h": "#include <vector>",
+        }
+        sound = {
+            "engine/base/log.cc": '#include <spdlog/logger.h>\n#include "engine/base/status.h"',
+            "engine/trace.h": '#include <vector>\n#include "cache/key.h"',
+            "tests/any_test.cc": '#include <torch/library.h>\n#include "engine/plan.h"',
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in {**planted, **sound}.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            faults = find_faults(root, self.layers)
+        self.assertEqual({fault.split(":")[0] for fault in faults}, set(planted))
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
