@@ -1,0 +1,422 @@
+"""The ways in and out: options, enabling, sessions, processes, reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+import reprise
+import torch
+from reprise import _native
+
+PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _switched_off_afterwards() -> Iterator[None]:
+    yield
+    reprise.disable()
+
+
+def some_ops(calls: int = 3) -> torch.Tensor:
+    x = torch.ones(4, 4)
+    for _ in range(calls):
+        x = (x * 2).relu() - 1
+    return x
+
+
+def python(
+    program: str, *args: str, check: bool = True, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a fresh interpreter that finds this package."""
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *args],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if check:
+        assert result.returncode == 0, result.stderr
+    return result
+
+
+def test_an_unknown_option_is_named_with_those_that_exist() -> None:
+    with pytest.raises(ValueError, match=r"'speed'.*policy"):
+        reprise.enable("cpu", speed=11)
+    assert _native.active() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("policy", "sometimes", "auto, measured or always"),
+        ("margin", 2, "a number from 0 to 1"),
+        ("max_trace_ops", 1, "2 to 65536"),
+        ("log", "loud", "debug"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_accepted(
+    name: str, value: str | int, accepted: str
+) -> None:
+    with pytest.raises(ValueError, match=f"'{name}'.*'{value}'.*{accepted}"):
+        reprise.enable("cpu", **{name: value})
+
+
+def test_a_bad_device_is_named_with_what_is_accepted() -> None:
+    with pytest.raises(ValueError, match=r"'device'.*'tpu'.*cpu"):
+        reprise.enable("tpu")
+
+
+def test_a_bad_variable_is_named() -> None:
+    program = "import reprise; reprise.enable('cpu')"
+    result = python(program, check=False, REPRISE_MARGIN="wide")
+    assert "ValueError" in result.stderr
+    assert "REPRISE_MARGIN" in result.stderr
+
+
+def test_every_option_takes_its_default_and_python_values() -> None:
+    for option in reprise.options():
+        with reprise.session("cpu", **{option.name: option.default}):
+            pass
+    with reprise.session("cpu", margin=0.25, max_trace_ops=99, enabled=True):
+        assert _native.active() is not None
+
+
+def test_enabled_false_is_a_no_op() -> None:
+    reprise.enable("cpu", enabled=False)
+    assert _native.active() is None
+
+
+def test_enabling_twice_is_harmless() -> None:
+    reprise.enable("cpu", policy="always")
+    some_ops()
+    runtime, seen = _native.active(), reprise.stats().ops
+    reprise.enable("cpu", policy="always")
+    some_ops()
+    assert _native.active() == runtime
+    assert reprise.stats().ops > seen > 0
+
+
+def test_coming_back_to_earlier_options_comes_back_to_their_plans() -> None:
+    reprise.enable("cpu", margin=0.5)
+    first = _native.active()
+    reprise.enable("cpu", margin=0.125)
+    assert _native.active() != first
+    reprise.enable("cpu", margin=0.5)
+    assert _native.active() == first
+
+
+def test_disabled_sees_nothing() -> None:
+    reprise.enable("cpu")
+    some_ops()
+    reprise.disable()
+    seen = reprise.stats().ops
+    assert torch.equal(some_ops(), some_ops())
+    assert reprise.stats().ops == seen
+    reprise.disable()
+
+
+def test_a_session_restores_nothing() -> None:
+    with reprise.session("cpu") as session:
+        some_ops()
+    assert _native.active() is None
+    seen = session.stats().ops
+    assert seen > 0
+    some_ops()
+    assert session.stats().ops == seen
+
+
+def test_a_session_restores_what_was_enabled() -> None:
+    reprise.enable("cpu", margin=0.5)
+    outer = _native.active()
+    with pytest.raises(KeyError), reprise.session("cpu", margin=0.125):
+        assert _native.active() != outer
+        raise KeyError
+    assert _native.active() == outer
+
+
+def test_a_session_that_cannot_begin_changes_nothing() -> None:
+    reprise.enable("cpu", margin=0.5)
+    outer = _native.active()
+    with pytest.raises(ValueError), reprise.session("cpu", margin=5):
+        pass
+    assert _native.active() == outer
+
+
+def test_a_session_counts_from_its_beginning() -> None:
+    with reprise.session("cpu") as first:
+        some_ops(10)
+    with reprise.session("cpu") as second:
+        some_ops(1)
+    assert 0 < second.stats().ops < first.stats().ops
+
+
+def test_stats_have_the_librarys_fields() -> None:
+    reprise.enable("cpu")
+    fields = [field.name for field in dataclasses.fields(reprise.Stats)]
+    assert fields == list(torch.ops.reprise.stats(-1))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        reprise.stats().ops = 1  # type: ignore[misc]
+
+
+def test_reset_forgets() -> None:
+    reprise.enable("cpu")
+    some_ops()
+    assert reprise.wait()
+    reprise.reset()
+    stats = reprise.stats()
+    assert stats.ops == stats.traces == stats.plans == 0
+
+
+def test_wait_keeps_to_its_timeout() -> None:
+    reprise.enable("cpu")
+    assert reprise.wait(0.0) in (True, False)
+    assert reprise.wait(60.0) is True
+
+
+def test_explain_is_for_people_and_for_programs() -> None:
+    reprise.enable("cpu", policy="always")
+    for _ in range(12):
+        some_ops()
+        some_ops().sum().item()
+        reprise.wait()
+    report = reprise.explain()
+    fields = report.to_dict()
+    assert fields["mode"] == "host"
+    for name in ("plans", "cuts", "rejections", "squashes", "notes"):
+        assert isinstance(fields[name], list)
+    assert any(cut["op"].startswith("aten::") for cut in fields["cuts"])
+    assert "host executor" in str(report)
+    assert all(cut["reason"] in str(report) for cut in fields["cuts"])
+    fields.clear()
+    assert report.to_dict()
+
+
+def test_a_report_of_everything_reads_well() -> None:
+    text = str(
+        reprise.Report(
+            {
+                "device": "cuda:0",
+                "mode": "cuda",
+                "plans": [
+                    {
+                        "signature": "00112233445566778899aabbccddeeff",
+                        "state": "ready",
+                        "ops": 41,
+                        "launches": 80,
+                        "segments": 1,
+                        "arena_bytes": 3 << 20,
+                        "replays": 12,
+                        "squashes": 1,
+                        "eager_us": 500.0,
+                        "replay_us": 200.0,
+                        "mechanism": "graph",
+                        "operators": ["aten::addmm"] * 20 + ["aten::relu"] * 21,
+                        "notes": ["a note of the plan"],
+                    }
+                ],
+                "cuts": [
+                    {"op": "aten::item", "reason": "gives data to the host", "count": 7}
+                ],
+                "rejections": [
+                    {"signature": "ff" * 16, "reason": "differs at op 3", "count": 1}
+                ],
+                "squashes": [
+                    {
+                        "signature": "00" * 16,
+                        "op": 5,
+                        "expected": "aten::relu",
+                        "found": "aten::gelu",
+                        "count": 2,
+                    }
+                ],
+                "notes": ["a note of the report"],
+            }
+        )
+    )
+    for part in (
+        "reprise on cuda:0: 1 plan, 12 replays",
+        "plan 00112233 ready: 41 ops, 80 launches in 1 segment, 3.0 MiB, by graph",
+        "12 replays, 1 squashes; eager 500.0 us, replay 200.0 us (2.50x)",
+        "aten::relu x21, aten::addmm x20",
+        "note: a note of the plan",
+        "7 x aten::item: gives data to the host",
+        "1 x ffffffff: differs at op 3",
+        "2 x 00000000 at op 5: expected aten::relu, found aten::gelu",
+        "note: a note of the report",
+    ):
+        assert part in text
+
+
+def test_nothing_is_loaded_before_the_first_enable() -> None:
+    python(
+        """
+        import torch, reprise
+        assert reprise.stats() == reprise.Stats()
+        assert str(reprise.explain()) == "reprise has not been enabled"
+        assert reprise.wait(0)
+        reprise.disable(); reprise.reset()
+        assert not torch.ops.loaded_libraries
+        """
+    )
+
+
+def test_the_variable_switches_everything_off() -> None:
+    python(
+        """
+        import torch, reprise
+        reprise.enable("cpu", no_such_option=1)
+        with reprise.session("cpu") as session:
+            (torch.ones(3) * 2).sum().item()
+        assert session.stats() == reprise.stats() == reprise.Stats()
+        assert str(session.explain()) == "reprise has not been enabled"
+        assert not torch.ops.loaded_libraries
+        """,
+        REPRISE="0",
+    )
+
+
+def test_another_torch_is_refused_before_the_library_is_loaded() -> None:
+    with pytest.raises(RuntimeError, match=r"built for torch 2\.11, found 2\.10\.1"):
+        _native._check_torch("2.10.1+cu128")
+    with pytest.raises(RuntimeError, match=r"found 2\.110\.0"):
+        _native._check_torch("2.110.0")
+    _native._check_torch("2.11.3+cpu")
+
+
+def test_a_missing_library_is_named() -> None:
+    program = "import reprise; reprise.enable('cpu')"
+    result = python(program, check=False, REPRISE_LIBRARY="/nowhere/at/all.so")
+    assert "/nowhere/at/all.so" in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_one_sentence() -> None:
+    with pytest.raises(RuntimeError, match="no CUDA device") as raised:
+        reprise.enable("cuda")
+    assert "\n" not in str(raised.value)
+    assert _native.active() is None
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_the_best_device_without_a_gpu_is_the_host_and_says_so_once() -> None:
+    result = python(
+        """
+        import torch, reprise
+        reprise.enable()
+        reprise.disable()
+        with reprise.session():
+            torch.ones(3) * 2
+        assert reprise.stats().ops > 0
+        """
+    )
+    assert result.stderr.count("correctness and not speed") == 1
+
+
+def test_a_forked_child_is_left_alone() -> None:
+    python(
+        """
+        import os, sys, torch, reprise
+        torch.set_num_threads(1)
+        def step():
+            return ((torch.arange(16.) * 2).relu() - 1).tolist()
+        reprise.enable("cpu", policy="always")
+        expected = [step() for _ in range(20)][-1]
+        reprise.wait()
+        child = os.fork()
+        if child == 0:
+            ok = step() == expected and reprise.stats() == reprise.Stats()
+            reprise.enable("cpu")
+            ok = ok and step() == expected and reprise.stats() == reprise.Stats()
+            sys.exit(0 if ok else 3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        before = reprise.stats().ops
+        assert step() == expected
+        assert reprise.stats().ops > before
+        """
+    )
+
+
+@pytest.mark.parametrize("calls", [1, 3, 6, 12])
+def test_leaving_with_work_queued(calls: int) -> None:
+    """Whatever is open when the interpreter goes, it goes quietly."""
+    result = python(
+        """
+        import sys, warnings
+        warnings.simplefilter("ignore")
+        import torch, reprise
+        model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(30)])
+        reprise.enable("cpu", policy="always")
+        with torch.no_grad():
+            for _ in range(int(sys.argv[1])):
+                kept = model(torch.randn(2, 64))
+            half = model[:15](torch.randn(2, 64))
+        """,
+        str(calls),
+    )
+    assert result.stderr == ""
+
+
+def test_a_script_under_the_runner(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "beside.py").write_text("WORD = 'neighbour'\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import sys, torch, reprise, beside
+            torch.ones(3) * 2
+            print(__name__, sys.argv[1:], beside.WORD, reprise.stats().ops > 0)
+            """
+        )
+    )
+    run = [sys.executable, "-m", "reprise", "run", "--device", "cpu", "--explain"]
+    result = subprocess.run(
+        [*run, str(script), "-x", "y"],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert result.stdout == "__main__ ['-x', 'y'] neighbour True\n"
+    assert "reprise on" in result.stderr
+
+
+def test_a_script_that_fails_fails_under_the_runner(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit(7)\n")
+    run = [sys.executable, "-m", "reprise", "run", "--device", "cpu", str(script)]
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
+    assert subprocess.run(run, env=env, timeout=300).returncode == 7
+
+
+def test_profilers_work_and_recording_goes_on_after_them() -> None:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with reprise.session("cpu", policy="always") as session:
+        some_ops()
+        with torch.profiler.profile(activities=activities) as profile:
+            some_ops()
+        seen = session.stats().ops
+        some_ops()
+        assert session.stats().ops > seen
+    assert any(event.key == "aten::mul" for event in profile.key_averages())
+
+
+def test_compiled_functions_and_fake_tensors_are_left_alone() -> None:
+    with reprise.session("cpu", policy="always"):
+        compiled = torch.compile(some_ops, backend="aot_eager")
+        with torch._subclasses.FakeTensorMode():
+            fake = some_ops()
+        found = [compiled() for _ in range(8)]
+        mapped = [torch.vmap(lambda row: (row * 2).sum())(torch.ones(3, 4))]
+    assert fake.shape == (4, 4)
+    expected = some_ops()
+    assert all(torch.equal(value, expected) for value in found)
+    assert torch.equal(mapped[0], torch.full((3,), 8.0))

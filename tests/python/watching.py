@@ -1,0 +1,100 @@
+"""Runs a program under Reprise and by eager alone, and compares every bit."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import reprise
+import torch
+
+BUILD_TIMEOUT_S = 120.0
+SETTLING_CALLS = 10  # after each of these, builds are waited for
+
+
+@contextlib.contextmanager
+def watched(device: str) -> Iterator[reprise.Session]:
+    """A session that replays whatever was validated, and knows nothing yet."""
+    with reprise.session(device, policy="always") as session:
+        session.reset()
+        yield session
+
+
+def settle(session: reprise.Session, call: Callable[[], Any]) -> None:
+    """Call until replays may be expected; results are dropped."""
+    for _ in range(SETTLING_CALLS):
+        call()
+        assert session.wait(BUILD_TIMEOUT_S)
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors in a nest of tuples, lists and dicts, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [t for item in value.values() for t in tensors(item)]
+    if isinstance(value, (list, tuple)):
+        return [t for item in value for t in tensors(item)]
+    return []
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor's elements, so that nan equals itself and -0 not 0."""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+
+
+def assert_same_bits(found: Any, expected: Any, where: str = "") -> None:
+    """Equal in number, kind, layout and every bit of every element."""
+    pairs = list(zip(tensors(found), tensors(expected), strict=True))
+    assert pairs, "nothing to compare"
+    for index, (left, right) in enumerate(pairs):
+        place = f"{where} tensor {index}"
+        assert left.dtype == right.dtype, place
+        assert left.shape == right.shape, place
+        assert left.stride() == right.stride(), place
+        assert left.device == right.device, place
+        assert left.is_inference() == right.is_inference(), place
+        assert left.requires_grad == right.requires_grad, place
+        same = torch.equal(bits(left), bits(right))
+        assert same, f"{place}: {(left != right).sum().item()} elements differ"
+
+
+def check(
+    device: str,
+    step: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    replays: bool = True,
+) -> reprise.Stats:
+    """Call `step` on each input, keep all results, and compare them with eager's.
+
+    `step` must depend on nothing but its argument and what it does not change.
+    """
+    kept: list[Any] = []
+    with watched(device) as session:
+        for number, value in enumerate(inputs):
+            kept.append(step(value))
+            if number < SETTLING_CALLS:
+                assert session.wait(BUILD_TIMEOUT_S)
+        stats = session.stats()
+        report = str(session.explain())
+    for number, (value, found) in enumerate(zip(inputs, kept, strict=True)):
+        assert_same_bits(found, step(value), f"call {number}")
+    if replays:
+        assert stats.replays > 0, report
+        assert stats.followed > 0, report
+    return stats
+
+
+def randoms(
+    device: str, *shape: int, calls: int = 24, dtype: torch.dtype = torch.float32
+) -> list[torch.Tensor]:
+    """Fresh inputs, each in memory of its own."""
+    return [torch.randn(*shape, device=device).to(dtype) for _ in range(calls)]
+
+
+def cycle(values: Iterable[Any], calls: int) -> list[Any]:
+    """`calls` items, round and round."""
+    items = list(values)
+    return [items[number % len(items)] for number in range(calls)]
