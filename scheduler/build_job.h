@@ -19,7 +19,7 @@ namespace reprise::scheduler {
 class BuildJob {
  public:
   using Outcome =
-      tl::expected<std::shared_ptr<engine::Plan>, engine::BuildFailure>;
+      tl::expected<std::unique_ptr<engine::Plan>, engine::BuildFailure>;
 
   BuildJob(engine::Backend* backend, std::shared_ptr<const engine::Trace> first,
            std::unique_ptr<const engine::Trace> second)
@@ -30,7 +30,7 @@ class BuildJob {
   void Run() {
     auto built = backend_->Build(*first_, *second_);
     if (built) {
-      outcome_ = std::make_shared<engine::Plan>(first_, *std::move(built));
+      outcome_ = std::make_unique<engine::Plan>(first_, *std::move(built));
     } else {
       outcome_ = tl::unexpected<engine::BuildFailure>(built.error());
     }

@@ -20,12 +20,7 @@ json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {
                {"squashes", entry.squashes},
                {"validations", entry.validations},
                {"reason", entry.reason},
-               {"launches", 0},
-               {"segments", 0},
-               {"arena_bytes", 0},
-               {"mechanism", ""},
-               {"operators", json::array()},
-               {"notes", json::array()}};
+               {"operators", json::array()}};
   plan["eager_us"] = Microseconds(entry.profit.Median(Profit::Mode::kEager));
   plan["replay_us"] = Microseconds(entry.profit.Median(Profit::Mode::kReplay));
   if (entry.first != nullptr) {
@@ -33,13 +28,11 @@ json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {
       plan["operators"].push_back(frontend.OpName(op.op));
     }
   }
-  if (entry.plan == nullptr) return plan;
-  const engine::BuiltPlan& built = entry.plan->built();
-  plan["launches"] = built.launches;
-  plan["segments"] = built.segments.size();
-  plan["arena_bytes"] = built.bytes;
-  plan["mechanism"] = built.mechanism;
-  plan["notes"] = built.notes;
+  plan["launches"] = entry.summary.launches;
+  plan["segments"] = entry.summary.segments;
+  plan["arena_bytes"] = entry.summary.bytes;
+  plan["mechanism"] = entry.summary.mechanism;
+  plan["notes"] = entry.summary.notes;
   return plan;
 }
 

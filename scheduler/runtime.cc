@@ -1,5 +1,6 @@
 #include "scheduler/runtime.h"
 
+#include <atomic>
 #include <map>
 #include <utility>
 #include <vector>
@@ -31,6 +32,7 @@ class Runtime::Impl {
        MakeFrontend make_frontend)
       : kind_(kind),
         options_(options),
+        plans_(options.plan_budget_bytes),
         make_frontend_(std::move(make_frontend)) {
     policy_ = options.policy;
     if (policy_ == base::Policy::kAuto) {
@@ -73,6 +75,9 @@ class Runtime::Impl {
   }
 
   DeviceKind kind() const { return kind_; }
+  PlanCache& plans() { return plans_; }
+  uint64_t evictions_before_reset() const { return evictions_before_reset_; }
+  void ForgetEvictions() { evictions_before_reset_ = plans_.stats().evictions; }
   const base::Options& options() const { return options_; }
 
  private:
@@ -106,6 +111,7 @@ class Runtime::Impl {
     }
     parts.options = options_;
     parts.policy = policy_;
+    parts.plans = &plans_;
     parts.build = [this](std::shared_ptr<BuildJob> job) {
       queue_.Post([job = std::move(job)] { job->Run(); });
     };
@@ -142,6 +148,8 @@ class Runtime::Impl {
   const DeviceKind kind_;
   const base::Options options_;
   base::Policy policy_;
+  PlanCache plans_;
+  std::atomic<uint64_t> evictions_before_reset_{0};
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;
   std::unique_ptr<device::LaunchRecorder> recorder_;
@@ -185,6 +193,7 @@ void Runtime::Pause() {
 void Runtime::Reset() {
   impl_->Wait(std::nullopt);
   for (StreamSession* session : impl_->Sessions()) session->Reset();
+  impl_->ForgetEvictions();
 }
 
 Stats Runtime::stats() const {
@@ -196,6 +205,10 @@ Stats Runtime::stats() const {
       Add(sum, journal.stats);
     });
   }
+  const PlanCache::Stats plans = impl_->plans().stats();
+  sum.plans = plans.entries;
+  sum.plan_bytes = plans.charge_bytes;
+  sum.evictions = plans.evictions - impl_->evictions_before_reset();
   return sum;
 }
 
@@ -207,7 +220,7 @@ std::string Runtime::ExplainJson() const {
 const base::Options& Runtime::options() const { return impl_->options(); }
 
 void Runtime::ReleaseMemory() {
-  for (StreamSession* session : impl_->Sessions()) session->ReleaseMemory();
+  impl_->plans().Trim(0);
 }
 
 }  // namespace reprise::scheduler

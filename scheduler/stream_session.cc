@@ -59,11 +59,15 @@ const char* ToString(TraceEntry::State state) {
 StreamSession::StreamSession(Parts parts)
     : frontend_(std::move(parts.frontend)),
       backend_(std::move(parts.backend)),
+      plans_(parts.plans),
       build_(std::move(parts.build)),
       options_(parts.options),
       policy_(parts.policy) {}
 
-StreamSession::~StreamSession() = default;
+StreamSession::~StreamSession() {
+  pinned_ = PlanCache::Pin();
+  for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
+}
 
 bool StreamSession::Lock() {
   if (!busy_.test_and_set(std::memory_order_acquire)) return true;
@@ -80,9 +84,9 @@ Action StreamSession::Enter(const OpView& op) {
     return Action::kEager;
   }
   if (mode_ == Mode::kFollowing) {
-    if (op.cut == nullptr && current_->plan->Matches(cursor_, op)) {
-      if (cursor_ != current_->plan->next_launch_op()) return Follow();
-      auto launched = current_->plan->LaunchNext();
+    if (op.cut == nullptr && plan().Matches(cursor_, op)) {
+      if (cursor_ != plan().next_launch_op()) return Follow();
+      auto launched = plan().LaunchNext();
       if (launched) return Follow();
       Squash(cursor_);
       GiveUp(current_, launched.error().message());
@@ -90,9 +94,9 @@ Action StreamSession::Enter(const OpView& op) {
       Diverge(op);
     }
   } else if (mode_ == Mode::kValidating) {
-    if (op.cut == nullptr && current_->plan->MatchesShadow(cursor_, op)) {
-      if (whole_ && cursor_ == current_->plan->next_launch_op()) {
-        if (auto launched = current_->plan->LaunchNext(); !launched) {
+    if (op.cut == nullptr && plan().MatchesShadow(cursor_, op)) {
+      if (whole_ && cursor_ == plan().next_launch_op()) {
+        if (auto launched = plan().LaunchNext(); !launched) {
           GiveUp(current_, launched.error().message());
         }
       }
@@ -288,11 +292,11 @@ void StreamSession::LearnCut(uint64_t hash, std::string_view reason) {
 // --- Following -------------------------------------------------------------
 
 Action StreamSession::Follow() {
-  followed_ = &current_->plan->trace().ops[cursor_];
+  followed_ = &plan().trace().ops[cursor_];
   ++cursor_;
   ++journal_.stats.followed;
   if (cursor_ == current_->ops) {
-    current_->plan->Finish();
+    plan().Finish();
     current_->rest = 0;
     current_->next_rest = 1;
     current_->profit.Add(Profit::Mode::kReplay, Clock::now() - head_time_);
@@ -315,7 +319,7 @@ void StreamSession::Squash(uint32_t verified) {
   current_->next_rest = std::min<uint32_t>(64, current_->next_rest * 2);
   mode_ = Mode::kBoundary;
   previous_ = nullptr;
-  if (auto restored = current_->plan->Squash(verified); !restored) {
+  if (auto restored = plan().Squash(verified); !restored) {
     GiveUp(current_, restored.error().message());
   }
 }
@@ -323,7 +327,7 @@ void StreamSession::Squash(uint32_t verified) {
 // --- Validating ------------------------------------------------------------
 
 void StreamSession::LeaveValidation() {
-  current_->plan->Finish();
+  plan().Finish();
   mode_ = Mode::kBoundary;
   previous_ = nullptr;
 }
@@ -341,10 +345,10 @@ void StreamSession::LeaveValidating(const OpView& op,
     return;
   }
   if (++cursor_ < entry->ops) return;
-  entry->plan->Finish();
+  plan().Finish();
   mode_ = Mode::kBoundary;
   LinkTrace(entry);
-  if (auto ended = entry->plan->executor().EndComparing(); !ended) {
+  if (auto ended = plan().executor().EndComparing(); !ended) {
     GiveUp(entry, ended.error().message());
     return;
   }
@@ -353,7 +357,7 @@ void StreamSession::LeaveValidating(const OpView& op,
 
 base::Status StreamSession::CompareOp(const OpView& op,
                                       std::span<const ResultView> results) {
-  engine::Plan& plan = *current_->plan;
+  engine::Plan& plan = this->plan();
   engine::Executor& executor = plan.executor();
   const engine::TracedOp& traced = plan.trace().ops[cursor_];
   if (traced.native) return {};
@@ -407,6 +411,8 @@ void StreamSession::Pause() {
 void StreamSession::Reset() {
   Pause();
   const WaitingLock lock(&busy_);
+  pinned_ = PlanCache::Pin();
+  for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
   entries_.clear();
   heads_.Clear();
   learned_cuts_.clear();
@@ -415,32 +421,14 @@ void StreamSession::Reset() {
   current_ = nullptr;
 }
 
-void StreamSession::ReleaseMemory() {
-  const WaitingLock lock(&busy_);
-  const bool busy =
-      mode_ == Mode::kFollowing || mode_ == Mode::kValidating;
-  for (auto& [signature, entry] : entries_) {
-    if (entry->plan == nullptr || (busy && entry.get() == current_)) continue;
-    ++journal_.stats.evictions;
-    StartOver(entry.get());
-  }
-}
-
 void StreamSession::Inspect(
     const std::function<void(const Journal&,
                              const std::vector<const TraceEntry*>&,
                              const engine::Frontend&)>& read) {
   const WaitingLock lock(&busy_);
   std::vector<const TraceEntry*> entries;
-  journal_.stats.plans = 0;
-  journal_.stats.plan_bytes = 0;
-  journal_.stats.escapes = 0;
   for (const auto& [signature, entry] : entries_) {
     entries.push_back(entry.get());
-    if (entry->plan == nullptr) continue;
-    ++journal_.stats.plans;
-    journal_.stats.plan_bytes += entry->plan->built().bytes;
-    journal_.stats.escapes += entry->plan->escapes();
   }
   read(journal_, entries, *frontend_);
 }

@@ -24,6 +24,7 @@
 #include "engine/trace_recorder.h"
 #include "scheduler/heads.h"
 #include "scheduler/journal.h"
+#include "scheduler/plan_cache.h"
 #include "scheduler/session.h"
 #include "scheduler/trace_entry.h"
 
@@ -43,6 +44,7 @@ class StreamSession final : public Session {
   struct Parts {
     std::unique_ptr<engine::Frontend> frontend;
     std::unique_ptr<engine::Backend> backend;
+    PlanCache* plans = nullptr;  // borrowed
     // Runs a build off the program's threads.
     std::function<void(std::shared_ptr<BuildJob>)> build;
     base::Options options;
@@ -66,7 +68,7 @@ class StreamSession final : public Session {
   void Abandon(const engine::OpView& op) override;
   const engine::TracedOp& followed() const override { return *followed_; }
   engine::Block TakeBlock(engine::ValueId value) override {
-    return current_->plan->TakeBlock(value);
+    return plan().TakeBlock(value);
   }
 
   // The rest takes the lock itself, waiting for it. Any thread.
@@ -77,7 +79,6 @@ class StreamSession final : public Session {
   // leaving the program with what it has seen.
   void Pause();
   void Reset();
-  void ReleaseMemory();
   // Calls `read` with the journal and the entries, under the lock.
   void Inspect(const std::function<void(
                    const Journal&, const std::vector<const TraceEntry*>&,
@@ -111,11 +112,12 @@ class StreamSession final : public Session {
   std::optional<Action> TryHead(const engine::OpView& op, uint64_t hash);
   void StartRecording(TraceEntry* entry, engine::Backend::Pass pass);
   bool WantsValidation(TraceEntry* entry);
+  std::optional<Action> TryPlan(TraceEntry* entry, const engine::OpView& op);
   std::optional<Action> StartValidation(TraceEntry* entry,
                                         const engine::OpView& op);
   std::optional<Action> StartReplay(TraceEntry* entry,
                                     const engine::OpView& op);
-  bool Ready(TraceEntry* entry, engine::Plan::Readiness readiness);
+  bool Resolve(TraceEntry* entry, const engine::OpView& op);
   Action Follow();
   void LeaveValidating(const engine::OpView& op,
                        std::span<const engine::ResultView> results);
@@ -135,8 +137,14 @@ class StreamSession final : public Session {
   void GiveUp(TraceEntry* entry, std::string_view reason);
   void Reject(const TraceEntry& entry, std::string_view reason);
 
+  PlanKey KeyOf(const TraceEntry& entry) const {
+    return {entry.signature, this};
+  }
+  engine::Plan& plan() { return **pinned_; }
+
   std::unique_ptr<engine::Frontend> frontend_;
   std::unique_ptr<engine::Backend> backend_;
+  PlanCache* plans_;
   std::function<void(std::shared_ptr<BuildJob>)> build_;
   const base::Options options_;
   const base::Policy policy_;
@@ -152,6 +160,7 @@ class StreamSession final : public Session {
 
   // kValidating and kFollowing.
   TraceEntry* current_ = nullptr;
+  PlanCache::Pin pinned_;  // of `current_`, until the next plan is tried
   uint32_t cursor_ = 0;
   bool whole_ = false;
   const engine::TracedOp* followed_ = nullptr;

@@ -44,20 +44,32 @@ std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
       return std::nullopt;
     case State::kCheckOps:
     case State::kCheckWhole:
-      return StartValidation(entry, op);
     case State::kReady:
-      if (entry->rest > 0) {
-        --entry->rest;
-        return std::nullopt;
-      }
-      return WantsValidation(entry) ? StartValidation(entry, op)
-                                    : StartReplay(entry, op);
+      return TryPlan(entry, op);
     case State::kSeen:
     case State::kBuilding:
     case State::kGivenUp:
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
+                                             const OpView& op) {
+  if (entry->state == State::kReady && entry->rest > 0) {
+    --entry->rest;
+    return std::nullopt;
+  }
+  pinned_ = plans_->Lookup(KeyOf(*entry));
+  if (!pinned_) {  // evicted
+    StartOver(entry);
+    StartRecording(entry, engine::Backend::Pass::kFirst);
+    return std::nullopt;
+  }
+  if (entry->state != State::kReady || WantsValidation(entry)) {
+    return StartValidation(entry, op);
+  }
+  return StartReplay(entry, op);
 }
 
 // --- Recording -------------------------------------------------------------
@@ -118,7 +130,15 @@ void StreamSession::CollectBuild(TraceEntry* entry) {
     return;
   }
   ++journal_.stats.builds;
-  entry->plan = *std::move(outcome);
+  const engine::BuiltPlan& built = (*outcome)->built();
+  entry->summary = {built.launches, built.segments.size(), built.bytes,
+                    built.mechanism, built.notes};
+  auto kept = plans_->Insert(KeyOf(*entry), *std::move(outcome),
+                             entry->summary.bytes);
+  if (!kept) {
+    GiveUp(entry, kept.error().message());
+    return;
+  }
   entry->state = State::kCheckOps;
 }
 
@@ -145,7 +165,7 @@ void StreamSession::StartOver(TraceEntry* entry) {
 }
 
 void StreamSession::DropPlan(TraceEntry* entry) {
-  entry->plan.reset();
+  plans_->Erase(KeyOf(*entry));
   entry->verdict_pending = false;
 }
 
@@ -165,7 +185,12 @@ void StreamSession::Reject(const TraceEntry& entry, std::string_view reason) {
 
 void StreamSession::CollectVerdict(TraceEntry* entry,
                                    engine::Executor::Patience patience) {
-  auto verdict = entry->plan->executor().Poll(patience);
+  const PlanCache::Pin pin = plans_->Lookup(KeyOf(*entry));
+  if (!pin) {  // evicted
+    StartOver(entry);
+    return;
+  }
+  auto verdict = (*pin)->executor().Poll(patience);
   if (!verdict) {
     GiveUp(entry, verdict.error().message());
     return;
@@ -176,7 +201,7 @@ void StreamSession::CollectVerdict(TraceEntry* entry,
     const uint32_t op = (*verdict)->tag;
     FailAt(entry, op,
            "op " + std::to_string(op) + " (" +
-               frontend_->OpName(entry->plan->trace().ops[op].op) +
+               frontend_->OpName((*pin)->trace().ops[op].op) +
                ") gave other bits than eager",
            kTries);
     return;
@@ -197,7 +222,10 @@ bool StreamSession::WantsValidation(TraceEntry* entry) {
   return entry->replays / period + 2 > entry->validations;
 }
 
-bool StreamSession::Ready(TraceEntry* entry, Plan::Readiness readiness) {
+bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
+  const uint64_t escapes = plan().escapes();
+  const Plan::Readiness readiness = plan().Resolve(op);
+  journal_.stats.escapes += plan().escapes() - escapes;
   switch (readiness) {
     case Plan::Readiness::kReady:
       return true;
@@ -220,11 +248,10 @@ bool StreamSession::Ready(TraceEntry* entry, Plan::Readiness readiness) {
 
 std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
                                                      const OpView& op) {
-  Plan& plan = *entry->plan;
-  if (!Ready(entry, plan.Resolve(op))) return std::nullopt;
+  if (!Resolve(entry, op)) return std::nullopt;
   whole_ = entry->state != State::kCheckOps;
-  auto begun = plan.executor().BeginComparing();
-  if (begun && whole_) begun = plan.LaunchNext();
+  auto begun = plan().executor().BeginComparing();
+  if (begun && whole_) begun = plan().LaunchNext();
   if (!begun) {
     GiveUp(entry, begun.error().message());
     return std::nullopt;
@@ -243,10 +270,9 @@ std::optional<Action> StreamSession::StartReplay(TraceEntry* entry,
       !entry->profit.Pays(options_.margin)) {
     return std::nullopt;
   }
-  Plan& plan = *entry->plan;
   head_time_ = Clock::now();
-  if (!Ready(entry, plan.Resolve(op))) return std::nullopt;
-  if (auto launched = plan.LaunchNext(); !launched) {
+  if (!Resolve(entry, op)) return std::nullopt;
+  if (auto launched = plan().LaunchNext(); !launched) {
     GiveUp(entry, launched.error().message());
     return std::nullopt;
   }

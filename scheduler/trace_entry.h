@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cache/signature.h"
 #include "engine/plan.h"
@@ -14,6 +15,15 @@
 #include "scheduler/profit.h"
 
 namespace reprise::scheduler {
+
+// What the report says of a plan, also when it has been evicted since.
+struct PlanSummary {
+  uint32_t launches = 0;
+  size_t segments = 0;
+  uint64_t bytes = 0;
+  const char* mechanism = "";
+  std::vector<std::string> notes;
+};
 
 // One trace on its way to a plan. States and legal transitions:
 //
@@ -24,6 +34,7 @@ namespace reprise::scheduler {
 //   any ─► kGivenUp, with a reason; left only by Reset
 //
 // Under the session's lock.
+// From kCheckOps on its plan is in the cache, unless it was evicted.
 struct TraceEntry {
   enum class State : uint8_t {
     kSeen,        // closed once
@@ -43,11 +54,10 @@ struct TraceEntry {
   uint64_t seen = 0;  // times it was closed
 
   std::shared_ptr<const engine::Trace> first;
-  std::shared_ptr<BuildJob> job;        // while kBuilding
-  std::shared_ptr<engine::Plan> plan;   // from kCheckOps on
+  std::shared_ptr<BuildJob> job;  // while kBuilding
+  PlanSummary summary;            // from kCheckOps on
   bool verdict_pending = false;
   uint32_t attempts = 0;  // failed builds and validations
-  bool needs_move = false;  // record again only where the head's operands moved
 
   TraceEntry* successor = nullptr;  // the trace that came after it last
   // After a squash the plan rests for some passes, twice as many each time,

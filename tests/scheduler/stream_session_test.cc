@@ -38,6 +38,7 @@ class StreamSessionTest : public testing::Test {
                             .segment_ops = 3});
     parts.frontend = std::move(frontend);
     parts.options = options;
+    parts.plans = &plans_;
     parts.build = [this](std::shared_ptr<BuildJob> job) {
       builds_.Post([job] { job->Run(); });
     };
@@ -73,6 +74,7 @@ class StreamSessionTest : public testing::Test {
   }
 
   base::ManualTaskRunner builds_;
+  PlanCache plans_{size_t{1} << 20};
   ModelFrontend plain_frontend_;
   ModelFrontend* frontend_ = nullptr;
   std::unique_ptr<StreamSession> session_;
@@ -283,6 +285,21 @@ TEST_F(StreamSessionTest, WithoutMemoryTheProgramRunsEagerly) {
   }, 12);
   EXPECT_EQ(stats().replays, 0u);
   EXPECT_GT(stats().rejected, 0u);
+}
+
+TEST_F(StreamSessionTest, EvictedPlanIsRecordedAgain) {
+  const auto step = [](ModelProgram& p, std::vector<ModelTensor>& w,
+                       const ModelTensor& x) { Step(p, w, x); };
+  Warm(step);
+  const uint64_t before = stats().replays;
+  ASSERT_GT(before, 0u);
+  // The plan in use is pinned until another one is tried.
+  plans_.Trim(0);
+  EXPECT_EQ(plans_.stats().entries, 1u);
+  session_->Reset();
+  EXPECT_EQ(plans_.stats().entries, 0u);
+  Warm(step);
+  EXPECT_GT(stats().replays, 0u);
 }
 
 TEST_F(StreamSessionTest, SecondInputThatArrivesLateSplitsTheTrace) {

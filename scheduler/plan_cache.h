@@ -1,0 +1,38 @@
+// All plans of a runtime, under one budget of bytes.
+
+#ifndef REPRISE_SCHEDULER_PLAN_CACHE_H_
+#define REPRISE_SCHEDULER_PLAN_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "cache/lru_cache.h"
+#include "cache/signature.h"
+#include "engine/plan.h"
+
+namespace reprise::scheduler {
+
+// A plan belongs to one session: its graphs and its arena are used in the
+// order of one stream.
+struct PlanKey {
+  cache::Signature signature;
+  const void* session = nullptr;
+  bool operator==(const PlanKey&) const = default;
+};
+
+struct PlanKeyHash {
+  size_t operator()(const PlanKey& key) const noexcept {
+    return std::hash<cache::Signature>()(key.signature) ^
+           std::hash<const void*>()(key.session);
+  }
+};
+
+// A session pins the plan that it validates or follows.
+using PlanCache =
+    cache::PinnedLruCache<PlanKey, std::unique_ptr<engine::Plan>, PlanKeyHash>;
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_PLAN_CACHE_H_
