@@ -1,0 +1,376 @@
+"""Eager, Reprise, a hand-written CUDA graph and torch.compile, side by side.
+
+One process measures all modes of a model in interleaved rounds, each pass on
+another input, so that the clock of a shared machine falls on all of them alike:
+read the ratios. ``eager_control`` is eager measured a second time: its ratio to
+eager is the noise. Speed is the time of a pass with a synchronisation after it
+(``latency``) and of passes back to back (``throughput``).
+
+    python perf/models.py --output perf/results/h200.json --plot perf/results/h200.png
+
+Writes one JSON object a line: workload, mode, median_us, p10_us, p90_us,
+throughput_us, ratio (eager over mode, median of paired rounds) with a bootstrap
+95 % interval, bit_equal (50 calls, all outputs kept), first_replay_ms,
+first_replay_calls, host_us, gpu, driver, torch, commit, dirty, command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import pathlib
+import random
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+import zoo
+
+import reprise
+
+MODES = ("eager", "eager_control", "reprise", "graph", "compile", "reduce_overhead")
+INPUTS = 16
+KEPT = 50
+
+Run = Callable[[tuple[torch.Tensor, ...]], torch.Tensor]
+
+
+def synchronize() -> None:
+    """Wait for the device."""
+    torch.cuda.synchronize()
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """Time one call, its device work included."""
+    start = time.perf_counter()
+    run()
+    synchronize()
+    return time.perf_counter() - start
+
+
+class Mode:
+    """One way of running a model: ``with mode: y = mode.run(arguments)``."""
+
+    def __init__(self, run: Run, enabled: bool = False) -> None:
+        self.run = run
+        self.enabled = enabled
+
+    def __enter__(self) -> Mode:
+        if self.enabled:
+            reprise.enable("cuda", policy="always")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.enabled:
+            reprise.disable()
+
+
+def hand_written(model: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> Run:
+    """Capture ``model`` as PyTorch's manual says, with static inputs."""
+    static = tuple(argument.clone() for argument in arguments)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            model(*static)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = model(*static)
+
+    def run(new: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        for old, value in zip(static, new, strict=True):
+            old.copy_(value)
+        graph.replay()
+        return output
+
+    return run
+
+
+def compiled(model: torch.nn.Module, arguments: tuple[torch.Tensor, ...], mode: str) -> Run:
+    """Compile ``model`` and run it until it is warm."""
+    torch._dynamo.reset()
+    function = torch.compile(model, mode=mode)
+    for _ in range(4):
+        function(*arguments)
+        synchronize()
+
+    def run(new: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        if mode == "reduce-overhead":
+            torch.compiler.cudagraph_mark_step_begin()
+        return function(*new)
+
+    return run
+
+
+def first_replay(model: torch.nn.Module, make: Callable[[], tuple]) -> tuple[int, float, float]:
+    """Calls until the first replay, and the milliseconds that they cost more than eager."""
+    for _ in range(3):
+        model(*make())
+    eager = statistics.median(seconds(lambda: model(*make())) for _ in range(5))
+    reprise.enable("cuda", policy="always")
+    ours = []
+    kept = []
+    for call in range(1, 21):
+        arguments = make()
+        synchronize()
+
+        def once(arguments: tuple = arguments) -> None:
+            kept.append(model(*arguments))
+            reprise.wait()
+
+        before = reprise.stats().replays
+        ours.append(seconds(once))
+        if reprise.stats().replays > before:
+            break
+    else:
+        call = -1
+    reprise.disable()
+    return call, 1e3 * (sum(ours) - eager * len(ours)), 1e6 * eager
+
+
+def bits_of_eager(model: torch.nn.Module, make: Callable[[], tuple], mode: Mode) -> bool:
+    """Whether 50 kept outputs, looked at at the end, hold eager's bits."""
+    inputs = [make() for _ in range(KEPT)]
+    expected = [model(*arguments).cpu() for arguments in inputs]
+    with mode:
+        outputs = [mode.run(arguments) for arguments in inputs]
+        synchronize()
+    return all(
+        torch.equal(a.cpu().contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+        for a, b in zip(outputs, expected, strict=True)
+    )
+
+
+def bootstrap(values: list[float], draws: int = 1000) -> tuple[float, float]:
+    """Give a 95 % interval of the median."""
+    rng = random.Random(0)
+    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(draws))
+    return medians[int(0.025 * draws)], medians[int(0.975 * draws)]
+
+
+def passes(mode: Mode, inputs: list[tuple], start: int, count: int) -> list[float]:
+    """Latencies of ``count`` passes, each synchronised, after one that is not counted."""
+    times = []
+    with mode:
+        mode.run(inputs[start % INPUTS])
+        synchronize()
+        for i in range(count):
+            times.append(
+                seconds(lambda i=i: mode.run(inputs[(start + 1 + i) % INPUTS]))  # type: ignore[misc]
+            )
+    return times
+
+
+def back_to_back(mode: Mode, inputs: list[tuple], count: int) -> float:
+    """Seconds a pass without a synchronisation between passes."""
+    with mode:
+        for i in range(3):
+            mode.run(inputs[i % INPUTS])
+        synchronize()
+
+        def all_of_them() -> None:
+            for i in range(count):
+                mode.run(inputs[i % INPUTS])
+
+        return seconds(all_of_them) / count
+
+
+def host_only(mode: Mode, inputs: list[tuple], count: int) -> float:
+    """Seconds of a followed pass whose launches are left out (its results are not computed)."""
+    with mode:
+        for i in range(3):
+            mode.run(inputs[i % INPUTS])
+        synchronize()
+        with skipped_launches():
+            return statistics.median(
+                seconds(lambda i=i: mode.run(inputs[i % INPUTS]))  # type: ignore[misc]
+                for i in range(count)
+            )
+
+
+@contextlib.contextmanager
+def skipped_launches() -> Iterator[None]:
+    """Leave out the graph launches of replays."""
+    torch.ops.reprise.skip_launches(True)
+    try:
+        yield
+    finally:
+        torch.ops.reprise.skip_launches(False)
+
+
+def environment(arguments: argparse.Namespace) -> dict:
+    """Say where and with what this was measured."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "driver": driver.split("\n")[0].strip(),
+        "torch": torch.__version__,
+        "commit": arguments.commit,
+        "dirty": arguments.dirty,
+        "command": shlex.join(["python", *sys.argv]),
+    }
+
+
+def make_modes(model: torch.nn.Module, arguments: tuple, names: list[str]) -> dict[str, Mode]:
+    """Make what can be made; a mode that fails is left out, with its error printed."""
+    makers: dict[str, Callable[[], Mode]] = {
+        "eager": lambda: Mode(lambda new: model(*new)),
+        "eager_control": lambda: Mode(lambda new: model(*new)),
+        "reprise": lambda: Mode(lambda new: model(*new), enabled=True),
+        "graph": lambda: Mode(hand_written(model, arguments)),
+        "compile": lambda: Mode(compiled(model, arguments, "default")),
+        "reduce_overhead": lambda: Mode(compiled(model, arguments, "reduce-overhead")),
+    }
+    made = {}
+    for name in names:
+        try:
+            made[name] = makers[name]()
+        except Exception as error:  # a peer that fails must not hide the others
+            print(f"  {name}: {type(error).__name__}: {error}"[:300], file=sys.stderr)
+    return made
+
+
+@torch.no_grad()
+def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]:
+    """Measure all modes of one workload."""
+    torch.manual_seed(0)
+    model, make = workload.make(torch.device("cuda"))
+    records: dict[str, dict] = {}
+    calls, extra_ms, _ = first_replay(model, make)
+    modes = make_modes(model, make(), arguments.modes)
+    inputs = [make() for _ in range(INPUTS)]
+    latencies: dict[str, list[list[float]]] = {name: [] for name in modes}
+    for round_index in range(arguments.rounds):
+        order = list(modes)
+        random.Random(round_index).shuffle(order)
+        for name in order:
+            latencies[name].append(passes(modes[name], inputs, round_index, arguments.passes))
+    for name, mode in modes.items():
+        every = sorted(value for block in latencies[name] for value in block)
+        ratios = [
+            statistics.median(e) / statistics.median(m)
+            for e, m in zip(latencies["eager"], latencies[name], strict=True)
+        ]
+        low, high = bootstrap(ratios)
+        records[name] = {
+            "workload": workload.name,
+            "mode": name,
+            "median_us": 1e6 * statistics.median(every),
+            "p10_us": 1e6 * every[len(every) // 10],
+            "p90_us": 1e6 * every[9 * len(every) // 10],
+            "throughput_us": 1e6 * back_to_back(mode, inputs, 30),
+            "ratio": statistics.median(ratios),
+            "ratio_low": low,
+            "ratio_high": high,
+            "bit_equal": None,
+            "first_replay_ms": None,
+            "first_replay_calls": None,
+            "host_us": None,
+            "own_us": None,
+        }
+    ours = records["reprise"]
+    ours["bit_equal"] = bits_of_eager(model, make, modes["reprise"])
+    ours["first_replay_calls"] = calls
+    ours["first_replay_ms"] = extra_ms
+    ours["stats"] = vars(reprise.stats()) if not hasattr(reprise.stats(), "_asdict") else None
+    ours["host_us"] = 1e6 * host_only(modes["reprise"], inputs, 20)
+    reprise.enable("cuda", policy="always")
+    report = reprise.explain()
+    ours["report"] = report.to_dict() if arguments.reports else None
+    print(report, file=sys.stderr)
+    reprise.reset()
+    reprise.disable()
+    return list(records.values())
+
+
+def table(records: list[dict]) -> str:
+    """Render one line a workload."""
+    workloads = list(dict.fromkeys(record["workload"] for record in records))
+    by = {(record["workload"], record["mode"]): record for record in records}
+    modes = [mode for mode in MODES if any((w, mode) in by for w in workloads)]
+    lines = ["| model | " + " | ".join(modes) + " | eager/reprise | bits | calls | ms | host us |"]
+    lines.append("|---" * (len(modes) + 6) + "|")
+    for workload in workloads:
+        cells = [workload]
+        for mode in modes:
+            record = by.get((workload, mode))
+            cells.append(f"{record['median_us']:.0f}" if record else "")
+        ours = by[(workload, "reprise")]
+        cells += [
+            f"{ours['ratio']:.2f} [{ours['ratio_low']:.2f}, {ours['ratio_high']:.2f}]",
+            "yes" if ours["bit_equal"] else "NO",
+            str(ours["first_replay_calls"]),
+            f"{ours['first_replay_ms']:.1f}",
+            f"{ours['host_us']:.0f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def plot(records: list[dict], path: str) -> None:
+    """Draw the speed-ups over eager."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    workloads = list(dict.fromkeys(record["workload"] for record in records))
+    modes = [mode for mode in MODES if mode != "eager"]
+    figure, axes = plt.subplots(figsize=(1.5 + 1.6 * len(workloads), 4))
+    width = 0.8 / len(modes)
+    for m, mode in enumerate(modes):
+        chosen = [r for r in records if r["mode"] == mode]
+        places = [workloads.index(r["workload"]) + width * m for r in chosen]
+        heights = [r["ratio"] for r in chosen]
+        errors = [
+            [r["ratio"] - r["ratio_low"] for r in chosen],
+            [r["ratio_high"] - r["ratio"] for r in chosen],
+        ]
+        axes.bar(places, heights, width, yerr=errors, label=mode.replace("_", " "))
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.set_xticks([i + 0.4 - width / 2 for i in range(len(workloads))], workloads, rotation=20)
+    axes.set_ylabel("speed-up over eager (latency)")
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Parse arguments, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--models", nargs="+", default=list(zoo.WORKLOADS)[:7])
+    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--reports", action="store_true", help="keep explain() in the records")
+    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--plot")
+    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--dirty", action="store_true")
+    arguments = parser.parse_args()
+    everything = []
+    where = environment(arguments)
+    for name in arguments.models:
+        print(name, file=sys.stderr, flush=True)
+        for record in measure(zoo.WORKLOADS[name], arguments):
+            everything.append({**record, **where})
+            if arguments.output:
+                with arguments.output.open("a") as file:
+                    file.write(json.dumps(everything[-1]) + "\n")
+        gc.collect()
+        torch.cuda.empty_cache()
+    print(table(everything))
+    if arguments.plot:
+        plot(everything, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()
