@@ -203,7 +203,6 @@ def test_a_report_of_everything_reads_well() -> None:
     text = str(
         reprise.Report(
             {
-                "device": "cuda:0",
                 "mode": "cuda",
                 "plans": [
                     {
@@ -220,7 +219,16 @@ def test_a_report_of_everything_reads_well() -> None:
                         "mechanism": "graph",
                         "operators": ["aten::addmm"] * 20 + ["aten::relu"] * 21,
                         "notes": ["a note of the plan"],
-                    }
+                        "reason": "",
+                    },
+                    {
+                        "signature": "ee" * 16,
+                        "state": "given up",
+                        "ops": 3,
+                        "launches": 0,
+                        "mechanism": "",
+                        "reason": "differs",
+                    },
                 ],
                 "cuts": [
                     {"op": "aten::item", "reason": "gives data to the host", "count": 7}
@@ -242,9 +250,10 @@ def test_a_report_of_everything_reads_well() -> None:
         )
     )
     for part in (
-        "reprise on cuda:0: 1 plan, 12 replays",
+        "reprise on CUDA: 1 plan, 12 replays",
+        "trace eeeeeeee given up: 3 ops, differs",
         "plan 00112233 ready: 41 ops, 80 launches in 1 segment, 3.0 MiB, by graph",
-        "12 replays, 1 squashes; eager 500.0 us, replay 200.0 us (2.50x)",
+        "12 replays, 1 squash; eager 500.0 us, replay 200.0 us (2.50x)",
         "aten::relu x21, aten::addmm x20",
         "note: a note of the plan",
         "7 x aten::item: gives data to the host",

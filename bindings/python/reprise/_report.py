@@ -9,14 +9,16 @@ from typing import Any
 
 _OPERATORS_SHOWN = 6
 _SIGNATURE_SHOWN = 8
+_TRACES_SHOWN = 5
+_MODES = {"cuda": "CUDA", "host": "the host executor (correctness, not speed)"}
 
 
 class Report:
     """A snapshot of every plan, cut, rejection and squash.
 
-    `str()` gives a few lines a plan; `to_dict()` all of it: `device`, `mode`
-    ("cuda" or "host"), `plans`, `cuts`, `rejections`, `squashes` and `notes`. Times
-    are in microseconds, sizes in bytes.
+    `str()` gives a few lines a plan; `to_dict()` all of it: `mode` ("cuda" or
+    "host"), `plans` (traces that are not plans yet included), `cuts`, `rejections`,
+    `squashes` and `notes`. Times are in microseconds, sizes in bytes.
     """
 
     def __init__(self, fields: dict[str, Any]) -> None:
@@ -27,7 +29,7 @@ class Report:
         return copy.deepcopy(self._fields)
 
     def __repr__(self) -> str:
-        return f"<reprise.Report of {_count(self._list('plans'), 'plan')}>"
+        return f"<reprise.Report of {_plural(len(self._plans()), 'plan')}>"
 
     def __str__(self) -> str:
         if not self._fields:
@@ -38,17 +40,26 @@ class Report:
         rows: list[dict[str, Any]] = self._fields.get(name, [])
         return rows
 
+    def _plans(self) -> list[dict[str, Any]]:
+        """Those of the traces that were built, most replayed first."""
+        built = [trace for trace in self._list("plans") if trace.get("mechanism")]
+        return sorted(built, key=lambda plan: -plan["replays"])
+
     def _lines(self) -> Iterator[str]:
-        head = (
-            f"reprise on {self._fields.get('device', 'no device')}: "
-            f"{_count(self._list('plans'), 'plan')}, "
-            f"{_total(self._list('plans'), 'replays')} replays"
+        plans = self._plans()
+        where = self._fields.get("mode", "no device")
+        replays = sum(plan["replays"] for plan in plans)
+        yield (
+            f"reprise on {_MODES.get(where, where)}: {_plural(len(plans), 'plan')}, "
+            f"{_plural(replays, 'replay')}"
         )
-        if self._fields.get("mode") == "host":
-            head += " (host executor: correctness, not speed)"
-        yield head
-        for plan in self._list("plans"):
+        for plan in plans:
             yield from _plan_lines(plan)
+        unbuilt = [trace for trace in self._list("plans") if not trace.get("mechanism")]
+        for trace in unbuilt[:_TRACES_SHOWN]:
+            yield _trace_line(trace)
+        if len(unbuilt) > _TRACES_SHOWN:
+            yield f"{len(unbuilt) - _TRACES_SHOWN} more traces"
         yield from _section("cuts", self._list("cuts"), _cut)
         yield from _section("rejections", self._list("rejections"), _rejection)
         yield from _section("squashes", self._list("squashes"), _squash)
@@ -63,7 +74,8 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
         f"{_plural(plan['segments'], 'segment')}, {_bytes(plan['arena_bytes'])}, "
         f"by {plan['mechanism']}"
     )
-    times = f"  {plan['replays']} replays, {plan['squashes']} squashes"
+    times = f"  {_plural(plan['replays'], 'replay')}, "
+    times += _plural(plan["squashes"], "squash")
     eager, replay = plan.get("eager_us") or 0, plan.get("replay_us") or 0
     if eager > 0 and replay > 0:
         times += f"; eager {eager:.1f} us, replay {replay:.1f} us"
@@ -71,8 +83,16 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     yield times
     if operators := plan.get("operators"):
         yield f"  {_operators(operators)}"
-    for note in plan.get("notes", []):
-        yield f"  note: {note}"
+    for note in (plan.get("reason"), *plan.get("notes", [])):
+        if note:
+            yield f"  note: {note}"
+
+
+def _trace_line(trace: dict[str, Any]) -> str:
+    line = f"trace {_short(trace['signature'])} {trace['state']}: {trace['ops']} ops"
+    if reason := trace.get("reason"):
+        line += f", {reason}"
+    return line
 
 
 def _operators(names: Iterable[str]) -> str:
@@ -96,10 +116,9 @@ def _rejection(row: dict[str, Any]) -> str:
 
 
 def _squash(row: dict[str, Any]) -> str:
-    return (
-        f"{_short(row['signature'])} at op {row['op']}: expected {row['expected']}, "
-        f"found {row['found']}"
-    )
+    expected = f"expected {row['expected']}, " if row.get("expected") else ""
+    where = f"{_short(row['signature'])} at op {row['op']}"
+    return f"{where}: {expected}found {row['found']}"
 
 
 def _section(
@@ -116,16 +135,10 @@ def _short(signature: str) -> str:
     return signature[:_SIGNATURE_SHOWN]
 
 
-def _total(rows: Iterable[dict[str, Any]], name: str) -> int:
-    return sum(row.get(name, 0) for row in rows)
-
-
-def _count(rows: list[Any], noun: str) -> str:
-    return _plural(len(rows), noun)
-
-
 def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}{'es' if noun.endswith('sh') else 's'}"
 
 
 def _bytes(number: int) -> str:
