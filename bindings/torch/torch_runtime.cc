@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <exception>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,18 @@ void OnForkedChild() {
   g_active.store(nullptr, std::memory_order_relaxed);
   g_latest.store(nullptr, std::memory_order_relaxed);
   g_forked.store(true, std::memory_order_relaxed);
+}
+
+base::Status RegisterHooks() {
+  try {
+    RegisterHooksOnce();
+    return {};
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    return base::Fail(base::Code::kUnavailable,
+                      "torch's operators cannot be hooked: " +
+                          text.substr(0, text.find('\n')));
+  }
 }
 
 }  // namespace
@@ -96,8 +110,8 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
                               return MakeFrontend(key, &OpName);
                             }));
     if (all.made.empty()) {
+      REPRISE_RETURN_IF_ERROR(RegisterHooks());
       pthread_atfork(nullptr, nullptr, &OnForkedChild);
-      RegisterHooksOnce();
     }
     found = new TorchRuntime(static_cast<int>(all.made.size()), kind, options,
                              std::move(scheduler));
