@@ -3,14 +3,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t cc < <(git ls-files --cached --others --exclude-standard '*.h' '*.cc' '*.cu')
-mapfile -t py < <(git ls-files --cached --others --exclude-standard '*.py')
+sources=(bindings cache engine examples kernels perf scheduler tests)
+mapfile -t cc < <(find "${sources[@]}" -name '*.h' -o -name '*.cc' -o -name '*.cu')
 if [ "${1:-}" = --check ]; then
   clang-format --dry-run -Werror "${cc[@]}"
-  ruff check "${py[@]}"
-  ruff format --check "${py[@]}"
+  ruff check "${sources[@]}"
+  ruff format --check "${sources[@]}"
 else
   clang-format -i "${cc[@]}"
-  ruff check --fix "${py[@]}"
-  ruff format "${py[@]}"
+  ruff check --fix "${sources[@]}"
+  ruff format "${sources[@]}"
 fi
