@@ -1,0 +1,174 @@
+// The device comparison against its host twin.
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "kernels/compare.h"
+#include "tests/engine/device/gpu_test.h"
+#include "tests/kernels/random_layout.h"
+
+namespace reprise::kernels {
+namespace {
+
+using device::Buffer;
+
+class DeviceCompareGpuTest : public device::GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    auto compare = DeviceCompare::Create(driver(), device());
+    ASSERT_TRUE(compare) << compare.error().message();
+    compare_ = *std::move(compare);
+    flag_ = std::make_unique<Buffer>(driver(), 2 * sizeof(uint32_t));
+  }
+
+  // The flag after comparing with `tag`, from `flag` before. The word beside it
+  // must stay as it was.
+  uint32_t Compare(CUdeviceptr left, CUdeviceptr right, const Layout& layout,
+                   uint32_t tag, uint32_t flag = 0) {
+    flag_->Upload<uint32_t>({flag, 0x5555'aaaa});
+    const base::Status enqueued =
+        compare_->Enqueue(left, right, layout, flag_->address(), tag, stream());
+    EXPECT_TRUE(enqueued) << enqueued.error().message();
+    Synchronize();
+    const std::vector<uint32_t> words = flag_->Download<uint32_t>();
+    EXPECT_EQ(words[1], 0x5555'aaaa);
+    return words[0];
+  }
+
+  void FlipBit(const Buffer& buffer, int64_t byte, int bit) {
+    uint8_t value = 0;
+    EXPECT_EQ(
+        driver().cuMemcpyDtoHAsync(&value, buffer.address() + byte, 1, nullptr),
+        CUDA_SUCCESS);
+    EXPECT_EQ(driver().cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    value ^= static_cast<uint8_t>(1u << bit);
+    EXPECT_EQ(
+        driver().cuMemcpyHtoDAsync(buffer.address() + byte, &value, 1, nullptr),
+        CUDA_SUCCESS);
+    EXPECT_EQ(driver().cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  }
+
+  std::unique_ptr<DeviceCompare> compare_;
+  std::unique_ptr<Buffer> flag_;
+};
+
+std::vector<uint8_t> RandomBytes(size_t count, std::mt19937& random) {
+  std::vector<uint8_t> bytes(count);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  return bytes;
+}
+
+Layout Dense(int64_t count, uint32_t element_bytes) {
+  const int64_t sizes[] = {count};
+  const int64_t strides[] = {1};
+  return MakeLayout(sizes, strides, element_bytes);
+}
+
+// One flipped bit anywhere in the span raises the flag exactly where the host
+// sees a difference, for random layouts at random alignments.
+TEST_F(DeviceCompareGpuTest, SeesOneBitExactlyWhereTheHostDoes) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    const Layout layout = RandomLayout(random, 9);
+    const int64_t span = SpanBytes(layout) + 8;
+    const int64_t left_shift = random() % 17 * layout.element_bytes;
+    const int64_t right_shift = random() % 17 * layout.element_bytes;
+    const std::vector<uint8_t> bytes = RandomBytes(span, random);
+    const auto shifted = [](int64_t shift, const std::vector<uint8_t>& from) {
+      std::vector<uint8_t> moved(shift);
+      moved.insert(moved.end(), from.begin(), from.end());
+      return moved;
+    };
+    Buffer left(driver(), left_shift + span);
+    Buffer right(driver(), right_shift + span);
+    left.Upload(shifted(left_shift, bytes));
+    right.Upload(shifted(right_shift, bytes));
+    const CUdeviceptr left_at = left.address() + left_shift;
+    const CUdeviceptr right_at = right.address() + right_shift;
+    EXPECT_EQ(Compare(left_at, right_at, layout, 6), 0u);
+    for (int flip = 0; flip < 8; ++flip) {
+      const int64_t byte = random() % span;
+      const int bit = random() % 8;
+      std::vector<uint8_t> changed = bytes;
+      changed[byte] ^= static_cast<uint8_t>(1u << bit);
+      right.Upload(shifted(right_shift, changed));
+      const bool equal = EqualOnHost(bytes.data(), changed.data(), layout);
+      EXPECT_EQ(Compare(left_at, right_at, layout, 6), equal ? 0u : 7u)
+          << "round " << round << " byte " << byte;
+    }
+  }
+}
+
+// More elements than threads, and a tail after the last whole vector.
+TEST_F(DeviceCompareGpuTest, SeesOneBitInALargeDenseTensor) {
+  std::mt19937 random(12);
+  const int64_t count = (32 << 20) + 13;
+  const std::vector<uint8_t> bytes = RandomBytes(count, random);
+  Buffer left(driver(), count);
+  Buffer right(driver(), count);
+  left.Upload(bytes);
+  right.Upload(bytes);
+  const Layout layout = Dense(count, 1);
+  EXPECT_EQ(Compare(left.address(), right.address(), layout, 0), 0u);
+  for (int round = 0; round < 40; ++round) {
+    const int64_t byte = round == 0   ? 0
+                         : round == 1 ? count - 1
+                         : round == 2 ? count - 13
+                         : round == 3 ? count - 14
+                                      : random() % count;
+    const int bit = random() % 8;
+    FlipBit(right, byte, bit);
+    EXPECT_EQ(Compare(left.address(), right.address(), layout, 0), 1u) << byte;
+    FlipBit(right, byte, bit);
+  }
+  EXPECT_EQ(Compare(left.address(), right.address(), layout, 0), 0u);
+}
+
+// The same away from vector alignment, and with rows that have gaps.
+TEST_F(DeviceCompareGpuTest, SeesOneBitInALargeStridedTensor) {
+  std::mt19937 random(13);
+  const int64_t bytes_count = 8 << 20;
+  const std::vector<uint8_t> bytes = RandomBytes(bytes_count, random);
+  Buffer left(driver(), bytes_count);
+  Buffer right(driver(), bytes_count);
+  left.Upload(bytes);
+  right.Upload(bytes);
+  const int64_t sizes[] = {1000, 500};
+  const int64_t strides[] = {1003, 2};
+  for (const Layout& layout :
+       {Dense(1'000'001, 4), MakeLayout(sizes, strides, 2)}) {
+    const int64_t shift = layout.element_bytes;
+    const std::vector<int64_t> offsets = ElementOffsets(layout);
+    EXPECT_EQ(
+        Compare(left.address() + shift, right.address() + shift, layout, 0),
+        0u);
+    for (int round = 0; round < 20; ++round) {
+      const int64_t byte = shift + offsets[random() % offsets.size()] +
+                           random() % layout.element_bytes;
+      FlipBit(right, byte, round % 8);
+      EXPECT_EQ(
+          Compare(left.address() + shift, right.address() + shift, layout, 0),
+          1u);
+      FlipBit(right, byte, round % 8);
+    }
+  }
+}
+
+TEST_F(DeviceCompareGpuTest, FirstDifferenceWins) {
+  Buffer left(driver(), 64);
+  Buffer right(driver(), 64);
+  left.Upload(std::vector<uint8_t>(64, 1));
+  right.Upload(std::vector<uint8_t>(64, 2));
+  EXPECT_EQ(Compare(left.address(), right.address(), Dense(64, 1), 41), 42u);
+  EXPECT_EQ(Compare(left.address(), right.address(), Dense(64, 1), 41, 9), 9u);
+}
+
+TEST_F(DeviceCompareGpuTest, NothingToCompareIsEqual) {
+  EXPECT_EQ(Compare(0, 0, Dense(0, 4), 1), 0u);
+}
+
+}  // namespace
+}  // namespace reprise::kernels

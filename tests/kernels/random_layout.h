@@ -1,0 +1,81 @@
+// Layouts for tests of comparisons.
+
+#ifndef REPRISE_TESTS_KERNELS_RANDOM_LAYOUT_H_
+#define REPRISE_TESTS_KERNELS_RANDOM_LAYOUT_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/compare.h"
+
+namespace reprise::kernels {
+
+// Byte offsets of all elements, one by one.
+inline std::vector<int64_t> ElementOffsets(const Layout& layout) {
+  std::vector<int64_t> offsets;
+  const int64_t count = layout.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i;
+    int64_t offset = 0;
+    for (int d = layout.rank - 1; d >= 0; --d) {
+      offset += rest % layout.sizes[d] * layout.strides[d];
+      rest /= layout.sizes[d];
+    }
+    offsets.push_back(offset * layout.element_bytes);
+  }
+  return offsets;
+}
+
+// From the first element to the end of the last.
+inline int64_t SpanBytes(const Layout& layout) {
+  int64_t last = 0;
+  for (const int64_t offset : ElementOffsets(layout)) {
+    last = std::max(last, offset + layout.element_bytes);
+  }
+  return last;
+}
+
+// Which of `span_bytes` bytes belong to an element.
+inline std::vector<bool> BytesOf(const Layout& layout, int64_t span_bytes) {
+  std::vector<bool> bytes(span_bytes);
+  for (const int64_t offset : ElementOffsets(layout)) {
+    for (uint32_t b = 0; b < layout.element_bytes; ++b) {
+      bytes[offset + b] = true;
+    }
+  }
+  return bytes;
+}
+
+// Permuted, sliced, expanded, overlapping and empty layouts.
+inline Layout RandomLayout(std::mt19937& random, int64_t largest_size = 5) {
+  Layout layout;
+  layout.element_bytes = 1u << random() % 5;
+  layout.rank = static_cast<int>(random() % 6);
+  std::vector<int> order(layout.rank);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  int64_t stride = 1;
+  for (const int d : order) {
+    layout.sizes[d] = random() % 30 == 0 ? 0 : 1 + random() % largest_size;
+    switch (random() % 8) {
+      case 0:
+        layout.strides[d] = 0;
+        break;
+      case 1:
+        layout.strides[d] = 1 + random() % 3;
+        break;
+      default:
+        layout.strides[d] = stride;
+        stride *= layout.sizes[d] == 0 ? 1 : layout.sizes[d];
+        if (random() % 3 == 0) stride += random() % 4;
+    }
+  }
+  return layout;
+}
+
+}  // namespace reprise::kernels
+
+#endif  // REPRISE_TESTS_KERNELS_RANDOM_LAYOUT_H_
