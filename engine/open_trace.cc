@@ -7,6 +7,7 @@ namespace reprise::engine {
 void OpenTrace::Clear() {
   hasher_ = cache::SignatureHasher();
   storages_.Clear();
+  own_bases_.clear();
   next_value_ = 0;
   ops_ = 0;
 }
@@ -32,6 +33,7 @@ std::span<const ValueRef> OpenTrace::Enter(const OpView& op) {
     if (known == nullptr) {
       storages_.Put({operand.storage, operand.base, operand.address(),
                      next_value_++, /*external=*/true});
+      own_bases_.push_back(0);
       known = storages_.Find(operand.storage, operand.base);
     }
     ValueRef& ref = operands_[i];
@@ -63,6 +65,7 @@ std::span<const ValueId> OpenTrace::Leave(
     }
     if (results_[r] != kNoValue) continue;
     results_[r] = next_value_++;
+    own_bases_.push_back(result.base);
     storages_.Put({result.storage, result.base, result.base, results_[r],
                    /*external=*/false});
   }

@@ -35,6 +35,9 @@ class OpenTrace {
   static constexpr ValueId kNoValue = ~ValueId{0};
   std::span<const ValueId> Leave(std::span<const ResultView> results);
 
+  // By value: where its storage began, 0 for externals.
+  const std::vector<uint64_t>& own_bases() const { return own_bases_; }
+
   uint32_t ops() const { return ops_; }
   ValueId values() const { return next_value_; }
   const cache::Signature& signature() const { return hasher_.Value(); }
@@ -46,6 +49,7 @@ class OpenTrace {
   std::vector<ValueRef> operands_;
   std::vector<StorageToken> tokens_;  // of the operands
   std::vector<ValueId> results_;
+  std::vector<uint64_t> own_bases_;
   ValueId next_value_ = 0;
   uint32_t ops_ = 0;
 };

@@ -75,10 +75,11 @@ bool Plan::MatchesShadow(uint32_t index, const OpView& op) const {
   return true;
 }
 
-Plan::Readiness Plan::Resolve(const OpView& head) {
-  for (Readiness step : {ResolveHead(head), ResolveOthers()}) {
-    if (step != Readiness::kReady) return step;
-  }
+Plan::Readiness Plan::Resolve(const OpView& head,
+                              const RecentValues& recents) {
+  Readiness readiness = ResolveHead(head);
+  if (readiness == Readiness::kReady) readiness = ResolveOthers(recents);
+  if (readiness != Readiness::kReady) return readiness;
   next_segment_ = 0;
   next_launch_op_ = kNoOp;
   return ResolveOutputs();
@@ -103,14 +104,24 @@ Plan::Readiness Plan::ResolveHead(const OpView& head) {
   return Matches(0, head) ? Readiness::kReady : Readiness::kOtherOp;
 }
 
-Plan::Readiness Plan::ResolveOthers() {
+Plan::Readiness Plan::ResolveOthers(const RecentValues& recents) {
   const Frontend& frontend = *trace_->frontend;
   for (ValueId v : others_) {
     const Value& value = trace_->values[v];
-    if (!frontend.Alive(value.storage) ||
-        frontend.Base(value.storage) != value.base) {
-      return Readiness::kReplaced;
+    if (value.source.steps_ago == 0) {
+      if (!frontend.Alive(value.storage) ||
+          frontend.Base(value.storage) != value.base) {
+        return Readiness::kReplaced;
+      }
+      continue;
     }
+    const uint64_t base = recents.Base(value.source);
+    if (base == 0 || !frontend.OwnsAddress(base)) return Readiness::kUnknown;
+    const uint64_t origin = base + (value.origin - value.base);
+    if (!built_.movable[v] && origin != value.origin) {
+      return Readiness::kUnproven;
+    }
+    BindAt(v, origin);
   }
   return Readiness::kReady;
 }
@@ -147,6 +158,13 @@ base::Status Plan::LaunchNext() {
 Block Plan::TakeBlock(ValueId value) {
   if (escaping_[value]) return std::move(fresh_[value]);
   return ledger_->Lease(value, origins_[value]);
+}
+
+void Plan::CopyOwnBases(Made made, std::vector<uint64_t>& bases) const {
+  bases = made == Made::kReplayed ? origins_ : shadow_;
+  for (ValueId v = 0; v < bases.size(); ++v) {
+    if (trace_->values[v].external) bases[v] = 0;
+  }
 }
 
 void Plan::Finish() { next_segment_ = 0; }

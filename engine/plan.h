@@ -37,11 +37,13 @@ class Plan {
     kOtherOp,   // this is not its head
     kUnproven,  // a head operand lies elsewhere, and never moved while recorded
     kReplaced,  // an external that the head does not name is gone or moved
+    kUnknown,   // the steps that make its externals did not come before it
     kNoMemory,  // no memory for an output that escapes
   };
-  // Binds every value for a launch at `head`: externals to where they are,
-  // outputs that are still alive from earlier launches to fresh memory.
-  Readiness Resolve(const OpView& head);
+  // Binds every value for a launch at `head`: externals to where they are
+  // (`recents` knows of those that earlier steps made), outputs that are still
+  // alive from earlier launches to fresh memory.
+  Readiness Resolve(const OpView& head, const RecentValues& recents);
 
   // Launches the next segment: the first one at the head, each further one when
   // the op next_launch_op() is reached, before its results are handed out.
@@ -67,6 +69,11 @@ class Plan {
   // The program left before op `verified`: what it can see is made right.
   base::Status Squash(uint32_t verified);
 
+  // By value: where the storage of what this launch made began, 0 for
+  // externals; beside eager, eager's.
+  enum class Made : uint8_t { kReplayed, kEager };
+  void CopyOwnBases(Made made, std::vector<uint64_t>& bases) const;
+
   // Where `value` begins in this launch.
   uint64_t origin(ValueId value) const { return origins_[value]; }
   // The last op that writes `value`.
@@ -80,7 +87,7 @@ class Plan {
  private:
   bool SameWords(uint32_t index, const OpView& op) const;
   Readiness ResolveHead(const OpView& head);
-  Readiness ResolveOthers();
+  Readiness ResolveOthers(const RecentValues& recents);
   Readiness ResolveOutputs();
   void BindAt(ValueId value, uint64_t origin);
 

@@ -16,6 +16,8 @@ namespace {
 // on one input (queries, keys and values) look alike.
 constexpr uint32_t kShortestRepetition = 4;
 
+constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
+
 // Takes the session's lock, waiting for the op that is inside.
 class WaitingLock {
  public:
@@ -104,17 +106,11 @@ Action StreamSession::Enter(const OpView& op) {
     }
     LeaveValidation();
   }
-  if (op.cut != nullptr) {
-    NoteCut(op, op.cut);
-    Close();
-    return Action::kEager;
-  }
   const uint64_t hash = cache::HashWords(op.words);
+  if (op.cut != nullptr) return ObserveCut(op, hash, op.cut);
   if (!learned_cuts_.empty()) {
     if (const auto cut = learned_cuts_.find(hash); cut != learned_cuts_.end()) {
-      NoteCut(op, cut->second);
-      Close();
-      return Action::kEager;
+      return ObserveCut(op, hash, cut->second);
     }
   }
   if (mode_ == Mode::kWatching && BeginsTrace(op, hash)) Close();
@@ -133,21 +129,37 @@ void StreamSession::Leave(const OpView& op,
     LeaveValidating(op, results);
   } else if (mode_ == Mode::kWatching) {
     LeaveWatching(op, results);
+  } else {
+    LeaveCut(results);
   }
 }
 
 void StreamSession::Abandon(const OpView& op) {
   if (observed_ != op.words.data()) return;
   observed_ = nullptr;
+  if (mode_ == Mode::kBoundary) return;  // a cut anyway
   if (mode_ == Mode::kValidating) LeaveValidation();
-  LearnCut(cache::HashWords(op.words), "raised an error");
-  NoteCut(op, "raised an error");
+  LearnCut(cache::HashWords(op.words), kAbandoned);
+  NoteCut(op, kAbandoned);
   DiscardOpenTrace();
 }
 
 Action StreamSession::Observe(const OpView& op) {
   observed_ = op.words.data();
   return Action::kObserve;
+}
+
+Action StreamSession::ObserveCut(const OpView& op, uint64_t hash,
+                                 std::string_view reason) {
+  NoteCut(op, reason);
+  Close();
+  observed_hash_ = hash;
+  return Observe(op);
+}
+
+void StreamSession::LeaveCut(std::span<const ResultView> results) {
+  std::vector<uint64_t>& bases = recents_.Push(observed_hash_);
+  for (const ResultView& result : results) bases.push_back(result.base);
 }
 
 void StreamSession::HandleOverlap() {
@@ -197,9 +209,7 @@ Action StreamSession::Watch(const OpView& op, uint64_t hash) {
     mode_ = Mode::kWatching;
   }
   if (open_.WritesExternal(op)) {
-    NoteCut(op, "writes memory that its trace did not make");
-    Close();
-    return Action::kEager;
+    return ObserveCut(op, hash, "writes memory that its trace did not make");
   }
   const cache::Signature before = open_.signature();
   const std::span<const engine::ValueRef> operands = open_.Enter(op);
@@ -249,6 +259,7 @@ void StreamSession::Close() {
     entry->profit.Add(Profit::Mode::kEager, Clock::now() - head_time_);
   }
   LinkTrace(entry);
+  recents_.Push(entry->signature.lo) = open_.own_bases();
   heads_.Put(head_hash_, entry, head_storages_);
   if (recorder_ != nullptr) {
     if (entry == recording_for_) {
@@ -301,6 +312,8 @@ Action StreamSession::Follow() {
     current_->next_rest = 1;
     current_->profit.Add(Profit::Mode::kReplay, Clock::now() - head_time_);
     LinkTrace(current_);
+    plan().CopyOwnBases(engine::Plan::Made::kReplayed,
+                        recents_.Push(current_->signature.lo));
     mode_ = Mode::kBoundary;
   }
   return followed_->native ? Action::kNative : Action::kFollow;
@@ -348,6 +361,8 @@ void StreamSession::LeaveValidating(const OpView& op,
   plan().Finish();
   mode_ = Mode::kBoundary;
   LinkTrace(entry);
+  plan().CopyOwnBases(engine::Plan::Made::kEager,
+                      recents_.Push(entry->signature.lo));
   if (auto ended = plan().executor().EndComparing(); !ended) {
     GiveUp(entry, ended.error().message());
     return;
@@ -417,6 +432,7 @@ void StreamSession::Reset() {
   heads_.Clear();
   learned_cuts_.clear();
   splits_.clear();
+  recents_.Clear();
   journal_ = Journal{};
   current_ = nullptr;
 }

@@ -89,6 +89,10 @@ class StreamSession final : public Session {
   using Clock = std::chrono::steady_clock;
 
   Action Observe(const engine::OpView& op);
+  // Runs a cut, to see what it makes.
+  Action ObserveCut(const engine::OpView& op, uint64_t hash,
+                    std::string_view reason);
+  void LeaveCut(std::span<const engine::ResultView> results);
 
   // Leaving what was expected.
   void HandleOverlap();
@@ -175,6 +179,7 @@ class StreamSession final : public Session {
   Clock::time_point head_time_;
 
   TraceEntry* previous_ = nullptr;  // the trace that ended last
+  engine::RecentValues recents_;
   std::unordered_map<cache::Signature, std::unique_ptr<TraceEntry>> entries_;
   Heads heads_;
   // Ops, by the hash of their words, that are cuts, and why.

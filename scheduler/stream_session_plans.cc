@@ -77,7 +77,8 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
 void StreamSession::StartRecording(TraceEntry* entry,
                                    engine::Backend::Pass pass) {
   auto recorder =
-      engine::TraceRecorder::Start(frontend_.get(), backend_.get(), pass);
+      engine::TraceRecorder::Start(
+      frontend_.get(), backend_.get(), &recents_, pass);
   if (!recorder) {
     ++journal_.notes["nothing is recorded: " + recorder.error().message()];
     return;
@@ -113,6 +114,7 @@ bool StreamSession::SplitWhereUnknown(const engine::Trace& first,
     const engine::Value& b = second.values[v];
     if (!a.external || a.birth_op == 0) continue;
     if (a.storage == b.storage && a.origin == b.origin) continue;
+    if (a.source.steps_ago > 0 && a.source == b.source) continue;
     splits_.insert(first.ops[a.birth_op].before);
     return true;
   }
@@ -224,7 +226,7 @@ bool StreamSession::WantsValidation(TraceEntry* entry) {
 
 bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
   const uint64_t escapes = plan().escapes();
-  const Plan::Readiness readiness = plan().Resolve(op);
+  const Plan::Readiness readiness = plan().Resolve(op, recents_);
   journal_.stats.escapes += plan().escapes() - escapes;
   switch (readiness) {
     case Plan::Readiness::kReady:
@@ -240,6 +242,7 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
       StartRecording(entry, engine::Backend::Pass::kFirst);
       return false;
     case Plan::Readiness::kOtherOp:
+    case Plan::Readiness::kUnknown:
     case Plan::Readiness::kNoMemory:
       return false;
   }

@@ -287,6 +287,38 @@ TEST_F(StreamSessionTest, WithoutMemoryTheProgramRunsEagerly) {
   EXPECT_GT(stats().rejected, 0u);
 }
 
+TEST_F(StreamSessionTest, ValuesOfEarlierStepsAreFoundAgain) {
+  // After the cut, `b` is read late and is another storage at every call.
+  const auto step = [](ModelProgram& p, std::vector<ModelTensor>& w,
+                       const ModelTensor& x) {
+    ModelTensor a = p.Add(x, w[0]);
+    ModelTensor b = p.Scale(a, 2);
+    p.Read(b);
+    ModelTensor c = p.Add(a, w[1]);
+    ModelTensor d = p.Scale(c, 3);
+    return p.Add(d, b);
+  };
+  std::vector<ModelTensor> held;
+  std::vector<ModelTensor> expected;
+  for (int call = 0; call < 16; ++call) {
+    const float seed = static_cast<float>(call);
+    held.push_back(step(*program_, weights_, program_->Make(seed)));
+    expected.push_back(step(*plain_, plain_weights_, plain_->Make(seed)));
+    builds_.RunAll();
+  }
+  ExpectSame(held, expected);
+  EXPECT_GT(stats().replays, 10u);
+  session_->Inspect([](const Journal&,
+                       const std::vector<const TraceEntry*>& entries,
+                       const engine::Frontend&) {
+    int ready = 0;
+    for (const TraceEntry* entry : entries) {
+      if (entry->state == TraceEntry::State::kReady) ++ready;
+    }
+    EXPECT_EQ(ready, 2);  // before and after the cut
+  });
+}
+
 TEST_F(StreamSessionTest, EvictedPlanIsRecordedAgain) {
   const auto step = [](ModelProgram& p, std::vector<ModelTensor>& w,
                        const ModelTensor& x) { Step(p, w, x); };

@@ -117,7 +117,7 @@ class ModelFrontend : public engine::Frontend {
   void BeginAllocations() override {}
   std::vector<engine::Allocation> TakeAllocations() override { return {}; }
   uint64_t GeneratorState() const override { return random_draws; }
-  bool OwnsAddress(uint64_t) const override { return false; }
+  bool OwnsAddress(uint64_t) const override { return true; }
 
   bool fail_allocations = false;
   uint64_t random_draws = 0;
