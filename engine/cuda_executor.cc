@@ -66,7 +66,10 @@ void CudaExecutor::Bind(ValueId value, uint64_t origin) {
 
 base::Status CudaExecutor::LaunchSegment(size_t index) {
   SegmentGraph& segment = segments_[index];
-  if (segment.graph == nullptr) return {};
+  if (segment.graph == nullptr ||
+      context_.skip_launches->load(std::memory_order_relaxed)) {
+    return {};
+  }
   const device::LaunchRecorder::Hidden hidden;
   for (uint32_t node : segment.dirty) {
     REPRISE_RETURN_IF_ERROR(segment.graph->Update(node));

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -43,6 +44,9 @@ struct CudaContext {
   kernels::DeviceCompare* compare = nullptr;
   CUstream stream = nullptr;
   CUcontext context = nullptr;
+  // While true, segments are not launched: what is left of a pass is the host's
+  // share, and its results are not computed. For measurements.
+  const std::atomic<bool>* skip_launches = nullptr;
 };
 
 // Patches on change: Bind writes into the host copy of the launches, the next

@@ -76,6 +76,9 @@ class Runtime::Impl {
 
   DeviceKind kind() const { return kind_; }
   PlanCache& plans() { return plans_; }
+  void SkipLaunches(bool skip) {
+    skip_launches_.store(skip, std::memory_order_relaxed);
+  }
   uint64_t evictions_before_reset() const { return evictions_before_reset_; }
   void ForgetEvictions() { evictions_before_reset_ = plans_.stats().evictions; }
   const base::Options& options() const { return options_; }
@@ -123,6 +126,7 @@ class Runtime::Impl {
     engine::CudaContext context;
     context.driver = driver_;
     context.stream = static_cast<CUstream>(key.stream);
+    context.skip_launches = &skip_launches_;
     REPRISE_CU(*driver_, cuCtxGetCurrent(&context.context));
     if (context.context == nullptr) {
       return base::Fail(base::Code::kUnavailable,
@@ -150,6 +154,7 @@ class Runtime::Impl {
   base::Policy policy_;
   PlanCache plans_;
   std::atomic<uint64_t> evictions_before_reset_{0};
+  std::atomic<bool> skip_launches_{false};
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;
   std::unique_ptr<device::LaunchRecorder> recorder_;
@@ -218,6 +223,8 @@ std::string Runtime::ExplainJson() const {
 }
 
 const base::Options& Runtime::options() const { return impl_->options(); }
+
+void Runtime::SkipLaunches(bool skip) { impl_->SkipLaunches(skip); }
 
 void Runtime::ReleaseMemory() {
   impl_->plans().Trim(0);

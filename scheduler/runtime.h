@@ -63,6 +63,10 @@ class Runtime {
 
   const base::Options& options() const;
 
+  // While true, replays launch nothing and compute nothing, so that the host's
+  // share of a pass can be measured.
+  void SkipLaunches(bool skip);
+
   // Gives memory of idle plans back; called when an allocation failed.
   void ReleaseMemory();
 
