@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+import reprise
 import torch
-from watching import assert_same_bits, settle, watched
+from watching import BUILD_TIMEOUT_S, assert_same_bits, settle, watched
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +16,8 @@ def _no_grad() -> Iterator[None]:
     with torch.no_grad():
         yield
 
+
+_PATIENCE_PASSES = 300
 
 # Each op makes a new value or overwrites the one before it; between the two kinds
 # lies what a squash has to restore.
@@ -58,33 +62,50 @@ def _run(
     return values
 
 
+def _pass_until_replayed(session: reprise.Session, call: Callable[[], Any]) -> None:
+    """Whole passes, until one is answered by a replay that is followed to its end.
+
+    A plan that was squashed rests for some passes.
+    """
+    for _ in range(_PATIENCE_PASSES):
+        before = session.stats()
+        call()
+        assert session.wait(BUILD_TIMEOUT_S)
+        during = session.stats().since(before)
+        if during.replays > 0 and during.squashes == 0:
+            return
+    raise AssertionError(str(session.explain()))
+
+
 @pytest.mark.parametrize("how", _LEAVE)
 def test_leaving_at_every_index(device: str, how: str) -> None:
-    """For each index: whole passes that replay, one that leaves, whole ones again.
+    """For each index: a whole pass that replays, one that leaves, a whole one again.
 
     All values of all passes are kept and compared, so that a squash may neither
     spoil what came before nor what comes after.
     """
     w = torch.randn(16, 16, device=device)
-    inputs = [torch.randn(16, 16, device=device) for _ in range(4 * len(_OPS))]
-    leaves = [
-        n // 4 + 1 if n % 4 == 2 and n // 4 + 1 < len(_OPS) else None
-        for n in range(len(inputs))
-    ]
+    passes: list[tuple[torch.Tensor, int | None]] = []
+    found: list[list[torch.Tensor]] = []
+
+    def run(leave_at: int | None) -> None:
+        passes.append((torch.randn(16, 16, device=device), leave_at))
+        found.append(_run(passes[-1][0], w, leave_at, how))
+
+    squashed = []
     with watched(device) as session:
-        settle(session, lambda: _run(inputs[0], w, None, how))
-        before = session.stats()
-        assert before.replays > 0, str(session.explain())
-        found = [
-            _run(x, w, leave, how) for x, leave in zip(inputs, leaves, strict=True)
-        ]
-        during = session.stats().since(before)
+        for index in range(1, len(_OPS)):
+            _pass_until_replayed(session, lambda: run(None))
+            before = session.stats()
+            run(index)
+            run(None)  # its first op shows that the pass before has ended
+            if session.stats().since(before).squashes > 0:
+                squashed.append(index)
         report = str(session.explain())
-    assert during.replays > 0, report
-    assert during.squashes > 0, report
-    for number, (x, leave) in enumerate(zip(inputs, leaves, strict=True)):
-        expected = _run(x, w, leave, how)
-        assert_same_bits(found[number], expected, f"call {number}, leaving at {leave}")
+    assert len(squashed) >= 0.8 * (len(_OPS) - 1), f"{squashed}\n{report}"
+    for number, (x, leave_at) in enumerate(passes):
+        expected = _run(x, w, leave_at, how)
+        assert_same_bits(found[number], expected, f"pass {number} until {leave_at}")
 
 
 def test_reading_a_value_between_its_op_and_its_overwriter(device: str) -> None:
@@ -118,8 +139,6 @@ def test_squashes_do_not_wear_a_plan_out(device: str) -> None:
         settle(session, lambda: _run(x, w, None, ""))
         for number in range(100):
             _run(x, w, 1 + number % (len(_OPS) - 1), "by stopping")
-        before = session.stats()
-        settle(session, lambda: _run(x, w, None, ""))
+        _pass_until_replayed(session, lambda: _run(x, w, None, ""))
         found = _run(x, w, None, "")
-        assert session.stats().since(before).replays > 0, str(session.explain())
     assert_same_bits(found, _run(x, w, None, ""))
