@@ -1,5 +1,6 @@
 #include "scheduler/report.h"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 namespace reprise::scheduler {
@@ -8,7 +9,7 @@ namespace {
 using nlohmann::json;
 
 double Microseconds(Profit::Duration time) {
-  return static_cast<double>(time.count()) / 1e3;
+  return std::chrono::duration<double, std::micro>(time).count();
 }
 
 json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {

@@ -205,7 +205,6 @@ Action StreamSession::Watch(const OpView& op, uint64_t hash) {
     for (const engine::Operand& operand : op.operands) {
       head_storages_.push_back(operand.storage);
     }
-    head_time_ = Clock::now();
     mode_ = Mode::kWatching;
   }
   if (open_.WritesExternal(op)) {
@@ -255,9 +254,6 @@ void StreamSession::Close() {
     return;
   }
   TraceEntry* entry = EntryFor(open_.signature());
-  if (recorder_ == nullptr) {
-    entry->profit.Add(Profit::Mode::kEager, Clock::now() - head_time_);
-  }
   LinkTrace(entry);
   recents_.Push(entry->signature.lo) = open_.own_bases();
   heads_.Put(head_hash_, entry, head_storages_);
@@ -310,7 +306,6 @@ Action StreamSession::Follow() {
     plan().Finish();
     current_->rest = 0;
     current_->next_rest = 1;
-    current_->profit.Add(Profit::Mode::kReplay, Clock::now() - head_time_);
     LinkTrace(current_);
     plan().CopyOwnBases(engine::Plan::Made::kReplayed,
                         recents_.Push(current_->signature.lo));

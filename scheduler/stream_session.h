@@ -4,7 +4,6 @@
 #define REPRISE_SCHEDULER_STREAM_SESSION_H_
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -86,7 +85,6 @@ class StreamSession final : public Session {
 
  private:
   enum class Mode : uint8_t { kBoundary, kWatching, kValidating, kFollowing };
-  using Clock = std::chrono::steady_clock;
 
   Action Observe(const engine::OpView& op);
   // Runs a cut, to see what it makes.
@@ -116,6 +114,8 @@ class StreamSession final : public Session {
   std::optional<Action> TryHead(const engine::OpView& op, uint64_t hash);
   void StartRecording(TraceEntry* entry, engine::Backend::Pass pass);
   bool WantsValidation(TraceEntry* entry);
+  // What this pass is to be, by policy, profit and rest after squashes.
+  Profit::Mode ChooseMode(TraceEntry* entry);
   std::optional<Action> TryPlan(TraceEntry* entry, const engine::OpView& op);
   std::optional<Action> StartValidation(TraceEntry* entry,
                                         const engine::OpView& op);
@@ -176,7 +176,6 @@ class StreamSession final : public Session {
   TraceEntry* expected_ = nullptr;  // by the head; null when nothing is
   std::unique_ptr<engine::TraceRecorder> recorder_;
   TraceEntry* recording_for_ = nullptr;
-  Clock::time_point head_time_;
 
   TraceEntry* previous_ = nullptr;  // the trace that ended last
   engine::RecentValues recents_;

@@ -54,12 +54,21 @@ std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
   return std::nullopt;
 }
 
+Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
+  if (entry->state != State::kReady) return Profit::Mode::kOther;
+  if (entry->rest > 0) {
+    --entry->rest;
+    return Profit::Mode::kEager;
+  }
+  if (policy_ == base::Policy::kAlways) return Profit::Mode::kReplay;
+  const Profit::Mode mode = entry->profit.Choose(options_.margin);
+  entry->profit.AtHead(mode, Profit::Clock::now());
+  return mode;
+}
+
 std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
                                              const OpView& op) {
-  if (entry->state == State::kReady && entry->rest > 0) {
-    --entry->rest;
-    return std::nullopt;
-  }
+  if (ChooseMode(entry) == Profit::Mode::kEager) return std::nullopt;
   pinned_ = plans_->Lookup(KeyOf(*entry));
   if (!pinned_) {  // evicted
     StartOver(entry);
@@ -269,11 +278,6 @@ std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
 
 std::optional<Action> StreamSession::StartReplay(TraceEntry* entry,
                                                  const OpView& op) {
-  if (policy_ == base::Policy::kMeasured &&
-      !entry->profit.Pays(options_.margin)) {
-    return std::nullopt;
-  }
-  head_time_ = Clock::now();
   if (!Resolve(entry, op)) return std::nullopt;
   if (auto launched = plan().LaunchNext(); !launched) {
     GiveUp(entry, launched.error().message());
