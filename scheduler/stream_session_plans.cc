@@ -60,8 +60,9 @@ Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
     --entry->rest;
     return Profit::Mode::kEager;
   }
-  if (policy_ == base::Policy::kAlways) return Profit::Mode::kReplay;
-  const Profit::Mode mode = entry->profit.Choose(options_.margin);
+  const Profit::Mode mode = policy_ == base::Policy::kAlways
+                                ? Profit::Mode::kReplay
+                                : entry->profit.Choose(options_.margin);
   entry->profit.AtHead(mode, Profit::Clock::now());
   return mode;
 }
