@@ -1,0 +1,205 @@
+#include "bindings/torch/boxed_call.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cstring>
+
+#include "bindings/torch/plain_tensor.h"
+#include "bindings/torch/thread_state.h"
+
+namespace reprise::bindings {
+
+BoxedCall::TensorSlot BoxedCall::SlotOf(const at::Tensor& tensor) {
+  TensorSlot slot;
+  if (!tensor.defined()) return slot;
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  // As OpCall has it: a wrapped number of the host is no operand.
+  if (impl.is_wrapped_number() && impl.dim() == 0) {
+    slot.kind = TensorSlot::Kind::kKept;
+    slot.kept = CopyHostTensor(impl);
+    slot.kept.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return slot;
+  }
+  slot.kind = TensorSlot::Kind::kOperand;
+  slot.keys = impl.key_set();
+  slot.dtype = tensor.scalar_type();
+  slot.sizes = tensor.sizes().vec();
+  slot.strides = tensor.strides().vec();
+  return slot;
+}
+
+void BoxedCall::AddTensor(const at::Tensor& tensor) {
+  Argument& argument = arguments_.emplace_back();
+  argument.kind = Argument::Kind::kTensor;
+  argument.tensors.push_back(SlotOf(tensor));
+}
+
+void BoxedCall::AddTensorList(std::span<const at::Tensor> tensors) {
+  Argument& argument = arguments_.emplace_back();
+  argument.kind = Argument::Kind::kList;
+  for (const at::Tensor& tensor : tensors) {
+    argument.tensors.push_back(SlotOf(tensor));
+  }
+}
+
+void BoxedCall::AddOptionalTensorList(
+    const c10::List<std::optional<at::Tensor>>& tensors) {
+  Argument& argument = arguments_.emplace_back();
+  argument.kind = Argument::Kind::kOptionalList;
+  const c10::IValue list(tensors);
+  for (const c10::IValue& tensor : list.toListRef()) {
+    argument.tensors.push_back(tensor.isTensor() ? SlotOf(tensor.toTensor())
+                                                 : TensorSlot());
+  }
+}
+
+void BoxedCall::AddValue(c10::IValue value) {
+  arguments_.emplace_back().value = std::move(value);
+}
+
+void Box(BoxedCall& call, const at::ITensorListRef& tensors) {
+  const auto materialized = tensors.materialize();
+  std::vector<at::Tensor> list;
+  list.reserve(materialized.size());
+  for (const at::Tensor& tensor : materialized) list.push_back(tensor);
+  call.AddTensorList(list);
+}
+
+void BoxBoxed(BoxedCall& call, const c10::IValue& value) {
+  if (value.isTensor()) {
+    call.AddTensor(value.toTensor());
+  } else if (value.isTensorList()) {
+    call.AddTensorList(value.toTensorVector());
+  } else if (value.isOptionalTensorList()) {
+    call.AddOptionalTensorList(value.toOptionalTensorList());
+  } else {
+    call.AddValue(value);
+  }
+}
+
+at::Tensor BoxedCall::Fill(const TensorSlot& slot,
+                           std::span<const uint64_t>& operands) {
+  switch (slot.kind) {
+    case TensorSlot::Kind::kUndefined:
+      return at::Tensor();
+    case TensorSlot::Kind::kKept:
+      return slot.kept;
+    case TensorSlot::Kind::kOperand:
+      break;
+  }
+  TORCH_CHECK(!operands.empty(), "fewer operands than were recorded");
+  void* address = reinterpret_cast<void*>(operands.front());
+  operands = operands.subspan(1);
+  const size_t size_bytes = at::detail::computeStorageNbytes(
+      slot.sizes, slot.strides, c10::elementSize(slot.dtype));
+  c10::Storage storage(c10::Storage::use_byte_size_t(), size_bytes,
+                       c10::DataPtr(address, c10::Device(c10::kCPU)),
+                       /*allocator=*/nullptr, /*resizable=*/false);
+  TensorLayout layout;
+  layout.keys = slot.keys;
+  layout.dtype = slot.dtype;
+  layout.sizes = slot.sizes;
+  layout.strides = slot.strides;
+  at::Tensor tensor =
+      MakeTensor(std::move(storage), c10::DispatchKey::CPU, layout);
+  return tensor;
+}
+
+torch::jit::Stack BoxedCall::MakeStack(
+    std::span<const uint64_t> operands) const {
+  torch::jit::Stack stack;
+  stack.reserve(arguments_.size());
+  for (const Argument& argument : arguments_) {
+    switch (argument.kind) {
+      case Argument::Kind::kValue:
+        stack.push_back(argument.value);
+        break;
+      case Argument::Kind::kTensor:
+        stack.emplace_back(Fill(argument.tensors.front(), operands));
+        break;
+      case Argument::Kind::kList: {
+        c10::List<at::Tensor> list;
+        for (const TensorSlot& slot : argument.tensors) {
+          list.push_back(Fill(slot, operands));
+        }
+        stack.emplace_back(std::move(list));
+        break;
+      }
+      case Argument::Kind::kOptionalList: {
+        c10::List<std::optional<at::Tensor>> list;
+        for (const TensorSlot& slot : argument.tensors) {
+          if (slot.kind == TensorSlot::Kind::kUndefined) {
+            list.push_back(std::nullopt);
+          } else {
+            list.push_back(Fill(slot, operands));
+          }
+        }
+        stack.emplace_back(std::move(list));
+        break;
+      }
+    }
+  }
+  TORCH_CHECK(operands.empty(), "more operands than were recorded");
+  return stack;
+}
+
+base::Status BoxedCall::StoreResults(std::span<const c10::IValue> returned,
+                                     std::span<const uint64_t> results) const {
+  size_t next = 0;
+  const auto store = [&](const at::Tensor& tensor) -> base::Status {
+    const size_t i = next++;
+    if (i >= results.size() || results[i] == 0) return {};
+    const c10::Storage& storage = tensor.storage();
+    if (i >= expected_->size() || storage.nbytes() != (*expected_)[i]) {
+      return base::Fail(base::Code::kInternal,
+                        info_.name + " returned a result of " +
+                            std::to_string(storage.nbytes()) +
+                            " bytes, which is not what was recorded");
+    }
+    std::memcpy(reinterpret_cast<void*>(results[i]), storage.data(),
+                storage.nbytes());
+    return {};
+  };
+  for (const c10::IValue& value : returned) {
+    if (value.isTensor()) {
+      REPRISE_RETURN_IF_ERROR(store(value.toTensor()));
+    } else if (value.isTensorList()) {
+      if (returned.size() > 1) ++next;  // its length, see ResultList
+      for (const c10::IValue& tensor : value.toListRef()) {
+        REPRISE_RETURN_IF_ERROR(store(tensor.toTensor()));
+      }
+    } else {
+      ++next;
+    }
+  }
+  return {};
+}
+
+base::Status BoxedCall::Run(std::span<const uint64_t> operands,
+                            std::span<const uint64_t> results) {
+  const DepthGuard depth;
+  const c10::InferenceMode no_inference(false);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  try {
+    torch::jit::Stack stack = MakeStack(operands);
+    info_.handle.redispatchBoxed(keys_, &stack);
+    // References come back as tensors as well; they are no results.
+    if (results.empty()) return {};
+    return StoreResults(stack, results);
+  } catch (const std::exception& error) {
+    return base::Fail(base::Code::kInternal,
+                      info_.name + " raised: " + error.what());
+  }
+}
+
+void ExpectResults(const BoxedCall::Expected& expected,
+                   std::span<const engine::ResultView> results) {
+  expected->clear();
+  for (const engine::ResultView& result : results) {
+    expected->push_back(result.storage_bytes);
+  }
+}
+
+}  // namespace reprise::bindings

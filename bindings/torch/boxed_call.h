@@ -1,0 +1,105 @@
+// A recorded call of an operator, able to run again on other memory.
+
+#ifndef REPRISE_BINDINGS_TORCH_BOXED_CALL_H_
+#define REPRISE_BINDINGS_TORCH_BOXED_CALL_H_
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bindings/torch/op_info.h"
+#include "bindings/torch/results.h"
+#include "engine/frontend.h"
+
+namespace reprise::bindings {
+
+// A call for the host executor: arguments are boxed, tensors among them are
+// replaced by their layout, and Run puts tensors over other addresses in their
+// place. Keeps no tensor of the program: wrapped numbers are copied.
+//
+// Boxed argument by argument with Box, in the order of OpCall, before the op
+// runs; ExpectResults says after it how large its results are. Run redispatches
+// as the call did, below autograd, on any thread. Run after Run, one at a time.
+class BoxedCall final : public engine::Call {
+ public:
+  // What Run checks its results against; filled after the call is given away.
+  using Expected = std::shared_ptr<std::vector<uint64_t>>;
+
+  BoxedCall(const OpInfo& info, c10::DispatchKeySet keys)
+      : info_(info), keys_(keys) {}
+
+  void AddTensor(const at::Tensor& tensor);
+  void AddTensorList(std::span<const at::Tensor> tensors);
+  void AddOptionalTensorList(
+      const c10::List<std::optional<at::Tensor>>& tensors);
+  void AddValue(c10::IValue value);
+  const Expected& expected() const { return expected_; }
+
+  base::Status Run(std::span<const uint64_t> operands,
+                   std::span<const uint64_t> results) override;
+
+ private:
+  struct TensorSlot {
+    enum class Kind : uint8_t { kUndefined, kOperand, kKept };
+    Kind kind = Kind::kUndefined;
+    at::Tensor kept;
+    c10::DispatchKeySet keys;
+    at::ScalarType dtype = at::kFloat;
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+  };
+  struct Argument {
+    enum class Kind : uint8_t { kValue, kTensor, kList, kOptionalList };
+    Kind kind = Kind::kValue;
+    c10::IValue value;
+    std::vector<TensorSlot> tensors;
+  };
+
+  static TensorSlot SlotOf(const at::Tensor& tensor);
+  static at::Tensor Fill(const TensorSlot& slot,
+                         std::span<const uint64_t>& operands);
+  torch::jit::Stack MakeStack(std::span<const uint64_t> operands) const;
+  base::Status StoreResults(std::span<const c10::IValue> returned,
+                            std::span<const uint64_t> results) const;
+
+  const OpInfo& info_;
+  const c10::DispatchKeySet keys_;
+  std::vector<Argument> arguments_;
+  Expected expected_ = std::make_shared<std::vector<uint64_t>>();
+};
+
+// After the op ran: the bytes of the storage of each result.
+void ExpectResults(const BoxedCall::Expected& expected,
+                   std::span<const engine::ResultView> results);
+
+// Arguments of every type that operators have.
+inline void Box(BoxedCall& call, const at::Tensor& tensor) {
+  call.AddTensor(tensor);
+}
+inline void Box(BoxedCall& call, const std::optional<at::Tensor>& tensor) {
+  tensor.has_value() ? call.AddTensor(*tensor) : call.AddValue(c10::IValue());
+}
+inline void Box(BoxedCall& call, at::TensorList tensors) {
+  call.AddTensorList({tensors.data(), tensors.size()});
+}
+void Box(BoxedCall& call, const at::ITensorListRef& tensors);
+inline void Box(BoxedCall& call,
+                const c10::List<std::optional<at::Tensor>>& tensors) {
+  call.AddOptionalTensorList(tensors);
+}
+template <typename T>
+void Box(BoxedCall& call, const T& value) {
+  call.AddValue(c10::IValue(value));
+}
+// Of an argument that is boxed already.
+void BoxBoxed(BoxedCall& call, const c10::IValue& value);
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_BOXED_CALL_H_

@@ -1,0 +1,166 @@
+#include "bindings/torch/boxed_hook.h"
+
+#include <sstream>
+#include <string>
+
+#include "bindings/torch/boxed_call.h"
+#include "bindings/torch/encode.h"
+#include "bindings/torch/hook.h"
+#include "bindings/torch/result_maker.h"
+#include "bindings/torch/results.h"
+#include "bindings/torch/torch_runtime.h"
+
+namespace reprise::bindings {
+namespace {
+
+// As the overloads of encode.h, by what the value is.
+void EncodeBoxed(OpCall& call, const c10::IValue& value) {
+  if (value.isTensor()) {
+    call.AddTensor(value.toTensor());
+  } else if (value.isNone()) {
+    call.words().Push(TagWord(Tag::kNone));
+  } else if (value.isInt()) {
+    Encode(call, value.toInt());
+  } else if (value.isBool()) {
+    if (value.toBool() && call.follows_device()) call.SetForeign();
+    Encode(call, value.toBool());
+  } else if (value.isDouble()) {
+    Encode(call, value.toDouble());
+  } else if (value.isScalar()) {
+    Encode(call, value.toScalar());
+  } else if (value.isDevice()) {
+    Encode(call, value.toDevice());
+  } else if (value.isString()) {
+    Encode(call, std::string_view(value.toStringRef()));
+  } else if (value.isSymInt()) {
+    Encode(call, value.toSymInt());
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    const auto list = value.toListRef();
+    call.words().Push(TagWord(Tag::kTensorList, list.size()));
+    for (const c10::IValue& element : list) EncodeBoxed(call, element);
+  } else if (value.isIntList() || value.isDoubleList() || value.isBoolList() ||
+             value.isSymIntList()) {
+    const auto list = value.toList();
+    call.words().Push(TagWord(Tag::kList, list.size()));
+    for (const c10::IValue& element : list) EncodeBoxed(call, element);
+  } else {
+    call.words().Push(TagWord(Tag::kCut));
+    call.Cut("custom operator");
+  }
+}
+
+// A kernel that has no unboxed form is one of Python's, as a rule.
+bool HasOpaqueKernel(const c10::OperatorHandle& op) {
+  std::istringstream lines(op.dumpState());
+  for (std::string line; std::getline(lines, line);) {
+    const bool device = line.starts_with("CPU:") || line.starts_with("CUDA:") ||
+                        line.starts_with("CompositeExplicitAutograd");
+    if (device && line.find("unboxed") == std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool MayBeHookedBoxed(const c10::OperatorHandle& op) {
+  return !op.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect) &&
+         !HasOpaqueKernel(op);
+}
+
+BoxedHook::BoxedHook(const OpInfo* info)
+    : info_(info), arguments_(info->handle.schema().arguments().size()) {
+  const c10::FunctionSchema& schema = info->handle.schema();
+  for (const c10::Argument& result : schema.returns()) {
+    int& argument = returns_.emplace_back(-1);
+    if (result.alias_info() != nullptr) {
+      for (size_t i = 0; i < arguments_; ++i) {
+        const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+        if (alias != nullptr &&
+            alias->beforeSets() == result.alias_info()->beforeSets()) {
+          argument = static_cast<int>(i);
+        }
+      }
+    }
+    results_ += argument < 0;
+  }
+}
+
+void BoxedHook::operator()(const c10::OperatorHandle&,
+                           c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const c10::DispatchKeySet below = keys & kBelowHook;
+  if (!g_watching.load(std::memory_order_relaxed) || !MayBeWatched(below)) {
+    info_->handle.redispatchBoxed(below, stack);
+  } else {
+    Watch(below, stack);
+  }
+}
+
+void BoxedHook::Watch(c10::DispatchKeySet below, torch::jit::Stack* stack) {
+  WatchedOp op(*info_, below);
+  const auto arguments = torch::jit::last(*stack, arguments_);
+  for (const c10::IValue& argument : arguments) {
+    op.call().NextArgument();
+    EncodeBoxed(op.call(), argument);
+  }
+  switch (op.Enter()) {
+    case WatchedOp::Step::kFollow:
+      Follow(op, stack);
+      return;
+    case WatchedOp::Step::kObserve:
+      if (op.wants_call()) {
+        auto boxed = op.NewBoxedCall();
+        for (const c10::IValue& argument : arguments) BoxBoxed(*boxed, argument);
+        op.GiveCall(std::move(boxed));
+      }
+      Observe(op, below, stack);
+      return;
+    case WatchedOp::Step::kEager:
+      op.StartEager();
+      break;
+    case WatchedOp::Step::kPass:
+      break;
+  }
+  info_->handle.redispatchBoxed(below, stack);
+}
+
+void BoxedHook::Observe(WatchedOp& op, c10::DispatchKeySet below,
+                        torch::jit::Stack* stack) {
+  // The call takes its arguments off the stack, but the session is shown them
+  // once more after it.
+  const torch::jit::Stack arguments(stack->end() - arguments_, stack->end());
+  op.StartEager();
+  info_->handle.redispatchBoxed(below, stack);
+  ResultList list(op.call());
+  const auto returned = torch::jit::last(*stack, returns_.size());
+  for (size_t r = 0; r < returns_.size(); ++r) {
+    if (returns_[r] < 0) list.AddBoxed(returned[r], results_ == 1);
+  }
+  op.Leave(list);
+}
+
+void BoxedHook::Follow(WatchedOp& op, torch::jit::Stack* stack) {
+  ResultMaker maker(op.session(), op.call());
+  torch::jit::Stack returned;
+  returned.reserve(returns_.size());
+  const auto arguments = torch::jit::last(*stack, arguments_);
+  for (size_t r = 0; r < returns_.size(); ++r) {
+    const auto kind =
+        info_->handle.schema().returns()[r].type()->kind();
+    if (returns_[r] >= 0) {
+      returned.push_back(arguments[returns_[r]]);
+    } else if (kind == c10::TypeKind::TensorType) {
+      returned.emplace_back(maker.TakeTensor());
+    } else if (kind == c10::TypeKind::ListType) {
+      const size_t count =
+          results_ == 1 ? maker.count()
+                        : static_cast<size_t>(maker.TakeHost().toInt());
+      returned.emplace_back(maker.TakeTensors(count));
+    } else {
+      returned.push_back(maker.TakeHost());
+    }
+  }
+  torch::jit::drop(*stack, arguments_);
+  for (c10::IValue& value : returned) stack->push_back(std::move(value));
+}
+
+}  // namespace reprise::bindings

@@ -1,0 +1,66 @@
+// Registers hooks, one operator at a time.
+
+#ifndef REPRISE_BINDINGS_TORCH_HOOK_REGISTRAR_H_
+#define REPRISE_BINDINGS_TORCH_HOOK_REGISTRAR_H_
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <memory>
+#include <optional>
+
+#include "bindings/torch/hook.h"
+#include "bindings/torch/op_info.h"
+
+namespace reprise::bindings {
+
+// What of a hook does not depend on the operator's signature. Single-thread.
+class HookRegistrar {
+ public:
+  // Hooks an operator by its struct in at::_ops, unless this torch does not
+  // have it or something else sits on its BackendSelect key.
+  template <typename Op>
+  void Add() {
+    AddUnboxed<HookKind::kPlain, Op>();
+  }
+  // The same for one that torch itself gives a kernel for BackendSelect.
+  template <typename Op>
+  void AddFactory() {
+    AddUnboxed<HookKind::kFactory, Op>();
+  }
+
+  // Hooks an operator that has no struct in at::_ops, or that is too rare for
+  // a hook of its own; see boxed_hook.h.
+  void AddBoxed(const c10::OperatorHandle& op);
+
+  size_t unboxed() const { return unboxed_; }
+  size_t boxed() const { return boxed_; }
+
+ private:
+  template <HookKind kKind, typename Op>
+  void AddUnboxed() {
+    const OpInfo* info =
+        Claim(Op::name, Op::overload_name, kKind == HookKind::kFactory);
+    if (info == nullptr) return;
+    using Kernel = Hook<kKind, typename Op::schema>;
+    ++unboxed_;
+    Register(*info,
+             c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(
+                 std::make_unique<Kernel>(info, &Op::redispatch)),
+             c10::impl::CppSignature::make<typename Op::schema>());
+  }
+
+  // The operator's entry in the table, or null if it cannot be hooked.
+  static const OpInfo* Claim(const char* name, const char* overload,
+                             bool factory);
+  static const OpInfo* AddToTable(const c10::OperatorHandle& op, bool factory);
+  static void Register(const OpInfo& info, c10::KernelFunction kernel,
+                       std::optional<c10::impl::CppSignature> signature);
+
+  size_t unboxed_ = 0;
+  size_t boxed_ = 0;
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_HOOK_REGISTRAR_H_

@@ -1,0 +1,232 @@
+#include "bindings/torch/op_call.h"
+
+#include <c10/core/impl/COWDeleter.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <bit>
+#include <cstring>
+
+#include "bindings/torch/plain_tensor.h"
+#include "bindings/torch/switches.h"
+#include "bindings/torch/torch_frontend.h"
+
+namespace reprise::bindings {
+namespace {
+
+// Kernels are chosen by alignment: cuBLAS asks for up to 256 bytes. The host's
+// allocator gives 64, and what is beyond them is chance.
+uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind) {
+  const int most = kind == scheduler::DeviceKind::kCuda ? 8 : 6;
+  return static_cast<uint64_t>(std::min(std::countr_zero(address), most));
+}
+
+bool IsCopyOnWrite(const c10::StorageImpl& storage) {
+  auto& unchecked = const_cast<c10::StorageImpl&>(storage);
+  return unchecked._mutable_data_ptr_no_checks().get_deleter() ==
+         &c10::impl::cow::cow_deleter;
+}
+
+void Locate(const c10::TensorImpl& tensor, engine::Operand& operand) {
+  const c10::StorageImpl& storage =
+      *tensor.unsafe_storage().unsafeGetStorageImpl();
+  operand.storage = TokenOf(storage);
+  operand.base = BaseOf(storage);
+  operand.element_bytes = static_cast<uint32_t>(tensor.itemsize());
+  operand.offset_bytes =
+      static_cast<uint64_t>(tensor.storage_offset()) * operand.element_bytes;
+  operand.storage_bytes = storage.nbytes();
+  operand.sizes = {tensor.sizes().data(), tensor.sizes().size()};
+  operand.strides = {tensor.strides().data(), tensor.strides().size()};
+}
+
+}  // namespace
+
+OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
+    : info_(info), kind_(kind), cut_(info.cut) {
+  uint64_t* header = words_.Extend(2);
+  header[0] = info.id;
+  header[1] = CommonSwitches(kind);
+}
+
+void OpCall::AddTensor(const at::Tensor& tensor) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (!tensor.defined()) {
+    words_.Push(TagWord(Tag::kUndefined));
+    return;
+  }
+  if (!IsPlainTensor(*impl)) [[unlikely]] {
+    SetForeign();
+    return;
+  }
+  if (kind_ == scheduler::DeviceKind::kCuda) {
+    const c10::Device device = impl->device();
+    if (device.is_cuda()) {
+      if (device_ < 0) device_ = device.index();
+      if (device_ != device.index()) Cut("operands on several devices");
+      AddOperand(impl);
+    } else if (!device.is_cpu()) {
+      SetForeign();
+    } else if (impl->dim() == 0 && !Written()) {
+      AddHostScalar(impl);
+    } else {
+      Cut("host operand");
+    }
+  } else if (!impl->device().is_cpu()) {
+    SetForeign();
+  } else if (impl->is_wrapped_number() && impl->dim() == 0 && !Written()) {
+    AddHostScalar(impl);
+  } else {
+    device_ = 0;
+    AddOperand(impl);
+  }
+}
+
+void OpCall::AddOperand(c10::TensorImpl* tensor) {
+  engine::Operand& operand = operands_.emplace_back();
+  Locate(*tensor, operand);
+  const size_t rank = operand.sizes.size();
+  sources_.push_back(
+      Source{tensor, static_cast<uint32_t>(words_.size()), argument_});
+  operand.written = Written();
+  if (operand.written) {
+    has_written_ = true;
+    if (IsCopyOnWrite(*tensor->unsafe_storage().unsafeGetStorageImpl())) {
+      Cut("copy-on-write operand");
+    }
+  }
+  uint64_t* word = words_.Extend(2 + 2 * rank);
+  *word++ = TagWord(
+      Tag::kOperand,
+      uint64_t{operand.written} << 41 |
+          uint64_t{tensor->is_wrapped_number()} << 40 |
+          AlignmentClass(operand.address(), kind_) << 32 | uint64_t{rank} << 16 |
+          static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype())));
+  *word++ = tensor->key_set().raw_repr();
+  for (const int64_t size : operand.sizes) *word++ = static_cast<uint64_t>(size);
+  for (const int64_t stride : operand.strides) {
+    *word++ = static_cast<uint64_t>(stride);
+  }
+}
+
+void OpCall::AddHostScalar(const c10::TensorImpl* tensor) {
+  const size_t size_bytes = tensor->itemsize();
+  uint64_t* word = words_.Extend(4);
+  word[0] = TagWord(
+      Tag::kHostScalar,
+      uint64_t{tensor->is_wrapped_number()} << 40 |
+          static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype())));
+  word[1] = tensor->key_set().raw_repr();
+  word[2] = word[3] = 0;
+  const uint64_t base =
+      BaseOf(*tensor->unsafe_storage().unsafeGetStorageImpl());
+  if (size_bytes > 16 || base == 0) {
+    Cut("host operand");
+    return;
+  }
+  const uint64_t offset_bytes =
+      static_cast<uint64_t>(tensor->storage_offset()) * size_bytes;
+  std::memcpy(&word[2], reinterpret_cast<const void*>(base + offset_bytes),
+              size_bytes);
+}
+
+void OpCall::AddBool(bool value) {
+  words_.Push(TagWord(Tag::kBool, value));
+  true_arguments_ |= uint64_t{value} << argument_;
+}
+
+void OpCall::AddDevice(std::optional<c10::Device> device) {
+  device_argument_ = argument_;
+  if (!device.has_value()) {
+    words_.Push(TagWord(Tag::kNone));
+    return;
+  }
+  words_.Push(TagWord(Tag::kDevice,
+                      static_cast<uint64_t>(device->type()) << 8 |
+                          static_cast<uint8_t>(device->index())));
+  device_option_ = device;
+}
+
+std::optional<int> OpCall::Finish() {
+  if (foreign_) return std::nullopt;
+  if (device_option_.has_value()) {
+    const c10::Device wanted = *device_option_;
+    const bool cuda = kind_ == scheduler::DeviceKind::kCuda;
+    if (cuda ? wanted.is_cuda() : wanted.is_cpu()) {
+      const int index = !cuda ? 0
+                        : wanted.has_index()
+                            ? wanted.index()
+                            : c10::cuda::current_device();
+      if (device_ < 0) device_ = index;
+      if (device_ != index) Cut("copies to another device");
+    } else if (cuda && wanted.is_cpu()) {
+      Cut("copies to the host");
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (device_ < 0) {
+    if (!info_.factory || kind_ != scheduler::DeviceKind::kHost) {
+      return std::nullopt;
+    }
+    device_ = 0;
+  }
+  words_[0] |= uint64_t{operands_.size()} << 32;
+  if (info_.switches != kNoSwitches) {
+    if (const char* reason = AddSwitches(info_.switches, kind_, words_)) {
+      Cut(reason);
+    }
+  }
+  if (info_.hidden_writes != 0) [[unlikely]]
+    ApplyHiddenWrites();
+  return device_;
+}
+
+void OpCall::ApplyHiddenWrites() {
+  if (info_.training_argument >= 0 &&
+      (true_arguments_ >> info_.training_argument & 1) == 0) {
+    return;
+  }
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    if ((info_.hidden_writes >> sources_[i].argument & 1) != 0) {
+      operands_[i].written = true;
+      has_written_ = true;
+    }
+  }
+}
+
+bool OpCall::RefreshWritten() {
+  if (!has_written_) return true;
+  bool same = true;
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    engine::Operand& operand = operands_[i];
+    if (!operand.written) continue;
+    const engine::Operand before = operand;
+    const c10::TensorImpl& tensor = *sources_[i].tensor;
+    if (!tensor.has_storage()) return false;
+    Locate(tensor, operand);
+    const size_t rank = words_[sources_[i].word] >> 16 & 0xffff;
+    // The old sizes and strides are only left in the words: the spans show the
+    // tensor as it is now.
+    const uint64_t* words = &words_[sources_[i].word + 2];
+    same = same && operand.storage == before.storage &&
+           operand.base == before.base &&
+           operand.offset_bytes == before.offset_bytes &&
+           operand.storage_bytes == before.storage_bytes &&
+           operand.sizes.size() == rank &&
+           std::memcmp(words, operand.sizes.data(), rank * 8) == 0 &&
+           std::memcmp(words + rank, operand.strides.data(), rank * 8) == 0;
+  }
+  return same;
+}
+
+engine::OpView OpCall::view() const {
+  engine::OpView view;
+  view.op = info_.id;
+  view.words = words_.words();
+  view.operands = operands();
+  view.cut = cut_;
+  view.may_use_generator = info_.may_use_generator;
+  return view;
+}
+
+}  // namespace reprise::bindings

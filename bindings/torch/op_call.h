@@ -1,0 +1,127 @@
+// One call of an operator in canonical form.
+
+#ifndef REPRISE_BINDINGS_TORCH_OP_CALL_H_
+#define REPRISE_BINDINGS_TORCH_OP_CALL_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "bindings/torch/op_info.h"
+#include "bindings/torch/word_buffer.h"
+#include "engine/op.h"
+#include "scheduler/runtime.h"
+
+namespace reprise::bindings {
+
+// What a word that opens an argument says in its highest byte; the lower bytes
+// hold the argument itself where it fits, else how many words follow.
+enum class Tag : uint8_t {
+  kNone = 1,        // an optional without value
+  kUndefined,       // an undefined tensor
+  kOperand,         // a tensor of the session's device
+  kHostScalar,      // a 0-dimensional host tensor, by value
+  kTensorList,      //
+  kInt,             //
+  kDouble,          //
+  kBool,            //
+  kScalar,          // payload: c10::Scalar's type
+  kEnum,            // dtype, layout, memory format
+  kDevice,          //
+  kString,          //
+  kList,            //
+  kBools,           //
+  kCut,             // something that is never part of a trace
+};
+
+constexpr uint64_t TagWord(Tag tag, uint64_t payload = 0) {
+  return uint64_t{static_cast<uint8_t>(tag)} << 56 | payload;
+}
+
+// The words and operands of a call, filled argument by argument by Encode
+// (encode.h) and shown to the session as `view()`. Lives on the stack of the
+// hook, borrows the tensors of the call, takes no reference to them and
+// allocates nothing for an op of usual size.
+//
+// Words: [0] operator and number of operands, [1] switches that any kernel may
+// read, then the arguments in the schema's order, then the switches of the
+// operator's class. For an operand: tag, dtype, rank, alignment class, flags;
+// key set; sizes; strides. Neither addresses nor storage offsets.
+class OpCall {
+ public:
+  OpCall(const OpInfo& info, scheduler::DeviceKind kind);
+  OpCall(const OpCall&) = delete;
+  OpCall& operator=(const OpCall&) = delete;
+
+  // Encoding. Each argument begins with NextArgument.
+  void NextArgument() { ++argument_; }
+  void AddTensor(const at::Tensor& tensor);
+  void AddBool(bool value);
+  void AddDevice(std::optional<c10::Device> device);
+  WordBuffer& words() { return words_; }
+  // The call cannot be part of a trace; `reason` is a string literal.
+  void Cut(const char* reason) {
+    if (cut_ == nullptr) cut_ = reason;
+  }
+  // The call is none of the session's business: a subclass, another device, a
+  // layout that is not strided.
+  void SetForeign() { foreign_ = true; }
+
+  // After the last argument: the device whose session sees this call, or none
+  // if it is foreign. Completes words and operands.
+  std::optional<int> Finish();
+
+  // After the op ran: reads again where written operands are. False if one has
+  // got another layout or another storage, which a replay could not repeat.
+  bool RefreshWritten();
+
+  const OpInfo& info() const { return info_; }
+  scheduler::DeviceKind kind() const { return kind_; }
+  bool foreign() const { return foreign_; }
+  int device() const { return device_; }
+  engine::OpView view() const;
+
+  std::span<const engine::Operand> operands() const {
+    return {operands_.data(), operands_.size()};
+  }
+  c10::TensorImpl* tensor(size_t operand) const {
+    return sources_[operand].tensor;
+  }
+  // The previous argument was a device.
+  bool follows_device() const { return device_argument_ == argument_ - 1; }
+
+ private:
+  struct Source {
+    c10::TensorImpl* tensor;
+    uint32_t word;  // of its tag
+    int argument;
+  };
+
+  void AddOperand(c10::TensorImpl* tensor);
+  void AddHostScalar(const c10::TensorImpl* tensor);
+  bool Written() const {
+    return (info_.written_arguments >> argument_ & 1) != 0;
+  }
+  void ApplyHiddenWrites();
+
+  const OpInfo& info_;
+  const scheduler::DeviceKind kind_;
+  int argument_ = -1;
+  int device_argument_ = -2;
+  int device_ = -1;
+  bool foreign_ = false;
+  bool has_written_ = false;
+  uint64_t true_arguments_ = 0;  // bit i: argument i is the bool true
+  const char* cut_ = nullptr;
+  std::optional<c10::Device> device_option_;
+  WordBuffer words_;
+  c10::SmallVector<engine::Operand, 6> operands_;
+  c10::SmallVector<Source, 6> sources_;
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_OP_CALL_H_

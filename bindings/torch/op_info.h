@@ -1,0 +1,55 @@
+// What is known of an operator before any call of it.
+
+#ifndef REPRISE_BINDINGS_TORCH_OP_INFO_H_
+#define REPRISE_BINDINGS_TORCH_OP_INFO_H_
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "engine/op.h"
+
+namespace reprise::bindings {
+
+// Groups of global switches that a class of operators reads (switches.h).
+enum SwitchClass : uint8_t {
+  kNoSwitches = 0,
+  kMatmulSwitches = 1,
+  kConvolutionSwitches = 2,
+  kAttentionSwitches = 4,
+  kRnnSwitches = 8,
+  kLinalgSwitches = 16,
+};
+
+// An operator that is hooked. Made once at registration from its schema and by
+// the lists in op_policy.cc, then immutable and never destroyed.
+struct OpInfo {
+  static constexpr size_t kMaxReferences = 8;
+
+  engine::OpId id = 0;
+  std::string name;  // "aten::add.Tensor"
+  c10::OperatorHandle handle;
+
+  // Bit i: argument i is written. `hidden_writes` are those that the schema
+  // keeps quiet about; they happen when the bool argument `training_argument`
+  // is true, or always where that is -1.
+  uint64_t written_arguments = 0;
+  uint64_t hidden_writes = 0;
+  int training_argument = -1;
+
+  // Why no call of it can be part of a trace; null if some can.
+  const char* cut = nullptr;
+  bool may_use_generator = false;
+  bool factory = false;  // makes tensors by options: the host is its default
+  uint8_t switches = kNoSwitches;
+
+  // The r-th result that is a reference is this one of the arguments of type
+  // Tensor&, counted among them.
+  std::array<uint8_t, kMaxReferences> references{};
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_OP_INFO_H_

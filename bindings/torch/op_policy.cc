@@ -1,0 +1,276 @@
+#include "bindings/torch/op_policy.h"
+
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace reprise::bindings {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+// Operators that only look at metadata, or make views without saying so.
+constexpr std::array kNotHooked = {
+    "aten::_assert_scalar"sv,
+    "aten::_assert_tensor_metadata"sv,
+    "aten::_functional_assert_scalar"sv,
+    "aten::_functional_sym_constrain_range"sv,
+    "aten::_functional_sym_constrain_range_for_size"sv,
+    "aten::_has_same_storage_numel"sv,
+    "aten::_print"sv,
+    "aten::_unsafe_view"sv,
+    "aten::_use_cudnn_ctc_loss"sv,
+    "aten::dense_dim"sv,
+    "aten::is_coalesced"sv,
+    "aten::is_pinned"sv,
+    "aten::is_same_size"sv,
+    "aten::is_set_to"sv,
+    "aten::lift"sv,
+    "aten::sparse_dim"sv,
+    "aten::sym_constrain_range"sv,
+    "aten::sym_constrain_range_for_size"sv,
+};
+
+// Namespaces whose operators are for tools, or run the program's own code.
+constexpr std::array kNamespacesNotHooked = {
+    "prim"sv,   "prims"sv,     "profiler"sv, "debugprims"sv, "rngprims"sv,
+    "_test"sv,  "inductor"sv,  "higher_order"sv, "reprise"sv, "streams"sv,
+};
+
+// Namespaces whose operators work on streams of their own.
+constexpr std::array kNamespacesCut = {
+    "c10d"sv, "_c10d_functional"sv, "_c10d_functional_autograd"sv,
+    "_dtensor"sv, "symm_mem"sv, "fsdp"sv, "rpc"sv,
+};
+
+// In-place on metadata, which is a view, but also on storage, which is not.
+constexpr std::array kStorageOps = {
+    "aten::resize_"sv, "aten::resize_as_"sv, "aten::set_"sv,
+};
+
+struct NamedCut {
+  std::string_view name;
+  const char* reason;
+};
+constexpr NamedCut kCuts[] = {
+    {"aten::_copy_from"sv, "copies by hand"},
+    {"aten::_copy_from_and_resize"sv, "copies by hand"},
+    {"aten::_cudnn_init_dropout_state"sv, "keeps a generator of its own"},
+    {"aten::_efficientzerotensor"sv, "makes a tensor without memory"},
+    {"aten::_fused_moving_avg_obs_fq_helper"sv, "its effects depend on data"},
+    {"aten::_lazy_clone"sv, "copies on write"},
+    {"aten::_linalg_check_errors"sv, "hands data to the host"},
+    {"aten::_local_scalar_dense"sv, "hands data to the host"},
+    {"aten::_pin_memory"sv, "pins host memory"},
+    {"aten::_resize_output"sv, "changes a storage"},
+    {"aten::_resize_output_"sv, "changes a storage"},
+    {"aten::as_strided_copy"sv, "depends on the storage offset"},
+    {"aten::as_strided_scatter"sv, "depends on the storage offset"},
+    {"aten::embedding_renorm_"sv, "its effects depend on data"},
+    {"aten::equal"sv, "hands data to the host"},
+    {"aten::from_file"sv, "maps a file"},
+    {"aten::record_stream"sv, "lends memory to another stream"},
+    {"aten::resize_"sv, "changes a storage"},
+    {"aten::resize_as_"sv, "changes a storage"},
+    {"aten::set_"sv, "changes a storage"},
+};
+
+// Results that are all host values follow from data, as a rule. Not here:
+// those follow from shapes and switches.
+constexpr std::array kHostResultsFromShapes = {"aten::_fused_sdp_choice"sv};
+
+// Operators that write operands whose schema does not say so, as bits of their
+// arguments, when the bool argument `training` is true (-1: always).
+struct HiddenWrites {
+  std::string_view name;
+  uint64_t arguments;
+  int training;
+};
+constexpr HiddenWrites kHiddenWrites[] = {
+    {"aten::native_batch_norm"sv, 1 << 3 | 1 << 4, 5},
+    {"aten::cudnn_batch_norm"sv, 1 << 3 | 1 << 4, 5},
+    {"aten::miopen_batch_norm"sv, 1 << 3 | 1 << 4, 5},
+    {"aten::batch_norm_gather_stats"sv, 1 << 3 | 1 << 4, -1},
+    {"aten::batch_norm_gather_stats_with_counts"sv, 1 << 3 | 1 << 4, -1},
+    {"aten::batch_norm_update_stats"sv, 1 << 1 | 1 << 2, -1},
+};
+
+// A class of switches is read by operators whose name holds one of these.
+struct NamedSwitches {
+  std::string_view part;
+  uint8_t classes;
+};
+constexpr NamedSwitches kSwitches[] = {
+    {"mm"sv, kMatmulSwitches},
+    {"matmul"sv, kMatmulSwitches},
+    {"mv"sv, kMatmulSwitches},
+    {"dot"sv, kMatmulSwitches},
+    {"linear"sv, kMatmulSwitches},
+    {"einsum"sv, kMatmulSwitches},
+    {"addr"sv, kMatmulSwitches},
+    {"cdist"sv, kMatmulSwitches},
+    {"euclidean"sv, kMatmulSwitches},
+    {"multi_head"sv, kMatmulSwitches | kAttentionSwitches},
+    {"transformer"sv, kMatmulSwitches | kAttentionSwitches},
+    {"attention"sv, kMatmulSwitches | kAttentionSwitches},
+    {"sdp"sv, kMatmulSwitches | kAttentionSwitches},
+    {"conv"sv, kMatmulSwitches | kConvolutionSwitches},
+    {"batch_norm"sv, kConvolutionSwitches},
+    {"grid"sv, kConvolutionSwitches},
+    {"ctc_loss"sv, kConvolutionSwitches},
+    {"cudnn"sv, kConvolutionSwitches},
+    {"rnn"sv, kMatmulSwitches | kRnnSwitches},
+    {"lstm"sv, kMatmulSwitches | kRnnSwitches},
+    {"gru"sv, kMatmulSwitches | kRnnSwitches},
+    {"linalg"sv, kMatmulSwitches | kLinalgSwitches},
+    {"cholesky"sv, kMatmulSwitches | kLinalgSwitches},
+    {"ormqr"sv, kMatmulSwitches | kLinalgSwitches},
+    {"orgqr"sv, kMatmulSwitches | kLinalgSwitches},
+    {"geqrf"sv, kMatmulSwitches | kLinalgSwitches},
+    {"triangular_solve"sv, kMatmulSwitches | kLinalgSwitches},
+    {"lu_"sv, kMatmulSwitches | kLinalgSwitches},
+    {"inverse"sv, kMatmulSwitches | kLinalgSwitches},
+};
+
+template <size_t N>
+bool Contains(const std::array<std::string_view, N>& list,
+              std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+std::string_view Namespace(std::string_view name) {
+  return name.substr(0, name.find("::"));
+}
+
+bool HoldsTensor(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+      return true;
+    case c10::TypeKind::ListType:
+    case c10::TypeKind::OptionalType:
+      return HoldsTensor(type->containedType(0));
+    default:
+      return false;
+  }
+}
+
+bool ReturnsView(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.returns().begin(), schema.returns().end(),
+                     [](const c10::Argument& result) {
+                       return result.alias_info() != nullptr &&
+                              !result.alias_info()->isWrite();
+                     });
+}
+
+const char* CutReason(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  const std::string_view name = schema.name();
+  if (Contains(kNamespacesCut, Namespace(name))) {
+    return "works on streams of its own";
+  }
+  for (const NamedCut& cut : kCuts) {
+    if (cut.name == name) return cut.reason;
+  }
+  if (op.hasTag(at::Tag::data_dependent_output)) return "hands data to the host";
+  if (op.hasTag(at::Tag::dynamic_output_shape)) {
+    return "the shape of its result depends on data";
+  }
+  const bool any_tensor = std::any_of(
+      schema.returns().begin(), schema.returns().end(),
+      [](const c10::Argument& result) { return HoldsTensor(result.type()); });
+  if (!schema.returns().empty() && !any_tensor &&
+      !Contains(kHostResultsFromShapes, name)) {
+    return "returns host data";
+  }
+  return nullptr;
+}
+
+bool MayUseGenerator(const c10::OperatorHandle& op) {
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
+  for (const c10::Argument& argument : op.schema().arguments()) {
+    if (argument.name() == "generator") return true;
+    if (argument.name() == "dropout_p") return true;
+  }
+  // In training they drop out.
+  const std::string& name = op.schema().name();
+  return name.find("dropout") != std::string::npos ||
+         name.find("_cudnn_rnn") != std::string::npos;
+}
+
+// Which of the Tensor& arguments each reference result is, by alias sets.
+std::array<uint8_t, OpInfo::kMaxReferences> References(
+    const c10::FunctionSchema& schema) {
+  std::array<uint8_t, OpInfo::kMaxReferences> references{};
+  for (size_t r = 0; r < schema.returns().size() && r < references.size(); ++r) {
+    const c10::AliasInfo* result = schema.returns()[r].alias_info();
+    if (result == nullptr) continue;
+    uint8_t ordinal = 0;
+    for (const c10::Argument& argument : schema.arguments()) {
+      const c10::AliasInfo* alias = argument.alias_info();
+      if (alias == nullptr || !alias->isWrite() ||
+          argument.type()->kind() != c10::TypeKind::TensorType) {
+        continue;
+      }
+      if (alias->beforeSets() == result->beforeSets()) references[r] = ordinal;
+      ++ordinal;
+    }
+  }
+  return references;
+}
+
+}  // namespace
+
+std::string FullName(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name
+                                    : name.name + "." + name.overload_name;
+}
+
+bool MayBeHooked(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  const c10::FunctionSchema& schema = op.schema();
+  const std::string_view name = schema.name();
+  if (Contains(kNotHooked, name) ||
+      Contains(kNamespacesNotHooked, Namespace(name))) {
+    return false;
+  }
+  if (!Contains(kStorageOps, name) &&
+      (ReturnsView(schema) || op.hasTag(at::Tag::inplace_view))) {
+    return false;
+  }
+  return op.hasKernelForDispatchKey(DispatchKey::CUDA) ||
+         op.hasKernelForDispatchKey(DispatchKey::CPU) ||
+         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(
+             DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
+  const c10::FunctionSchema& schema = op.schema();
+  const std::string_view name = schema.name();
+  OpInfo info{.name = FullName(op.operator_name()), .handle = op};
+  info.factory = factory;
+  info.cut = CutReason(op);
+  info.may_use_generator = MayUseGenerator(op);
+  info.references = References(schema);
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+    if (alias != nullptr && alias->isWrite()) {
+      info.written_arguments |= uint64_t{1} << i;
+    }
+  }
+  for (const HiddenWrites& hidden : kHiddenWrites) {
+    if (hidden.name != name) continue;
+    info.hidden_writes = hidden.arguments;
+    info.training_argument = hidden.training;
+  }
+  for (const NamedSwitches& named : kSwitches) {
+    if (name.find(named.part) != std::string_view::npos) {
+      info.switches |= named.classes;
+    }
+  }
+  return info;
+}
+
+}  // namespace reprise::bindings

@@ -1,0 +1,28 @@
+// How each operator is treated: by its schema, its tags, and lists of names.
+
+#ifndef REPRISE_BINDINGS_TORCH_OP_POLICY_H_
+#define REPRISE_BINDINGS_TORCH_OP_POLICY_H_
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string_view>
+
+#include "bindings/torch/op_info.h"
+
+namespace reprise::bindings {
+
+// "aten::add.Tensor".
+std::string FullName(const c10::OperatorName& name);
+
+// The operator may be hooked. Not hooked, because a hook would only cost: views
+// and operators that only look at metadata; and those that a hook would hide:
+// composites that decompose into hooked operators, kernels written in Python.
+// Asks for its kernels, so it is called when they are registered.
+bool MayBeHooked(const c10::OperatorHandle& op);
+
+// All but the id.
+OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory);
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_OP_POLICY_H_

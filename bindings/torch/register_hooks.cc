@@ -1,0 +1,111 @@
+#include "bindings/torch/register_hooks.h"
+
+#include <c10/util/Exception.h>
+
+#include <deque>
+#include <mutex>
+
+#include "bindings/torch/boxed_hook.h"
+#include "bindings/torch/hook_registrar.h"
+#include "bindings/torch/hooked_ops/shards.h"
+#include "bindings/torch/op_policy.h"
+
+namespace reprise::bindings {
+namespace {
+
+// Immutable once its mutex is released by RegisterHooksOnce; entries never move.
+struct OpTable {
+  std::mutex mutex;
+  std::deque<OpInfo> ops;  // guarded by mutex while it grows
+};
+
+OpTable& Table() {
+  static OpTable* const table = new OpTable;  // hooks outlive everything
+  return *table;
+}
+
+// Torch warns, once a process, that its kernels for factories are replaced;
+// with warnings set to "always" for a moment, that one warning comes to us and
+// the next one still comes to the program.
+class SilentOverrides {
+ public:
+  SilentOverrides() : always_(true), guard_(&silent_) {}
+
+ private:
+  class Silent final : public c10::WarningHandler {
+   public:
+    void process(const c10::Warning&) override {}
+  };
+
+  Silent silent_;
+  c10::WarningUtils::WarnAlways always_;
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
+
+HookCounts RegisterAll() {
+  const SilentOverrides silent;
+  HookRegistrar registrar;
+  RegisterShards(registrar);
+  for (const c10::OperatorName& name :
+       c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (op.has_value()) registrar.AddBoxed(*op);
+  }
+  return HookCounts{registrar.unboxed(), registrar.boxed()};
+}
+
+}  // namespace
+
+const OpInfo* HookRegistrar::Claim(const char* name, const char* overload,
+                                   bool factory) {
+  const auto op =
+      c10::Dispatcher::singleton().findSchema(c10::OperatorName(name, overload));
+  if (!op.has_value() || !MayBeHooked(*op)) return nullptr;
+  if (op->hasKernelForDispatchKey(c10::DispatchKey::BackendSelect) != factory) {
+    return nullptr;
+  }
+  return AddToTable(*op, factory);
+}
+
+const OpInfo* HookRegistrar::AddToTable(const c10::OperatorHandle& op,
+                                        bool factory) {
+  OpTable& table = Table();
+  OpInfo info = DescribeOp(op, factory);
+  const std::lock_guard lock(table.mutex);
+  info.id = static_cast<engine::OpId>(table.ops.size());
+  return &table.ops.emplace_back(std::move(info));
+}
+
+void HookRegistrar::Register(
+    const OpInfo& info, c10::KernelFunction kernel,
+    std::optional<c10::impl::CppSignature> signature) {
+  // Never undone: the handle that would undo it is leaked.
+  new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
+      info.handle.operator_name(), c10::DispatchKey::BackendSelect,
+      std::move(kernel), signature, nullptr, "reprise"));
+}
+
+void HookRegistrar::AddBoxed(const c10::OperatorHandle& op) {
+  if (!MayBeHooked(op) || !MayBeHookedBoxed(op)) return;
+  const OpInfo* info = AddToTable(op, /*factory=*/false);
+  ++boxed_;
+  Register(*info,
+           c10::KernelFunction::makeFromBoxedFunctor(
+               std::make_unique<BoxedHook>(info)),
+           std::nullopt);
+}
+
+HookCounts RegisterHooksOnce() {
+  static std::once_flag once;
+  static HookCounts counts;
+  std::call_once(once, [] { counts = RegisterAll(); });
+  return counts;
+}
+
+std::string OpName(engine::OpId op) {
+  OpTable& table = Table();
+  const std::lock_guard lock(table.mutex);
+  return op < table.ops.size() ? table.ops[op].name : std::string();
+}
+
+}  // namespace reprise::bindings

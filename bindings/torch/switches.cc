@@ -1,0 +1,132 @@
+#include "bindings/torch/switches.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DefaultDtype.h>
+
+namespace reprise::bindings {
+namespace {
+
+// Appends small numbers to a word, the first in its lowest bits.
+class BitPacker {
+ public:
+  template <typename T>
+  void Add(T value, int bits) {
+    word_ |= static_cast<uint64_t>(value) << shift_;
+    shift_ += bits;
+  }
+  uint64_t word() const { return word_; }
+
+ private:
+  uint64_t word_ = 0;
+  int shift_ = 0;
+};
+
+// allowTF32CuBLAS and its like raise when the old and the new way to set
+// precisions were mixed; the precisions that kernels are given do not.
+uint64_t MatmulWord(at::Context& context, scheduler::DeviceKind kind) {
+  BitPacker bits;
+  if (kind == scheduler::DeviceKind::kHost) {
+    bits.Add(context.float32Precision(at::Float32Backend::MKLDNN,
+                                      at::Float32Op::MATMUL), 4);
+    bits.Add(context.userEnabledMkldnn(), 1);
+    bits.Add(context.deterministicMkldnn(), 1);
+    bits.Add(context.allowFP16ReductionCPU(), 1);
+    return bits.word();
+  }
+  bits.Add(context.float32Precision(at::Float32Backend::CUDA,
+                                    at::Float32Op::MATMUL), 4);
+  bits.Add(context.allowFP16ReductionCuBLAS(), 2);
+  bits.Add(context.allowBF16ReductionCuBLAS(), 2);
+  bits.Add(context.allowFP16AccumulationCuBLAS(), 1);
+  bits.Add(context.blasPreferredBackend(), 4);
+  const std::optional<int32_t> carveout = context._SMCarveout_EXPERIMENTAL();
+  bits.Add(carveout.has_value(), 1);
+  bits.Add(static_cast<uint16_t>(carveout.value_or(0)), 16);
+  return bits.word();
+}
+
+uint64_t ConvolutionWord(at::Context& context, scheduler::DeviceKind kind) {
+  BitPacker bits;
+  // Some host kernels are picked by whether gradients may be asked for.
+  bits.Add(at::GradMode::is_enabled(), 1);
+  if (kind == scheduler::DeviceKind::kHost) {
+    bits.Add(context.float32Precision(at::Float32Backend::MKLDNN,
+                                      at::Float32Op::CONV), 4);
+    bits.Add(context.userEnabledNNPACK(), 1);
+    return bits.word();
+  }
+  bits.Add(context.float32Precision(at::Float32Backend::CUDA,
+                                    at::Float32Op::CONV), 4);
+  bits.Add(context.userEnabledCuDNN(), 1);
+  bits.Add(context.deterministicCuDNN(), 1);
+  bits.Add(context.benchmarkCuDNN(), 1);
+  return bits.word();
+}
+
+uint64_t AttentionWord(at::Context& context) {
+  BitPacker bits;
+  bits.Add(context.userEnabledFlashSDP(), 1);
+  bits.Add(context.userEnabledFA3SDP(), 1);
+  bits.Add(context.userEnabledMemEfficientSDP(), 1);
+  bits.Add(context.userEnabledMathSDP(), 1);
+  bits.Add(context.userEnabledCuDNNSDP(), 1);
+  bits.Add(context.userEnabledOverrideableSDP(), 1);
+  bits.Add(context.allowFP16BF16ReductionMathSDP(), 1);
+  bits.Add(at::GradMode::is_enabled(), 1);
+  for (const at::SDPBackend backend : context.sDPPriorityOrder()) {
+    bits.Add(static_cast<uint64_t>(static_cast<int>(backend) + 1), 4);
+  }
+  return bits.word();
+}
+
+uint64_t RnnWord(at::Context& context, scheduler::DeviceKind kind) {
+  BitPacker bits;
+  bits.Add(context.float32Precision(kind == scheduler::DeviceKind::kHost
+                                        ? at::Float32Backend::MKLDNN
+                                        : at::Float32Backend::CUDA,
+                                    at::Float32Op::RNN), 4);
+  bits.Add(context.userEnabledCuDNN(), 1);
+  bits.Add(context.deterministicCuDNN(), 1);
+  bits.Add(context.benchmarkCuDNN(), 1);
+  return bits.word();
+}
+
+}  // namespace
+
+uint64_t CommonSwitches(scheduler::DeviceKind kind) {
+  const at::Context& context = at::globalContext();
+  BitPacker bits;
+  bits.Add(c10::get_default_dtype_as_scalartype(), 8);
+  const bool deterministic = context.deterministicAlgorithms();
+  bits.Add(deterministic, 1);
+  bits.Add(deterministic && context.deterministicAlgorithmsWarnOnly(), 1);
+  bits.Add(deterministic && context.deterministicFillUninitializedMemory(), 1);
+  if (kind == scheduler::DeviceKind::kHost) {
+    bits.Add(static_cast<uint16_t>(at::get_num_threads()), 16);
+  }
+  return bits.word();
+}
+
+const char* AddSwitches(uint8_t classes, scheduler::DeviceKind kind,
+                        WordBuffer& words) {
+  at::Context& context = at::globalContext();
+  const char* cut = nullptr;
+  if ((classes & kMatmulSwitches) != 0) words.Push(MatmulWord(context, kind));
+  if ((classes & kConvolutionSwitches) != 0) {
+    words.Push(ConvolutionWord(context, kind));
+    if (kind == scheduler::DeviceKind::kCuda && context.benchmarkCuDNN() &&
+        context.userEnabledCuDNN()) {
+      cut = "cudnn.benchmark picks kernels";
+    }
+  }
+  if ((classes & kAttentionSwitches) != 0) words.Push(AttentionWord(context));
+  if ((classes & kRnnSwitches) != 0) words.Push(RnnWord(context, kind));
+  if ((classes & kLinalgSwitches) != 0) {
+    words.Push(static_cast<uint64_t>(context.linalgPreferredBackend()));
+  }
+  return cut;
+}
+
+}  // namespace reprise::bindings

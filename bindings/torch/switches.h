@@ -1,0 +1,25 @@
+// Global switches of torch that change which kernels an operator runs.
+
+#ifndef REPRISE_BINDINGS_TORCH_SWITCHES_H_
+#define REPRISE_BINDINGS_TORCH_SWITCHES_H_
+
+#include <cstdint>
+
+#include "bindings/torch/op_info.h"
+#include "bindings/torch/word_buffer.h"
+#include "scheduler/runtime.h"
+
+namespace reprise::bindings {
+
+// Those that any kernel may read: default dtype, deterministic algorithms, and
+// on the host the number of threads. About 5 ns.
+uint64_t CommonSwitches(scheduler::DeviceKind kind);
+
+// Appends those of the operator's classes. Returns why their present state
+// keeps the operator out of traces (a string literal), or null.
+const char* AddSwitches(uint8_t classes, scheduler::DeviceKind kind,
+                        WordBuffer& words);
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_SWITCHES_H_

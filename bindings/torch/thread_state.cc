@@ -1,0 +1,48 @@
+#include "bindings/torch/thread_state.h"
+
+#include <c10/cuda/CUDAStream.h>
+
+#include "bindings/torch/session_source.h"
+#include "bindings/torch/torch_runtime.h"
+
+namespace reprise::bindings {
+
+bool ThreadState::Refresh() {
+  // Acquire: whoever changed the epoch has made the new runtime active before.
+  const uint64_t now = g_runtime_epoch.load(std::memory_order_acquire);
+  if (now == epoch) [[likely]]
+    return watched;
+  epoch = now;
+  known = {};
+  const auto active = WatchedKind();
+  watched = active.has_value();
+  if (watched) kind = *active;
+  return watched;
+}
+
+scheduler::Session* ThreadState::FindSession(int device) {
+  int64_t stream = 0;
+  if (kind == scheduler::DeviceKind::kCuda) {
+    stream = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)).id();
+  }
+  for (const KnownSession& entry : known) {
+    if (entry.session != nullptr && entry.device == device &&
+        entry.stream == stream) {
+      return entry.session;
+    }
+  }
+  scheduler::Session* session = nullptr;
+  if (kind == scheduler::DeviceKind::kCuda) {
+    const auto index = static_cast<c10::DeviceIndex>(device);
+    session = SessionFor(c10::Device(c10::kCUDA, index),
+                         c10::cuda::getCurrentCUDAStream(index).stream());
+  } else {
+    session = SessionFor(c10::Device(c10::kCPU), nullptr);
+  }
+  if (session != nullptr) {
+    known[next++ % known.size()] = KnownSession{device, stream, session};
+  }
+  return session;
+}
+
+}  // namespace reprise::bindings

@@ -1,0 +1,79 @@
+#include "bindings/torch/watched_op.h"
+
+namespace reprise::bindings {
+
+using scheduler::Action;
+using scheduler::DeviceKind;
+
+bool MayBeWatched(c10::DispatchKeySet below) {
+  using c10::DispatchKey;
+  constexpr c10::DispatchKeySet kDenseHost(DispatchKey::CPU);
+  constexpr c10::DispatchKeySet kDense({DispatchKey::CPU, DispatchKey::CUDA});
+  ThreadState& thread = t_thread_state;
+  if (thread.depth != 0 || !thread.Refresh()) return false;
+  if (thread.kind == DeviceKind::kHost) return below == kDenseHost;
+  return (below.raw_repr() & ~kDense.raw_repr()) == 0 &&
+         below.has_backend(c10::BackendComponent::CUDABit);
+}
+
+WatchedOp::~WatchedOp() {
+  if (observed_) [[unlikely]] {
+    if (session_->Lock()) {
+      locked_ = true;
+      session_->Abandon(call_.view());
+    }
+  }
+  Unlock();
+  if (deep_) --t_thread_state.depth;
+}
+
+void WatchedOp::Unlock() {
+  if (!locked_) return;
+  locked_ = false;
+  session_->Unlock();
+}
+
+WatchedOp::Step WatchedOp::Enter() {
+  const std::optional<int> device = call_.Finish();
+  if (!device.has_value()) return Step::kPass;
+  session_ = t_thread_state.FindSession(*device);
+  if (session_ == nullptr) return Step::kPass;
+  if (!session_->Lock()) return Step::kEager;
+  locked_ = true;
+  switch (session_->Enter(call_.view())) {
+    case Action::kFollow:
+      return Step::kFollow;
+    case Action::kObserve:
+      observed_ = true;
+      wants_call_ = session_->wants_call();
+      return Step::kObserve;
+    case Action::kEager:
+    case Action::kNative:
+      break;
+  }
+  return Step::kEager;
+}
+
+void WatchedOp::GiveCall(std::unique_ptr<BoxedCall> boxed) {
+  expected_ = boxed->expected();
+  session_->GiveCall(std::move(boxed));
+}
+
+void WatchedOp::StartEager() {
+  Unlock();
+  deep_ = true;
+  ++t_thread_state.depth;
+}
+
+void WatchedOp::Leave(const ResultList& results) {
+  // What cannot be described or repeated is left to be abandoned.
+  if (!results.describable() || !call_.RefreshWritten()) return;
+  if (expected_ != nullptr) ExpectResults(expected_, results.views());
+  observed_ = false;
+  if (!session_->Lock()) return;
+  locked_ = true;
+  session_->Leave(call_.view(), results.views());
+  Unlock();
+}
+
+}  // namespace reprise::bindings

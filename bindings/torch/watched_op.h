@@ -1,0 +1,79 @@
+// The protocol between one call of an operator and its session.
+
+#ifndef REPRISE_BINDINGS_TORCH_WATCHED_OP_H_
+#define REPRISE_BINDINGS_TORCH_WATCHED_OP_H_
+
+#include <c10/core/DispatchKeySet.h>
+
+#include <memory>
+
+#include "bindings/torch/boxed_call.h"
+#include "bindings/torch/op_call.h"
+#include "bindings/torch/op_info.h"
+#include "bindings/torch/results.h"
+#include "bindings/torch/thread_state.h"
+#include "scheduler/session.h"
+
+namespace reprise::bindings {
+
+// Whether this thread's call with these keys may be a session's business: it is
+// no part of another op, and a backend that is watched computes it on ordinary
+// dense tensors. Asked only while g_watching is set.
+bool MayBeWatched(c10::DispatchKeySet below);
+
+// One call from its hook to its end, on the stack of the hook:
+//
+//   WatchedOp op(info, below);
+//   encode every argument into op.call();
+//   switch (op.Enter()) {
+//     kPass:    redispatch, as if there were no hook
+//     kEager:   op.StartEager(); redispatch
+//     kObserve: op.StartEager(box); redispatch; op.Leave(results)
+//     kFollow:  make the results by op.maker()
+//   }
+//
+// The destructor puts everything right on every way out: it releases the
+// session, and abandons an op that raised.
+class WatchedOp {
+ public:
+  enum class Step : uint8_t { kPass, kEager, kObserve, kFollow };
+
+  WatchedOp(const OpInfo& info, c10::DispatchKeySet below)
+      : call_(info, t_thread_state.kind), below_(below) {}
+  ~WatchedOp();
+  WatchedOp(const WatchedOp&) = delete;
+  WatchedOp& operator=(const WatchedOp&) = delete;
+
+  OpCall& call() { return call_; }
+  Step Enter();
+
+  // After kObserve: the session wants the arguments, boxed by the hook.
+  bool wants_call() const { return wants_call_; }
+  std::unique_ptr<BoxedCall> NewBoxedCall() const {
+    return std::make_unique<BoxedCall>(call_.info(), below_);
+  }
+  void GiveCall(std::unique_ptr<BoxedCall> boxed);
+
+  // What is called from here on belongs to this op.
+  void StartEager();
+  void Leave(const ResultList& results);
+
+  // After kFollow, as long as this object lives.
+  scheduler::Session& session() { return *session_; }
+
+ private:
+  void Unlock();
+
+  OpCall call_;
+  const c10::DispatchKeySet below_;
+  scheduler::Session* session_ = nullptr;
+  bool locked_ = false;
+  bool deep_ = false;
+  bool observed_ = false;  // Leave or Abandon is owed
+  bool wants_call_ = false;
+  BoxedCall::Expected expected_;
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_WATCHED_OP_H_

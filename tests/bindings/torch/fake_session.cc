@@ -1,0 +1,178 @@
+#include "tests/bindings/torch/fake_session.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "bindings/torch/register_hooks.h"
+#include "bindings/torch/session_source.h"
+#include "bindings/torch/torch_runtime.h"
+
+namespace reprise::bindings {
+
+// In place of torch_runtime.cc and session_source.cc.
+constinit std::atomic<bool> g_watching{false};
+constinit std::atomic<uint64_t> g_runtime_epoch{0};
+
+namespace {
+
+scheduler::Session* g_session = nullptr;
+
+}  // namespace
+
+std::optional<scheduler::DeviceKind> WatchedKind() {
+  if (g_session == nullptr) return std::nullopt;
+  return scheduler::DeviceKind::kHost;
+}
+
+scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
+
+void Serve(scheduler::Session* session) {
+  RegisterHooksOnce();
+  g_session = session;
+  ++g_runtime_epoch;
+  g_watching = true;
+}
+
+void StopServing() {
+  g_watching = false;
+  g_session = nullptr;
+  ++g_runtime_epoch;
+}
+
+FakeSession::FakeSession() { Serve(this); }
+FakeSession::~FakeSession() { StopServing(); }
+
+void FakeSession::Record() {
+  mode_ = Mode::kRecord;
+  seen_.clear();
+  ops_.clear();
+  values_.clear();
+  known_.clear();
+}
+
+void FakeSession::Follow() {
+  mode_ = Mode::kFollow;
+  next_ = 0;
+  follows_ = 0;
+}
+
+bool FakeSession::Lock() {
+  if (refuse_lock_) return false;
+  if (locked_) std::abort();
+  ++locks_;
+  return locked_ = true;
+}
+
+scheduler::Action FakeSession::Enter(const engine::OpView& op) {
+  switch (mode_) {
+    case Mode::kPass:
+      return scheduler::Action::kEager;
+    case Mode::kFollow:
+      if (next_ < ops_.size() &&
+          std::vector<uint64_t>(op.words.begin(), op.words.end()) ==
+              ops_[next_].words) {
+        ++next_;
+        ++follows_;
+        return scheduler::Action::kFollow;
+      }
+      return scheduler::Action::kEager;
+    case Mode::kRecord:
+      break;
+  }
+  SeenOp& seen = seen_.emplace_back();
+  seen.name = OpName(op.op);
+  seen.words.assign(op.words.begin(), op.words.end());
+  seen.operands.assign(op.operands.begin(), op.operands.end());
+  seen.cut = op.cut == nullptr ? "" : op.cut;
+  seen.may_use_generator = op.may_use_generator;
+  engine::TracedOp& traced = ops_.emplace_back();
+  traced.op = op.op;
+  traced.words = seen.words;
+  for (const engine::Operand& operand : op.operands) {
+    const auto [it, fresh] = known_.try_emplace(
+        operand.storage, static_cast<engine::ValueId>(values_.size()));
+    if (fresh) values_.emplace_back();
+    engine::ValueRef& ref = traced.operands.emplace_back();
+    ref.value = it->second;
+    ref.offset_bytes = operand.offset_bytes;
+    ref.written = operand.written;
+  }
+  return scheduler::Action::kObserve;
+}
+
+void FakeSession::GiveCall(std::unique_ptr<engine::Call> call) {
+  ops_.back().call = std::move(call);
+}
+
+void FakeSession::Leave(const engine::OpView& op,
+                        std::span<const engine::ResultView> results) {
+  using Kind = engine::ResultView::Kind;
+  SeenOp& seen = seen_.back();
+  seen.left = true;
+  seen.results.assign(results.begin(), results.end());
+  for (const engine::Operand& operand : op.operands) {
+    seen.written_after.push_back(operand.written);
+  }
+  for (const engine::ResultView& view : results) {
+    engine::ResultSpec& spec = ops_.back().results.emplace_back();
+    spec.storage_bytes = view.storage_bytes;
+    spec.offset_bytes = view.offset_bytes;
+    spec.key_set = view.key_set;
+    spec.dtype = view.dtype;
+    spec.element_bytes = view.element_bytes;
+    spec.sizes.assign(view.sizes.begin(), view.sizes.end());
+    spec.strides.assign(view.strides.begin(), view.strides.end());
+    spec.host = view.host;
+    spec.host_hash = view.host_hash;
+    if (view.kind == Kind::kHost) {
+      spec.kind = engine::ResultSpec::Kind::kHost;
+    } else if (view.kind == Kind::kTensor && view.operand >= 0) {
+      spec.kind = engine::ResultSpec::Kind::kOperand;
+      spec.operand = static_cast<uint32_t>(view.operand);
+    } else if (view.kind == Kind::kTensor) {
+      spec.kind = engine::ResultSpec::Kind::kValue;
+      const auto [it, fresh] = known_.try_emplace(
+          view.storage, static_cast<engine::ValueId>(values_.size()));
+      if (fresh) {
+        const auto* bytes = reinterpret_cast<const char*>(view.base);
+        values_.emplace_back(bytes, bytes + view.storage_bytes);
+      }
+      spec.value = it->second;
+    }
+  }
+}
+
+void FakeSession::Abandon(const engine::OpView&) {
+  seen_.back().abandoned = true;
+}
+
+const engine::TracedOp& FakeSession::followed() const { return ops_[next_ - 1]; }
+
+engine::Block FakeSession::TakeBlock(engine::ValueId value) {
+  const std::vector<char>& bytes = values_[value];
+  if (bytes.empty()) return engine::Block();
+  void* memory = std::aligned_alloc(64, (bytes.size() + 63) / 64 * 64);
+  std::memcpy(memory, bytes.data(), bytes.size());
+  return engine::Block(reinterpret_cast<uint64_t>(memory), memory, &std::free);
+}
+
+std::vector<std::vector<char>> FakeSession::RunCall(size_t i) {
+  const engine::TracedOp& op = ops_[i];
+  std::vector<uint64_t> operands;
+  for (const engine::Operand& operand : seen_[i].operands) {
+    operands.push_back(operand.address());
+  }
+  std::vector<std::vector<char>> bytes;
+  std::vector<uint64_t> results;
+  for (const engine::ResultSpec& spec : op.results) {
+    const bool value = spec.kind == engine::ResultSpec::Kind::kValue;
+    bytes.emplace_back(value ? spec.storage_bytes : 0, '\x5a');
+    results.push_back(
+        value ? reinterpret_cast<uint64_t>(bytes.back().data()) : 0);
+  }
+  const base::Status status = op.call->Run(operands, results);
+  if (!status.has_value()) throw std::runtime_error(status.error().message());
+  return bytes;
+}
+
+}  // namespace reprise::bindings

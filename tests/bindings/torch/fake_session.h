@@ -1,0 +1,88 @@
+// A session that records and follows without judgement, behind the hooks of
+// this process.
+
+#ifndef REPRISE_TESTS_BINDINGS_TORCH_FAKE_SESSION_H_
+#define REPRISE_TESTS_BINDINGS_TORCH_FAKE_SESSION_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/op.h"
+#include "engine/trace.h"
+#include "scheduler/runtime.h"
+#include "scheduler/session.h"
+
+namespace reprise::bindings {
+
+// One op that the session was shown.
+struct SeenOp {
+  std::string name;
+  std::vector<uint64_t> words;
+  std::vector<engine::Operand> operands;  // their spans are stale
+  std::string cut;
+  bool may_use_generator = false;
+  bool left = false;
+  bool abandoned = false;
+  std::vector<engine::ResultView> results;  // their spans are stale
+  std::vector<bool> written_after;          // operands, as Leave showed them
+};
+
+// Recording, it keeps each op with its results' bytes; following, it hands those
+// out again, op by op, as long as the words are the same. Single thread.
+class FakeSession final : public scheduler::Session {
+ public:
+  enum class Mode : uint8_t { kPass, kRecord, kFollow };
+
+  // Becomes the host's session; at most one at a time.
+  FakeSession();
+  ~FakeSession() override;
+
+  void Record();
+  void Follow();
+  void Pass() { mode_ = Mode::kPass; }
+  void WantCalls() { wants_calls_ = true; }
+  void RefuseLock(bool refuse) { refuse_lock_ = refuse; }
+  const std::vector<SeenOp>& seen() const { return seen_; }
+  size_t follows() const { return follows_; }
+  size_t locks() const { return locks_; }
+  bool locked() const { return locked_; }
+  // Runs the i-th recorded call on its operands' memory and returns the bytes
+  // of each result.
+  std::vector<std::vector<char>> RunCall(size_t i);
+
+  bool Lock() override;
+  void Unlock() override { locked_ = false; }
+  scheduler::Action Enter(const engine::OpView& op) override;
+  bool wants_call() const override { return wants_calls_; }
+  void GiveCall(std::unique_ptr<engine::Call> call) override;
+  void Leave(const engine::OpView& op,
+             std::span<const engine::ResultView> results) override;
+  void Abandon(const engine::OpView& op) override;
+  const engine::TracedOp& followed() const override;
+  engine::Block TakeBlock(engine::ValueId value) override;
+
+ private:
+  Mode mode_ = Mode::kPass;
+  bool wants_calls_ = false;
+  bool refuse_lock_ = false;
+  bool locked_ = false;
+  size_t locks_ = 0;
+  size_t follows_ = 0;
+  size_t next_ = 0;
+  std::vector<SeenOp> seen_;
+  std::vector<engine::TracedOp> ops_;
+  std::vector<std::vector<char>> values_;  // bytes, by value
+  std::map<engine::StorageToken, engine::ValueId> known_;
+};
+
+// What SessionFor answers, and whether hooks watch.
+void Serve(scheduler::Session* session);
+void StopServing();
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_TESTS_BINDINGS_TORCH_FAKE_SESSION_H_
