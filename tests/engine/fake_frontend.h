@@ -1,0 +1,101 @@
+// A framework of bare addresses: its memory is never looked into.
+
+#ifndef REPRISE_TESTS_ENGINE_FAKE_FRONTEND_H_
+#define REPRISE_TESTS_ENGINE_FAKE_FRONTEND_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/frontend.h"
+
+namespace reprise::engine {
+
+// Storages are numbers; what is alive and where it lies is what the test says.
+// Every reference that is given up more often than taken is a failure.
+class FakeFrontend : public Frontend {
+ public:
+  std::string OpName(OpId op) const override {
+    return "fake::op" + std::to_string(op);
+  }
+
+  void Retain(StorageToken storage) override {
+    EXPECT_NE(storage, nullptr);
+    ++references[storage];
+  }
+  void Release(StorageToken storage) override {
+    ASSERT_GT(references[storage], 0) << storage;
+    if (--references[storage] == 0) references.erase(storage);
+  }
+  bool Alive(StorageToken storage) const override {
+    return bases.contains(storage);
+  }
+  uint64_t Base(StorageToken storage) const override {
+    const auto found = bases.find(storage);
+    return found == bases.end() ? 0 : found->second;
+  }
+
+  base::Result<Block> Allocate(size_t size_bytes) override {
+    if (allocations_left == 0) {
+      return base::Fail(base::Code::kResourceExhausted, "told to fail");
+    }
+    --allocations_left;
+    auto* lent = new Lent{this, next_address_};
+    next_address_ += (size_bytes / 512 + 1) * 512;
+    lent_.insert(lent->address);
+    return Block(lent->address, lent, [](void* context) {
+      auto* lent = static_cast<Lent*>(context);
+      lent->frontend->lent_.erase(lent->address);
+      delete lent;
+    });
+  }
+
+  base::Status BeginPrivatePool() override {
+    ++open_pools;
+    return {};
+  }
+  void EndPrivatePool() override { --open_pools; }
+  void BeginAllocations() override {}
+  std::vector<Allocation> TakeAllocations() override {
+    return std::exchange(allocations, {});
+  }
+  uint64_t GeneratorState() const override { return 0; }
+  bool OwnsAddress(uint64_t address) const override {
+    return address >= kFirstAddress && address < kEndAddress;
+  }
+
+  // Addresses of blocks that Allocate lent and that were not given back.
+  const std::set<uint64_t>& lent() const { return lent_; }
+
+  static constexpr uint64_t kFirstAddress = 0x7f00'0000'0000;
+  static constexpr uint64_t kEndAddress = 0x7fff'0000'0000;
+
+  std::map<StorageToken, int> references;
+  std::map<StorageToken, uint64_t> bases;  // of what is alive
+  std::vector<Allocation> allocations;     // for the next TakeAllocations
+  int allocations_left = 1 << 30;
+  int open_pools = 0;
+
+ private:
+  struct Lent {
+    FakeFrontend* frontend;
+    uint64_t address;
+  };
+
+  std::set<uint64_t> lent_;
+  uint64_t next_address_ = kFirstAddress + 0x10'0000'0000;
+};
+
+// A storage's name.
+inline StorageToken Token(uint64_t number) {
+  return reinterpret_cast<StorageToken>(number);
+}
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_TESTS_ENGINE_FAKE_FRONTEND_H_

@@ -1,0 +1,127 @@
+// Where values lie: each in a place of its own that starts where a kernel may
+// expect it, temporaries of different ops in one zone, nothing outside.
+
+#include "engine/layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "tests/engine/fake_frontend.h"
+#include "tests/engine/trace_builder.h"
+
+namespace reprise::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class LayoutTest : public testing::Test {
+ protected:
+  Trace& trace() { return builder_.trace(); }
+
+  FakeFrontend frontend_;
+  TraceBuilder builder_{&frontend_};
+};
+
+TEST_F(LayoutTest, EmptyTraceNeedsNoMemory) {
+  const ArenaLayout layout = LayOut(trace());
+  EXPECT_EQ(layout.size_bytes, 0u);
+  EXPECT_THAT(layout.places, IsEmpty());
+}
+
+TEST_F(LayoutTest, ValuesFollowEachOtherInWholeSteps) {
+  const ValueId x = builder_.External();
+  const ValueId a = builder_.Op({x}, {}, 3);
+  trace().values[a].size_bytes = 1;
+  trace().values[a + 1].size_bytes = kPlaceAlignment;
+  trace().values[a + 2].size_bytes = kPlaceAlignment + 1;
+  const ArenaLayout layout = LayOut(trace());
+  EXPECT_THAT(layout.places, ElementsAre(kNoPlace, 0, kPlaceAlignment,
+                                         2 * kPlaceAlignment));
+  EXPECT_EQ(layout.size_bytes, 4 * kPlaceAlignment);
+}
+
+// An empty tensor has an address too, and no other tensor may have it.
+TEST_F(LayoutTest, EmptyValuesHavePlacesOfTheirOwn) {
+  const ValueId a = builder_.Op({}, {}, 2);
+  trace().values[a].size_bytes = 0;
+  trace().values[a + 1].size_bytes = 0;
+  const ArenaLayout layout = LayOut(trace());
+  EXPECT_NE(layout.places[a], layout.places[a + 1]);
+  EXPECT_GT(layout.size_bytes, layout.places[a + 1]);
+}
+
+TEST_F(LayoutTest, TemporariesOfAnOpLieBehindAllValuesAndAreSharedByOps) {
+  const ValueId a = builder_.Op({}, {}, 1);
+  builder_.Op({a}, {}, 1);
+  builder_.Op({a}, {});
+  trace().ops[0].temporaries = {{0x1000, 10}, {0x2000, 600}};
+  trace().ops[2].temporaries = {{0x3000, 2000}};
+  const ArenaLayout layout = LayOut(trace());
+  const uint64_t zone = 2 * kPlaceAlignment;
+  EXPECT_THAT(layout.temporaries,
+              ElementsAre(ElementsAre(zone, zone + kPlaceAlignment), IsEmpty(),
+                          ElementsAre(zone)));
+  EXPECT_EQ(layout.size_bytes, zone + 4 * kPlaceAlignment);
+}
+
+TEST_F(LayoutTest, RandomTracesOverlapNowhereThatIsUsedAtOnce) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    TraceBuilder builder(&frontend_);
+    for (uint32_t k = random() % 8; k > 0; --k) {
+      if (random() % 2 == 0) builder.External();
+      builder.Op({}, {}, random() % 4);
+    }
+    Trace& trace = builder.trace();
+    for (Value& value : trace.values) value.size_bytes = random() % 3000;
+    for (TracedOp& op : trace.ops) {
+      for (uint32_t t = random() % 4; t > 0; --t) {
+        op.temporaries.push_back({0x1000u * t, random() % 3000});
+      }
+    }
+    const ArenaLayout layout = LayOut(trace);
+    std::vector<bool> values_use(layout.size_bytes, false);
+    const auto claim = [&layout](std::vector<bool>& used, uint64_t place,
+                                 uint64_t size_bytes) {
+      ASSERT_EQ(place % kPlaceAlignment, 0u);
+      ASSERT_LE(place + size_bytes, layout.size_bytes);
+      for (uint64_t i = place; i < place + size_bytes; ++i) {
+        ASSERT_FALSE(used[i]) << "byte " << i;
+        used[i] = true;
+      }
+    };
+    for (size_t v = 0; v < trace.values.size(); ++v) {
+      if (trace.values[v].external) {
+        ASSERT_EQ(layout.places[v], kNoPlace);
+        continue;
+      }
+      claim(values_use, layout.places[v], trace.values[v].size_bytes);
+    }
+    ASSERT_EQ(layout.temporaries.size(), trace.ops.size());
+    for (size_t k = 0; k < trace.ops.size(); ++k) {
+      std::vector<bool> used = values_use;
+      ASSERT_EQ(layout.temporaries[k].size(), trace.ops[k].temporaries.size());
+      for (size_t t = 0; t < layout.temporaries[k].size(); ++t) {
+        claim(used, layout.temporaries[k][t],
+              trace.ops[k].temporaries[t].size_bytes);
+      }
+    }
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(LayoutTest, ArenaOverItsBudgetIsNamedWithBothNumbers) {
+  const base::Error error = TooLarge(12345, 678);
+  EXPECT_EQ(error.code(), base::Code::kFailedPrecondition);
+  EXPECT_THAT(error.message(), HasSubstr("12345 bytes"));
+  EXPECT_THAT(error.message(), HasSubstr("max_arena_bytes=678"));
+}
+
+}  // namespace
+}  // namespace reprise::engine
