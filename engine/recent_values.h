@@ -34,8 +34,9 @@ class RecentValues {
     return step.bases;
   }
 
-  // The newest value at `base`.
+  // The newest value at `base`; none where there is no memory.
   Source Find(uint64_t base) const {
+    if (base == 0) return {};
     for (uint32_t ago = 1; ago <= kSteps && ago <= count_; ++ago) {
       const Step& step = Ago(ago);
       for (size_t i = 0; i < step.bases.size(); ++i) {
