@@ -31,7 +31,7 @@ class FindTorchTest(unittest.TestCase):
         }
         done = subprocess.run(
             [
-                *(self.cmake, "-S", ROOT, "-B", self.folder / "build"),
+                *(self.cmake, "-G", "Ninja", "-S", ROOT, "-B", self.folder / "build"),
                 *("-DREPRISE_TESTS=OFF", *arguments),
             ],
             env=clean | environment,
