@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-sources=(bindings cache engine examples kernels perf scheduler tests)
+sources=(bindings cache engine examples kernels perf scheduler scripts tests)
 mapfile -t cc < <(find "${sources[@]}" -name '*.h' -o -name '*.cc' -o -name '*.cu')
 if [ "${1:-}" = --check ]; then
   clang-format --dry-run -Werror "${cc[@]}"
