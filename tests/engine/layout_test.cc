@@ -40,8 +40,8 @@ TEST_F(LayoutTest, ValuesFollowEachOtherInWholeSteps) {
   trace().values[a + 1].size_bytes = kPlaceAlignment;
   trace().values[a + 2].size_bytes = kPlaceAlignment + 1;
   const ArenaLayout layout = LayOut(trace());
-  EXPECT_THAT(layout.places, ElementsAre(kNoPlace, 0, kPlaceAlignment,
-                                         2 * kPlaceAlignment));
+  EXPECT_THAT(layout.places,
+              ElementsAre(kNoPlace, 0, kPlaceAlignment, 2 * kPlaceAlignment));
   EXPECT_EQ(layout.size_bytes, 4 * kPlaceAlignment);
 }
 

@@ -26,11 +26,10 @@ class RestoreTest : public testing::Test {
  protected:
   std::vector<uint32_t> Restore(uint32_t verified,
                                 std::vector<ValueId> needed) {
-    return OpsToRestore(builder_.trace(), verified, builder_.ops(),
-                        [&needed](ValueId value) {
-                          return std::find(needed.begin(), needed.end(),
-                                           value) != needed.end();
-                        });
+    return OpsToRestore(
+        builder_.trace(), verified, builder_.ops(), [&needed](ValueId value) {
+          return std::find(needed.begin(), needed.end(), value) != needed.end();
+        });
   }
 
   FakeFrontend frontend_;
