@@ -99,7 +99,8 @@ class NvrtcDeviceCompare final : public DeviceCompare {
  private:
   Status Launch(CUkernel kernel, uint64_t units, void** params,
                 CUstream stream) {
-    constexpr uint64_t kUnitsPerBlock = kBlockThreads * kUnitsPerThread;
+    constexpr uint64_t kUnitsPerBlock =
+        uint64_t{kBlockThreads} * kUnitsPerThread;
     CUlaunchConfig config{};
     config.gridDimX = static_cast<unsigned>(std::clamp<uint64_t>(
         (units + kUnitsPerBlock - 1) / kUnitsPerBlock, 1, most_blocks_));

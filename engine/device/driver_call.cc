@@ -401,7 +401,7 @@ CUstream StreamOf(const DriverCall& call, const void* params) {
         static_cast<const cuLaunchKernelEx_params*>(params)->config->hStream;
   } else {
     std::memcpy(&stream, static_cast<const char*>(params) + call.stream_offset,
-                sizeof stream);
+                sizeof(CUstream));
   }
   if (stream == nullptr && call.per_thread_default) return CU_STREAM_PER_THREAD;
   return Normalized(stream);

@@ -30,12 +30,6 @@ std::string ToString(const Dim3& dim) {
          std::to_string(dim.z) + ")";
 }
 
-bool SameAttribute(const CUlaunchAttribute& a, const CUlaunchAttribute& b) {
-  const CUlaunchAttribute left = Canonical(a);
-  const CUlaunchAttribute right = Canonical(b);
-  return std::memcmp(&left, &right, sizeof left) == 0;
-}
-
 bool SameParams(const Launch& a, const Launch& b) {
   if (a.params == b.params) return true;
   return a.params != nullptr && b.params != nullptr && *a.params == *b.params;

@@ -57,6 +57,11 @@ AttributeUse UseOf(CUlaunchAttributeID id) {
   }
 }
 
+bool SameAttribute(const CUlaunchAttribute& a, const CUlaunchAttribute& b) {
+  return a.id == b.id &&
+         std::memcmp(a.value.pad, b.value.pad, ValueBytes(a.id)) == 0;
+}
+
 CUlaunchAttribute Canonical(const CUlaunchAttribute& attribute) {
   CUlaunchAttribute canonical;
   std::memset(&canonical, 0, sizeof canonical);

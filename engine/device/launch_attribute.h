@@ -19,8 +19,10 @@ enum class AttributeUse : uint8_t {
 
 AttributeUse UseOf(CUlaunchAttributeID id);
 
-// `attribute` with all bytes zero that its id gives no meaning, so that equal
-// attributes are equal bytes.
+// The same id, and the same in all bytes of the value that it gives a meaning.
+bool SameAttribute(const CUlaunchAttribute& a, const CUlaunchAttribute& b);
+
+// `attribute` with all bytes zero that its id gives no meaning.
 CUlaunchAttribute Canonical(const CUlaunchAttribute& attribute);
 
 }  // namespace reprise::device

@@ -28,16 +28,15 @@ std::vector<std::string> CudaLibraryFolders(std::string_view maps) {
     if (start == std::string_view::npos) continue;
     const std::string_view path = line.substr(start);
     const std::string_view folder = path.substr(0, path.rfind('/'));
-    if (folder.ends_with(kWheelFolder)) {
+    const std::string_view file = path.substr(folder.size());
+    if (folder.ends_with(kWheelFolder) || file.starts_with("/libcudart.so") ||
+        file.starts_with("/libcublas.so")) {
       add(std::string(folder));
     } else if (const size_t torch = path.rfind(kTorchFolder);
                torch != std::string_view::npos &&
                path.substr(torch + kTorchFolder.size())
                    .starts_with("libtorch")) {
       add(std::string(path.substr(0, torch)).append(kWheelFolder));
-    } else if (path.substr(folder.size()).starts_with("/libcudart.so") ||
-               path.substr(folder.size()).starts_with("/libcublas.so")) {
-      add(std::string(folder));
     }
   }
   add("/usr/local/cuda/lib64");
@@ -55,7 +54,7 @@ base::Result<void*> OpenSharedLibrary(const std::string& soname) {
   std::ifstream file("/proc/self/maps");
   const std::string maps{std::istreambuf_iterator<char>(file), {}};
   for (const std::string& folder : CudaLibraryFolders(maps)) {
-    const std::string path = folder + "/" + soname;
+    const std::string path = std::string(folder).append("/").append(soname);
     if (void* found = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
     message.append(", nor ").append(path);
   }

@@ -74,8 +74,8 @@ TEST_F(DeviceCompareGpuTest, SeesOneBitExactlyWhereTheHostDoes) {
   for (int round = 0; round < 300; ++round) {
     const Layout layout = RandomLayout(random, 9);
     const int64_t span = SpanBytes(layout) + 8;
-    const int64_t left_shift = random() % 17 * layout.element_bytes;
-    const int64_t right_shift = random() % 17 * layout.element_bytes;
+    const int64_t left_shift = Below(random, 17) * layout.element_bytes;
+    const int64_t right_shift = Below(random, 17) * layout.element_bytes;
     const std::vector<uint8_t> bytes = RandomBytes(span, random);
     const auto shifted = [](int64_t shift, const std::vector<uint8_t>& from) {
       std::vector<uint8_t> moved(shift);
@@ -90,8 +90,8 @@ TEST_F(DeviceCompareGpuTest, SeesOneBitExactlyWhereTheHostDoes) {
     const CUdeviceptr right_at = right.address() + right_shift;
     EXPECT_EQ(Compare(left_at, right_at, layout, 6), 0u);
     for (int flip = 0; flip < 8; ++flip) {
-      const int64_t byte = random() % span;
-      const int bit = random() % 8;
+      const int64_t byte = Below(random, span);
+      const int bit = static_cast<int>(Below(random, 8));
       std::vector<uint8_t> changed = bytes;
       changed[byte] ^= static_cast<uint8_t>(1u << bit);
       right.Upload(shifted(right_shift, changed));
@@ -118,8 +118,8 @@ TEST_F(DeviceCompareGpuTest, SeesOneBitInALargeDenseTensor) {
                          : round == 1 ? count - 1
                          : round == 2 ? count - 13
                          : round == 3 ? count - 14
-                                      : random() % count;
-    const int bit = random() % 8;
+                                      : Below(random, count);
+    const int bit = static_cast<int>(Below(random, 8));
     FlipBit(right, byte, bit);
     EXPECT_EQ(Compare(left.address(), right.address(), layout, 0), 1u) << byte;
     FlipBit(right, byte, bit);
@@ -147,7 +147,7 @@ TEST_F(DeviceCompareGpuTest, SeesOneBitInALargeStridedTensor) {
         0u);
     for (int round = 0; round < 20; ++round) {
       const int64_t byte = shift + offsets[random() % offsets.size()] +
-                           random() % layout.element_bytes;
+                           Below(random, layout.element_bytes);
       FlipBit(right, byte, round % 8);
       EXPECT_EQ(
           Compare(left.address() + shift, right.address() + shift, layout, 0),

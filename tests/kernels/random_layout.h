@@ -13,6 +13,11 @@
 
 namespace reprise::kernels {
 
+// A number from 0 to below `limit`.
+inline int64_t Below(std::mt19937& random, int64_t limit) {
+  return std::uniform_int_distribution<int64_t>(0, limit - 1)(random);
+}
+
 // Byte offsets of all elements, one by one.
 inline std::vector<int64_t> ElementOffsets(const Layout& layout) {
   std::vector<int64_t> offsets;
@@ -51,26 +56,27 @@ inline std::vector<bool> BytesOf(const Layout& layout, int64_t span_bytes) {
 
 // Permuted, sliced, expanded, overlapping and empty layouts.
 inline Layout RandomLayout(std::mt19937& random, int64_t largest_size = 5) {
+  const auto below = [&random](int64_t limit) { return Below(random, limit); };
   Layout layout;
-  layout.element_bytes = 1u << random() % 5;
-  layout.rank = static_cast<int>(random() % 6);
+  layout.element_bytes = 1u << below(5);
+  layout.rank = static_cast<int>(below(6));
   std::vector<int> order(layout.rank);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
   int64_t stride = 1;
   for (const int d : order) {
-    layout.sizes[d] = random() % 30 == 0 ? 0 : 1 + random() % largest_size;
-    switch (random() % 8) {
+    layout.sizes[d] = below(30) == 0 ? 0 : 1 + below(largest_size);
+    switch (below(8)) {
       case 0:
         layout.strides[d] = 0;
         break;
       case 1:
-        layout.strides[d] = 1 + random() % 3;
+        layout.strides[d] = 1 + below(3);
         break;
       default:
         layout.strides[d] = stride;
         stride *= layout.sizes[d] == 0 ? 1 : layout.sizes[d];
-        if (random() % 3 == 0) stride += random() % 4;
+        if (below(3) == 0) stride += below(4);
     }
   }
   return layout;

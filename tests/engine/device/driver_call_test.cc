@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 namespace reprise::device {
 namespace {
 
@@ -11,7 +13,7 @@ using Use = DriverCall::Use;
 
 #define REPRISE_ID(name) CUPTI_DRIVER_TRACE_CBID_##name
 
-CUstream Stream(uintptr_t value) { return reinterpret_cast<CUstream>(value); }
+CUstream Stream(uintptr_t value) { return std::bit_cast<CUstream>(value); }
 
 TEST(DriverCallTest, WorkThatCanBeRecordedIsALaunch) {
   for (const CUpti_CallbackId id :

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bit>
+#include <utility>
 #include <vector>
 
 #include "engine/device/exiting.h"
@@ -45,7 +47,7 @@ Driver FakeDriver() {
   return driver;
 }
 
-CUgraph Graph(uintptr_t value) { return reinterpret_cast<CUgraph>(value); }
+CUgraph Graph(uintptr_t value) { return std::bit_cast<CUgraph>(value); }
 
 // Where there is no driver or no device, that is said in one sentence, and
 // nothing else goes wrong; the answer stays the same.
@@ -92,7 +94,7 @@ TEST(UniqueHandleTest, EndsItsObjectOnce) {
   {
     UniqueGraph graph(driver, Graph(1));
     UniqueGraph moved(std::move(graph));
-    EXPECT_FALSE(graph);
+    EXPECT_FALSE(graph);  // NOLINT(bugprone-use-after-move)
     EXPECT_EQ(moved.get(), Graph(1));
     EXPECT_THAT(destroyed, IsEmpty());
   }

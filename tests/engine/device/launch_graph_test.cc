@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -18,13 +19,13 @@ using ::testing::IsEmpty;
 // What a driver was asked to do, in words; parameters are read during the call.
 struct Simulation {
   std::vector<std::string> log;
-  int nodes = 0;
+  uintptr_t nodes = 0;
   int graphs = 0;
   int execs = 0;
   bool functions_are_kernels = false;
   bool instantiate_fails = false;
   std::vector<CUlaunchAttributeID> refused_attributes;
-  CUcontext context = reinterpret_cast<CUcontext>(0xc0);
+  CUcontext context = std::bit_cast<CUcontext>(uintptr_t{0xc0});
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   CUstreamCaptureMode mode_at_instantiation = CU_STREAM_CAPTURE_MODE_GLOBAL;
 };
@@ -45,7 +46,7 @@ std::string After(const CUgraphNode* dependencies, size_t count) {
 }
 
 CUgraphNode NewNode() {
-  return reinterpret_cast<CUgraphNode>(uintptr_t(++simulation->nodes));
+  return std::bit_cast<CUgraphNode>(++simulation->nodes);
 }
 
 std::string Number(CUgraphNode node) {
@@ -67,7 +68,7 @@ Driver SimulatedDriver() {
     return CUDA_SUCCESS;
   };
   driver.cuGraphCreate = [](CUgraph* graph, unsigned) {
-    *graph = reinterpret_cast<CUgraph>(uintptr_t{0x9});
+    *graph = std::bit_cast<CUgraph>(uintptr_t{0x9});
     ++simulation->graphs;
     return CUDA_SUCCESS;
   };
@@ -122,7 +123,7 @@ Driver SimulatedDriver() {
     EXPECT_EQ(p->flags, cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
     simulation->mode_at_instantiation = simulation->mode;
     if (simulation->instantiate_fails) return CUDA_ERROR_OUT_OF_MEMORY;
-    *exec = reinterpret_cast<CUgraphExec>(uintptr_t{0xe});
+    *exec = std::bit_cast<CUgraphExec>(uintptr_t{0xe});
     ++simulation->execs;
     return CUDA_SUCCESS;
   };
@@ -182,7 +183,7 @@ class LaunchGraphTest : public ::testing::Test {
  protected:
   LaunchGraphTest() {
     simulation = &simulation_;
-    kernel_.function = reinterpret_cast<CUfunction>(0xf00);
+    kernel_.function = std::bit_cast<CUfunction>(uintptr_t{0xf00});
     kernel_.name = std::make_shared<const std::string>("some_kernel");
     kernel_.params = std::make_shared<const std::vector<ParamSpan>>(
         std::vector<ParamSpan>{{0, 8}});

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 #include <map>
 #include <thread>
@@ -19,7 +20,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-CUstream Stream(uintptr_t value) { return reinterpret_cast<CUstream>(value); }
+CUstream Stream(uintptr_t value) { return std::bit_cast<CUstream>(value); }
 
 // One subscriber, as CUPTI has it, and a driver that answers about functions
 // and pointers. Each answer comes back as a callback, as the real one's does.
@@ -150,7 +151,7 @@ struct KernelCall {
     params.kernelParams = pointers;
   }
 
-  CUfunction function = reinterpret_cast<CUfunction>(0xf00);
+  CUfunction function = std::bit_cast<CUfunction>(uintptr_t{0xf00});
   uint64_t address;
   int count = 17;
   void* pointers[2] = {&address, &count};

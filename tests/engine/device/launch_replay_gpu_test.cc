@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -134,6 +134,7 @@ class LaunchReplayGpuTest : public GpuTest {
 
   std::unique_ptr<LaunchGraph> Build(const std::vector<Launch>& launches) {
     std::vector<const Launch*> pointers;
+    pointers.reserve(launches.size());
     for (const Launch& launch : launches) pointers.push_back(&launch);
     auto graph = LaunchGraph::Create(driver(), pointers, stream());
     EXPECT_TRUE(graph) << graph.error().message();
@@ -149,7 +150,8 @@ class LaunchReplayGpuTest : public GpuTest {
   static std::vector<float> RandomFloats(int seed) {
     std::mt19937 random(seed);
     std::vector<float> values(kCount);
-    for (float& value : values) value = random() * 1e-3f - 1e6f;
+    for (float& value : values)
+      value = static_cast<float>(random()) * 1e-3f - 1e6f;
     return values;
   }
   std::vector<float> Poison() { return std::vector<float>(kCount, -7.0f); }
@@ -480,9 +482,9 @@ TEST_F(LaunchReplayGpuTest, SeesWhatTheRuntimeLaunches) {
   Buffer third(driver(), kCount * sizeof(float));
   from.Upload(RandomFloats(6));
   third.Upload(Poison());
-  void* to_address = reinterpret_cast<void*>(to.address());
-  void* from_address = reinterpret_cast<void*>(from.address());
-  void* third_address = reinterpret_cast<void*>(third.address());
+  void* to_address = std::bit_cast<void*>(to.address());
+  void* from_address = std::bit_cast<void*>(from.address());
+  void* third_address = std::bit_cast<void*>(third.address());
   const RecordedLaunches op = Record([&] {
     float factor = 3.25f;
     int count = kCount;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 
 #include "engine/device/launch_attribute.h"
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 
 Launch SomeKernel() {
   Launch launch;
-  launch.function = reinterpret_cast<CUfunction>(0x10);
+  launch.function = std::bit_cast<CUfunction>(uintptr_t{0x10});
   launch.grid = {4, 2, 1};
   launch.block = {128, 1, 1};
   launch.shared_bytes = 1024;
@@ -111,7 +112,9 @@ TEST(LaunchAttributeTest, CanonicalFormDropsNoise) {
         CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION}) {
     const CUlaunchAttribute left = Canonical(Attribute(id, 1, 0xaa));
     const CUlaunchAttribute right = Canonical(Attribute(id, 1, 0x55));
-    EXPECT_EQ(std::memcmp(&left, &right, sizeof left), 0);
+    EXPECT_EQ(std::memcmp(left.value.pad, right.value.pad, sizeof left.value),
+              0);
+    EXPECT_TRUE(SameAttribute(left, right));
     EXPECT_EQ(left.value.cooperative, 1);
   }
 }

@@ -266,9 +266,10 @@ TEST(ParameterScanTest, SitesRelocateOneRecordingIntoTheOther) {
   std::mt19937_64 random(17);
   for (int round = 0; round < 200; ++round) {
     std::vector<KnownRange> ranges;
-    for (uint32_t id = 0; id < 6; ++id) {
+    for (uint64_t id = 0; id < 6; ++id) {
       const uint64_t size = random() % 3 * 512 + random() % 100 + 1;
-      ranges.push_back({id, kFirst + id * 8192 + random() % 4096 / 8 * 8,
+      ranges.push_back({static_cast<uint32_t>(id),
+                        kFirst + id * 8192 + random() % 4096 / 8 * 8,
                         kSecond + (5 - id) * 16384 + random() % 4096 / 8 * 8,
                         size});
     }
