@@ -33,7 +33,7 @@ class TraceBuilder {
   ValueId Op(std::initializer_list<ValueId> reads,
              std::initializer_list<ValueId> writes, uint32_t makes = 0) {
     TracedOp& op = trace_->ops.emplace_back();
-    op.op = ops();
+    op.op = ops() - 1;
     op.words = {op.op, reads.size(), writes.size()};
     const auto first = static_cast<ValueId>(trace_->values.size());
     for (ValueId value : writes) op.operands.push_back(Ref(value, true));
