@@ -64,11 +64,13 @@ base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
     const ValueRef& ref = a.operands[i];
     const Value& va = first.values[ref.value];
     const Value& vb = second.values[ref.value];
-    // An external is known from where its tensor begins, an own value whole.
+    // An external is known from where its tensor begins, which may be before
+    // the origin; an own value whole.
     const uint64_t offset = va.external ? ref.offset_bytes : 0;
-    const uint64_t size = std::min(va.size_bytes, vb.size_bytes);
+    const auto size = static_cast<int64_t>(
+        std::min(va.size_bytes, vb.size_bytes) - offset);
     ranges.Add(ref.value, offset, va.origin + offset, vb.origin + offset,
-               size - std::min(size, offset));
+               static_cast<uint64_t>(std::max<int64_t>(size, 0)));
   }
   for (const ResultSpec& result : a.results) {
     if (result.kind != ResultSpec::Kind::kValue) continue;
