@@ -66,7 +66,9 @@ class LibraryTest(unittest.TestCase):
 
     def test_our_own_names_stay_inside(self) -> None:
         shown = self.symbols("--defined-only")
-        self.assertEqual([name for name in shown if "reprise::" in name], [])
+        # Instances of torch's exported templates are named after torch.
+        ours = [name for name in shown if re.match(r"([\w -]+ for )?reprise::", name)]
+        self.assertEqual(ours, [])
 
 
 if __name__ == "__main__":
