@@ -149,8 +149,9 @@ base::Status Plan::LaunchNext() {
   const Segment& segment = built_.segments[next_segment_];
   REPRISE_RETURN_IF_ERROR(built_.executor->LaunchSegment(next_segment_));
   ++next_segment_;
+  // Behind the head, at which the first segment has just been launched.
   next_launch_op_ = next_segment_ < built_.segments.size()
-                        ? (segment.first_op + segment.end_op) / 2
+                        ? std::max((segment.first_op + segment.end_op) / 2, 1u)
                         : kNoOp;
   return {};
 }
