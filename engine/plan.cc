@@ -149,9 +149,10 @@ base::Status Plan::LaunchNext() {
   const Segment& segment = built_.segments[next_segment_];
   REPRISE_RETURN_IF_ERROR(built_.executor->LaunchSegment(next_segment_));
   ++next_segment_;
-  // Behind the head, at which the first segment has just been launched.
+  // Behind the op at which this one was launched, its first at the latest.
   next_launch_op_ = next_segment_ < built_.segments.size()
-                        ? std::max((segment.first_op + segment.end_op) / 2, 1u)
+                        ? std::max((segment.first_op + segment.end_op) / 2,
+                                   segment.first_op + 1)
                         : kNoOp;
   return {};
 }
