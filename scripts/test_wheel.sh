@@ -6,8 +6,10 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# Compiled with the flags of the preset release, so that ccache has done it already.
 python -m pip wheel --quiet --no-input --disable-pip-version-check --no-deps \
-  --no-build-isolation --wheel-dir "$work" .
+  --no-build-isolation --config-settings cmake.define.REPRISE_WERROR=ON \
+  --wheel-dir "$work" .
 ls -l "$work"/reprise-*-py3-none-*.whl
 python -m pip install --quiet --no-input --disable-pip-version-check --no-deps \
   --no-index --target "$work/site" "$work"/reprise-*.whl
