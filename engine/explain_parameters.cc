@@ -34,6 +34,29 @@ class Ranges {
   std::vector<RangeOwner> owners_;
 };
 
+// Marks the ids of ranges that an op has no business with; the rest is a value.
+constexpr uint32_t kBackground = uint32_t{1} << 31;
+
+// What op k made or took for a while, for the ops after it.
+void AddBackground(const Trace& first, const Trace& second, size_t op,
+                   ValueId first_temporary,
+                   std::vector<device::KnownRange>& background) {
+  for (const ResultSpec& result : first.ops[op].results) {
+    if (result.kind != ResultSpec::Kind::kValue) continue;
+    const Value& value = first.values[result.value];
+    background.push_back({kBackground | result.value, value.origin,
+                          second.values[result.value].origin,
+                          value.size_bytes});
+  }
+  const std::vector<Allocation>& temporaries = first.ops[op].temporaries;
+  for (size_t t = 0; t < temporaries.size(); ++t) {
+    background.push_back(
+        {kBackground | static_cast<ValueId>(first_temporary + t),
+         temporaries[t].address, second.ops[op].temporaries[t].address,
+         temporaries[t].size_bytes});
+  }
+}
+
 std::string Place(const Trace& trace, size_t op) {
   return "op " + std::to_string(op) + " (" +
          trace.frontend->OpName(trace.ops[op].op) + ")";
@@ -119,6 +142,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
   }
   ExplainedProgram explained;
   CudaProgram& program = explained.program;
+  std::vector<device::KnownRange> background;
   auto next_value = static_cast<ValueId>(first.values.size());
   for (size_t k = 0; k < first.ops.size(); ++k) {
     const TracedOp& a = first.ops[k];
@@ -132,21 +156,28 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     auto ranges = RangesOf(first, second, k, next_value);
     if (!ranges) return fail(ranges.error());
     auto scan = device::Scan(a.launches, second.ops[k].launches,
-                             ranges->ranges(), is_device_address);
+                             ranges->ranges(), background,
+                             is_device_address);
     if (!scan) return fail(scan.error());
     const auto base = static_cast<uint32_t>(program.launches.size());
     program.op_begin.push_back(base);
     program.launches.insert(program.launches.end(), a.launches.begin(),
                             a.launches.end());
     for (const device::PointerSite& site : scan->sites) {
-      const RangeOwner& owner = ranges->owner(site.id);
+      const RangeOwner owner = (site.id & kBackground) != 0
+                                   ? RangeOwner{site.id & ~kBackground, 0}
+                                   : ranges->owner(site.id);
       program.sites.push_back({base + site.launch, site.offset_bytes,
                                owner.value,
                                owner.offset_bytes + site.delta_bytes});
     }
-    for (const std::string& note : scan->unexplained) {
-      explained.notes.push_back(Place(first, k) + ": " + note);
+    if (!scan->unexplained.empty()) {
+      explained.notes.push_back(
+          Place(first, k) + ": " + std::to_string(scan->unexplained.size()) +
+          " words differ and are no addresses, as unwritten ones do; kept, "
+          "first " + scan->unexplained.front());
     }
+    AddBackground(first, second, k, next_value, background);
     next_value += static_cast<ValueId>(a.temporaries.size());
   }
   program.op_begin.push_back(static_cast<uint32_t>(program.launches.size()));

@@ -116,7 +116,10 @@ Plan::Readiness Plan::ResolveOthers(const RecentValues& recents) {
       continue;
     }
     const uint64_t base = recents.Base(value.source);
-    if (base == 0 || !frontend.OwnsAddress(base)) return Readiness::kUnknown;
+    if (base == 0 || !frontend.OwnsAddress(base)) {
+      unknown_ = v;
+      return Readiness::kUnknown;
+    }
     const uint64_t origin = base + (value.origin - value.base);
     if (!built_.movable[v] && origin != value.origin) {
       return Readiness::kUnproven;

@@ -45,6 +45,9 @@ class Plan {
   // alive from earlier launches to fresh memory.
   Readiness Resolve(const OpView& head, const RecentValues& recents);
 
+  // After kUnknown: which external it was.
+  ValueId unknown() const { return unknown_; }
+
   // Launches the next segment: the first one at the head, each further one when
   // the op next_launch_op() is reached, before its results are handed out.
   // That is half-way through the segment before, so that the device does not
@@ -104,6 +107,7 @@ class Plan {
   uint32_t next_segment_ = 0;
   uint32_t next_launch_op_ = kNoOp;
   uint64_t escapes_ = 0;
+  ValueId unknown_ = 0;
 };
 
 }  // namespace reprise::engine

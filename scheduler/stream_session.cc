@@ -182,6 +182,7 @@ void StreamSession::DiscardOpenTrace() {
 // --- Watching --------------------------------------------------------------
 
 bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
+  if (repeated_) return true;
   if (!splits_.empty() && splits_.contains(open_.signature())) return true;
   if (open_.ops() < kShortestRepetition) return false;
   if (hash == head_hash_ &&
@@ -200,6 +201,8 @@ bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
 Action StreamSession::Watch(const OpView& op, uint64_t hash) {
   if (mode_ == Mode::kBoundary) {
     open_.Clear();
+    repetition_.Clear();
+    repeated_ = false;
     head_hash_ = hash;
     head_storages_.clear();
     for (const engine::Operand& operand : op.operands) {
@@ -215,9 +218,23 @@ Action StreamSession::Watch(const OpView& op, uint64_t hash) {
   if (recorder_ != nullptr) {
     recorder_->Enter(op, before, operands, open_.values());
   }
+  if (expected_ == nullptr || open_.ops() > expected_->ops) {
+    WatchForRepetition(op, hash, operands);
+  }
   if (op.may_use_generator) generator_before_ = frontend_->GeneratorState();
   observed_hash_ = hash;
   return Observe(op);
+}
+
+void StreamSession::WatchForRepetition(
+    const OpView& op, uint64_t hash,
+    std::span<const engine::ValueRef> operands) {
+  older_.clear();
+  for (const engine::ValueRef& operand : operands) {
+    older_.push_back(operand.value >= open_.own_bases().size() ||
+                     open_.own_bases()[operand.value] == 0);
+  }
+  repeated_ = repetition_.Add(hash, op.operands, older_);
 }
 
 void StreamSession::LeaveWatching(const OpView& op,

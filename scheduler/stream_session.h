@@ -24,6 +24,7 @@
 #include "scheduler/heads.h"
 #include "scheduler/journal.h"
 #include "scheduler/plan_cache.h"
+#include "scheduler/repetition.h"
 #include "scheduler/session.h"
 #include "scheduler/trace_entry.h"
 
@@ -102,6 +103,8 @@ class StreamSession final : public Session {
   // Watching.
   Action Watch(const engine::OpView& op, uint64_t hash);
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
+  void WatchForRepetition(const engine::OpView& op, uint64_t hash,
+                          std::span<const engine::ValueRef> operands);
   void LeaveWatching(const engine::OpView& op,
                      std::span<const engine::ResultView> results);
   void Close();
@@ -130,10 +133,9 @@ class StreamSession final : public Session {
 
   // A trace's way to a plan.
   void KeepRecording(TraceEntry* entry, std::unique_ptr<engine::Trace> trace);
-  bool SplitWhereUnknown(const engine::Trace& first,
-                         const engine::Trace& second);
   void CollectBuild(TraceEntry* entry);
   void CollectVerdict(TraceEntry* entry, engine::Executor::Patience patience);
+  void SplitBefore(TraceEntry* entry, engine::ValueId external);
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
               std::string_view reason, uint32_t tries);
   void StartOver(TraceEntry* entry);
@@ -174,6 +176,9 @@ class StreamSession final : public Session {
   uint64_t head_hash_ = 0;
   std::vector<engine::StorageToken> head_storages_;
   TraceEntry* expected_ = nullptr;  // by the head; null when nothing is
+  Repetition repetition_;
+  std::vector<bool> older_;  // scratch
+  bool repeated_ = false;  // the next op begins a loop's body once more
   std::unique_ptr<engine::TraceRecorder> recorder_;
   TraceEntry* recording_for_ = nullptr;
 

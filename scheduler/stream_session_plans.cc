@@ -18,6 +18,26 @@ namespace {
 // that makes its workspace); then the trace is recorded again.
 constexpr uint32_t kTries = 3;
 
+// A program that once makes its input in the stream and once takes it from
+// elsewhere has another trace for each; when the latter comes this often, the
+// trace is split where the input is first used.
+constexpr uint32_t kUnknownsUntilSplit = 2;
+
+// The first external that is another storage each time, is no operand of the
+// head, and was made by no step that comes before the trace each time.
+std::optional<engine::ValueId> UnknownAtHead(const engine::Trace& first,
+                                             const engine::Trace& second) {
+  for (engine::ValueId v = 0; v < first.values.size(); ++v) {
+    const engine::Value& a = first.values[v];
+    const engine::Value& b = second.values[v];
+    if (!a.external || a.birth_op == 0) continue;
+    if (a.storage == b.storage && a.origin == b.origin) continue;
+    if (a.source.steps_ago > 0 && a.source == b.source) continue;
+    return v;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
@@ -105,10 +125,8 @@ void StreamSession::KeepRecording(TraceEntry* entry,
     entry->state = State::kConfirm;
     return;
   }
-  if (SplitWhereUnknown(*entry->first, *trace)) {
-    Reject(*entry, "an external is not known when the head arrives");
-    entry->first.reset();
-    entry->state = State::kSeen;
+  if (const auto unknown = UnknownAtHead(*entry->first, *trace)) {
+    SplitBefore(entry, *unknown);
     return;
   }
   entry->job = std::make_shared<BuildJob>(backend_.get(), entry->first,
@@ -117,18 +135,13 @@ void StreamSession::KeepRecording(TraceEntry* entry,
   build_(entry->job);
 }
 
-bool StreamSession::SplitWhereUnknown(const engine::Trace& first,
-                                      const engine::Trace& second) {
-  for (size_t v = 0; v < first.values.size(); ++v) {
-    const engine::Value& a = first.values[v];
-    const engine::Value& b = second.values[v];
-    if (!a.external || a.birth_op == 0) continue;
-    if (a.storage == b.storage && a.origin == b.origin) continue;
-    if (a.source.steps_ago > 0 && a.source == b.source) continue;
-    splits_.insert(first.ops[a.birth_op].before);
-    return true;
-  }
-  return false;
+void StreamSession::SplitBefore(TraceEntry* entry, engine::ValueId external) {
+  const uint32_t op = entry->first->values[external].birth_op;
+  splits_.insert(entry->first->ops[op].before);
+  Reject(*entry, "an external is not known when the head arrives");
+  DropPlan(entry);
+  entry->first.reset();
+  entry->state = State::kSeen;
 }
 
 // --- Building --------------------------------------------------------------
@@ -240,7 +253,13 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
   journal_.stats.escapes += plan().escapes() - escapes;
   switch (readiness) {
     case Plan::Readiness::kReady:
+      entry->unknown_in_a_row = 0;
       return true;
+    case Plan::Readiness::kUnknown:
+      if (++entry->unknown_in_a_row == kUnknownsUntilSplit) {
+        SplitBefore(entry, plan().unknown());
+      }
+      return false;
     case Plan::Readiness::kUnproven:
       // Recorded again with the operand in another place, which then is a slot.
       DropPlan(entry);
@@ -252,7 +271,6 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
       StartRecording(entry, engine::Backend::Pass::kFirst);
       return false;
     case Plan::Readiness::kOtherOp:
-    case Plan::Readiness::kUnknown:
     case Plan::Readiness::kNoMemory:
       return false;
   }

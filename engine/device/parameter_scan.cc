@@ -55,7 +55,7 @@ const KnownRange* Explanation(std::span<const KnownRange> ranges,
 
 base::Result<ScanResult> Scan(
     std::span<const Launch> first, std::span<const Launch> second,
-    std::span<const KnownRange> ranges,
+    std::span<const KnownRange> ranges, std::span<const KnownRange> background,
     const std::function<bool(uint64_t)>& is_device_address) {
   if (first.size() != second.size()) {
     return Fail(Code::kFailedPrecondition,
@@ -80,6 +80,9 @@ base::Result<ScanResult> Scan(
         const KnownRange* range = Explanation(ranges, before, after, false);
         if (range == nullptr) {
           range = Explanation(ranges, before, after, true);
+        }
+        if (range == nullptr) {
+          range = Explanation(background, before, after, false);
         }
         if (range != nullptr) {
           result.sites.push_back({static_cast<uint32_t>(i),

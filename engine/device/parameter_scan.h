@@ -52,9 +52,14 @@ struct ScanResult {
 // explanation, makes the op unbuildable: kFailedPrecondition naming launch,
 // kernel and offset. So do launches that differ in number or shape. Pure
 // function of its arguments.
+//
+// `background` is memory that the op has no business with, made by ops before
+// it: parameters hold stale addresses of it (unwritten entries of arrays). Such
+// a word is a site as well, after all else failed to explain it: if it is stale,
+// nobody reads it, and if it is not, it is right.
 base::Result<ScanResult> Scan(
     std::span<const Launch> first, std::span<const Launch> second,
-    std::span<const KnownRange> ranges,
+    std::span<const KnownRange> ranges, std::span<const KnownRange> background,
     const std::function<bool(uint64_t)>& is_device_address);
 
 }  // namespace reprise::device

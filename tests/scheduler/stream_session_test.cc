@@ -319,6 +319,20 @@ TEST_F(StreamSessionTest, ValuesOfEarlierStepsAreFoundAgain) {
   });
 }
 
+TEST_F(StreamSessionTest, LoopBehindAPreambleIsFound) {
+  // No cut, and the first op never comes again.
+  ModelTensor scaled = program_->Scale(weights_[0], 2);
+  ModelTensor expected = plain_->Scale(plain_weights_[0], 2);
+  for (int call = 0; call < 30; ++call) {
+    const float seed = static_cast<float>(call);
+    ExpectSame(Step(*program_, weights_, program_->Make(seed)),
+               Step(*plain_, plain_weights_, plain_->Make(seed)));
+    builds_.RunAll();
+  }
+  EXPECT_EQ(scaled.values(), expected.values());
+  EXPECT_GT(stats().replays, 10u);
+}
+
 TEST_F(StreamSessionTest, EvictedPlanIsRecordedAgain) {
   const auto step = [](ModelProgram& p, std::vector<ModelTensor>& w,
                        const ModelTensor& x) { Step(p, w, x); };

@@ -205,7 +205,7 @@ TEST_P(RelocationGpuTest, PatchedReplayHasEagersBits) {
 
   const KnownRange ranges[] = {{0, from.address(), from2.address(), kBytes},
                                {1, to.address(), to2.address(), kBytes}};
-  const auto scan = Scan(first.launches, second.launches, ranges,
+  const auto scan = Scan(first.launches, second.launches, ranges, {},
                          [](uint64_t word) { return word >> 40 != 0; });
   ASSERT_TRUE(scan) << scan.error().message();
   ASSERT_THAT(scan->sites, SizeIs(2));

@@ -41,7 +41,20 @@ bool IsDeviceAddress(uint64_t word) {
 base::Result<ScanResult> ScanOne(const Launch& first, const Launch& second,
                                  std::initializer_list<KnownRange> ranges) {
   return Scan({&first, 1}, {&second, 1},
-              std::span(ranges.begin(), ranges.size()), IsDeviceAddress);
+              std::span(ranges.begin(), ranges.size()), {}, IsDeviceAddress);
+}
+
+TEST(ParameterScanTest, StaleAddressFollowsWhatItPointedTo) {
+  // An address of memory that an earlier op made, left in an unwritten entry.
+  const KnownRange background{9, kFirst, kSecond, 64};
+  const Launch first = Kernel({1, kFirst + 8});
+  const Launch second = Kernel({1, kSecond + 8});
+  const auto result =
+      Scan({&first, 1}, {&second, 1}, {}, {&background, 1}, IsDeviceAddress);
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_THAT(result->sites, testing::ElementsAre(PointerSite{0, 8, 9, 8}));
+  EXPECT_FALSE(
+      Scan({&first, 1}, {&second, 1}, {}, {}, IsDeviceAddress).has_value());
 }
 
 TEST(ParameterScanTest, FindsWordAtSameOffsetOfMovedRange) {
@@ -60,7 +73,7 @@ TEST(ParameterScanTest, NumbersLaunchesOfTheOp) {
   const Launch second[] = {Kernel({kSecond}), Kernel({3}),
                            Kernel({4, kSecond + 8})};
   const KnownRange range{1, kFirst, kSecond, 16};
-  const auto result = Scan(first, second, {&range, 1}, IsDeviceAddress);
+  const auto result = Scan(first, second, {&range, 1}, {}, IsDeviceAddress);
   ASSERT_TRUE(result);
   EXPECT_THAT(result->sites,
               ElementsAre(PointerSite{0, 0, 1, 0}, PointerSite{2, 8, 1, 8}));
@@ -160,7 +173,7 @@ TEST(ParameterScanTest, OtherOffsetOfMovedRangeMakesOpUnbuildable) {
 TEST(ParameterScanTest, UnexplainedAddressNamesLaunchKernelAndOffset) {
   const Launch first[] = {Kernel({1}), Kernel({2, 3, kElsewhere})};
   const Launch second[] = {Kernel({1}), Kernel({2, 3, kElsewhere + 512})};
-  const auto result = Scan(first, second, {}, IsDeviceAddress);
+  const auto result = Scan(first, second, {}, {}, IsDeviceAddress);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), base::Code::kFailedPrecondition);
   EXPECT_THAT(result.error().message(),
@@ -228,7 +241,7 @@ TEST(ParameterScanTest, NoParametersNothingToFind) {
 
 TEST(ParameterScanTest, OtherNumberOfLaunchesMakesOpUnbuildable) {
   const Launch launches[] = {Kernel({1}), Kernel({1})};
-  const auto result = Scan({launches, 2}, {launches, 1}, {}, IsDeviceAddress);
+  const auto result = Scan({launches, 2}, {launches, 1}, {}, {}, IsDeviceAddress);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), base::Code::kFailedPrecondition);
   EXPECT_THAT(result.error().message(), HasSubstr("2 launches"));
@@ -289,7 +302,7 @@ TEST(ParameterScanTest, SitesRelocateOneRecordingIntoTheOther) {
       }
     }
     const auto result =
-        Scan({&first, 1}, {&second, 1}, ranges, IsDeviceAddress);
+        Scan({&first, 1}, {&second, 1}, ranges, {}, IsDeviceAddress);
     ASSERT_TRUE(result) << result.error().message();
     EXPECT_THAT(result->unexplained, IsEmpty());
     for (const PointerSite& site : result->sites) {
