@@ -49,8 +49,10 @@ void EncodeBoxed(OpCall& call, const c10::IValue& value) {
   }
 }
 
-// A kernel that has no unboxed form is one of Python's, as a rule.
+// A kernel that has no unboxed form is one of Python's, as a rule. (Those that
+// take symbolic sizes do not show theirs, but only torch's own are many.)
 bool HasOpaqueKernel(const c10::OperatorHandle& op) {
+  if (op.schema().name().starts_with("aten::")) return false;
   std::istringstream lines(op.dumpState());
   for (std::string line; std::getline(lines, line);) {
     const bool device = line.starts_with("CPU:") || line.starts_with("CUDA:") ||
@@ -88,15 +90,18 @@ BoxedHook::BoxedHook(const OpInfo* info)
 void BoxedHook::operator()(const c10::OperatorHandle&,
                            c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowHook;
-  if (!g_watching.load(std::memory_order_relaxed) || !MayBeWatched(below)) {
-    info_->handle.redispatchBoxed(below, stack);
-  } else {
-    Watch(below, stack);
+  if (g_watching.load(std::memory_order_relaxed)) {
+    if (ThreadState* thread = WatchingThread(below)) {
+      Watch(*thread, below, stack);
+      return;
+    }
   }
+  info_->handle.redispatchBoxed(below, stack);
 }
 
-void BoxedHook::Watch(c10::DispatchKeySet below, torch::jit::Stack* stack) {
-  WatchedOp op(*info_, below);
+void BoxedHook::Watch(ThreadState& thread, c10::DispatchKeySet below,
+                      torch::jit::Stack* stack) {
+  WatchedOp op(thread, *info_, below);
   const auto arguments = torch::jit::last(*stack, arguments_);
   for (const c10::IValue& argument : arguments) {
     op.call().NextArgument();

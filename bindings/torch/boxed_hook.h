@@ -28,7 +28,8 @@ class BoxedHook final : public c10::OperatorKernel {
                   torch::jit::Stack* stack);
 
  private:
-  void Watch(c10::DispatchKeySet below, torch::jit::Stack* stack);
+  void Watch(ThreadState& thread, c10::DispatchKeySet below,
+             torch::jit::Stack* stack);
   void Observe(WatchedOp& op, c10::DispatchKeySet below,
                torch::jit::Stack* stack);
   void Follow(WatchedOp& op, torch::jit::Stack* stack);

@@ -55,15 +55,15 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
     }
     if (!g_watching.load(std::memory_order_relaxed)) [[likely]]
       return redispatch_(below, std::forward<A>(args)...);
-    if (!MayBeWatched(below)) {
-      return redispatch_(below, std::forward<A>(args)...);
-    }
-    return Watch(below, std::forward<A>(args)...);
+    ThreadState* thread = WatchingThread(below);
+    if (thread == nullptr) return redispatch_(below, std::forward<A>(args)...);
+    return Watch(*thread, below, std::forward<A>(args)...);
   }
 
  private:
-  [[gnu::noinline]] R Watch(c10::DispatchKeySet below, A... args) {
-    WatchedOp op(*info_, below);
+  [[gnu::noinline]] R Watch(ThreadState& thread, c10::DispatchKeySet below,
+                            A... args) {
+    WatchedOp op(thread, *info_, below);
     ((op.call().NextArgument(), Encode(op.call(), args)), ...);
     switch (op.Enter()) {
       case WatchedOp::Step::kFollow:

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstring>
+#include <new>
 
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/switches.h"
@@ -26,17 +27,19 @@ bool IsCopyOnWrite(const c10::StorageImpl& storage) {
          &c10::impl::cow::cow_deleter;
 }
 
-void Locate(const c10::TensorImpl& tensor, engine::Operand& operand) {
-  const c10::StorageImpl& storage =
-      *tensor.unsafe_storage().unsafeGetStorageImpl();
+// Where the tensor is now.
+[[gnu::always_inline]] inline void Locate(const c10::TensorImpl& tensor,
+                   const c10::StorageImpl& storage, engine::Operand& operand) {
+  const at::IntArrayRef sizes = tensor.sizes();
+  const at::IntArrayRef strides = tensor.strides();
   operand.storage = TokenOf(storage);
   operand.base = BaseOf(storage);
   operand.element_bytes = static_cast<uint32_t>(tensor.itemsize());
   operand.offset_bytes =
       static_cast<uint64_t>(tensor.storage_offset()) * operand.element_bytes;
   operand.storage_bytes = storage.nbytes();
-  operand.sizes = {tensor.sizes().data(), tensor.sizes().size()};
-  operand.strides = {tensor.strides().data(), tensor.strides().size()};
+  operand.sizes = {sizes.data(), sizes.size()};
+  operand.strides = {strides.data(), strides.size()};
 }
 
 }  // namespace
@@ -46,6 +49,35 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
   uint64_t* header = words_.Extend(2);
   header[0] = info.id;
   header[1] = CommonSwitches(kind);
+}
+
+[[gnu::always_inline]] inline void OpCall::AddOperand(c10::TensorImpl* tensor) {
+  const c10::StorageImpl& storage =
+      *tensor->unsafe_storage().unsafeGetStorageImpl();
+  engine::Operand& operand = *::new (operands_.Extend(1)) engine::Operand;
+  Locate(*tensor, storage, operand);
+  operand.written = Written();
+  if (operand.written) {
+    has_written_ = true;
+    if (IsCopyOnWrite(storage)) Cut("copy-on-write operand");
+  }
+  sources_.Push(
+      Source{tensor, static_cast<uint32_t>(words_.size()), argument_});
+  const size_t rank = operand.sizes.size();
+  uint64_t* word = words_.Extend(2 + 2 * rank);
+  word[0] = TagWord(
+      Tag::kOperand,
+      uint64_t{operand.written} << 41 |
+          uint64_t{tensor->is_wrapped_number()} << 40 |
+          AlignmentClass(operand.address(), kind_) << 32 |
+          uint64_t{rank} << 16 |
+          static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype())));
+  word[1] = tensor->key_set().raw_repr();
+  word += 2;
+  for (size_t i = 0; i < rank; ++i) {
+    word[i] = static_cast<uint64_t>(operand.sizes[i]);
+    word[rank + i] = static_cast<uint64_t>(operand.strides[i]);
+  }
 }
 
 void OpCall::AddTensor(const at::Tensor& tensor) {
@@ -78,33 +110,6 @@ void OpCall::AddTensor(const at::Tensor& tensor) {
   } else {
     device_ = 0;
     AddOperand(impl);
-  }
-}
-
-void OpCall::AddOperand(c10::TensorImpl* tensor) {
-  engine::Operand& operand = operands_.emplace_back();
-  Locate(*tensor, operand);
-  const size_t rank = operand.sizes.size();
-  sources_.push_back(
-      Source{tensor, static_cast<uint32_t>(words_.size()), argument_});
-  operand.written = Written();
-  if (operand.written) {
-    has_written_ = true;
-    if (IsCopyOnWrite(*tensor->unsafe_storage().unsafeGetStorageImpl())) {
-      Cut("copy-on-write operand");
-    }
-  }
-  uint64_t* word = words_.Extend(2 + 2 * rank);
-  *word++ = TagWord(
-      Tag::kOperand,
-      uint64_t{operand.written} << 41 |
-          uint64_t{tensor->is_wrapped_number()} << 40 |
-          AlignmentClass(operand.address(), kind_) << 32 | uint64_t{rank} << 16 |
-          static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype())));
-  *word++ = tensor->key_set().raw_repr();
-  for (const int64_t size : operand.sizes) *word++ = static_cast<uint64_t>(size);
-  for (const int64_t stride : operand.strides) {
-    *word++ = static_cast<uint64_t>(stride);
   }
 }
 
@@ -202,8 +207,9 @@ bool OpCall::RefreshWritten() {
     if (!operand.written) continue;
     const engine::Operand before = operand;
     const c10::TensorImpl& tensor = *sources_[i].tensor;
-    if (!tensor.has_storage()) return false;
-    Locate(tensor, operand);
+    const c10::Storage& storage = tensor.unsafe_storage();
+    if (!storage) return false;
+    Locate(tensor, *storage.unsafeGetStorageImpl(), operand);
     const size_t rank = words_[sources_[i].word] >> 16 & 0xffff;
     // The old sizes and strides are only left in the words: the spans show the
     // tensor as it is now.
@@ -222,7 +228,7 @@ bool OpCall::RefreshWritten() {
 engine::OpView OpCall::view() const {
   engine::OpView view;
   view.op = info_.id;
-  view.words = words_.words();
+  view.words = words_.span();
   view.operands = operands();
   view.cut = cut_;
   view.may_use_generator = info_.may_use_generator;

@@ -4,14 +4,13 @@
 #define REPRISE_BINDINGS_TORCH_OP_CALL_H_
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <optional>
 #include <span>
 
 #include "bindings/torch/op_info.h"
-#include "bindings/torch/word_buffer.h"
+#include "bindings/torch/inline_buffer.h"
 #include "engine/op.h"
 #include "scheduler/runtime.h"
 
@@ -85,7 +84,7 @@ class OpCall {
   engine::OpView view() const;
 
   std::span<const engine::Operand> operands() const {
-    return {operands_.data(), operands_.size()};
+    return operands_.span();
   }
   c10::TensorImpl* tensor(size_t operand) const {
     return sources_[operand].tensor;
@@ -118,8 +117,8 @@ class OpCall {
   const char* cut_ = nullptr;
   std::optional<c10::Device> device_option_;
   WordBuffer words_;
-  c10::SmallVector<engine::Operand, 6> operands_;
-  c10::SmallVector<Source, 6> sources_;
+  InlineBuffer<engine::Operand, 6> operands_;
+  InlineBuffer<Source, 6> sources_;
 };
 
 }  // namespace reprise::bindings

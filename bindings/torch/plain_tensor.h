@@ -23,7 +23,7 @@ inline bool IsPlainTensor(const c10::TensorImpl& tensor) {
        DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA,
        DispatchKey::Conjugate, DispatchKey::Negative});
   return (tensor.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 &&
-         !tensor.has_symbolic_sizes_strides() && tensor.has_storage();
+         !tensor.has_symbolic_sizes_strides() && tensor.unsafe_storage();
 }
 
 // A contiguous copy of a plain host tensor, of its elements and nothing else.

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "bindings/torch/op_info.h"
-#include "bindings/torch/word_buffer.h"
+#include "bindings/torch/inline_buffer.h"
 #include "scheduler/runtime.h"
 
 namespace reprise::bindings {

@@ -5,15 +5,17 @@ namespace reprise::bindings {
 using scheduler::Action;
 using scheduler::DeviceKind;
 
-bool MayBeWatched(c10::DispatchKeySet below) {
+ThreadState* WatchingThread(c10::DispatchKeySet below) {
   using c10::DispatchKey;
   constexpr c10::DispatchKeySet kDenseHost(DispatchKey::CPU);
   constexpr c10::DispatchKeySet kDense({DispatchKey::CPU, DispatchKey::CUDA});
   ThreadState& thread = t_thread_state;
-  if (thread.depth != 0 || !thread.Refresh()) return false;
-  if (thread.kind == DeviceKind::kHost) return below == kDenseHost;
-  return (below.raw_repr() & ~kDense.raw_repr()) == 0 &&
-         below.has_backend(c10::BackendComponent::CUDABit);
+  if (thread.depth != 0 || !thread.Refresh()) return nullptr;
+  const bool ours = thread.kind == DeviceKind::kHost
+                        ? below == kDenseHost
+                        : (below.raw_repr() & ~kDense.raw_repr()) == 0 &&
+                              below.has_backend(c10::BackendComponent::CUDABit);
+  return ours ? &thread : nullptr;
 }
 
 WatchedOp::~WatchedOp() {
@@ -24,7 +26,7 @@ WatchedOp::~WatchedOp() {
     }
   }
   Unlock();
-  if (deep_) --t_thread_state.depth;
+  if (deep_) --thread_.depth;
 }
 
 void WatchedOp::Unlock() {
@@ -36,7 +38,7 @@ void WatchedOp::Unlock() {
 WatchedOp::Step WatchedOp::Enter() {
   const std::optional<int> device = call_.Finish();
   if (!device.has_value()) return Step::kPass;
-  session_ = t_thread_state.FindSession(*device);
+  session_ = thread_.FindSession(*device);
   if (session_ == nullptr) return Step::kPass;
   if (!session_->Lock()) return Step::kEager;
   locked_ = true;
@@ -62,7 +64,7 @@ void WatchedOp::GiveCall(std::unique_ptr<BoxedCall> boxed) {
 void WatchedOp::StartEager() {
   Unlock();
   deep_ = true;
-  ++t_thread_state.depth;
+  ++thread_.depth;
 }
 
 void WatchedOp::Leave(const ResultList& results) {

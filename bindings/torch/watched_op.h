@@ -16,14 +16,14 @@
 
 namespace reprise::bindings {
 
-// Whether this thread's call with these keys may be a session's business: it is
-// no part of another op, and a backend that is watched computes it on ordinary
-// dense tensors. Asked only while g_watching is set.
-bool MayBeWatched(c10::DispatchKeySet below);
+// The calling thread's state if a call with these keys may be a session's
+// business, else null: the call is no part of another op, and a backend that is
+// watched computes it on ordinary dense tensors. Asked while g_watching is set.
+ThreadState* WatchingThread(c10::DispatchKeySet below);
 
 // One call from its hook to its end, on the stack of the hook:
 //
-//   WatchedOp op(info, below);
+//   WatchedOp op(*WatchingThread(below), info, below);
 //   encode every argument into op.call();
 //   switch (op.Enter()) {
 //     kPass:    redispatch, as if there were no hook
@@ -38,8 +38,8 @@ class WatchedOp {
  public:
   enum class Step : uint8_t { kPass, kEager, kObserve, kFollow };
 
-  WatchedOp(const OpInfo& info, c10::DispatchKeySet below)
-      : call_(info, t_thread_state.kind), below_(below) {}
+  WatchedOp(ThreadState& thread, const OpInfo& info, c10::DispatchKeySet below)
+      : thread_(thread), call_(info, thread.kind), below_(below) {}
   ~WatchedOp();
   WatchedOp(const WatchedOp&) = delete;
   WatchedOp& operator=(const WatchedOp&) = delete;
@@ -64,6 +64,7 @@ class WatchedOp {
  private:
   void Unlock();
 
+  ThreadState& thread_;
   OpCall call_;
   const c10::DispatchKeySet below_;
   scheduler::Session* session_ = nullptr;

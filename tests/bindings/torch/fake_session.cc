@@ -1,5 +1,6 @@
 #include "tests/bindings/torch/fake_session.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -56,6 +57,49 @@ void FakeSession::Follow() {
   follows_ = 0;
 }
 
+void FakeSession::Replay() {
+  Follow();
+  mode_ = Mode::kReplay;
+  failures_.clear();
+}
+
+bool FakeSession::RunExpected(const engine::OpView& op) {
+  const engine::TracedOp& expected = ops_[next_];
+  const SeenOp& seen = seen_[next_];
+  if (!std::equal(op.words.begin(), op.words.end(), expected.words.begin(),
+                  expected.words.end())) {
+    failures_.push_back("unexpected " + OpName(op.op) + " for " + seen.name);
+    return false;
+  }
+  if (!seen.cut.empty() || !seen.left || expected.call == nullptr) return false;
+  std::vector<uint64_t> operands;
+  std::vector<engine::ValueId> own;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    operands.push_back(op.operands[i].address());
+    own.push_back(expected.operands[i].value);
+  }
+  std::vector<uint64_t> results;
+  blocks_.clear();
+  for (const engine::ResultSpec& spec : expected.results) {
+    uint64_t address = 0;
+    if (spec.kind == engine::ResultSpec::Kind::kValue &&
+        std::find(own.begin(), own.end(), spec.value) == own.end() &&
+        !blocks_.contains(spec.value)) {
+      void* memory =
+          std::aligned_alloc(64, (spec.storage_bytes + 64) / 64 * 64);
+      address = reinterpret_cast<uint64_t>(memory);
+      blocks_[spec.value] = engine::Block(address, memory, &std::free);
+    }
+    results.push_back(address);
+  }
+  const base::Status status = expected.call->Run(operands, results);
+  if (!status.has_value()) {
+    failures_.push_back(status.error().message());
+    return false;
+  }
+  return true;
+}
+
 bool FakeSession::Lock() {
   if (refuse_lock_) return false;
   if (locked_) std::abort();
@@ -76,6 +120,13 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
         return scheduler::Action::kFollow;
       }
       return scheduler::Action::kEager;
+    case Mode::kReplay: {
+      if (next_ >= ops_.size()) return scheduler::Action::kEager;
+      const bool ran = RunExpected(op);
+      ++next_;
+      follows_ += ran;
+      return ran ? scheduler::Action::kFollow : scheduler::Action::kEager;
+    }
     case Mode::kRecord:
       break;
   }
@@ -88,7 +139,10 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
   engine::TracedOp& traced = ops_.emplace_back();
   traced.op = op.op;
   traced.words = seen.words;
+  before_.clear();
   for (const engine::Operand& operand : op.operands) {
+    const auto* bytes = reinterpret_cast<const char*>(operand.base);
+    before_.emplace_back(bytes, bytes + operand.storage_bytes);
     const auto [it, fresh] = known_.try_emplace(
         operand.storage, static_cast<engine::ValueId>(values_.size()));
     if (fresh) values_.emplace_back();
@@ -110,8 +164,17 @@ void FakeSession::Leave(const engine::OpView& op,
   SeenOp& seen = seen_.back();
   seen.left = true;
   seen.results.assign(results.begin(), results.end());
-  for (const engine::Operand& operand : op.operands) {
-    seen.written_after.push_back(operand.written);
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const engine::Operand& operand = op.operands[i];
+    bool written = false;  // through any operand with this storage
+    for (const engine::Operand& other : op.operands) {
+      written = written || (other.written && other.storage == operand.storage);
+    }
+    if (!written && std::memcmp(before_[i].data(),
+                                reinterpret_cast<const void*>(operand.base),
+                                operand.storage_bytes) != 0) {
+      hidden_.push_back(seen.name + " operand " + std::to_string(i));
+    }
   }
   for (const engine::ResultView& view : results) {
     engine::ResultSpec& spec = ops_.back().results.emplace_back();
@@ -149,6 +212,7 @@ void FakeSession::Abandon(const engine::OpView&) {
 const engine::TracedOp& FakeSession::followed() const { return ops_[next_ - 1]; }
 
 engine::Block FakeSession::TakeBlock(engine::ValueId value) {
+  if (mode_ == Mode::kReplay) return std::move(blocks_[value]);
   const std::vector<char>& bytes = values_[value];
   if (bytes.empty()) return engine::Block();
   void* memory = std::aligned_alloc(64, (bytes.size() + 63) / 64 * 64);

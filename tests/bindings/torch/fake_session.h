@@ -28,14 +28,14 @@ struct SeenOp {
   bool left = false;
   bool abandoned = false;
   std::vector<engine::ResultView> results;  // their spans are stale
-  std::vector<bool> written_after;          // operands, as Leave showed them
 };
 
 // Recording, it keeps each op with its results' bytes; following, it hands those
-// out again, op by op, as long as the words are the same. Single thread.
+// out again, op by op, as long as the words are the same; replaying, it runs the
+// recorded calls on the operands of today instead. Single thread.
 class FakeSession final : public scheduler::Session {
  public:
-  enum class Mode : uint8_t { kPass, kRecord, kFollow };
+  enum class Mode : uint8_t { kPass, kRecord, kFollow, kReplay };
 
   // Becomes the host's session; at most one at a time.
   FakeSession();
@@ -43,9 +43,14 @@ class FakeSession final : public scheduler::Session {
 
   void Record();
   void Follow();
+  void Replay();  // of what was recorded after WantCalls
   void Pass() { mode_ = Mode::kPass; }
   void WantCalls() { wants_calls_ = true; }
   void RefuseLock(bool refuse) { refuse_lock_ = refuse; }
+  // Operands that an op changed though it does not say that it writes them.
+  const std::vector<std::string>& hidden_writes() const { return hidden_; }
+  // Why a recorded call failed, or an op was not the expected one.
+  const std::vector<std::string>& failures() const { return failures_; }
   const std::vector<SeenOp>& seen() const { return seen_; }
   size_t follows() const { return follows_; }
   size_t locks() const { return locks_; }
@@ -53,6 +58,7 @@ class FakeSession final : public scheduler::Session {
   // Runs the i-th recorded call on its operands' memory and returns the bytes
   // of each result.
   std::vector<std::vector<char>> RunCall(size_t i);
+  engine::Call* call(size_t i) { return ops_[i].call.get(); }
 
   bool Lock() override;
   void Unlock() override { locked_ = false; }
@@ -73,9 +79,15 @@ class FakeSession final : public scheduler::Session {
   size_t locks_ = 0;
   size_t follows_ = 0;
   size_t next_ = 0;
+  std::vector<std::string> failures_;
+  std::vector<std::string> hidden_;
+  std::vector<std::vector<char>> before_;  // bytes of the operands' storages
   std::vector<SeenOp> seen_;
   std::vector<engine::TracedOp> ops_;
+  bool RunExpected(const engine::OpView& op);
+
   std::vector<std::vector<char>> values_;  // bytes, by value
+  std::map<engine::ValueId, engine::Block> blocks_;
   std::map<engine::StorageToken, engine::ValueId> known_;
 };
 

@@ -1,0 +1,211 @@
+// Boxed hooks for operators without a hook of their own, and boxed calls for the
+// host executor.
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "bindings/torch/boxed_call.h"
+#include "bindings/torch/boxed_hook.h"
+#include "tests/bindings/torch/fake_session.h"
+
+namespace reprise::bindings {
+namespace {
+
+int g_runs = 0;
+
+std::tuple<at::Tensor, at::Tensor> Twice(const at::Tensor& a, int64_t times,
+                                         std::optional<double> plus,
+                                         at::IntArrayRef sizes) {
+  ++g_runs;
+  at::Tensor scaled = a * times;
+  if (plus.has_value()) scaled = scaled + *plus;
+  return {scaled, scaled.sum(sizes)};
+}
+
+at::Tensor& Fill(at::Tensor& a, const at::Tensor& b) {
+  ++g_runs;
+  return a.copy_(b);
+}
+
+std::vector<at::Tensor> Halves(at::TensorList list) {
+  ++g_runs;
+  std::vector<at::Tensor> halves;
+  for (const at::Tensor& tensor : list) halves.push_back(tensor / 2);
+  return halves;
+}
+
+TORCH_LIBRARY(reprise_test, m) {
+  m.def("twice(Tensor a, int times, float? plus, int[] sizes)"
+        " -> (Tensor, Tensor)");
+  m.def("fill(Tensor(a!) a, Tensor b) -> Tensor(a!)");
+  m.def("halves(Tensor[] list) -> Tensor[]");
+  m.def("shape(Tensor(a) a) -> Tensor(a)");
+}
+TORCH_LIBRARY_IMPL(reprise_test, CPU, m) {
+  m.impl("twice", Twice);
+  m.impl("fill", Fill);
+  m.impl("halves", Halves);
+  m.impl("shape", [](const at::Tensor& a) { return a.view({-1}); });
+}
+
+torch::jit::Stack Call(const char* name, torch::jit::Stack stack) {
+  c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxed(&stack);
+  return stack;
+}
+
+class BoxedTest : public ::testing::Test {
+ protected:
+  void SetUp() override { g_runs = 0; }
+
+  FakeSession session_;
+};
+
+TEST_F(BoxedTest, FollowsOperatorsOfOthers) {
+  const auto a = at::rand({3, 4});
+  const auto call = [&] {
+    return Call("reprise_test::twice",
+                {a, 3, 0.5, c10::List<int64_t>({int64_t{0}})});
+  };
+  session_.Record();
+  const torch::jit::Stack recorded = call();
+  ASSERT_EQ(session_.seen().size(), 1u);
+  EXPECT_EQ(session_.seen()[0].name, "reprise_test::twice");
+  EXPECT_EQ(session_.seen()[0].cut, "");
+  EXPECT_EQ(session_.seen()[0].results.size(), 2u);
+  session_.Follow();
+  const torch::jit::Stack followed = call();
+  EXPECT_EQ(session_.follows(), 1u);
+  EXPECT_EQ(g_runs, 1);
+  ASSERT_EQ(followed.size(), 2u);
+  session_.Pass();
+  EXPECT_TRUE(followed[0].toTensor().equal(recorded[0].toTensor()));
+  EXPECT_TRUE(followed[1].toTensor().equal(recorded[1].toTensor()));
+}
+
+TEST_F(BoxedTest, TellsArgumentsApart) {
+  const auto a = at::rand({3, 4});
+  const auto words = [&](int64_t times, c10::IValue plus) {
+    session_.Record();
+    Call("reprise_test::twice",
+         {a, times, std::move(plus), c10::List<int64_t>({int64_t{0}})});
+    return session_.seen().front().words;
+  };
+  const auto first = words(3, 0.5);
+  EXPECT_EQ(first, words(3, 0.5));
+  EXPECT_NE(first, words(4, 0.5));
+  EXPECT_NE(first, words(3, 0.25));
+  EXPECT_NE(first, words(3, c10::IValue()));
+}
+
+TEST_F(BoxedTest, ReturnsWrittenArguments) {
+  const auto a = at::zeros({3}), b = at::ones({3});
+  session_.Record();
+  Call("reprise_test::fill", {a, b});
+  ASSERT_EQ(session_.seen().size(), 1u);
+  EXPECT_TRUE(session_.seen()[0].operands[0].written);
+  EXPECT_TRUE(session_.seen()[0].results.empty());
+  session_.Follow();
+  const torch::jit::Stack followed = Call("reprise_test::fill", {a, b});
+  ASSERT_EQ(followed.size(), 1u);
+  EXPECT_TRUE(followed[0].toTensor().is_same(a));
+  EXPECT_EQ(g_runs, 1);
+}
+
+TEST_F(BoxedTest, FollowsListsOfTensors) {
+  const c10::List<at::Tensor> list({at::rand({2}), at::rand({3})});
+  session_.Record();
+  Call("reprise_test::halves", {list});
+  ASSERT_EQ(session_.seen().size(), 1u);
+  EXPECT_EQ(session_.seen()[0].results.size(), 2u);
+  session_.Follow();
+  const torch::jit::Stack followed = Call("reprise_test::halves", {list});
+  EXPECT_EQ(followed[0].toTensorVector().size(), 2u);
+  EXPECT_EQ(g_runs, 1);
+}
+
+TEST_F(BoxedTest, LeavesViewsAlone) {
+  const auto a = at::rand({3, 4});
+  session_.Record();
+  Call("reprise_test::shape", {a});
+  EXPECT_TRUE(session_.seen().empty());
+}
+
+// Each recorded call, run again on the same operands, gives eager's bytes.
+class BoxedCallTest : public BoxedTest {
+ protected:
+  template <typename Program>
+  void ExpectSameBytes(const Program& program) {
+    session_.WantCalls();
+    session_.Record();
+    const std::vector<at::Tensor> eager = program();
+    session_.Pass();
+    ASSERT_EQ(session_.seen().size(), 1u);
+    const auto bytes = session_.RunCall(0);
+    ASSERT_EQ(bytes.size(), eager.size());
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      if (!eager[i].defined()) continue;
+      const c10::Storage& storage = eager[i].storage();
+      ASSERT_EQ(bytes[i].size(), storage.nbytes());
+      EXPECT_EQ(std::memcmp(bytes[i].data(), storage.data(), bytes[i].size()), 0)
+          << i;
+    }
+  }
+};
+
+TEST_F(BoxedCallTest, RunsOnOtherMemory) {
+  const auto a = at::rand({3, 4}), b = at::rand({3, 4});
+  ExpectSameBytes([&] { return std::vector{at::add(a, b, 2)}; });
+  ExpectSameBytes([&] { return std::vector{at::mm(a.t(), b)}; });
+  ExpectSameBytes([&] { return std::vector{at::mul(a, 2.5)}; });
+  ExpectSameBytes([&] { return std::vector{at::cat({a, b}, 1)}; });
+  ExpectSameBytes([&] { return std::vector{at::full({2, 3}, 4.0)}; });
+  ExpectSameBytes([&] { return std::vector{at::gelu(a, "tanh")}; });
+  ExpectSameBytes([&] { return at::_foreach_add({a, b}, 1.0); });
+  const auto c = at::rand({4, 4}, at::kComplexFloat);
+  ExpectSameBytes([&] { return std::vector{at::mm(c.conj(), c)}; });
+}
+
+TEST_F(BoxedCallTest, RunsWithAbsentTensors) {
+  const auto x = at::rand({1, 2, 5, 5}), w = at::rand({3, 2, 3, 3});
+  ExpectSameBytes([&] { return std::vector{at::conv2d(x, w)}; });
+  const auto index = at::arange(2);
+  ExpectSameBytes([&] {
+    return std::vector{at::_unsafe_index(x[0][0], {std::nullopt, index})};
+  });
+}
+
+TEST_F(BoxedCallTest, RunsInPlace) {
+  auto a = at::ones({3});
+  const auto b = at::ones({3});
+  session_.WantCalls();
+  session_.Record();
+  a.add_(b);
+  session_.Pass();
+  session_.RunCall(0);
+  EXPECT_EQ(a.sum().item<float>(), 9);
+}
+
+TEST_F(BoxedCallTest, HoldsNoTensorOfTheProgram) {
+  auto a = at::rand({3, 4});
+  session_.WantCalls();
+  session_.Record();
+  at::add(a, a);
+  EXPECT_EQ(a.use_count(), 1u);
+  EXPECT_EQ(a.storage().use_count(), 1u);
+}
+
+TEST_F(BoxedCallTest, FailsWithoutRaising) {
+  const auto a = at::rand({3, 4});
+  session_.WantCalls();
+  session_.Record();
+  at::add(a, a);
+  session_.Pass();
+  // One operand too few.
+  EXPECT_FALSE(session_.call(0)->Run({}, {}).has_value());
+}
+
+}  // namespace
+}  // namespace reprise::bindings

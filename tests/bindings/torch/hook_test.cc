@@ -1,0 +1,299 @@
+// What a program sees is eager's, whether its ops are not watched, watched,
+// recorded or followed.
+
+#include "bindings/torch/hook.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+#include <torch/library.h>
+
+#include <functional>
+#include <thread>
+
+#include "bindings/torch/register_hooks.h"
+#include "tests/bindings/torch/fake_session.h"
+
+namespace reprise::bindings {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Program = std::function<Tensors()>;
+
+void ExpectSameTensors(const Tensors& expected, const Tensors& actual) {
+  ASSERT_EQ(expected.size(), actual.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(expected[i].defined(), actual[i].defined()) << i;
+    if (!expected[i].defined()) continue;
+    EXPECT_EQ(expected[i].scalar_type(), actual[i].scalar_type()) << i;
+    EXPECT_EQ(expected[i].sizes(), actual[i].sizes()) << i;
+    EXPECT_EQ(expected[i].strides(), actual[i].strides()) << i;
+    EXPECT_EQ(expected[i].storage_offset(), actual[i].storage_offset()) << i;
+    EXPECT_EQ(expected[i].key_set(), actual[i].key_set()) << i;
+    EXPECT_TRUE(expected[i].equal(actual[i])) << i;
+  }
+}
+
+class HookTest : public ::testing::Test {
+ protected:
+  // Records `program`, follows it, and expects that nothing of it ran and that
+  // the tensors are the same.
+  void ExpectFollowed(const Program& program, size_t ops = 1) {
+    session_.Record();
+    const Tensors recorded = program();
+    for (const SeenOp& seen : session_.seen()) {
+      EXPECT_EQ(seen.cut, "") << seen.name;
+      EXPECT_TRUE(seen.left) << seen.name;
+    }
+    EXPECT_EQ(session_.seen().size(), ops);
+    session_.Follow();
+    const Tensors followed = program();
+    EXPECT_EQ(session_.follows(), ops);
+    session_.Pass();
+    ExpectSameTensors(recorded, followed);
+  }
+
+  FakeSession session_;
+};
+
+TEST_F(HookTest, HooksTheOperatorsOfThisTorch) {
+  const HookCounts counts = RegisterHooksOnce();
+  EXPECT_EQ(counts.unboxed, 1559u);
+  EXPECT_GT(counts.boxed, 500u);
+}
+
+TEST_F(HookTest, TouchesNothingWhileDisabled) {
+  session_.Record();
+  StopServing();
+  const auto a = at::rand({3, 4});
+  ExpectSameTensors({at::add(a, a)}, {a * 2});
+  EXPECT_EQ(session_.locks(), 0u);
+  EXPECT_TRUE(session_.seen().empty());
+}
+
+TEST_F(HookTest, MakesTensors) {
+  const auto a = at::rand({3, 4}), b = at::rand({3, 4});
+  ExpectFollowed([&] { return Tensors{at::add(a, b)}; });
+  ExpectFollowed([&] { return Tensors{at::add(a.t(), b.t())}; });
+  ExpectFollowed([&] { return Tensors{at::sum(a)}; });
+  ExpectFollowed([&] { return Tensors{at::empty({0, 3})}; });
+  ExpectFollowed([&] { return Tensors{at::rand({70000})}; });
+  ExpectFollowed([&] { return Tensors{a > b}; });
+}
+
+TEST_F(HookTest, MakesSecondResultsOverOneStorage) {
+  const auto a = at::rand({6});
+  // Its parts are made over one storage where the op does so itself.
+  ExpectFollowed([&] {
+    auto [value, index] = at::sort(a);
+    return Tensors{value, index};
+  });
+}
+
+TEST_F(HookTest, MakesTuplesWithUndefinedTensors) {
+  const auto x = at::rand({1, 2, 5, 5}), w = at::rand({3, 2, 3, 3});
+  const auto grad = at::rand({1, 3, 3, 3});
+  ExpectFollowed([&] {
+    auto [a, b, c] = at::convolution_backward(
+        grad, x, w, at::OptionalIntArrayRef({3}), {1, 1}, {0, 0}, {1, 1}, false,
+        {0, 0}, 1, {false, true, false});
+    EXPECT_FALSE(a.defined());
+    return Tensors{a, b, c};
+  });
+}
+
+TEST_F(HookTest, MakesListsOfTensors) {
+  const auto a = at::rand({3}), b = at::rand({4});
+  ExpectFollowed([&] { return at::_foreach_mul({a, b}, 2.0); });
+  ExpectFollowed([&] { return at::unsafe_split(at::rand({0, 4}), 2, 1); }, 2);
+}
+
+TEST_F(HookTest, MakesNothingForVoid) {
+  Tensors list = {at::ones({2}), at::ones({3})};
+  session_.Record();
+  at::_foreach_mul_(list, 2.0);
+  session_.Follow();
+  at::_foreach_mul_(list, 2.0);
+  EXPECT_EQ(session_.follows(), 1u);
+  EXPECT_EQ(list[0].sum().item<float>(), 4);
+}
+
+TEST_F(HookTest, ReturnsTheArgumentsThatAreReferences) {
+  auto a = at::ones({4});
+  const auto b = at::ones({4});
+  session_.Record();
+  EXPECT_EQ(&a.add_(b), &a);
+  session_.Follow();
+  EXPECT_EQ(&a.add_(b), &a);
+  EXPECT_EQ(session_.follows(), 1u);
+  session_.Pass();
+  EXPECT_EQ(a.sum().item<float>(), 8);
+
+  auto values = at::empty({}), indices = at::empty({}, at::kLong);
+  const auto max = [&] {
+    return at::max_out(values, indices, b, 0);
+  };
+  session_.Record();
+  max();
+  session_.Follow();
+  const auto [first, second] = max();
+  EXPECT_EQ(session_.follows(), 1u);
+  EXPECT_EQ(&first, &values);
+  EXPECT_EQ(&second, &indices);
+
+  // Here the schema marks two operands and returns the first, or the last.
+  auto noise = at::zeros({4}), out = at::empty({4});
+  session_.Record();
+  at::rrelu_with_noise_out(out, b, noise);
+  at::rrelu_with_noise_(a, noise);
+  session_.Follow();
+  EXPECT_EQ(&at::rrelu_with_noise_out(out, b, noise), &out);
+  EXPECT_EQ(&at::rrelu_with_noise_(a, noise), &a);
+  EXPECT_EQ(session_.follows(), 2u);
+}
+
+TEST_F(HookTest, MakesHostValues) {
+  const auto q = at::rand({1, 2, 8, 16});
+  session_.Record();
+  const int64_t choice = at::_fused_sdp_choice(q, q, q);
+  ASSERT_EQ(session_.seen().size(), 1u);
+  ASSERT_EQ(session_.seen()[0].results.size(), 1u);
+  EXPECT_EQ(session_.seen()[0].results[0].kind,
+            engine::ResultView::Kind::kHost);
+  session_.Follow();
+  EXPECT_EQ(at::_fused_sdp_choice(q, q, q), choice);
+  EXPECT_EQ(session_.follows(), 1u);
+}
+
+TEST_F(HookTest, HandsOutConjugatesAndInferenceTensorsAsEagerDoes) {
+  const auto a = at::rand({4, 4}, at::kComplexFloat);
+  ExpectFollowed([&] { return Tensors{at::mm(a.conj(), a)}; });
+  const c10::InferenceMode guard;
+  ExpectFollowed([&] {
+    auto result = at::add(at::ones({2}), 1.0);
+    EXPECT_TRUE(result.is_inference());
+    return Tensors{result};
+  }, 2);
+}
+
+TEST_F(HookTest, LetsStoragesOfResultsGrow) {
+  const auto a = at::ones({4});
+  session_.Record();
+  at::add(a, a);
+  session_.Follow();
+  auto result = at::add(a, a);
+  ASSERT_EQ(session_.follows(), 1u);
+  session_.Pass();
+  result.resize_({64});
+  EXPECT_EQ(result.narrow(0, 0, 4).sum().item<float>(), 8);
+}
+
+TEST_F(HookTest, HonoursTheOptionsOfFactories) {
+  ExpectFollowed([] { return Tensors{at::zeros({2}, at::kHalf)}; });
+  ExpectFollowed([] { return Tensors{at::arange(5)}; });
+  ExpectFollowed([] { return Tensors{at::linspace(0, 1, 5, at::kDouble)}; });
+  ExpectFollowed([] { return Tensors{at::full({2, 2}, 7, at::kInt)}; });
+  ExpectFollowed([] { return Tensors{at::eye(3).t()}; });
+  ExpectFollowed([] {
+    return Tensors{at::ones({2}).to(at::kDouble, false, false)};
+  }, 2);
+  session_.Record();
+  EXPECT_TRUE(at::zeros({2}, at::kMeta).is_meta());
+  EXPECT_TRUE(at::zeros({2, 2}, at::TensorOptions(at::kSparse)).is_sparse());
+  for (const SeenOp& seen : session_.seen()) {
+    EXPECT_NE(seen.name, "aten::zeros") << "of another device or layout";
+  }
+}
+
+TEST_F(HookTest, CountsNestedCallsToTheOutermost) {
+  const auto a = at::rand({3, 3});
+  session_.Record();
+  at::full({2}, 3.0);                // empty and fill_
+  at::constant_pad_nd(a, {1, 1});    // empty, fill_, copy_
+  ASSERT_EQ(session_.seen().size(), 2u);
+  EXPECT_EQ(session_.seen()[0].name, "aten::full");
+  EXPECT_EQ(session_.seen()[1].name, "aten::constant_pad_nd");
+}
+
+TEST_F(HookTest, LetsExceptionsPassAndAbandonsTheirOps) {
+  const auto a = at::rand({3, 3}), b = at::rand({4, 4});
+  session_.Record();
+  EXPECT_THROW(at::mm(a, b), c10::Error);
+  ASSERT_EQ(session_.seen().size(), 1u);
+  EXPECT_TRUE(session_.seen()[0].abandoned);
+  EXPECT_FALSE(session_.seen()[0].left);
+  EXPECT_FALSE(session_.locked());
+  // The thread is not inside of anything.
+  at::neg(a);
+  EXPECT_EQ(session_.seen().size(), 2u);
+}
+
+TEST_F(HookTest, AbandonsOpsThatResizeWhatTheyWrite) {
+  const auto a = at::rand({3, 3});
+  auto out = at::empty({0});
+  session_.Record();
+  at::add_out(out, a, a);
+  ASSERT_EQ(session_.seen().size(), 1u);
+  EXPECT_TRUE(session_.seen()[0].abandoned);
+  at::add_out(out, a, a);
+  EXPECT_TRUE(session_.seen()[1].left);
+}
+
+TEST_F(HookTest, RunsEagerlyWhileTheSessionIsTaken) {
+  const auto a = at::rand({3, 3});
+  session_.Record();
+  session_.RefuseLock(true);
+  ExpectSameTensors({at::full({3}, 2.0)}, {at::ones({3}) * 2});
+  session_.RefuseLock(false);
+  EXPECT_TRUE(session_.seen().empty());
+  at::neg(a);
+  EXPECT_EQ(session_.seen().size(), 1u);
+}
+
+TEST_F(HookTest, SeesOpsOfEveryThread) {
+  const auto a = at::rand({3, 3});
+  session_.Record();
+  std::thread([&] { at::neg(a); }).join();
+  EXPECT_EQ(session_.seen().size(), 1u);
+}
+
+TEST_F(HookTest, FindsTheSessionAgainWhenTheRuntimeChanges) {
+  const auto a = at::rand({3, 3});
+  session_.Record();
+  at::neg(a);
+  StopServing();
+  Serve(nullptr);
+  at::neg(a);
+  EXPECT_EQ(session_.seen().size(), 1u);
+  Serve(&session_);
+  at::neg(a);
+  EXPECT_EQ(session_.seen().size(), 2u);
+}
+
+TEST_F(HookTest, TakesNoReferenceThatTheProgramCouldCount) {
+  const auto a = at::rand({3, 3});
+  session_.Record();
+  auto result = at::neg(a);
+  EXPECT_EQ(result.use_count(), 1u);
+  EXPECT_EQ(result.storage().use_count(), 1u);
+  session_.Follow();
+  result = at::neg(a);
+  ASSERT_EQ(session_.follows(), 1u);
+  EXPECT_EQ(result.use_count(), 1u);
+  EXPECT_EQ(result.storage().use_count(), 1u);
+  EXPECT_EQ(a.use_count(), 1u);
+}
+
+TEST_F(HookTest, WarnsOfNothing) {
+  class Counter final : public c10::WarningHandler {
+   public:
+    void process(const c10::Warning&) override { ++count; }
+    int count = 0;
+  } counter;
+  const c10::WarningUtils::WarningHandlerGuard guard(&counter);
+  RegisterHooksOnce();
+  EXPECT_EQ(counter.count, 0);
+}
+
+}  // namespace
+}  // namespace reprise::bindings
