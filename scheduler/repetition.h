@@ -48,9 +48,13 @@ class Repetition {
     if (period_ == 0) {
       matched_ = 0;
       const auto found = last_.find(hash);
-      if (found != last_.end() && index - found->second >= kShortestPeriod &&
-          Repeats(index, found->second)) {
-        period_ = index - found->second;
+      if (found != last_.end()) {
+        const size_t distance = index - found->second;
+        const size_t times = (kShortestPeriod + distance - 1) / distance;
+        const size_t period = times * distance;
+        if (period <= index && Repeats(index, index - period)) {
+          period_ = period;
+        }
       }
     }
     last_[hash] = index;
