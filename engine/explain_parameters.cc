@@ -37,16 +37,17 @@ class Ranges {
 // Marks the ids of ranges that an op has no business with; the rest is a value.
 constexpr uint32_t kBackground = uint32_t{1} << 31;
 
-// What op k made or took for a while, for the ops after it.
+// What op k read, made or took for a while, for the ops after it.
 void AddBackground(const Trace& first, const Trace& second, size_t op,
                    ValueId first_temporary,
                    std::vector<device::KnownRange>& background) {
-  for (const ResultSpec& result : first.ops[op].results) {
-    if (result.kind != ResultSpec::Kind::kValue) continue;
-    const Value& value = first.values[result.value];
-    background.push_back({kBackground | result.value, value.origin,
-                          second.values[result.value].origin,
-                          value.size_bytes});
+  const auto add = [&](ValueId v) {
+    const Value& value = first.values[v];
+    background.push_back({kBackground | v, value.origin,
+                          second.values[v].origin, value.size_bytes});
+  };
+  for (ValueId v = 0; v < first.values.size(); ++v) {
+    if (first.values[v].birth_op == op) add(v);
   }
   const std::vector<Allocation>& temporaries = first.ops[op].temporaries;
   for (size_t t = 0; t < temporaries.size(); ++t) {

@@ -86,7 +86,9 @@ std::string TraceRecorder::Leave(const OpView& op,
     const ResultView& result = results[r];
     ResultSpec& spec = traced.results.emplace_back();
     spec.host = result.host;
-    spec.host_hash = result.host_hash;
+    // Seeds and offsets of an op that drew no number are memory that nobody
+    // wrote (it would be a cut if it had drawn one).
+    spec.host_hash = op.may_use_generator ? 0 : result.host_hash;
     if (result.kind == ResultView::Kind::kHost) {
       spec.kind = ResultSpec::Kind::kHost;
       continue;

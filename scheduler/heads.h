@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_HEADS_H_
 #define REPRISE_SCHEDULER_HEADS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -49,6 +50,18 @@ class Heads {
       if (operands[i].storage == storages[i]) return true;
     }
     return operands.size() <= 1;
+  }
+
+  // All of them are.
+  static bool SameStorages(std::span<const engine::Operand> operands,
+                           std::span<const engine::StorageToken> storages) {
+    return !operands.empty() &&
+           std::equal(operands.begin(), operands.end(), storages.begin(),
+                      storages.end(),
+                      [](const engine::Operand& operand,
+                         engine::StorageToken storage) {
+                        return operand.storage == storage;
+                      });
   }
 
  private:

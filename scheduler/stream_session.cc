@@ -184,6 +184,9 @@ void StreamSession::DiscardOpenTrace() {
 bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (repeated_) return true;
   if (!splits_.empty() && splits_.contains(open_.signature())) return true;
+  if (hash == head_hash_ && Heads::SameStorages(op.operands, head_storages_)) {
+    return true;
+  }
   if (open_.ops() < kShortestRepetition) return false;
   if (hash == head_hash_ &&
       Heads::SharesStorage(op.operands, head_storages_)) {

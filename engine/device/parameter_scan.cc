@@ -51,6 +51,30 @@ const KnownRange* Explanation(std::span<const KnownRange> ranges,
   return best;
 }
 
+// Where the word lay as seen from the nearest range of the first recording.
+std::string Nearest(std::span<const KnownRange> ranges, uint64_t first,
+                    uint64_t second) {
+  const KnownRange* best = nullptr;
+  uint64_t best_distance = 0;
+  for (const KnownRange& range : ranges) {
+    const uint64_t distance = first < range.first_address
+                                  ? range.first_address - first
+                                  : first - range.first_address;
+    if (best == nullptr || distance < best_distance) {
+      best = &range;
+      best_distance = distance;
+    }
+  }
+  if (best == nullptr) return "";
+  const auto offset = [](uint64_t word, uint64_t base) {
+    return std::to_string(static_cast<int64_t>(word - base));
+  };
+  return "; it is nearest to range " + std::to_string(best->id) + " of " +
+         std::to_string(best->size_bytes) + " bytes, at " +
+         offset(first, best->first_address) + ", then at " +
+         offset(second, best->second_address);
+}
+
 }  // namespace
 
 base::Result<ScanResult> Scan(
@@ -90,12 +114,15 @@ base::Result<ScanResult> Scan(
                                   before - range->first_address});
           continue;
         }
-        if (is_device_address(before) || is_device_address(after)) {
+        // An address in one recording only is no address: a kernel that read
+        // it would have failed in the other.
+        if (is_device_address(before) && is_device_address(after)) {
           return Fail(Code::kFailedPrecondition,
                       Place(i, first[i], offset) + ": " + Hex(before) +
                           " became " + Hex(after) +
                           ", a device address that no operand, output or "
-                          "temporary explains");
+                          "temporary explains" +
+                          Nearest(ranges, before, after));
         }
       }
       result.unexplained.push_back(Place(i, first[i], offset) + ": " +

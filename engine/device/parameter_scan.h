@@ -48,7 +48,7 @@ struct ScanResult {
 // constant (a range that never moved is pinned to its address). Of several
 // ranges that explain a word the smallest counts. One past the end of a range
 // counts, if no range explains the word from within. A word that differs and is
-// a device address in either recording by `is_device_address`, without such an
+// a device address in both recordings by `is_device_address`, without such an
 // explanation, makes the op unbuildable: kFailedPrecondition naming launch,
 // kernel and offset. So do launches that differ in number or shape. Pure
 // function of its arguments.

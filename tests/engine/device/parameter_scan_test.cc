@@ -182,9 +182,23 @@ TEST(ParameterScanTest, UnexplainedAddressNamesLaunchKernelAndOffset) {
 }
 
 // One side alone is enough: a null pointer that became an address.
-TEST(ParameterScanTest, AddressInOneRecordingOnlyMakesOpUnbuildable) {
-  EXPECT_FALSE(ScanOne(Kernel({0}), Kernel({kElsewhere}), {}));
-  EXPECT_FALSE(ScanOne(Kernel({kElsewhere}), Kernel({0}), {}));
+// No kernel can have read it in the recording where it was none.
+TEST(ParameterScanTest, AddressInOneRecordingOnlyIsKeptAndNamed) {
+  for (const auto& [before, after] :
+       {std::pair{uint64_t{0}, kElsewhere}, {kElsewhere, uint64_t{0}}}) {
+    const auto result = ScanOne(Kernel({before}), Kernel({after}), {});
+    ASSERT_TRUE(result) << result.error().message();
+    EXPECT_THAT(result->sites, ElementsAre());
+    EXPECT_THAT(result->unexplained, testing::SizeIs(1));
+  }
+}
+
+TEST(ParameterScanTest, UnexplainedAddressNamesTheNearestRange) {
+  const auto result = ScanOne(Kernel({kFirst - 8}), Kernel({kSecond - 16}),
+                              {{7, kFirst, kSecond, 64}});
+  ASSERT_FALSE(result);
+  EXPECT_THAT(result.error().message(),
+              testing::HasSubstr("range 7 of 64 bytes, at -8, then at -16"));
 }
 
 TEST(ParameterScanTest, SmallestRangeWinsWhereRangesOverlap) {
