@@ -34,7 +34,9 @@ void EncodeBoxed(OpCall& call, const c10::IValue& value) {
     Encode(call, std::string_view(value.toStringRef()));
   } else if (value.isSymInt()) {
     Encode(call, value.toSymInt());
-  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+  } else if (value.isOptionalTensorList()) {
+    Encode(call, value.toOptionalTensorList());
+  } else if (value.isTensorList()) {
     const auto list = value.toListRef();
     call.words().Push(TagWord(Tag::kTensorList, list.size()));
     for (const c10::IValue& element : list) EncodeBoxed(call, element);

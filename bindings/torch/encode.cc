@@ -23,11 +23,19 @@ void Encode(OpCall& call, const c10::List<std::optional<at::Tensor>>& tensors) {
   const c10::IValue list(tensors);
   for (const c10::IValue& element : list.toListRef()) {
     if (element.isTensor()) {
-      call.AddTensor(element.toTensor());
+      AddIndex(call, element.toTensor());
     } else {
       call.words().Push(TagWord(Tag::kNone));
     }
   }
+}
+
+void AddIndex(OpCall& call, const at::Tensor& index) {
+  if (index.defined() && (index.scalar_type() == at::kBool ||
+                          index.scalar_type() == at::kByte)) {
+    call.Cut("what a mask selects depends on data");
+  }
+  call.AddTensor(index);
 }
 
 void Encode(OpCall& call, const c10::SymInt& value) {

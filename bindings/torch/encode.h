@@ -39,7 +39,9 @@ inline void Encode(OpCall& call, const std::optional<at::Tensor>& tensor) {
 }
 void Encode(OpCall& call, at::TensorList tensors);
 void Encode(OpCall& call, const at::ITensorListRef& tensors);
+// Only indexing takes such lists: masks among the indices cut.
 void Encode(OpCall& call, const c10::List<std::optional<at::Tensor>>& tensors);
+void AddIndex(OpCall& call, const at::Tensor& index);
 
 // Numbers.
 inline void Encode(OpCall& call, int64_t value) {

@@ -71,6 +71,7 @@ constexpr NamedCut kCuts[] = {
     {"aten::embedding_renorm_"sv, "its effects depend on data"},
     {"aten::equal"sv, "hands data to the host"},
     {"aten::from_file"sv, "maps a file"},
+    {"aten::mkldnn_rnn_layer_backward"sv, "writes operands in secret"},
     {"aten::record_stream"sv, "lends memory to another stream"},
     {"aten::resize_"sv, "changes a storage"},
     {"aten::resize_as_"sv, "changes a storage"},
@@ -174,7 +175,8 @@ const char* CutReason(const c10::OperatorHandle& op) {
     if (cut.name == name) return cut.reason;
   }
   if (op.hasTag(at::Tag::data_dependent_output)) return "hands data to the host";
-  if (op.hasTag(at::Tag::dynamic_output_shape)) {
+  // Of indices, only masks have shapes that depend on data (encode.cc).
+  if (op.hasTag(at::Tag::dynamic_output_shape) && name != "aten::index") {
     return "the shape of its result depends on data";
   }
   const bool any_tensor = std::any_of(
