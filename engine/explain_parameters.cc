@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/device/parameter_scan.h"
+#include "engine/layout.h"
 
 namespace reprise::engine {
 namespace {
@@ -22,7 +23,7 @@ class Ranges {
       if (owner.value == value && owner.offset_bytes == offset_bytes) return;
     }
     ranges_.push_back({static_cast<uint32_t>(owners_.size()), first, second,
-                       size_bytes});
+                       PlaceBytes(size_bytes)});
     owners_.push_back({value, offset_bytes});
   }
 

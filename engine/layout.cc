@@ -4,15 +4,6 @@
 #include <string>
 
 namespace reprise::engine {
-namespace {
-
-uint64_t RoundUp(uint64_t bytes) {
-  return (std::max<uint64_t>(bytes, 1) + kPlaceAlignment - 1) /
-         kPlaceAlignment * kPlaceAlignment;
-}
-
-}  // namespace
-
 ArenaLayout LayOut(const Trace& trace) {
   ArenaLayout layout;
   layout.places.reserve(trace.values.size());
@@ -23,7 +14,7 @@ ArenaLayout LayOut(const Trace& trace) {
       continue;
     }
     layout.places.push_back(end);
-    end += RoundUp(value.size_bytes);
+    end += PlaceBytes(std::max<uint64_t>(value.size_bytes, 1));
   }
   const uint64_t zone = end;
   layout.temporaries.reserve(trace.ops.size());
@@ -32,7 +23,7 @@ ArenaLayout LayOut(const Trace& trace) {
     std::vector<uint64_t>& offsets = layout.temporaries.emplace_back();
     for (const Allocation& temporary : op.temporaries) {
       offsets.push_back(next);
-      next += RoundUp(temporary.size_bytes);
+      next += PlaceBytes(std::max<uint64_t>(temporary.size_bytes, 1));
     }
     end = std::max(end, next);
   }

@@ -15,6 +15,12 @@ namespace reprise::engine {
 // are chosen by alignment, so places do too.
 inline constexpr uint64_t kPlaceAlignment = 512;
 
+// What a value or a temporary of that size takes: kernels are handed addresses
+// up to the end of a block, beyond the bytes that were asked for.
+constexpr uint64_t PlaceBytes(uint64_t size_bytes) {
+  return (size_bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+}
+
 inline constexpr uint64_t kNoPlace = ~uint64_t{0};
 
 struct ArenaLayout {

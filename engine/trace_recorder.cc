@@ -1,12 +1,31 @@
 #include "engine/trace_recorder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "engine/open_trace.h"
 
 namespace reprise::engine {
 namespace {
+
+// What was allocated for a result is that value; the rest is temporary. A
+// result's memory may have been a temporary's before: the last one counts.
+void ForgetResults(const Trace& trace, TracedOp& op) {
+  ValueId last = OpenTrace::kNoValue;
+  for (const ResultSpec& spec : op.results) {
+    if (spec.kind != ResultSpec::Kind::kValue || spec.value == last) continue;
+    last = spec.value;
+    const auto found = std::find_if(
+        op.temporaries.rbegin(), op.temporaries.rend(),
+        [&](const Allocation& allocation) {
+          return allocation.address == trace.values[spec.value].origin;
+        });
+    if (found != op.temporaries.rend()) {
+      op.temporaries.erase(std::next(found).base());
+    }
+  }
+}
 
 bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
   const auto too_many = [](const auto& tensor) {
@@ -125,15 +144,7 @@ std::string TraceRecorder::Leave(const OpView& op,
   }
   std::string refusal = backend_->EndOp(traced);
   if (!refusal.empty()) return refusal;
-  // What was allocated for a result is that value; the rest is temporary.
-  std::erase_if(traced.temporaries, [&](const Allocation& allocation) {
-    return std::any_of(
-        traced.results.begin(), traced.results.end(),
-        [&](const ResultSpec& spec) {
-          return spec.kind == ResultSpec::Kind::kValue &&
-                 trace_->values[spec.value].origin == allocation.address;
-        });
-  });
+  ForgetResults(*trace_, traced);
   if (TooManyDimensions(op, results)) return "tensor of too many dimensions";
   if (aliases > 0) {
     if (aliases != tensors || !traced.launches.empty()) {

@@ -29,16 +29,17 @@ enum class Action : uint8_t {
 //   kObserve: Unlock(); run eagerly; Lock(); Leave(results); Unlock()
 //   else:     Unlock(); run eagerly
 //
-// Ops may come from different threads, one at a time; ops that overlap make the
-// session stand aside until they no longer do. Lock() is a spin flag that is
-// held for nanoseconds; no eager work and no build runs under it.
+// Ops may come from different threads. Where they overlap (one is entered while
+// another one is observed) what was being watched is dropped, and nothing is
+// lost. Lock() spins: it is held while an op is compared or a segment launched,
+// never while eager runs or a plan is built, and an op that went round it could
+// read memory that only a squash makes right.
 class Session {
  public:
   virtual ~Session() = default;
 
-  // False if another thread is inside an op of this session: run eagerly then
-  // and call nothing.
-  virtual bool Lock() = 0;
+  // Waits for the thread that is inside. Not to be taken twice by one thread.
+  virtual void Lock() = 0;
   virtual void Unlock() = 0;
 
   virtual Action Enter(const engine::OpView& op) = 0;

@@ -1,6 +1,7 @@
 #include "scheduler/stream_session.h"
 
 #include <algorithm>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -17,22 +18,6 @@ namespace {
 constexpr uint32_t kShortestRepetition = 4;
 
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
-
-// Takes the session's lock, waiting for the op that is inside.
-class WaitingLock {
- public:
-  explicit WaitingLock(std::atomic_flag* busy) : busy_(busy) {
-    while (busy_->test_and_set(std::memory_order_acquire)) {
-      std::this_thread::yield();
-    }
-  }
-  ~WaitingLock() { busy_->clear(std::memory_order_release); }
-  WaitingLock(const WaitingLock&) = delete;
-  WaitingLock& operator=(const WaitingLock&) = delete;
-
- private:
-  std::atomic_flag* busy_;
-};
 
 }  // namespace
 
@@ -71,17 +56,17 @@ StreamSession::~StreamSession() {
   for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
 }
 
-bool StreamSession::Lock() {
-  if (!busy_.test_and_set(std::memory_order_acquire)) return true;
-  overlapped_.store(true, std::memory_order_relaxed);
-  return false;
+void StreamSession::Lock() {
+  while (busy_.test_and_set(std::memory_order_acquire)) {
+    std::this_thread::yield();
+  }
 }
 
 // --- The stream ------------------------------------------------------------
 
 Action StreamSession::Enter(const OpView& op) {
   ++journal_.stats.ops;
-  if (overlapped_.load(std::memory_order_relaxed) || observed_ != nullptr) {
+  if (observed_ != nullptr) {
     HandleOverlap();
     return Action::kEager;
   }
@@ -163,7 +148,6 @@ void StreamSession::LeaveCut(std::span<const ResultView> results) {
 }
 
 void StreamSession::HandleOverlap() {
-  overlapped_.store(false, std::memory_order_relaxed);
   ++journal_.notes["ops of several threads overlapped on one stream"];
   if (mode_ == Mode::kFollowing) Squash(cursor_);
   if (mode_ == Mode::kValidating) LeaveValidation();
@@ -284,7 +268,8 @@ void StreamSession::Close() {
     recorder_.reset();
     recording_for_ = nullptr;
   }
-  if (entry->state == State::kSeen && entry->ops > 1) {
+  // A single op is worth it only if it launches much: it is recorded late.
+  if (entry->state == State::kSeen && (entry->ops > 1 || entry->seen > 1)) {
     entry->state = State::kRecord;
   }
 }
@@ -420,7 +405,7 @@ base::Status StreamSession::CompareOp(const OpView& op,
 // --- From other threads ----------------------------------------------------
 
 void StreamSession::Settle() {
-  const WaitingLock lock(&busy_);
+  const std::lock_guard lock(*this);
   for (auto& [signature, entry] : entries_) {
     if (entry->state == State::kBuilding) CollectBuild(entry.get());
     if (entry->verdict_pending) {
@@ -430,7 +415,7 @@ void StreamSession::Settle() {
 }
 
 void StreamSession::Pause() {
-  const WaitingLock lock(&busy_);
+  const std::lock_guard lock(*this);
   if (mode_ == Mode::kFollowing) Squash(cursor_);
   if (mode_ == Mode::kValidating) LeaveValidation();
   observed_ = nullptr;
@@ -440,7 +425,7 @@ void StreamSession::Pause() {
 
 void StreamSession::Reset() {
   Pause();
-  const WaitingLock lock(&busy_);
+  const std::lock_guard lock(*this);
   pinned_ = PlanCache::Pin();
   for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
   entries_.clear();
@@ -456,7 +441,7 @@ void StreamSession::Inspect(
     const std::function<void(const Journal&,
                              const std::vector<const TraceEntry*>&,
                              const engine::Frontend&)>& read) {
-  const WaitingLock lock(&busy_);
+  const std::lock_guard lock(*this);
   std::vector<const TraceEntry*> entries;
   for (const auto& [signature, entry] : entries_) {
     entries.push_back(entry.get());

@@ -54,8 +54,11 @@ class StreamSession final : public Session {
   explicit StreamSession(Parts parts);
   ~StreamSession() override;
 
-  bool Lock() override;
+  void Lock() override;
   void Unlock() override { busy_.clear(std::memory_order_release); }
+  // For std::lock_guard.
+  void lock() { Lock(); }
+  void unlock() { Unlock(); }
   Action Enter(const engine::OpView& op) override;
   bool wants_call() const override {
     return recorder_ != nullptr && backend_->wants_call();
@@ -156,7 +159,6 @@ class StreamSession final : public Session {
   const base::Policy policy_;
 
   std::atomic_flag busy_;
-  std::atomic<bool> overlapped_{false};
 
   Mode mode_ = Mode::kBoundary;
   // Between Enter(kObserve) and Leave: the words of the op, which name the call.

@@ -18,10 +18,9 @@ namespace {
 // that makes its workspace); then the trace is recorded again.
 constexpr uint32_t kTries = 3;
 
-// A program that once makes its input in the stream and once takes it from
-// elsewhere has another trace for each; when the latter comes this often, the
-// trace is split where the input is first used.
-constexpr uint32_t kUnknownsUntilSplit = 2;
+// Heads in a row at which an external is not where earlier steps made it, after
+// which the plan is recorded again or, at last, split before its first use.
+constexpr uint32_t kUnknownsUntilNews = 2;
 
 // The first external that is another storage each time, is no operand of the
 // head, and was made by no step that comes before the trace each time.
@@ -126,7 +125,15 @@ void StreamSession::KeepRecording(TraceEntry* entry,
     return;
   }
   if (const auto unknown = UnknownAtHead(*entry->first, *trace)) {
-    SplitBefore(entry, *unknown);
+    // Made by a step each time, but by another one: the traces before this one
+    // may still be finding their ends.
+    const bool unsettled = entry->first->values[*unknown].source.steps_ago > 0 &&
+                           trace->values[*unknown].source.steps_ago > 0;
+    if (unsettled && ++entry->attempts < kTries) {
+      StartOver(entry);
+    } else {
+      SplitBefore(entry, *unknown);
+    }
     return;
   }
   entry->job = std::make_shared<BuildJob>(backend_.get(), entry->first,
@@ -136,6 +143,7 @@ void StreamSession::KeepRecording(TraceEntry* entry,
 }
 
 void StreamSession::SplitBefore(TraceEntry* entry, engine::ValueId external) {
+  entry->attempts = 0;
   const uint32_t op = entry->first->values[external].birth_op;
   splits_.insert(entry->first->ops[op].before);
   Reject(*entry, "an external is not known when the head arrives");
@@ -158,6 +166,10 @@ void StreamSession::CollectBuild(TraceEntry* entry) {
   const engine::BuiltPlan& built = (*outcome)->built();
   entry->summary = {built.launches, built.segments.size(), built.bytes,
                     built.mechanism, built.notes};
+  if (built.launches < 2) {
+    GiveUp(entry, "a single launch gains nothing");
+    return;
+  }
   auto kept = plans_->Insert(KeyOf(*entry), *std::move(outcome),
                              entry->summary.bytes);
   if (!kept) {
@@ -256,7 +268,12 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
       entry->unknown_in_a_row = 0;
       return true;
     case Plan::Readiness::kUnknown:
-      if (++entry->unknown_in_a_row == kUnknownsUntilSplit) {
+      if (++entry->unknown_in_a_row < kUnknownsUntilNews) return false;
+      entry->unknown_in_a_row = 0;
+      if (++entry->attempts < kTries) {
+        StartOver(entry);
+        StartRecording(entry, engine::Backend::Pass::kFirst);
+      } else {
         SplitBefore(entry, plan().unknown());
       }
       return false;

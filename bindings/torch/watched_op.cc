@@ -20,10 +20,9 @@ ThreadState* WatchingThread(c10::DispatchKeySet below) {
 
 WatchedOp::~WatchedOp() {
   if (observed_) [[unlikely]] {
-    if (session_->Lock()) {
-      locked_ = true;
-      session_->Abandon(call_.view());
-    }
+    session_->Lock();
+    locked_ = true;
+    session_->Abandon(call_.view());
   }
   Unlock();
   if (deep_) --thread_.depth;
@@ -40,7 +39,7 @@ WatchedOp::Step WatchedOp::Enter() {
   if (!device.has_value()) return Step::kPass;
   session_ = thread_.FindSession(*device);
   if (session_ == nullptr) return Step::kPass;
-  if (!session_->Lock()) return Step::kEager;
+  session_->Lock();
   locked_ = true;
   switch (session_->Enter(call_.view())) {
     case Action::kFollow:
@@ -72,7 +71,7 @@ void WatchedOp::Leave(const ResultList& results) {
   if (!results.describable() || !call_.RefreshWritten()) return;
   if (expected_ != nullptr) ExpectResults(expected_, results.views());
   observed_ = false;
-  if (!session_->Lock()) return;
+  session_->Lock();
   locked_ = true;
   session_->Leave(call_.view(), results.views());
   Unlock();

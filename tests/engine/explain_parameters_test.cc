@@ -180,7 +180,8 @@ TEST_F(TwoOpsTest, StaleAddressOfAnEarlierValueMovesWithIt) {
 }
 
 TEST_F(TwoOpsTest, WordThatMovedWithNothingFails) {
-  Launches(1, {First(a_) + kSizeBytes + 8}, {Second(a_) + kSizeBytes + 8});
+  const uint64_t beyond = PlaceBytes(kSizeBytes) + 8;
+  Launches(1, {First(a_) + beyond}, {Second(a_) + beyond});
   ExpectFailure(1, "device address");
 }
 

@@ -101,7 +101,7 @@ def test_an_input_dropped_as_soon_as_it_was_used(device: str) -> None:
 
 def test_shapes_change_between_calls(device: str) -> None:
     model = models.mlp().to(device)
-    rows = cycle([2, 2, 2, 5, 5, 1], 36)
+    rows = cycle([2, 2, 2, 5, 5, 1], 60)
     check(device, model, [torch.randn(n, 32, device=device) for n in rows])
 
 
@@ -109,7 +109,7 @@ def test_dtypes_change_between_calls(device: str) -> None:
     def step(x: torch.Tensor) -> torch.Tensor:
         return ((x * 2 + 1).sin() @ x.t()).relu()
 
-    kinds = cycle([torch.float32, torch.float64, torch.bfloat16], 36)
+    kinds = cycle([torch.float32, torch.float64, torch.bfloat16], 72)
     inputs = [torch.randn(4, 4, device=device).to(kind) for kind in kinds]
     check(device, step, inputs)
 
@@ -125,8 +125,8 @@ def _with_modes(
             stack.enter_context(modes[pick[0]]())
             return model(pick[1])
 
-    turns = cycle([n for n in range(len(modes)) for _ in range(2)], 36)
-    inputs = list(zip(turns, randoms(device, 4, 32, calls=36), strict=True))
+    turns = cycle([n for n in range(len(modes)) for _ in range(2)], 60)
+    inputs = list(zip(turns, randoms(device, 4, 32, calls=60), strict=True))
     check(device, step, inputs)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 import reprise
 import torch
@@ -42,7 +45,9 @@ _OPS: list[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = [
 _LEAVE: dict[str, Callable[[torch.Tensor], list[torch.Tensor]]] = {
     "by another op": lambda h: [torch.cos(h), h],
     "by another op in place": lambda h: [h.exp_(), h],
-    "by reading to the host": lambda h: [torch.tensor(h.tolist()), h],
+    "by reading a number": lambda h: [torch.tensor(h.sum().item()), h],
+    "by copying to the host": lambda h: [torch.tensor(h.double().tolist()), h],
+    "by looking into memory": lambda h: [torch.tensor(h.tolist()), h],
     "by stopping": lambda h: [h],
     "by a view": lambda h: [h.reshape(-1)[1:3]],
     "by dropping the value": lambda h: [torch.ones(2, device=h.device)],
@@ -111,24 +116,53 @@ def test_leaving_at_every_index(device: str, how: str) -> None:
 def test_reading_a_value_between_its_op_and_its_overwriter(device: str) -> None:
     """The program sees the value that the launched overwriter has destroyed."""
     w = torch.randn(16, 16, device=device)
+    x = torch.randn(16, 16, device=device)
 
-    def whole(x: torch.Tensor) -> torch.Tensor:
-        h = x @ w
-        h.relu_()
-        return h + 1
+    def whole() -> torch.Tensor:
+        return (x @ w).relu_() + 1
 
     with watched(device) as session:
-        x = torch.randn(16, 16, device=device)
-        settle(session, lambda: whole(x))
+        _pass_until_replayed(session, whole)
         before = session.stats()
-        assert before.replays > 0, str(session.explain())
         product = x @ w
         seen = product.clone()
-        product.relu_()
-        after = product + 1
+        after = product.relu_() + 1
         assert session.stats().since(before).squashes > 0, str(session.explain())
     expected = x @ w
     assert_same_bits([seen, after], [expected, expected.relu() + 1])
+
+
+def _bytes_of(tensor: torch.Tensor) -> list[int]:
+    return list(ctypes.string_at(tensor.data_ptr(), tensor.nbytes))
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda t: t.tolist(),
+        lambda t: t.numpy().copy(),
+        lambda t: numpy.asarray(t).tolist(),
+        lambda t: numpy.from_dlpack(t).copy(),
+        lambda t: t.untyped_storage().tolist(),
+        lambda t: pickle.dumps(t),
+        _bytes_of,
+    ],
+)
+def test_looking_into_host_memory_before_it_is_overwritten(
+    look: Callable[[torch.Tensor], Any],
+) -> None:
+    """No operation tells that the program reads what the executor ran over."""
+    w = torch.randn(16, 16)
+    x = torch.randn(16, 16)
+    with watched("cpu") as session:
+        _pass_until_replayed(session, lambda: (x @ w).relu_() + 1)
+        before = session.stats()
+        product = x @ w
+        seen = look(product)
+        after = product.relu_() + 1
+        assert session.stats().since(before).squashes > 0, str(session.explain())
+    assert numpy.array_equal(seen, look(x @ w))
+    assert_same_bits(after, (x @ w).relu() + 1)
 
 
 def test_squashes_do_not_wear_a_plan_out(device: str) -> None:

@@ -95,9 +95,8 @@ ModelTensor ModelProgram::Eager(ModelOp op,
 
 ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
                               float attribute) {
-  if (session_ == nullptr || !session_->Lock()) {
-    return Eager(op, inputs, attribute);
-  }
+  if (session_ == nullptr) return Eager(op, inputs, attribute);
+  session_->Lock();
   static constexpr int64_t kSizes[] = {kElements};
   static constexpr int64_t kStrides[] = {1};
   const uint64_t words[] = {static_cast<uint64_t>(op), inputs.size(),

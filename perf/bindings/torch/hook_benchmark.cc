@@ -27,20 +27,20 @@ using scheduler::Action;
 // Answers every op in the same way.
 class TrivialSession final : public scheduler::Session {
  public:
-  explicit TrivialSession(Action action) : action_(action) {
-    memory_.resize(4096);
+  TrivialSession(Action action, at::Device device)
+      : action_(action), memory_(at::empty({64}, device)) {
     op_.results.resize(1);
     engine::ResultSpec& result = op_.results[0];
     result.kind = engine::ResultSpec::Kind::kValue;
     result.storage_bytes = 64;
     result.element_bytes = 4;
     result.dtype = static_cast<int32_t>(at::kFloat);
-    result.key_set = c10::DispatchKeySet(c10::DispatchKey::CPU).raw_repr();
+    result.key_set = memory_.key_set().raw_repr();
     result.sizes = {4, 4};
     result.strides = {4, 1};
   }
 
-  bool Lock() override { return true; }
+  void Lock() override {}
   void Unlock() override {}
   Action Enter(const engine::OpView& op) override {
     benchmark::DoNotOptimize(op.words.data());
@@ -55,69 +55,85 @@ class TrivialSession final : public scheduler::Session {
   void Abandon(const engine::OpView&) override {}
   const engine::TracedOp& followed() const override { return op_; }
   engine::Block TakeBlock(engine::ValueId) override {
-    return engine::Block(reinterpret_cast<uint64_t>(memory_.data()), nullptr,
-                         [](void*) {});
+    return engine::Block(reinterpret_cast<uint64_t>(memory_.const_data_ptr()),
+                         nullptr, [](void*) {});
   }
 
  private:
   const Action action_;
   engine::TracedOp op_;
-  std::vector<char> memory_;
+  at::Tensor memory_;
 };
 
 TrivialSession* g_session = nullptr;
+scheduler::DeviceKind g_kind = scheduler::DeviceKind::kHost;
 
+template <c10::DeviceType kDevice>
 at::Tensor DoNothing(const at::Tensor&, const at::Tensor&, const at::Scalar&) {
-  static const at::Tensor result = at::zeros({4, 4});
+  static const at::Tensor result = at::zeros({4, 4}, kDevice);
   return result;
 }
 
-void RunAdd(benchmark::State& state) {
+// What a benchmark's argument says; false where this machine has no GPU.
+bool PickDevice(benchmark::State& state, at::Device& device) {
+  if (state.range(0) == 0) {
+    device = at::kCPU;
+    return true;
+  }
+  if (!at::hasCUDA()) {
+    state.SkipWithError("no GPU here");
+    return false;
+  }
+  device = at::Device(at::kCUDA, 0);
+  return true;
+}
+
+void RunAdd(benchmark::State& state, at::Device device) {
   const c10::InferenceMode inference;
-  const at::Tensor a = at::rand({4, 4}), b = at::rand({4, 4});
+  const at::Tensor a = at::zeros({4, 4}, device), b = at::zeros({4, 4}, device);
   for (auto _ : state) benchmark::DoNotOptimize(at::add(a, b));
 }
 
-void BM_Add_NeverHooked(benchmark::State& state) { RunAdd(state); }
-BENCHMARK(BM_Add_NeverHooked);
+void BM_Add_NeverHooked(benchmark::State& state) {
+  at::Device device(at::kCPU);
+  if (PickDevice(state, device)) RunAdd(state, device);
+}
 
 void BM_Add_Off(benchmark::State& state) {
   RegisterHooksOnce();
-  RunAdd(state);
+  BM_Add_NeverHooked(state);
 }
-BENCHMARK(BM_Add_Off);
 
-void BM_Add_OnWithoutRuntime(benchmark::State& state) {
+// While a runtime of the other kind is active.
+void BM_Add_NotConcerned(benchmark::State& state) {
   g_watching = true;
-  RunAdd(state);
+  BM_Add_NeverHooked(state);
   g_watching = false;
 }
-BENCHMARK(BM_Add_OnWithoutRuntime);
 
 void RunWith(benchmark::State& state, Action action) {
   RegisterHooksOnce();
-  TrivialSession session(action);
+  at::Device device(at::kCPU);
+  if (!PickDevice(state, device)) return;
+  TrivialSession session(action, device);
   g_session = &session;
+  g_kind = device.is_cuda() ? scheduler::DeviceKind::kCuda
+                            : scheduler::DeviceKind::kHost;
   ++g_runtime_epoch;
   g_watching = true;
-  RunAdd(state);
+  RunAdd(state, device);
   g_watching = false;
   g_session = nullptr;
   ++g_runtime_epoch;
 }
 
 void BM_Add_Eager(benchmark::State& state) { RunWith(state, Action::kEager); }
-BENCHMARK(BM_Add_Eager);
-
 void BM_Add_Watched(benchmark::State& state) {
   RunWith(state, Action::kObserve);
 }
-BENCHMARK(BM_Add_Watched);
-
 void BM_Add_Followed(benchmark::State& state) {
   RunWith(state, Action::kFollow);
 }
-BENCHMARK(BM_Add_Followed);
 
 // What of following is the making of the tensor.
 void BM_Tensor_Make(benchmark::State& state) {
@@ -135,15 +151,27 @@ void BM_Tensor_Make(benchmark::State& state) {
     benchmark::DoNotOptimize(tensor);
   }
 }
+
+BENCHMARK(BM_Add_NeverHooked)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_Add_Off)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_Add_NotConcerned)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_Add_Eager)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_Add_Watched)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_Add_Followed)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_Tensor_Make);
 
-TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("add.Tensor", DoNothing); }
+TORCH_LIBRARY_IMPL(aten, CPU, m) {
+  m.impl("add.Tensor", DoNothing<c10::kCPU>);
+}
+TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  m.impl("add.Tensor", DoNothing<c10::kCUDA>);
+}
 
 }  // namespace
 
 std::optional<scheduler::DeviceKind> WatchedKind() {
   if (g_session == nullptr) return std::nullopt;
-  return scheduler::DeviceKind::kHost;
+  return g_kind;
 }
 
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }

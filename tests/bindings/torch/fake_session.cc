@@ -1,11 +1,13 @@
 #include "tests/bindings/torch/fake_session.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/session_source.h"
+#include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
@@ -17,18 +19,28 @@ constinit std::atomic<uint64_t> g_runtime_epoch{0};
 namespace {
 
 scheduler::Session* g_session = nullptr;
+scheduler::DeviceKind g_kind = scheduler::DeviceKind::kHost;
+
+// Memory that lives as long as a tensor does.
+engine::Block BlockOf(const at::Tensor& tensor) {
+  return engine::Block(
+      reinterpret_cast<uint64_t>(tensor.const_data_ptr()),
+      new at::Tensor(tensor),
+      [](void* context) { delete static_cast<at::Tensor*>(context); });
+}
 
 }  // namespace
 
 std::optional<scheduler::DeviceKind> WatchedKind() {
   if (g_session == nullptr) return std::nullopt;
-  return scheduler::DeviceKind::kHost;
+  return g_kind;
 }
 
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
 
-void Serve(scheduler::Session* session) {
+void Serve(scheduler::Session* session, scheduler::DeviceKind kind) {
   RegisterHooksOnce();
+  g_kind = kind;
   g_session = session;
   ++g_runtime_epoch;
   g_watching = true;
@@ -40,7 +52,9 @@ void StopServing() {
   ++g_runtime_epoch;
 }
 
-FakeSession::FakeSession() { Serve(this); }
+FakeSession::FakeSession(scheduler::DeviceKind kind) : kind_(kind) {
+  Serve(this, kind);
+}
 FakeSession::~FakeSession() { StopServing(); }
 
 void FakeSession::Record() {
@@ -49,6 +63,23 @@ void FakeSession::Record() {
   ops_.clear();
   values_.clear();
   known_.clear();
+  retained_.clear();
+}
+
+engine::ValueId FakeSession::ValueOf(engine::StorageToken storage,
+                                     bool* fresh) {
+  const auto [it, inserted] = known_.try_emplace(
+      storage, static_cast<engine::ValueId>(values_.size()));
+  *fresh = inserted;
+  if (inserted) {
+    values_.emplace_back();
+    // So that no later storage gets this token.
+    auto* impl = static_cast<c10::StorageImpl*>(const_cast<void*>(storage));
+    c10::raw::weak_intrusive_ptr::incref(impl);
+    retained_.push_back(
+        c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(impl));
+  }
+  return it->second;
 }
 
 void FakeSession::Follow() {
@@ -61,6 +92,16 @@ void FakeSession::Replay() {
   Follow();
   mode_ = Mode::kReplay;
   failures_.clear();
+}
+
+at::Tensor FakeSession::Bytes(uint64_t base, uint64_t size_bytes) const {
+  const DepthGuard depth;
+  const at::TensorOptions options = at::TensorOptions(at::kByte).device(
+      kind_ == scheduler::DeviceKind::kCuda ? at::kCUDA : at::kCPU);
+  if (size_bytes == 0) return at::empty({0}, options);
+  return at::from_blob(reinterpret_cast<void*>(base),
+                       {static_cast<int64_t>(size_bytes)}, options)
+      .clone();
 }
 
 bool FakeSession::RunExpected(const engine::OpView& op) {
@@ -85,10 +126,11 @@ bool FakeSession::RunExpected(const engine::OpView& op) {
     if (spec.kind == engine::ResultSpec::Kind::kValue &&
         std::find(own.begin(), own.end(), spec.value) == own.end() &&
         !blocks_.contains(spec.value)) {
-      void* memory =
-          std::aligned_alloc(64, (spec.storage_bytes + 64) / 64 * 64);
-      address = reinterpret_cast<uint64_t>(memory);
-      blocks_[spec.value] = engine::Block(address, memory, &std::free);
+      const DepthGuard depth;
+      const at::Tensor memory =
+          at::empty({static_cast<int64_t>(spec.storage_bytes)}, at::kByte);
+      blocks_[spec.value] = BlockOf(memory);
+      address = blocks_[spec.value].address();
     }
     results.push_back(address);
   }
@@ -100,11 +142,10 @@ bool FakeSession::RunExpected(const engine::OpView& op) {
   return true;
 }
 
-bool FakeSession::Lock() {
-  if (refuse_lock_) return false;
+void FakeSession::Lock() {
   if (locked_) std::abort();
   ++locks_;
-  return locked_ = true;
+  locked_ = true;
 }
 
 scheduler::Action FakeSession::Enter(const engine::OpView& op) {
@@ -112,7 +153,7 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
     case Mode::kPass:
       return scheduler::Action::kEager;
     case Mode::kFollow:
-      if (next_ < ops_.size() &&
+      if (next_ < ops_.size() && seen_[next_].cut.empty() &&
           std::vector<uint64_t>(op.words.begin(), op.words.end()) ==
               ops_[next_].words) {
         ++next_;
@@ -141,13 +182,10 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
   traced.words = seen.words;
   before_.clear();
   for (const engine::Operand& operand : op.operands) {
-    const auto* bytes = reinterpret_cast<const char*>(operand.base);
-    before_.emplace_back(bytes, bytes + operand.storage_bytes);
-    const auto [it, fresh] = known_.try_emplace(
-        operand.storage, static_cast<engine::ValueId>(values_.size()));
-    if (fresh) values_.emplace_back();
+    before_.push_back(Bytes(operand.base, operand.storage_bytes));
+    bool fresh = false;
     engine::ValueRef& ref = traced.operands.emplace_back();
-    ref.value = it->second;
+    ref.value = ValueOf(operand.storage, &fresh);
     ref.offset_bytes = operand.offset_bytes;
     ref.written = operand.written;
   }
@@ -170,9 +208,9 @@ void FakeSession::Leave(const engine::OpView& op,
     for (const engine::Operand& other : op.operands) {
       written = written || (other.written && other.storage == operand.storage);
     }
-    if (!written && std::memcmp(before_[i].data(),
-                                reinterpret_cast<const void*>(operand.base),
-                                operand.storage_bytes) != 0) {
+    const DepthGuard depth;
+    if (!written &&
+        !before_[i].equal(Bytes(operand.base, operand.storage_bytes))) {
       hidden_.push_back(seen.name + " operand " + std::to_string(i));
     }
   }
@@ -194,13 +232,9 @@ void FakeSession::Leave(const engine::OpView& op,
       spec.operand = static_cast<uint32_t>(view.operand);
     } else if (view.kind == Kind::kTensor) {
       spec.kind = engine::ResultSpec::Kind::kValue;
-      const auto [it, fresh] = known_.try_emplace(
-          view.storage, static_cast<engine::ValueId>(values_.size()));
-      if (fresh) {
-        const auto* bytes = reinterpret_cast<const char*>(view.base);
-        values_.emplace_back(bytes, bytes + view.storage_bytes);
-      }
-      spec.value = it->second;
+      bool fresh = false;
+      spec.value = ValueOf(view.storage, &fresh);
+      if (fresh) values_[spec.value] = Bytes(view.base, view.storage_bytes);
     }
   }
 }
@@ -213,11 +247,8 @@ const engine::TracedOp& FakeSession::followed() const { return ops_[next_ - 1]; 
 
 engine::Block FakeSession::TakeBlock(engine::ValueId value) {
   if (mode_ == Mode::kReplay) return std::move(blocks_[value]);
-  const std::vector<char>& bytes = values_[value];
-  if (bytes.empty()) return engine::Block();
-  void* memory = std::aligned_alloc(64, (bytes.size() + 63) / 64 * 64);
-  std::memcpy(memory, bytes.data(), bytes.size());
-  return engine::Block(reinterpret_cast<uint64_t>(memory), memory, &std::free);
+  const DepthGuard depth;
+  return BlockOf(values_[value].clone());
 }
 
 std::vector<std::vector<char>> FakeSession::RunCall(size_t i) {

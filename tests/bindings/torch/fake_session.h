@@ -4,6 +4,9 @@
 #ifndef REPRISE_TESTS_BINDINGS_TORCH_FAKE_SESSION_H_
 #define REPRISE_TESTS_BINDINGS_TORCH_FAKE_SESSION_H_
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -37,8 +40,9 @@ class FakeSession final : public scheduler::Session {
  public:
   enum class Mode : uint8_t { kPass, kRecord, kFollow, kReplay };
 
-  // Becomes the host's session; at most one at a time.
-  FakeSession();
+  // Becomes the session of every stream; at most one at a time.
+  explicit FakeSession(
+      scheduler::DeviceKind kind = scheduler::DeviceKind::kHost);
   ~FakeSession() override;
 
   void Record();
@@ -46,7 +50,6 @@ class FakeSession final : public scheduler::Session {
   void Replay();  // of what was recorded after WantCalls
   void Pass() { mode_ = Mode::kPass; }
   void WantCalls() { wants_calls_ = true; }
-  void RefuseLock(bool refuse) { refuse_lock_ = refuse; }
   // Operands that an op changed though it does not say that it writes them.
   const std::vector<std::string>& hidden_writes() const { return hidden_; }
   // Why a recorded call failed, or an op was not the expected one.
@@ -60,7 +63,7 @@ class FakeSession final : public scheduler::Session {
   std::vector<std::vector<char>> RunCall(size_t i);
   engine::Call* call(size_t i) { return ops_[i].call.get(); }
 
-  bool Lock() override;
+  void Lock() override;
   void Unlock() override { locked_ = false; }
   scheduler::Action Enter(const engine::OpView& op) override;
   bool wants_call() const override { return wants_calls_; }
@@ -74,25 +77,30 @@ class FakeSession final : public scheduler::Session {
  private:
   Mode mode_ = Mode::kPass;
   bool wants_calls_ = false;
-  bool refuse_lock_ = false;
   bool locked_ = false;
   size_t locks_ = 0;
   size_t follows_ = 0;
   size_t next_ = 0;
   std::vector<std::string> failures_;
   std::vector<std::string> hidden_;
-  std::vector<std::vector<char>> before_;  // bytes of the operands' storages
+  std::vector<at::Tensor> before_;  // bytes of the operands' storages
   std::vector<SeenOp> seen_;
   std::vector<engine::TracedOp> ops_;
   bool RunExpected(const engine::OpView& op);
+  at::Tensor Bytes(uint64_t base, uint64_t size_bytes) const;
 
-  std::vector<std::vector<char>> values_;  // bytes, by value
+  const scheduler::DeviceKind kind_;
+  std::vector<at::Tensor> values_;  // bytes, by value
   std::map<engine::ValueId, engine::Block> blocks_;
+  engine::ValueId ValueOf(engine::StorageToken storage, bool* fresh);
+
   std::map<engine::StorageToken, engine::ValueId> known_;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> retained_;
 };
 
 // What SessionFor answers, and whether hooks watch.
-void Serve(scheduler::Session* session);
+void Serve(scheduler::Session* session,
+           scheduler::DeviceKind kind = scheduler::DeviceKind::kHost);
 void StopServing();
 
 }  // namespace reprise::bindings

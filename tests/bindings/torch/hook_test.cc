@@ -239,17 +239,6 @@ TEST_F(HookTest, AbandonsOpsThatResizeWhatTheyWrite) {
   EXPECT_TRUE(session_.seen()[1].left);
 }
 
-TEST_F(HookTest, RunsEagerlyWhileTheSessionIsTaken) {
-  const auto a = at::rand({3, 3});
-  session_.Record();
-  session_.RefuseLock(true);
-  ExpectSameTensors({at::full({3}, 2.0)}, {at::ones({3}) * 2});
-  session_.RefuseLock(false);
-  EXPECT_TRUE(session_.seen().empty());
-  at::neg(a);
-  EXPECT_EQ(session_.seen().size(), 1u);
-}
-
 TEST_F(HookTest, SeesOpsOfEveryThread) {
   const auto a = at::rand({3, 3});
   session_.Record();

@@ -23,7 +23,10 @@ engine::StorageToken Token(const at::Tensor& tensor) {
   return TokenOf(*tensor.storage().unsafeGetStorageImpl());
 }
 
-TEST_F(HostFrontendTest, NamesOps) { EXPECT_EQ(frontend_->OpName(7), "op7"); }
+TEST_F(HostFrontendTest, NamesOpsAndTheLackOfOne) {
+  EXPECT_EQ(frontend_->OpName(7), "op7");
+  EXPECT_EQ(frontend_->OpName(kNoOp), "(no op)");
+}
 
 TEST_F(HostFrontendTest, RetainingChangesNoUseCount) {
   at::Tensor tensor = at::rand({4});
