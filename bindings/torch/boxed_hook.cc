@@ -89,8 +89,8 @@ BoxedHook::BoxedHook(const OpInfo* info)
   }
 }
 
-void BoxedHook::operator()(const c10::OperatorHandle&,
-                           c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+void BoxedHook::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys,
+                           torch::jit::Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowHook;
   if (g_watching.load(std::memory_order_relaxed)) {
     if (ThreadState* thread = WatchingThread(below)) {
@@ -116,7 +116,8 @@ void BoxedHook::Watch(ThreadState& thread, c10::DispatchKeySet below,
     case WatchedOp::Step::kObserve:
       if (op.wants_call()) {
         auto boxed = op.NewBoxedCall();
-        for (const c10::IValue& argument : arguments) BoxBoxed(*boxed, argument);
+        for (const c10::IValue& argument : arguments)
+          BoxBoxed(*boxed, argument);
         op.GiveCall(std::move(boxed));
       }
       Observe(op, below, stack);
@@ -151,16 +152,15 @@ void BoxedHook::Follow(WatchedOp& op, torch::jit::Stack* stack) {
   returned.reserve(returns_.size());
   const auto arguments = torch::jit::last(*stack, arguments_);
   for (size_t r = 0; r < returns_.size(); ++r) {
-    const auto kind =
-        info_->handle.schema().returns()[r].type()->kind();
+    const auto kind = info_->handle.schema().returns()[r].type()->kind();
     if (returns_[r] >= 0) {
       returned.push_back(arguments[returns_[r]]);
     } else if (kind == c10::TypeKind::TensorType) {
       returned.emplace_back(maker.TakeTensor());
     } else if (kind == c10::TypeKind::ListType) {
-      const size_t count =
-          results_ == 1 ? maker.count()
-                        : static_cast<size_t>(maker.TakeHost().toInt());
+      const size_t count = results_ == 1
+                               ? maker.count()
+                               : static_cast<size_t>(maker.TakeHost().toInt());
       returned.emplace_back(maker.TakeTensors(count));
     } else {
       returned.push_back(maker.TakeHost());

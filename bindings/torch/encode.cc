@@ -31,8 +31,8 @@ void Encode(OpCall& call, const c10::List<std::optional<at::Tensor>>& tensors) {
 }
 
 void AddIndex(OpCall& call, const at::Tensor& index) {
-  if (index.defined() && (index.scalar_type() == at::kBool ||
-                          index.scalar_type() == at::kByte)) {
+  if (index.defined() &&
+      (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte)) {
     call.Cut("what a mask selects depends on data");
   }
   call.AddTensor(index);

@@ -1,8 +1,9 @@
 // Arguments of every type that operators have, into an OpCall.
 //
-// One overload a type, chosen by the operator's C++ signature, so that a hook is
-// a fold over its arguments. Lists say how many elements follow and optionals
-// whether one does, so that within an operator equal words mean equal arguments.
+// One overload a type, chosen by the operator's C++ signature, so that a hook
+// is a fold over its arguments. Lists say how many elements follow and
+// optionals whether one does, so that within an operator equal words mean equal
+// arguments.
 
 #ifndef REPRISE_BINDINGS_TORCH_ENCODE_H_
 #define REPRISE_BINDINGS_TORCH_ENCODE_H_

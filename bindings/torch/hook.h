@@ -128,7 +128,8 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
                               at::Tensor* const* written) const {
     return [&]<size_t... I>(std::index_sequence<I...>) {
       return std::tuple<T...>(*written[info_->references[I]]...);
-    }(std::index_sequence_for<T...>());
+    }
+    (std::index_sequence_for<T...>());
   }
 
   const Redispatch redispatch_;

@@ -46,7 +46,8 @@ class InlineBuffer {
  private:
   [[gnu::noinline]] void Grow(size_t needed) {
     const size_t capacity = std::max(needed, 4 * capacity_);
-    auto heap = std::make_unique_for_overwrite<std::byte[]>(capacity * sizeof(T));
+    auto heap =
+        std::make_unique_for_overwrite<std::byte[]>(capacity * sizeof(T));
     T* data = reinterpret_cast<T*>(heap.get());
     std::uninitialized_copy_n(data_, size_, data);
     heap_ = std::move(heap);

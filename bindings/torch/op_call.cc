@@ -29,7 +29,8 @@ bool IsCopyOnWrite(const c10::StorageImpl& storage) {
 
 // Where the tensor is now.
 [[gnu::always_inline]] inline void Locate(const c10::TensorImpl& tensor,
-                   const c10::StorageImpl& storage, engine::Operand& operand) {
+                                          const c10::StorageImpl& storage,
+                                          engine::Operand& operand) {
   const at::IntArrayRef sizes = tensor.sizes();
   const at::IntArrayRef strides = tensor.strides();
   operand.storage = TokenOf(storage);
@@ -145,9 +146,8 @@ void OpCall::AddDevice(std::optional<c10::Device> device) {
     words_.Push(TagWord(Tag::kNone));
     return;
   }
-  words_.Push(TagWord(Tag::kDevice,
-                      static_cast<uint64_t>(device->type()) << 8 |
-                          static_cast<uint8_t>(device->index())));
+  words_.Push(TagWord(Tag::kDevice, static_cast<uint64_t>(device->type()) << 8 |
+                                        static_cast<uint8_t>(device->index())));
   device_option_ = device;
 }
 
@@ -157,10 +157,9 @@ std::optional<int> OpCall::Finish() {
     const c10::Device wanted = *device_option_;
     const bool cuda = kind_ == scheduler::DeviceKind::kCuda;
     if (cuda ? wanted.is_cuda() : wanted.is_cpu()) {
-      const int index = !cuda ? 0
-                        : wanted.has_index()
-                            ? wanted.index()
-                            : c10::cuda::current_device();
+      const int index = !cuda                ? 0
+                        : wanted.has_index() ? wanted.index()
+                                             : c10::cuda::current_device();
       if (device_ < 0) device_ = index;
       if (device_ != index) Cut("copies to another device");
     } else if (cuda && wanted.is_cpu()) {

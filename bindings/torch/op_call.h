@@ -9,8 +9,8 @@
 #include <optional>
 #include <span>
 
-#include "bindings/torch/op_info.h"
 #include "bindings/torch/inline_buffer.h"
+#include "bindings/torch/op_info.h"
 #include "engine/op.h"
 #include "scheduler/runtime.h"
 
@@ -19,21 +19,21 @@ namespace reprise::bindings {
 // What a word that opens an argument says in its highest byte; the lower bytes
 // hold the argument itself where it fits, else how many words follow.
 enum class Tag : uint8_t {
-  kNone = 1,        // an optional without value
-  kUndefined,       // an undefined tensor
-  kOperand,         // a tensor of the session's device
-  kHostScalar,      // a 0-dimensional host tensor, by value
-  kTensorList,      //
-  kInt,             //
-  kDouble,          //
-  kBool,            //
-  kScalar,          // payload: c10::Scalar's type
-  kEnum,            // dtype, layout, memory format
-  kDevice,          //
-  kString,          //
-  kList,            //
-  kBools,           //
-  kCut,             // something that is never part of a trace
+  kNone = 1,    // an optional without value
+  kUndefined,   // an undefined tensor
+  kOperand,     // a tensor of the session's device
+  kHostScalar,  // a 0-dimensional host tensor, by value
+  kTensorList,  //
+  kInt,         //
+  kDouble,      //
+  kBool,        //
+  kScalar,      // payload: c10::Scalar's type
+  kEnum,        // dtype, layout, memory format
+  kDevice,      //
+  kString,      //
+  kList,        //
+  kBools,       //
+  kCut,         // something that is never part of a trace
 };
 
 constexpr uint64_t TagWord(Tag tag, uint64_t payload = 0) {
@@ -83,9 +83,7 @@ class OpCall {
   int device() const { return device_; }
   engine::OpView view() const;
 
-  std::span<const engine::Operand> operands() const {
-    return operands_.span();
-  }
+  std::span<const engine::Operand> operands() const { return operands_.span(); }
   c10::TensorImpl* tensor(size_t operand) const {
     return sources_[operand].tensor;
   }

@@ -35,19 +35,22 @@ constexpr std::array kNotHooked = {
 
 // Namespaces whose operators are for tools, or run the program's own code.
 constexpr std::array kNamespacesNotHooked = {
-    "prim"sv,   "prims"sv,     "profiler"sv, "debugprims"sv, "rngprims"sv,
-    "_test"sv,  "inductor"sv,  "higher_order"sv, "reprise"sv, "streams"sv,
+    "prim"sv,  "prims"sv,    "profiler"sv,     "debugprims"sv, "rngprims"sv,
+    "_test"sv, "inductor"sv, "higher_order"sv, "reprise"sv,    "streams"sv,
 };
 
 // Namespaces whose operators work on streams of their own.
 constexpr std::array kNamespacesCut = {
-    "c10d"sv, "_c10d_functional"sv, "_c10d_functional_autograd"sv,
-    "_dtensor"sv, "symm_mem"sv, "fsdp"sv, "rpc"sv,
+    "c10d"sv,     "_c10d_functional"sv, "_c10d_functional_autograd"sv,
+    "_dtensor"sv, "symm_mem"sv,         "fsdp"sv,
+    "rpc"sv,
 };
 
 // In-place on metadata, which is a view, but also on storage, which is not.
 constexpr std::array kStorageOps = {
-    "aten::resize_"sv, "aten::resize_as_"sv, "aten::set_"sv,
+    "aten::resize_"sv,
+    "aten::resize_as_"sv,
+    "aten::set_"sv,
 };
 
 struct NamedCut {
@@ -174,7 +177,8 @@ const char* CutReason(const c10::OperatorHandle& op) {
   for (const NamedCut& cut : kCuts) {
     if (cut.name == name) return cut.reason;
   }
-  if (op.hasTag(at::Tag::data_dependent_output)) return "hands data to the host";
+  if (op.hasTag(at::Tag::data_dependent_output))
+    return "hands data to the host";
   // Of indices, only masks have shapes that depend on data (encode.cc).
   if (op.hasTag(at::Tag::dynamic_output_shape) && name != "aten::index") {
     return "the shape of its result depends on data";
@@ -205,7 +209,8 @@ bool MayUseGenerator(const c10::OperatorHandle& op) {
 std::array<uint8_t, OpInfo::kMaxReferences> References(
     const c10::FunctionSchema& schema) {
   std::array<uint8_t, OpInfo::kMaxReferences> references{};
-  for (size_t r = 0; r < schema.returns().size() && r < references.size(); ++r) {
+  for (size_t r = 0; r < schema.returns().size() && r < references.size();
+       ++r) {
     const c10::AliasInfo* result = schema.returns()[r].alias_info();
     if (result == nullptr) continue;
     uint8_t ordinal = 0;

@@ -13,7 +13,8 @@
 namespace reprise::bindings {
 namespace {
 
-// Immutable once its mutex is released by RegisterHooksOnce; entries never move.
+// Immutable once its mutex is released by RegisterHooksOnce; entries never
+// move.
 struct OpTable {
   std::mutex mutex;
   std::deque<OpInfo> ops;  // guarded by mutex while it grows
@@ -58,8 +59,8 @@ HookCounts RegisterAll() {
 
 const OpInfo* HookRegistrar::Claim(const char* name, const char* overload,
                                    bool factory) {
-  const auto op =
-      c10::Dispatcher::singleton().findSchema(c10::OperatorName(name, overload));
+  const auto op = c10::Dispatcher::singleton().findSchema(
+      c10::OperatorName(name, overload));
   if (!op.has_value() || !MayBeHooked(*op)) return nullptr;
   if (op->hasKernelForDispatchKey(c10::DispatchKey::BackendSelect) != factory) {
     return nullptr;
@@ -76,9 +77,8 @@ const OpInfo* HookRegistrar::AddToTable(const c10::OperatorHandle& op,
   return &table.ops.emplace_back(std::move(info));
 }
 
-void HookRegistrar::Register(
-    const OpInfo& info, c10::KernelFunction kernel,
-    std::optional<c10::impl::CppSignature> signature) {
+void HookRegistrar::Register(const OpInfo& info, c10::KernelFunction kernel,
+                             std::optional<c10::impl::CppSignature> signature) {
   // Never undone: the handle that would undo it is leaked.
   new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
       info.handle.operator_name(), c10::DispatchKey::BackendSelect,

@@ -16,8 +16,8 @@ at::Tensor TensorOf(c10::TensorImpl* impl) {
 }  // namespace
 
 const engine::ResultSpec& ResultMaker::Next() {
-  TORCH_INTERNAL_ASSERT(next_ < op_.results.size(), "reprise: ",
-                        call_.info().name, " was recorded with ",
+  TORCH_INTERNAL_ASSERT(next_ < op_.results.size(),
+                        "reprise: ", call_.info().name, " was recorded with ",
                         op_.results.size(), " results");
   return op_.results[next_++];
 }
@@ -63,8 +63,8 @@ at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
     for (size_t i = 0; i < op_.operands.size(); ++i) {
       if (op_.operands[i].value != spec.value) continue;
       storage = call_.tensor(i)->unsafe_storage();
-      offset_bytes += call_.operands()[i].offset_bytes -
-                      op_.operands[i].offset_bytes;
+      offset_bytes +=
+          call_.operands()[i].offset_bytes - op_.operands[i].offset_bytes;
       break;
     }
   }
@@ -78,11 +78,10 @@ at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
         cuda ? static_cast<c10::Allocator*>(
                    c10::cuda::CUDACachingAllocator::get())
              : c10::GetCPUAllocator();
-    storage = c10::Storage(
-        c10::Storage::use_byte_size_t(), spec.storage_bytes,
-        c10::DataPtr(reinterpret_cast<void*>(block.address), block.context,
-                     block.release, device),
-        allocator, /*resizable=*/true);
+    storage = c10::Storage(c10::Storage::use_byte_size_t(), spec.storage_bytes,
+                           c10::DataPtr(reinterpret_cast<void*>(block.address),
+                                        block.context, block.release, device),
+                           allocator, /*resizable=*/true);
     if (op_.results.size() > 1) made_.push_back(Made{spec.value, storage});
   }
   TensorLayout layout;

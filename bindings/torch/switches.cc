@@ -29,14 +29,16 @@ uint64_t MatmulWord(at::Context& context, scheduler::DeviceKind kind) {
   BitPacker bits;
   if (kind == scheduler::DeviceKind::kHost) {
     bits.Add(context.float32Precision(at::Float32Backend::MKLDNN,
-                                      at::Float32Op::MATMUL), 4);
+                                      at::Float32Op::MATMUL),
+             4);
     bits.Add(context.userEnabledMkldnn(), 1);
     bits.Add(context.deterministicMkldnn(), 1);
     bits.Add(context.allowFP16ReductionCPU(), 1);
     return bits.word();
   }
-  bits.Add(context.float32Precision(at::Float32Backend::CUDA,
-                                    at::Float32Op::MATMUL), 4);
+  bits.Add(
+      context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL),
+      4);
   bits.Add(context.allowFP16ReductionCuBLAS(), 2);
   bits.Add(context.allowBF16ReductionCuBLAS(), 2);
   bits.Add(context.allowFP16AccumulationCuBLAS(), 1);
@@ -53,12 +55,14 @@ uint64_t ConvolutionWord(at::Context& context, scheduler::DeviceKind kind) {
   bits.Add(at::GradMode::is_enabled(), 1);
   if (kind == scheduler::DeviceKind::kHost) {
     bits.Add(context.float32Precision(at::Float32Backend::MKLDNN,
-                                      at::Float32Op::CONV), 4);
+                                      at::Float32Op::CONV),
+             4);
     bits.Add(context.userEnabledNNPACK(), 1);
     return bits.word();
   }
-  bits.Add(context.float32Precision(at::Float32Backend::CUDA,
-                                    at::Float32Op::CONV), 4);
+  bits.Add(
+      context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV),
+      4);
   bits.Add(context.userEnabledCuDNN(), 1);
   bits.Add(context.deterministicCuDNN(), 1);
   bits.Add(context.benchmarkCuDNN(), 1);
@@ -86,7 +90,8 @@ uint64_t RnnWord(at::Context& context, scheduler::DeviceKind kind) {
   bits.Add(context.float32Precision(kind == scheduler::DeviceKind::kHost
                                         ? at::Float32Backend::MKLDNN
                                         : at::Float32Backend::CUDA,
-                                    at::Float32Op::RNN), 4);
+                                    at::Float32Op::RNN),
+           4);
   bits.Add(context.userEnabledCuDNN(), 1);
   bits.Add(context.deterministicCuDNN(), 1);
   bits.Add(context.benchmarkCuDNN(), 1);

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "bindings/torch/op_info.h"
 #include "bindings/torch/inline_buffer.h"
+#include "bindings/torch/op_info.h"
 #include "scheduler/runtime.h"
 
 namespace reprise::bindings {

@@ -23,7 +23,9 @@ bool ThreadState::Refresh() {
 scheduler::Session* ThreadState::FindSession(int device) {
   int64_t stream = 0;
   if (kind == scheduler::DeviceKind::kCuda) {
-    stream = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)).id();
+    stream =
+        c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device))
+            .id();
   }
   for (const KnownSession& entry : known) {
     if (entry.session != nullptr && entry.device == device &&

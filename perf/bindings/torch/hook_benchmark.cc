@@ -1,7 +1,7 @@
 // What a hook costs an op of two tensors: never registered, registered but off,
 // watched, and followed. The kernel of `add` does nothing here, so that what is
-// left is the dispatcher and the hook. Benchmarks run in the order of this file:
-// hooks cannot be taken away again.
+// left is the dispatcher and the hook. Benchmarks run in the order of this
+// file: hooks cannot be taken away again.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -160,9 +160,7 @@ BENCHMARK(BM_Add_Watched)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_Add_Followed)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_Tensor_Make);
 
-TORCH_LIBRARY_IMPL(aten, CPU, m) {
-  m.impl("add.Tensor", DoNothing<c10::kCPU>);
-}
+TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("add.Tensor", DoNothing<c10::kCPU>); }
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("add.Tensor", DoNothing<c10::kCUDA>);
 }

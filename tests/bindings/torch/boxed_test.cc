@@ -1,5 +1,5 @@
-// Boxed hooks for operators without a hook of their own, and boxed calls for the
-// host executor.
+// Boxed hooks for operators without a hook of their own, and boxed calls for
+// the host executor.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -38,8 +38,9 @@ std::vector<at::Tensor> Halves(at::TensorList list) {
 }
 
 TORCH_LIBRARY(reprise_test, m) {
-  m.def("twice(Tensor a, int times, float? plus, int[] sizes)"
-        " -> (Tensor, Tensor)");
+  m.def(
+      "twice(Tensor a, int times, float? plus, int[] sizes)"
+      " -> (Tensor, Tensor)");
   m.def("fill(Tensor(a!) a, Tensor b) -> Tensor(a!)");
   m.def("halves(Tensor[] list) -> Tensor[]");
   m.def("shape(Tensor(a) a) -> Tensor(a)");
@@ -149,7 +150,8 @@ class BoxedCallTest : public BoxedTest {
       if (!eager[i].defined()) continue;
       const c10::Storage& storage = eager[i].storage();
       ASSERT_EQ(bytes[i].size(), storage.nbytes());
-      EXPECT_EQ(std::memcmp(bytes[i].data(), storage.data(), bytes[i].size()), 0)
+      EXPECT_EQ(std::memcmp(bytes[i].data(), storage.data(), bytes[i].size()),
+                0)
           << i;
     }
   }

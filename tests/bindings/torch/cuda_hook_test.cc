@@ -34,7 +34,7 @@ class CudaHookTest : public ::testing::Test {
     const Tensors recorded = program();
     EXPECT_EQ(session_->seen().size(), ops);
     for (const SeenOp& seen : session_->seen()) EXPECT_TRUE(seen.left);
-    EXPECT_TRUE(session_->hidden_writes().empty());
+    EXPECT_TRUE(session_->hidden_effects().empty());
     session_->Follow();
     const Tensors followed = program();
     EXPECT_EQ(session_->follows(), ops);
@@ -140,7 +140,7 @@ TEST_F(CudaHookTest, KnowsTheWritesThatBatchNormHides) {
       EXPECT_EQ(seen.operands[3].written, training) << seen.name;
       EXPECT_EQ(seen.operands[4].written, training) << seen.name;
     }
-    EXPECT_TRUE(session_->hidden_writes().empty());
+    EXPECT_TRUE(session_->hidden_effects().empty());
   }
 }
 

@@ -23,10 +23,10 @@ scheduler::DeviceKind g_kind = scheduler::DeviceKind::kHost;
 
 // Memory that lives as long as a tensor does.
 engine::Block BlockOf(const at::Tensor& tensor) {
-  return engine::Block(
-      reinterpret_cast<uint64_t>(tensor.const_data_ptr()),
-      new at::Tensor(tensor),
-      [](void* context) { delete static_cast<at::Tensor*>(context); });
+  return engine::Block(reinterpret_cast<uint64_t>(tensor.const_data_ptr()),
+                       new at::Tensor(tensor), [](void* context) {
+                         delete static_cast<at::Tensor*>(context);
+                       });
 }
 
 }  // namespace
@@ -68,8 +68,8 @@ void FakeSession::Record() {
 
 engine::ValueId FakeSession::ValueOf(engine::StorageToken storage,
                                      bool* fresh) {
-  const auto [it, inserted] = known_.try_emplace(
-      storage, static_cast<engine::ValueId>(values_.size()));
+  const auto [it, inserted] =
+      known_.try_emplace(storage, static_cast<engine::ValueId>(values_.size()));
   *fresh = inserted;
   if (inserted) {
     values_.emplace_back();
@@ -102,6 +102,15 @@ at::Tensor FakeSession::Bytes(uint64_t base, uint64_t size_bytes) const {
   return at::from_blob(reinterpret_cast<void*>(base),
                        {static_cast<int64_t>(size_bytes)}, options)
       .clone();
+}
+
+at::Tensor FakeSession::GeneratorState() const {
+  const DepthGuard depth;
+  return at::globalContext()
+      .defaultGenerator(kind_ == scheduler::DeviceKind::kCuda
+                            ? at::Device(at::kCUDA, 0)
+                            : at::Device(at::kCPU))
+      .get_state();
 }
 
 bool FakeSession::RunExpected(const engine::OpView& op) {
@@ -181,6 +190,7 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
   traced.op = op.op;
   traced.words = seen.words;
   before_.clear();
+  generator_before_ = GeneratorState();
   for (const engine::Operand& operand : op.operands) {
     before_.push_back(Bytes(operand.base, operand.storage_bytes));
     bool fresh = false;
@@ -202,18 +212,7 @@ void FakeSession::Leave(const engine::OpView& op,
   SeenOp& seen = seen_.back();
   seen.left = true;
   seen.results.assign(results.begin(), results.end());
-  for (size_t i = 0; i < op.operands.size(); ++i) {
-    const engine::Operand& operand = op.operands[i];
-    bool written = false;  // through any operand with this storage
-    for (const engine::Operand& other : op.operands) {
-      written = written || (other.written && other.storage == operand.storage);
-    }
-    const DepthGuard depth;
-    if (!written &&
-        !before_[i].equal(Bytes(operand.base, operand.storage_bytes))) {
-      hidden_.push_back(seen.name + " operand " + std::to_string(i));
-    }
-  }
+  CheckOperands(op);
   for (const engine::ResultView& view : results) {
     engine::ResultSpec& spec = ops_.back().results.emplace_back();
     spec.storage_bytes = view.storage_bytes;
@@ -239,11 +238,35 @@ void FakeSession::Leave(const engine::OpView& op,
   }
 }
 
+void FakeSession::CheckOperands(const engine::OpView& op) {
+  const DepthGuard depth;
+  const std::string& name = seen_.back().name;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const engine::Operand& operand = op.operands[i];
+    // Through any operand with this storage.
+    const bool written =
+        std::any_of(op.operands.begin(), op.operands.end(),
+                    [&](const engine::Operand& other) {
+                      return other.written && other.storage == operand.storage;
+                    });
+    if (!written &&
+        !before_[i].equal(Bytes(operand.base, operand.storage_bytes))) {
+      hidden_.push_back(name + ": operand " + std::to_string(i));
+    }
+  }
+  if (!op.may_use_generator && op.cut == nullptr &&
+      !generator_before_.equal(GeneratorState())) {
+    hidden_.push_back(name + ": generator");
+  }
+}
+
 void FakeSession::Abandon(const engine::OpView&) {
   seen_.back().abandoned = true;
 }
 
-const engine::TracedOp& FakeSession::followed() const { return ops_[next_ - 1]; }
+const engine::TracedOp& FakeSession::followed() const {
+  return ops_[next_ - 1];
+}
 
 engine::Block FakeSession::TakeBlock(engine::ValueId value) {
   if (mode_ == Mode::kReplay) return std::move(blocks_[value]);
@@ -262,8 +285,8 @@ std::vector<std::vector<char>> FakeSession::RunCall(size_t i) {
   for (const engine::ResultSpec& spec : op.results) {
     const bool value = spec.kind == engine::ResultSpec::Kind::kValue;
     bytes.emplace_back(value ? spec.storage_bytes : 0, '\x5a');
-    results.push_back(
-        value ? reinterpret_cast<uint64_t>(bytes.back().data()) : 0);
+    results.push_back(value ? reinterpret_cast<uint64_t>(bytes.back().data())
+                            : 0);
   }
   const base::Status status = op.call->Run(operands, results);
   if (!status.has_value()) throw std::runtime_error(status.error().message());

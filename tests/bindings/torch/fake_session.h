@@ -33,9 +33,9 @@ struct SeenOp {
   std::vector<engine::ResultView> results;  // their spans are stale
 };
 
-// Recording, it keeps each op with its results' bytes; following, it hands those
-// out again, op by op, as long as the words are the same; replaying, it runs the
-// recorded calls on the operands of today instead. Single thread.
+// Recording, it keeps each op with its results' bytes; following, it hands
+// those out again, op by op, as long as the words are the same; replaying, it
+// runs the recorded calls on the operands of today instead. Single thread.
 class FakeSession final : public scheduler::Session {
  public:
   enum class Mode : uint8_t { kPass, kRecord, kFollow, kReplay };
@@ -50,8 +50,8 @@ class FakeSession final : public scheduler::Session {
   void Replay();  // of what was recorded after WantCalls
   void Pass() { mode_ = Mode::kPass; }
   void WantCalls() { wants_calls_ = true; }
-  // Operands that an op changed though it does not say that it writes them.
-  const std::vector<std::string>& hidden_writes() const { return hidden_; }
+  // What an op changed and did not say: operands, the random generator.
+  const std::vector<std::string>& hidden_effects() const { return hidden_; }
   // Why a recorded call failed, or an op was not the expected one.
   const std::vector<std::string>& failures() const { return failures_; }
   const std::vector<SeenOp>& seen() const { return seen_; }
@@ -75,27 +75,34 @@ class FakeSession final : public scheduler::Session {
   engine::Block TakeBlock(engine::ValueId value) override;
 
  private:
+  bool RunExpected(const engine::OpView& op);
+  at::Tensor Bytes(uint64_t base, uint64_t size_bytes) const;
+  at::Tensor GeneratorState() const;
+  engine::ValueId ValueOf(engine::StorageToken storage, bool* fresh);
+  void CheckOperands(const engine::OpView& op);
+
+  const scheduler::DeviceKind kind_;
   Mode mode_ = Mode::kPass;
   bool wants_calls_ = false;
   bool locked_ = false;
   size_t locks_ = 0;
   size_t follows_ = 0;
   size_t next_ = 0;
-  std::vector<std::string> failures_;
-  std::vector<std::string> hidden_;
-  std::vector<at::Tensor> before_;  // bytes of the operands' storages
+
+  // What was recorded, op by op.
   std::vector<SeenOp> seen_;
   std::vector<engine::TracedOp> ops_;
-  bool RunExpected(const engine::OpView& op);
-  at::Tensor Bytes(uint64_t base, uint64_t size_bytes) const;
-
-  const scheduler::DeviceKind kind_;
   std::vector<at::Tensor> values_;  // bytes, by value
-  std::map<engine::ValueId, engine::Block> blocks_;
-  engine::ValueId ValueOf(engine::StorageToken storage, bool* fresh);
-
   std::map<engine::StorageToken, engine::ValueId> known_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> retained_;
+
+  // Of the op that is being observed, or replayed.
+  std::vector<at::Tensor> before_;  // bytes of the operands' storages
+  at::Tensor generator_before_;
+  std::map<engine::ValueId, engine::Block> blocks_;
+
+  std::vector<std::string> failures_;
+  std::vector<std::string> hidden_;
 };
 
 // What SessionFor answers, and whether hooks watch.

@@ -130,9 +130,7 @@ TEST_F(HookTest, ReturnsTheArgumentsThatAreReferences) {
   EXPECT_EQ(a.sum().item<float>(), 8);
 
   auto values = at::empty({}), indices = at::empty({}, at::kLong);
-  const auto max = [&] {
-    return at::max_out(values, indices, b, 0);
-  };
+  const auto max = [&] { return at::max_out(values, indices, b, 0); };
   session_.Record();
   max();
   session_.Follow();
@@ -169,11 +167,13 @@ TEST_F(HookTest, HandsOutConjugatesAndInferenceTensorsAsEagerDoes) {
   const auto a = at::rand({4, 4}, at::kComplexFloat);
   ExpectFollowed([&] { return Tensors{at::mm(a.conj(), a)}; });
   const c10::InferenceMode guard;
-  ExpectFollowed([&] {
-    auto result = at::add(at::ones({2}), 1.0);
-    EXPECT_TRUE(result.is_inference());
-    return Tensors{result};
-  }, 2);
+  ExpectFollowed(
+      [&] {
+        auto result = at::add(at::ones({2}), 1.0);
+        EXPECT_TRUE(result.is_inference());
+        return Tensors{result};
+      },
+      2);
 }
 
 TEST_F(HookTest, LetsStoragesOfResultsGrow) {
@@ -194,9 +194,8 @@ TEST_F(HookTest, HonoursTheOptionsOfFactories) {
   ExpectFollowed([] { return Tensors{at::linspace(0, 1, 5, at::kDouble)}; });
   ExpectFollowed([] { return Tensors{at::full({2, 2}, 7, at::kInt)}; });
   ExpectFollowed([] { return Tensors{at::eye(3).t()}; });
-  ExpectFollowed([] {
-    return Tensors{at::ones({2}).to(at::kDouble, false, false)};
-  }, 2);
+  ExpectFollowed(
+      [] { return Tensors{at::ones({2}).to(at::kDouble, false, false)}; }, 2);
   session_.Record();
   EXPECT_TRUE(at::zeros({2}, at::kMeta).is_meta());
   EXPECT_TRUE(at::zeros({2, 2}, at::TensorOptions(at::kSparse)).is_sparse());
@@ -208,8 +207,8 @@ TEST_F(HookTest, HonoursTheOptionsOfFactories) {
 TEST_F(HookTest, CountsNestedCallsToTheOutermost) {
   const auto a = at::rand({3, 3});
   session_.Record();
-  at::full({2}, 3.0);                // empty and fill_
-  at::constant_pad_nd(a, {1, 1});    // empty, fill_, copy_
+  at::full({2}, 3.0);              // empty and fill_
+  at::constant_pad_nd(a, {1, 1});  // empty, fill_, copy_
   ASSERT_EQ(session_.seen().size(), 2u);
   EXPECT_EQ(session_.seen()[0].name, "aten::full");
   EXPECT_EQ(session_.seen()[1].name, "aten::constant_pad_nd");

@@ -98,10 +98,18 @@ TEST_F(OpCallTest, TellsAttributesApart) {
             Words([&] { at::sum(a, {0}, false, at::kDouble); }));
   EXPECT_NE(Words([&] { at::clamp(a, 0.5); }),
             Words([&] { at::clamp(a, std::nullopt, 0.5); }));
-  EXPECT_NE(Words([&] { at::empty_strided({2, 3}, {3, 1}); }),
-            Words([&] { at::empty_strided({2, 3}, {1, 2}); }));
-  EXPECT_NE(Words([&] { at::constant_pad_nd(a, {1, 1}); }),
-            Words([&] { at::constant_pad_nd(a, {1, 1, 0, 0}); }));
+  EXPECT_NE(Words([&] {
+              at::empty_strided({2, 3}, {3, 1});
+            }),
+            Words([&] {
+              at::empty_strided({2, 3}, {1, 2});
+            }));
+  EXPECT_NE(Words([&] {
+              at::constant_pad_nd(a, {1, 1});
+            }),
+            Words([&] {
+              at::constant_pad_nd(a, {1, 1, 0, 0});
+            }));
 }
 
 TEST_F(OpCallTest, KeepsWrappedNumbersByValue) {
@@ -120,8 +128,12 @@ TEST_F(OpCallTest, HoldsListsOfTensorsInOrder) {
   const SeenOp ab = Last([&] { at::cat({a, b}, 1); });
   EXPECT_EQ(ab.operands.size(), 2u);
   EXPECT_NE(ab.words, Words([&] { at::cat({b, a}, 1); }));
-  EXPECT_NE(Words([&] { at::cat({a, a}, 1); }),
-            Words([&] { at::cat({a, a, a}, 1); }));
+  EXPECT_NE(Words([&] {
+              at::cat({a, a}, 1);
+            }),
+            Words([&] {
+              at::cat({a, a, a}, 1);
+            }));
 }
 
 TEST_F(OpCallTest, MarksAbsentAndUndefinedTensors) {
@@ -135,8 +147,7 @@ TEST_F(OpCallTest, MarksAbsentAndUndefinedTensors) {
   EXPECT_NE(with.words, without.words);
   const auto index = at::arange(2);
   const SeenOp row = Last([&] { at::index(x[0], {index}); });
-  const SeenOp column =
-      Last([&] { at::index(x[0], {at::Tensor(), index}); });
+  const SeenOp column = Last([&] { at::index(x[0], {at::Tensor(), index}); });
   EXPECT_EQ(row.operands.size(), column.operands.size());
   EXPECT_NE(row.words, column.words);
 }
@@ -173,8 +184,8 @@ TEST_F(OpCallTest, MarksWrittenOperands) {
 TEST_F(OpCallTest, KnowsTheWritesThatBatchNormHides) {
   const auto x = at::rand({2, 3, 4, 4}), w = at::rand({3}), b = at::rand({3});
   const auto mean = at::zeros({3}), var = at::ones({3});
-  SeenOp seen = Last(
-      [&] { at::native_batch_norm(x, w, b, mean, var, true, 0.1, 1e-5); });
+  SeenOp seen =
+      Last([&] { at::native_batch_norm(x, w, b, mean, var, true, 0.1, 1e-5); });
   ASSERT_EQ(seen.operands.size(), 5u);
   EXPECT_FALSE(seen.operands[0].written);
   EXPECT_TRUE(seen.operands[3].written);
@@ -218,7 +229,8 @@ TEST_F(OpCallTest, CutsWhatCannotBeReplayed) {
 TEST_F(OpCallTest, SaysWhichOpsMayDrawRandomNumbers) {
   auto a = at::rand({4});
   EXPECT_TRUE(Last([&] { a.normal_(); }).may_use_generator);
-  EXPECT_TRUE(Last([&] { at::native_dropout(a, 0.5, true); }).may_use_generator);
+  EXPECT_TRUE(
+      Last([&] { at::native_dropout(a, 0.5, true); }).may_use_generator);
   EXPECT_TRUE(Last([&] { at::randn({4}); }).may_use_generator);
   EXPECT_FALSE(Last([&] { at::neg(a); }).may_use_generator);
 }
