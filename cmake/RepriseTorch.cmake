@@ -59,15 +59,22 @@ function(reprise_import_torch torch)
     set_target_properties(reprise_dep::${library} PROPERTIES
       IMPORTED_LOCATION ${torch}/lib/lib${library}.so)
   endforeach()
+  cmake_path(GET torch PARENT_PATH site)
+  add_library(reprise_dep::cudart SHARED IMPORTED GLOBAL)
+  set_target_properties(reprise_dep::cudart PROPERTIES
+    IMPORTED_LOCATION ${site}/nvidia/cu13/lib/libcudart.so.13)
   add_library(reprise_dep::torch INTERFACE IMPORTED GLOBAL)
   target_include_directories(reprise_dep::torch SYSTEM INTERFACE
     ${torch}/include ${torch}/include/torch/csrc/api/include)
   target_compile_definitions(reprise_dep::torch INTERFACE
     _GLIBCXX_USE_CXX11_ABI=1 REPRISE_TORCH_VERSION="${REPRISE_TORCH_VERSION}")
-  # torch's libraries find CUDA's on their own when they are loaded.
+  # torch's libraries find CUDA's on their own when they are loaded. Its headers
+  # call a little of the CUDA runtime, which our library finds behind torch's; a
+  # program must name it.
   target_link_options(reprise_dep::torch INTERFACE -Wl,--allow-shlib-undefined)
   target_link_libraries(reprise_dep::torch INTERFACE
     reprise_dep::torch_cuda reprise_dep::torch_cpu reprise_dep::c10_cuda reprise_dep::c10
+    $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:reprise_dep::cudart>
     reprise_dep::cuda_headers)
 endfunction()
 
