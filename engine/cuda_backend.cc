@@ -15,22 +15,12 @@ namespace {
 // budget.
 constexpr uint64_t kBytesPerNode = 8 * 1024;
 
-std::vector<Segment> Cut(const CudaProgram& program, uint32_t ops,
-                         uint32_t segment_launches) {
-  std::vector<Segment> segments;
-  Segment open;
-  for (uint32_t k = 0; k < ops; ++k) {
-    const uint32_t launches = program.op_begin[k + 1] - program.op_begin[k];
-    if (open.launches > 0 && open.launches + launches > segment_launches) {
-      open.end_op = k;
-      segments.push_back(open);
-      open = Segment{k, k, 0};
-    }
-    open.launches += launches;
+std::vector<uint32_t> LaunchesByOp(const CudaProgram& program) {
+  std::vector<uint32_t> launches;
+  for (size_t k = 0; k + 1 < program.op_begin.size(); ++k) {
+    launches.push_back(program.op_begin[k + 1] - program.op_begin[k]);
   }
-  open.end_op = ops;
-  segments.push_back(open);
-  return segments;
+  return launches;
 }
 
 }  // namespace
@@ -81,7 +71,8 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
         return frontend_->OwnsAddress(address);
       });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
-  auto plan = Assemble(first, *std::move(explained));
+  auto plan = Assemble(first, LateExternals(first, second),
+                       *std::move(explained));
   if (!plan) {
     return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
   }
@@ -89,6 +80,7 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
 }
 
 base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
+                                              std::vector<ValueId> late,
                                               ExplainedProgram explained) {
   const device::Driver& driver = *context_.driver;
   REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
@@ -101,9 +93,9 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
   BuiltPlan plan;
   REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(
                                             layout.size_bytes, 1)));
-  plan.segments = Cut(explained.program,
-                      static_cast<uint32_t>(trace.ops.size()),
-                      options_.segment_launches);
+  plan.late = std::move(late);
+  plan.segments = CutSegments(trace, plan.late, LaunchesByOp(explained.program),
+                              options_.segment_launches);
   plan.launches = static_cast<uint32_t>(explained.program.launches.size());
   plan.bytes = layout.size_bytes + plan.launches * kBytesPerNode;
   plan.mechanism = "graphs, patched by SetParams";

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/cuda_executor.h"
 #include "engine/device/driver.h"
@@ -49,6 +50,7 @@ class CudaBackend : public Backend {
 
  private:
   base::Result<BuiltPlan> Assemble(const Trace& trace,
+                                   std::vector<ValueId> late,
                                    ExplainedProgram explained);
 
   CudaContext context_;

@@ -12,6 +12,7 @@
 
 #include "engine/base/status.h"
 #include "engine/block.h"
+#include "engine/segments.h"
 #include "engine/trace.h"
 #include "kernels/compare.h"
 
@@ -49,19 +50,13 @@ class Executor {
   virtual base::Result<std::optional<Verdict>> Poll(Patience patience) = 0;
 };
 
-// Ops [first_op, end_op) of a plan, launched together.
-struct Segment {
-  uint32_t first_op = 0;
-  uint32_t end_op = 0;
-  uint32_t launches = 0;
-};
-
 // What a build yields beside the trace it was built from.
 struct BuiltPlan {
   Block arena;
   std::vector<uint64_t> places;  // by ValueId: address in the arena; 0: external
   // By ValueId: the recorded work can be pointed at another address.
   std::vector<bool> movable;
+  std::vector<ValueId> late;  // externals that their first op tells
   std::vector<Segment> segments;
   std::unique_ptr<Executor> executor;
   uint64_t bytes = 0;  // arena and graphs

@@ -115,11 +115,10 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   plan.bytes = layout.size_bytes;
   plan.mechanism = "calls";
   plan.launches = static_cast<uint32_t>(first.ops.size());
-  const auto ops = static_cast<uint32_t>(first.ops.size());
-  for (uint32_t k = 0; k < ops; k += options_.segment_ops) {
-    const uint32_t end = std::min(ops, k + options_.segment_ops);
-    plan.segments.push_back({k, end, end - k});
-  }
+  plan.late = LateExternals(first, second);
+  plan.segments =
+      CutSegments(first, plan.late, std::vector<uint32_t>(first.ops.size(), 1),
+                  options_.segment_ops);
   std::vector<bool> unwritten;
   for (const TracedOp& op : first.ops) {
     unwritten.push_back(LeavesUnwritten(frontend_->OpName(op.op)));

@@ -15,15 +15,17 @@ Plan::Plan(std::shared_ptr<const Trace> trace, BuiltPlan built)
       origins_(trace_->values.size(), 0),
       shadow_(trace_->values.size(), 0),
       last_writers_(trace_->values.size(), 0),
+      late_(trace_->values.size(), false),
       escaping_(trace_->values.size(), false),
       fresh_(trace_->values.size()) {
+  for (ValueId v : built_.late) late_[v] = true;
   for (ValueId v = 0; v < trace_->values.size(); ++v) {
     const Value& value = trace_->values[v];
     last_writers_[v] = value.birth_op;
     origins_[v] = value.external ? value.origin : built_.places[v];
     if (!value.external) {
       outputs_.push_back(v);
-    } else if (value.birth_op > 0) {
+    } else if (value.birth_op > 0 && !late_[v]) {
       others_.push_back(v);
     }
   }
@@ -75,10 +77,9 @@ bool Plan::MatchesShadow(uint32_t index, const OpView& op) const {
   return true;
 }
 
-Plan::Readiness Plan::Resolve(const OpView& head,
-                              const RecentValues& recents) {
+Plan::Readiness Plan::Resolve(const OpView& head) {
   Readiness readiness = ResolveHead(head);
-  if (readiness == Readiness::kReady) readiness = ResolveOthers(recents);
+  if (readiness == Readiness::kReady) readiness = ResolveOthers();
   if (readiness != Readiness::kReady) return readiness;
   next_segment_ = 0;
   next_launch_op_ = kNoOp;
@@ -104,29 +105,31 @@ Plan::Readiness Plan::ResolveHead(const OpView& head) {
   return Matches(0, head) ? Readiness::kReady : Readiness::kOtherOp;
 }
 
-Plan::Readiness Plan::ResolveOthers(const RecentValues& recents) {
+Plan::Readiness Plan::ResolveOthers() {
   const Frontend& frontend = *trace_->frontend;
   for (ValueId v : others_) {
     const Value& value = trace_->values[v];
-    if (value.source.steps_ago == 0) {
-      if (!frontend.Alive(value.storage) ||
-          frontend.Base(value.storage) != value.base) {
-        return Readiness::kReplaced;
-      }
-      continue;
+    if (!frontend.Alive(value.storage) ||
+        frontend.Base(value.storage) != value.base) {
+      return Readiness::kReplaced;
     }
-    const uint64_t base = recents.Base(value.source);
-    if (base == 0 || !frontend.OwnsAddress(base)) {
-      unknown_ = v;
-      return Readiness::kUnknown;
-    }
-    const uint64_t origin = base + (value.origin - value.base);
-    if (!built_.movable[v] && origin != value.origin) {
-      return Readiness::kUnproven;
-    }
-    BindAt(v, origin);
   }
   return Readiness::kReady;
+}
+
+bool Plan::BindLate(const OpView& op) {
+  const Segment& segment = built_.segments[next_segment_];
+  if (!segment.gated || !SameWords(segment.first_op, op)) return true;
+  const TracedOp& expected = trace_->ops[segment.first_op];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const Value& value = trace_->values[ref.value];
+    if (!late_[ref.value] || value.birth_op != segment.first_op) continue;
+    const uint64_t origin = op.operands[i].address() - ref.offset_bytes;
+    if (!built_.movable[ref.value] && origin != value.origin) return false;
+    BindAt(ref.value, origin);
+  }
+  return true;
 }
 
 Plan::Readiness Plan::ResolveOutputs() {
@@ -149,27 +152,27 @@ Plan::Readiness Plan::ResolveOutputs() {
 }
 
 base::Status Plan::LaunchNext() {
-  const Segment& segment = built_.segments[next_segment_];
   REPRISE_RETURN_IF_ERROR(built_.executor->LaunchSegment(next_segment_));
-  ++next_segment_;
-  // Behind the op at which this one was launched, its first at the latest.
-  next_launch_op_ = next_segment_ < built_.segments.size()
-                        ? std::max((segment.first_op + segment.end_op) / 2,
-                                   segment.first_op + 1)
-                        : kNoOp;
+  SkipNext();
   return {};
+}
+
+void Plan::SkipNext() {
+  const Segment& segment = built_.segments[next_segment_];
+  ++next_segment_;
+  if (next_segment_ == built_.segments.size()) {
+    next_launch_op_ = kNoOp;
+  } else if (built_.segments[next_segment_].gated) {
+    next_launch_op_ = segment.end_op;
+  } else {  // behind the op at which this one was launched
+    next_launch_op_ =
+        std::max((segment.first_op + segment.end_op) / 2, segment.first_op + 1);
+  }
 }
 
 Block Plan::TakeBlock(ValueId value) {
   if (escaping_[value]) return std::move(fresh_[value]);
   return ledger_->Lease(value, origins_[value]);
-}
-
-void Plan::CopyOwnBases(Made made, std::vector<uint64_t>& bases) const {
-  bases = made == Made::kReplayed ? origins_ : shadow_;
-  for (ValueId v = 0; v < bases.size(); ++v) {
-    if (trace_->values[v].external) bases[v] = 0;
-  }
 }
 
 void Plan::Finish() { next_segment_ = 0; }

@@ -37,22 +37,25 @@ class Plan {
     kOtherOp,   // this is not its head
     kUnproven,  // a head operand lies elsewhere, and never moved while recorded
     kReplaced,  // an external that the head does not name is gone or moved
-    kUnknown,   // the steps that make its externals did not come before it
     kNoMemory,  // no memory for an output that escapes
   };
-  // Binds every value for a launch at `head`: externals to where they are
-  // (`recents` knows of those that earlier steps made), outputs that are still
-  // alive from earlier launches to fresh memory.
-  Readiness Resolve(const OpView& head, const RecentValues& recents);
-
-  // After kUnknown: which external it was.
-  ValueId unknown() const { return unknown_; }
+  // Binds every value for a launch at `head`: externals to where they are,
+  // outputs that are still alive from earlier launches to fresh memory. Late
+  // externals are left to BindLate.
+  Readiness Resolve(const OpView& head);
 
   // Launches the next segment: the first one at the head, each further one when
   // the op next_launch_op() is reached, before its results are handed out.
   // That is half-way through the segment before, so that the device does not
-  // run dry and at most one and a half segments run unverified.
+  // run dry and at most one and a half segments run unverified; a gated segment
+  // waits for its own first op.
   base::Status LaunchNext();
+  // The same without launching, for a pass that launches op by op.
+  void SkipNext();
+  // Before LaunchNext at such an op: if its segment is gated, binds the late
+  // externals that the op brings. False if one of them lies where no recording
+  // has seen it move to: the plan cannot go on, and has to be recorded again.
+  bool BindLate(const OpView& op);
   static constexpr uint32_t kNoOp = ~uint32_t{0};
   uint32_t next_launch_op() const { return next_launch_op_; }
 
@@ -72,11 +75,6 @@ class Plan {
   // The program left before op `verified`: what it can see is made right.
   base::Status Squash(uint32_t verified);
 
-  // By value: where the storage of what this launch made began, 0 for
-  // externals; beside eager, eager's.
-  enum class Made : uint8_t { kReplayed, kEager };
-  void CopyOwnBases(Made made, std::vector<uint64_t>& bases) const;
-
   // Where `value` begins in this launch.
   uint64_t origin(ValueId value) const { return origins_[value]; }
   // The last op that writes `value`.
@@ -90,7 +88,7 @@ class Plan {
  private:
   bool SameWords(uint32_t index, const OpView& op) const;
   Readiness ResolveHead(const OpView& head);
-  Readiness ResolveOthers(const RecentValues& recents);
+  Readiness ResolveOthers();
   Readiness ResolveOutputs();
   void BindAt(ValueId value, uint64_t origin);
 
@@ -100,14 +98,14 @@ class Plan {
   std::vector<uint64_t> origins_;
   std::vector<uint64_t> shadow_;
   std::vector<uint32_t> last_writers_;
-  std::vector<ValueId> others_;   // externals that the head op does not use
+  std::vector<ValueId> others_;   // externals of old, not used by the head op
+  std::vector<bool> late_;        // by value
   std::vector<ValueId> outputs_;  // own values
   std::vector<bool> escaping_;
   std::vector<Block> fresh_;  // by value: memory of an escaping output
   uint32_t next_segment_ = 0;
   uint32_t next_launch_op_ = kNoOp;
   uint64_t escapes_ = 0;
-  ValueId unknown_ = 0;
 };
 
 }  // namespace reprise::engine

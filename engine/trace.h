@@ -12,7 +12,6 @@
 #include "engine/device/launch.h"
 #include "engine/frontend.h"
 #include "engine/op.h"
-#include "engine/recent_values.h"
 #include "kernels/compare.h"
 
 namespace reprise::engine {
@@ -29,7 +28,6 @@ struct Value {
   uint64_t origin = 0;
   uint64_t base = 0;        // of its storage
   uint64_t size_bytes = 0;  // from `origin` to the end of the storage
-  Source source;            // external: the step that made it, if known
   StorageToken storage = nullptr;  // retained by the trace
 };
 

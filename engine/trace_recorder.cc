@@ -38,20 +38,17 @@ bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
 }  // namespace
 
 base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
-    Frontend* frontend, Backend* backend, const RecentValues* recents,
-    Backend::Pass pass) {
+    Frontend* frontend, Backend* backend, Backend::Pass pass) {
   std::unique_ptr<TraceRecorder> recorder(
-      new TraceRecorder(frontend, backend, recents));
+      new TraceRecorder(frontend, backend));
   REPRISE_RETURN_IF_ERROR(backend->StartRecording(pass));
   recorder->recording_ = true;
   return recorder;
 }
 
-TraceRecorder::TraceRecorder(Frontend* frontend, Backend* backend,
-                             const RecentValues* recents)
+TraceRecorder::TraceRecorder(Frontend* frontend, Backend* backend)
     : frontend_(frontend),
       backend_(backend),
-      recents_(recents),
       trace_(std::make_unique<Trace>(frontend)) {}
 
 TraceRecorder::~TraceRecorder() {
@@ -80,7 +77,6 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
     value.birth_op = index;
     value.origin = operand.address();
     value.base = operand.base;
-    if (index > 0) value.source = recents_->Find(operand.base);
     value.size_bytes = operand.storage_bytes - operand.offset_bytes;
     value.storage = operand.storage;
     frontend_->Retain(value.storage);

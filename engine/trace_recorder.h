@@ -19,8 +19,7 @@ namespace reprise::engine {
 class TraceRecorder {
  public:
   static base::Result<std::unique_ptr<TraceRecorder>> Start(
-      Frontend* frontend, Backend* backend, const RecentValues* recents,
-      Backend::Pass pass);
+      Frontend* frontend, Backend* backend, Backend::Pass pass);
   ~TraceRecorder();
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
@@ -38,12 +37,10 @@ class TraceRecorder {
   std::unique_ptr<Trace> Finish(const cache::Signature& signature);
 
  private:
-  TraceRecorder(Frontend* frontend, Backend* backend,
-                const RecentValues* recents);
+  TraceRecorder(Frontend* frontend, Backend* backend);
 
   Frontend* frontend_;
   Backend* backend_;
-  const RecentValues* recents_;
   std::unique_ptr<Trace> trace_;
   bool recording_ = false;
 };

@@ -71,31 +71,25 @@ Action StreamSession::Enter(const OpView& op) {
     return Action::kEager;
   }
   if (mode_ == Mode::kFollowing) {
-    if (op.cut == nullptr && plan().Matches(cursor_, op)) {
-      if (cursor_ != plan().next_launch_op()) return Follow();
-      auto launched = plan().LaunchNext();
-      if (launched) return Follow();
-      Squash(cursor_);
-      GiveUp(current_, launched.error().message());
+    if (op.cut == nullptr && cursor_ == plan().next_launch_op()) {
+      if (LaunchAt(op)) return Follow();
+    } else if (op.cut == nullptr && plan().Matches(cursor_, op)) {
+      return Follow();
     } else {
       Diverge(op);
     }
   } else if (mode_ == Mode::kValidating) {
-    if (op.cut == nullptr && plan().MatchesShadow(cursor_, op)) {
-      if (whole_ && cursor_ == plan().next_launch_op()) {
-        if (auto launched = plan().LaunchNext(); !launched) {
-          GiveUp(current_, launched.error().message());
-        }
-      }
+    if (op.cut == nullptr && BindBeside(op) &&
+        plan().MatchesShadow(cursor_, op)) {
       return Observe(op);
     }
     LeaveValidation();
   }
   const uint64_t hash = cache::HashWords(op.words);
-  if (op.cut != nullptr) return ObserveCut(op, hash, op.cut);
+  if (op.cut != nullptr) return RunCut(op, op.cut);
   if (!learned_cuts_.empty()) {
     if (const auto cut = learned_cuts_.find(hash); cut != learned_cuts_.end()) {
-      return ObserveCut(op, hash, cut->second);
+      return RunCut(op, cut->second);
     }
   }
   if (mode_ == Mode::kWatching && BeginsTrace(op, hash)) Close();
@@ -114,15 +108,12 @@ void StreamSession::Leave(const OpView& op,
     LeaveValidating(op, results);
   } else if (mode_ == Mode::kWatching) {
     LeaveWatching(op, results);
-  } else {
-    LeaveCut(results);
   }
 }
 
 void StreamSession::Abandon(const OpView& op) {
   if (observed_ != op.words.data()) return;
   observed_ = nullptr;
-  if (mode_ == Mode::kBoundary) return;  // a cut anyway
   if (mode_ == Mode::kValidating) LeaveValidation();
   LearnCut(cache::HashWords(op.words), kAbandoned);
   NoteCut(op, kAbandoned);
@@ -134,17 +125,10 @@ Action StreamSession::Observe(const OpView& op) {
   return Action::kObserve;
 }
 
-Action StreamSession::ObserveCut(const OpView& op, uint64_t hash,
-                                 std::string_view reason) {
+Action StreamSession::RunCut(const OpView& op, std::string_view reason) {
   NoteCut(op, reason);
   Close();
-  observed_hash_ = hash;
-  return Observe(op);
-}
-
-void StreamSession::LeaveCut(std::span<const ResultView> results) {
-  std::vector<uint64_t>& bases = recents_.Push(observed_hash_);
-  for (const ResultView& result : results) bases.push_back(result.base);
+  return Action::kEager;
 }
 
 void StreamSession::HandleOverlap() {
@@ -167,7 +151,6 @@ void StreamSession::DiscardOpenTrace() {
 
 bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (repeated_) return true;
-  if (!splits_.empty() && splits_.contains(open_.signature())) return true;
   if (hash == head_hash_ && Heads::SameStorages(op.operands, head_storages_)) {
     return true;
   }
@@ -198,7 +181,7 @@ Action StreamSession::Watch(const OpView& op, uint64_t hash) {
     mode_ = Mode::kWatching;
   }
   if (open_.WritesExternal(op)) {
-    return ObserveCut(op, hash, "writes memory that its trace did not make");
+    return RunCut(op, "writes memory that its trace did not make");
   }
   const cache::Signature before = open_.signature();
   const std::span<const engine::ValueRef> operands = open_.Enter(op);
@@ -259,7 +242,6 @@ void StreamSession::Close() {
   }
   TraceEntry* entry = EntryFor(open_.signature());
   LinkTrace(entry);
-  recents_.Push(entry->signature.lo) = open_.own_bases();
   heads_.Put(head_hash_, entry, head_storages_);
   if (recorder_ != nullptr) {
     if (entry == recording_for_) {
@@ -312,11 +294,24 @@ Action StreamSession::Follow() {
     current_->rest = 0;
     current_->next_rest = 1;
     LinkTrace(current_);
-    plan().CopyOwnBases(engine::Plan::Made::kReplayed,
-                        recents_.Push(current_->signature.lo));
     mode_ = Mode::kBoundary;
   }
   return followed_->native ? Action::kNative : Action::kFollow;
+}
+
+bool StreamSession::LaunchAt(const OpView& op) {
+  const bool bound = plan().BindLate(op);
+  if (!bound || !plan().Matches(cursor_, op)) {
+    Diverge(op);
+    if (!bound) RecordAgain(current_);
+    return false;
+  }
+  if (auto launched = plan().LaunchNext(); !launched) {
+    Squash(cursor_);
+    GiveUp(current_, launched.error().message());
+    return false;
+  }
+  return true;
 }
 
 void StreamSession::Diverge(const OpView& op) {
@@ -339,6 +334,22 @@ void StreamSession::Squash(uint32_t verified) {
 
 // --- Validating ------------------------------------------------------------
 
+bool StreamSession::BindBeside(const OpView& op) {
+  if (cursor_ != plan().next_launch_op()) return true;
+  if (!plan().BindLate(op)) {
+    RecordAgain(current_);
+    return false;
+  }
+  // Op by op, segments only pass by; launched, if the pass is of whole ones.
+  if (!whole_) {
+    plan().SkipNext();
+    return true;
+  }
+  auto launched = plan().LaunchNext();
+  if (!launched) GiveUp(current_, launched.error().message());
+  return launched.has_value();
+}
+
 void StreamSession::LeaveValidation() {
   plan().Finish();
   mode_ = Mode::kBoundary;
@@ -348,10 +359,6 @@ void StreamSession::LeaveValidation() {
 void StreamSession::LeaveValidating(const OpView& op,
                                     std::span<const ResultView> results) {
   TraceEntry* entry = current_;
-  if (entry->state == State::kGivenUp) {
-    mode_ = Mode::kBoundary;
-    return;
-  }
   if (auto compared = CompareOp(op, results); !compared) {
     LeaveValidation();
     GiveUp(entry, compared.error().message());
@@ -361,8 +368,6 @@ void StreamSession::LeaveValidating(const OpView& op,
   plan().Finish();
   mode_ = Mode::kBoundary;
   LinkTrace(entry);
-  plan().CopyOwnBases(engine::Plan::Made::kEager,
-                      recents_.Push(entry->signature.lo));
   if (auto ended = plan().executor().EndComparing(); !ended) {
     GiveUp(entry, ended.error().message());
     return;
@@ -431,8 +436,6 @@ void StreamSession::Reset() {
   entries_.clear();
   heads_.Clear();
   learned_cuts_.clear();
-  splits_.clear();
-  recents_.Clear();
   journal_ = Journal{};
   current_ = nullptr;
 }

@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "engine/base/options.h"
@@ -91,10 +90,7 @@ class StreamSession final : public Session {
   enum class Mode : uint8_t { kBoundary, kWatching, kValidating, kFollowing };
 
   Action Observe(const engine::OpView& op);
-  // Runs a cut, to see what it makes.
-  Action ObserveCut(const engine::OpView& op, uint64_t hash,
-                    std::string_view reason);
-  void LeaveCut(std::span<const engine::ResultView> results);
+  Action RunCut(const engine::OpView& op, std::string_view reason);
 
   // Leaving what was expected.
   void HandleOverlap();
@@ -129,6 +125,9 @@ class StreamSession final : public Session {
                                     const engine::OpView& op);
   bool Resolve(TraceEntry* entry, const engine::OpView& op);
   Action Follow();
+  // Follows an op at which a segment is due; false if it cannot.
+  bool LaunchAt(const engine::OpView& op);
+  bool BindBeside(const engine::OpView& op);
   void LeaveValidating(const engine::OpView& op,
                        std::span<const engine::ResultView> results);
   base::Status CompareOp(const engine::OpView& op,
@@ -138,10 +137,12 @@ class StreamSession final : public Session {
   void KeepRecording(TraceEntry* entry, std::unique_ptr<engine::Trace> trace);
   void CollectBuild(TraceEntry* entry);
   void CollectVerdict(TraceEntry* entry, engine::Executor::Patience patience);
-  void SplitBefore(TraceEntry* entry, engine::ValueId external);
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
               std::string_view reason, uint32_t tries);
   void StartOver(TraceEntry* entry);
+  // An external lies where it never moved to while recorded: its next pass
+  // proves that it can.
+  void RecordAgain(TraceEntry* entry);
   void DropPlan(TraceEntry* entry);
   void GiveUp(TraceEntry* entry, std::string_view reason);
   void Reject(const TraceEntry& entry, std::string_view reason);
@@ -185,14 +186,10 @@ class StreamSession final : public Session {
   TraceEntry* recording_for_ = nullptr;
 
   TraceEntry* previous_ = nullptr;  // the trace that ended last
-  engine::RecentValues recents_;
   std::unordered_map<cache::Signature, std::unique_ptr<TraceEntry>> entries_;
   Heads heads_;
   // Ops, by the hash of their words, that are cuts, and why.
   std::unordered_map<uint64_t, std::string> learned_cuts_;
-  // Prefixes after which a trace ends: the next op uses an external that is
-  // not known when the head arrives.
-  std::unordered_set<cache::Signature> splits_;
   Journal journal_;
 };
 

@@ -18,25 +18,6 @@ namespace {
 // that makes its workspace); then the trace is recorded again.
 constexpr uint32_t kTries = 3;
 
-// Heads in a row at which an external is not where earlier steps made it, after
-// which the plan is recorded again or, at last, split before its first use.
-constexpr uint32_t kUnknownsUntilNews = 2;
-
-// The first external that is another storage each time, is no operand of the
-// head, and was made by no step that comes before the trace each time.
-std::optional<engine::ValueId> UnknownAtHead(const engine::Trace& first,
-                                             const engine::Trace& second) {
-  for (engine::ValueId v = 0; v < first.values.size(); ++v) {
-    const engine::Value& a = first.values[v];
-    const engine::Value& b = second.values[v];
-    if (!a.external || a.birth_op == 0) continue;
-    if (a.storage == b.storage && a.origin == b.origin) continue;
-    if (a.source.steps_ago > 0 && a.source == b.source) continue;
-    return v;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
@@ -106,8 +87,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
 void StreamSession::StartRecording(TraceEntry* entry,
                                    engine::Backend::Pass pass) {
   auto recorder =
-      engine::TraceRecorder::Start(
-      frontend_.get(), backend_.get(), &recents_, pass);
+      engine::TraceRecorder::Start(frontend_.get(), backend_.get(), pass);
   if (!recorder) {
     ++journal_.notes["nothing is recorded: " + recorder.error().message()];
     return;
@@ -124,32 +104,10 @@ void StreamSession::KeepRecording(TraceEntry* entry,
     entry->state = State::kConfirm;
     return;
   }
-  if (const auto unknown = UnknownAtHead(*entry->first, *trace)) {
-    // Made by a step each time, but by another one: the traces before this one
-    // may still be finding their ends.
-    const bool unsettled = entry->first->values[*unknown].source.steps_ago > 0 &&
-                           trace->values[*unknown].source.steps_ago > 0;
-    if (unsettled && ++entry->attempts < kTries) {
-      StartOver(entry);
-    } else {
-      SplitBefore(entry, *unknown);
-    }
-    return;
-  }
   entry->job = std::make_shared<BuildJob>(backend_.get(), entry->first,
                                           std::move(trace));
   entry->state = State::kBuilding;
   build_(entry->job);
-}
-
-void StreamSession::SplitBefore(TraceEntry* entry, engine::ValueId external) {
-  entry->attempts = 0;
-  const uint32_t op = entry->first->values[external].birth_op;
-  splits_.insert(entry->first->ops[op].before);
-  Reject(*entry, "an external is not known when the head arrives");
-  DropPlan(entry);
-  entry->first.reset();
-  entry->state = State::kSeen;
 }
 
 // --- Building --------------------------------------------------------------
@@ -199,6 +157,11 @@ void StreamSession::StartOver(TraceEntry* entry) {
   DropPlan(entry);
   entry->first.reset();
   entry->state = State::kRecord;
+}
+
+void StreamSession::RecordAgain(TraceEntry* entry) {
+  DropPlan(entry);
+  entry->state = State::kConfirm;
 }
 
 void StreamSession::DropPlan(TraceEntry* entry) {
@@ -261,26 +224,13 @@ bool StreamSession::WantsValidation(TraceEntry* entry) {
 
 bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
   const uint64_t escapes = plan().escapes();
-  const Plan::Readiness readiness = plan().Resolve(op, recents_);
+  const Plan::Readiness readiness = plan().Resolve(op);
   journal_.stats.escapes += plan().escapes() - escapes;
   switch (readiness) {
     case Plan::Readiness::kReady:
-      entry->unknown_in_a_row = 0;
       return true;
-    case Plan::Readiness::kUnknown:
-      if (++entry->unknown_in_a_row < kUnknownsUntilNews) return false;
-      entry->unknown_in_a_row = 0;
-      if (++entry->attempts < kTries) {
-        StartOver(entry);
-        StartRecording(entry, engine::Backend::Pass::kFirst);
-      } else {
-        SplitBefore(entry, plan().unknown());
-      }
-      return false;
     case Plan::Readiness::kUnproven:
-      // Recorded again with the operand in another place, which then is a slot.
-      DropPlan(entry);
-      entry->state = State::kConfirm;
+      RecordAgain(entry);
       StartRecording(entry, engine::Backend::Pass::kRelocated);
       return false;
     case Plan::Readiness::kReplaced:
@@ -300,6 +250,7 @@ std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
   whole_ = entry->state != State::kCheckOps;
   auto begun = plan().executor().BeginComparing();
   if (begun && whole_) begun = plan().LaunchNext();
+  if (!whole_) plan().SkipNext();
   if (!begun) {
     GiveUp(entry, begun.error().message());
     return std::nullopt;

@@ -59,8 +59,6 @@ struct TraceEntry {
   bool verdict_pending = false;
   uint32_t attempts = 0;  // failed builds and validations
 
-  uint32_t unknown_in_a_row = 0;  // heads at which an external was not known
-
   TraceEntry* successor = nullptr;  // the trace that came after it last
   // After a squash the plan rests for some passes, twice as many each time,
   // until one of its replays is followed to its end.

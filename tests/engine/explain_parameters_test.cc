@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/layout.h"
 #include "tests/engine/fake_frontend.h"
 #include "tests/engine/trace_builder.h"
 

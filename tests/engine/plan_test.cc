@@ -74,12 +74,7 @@ class PlanTest : public testing::Test {
     builder_.Op({}, {a_});
     late_ = builder_.External();
     c_ = builder_.Op({b_, late_}, {}, 1);
-    Value& late = builder_.trace().values[late_];
-    late.base -= 32;
-    late.source = {.steps_ago = 2, .index = 1, .fingerprint = 77};
     Give(weight_, First(weight_));
-    Step(77, {0, First(late_) - 32});
-    Step(78, {});
   }
 
   static uint64_t First(ValueId value) {
@@ -90,9 +85,6 @@ class PlanTest : public testing::Test {
   // The frontend has the storage of `value` at `base`.
   void Give(ValueId value, uint64_t base) {
     frontend_.bases[Token(value + 1)] = base;
-  }
-  void Step(uint64_t fingerprint, std::vector<uint64_t> bases) {
-    recents_.Push(fingerprint) = std::move(bases);
   }
 
   void Build(std::vector<Segment> segments = {{0, 4, 4}}) {
@@ -107,6 +99,7 @@ class PlanTest : public testing::Test {
       if (!trace.values[v].external) built.places[v] = Place(v);
     }
     built.segments = std::move(segments);
+    built.late = {late_};
     built.executor = std::make_unique<FakeExecutor>(&log_);
     plan_ = std::make_unique<Plan>(builder_.Take(), std::move(built));
   }
@@ -132,14 +125,13 @@ class PlanTest : public testing::Test {
   }
 
   Readiness Resolve(uint64_t x_address) {
-    return plan_->Resolve(OpAt(0, {x_address})->view, recents_);
+    return plan_->Resolve(OpAt(0, {x_address})->view);
   }
 
   static constexpr uint64_t kSizeBytes = 64;
   static constexpr uint64_t kArena = 0x7f10'0000'0000;
   FakeFrontend frontend_;
   TraceBuilder builder_;
-  RecentValues recents_;
   FakeExecutor::Log log_;
   int arena_releases_ = 0;
   std::vector<ValueId> immovable_;
@@ -164,12 +156,12 @@ TEST_F(PlanTest, OtherHeadIsAnotherOp) {
   Build();
   auto head = OpAt(0, {First(x_)});
   head->view.op = 5;
-  EXPECT_EQ(plan_->Resolve(head->view, recents_), Readiness::kOtherOp);
+  EXPECT_EQ(plan_->Resolve(head->view), Readiness::kOtherOp);
   head = OpAt(0, {First(x_)});
   ++head->words[1];
-  EXPECT_EQ(plan_->Resolve(head->view, recents_), Readiness::kOtherOp);
+  EXPECT_EQ(plan_->Resolve(head->view), Readiness::kOtherOp);
   head = OpAt(0, {First(x_), First(x_)});
-  EXPECT_EQ(plan_->Resolve(head->view, recents_), Readiness::kOtherOp);
+  EXPECT_EQ(plan_->Resolve(head->view), Readiness::kOtherOp);
 }
 
 TEST_F(PlanTest, OperandThatTheHeadUsedTwiceMustBeOneAgain) {
@@ -179,9 +171,9 @@ TEST_F(PlanTest, OperandThatTheHeadUsedTwiceMustBeOneAgain) {
   builder_.trace().ops[0].operands[1].offset_bytes = 16;
   Build({{0, 1, 1}});
   const uint64_t there = 0x7f00'5000'0000;
-  EXPECT_EQ(plan_->Resolve(OpAt(0, {there, there + 16})->view, recents_),
+  EXPECT_EQ(plan_->Resolve(OpAt(0, {there, there + 16})->view),
             Readiness::kReady);
-  EXPECT_EQ(plan_->Resolve(OpAt(0, {there, there + 32})->view, recents_),
+  EXPECT_EQ(plan_->Resolve(OpAt(0, {there, there + 32})->view),
             Readiness::kOtherOp);
 }
 
@@ -204,31 +196,25 @@ TEST_F(PlanTest, WeightThatDiedOrMovedWasReplaced) {
   EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
 }
 
-TEST_F(PlanTest, ValueOfAnEarlierStepIsFoundWhereItLiesNow) {
-  Build();
-  Step(77, {0, 0x7f00'6000'0000});
-  Step(78, {});
-  EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
-  EXPECT_EQ(plan_->origin(late_), 0x7f00'6000'0000u + 32);
+TEST_F(PlanTest, LateExternalIsBoundWhenItsOpComesAndNotBefore) {
+  Build({{0, 3, 3}, {3, 4, 1, true}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(plan_->LaunchNext());
+  EXPECT_EQ(plan_->next_launch_op(), 3u);  // not half-way through the first
+  const auto op = OpAt(3, {Place(b_), 0x7f00'6000'0000});
+  EXPECT_TRUE(plan_->BindLate(op->view));
+  EXPECT_EQ(plan_->origin(late_), 0x7f00'6000'0000u);
+  EXPECT_TRUE(plan_->Matches(3, op->view));
 }
 
-TEST_F(PlanTest, ValueOfAnEarlierStepIsUnknownAfterOtherSteps) {
-  Build();
-  Step(79, {});
-  EXPECT_EQ(Resolve(First(x_)), Readiness::kUnknown);
-  // The steps were right, but the memory is no longer the allocator's.
-  Step(77, {0, FakeFrontend::kEndAddress});
-  Step(78, {});
-  EXPECT_EQ(Resolve(First(x_)), Readiness::kUnknown);
-}
-
-TEST_F(PlanTest, ValueOfAnEarlierStepThatNeverMovedIsUnprovenElsewhere) {
+TEST_F(PlanTest, LateExternalThatNeverMovedIsNotBoundElsewhere) {
   immovable_ = {late_};
-  Build();
-  EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
-  Step(77, {0, 0x7f00'6000'0000});
-  Step(78, {});
-  EXPECT_EQ(Resolve(First(x_)), Readiness::kUnproven);
+  Build({{0, 3, 3}, {3, 4, 1, true}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(plan_->LaunchNext());
+  EXPECT_FALSE(
+      plan_->BindLate(OpAt(3, {Place(b_), 0x7f00'6000'0000})->view));
+  EXPECT_TRUE(plan_->BindLate(OpAt(3, {Place(b_), First(late_)})->view));
 }
 
 TEST_F(PlanTest, MatchesComparesOpAndAddresses) {
@@ -250,17 +236,6 @@ TEST_F(PlanTest, MatchesComparesOpAndAddresses) {
       plan_->MatchesShadow(1, OpAt(1, {Place(a_), First(weight_)})->view));
   EXPECT_FALSE(plan_->MatchesShadow(
       1, OpAt(1, {0x7f00'7000'0000, First(weight_) + 8})->view));
-}
-
-TEST_F(PlanTest, OwnBasesAreThoseOfReplayOrOfEager) {
-  Build();
-  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
-  for (const ValueId v : {a_, b_, c_}) plan_->Shadow(v, First(v));
-  std::vector<uint64_t> bases;
-  plan_->CopyOwnBases(Plan::Made::kReplayed, bases);
-  EXPECT_THAT(bases, ElementsAre(0, Place(a_), 0, Place(b_), 0, Place(c_)));
-  plan_->CopyOwnBases(Plan::Made::kEager, bases);
-  EXPECT_THAT(bases, ElementsAre(0, First(a_), 0, First(b_), 0, First(c_)));
 }
 
 TEST_F(PlanTest, LastWriterIsBirthOrTheLastWriteInPlace) {

@@ -77,7 +77,7 @@ class TraceRecorderTest : public testing::Test {
 
   void Start(Backend::Pass pass = Backend::Pass::kFirst) {
     auto recorder =
-        TraceRecorder::Start(&frontend_, &backend_, &recents_, pass);
+        TraceRecorder::Start(&frontend_, &backend_, pass);
     ASSERT_TRUE(recorder) << recorder.error().message();
     recorder_ = *std::move(recorder);
   }
@@ -130,15 +130,13 @@ class TraceRecorderTest : public testing::Test {
 
   FakeFrontend frontend_;
   FakeBackend backend_;
-  RecentValues recents_;
   OpenTrace open_;
   std::unique_ptr<TraceRecorder> recorder_;
 };
 
 TEST_F(TraceRecorderTest, BackendThatCannotRecordSaysWhy) {
   backend_.start_fails = true;
-  const auto recorder = TraceRecorder::Start(&frontend_, &backend_, &recents_,
-                                             Backend::Pass::kFirst);
+  const auto recorder = TraceRecorder::Start(&frontend_, &backend_, Backend::Pass::kFirst);
   ASSERT_FALSE(recorder);
   EXPECT_EQ(recorder.error().code(), base::Code::kUnavailable);
   EXPECT_EQ(backend_.stops, 0);
@@ -252,19 +250,6 @@ TEST_F(TraceRecorderTest, ResultsOfEveryKindAreDescribed) {
   EXPECT_EQ(specs[4].kind, ResultSpec::Kind::kValue);
   EXPECT_EQ(specs[3].value, specs[4].value);
   EXPECT_THAT(trace->values, SizeIs(2));
-}
-
-// The head's operands are given when it comes; others are looked for.
-TEST_F(TraceRecorderTest, ExternalsBehindTheHeadHaveASource) {
-  recents_.Push(9) = {0x1000, 0x3000};
-  Start();
-  Op({Tensor(1)}, {});
-  Op({Tensor(3, 32), Tensor(4)}, {});
-  const auto trace = Finish();
-  ASSERT_THAT(trace->values, SizeIs(3));
-  EXPECT_EQ(trace->values[0].source, Source());
-  EXPECT_EQ(trace->values[1].source, (Source{1, 1, 9}));
-  EXPECT_EQ(trace->values[2].source, Source());
 }
 
 TEST_F(TraceRecorderTest, EveryStorageIsReferredToOnceWhileTheTraceLives) {
