@@ -1,0 +1,38 @@
+// Where a plan is cut into segments.
+
+#ifndef REPRISE_ENGINE_SEGMENTS_H_
+#define REPRISE_ENGINE_SEGMENTS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/trace.h"
+
+namespace reprise::engine {
+
+// Ops [first_op, end_op) of a plan, launched together.
+struct Segment {
+  uint32_t first_op = 0;
+  uint32_t end_op = 0;
+  uint32_t launches = 0;
+  // Its first op uses an external that only this op tells: it is launched when
+  // the op has come, not before.
+  bool gated = false;
+};
+
+// The externals that the head does not use and that were another storage in
+// each recording: where they are is known when their first op comes. Launching
+// that op earlier would read memory that the program has not vouched for.
+std::vector<ValueId> LateExternals(const Trace& first, const Trace& second);
+
+// Cuts the ops of `trace`, op k making `launches[k]`, into segments of about
+// `segment_launches`, and before the first use of each late external.
+std::vector<Segment> CutSegments(const Trace& trace,
+                                 std::span<const ValueId> late,
+                                 std::span<const uint32_t> launches,
+                                 uint32_t segment_launches);
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_SEGMENTS_H_
