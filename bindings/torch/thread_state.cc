@@ -1,5 +1,6 @@
 #include "bindings/torch/thread_state.h"
 
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include "bindings/torch/session_source.h"
@@ -28,22 +29,19 @@ scheduler::Session* ThreadState::FindSession(int device) {
             .id();
   }
   for (const KnownSession& entry : known) {
-    if (entry.session != nullptr && entry.device == device &&
-        entry.stream == stream) {
-      return entry.session;
-    }
+    if (entry.device == device && entry.stream == stream) return entry.session;
   }
   scheduler::Session* session = nullptr;
   if (kind == scheduler::DeviceKind::kCuda) {
     const auto index = static_cast<c10::DeviceIndex>(device);
+    // The first op on a device may be the one that makes its context.
+    if (!c10::cuda::hasPrimaryContext(index)) return nullptr;
     session = SessionFor(c10::Device(c10::kCUDA, index),
                          c10::cuda::getCurrentCUDAStream(index).stream());
   } else {
     session = SessionFor(c10::Device(c10::kCPU), nullptr);
   }
-  if (session != nullptr) {
-    known[next++ % known.size()] = KnownSession{device, stream, session};
-  }
+  known[next++ % known.size()] = KnownSession{device, stream, session};
   return session;
 }
 
