@@ -23,17 +23,17 @@ enum class Tag : uint8_t {
   kUndefined,   // an undefined tensor
   kOperand,     // a tensor of the session's device
   kHostScalar,  // a 0-dimensional host tensor, by value
-  kTensorList,  //
-  kInt,         //
-  kDouble,      //
-  kBool,        //
-  kScalar,      // payload: c10::Scalar's type
-  kEnum,        // dtype, layout, memory format
-  kDevice,      //
-  kString,      //
-  kList,        //
-  kBools,       //
-  kCut,         // something that is never part of a trace
+  kTensorList,
+  kInt,
+  kDouble,
+  kBool,
+  kScalar,  // payload: c10::Scalar's type
+  kEnum,    // dtype, layout, memory format
+  kDevice,
+  kString,
+  kList,
+  kBools,
+  kCut,  // something that is never part of a trace
 };
 
 constexpr uint64_t TagWord(Tag tag, uint64_t payload = 0) {
