@@ -142,4 +142,6 @@ TORCH_LIBRARY(reprise, library) {
   library.def("option_table() -> str[][]", &b::OptionTable);
   library.def("pause_recording() -> ()", &b::TorchRuntime::PauseRecording);
   library.def("resume_recording() -> ()", &b::TorchRuntime::ResumeRecording);
+  library.def("observe_host_memory() -> ()",
+              &b::TorchRuntime::ObserveHostMemory);
 }

@@ -65,7 +65,9 @@ class TorchFrontend : public engine::Frontend {
  public:
   explicit TorchFrontend(OpNames op_names) : op_names_(op_names) {}
 
-  std::string OpName(engine::OpId op) const override { return op_names_(op); }
+  std::string OpName(engine::OpId op) const override {
+    return op == kNoOp ? "(no op)" : op_names_(op);
+  }
 
   void Retain(engine::StorageToken storage) override {
     c10::raw::weak_intrusive_ptr::incref(StorageOf(storage));

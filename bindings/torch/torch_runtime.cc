@@ -2,15 +2,18 @@
 
 #include <pthread.h>
 
+#include <array>
 #include <exception>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings/torch/register_hooks.h"
+#include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_frontend.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
+#include "engine/op.h"
 
 namespace reprise::bindings {
 
@@ -154,6 +157,26 @@ void TorchRuntime::ResumeRecording() {
     active->scheduler_->Pause();
     g_watching.store(true, std::memory_order_relaxed);
   }
+}
+
+void TorchRuntime::ObserveHostMemory() {
+  TorchRuntime* active = Active();
+  if (active == nullptr || active->kind_ != scheduler::DeviceKind::kHost ||
+      !g_watching.load(std::memory_order_relaxed) || t_thread_state.depth > 0) {
+    return;
+  }
+  scheduler::Session* session = active->SessionFor(c10::kCPU, nullptr);
+  if (session == nullptr) return;
+  static constexpr std::array<uint64_t, 1> kWords{kNoOp};
+  engine::OpView look;
+  look.op = kNoOp;
+  look.words = kWords;
+  look.cut = "memory is read without an op (tolist, numpy, data_ptr)";
+  session->Lock();
+  if (session->Enter(look) == scheduler::Action::kObserve) {
+    session->Leave(look, {});
+  }
+  session->Unlock();
 }
 
 TorchRuntime::TorchRuntime(int id, scheduler::DeviceKind kind,

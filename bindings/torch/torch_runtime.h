@@ -61,6 +61,11 @@ class TorchRuntime {
   static void PauseRecording();
   static void ResumeRecording();
 
+  // The program is about to look into host memory in a way that no hook sees.
+  // To the host's session that is a cut: what was run ahead is taken back
+  // first. Does nothing inside an op.
+  static void ObserveHostMemory();
+
   TorchRuntime(const TorchRuntime&) = delete;
   TorchRuntime& operator=(const TorchRuntime&) = delete;
 

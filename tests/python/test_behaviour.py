@@ -117,7 +117,7 @@ def test_dtypes_change_between_calls(device: str) -> None:
 def _with_modes(
     device: str, modes: list[Callable[[], AbstractContextManager[object]]]
 ) -> None:
-    """The same model on fresh inputs, under each mode in turn."""
+    """The same model on fresh inputs, three calls under each mode in turn."""
     model = models.mlp().to(device)
 
     def step(pick: tuple[int, torch.Tensor]) -> torch.Tensor:
@@ -125,7 +125,7 @@ def _with_modes(
             stack.enter_context(modes[pick[0]]())
             return model(pick[1])
 
-    turns = cycle([n for n in range(len(modes)) for _ in range(2)], 60)
+    turns = cycle([n for n in range(len(modes)) for _ in range(3)], 60)
     inputs = list(zip(turns, randoms(device, 4, 32, calls=60), strict=True))
     check(device, step, inputs)
 

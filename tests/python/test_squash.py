@@ -144,7 +144,7 @@ def _bytes_of(tensor: torch.Tensor) -> list[int]:
         lambda t: numpy.asarray(t).tolist(),
         lambda t: numpy.from_dlpack(t).copy(),
         lambda t: t.untyped_storage().tolist(),
-        lambda t: pickle.dumps(t),
+        lambda t: pickle.loads(pickle.dumps(t)).numpy(),
         _bytes_of,
     ],
 )

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from reprise import _profilers
+from reprise import _observers, _profilers
 from reprise._options import Device, OptionValue, as_text
 from reprise._report import Report
 from reprise._stats import Stats
@@ -28,6 +28,8 @@ LIBRARY = "libreprise_torch.so"
 
 _WAIT_SLICE_S = 0.1  # how long Ctrl-C may take
 _EXIT_WAIT_S = 5.0  # for builds that are running when the interpreter exits
+
+_host_runtimes: set[int | None] = set()  # ids
 
 
 def switched_off() -> bool:
@@ -91,11 +93,14 @@ def enable(device: Device, options: Mapping[str, OptionValue]) -> None:
             )
             return
         raise RuntimeError(f"reprise: {sentence}")
-    if ops.active() < 0:  # by option, or in a forked child
+    runtime = active()
+    if runtime is None:  # by option, or in a forked child
         return
     _at_first_enable()
     if name == "cpu":
-        _say_that_the_host_is_slow()
+        _at_first_enable_of_the_host()
+        _host_runtimes.add(runtime)
+    _observers.watching = runtime in _host_runtimes
 
 
 def _best_device() -> str:
@@ -118,7 +123,8 @@ def _leave_quietly() -> None:
 
 
 @functools.cache
-def _say_that_the_host_is_slow() -> None:
+def _at_first_enable_of_the_host() -> None:
+    _observers.wrap(lambda: _ops().observe_host_memory())
     warnings.warn(
         "reprise: on the CPU, replays run on the host executor, which shows "
         "correctness and not speed",
@@ -138,6 +144,7 @@ def activate(runtime: int | None) -> None:
     """Let that runtime serve the hooks, or none."""
     if loaded():
         _ops().activate(-1 if runtime is None else runtime)
+        _observers.watching = runtime in _host_runtimes
 
 
 def wait(runtime: int | None, timeout: float | None) -> bool:
