@@ -115,8 +115,9 @@ def show(
         for x in inputs:
             kept.append(model(x))
             session.wait(_BUILD_TIMEOUT_S)
+        x = make_input()
         before = session.stats()
-        model(make_input())
+        model(x)
         ops = session.stats().since(before).ops
         for _ in range(_BLOCKS):
             reprise_us += pass_us(model, make_input, passes)[1:]
