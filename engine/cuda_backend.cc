@@ -66,13 +66,12 @@ bool CudaBackend::Capturing() const {
 
 tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
                                                          const Trace& second) {
-  auto explained =
-      ExplainParameters(first, second, [this](uint64_t address) {
-        return frontend_->OwnsAddress(address);
-      });
+  auto explained = ExplainParameters(first, second, [this](uint64_t address) {
+    return frontend_->OwnsAddress(address);
+  });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
-  auto plan = Assemble(first, LateExternals(first, second),
-                       *std::move(explained));
+  auto plan =
+      Assemble(first, LateExternals(first, second), *std::move(explained));
   if (!plan) {
     return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
   }
@@ -84,7 +83,7 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
                                               ExplainedProgram explained) {
   const device::Driver& driver = *context_.driver;
   REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
-  const ArenaLayout layout = LayOut(trace);
+  const ArenaLayout layout = LayOut(trace, explained.place_bytes);
   if (layout.size_bytes > options_.max_arena_bytes) {
     return tl::unexpected<base::Error>(
         TooLarge(layout.size_bytes, options_.max_arena_bytes));
@@ -92,7 +91,7 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
   REPRISE_ASSIGN_OR_RETURN(context_.compare, options_.compare());
   BuiltPlan plan;
   REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(
-                                            layout.size_bytes, 1)));
+                                           layout.size_bytes, 1)));
   plan.late = std::move(late);
   plan.segments = CutSegments(trace, plan.late, LaunchesByOp(explained.program),
                               options_.segment_launches);
@@ -120,6 +119,7 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
     for (uint64_t offset : offsets) executor->Bind(temporary++, base + offset);
   }
   plan.movable = std::move(explained.movable);
+  plan.place_bytes = std::move(explained.place_bytes);
   plan.notes = std::move(explained.notes);
   plan.executor = std::move(executor);
   return plan;

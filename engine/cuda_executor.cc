@@ -24,9 +24,9 @@ base::Result<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
       executor->segment_of_[i] =
           static_cast<uint32_t>(executor->segments_.size() - 1);
     }
-    REPRISE_ASSIGN_OR_RETURN(made.graph,
-                             device::LaunchGraph::Create(
-                                 *context.driver, launches, context.stream));
+    REPRISE_ASSIGN_OR_RETURN(
+        made.graph,
+        device::LaunchGraph::Create(*context.driver, launches, context.stream));
   }
   return executor;
 }
@@ -39,10 +39,9 @@ CudaExecutor::CudaExecutor(const CudaContext& context, CudaProgram program,
       segment_of_(program_.launches.size(), 0),
       dirty_(program_.launches.size(), false),
       flag_(std::move(flag)) {
-  std::stable_sort(program_.sites.begin(), program_.sites.end(),
-                   [](const ValueSite& a, const ValueSite& b) {
-                     return a.value < b.value;
-                   });
+  std::stable_sort(
+      program_.sites.begin(), program_.sites.end(),
+      [](const ValueSite& a, const ValueSite& b) { return a.value < b.value; });
   sites_begin_.assign(program_.values + 1, 0);
   for (const ValueSite& site : program_.sites) ++sites_begin_[site.value + 1];
   for (uint32_t v = 0; v < program_.values; ++v) {

@@ -43,8 +43,7 @@ class Executor {
   // verdict once the device has reached End, or waits for it.
   virtual base::Status BeginComparing() = 0;
   virtual base::Status Compare(uint64_t eager, uint64_t replayed,
-                               const kernels::Layout& layout,
-                               uint32_t tag) = 0;
+                               const kernels::Layout& layout, uint32_t tag) = 0;
   virtual base::Status EndComparing() = 0;
   enum class Patience : uint8_t { kPoll, kWait };
   virtual base::Result<std::optional<Verdict>> Poll(Patience patience) = 0;
@@ -53,13 +52,15 @@ class Executor {
 // What a build yields beside the trace it was built from.
 struct BuiltPlan {
   Block arena;
-  std::vector<uint64_t> places;  // by ValueId: address in the arena; 0: external
+  std::vector<uint64_t>
+      places;  // by ValueId: address in the arena; 0: external
+  std::vector<uint64_t> place_bytes;  // by ValueId: what its memory must hold
   // By ValueId: the recorded work can be pointed at another address.
   std::vector<bool> movable;
   std::vector<ValueId> late;  // externals that their first op tells
   std::vector<Segment> segments;
   std::unique_ptr<Executor> executor;
-  uint64_t bytes = 0;  // arena and graphs
+  uint64_t bytes = 0;          // arena and graphs
   const char* mechanism = "";  // how it runs and is patched, for the report
   uint32_t launches = 0;
   std::vector<std::string> notes;

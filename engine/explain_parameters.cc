@@ -79,24 +79,20 @@ base::Status SameResults(const TracedOp& first, const TracedOp& second) {
                     "its results differ from one recording to the next");
 }
 
-// What op k may point into: its operands, its results, its temporaries.
-base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
-                              size_t op, ValueId first_temporary) {
+// Memory that an op allocated, as it lay in both recordings.
+struct Made {
+  ValueId value;
+  bool result;
+  uint64_t first;
+  uint64_t second;
+  uint64_t size_bytes;
+};
+
+base::Result<std::vector<Made>> MadeBy(const Trace& first, const Trace& second,
+                                       size_t op, ValueId first_temporary) {
   const TracedOp& a = first.ops[op];
   const TracedOp& b = second.ops[op];
-  Ranges ranges;
-  for (size_t i = 0; i < a.operands.size(); ++i) {
-    const ValueRef& ref = a.operands[i];
-    const Value& va = first.values[ref.value];
-    const Value& vb = second.values[ref.value];
-    // An external is known from where its tensor begins, which may be before
-    // the origin; an own value whole.
-    const uint64_t offset = va.external ? ref.offset_bytes : 0;
-    const auto size = static_cast<int64_t>(
-        std::min(va.size_bytes, vb.size_bytes) - offset);
-    ranges.Add(ref.value, offset, va.origin + offset, vb.origin + offset,
-               static_cast<uint64_t>(std::max<int64_t>(size, 0)));
-  }
+  std::vector<Made> made;
   for (const ResultSpec& result : a.results) {
     if (result.kind != ResultSpec::Kind::kValue) continue;
     const Value& va = first.values[result.value];
@@ -109,24 +105,94 @@ base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
       return base::Fail(base::Code::kFailedPrecondition,
                         "its output lay at the same address twice");
     }
-    ranges.Add(result.value, 0, va.origin, vb.origin, va.size_bytes);
+    made.push_back({result.value, true, va.origin, vb.origin, va.size_bytes});
   }
   if (a.temporaries.size() != b.temporaries.size()) {
-    return base::Fail(
-        base::Code::kFailedPrecondition,
-        "it used " + std::to_string(a.temporaries.size()) +
-            " temporary buffers, then " + std::to_string(b.temporaries.size()));
+    return base::Fail(base::Code::kFailedPrecondition,
+                      "it used " + std::to_string(a.temporaries.size()) +
+                          " temporary buffers, then " +
+                          std::to_string(b.temporaries.size()));
   }
   for (size_t t = 0; t < a.temporaries.size(); ++t) {
     if (a.temporaries[t].address == b.temporaries[t].address) {
       return base::Fail(base::Code::kFailedPrecondition,
                         "a temporary buffer lay at the same address twice");
     }
-    ranges.Add(static_cast<ValueId>(first_temporary + t), 0,
-               a.temporaries[t].address, b.temporaries[t].address,
-               std::min(a.temporaries[t].size_bytes,
-                        b.temporaries[t].size_bytes));
+    made.push_back(
+        {static_cast<ValueId>(first_temporary + t), false,
+         a.temporaries[t].address, b.temporaries[t].address,
+         std::min(a.temporaries[t].size_bytes, b.temporaries[t].size_bytes)});
   }
+  return made;
+}
+
+// Both recordings put the two over each other in the same way: one took the
+// memory that the other had given back, and no address tells them apart.
+bool Reused(const Made& a, const Made& b) {
+  return a.first - b.first == a.second - b.second &&
+         a.first < b.first + PlaceBytes(b.size_bytes) &&
+         b.first < a.first + PlaceBytes(a.size_bytes);
+}
+
+// Adds the ranges of `made` to `ranges`: buffers that reuse each other's memory
+// as one, which belongs to the result among them and is as large as all of
+// them; `place_bytes` learns of it.
+base::Status AddMade(std::vector<Made> made, Ranges& ranges,
+                     std::vector<uint64_t>& place_bytes) {
+  while (!made.empty()) {
+    Made whole = made.back();
+    made.pop_back();
+    uint64_t result_at = whole.first;
+    for (size_t i = 0; i < made.size();) {
+      if (!Reused(whole, made[i])) {
+        ++i;
+        continue;
+      }
+      const Made other = made[i];
+      made.erase(made.begin() + static_cast<ptrdiff_t>(i));
+      const uint64_t end = std::max(whole.first + whole.size_bytes,
+                                    other.first + other.size_bytes);
+      if (other.result || (!whole.result && other.first < whole.first)) {
+        whole.value = other.value;
+        result_at = other.first;
+      }
+      whole.result |= other.result;
+      whole.second = std::min(whole.second, other.second);
+      whole.first = std::min(whole.first, other.first);
+      whole.size_bytes = end - whole.first;
+      i = 0;  // it has grown: look at the others again
+    }
+    if (result_at != whole.first) {
+      return base::Fail(base::Code::kFailedPrecondition,
+                        "its output took the middle of a temporary buffer");
+    }
+    place_bytes[whole.value] =
+        std::max(place_bytes[whole.value], whole.size_bytes);
+    ranges.Add(whole.value, 0, whole.first, whole.second, whole.size_bytes);
+  }
+  return {};
+}
+
+// What op k may point into: its operands, its results, its temporaries.
+base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
+                              size_t op, ValueId first_temporary,
+                              std::vector<uint64_t>& place_bytes) {
+  const TracedOp& a = first.ops[op];
+  Ranges ranges;
+  for (const ValueRef& ref : a.operands) {
+    const Value& va = first.values[ref.value];
+    const Value& vb = second.values[ref.value];
+    // An external is known from where its tensor begins, which may be before
+    // the origin; an own value whole.
+    const uint64_t offset = va.external ? ref.offset_bytes : 0;
+    const auto size =
+        static_cast<int64_t>(std::min(va.size_bytes, vb.size_bytes) - offset);
+    ranges.Add(ref.value, offset, va.origin + offset, vb.origin + offset,
+               static_cast<uint64_t>(std::max<int64_t>(size, 0)));
+  }
+  REPRISE_ASSIGN_OR_RETURN(std::vector<Made> made,
+                           MadeBy(first, second, op, first_temporary));
+  REPRISE_RETURN_IF_ERROR(AddMade(std::move(made), ranges, place_bytes));
   return ranges;
 }
 
@@ -144,6 +210,9 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
   }
   ExplainedProgram explained;
   CudaProgram& program = explained.program;
+  for (const Value& value : first.values) {
+    explained.place_bytes.push_back(value.external ? 0 : value.size_bytes);
+  }
   std::vector<device::KnownRange> background;
   auto next_value = static_cast<ValueId>(first.values.size());
   for (size_t k = 0; k < first.ops.size(); ++k) {
@@ -155,11 +224,13 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     if (auto same = SameResults(a, second.ops[k]); !same) {
       return fail(same.error());
     }
-    auto ranges = RangesOf(first, second, k, next_value);
+    for (const Allocation& temporary : a.temporaries) {
+      explained.place_bytes.push_back(temporary.size_bytes);
+    }
+    auto ranges = RangesOf(first, second, k, next_value, explained.place_bytes);
     if (!ranges) return fail(ranges.error());
     auto scan = device::Scan(a.launches, second.ops[k].launches,
-                             ranges->ranges(), background,
-                             is_device_address);
+                             ranges->ranges(), background, is_device_address);
     if (!scan) return fail(scan.error());
     const auto base = static_cast<uint32_t>(program.launches.size());
     program.op_begin.push_back(base);
@@ -177,7 +248,8 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
       explained.notes.push_back(
           Place(first, k) + ": " + std::to_string(scan->unexplained.size()) +
           " words differ and are no addresses, as unwritten ones do; kept, "
-          "first " + scan->unexplained.front());
+          "first " +
+          scan->unexplained.front());
     }
     AddBackground(first, second, k, next_value, background);
     next_value += static_cast<ValueId>(a.temporaries.size());

@@ -19,13 +19,16 @@ struct ExplainedProgram {
   // By value of the trace: every address of it in the program is known, so
   // that it can live elsewhere. False for externals that did not move.
   std::vector<bool> movable;
+  // By value, temporaries included: the bytes that its place needs. More than
+  // its own where buffers of the op reuse its memory.
+  std::vector<uint64_t> place_bytes;
   std::vector<std::string> notes;
 };
 
 // Explains every word of every launch of `first` with the help of `second`, op
-// by op. Temporaries become values too, numbered on from the trace's own in order
-// of op and allocation. kFailedPrecondition, naming the op, when the recordings do not explain each
-// other. Pure function of its arguments.
+// by op. Temporaries become values too, numbered on from the trace's own in
+// order of op and allocation. kFailedPrecondition, naming the op, when the
+// recordings do not explain each other. Pure function of its arguments.
 tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     const Trace& first, const Trace& second,
     const std::function<bool(uint64_t)>& is_device_address);

@@ -23,7 +23,8 @@ struct Allocation {
   uint64_t size_bytes;
 };
 
-// One recorded call of an op, able to run again on other memory (host executor).
+// One recorded call of an op, able to run again on other memory (host
+// executor).
 class Call {
  public:
   virtual ~Call() = default;
@@ -35,8 +36,8 @@ class Call {
 };
 
 // The framework, as one session (device and stream) sees it. Implemented by a
-// binding and by the tests. Unless said otherwise, called on the thread whose op
-// is being handled, with no lock of the engine's held but the session's own.
+// binding and by the tests. Unless said otherwise, called on the thread whose
+// op is being handled, with no lock of the engine's held but the session's own.
 class Frontend {
  public:
   virtual ~Frontend() = default;

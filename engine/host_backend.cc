@@ -12,8 +12,7 @@ namespace {
 
 // Their results hold whatever the memory held: there is nothing to compare.
 bool LeavesUnwritten(const std::string& name) {
-  return name.starts_with("aten::empty") ||
-         name.starts_with("aten::new_empty");
+  return name.starts_with("aten::empty") || name.starts_with("aten::new_empty");
 }
 
 class HostExecutor : public Executor {
@@ -46,9 +45,8 @@ class HostExecutor : public Executor {
       operands_.push_back(origins_[operand.value] + operand.offset_bytes);
     }
     for (const ResultSpec& result : op.results) {
-      results_.push_back(result.kind == ResultSpec::Kind::kValue
-                             ? origins_[result.value]
-                             : 0);
+      results_.push_back(
+          result.kind == ResultSpec::Kind::kValue ? origins_[result.value] : 0);
     }
     return op.call->Run(operands_, results_);
   }
@@ -104,7 +102,11 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
     return fail({base::Code::kFailedPrecondition,
                  "the recordings differ in their ops"});
   }
-  const ArenaLayout layout = LayOut(first);
+  std::vector<uint64_t> place_bytes;
+  for (const Value& value : first.values) {
+    place_bytes.push_back(value.external ? 0 : value.size_bytes);
+  }
+  const ArenaLayout layout = LayOut(first, place_bytes);
   if (layout.size_bytes > options_.max_arena_bytes) {
     return fail(TooLarge(layout.size_bytes, options_.max_arena_bytes));
   }
@@ -134,6 +136,7 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
     plan.places[v] = plan.arena.address() + layout.places[v];
     plan.executor->Bind(static_cast<ValueId>(v), plan.places[v]);
   }
+  plan.place_bytes = std::move(place_bytes);
   plan.movable.assign(first.values.size(), true);
   return plan;
 }

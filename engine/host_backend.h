@@ -1,4 +1,5 @@
-// Records calls and runs them in order: all logic above the device, without one.
+// Records calls and runs them in order: all logic above the device, without
+// one.
 
 #ifndef REPRISE_ENGINE_HOST_BACKEND_H_
 #define REPRISE_ENGINE_HOST_BACKEND_H_

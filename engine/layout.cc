@@ -4,26 +4,31 @@
 #include <string>
 
 namespace reprise::engine {
-ArenaLayout LayOut(const Trace& trace) {
+ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes) {
   ArenaLayout layout;
   layout.places.reserve(trace.values.size());
   uint64_t end = 0;
+  size_t next_place = 0;
+  const auto take = [&] {
+    return PlaceBytes(std::max<uint64_t>(place_bytes[next_place++], 1));
+  };
   for (const Value& value : trace.values) {
+    const uint64_t bytes = take();
     if (value.external) {
       layout.places.push_back(kNoPlace);
       continue;
     }
     layout.places.push_back(end);
-    end += PlaceBytes(std::max<uint64_t>(value.size_bytes, 1));
+    end += bytes;
   }
   const uint64_t zone = end;
   layout.temporaries.reserve(trace.ops.size());
   for (const TracedOp& op : trace.ops) {
     uint64_t next = zone;
     std::vector<uint64_t>& offsets = layout.temporaries.emplace_back();
-    for (const Allocation& temporary : op.temporaries) {
+    for (size_t t = 0; t < op.temporaries.size(); ++t) {
       offsets.push_back(next);
-      next += PlaceBytes(std::max<uint64_t>(temporary.size_bytes, 1));
+      next += take();
     }
     end = std::max(end, next);
   }

@@ -4,6 +4,7 @@
 #define REPRISE_ENGINE_LAYOUT_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -33,8 +34,9 @@ struct ArenaLayout {
 
 // Every value gets a place of its own, because the program may look at it until
 // the plan is launched again; temporaries, which no program sees, share one
-// zone, because the launches of a plan run in program order. Pure function.
-ArenaLayout LayOut(const Trace& trace);
+// zone, because the launches of a plan run in program order. `place_bytes` says
+// how much each value takes, then each temporary in order. Pure function.
+ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes);
 
 // The error of a layout that is over its budget.
 base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes);

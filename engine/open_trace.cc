@@ -7,18 +7,20 @@ namespace reprise::engine {
 void OpenTrace::Clear() {
   hasher_ = cache::SignatureHasher();
   storages_.Clear();
-  own_bases_.clear();
+  external_.clear();
   next_value_ = 0;
   ops_ = 0;
+}
+
+bool OpenTrace::Owns(const Operand& operand) const {
+  const KnownStorage* known = storages_.Find(operand.storage, operand.base);
+  return known != nullptr && !known->external;
 }
 
 bool OpenTrace::WritesExternal(const OpView& op) const {
   return std::any_of(op.operands.begin(), op.operands.end(),
                      [this](const Operand& operand) {
-                       if (!operand.written) return false;
-                       const KnownStorage* known =
-                           storages_.Find(operand.storage, operand.base);
-                       return known == nullptr || known->external;
+                       return operand.written && !Owns(operand);
                      });
 }
 
@@ -33,7 +35,7 @@ std::span<const ValueRef> OpenTrace::Enter(const OpView& op) {
     if (known == nullptr) {
       storages_.Put({operand.storage, operand.base, operand.address(),
                      next_value_++, /*external=*/true});
-      own_bases_.push_back(0);
+      external_.push_back(true);
       known = storages_.Find(operand.storage, operand.base);
     }
     ValueRef& ref = operands_[i];
@@ -48,8 +50,7 @@ std::span<const ValueRef> OpenTrace::Enter(const OpView& op) {
   return operands_;
 }
 
-std::span<const ValueId> OpenTrace::Leave(
-    std::span<const ResultView> results) {
+std::span<const ValueId> OpenTrace::Leave(std::span<const ResultView> results) {
   results_.assign(results.size(), kNoValue);
   for (size_t r = 0; r < results.size(); ++r) {
     const ResultView& result = results[r];
@@ -65,7 +66,7 @@ std::span<const ValueId> OpenTrace::Leave(
     }
     if (results_[r] != kNoValue) continue;
     results_[r] = next_value_++;
-    own_bases_.push_back(result.base);
+    external_.push_back(false);
     storages_.Put({result.storage, result.base, result.base, results_[r],
                    /*external=*/false});
   }

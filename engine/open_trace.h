@@ -35,8 +35,9 @@ class OpenTrace {
   static constexpr ValueId kNoValue = ~ValueId{0};
   std::span<const ValueId> Leave(std::span<const ResultView> results);
 
-  // By value: where its storage began, 0 for externals.
-  const std::vector<uint64_t>& own_bases() const { return own_bases_; }
+  // The operand's storage was made by this trace.
+  bool Owns(const Operand& operand) const;
+  bool external(ValueId value) const { return external_[value]; }
 
   uint32_t ops() const { return ops_; }
   ValueId values() const { return next_value_; }
@@ -49,7 +50,7 @@ class OpenTrace {
   std::vector<ValueRef> operands_;
   std::vector<StorageToken> tokens_;  // of the operands
   std::vector<ValueId> results_;
-  std::vector<uint64_t> own_bases_;
+  std::vector<bool> external_;  // by value
   ValueId next_value_ = 0;
   uint32_t ops_ = 0;
 };

@@ -141,7 +141,7 @@ Plan::Readiness Plan::ResolveOutputs() {
       escaping_[v] = true;
     }
     if (!fresh_[v]) {
-      auto block = frontend.Allocate(trace_->values[v].size_bytes);
+      auto block = frontend.Allocate(built_.place_bytes[v]);
       if (!block) return Readiness::kNoMemory;
       fresh_[v] = *std::move(block);
       ++escapes_;

@@ -30,9 +30,9 @@ bool Writes(const TracedOp& op, uint32_t index, const Trace& trace,
 
 }  // namespace
 
-std::vector<uint32_t> OpsToRestore(
-    const Trace& trace, uint32_t verified, uint32_t launched,
-    const std::function<bool(ValueId)>& needed) {
+std::vector<uint32_t> OpsToRestore(const Trace& trace, uint32_t verified,
+                                   uint32_t launched,
+                                   const std::function<bool(ValueId)>& needed) {
   const std::vector<uint32_t> last = LastWriters(trace, launched);
   std::vector<bool> rebuild(trace.values.size(), false);
   bool any = false;

@@ -20,9 +20,9 @@ namespace reprise::engine {
 // Running an op again needs its operands as they were: those that were written
 // since are rebuilt too, from their birth on (fixpoint). Externals are never
 // written by a trace. Pure function; linear in the trace a round.
-std::vector<uint32_t> OpsToRestore(
-    const Trace& trace, uint32_t verified, uint32_t launched,
-    const std::function<bool(ValueId)>& needed);
+std::vector<uint32_t> OpsToRestore(const Trace& trace, uint32_t verified,
+                                   uint32_t launched,
+                                   const std::function<bool(ValueId)>& needed);
 
 }  // namespace reprise::engine
 

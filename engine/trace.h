@@ -26,8 +26,8 @@ struct Value {
   // External: the address of the tensor of its first use. Internal: the
   // storage's base. All offsets within the value count from here.
   uint64_t origin = 0;
-  uint64_t base = 0;        // of its storage
-  uint64_t size_bytes = 0;  // from `origin` to the end of the storage
+  uint64_t base = 0;               // of its storage
+  uint64_t size_bytes = 0;         // from `origin` to the end of the storage
   StorageToken storage = nullptr;  // retained by the trace
 };
 

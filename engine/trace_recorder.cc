@@ -39,8 +39,7 @@ bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
 
 base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
     Frontend* frontend, Backend* backend, Backend::Pass pass) {
-  std::unique_ptr<TraceRecorder> recorder(
-      new TraceRecorder(frontend, backend));
+  std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(frontend, backend));
   REPRISE_RETURN_IF_ERROR(backend->StartRecording(pass));
   recorder->recording_ = true;
   return recorder;
@@ -67,9 +66,8 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& operand = op.operands[i];
     if (operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank)) {
-      traced.operands[i].layout =
-          kernels::MakeLayout(operand.sizes, operand.strides,
-                              operand.element_bytes);
+      traced.operands[i].layout = kernels::MakeLayout(
+          operand.sizes, operand.strides, operand.element_bytes);
     }
     Value& value = trace_->values[operands[i].value];
     if (value.storage != nullptr) continue;  // met before

@@ -3,7 +3,6 @@
 #ifndef REPRISE_SCHEDULER_HEADS_H_
 #define REPRISE_SCHEDULER_HEADS_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "engine/op.h"
+#include "engine/open_trace.h"
 #include "scheduler/trace_entry.h"
 
 namespace reprise::scheduler {
@@ -41,27 +41,28 @@ class Heads {
     filter_ = 0;
   }
 
-  // One of the operands is the same storage in the same place (a weight,
-  // usually), or there is too little to tell by.
-  static bool SharesStorage(std::span<const engine::Operand> operands,
-                            std::span<const engine::StorageToken> storages) {
-    if (operands.size() != storages.size()) return false;
+  // How an op compares with a head of the same words: how many of its operands
+  // are the same storage in the same place (weights, usually). Operands that
+  // the open trace made do not count: a token of theirs may have been
+  // another's.
+  struct Likeness {
+    size_t same = 0;
+    size_t of = 0;
+    bool all() const { return of > 0 && same == of; }
+    // Or there is too little to tell by.
+    bool some() const { return same > 0 || of == 0; }
+  };
+  static Likeness Compare(std::span<const engine::Operand> operands,
+                          std::span<const engine::StorageToken> storages,
+                          const engine::OpenTrace& open) {
+    Likeness likeness{0, operands.size()};
+    if (operands.size() != storages.size()) return {0, operands.size() + 1};
     for (size_t i = 0; i < operands.size(); ++i) {
-      if (operands[i].storage == storages[i]) return true;
+      if (operands[i].storage == storages[i] && !open.Owns(operands[i])) {
+        ++likeness.same;
+      }
     }
-    return operands.size() <= 1;
-  }
-
-  // All of them are.
-  static bool SameStorages(std::span<const engine::Operand> operands,
-                           std::span<const engine::StorageToken> storages) {
-    return !operands.empty() &&
-           std::equal(operands.begin(), operands.end(), storages.begin(),
-                      storages.end(),
-                      [](const engine::Operand& operand,
-                         engine::StorageToken storage) {
-                        return operand.storage == storage;
-                      });
+    return likeness;
   }
 
  private:

@@ -18,7 +18,8 @@ namespace reprise::scheduler {
 // interval of a block is not counted, because it inherits the other mode's
 // backlog. Medians of the last few intervals are compared.
 //
-//   trial of replay ─► trial of eager ─► keep the better ─► trial of the other …
+//   trial of replay ─► trial of eager ─► keep the better ─► trial of the other
+//   …
 //
 // Each keeping lasts twice as long as the one before, within bounds, so that
 // trials cost less and less. Single-thread.
@@ -51,8 +52,8 @@ class Profit {
   // Zero when nothing is known.
   Duration Median(Mode mode) const {
     const Samples& samples = mode == Mode::kEager ? eager_ : replay_;
-    const auto kept = static_cast<size_t>(
-        std::min<uint64_t>(samples.count, kKept));
+    const auto kept =
+        static_cast<size_t>(std::min<uint64_t>(samples.count, kKept));
     if (kept == 0) return Duration::zero();
     std::array<Duration, kKept> sorted = samples.ring;
     const auto middle = sorted.begin() + static_cast<ptrdiff_t>(kept / 2);

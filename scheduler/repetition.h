@@ -17,7 +17,8 @@ namespace reprise::scheduler {
 // an earlier one if its words are equal and an operand is the same storage in
 // the same place (a weight), or no operand is older than the trace. When a
 // whole period of ops has repeated, the next op begins the loop's body once
-// more: the place for a trace to begin, where a preamble hid the body's own head.
+// more: the place for a trace to begin, where a preamble hid the body's own
+// head.
 //
 // Short periods are layers of equal shape more often than loops; multiples of
 // them are found all the same. Single-thread. Cost: a look-up and some copying
@@ -41,7 +42,8 @@ class Repetition {
     const size_t index = ops_.size();
     ops_.push_back({hash, storages_.size(), operands.size(), false});
     for (size_t i = 0; i < operands.size(); ++i) {
-      storages_.push_back(operands[i].storage);
+      // Tokens of what the trace made may have been another's before.
+      storages_.push_back(older[i] ? operands[i].storage : nullptr);
       if (older[i]) ops_.back().has_older = true;
     }
     if (period_ > 0 && !Repeats(index, index - period_)) period_ = 0;
@@ -75,8 +77,9 @@ class Repetition {
       return false;
     }
     for (size_t i = 0; i < ops_[a].operands; ++i) {
-      if (storages_[ops_[a].first_storage + i] ==
-          storages_[ops_[b].first_storage + i]) {
+      const engine::StorageToken storage = storages_[ops_[a].first_storage + i];
+      if (storage != nullptr &&
+          storage == storages_[ops_[b].first_storage + i]) {
         return true;
       }
     }
@@ -86,7 +89,7 @@ class Repetition {
   std::vector<Op> ops_;
   std::vector<engine::StorageToken> storages_;
   std::unordered_map<uint64_t, size_t> last_;  // by hash: where it was last
-  size_t period_ = 0;  // 0: no candidate
+  size_t period_ = 0;                          // 0: no candidate
   size_t matched_ = 0;
 };
 

@@ -10,8 +10,8 @@
 
 namespace reprise::scheduler {
 
-// JSON text over all `sessions`; docs/report.md describes its fields. Takes each
-// session's lock in turn. `mode` is "cuda" or "host".
+// JSON text over all `sessions`; docs/report.md describes its fields. Takes
+// each session's lock in turn. `mode` is "cuda" or "host".
 std::string ReportJson(const std::string& mode,
                        const std::vector<StreamSession*>& sessions);
 

@@ -172,8 +172,7 @@ class Runtime::Impl {
 };
 
 base::Result<std::unique_ptr<Runtime>> Runtime::Create(
-    DeviceKind kind, const base::Options& options,
-    MakeFrontend make_frontend) {
+    DeviceKind kind, const base::Options& options, MakeFrontend make_frontend) {
   auto impl = std::make_unique<Impl>(kind, options, std::move(make_frontend));
   REPRISE_RETURN_IF_ERROR(impl->LoadDevice());
   return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
@@ -204,11 +203,9 @@ void Runtime::Reset() {
 Stats Runtime::stats() const {
   Stats sum;
   for (StreamSession* session : impl_->Sessions()) {
-    session->Inspect([&sum](const Journal& journal,
-                            const std::vector<const TraceEntry*>&,
-                            const engine::Frontend&) {
-      Add(sum, journal.stats);
-    });
+    session->Inspect(
+        [&sum](const Journal& journal, const std::vector<const TraceEntry*>&,
+               const engine::Frontend&) { Add(sum, journal.stats); });
   }
   const PlanCache::Stats plans = impl_->plans().stats();
   sum.plans = plans.entries;
@@ -226,8 +223,6 @@ const base::Options& Runtime::options() const { return impl_->options(); }
 
 void Runtime::SkipLaunches(bool skip) { impl_->SkipLaunches(skip); }
 
-void Runtime::ReleaseMemory() {
-  impl_->plans().Trim(0);
-}
+void Runtime::ReleaseMemory() { impl_->plans().Trim(0); }
 
 }  // namespace reprise::scheduler

@@ -39,7 +39,8 @@ class Runtime {
   // device, CUPTI or NVRTC is missing. The CUDA context of each session's
   // device must exist when its first op arrives.
   static base::Result<std::unique_ptr<Runtime>> Create(
-      DeviceKind kind, const base::Options& options, MakeFrontend make_frontend);
+      DeviceKind kind, const base::Options& options,
+      MakeFrontend make_frontend);
   ~Runtime();
 
   // The session of a stream, made on first use; lives as long as the runtime.

@@ -8,20 +8,20 @@
 namespace reprise::scheduler {
 
 // X(name, meaning)
-#define REPRISE_STATS(X)                                             \
-  X(ops, "seen by hooks")                                            \
-  X(followed, "ops answered from a replay")                          \
-  X(traces, "traces closed")                                         \
-  X(signatures, "distinct signatures")                               \
-  X(recorded, "recordings kept")                                     \
-  X(builds, "plans built")                                           \
-  X(rejected, "builds or plans given up")                            \
-  X(validated, "validation passes that found equal bits")            \
-  X(replays, "plans launched in place of eager")                     \
-  X(squashes, "replays that the program left")                       \
-  X(escapes, "outputs written to fresh memory")                      \
-  X(evictions, "plans evicted")                                      \
-  X(plans, "plans now in the cache")                                 \
+#define REPRISE_STATS(X)                                  \
+  X(ops, "seen by hooks")                                 \
+  X(followed, "ops answered from a replay")               \
+  X(traces, "traces closed")                              \
+  X(signatures, "distinct signatures")                    \
+  X(recorded, "recordings kept")                          \
+  X(builds, "plans built")                                \
+  X(rejected, "builds or plans given up")                 \
+  X(validated, "validation passes that found equal bits") \
+  X(replays, "plans launched in place of eager")          \
+  X(squashes, "replays that the program left")            \
+  X(escapes, "outputs written to fresh memory")           \
+  X(evictions, "plans evicted")                           \
+  X(plans, "plans now in the cache")                      \
   X(plan_bytes, "bytes of arenas and graphs now held")
 
 struct Stats {

@@ -151,21 +151,20 @@ void StreamSession::DiscardOpenTrace() {
 
 bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (repeated_) return true;
-  if (hash == head_hash_ && Heads::SameStorages(op.operands, head_storages_)) {
-    return true;
-  }
-  if (open_.ops() < kShortestRepetition) return false;
-  if (hash == head_hash_ &&
-      Heads::SharesStorage(op.operands, head_storages_)) {
-    return true;
+  const bool enough = open_.ops() >= kShortestRepetition;
+  if (hash == head_hash_) {
+    const Heads::Likeness likeness =
+        Heads::Compare(op.operands, head_storages_, open_);
+    if (likeness.all() || (enough && likeness.some())) return true;
   }
   // While the trace that the head promised may still come, other heads are
   // ops in its middle.
+  if (!enough) return false;
   if (expected_ != nullptr && open_.ops() < expected_->ops) return false;
   const Heads::Head* head = heads_.Find(hash);
   return head != nullptr && head->entry->state >= State::kConfirm &&
          head->entry->state <= State::kReady &&
-         Heads::SharesStorage(op.operands, head->storages);
+         Heads::Compare(op.operands, head->storages, open_).some();
 }
 
 Action StreamSession::Watch(const OpView& op, uint64_t hash) {
@@ -201,8 +200,7 @@ void StreamSession::WatchForRepetition(
     std::span<const engine::ValueRef> operands) {
   older_.clear();
   for (const engine::ValueRef& operand : operands) {
-    older_.push_back(operand.value >= open_.own_bases().size() ||
-                     open_.own_bases()[operand.value] == 0);
+    older_.push_back(open_.external(operand.value));
   }
   repeated_ = repetition_.Add(hash, op.operands, older_);
 }

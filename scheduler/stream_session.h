@@ -82,9 +82,9 @@ class StreamSession final : public Session {
   void Pause();
   void Reset();
   // Calls `read` with the journal and the entries, under the lock.
-  void Inspect(const std::function<void(
-                   const Journal&, const std::vector<const TraceEntry*>&,
-                   const engine::Frontend&)>& read);
+  void Inspect(const std::function<void(const Journal&,
+                                        const std::vector<const TraceEntry*>&,
+                                        const engine::Frontend&)>& read);
 
  private:
   enum class Mode : uint8_t { kBoundary, kWatching, kValidating, kFollowing };
@@ -162,7 +162,8 @@ class StreamSession final : public Session {
   std::atomic_flag busy_;
 
   Mode mode_ = Mode::kBoundary;
-  // Between Enter(kObserve) and Leave: the words of the op, which name the call.
+  // Between Enter(kObserve) and Leave: the words of the op, which name the
+  // call.
   const uint64_t* observed_ = nullptr;
   uint64_t observed_hash_ = 0;
   uint64_t generator_before_ = 0;
@@ -181,7 +182,7 @@ class StreamSession final : public Session {
   TraceEntry* expected_ = nullptr;  // by the head; null when nothing is
   Repetition repetition_;
   std::vector<bool> older_;  // scratch
-  bool repeated_ = false;  // the next op begins a loop's body once more
+  bool repeated_ = false;    // the next op begins a loop's body once more
   std::unique_ptr<engine::TraceRecorder> recorder_;
   TraceEntry* recording_for_ = nullptr;
 

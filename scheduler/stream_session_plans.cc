@@ -128,8 +128,8 @@ void StreamSession::CollectBuild(TraceEntry* entry) {
     GiveUp(entry, "a single launch gains nothing");
     return;
   }
-  auto kept = plans_->Insert(KeyOf(*entry), *std::move(outcome),
-                             entry->summary.bytes);
+  auto kept =
+      plans_->Insert(KeyOf(*entry), *std::move(outcome), entry->summary.bytes);
   if (!kept) {
     GiveUp(entry, kept.error().message());
     return;

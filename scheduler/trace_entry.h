@@ -27,10 +27,12 @@ struct PlanSummary {
 
 // One trace on its way to a plan. States and legal transitions:
 //
-//   kSeen ─► kRecord ─► kConfirm ─► kBuilding ─► kCheckOps ─► kCheckWhole ─► kReady
-//              ▲           ▲            │            │             │            │
-//              │           └── unproven ┼────────────┴─────────────┴────────────┤
-//              └────────────── replaced, evicted, or tried again ◄──────────────┘
+//   kSeen ─► kRecord ─► kConfirm ─► kBuilding ─► kCheckOps ─► kCheckWhole ─►
+//   kReady
+//              ▲           ▲            │            │             │ │ │ └──
+//              unproven ┼────────────┴─────────────┴────────────┤
+//              └────────────── replaced, evicted, or tried again
+//              ◄──────────────┘
 //   any ─► kGivenUp, with a reason; left only by Reset
 //
 // Under the session's lock.

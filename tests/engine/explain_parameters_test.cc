@@ -151,6 +151,37 @@ TEST_F(TwoOpsTest, OpsMayLaunchNothingOrMuch) {
                                    Site(2, 0, a_, 0)));
 }
 
+TEST_F(TwoOpsTest, BuffersThatReuseMemoryAreOneBufferAsLargeAsBoth) {
+  // The second buffer took the first one's block, and no address tells which
+  // of them a word means.
+  first_->ops[1].temporaries = {{0x7f50'0000'1000, 64},
+                                {0x7f50'0000'1000, 4096}};
+  second_->ops[1].temporaries = {{0x7f60'0000'1000, 64},
+                                 {0x7f60'0000'1000, 4096}};
+  Launches(1, {0x7f50'0000'1000, 0x7f50'0000'1800},
+           {0x7f60'0000'1000, 0x7f60'0000'1800});
+  const auto explained = Explain();
+  ASSERT_TRUE(explained) << explained.error().error.message();
+  ASSERT_THAT(explained->program.sites, SizeIs(2));
+  const ValueId owner = explained->program.sites[0].value;
+  EXPECT_EQ(explained->program.sites[1].value, owner);
+  EXPECT_EQ(explained->program.sites[1].delta_bytes, 0x800u);
+  EXPECT_EQ(explained->place_bytes[owner], 4096u);
+}
+
+TEST_F(TwoOpsTest, OutputThatReusesABuffersMemoryTakesTheBuffersUseToo) {
+  const uint64_t first = First(b_);
+  const uint64_t second = Second(b_);
+  first_->ops[1].temporaries = {{first, 4096}};
+  second_->ops[1].temporaries = {{second, 4096}};
+  Launches(1, {first, first + 0x800}, {second, second + 0x800});
+  const auto explained = Explain();
+  ASSERT_TRUE(explained) << explained.error().error.message();
+  EXPECT_THAT(explained->program.sites,
+              UnorderedElementsAre(Site(0, 0, b_, 0), Site(0, 8, b_, 0x800)));
+  EXPECT_EQ(explained->place_bytes[b_], 4096u);
+}
+
 TEST_F(TwoOpsTest, TemporariesAreNumberedOnFromTheValues) {
   first_->ops[0].temporaries = {{0x7f50'0000'1000, 64}};
   second_->ops[0].temporaries = {{0x7f60'0000'1000, 64}};

@@ -19,6 +19,18 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+// Each value and temporary takes just its own bytes.
+std::vector<uint64_t> Bytes(const Trace& trace) {
+  std::vector<uint64_t> bytes;
+  for (const Value& value : trace.values) bytes.push_back(value.size_bytes);
+  for (const TracedOp& op : trace.ops) {
+    for (const Allocation& temporary : op.temporaries) {
+      bytes.push_back(temporary.size_bytes);
+    }
+  }
+  return bytes;
+}
+
 class LayoutTest : public testing::Test {
  protected:
   Trace& trace() { return builder_.trace(); }
@@ -28,7 +40,7 @@ class LayoutTest : public testing::Test {
 };
 
 TEST_F(LayoutTest, EmptyTraceNeedsNoMemory) {
-  const ArenaLayout layout = LayOut(trace());
+  const ArenaLayout layout = LayOut(trace(), Bytes(trace()));
   EXPECT_EQ(layout.size_bytes, 0u);
   EXPECT_THAT(layout.places, IsEmpty());
 }
@@ -39,7 +51,7 @@ TEST_F(LayoutTest, ValuesFollowEachOtherInWholeSteps) {
   trace().values[a].size_bytes = 1;
   trace().values[a + 1].size_bytes = kPlaceAlignment;
   trace().values[a + 2].size_bytes = kPlaceAlignment + 1;
-  const ArenaLayout layout = LayOut(trace());
+  const ArenaLayout layout = LayOut(trace(), Bytes(trace()));
   EXPECT_THAT(layout.places,
               ElementsAre(kNoPlace, 0, kPlaceAlignment, 2 * kPlaceAlignment));
   EXPECT_EQ(layout.size_bytes, 4 * kPlaceAlignment);
@@ -50,7 +62,7 @@ TEST_F(LayoutTest, EmptyValuesHavePlacesOfTheirOwn) {
   const ValueId a = builder_.Op({}, {}, 2);
   trace().values[a].size_bytes = 0;
   trace().values[a + 1].size_bytes = 0;
-  const ArenaLayout layout = LayOut(trace());
+  const ArenaLayout layout = LayOut(trace(), Bytes(trace()));
   EXPECT_NE(layout.places[a], layout.places[a + 1]);
   EXPECT_GT(layout.size_bytes, layout.places[a + 1]);
 }
@@ -61,7 +73,7 @@ TEST_F(LayoutTest, TemporariesOfAnOpLieBehindAllValuesAndAreSharedByOps) {
   builder_.Op({a}, {});
   trace().ops[0].temporaries = {{0x1000, 10}, {0x2000, 600}};
   trace().ops[2].temporaries = {{0x3000, 2000}};
-  const ArenaLayout layout = LayOut(trace());
+  const ArenaLayout layout = LayOut(trace(), Bytes(trace()));
   const uint64_t zone = 2 * kPlaceAlignment;
   EXPECT_THAT(layout.temporaries,
               ElementsAre(ElementsAre(zone, zone + kPlaceAlignment), IsEmpty(),
@@ -85,7 +97,7 @@ TEST_F(LayoutTest, RandomTracesOverlapNowhereThatIsUsedAtOnce) {
         op.temporaries.push_back({0x1000u * t, random() % 3000});
       }
     }
-    const ArenaLayout layout = LayOut(trace);
+    const ArenaLayout layout = LayOut(trace, Bytes(trace));
     std::vector<bool> values_use(layout.size_bytes, false);
     const auto claim = [&layout](std::vector<bool>& used, uint64_t place,
                                  uint64_t size_bytes) {

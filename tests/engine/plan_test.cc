@@ -95,6 +95,7 @@ class PlanTest : public testing::Test {
     built.movable.assign(trace.values.size(), true);
     for (const auto value : immovable_) built.movable[value] = false;
     built.places.assign(trace.values.size(), 0);
+    built.place_bytes.assign(trace.values.size(), kSizeBytes);
     for (ValueId v = 0; v < trace.values.size(); ++v) {
       if (!trace.values[v].external) built.places[v] = Place(v);
     }
@@ -212,8 +213,7 @@ TEST_F(PlanTest, LateExternalThatNeverMovedIsNotBoundElsewhere) {
   Build({{0, 3, 3}, {3, 4, 1, true}});
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
   ASSERT_TRUE(plan_->LaunchNext());
-  EXPECT_FALSE(
-      plan_->BindLate(OpAt(3, {Place(b_), 0x7f00'6000'0000})->view));
+  EXPECT_FALSE(plan_->BindLate(OpAt(3, {Place(b_), 0x7f00'6000'0000})->view));
   EXPECT_TRUE(plan_->BindLate(OpAt(3, {Place(b_), First(late_)})->view));
 }
 

@@ -33,9 +33,9 @@ class StreamSessionTest : public testing::Test {
     auto frontend = std::make_unique<ModelFrontend>();
     frontend_ = frontend.get();
     parts.backend = std::make_unique<engine::HostBackend>(
-        frontend.get(), engine::HostBackend::Options{
-                            .max_arena_bytes = options.max_arena_bytes,
-                            .segment_ops = 3});
+        frontend.get(),
+        engine::HostBackend::Options{.max_arena_bytes = options.max_arena_bytes,
+                                     .segment_ops = 3});
     parts.frontend = std::move(frontend);
     parts.options = options;
     parts.plans = &plans_;
@@ -55,11 +55,9 @@ class StreamSessionTest : public testing::Test {
 
   Stats stats() {
     Stats stats;
-    session_->Inspect([&stats](const Journal& journal,
-                               const std::vector<const TraceEntry*>&,
-                               const engine::Frontend&) {
-      stats = journal.stats;
-    });
+    session_->Inspect(
+        [&stats](const Journal& journal, const std::vector<const TraceEntry*>&,
+                 const engine::Frontend&) { stats = journal.stats; });
     return stats;
   }
 
@@ -280,9 +278,9 @@ TEST_F(StreamSessionTest, WithoutMemoryTheProgramRunsEagerly) {
   base::Options small;
   small.max_arena_bytes = 64;
   Restart(small);
-  Warm([](ModelProgram& p, std::vector<ModelTensor>& w, ModelTensor x) {
-    Step(p, w, x);
-  }, 12);
+  Warm([](ModelProgram& p, std::vector<ModelTensor>& w,
+          ModelTensor x) { Step(p, w, x); },
+       12);
   EXPECT_EQ(stats().replays, 0u);
   EXPECT_GT(stats().rejected, 0u);
 }

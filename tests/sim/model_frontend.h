@@ -77,19 +77,19 @@ class ModelTensor {
 };
 
 enum class ModelOp : engine::OpId {
-  kAdd = 1,      // out = a + b
-  kScale = 2,    // out = a * attribute
-  kNegate = 3,   // in place: a = -a
-  kMix = 4,      // in place: a = a * 0.5 + b
-  kRead = 5,     // a cut: the host looks
-  kRandom = 6,   // out = a + next random number
-  kRaise = 7,    // raises if the attribute is 1
+  kAdd = 1,     // out = a + b
+  kScale = 2,   // out = a * attribute
+  kNegate = 3,  // in place: a = -a
+  kMix = 4,     // in place: a = a * 0.5 + b
+  kRead = 5,    // a cut: the host looks
+  kRandom = 6,  // out = a + next random number
+  kRaise = 7,   // raises if the attribute is 1
 };
 
 class ModelFrontend : public engine::Frontend {
  public:
   std::string OpName(engine::OpId op) const override {
-    static const char* const kNames[] = {"?",    "add",    "scale", "negate_",
+    static const char* const kNames[] = {"?",    "add",  "scale",  "negate_",
                                          "mix_", "read", "random", "raise"};
     return std::string("model::") + kNames[op];
   }
@@ -110,7 +110,8 @@ class ModelFrontend : public engine::Frontend {
     }
     void* memory = std::aligned_alloc(64, (size_bytes / 64 + 1) * 64);
     std::memset(memory, 0xA5, size_bytes);
-    return engine::Block(reinterpret_cast<uint64_t>(memory), memory, &std::free);
+    return engine::Block(reinterpret_cast<uint64_t>(memory), memory,
+                         &std::free);
   }
   base::Status BeginPrivatePool() override { return {}; }
   void EndPrivatePool() override {}
