@@ -126,6 +126,13 @@ std::vector<Texts> OptionTable() {
   return rows;
 }
 
+// For measurements: while true, replays launch nothing and compute nothing.
+void SkipLaunches(bool skip) {
+  if (TorchRuntime* runtime = TorchRuntime::Latest()) {
+    runtime->scheduler().SkipLaunches(skip);
+  }
+}
+
 }  // namespace
 }  // namespace reprise::bindings
 
@@ -144,4 +151,5 @@ TORCH_LIBRARY(reprise, library) {
   library.def("resume_recording() -> ()", &b::TorchRuntime::ResumeRecording);
   library.def("observe_host_memory() -> ()",
               &b::TorchRuntime::ObserveHostMemory);
+  library.def("skip_launches(bool skip) -> ()", &b::SkipLaunches);
 }
