@@ -47,18 +47,20 @@ class Heads {
   // another's.
   struct Likeness {
     size_t same = 0;
+    size_t own = 0;  // operands that the open trace made
     size_t of = 0;
     bool all() const { return of > 0 && same == of; }
     // Or there is too little to tell by.
-    bool some() const { return same > 0 || of == 0; }
+    bool some() const { return same > 0 || (of <= 1 && own == 0); }
   };
   static Likeness Compare(std::span<const engine::Operand> operands,
                           std::span<const engine::StorageToken> storages,
                           const engine::OpenTrace& open) {
-    Likeness likeness{0, operands.size()};
-    if (operands.size() != storages.size()) return {0, operands.size() + 1};
+    Likeness likeness{.of = operands.size()};
     for (size_t i = 0; i < operands.size(); ++i) {
-      if (operands[i].storage == storages[i] && !open.Owns(operands[i])) {
+      if (open.Owns(operands[i])) {
+        ++likeness.own;
+      } else if (i < storages.size() && operands[i].storage == storages[i]) {
         ++likeness.same;
       }
     }

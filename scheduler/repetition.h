@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "engine/op.h"
+#include "engine/open_trace.h"
+#include "engine/trace.h"
 
 namespace reprise::scheduler {
 
@@ -29,22 +31,26 @@ class Repetition {
 
   void Clear() {
     ops_.clear();
-    storages_.clear();
+    names_.clear();
     last_.clear();
     period_ = 0;
     matched_ = 0;
   }
 
-  // `older` says of each operand that the trace did not make it. True once a
-  // period is complete.
+  // The operands as the open trace numbers them. True once a period is
+  // complete.
   bool Add(uint64_t hash, std::span<const engine::Operand> operands,
-           const std::vector<bool>& older) {
+           std::span<const engine::ValueRef> values,
+           const engine::OpenTrace& open) {
     const size_t index = ops_.size();
-    ops_.push_back({hash, storages_.size(), operands.size(), false});
+    ops_.push_back({hash, names_.size(), operands.size(), false});
     for (size_t i = 0; i < operands.size(); ++i) {
-      // Tokens of what the trace made may have been another's before.
-      storages_.push_back(older[i] ? operands[i].storage : nullptr);
-      if (older[i]) ops_.back().has_older = true;
+      // A token of what the trace made may have been another's before; its
+      // value's number has not. Tokens are even.
+      const bool older = open.external(values[i].value);
+      names_.push_back(older ? reinterpret_cast<uint64_t>(operands[i].storage)
+                             : uint64_t{values[i].value} << 1 | 1);
+      if (older) ops_.back().has_older = true;
     }
     if (period_ > 0 && !Repeats(index, index - period_)) period_ = 0;
     if (period_ == 0) {
@@ -67,7 +73,7 @@ class Repetition {
  private:
   struct Op {
     uint64_t hash;
-    size_t first_storage;
+    size_t first_name;
     size_t operands;
     bool has_older;
   };
@@ -77,9 +83,7 @@ class Repetition {
       return false;
     }
     for (size_t i = 0; i < ops_[a].operands; ++i) {
-      const engine::StorageToken storage = storages_[ops_[a].first_storage + i];
-      if (storage != nullptr &&
-          storage == storages_[ops_[b].first_storage + i]) {
+      if (names_[ops_[a].first_name + i] == names_[ops_[b].first_name + i]) {
         return true;
       }
     }
@@ -87,7 +91,7 @@ class Repetition {
   }
 
   std::vector<Op> ops_;
-  std::vector<engine::StorageToken> storages_;
+  std::vector<uint64_t> names_;                // of storages, op by op
   std::unordered_map<uint64_t, size_t> last_;  // by hash: where it was last
   size_t period_ = 0;                          // 0: no candidate
   size_t matched_ = 0;

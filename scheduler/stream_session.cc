@@ -188,21 +188,11 @@ Action StreamSession::Watch(const OpView& op, uint64_t hash) {
     recorder_->Enter(op, before, operands, open_.values());
   }
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
-    WatchForRepetition(op, hash, operands);
+    repeated_ = repetition_.Add(hash, op.operands, operands, open_);
   }
   if (op.may_use_generator) generator_before_ = frontend_->GeneratorState();
   observed_hash_ = hash;
   return Observe(op);
-}
-
-void StreamSession::WatchForRepetition(
-    const OpView& op, uint64_t hash,
-    std::span<const engine::ValueRef> operands) {
-  older_.clear();
-  for (const engine::ValueRef& operand : operands) {
-    older_.push_back(open_.external(operand.value));
-  }
-  repeated_ = repetition_.Add(hash, op.operands, older_);
 }
 
 void StreamSession::LeaveWatching(const OpView& op,

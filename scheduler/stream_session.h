@@ -102,8 +102,6 @@ class StreamSession final : public Session {
   // Watching.
   Action Watch(const engine::OpView& op, uint64_t hash);
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
-  void WatchForRepetition(const engine::OpView& op, uint64_t hash,
-                          std::span<const engine::ValueRef> operands);
   void LeaveWatching(const engine::OpView& op,
                      std::span<const engine::ResultView> results);
   void Close();
@@ -181,8 +179,7 @@ class StreamSession final : public Session {
   std::vector<engine::StorageToken> head_storages_;
   TraceEntry* expected_ = nullptr;  // by the head; null when nothing is
   Repetition repetition_;
-  std::vector<bool> older_;  // scratch
-  bool repeated_ = false;    // the next op begins a loop's body once more
+  bool repeated_ = false;  // the next op begins a loop's body once more
   std::unique_ptr<engine::TraceRecorder> recorder_;
   TraceEntry* recording_for_ = nullptr;
 
