@@ -76,8 +76,7 @@ class TraceRecorderTest : public testing::Test {
   }
 
   void Start(Backend::Pass pass = Backend::Pass::kFirst) {
-    auto recorder =
-        TraceRecorder::Start(&frontend_, &backend_, pass);
+    auto recorder = TraceRecorder::Start(&frontend_, &backend_, pass);
     ASSERT_TRUE(recorder) << recorder.error().message();
     recorder_ = *std::move(recorder);
   }
@@ -136,7 +135,8 @@ class TraceRecorderTest : public testing::Test {
 
 TEST_F(TraceRecorderTest, BackendThatCannotRecordSaysWhy) {
   backend_.start_fails = true;
-  const auto recorder = TraceRecorder::Start(&frontend_, &backend_, Backend::Pass::kFirst);
+  const auto recorder =
+      TraceRecorder::Start(&frontend_, &backend_, Backend::Pass::kFirst);
   ASSERT_FALSE(recorder);
   EXPECT_EQ(recorder.error().code(), base::Code::kUnavailable);
   EXPECT_EQ(backend_.stops, 0);
