@@ -29,10 +29,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+import reprise
 import torch
 import zoo
-
-import reprise
 
 MODES = ("eager", "eager_control", "reprise", "graph", "compile", "reduce_overhead")
 INPUTS = 16
@@ -117,6 +116,7 @@ def first_replay(model: torch.nn.Module, make: Callable[[], tuple]) -> tuple[int
     reprise.enable("cuda", policy="always")
     ours = []
     kept = []
+    calls = -1
     for call in range(1, 21):
         arguments = make()
         synchronize()
@@ -128,11 +128,10 @@ def first_replay(model: torch.nn.Module, make: Callable[[], tuple]) -> tuple[int
         before = reprise.stats().replays
         ours.append(seconds(once))
         if reprise.stats().replays > before:
+            calls = call
             break
-    else:
-        call = -1
     reprise.disable()
-    return call, 1e3 * (sum(ours) - eager * len(ours)), 1e6 * eager
+    return calls, 1e3 * (sum(ours) - eager * len(ours)), 1e6 * eager
 
 
 def bits_of_eager(model: torch.nn.Module, make: Callable[[], tuple], mode: Mode) -> bool:

@@ -52,21 +52,22 @@ inline tl::unexpected<Error> Fail(Code code, std::string message) {
 #define REPRISE_CONCAT(a, b) REPRISE_CONCAT_INNER(a, b)
 
 // Leaves the enclosing function with the error of `expr`, if it has one.
-#define REPRISE_RETURN_IF_ERROR(expr)                                  \
-  do {                                                                 \
-    if (auto reprise_status = (expr); !reprise_status.has_value())     \
-      return ::tl::unexpected<::reprise::base::Error>(                 \
-          std::move(reprise_status).error());                          \
+#define REPRISE_RETURN_IF_ERROR(expr)                              \
+  do {                                                             \
+    if (auto reprise_status = (expr); !reprise_status.has_value()) \
+      return ::tl::unexpected<::reprise::base::Error>(             \
+          std::move(reprise_status).error());                      \
   } while (false)
 
 // Assigns the value of `expr` to `lhs`, or leaves with its error.
-#define REPRISE_ASSIGN_OR_RETURN(lhs, expr) \
-  REPRISE_ASSIGN_OR_RETURN_INNER(REPRISE_CONCAT(reprise_result_, __LINE__), lhs, expr)
-#define REPRISE_ASSIGN_OR_RETURN_INNER(result, lhs, expr)              \
-  auto result = (expr);                                                \
-  if (!result.has_value())                                             \
-    return ::tl::unexpected<::reprise::base::Error>(                   \
-        std::move(result).error());                                    \
+#define REPRISE_ASSIGN_OR_RETURN(lhs, expr)                                 \
+  REPRISE_ASSIGN_OR_RETURN_INNER(REPRISE_CONCAT(reprise_result_, __LINE__), \
+                                 lhs, expr)
+#define REPRISE_ASSIGN_OR_RETURN_INNER(result, lhs, expr) \
+  auto result = (expr);                                   \
+  if (!result.has_value())                                \
+    return ::tl::unexpected<::reprise::base::Error>(      \
+        std::move(result).error());                       \
   lhs = std::move(result).value()
 
 #endif  // REPRISE_ENGINE_BASE_STATUS_H_

@@ -55,8 +55,8 @@ struct ScanResult {
 //
 // `background` is memory that the op has no business with, made by ops before
 // it: parameters hold stale addresses of it (unwritten entries of arrays). Such
-// a word is a site as well, after all else failed to explain it: if it is stale,
-// nobody reads it, and if it is not, it is right.
+// a word is a site as well, after all else failed to explain it: if it is
+// stale, nobody reads it, and if it is not, it is right.
 base::Result<ScanResult> Scan(
     std::span<const Launch> first, std::span<const Launch> second,
     std::span<const KnownRange> ranges, std::span<const KnownRange> background,

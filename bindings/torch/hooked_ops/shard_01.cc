@@ -26,7 +26,8 @@ void RegisterShard01(HookRegistrar& hooks) {
   hooks.Add<at::_ops::_scaled_dot_product_efficient_attention>();
   hooks.Add<at::_ops::batch_norm_backward_reduce>();
   hooks.Add<at::_ops::_efficient_attention_backward>();
-  hooks.Add<at::_ops::_scaled_dot_product_fused_attention_overrideable_backward>();
+  hooks.Add<
+      at::_ops::_scaled_dot_product_fused_attention_overrideable_backward>();
   hooks.Add<at::_ops::_scaled_dot_product_efficient_attention_backward>();
   hooks.Add<at::_ops::_thnn_fused_lstm_cell_backward_impl>();
   hooks.Add<at::_ops::_linalg_det>();

@@ -255,7 +255,8 @@ TEST(ParameterScanTest, NoParametersNothingToFind) {
 
 TEST(ParameterScanTest, OtherNumberOfLaunchesMakesOpUnbuildable) {
   const Launch launches[] = {Kernel({1}), Kernel({1})};
-  const auto result = Scan({launches, 2}, {launches, 1}, {}, {}, IsDeviceAddress);
+  const auto result =
+      Scan({launches, 2}, {launches, 1}, {}, {}, IsDeviceAddress);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), base::Code::kFailedPrecondition);
   EXPECT_THAT(result.error().message(), HasSubstr("2 launches"));
