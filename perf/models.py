@@ -92,7 +92,9 @@ def hand_written(model: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) ->
     return run
 
 
-def compiled(model: torch.nn.Module, arguments: tuple[torch.Tensor, ...], mode: str) -> Run:
+def compiled(
+    model: torch.nn.Module, arguments: tuple[torch.Tensor, ...], mode: str
+) -> Run:
     """Compile ``model`` and run it until it is warm."""
     torch._dynamo.reset()
     function = torch.compile(model, mode=mode)
@@ -108,7 +110,9 @@ def compiled(model: torch.nn.Module, arguments: tuple[torch.Tensor, ...], mode: 
     return run
 
 
-def first_replay(model: torch.nn.Module, make: Callable[[], tuple]) -> tuple[int, float, float]:
+def first_replay(
+    model: torch.nn.Module, make: Callable[[], tuple]
+) -> tuple[int, float, float]:
     """Calls until the first replay, and the milliseconds that they cost more than eager."""
     for _ in range(3):
         model(*make())
@@ -134,7 +138,9 @@ def first_replay(model: torch.nn.Module, make: Callable[[], tuple]) -> tuple[int
     return calls, 1e3 * (sum(ours) - eager * len(ours)), 1e6 * eager
 
 
-def bits_of_eager(model: torch.nn.Module, make: Callable[[], tuple], mode: Mode) -> bool:
+def bits_of_eager(
+    model: torch.nn.Module, make: Callable[[], tuple], mode: Mode
+) -> bool:
     """Whether 50 kept outputs, looked at at the end, hold eager's bits."""
     inputs = [make() for _ in range(KEPT)]
     expected = [model(*arguments).cpu() for arguments in inputs]
@@ -142,7 +148,9 @@ def bits_of_eager(model: torch.nn.Module, make: Callable[[], tuple], mode: Mode)
         outputs = [mode.run(arguments) for arguments in inputs]
         synchronize()
     return all(
-        torch.equal(a.cpu().contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+        torch.equal(
+            a.cpu().contiguous().view(torch.uint8), b.contiguous().view(torch.uint8)
+        )
         for a, b in zip(outputs, expected, strict=True)
     )
 
@@ -150,7 +158,9 @@ def bits_of_eager(model: torch.nn.Module, make: Callable[[], tuple], mode: Mode)
 def bootstrap(values: list[float], draws: int = 1000) -> tuple[float, float]:
     """Give a 95 % interval of the median."""
     rng = random.Random(0)
-    medians = sorted(statistics.median(rng.choices(values, k=len(values))) for _ in range(draws))
+    medians = sorted(
+        statistics.median(rng.choices(values, k=len(values))) for _ in range(draws)
+    )
     return medians[int(0.025 * draws)], medians[int(0.975 * draws)]
 
 
@@ -218,7 +228,9 @@ def environment(arguments: argparse.Namespace) -> dict:
     }
 
 
-def make_modes(model: torch.nn.Module, arguments: tuple, names: list[str]) -> dict[str, Mode]:
+def make_modes(
+    model: torch.nn.Module, arguments: tuple, names: list[str]
+) -> dict[str, Mode]:
     """Make what can be made; a mode that fails is left out, with its error printed."""
     makers: dict[str, Callable[[], Mode]] = {
         "eager": lambda: Mode(lambda new: model(*new)),
@@ -251,7 +263,9 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
         order = list(modes)
         random.Random(round_index).shuffle(order)
         for name in order:
-            latencies[name].append(passes(modes[name], inputs, round_index, arguments.passes))
+            latencies[name].append(
+                passes(modes[name], inputs, round_index, arguments.passes)
+            )
     for name, mode in modes.items():
         every = sorted(value for block in latencies[name] for value in block)
         ratios = [
@@ -279,7 +293,9 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
     ours["bit_equal"] = bits_of_eager(model, make, modes["reprise"])
     ours["first_replay_calls"] = calls
     ours["first_replay_ms"] = extra_ms
-    ours["stats"] = vars(reprise.stats()) if not hasattr(reprise.stats(), "_asdict") else None
+    ours["stats"] = (
+        vars(reprise.stats()) if not hasattr(reprise.stats(), "_asdict") else None
+    )
     ours["host_us"] = 1e6 * host_only(modes["reprise"], inputs, 20)
     reprise.enable("cuda", policy="always")
     report = reprise.explain()
@@ -295,7 +311,11 @@ def table(records: list[dict]) -> str:
     workloads = list(dict.fromkeys(record["workload"] for record in records))
     by = {(record["workload"], record["mode"]): record for record in records}
     modes = [mode for mode in MODES if any((w, mode) in by for w in workloads)]
-    lines = ["| model | " + " | ".join(modes) + " | eager/reprise | bits | calls | ms | host us |"]
+    lines = [
+        "| model | "
+        + " | ".join(modes)
+        + " | eager/reprise | bits | calls | ms | host us |"
+    ]
     lines.append("|---" * (len(modes) + 6) + "|")
     for workload in workloads:
         cells = [workload]
@@ -335,7 +355,9 @@ def plot(records: list[dict], path: str) -> None:
         ]
         axes.bar(places, heights, width, yerr=errors, label=mode.replace("_", " "))
     axes.axhline(1, color="black", linewidth=0.8)
-    axes.set_xticks([i + 0.4 - width / 2 for i in range(len(workloads))], workloads, rotation=20)
+    axes.set_xticks(
+        [i + 0.4 - width / 2 for i in range(len(workloads))], workloads, rotation=20
+    )
     axes.set_ylabel("speed-up over eager (latency)")
     axes.legend(fontsize=8)
     figure.tight_layout()
@@ -349,7 +371,9 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--passes", type=int, default=5)
-    parser.add_argument("--reports", action="store_true", help="keep explain() in the records")
+    parser.add_argument(
+        "--reports", action="store_true", help="keep explain() in the records"
+    )
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--plot")
     parser.add_argument("--commit", default="unknown")

@@ -89,7 +89,9 @@ def _timm(name: str):
     return make
 
 
-def _transformers(model_class: str, config_class: str, dtype: torch.dtype, length: int, **config):
+def _transformers(
+    model_class: str, config_class: str, dtype: torch.dtype, length: int, **config
+):
     def make(device: torch.device) -> tuple[nn.Module, Callable[[], Arguments]]:
         import transformers
 
@@ -119,7 +121,9 @@ WORKLOADS = {
         ),
         Workload(
             "distilgpt2_fp16",
-            _transformers("GPT2LMHeadModel", "GPT2Config", torch.float16, 64, n_layer=6),
+            _transformers(
+                "GPT2LMHeadModel", "GPT2Config", torch.float16, 64, n_layer=6
+            ),
             "transformers",
         ),
         Workload(
@@ -128,7 +132,9 @@ WORKLOADS = {
             "transformers",
         ),
         Workload("densenet121_fp16", _torchvision("densenet121"), "torchvision"),
-        Workload("efficientnet_b0_fp16", _torchvision("efficientnet_b0"), "torchvision"),
+        Workload(
+            "efficientnet_b0_fp16", _torchvision("efficientnet_b0"), "torchvision"
+        ),
         Workload("alexnet_fp16", _torchvision("alexnet"), "torchvision"),
     )
 }

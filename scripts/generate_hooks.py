@@ -64,7 +64,9 @@ def declared_signatures(include: Path) -> dict[str, str]:
 
 def parse() -> ParsedYaml:
     native = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
-    return parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
+    return parse_native_yaml(
+        str(native / "native_functions.yaml"), str(native / "tags.yaml")
+    )
 
 
 def is_factory(function: NativeFunction) -> bool:
@@ -78,7 +80,9 @@ def is_factory(function: NativeFunction) -> bool:
 
 
 def takes_names(function: NativeFunction) -> bool:
-    return any("Dimname" in str(argument.type) for argument in function.func.arguments.flat_all)
+    return any(
+        "Dimname" in str(argument.type) for argument in function.func.arguments.flat_all
+    )
 
 
 def is_hooked(parsed: ParsedYaml, function: NativeFunction) -> bool:
@@ -103,7 +107,9 @@ def is_hooked(parsed: ParsedYaml, function: NativeFunction) -> bool:
     )
 
 
-def shards(parsed: ParsedYaml, signatures: dict[str, str]) -> list[list[tuple[str, bool]]]:
+def shards(
+    parsed: ParsedYaml, signatures: dict[str, str]
+) -> list[list[tuple[str, bool]]]:
     """Structs and whether they are factories, each signature in one shard only.
 
     A signature is compiled where it is used, and compiling it is what takes time: shards get
@@ -148,7 +154,8 @@ def shard_text(number: int, ops: list[tuple[str, bool]]) -> str:
 def header_text(count: int) -> str:
     guard = "REPRISE_BINDINGS_TORCH_HOOKED_OPS_SHARDS_H_"
     declarations = "\n".join(
-        f"void RegisterShard{number:02}(HookRegistrar& hooks);" for number in range(SHARDS)
+        f"void RegisterShard{number:02}(HookRegistrar& hooks);"
+        for number in range(SHARDS)
     )
     calls = "\n".join(f"  RegisterShard{number:02}(hooks);" for number in range(SHARDS))
     return f"""{HEADER}//
@@ -184,7 +191,9 @@ def torch_version() -> str:
 def main() -> None:
     root = Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=root / "bindings/torch/hooked_ops")
+    parser.add_argument(
+        "--output", type=Path, default=root / "bindings/torch/hooked_ops"
+    )
     output: Path = parser.parse_args().output
     lists = shards(parse(), declared_signatures(torch_include()))
     output.mkdir(parents=True, exist_ok=True)
