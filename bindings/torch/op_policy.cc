@@ -60,6 +60,7 @@ struct NamedCut {
 constexpr NamedCut kCuts[] = {
     {"aten::_copy_from"sv, "copies by hand"},
     {"aten::_copy_from_and_resize"sv, "copies by hand"},
+    {"aten::_cudnn_rnn_flatten_weight"sv, "moves its operands"},
     {"aten::_cudnn_init_dropout_state"sv, "keeps a generator of its own"},
     {"aten::_efficientzerotensor"sv, "makes a tensor without memory"},
     {"aten::_fused_moving_avg_obs_fq_helper"sv, "its effects depend on data"},
@@ -96,6 +97,9 @@ constexpr HiddenWrites kHiddenWrites[] = {
     {"aten::native_batch_norm"sv, 1 << 3 | 1 << 4, 5},
     {"aten::cudnn_batch_norm"sv, 1 << 3 | 1 << 4, 5},
     {"aten::miopen_batch_norm"sv, 1 << 3 | 1 << 4, 5},
+    // The state of its dropout; backward also uses its reserve for scratch.
+    {"aten::_cudnn_rnn"sv, 1 << 15, -1},
+    {"aten::_cudnn_rnn_backward"sv, 1 << 19 | 1 << 20, -1},
     {"aten::batch_norm_gather_stats"sv, 1 << 3 | 1 << 4, -1},
     {"aten::batch_norm_gather_stats_with_counts"sv, 1 << 3 | 1 << 4, -1},
     {"aten::batch_norm_update_stats"sv, 1 << 1 | 1 << 2, -1},
