@@ -37,10 +37,10 @@ def read(*command: str) -> str:
 
 
 class LibraryTest(unittest.TestCase):
-    library = ""
+    file = ""
 
     def symbols(self, which: str) -> list[str]:
-        lines = read("nm", "-DC", which, self.library).splitlines()
+        lines = read("nm", "-DC", which, self.file).splitlines()
         return [
             line.split(maxsplit=2 if which == "--defined-only" else 1)[-1]
             for line in lines
@@ -48,7 +48,7 @@ class LibraryTest(unittest.TestCase):
 
     def test_needs_only_what_is_there(self) -> None:
         needed = set(
-            re.findall(r"\(NEEDED\).*\[(.+)\]", read("readelf", "-d", self.library))
+            re.findall(r"\(NEEDED\).*\[(.+)\]", read("readelf", "-d", self.file))
         )
         self.assertIn("libtorch_cpu.so", needed)
         self.assertLessEqual(needed, NEEDED)
@@ -72,5 +72,5 @@ class LibraryTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    LibraryTest.library = sys.argv.pop()
+    LibraryTest.file = sys.argv.pop()
     sys.exit(unittest.main())
