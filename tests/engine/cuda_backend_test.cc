@@ -1,0 +1,553 @@
+// On a simulated GPU: two passes of real ops are recorded, built and run again
+// elsewhere with eager's results; patches reach the nodes that they are for;
+// whatever call of the driver fails, the failure is reported and nothing is
+// left behind.
+
+#include "engine/cuda_backend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/device/launch_recorder.h"
+#include "engine/open_trace.h"
+#include "engine/plan.h"
+#include "engine/trace_recorder.h"
+#include "kernels/compare.h"
+#include "tests/engine/simulated_gpu.h"
+#include "tests/engine/simulated_program.h"
+
+namespace reprise::engine {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+using Tensor = SimulatedTensor;
+using Step = std::function<Tensor(SimulatedProgram&, Tensor x)>;
+
+// A GPU, a program on it and a backend that records it.
+class World {
+ public:
+  explicit World(CudaBackend::Options options = DefaultOptions())
+      : recorder(device::LaunchRecorder::Create(gpu.driver, gpu.cupti)),
+        program(&gpu, &frontend) {
+    context.driver = &gpu.driver;
+    context.stream = gpu.stream;
+    context.context = gpu.context;
+    context.skip_launches = &skip_launches;
+    options.compare = [this]() -> base::Result<kernels::DeviceCompare*> {
+      if (compare_fails) return base::Fail(base::Code::kInternal, "no compare");
+      return &compare;
+    };
+    backend = std::make_unique<CudaBackend>(context, recorder.get(), &frontend,
+                                            options);
+    weight = program.Make(100);
+  }
+
+  static CudaBackend::Options DefaultOptions() {
+    CudaBackend::Options options;
+    options.max_arena_bytes = 1 << 20;
+    options.segment_launches = 3;
+    return options;
+  }
+
+  // Runs `step` as a session does while it records; the reason, if an op
+  // cannot be part of a trace.
+  base::Result<std::unique_ptr<Trace>> Record(Backend::Pass pass,
+                                              const Step& step, Tensor x) {
+    REPRISE_ASSIGN_OR_RETURN(
+        std::unique_ptr<TraceRecorder> recording,
+        TraceRecorder::Start(&frontend, backend.get(), pass));
+    OpenTrace open;
+    std::string refusal;
+    program.around = [&](const OpView& view,
+                         const SimulatedProgram::Eager& eager) {
+      const cache::Signature before = open.signature();
+      const auto operands = open.Enter(view);
+      recording->Enter(view, before, operands, open.values());
+      std::vector<Tensor> results = eager();
+      const auto views = ResultViewsOf(results);
+      const auto values = open.Leave(views);
+      const std::string why =
+          recording->Leave(view, views, values, open.values());
+      if (refusal.empty()) refusal = why;
+      return results;
+    };
+    step(program, x);
+    program.around = nullptr;
+    if (!refusal.empty()) {
+      return base::Fail(base::Code::kFailedPrecondition, refusal);
+    }
+    return recording->Finish(open.signature());
+  }
+
+  // Two passes on inputs of their own, and a plan.
+  base::Result<std::unique_ptr<Plan>> Build(const Step& step) {
+    REPRISE_ASSIGN_OR_RETURN(
+        auto first, Record(Backend::Pass::kFirst, step, program.Make(1)));
+    REPRISE_ASSIGN_OR_RETURN(
+        auto second, Record(Backend::Pass::kRelocated, step, program.Make(2)));
+    auto built = backend->Build(*first, *second);
+    if (!built) return tl::unexpected(built.error().error);
+    return std::make_unique<Plan>(std::move(first), *std::move(built));
+  }
+
+  // Launches the whole plan on `x`, whose op is the trace's head.
+  base::Status Launch(Plan& plan, Tensor x) {
+    const TracedOp& head = plan.trace().ops[0];
+    std::vector<Operand> operands;
+    for (const ValueRef& ref : head.operands) {
+      Operand& operand = operands.emplace_back();
+      const Value& value = plan.trace().values[ref.value];
+      operand.base = ref.value == 0 ? x.base : value.origin;
+    }
+    OpView view;
+    view.op = head.op;
+    view.words = head.words;
+    view.operands = operands;
+    EXPECT_EQ(plan.Resolve(view), Plan::Readiness::kReady);
+    for (size_t s = 0; s < plan.built().segments.size(); ++s) {
+      REPRISE_RETURN_IF_ERROR(plan.LaunchNext());
+    }
+    plan.Finish();
+    return {};
+  }
+
+  std::vector<float> ResultOf(const Plan& plan) const {
+    const ResultSpec& result = plan.trace().ops.back().results[0];
+    const auto* data =
+        reinterpret_cast<const float*>(plan.origin(result.value));
+    return {data, data + SimulatedProgram::kElements};
+  }
+
+  SimulatedGpu gpu;
+  SimulatedFrontend frontend;
+  SimulatedCompare compare;
+  bool compare_fails = false;
+  std::unique_ptr<device::LaunchRecorder> recorder;
+  SimulatedProgram program;
+  Tensor weight;
+  std::atomic<bool> skip_launches{false};
+  CudaContext context;
+  std::unique_ptr<CudaBackend> backend;
+};
+
+std::vector<float> ValuesOf(const Tensor& tensor) {
+  return {tensor.data(), tensor.data() + SimulatedProgram::kElements};
+}
+
+// Eight launches of every kind, in place, with a temporary.
+Step MixedStep(const Tensor& weight) {
+  return [weight](SimulatedProgram& p, Tensor x) {
+    const Tensor a = p.Add(x, weight);
+    const Tensor b = p.TwiceAdd(a, weight);
+    p.Negate(a);
+    const Tensor c = p.Clone(a);
+    const Tensor z = p.Zeros();
+    const Tensor d = p.Add(c, z);
+    return p.Add(d, p.Scale(b, 0.25f));
+  };
+}
+
+class CudaBackendTest : public testing::Test {
+ protected:
+  std::optional<World> world_{std::in_place};
+};
+
+TEST_F(CudaBackendTest, PlanComputesWhatEagerComputes) {
+  const Step step = MixedStep(world_->weight);
+  auto plan = world_->Build(step);
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ((*plan)->built().launches, 9u);
+  for (float seed : {5.0f, 6.0f, 7.0f}) {
+    // Weights may be edited in place.
+    world_->weight.data()[3] = seed;
+    const Tensor x = world_->program.Make(seed);
+    ASSERT_TRUE(world_->Launch(**plan, x));
+    EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
+  }
+  EXPECT_TRUE(world_->frontend.memory.GuardsAreIntact());
+}
+
+TEST_F(CudaBackendTest, PlanTouchesNoMemoryOfTheRecordings) {
+  auto plan = world_->Build(MixedStep(world_->weight));
+  ASSERT_TRUE(plan) << plan.error().message();
+  for (const Value& value : (*plan)->trace().values) {
+    if (value.external) continue;
+    std::memset(reinterpret_cast<void*>(value.base), 0x77, value.size_bytes);
+  }
+  ASSERT_TRUE(world_->Launch(**plan, world_->program.Make(5)));
+  for (const Value& value : (*plan)->trace().values) {
+    if (value.external) continue;
+    const auto* byte = reinterpret_cast<const unsigned char*>(value.base);
+    for (size_t i = 0; i < value.size_bytes; ++i) ASSERT_EQ(byte[i], 0x77);
+  }
+}
+
+TEST_F(CudaBackendTest, SegmentsHoldWholeOpsAndAboutAsManyLaunchesAsAsked) {
+  auto plan = world_->Build(MixedStep(world_->weight));
+  ASSERT_TRUE(plan) << plan.error().message();
+  uint32_t op = 0;
+  uint32_t launches = 0;
+  for (const Segment& segment : (*plan)->built().segments) {
+    EXPECT_EQ(segment.first_op, op);
+    EXPECT_GT(segment.end_op, op);
+    EXPECT_LE(segment.launches, 3u);
+    op = segment.end_op;
+    launches += segment.launches;
+  }
+  EXPECT_EQ(op, (*plan)->trace().ops.size());
+  EXPECT_EQ(launches, 9u);
+  EXPECT_THAT(world_->gpu.execs(), SizeIs((*plan)->built().segments.size()));
+}
+
+TEST_F(CudaBackendTest, OpOfMoreLaunchesThanASegmentHasOneOfItsOwn) {
+  CudaBackend::Options options = World::DefaultOptions();
+  options.segment_launches = 1;
+  world_.emplace(options);
+  const Step step = [this](SimulatedProgram& p, Tensor x) {
+    return p.Scale(p.TwiceAdd(x, world_->weight), 2);
+  };
+  auto plan = world_->Build(step);
+  ASSERT_TRUE(plan) << plan.error().message();
+  ASSERT_THAT((*plan)->built().segments, SizeIs(2));
+  EXPECT_EQ((*plan)->built().segments[0].launches, 2u);
+  const Tensor x = world_->program.Make(5);
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
+}
+
+TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
+  auto plan = world_->Build([this](SimulatedProgram& p, Tensor x) {
+    const Tensor a = p.Add(x, world_->weight);
+    return p.Add(p.Scale(x, 3), a);
+  });
+  ASSERT_TRUE(plan) << plan.error().message();
+  Executor& executor = (*plan)->executor();
+  ASSERT_TRUE(executor.LaunchSegment(0));
+  ASSERT_THAT(world_->gpu.execs(), SizeIs(1));
+  const SimulatedGpu::Graph& exec = *world_->gpu.execs()[0];
+  ASSERT_THAT(exec, SizeIs(3));
+  const uint64_t old_word = exec[0].Word(8);
+  world_->gpu.updates = 0;
+  const Tensor x = world_->program.Make(5);
+  executor.Bind(0, x.base);
+  // Not before the launch.
+  EXPECT_EQ(exec[0].Word(8), old_word);
+  ASSERT_TRUE(executor.LaunchSegment(0));
+  EXPECT_EQ(world_->gpu.updates, 2);
+  EXPECT_EQ(exec[0].Word(8), x.base);   // add(out, a, b, elements)
+  EXPECT_EQ(exec[1].Word(24), x.base);  // scale(elements, out, factor, a)
+  EXPECT_EQ(exec[0].Word(16), world_->weight.base);
+  EXPECT_EQ(exec[2].Word(8), (*plan)->origin(3));
+  // Bound where it is, or launched again: nothing to patch.
+  executor.Bind(0, x.base);
+  ASSERT_TRUE(executor.LaunchSegment(0));
+  EXPECT_EQ(world_->gpu.updates, 2);
+}
+
+TEST_F(CudaBackendTest, FillsAndCopiesArePatchedToo) {
+  auto plan = world_->Build([](SimulatedProgram& p, Tensor x) {
+    const Tensor copy = p.Clone(x);
+    p.Zeros();
+    return copy;
+  });
+  ASSERT_TRUE(plan) << plan.error().message();
+  ASSERT_TRUE((*plan)->executor().LaunchSegment(0));
+  const SimulatedGpu::Graph& exec = *world_->gpu.execs()[0];
+  ASSERT_THAT(exec, SizeIs(2));
+  EXPECT_EQ(exec[0].copy.dstDevice, (*plan)->origin(1));
+  EXPECT_EQ(exec[1].fill.dst, (*plan)->origin(2));
+  const Tensor x = world_->program.Make(5);
+  (*plan)->executor().Bind(0, x.base);
+  ASSERT_TRUE((*plan)->executor().LaunchSegment(0));
+  EXPECT_EQ(exec[0].copy.srcDevice, x.base);
+}
+
+TEST_F(CudaBackendTest, UpdateThatFailedIsMadeAtTheNextLaunch) {
+  const Step step = MixedStep(world_->weight);
+  auto plan = world_->Build(step);
+  ASSERT_TRUE(plan) << plan.error().message();
+  ASSERT_TRUE(world_->Launch(**plan, world_->program.Make(5)));
+  const Tensor x = world_->program.Make(6);
+  // The first call of the next launch is its first update.
+  world_->gpu.FailAfter(0);
+  EXPECT_FALSE(world_->Launch(**plan, x));
+  EXPECT_EQ(world_->gpu.failed, "cuGraphExecKernelNodeSetParams");
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
+}
+
+TEST_F(CudaBackendTest, OneOpRunsAgainByItself) {
+  auto plan = world_->Build([this](SimulatedProgram& p, Tensor x) {
+    const Tensor a = p.TwiceAdd(x, world_->weight);
+    p.Negate(a);
+    return p.Scale(a, 2);
+  });
+  ASSERT_TRUE(plan) << plan.error().message();
+  const Tensor x = world_->program.Make(5);
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  ASSERT_TRUE((*plan)->executor().LaunchOp(0));
+  const ValueId a = (*plan)->trace().ops[0].results[0].value;
+  const auto* data = reinterpret_cast<float*>((*plan)->origin(a));
+  EXPECT_EQ(data[1], 2 * x.data()[1] + world_->weight.data()[1]);
+  EXPECT_TRUE((*plan)->executor().Touches(0, a));
+  EXPECT_TRUE((*plan)->executor().Touches(1, a));
+  EXPECT_FALSE(
+      (*plan)->executor().Touches(1, (*plan)->trace().ops[2].results[0].value));
+}
+
+TEST_F(CudaBackendTest, VerdictNamesTheFirstComparisonThatDiffered) {
+  auto plan = world_->Build(MixedStep(world_->weight));
+  ASSERT_TRUE(plan) << plan.error().message();
+  Executor& executor = (*plan)->executor();
+  constexpr int64_t kSizes[] = {SimulatedProgram::kElements};
+  constexpr int64_t kStrides[] = {1};
+  const kernels::Layout layout =
+      kernels::MakeLayout(kSizes, kStrides, sizeof(float));
+  const Tensor same = world_->program.Make(1);
+  const Tensor other = world_->program.Make(2);
+  const uint64_t x = same.base;
+
+  ASSERT_TRUE(executor.BeginComparing());
+  ASSERT_TRUE(executor.Compare(x, x, layout, 4));
+  ASSERT_TRUE(executor.EndComparing());
+  auto verdict = executor.Poll(Executor::Patience::kPoll);
+  ASSERT_TRUE(verdict && verdict->has_value());
+  EXPECT_TRUE((*verdict)->equal);
+
+  ASSERT_TRUE(executor.BeginComparing());
+  ASSERT_TRUE(executor.Compare(x, x, layout, 4));
+  ASSERT_TRUE(executor.Compare(x, other.base, layout, 0));
+  ASSERT_TRUE(executor.Compare(x, other.base, layout, 6));
+  ASSERT_TRUE(executor.EndComparing());
+  world_->gpu.device_is_behind = true;
+  verdict = executor.Poll(Executor::Patience::kPoll);
+  ASSERT_TRUE(verdict);
+  EXPECT_FALSE(verdict->has_value());
+  verdict = executor.Poll(Executor::Patience::kWait);
+  ASSERT_TRUE(verdict && verdict->has_value());
+  EXPECT_FALSE((*verdict)->equal);
+  EXPECT_EQ((*verdict)->tag, 0u);
+}
+
+TEST_F(CudaBackendTest, SkippedLaunchesComputeNothing) {
+  const Step step = MixedStep(world_->weight);
+  auto plan = world_->Build(step);
+  ASSERT_TRUE(plan) << plan.error().message();
+  const Tensor x = world_->program.Make(5);
+  world_->skip_launches = true;
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  EXPECT_EQ(world_->gpu.graph_launches, 0);
+  world_->skip_launches = false;
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
+}
+
+TEST_F(CudaBackendTest, OpThatReadsToTheHostIsRefused) {
+  const auto trace = world_->Record(
+      Backend::Pass::kFirst,
+      [](SimulatedProgram& p, Tensor x) {
+        p.First(x);
+        return x;
+      },
+      world_->program.Make(1));
+  ASSERT_FALSE(trace);
+  EXPECT_THAT(trace.error().message(), HasSubstr("cuMemcpyDtoHAsync"));
+}
+
+TEST_F(CudaBackendTest, RelocatedPassRunsInAPrivatePool) {
+  ASSERT_TRUE(world_->backend->StartRecording(Backend::Pass::kFirst));
+  EXPECT_EQ(world_->frontend.open_pools, 0);
+  world_->backend->StopRecording();
+  ASSERT_TRUE(world_->backend->StartRecording(Backend::Pass::kRelocated));
+  EXPECT_EQ(world_->frontend.open_pools, 1);
+  EXPECT_TRUE(world_->recorder->active());
+  world_->backend->StopRecording();
+  EXPECT_EQ(world_->frontend.open_pools, 0);
+  EXPECT_FALSE(world_->recorder->active());
+  world_->frontend.pool_fails = true;
+  EXPECT_FALSE(world_->backend->StartRecording(Backend::Pass::kRelocated));
+  EXPECT_FALSE(world_->recorder->active());
+  EXPECT_EQ(world_->frontend.open_pools, 0);
+}
+
+TEST_F(CudaBackendTest, WhereAnotherRecorderIsActiveNothingIsRecorded) {
+  const auto other =
+      device::LaunchRecorder::Create(world_->gpu.driver, world_->gpu.cupti);
+  ASSERT_TRUE(other->Start(world_->gpu.stream));
+  const base::Status started =
+      world_->backend->StartRecording(Backend::Pass::kRelocated);
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code(), base::Code::kUnavailable);
+  EXPECT_EQ(world_->frontend.open_pools, 0);
+}
+
+TEST_F(CudaBackendTest, CapturedStreamIsSeen) {
+  EXPECT_FALSE(world_->backend->Capturing());
+  world_->gpu.capturing = true;
+  EXPECT_TRUE(world_->backend->Capturing());
+  world_->gpu.capturing = false;
+  // Who knows what the stream is doing: stand aside.
+  world_->gpu.FailAfter(0);
+  EXPECT_TRUE(world_->backend->Capturing());
+}
+
+TEST_F(CudaBackendTest, ArenaOverItsBudgetIsNotBuilt) {
+  CudaBackend::Options options = World::DefaultOptions();
+  options.max_arena_bytes = 600;
+  world_.emplace(options);
+  const auto plan = world_->Build(MixedStep(world_->weight));
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("max_arena_bytes=600"));
+}
+
+TEST_F(CudaBackendTest, WithoutMemoryOrComparisonNothingIsBuilt) {
+  world_->frontend.allocations_left = 0;
+  auto plan = world_->Build(MixedStep(world_->weight));
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code(), base::Code::kResourceExhausted);
+  world_->frontend.allocations_left = 100;
+  world_->compare_fails = true;
+  plan = world_->Build(MixedStep(world_->weight));
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("no compare"));
+  world_->compare_fails = false;
+  EXPECT_TRUE(world_->Build(MixedStep(world_->weight)));
+  EXPECT_EQ(world_->gpu.objects(), 0u);
+}
+
+// A caching allocator gives a result the memory that a larger temporary of the
+// same op had. Where both move together nothing tells them apart, and the
+// temporary's launches still need its room.
+TEST_F(CudaBackendTest, TemporaryWhoseMemoryBecameTheResultKeepsItsRoom) {
+  const Step step = [](SimulatedProgram& p, Tensor x) {
+    const Tensor a = p.Scale(x, 2);
+    return p.CloneAfterLargeTemporary(a);
+  };
+  auto plan = world_->Build(step);
+  ASSERT_TRUE(plan) << plan.error().message();
+  const Tensor x = world_->program.Make(5);
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  EXPECT_TRUE(world_->frontend.memory.GuardsAreIntact())
+      << "a replay wrote past the end of its arena";
+  EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
+}
+
+// The same where the result found other memory in one of the recordings.
+TEST_F(CudaBackendTest, TemporaryWhoseMemoryWasReusedOnceStaysApart) {
+  const Step step = [](SimulatedProgram& p, Tensor x) {
+    const Tensor a = p.Scale(x, 2);
+    return p.CloneAfterLargeTemporary(a);
+  };
+  auto first =
+      world_->Record(Backend::Pass::kFirst, step, world_->program.Make(1));
+  ASSERT_TRUE(first) << first.error().message();
+  const Tensor x = world_->program.Make(2);
+  // One for the first op, one for the result of the second.
+  const Tensor spare[] = {world_->program.Make(0), world_->program.Make(0)};
+  for (const Tensor& tensor : spare) world_->program.Drop(tensor);
+  auto second = world_->Record(Backend::Pass::kRelocated, step, x);
+  ASSERT_TRUE(second) << second.error().message();
+  EXPECT_EQ((*first)->ops[1].temporaries[0].address,
+            (*first)->values.back().origin);
+  EXPECT_NE((*second)->ops[1].temporaries[0].address,
+            (*second)->values.back().origin);
+  auto built = world_->backend->Build(**first, **second);
+  ASSERT_TRUE(built) << built.error().error.message();
+  Plan plan(*std::move(first), *std::move(built));
+  ASSERT_TRUE(world_->Launch(plan, x));
+  EXPECT_TRUE(world_->frontend.memory.GuardsAreIntact());
+  EXPECT_EQ(world_->ResultOf(plan), ValuesOf(step(world_->program, x)));
+}
+
+// Calls whose failure takes nothing away: they end something, they name
+// something for people, or they ask for a mode that only others profit from.
+bool IsHarmless(const std::string& call) {
+  static const std::set<std::string> kHarmless = {
+      "cuThreadExchangeStreamCaptureMode",
+      "cuGraphDestroy",
+      "cuGraphExecDestroy",
+      "cuMemFree",
+      "cuMemFreeHost",
+      "cuEventDestroy",
+      "cuFuncGetName",
+  };
+  return kHarmless.contains(call);
+}
+
+// All that a plan goes through, from its recording to its end.
+base::Status RunAll(World& world) {
+  const Step step = MixedStep(world.weight);
+  REPRISE_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, world.Build(step));
+  const Tensor x = world.program.Make(5);
+  REPRISE_RETURN_IF_ERROR(world.Launch(*plan, x));
+  Executor& executor = plan->executor();
+  REPRISE_RETURN_IF_ERROR(executor.BeginComparing());
+  for (size_t k = 0; k < plan->trace().ops.size(); ++k) {
+    REPRISE_RETURN_IF_ERROR(executor.LaunchOp(k));
+  }
+  REPRISE_RETURN_IF_ERROR(executor.EndComparing());
+  REPRISE_ASSIGN_OR_RETURN(auto verdict,
+                           executor.Poll(Executor::Patience::kPoll));
+  REPRISE_ASSIGN_OR_RETURN(verdict, executor.Poll(Executor::Patience::kWait));
+  EXPECT_TRUE(verdict.has_value() && verdict->equal);
+  // Whatever failed and was not told did no harm.
+  EXPECT_EQ(world.ResultOf(*plan), ValuesOf(step(world.program, x)));
+  return {};
+}
+
+TEST(CudaBackendFailureTest, EveryDriverCallMayFailOnce) {
+  std::set<std::string> failed;
+  for (int calls = 0;; ++calls) {
+    SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
+    World world;
+    world.gpu.FailAfter(calls);
+    const base::Status status = RunAll(world);
+    const std::string call = world.gpu.failed;
+    if (call.empty()) {
+      EXPECT_TRUE(status) << status.error().message();
+      break;
+    }
+    failed.insert(call);
+    EXPECT_EQ(world.gpu.objects(), 0u) << call;
+    EXPECT_FALSE(world.recorder->active()) << call;
+    EXPECT_EQ(world.frontend.open_pools, 0) << call;
+    EXPECT_TRUE(world.frontend.memory.GuardsAreIntact()) << call;
+    if (call == "cuFuncGetParamInfo") {
+      // Nothing is lost where it was asked beyond the last parameter.
+    } else if (IsHarmless(call)) {
+      EXPECT_TRUE(status) << call << ": " << status.error().message();
+    } else {
+      EXPECT_FALSE(status) << call;
+    }
+    ASSERT_LT(calls, 10'000);
+  }
+  EXPECT_GT(failed.size(), 20u);
+}
+
+// After a failure the same world can do it all.
+TEST(CudaBackendFailureTest, FailureIsNotSticky) {
+  for (int calls = 0;; calls += 7) {
+    SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
+    World world;
+    world.gpu.FailAfter(calls);
+    (void)RunAll(world);
+    if (world.gpu.failed.empty()) break;
+    const base::Status again = RunAll(world);
+    EXPECT_TRUE(again) << world.gpu.failed << ": " << again.error().message();
+  }
+}
+
+}  // namespace
+}  // namespace reprise::engine

@@ -1,0 +1,345 @@
+// A program of eager ops on the simulated GPU, and the framework it runs in.
+
+#ifndef REPRISE_TESTS_ENGINE_SIMULATED_PROGRAM_H_
+#define REPRISE_TESTS_ENGINE_SIMULATED_PROGRAM_H_
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tests/engine/fake_frontend.h"
+#include "tests/engine/simulated_gpu.h"
+
+namespace reprise::engine {
+
+// The memory of one device. What is freed goes to the next allocation that it
+// fits best, as a caching allocator has it. Guards behind every block tell who
+// wrote past its end.
+class SimulatedMemory {
+ public:
+  SimulatedMemory() : memory_(kBytes, std::byte{kGuard}) {
+    next_ = RoundUp(reinterpret_cast<uint64_t>(memory_.data()));
+  }
+
+  uint64_t Allocate(size_t size_bytes) {
+    auto best = free_.end();
+    for (auto block = free_.begin(); block != free_.end(); ++block) {
+      const size_t free_bytes = size_of_[*block];
+      if (free_bytes < size_bytes) continue;
+      if (best == free_.end() || free_bytes <= size_of_[*best]) best = block;
+    }
+    if (best != free_.end()) {
+      const uint64_t address = *best;
+      free_.erase(best);
+      std::memset(reinterpret_cast<void*>(address), 0xA5, size_bytes);
+      return address;
+    }
+    const uint64_t address = next_;
+    size_of_[address] = size_bytes;
+    next_ = RoundUp(address + size_bytes + kGuardBytes);
+    EXPECT_LE(next_, End()) << "the simulated device is full";
+    std::memset(reinterpret_cast<void*>(address), 0xA5, size_bytes);
+    return address;
+  }
+  void Free(uint64_t address) { free_.push_back(address); }
+
+  bool Owns(uint64_t address) const {
+    return address >= reinterpret_cast<uint64_t>(memory_.data()) &&
+           address < End();
+  }
+
+  bool GuardsAreIntact() const {
+    for (const auto& [address, size_bytes] : size_of_) {
+      const auto* end =
+          reinterpret_cast<const std::byte*>(address) + size_bytes;
+      for (size_t i = 0; i < kGuardBytes; ++i) {
+        if (end[i] != std::byte{kGuard}) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t kBytes = size_t{8} << 20;
+  static constexpr size_t kGuardBytes = 4096;
+  static constexpr unsigned char kGuard = 0xEE;
+
+  static uint64_t RoundUp(uint64_t address) {
+    return (address + 511) / 512 * 512;
+  }
+  uint64_t End() const {
+    return reinterpret_cast<uint64_t>(memory_.data()) + kBytes;
+  }
+
+  std::vector<std::byte> memory_;
+  uint64_t next_;
+  std::map<uint64_t, size_t> size_of_;
+  std::vector<uint64_t> free_;
+};
+
+class SimulatedFrontend : public FakeFrontend {
+ public:
+  base::Result<Block> Allocate(size_t size_bytes) override {
+    if (allocations_left == 0) {
+      return base::Fail(base::Code::kResourceExhausted, "told to fail");
+    }
+    --allocations_left;
+    auto* lent = new Lent{this, memory.Allocate(size_bytes)};
+    return Block(lent->address, lent, [](void* context) {
+      const std::unique_ptr<Lent> lent(static_cast<Lent*>(context));
+      lent->frontend->memory.Free(lent->address);
+    });
+  }
+
+  // A private pool: until its end nothing that was freed is used again.
+  base::Status BeginPrivatePool() override {
+    if (pool_fails) return base::Fail(base::Code::kInternal, "told to fail");
+    return FakeFrontend::BeginPrivatePool();
+  }
+  void BeginAllocations() override { noting_ = true; }
+  std::vector<Allocation> TakeAllocations() override {
+    noting_ = false;
+    return std::exchange(allocations, {});
+  }
+  bool OwnsAddress(uint64_t address) const override {
+    return memory.Owns(address);
+  }
+
+  // For the program's ops.
+  uint64_t AllocateForOp(size_t size_bytes) {
+    const uint64_t address = memory.Allocate(size_bytes);
+    if (noting_) allocations.push_back({address, size_bytes});
+    return address;
+  }
+
+  bool pool_fails = false;
+  SimulatedMemory memory;
+
+ private:
+  struct Lent {
+    SimulatedFrontend* frontend;
+    uint64_t address;
+  };
+
+  bool noting_ = false;
+};
+
+// A storage of floats, named by a number that is never used again.
+struct SimulatedTensor {
+  StorageToken storage = nullptr;
+  uint64_t base = 0;
+
+  float* data() const { return reinterpret_cast<float*>(base); }
+};
+
+// Ops on vectors of kElements floats. `around` sees each op before it runs: it
+// calls what it is given, which runs the op, or not.
+class SimulatedProgram {
+ public:
+  static constexpr int kElements = 32;
+  static constexpr size_t kBytes = kElements * sizeof(float);
+
+  // Runs the op and gives its results.
+  using Eager = std::function<std::vector<SimulatedTensor>()>;
+  using Around = std::function<std::vector<SimulatedTensor>(
+      const OpView& view, const Eager& eager)>;
+
+  SimulatedProgram(SimulatedGpu* gpu, SimulatedFrontend* frontend)
+      : gpu_(gpu), frontend_(frontend) {}
+
+  // A tensor that no op made.
+  SimulatedTensor Make(float seed) {
+    const SimulatedTensor tensor = Adopt(frontend_->memory.Allocate(kBytes));
+    for (int i = 0; i < kElements; ++i) {
+      tensor.data()[i] = seed + 0.5f * static_cast<float>(i);
+    }
+    return tensor;
+  }
+  void Drop(const SimulatedTensor& tensor) {
+    frontend_->bases.erase(tensor.storage);
+    frontend_->memory.Free(tensor.base);
+  }
+
+  SimulatedTensor Add(SimulatedTensor a, SimulatedTensor b) {
+    return Run(1, {a, b}, false, [this, a, b] {
+      const SimulatedTensor out = NewTensor();
+      gpu_->Launch(add_, out.base, a.base, b.base, kElements);
+      return std::vector{out};
+    })[0];
+  }
+  SimulatedTensor Scale(SimulatedTensor a, float factor) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &factor, sizeof factor);
+    return Run(
+        2, {a}, false,
+        [this, a, factor] {
+          const SimulatedTensor out = NewTensor();
+          gpu_->Launch(scale_, kElements, out.base, factor, a.base);
+          return std::vector{out};
+        },
+        bits)[0];
+  }
+  void Negate(SimulatedTensor a) {
+    Run(3, {a}, true, [this, a] {
+      gpu_->Launch(negate_, a.base, kElements);
+      return std::vector<SimulatedTensor>();
+    });
+  }
+  SimulatedTensor Zeros() {
+    return Run(4, {}, false, [this] {
+      const SimulatedTensor out = NewTensor();
+      gpu_->Fill(out.base, 0, kBytes);
+      return std::vector{out};
+    })[0];
+  }
+  SimulatedTensor Clone(SimulatedTensor a) {
+    return Run(5, {a}, false, [this, a] {
+      const SimulatedTensor out = NewTensor();
+      gpu_->Copy(out.base, a.base, kBytes);
+      return std::vector{out};
+    })[0];
+  }
+  // 2 a + b by way of a temporary.
+  SimulatedTensor TwiceAdd(SimulatedTensor a, SimulatedTensor b) {
+    return Run(6, {a, b}, false, [this, a, b] {
+      const uint64_t temporary = frontend_->AllocateForOp(kBytes);
+      gpu_->Launch(scale_, kElements, temporary, 2.0f, a.base);
+      const SimulatedTensor out = NewTensor();
+      gpu_->Launch(add_, out.base, temporary, b.base, kElements);
+      frontend_->memory.Free(temporary);
+      return std::vector{out};
+    })[0];
+  }
+  // Fills a temporary of many times a tensor's size and frees it before it
+  // makes its result.
+  SimulatedTensor CloneAfterLargeTemporary(SimulatedTensor a) {
+    return Run(7, {a}, false, [this, a] {
+      const uint64_t temporary = frontend_->AllocateForOp(kLargeBytes);
+      gpu_->Fill(temporary, 0x11, kLargeBytes);
+      frontend_->memory.Free(temporary);
+      const SimulatedTensor out = NewTensor();
+      gpu_->Copy(out.base, a.base, kBytes);
+      return std::vector{out};
+    })[0];
+  }
+  // The host looks.
+  float First(SimulatedTensor a) {
+    float first = 0;
+    Run(8, {a}, false, [this, a, &first] {
+      gpu_->Read(&first, a.base, sizeof first);
+      return std::vector<SimulatedTensor>();
+    });
+    return first;
+  }
+
+  SimulatedTensor Adopt(uint64_t base) {
+    const SimulatedTensor tensor{Token(++tokens_), base};
+    frontend_->bases[tensor.storage] = base;
+    return tensor;
+  }
+
+  static constexpr size_t kLargeBytes = 20 * 512;
+  Around around;
+
+ private:
+  static float* Floats(uint64_t address) {
+    return reinterpret_cast<float*>(address);
+  }
+
+  SimulatedTensor NewTensor() {
+    return Adopt(frontend_->AllocateForOp(kBytes));
+  }
+
+  std::vector<SimulatedTensor> Run(OpId op,
+                                   const std::vector<SimulatedTensor>& inputs,
+                                   bool writes_first, const Eager& eager,
+                                   uint64_t attribute = 0) {
+    if (!around) return eager();
+    static constexpr int64_t kSizes[] = {kElements};
+    static constexpr int64_t kStrides[] = {1};
+    const uint64_t words[] = {op, inputs.size(), attribute};
+    std::vector<Operand> operands;
+    for (const SimulatedTensor& input : inputs) {
+      Operand& operand = operands.emplace_back();
+      operand.storage = input.storage;
+      operand.base = input.base;
+      operand.storage_bytes = kBytes;
+      operand.element_bytes = sizeof(float);
+      operand.sizes = kSizes;
+      operand.strides = kStrides;
+    }
+    if (writes_first) operands[0].written = true;
+    OpView view;
+    view.op = op;
+    view.words = words;
+    view.operands = operands;
+    return around(view, eager);
+  }
+
+  SimulatedGpu* gpu_;
+  SimulatedFrontend* frontend_;
+  uint64_t tokens_ = 0;
+  const SimulatedGpu::Kernel add_ = SimulatedGpu::MakeKernel(
+      +[](uint64_t out, uint64_t a, uint64_t b, int elements) {
+        for (int i = 0; i < elements; ++i) {
+          Floats(out)[i] = Floats(a)[i] + Floats(b)[i];
+        }
+      });
+  const SimulatedGpu::Kernel scale_ = SimulatedGpu::MakeKernel(
+      +[](int elements, uint64_t out, float factor, uint64_t a) {
+        for (int i = 0; i < elements; ++i) {
+          Floats(out)[i] = factor * Floats(a)[i];
+        }
+      });
+  const SimulatedGpu::Kernel negate_ =
+      SimulatedGpu::MakeKernel(+[](uint64_t a, int elements) {
+        for (int i = 0; i < elements; ++i) Floats(a)[i] = -Floats(a)[i];
+      });
+};
+
+// How results are described to a recorder or a session.
+inline std::vector<ResultView> ResultViewsOf(
+    const std::vector<SimulatedTensor>& tensors) {
+  static constexpr int64_t kSizes[] = {SimulatedProgram::kElements};
+  static constexpr int64_t kStrides[] = {1};
+  std::vector<ResultView> views;
+  for (const SimulatedTensor& tensor : tensors) {
+    ResultView& view = views.emplace_back();
+    view.kind = ResultView::Kind::kTensor;
+    view.storage = tensor.storage;
+    view.base = tensor.base;
+    view.storage_bytes = SimulatedProgram::kBytes;
+    view.element_bytes = sizeof(float);
+    view.sizes = kSizes;
+    view.strides = kStrides;
+  }
+  return views;
+}
+
+// The device's comparison, done at once.
+class SimulatedCompare : public kernels::DeviceCompare {
+ public:
+  base::Status Enqueue(uint64_t left, uint64_t right,
+                       const kernels::Layout& layout, uint64_t flag,
+                       uint32_t tag, CUstream) override {
+    auto* word = reinterpret_cast<uint32_t*>(flag);
+    if (*word == 0 &&
+        !kernels::EqualOnHost(reinterpret_cast<const void*>(left),
+                              reinterpret_cast<const void*>(right), layout)) {
+      *word = 1 + tag;
+    }
+    return {};
+  }
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_TESTS_ENGINE_SIMULATED_PROGRAM_H_
