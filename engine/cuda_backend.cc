@@ -26,10 +26,10 @@ std::vector<uint32_t> LaunchesByOp(const CudaProgram& program) {
 }  // namespace
 
 base::Status CudaBackend::StartRecording(Pass pass) {
-  REPRISE_RETURN_IF_ERROR(recorder_->Start(context_.stream));
+  REPRISE_RETURN_IF_ERROR(context_.recorder->Start(context_.stream));
   if (pass == Pass::kRelocated) {
     if (auto pool = frontend_->BeginPrivatePool(); !pool) {
-      recorder_->Stop();
+      context_.recorder->Stop();
       return pool;
     }
     in_pool_ = true;
@@ -40,16 +40,16 @@ base::Status CudaBackend::StartRecording(Pass pass) {
 void CudaBackend::StopRecording() {
   if (in_pool_) frontend_->EndPrivatePool();
   in_pool_ = false;
-  recorder_->Stop();
+  context_.recorder->Stop();
 }
 
 void CudaBackend::BeginOp() {
   frontend_->BeginAllocations();
-  recorder_->BeginOp();
+  context_.recorder->BeginOp();
 }
 
 std::string CudaBackend::EndOp(TracedOp& op) {
-  device::RecordedLaunches recorded = recorder_->EndOp();
+  device::RecordedLaunches recorded = context_.recorder->EndOp();
   op.launches = std::move(recorded.launches);
   for (const Allocation& allocation : frontend_->TakeAllocations()) {
     op.temporaries.push_back(allocation);

@@ -32,12 +32,8 @@ class CudaBackend : public Backend {
     std::function<base::Result<kernels::DeviceCompare*>()> compare;
   };
 
-  CudaBackend(const CudaContext& context, device::LaunchRecorder* recorder,
-              Frontend* frontend, Options options)
-      : context_(context),
-        recorder_(recorder),
-        frontend_(frontend),
-        options_(std::move(options)) {}
+  CudaBackend(const CudaContext& context, Frontend* frontend, Options options)
+      : context_(context), frontend_(frontend), options_(std::move(options)) {}
 
   base::Status StartRecording(Pass pass) override;
   void StopRecording() override;
@@ -54,7 +50,6 @@ class CudaBackend : public Backend {
                                    ExplainedProgram explained);
 
   CudaContext context_;
-  device::LaunchRecorder* recorder_;
   Frontend* frontend_;
   Options options_;
   bool in_pool_ = false;

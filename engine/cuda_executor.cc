@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/device/launch_recorder.h"
-
 namespace reprise::engine {
 
 base::Result<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
@@ -65,8 +63,8 @@ void CudaExecutor::Bind(ValueId value, uint64_t origin) {
 
 base::Status CudaExecutor::LaunchSegment(size_t index) {
   SegmentGraph& segment = segments_[index];
-  if (segment.graph == nullptr ||
-      context_.skip_launches->load(std::memory_order_relaxed)) {
+  if (segment.graph == nullptr) return {};
+  if (!comparing_ && context_.skip_launches->load(std::memory_order_relaxed)) {
     return {};
   }
   const device::LaunchRecorder::Hidden hidden;
@@ -75,7 +73,9 @@ base::Status CudaExecutor::LaunchSegment(size_t index) {
     dirty_[segment.first_launch + node] = false;
   }
   segment.dirty.clear();
-  return segment.graph->Launch(context_.stream);
+  REPRISE_RETURN_IF_ERROR(segment.graph->Launch(context_.stream));
+  context_.recorder->Launched(segment.graph->size());
+  return {};
 }
 
 base::Status CudaExecutor::LaunchOp(size_t op) {
@@ -99,6 +99,7 @@ bool CudaExecutor::Touches(size_t op, ValueId value) const {
 
 base::Status CudaExecutor::BeginComparing() {
   const device::LaunchRecorder::Hidden hidden;
+  comparing_ = true;
   return flag_->Clear(context_.stream);
 }
 
@@ -112,6 +113,7 @@ base::Status CudaExecutor::Compare(uint64_t eager, uint64_t replayed,
 
 base::Status CudaExecutor::EndComparing() {
   const device::LaunchRecorder::Hidden hidden;
+  comparing_ = false;
   return flag_->Read(context_.stream);
 }
 

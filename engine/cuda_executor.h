@@ -15,6 +15,7 @@
 #include "engine/device/driver.h"
 #include "engine/device/launch.h"
 #include "engine/device/launch_graph.h"
+#include "engine/device/launch_recorder.h"
 #include "engine/executor.h"
 #include "engine/verdict_flag.h"
 #include "kernels/compare.h"
@@ -41,11 +42,13 @@ struct CudaProgram {
 // What the executors of a session share; outlives them.
 struct CudaContext {
   const device::Driver* driver = nullptr;
+  device::LaunchRecorder* recorder = nullptr;
   kernels::DeviceCompare* compare = nullptr;
   CUstream stream = nullptr;
   CUcontext context = nullptr;
-  // While true, segments are not launched: what is left of a pass is the host's
-  // share, and its results are not computed. For measurements.
+  // While true, the segments of replays are not launched: what is left of a
+  // pass is the host's share, and its results are not computed. For
+  // measurements.
   const std::atomic<bool>* skip_launches = nullptr;
 };
 
@@ -86,6 +89,7 @@ class CudaExecutor : public Executor {
   std::vector<bool> dirty_;            // by launch
   std::vector<SegmentGraph> segments_;
   std::unique_ptr<VerdictFlag> flag_;
+  bool comparing_ = false;
 };
 
 }  // namespace reprise::engine

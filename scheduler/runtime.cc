@@ -105,7 +105,7 @@ class Runtime::Impl {
         return nullptr;
       }
       parts.backend = std::make_unique<engine::CudaBackend>(
-          *context, recorder_.get(), parts.frontend.get(),
+          *context, parts.frontend.get(),
           engine::CudaBackend::Options{
               .max_arena_bytes = options_.max_arena_bytes,
               .compare = [this, device = key.device] {
@@ -125,6 +125,7 @@ class Runtime::Impl {
       REPRISE_REQUIRES(mutex_) {
     engine::CudaContext context;
     context.driver = driver_;
+    context.recorder = recorder_.get();
     context.stream = static_cast<CUstream>(key.stream);
     context.skip_launches = &skip_launches_;
     REPRISE_CU(*driver_, cuCtxGetCurrent(&context.context));

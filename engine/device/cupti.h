@@ -14,6 +14,7 @@ namespace reprise::device {
   X(cuptiSubscribe_v2)           \
   X(cuptiUnsubscribe)            \
   X(cuptiEnableDomain)           \
+  X(cuptiFinalize)               \
   X(cuptiGetResultString)
 
 // A table of entry points, so that tests can put a simulated CUPTI in its

@@ -43,8 +43,16 @@ struct Watch {
   std::atomic<uint64_t> unloads{0};
   std::atomic<CUstream> stream{nullptr};
   std::atomic<const char*> foreign_call{nullptr};
+  // CUPTI is in the process because a recorder has subscribed, and how many
+  // nodes were launched since the last one stopped.
+  std::atomic<bool> attached{false};
+  std::atomic<uint64_t> launched{0};
 };
 constinit Watch watch;
+
+// 0.2 us a node make the 10 ms that detaching and attaching again cost: whoever
+// waits that long before he pays, never pays more than twice the best.
+constexpr uint64_t kNodesBeforeDetaching = 50'000;
 
 struct ThreadState {
   int hidden = 0;
@@ -127,9 +135,10 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     // Functions may have been unloaded while nobody watched.
     watch.unloads.fetch_add(1, kRelaxed);
     const Hidden hidden;
-    Status subscribed = Subscribe();
-    if (!subscribed) watch.owner.store(nullptr);
-    return subscribed;
+    Status started = Subscribe();
+    if (started) started = Enable();
+    if (!started) watch.owner.store(nullptr);
+    return started;
   }
 
   void Stop() override {
@@ -139,6 +148,18 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     cupti_.cuptiUnsubscribe(subscriber_);
     subscriber_ = nullptr;
     watch.session.fetch_add(1, kRelaxed);
+    watch.launched.store(0, kRelaxed);
+    watch.owner.store(nullptr);
+  }
+
+  void Launched(uint32_t nodes) override {
+    if (!watch.attached.load(kRelaxed)) return;
+    if (watch.launched.fetch_add(nodes, kRelaxed) < kNodesBeforeDetaching) {
+      return;
+    }
+    const void* nobody = nullptr;
+    if (!watch.owner.compare_exchange_strong(nobody, &watch)) return;
+    Detach();
     watch.owner.store(nullptr);
   }
 
@@ -197,11 +218,27 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
                                          : " (" + std::string(holder) + ")"));
     }
     REPRISE_RETURN_IF_ERROR(Explain(result, "cuptiSubscribe_v2"));
+    watch.attached.store(true, kRelaxed);
+    return {};
+  }
+
+  Status Enable() {
     Status enabled = Explain(
         cupti_.cuptiEnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API),
         "cuptiEnableDomain");
     if (!enabled) cupti_.cuptiUnsubscribe(subscriber_);
     return enabled;
+  }
+
+  // Who can subscribe is alone: another tool's subscription would be lost.
+  void Detach() {
+    const Hidden hidden;
+    if (Subscribe()) {
+      cupti_.cuptiUnsubscribe(subscriber_);
+      cupti_.cuptiFinalize();
+    }
+    subscriber_ = nullptr;
+    watch.attached.store(false, kRelaxed);
   }
 
   Status Explain(CUptiResult result, const char* call) const {

@@ -41,9 +41,11 @@ struct RecordedLaunches {
 // is kept as foreign work (TakeForeignWork). Calls made by Reprise itself are
 // hidden by a `Hidden` scope on the calling thread.
 // Thread-compatible; BeginOp and EndOp must be called by one thread for one op,
-// different ops may come from different threads. Costs: the first subscription
-// of a process takes tens of milliseconds, later ones microseconds; a recorded
-// pass is 5 to 15 % slower.
+// different ops may come from different threads. Costs: a subscription that
+// attaches CUPTI to the process takes about 10 ms, later ones microseconds; a
+// recorded pass is 5 to 15 % slower; while CUPTI stays attached, also with
+// nobody subscribed, a graph launch takes 0.2 us more for each of its nodes
+// (docs/decisions/0006-detach-cupti.md), which is why Launched() is told.
 class LaunchRecorder {
  public:
   // Loads CUPTI (the copy that torch brought, else by name). kUnavailable where
@@ -68,6 +70,12 @@ class LaunchRecorder {
   // The first device work since the last call that no op made, by the name of
   // its driver call; none if there was none.
   virtual std::optional<std::string> TakeForeignWork() = 0;
+
+  // A graph of that many nodes was launched. Once graphs have cost about what
+  // detaching CUPTI and attaching it again costs, and nothing was recorded in
+  // between, detaches it (2 ms), unless another tool has subscribed meanwhile.
+  // Any thread that has no op open.
+  virtual void Launched(uint32_t nodes) = 0;
 
   // While one lives, driver calls of this thread are not recorded.
   class Hidden {

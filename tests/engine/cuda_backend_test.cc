@@ -44,13 +44,13 @@ class World {
     context.driver = &gpu.driver;
     context.stream = gpu.stream;
     context.context = gpu.context;
+    context.recorder = recorder.get();
     context.skip_launches = &skip_launches;
     options.compare = [this]() -> base::Result<kernels::DeviceCompare*> {
       if (compare_fails) return base::Fail(base::Code::kInternal, "no compare");
       return &compare;
     };
-    backend = std::make_unique<CudaBackend>(context, recorder.get(), &frontend,
-                                            options);
+    backend = std::make_unique<CudaBackend>(context, &frontend, options);
     weight = program.Make(100);
   }
 

@@ -256,6 +256,7 @@ class SimulatedGpu {
                                  CUpti_CallbackDomain) {
       return CUPTI_SUCCESS;
     };
+    cupti.cuptiFinalize = [] { return CUPTI_SUCCESS; };
     cupti.cuptiGetResultString = [](CUptiResult, const char** text) {
       *text = "simulated";
       return CUPTI_SUCCESS;

@@ -30,6 +30,7 @@ struct Simulation {
   bool held_by_another_tool = false;
   bool domain_fails = false;
   int questions = 0;
+  int finalized = 0;
   std::map<CUfunction, std::vector<ParamSpan>> functions;
   std::map<CUfunction, std::vector<ParamSpan>> kernels;
   std::map<CUdeviceptr, int> device_of;
@@ -121,6 +122,10 @@ class LaunchRecorderTest : public ::testing::Test {
       if (simulation->domain_fails) return CUPTI_ERROR_NOT_COMPATIBLE;
       EXPECT_EQ(domain, CUPTI_CB_DOMAIN_DRIVER_API);
       simulation->enabled = enable != 0;
+      return CUPTI_SUCCESS;
+    };
+    cupti.cuptiFinalize = [] {
+      ++simulation->finalized;
       return CUPTI_SUCCESS;
     };
     cupti.cuptiGetResultString = [](CUptiResult, const char** text) {
@@ -526,6 +531,36 @@ TEST_F(LaunchRecorderTest, GivesSubscriptionBackWhereCallbacksAreRefused) {
   EXPECT_THAT(started.error().message(), HasSubstr("a meaning"));
   EXPECT_EQ(simulation_.callback, nullptr);
   simulation_.domain_fails = false;
+  EXPECT_TRUE(recorder_->Start(stream_));
+}
+
+// Attached, CUPTI makes every node of a graph launch dearer.
+TEST_F(LaunchRecorderTest, DetachesOnceReplaysHaveCostMoreThanAttachingAgain) {
+  recorder_->Launched(1'000'000);  // never attached
+  EXPECT_EQ(simulation_.finalized, 0);
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->Launched(1'000'000);  // in use
+  EXPECT_EQ(simulation_.finalized, 0);
+  EXPECT_TRUE(recorder_->active());
+  recorder_->Stop();
+  for (int i = 0; i < 100; ++i) recorder_->Launched(100);
+  EXPECT_EQ(simulation_.finalized, 0);
+  for (int i = 0; i < 1000; ++i) recorder_->Launched(100);
+  EXPECT_EQ(simulation_.finalized, 1);
+  EXPECT_EQ(simulation_.callback, nullptr);
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->Stop();
+  recorder_->Launched(100);
+  EXPECT_EQ(simulation_.finalized, 1);
+}
+
+TEST_F(LaunchRecorderTest, LeavesCuptiToAToolThatHasSubscribedSince) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->Stop();
+  simulation_.held_by_another_tool = true;
+  for (int i = 0; i < 1000; ++i) recorder_->Launched(100);
+  EXPECT_EQ(simulation_.finalized, 0);
+  simulation_.held_by_another_tool = false;
   EXPECT_TRUE(recorder_->Start(stream_));
 }
 

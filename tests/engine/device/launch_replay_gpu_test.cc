@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <thread>
@@ -572,49 +574,148 @@ TEST_F(LaunchReplayGpuTest, NoticesForeignWorkAndHidesOurOwn) {
   Synchronize();
 }
 
-// While another thread captures in the strictest mode, a graph is built on this
-// one, and the capture survives.
-TEST_F(LaunchReplayGpuTest, BuildingAGraphDisturbsNoCapture) {
-  const auto cuda = OpenSharedLibrary("libcuda.so.1");
-  ASSERT_TRUE(cuda);
-  const auto begin =
-      reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(
-          FindSymbol(*cuda, "cuStreamBeginCapture_v2"));
-  const auto end = reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(
-      FindSymbol(*cuda, "cuStreamEndCapture"));
+// While another thread captures in the strictest mode, graphs are built and
+// CUPTI is detached on this one, and the capture survives.
+class DuringCaptureGpuTest : public LaunchReplayGpuTest {
+ protected:
+  // How the capture ended.
+  CUresult Capture(const std::function<void()>& meanwhile) {
+    const auto cuda = OpenSharedLibrary("libcuda.so.1");
+    const auto begin =
+        reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(
+            FindSymbol(*cuda, "cuStreamBeginCapture_v2"));
+    const auto end = reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(
+        FindSymbol(*cuda, "cuStreamEndCapture"));
+    CUcontext context;
+    EXPECT_EQ(driver().cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    CUstream handle;
+    EXPECT_EQ(driver().cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING),
+              CUDA_SUCCESS);
+    const UniqueStream capturing(driver(), handle);
+    std::atomic<bool> begun = false;
+    std::atomic<bool> done = false;
+    CUresult ended = CUDA_ERROR_UNKNOWN;
+    std::thread capture([&] {
+      driver().cuCtxSetCurrent(context);
+      EXPECT_EQ(begin(capturing.get(), CU_STREAM_CAPTURE_MODE_GLOBAL),
+                CUDA_SUCCESS);
+      begun = true;
+      begun.notify_one();
+      done.wait(false);
+      CUgraph captured = nullptr;
+      ended = end(capturing.get(), &captured);
+      if (captured != nullptr) driver().cuGraphDestroy(captured);
+    });
+    begun.wait(false);
+    meanwhile();
+    done = true;
+    done.notify_one();
+    capture.join();
+    return ended;
+  }
+};
+
+TEST_F(DuringCaptureGpuTest, GraphsAreBuilt) {
   Buffer buffer(driver(), 64);
   const RecordedLaunches op = Record(
       [&] { driver().cuMemsetD8Async(buffer.address(), 1, 8, stream()); });
+  EXPECT_EQ(Capture([&] {
+              for (int i = 0; i < 3; ++i) {
+                auto graph = Build(op.launches);
+                EXPECT_NE(graph, nullptr);
+              }
+            }),
+            CUDA_SUCCESS);
+}
+
+TEST_F(DuringCaptureGpuTest, CuptiIsDetached) {
+  ASSERT_TRUE(recorder_->Start(stream()));
+  recorder_->Stop();
+  EXPECT_EQ(Capture([&] { recorder_->Launched(1'000'000); }), CUDA_SUCCESS);
+  ASSERT_TRUE(recorder_->Start(stream()));
+  EXPECT_TRUE(recorder_->active());
+}
+
+// One thread of the kernel, on any of the program's threads.
+void LaunchStep(const Driver& driver, CUfunction step, CUdeviceptr value,
+                CUstream stream) {
+  void* params[] = {&value};
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  EXPECT_EQ(driver.cuLaunchKernelEx(&config, step, params, nullptr),
+            CUDA_SUCCESS);
+}
+
+// Threads launch graphs and kernels on streams of their own while this one
+// records and detaches CUPTI, over and over. Nothing is lost on either side.
+TEST_F(LaunchReplayGpuTest, DetachingDisturbsNoOtherThread) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 60;
+  constexpr uint32_t kSteps = 8;
+  const CUfunction step = Function("step");
   CUcontext context;
   REPRISE_ASSERT_CU(cuCtxGetCurrent(&context));
-  CUstream capturing_handle;
-  REPRISE_ASSERT_CU(cuStreamCreate(&capturing_handle, CU_STREAM_NON_BLOCKING));
-  const UniqueStream capturing(driver(), capturing_handle);
-
-  std::atomic<bool> begun = false;
-  std::atomic<bool> built = false;
-  CUresult ended = CUDA_ERROR_UNKNOWN;
-  std::thread capture([&] {
-    driver().cuCtxSetCurrent(context);
-    EXPECT_EQ(begin(capturing.get(), CU_STREAM_CAPTURE_MODE_GLOBAL),
-              CUDA_SUCCESS);
-    begun = true;
-    begun.notify_one();
-    built.wait(false);
-    CUgraph captured = nullptr;
-    ended = end(capturing.get(), &captured);
-    if (captured != nullptr) driver().cuGraphDestroy(captured);
-  });
-  begun.wait(false);
-  for (int i = 0; i < 3; ++i) {
-    auto graph = Build(op.launches);
-    EXPECT_NE(graph, nullptr);
-    graph.reset();
+  std::atomic<bool> stop = false;
+  std::array<uint32_t, kThreads> launched{};
+  std::vector<std::unique_ptr<Buffer>> values;
+  for (int t = 0; t < kThreads; ++t) {
+    values.push_back(std::make_unique<Buffer>(driver(), 4));
+    values.back()->Upload(std::vector<uint32_t>{0});
   }
-  built = true;
-  built.notify_one();
-  capture.join();
-  EXPECT_EQ(ended, CUDA_SUCCESS);
+  Buffer mine(driver(), 4);
+  const RecordedLaunches steps = Record([&] {
+    for (uint32_t i = 0; i < kSteps; ++i) {
+      LaunchStep(driver(), step, mine.address(), stream());
+    }
+  });
+  ASSERT_THAT(steps.launches, SizeIs(kSteps));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      driver().cuCtxSetCurrent(context);
+      CUstream handle;
+      EXPECT_EQ(driver().cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING),
+                CUDA_SUCCESS);
+      const UniqueStream own(driver(), handle);
+      const CUdeviceptr address = values[static_cast<size_t>(t)]->address();
+      std::vector<Launch> own_steps = steps.launches;
+      std::vector<const Launch*> pointers;
+      for (Launch& launch : own_steps) {
+        launch.SetWord(0, address);
+        pointers.push_back(&launch);
+      }
+      auto graph = LaunchGraph::Create(driver(), pointers, own.get());
+      EXPECT_TRUE(graph) << graph.error().message();
+      uint32_t count = 0;
+      while (!stop.load()) {
+        EXPECT_TRUE((*graph)->Launch(own.get()));
+        LaunchStep(driver(), step, address, own.get());
+        count += kSteps + 1;
+        if (count % 90 == 0) driver().cuStreamSynchronize(own.get());
+      }
+      EXPECT_EQ(driver().cuStreamSynchronize(own.get()), CUDA_SUCCESS);
+      launched[static_cast<size_t>(t)] = count;
+    });
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    const RecordedLaunches op =
+        Record([&] { LaunchStep(driver(), step, mine.address(), stream()); });
+    EXPECT_THAT(op.refusal, IsEmpty());
+    EXPECT_THAT(op.launches, SizeIs(1));
+    recorder_->Launched(1'000'000);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  for (size_t t = 0; t < kThreads; ++t) {
+    uint32_t expected = 0;
+    for (uint32_t i = 0; i < launched[t]; ++i) {
+      expected = expected * 1664525u + 1013904223u;
+    }
+    EXPECT_THAT(values[t]->Download<uint32_t>(), Each(expected));
+    EXPECT_GT(launched[t], 0u);
+  }
 }
 
 }  // namespace
