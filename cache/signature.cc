@@ -30,7 +30,15 @@ Signature Mix(Signature state) {
   return state;
 }
 
+// Keeps words that are hashed first apart from those that come with them.
+constexpr uint64_t kMoreSeed = 0x6f70'6572'616e'6473;
+
 }  // namespace
+
+Signature HashWords(std::span<const uint64_t> words) {
+  const XXH128_hash_t hash = XXH3_128bits(words.data(), words.size_bytes());
+  return {hash.high64, hash.low64};
+}
 
 SignatureHasher::SignatureHasher() {
   Update(std::span<const uint64_t>(&kSignatureVersion, 1));
@@ -40,13 +48,12 @@ SignatureHasher::SignatureHasher() {
 // the update before has ended, and only the result goes through the state. With
 // equal words, states that differ stay apart; with equal states, so do the
 // hashes.
-void SignatureHasher::Update(std::span<const uint64_t> words) {
-  const XXH128_hash_t hash = XXH3_128bits(words.data(), words.size_bytes());
-  state_ = Mix({state_.hi ^ hash.high64, state_.lo ^ hash.low64});
-}
-
-uint64_t HashWords(std::span<const uint64_t> words) {
-  return XXH3_64bits(words.data(), words.size_bytes());
+void SignatureHasher::Update(const Signature& hashed,
+                             std::span<const uint64_t> more) {
+  const XXH128_hash_t rest =
+      XXH3_128bits_withSeed(more.data(), more.size_bytes(), kMoreSeed);
+  state_ = Mix({state_.hi ^ hashed.hi ^ rest.high64,
+                state_.lo ^ hashed.lo ^ rest.low64});
 }
 
 }  // namespace reprise::cache

@@ -14,7 +14,7 @@ namespace reprise::cache {
 
 // Goes into every signature. Raise it whenever the canonical form of a trace or
 // the way of hashing it changes, so that nothing kept on disk is misread.
-inline constexpr uint64_t kSignatureVersion = 1;
+inline constexpr uint64_t kSignatureVersion = 2;
 
 // A fixed-size value; zero is no trace's signature but by accident.
 struct Signature {
@@ -27,10 +27,14 @@ struct Signature {
   std::string ToHex() const;
 };
 
+// Names words by themselves. Either half will do for a table that lives as long
+// as the process.
+Signature HashWords(std::span<const uint64_t> words);
+
 // Rolls a signature along a trace, one Update an op:
 //
 //   SignatureHasher hasher;
-//   for (op : trace) hasher.Update(op.words);
+//   for (op : trace) hasher.Update(HashWords(op.words), op.more);
 //   Signature signature = hasher.Value();
 //
 // The order of updates and where one ends and the next begins both count, also
@@ -41,16 +45,15 @@ class SignatureHasher {
  public:
   SignatureHasher();
 
-  void Update(std::span<const uint64_t> words);
+  // Adds words that are hashed already, and a few more.
+  void Update(const Signature& hashed, std::span<const uint64_t> more);
+  void Update(std::span<const uint64_t> words) { Update(HashWords(words), {}); }
 
   const Signature& Value() const { return state_; }
 
  private:
   Signature state_;
 };
-
-// A hash of one op's words, for tables that live as long as the process.
-uint64_t HashWords(std::span<const uint64_t> words);
 
 }  // namespace reprise::cache
 

@@ -23,17 +23,26 @@ namespace reprise::engine {
 class Ledger {
  public:
   struct Closer {
-    void operator()(Ledger* ledger) const { ledger->Unref(); }
+    void operator()(Ledger* ledger) const { ledger->Close(); }
   };
   using Handle = std::unique_ptr<Ledger, Closer>;
 
   static Handle Create(Block arena, size_t places);
 
   // A block over the place of `value` at `address`; its release ends the lease.
-  Block Lease(ValueId value, uint64_t address);
+  Block Lease(ValueId value, uint64_t address) {
+    // Relaxed: the lock of the session orders leases against each other.
+    leases_[value].live.store(1, std::memory_order_relaxed);
+    ++leased_;
+    return Block(address, &leases_[value], &EndLease);
+  }
 
   bool leased(ValueId value) const {
     return leases_[value].live.load(std::memory_order_acquire) != 0;
+  }
+  // Any place is. Acquire: as for one place.
+  bool leased() const {
+    return kOpen - references_.load(std::memory_order_acquire) != leased_;
   }
 
  private:
@@ -43,12 +52,18 @@ class Ledger {
   };
 
   Ledger(Block arena, size_t places);
-  void Unref();
+  void Close();
   static void EndLease(void* entry);
+  // Whoever brings the count to nothing deletes.
+  void Drop(uint64_t references);
 
   Block arena_;
   std::unique_ptr<Entry[]> leases_;
-  std::atomic<uint64_t> refs_{1};
+  // Far more than leases can be: how many there were is known at the end, and a
+  // lease costs no atomic operation.
+  static constexpr uint64_t kOpen = uint64_t{1} << 62;
+  std::atomic<uint64_t> references_{kOpen};
+  uint64_t leased_ = 0;  // in all
 };
 
 }  // namespace reprise::engine

@@ -24,28 +24,29 @@ bool OpenTrace::WritesExternal(const OpView& op) const {
                      });
 }
 
-std::span<const ValueRef> OpenTrace::Enter(const OpView& op) {
-  form_.assign(op.words.begin(), op.words.end());
+std::span<const ValueRef> OpenTrace::Enter(const OpView& op,
+                                           const cache::Signature& words) {
+  form_.resize(2 * op.operands.size());
   operands_.resize(op.operands.size());
   tokens_.resize(op.operands.size());
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const Operand& operand = op.operands[i];
     tokens_[i] = operand.storage;
-    const KnownStorage* known = storages_.Find(operand.storage, operand.base);
-    if (known == nullptr) {
-      storages_.Put({operand.storage, operand.base, operand.address(),
-                     next_value_++, /*external=*/true});
+    const auto [known, fresh] =
+        storages_.FindOrAdd(operand.storage, operand.base);
+    if (fresh) {
+      *known = {operand.storage, operand.base, operand.address(), next_value_++,
+                /*external=*/true};
       external_.push_back(true);
-      known = storages_.Find(operand.storage, operand.base);
     }
     ValueRef& ref = operands_[i];
     ref.value = known->value;
     ref.offset_bytes = operand.address() - known->origin;
     ref.written = operand.written;
-    form_.push_back(uint64_t{ref.value} << 1 | (known->external ? 1 : 0));
-    form_.push_back(ref.offset_bytes);
+    form_[2 * i] = uint64_t{ref.value} << 1 | (known->external ? 1 : 0);
+    form_[2 * i + 1] = ref.offset_bytes;
   }
-  hasher_.Update(form_);
+  hasher_.Update(words, form_);
   ++ops_;
   return operands_;
 }

@@ -27,7 +27,12 @@ class OpenTrace {
 
   // Adds an op before it runs. Returns its operands' values; those that appear
   // for the first time are externals. Valid until the next call.
-  std::span<const ValueRef> Enter(const OpView& op);
+  // `words` is cache::HashWords of the op's words.
+  std::span<const ValueRef> Enter(const OpView& op,
+                                  const cache::Signature& words);
+  std::span<const ValueRef> Enter(const OpView& op) {
+    return Enter(op, cache::HashWords(op.words));
+  }
 
   // After the op ran: its results become values. One entry a result; kNoValue
   // for those that are no tensor, an operand, or share an operand's storage.

@@ -41,6 +41,21 @@ class StorageTable {
     return &slot.known;
   }
 
+  // What is known of it, or room for it, which the caller fills at once.
+  struct Place {
+    KnownStorage* known;
+    bool fresh;
+  };
+  Place FindOrAdd(StorageToken token, uint64_t base) {
+    if ((used_ + 1) * 2 > slots_.size()) Grow();
+    Slot& slot = slots_[Probe(token)];
+    const bool empty = slot.epoch != epoch_;
+    const bool fresh = empty || slot.known.base != base;
+    if (empty) ++used_;
+    slot.epoch = epoch_;
+    return {&slot.known, fresh};
+  }
+
   void Put(const KnownStorage& known) {
     if ((used_ + 1) * 2 > slots_.size()) Grow();
     Slot& slot = slots_[Probe(known.token)];

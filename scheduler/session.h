@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <thread>
 
 #include "engine/block.h"
 #include "engine/op.h"
@@ -39,8 +40,14 @@ class Session {
   virtual ~Session() = default;
 
   // Waits for the thread that is inside. Not to be taken twice by one thread.
-  virtual void Lock() = 0;
-  virtual void Unlock() = 0;
+  void Lock() {
+    while (busy_.test_and_set(std::memory_order_acquire)) {
+      std::this_thread::yield();
+    }
+  }
+  void Unlock() { busy_.clear(std::memory_order_release); }
+  // Some thread is inside.
+  bool locked() const { return busy_.test(std::memory_order_relaxed); }
 
   virtual Action Enter(const engine::OpView& op) = 0;
 
@@ -55,10 +62,16 @@ class Session {
   virtual void Abandon(const engine::OpView& op) = 0;
 
   // After kFollow, until Unlock.
-  virtual const engine::TracedOp& followed() const = 0;
+  const engine::TracedOp& followed() const { return *followed_; }
   // The memory of a value that the followed op makes, to be owned by the
   // tensor that is handed out. Once a value.
   virtual engine::Block TakeBlock(engine::ValueId value) = 0;
+
+ protected:
+  const engine::TracedOp* followed_ = nullptr;
+
+ private:
+  std::atomic_flag busy_;
 };
 
 }  // namespace reprise::scheduler

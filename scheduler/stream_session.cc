@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 namespace reprise::scheduler {
@@ -56,12 +55,6 @@ StreamSession::~StreamSession() {
   for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
 }
 
-void StreamSession::Lock() {
-  while (busy_.test_and_set(std::memory_order_acquire)) {
-    std::this_thread::yield();
-  }
-}
-
 // --- The stream ------------------------------------------------------------
 
 Action StreamSession::Enter(const OpView& op) {
@@ -85,7 +78,8 @@ Action StreamSession::Enter(const OpView& op) {
     }
     LeaveValidation();
   }
-  const uint64_t hash = cache::HashWords(op.words);
+  const cache::Signature words = cache::HashWords(op.words);
+  const uint64_t hash = words.lo;
   if (op.cut != nullptr) return RunCut(op, op.cut);
   if (!learned_cuts_.empty()) {
     if (const auto cut = learned_cuts_.find(hash); cut != learned_cuts_.end()) {
@@ -96,7 +90,7 @@ Action StreamSession::Enter(const OpView& op) {
   if (mode_ == Mode::kBoundary) {
     if (const std::optional<Action> action = TryHead(op, hash)) return *action;
   }
-  return Watch(op, hash);
+  return Watch(op, words);
 }
 
 void StreamSession::Leave(const OpView& op,
@@ -115,7 +109,7 @@ void StreamSession::Abandon(const OpView& op) {
   if (observed_ != op.words.data()) return;
   observed_ = nullptr;
   if (mode_ == Mode::kValidating) LeaveValidation();
-  LearnCut(cache::HashWords(op.words), kAbandoned);
+  LearnCut(cache::HashWords(op.words).lo, kAbandoned);
   NoteCut(op, kAbandoned);
   DiscardOpenTrace();
 }
@@ -167,7 +161,8 @@ bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
          Heads::Compare(op.operands, head->storages, open_).some();
 }
 
-Action StreamSession::Watch(const OpView& op, uint64_t hash) {
+Action StreamSession::Watch(const OpView& op, const cache::Signature& words) {
+  const uint64_t hash = words.lo;
   if (mode_ == Mode::kBoundary) {
     open_.Clear();
     repetition_.Clear();
@@ -183,7 +178,7 @@ Action StreamSession::Watch(const OpView& op, uint64_t hash) {
     return RunCut(op, "writes memory that its trace did not make");
   }
   const cache::Signature before = open_.signature();
-  const std::span<const engine::ValueRef> operands = open_.Enter(op);
+  const std::span<const engine::ValueRef> operands = open_.Enter(op, words);
   if (recorder_ != nullptr) {
     recorder_->Enter(op, before, operands, open_.values());
   }

@@ -53,8 +53,6 @@ class StreamSession final : public Session {
   explicit StreamSession(Parts parts);
   ~StreamSession() override;
 
-  void Lock() override;
-  void Unlock() override { busy_.clear(std::memory_order_release); }
   // For std::lock_guard.
   void lock() { Lock(); }
   void unlock() { Unlock(); }
@@ -68,7 +66,6 @@ class StreamSession final : public Session {
   void Leave(const engine::OpView& op,
              std::span<const engine::ResultView> results) override;
   void Abandon(const engine::OpView& op) override;
-  const engine::TracedOp& followed() const override { return *followed_; }
   engine::Block TakeBlock(engine::ValueId value) override {
     return plan().TakeBlock(value);
   }
@@ -100,7 +97,7 @@ class StreamSession final : public Session {
   void DiscardOpenTrace();
 
   // Watching.
-  Action Watch(const engine::OpView& op, uint64_t hash);
+  Action Watch(const engine::OpView& op, const cache::Signature& words);
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
   void LeaveWatching(const engine::OpView& op,
                      std::span<const engine::ResultView> results);
@@ -157,8 +154,6 @@ class StreamSession final : public Session {
   const base::Options options_;
   const base::Policy policy_;
 
-  std::atomic_flag busy_;
-
   Mode mode_ = Mode::kBoundary;
   // Between Enter(kObserve) and Leave: the words of the op, which name the
   // call.
@@ -171,7 +166,6 @@ class StreamSession final : public Session {
   PlanCache::Pin pinned_;  // of `current_`, until the next plan is tried
   uint32_t cursor_ = 0;
   bool whole_ = false;
-  const engine::TracedOp* followed_ = nullptr;
 
   // kWatching.
   engine::OpenTrace open_;

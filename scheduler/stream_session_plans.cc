@@ -148,7 +148,7 @@ void StreamSession::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
   // The op becomes a cut, so that what lies before and after it can be had.
   if (op.has_value() && entry->first != nullptr) {
     const engine::TracedOp& traced = entry->first->ops[*op];
-    LearnCut(cache::HashWords(traced.words), reason);
+    LearnCut(cache::HashWords(traced.words).lo, reason);
   }
   GiveUp(entry, reason);
 }

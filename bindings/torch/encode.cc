@@ -53,18 +53,18 @@ void Encode(OpCall& call, const at::Scalar& value) {
     call.Cut("symbolic number");
     return;
   }
-  uint64_t* word = call.words().Extend(3);
-  word[0] = TagWord(Tag::kScalar, static_cast<uint64_t>(value.type()));
-  word[2] = 0;
-  if (value.isFloatingPoint()) {
+  const at::ScalarType type = value.type();
+  uint64_t* word = call.words().Extend(2);
+  word[0] = TagWord(Tag::kScalar, static_cast<uint64_t>(type));
+  if (type == at::kDouble) {
     word[1] = std::bit_cast<uint64_t>(value.toDouble());
-  } else if (value.isComplex()) {
+  } else if (type == at::kBool) {
+    word[1] = value.toBool();
+  } else if (type == at::kComplexDouble) {
     const auto number = value.toComplexDouble();
     word[1] = std::bit_cast<uint64_t>(number.real());
-    word[2] = std::bit_cast<uint64_t>(number.imag());
-  } else if (value.isBoolean()) {
-    word[1] = value.toBool();
-  } else if (value.type() == at::kUInt64) {
+    call.words().Push(std::bit_cast<uint64_t>(number.imag()));
+  } else if (type == at::kUInt64) {
     word[1] = value.toUInt64();
   } else {
     word[1] = static_cast<uint64_t>(value.toLong());

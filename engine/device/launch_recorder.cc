@@ -154,9 +154,8 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
 
   void Launched(uint32_t nodes) override {
     if (!watch.attached.load(kRelaxed)) return;
-    if (watch.launched.fetch_add(nodes, kRelaxed) < kNodesBeforeDetaching) {
-      return;
-    }
+    const uint64_t before = watch.launched.fetch_add(nodes, kRelaxed);
+    if (before + nodes < kNodesBeforeDetaching) return;
     const void* nobody = nullptr;
     if (!watch.owner.compare_exchange_strong(nobody, &watch)) return;
     Detach();

@@ -94,8 +94,8 @@ TEST(SignatureTest, CopyForksTheTrace) {
 
 // Signatures may be kept on disk: a change of theirs needs a new version.
 TEST(SignatureTest, ValueIsPartOfTheVersion) {
-  EXPECT_EQ(kSignatureVersion, 1u);
-  EXPECT_EQ(Hash({{1, 2, 3}, {4}}).ToHex(), "efbd7c3bb076394cb9246102f13434b7");
+  EXPECT_EQ(kSignatureVersion, 2u);
+  EXPECT_EQ(Hash({{1, 2, 3}, {4}}).ToHex(), "f16afa45a5b2eb3a61a9eed876d3b1fb");
 }
 
 TEST(SignatureTest, HexShowsEveryDigit) {

@@ -1,18 +1,27 @@
-// What a hook costs an op of two tensors: never registered, registered but off,
-// watched, and followed. The kernel of `add` does nothing here, so that what is
-// left is the dispatcher and the hook. Benchmarks run in the order of this
-// file: hooks cannot be taken away again.
+// What Reprise costs an op of two tensors, in C++: hooks never registered,
+// registered but off, not concerned, watching and following, each with a real
+// session. The kernel of `add` does nothing here, and the plan's executor
+// launches nothing, so that what is left is the dispatcher, the hook and the
+// session. A pass is a chain of kOps ops, so the costs of a head (a
+// repetition, a look-up, a launch) are in, shared by its ops. Benchmarks run in
+// the order of this file: hooks cannot be taken away again.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/session_source.h"
+#include "bindings/torch/torch_frontend.h"
 #include "bindings/torch/torch_runtime.h"
+#include "scheduler/stream_session.h"
 
 namespace reprise::bindings {
 
@@ -22,56 +31,109 @@ constinit std::atomic<uint64_t> g_runtime_epoch{0};
 
 namespace {
 
-using scheduler::Action;
+using scheduler::DeviceKind;
 
-// Answers every op in the same way.
-class TrivialSession final : public scheduler::Session {
+constexpr int kOps = 100;
+
+class NoWork final : public engine::Executor {
  public:
-  TrivialSession(Action action, at::Device device)
-      : action_(action), memory_(at::empty({64}, device)) {
-    op_.results.resize(1);
-    engine::ResultSpec& result = op_.results[0];
-    result.kind = engine::ResultSpec::Kind::kValue;
-    result.storage_bytes = 64;
-    result.element_bytes = 4;
-    result.dtype = static_cast<int32_t>(at::kFloat);
-    result.key_set = memory_.key_set().raw_repr();
-    result.sizes = {4, 4};
-    result.strides = {4, 1};
+  void Bind(engine::ValueId, uint64_t) override {}
+  base::Status LaunchSegment(size_t) override { return {}; }
+  base::Status LaunchOp(size_t) override { return {}; }
+  bool Touches(size_t, engine::ValueId) const override { return false; }
+  base::Status BeginComparing() override { return {}; }
+  base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
+                       uint32_t) override {
+    return {};
   }
+  base::Status EndComparing() override { return {}; }
+  base::Result<std::optional<engine::Verdict>> Poll(Patience) override {
+    return engine::Verdict{};
+  }
+};
 
-  void Lock() override {}
-  void Unlock() override {}
-  Action Enter(const engine::OpView& op) override {
-    benchmark::DoNotOptimize(op.words.data());
-    return action_;
+// Builds plans that do nothing, or records nothing.
+class EmptyBackend final : public engine::Backend {
+ public:
+  EmptyBackend(engine::Frontend* frontend, bool records)
+      : frontend_(frontend), records_(records) {}
+
+  base::Status StartRecording(Pass) override {
+    if (records_) return {};
+    return base::Fail(base::Code::kUnavailable, "this backend only watches");
   }
+  void StopRecording() override {}
+  void BeginOp() override {}
+  std::string EndOp(engine::TracedOp&) override { return {}; }
   bool wants_call() const override { return false; }
-  void GiveCall(std::unique_ptr<engine::Call>) override {}
-  void Leave(const engine::OpView&,
-             std::span<const engine::ResultView> results) override {
-    benchmark::DoNotOptimize(results.data());
-  }
-  void Abandon(const engine::OpView&) override {}
-  const engine::TracedOp& followed() const override { return op_; }
-  engine::Block TakeBlock(engine::ValueId) override {
-    return engine::Block(reinterpret_cast<uint64_t>(memory_.const_data_ptr()),
-                         nullptr, [](void*) {});
+  bool Capturing() const override { return false; }
+  tl::expected<engine::BuiltPlan, engine::BuildFailure> Build(
+      const engine::Trace& trace, const engine::Trace&) override {
+    constexpr uint64_t kPlace = 512;
+    engine::BuiltPlan plan;
+    plan.arena = *frontend_->Allocate(kPlace * trace.values.size());
+    for (size_t v = 0; v < trace.values.size(); ++v) {
+      const bool external = trace.values[v].external;
+      plan.places.push_back(external ? 0 : plan.arena.address() + kPlace * v);
+      plan.place_bytes.push_back(kPlace);
+      plan.movable.push_back(true);
+    }
+    plan.segments.push_back(
+        {0, static_cast<uint32_t>(trace.ops.size()), kOps, false});
+    plan.launches = kOps;
+    plan.executor = std::make_unique<NoWork>();
+    return plan;
   }
 
  private:
-  const Action action_;
-  engine::TracedOp op_;
-  at::Tensor memory_;
+  engine::Frontend* frontend_;
+  const bool records_;
 };
 
-TrivialSession* g_session = nullptr;
-scheduler::DeviceKind g_kind = scheduler::DeviceKind::kHost;
+scheduler::Session* g_session = nullptr;
+DeviceKind g_kind = DeviceKind::kHost;
+
+std::unique_ptr<scheduler::StreamSession> MakeSession(
+    DeviceKind kind, bool records, scheduler::PlanCache& plans) {
+  if (!PrepareFrontends(kind)) return nullptr;
+  scheduler::StreamSession::Parts parts;
+  parts.frontend = MakeFrontend({kind, 0, nullptr},
+                                [](engine::OpId) { return std::string("op"); });
+  parts.backend = std::make_unique<EmptyBackend>(parts.frontend.get(), records);
+  parts.plans = &plans;
+  parts.build = [](std::shared_ptr<scheduler::BuildJob> job) { job->Run(); };
+  parts.options.validate_share = 0;
+  return std::make_unique<scheduler::StreamSession>(std::move(parts));
+}
 
 template <c10::DeviceType kDevice>
 at::Tensor DoNothing(const at::Tensor&, const at::Tensor&, const at::Scalar&) {
-  static const at::Tensor result = at::zeros({4, 4}, kDevice);
-  return result;
+  // Memory of its own for each result, as an op's results have.
+  static thread_local std::vector<at::Tensor> results = [] {
+    std::vector<at::Tensor> made;
+    for (int i = 0; i < kOps; ++i) made.push_back(at::zeros({4, 4}, kDevice));
+    return made;
+  }();
+  static thread_local size_t next = 0;
+  return results[next++ % results.size()];
+}
+
+// Ops that differ, as those of a program do: equal ones would be taken for a
+// loop of few ops.
+void Pass(const at::Tensor& a, const at::Tensor& b) {
+  at::Tensor x = at::add(a, b, 0);
+  for (int i = 1; i < kOps; ++i) x = at::add(x, b, i);
+  benchmark::DoNotOptimize(x);
+}
+
+void RunPasses(benchmark::State& state, at::Device device) {
+  const c10::InferenceMode inference;
+  const at::Tensor a = at::zeros({4, 4}, device), b = at::zeros({4, 4}, device);
+  for (int i = 0; i < 10; ++i) Pass(a, b);
+  for (auto _ : state) Pass(a, b);
+  state.counters["per_op"] =
+      benchmark::Counter(kOps, benchmark::Counter::kIsIterationInvariantRate |
+                                   benchmark::Counter::kInvert);
 }
 
 // What a benchmark's argument says; false where this machine has no GPU.
@@ -88,77 +150,89 @@ bool PickDevice(benchmark::State& state, at::Device& device) {
   return true;
 }
 
-void RunAdd(benchmark::State& state, at::Device device) {
-  const c10::InferenceMode inference;
-  const at::Tensor a = at::zeros({4, 4}, device), b = at::zeros({4, 4}, device);
-  for (auto _ : state) benchmark::DoNotOptimize(at::add(a, b));
-}
-
-void BM_Add_NeverHooked(benchmark::State& state) {
+void BM_NeverHooked(benchmark::State& state) {
   at::Device device(at::kCPU);
-  if (PickDevice(state, device)) RunAdd(state, device);
+  if (PickDevice(state, device)) RunPasses(state, device);
 }
 
-void BM_Add_Off(benchmark::State& state) {
+void BM_Off(benchmark::State& state) {
   RegisterHooksOnce();
-  BM_Add_NeverHooked(state);
+  BM_NeverHooked(state);
 }
 
 // While a runtime of the other kind is active.
-void BM_Add_NotConcerned(benchmark::State& state) {
+void BM_NotConcerned(benchmark::State& state) {
   g_watching = true;
-  BM_Add_NeverHooked(state);
+  BM_NeverHooked(state);
   g_watching = false;
 }
 
-void RunWith(benchmark::State& state, Action action) {
+void RunWith(benchmark::State& state, bool records) {
   RegisterHooksOnce();
   at::Device device(at::kCPU);
   if (!PickDevice(state, device)) return;
-  TrivialSession session(action, device);
-  g_session = &session;
-  g_kind = device.is_cuda() ? scheduler::DeviceKind::kCuda
-                            : scheduler::DeviceKind::kHost;
+  g_kind = device.is_cuda() ? DeviceKind::kCuda : DeviceKind::kHost;
+  scheduler::PlanCache plans(size_t{1} << 30);
+  const auto session = MakeSession(g_kind, records, plans);
+  if (session == nullptr) {
+    state.SkipWithError("no frontend here");
+    return;
+  }
+  g_session = session.get();
   ++g_runtime_epoch;
   g_watching = true;
-  RunAdd(state, device);
+  RunPasses(state, device);
   g_watching = false;
   g_session = nullptr;
   ++g_runtime_epoch;
+  session->Inspect([&](const scheduler::Journal& journal, const auto&,
+                       const auto&) {
+    const scheduler::Stats& stats = journal.stats;
+    state.counters["followed"] =
+        static_cast<double>(stats.followed) / static_cast<double>(stats.ops);
+    state.counters["ops_per_trace"] =
+        static_cast<double>(stats.ops) / static_cast<double>(stats.traces);
+    state.counters["escapes_per_replay"] =
+        static_cast<double>(stats.escapes) /
+        static_cast<double>(std::max<uint64_t>(stats.replays, 1));
+    if (records == (stats.followed == 0)) {
+      state.SkipWithError("the session is not in the state to be measured");
+    }
+  });
 }
 
-void BM_Add_Eager(benchmark::State& state) { RunWith(state, Action::kEager); }
-void BM_Add_Watched(benchmark::State& state) {
-  RunWith(state, Action::kObserve);
-}
-void BM_Add_Followed(benchmark::State& state) {
-  RunWith(state, Action::kFollow);
-}
+void BM_Watching(benchmark::State& state) { RunWith(state, false); }
+void BM_Following(benchmark::State& state) { RunWith(state, true); }
 
-// What of following is the making of the tensor.
-void BM_Tensor_Make(benchmark::State& state) {
+// What of following is the making of the result, which eager has to do too.
+void BM_MakeTensor(benchmark::State& state) {
   const c10::InferenceMode inference;
   std::vector<char> memory(4096);
+  const std::vector<int64_t> sizes = {4, 4};
+  const std::vector<int64_t> strides = {4, 1};
+  TensorLayout layout;
+  layout.keys = at::empty({0}).key_set();
+  layout.dtype = at::kFloat;
+  layout.sizes = sizes;
+  layout.strides = strides;
   for (auto _ : state) {
-    c10::Storage storage(c10::Storage::use_byte_size_t(), 64,
-                         c10::DataPtr(memory.data(), c10::Device(c10::kCPU)),
-                         nullptr, false);
-    at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-        c10::scalarTypeToTypeMeta(at::kFloat));
-    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
-        at::IntArrayRef({4, 4}), at::IntArrayRef({4, 1}));
+    c10::Storage storage(
+        c10::Storage::use_byte_size_t(), 64,
+        c10::DataPtr(
+            memory.data(), memory.data(), [](void*) {}, c10::Device(c10::kCPU)),
+        nullptr, false);
+    const at::Tensor tensor =
+        MakeTensor(std::move(storage), c10::DispatchKey::CPU, layout);
     benchmark::DoNotOptimize(tensor);
   }
 }
 
-BENCHMARK(BM_Add_NeverHooked)->ArgName("cuda")->Arg(0)->Arg(1);
-BENCHMARK(BM_Add_Off)->ArgName("cuda")->Arg(0)->Arg(1);
-BENCHMARK(BM_Add_NotConcerned)->ArgName("cuda")->Arg(0)->Arg(1);
-BENCHMARK(BM_Add_Eager)->ArgName("cuda")->Arg(0)->Arg(1);
-BENCHMARK(BM_Add_Watched)->ArgName("cuda")->Arg(0)->Arg(1);
-BENCHMARK(BM_Add_Followed)->ArgName("cuda")->Arg(0)->Arg(1);
-BENCHMARK(BM_Tensor_Make);
+BENCHMARK(BM_NeverHooked)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_Off)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_NotConcerned)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_Watching)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_Following)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_MakeTensor);
 
 TORCH_LIBRARY_IMPL(aten, CPU, m) { m.impl("add.Tensor", DoNothing<c10::kCPU>); }
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
@@ -167,7 +241,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
 
 }  // namespace
 
-std::optional<scheduler::DeviceKind> WatchedKind() {
+std::optional<DeviceKind> WatchedKind() {
   if (g_session == nullptr) return std::nullopt;
   return g_kind;
 }

@@ -151,13 +151,8 @@ bool FakeSession::RunExpected(const engine::OpView& op) {
   return true;
 }
 
-void FakeSession::Lock() {
-  if (locked_) std::abort();
-  ++locks_;
-  locked_ = true;
-}
-
 scheduler::Action FakeSession::Enter(const engine::OpView& op) {
+  ++entered_;
   switch (mode_) {
     case Mode::kPass:
       return scheduler::Action::kEager;
@@ -165,7 +160,7 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
       if (next_ < ops_.size() && seen_[next_].cut.empty() &&
           std::vector<uint64_t>(op.words.begin(), op.words.end()) ==
               ops_[next_].words) {
-        ++next_;
+        followed_ = &ops_[next_++];
         ++follows_;
         return scheduler::Action::kFollow;
       }
@@ -173,7 +168,7 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
     case Mode::kReplay: {
       if (next_ >= ops_.size()) return scheduler::Action::kEager;
       const bool ran = RunExpected(op);
-      ++next_;
+      followed_ = &ops_[next_++];
       follows_ += ran;
       return ran ? scheduler::Action::kFollow : scheduler::Action::kEager;
     }
@@ -262,10 +257,6 @@ void FakeSession::CheckOperands(const engine::OpView& op) {
 
 void FakeSession::Abandon(const engine::OpView&) {
   seen_.back().abandoned = true;
-}
-
-const engine::TracedOp& FakeSession::followed() const {
-  return ops_[next_ - 1];
 }
 
 engine::Block FakeSession::TakeBlock(engine::ValueId value) {

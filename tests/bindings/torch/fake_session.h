@@ -56,22 +56,18 @@ class FakeSession final : public scheduler::Session {
   const std::vector<std::string>& failures() const { return failures_; }
   const std::vector<SeenOp>& seen() const { return seen_; }
   size_t follows() const { return follows_; }
-  size_t locks() const { return locks_; }
-  bool locked() const { return locked_; }
+  size_t entered() const { return entered_; }
   // Runs the i-th recorded call on its operands' memory and returns the bytes
   // of each result.
   std::vector<std::vector<char>> RunCall(size_t i);
   engine::Call* call(size_t i) { return ops_[i].call.get(); }
 
-  void Lock() override;
-  void Unlock() override { locked_ = false; }
   scheduler::Action Enter(const engine::OpView& op) override;
   bool wants_call() const override { return wants_calls_; }
   void GiveCall(std::unique_ptr<engine::Call> call) override;
   void Leave(const engine::OpView& op,
              std::span<const engine::ResultView> results) override;
   void Abandon(const engine::OpView& op) override;
-  const engine::TracedOp& followed() const override;
   engine::Block TakeBlock(engine::ValueId value) override;
 
  private:
@@ -84,8 +80,7 @@ class FakeSession final : public scheduler::Session {
   const scheduler::DeviceKind kind_;
   Mode mode_ = Mode::kPass;
   bool wants_calls_ = false;
-  bool locked_ = false;
-  size_t locks_ = 0;
+  size_t entered_ = 0;
   size_t follows_ = 0;
   size_t next_ = 0;
 

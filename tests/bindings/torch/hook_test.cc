@@ -68,7 +68,7 @@ TEST_F(HookTest, TouchesNothingWhileDisabled) {
   StopServing();
   const auto a = at::rand({3, 4});
   ExpectSameTensors({at::add(a, a)}, {a * 2});
-  EXPECT_EQ(session_.locks(), 0u);
+  EXPECT_EQ(session_.entered(), 0u);
   EXPECT_TRUE(session_.seen().empty());
 }
 
