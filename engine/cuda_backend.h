@@ -40,6 +40,7 @@ class CudaBackend : public Backend {
   void BeginOp() override;
   std::string EndOp(TracedOp& op) override;
   bool wants_call() const override { return false; }
+  void Resting() override { context_.recorder->Resting(0); }
   bool Capturing() const override;
   tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,
                                               const Trace& second) override;

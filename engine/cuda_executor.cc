@@ -74,7 +74,7 @@ base::Status CudaExecutor::LaunchSegment(size_t index) {
   }
   segment.dirty.clear();
   REPRISE_RETURN_IF_ERROR(segment.graph->Launch(context_.stream));
-  context_.recorder->Launched(segment.graph->size());
+  context_.recorder->Resting(static_cast<uint32_t>(segment.graph->size()));
   return {};
 }
 

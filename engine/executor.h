@@ -88,6 +88,8 @@ class Backend {
   virtual std::string EndOp(TracedOp& op) = 0;
   // The frontend is to give each op's call before it runs (host).
   virtual bool wants_call() const = 0;
+  // A head has come and its trace is not recorded.
+  virtual void Resting() {}
   // The user is capturing the stream: stand aside.
   virtual bool Capturing() const = 0;
 

@@ -104,6 +104,11 @@ class Runtime::Impl {
         base::Log(base::LogLevel::kWarning, context.error().message());
         return nullptr;
       }
+      // What the first recording and the first build need takes long.
+      queue_.Post([this, device = key.device] {
+        (void)recorder_->Attach();
+        (void)CompareFor(device);
+      });
       parts.backend = std::make_unique<engine::CudaBackend>(
           *context, parts.frontend.get(),
           engine::CudaBackend::Options{

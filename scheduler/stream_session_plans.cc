@@ -29,6 +29,9 @@ std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
     entry = head->entry;
   }
   expected_ = entry;
+  const bool to_record = entry != nullptr && (entry->state == State::kRecord ||
+                                              entry->state == State::kConfirm);
+  if (!to_record) backend_->Resting();
   if (entry == nullptr || backend_->Capturing()) return std::nullopt;
   if (entry->state == State::kBuilding) CollectBuild(entry);
   if (entry->verdict_pending) {

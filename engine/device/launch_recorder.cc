@@ -1,7 +1,9 @@
 #include "engine/device/launch_recorder.h"
 
 #include <atomic>
+#include <chrono>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "engine/device/cupti.h"
@@ -32,6 +34,8 @@ struct OpenOp {
   }
 };
 
+using Clock = std::chrono::steady_clock;
+
 // What callbacks share. It lives for the whole process, so that a callback that
 // is still running on another thread when its recorder stops touches nothing
 // that is gone; a value of the wrong session that it may then write is a cut
@@ -47,12 +51,15 @@ struct Watch {
   // nodes were launched since the last one stopped.
   std::atomic<bool> attached{false};
   std::atomic<uint64_t> launched{0};
+  std::atomic<Clock::rep> last_use{0};
 };
 constinit Watch watch;
 
 // 0.2 us a node make the 10 ms that detaching and attaching again cost: whoever
 // waits that long before he pays, never pays more than twice the best.
 constexpr uint64_t kNodesBeforeDetaching = 50'000;
+// For programs that launch graphs of their own, which nobody counts.
+constexpr Clock::duration kRestBeforeDetaching = std::chrono::seconds(1);
 
 struct ThreadState {
   int hidden = 0;
@@ -123,9 +130,9 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
   }
 
   Status Start(CUstream stream) override {
-    const void* nobody = nullptr;
-    if (!watch.owner.compare_exchange_strong(nobody, this)) {
-      return Fail(Code::kUnavailable, nobody == this
+    const void* owner = Own(this);
+    if (owner != nullptr) {
+      return Fail(Code::kUnavailable, owner == this
                                           ? "this recorder is already recording"
                                           : "another recorder is recording");
     }
@@ -148,14 +155,30 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     cupti_.cuptiUnsubscribe(subscriber_);
     subscriber_ = nullptr;
     watch.session.fetch_add(1, kRelaxed);
-    watch.launched.store(0, kRelaxed);
+    NoteUse();
     watch.owner.store(nullptr);
   }
 
-  void Launched(uint32_t nodes) override {
+  Status Attach() override {
+    if (watch.attached.load(kRelaxed)) return {};
+    if (Own(&watch) != nullptr) return {};  // recording, so it is attached
+    const Hidden hidden;
+    Status subscribed = Subscribe();
+    if (subscribed) cupti_.cuptiUnsubscribe(subscriber_);
+    subscriber_ = nullptr;
+    NoteUse();
+    watch.owner.store(nullptr);
+    return subscribed;
+  }
+
+  void Resting(uint32_t nodes) override {
     if (!watch.attached.load(kRelaxed)) return;
     const uint64_t before = watch.launched.fetch_add(nodes, kRelaxed);
-    if (before + nodes < kNodesBeforeDetaching) return;
+    const Clock::duration rest(Clock::now().time_since_epoch().count() -
+                               watch.last_use.load(kRelaxed));
+    if (before + nodes < kNodesBeforeDetaching && rest < kRestBeforeDetaching) {
+      return;
+    }
     const void* nobody = nullptr;
     if (!watch.owner.compare_exchange_strong(nobody, &watch)) return;
     Detach();
@@ -201,6 +224,23 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
   }
 
  private:
+  // Makes `owner` the owner, or says who is. Waits for whoever attaches or
+  // detaches.
+  static const void* Own(const void* owner) {
+    const void* present = nullptr;
+    while (!watch.owner.compare_exchange_weak(present, owner)) {
+      if (present != nullptr && present != &watch) return present;
+      present = nullptr;
+      std::this_thread::yield();
+    }
+    return nullptr;
+  }
+
+  static void NoteUse() {
+    watch.launched.store(0, kRelaxed);
+    watch.last_use.store(Clock::now().time_since_epoch().count(), kRelaxed);
+  }
+
   Status Subscribe() {
     char holder[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
     CUpti_SubscriberParams params{};

@@ -45,7 +45,7 @@ struct RecordedLaunches {
 // attaches CUPTI to the process takes about 10 ms, later ones microseconds; a
 // recorded pass is 5 to 15 % slower; while CUPTI stays attached, also with
 // nobody subscribed, a graph launch takes 0.2 us more for each of its nodes
-// (docs/decisions/0006-detach-cupti.md), which is why Launched() is told.
+// (docs/decisions/0006-detach-cupti.md), which is why Resting() is told.
 class LaunchRecorder {
  public:
   // Loads CUPTI (the copy that torch brought, else by name). kUnavailable where
@@ -57,6 +57,10 @@ class LaunchRecorder {
                                                 const Cupti& cupti);
   // Stops.
   virtual ~LaunchRecorder() = default;
+
+  // Attaches CUPTI to the process, if it is not, so that the next Start takes
+  // microseconds. Any thread; a Start waits for it.
+  virtual base::Status Attach() = 0;
 
   virtual base::Status Start(CUstream stream) = 0;
   virtual void Stop() = 0;
@@ -71,11 +75,13 @@ class LaunchRecorder {
   // its driver call; none if there was none.
   virtual std::optional<std::string> TakeForeignWork() = 0;
 
-  // A graph of that many nodes was launched. Once graphs have cost about what
-  // detaching CUPTI and attaching it again costs, and nothing was recorded in
-  // between, detaches it (2 ms), unless another tool has subscribed meanwhile.
-  // Any thread that has no op open.
-  virtual void Launched(uint32_t nodes) = 0;
+  // Nothing is being recorded, and a graph of that many nodes was launched (0:
+  // none). Once graphs have cost about what detaching CUPTI and attaching it
+  // again costs, or a second has passed since CUPTI was last of use, detaches
+  // it (2 ms), unless another tool has subscribed meanwhile. Any thread that
+  // has no op open. A load where CUPTI is not attached, else a look at the
+  // clock.
+  virtual void Resting(uint32_t nodes) = 0;
 
   // While one lives, driver calls of this thread are not recorded.
   class Hidden {

@@ -536,29 +536,43 @@ TEST_F(LaunchRecorderTest, GivesSubscriptionBackWhereCallbacksAreRefused) {
 
 // Attached, CUPTI makes every node of a graph launch dearer.
 TEST_F(LaunchRecorderTest, DetachesOnceReplaysHaveCostMoreThanAttachingAgain) {
-  recorder_->Launched(1'000'000);  // never attached
+  recorder_->Resting(1'000'000);  // never attached
   EXPECT_EQ(simulation_.finalized, 0);
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->Launched(1'000'000);  // in use
+  recorder_->Resting(1'000'000);  // in use
   EXPECT_EQ(simulation_.finalized, 0);
   EXPECT_TRUE(recorder_->active());
   recorder_->Stop();
-  for (int i = 0; i < 100; ++i) recorder_->Launched(100);
+  for (int i = 0; i < 100; ++i) recorder_->Resting(100);
   EXPECT_EQ(simulation_.finalized, 0);
-  for (int i = 0; i < 1000; ++i) recorder_->Launched(100);
+  for (int i = 0; i < 1000; ++i) recorder_->Resting(100);
   EXPECT_EQ(simulation_.finalized, 1);
   EXPECT_EQ(simulation_.callback, nullptr);
   ASSERT_TRUE(recorder_->Start(stream_));
   recorder_->Stop();
-  recorder_->Launched(100);
+  recorder_->Resting(100);
   EXPECT_EQ(simulation_.finalized, 1);
+}
+
+TEST_F(LaunchRecorderTest, AttachesAheadOfTheFirstStart) {
+  ASSERT_TRUE(recorder_->Attach());
+  EXPECT_EQ(simulation_.callback, nullptr);
+  EXPECT_FALSE(recorder_->active());
+  ASSERT_TRUE(recorder_->Start(stream_));
+  ASSERT_TRUE(recorder_->Attach());
+  EXPECT_TRUE(recorder_->active());
+  recorder_->Stop();
+  recorder_->Resting(1'000'000);
+  EXPECT_EQ(simulation_.finalized, 1);
+  simulation_.held_by_another_tool = true;
+  EXPECT_FALSE(recorder_->Attach());
 }
 
 TEST_F(LaunchRecorderTest, LeavesCuptiToAToolThatHasSubscribedSince) {
   ASSERT_TRUE(recorder_->Start(stream_));
   recorder_->Stop();
   simulation_.held_by_another_tool = true;
-  for (int i = 0; i < 1000; ++i) recorder_->Launched(100);
+  for (int i = 0; i < 1000; ++i) recorder_->Resting(100);
   EXPECT_EQ(simulation_.finalized, 0);
   simulation_.held_by_another_tool = false;
   EXPECT_TRUE(recorder_->Start(stream_));

@@ -631,7 +631,7 @@ TEST_F(DuringCaptureGpuTest, GraphsAreBuilt) {
 TEST_F(DuringCaptureGpuTest, CuptiIsDetached) {
   ASSERT_TRUE(recorder_->Start(stream()));
   recorder_->Stop();
-  EXPECT_EQ(Capture([&] { recorder_->Launched(1'000'000); }), CUDA_SUCCESS);
+  EXPECT_EQ(Capture([&] { recorder_->Resting(1'000'000); }), CUDA_SUCCESS);
   ASSERT_TRUE(recorder_->Start(stream()));
   EXPECT_TRUE(recorder_->active());
 }
@@ -704,7 +704,7 @@ TEST_F(LaunchReplayGpuTest, DetachingDisturbsNoOtherThread) {
         Record([&] { LaunchStep(driver(), step, mine.address(), stream()); });
     EXPECT_THAT(op.refusal, IsEmpty());
     EXPECT_THAT(op.launches, SizeIs(1));
-    recorder_->Launched(1'000'000);
+    recorder_->Resting(1'000'000);
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
