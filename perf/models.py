@@ -11,7 +11,9 @@ eager is the noise. Speed is the time of a pass with a synchronisation after it
 Writes one JSON object a line: workload, mode, median_us, p10_us, p90_us,
 throughput_us, ratio (eager over mode, median of paired rounds) with a bootstrap
 95 % interval, bit_equal (50 calls, all outputs kept), first_replay_ms,
-first_replay_calls, host_us, gpu, driver, torch, commit, dirty, command.
+first_replay_calls, host_us (a followed pass whose launches are left out) and, by
+sampling it (``--sampler``), its parts own_us, python_us, torch_us, driver_us and
+libc_us, gpu, driver, torch, commit, dirty, command.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+import pc_sampler
 import reprise
 import torch
 import zoo
@@ -36,6 +39,7 @@ import zoo
 MODES = ("eager", "eager_control", "reprise", "graph", "compile", "reduce_overhead")
 INPUTS = 16
 KEPT = 50
+SETTLING = 1.5  # seconds
 
 Run = Callable[[tuple[torch.Tensor, ...]], torch.Tensor]
 
@@ -191,6 +195,22 @@ def back_to_back(mode: Mode, inputs: list[tuple], count: int) -> float:
         return seconds(all_of_them) / count
 
 
+def settle(mode: Mode, inputs: list[tuple], duration: float) -> None:
+    """Run until what Reprise does only at the beginning is over (recording, CUPTI)."""
+    with mode:
+        end = time.perf_counter() + duration
+        while time.perf_counter() < end:
+            seconds(lambda: mode.run(inputs[0]))
+
+
+def host_shares(
+    mode: Mode, inputs: list[tuple], sampler: pc_sampler.Sampler
+) -> dict[str, float]:
+    """Give each owner's share of a pass whose launches are left out."""
+    with mode, skipped_launches():
+        return sampler.shares(lambda: [mode.run(x) for x in inputs])
+
+
 def host_only(mode: Mode, inputs: list[tuple], count: int) -> float:
     """Seconds of a followed pass whose launches are left out (its results are not computed)."""
     with mode:
@@ -258,6 +278,8 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
     calls, extra_ms, _ = first_replay(model, make)
     modes = make_modes(model, make(), arguments.modes)
     inputs = [make() for _ in range(INPUTS)]
+    if "reprise" in modes:
+        settle(modes["reprise"], inputs, SETTLING)
     latencies: dict[str, list[list[float]]] = {name: [] for name in modes}
     for round_index in range(arguments.rounds):
         order = list(modes)
@@ -297,6 +319,10 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
         vars(reprise.stats()) if not hasattr(reprise.stats(), "_asdict") else None
     )
     ours["host_us"] = 1e6 * host_only(modes["reprise"], inputs, 20)
+    if arguments.sampler:
+        sampler = pc_sampler.Sampler(arguments.sampler)
+        for owner, share in host_shares(modes["reprise"], inputs, sampler).items():
+            ours[f"{owner}_us"] = share * ours["host_us"]
     reprise.enable("cuda", policy="always")
     report = reprise.explain()
     ours["report"] = report.to_dict() if arguments.reports else None
@@ -373,6 +399,9 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument(
         "--reports", action="store_true", help="keep explain() in the records"
+    )
+    parser.add_argument(
+        "--sampler", type=pathlib.Path, help="libreprise_pc_sampler.so, built here"
     )
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--plot")
