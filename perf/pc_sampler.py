@@ -32,7 +32,7 @@ class Sampler:
     """Samples the calling thread by the library that `pc_sampler.cc` is built into."""
 
     def __init__(self, library: pathlib.Path) -> None:
-        self._library = ctypes.CDLL(str(library))
+        self._library = ctypes.CDLL(str(library.resolve()))
         self._library.pc_sampler_stop.argtypes = [ctypes.c_char_p]
         self._library.pc_sampler_stop.restype = ctypes.c_long
 
