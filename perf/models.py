@@ -12,15 +12,15 @@ Writes one JSON object a line: workload, mode, median_us, p10_us, p90_us,
 throughput_us, ratio (eager over mode, median of paired rounds) with a bootstrap
 95 % interval, bit_equal (50 calls, all outputs kept), first_replay_ms,
 first_replay_calls, prepare_ms (what is done once a process before, in the
-background: CUPTI and the comparison kernel), host_us (a followed pass whose launches are left out) and, by
-sampling it (``--sampler``), its parts own_us, python_us, torch_us, driver_us and
-libc_us, gpu, driver, torch, commit, dirty, command.
+background: CUPTI and the comparison kernel), host_us (mode ``reprise_host``:
+followed passes whose launches are left out) and, by sampling such passes
+(``--sampler``), its parts own_us, python_us, torch_us, driver_us and libc_us,
+gpu, driver, torch, commit, dirty, command.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import json
 import pathlib
@@ -30,14 +30,22 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pc_sampler
 import reprise
 import torch
 import zoo
 
-MODES = ("eager", "eager_control", "reprise", "graph", "compile", "reduce_overhead")
+MODES = (
+    "eager",
+    "eager_control",
+    "reprise",
+    "reprise_host",
+    "graph",
+    "compile",
+    "reduce_overhead",
+)
 INPUTS = 16
 KEPT = 50
 SETTLING = 1.5  # seconds
@@ -61,17 +69,21 @@ def seconds(run: Callable[[], object]) -> float:
 class Mode:
     """One way of running a model: ``with mode: y = mode.run(arguments)``."""
 
-    def __init__(self, run: Run, enabled: bool = False) -> None:
+    def __init__(self, run: Run, enabled: bool = False, launches: bool = True) -> None:
         self.run = run
         self.enabled = enabled
+        self.launches = launches
 
     def __enter__(self) -> Mode:
         if self.enabled:
             reprise.enable("cuda", policy="always")
+            # What is left of a pass without them is the host's share.
+            torch.ops.reprise.skip_launches(not self.launches)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.enabled:
+            torch.ops.reprise.skip_launches(False)
             reprise.disable()
 
 
@@ -223,31 +235,8 @@ def host_shares(
     mode: Mode, inputs: list[tuple], sampler: pc_sampler.Sampler
 ) -> dict[str, float]:
     """Give each owner's share of a pass whose launches are left out."""
-    with mode, skipped_launches():
-        return sampler.shares(lambda: [mode.run(x) for x in inputs])
-
-
-def host_only(mode: Mode, inputs: list[tuple], count: int) -> float:
-    """Seconds of a followed pass whose launches are left out (its results are not computed)."""
     with mode:
-        for i in range(3):
-            mode.run(inputs[i % INPUTS])
-        synchronize()
-        with skipped_launches():
-            return statistics.median(
-                seconds(lambda i=i: mode.run(inputs[i % INPUTS]))  # type: ignore[misc]
-                for i in range(count)
-            )
-
-
-@contextlib.contextmanager
-def skipped_launches() -> Iterator[None]:
-    """Leave out the graph launches of replays."""
-    torch.ops.reprise.skip_launches(True)
-    try:
-        yield
-    finally:
-        torch.ops.reprise.skip_launches(False)
+        return sampler.shares(lambda: [mode.run(x) for x in inputs])
 
 
 def environment(arguments: argparse.Namespace) -> dict:
@@ -272,6 +261,9 @@ def make_modes(
         "eager": lambda: Mode(lambda new: model(*new)),
         "eager_control": lambda: Mode(lambda new: model(*new)),
         "reprise": lambda: Mode(lambda new: model(*new), enabled=True),
+        "reprise_host": lambda: Mode(
+            lambda new: model(*new), enabled=True, launches=False
+        ),
         "graph": lambda: Mode(hand_written(model, arguments)),
         "compile": lambda: Mode(compiled(model, arguments, "default")),
         "reduce_overhead": lambda: Mode(compiled(model, arguments, "reduce-overhead")),
@@ -336,10 +328,11 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
     ours["stats"] = (
         vars(reprise.stats()) if not hasattr(reprise.stats(), "_asdict") else None
     )
-    ours["host_us"] = 1e6 * host_only(modes["reprise"], inputs, 20)
-    if arguments.sampler:
+    if "reprise_host" in modes:
+        ours["host_us"] = records["reprise_host"]["median_us"]
+    if arguments.sampler and "reprise_host" in modes:
         sampler = pc_sampler.Sampler(arguments.sampler)
-        for owner, share in host_shares(modes["reprise"], inputs, sampler).items():
+        for owner, share in host_shares(modes["reprise_host"], inputs, sampler).items():
             ours[f"{owner}_us"] = share * ours["host_us"]
     reprise.enable("cuda", policy="always")
     report = reprise.explain()
@@ -372,7 +365,7 @@ def table(records: list[dict]) -> str:
             "yes" if ours["bit_equal"] else "NO",
             str(ours["first_replay_calls"]),
             f"{ours['first_replay_ms']:.1f}",
-            f"{ours['host_us']:.0f}",
+            f"{ours['host_us']:.0f}" if ours["host_us"] else "",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
