@@ -1,8 +1,8 @@
 // What Reprise costs an op of two tensors, in C++: hooks never registered,
-// registered but off, not concerned, watching and following, each with a real
-// session. The kernel of `add` does nothing here, and the plan's executor
-// launches nothing, so that what is left is the dispatcher, the hook and the
-// session. A pass is a chain of kOps ops, so the costs of a head (a
+// registered but off, not concerned, watching, recording and following, each
+// with a real session. The kernel of `add` does nothing here, and the plan's
+// executor launches nothing, so that what is left is the dispatcher, the hook
+// and the session. A pass is a chain of kOps ops, so the costs of a head (a
 // repetition, a look-up, a launch) are in, shared by its ops. Benchmarks run in
 // the order of this file: hooks cannot be taken away again.
 
@@ -12,6 +12,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -126,14 +127,18 @@ void Pass(const at::Tensor& a, const at::Tensor& b) {
   benchmark::DoNotOptimize(x);
 }
 
+void CountOps(benchmark::State& state) {
+  state.counters["per_op"] =
+      benchmark::Counter(kOps, benchmark::Counter::kIsIterationInvariantRate |
+                                   benchmark::Counter::kInvert);
+}
+
 void RunPasses(benchmark::State& state, at::Device device) {
   const c10::InferenceMode inference;
   const at::Tensor a = at::zeros({4, 4}, device), b = at::zeros({4, 4}, device);
   for (int i = 0; i < 10; ++i) Pass(a, b);
   for (auto _ : state) Pass(a, b);
-  state.counters["per_op"] =
-      benchmark::Counter(kOps, benchmark::Counter::kIsIterationInvariantRate |
-                                   benchmark::Counter::kInvert);
+  CountOps(state);
 }
 
 // What a benchmark's argument says; false where this machine has no GPU.
@@ -204,6 +209,37 @@ void RunWith(benchmark::State& state, bool records) {
 void BM_Watching(benchmark::State& state) { RunWith(state, false); }
 void BM_Following(benchmark::State& state) { RunWith(state, true); }
 
+// The first recording of a trace that was seen once, CUPTI apart.
+void BM_Recording(benchmark::State& state) {
+  RegisterHooksOnce();
+  at::Device device(at::kCPU);
+  if (!PickDevice(state, device)) return;
+  g_kind = device.is_cuda() ? DeviceKind::kCuda : DeviceKind::kHost;
+  scheduler::PlanCache plans(size_t{1} << 30);
+  const auto session = MakeSession(g_kind, true, plans);
+  if (session == nullptr) {
+    state.SkipWithError("no frontend here");
+    return;
+  }
+  g_session = session.get();
+  ++g_runtime_epoch;
+  const c10::InferenceMode inference;
+  const at::Tensor a = at::zeros({4, 4}, device), b = at::zeros({4, 4}, device);
+  for (auto _ : state) {
+    session->Reset();
+    g_watching = true;
+    Pass(a, b);
+    const auto begin = std::chrono::steady_clock::now();
+    Pass(a, b);
+    const auto end = std::chrono::steady_clock::now();
+    g_watching = false;
+    state.SetIterationTime(std::chrono::duration<double>(end - begin).count());
+  }
+  CountOps(state);
+  g_session = nullptr;
+  ++g_runtime_epoch;
+}
+
 // What of following is the making of the result, which eager has to do too.
 void BM_MakeTensor(benchmark::State& state) {
   const c10::InferenceMode inference;
@@ -231,6 +267,7 @@ BENCHMARK(BM_NeverHooked)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_Off)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_NotConcerned)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_Watching)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_Recording)->ArgName("cuda")->Arg(0)->Arg(1)->UseManualTime();
 BENCHMARK(BM_Following)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_MakeTensor);
 
