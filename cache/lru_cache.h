@@ -105,6 +105,12 @@ class PinnedLruCache {
   // An empty pin if there is no such entry.
   Pin Lookup(const Key& key) REPRISE_EXCLUDES(mutex_);
 
+  // From now on the pinned value counts for `charge_bytes`. Evicts idle entries
+  // until the charge is within the budget; kResourceExhausted, and nothing has
+  // changed, if even that is not enough. Charging less never fails.
+  base::Status Recharge(const Pin& pin, size_t charge_bytes)
+      REPRISE_EXCLUDES(mutex_);
+
   // False if there is no such entry.
   bool Erase(const Key& key) REPRISE_EXCLUDES(mutex_);
 
@@ -131,6 +137,10 @@ class PinnedLruCache {
 
   void Unpin(Position position) REPRISE_EXCLUDES(mutex_);
 
+  // kResourceExhausted if `charge_bytes` more than what is pinned, less
+  // `freed_bytes` of that, would be over the budget.
+  base::Status FitsLocked(size_t charge_bytes, size_t freed_bytes) const
+      REPRISE_REQUIRES(mutex_);
   void PinLocked(Position position) REPRISE_REQUIRES(mutex_);
   // Takes an entry out of the table; moves it to `gone` if no pin holds it.
   void DetachLocked(typename Table::iterator found, Entries& gone)
@@ -165,15 +175,7 @@ auto PinnedLruCache<Key, Value, Hash>::Insert(Key key, Value value,
   {
     base::MutexLock lock(mutex_);
     const auto found = table_.find(position->key);
-    const size_t fixed_bytes = charge_bytes_ - idle_bytes_;
-    if (charge_bytes > budget_bytes_ ||
-        fixed_bytes > budget_bytes_ - charge_bytes) {
-      return base::Fail(base::Code::kResourceExhausted,
-                        std::to_string(charge_bytes) + " bytes do not fit: " +
-                            std::to_string(fixed_bytes) + " of the budget of " +
-                            std::to_string(budget_bytes_) +
-                            " are in use; raise the budget");
-    }
+    REPRISE_RETURN_IF_ERROR(FitsLocked(charge_bytes, /*freed_bytes=*/0));
     if (found != table_.end()) DetachLocked(found, replaced);
     TrimLocked(budget_bytes_ - charge_bytes, evicted);
     charge_bytes_ += charge_bytes;
@@ -182,6 +184,24 @@ auto PinnedLruCache<Key, Value, Hash>::Insert(Key key, Value value,
   }
   Report(evicted);
   return Pin(this, position);
+}
+
+template <typename Key, typename Value, typename Hash>
+base::Status PinnedLruCache<Key, Value, Hash>::Recharge(const Pin& pin,
+                                                        size_t charge_bytes) {
+  Entries evicted;
+  {
+    base::MutexLock lock(mutex_);
+    Entry& entry = *pin.position_;
+    if (charge_bytes > entry.charge_bytes) {
+      REPRISE_RETURN_IF_ERROR(FitsLocked(charge_bytes, entry.charge_bytes));
+    }
+    charge_bytes_ = charge_bytes_ - entry.charge_bytes + charge_bytes;
+    entry.charge_bytes = charge_bytes;
+    TrimLocked(budget_bytes_, evicted);
+  }
+  Report(evicted);
+  return {};
 }
 
 template <typename Key, typename Value, typename Hash>
@@ -263,6 +283,21 @@ void PinnedLruCache<Key, Value, Hash>::Unpin(Position position) {
     }
   }
   Report(evicted);
+}
+
+template <typename Key, typename Value, typename Hash>
+base::Status PinnedLruCache<Key, Value, Hash>::FitsLocked(
+    size_t charge_bytes, size_t freed_bytes) const {
+  const size_t fixed_bytes = charge_bytes_ - idle_bytes_ - freed_bytes;
+  if (charge_bytes <= budget_bytes_ &&
+      fixed_bytes <= budget_bytes_ - charge_bytes) {
+    return {};
+  }
+  return base::Fail(base::Code::kResourceExhausted,
+                    std::to_string(charge_bytes) +
+                        " bytes do not fit: " + std::to_string(fixed_bytes) +
+                        " of the budget of " + std::to_string(budget_bytes_) +
+                        " are in use; raise the budget");
 }
 
 template <typename Key, typename Value, typename Hash>

@@ -1,111 +1,84 @@
-// What a trace is built into: it is resolved, launched, followed, squashed.
+// What a trace is built into: one or more instances, and what they share.
 
 #ifndef REPRISE_ENGINE_PLAN_H_
 #define REPRISE_ENGINE_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
-#include "engine/base/status.h"
-#include "engine/block.h"
 #include "engine/executor.h"
-#include "engine/ledger.h"
-#include "engine/op.h"
+#include "engine/instance.h"
 #include "engine/trace.h"
 
 namespace reprise::engine {
 
-// One instance of a plan: its executable segments, its arena and the places of
-// its values in the launch that is under way.
+// A trace's instances, all built from the same two recordings. The caller
+// chooses one at each head:
 //
-//   idle ─Resolve─► resolved ─Launch*─► … ─Finish or Squash─► idle
+//   const Plan::Choice choice = plan.Choose();
+//   choice.held == 0       nothing that is alive would be written over
+//   choice.held > 0        so many outputs would escape if it were taken
+//   choice.instance->Resolve(head), Launch... (see Instance)
 //
-// Owns the arena until the last lease on it ends (Ledger). All calls under the
-// session's lock; destruction on any thread once idle.
+// That an output escapes is learned by one instance and holds for all, for as
+// long as the plan lives: the program will keep it next time too.
+//
+// Owns its instances; the arena of each lives on until its last lease ends. All
+// calls under the session's lock; destruction on any thread once idle.
 class Plan {
  public:
+  // With its first instance.
   Plan(std::shared_ptr<const Trace> trace, BuiltPlan built);
-  ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // Why a plan can or cannot be launched at this head op.
-  enum class Readiness : uint8_t {
-    kReady,
-    kOtherOp,   // this is not its head
-    kUnproven,  // a head operand lies elsewhere, and never moved while recorded
-    kReplaced,  // an external that the head does not name is gone or moved
-    kNoMemory,  // no memory for an output that escapes
+  // `built` from the recordings that the first one was built from.
+  void Add(BuiltPlan built);
+  // Destroys the last instance. It is not the only one, and it is idle.
+  void DropLast() { instances_.pop_back(); }
+
+  struct Choice {
+    size_t index = 0;
+    Instance* instance = nullptr;
+    // Outputs that are alive in its arena and do not escape yet.
+    uint32_t held = 0;
+    uint64_t held_bytes = 0;
   };
-  // Binds every value for a launch at `head`: externals to where they are,
-  // outputs that are still alive from earlier launches to fresh memory. Late
-  // externals are left to BindLate.
-  Readiness Resolve(const OpView& head);
+  // The first instance that holds nothing, else the one that holds least.
+  // Cost: an atomic load an instance; one an output where no instance is
+  // without a lease.
+  Choice Choose() const;
 
-  // Launches the next segment: the first one at the head, each further one when
-  // the op next_launch_op() is reached, before its results are handed out.
-  // That is half-way through the segment before, so that the device does not
-  // run dry and at most one and a half segments run unverified; a gated segment
-  // waits for its own first op.
-  base::Status LaunchNext();
-  // The same without launching, for a pass that launches op by op.
-  void SkipNext();
-  // Before LaunchNext at such an op: if its segment is gated, binds the late
-  // externals that the op brings. False if one of them lies where no recording
-  // has seen it move to: the plan cannot go on, and has to be recorded again.
-  bool BindLate(const OpView& op);
-  static constexpr uint32_t kNoOp = ~uint32_t{0};
-  uint32_t next_launch_op() const { return next_launch_op_; }
-
-  // The op is the trace's op `index` on the values of this launch.
-  bool Matches(uint32_t index, const OpView& op) const;
-  // The same for a pass that runs beside eager: own values are where eager put
-  // them (Shadow).
-  bool MatchesShadow(uint32_t index, const OpView& op) const;
-  void Shadow(ValueId value, uint64_t origin) { shadow_[value] = origin; }
-  uint64_t shadow(ValueId value) const { return shadow_[value]; }
-
-  // The memory of a value made by a followed op. Once a launch.
-  Block TakeBlock(ValueId value);
-
-  // All ops were followed.
-  void Finish();
-  // The program left before op `verified`: what it can see is made right.
-  base::Status Squash(uint32_t verified);
-
-  // Where `value` begins in this launch.
-  uint64_t origin(ValueId value) const { return origins_[value]; }
-  // The last op that writes `value`.
-  uint32_t last_writer(ValueId value) const { return last_writers_[value]; }
+  size_t instances() const { return instances_.size(); }
+  Instance& instance(size_t index) { return *instances_[index]; }
+  const Instance& instance(size_t index) const { return *instances_[index]; }
 
   const Trace& trace() const { return *trace_; }
-  Executor& executor() { return *built_.executor; }
-  const BuiltPlan& built() const { return built_; }
-  uint64_t escapes() const { return escapes_; }
+  // The last op that writes `value`.
+  uint32_t last_writer(ValueId value) const { return last_writers_[value]; }
+  // The op that tells where it is uses it first (see LateExternals).
+  bool late(ValueId value) const { return late_[value]; }
+  // Externals of old that the head op does not use.
+  const std::vector<ValueId>& others() const { return others_; }
+  // Values that the trace makes and that have memory.
+  const std::vector<ValueId>& outputs() const { return outputs_; }
+
+  // From the next launch on, `value` is written to fresh memory.
+  void Escape(ValueId value);
+  bool escapes(ValueId value) const { return escapes_[value]; }
+  const std::vector<ValueId>& escaping() const { return escaping_; }
 
  private:
-  bool SameWords(uint32_t index, const OpView& op) const;
-  Readiness ResolveHead(const OpView& head);
-  Readiness ResolveOthers();
-  Readiness ResolveOutputs();
-  void BindAt(ValueId value, uint64_t origin);
-
-  std::shared_ptr<const Trace> trace_;
-  BuiltPlan built_;
-  Ledger::Handle ledger_;
-  std::vector<uint64_t> origins_;
-  std::vector<uint64_t> shadow_;
+  std::shared_ptr<const Trace> trace_;  // shared with the entry and builds
   std::vector<uint32_t> last_writers_;
-  std::vector<ValueId> others_;   // externals of old, not used by the head op
-  std::vector<bool> late_;        // by value
-  std::vector<ValueId> outputs_;  // own values
-  std::vector<bool> escaping_;
-  std::vector<Block> fresh_;  // by value: memory of an escaping output
-  uint32_t next_segment_ = 0;
-  uint32_t next_launch_op_ = kNoOp;
-  uint64_t escapes_ = 0;
+  std::vector<bool> late_;
+  std::vector<ValueId> others_;
+  std::vector<ValueId> outputs_;
+  std::vector<bool> escapes_;  // by value
+  std::vector<ValueId> escaping_;
+  std::vector<std::unique_ptr<Instance>> instances_;
 };
 
 }  // namespace reprise::engine

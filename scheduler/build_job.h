@@ -1,4 +1,5 @@
-// One build on its way from a session to the build queue and back.
+// One build of an instance on its way from a session to the build queue and
+// back.
 
 #ifndef REPRISE_SCHEDULER_BUILD_JOB_H_
 #define REPRISE_SCHEDULER_BUILD_JOB_H_
@@ -9,7 +10,6 @@
 #include <utility>
 
 #include "engine/executor.h"
-#include "engine/plan.h"
 #include "engine/trace.h"
 
 namespace reprise::scheduler {
@@ -18,22 +18,18 @@ namespace reprise::scheduler {
 // thread calls Run in between, once. A job that is dropped unrun stays undone.
 class BuildJob {
  public:
-  using Outcome =
-      tl::expected<std::unique_ptr<engine::Plan>, engine::BuildFailure>;
+  using Outcome = tl::expected<engine::BuiltPlan, engine::BuildFailure>;
 
+  // The recordings are shared with the session, which may have the same build
+  // done again.
   BuildJob(engine::Backend* backend, std::shared_ptr<const engine::Trace> first,
-           std::unique_ptr<const engine::Trace> second)
+           std::shared_ptr<const engine::Trace> second)
       : backend_(backend),
         first_(std::move(first)),
         second_(std::move(second)) {}
 
   void Run() {
-    auto built = backend_->Build(*first_, *second_);
-    if (built) {
-      outcome_ = std::make_unique<engine::Plan>(first_, *std::move(built));
-    } else {
-      outcome_ = tl::unexpected<engine::BuildFailure>(built.error());
-    }
+    outcome_ = backend_->Build(*first_, *second_);
     second_.reset();
     // Release: publishes `outcome_` to the session that sees true (acquire).
     done_.store(true, std::memory_order_release);
@@ -46,7 +42,7 @@ class BuildJob {
  private:
   engine::Backend* backend_;  // owned by the session, which outlives the queue
   std::shared_ptr<const engine::Trace> first_;
-  std::unique_ptr<const engine::Trace> second_;
+  std::shared_ptr<const engine::Trace> second_;
   std::optional<Outcome> outcome_;
   std::atomic<bool> done_{false};
 };

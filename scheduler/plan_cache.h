@@ -29,7 +29,8 @@ struct PlanKeyHash {
   }
 };
 
-// A session pins the plan that it validates or follows.
+// A plan is charged for all its instances, and evicted with all of them. A
+// session pins the plan that it validates or follows.
 using PlanCache =
     cache::PinnedLruCache<PlanKey, std::unique_ptr<engine::Plan>, PlanKeyHash>;
 

@@ -41,6 +41,9 @@ class Profit {
     head_ = now;
   }
 
+  // The pass whose head has arrived is of no mode after all.
+  void Disregard() { last_ = Mode::kOther; }
+
   // What the next pass is to be. `margin` is the share by which replay must
   // beat eager (0.05: five per cent).
   Mode Choose(double margin) {

@@ -31,7 +31,13 @@ json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {
   }
   plan["launches"] = entry.summary.launches;
   plan["segments"] = entry.summary.segments;
-  plan["arena_bytes"] = entry.summary.bytes;
+  plan["arena_bytes"] = entry.bytes();
+  plan["instances"] = json::array();
+  for (const InstanceUse& use : entry.instances) {
+    plan["instances"].push_back({{"arena_bytes", use.bytes},
+                                 {"replays", use.replays},
+                                 {"validations", use.validations}});
+  }
   plan["mechanism"] = entry.summary.mechanism;
   plan["notes"] = entry.summary.notes;
   return plan;

@@ -14,7 +14,7 @@ namespace reprise::scheduler {
   X(traces, "traces closed")                              \
   X(signatures, "distinct signatures")                    \
   X(recorded, "recordings kept")                          \
-  X(builds, "plans built")                                \
+  X(builds, "instances of plans built")                   \
   X(rejected, "builds or plans given up")                 \
   X(validated, "validation passes that found equal bits") \
   X(replays, "plans launched in place of eager")          \

@@ -64,16 +64,16 @@ Action StreamSession::Enter(const OpView& op) {
     return Action::kEager;
   }
   if (mode_ == Mode::kFollowing) {
-    if (op.cut == nullptr && cursor_ == plan().next_launch_op()) {
+    if (op.cut == nullptr && cursor_ == instance().next_launch_op()) {
       if (LaunchAt(op)) return Follow();
-    } else if (op.cut == nullptr && plan().Matches(cursor_, op)) {
+    } else if (op.cut == nullptr && instance().Matches(cursor_, op)) {
       return Follow();
     } else {
       Diverge(op);
     }
   } else if (mode_ == Mode::kValidating) {
     if (op.cut == nullptr && BindBeside(op) &&
-        plan().MatchesShadow(cursor_, op)) {
+        instance().MatchesShadow(cursor_, op)) {
       return Observe(op);
     }
     LeaveValidation();
@@ -269,11 +269,11 @@ void StreamSession::LearnCut(uint64_t hash, std::string_view reason) {
 // --- Following -------------------------------------------------------------
 
 Action StreamSession::Follow() {
-  followed_ = &plan().trace().ops[cursor_];
+  followed_ = &instance().trace().ops[cursor_];
   ++cursor_;
   ++journal_.stats.followed;
   if (cursor_ == current_->ops) {
-    plan().Finish();
+    instance().Finish();
     current_->rest = 0;
     current_->next_rest = 1;
     LinkTrace(current_);
@@ -283,13 +283,13 @@ Action StreamSession::Follow() {
 }
 
 bool StreamSession::LaunchAt(const OpView& op) {
-  const bool bound = plan().BindLate(op);
-  if (!bound || !plan().Matches(cursor_, op)) {
+  const bool bound = instance().BindLate(op);
+  if (!bound || !instance().Matches(cursor_, op)) {
     Diverge(op);
     if (!bound) RecordAgain(current_);
     return false;
   }
-  if (auto launched = plan().LaunchNext(); !launched) {
+  if (auto launched = instance().LaunchNext(); !launched) {
     Squash(cursor_);
     GiveUp(current_, launched.error().message());
     return false;
@@ -310,7 +310,7 @@ void StreamSession::Squash(uint32_t verified) {
   current_->next_rest = std::min<uint32_t>(64, current_->next_rest * 2);
   mode_ = Mode::kBoundary;
   previous_ = nullptr;
-  if (auto restored = plan().Squash(verified); !restored) {
+  if (auto restored = instance().Squash(verified); !restored) {
     GiveUp(current_, restored.error().message());
   }
 }
@@ -318,23 +318,23 @@ void StreamSession::Squash(uint32_t verified) {
 // --- Validating ------------------------------------------------------------
 
 bool StreamSession::BindBeside(const OpView& op) {
-  if (cursor_ != plan().next_launch_op()) return true;
-  if (!plan().BindLate(op)) {
+  if (cursor_ != instance().next_launch_op()) return true;
+  if (!instance().BindLate(op)) {
     RecordAgain(current_);
     return false;
   }
   // Op by op, segments only pass by; launched, if the pass is of whole ones.
   if (!whole_) {
-    plan().SkipNext();
+    instance().SkipNext();
     return true;
   }
-  auto launched = plan().LaunchNext();
+  auto launched = instance().LaunchNext();
   if (!launched) GiveUp(current_, launched.error().message());
   return launched.has_value();
 }
 
 void StreamSession::LeaveValidation() {
-  plan().Finish();
+  instance().Finish();
   mode_ = Mode::kBoundary;
   previous_ = nullptr;
 }
@@ -348,43 +348,45 @@ void StreamSession::LeaveValidating(const OpView& op,
     return;
   }
   if (++cursor_ < entry->ops) return;
-  plan().Finish();
+  instance().Finish();
   mode_ = Mode::kBoundary;
   LinkTrace(entry);
-  if (auto ended = plan().executor().EndComparing(); !ended) {
+  if (auto ended = instance().executor().EndComparing(); !ended) {
     GiveUp(entry, ended.error().message());
     return;
   }
   entry->verdict_pending = true;
+  entry->validating = instance_index_;
 }
 
 base::Status StreamSession::CompareOp(const OpView& op,
                                       std::span<const ResultView> results) {
-  engine::Plan& plan = this->plan();
-  engine::Executor& executor = plan.executor();
-  const engine::TracedOp& traced = plan.trace().ops[cursor_];
+  engine::Instance& instance = this->instance();
+  engine::Executor& executor = instance.executor();
+  const engine::TracedOp& traced = instance.trace().ops[cursor_];
   if (traced.native) return {};
   if (!whole_) REPRISE_RETURN_IF_ERROR(executor.LaunchOp(cursor_));
   // Op by op, the plan's memory holds this op's version now; launched whole,
   // it holds each value's last version.
   const auto comparable = [&](engine::ValueId value) {
     return executor.Touches(cursor_, value) &&
-           (!whole_ || plan.last_writer(value) == cursor_);
+           (!whole_ || instance.plan().last_writer(value) == cursor_);
   };
   for (size_t r = 0; r < results.size(); ++r) {
     const engine::ResultSpec& spec = traced.results[r];
     if (spec.kind != engine::ResultSpec::Kind::kValue) continue;
-    plan.Shadow(spec.value, results[r].base);
+    instance.Shadow(spec.value, results[r].base);
     if (!comparable(spec.value)) continue;
-    REPRISE_RETURN_IF_ERROR(executor.Compare(
-        results[r].base + spec.offset_bytes,
-        plan.origin(spec.value) + spec.offset_bytes, spec.layout(), cursor_));
+    REPRISE_RETURN_IF_ERROR(
+        executor.Compare(results[r].base + spec.offset_bytes,
+                         instance.origin(spec.value) + spec.offset_bytes,
+                         spec.layout(), cursor_));
   }
   for (size_t i = 0; i < traced.operands.size(); ++i) {
     const engine::ValueRef& ref = traced.operands[i];
     if (!ref.written || !comparable(ref.value)) continue;
     REPRISE_RETURN_IF_ERROR(executor.Compare(
-        op.operands[i].address(), plan.origin(ref.value) + ref.offset_bytes,
+        op.operands[i].address(), instance.origin(ref.value) + ref.offset_bytes,
         ref.layout, cursor_));
   }
   return {};
@@ -421,6 +423,7 @@ void StreamSession::Reset() {
   learned_cuts_.clear();
   journal_ = Journal{};
   current_ = nullptr;
+  instance_ = nullptr;
 }
 
 void StreamSession::Inspect(

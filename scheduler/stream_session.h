@@ -67,7 +67,7 @@ class StreamSession final : public Session {
              std::span<const engine::ResultView> results) override;
   void Abandon(const engine::OpView& op) override;
   engine::Block TakeBlock(engine::ValueId value) override {
-    return plan().TakeBlock(value);
+    return instance().TakeBlock(value);
   }
 
   // The rest takes the lock itself, waiting for it. Any thread.
@@ -114,6 +114,9 @@ class StreamSession final : public Session {
   // What this pass is to be, by policy, profit and rest after squashes.
   Profit::Mode ChooseMode(TraceEntry* entry);
   std::optional<Action> TryPlan(TraceEntry* entry, const engine::OpView& op);
+  // Which instance this pass runs on. False if it is to be eager, because
+  // another instance is on its way.
+  bool TakeInstance(TraceEntry* entry);
   std::optional<Action> StartValidation(TraceEntry* entry,
                                         const engine::OpView& op);
   std::optional<Action> StartReplay(TraceEntry* entry,
@@ -131,6 +134,12 @@ class StreamSession final : public Session {
   // A trace's way to a plan.
   void KeepRecording(TraceEntry* entry, std::unique_ptr<engine::Trace> trace);
   void CollectBuild(TraceEntry* entry);
+  // The same for another instance of the pinned plan.
+  bool WantsInstance(const TraceEntry& entry,
+                     const engine::Plan::Choice& choice) const;
+  void CollectInstance(TraceEntry* entry);
+  void RefuseInstance(TraceEntry* entry, std::string_view reason);
+  void DropIdleInstance(TraceEntry* entry);
   void CollectVerdict(TraceEntry* entry, engine::Executor::Patience patience);
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
               std::string_view reason, uint32_t tries);
@@ -145,7 +154,7 @@ class StreamSession final : public Session {
   PlanKey KeyOf(const TraceEntry& entry) const {
     return {entry.signature, this};
   }
-  engine::Plan& plan() { return **pinned_; }
+  engine::Instance& instance() { return *instance_; }
 
   std::unique_ptr<engine::Frontend> frontend_;
   std::unique_ptr<engine::Backend> backend_;
@@ -164,6 +173,8 @@ class StreamSession final : public Session {
   // kValidating and kFollowing.
   TraceEntry* current_ = nullptr;
   PlanCache::Pin pinned_;  // of `current_`, until the next plan is tried
+  engine::Instance* instance_ = nullptr;  // of the pinned plan
+  size_t instance_index_ = 0;
   uint32_t cursor_ = 0;
   bool whole_ = false;
 

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <utility>
 
+#include "scheduler/instance_policy.h"
 #include "scheduler/stream_session.h"
 
 namespace reprise::scheduler {
 
+using engine::Instance;
 using engine::OpView;
 using engine::Plan;
 using State = TraceEntry::State;
@@ -79,10 +81,39 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
     StartRecording(entry, engine::Backend::Pass::kFirst);
     return std::nullopt;
   }
-  if (entry->state != State::kReady || WantsValidation(entry)) {
+  // What is not a replay tells nothing about one's time.
+  if (!TakeInstance(entry)) {
+    entry->profit.Disregard();
+    return std::nullopt;
+  }
+  if (WantsValidation(entry)) {
+    entry->profit.Disregard();
     return StartValidation(entry, op);
   }
   return StartReplay(entry, op);
+}
+
+bool StreamSession::TakeInstance(TraceEntry* entry) {
+  if (entry->job != nullptr) CollectInstance(entry);
+  Plan& plan = **pinned_;
+  if (!entry->instances.back().usable()) {
+    instance_index_ = plan.instances() - 1;
+    instance_ = &plan.instance(instance_index_);
+    return true;
+  }
+  const Plan::Choice choice = plan.Choose();
+  if (choice.held > 0) {
+    if (entry->job == nullptr && WantsInstance(*entry, choice)) {
+      entry->job = std::make_shared<BuildJob>(backend_.get(), entry->first,
+                                              entry->second);
+      build_(entry->job);
+    }
+    if (entry->job != nullptr) return false;
+  }
+  instance_index_ = choice.index;
+  instance_ = choice.instance;
+  DropIdleInstance(entry);
+  return true;
 }
 
 // --- Recording -------------------------------------------------------------
@@ -107,8 +138,9 @@ void StreamSession::KeepRecording(TraceEntry* entry,
     entry->state = State::kConfirm;
     return;
   }
-  entry->job = std::make_shared<BuildJob>(backend_.get(), entry->first,
-                                          std::move(trace));
+  entry->second = std::move(trace);
+  entry->job =
+      std::make_shared<BuildJob>(backend_.get(), entry->first, entry->second);
   entry->state = State::kBuilding;
   build_(entry->job);
 }
@@ -124,20 +156,69 @@ void StreamSession::CollectBuild(TraceEntry* entry) {
     return;
   }
   ++journal_.stats.builds;
-  const engine::BuiltPlan& built = (*outcome)->built();
-  entry->summary = {built.launches, built.segments.size(), built.bytes,
-                    built.mechanism, built.notes};
+  engine::BuiltPlan& built = *outcome;
+  entry->summary = {built.launches, built.segments.size(), built.mechanism,
+                    built.notes};
+  entry->instances = {InstanceUse{.bytes = built.bytes}};
   if (built.launches < 2) {
     GiveUp(entry, "a single launch gains nothing");
     return;
   }
-  auto kept =
-      plans_->Insert(KeyOf(*entry), *std::move(outcome), entry->summary.bytes);
+  if (options_.max_instances == 1) entry->second.reset();
+  const uint64_t bytes = built.bytes;
+  auto kept = plans_->Insert(
+      KeyOf(*entry), std::make_unique<Plan>(entry->first, std::move(built)),
+      bytes);
   if (!kept) {
     GiveUp(entry, kept.error().message());
     return;
   }
   entry->state = State::kCheckOps;
+}
+
+bool StreamSession::WantsInstance(const TraceEntry& entry,
+                                  const Plan::Choice& choice) const {
+  const uint64_t bytes = entry.instances.front().bytes;
+  const size_t count = entry.instances.size();
+  return entry.second != nullptr && count < options_.max_instances &&
+         bytes <= options_.max_arena_bytes / (count + 1) &&
+         AnotherInstancePays(choice.held, choice.held_bytes, bytes);
+}
+
+void StreamSession::CollectInstance(TraceEntry* entry) {
+  if (!entry->job->done()) return;
+  BuildJob::Outcome outcome = entry->job->TakeOutcome();
+  entry->job.reset();
+  if (!outcome) {
+    RefuseInstance(entry, outcome.error().error.message());
+    return;
+  }
+  ++journal_.stats.builds;
+  entry->instances.push_back(
+      {.bytes = outcome->bytes, .last_replay = entry->replays});
+  if (auto charged = plans_->Recharge(pinned_, entry->bytes()); !charged) {
+    entry->instances.pop_back();
+    RefuseInstance(entry, charged.error().message());
+    return;
+  }
+  (*pinned_)->Add(*std::move(outcome));
+}
+
+void StreamSession::RefuseInstance(TraceEntry* entry, std::string_view reason) {
+  entry->second.reset();
+  entry->summary.notes.push_back("no other instance: " + std::string(reason));
+}
+
+void StreamSession::DropIdleInstance(TraceEntry* entry) {
+  const InstanceUse& last = entry->instances.back();
+  if (instance_index_ + 1 == entry->instances.size() ||
+      entry->replays - last.last_replay < kReplaysWithoutInstance) {
+    return;
+  }
+  (*pinned_)->DropLast();
+  entry->instances.pop_back();
+  // Charging less never fails.
+  (void)plans_->Recharge(pinned_, entry->bytes());
 }
 
 void StreamSession::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
@@ -170,6 +251,8 @@ void StreamSession::RecordAgain(TraceEntry* entry) {
 void StreamSession::DropPlan(TraceEntry* entry) {
   plans_->Erase(KeyOf(*entry));
   entry->verdict_pending = false;
+  entry->second.reset();
+  entry->job.reset();
 }
 
 void StreamSession::GiveUp(TraceEntry* entry, std::string_view reason) {
@@ -193,7 +276,7 @@ void StreamSession::CollectVerdict(TraceEntry* entry,
     StartOver(entry);
     return;
   }
-  auto verdict = (*pin)->executor().Poll(patience);
+  auto verdict = (*pin)->instance(entry->validating).executor().Poll(patience);
   if (!verdict) {
     GiveUp(entry, verdict.error().message());
     return;
@@ -211,6 +294,7 @@ void StreamSession::CollectVerdict(TraceEntry* entry,
   }
   ++journal_.stats.validated;
   ++entry->validations;
+  ++entry->instances[entry->validating].validations;
   if (entry->state == State::kCheckOps) {
     entry->state = State::kCheckWhole;
   } else if (entry->state == State::kCheckWhole) {
@@ -219,29 +303,31 @@ void StreamSession::CollectVerdict(TraceEntry* entry,
 }
 
 bool StreamSession::WantsValidation(TraceEntry* entry) {
-  if (options_.validate_share <= 0.0 || entry->replays == 0) return false;
+  const InstanceUse& use = entry->instances[instance_index_];
+  if (!use.usable()) return true;
+  if (options_.validate_share <= 0.0 || use.replays == 0) return false;
   const auto period = static_cast<uint64_t>(
       std::max(1.0, std::round(1.0 / options_.validate_share)));
-  return entry->replays / period + 2 > entry->validations;
+  return use.replays / period + 2 > use.validations;
 }
 
 bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
-  const uint64_t escapes = plan().escapes();
-  const Plan::Readiness readiness = plan().Resolve(op);
-  journal_.stats.escapes += plan().escapes() - escapes;
+  const uint64_t escapes = instance().escapes();
+  const Instance::Readiness readiness = instance().Resolve(op);
+  journal_.stats.escapes += instance().escapes() - escapes;
   switch (readiness) {
-    case Plan::Readiness::kReady:
+    case Instance::Readiness::kReady:
       return true;
-    case Plan::Readiness::kUnproven:
+    case Instance::Readiness::kUnproven:
       RecordAgain(entry);
       StartRecording(entry, engine::Backend::Pass::kRelocated);
       return false;
-    case Plan::Readiness::kReplaced:
+    case Instance::Readiness::kReplaced:
       StartOver(entry);
       StartRecording(entry, engine::Backend::Pass::kFirst);
       return false;
-    case Plan::Readiness::kOtherOp:
-    case Plan::Readiness::kNoMemory:
+    case Instance::Readiness::kOtherOp:
+    case Instance::Readiness::kNoMemory:
       return false;
   }
   return false;
@@ -250,10 +336,10 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
 std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
                                                      const OpView& op) {
   if (!Resolve(entry, op)) return std::nullopt;
-  whole_ = entry->state != State::kCheckOps;
-  auto begun = plan().executor().BeginComparing();
-  if (begun && whole_) begun = plan().LaunchNext();
-  if (!whole_) plan().SkipNext();
+  whole_ = entry->instances[instance_index_].validations > 0;
+  auto begun = instance().executor().BeginComparing();
+  if (begun && whole_) begun = instance().LaunchNext();
+  if (!whole_) instance().SkipNext();
   if (!begun) {
     GiveUp(entry, begun.error().message());
     return std::nullopt;
@@ -269,12 +355,15 @@ std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
 std::optional<Action> StreamSession::StartReplay(TraceEntry* entry,
                                                  const OpView& op) {
   if (!Resolve(entry, op)) return std::nullopt;
-  if (auto launched = plan().LaunchNext(); !launched) {
+  if (auto launched = instance().LaunchNext(); !launched) {
     GiveUp(entry, launched.error().message());
     return std::nullopt;
   }
   ++journal_.stats.replays;
   ++entry->replays;
+  InstanceUse& use = entry->instances[instance_index_];
+  ++use.replays;
+  use.last_replay = entry->replays;
   current_ = entry;
   cursor_ = 0;
   mode_ = Mode::kFollowing;

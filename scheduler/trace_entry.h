@@ -20,20 +20,31 @@ namespace reprise::scheduler {
 struct PlanSummary {
   uint32_t launches = 0;
   size_t segments = 0;
-  uint64_t bytes = 0;
   const char* mechanism = "";
   std::vector<std::string> notes;
+};
+
+// What an instance of a plan has done. It may replace eager after two
+// validations, op by op and whole.
+struct InstanceUse {
+  uint64_t bytes = 0;  // arena and graphs
+  uint64_t replays = 0;
+  uint64_t validations = 0;
+  uint64_t last_replay = 0;  // of the plan's
+
+  bool usable() const { return validations >= 2; }
 };
 
 // One trace on its way to a plan. States and legal transitions:
 //
 //   kSeen ─► kRecord ─► kConfirm ─► kBuilding ─► kCheckOps ─► kCheckWhole ─►
-//   kReady
-//              ▲           ▲            │            │             │ │ │ └──
-//              unproven ┼────────────┴─────────────┴────────────┤
-//              └────────────── replaced, evicted, or tried again
-//              ◄──────────────┘
+//     kReady
+//   kCheckOps and on ─► kConfirm   an external is where it never moved to
+//   kBuilding and on ─► kRecord    replaced, evicted, or tried again
 //   any ─► kGivenUp, with a reason; left only by Reset
+//
+// The states from kCheckOps to kReady are those of the plan's first instance;
+// another one is built and validated while the plan is ready.
 //
 // Under the session's lock.
 // From kCheckOps on its plan is in the cache, unless it was evicted.
@@ -55,10 +66,18 @@ struct TraceEntry {
   State state = State::kSeen;
   uint64_t seen = 0;  // times it was closed
 
+  // The recordings: shared with build jobs, the first one also with the plan.
+  // The second one goes when no other instance can come.
   std::shared_ptr<const engine::Trace> first;
-  std::shared_ptr<BuildJob> job;  // while kBuilding
-  PlanSummary summary;            // from kCheckOps on
+  std::shared_ptr<const engine::Trace> second;
+  // While kBuilding, and while another instance of a plan that is ready is
+  // built.
+  std::shared_ptr<BuildJob> job;
+  PlanSummary summary;  // from kCheckOps on
+  std::vector<InstanceUse>
+      instances;  // as in the plan; the last one may be new
   bool verdict_pending = false;
+  size_t validating = 0;  // the instance that the verdict is for
   uint32_t attempts = 0;  // failed builds and validations
 
   TraceEntry* successor = nullptr;  // the trace that came after it last
@@ -68,10 +87,17 @@ struct TraceEntry {
   uint32_t next_rest = 1;
 
   Profit profit;
-  uint64_t replays = 0;
+  uint64_t replays = 0;  // of all instances there ever were; so the others
   uint64_t squashes = 0;
   uint64_t validations = 0;
   std::string reason;  // why it was given up, or tried again
+
+  // What the plan is charged for: all its instances.
+  uint64_t bytes() const {
+    uint64_t sum = 0;
+    for (const InstanceUse& use : instances) sum += use.bytes;
+    return sum;
+  }
 };
 
 const char* ToString(TraceEntry::State state);

@@ -131,8 +131,15 @@ constexpr OptionRow kTable[] = {
      "longest is dropped first",
      SetBytes<&Options::plan_budget_bytes>},
     {"max_arena_bytes", "REPRISE_MAX_ARENA_BYTES", "512MiB", kAcceptedBytes,
-     "the intermediates of one plan; a trace that needs more stays eager",
+     "the intermediates of one plan, of all its instances together; a trace "
+     "that needs more stays eager",
      SetBytes<&Options::max_arena_bytes>},
+    {"max_instances", "REPRISE_MAX_INSTANCES", "2",
+     "a whole number from 1 to 16",
+     "the copies of one plan, each with its intermediates, that may be in use "
+     "at once; another one is built while many outputs of the others are still "
+     "alive, and beyond the last one such outputs are written to fresh memory",
+     SetCount<&Options::max_instances, 1, 16>},
     {"max_trace_ops", "REPRISE_MAX_TRACE_OPS", "4096",
      "a whole number from 2 to 65536",
      "the number of ops after which a trace is closed",

@@ -60,6 +60,39 @@ TEST_F(LruCacheTest, EvictsLeastRecentlyUsed) {
   EXPECT_EQ(cache_.stats().charge_bytes, 30u);
 }
 
+TEST_F(LruCacheTest, ValueThatGrewPushesOthersOut) {
+  Insert(1);
+  Insert(2);
+  const auto pin = cache_.Insert(3, "3", 10);
+  ASSERT_TRUE(pin);
+  ASSERT_TRUE(cache_.Recharge(*pin, 15));
+  EXPECT_THAT(evicted_, ElementsAre(1));
+  EXPECT_EQ(cache_.stats().charge_bytes, 25u);
+  ASSERT_TRUE(cache_.Recharge(*pin, 30));
+  EXPECT_THAT(evicted_, ElementsAre(1, 2));
+  EXPECT_EQ(cache_.stats().charge_bytes, 30u);
+  ASSERT_TRUE(cache_.Recharge(*pin, 10));
+  EXPECT_EQ(cache_.stats().charge_bytes, 10u);
+  Insert(4);
+  Insert(5);
+  EXPECT_THAT(evicted_, ElementsAre(1, 2));
+}
+
+TEST_F(LruCacheTest, ValueDoesNotGrowBeyondWhatPinsLeave) {
+  const auto pin = cache_.Insert(1, "1", 10);
+  const auto other = cache_.Insert(2, "2", 10);
+  Insert(3);
+  ASSERT_TRUE(pin);
+  const base::Status grown = cache_.Recharge(*pin, 21);
+  ASSERT_FALSE(grown);
+  EXPECT_EQ(grown.error().code(), base::Code::kResourceExhausted);
+  EXPECT_THAT(evicted_, IsEmpty());
+  EXPECT_EQ(cache_.stats().charge_bytes, 30u);
+  EXPECT_FALSE(cache_.Recharge(*pin, ~size_t{0}));
+  EXPECT_TRUE(cache_.Recharge(*pin, 20));
+  EXPECT_THAT(evicted_, ElementsAre(3));
+}
+
 // An entry counts as used when its last pin goes, not when it was looked up.
 TEST_F(LruCacheTest, UseEndsWithTheLastPin) {
   Insert(1);

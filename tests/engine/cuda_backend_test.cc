@@ -102,8 +102,9 @@ class World {
     return std::make_unique<Plan>(std::move(first), *std::move(built));
   }
 
-  // Launches the whole plan on `x`, whose op is the trace's head.
-  base::Status Launch(Plan& plan, Tensor x) {
+  // Launches a whole instance on `x`, whose op is the trace's head.
+  base::Status Launch(Plan& plan, Tensor x, size_t index = 0) {
+    Instance& instance = plan.instance(index);
     const TracedOp& head = plan.trace().ops[0];
     std::vector<Operand> operands;
     for (const ValueRef& ref : head.operands) {
@@ -115,18 +116,18 @@ class World {
     view.op = head.op;
     view.words = head.words;
     view.operands = operands;
-    EXPECT_EQ(plan.Resolve(view), Plan::Readiness::kReady);
-    for (size_t s = 0; s < plan.built().segments.size(); ++s) {
-      REPRISE_RETURN_IF_ERROR(plan.LaunchNext());
+    EXPECT_EQ(instance.Resolve(view), Instance::Readiness::kReady);
+    for (size_t s = 0; s < instance.built().segments.size(); ++s) {
+      REPRISE_RETURN_IF_ERROR(instance.LaunchNext());
     }
-    plan.Finish();
+    instance.Finish();
     return {};
   }
 
-  std::vector<float> ResultOf(const Plan& plan) const {
+  std::vector<float> ResultOf(const Plan& plan, size_t index = 0) const {
     const ResultSpec& result = plan.trace().ops.back().results[0];
-    const auto* data =
-        reinterpret_cast<const float*>(plan.origin(result.value));
+    const auto* data = reinterpret_cast<const float*>(
+        plan.instance(index).origin(result.value));
     return {data, data + SimulatedProgram::kElements};
   }
 
@@ -168,7 +169,7 @@ TEST_F(CudaBackendTest, PlanComputesWhatEagerComputes) {
   const Step step = MixedStep(world_->weight);
   auto plan = world_->Build(step);
   ASSERT_TRUE(plan) << plan.error().message();
-  EXPECT_EQ((*plan)->built().launches, 9u);
+  EXPECT_EQ((*plan)->instance(0).built().launches, 9u);
   for (float seed : {5.0f, 6.0f, 7.0f}) {
     // Weights may be edited in place.
     world_->weight.data()[3] = seed;
@@ -176,6 +177,50 @@ TEST_F(CudaBackendTest, PlanComputesWhatEagerComputes) {
     ASSERT_TRUE(world_->Launch(**plan, x));
     EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
   }
+  EXPECT_TRUE(world_->frontend.memory.GuardsAreIntact());
+}
+
+// Built twice from one pair of recordings: neither copy patches or writes what
+// the other one holds.
+TEST_F(CudaBackendTest, InstancesOfOnePlanShareNeitherMemoryNorGraphs) {
+  const Step step = MixedStep(world_->weight);
+  auto first =
+      world_->Record(Backend::Pass::kFirst, step, world_->program.Make(1));
+  auto second =
+      world_->Record(Backend::Pass::kRelocated, step, world_->program.Make(2));
+  ASSERT_TRUE(first && second);
+  const std::shared_ptr<const Trace> trace = *std::move(first);
+  auto built = world_->backend->Build(*trace, **second);
+  ASSERT_TRUE(built) << built.error().error.message();
+  const size_t graphs = built->segments.size();
+  Plan plan(trace, *std::move(built));
+  built = world_->backend->Build(*trace, **second);
+  ASSERT_TRUE(built) << built.error().error.message();
+  plan.Add(*std::move(built));
+  EXPECT_THAT(world_->gpu.execs(), SizeIs(2 * graphs));
+  for (ValueId v : plan.outputs()) {
+    EXPECT_NE(plan.instance(0).origin(v), plan.instance(1).origin(v));
+  }
+
+  const Tensor x = world_->program.Make(5);
+  const Tensor y = world_->program.Make(6);
+  ASSERT_TRUE(world_->Launch(plan, x, 0));
+  ASSERT_TRUE(world_->Launch(plan, y, 1));
+  EXPECT_EQ(world_->ResultOf(plan, 0), ValuesOf(step(world_->program, x)));
+  EXPECT_EQ(world_->ResultOf(plan, 1), ValuesOf(step(world_->program, y)));
+  // Of one op the program has left, the work is run again by its own instance.
+  ASSERT_TRUE(plan.instance(1).executor().LaunchOp(0));
+  EXPECT_EQ(world_->ResultOf(plan, 0), ValuesOf(step(world_->program, x)));
+  // Each goes on with what it had: nothing is patched for an input at rest.
+  world_->gpu.updates = 0;
+  ASSERT_TRUE(world_->Launch(plan, x, 0));
+  ASSERT_TRUE(world_->Launch(plan, y, 1));
+  EXPECT_EQ(world_->gpu.updates, 0);
+  EXPECT_EQ(world_->ResultOf(plan, 1), ValuesOf(step(world_->program, y)));
+  plan.DropLast();
+  EXPECT_THAT(world_->gpu.execs(), SizeIs(graphs));
+  ASSERT_TRUE(world_->Launch(plan, y, 0));
+  EXPECT_EQ(world_->ResultOf(plan, 0), ValuesOf(step(world_->program, y)));
   EXPECT_TRUE(world_->frontend.memory.GuardsAreIntact());
 }
 
@@ -199,7 +244,7 @@ TEST_F(CudaBackendTest, SegmentsHoldWholeOpsAndAboutAsManyLaunchesAsAsked) {
   ASSERT_TRUE(plan) << plan.error().message();
   uint32_t op = 0;
   uint32_t launches = 0;
-  for (const Segment& segment : (*plan)->built().segments) {
+  for (const Segment& segment : (*plan)->instance(0).built().segments) {
     EXPECT_EQ(segment.first_op, op);
     EXPECT_GT(segment.end_op, op);
     EXPECT_LE(segment.launches, 3u);
@@ -208,7 +253,8 @@ TEST_F(CudaBackendTest, SegmentsHoldWholeOpsAndAboutAsManyLaunchesAsAsked) {
   }
   EXPECT_EQ(op, (*plan)->trace().ops.size());
   EXPECT_EQ(launches, 9u);
-  EXPECT_THAT(world_->gpu.execs(), SizeIs((*plan)->built().segments.size()));
+  EXPECT_THAT(world_->gpu.execs(),
+              SizeIs((*plan)->instance(0).built().segments.size()));
 }
 
 TEST_F(CudaBackendTest, OpOfMoreLaunchesThanASegmentHasOneOfItsOwn) {
@@ -220,8 +266,8 @@ TEST_F(CudaBackendTest, OpOfMoreLaunchesThanASegmentHasOneOfItsOwn) {
   };
   auto plan = world_->Build(step);
   ASSERT_TRUE(plan) << plan.error().message();
-  ASSERT_THAT((*plan)->built().segments, SizeIs(2));
-  EXPECT_EQ((*plan)->built().segments[0].launches, 2u);
+  ASSERT_THAT((*plan)->instance(0).built().segments, SizeIs(2));
+  EXPECT_EQ((*plan)->instance(0).built().segments[0].launches, 2u);
   const Tensor x = world_->program.Make(5);
   ASSERT_TRUE(world_->Launch(**plan, x));
   EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
@@ -233,7 +279,7 @@ TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
     return p.Add(p.Scale(x, 3), a);
   });
   ASSERT_TRUE(plan) << plan.error().message();
-  Executor& executor = (*plan)->executor();
+  Executor& executor = (*plan)->instance(0).executor();
   ASSERT_TRUE(executor.LaunchSegment(0));
   ASSERT_THAT(world_->gpu.execs(), SizeIs(1));
   const SimulatedGpu::Graph& exec = *world_->gpu.execs()[0];
@@ -249,7 +295,7 @@ TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
   EXPECT_EQ(exec[0].Word(8), x.base);   // add(out, a, b, elements)
   EXPECT_EQ(exec[1].Word(24), x.base);  // scale(elements, out, factor, a)
   EXPECT_EQ(exec[0].Word(16), world_->weight.base);
-  EXPECT_EQ(exec[2].Word(8), (*plan)->origin(3));
+  EXPECT_EQ(exec[2].Word(8), (*plan)->instance(0).origin(3));
   // Bound where it is, or launched again: nothing to patch.
   executor.Bind(0, x.base);
   ASSERT_TRUE(executor.LaunchSegment(0));
@@ -263,14 +309,14 @@ TEST_F(CudaBackendTest, FillsAndCopiesArePatchedToo) {
     return copy;
   });
   ASSERT_TRUE(plan) << plan.error().message();
-  ASSERT_TRUE((*plan)->executor().LaunchSegment(0));
+  ASSERT_TRUE((*plan)->instance(0).executor().LaunchSegment(0));
   const SimulatedGpu::Graph& exec = *world_->gpu.execs()[0];
   ASSERT_THAT(exec, SizeIs(2));
-  EXPECT_EQ(exec[0].copy.dstDevice, (*plan)->origin(1));
-  EXPECT_EQ(exec[1].fill.dst, (*plan)->origin(2));
+  EXPECT_EQ(exec[0].copy.dstDevice, (*plan)->instance(0).origin(1));
+  EXPECT_EQ(exec[1].fill.dst, (*plan)->instance(0).origin(2));
   const Tensor x = world_->program.Make(5);
-  (*plan)->executor().Bind(0, x.base);
-  ASSERT_TRUE((*plan)->executor().LaunchSegment(0));
+  (*plan)->instance(0).executor().Bind(0, x.base);
+  ASSERT_TRUE((*plan)->instance(0).executor().LaunchSegment(0));
   EXPECT_EQ(exec[0].copy.srcDevice, x.base);
 }
 
@@ -297,20 +343,20 @@ TEST_F(CudaBackendTest, OneOpRunsAgainByItself) {
   ASSERT_TRUE(plan) << plan.error().message();
   const Tensor x = world_->program.Make(5);
   ASSERT_TRUE(world_->Launch(**plan, x));
-  ASSERT_TRUE((*plan)->executor().LaunchOp(0));
+  ASSERT_TRUE((*plan)->instance(0).executor().LaunchOp(0));
   const ValueId a = (*plan)->trace().ops[0].results[0].value;
-  const auto* data = reinterpret_cast<float*>((*plan)->origin(a));
+  const auto* data = reinterpret_cast<float*>((*plan)->instance(0).origin(a));
   EXPECT_EQ(data[1], 2 * x.data()[1] + world_->weight.data()[1]);
-  EXPECT_TRUE((*plan)->executor().Touches(0, a));
-  EXPECT_TRUE((*plan)->executor().Touches(1, a));
-  EXPECT_FALSE(
-      (*plan)->executor().Touches(1, (*plan)->trace().ops[2].results[0].value));
+  EXPECT_TRUE((*plan)->instance(0).executor().Touches(0, a));
+  EXPECT_TRUE((*plan)->instance(0).executor().Touches(1, a));
+  EXPECT_FALSE((*plan)->instance(0).executor().Touches(
+      1, (*plan)->trace().ops[2].results[0].value));
 }
 
 TEST_F(CudaBackendTest, VerdictNamesTheFirstComparisonThatDiffered) {
   auto plan = world_->Build(MixedStep(world_->weight));
   ASSERT_TRUE(plan) << plan.error().message();
-  Executor& executor = (*plan)->executor();
+  Executor& executor = (*plan)->instance(0).executor();
   constexpr int64_t kSizes[] = {SimulatedProgram::kElements};
   constexpr int64_t kStrides[] = {1};
   const kernels::Layout layout =
@@ -492,7 +538,7 @@ base::Status RunAll(World& world) {
   REPRISE_ASSIGN_OR_RETURN(const std::unique_ptr<Plan> plan, world.Build(step));
   const Tensor x = world.program.Make(5);
   REPRISE_RETURN_IF_ERROR(world.Launch(*plan, x));
-  Executor& executor = plan->executor();
+  Executor& executor = plan->instance(0).executor();
   REPRISE_RETURN_IF_ERROR(executor.BeginComparing());
   for (size_t k = 0; k < plan->trace().ops.size(); ++k) {
     REPRISE_RETURN_IF_ERROR(executor.LaunchOp(k));

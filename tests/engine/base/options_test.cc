@@ -51,6 +51,7 @@ TEST_F(OptionsTest, SetsEveryOption) {
   EXPECT_TRUE(options.Set("validate_share", "1e-05"));
   EXPECT_TRUE(options.Set("plan_budget_bytes", "1GiB"));
   EXPECT_TRUE(options.Set("max_arena_bytes", "65536"));
+  EXPECT_TRUE(options.Set("max_instances", "3"));
   EXPECT_TRUE(options.Set("max_trace_ops", "100"));
   EXPECT_TRUE(options.Set("log", "debug"));
   EXPECT_FALSE(options.enabled);
@@ -59,6 +60,7 @@ TEST_F(OptionsTest, SetsEveryOption) {
   EXPECT_EQ(options.validate_share, 1e-5);
   EXPECT_EQ(options.plan_budget_bytes, size_t{1} << 30);
   EXPECT_EQ(options.max_arena_bytes, 65536u);
+  EXPECT_EQ(options.max_instances, 3u);
   EXPECT_EQ(options.max_trace_ops, 100u);
   EXPECT_EQ(options.log, LogLevel::kDebug);
 }

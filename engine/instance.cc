@@ -1,0 +1,178 @@
+#include "engine/instance.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/plan.h"
+#include "engine/restore.h"
+
+namespace reprise::engine {
+
+Instance::Instance(Plan* plan, BuiltPlan built)
+    : plan_(plan),
+      trace_(&plan->trace()),
+      built_(std::move(built)),
+      ledger_(Ledger::Create(std::move(built_.arena), trace_->values.size())),
+      origins_(trace_->values.size(), 0),
+      shadow_(trace_->values.size(), 0),
+      fresh_(trace_->values.size()) {
+  for (ValueId v = 0; v < trace_->values.size(); ++v) {
+    const Value& value = trace_->values[v];
+    origins_[v] = value.external ? value.origin : built_.places[v];
+  }
+}
+
+void Instance::BindAt(ValueId value, uint64_t origin) {
+  if (origins_[value] == origin) return;
+  origins_[value] = origin;
+  built_.executor->Bind(value, origin);
+}
+
+bool Instance::SameWords(uint32_t index, const OpView& op) const {
+  const TracedOp& expected = trace_->ops[index];
+  return op.op == expected.op && op.words.size() == expected.words.size() &&
+         op.operands.size() == expected.operands.size() &&
+         std::memcmp(op.words.data(), expected.words.data(),
+                     op.words.size_bytes()) == 0;
+}
+
+bool Instance::Matches(uint32_t index, const OpView& op) const {
+  if (!SameWords(index, op)) return false;
+  const TracedOp& expected = trace_->ops[index];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    if (op.operands[i].address() != origins_[ref.value] + ref.offset_bytes) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Instance::MatchesShadow(uint32_t index, const OpView& op) const {
+  if (!SameWords(index, op)) return false;
+  const TracedOp& expected = trace_->ops[index];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const uint64_t origin = trace_->values[ref.value].external
+                                ? origins_[ref.value]
+                                : shadow_[ref.value];
+    if (op.operands[i].address() != origin + ref.offset_bytes) return false;
+  }
+  return true;
+}
+
+Instance::Readiness Instance::Resolve(const OpView& head) {
+  Readiness readiness = ResolveHead(head);
+  if (readiness == Readiness::kReady) readiness = ResolveOthers();
+  if (readiness != Readiness::kReady) return readiness;
+  next_segment_ = 0;
+  next_launch_op_ = kNoOp;
+  return ResolveOutputs();
+}
+
+Instance::Readiness Instance::ResolveHead(const OpView& head) {
+  if (!SameWords(0, head)) return Readiness::kOtherOp;
+  const TracedOp& expected = trace_->ops[0];
+  for (size_t i = 0; i < head.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const uint64_t origin = head.operands[i].address() - ref.offset_bytes;
+    if (!built_.movable[ref.value] &&
+        origin != trace_->values[ref.value].origin) {
+      return Readiness::kUnproven;
+    }
+  }
+  for (size_t i = 0; i < head.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    BindAt(ref.value, head.operands[i].address() - ref.offset_bytes);
+  }
+  // A value that the head uses twice must be one value now as well.
+  return Matches(0, head) ? Readiness::kReady : Readiness::kOtherOp;
+}
+
+Instance::Readiness Instance::ResolveOthers() {
+  const Frontend& frontend = *trace_->frontend;
+  for (ValueId v : plan_->others()) {
+    const Value& value = trace_->values[v];
+    if (!frontend.Alive(value.storage) ||
+        frontend.Base(value.storage) != value.base) {
+      return Readiness::kReplaced;
+    }
+  }
+  return Readiness::kReady;
+}
+
+bool Instance::BindLate(const OpView& op) {
+  const Segment& segment = built_.segments[next_segment_];
+  if (!segment.gated || !SameWords(segment.first_op, op)) return true;
+  const TracedOp& expected = trace_->ops[segment.first_op];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const Value& value = trace_->values[ref.value];
+    if (!plan_->late(ref.value) || value.birth_op != segment.first_op) continue;
+    const uint64_t origin = op.operands[i].address() - ref.offset_bytes;
+    if (!built_.movable[ref.value] && origin != value.origin) return false;
+    BindAt(ref.value, origin);
+  }
+  return true;
+}
+
+Instance::Readiness Instance::ResolveOutputs() {
+  if (ledger_->leased()) {
+    for (ValueId v : plan_->outputs()) {
+      if (ledger_->leased(v)) plan_->Escape(v);
+    }
+  }
+  Frontend& frontend = *trace_->frontend;
+  for (ValueId v : plan_->escaping()) {
+    if (!fresh_[v]) {
+      auto block = frontend.Allocate(built_.place_bytes[v]);
+      if (!block) return Readiness::kNoMemory;
+      fresh_[v] = *std::move(block);
+      ++escapes_;
+    }
+    BindAt(v, fresh_[v].address());
+  }
+  return Readiness::kReady;
+}
+
+base::Status Instance::LaunchNext() {
+  REPRISE_RETURN_IF_ERROR(built_.executor->LaunchSegment(next_segment_));
+  SkipNext();
+  return {};
+}
+
+void Instance::SkipNext() {
+  const Segment& segment = built_.segments[next_segment_];
+  ++next_segment_;
+  if (next_segment_ == built_.segments.size()) {
+    next_launch_op_ = kNoOp;
+  } else if (built_.segments[next_segment_].gated) {
+    next_launch_op_ = segment.end_op;
+  } else {  // behind the op at which this one was launched
+    next_launch_op_ =
+        std::max((segment.first_op + segment.end_op) / 2, segment.first_op + 1);
+  }
+}
+
+Block Instance::TakeBlock(ValueId value) {
+  if (plan_->escapes(value)) return std::move(fresh_[value]);
+  return ledger_->Lease(value, origins_[value]);
+}
+
+void Instance::Finish() { next_segment_ = 0; }
+
+base::Status Instance::Squash(uint32_t verified) {
+  const uint32_t launched =
+      next_segment_ == 0 ? 0 : built_.segments[next_segment_ - 1].end_op;
+  next_segment_ = 0;
+  const auto needed = [this](ValueId v) {
+    return plan_->escapes(v) ? !fresh_[v] : ledger_->leased(v);
+  };
+  for (uint32_t k : OpsToRestore(*trace_, verified, launched, needed)) {
+    REPRISE_RETURN_IF_ERROR(built_.executor->LaunchOp(k));
+  }
+  return {};
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,114 @@
+// One copy of a plan, able to run: it is resolved, launched, followed,
+// squashed.
+
+#ifndef REPRISE_ENGINE_INSTANCE_H_
+#define REPRISE_ENGINE_INSTANCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/block.h"
+#include "engine/executor.h"
+#include "engine/ledger.h"
+#include "engine/op.h"
+#include "engine/trace.h"
+
+namespace reprise::engine {
+
+class Plan;
+
+// One instance of a plan: its executable segments, its arena and the places of
+// its values in the launch that is under way.
+//
+//   idle ─Resolve─► resolved ─Launch*─► … ─Finish or Squash─► idle
+//
+// Owns the arena until the last lease on it ends (Ledger); its plan owns it.
+// All calls under the session's lock; destruction on any thread once idle.
+class Instance {
+ public:
+  Instance(Plan* plan, BuiltPlan built);
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  // Why an instance can or cannot be launched at this head op.
+  enum class Readiness : uint8_t {
+    kReady,
+    kOtherOp,   // this is not its head
+    kUnproven,  // a head operand lies elsewhere, and never moved while recorded
+    kReplaced,  // an external that the head does not name is gone or moved
+    kNoMemory,  // no memory for an output that escapes
+  };
+  // Binds every value for a launch at `head`: externals to where they are,
+  // outputs that escape to fresh memory. Those that are still alive in the
+  // arena escape from now on. Late externals are left to BindLate.
+  Readiness Resolve(const OpView& head);
+
+  // Launches the next segment: the first one at the head, each further one when
+  // the op next_launch_op() is reached, before its results are handed out.
+  // That is half-way through the segment before, so that the device does not
+  // run dry and at most one and a half segments run unverified; a gated segment
+  // waits for its own first op.
+  base::Status LaunchNext();
+  // The same without launching, for a pass that launches op by op.
+  void SkipNext();
+  // Before LaunchNext at such an op: if its segment is gated, binds the late
+  // externals that the op brings. False if one of them lies where no recording
+  // has seen it move to: it cannot go on, and has to be recorded again.
+  bool BindLate(const OpView& op);
+  static constexpr uint32_t kNoOp = ~uint32_t{0};
+  uint32_t next_launch_op() const { return next_launch_op_; }
+
+  // The op is the trace's op `index` on the values of this launch.
+  bool Matches(uint32_t index, const OpView& op) const;
+  // The same for a pass that runs beside eager: own values are where eager put
+  // them (Shadow).
+  bool MatchesShadow(uint32_t index, const OpView& op) const;
+  void Shadow(ValueId value, uint64_t origin) { shadow_[value] = origin; }
+  uint64_t shadow(ValueId value) const { return shadow_[value]; }
+
+  // The memory of a value made by a followed op. Once a launch.
+  Block TakeBlock(ValueId value);
+
+  // All ops were followed.
+  void Finish();
+  // The program left before op `verified`: what it can see is made right.
+  base::Status Squash(uint32_t verified);
+
+  // Where `value` begins in this launch.
+  uint64_t origin(ValueId value) const { return origins_[value]; }
+  // The program holds `value` of an earlier launch, or anything, in the arena.
+  bool leased(ValueId value) const { return ledger_->leased(value); }
+  bool leased() const { return ledger_->leased(); }
+
+  const Plan& plan() const { return *plan_; }
+  const Trace& trace() const { return *trace_; }
+  Executor& executor() { return *built_.executor; }
+  const BuiltPlan& built() const { return built_; }
+  // Times that an output was given fresh memory.
+  uint64_t escapes() const { return escapes_; }
+
+ private:
+  bool SameWords(uint32_t index, const OpView& op) const;
+  Readiness ResolveHead(const OpView& head);
+  Readiness ResolveOthers();
+  Readiness ResolveOutputs();
+  void BindAt(ValueId value, uint64_t origin);
+
+  Plan* plan_;
+  const Trace* trace_;  // the plan's
+  BuiltPlan built_;
+  Ledger::Handle ledger_;
+  std::vector<uint64_t> origins_;
+  std::vector<uint64_t> shadow_;
+  std::vector<Block> fresh_;  // by value: memory of an escaping output
+  uint32_t next_segment_ = 0;
+  uint32_t next_launch_op_ = kNoOp;
+  uint64_t escapes_ = 0;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_INSTANCE_H_

@@ -1,0 +1,58 @@
+// An executor that writes down what it is told.
+
+#ifndef REPRISE_TESTS_ENGINE_FAKE_EXECUTOR_H_
+#define REPRISE_TESTS_ENGINE_FAKE_EXECUTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/executor.h"
+
+namespace reprise::engine {
+
+// Runs nothing; every comparison is equal. `log` must outlive it.
+class FakeExecutor : public Executor {
+ public:
+  struct Log {
+    std::vector<std::pair<ValueId, uint64_t>> binds;
+    std::vector<size_t> segments;
+    std::vector<size_t> ops;
+    bool fail = false;
+  };
+
+  explicit FakeExecutor(Log* log) : log_(log) {}
+
+  void Bind(ValueId value, uint64_t origin) override {
+    log_->binds.emplace_back(value, origin);
+  }
+  base::Status LaunchSegment(size_t segment) override {
+    if (log_->fail) return base::Fail(base::Code::kInternal, "told to fail");
+    log_->segments.push_back(segment);
+    return {};
+  }
+  base::Status LaunchOp(size_t op) override {
+    if (log_->fail) return base::Fail(base::Code::kInternal, "told to fail");
+    log_->ops.push_back(op);
+    return {};
+  }
+  bool Touches(size_t, ValueId) const override { return true; }
+  base::Status BeginComparing() override { return {}; }
+  base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
+                       uint32_t) override {
+    return {};
+  }
+  base::Status EndComparing() override { return {}; }
+  base::Result<std::optional<Verdict>> Poll(Patience) override {
+    return Verdict{};
+  }
+
+ private:
+  Log* log_;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_TESTS_ENGINE_FAKE_EXECUTOR_H_

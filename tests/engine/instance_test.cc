@@ -1,0 +1,413 @@
+// An instance's life on an executor that writes down what it is told: when it
+// may be launched, where its values lie, how far ahead it runs, what a squash
+// undoes.
+
+#include "engine/instance.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "engine/plan.h"
+#include "tests/engine/fake_executor.h"
+#include "tests/engine/fake_frontend.h"
+#include "tests/engine/trace_builder.h"
+
+namespace reprise::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Readiness = Instance::Readiness;
+
+class InstanceTest : public testing::Test {
+ protected:
+  // x → a → b = f(a, weight), then a is written in place, then c = f(b, late).
+  InstanceTest() : builder_(&frontend_, kSizeBytes) {
+    x_ = builder_.External();
+    a_ = builder_.Op({x_}, {}, 1);
+    weight_ = builder_.External();
+    b_ = builder_.Op({a_, weight_}, {}, 1);
+    builder_.Op({}, {a_});
+    late_ = builder_.External();
+    c_ = builder_.Op({b_, late_}, {}, 1);
+    Give(weight_, First(weight_));
+  }
+
+  static uint64_t First(ValueId value) {
+    return TraceBuilder::AddressOf(value);
+  }
+  static uint64_t Place(ValueId value) { return kArena + value * 512; }
+
+  // The frontend has the storage of `value` at `base`.
+  void Give(ValueId value, uint64_t base) {
+    frontend_.bases[Token(value + 1)] = base;
+  }
+
+  void Build(std::vector<Segment> segments = {{0, 4, 4}}) {
+    BuiltPlan built;
+    built.arena = Block(kArena, &arena_releases_,
+                        [](void* releases) { ++*static_cast<int*>(releases); });
+    const Trace& trace = builder_.trace();
+    built.movable.assign(trace.values.size(), true);
+    for (const auto value : immovable_) built.movable[value] = false;
+    built.places.assign(trace.values.size(), 0);
+    built.place_bytes.assign(trace.values.size(), kSizeBytes);
+    for (ValueId v = 0; v < trace.values.size(); ++v) {
+      if (!trace.values[v].external) built.places[v] = Place(v);
+    }
+    built.segments = std::move(segments);
+    built.late = {late_};
+    built.executor = std::make_unique<FakeExecutor>(&log_);
+    plan_ = std::make_unique<Plan>(builder_.Take(), std::move(built));
+    instance_ = &plan_->instance(0);
+  }
+
+  // The trace's op `index` on operands at `addresses`.
+  struct Call {
+    std::vector<uint64_t> words;
+    std::vector<Operand> operands;
+    OpView view;
+  };
+  std::unique_ptr<Call> OpAt(uint32_t index, std::vector<uint64_t> addresses) {
+    auto call = std::make_unique<Call>();
+    call->words = plan_->trace().ops[index].words;
+    for (const uint64_t address : addresses) {
+      Operand& operand = call->operands.emplace_back();
+      operand.base = address - 8;
+      operand.offset_bytes = 8;
+    }
+    call->view.op = index;
+    call->view.words = call->words;
+    call->view.operands = call->operands;
+    return call;
+  }
+
+  Readiness Resolve(uint64_t x_address) {
+    return instance_->Resolve(OpAt(0, {x_address})->view);
+  }
+
+  static constexpr uint64_t kSizeBytes = 64;
+  static constexpr uint64_t kArena = 0x7f10'0000'0000;
+  FakeFrontend frontend_;
+  TraceBuilder builder_;
+  FakeExecutor::Log log_;
+  int arena_releases_ = 0;
+  std::vector<ValueId> immovable_;
+  std::unique_ptr<Plan> plan_;
+  Instance* instance_ = nullptr;
+  ValueId x_, a_, weight_, b_, late_, c_;
+};
+
+TEST_F(InstanceTest, ResolveBindsWhatMovedAndNothingElse) {
+  Build();
+  EXPECT_EQ(Resolve(0x7f00'5000'0000), Readiness::kReady);
+  EXPECT_THAT(log_.binds,
+              ElementsAre(std::pair(x_, uint64_t{0x7f00'5000'0000})));
+  EXPECT_EQ(instance_->origin(x_), 0x7f00'5000'0000u);
+  EXPECT_EQ(instance_->origin(a_), Place(a_));
+  EXPECT_EQ(instance_->origin(weight_), First(weight_));
+  log_.binds.clear();
+  EXPECT_EQ(Resolve(0x7f00'5000'0000), Readiness::kReady);
+  EXPECT_THAT(log_.binds, IsEmpty());
+}
+
+TEST_F(InstanceTest, OtherHeadIsAnotherOp) {
+  Build();
+  auto head = OpAt(0, {First(x_)});
+  head->view.op = 5;
+  EXPECT_EQ(instance_->Resolve(head->view), Readiness::kOtherOp);
+  head = OpAt(0, {First(x_)});
+  ++head->words[1];
+  EXPECT_EQ(instance_->Resolve(head->view), Readiness::kOtherOp);
+  head = OpAt(0, {First(x_), First(x_)});
+  EXPECT_EQ(instance_->Resolve(head->view), Readiness::kOtherOp);
+}
+
+TEST_F(InstanceTest, OperandThatTheHeadUsedTwiceMustBeOneAgain) {
+  builder_ = TraceBuilder(&frontend_);
+  x_ = builder_.External();
+  builder_.Op({x_, x_}, {}, 1);
+  builder_.trace().ops[0].operands[1].offset_bytes = 16;
+  Build({{0, 1, 1}});
+  const uint64_t there = 0x7f00'5000'0000;
+  EXPECT_EQ(instance_->Resolve(OpAt(0, {there, there + 16})->view),
+            Readiness::kReady);
+  EXPECT_EQ(instance_->Resolve(OpAt(0, {there, there + 32})->view),
+            Readiness::kOtherOp);
+}
+
+TEST_F(InstanceTest, OperandThatNeverMovedIsUnprovenElsewhere) {
+  immovable_ = {x_};
+  Build();
+  EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_EQ(Resolve(First(x_) + 512), Readiness::kUnproven);
+  EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_EQ(instance_->origin(x_), First(x_));
+}
+
+TEST_F(InstanceTest, WeightThatDiedOrMovedWasReplaced) {
+  Build();
+  Give(weight_, First(weight_) + 512);
+  EXPECT_EQ(Resolve(First(x_)), Readiness::kReplaced);
+  frontend_.bases.erase(Token(weight_ + 1));
+  EXPECT_EQ(Resolve(First(x_)), Readiness::kReplaced);
+  Give(weight_, First(weight_));
+  EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
+}
+
+TEST_F(InstanceTest, LateExternalIsBoundWhenItsOpComesAndNotBefore) {
+  Build({{0, 3, 3}, {3, 4, 1, true}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_EQ(instance_->next_launch_op(), 3u);  // not half-way through the first
+  const auto op = OpAt(3, {Place(b_), 0x7f00'6000'0000});
+  EXPECT_TRUE(instance_->BindLate(op->view));
+  EXPECT_EQ(instance_->origin(late_), 0x7f00'6000'0000u);
+  EXPECT_TRUE(instance_->Matches(3, op->view));
+}
+
+TEST_F(InstanceTest, LateExternalThatNeverMovedIsNotBoundElsewhere) {
+  immovable_ = {late_};
+  Build({{0, 3, 3}, {3, 4, 1, true}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_FALSE(
+      instance_->BindLate(OpAt(3, {Place(b_), 0x7f00'6000'0000})->view));
+  EXPECT_TRUE(instance_->BindLate(OpAt(3, {Place(b_), First(late_)})->view));
+}
+
+TEST_F(InstanceTest, MatchesComparesOpAndAddresses) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_TRUE(
+      instance_->Matches(1, OpAt(1, {Place(a_), First(weight_)})->view));
+  EXPECT_FALSE(
+      instance_->Matches(1, OpAt(1, {Place(a_) + 8, First(weight_)})->view));
+  EXPECT_FALSE(instance_->Matches(1, OpAt(1, {Place(a_), First(x_)})->view));
+  EXPECT_FALSE(instance_->Matches(1, OpAt(1, {Place(a_)})->view));
+  auto op = OpAt(1, {Place(a_), First(weight_)});
+  op->words.back() ^= 1;
+  EXPECT_FALSE(instance_->Matches(1, op->view));
+  // Beside eager, own values are where eager put them.
+  instance_->Shadow(a_, 0x7f00'7000'0000);
+  EXPECT_TRUE(instance_->MatchesShadow(
+      1, OpAt(1, {0x7f00'7000'0000, First(weight_)})->view));
+  EXPECT_FALSE(
+      instance_->MatchesShadow(1, OpAt(1, {Place(a_), First(weight_)})->view));
+  EXPECT_FALSE(instance_->MatchesShadow(
+      1, OpAt(1, {0x7f00'7000'0000, First(weight_) + 8})->view));
+}
+
+TEST_F(InstanceTest, LastWriterIsBirthOrTheLastWriteInPlace) {
+  Build();
+  EXPECT_EQ(plan_->last_writer(a_), 2u);
+  EXPECT_EQ(plan_->last_writer(b_), 1u);
+  EXPECT_EQ(plan_->last_writer(c_), 3u);
+}
+
+TEST_F(InstanceTest,
+       OutputsLieInTheArenaWhileTheyAreLeasedAndItOutlivesThePlan) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  Block block = instance_->TakeBlock(b_);
+  EXPECT_EQ(block.address(), Place(b_));
+  plan_.reset();
+  EXPECT_EQ(arena_releases_, 0);
+  block = Block();
+  EXPECT_EQ(arena_releases_, 1);
+}
+
+TEST_F(InstanceTest, OutputThatIsStillAliveEscapesFromThenOn) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  Block first = instance_->TakeBlock(b_);
+  instance_->Finish();
+  log_.binds.clear();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_EQ(instance_->escapes(), 1u);
+  ASSERT_THAT(frontend_.lent(), SizeIs(1));
+  const uint64_t fresh = *frontend_.lent().begin();
+  EXPECT_THAT(log_.binds, ElementsAre(std::pair(b_, fresh)));
+  Block second = instance_->TakeBlock(b_);
+  EXPECT_EQ(second.address(), fresh);
+  instance_->Finish();
+  // The first one is gone; the value goes on escaping.
+  first = Block();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_EQ(instance_->escapes(), 2u);
+  EXPECT_NE(instance_->origin(b_), fresh);
+  EXPECT_NE(instance_->origin(b_), Place(b_));
+  plan_.reset();
+  // What was not taken goes with the plan, what was taken stays.
+  EXPECT_THAT(frontend_.lent(), ElementsAre(fresh));
+  second = Block();
+  EXPECT_THAT(frontend_.lent(), IsEmpty());
+  EXPECT_EQ(arena_releases_, 1);
+}
+
+TEST_F(InstanceTest, OutputThatEscapedAndWasNotTakenIsUsedAgain) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  const Block held = instance_->TakeBlock(b_);
+  instance_->Finish();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  const uint64_t fresh = instance_->origin(b_);
+  ASSERT_TRUE(instance_->LaunchNext());
+  ASSERT_TRUE(instance_->Squash(1));
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_EQ(instance_->origin(b_), fresh);
+  EXPECT_EQ(instance_->escapes(), 1u);
+}
+
+TEST_F(InstanceTest, OutputWithoutMemoryNeverEscapes) {
+  builder_.trace().values[b_].size_bytes = 0;
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  const Block held = instance_->TakeBlock(b_);
+  instance_->Finish();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_EQ(instance_->escapes(), 0u);
+}
+
+TEST_F(InstanceTest, WithoutMemoryForAnEscapeItIsNotReady) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  const Block a = instance_->TakeBlock(a_);
+  const Block b = instance_->TakeBlock(b_);
+  instance_->Finish();
+  frontend_.allocations_left = 1;
+  EXPECT_EQ(Resolve(First(x_)), Readiness::kNoMemory);
+  frontend_.allocations_left = 1;
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_EQ(instance_->escapes(), 2u);
+  EXPECT_NE(instance_->origin(a_), a.address());
+  EXPECT_NE(instance_->origin(b_), b.address());
+}
+
+TEST_F(InstanceTest, SegmentsAreLaunchedHalfASegmentAhead) {
+  Build({{0, 2, 2}, {2, 3, 1}, {3, 4, 1}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_EQ(instance_->next_launch_op(), 1u);
+  ASSERT_TRUE(instance_->LaunchNext());
+  // A single op is no half: the next one follows it.
+  EXPECT_EQ(instance_->next_launch_op(), 3u);
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_EQ(instance_->next_launch_op(), Instance::kNoOp);
+  EXPECT_THAT(log_.segments, ElementsAre(0, 1, 2));
+  instance_->Finish();
+  // The next launch begins with the first segment again.
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_EQ(instance_->next_launch_op(), Instance::kNoOp);
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_THAT(log_.segments, ElementsAre(0, 1, 2, 0));
+  EXPECT_EQ(instance_->next_launch_op(), 1u);
+}
+
+// The session launches the first segment at the head and each further one when
+// it comes to next_launch_op(): no op is answered whose segment is not
+// launched.
+TEST_F(InstanceTest, NoOpIsReachedBeforeItsSegmentHoweverTheyAreCut) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    builder_ = TraceBuilder(&frontend_);
+    builder_.External();
+    const uint32_t ops = 1 + random() % 12;
+    for (uint32_t k = 0; k < ops; ++k) builder_.Op({0}, {}, 1);
+    std::vector<Segment> segments;
+    for (uint32_t begin = 0; begin < ops;) {
+      const auto end =
+          std::min<uint32_t>(ops, begin + 1 + uint32_t(random() % 4));
+      segments.push_back({begin, end, end - begin});
+      begin = end;
+    }
+    Build(segments);
+    log_ = {};
+    ASSERT_EQ(Resolve(First(0)), Readiness::kReady);
+    ASSERT_TRUE(instance_->LaunchNext());
+    for (uint32_t k = 1; k < ops; ++k) {
+      if (k == instance_->next_launch_op()) {
+        ASSERT_TRUE(instance_->LaunchNext());
+      }
+      ASSERT_GT(segments[log_.segments.size() - 1].end_op, k);
+    }
+    ASSERT_EQ(log_.segments.size(), segments.size());
+  }
+}
+
+TEST_F(InstanceTest, LaunchThatFailedMayBeTriedAgain) {
+  Build({{0, 2, 2}, {2, 4, 2}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  log_.fail = true;
+  EXPECT_FALSE(instance_->LaunchNext());
+  log_.fail = false;
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_THAT(log_.segments, ElementsAre(0));
+}
+
+TEST_F(InstanceTest, SquashRestoresWhatTheProgramHolds) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  const Block a = instance_->TakeBlock(a_);
+  const Block b = instance_->TakeBlock(b_);
+  ASSERT_TRUE(instance_->Squash(2));  // before the write in place
+  EXPECT_THAT(log_.ops, ElementsAre(0));
+}
+
+TEST_F(InstanceTest, SquashRestoresNothingThatNobodyHolds) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  { const Block dropped = instance_->TakeBlock(a_); }
+  const Block b = instance_->TakeBlock(b_);
+  ASSERT_TRUE(instance_->Squash(2));
+  EXPECT_THAT(log_.ops, IsEmpty());
+}
+
+TEST_F(InstanceTest, SquashUndoesOnlyWhatWasLaunched) {
+  Build({{0, 2, 2}, {2, 4, 2}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  const Block a = instance_->TakeBlock(a_);
+  ASSERT_TRUE(instance_->Squash(1));
+  EXPECT_THAT(log_.ops, IsEmpty());
+  // Nothing is launched any more, so there is nothing to undo.
+  ASSERT_TRUE(instance_->Squash(1));
+  EXPECT_THAT(log_.ops, IsEmpty());
+}
+
+TEST_F(InstanceTest, SquashRestoresEscapedOutputsThatWereTaken) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  const Block held = instance_->TakeBlock(a_);
+  instance_->Finish();
+  for (const bool taken : {false, true}) {
+    ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+    ASSERT_TRUE(instance_->LaunchNext());
+    Block a;
+    if (taken) a = instance_->TakeBlock(a_);
+    ASSERT_TRUE(instance_->Squash(2));
+    EXPECT_THAT(log_.ops, SizeIs(taken ? 1 : 0));
+  }
+}
+
+TEST_F(InstanceTest, SquashThatCannotRestoreSaysSo) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  const Block a = instance_->TakeBlock(a_);
+  log_.fail = true;
+  EXPECT_FALSE(instance_->Squash(2));
+}
+
+}  // namespace
+}  // namespace reprise::engine
