@@ -212,6 +212,10 @@ def test_a_report_of_everything_reads_well() -> None:
                         "launches": 80,
                         "segments": 1,
                         "arena_bytes": 3 << 20,
+                        "instances": [
+                            {"arena_bytes": 1 << 20, "replays": 8, "validations": 2},
+                            {"arena_bytes": 2 << 20, "replays": 4, "validations": 2},
+                        ],
                         "replays": 12,
                         "squashes": 1,
                         "eager_us": 500.0,
@@ -254,6 +258,7 @@ def test_a_report_of_everything_reads_well() -> None:
         "trace eeeeeeee given up: 3 ops, differs",
         "plan 00112233 ready: 41 ops, 80 launches in 1 segment, 3.0 MiB, by graph",
         "12 replays, 1 squash; eager 500.0 us, replay 200.0 us (2.50x)",
+        "2 instances, replayed 8, 4 times",
         "aten::relu x21, aten::addmm x20",
         "note: a note of the plan",
         "7 x aten::item: gives data to the host",

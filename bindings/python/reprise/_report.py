@@ -81,6 +81,9 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
         times += f"; eager {eager:.1f} us, replay {replay:.1f} us"
         times += f" ({eager / replay:.2f}x)"
     yield times
+    if len(instances := plan.get("instances", [])) > 1:
+        each = ", ".join(str(instance["replays"]) for instance in instances)
+        yield f"  {len(instances)} instances, replayed {each} times"
     if operators := plan.get("operators"):
         yield f"  {_operators(operators)}"
     for note in (plan.get("reason"), *plan.get("notes", [])):

@@ -16,7 +16,7 @@ class Stats:
     traces: int = 0  #: traces closed
     signatures: int = 0  #: distinct signatures
     recorded: int = 0  #: recordings kept
-    builds: int = 0  #: plans built
+    builds: int = 0  #: instances of plans built
     rejected: int = 0  #: builds or plans given up
     validated: int = 0  #: validation passes that found equal bits
     replays: int = 0  #: plans launched in place of eager
