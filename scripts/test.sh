@@ -16,7 +16,7 @@ RUN=(scripts/without_cuda_toolkit.sh)
 build release
 
 stage "C++ tests"
-ctest --preset release
+ctest --preset release -j "$(nproc)"
 
 stage "Python tests"
 use_package release
@@ -28,4 +28,4 @@ scripts/test_wheel.sh
 
 stage "sanitizers"
 build asan-ubsan
-ctest --preset asan-ubsan
+ctest --preset asan-ubsan -j "$(nproc)"
