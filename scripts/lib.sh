@@ -89,9 +89,9 @@ make_environment() {
     mkdir -p "$(dirname "$env_dir")"
     echo "Python environment to make in $env_dir:"
     grep -v '^#' "$REPRISE_ROOT/requirements/dev.txt" | sed 's/^/  /'
-    echo "about 5 GB; free there: $(df -h --output=avail "$(dirname "$env_dir")" | tail -1 | tr -d ' ')"
+    echo "about 5 GB, some minutes; free there: $(df -h --output=avail "$(dirname "$env_dir")" | tail -1 | tr -d ' ')"
     (
-      flock 9
+      flock -n 9 || { echo "another script is making it; waiting"; flock 9; }
       if ! environment_is_ready; then
         rm -rf "$env_dir"
         python3 -m venv "$env_dir"
