@@ -23,8 +23,8 @@
 #include "engine/plan.h"
 #include "engine/trace_recorder.h"
 #include "kernels/compare.h"
-#include "tests/engine/simulated_gpu.h"
-#include "tests/engine/simulated_program.h"
+#include "tests/sim/simulated_gpu.h"
+#include "tests/sim/simulated_program.h"
 
 namespace reprise::engine {
 namespace {
@@ -32,7 +32,14 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-using Tensor = SimulatedTensor;
+using sim::ResultViewsOf;
+using sim::SimulatedCompare;
+using sim::SimulatedFrontend;
+using sim::SimulatedGpu;
+using sim::SimulatedProgram;
+using sim::SimulatedStreams;
+
+using Tensor = sim::SimulatedTensor;
 using Step = std::function<Tensor(SimulatedProgram&, Tensor x)>;
 
 // A GPU, a program on it and a backend that records it.
@@ -133,7 +140,7 @@ class World {
 
   SimulatedGpu gpu;
   SimulatedFrontend frontend;
-  SimulatedCompare compare;
+  SimulatedCompare compare{&gpu.streams};
   bool compare_fails = false;
   std::unique_ptr<device::LaunchRecorder> recorder;
   SimulatedProgram program;
@@ -372,12 +379,12 @@ TEST_F(CudaBackendTest, VerdictNamesTheFirstComparisonThatDiffered) {
   ASSERT_TRUE(verdict && verdict->has_value());
   EXPECT_TRUE((*verdict)->equal);
 
+  world_->gpu.streams.SetPace(SimulatedStreams::Pace::kByHand);
   ASSERT_TRUE(executor.BeginComparing());
   ASSERT_TRUE(executor.Compare(x, x, layout, 4));
   ASSERT_TRUE(executor.Compare(x, other.base, layout, 0));
   ASSERT_TRUE(executor.Compare(x, other.base, layout, 6));
   ASSERT_TRUE(executor.EndComparing());
-  world_->gpu.device_is_behind = true;
   verdict = executor.Poll(Executor::Patience::kPoll);
   ASSERT_TRUE(verdict);
   EXPECT_FALSE(verdict->has_value());

@@ -1,98 +1,39 @@
 // A program of eager ops on the simulated GPU, and the framework it runs in.
 
-#ifndef REPRISE_TESTS_ENGINE_SIMULATED_PROGRAM_H_
-#define REPRISE_TESTS_ENGINE_SIMULATED_PROGRAM_H_
-
-#include <gtest/gtest.h>
+#ifndef REPRISE_TESTS_SIM_SIMULATED_PROGRAM_H_
+#define REPRISE_TESTS_SIM_SIMULATED_PROGRAM_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "tests/engine/fake_frontend.h"
-#include "tests/engine/simulated_gpu.h"
+#include "tests/sim/simulated_gpu.h"
+#include "tests/sim/simulated_memory.h"
 
-namespace reprise::engine {
+namespace reprise::sim {
 
-// The memory of one device. What is freed goes to the next allocation that it
-// fits best, as a caching allocator has it. Guards behind every block tell who
-// wrote past its end.
-class SimulatedMemory {
- public:
-  SimulatedMemory() : memory_(kBytes, std::byte{kGuard}) {
-    next_ = RoundUp(reinterpret_cast<uint64_t>(memory_.data()));
-  }
+using engine::Allocation;
+using engine::Block;
+using engine::Operand;
+using engine::OpId;
+using engine::OpView;
+using engine::ResultView;
+using engine::StorageToken;
+using engine::Token;
 
-  uint64_t Allocate(size_t size_bytes) {
-    auto best = free_.end();
-    for (auto block = free_.begin(); block != free_.end(); ++block) {
-      const size_t free_bytes = size_of_[*block];
-      if (free_bytes < size_bytes) continue;
-      if (best == free_.end() || free_bytes <= size_of_[*best]) best = block;
-    }
-    if (best != free_.end()) {
-      const uint64_t address = *best;
-      free_.erase(best);
-      std::memset(reinterpret_cast<void*>(address), 0xA5, size_bytes);
-      return address;
-    }
-    const uint64_t address = next_;
-    size_of_[address] = size_bytes;
-    next_ = RoundUp(address + size_bytes + kGuardBytes);
-    EXPECT_LE(next_, End()) << "the simulated device is full";
-    std::memset(reinterpret_cast<void*>(address), 0xA5, size_bytes);
-    return address;
-  }
-  void Free(uint64_t address) { free_.push_back(address); }
-
-  bool Owns(uint64_t address) const {
-    return address >= reinterpret_cast<uint64_t>(memory_.data()) &&
-           address < End();
-  }
-
-  bool GuardsAreIntact() const {
-    for (const auto& [address, size_bytes] : size_of_) {
-      const auto* end =
-          reinterpret_cast<const std::byte*>(address) + size_bytes;
-      for (size_t i = 0; i < kGuardBytes; ++i) {
-        if (end[i] != std::byte{kGuard}) return false;
-      }
-    }
-    return true;
-  }
-
- private:
-  static constexpr size_t kBytes = size_t{8} << 20;
-  static constexpr size_t kGuardBytes = 4096;
-  static constexpr unsigned char kGuard = 0xEE;
-
-  static uint64_t RoundUp(uint64_t address) {
-    return (address + 511) / 512 * 512;
-  }
-  uint64_t End() const {
-    return reinterpret_cast<uint64_t>(memory_.data()) + kBytes;
-  }
-
-  std::vector<std::byte> memory_;
-  uint64_t next_;
-  std::map<uint64_t, size_t> size_of_;
-  std::vector<uint64_t> free_;
-};
-
-class SimulatedFrontend : public FakeFrontend {
+class SimulatedFrontend : public engine::FakeFrontend {
  public:
   base::Result<Block> Allocate(size_t size_bytes) override {
     if (allocations_left == 0) {
       return base::Fail(base::Code::kResourceExhausted, "told to fail");
     }
     --allocations_left;
-    auto* lent = new Lent{this, memory.Allocate(size_bytes)};
+    auto* lent = new Lent{this, Poisoned(size_bytes)};
     return Block(lent->address, lent, [](void* context) {
       const std::unique_ptr<Lent> lent(static_cast<Lent*>(context));
       lent->frontend->memory.Free(lent->address);
@@ -115,7 +56,7 @@ class SimulatedFrontend : public FakeFrontend {
 
   // For the program's ops.
   uint64_t AllocateForOp(size_t size_bytes) {
-    const uint64_t address = memory.Allocate(size_bytes);
+    const uint64_t address = Poisoned(size_bytes);
     if (noting_) allocations.push_back({address, size_bytes});
     return address;
   }
@@ -128,6 +69,13 @@ class SimulatedFrontend : public FakeFrontend {
     SimulatedFrontend* frontend;
     uint64_t address;
   };
+
+  uint64_t Poisoned(size_t size_bytes) {
+    const uint64_t address = memory.Allocate(size_bytes);
+    std::memset(reinterpret_cast<void*>(address), SimulatedMemory::kPoison,
+                size_bytes);
+    return address;
+  }
 
   bool noting_ = false;
 };
@@ -324,22 +272,29 @@ inline std::vector<ResultView> ResultViewsOf(
   return views;
 }
 
-// The device's comparison, done at once.
+// The device's comparison, in stream order.
 class SimulatedCompare : public kernels::DeviceCompare {
  public:
+  explicit SimulatedCompare(SimulatedStreams* streams) : streams_(streams) {}
+
   base::Status Enqueue(uint64_t left, uint64_t right,
                        const kernels::Layout& layout, uint64_t flag,
-                       uint32_t tag, CUstream) override {
-    auto* word = reinterpret_cast<uint32_t*>(flag);
-    if (*word == 0 &&
-        !kernels::EqualOnHost(reinterpret_cast<const void*>(left),
-                              reinterpret_cast<const void*>(right), layout)) {
-      *word = 1 + tag;
-    }
+                       uint32_t tag, CUstream stream) override {
+    streams_->Enqueue(stream, [=] {
+      auto* word = reinterpret_cast<uint32_t*>(flag);
+      if (*word == 0 &&
+          !kernels::EqualOnHost(reinterpret_cast<const void*>(left),
+                                reinterpret_cast<const void*>(right), layout)) {
+        *word = 1 + tag;
+      }
+    });
     return {};
   }
+
+ private:
+  SimulatedStreams* streams_;
 };
 
-}  // namespace reprise::engine
+}  // namespace reprise::sim
 
-#endif  // REPRISE_TESTS_ENGINE_SIMULATED_PROGRAM_H_
+#endif  // REPRISE_TESTS_SIM_SIMULATED_PROGRAM_H_

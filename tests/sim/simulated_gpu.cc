@@ -1,0 +1,469 @@
+// Longer than a source should be: one table, an entry for every driver call.
+#include "tests/sim/simulated_gpu.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+namespace reprise::sim {
+namespace {
+
+using Node = SimulatedGpu::Node;
+using Graph = SimulatedGpu::Graph;
+using Kernel = SimulatedGpu::Kernel;
+
+CUfunction HandleOf(const Kernel& kernel) {
+  return reinterpret_cast<CUfunction>(const_cast<Kernel*>(&kernel));
+}
+const Kernel& KernelOf(CUfunction function) {
+  return *reinterpret_cast<const Kernel*>(function);
+}
+
+std::vector<std::byte> ImageOf(const Kernel& kernel, void** params) {
+  std::vector<std::byte> image;
+  for (size_t i = 0; i < kernel.params.size(); ++i) {
+    const device::ParamSpan& span = kernel.params[i];
+    image.resize(span.offset_bytes + span.size_bytes);
+    std::memcpy(image.data() + span.offset_bytes, params[i], span.size_bytes);
+  }
+  return image;
+}
+
+void DoFill(uint64_t to, unsigned char value, size_t size_bytes) {
+  std::byte* memory = SimulatedGpu::Access(to, size_bytes);
+  if (memory != nullptr) std::memset(memory, value, size_bytes);
+}
+
+void DoCopy(uint64_t to, uint64_t from, size_t size_bytes) {
+  std::byte* target = SimulatedGpu::Access(to, size_bytes);
+  const std::byte* source = SimulatedGpu::Access(from, size_bytes);
+  if (target != nullptr && source != nullptr) {
+    std::memcpy(target, source, size_bytes);
+  }
+}
+
+void Do(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::kKernel:
+      node.kernel->run(node.image.data());
+      break;
+    case Node::Kind::kFill:
+      ASSERT_EQ(node.fill.height, 1u);
+      ASSERT_EQ(node.fill.elementSize, 1u);
+      DoFill(node.fill.dst, static_cast<unsigned char>(node.fill.value),
+             node.fill.width);
+      break;
+    case Node::Kind::kCopy:
+      DoCopy(node.copy.dstDevice, node.copy.srcDevice, node.copy.WidthInBytes);
+      break;
+  }
+}
+
+CUresult Add(CUgraph graph, CUgraphNode* node, Node added) {
+  auto& nodes = *reinterpret_cast<Graph*>(graph);
+  nodes.push_back(std::move(added));
+  *node = reinterpret_cast<CUgraphNode>(nodes.size());
+  return CUDA_SUCCESS;
+}
+
+template <typename Made>
+void End(Made& made, const void* handle) {
+  std::erase_if(made,
+                [handle](const auto& one) { return one.get() == handle; });
+}
+
+}  // namespace
+
+SimulatedGpu::SimulatedGpu() {
+  EXPECT_EQ(only, nullptr);
+  only = this;
+  MakeDriver();
+  MakeMemoryEntries();
+  MakeStreamEntries();
+  MakeGraphEntries();
+  MakeExecEntries();
+  MakeCupti();
+}
+
+SimulatedGpu::~SimulatedGpu() { only = nullptr; }
+
+std::byte* SimulatedGpu::Access(uint64_t address, size_t size_bytes) {
+  if (only->accessible && !only->accessible(address, size_bytes)) {
+    char text[64];
+    std::snprintf(text, sizeof text, "touched %zu bytes at 0x%llx", size_bytes,
+                  static_cast<unsigned long long>(address));
+    only->faults.emplace_back(text);
+    return nullptr;
+  }
+  return reinterpret_cast<std::byte*>(address);
+}
+
+std::vector<const Graph*> SimulatedGpu::execs() const {
+  std::vector<const Graph*> execs;
+  for (const auto& exec : execs_) execs.push_back(exec->graph.get());
+  return execs;
+}
+
+// --- Eager's own calls -----------------------------------------------------
+
+void SimulatedGpu::LaunchEagerly(const Kernel& kernel, void** params) {
+  cuLaunchKernel_params call{};
+  call.f = HandleOf(kernel);
+  call.gridDimX = call.gridDimY = call.gridDimZ = 1;
+  call.blockDimX = call.blockDimY = call.blockDimZ = 1;
+  call.hStream = eager_stream;
+  call.kernelParams = params;
+  Ring(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "cuLaunchKernel", &call);
+  streams.Enqueue(eager_stream, [&kernel, image = ImageOf(kernel, params)] {
+    kernel.run(image.data());
+  });
+}
+
+void SimulatedGpu::Fill(uint64_t to, unsigned char value, size_t size_bytes) {
+  cuMemsetD8Async_params call{to, value, size_bytes, eager_stream};
+  Ring(CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async, "cuMemsetD8Async", &call);
+  streams.Enqueue(eager_stream, [=] { DoFill(to, value, size_bytes); });
+}
+
+void SimulatedGpu::Copy(uint64_t to, uint64_t from, size_t size_bytes) {
+  cuMemcpyDtoDAsync_v2_params call{to, from, size_bytes, eager_stream};
+  Ring(CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync_v2",
+       &call);
+  streams.Enqueue(eager_stream, [=] { DoCopy(to, from, size_bytes); });
+}
+
+void SimulatedGpu::Read(void* to, uint64_t from, size_t size_bytes) {
+  cuMemcpyDtoHAsync_v2_params call{to, from, size_bytes, eager_stream};
+  Ring(CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync_v2",
+       &call);
+  streams.Synchronize(eager_stream);
+  const std::byte* source = Access(from, size_bytes);
+  if (source != nullptr) std::memcpy(to, source, size_bytes);
+}
+
+void SimulatedGpu::Write(uint64_t to, const void* from, size_t size_bytes) {
+  cuMemcpyHtoDAsync_v2_params call{to, from, size_bytes, eager_stream};
+  Ring(CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync_v2",
+       &call);
+  const auto* bytes = static_cast<const std::byte*>(from);
+  streams.Enqueue(eager_stream, [to, kept = std::vector<std::byte>(
+                                         bytes, bytes + size_bytes)] {
+    std::byte* target = Access(to, kept.size());
+    if (target != nullptr) std::memcpy(target, kept.data(), kept.size());
+  });
+}
+
+void SimulatedGpu::Ring(CUpti_CallbackId id, const char* name,
+                        const void* params) {
+  if (callback_ == nullptr) return;
+  CUpti_CallbackData data{};
+  data.callbackSite = CUPTI_API_ENTER;
+  data.functionName = name;
+  data.functionParams = params;
+  callback_(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+}
+
+// --- The tables ------------------------------------------------------------
+
+// Every entry begins with it.
+CUresult SimulatedGpu::Enter(const char* name) {
+  calls.emplace_back(name);
+  Ring(CUPTI_DRIVER_TRACE_CBID_INVALID, name, nullptr);
+  streams.Tick();
+  if (fail_after_-- != 0) return CUDA_SUCCESS;
+  failed = name;
+  return failure_;
+}
+
+#define REPRISE_ENTER(name)                                              \
+  if (const CUresult result = only->Enter(name); result != CUDA_SUCCESS) \
+  return result
+
+void SimulatedGpu::MakeCupti() {
+  cupti.cuptiSubscribe_v2 = [](CUpti_SubscriberHandle* handle,
+                               CUpti_CallbackFunc callback, void*,
+                               CUpti_SubscriberParams*) {
+    if (only->callback_ != nullptr) {
+      return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    }
+    only->callback_ = callback;
+    *handle = reinterpret_cast<CUpti_SubscriberHandle>(only);
+    return CUPTI_SUCCESS;
+  };
+  cupti.cuptiUnsubscribe = [](CUpti_SubscriberHandle) {
+    only->callback_ = nullptr;
+    return CUPTI_SUCCESS;
+  };
+  cupti.cuptiEnableDomain = [](uint32_t, CUpti_SubscriberHandle,
+                               CUpti_CallbackDomain) { return CUPTI_SUCCESS; };
+  cupti.cuptiFinalize = [] { return CUPTI_SUCCESS; };
+  cupti.cuptiGetResultString = [](CUptiResult, const char** text) {
+    *text = "simulated";
+    return CUPTI_SUCCESS;
+  };
+}
+
+void SimulatedGpu::MakeDriver() {
+  driver.cuGetErrorName = [](CUresult, const char** name) {
+    *name = "CUDA_ERROR_SIMULATED";
+    return CUDA_SUCCESS;
+  };
+  driver.cuCtxGetCurrent = [](CUcontext* current) {
+    REPRISE_ENTER("cuCtxGetCurrent");
+    *current = only->current_;
+    return CUDA_SUCCESS;
+  };
+  driver.cuCtxSetCurrent = [](CUcontext current) {
+    REPRISE_ENTER("cuCtxSetCurrent");
+    only->current_ = current;
+    return CUDA_SUCCESS;
+  };
+  driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) {
+    return only->Enter("cuThreadExchangeStreamCaptureMode");
+  };
+  driver.cuFuncGetParamInfo = [](CUfunction function, size_t index,
+                                 size_t* offset, size_t* size) {
+    REPRISE_ENTER("cuFuncGetParamInfo");
+    const auto& params = KernelOf(function).params;
+    if (index >= params.size()) return CUDA_ERROR_INVALID_VALUE;
+    *offset = params[index].offset_bytes;
+    *size = params[index].size_bytes;
+    return CUDA_SUCCESS;
+  };
+  driver.cuKernelGetParamInfo = [](CUkernel, size_t, size_t*, size_t*) {
+    REPRISE_ENTER("cuKernelGetParamInfo");
+    return CUDA_ERROR_INVALID_HANDLE;
+  };
+  driver.cuFuncGetName = [](const char** name, CUfunction) {
+    REPRISE_ENTER("cuFuncGetName");
+    *name = "simulated_kernel";
+    return CUDA_SUCCESS;
+  };
+  driver.cuKernelGetName = [](const char**, CUkernel) {
+    REPRISE_ENTER("cuKernelGetName");
+    return CUDA_ERROR_INVALID_HANDLE;
+  };
+}
+
+void SimulatedGpu::MakeMemoryEntries() {
+  driver.cuPointerGetAttribute = [](void* data, CUpointer_attribute attribute,
+                                    CUdeviceptr) {
+    REPRISE_ENTER("cuPointerGetAttribute");
+    const int value = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+                          ? CU_MEMORYTYPE_DEVICE
+                          : 0;
+    std::memcpy(data, &value, sizeof value);
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemAlloc = [](CUdeviceptr* address, size_t size_bytes) {
+    REPRISE_ENTER("cuMemAlloc");
+    EXPECT_LE(size_bytes, sizeof(uint64_t));
+    only->memory_.push_back(std::make_unique<uint64_t>());
+    *address = reinterpret_cast<CUdeviceptr>(only->memory_.back().get());
+    return CUDA_SUCCESS;
+  };
+  // Freeing waits for the device.
+  driver.cuMemFree = [](CUdeviceptr address) {
+    only->streams.SynchronizeAll();
+    End(only->memory_, reinterpret_cast<void*>(address));
+    return only->Enter("cuMemFree");
+  };
+  driver.cuMemHostAlloc = [](void** memory, size_t size_bytes, unsigned) {
+    REPRISE_ENTER("cuMemHostAlloc");
+    EXPECT_LE(size_bytes, sizeof(uint64_t));
+    only->memory_.push_back(std::make_unique<uint64_t>());
+    *memory = only->memory_.back().get();
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemFreeHost = [](void* memory) {
+    only->streams.SynchronizeAll();
+    End(only->memory_, memory);
+    return only->Enter("cuMemFreeHost");
+  };
+}
+
+void SimulatedGpu::MakeStreamEntries() {
+  driver.cuLaunchKernelEx = [](const CUlaunchConfig* config,
+                               CUfunction function, void** params,
+                               void** extra) {
+    REPRISE_ENTER("cuLaunchKernelEx");
+    EXPECT_TRUE(only->streams.Has(config->hStream));
+    EXPECT_EQ(extra, nullptr);
+    const Kernel& kernel = KernelOf(function);
+    only->streams.Enqueue(config->hStream,
+                          [&kernel, image = ImageOf(kernel, params)] {
+                            kernel.run(image.data());
+                          });
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemsetD8Async = [](CUdeviceptr to, unsigned char value,
+                              size_t size_bytes, CUstream stream) {
+    REPRISE_ENTER("cuMemsetD8Async");
+    only->streams.Enqueue(stream, [=] { DoFill(to, value, size_bytes); });
+    return CUDA_SUCCESS;
+  };
+  // Of the engine's own words only, which `accessible` does not know.
+  driver.cuMemsetD32Async = [](CUdeviceptr to, unsigned value, size_t count,
+                               CUstream stream) {
+    REPRISE_ENTER("cuMemsetD32Async");
+    EXPECT_EQ(count, 1u);
+    only->streams.Enqueue(stream, [=] {
+      std::memcpy(reinterpret_cast<void*>(to), &value, sizeof value);
+    });
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from,
+                                size_t size_bytes, CUstream stream) {
+    REPRISE_ENTER("cuMemcpyDtoDAsync");
+    only->streams.Enqueue(stream, [=] { DoCopy(to, from, size_bytes); });
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemcpyDtoHAsync = [](void* to, CUdeviceptr from, size_t size_bytes,
+                                CUstream stream) {
+    REPRISE_ENTER("cuMemcpyDtoHAsync");
+    only->streams.Enqueue(stream, [=] {
+      std::memcpy(to, reinterpret_cast<const void*>(from), size_bytes);
+    });
+    return CUDA_SUCCESS;
+  };
+  driver.cuStreamSynchronize = [](CUstream stream) {
+    REPRISE_ENTER("cuStreamSynchronize");
+    only->streams.Synchronize(stream);
+    return CUDA_SUCCESS;
+  };
+  driver.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
+    REPRISE_ENTER("cuStreamIsCapturing");
+    *status = only->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                              : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  };
+  driver.cuEventCreate = [](CUevent* event, unsigned) {
+    REPRISE_ENTER("cuEventCreate");
+    only->events_.push_back(std::make_shared<Event>());
+    *event = reinterpret_cast<CUevent>(only->events_.back().get());
+    return CUDA_SUCCESS;
+  };
+  driver.cuEventDestroy = [](CUevent event) {
+    End(only->events_, event);
+    return only->Enter("cuEventDestroy");
+  };
+  driver.cuEventRecord = [](CUevent event, CUstream stream) {
+    REPRISE_ENTER("cuEventRecord");
+    for (const std::shared_ptr<Event>& one : only->events_) {
+      if (reinterpret_cast<CUevent>(one.get()) != event) continue;
+      only->streams.Enqueue(
+          stream, [one, time = ++one->recorded] { one->reached = time; });
+    }
+    return CUDA_SUCCESS;
+  };
+  driver.cuEventQuery = [](CUevent event) {
+    REPRISE_ENTER("cuEventQuery");
+    const auto& asked = *reinterpret_cast<const Event*>(event);
+    return asked.reached == asked.recorded ? CUDA_SUCCESS
+                                           : CUDA_ERROR_NOT_READY;
+  };
+}
+
+void SimulatedGpu::MakeGraphEntries() {
+  driver.cuGraphCreate = [](CUgraph* graph, unsigned) {
+    REPRISE_ENTER("cuGraphCreate");
+    only->graphs_.push_back(std::make_unique<Graph>());
+    *graph = reinterpret_cast<CUgraph>(only->graphs_.back().get());
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphDestroy = [](CUgraph graph) {
+    End(only->graphs_, graph);
+    return only->Enter("cuGraphDestroy");
+  };
+  driver.cuGraphAddKernelNode = [](CUgraphNode* node, CUgraph graph,
+                                   const CUgraphNode*, size_t,
+                                   const CUDA_KERNEL_NODE_PARAMS* params) {
+    REPRISE_ENTER("cuGraphAddKernelNode");
+    if (params->func == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    Node added;
+    added.kind = Node::Kind::kKernel;
+    added.kernel = &KernelOf(params->func);
+    added.image = ImageOf(*added.kernel, params->kernelParams);
+    return Add(graph, node, std::move(added));
+  };
+  driver.cuGraphAddMemsetNode =
+      [](CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t,
+         const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
+        REPRISE_ENTER("cuGraphAddMemsetNode");
+        Node added;
+        added.kind = Node::Kind::kFill;
+        added.fill = *params;
+        return Add(graph, node, std::move(added));
+      };
+  driver.cuGraphAddMemcpyNode = [](CUgraphNode* node, CUgraph graph,
+                                   const CUgraphNode*, size_t,
+                                   const CUDA_MEMCPY3D* params, CUcontext) {
+    REPRISE_ENTER("cuGraphAddMemcpyNode");
+    Node added;
+    added.kind = Node::Kind::kCopy;
+    added.copy = *params;
+    return Add(graph, node, std::move(added));
+  };
+}
+
+void SimulatedGpu::MakeExecEntries() {
+  driver.cuGraphInstantiateWithParams = [](CUgraphExec* exec, CUgraph graph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS*) {
+    REPRISE_ENTER("cuGraphInstantiateWithParams");
+    only->execs_.push_back(std::make_unique<Exec>(
+        Exec{++only->exec_ids_,
+             std::make_shared<Graph>(*reinterpret_cast<Graph*>(graph))}));
+    *exec = reinterpret_cast<CUgraphExec>(only->execs_.back().get());
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphExecDestroy = [](CUgraphExec exec) {
+    End(only->execs_, exec);
+    return only->Enter("cuGraphExecDestroy");
+  };
+  // A launch in flight holds the graph as it was.
+  static constexpr auto kNodeOf = [](CUgraphExec handle,
+                                     CUgraphNode node) -> Node& {
+    std::shared_ptr<Graph>& graph = reinterpret_cast<Exec*>(handle)->graph;
+    if (graph.use_count() > 1) graph = std::make_shared<Graph>(*graph);
+    ++only->updates;
+    return graph->at(reinterpret_cast<size_t>(node) - 1);
+  };
+  driver.cuGraphExecKernelNodeSetParams =
+      [](CUgraphExec exec, CUgraphNode node,
+         const CUDA_KERNEL_NODE_PARAMS* params) {
+        REPRISE_ENTER("cuGraphExecKernelNodeSetParams");
+        Node& changed = kNodeOf(exec, node);
+        changed.image = ImageOf(*changed.kernel, params->kernelParams);
+        return CUDA_SUCCESS;
+      };
+  driver.cuGraphExecMemsetNodeSetParams =
+      [](CUgraphExec exec, CUgraphNode node,
+         const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
+        REPRISE_ENTER("cuGraphExecMemsetNodeSetParams");
+        kNodeOf(exec, node).fill = *params;
+        return CUDA_SUCCESS;
+      };
+  driver.cuGraphExecMemcpyNodeSetParams = [](CUgraphExec exec, CUgraphNode node,
+                                             const CUDA_MEMCPY3D* params,
+                                             CUcontext) {
+    REPRISE_ENTER("cuGraphExecMemcpyNodeSetParams");
+    kNodeOf(exec, node).copy = *params;
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphLaunch = [](CUgraphExec handle, CUstream stream) {
+    REPRISE_ENTER("cuGraphLaunch");
+    ++only->graph_launches;
+    const Exec& exec = *reinterpret_cast<Exec*>(handle);
+    only->streams.Enqueue(
+        stream,
+        [graph = std::shared_ptr<const Graph>(exec.graph)] {
+          for (const Node& node : *graph) Do(node);
+        },
+        exec.id);
+    return CUDA_SUCCESS;
+  };
+}
+
+#undef REPRISE_ENTER
+
+}  // namespace reprise::sim

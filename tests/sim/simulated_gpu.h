@@ -1,0 +1,177 @@
+// A GPU of host memory behind the driver's and CUPTI's tables.
+
+#ifndef REPRISE_TESTS_SIM_SIMULATED_GPU_H_
+#define REPRISE_TESTS_SIM_SIMULATED_GPU_H_
+
+#include <cuda.h>
+#include <cupti.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "engine/device/cupti.h"
+#include "engine/device/driver.h"
+#include "engine/device/launch.h"
+#include "tests/sim/simulated_streams.h"
+
+namespace reprise::sim {
+
+// Kernels are functions on their parameters' bytes, streams are queues
+// (SimulatedStreams), graphs copy the parameters that they are given: a launch
+// that is enqueued keeps the parameters of that moment, whatever is written
+// into its executable graph, or becomes of it, before it runs. Launches of one
+// executable graph follow each other.
+//
+// One at a time: entries of a table have no other way to find it. Every driver
+// call can be made to fail, and every call that the engine makes comes back as
+// a callback of a call that nobody knows, which refuses an op that does not
+// hide it. Single-thread.
+class SimulatedGpu {
+ public:
+  // What a function of the device does with its parameters.
+  struct Kernel {
+    std::vector<device::ParamSpan> params;
+    std::function<void(const std::byte* image)> run;
+  };
+
+  SimulatedGpu();
+  ~SimulatedGpu();
+  SimulatedGpu(const SimulatedGpu&) = delete;
+  SimulatedGpu& operator=(const SimulatedGpu&) = delete;
+
+  template <typename... P>
+  static Kernel MakeKernel(void (*function)(P...)) {
+    Kernel kernel;
+    size_t end = 0;
+    const auto add = [&kernel, &end](size_t size, size_t alignment) {
+      end = (end + alignment - 1) / alignment * alignment;
+      kernel.params.push_back(
+          {static_cast<uint32_t>(end), static_cast<uint32_t>(size)});
+      end += size;
+    };
+    (add(sizeof(P), alignof(P)), ...);
+    kernel.run = [function, params = kernel.params](const std::byte* image) {
+      std::tuple<P...> values;
+      size_t i = 0;
+      std::apply(
+          [&](P&... value) {
+            (std::memcpy(&value, image + params[i++].offset_bytes, sizeof(P)),
+             ...);
+          },
+          values);
+      std::apply(function, values);
+    };
+    return kernel;
+  }
+
+  // Eager's own work on `eager_stream`, seen by CUPTI.
+  template <typename... P>
+  void Launch(const Kernel& kernel, P... params) {
+    void* pointers[] = {&params...};
+    LaunchEagerly(kernel, pointers);
+  }
+  void Fill(uint64_t to, unsigned char value, size_t size_bytes);
+  void Copy(uint64_t to, uint64_t from, size_t size_bytes);
+  // Between host and device: no replay can stand for these. Read waits.
+  void Read(void* to, uint64_t from, size_t size_bytes);
+  void Write(uint64_t to, const void* from, size_t size_bytes);
+
+  // Memory that work may touch; a null pointer, and a fault, if `accessible`
+  // says that it may not. Work that meets a fault does nothing.
+  static std::byte* Access(uint64_t address, size_t size_bytes);
+  static uint32_t* Words(uint64_t address, size_t words) {
+    return reinterpret_cast<uint32_t*>(Access(address, 4 * words));
+  }
+
+  // The driver call after `calls` more gives `result`, once, and does nothing
+  // (a call that ends something ends it); its name is `failed` then.
+  void FailAfter(int calls, CUresult result = CUDA_ERROR_UNKNOWN) {
+    fail_after_ = calls;
+    failure_ = result;
+  }
+
+  // Everything that was made and not ended.
+  size_t objects() const {
+    return graphs_.size() + execs_.size() + memory_.size() + events_.size();
+  }
+
+  // A node of a graph with its parameters.
+  struct Node {
+    enum class Kind : uint8_t { kKernel, kFill, kCopy };
+    Kind kind = Kind::kKernel;
+    const Kernel* kernel = nullptr;
+    std::vector<std::byte> image;
+    CUDA_MEMSET_NODE_PARAMS fill{};
+    CUDA_MEMCPY3D copy{};
+
+    // One word of the parameters, as last written.
+    uint64_t Word(size_t offset_bytes) const {
+      uint64_t word;
+      std::memcpy(&word, image.data() + offset_bytes, sizeof word);
+      return word;
+    }
+  };
+  using Graph = std::vector<Node>;
+
+  // Executable graphs, in the order of their making.
+  std::vector<const Graph*> execs() const;
+
+  device::Driver driver;
+  device::Cupti cupti;
+  SimulatedStreams streams;
+  const CUstream stream = streams.Make();
+  CUstream eager_stream = stream;
+  const CUcontext context = reinterpret_cast<CUcontext>(0xc);
+  std::function<bool(uint64_t address, size_t size_bytes)> accessible;
+
+  std::vector<std::string> faults;  // of work that touched what it may not
+  std::vector<std::string> calls;   // of the engine, by name
+  std::string failed;
+  int graph_launches = 0;
+  int updates = 0;
+  bool capturing = false;
+
+ private:
+  struct Exec {
+    uint64_t id;  // never another's
+    std::shared_ptr<Graph> graph;
+  };
+  struct Event {
+    uint64_t recorded = 0;  // times
+    uint64_t reached = 0;   // times
+  };
+
+  void MakeDriver();
+  void MakeMemoryEntries();
+  void MakeStreamEntries();
+  void MakeGraphEntries();
+  void MakeExecEntries();
+  void MakeCupti();
+
+  void LaunchEagerly(const Kernel& kernel, void** params);
+  void Ring(CUpti_CallbackId id, const char* name, const void* params);
+  CUresult Enter(const char* name);
+
+  static inline SimulatedGpu* only = nullptr;
+
+  CUpti_CallbackFunc callback_ = nullptr;
+  int fail_after_ = -1;
+  CUresult failure_ = CUDA_ERROR_UNKNOWN;
+  CUcontext current_ = context;
+  uint64_t exec_ids_ = 0;
+  std::vector<std::unique_ptr<Graph>> graphs_;
+  std::vector<std::unique_ptr<Exec>> execs_;
+  std::vector<std::unique_ptr<uint64_t>> memory_;
+  std::vector<std::shared_ptr<Event>> events_;
+};
+
+}  // namespace reprise::sim
+
+#endif  // REPRISE_TESTS_SIM_SIMULATED_GPU_H_
