@@ -3,6 +3,8 @@
 #ifndef REPRISE_SCHEDULER_HEADS_H_
 #define REPRISE_SCHEDULER_HEADS_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -15,25 +17,68 @@
 
 namespace reprise::scheduler {
 
-// By the hash of a head's words, the trace that began there last. Tokens of
+// By the hash of a head's words, the traces that began there. Tokens of
 // storages are kept to be compared only, never looked into. Single-thread.
 class Heads {
  public:
+  // How many traces with heads of equal words are kept.
+  static constexpr size_t kMost = 64;
+
   struct Head {
     TraceEntry* entry = nullptr;
-    std::vector<engine::StorageToken> storages;
+    std::vector<engine::StorageToken> storages;  // of its operands, last time
+    std::vector<bool> varies;  // was not always the same: an input, no weight
   };
 
   void Put(uint64_t hash, TraceEntry* entry,
            std::vector<engine::StorageToken> storages) {
     filter_ |= Bit(hash);
-    heads_[hash] = Head{entry, std::move(storages)};
+    std::vector<Head>& heads = heads_[hash];
+    Head head{entry, std::move(storages), {}};
+    head.varies.resize(head.storages.size(), false);
+    const auto old = Of(heads, entry);
+    if (old != heads.end()) {
+      for (size_t i = 0; i < head.storages.size(); ++i) {
+        head.varies[i] = old->varies[i] || old->storages[i] != head.storages[i];
+      }
+      heads.erase(old);
+    } else if (heads.size() == kMost) {
+      heads.erase(heads.begin());
+    }
+    heads.push_back(std::move(head));
   }
 
-  const Head* Find(uint64_t hash) const {
-    if ((filter_ & Bit(hash)) == 0) return nullptr;
+  // The one that came last is last.
+  std::span<const Head> Find(uint64_t hash) const {
+    if ((filter_ & Bit(hash)) == 0) return {};
     const auto found = heads_.find(hash);
-    return found == heads_.end() ? nullptr : &found->second;
+    if (found == heads_.end()) return {};
+    return found->second;
+  }
+
+  // Which trace begins with an op of these words: the one that the op's
+  // weights tell; where they tell nothing, `foreseen`, else the last one. Null
+  // if the op has other weights than all.
+  TraceEntry* Choose(uint64_t hash, std::span<const engine::Operand> operands,
+                     const TraceEntry* foreseen) const {
+    TraceEntry* best = nullptr;
+    int best_agreement = operands.size() > 1 ? 0 : -1;
+    for (const Head& head : Find(hash)) {
+      const int agreement = Agreement(head, operands);
+      const bool equal = best != nullptr && agreement == best_agreement;
+      if (agreement < best_agreement || (equal && best == foreseen)) continue;
+      best = head.entry;
+      best_agreement = agreement;
+    }
+    return best;
+  }
+
+  // No trace is expected to be that one any more.
+  void Remove(uint64_t hash, const TraceEntry* entry) {
+    const auto found = heads_.find(hash);
+    if (found == heads_.end()) return;
+    const auto head = Of(found->second, entry);
+    if (head != found->second.end()) found->second.erase(head);
   }
 
   void Clear() {
@@ -71,7 +116,26 @@ class Heads {
   // Keeps most look-ups out of the table.
   static uint64_t Bit(uint64_t hash) { return uint64_t{1} << (hash & 63); }
 
-  std::unordered_map<uint64_t, Head> heads_;
+  static std::vector<Head>::iterator Of(std::vector<Head>& heads,
+                                        const TraceEntry* entry) {
+    return std::find_if(heads.begin(), heads.end(), [entry](const Head& head) {
+      return head.entry == entry;
+    });
+  }
+
+  // Weights that are the same, less those that are not.
+  static int Agreement(const Head& head,
+                       std::span<const engine::Operand> operands) {
+    int agreement = 0;
+    const size_t of = std::min(operands.size(), head.storages.size());
+    for (size_t i = 0; i < of; ++i) {
+      if (head.varies[i]) continue;
+      agreement += operands[i].storage == head.storages[i] ? 1 : -1;
+    }
+    return agreement;
+  }
+
+  std::unordered_map<uint64_t, std::vector<Head>> heads_;
   uint64_t filter_ = 0;
 };
 

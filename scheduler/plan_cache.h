@@ -14,18 +14,18 @@
 
 namespace reprise::scheduler {
 
-// A plan belongs to one session: its graphs and its arena are used in the
-// order of one stream.
+// A plan belongs to one trace of one session: its graphs and its arena are used
+// in the order of one stream.
 struct PlanKey {
   cache::Signature signature;
-  const void* session = nullptr;
+  const void* entry = nullptr;  // the session's, of the trace
   bool operator==(const PlanKey&) const = default;
 };
 
 struct PlanKeyHash {
   size_t operator()(const PlanKey& key) const noexcept {
     return std::hash<cache::Signature>()(key.signature) ^
-           std::hash<const void*>()(key.session);
+           std::hash<const void*>()(key.entry);
   }
 };
 

@@ -16,6 +16,15 @@ namespace {
 // on one input (queries, keys and values) look alike.
 constexpr uint32_t kShortestRepetition = 4;
 
+// Traces of one signature that are told apart by the storages that they use:
+// the layers of a deep network, if something cuts between them.
+constexpr size_t kMostOfOneForm = 32;
+
+// A plan that is left at the same op this often, at one replay in so many, is
+// split there.
+constexpr uint32_t kLeavings = 4;
+constexpr uint32_t kReplaysALeaving = 8;
+
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
 
 }  // namespace
@@ -48,7 +57,8 @@ StreamSession::StreamSession(Parts parts)
       plans_(parts.plans),
       build_(std::move(parts.build)),
       options_(parts.options),
-      policy_(parts.policy) {}
+      policy_(parts.policy),
+      externals_(frontend_.get()) {}
 
 StreamSession::~StreamSession() {
   pinned_ = PlanCache::Pin();
@@ -131,12 +141,11 @@ void StreamSession::HandleOverlap() {
   if (mode_ == Mode::kValidating) LeaveValidation();
   observed_ = nullptr;
   DiscardOpenTrace();
-  previous_ = nullptr;
+  predictor_.Break();
 }
 
 void StreamSession::DiscardOpenTrace() {
   recorder_.reset();
-  recording_for_ = nullptr;
   expected_ = nullptr;
   if (mode_ == Mode::kWatching) mode_ = Mode::kBoundary;
 }
@@ -155,16 +164,19 @@ bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
   // ops in its middle.
   if (!enough) return false;
   if (expected_ != nullptr && open_.ops() < expected_->ops) return false;
-  const Heads::Head* head = heads_.Find(hash);
-  return head != nullptr && head->entry->state >= State::kConfirm &&
-         head->entry->state <= State::kReady &&
-         Heads::Compare(op.operands, head->storages, open_).some();
+  const std::span<const Heads::Head> heads = heads_.Find(hash);
+  return std::any_of(heads.begin(), heads.end(), [&](const Heads::Head& head) {
+    return head.entry->state >= State::kConfirm &&
+           head.entry->state <= State::kReady &&
+           Heads::Compare(op.operands, head.storages, open_).some();
+  });
 }
 
 Action StreamSession::Watch(const OpView& op, const cache::Signature& words) {
   const uint64_t hash = words.lo;
   if (mode_ == Mode::kBoundary) {
     open_.Clear();
+    externals_.Clear();
     repetition_.Clear();
     repeated_ = false;
     head_hash_ = hash;
@@ -178,7 +190,16 @@ Action StreamSession::Watch(const OpView& op, const cache::Signature& words) {
     return RunCut(op, "writes memory that its trace did not make");
   }
   const cache::Signature before = open_.signature();
+  const engine::ValueId known = open_.values();
   const std::span<const engine::ValueRef> operands = open_.Enter(op, words);
+  if (open_.ops() > 1 && open_.values() > known) {
+    engine::ValueId next = known;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].value != next) continue;
+      externals_.Add(op.operands[i].storage);
+      ++next;
+    }
+  }
   if (recorder_ != nullptr) {
     recorder_->Enter(op, before, operands, open_.values());
   }
@@ -208,10 +229,38 @@ void StreamSession::LeaveWatching(const OpView& op,
     DiscardOpenTrace();
     return;
   }
-  const bool as_expected = expected_ != nullptr &&
-                           open_.ops() == expected_->ops &&
-                           open_.signature() == expected_->signature;
-  if (as_expected || open_.ops() >= options_.max_trace_ops) Close();
+  if (Ends()) Close();
+}
+
+bool StreamSession::MayBecome(const TraceEntry& entry) const {
+  if (open_.ops() > entry.ops) return false;
+  if (open_.ops() == entry.ops) return open_.signature() == entry.signature;
+  // One that was never recorded tells nothing of its middle.
+  return entry.first == nullptr ||
+         entry.first->ops[open_.ops()].before == open_.signature();
+}
+
+bool StreamSession::Ends() {
+  if (open_.ops() >= options_.max_trace_ops) return true;
+  if (!ends_.empty() && ends_.contains(open_.signature())) return true;
+  if (expected_ == nullptr) return false;
+  if (open_.ops() <= expected_->ops && !MayBecome(*expected_)) {
+    // It is another one of those that begin like this, perhaps.
+    for (const Heads::Head& head : heads_.Find(head_hash_)) {
+      const TraceEntry& other = *head.entry;
+      const bool known = other.first != nullptr || open_.ops() == other.ops;
+      if (known && MayBecome(other)) expected_ = head.entry;
+    }
+  }
+  return open_.ops() == expected_->ops &&
+         open_.signature() == expected_->signature;
+}
+
+bool StreamSession::Keeps(const TraceEntry& entry) const {
+  using Pass = engine::Backend::Pass;
+  return (entry.state == State::kRecord && recording_pass_ == Pass::kFirst) ||
+         (entry.state == State::kConfirm &&
+          recording_pass_ == Pass::kRelocated);
 }
 
 void StreamSession::Close() {
@@ -220,18 +269,17 @@ void StreamSession::Close() {
   expected_ = nullptr;
   if (open_.ops() == 0) {
     recorder_.reset();
-    recording_for_ = nullptr;
     return;
   }
   TraceEntry* entry = EntryFor(open_.signature());
   LinkTrace(entry);
   heads_.Put(head_hash_, entry, head_storages_);
   if (recorder_ != nullptr) {
-    if (entry == recording_for_) {
+    // Of whichever trace it has become.
+    if (Keeps(*entry)) {
       KeepRecording(entry, recorder_->Finish(open_.signature()));
     }
     recorder_.reset();
-    recording_for_ = nullptr;
   }
   // A single op is worth it only if it launches much: it is recorded late.
   if (entry->state == State::kSeen && (entry->ops > 1 || entry->seen > 1)) {
@@ -240,22 +288,45 @@ void StreamSession::Close() {
 }
 
 TraceEntry* StreamSession::EntryFor(const cache::Signature& signature) {
-  std::unique_ptr<TraceEntry>& entry = entries_[signature];
-  if (entry == nullptr) {
-    entry = std::make_unique<TraceEntry>();
-    entry->signature = signature;
-    entry->ops = open_.ops();
-    entry->head_hash = head_hash_;
-    ++journal_.stats.signatures;
+  const auto [begin, end] = entries_.equal_range(signature);
+  TraceEntry* best = nullptr;
+  TraceEntry* shared = nullptr;
+  TraceEntry* furthest = nullptr;
+  Identity::Likeness likeness;
+  size_t count = 0;
+  for (auto it = begin; it != end; ++it, ++count) {
+    TraceEntry* entry = it->second.get();
+    const Identity::Likeness found = entry->identity.Compare(externals_);
+    if (found.one() && (best == nullptr || likeness < found)) {
+      best = entry;
+      likeness = found;
+    }
+    if (entry->shared) shared = entry;
+    if (furthest == nullptr || entry->seen > furthest->seen) furthest = entry;
   }
-  return entry.get();
+  if (best == nullptr) best = shared;
+  if (best == nullptr && count == kMostOfOneForm) {
+    best = furthest;
+    best->shared = true;
+  }
+  if (best != nullptr) {
+    best->identity.Follow(std::move(externals_));
+    return best;
+  }
+  const auto made = entries_.emplace(
+      signature, std::make_unique<TraceEntry>(Identity(std::move(externals_))));
+  TraceEntry* entry = made->second.get();
+  entry->signature = signature;
+  entry->ops = open_.ops();
+  entry->head_hash = head_hash_;
+  if (count == 0) ++journal_.stats.signatures;
+  return entry;
 }
 
 void StreamSession::LinkTrace(TraceEntry* entry) {
   ++journal_.stats.traces;
   ++entry->seen;
-  if (previous_ != nullptr) previous_->successor = entry;
-  previous_ = entry;
+  predictor_.Saw(entry);
 }
 
 void StreamSession::NoteCut(const OpView& op, std::string_view reason) {
@@ -283,10 +354,13 @@ Action StreamSession::Follow() {
 }
 
 bool StreamSession::LaunchAt(const OpView& op) {
-  const bool bound = instance().BindLate(op);
-  if (!bound || !instance().Matches(cursor_, op)) {
+  if (!instance().BindLate(op)) {
+    SquashAt(op);
+    RecordAgain(current_);
+    return false;
+  }
+  if (!instance().Matches(cursor_, op)) {
     Diverge(op);
-    if (!bound) RecordAgain(current_);
     return false;
   }
   if (auto launched = instance().LaunchNext(); !launched) {
@@ -298,9 +372,29 @@ bool StreamSession::LaunchAt(const OpView& op) {
 }
 
 void StreamSession::Diverge(const OpView& op) {
+  SquashAt(op);
+  if (current_->state == State::kReady) NoteLeaving(current_, cursor_);
+}
+
+void StreamSession::SquashAt(const OpView& op) {
   ++journal_.squashes[{current_->signature.ToHex(), cursor_,
                        frontend_->OpName(op.op)}];
   Squash(cursor_);
+}
+
+void StreamSession::NoteLeaving(TraceEntry* entry, uint32_t op) {
+  if (entry->left_at != op ||
+      entry->replays - entry->left_since >
+          uint64_t{kReplaysALeaving} * (entry->left_times + 1)) {
+    entry->left_at = op;
+    entry->left_times = 0;
+    entry->left_since = entry->replays;
+  }
+  if (++entry->left_times < kLeavings) return;
+  ends_.insert(entry->first->ops[op].before);
+  heads_.Remove(entry->head_hash, entry);
+  GiveUp(entry, "is left at op " + std::to_string(op) +
+                    " too often: its beginning and its rest are traces now");
 }
 
 void StreamSession::Squash(uint32_t verified) {
@@ -309,7 +403,7 @@ void StreamSession::Squash(uint32_t verified) {
   current_->rest = current_->next_rest;
   current_->next_rest = std::min<uint32_t>(64, current_->next_rest * 2);
   mode_ = Mode::kBoundary;
-  previous_ = nullptr;
+  predictor_.Break();
   if (auto restored = instance().Squash(verified); !restored) {
     GiveUp(current_, restored.error().message());
   }
@@ -336,7 +430,7 @@ bool StreamSession::BindBeside(const OpView& op) {
 void StreamSession::LeaveValidation() {
   instance().Finish();
   mode_ = Mode::kBoundary;
-  previous_ = nullptr;
+  predictor_.Break();
 }
 
 void StreamSession::LeaveValidating(const OpView& op,
@@ -410,7 +504,7 @@ void StreamSession::Pause() {
   if (mode_ == Mode::kValidating) LeaveValidation();
   observed_ = nullptr;
   DiscardOpenTrace();
-  previous_ = nullptr;
+  predictor_.Break();
 }
 
 void StreamSession::Reset() {
@@ -420,6 +514,8 @@ void StreamSession::Reset() {
   for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
   entries_.clear();
   heads_.Clear();
+  predictor_.Clear();
+  ends_.clear();
   learned_cuts_.clear();
   journal_ = Journal{};
   current_ = nullptr;

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/base/options.h"
@@ -20,9 +21,11 @@
 #include "engine/open_trace.h"
 #include "engine/plan.h"
 #include "engine/trace_recorder.h"
+#include "scheduler/externals.h"
 #include "scheduler/heads.h"
 #include "scheduler/journal.h"
 #include "scheduler/plan_cache.h"
+#include "scheduler/predictor.h"
 #include "scheduler/repetition.h"
 #include "scheduler/session.h"
 #include "scheduler/trace_entry.h"
@@ -92,9 +95,12 @@ class StreamSession final : public Session {
   // Leaving what was expected.
   void HandleOverlap();
   void Diverge(const engine::OpView& op);
+  void SquashAt(const engine::OpView& op);
   void Squash(uint32_t verified);
   void LeaveValidation();
   void DiscardOpenTrace();
+  // The program left the entry's plan, which is pinned, before that op.
+  void NoteLeaving(TraceEntry* entry, uint32_t op);
 
   // Watching.
   Action Watch(const engine::OpView& op, const cache::Signature& words);
@@ -102,14 +108,19 @@ class StreamSession final : public Session {
   void LeaveWatching(const engine::OpView& op,
                      std::span<const engine::ResultView> results);
   void Close();
+  bool Ends();
+  // The open trace may still become that one.
+  bool MayBecome(const TraceEntry& entry) const;
+  // The entry of the trace that was open, among those of its signature.
   TraceEntry* EntryFor(const cache::Signature& signature);
+  bool Keeps(const TraceEntry& entry) const;
   void NoteCut(const engine::OpView& op, std::string_view reason);
   void LearnCut(uint64_t hash, std::string_view reason);
   void LinkTrace(TraceEntry* entry);
 
   // Heads.
   std::optional<Action> TryHead(const engine::OpView& op, uint64_t hash);
-  void StartRecording(TraceEntry* entry, engine::Backend::Pass pass);
+  void StartRecording(engine::Backend::Pass pass);
   bool WantsValidation(TraceEntry* entry);
   // What this pass is to be, by policy, profit and rest after squashes.
   Profit::Mode ChooseMode(TraceEntry* entry);
@@ -152,7 +163,7 @@ class StreamSession final : public Session {
   void Reject(const TraceEntry& entry, std::string_view reason);
 
   PlanKey KeyOf(const TraceEntry& entry) const {
-    return {entry.signature, this};
+    return {entry.signature, &entry};
   }
   engine::Instance& instance() { return *instance_; }
 
@@ -182,15 +193,21 @@ class StreamSession final : public Session {
   engine::OpenTrace open_;
   uint64_t head_hash_ = 0;
   std::vector<engine::StorageToken> head_storages_;
+  Externals externals_;
   TraceEntry* expected_ = nullptr;  // by the head; null when nothing is
   Repetition repetition_;
   bool repeated_ = false;  // the next op begins a loop's body once more
   std::unique_ptr<engine::TraceRecorder> recorder_;
-  TraceEntry* recording_for_ = nullptr;
+  engine::Backend::Pass recording_pass_ = engine::Backend::Pass::kFirst;
 
-  TraceEntry* previous_ = nullptr;  // the trace that ended last
-  std::unordered_map<cache::Signature, std::unique_ptr<TraceEntry>> entries_;
+  // Several of a signature: see Identity.
+  std::unordered_multimap<cache::Signature, std::unique_ptr<TraceEntry>>
+      entries_;
   Heads heads_;
+  Predictor predictor_;
+  // Signatures of traces that end there whatever was expected: the program goes
+  // several ways from there.
+  std::unordered_set<cache::Signature> ends_;
   // Ops, by the hash of their words, that are cuts, and why.
   std::unordered_map<uint64_t, std::string> learned_cuts_;
   Journal journal_;

@@ -23,13 +23,8 @@ constexpr uint32_t kTries = 3;
 }  // namespace
 
 std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
-  TraceEntry* entry = nullptr;
-  if (previous_ != nullptr && previous_->successor != nullptr &&
-      previous_->successor->head_hash == hash) {
-    entry = previous_->successor;
-  } else if (const Heads::Head* head = heads_.Find(hash)) {
-    entry = head->entry;
-  }
+  TraceEntry* entry =
+      heads_.Choose(hash, op.operands, predictor_.Foresee(hash));
   expected_ = entry;
   const bool to_record = entry != nullptr && (entry->state == State::kRecord ||
                                               entry->state == State::kConfirm);
@@ -42,10 +37,10 @@ std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
   }
   switch (entry->state) {
     case State::kRecord:
-      StartRecording(entry, engine::Backend::Pass::kFirst);
+      StartRecording(engine::Backend::Pass::kFirst);
       return std::nullopt;
     case State::kConfirm:
-      StartRecording(entry, engine::Backend::Pass::kRelocated);
+      StartRecording(engine::Backend::Pass::kRelocated);
       return std::nullopt;
     case State::kCheckOps:
     case State::kCheckWhole:
@@ -78,7 +73,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   pinned_ = plans_->Lookup(KeyOf(*entry));
   if (!pinned_) {  // evicted
     StartOver(entry);
-    StartRecording(entry, engine::Backend::Pass::kFirst);
+    StartRecording(engine::Backend::Pass::kFirst);
     return std::nullopt;
   }
   // What is not a replay tells nothing about one's time.
@@ -118,8 +113,7 @@ bool StreamSession::TakeInstance(TraceEntry* entry) {
 
 // --- Recording -------------------------------------------------------------
 
-void StreamSession::StartRecording(TraceEntry* entry,
-                                   engine::Backend::Pass pass) {
+void StreamSession::StartRecording(engine::Backend::Pass pass) {
   auto recorder =
       engine::TraceRecorder::Start(frontend_.get(), backend_.get(), pass);
   if (!recorder) {
@@ -127,7 +121,7 @@ void StreamSession::StartRecording(TraceEntry* entry,
     return;
   }
   recorder_ = *std::move(recorder);
-  recording_for_ = entry;
+  recording_pass_ = pass;
 }
 
 void StreamSession::KeepRecording(TraceEntry* entry,
@@ -320,11 +314,11 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
       return true;
     case Instance::Readiness::kUnproven:
       RecordAgain(entry);
-      StartRecording(entry, engine::Backend::Pass::kRelocated);
+      StartRecording(engine::Backend::Pass::kRelocated);
       return false;
     case Instance::Readiness::kReplaced:
       StartOver(entry);
-      StartRecording(entry, engine::Backend::Pass::kFirst);
+      StartRecording(engine::Backend::Pass::kFirst);
       return false;
     case Instance::Readiness::kOtherOp:
     case Instance::Readiness::kNoMemory:

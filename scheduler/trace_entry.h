@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cache/signature.h"
 #include "engine/plan.h"
 #include "engine/trace.h"
 #include "scheduler/build_job.h"
+#include "scheduler/externals.h"
 #include "scheduler/profit.h"
 
 namespace reprise::scheduler {
@@ -49,6 +51,8 @@ struct InstanceUse {
 // Under the session's lock.
 // From kCheckOps on its plan is in the cache, unless it was evicted.
 struct TraceEntry {
+  explicit TraceEntry(Identity identity) : identity(std::move(identity)) {}
+
   enum class State : uint8_t {
     kSeen,        // closed once
     kRecord,      // its next pass is recorded
@@ -80,11 +84,19 @@ struct TraceEntry {
   size_t validating = 0;  // the instance that the verdict is for
   uint32_t attempts = 0;  // failed builds and validations
 
-  TraceEntry* successor = nullptr;  // the trace that came after it last
+  // Which of the traces of this signature it is. Shared: there were too many
+  // to be told apart, and this one stands for those that are not known.
+  Identity identity;
+  bool shared = false;
   // After a squash the plan rests for some passes, twice as many each time,
   // until one of its replays is followed to its end.
   uint32_t rest = 0;
   uint32_t next_rest = 1;
+  // Where the program left its replays last, how often there, and the replays
+  // that had begun when it first did.
+  uint32_t left_at = 0;
+  uint32_t left_times = 0;
+  uint64_t left_since = 0;
 
   Profit profit;
   uint64_t replays = 0;  // of all instances there ever were; so the others

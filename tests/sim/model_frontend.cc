@@ -17,7 +17,8 @@ bool WritesFirst(ModelOp op) {
 
 class ModelCall : public engine::Call {
  public:
-  ModelCall(ModelOp op, float attribute) : op_(op), attribute_(attribute) {}
+  ModelCall(ModelOp op, float attribute, size_t elements)
+      : op_(op), attribute_(attribute), elements_(elements) {}
 
   base::Status Run(std::span<const uint64_t> operands,
                    std::span<const uint64_t> results) override {
@@ -27,13 +28,14 @@ class ModelCall : public engine::Call {
     }
     Compute(op_, inputs, attribute_,
             results.empty() ? nullptr : reinterpret_cast<float*>(results[0]),
-            ModelProgram::kElements);
+            elements_);
     return {};
   }
 
  private:
   ModelOp op_;
   float attribute_;
+  size_t elements_;
 };
 
 }  // namespace
@@ -64,10 +66,10 @@ void Compute(ModelOp op, std::span<float* const> inputs, float attribute,
   }
 }
 
-ModelTensor ModelProgram::Make(float seed) {
-  auto block = frontend_->Allocate(kElements * sizeof(float));
-  auto* storage = new ModelStorage(*std::move(block), kElements);
-  for (size_t i = 0; i < kElements; ++i) {
+ModelTensor ModelProgram::Make(float seed, size_t elements) {
+  auto block = frontend_->Allocate(elements * sizeof(float));
+  auto* storage = new ModelStorage(*std::move(block), elements);
+  for (size_t i = 0; i < elements; ++i) {
     storage->data()[i] = seed + 0.25f * static_cast<float>(i);
   }
   return ModelTensor(storage);
@@ -86,10 +88,10 @@ ModelTensor ModelProgram::Eager(ModelOp op,
   for (const ModelTensor& input : inputs) {
     data.push_back(input.storage()->data());
   }
-  ModelTensor out = MakesTensor(op) ? Make(0) : ModelTensor();
+  const size_t elements = inputs[0].storage()->elements();
+  ModelTensor out = MakesTensor(op) ? Make(0, elements) : ModelTensor();
   Compute(op, data, attribute,
-          out.storage() == nullptr ? nullptr : out.storage()->data(),
-          kElements);
+          out.storage() == nullptr ? nullptr : out.storage()->data(), elements);
   return out;
 }
 
@@ -97,18 +99,20 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
                               float attribute) {
   if (session_ == nullptr) return Eager(op, inputs, attribute);
   session_->Lock();
-  static constexpr int64_t kSizes[] = {kElements};
+  // Weights may be longer than the first operand, which sets the size.
+  const size_t elements = inputs[0].storage()->elements();
+  const int64_t sizes[] = {static_cast<int64_t>(elements)};
   static constexpr int64_t kStrides[] = {1};
   const uint64_t words[] = {static_cast<uint64_t>(op), inputs.size(),
-                            std::bit_cast<uint32_t>(attribute)};
+                            std::bit_cast<uint32_t>(attribute), elements};
   std::vector<engine::Operand> operands;
   for (const ModelTensor& input : inputs) {
     engine::Operand& operand = operands.emplace_back();
     operand.storage = input.storage();
     operand.base = reinterpret_cast<uint64_t>(input.storage()->data());
-    operand.storage_bytes = kElements * sizeof(float);
+    operand.storage_bytes = input.storage()->elements() * sizeof(float);
     operand.element_bytes = sizeof(float);
-    operand.sizes = kSizes;
+    operand.sizes = sizes;
     operand.strides = kStrides;
   }
   operands[0].written = WritesFirst(op);
@@ -124,7 +128,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
       ModelTensor out;
       for (const engine::ResultSpec& spec : session_->followed().results) {
         out = ModelTensor(
-            new ModelStorage(session_->TakeBlock(spec.value), kElements));
+            new ModelStorage(session_->TakeBlock(spec.value), elements));
       }
       session_->Unlock();
       return out;
@@ -137,7 +141,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
       break;
   }
   if (session_->wants_call()) {
-    session_->GiveCall(std::make_unique<ModelCall>(op, attribute));
+    session_->GiveCall(std::make_unique<ModelCall>(op, attribute, elements));
   }
   session_->Unlock();
   ModelTensor out;
@@ -154,9 +158,9 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
     result.kind = engine::ResultView::Kind::kTensor;
     result.storage = out.storage();
     result.base = reinterpret_cast<uint64_t>(out.storage()->data());
-    result.storage_bytes = kElements * sizeof(float);
+    result.storage_bytes = elements * sizeof(float);
     result.element_bytes = sizeof(float);
-    result.sizes = kSizes;
+    result.sizes = sizes;
     result.strides = kStrides;
   }
   session_->Lock();

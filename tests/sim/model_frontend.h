@@ -132,12 +132,12 @@ class ModelFrontend : public engine::Frontend {
 // Runs ops through a session, or plainly when it has none.
 class ModelProgram {
  public:
-  static constexpr size_t kElements = 16;
+  static constexpr size_t kElements = 16;  // unless said otherwise
 
   ModelProgram(ModelFrontend* frontend, scheduler::Session* session)
       : frontend_(frontend), session_(session) {}
 
-  ModelTensor Make(float seed);
+  ModelTensor Make(float seed, size_t elements = kElements);
   ModelTensor Add(const ModelTensor& a, const ModelTensor& b) {
     return Run(ModelOp::kAdd, {a, b}, 0);
   }

@@ -1,0 +1,80 @@
+// Proves that of traces with equal heads the weights choose, then the forecast,
+// then the order.
+
+#include "scheduler/heads.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/sim/model_frontend.h"
+
+namespace reprise::scheduler {
+namespace {
+
+constexpr uint64_t kHash = 77;
+
+class HeadsTest : public testing::Test {
+ protected:
+  HeadsTest()
+      : a_(std::make_unique<TraceEntry>(Identity(Externals(&frontend_)))),
+        b_(std::make_unique<TraceEntry>(Identity(Externals(&frontend_)))) {}
+
+  static engine::StorageToken Token(uint64_t number) {
+    return reinterpret_cast<engine::StorageToken>(number * 16);
+  }
+  TraceEntry* Choose(uint64_t input, uint64_t weight,
+                     const TraceEntry* foreseen = nullptr) {
+    engine::Operand operands[2];
+    operands[0].storage = Token(input);
+    operands[1].storage = Token(weight);
+    return heads_.Choose(kHash, operands, foreseen);
+  }
+  void Put(TraceEntry* entry, uint64_t input, uint64_t weight) {
+    heads_.Put(kHash, entry, {Token(input), Token(weight)});
+  }
+
+  sim::ModelFrontend frontend_;
+  std::unique_ptr<TraceEntry> a_;
+  std::unique_ptr<TraceEntry> b_;
+  Heads heads_;
+};
+
+TEST_F(HeadsTest, WeightsChoose) {
+  for (uint64_t input = 10; input < 14; ++input) {
+    Put(a_.get(), input, 1);
+    Put(b_.get(), input, 2);
+  }
+  EXPECT_EQ(Choose(30, 1, b_.get()), a_.get());
+  EXPECT_EQ(Choose(13, 2, a_.get()), b_.get());
+  EXPECT_EQ(Choose(13, 3, a_.get()), nullptr);
+}
+
+TEST_F(HeadsTest, AmongEqualOnesTheForecastChoosesElseTheLast) {
+  for (uint64_t input = 10; input < 14; ++input) {
+    Put(a_.get(), input, 1);
+    Put(b_.get(), input, 1);
+  }
+  EXPECT_EQ(Choose(30, 1), b_.get());
+  EXPECT_EQ(Choose(30, 1, a_.get()), a_.get());
+  Put(a_.get(), 40, 1);
+  EXPECT_EQ(Choose(30, 1), a_.get());
+  heads_.Remove(kHash, a_.get());
+  EXPECT_EQ(Choose(30, 1, a_.get()), b_.get());
+}
+
+TEST_F(HeadsTest, TheOldestIsForgotten) {
+  std::vector<std::unique_ptr<TraceEntry>> entries;
+  for (uint64_t i = 0; i <= Heads::kMost; ++i) {
+    entries.push_back(
+        std::make_unique<TraceEntry>(Identity(Externals(&frontend_))));
+    Put(entries.back().get(), 1000 + i, 2000 + i);
+  }
+  EXPECT_EQ(heads_.Find(kHash).size(), Heads::kMost);
+  EXPECT_EQ(Choose(1000, 2000), nullptr);
+  EXPECT_EQ(Choose(1001, 2001), entries[1].get());
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
