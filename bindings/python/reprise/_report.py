@@ -10,13 +10,15 @@ from typing import Any
 _OPERATORS_SHOWN = 6
 _SIGNATURE_SHOWN = 8
 _TRACES_SHOWN = 5
+_NOTES_SHOWN = 3
+_NOTE_SHOWN = 160  # characters
 _MODES = {"cuda": "CUDA", "host": "the host executor (correctness, not speed)"}
 
 
 class Report:
     """A snapshot of every plan, cut, rejection and squash.
 
-    `str()` gives a few lines a plan; `to_dict()` all of it: `mode` ("cuda" or
+    `str()` gives a few lines a plan, long notes cut short; `to_dict()` all of it: `mode` ("cuda" or
     "host"), `plans` (traces that are not plans yet included), `cuts`, `rejections`,
     `squashes` and `notes`. Times are in microseconds, sizes in bytes.
     """
@@ -86,15 +88,21 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"  {len(instances)} instances, replayed {each} times"
     if operators := plan.get("operators"):
         yield f"  {_operators(operators)}"
-    for note in (plan.get("reason"), *plan.get("notes", [])):
-        if note:
-            yield f"  note: {note}"
+    notes = [note for note in (plan.get("reason"), *plan.get("notes", [])) if note]
+    for note in notes[:_NOTES_SHOWN]:
+        yield f"  note: {_head(note)}"
+    if (more := len(notes) - _NOTES_SHOWN) > 0:
+        yield f"  {_plural(more, 'more note')} in to_dict()"
+
+
+def _head(note: str) -> str:
+    return note if len(note) <= _NOTE_SHOWN else f"{note[: _NOTE_SHOWN - 3]}..."
 
 
 def _trace_line(trace: dict[str, Any]) -> str:
     line = f"trace {_short(trace['signature'])} {trace['state']}: {trace['ops']} ops"
     if reason := trace.get("reason"):
-        line += f", {reason}"
+        line += f", {_head(reason)}"
     return line
 
 
@@ -115,7 +123,7 @@ def _cut(row: dict[str, Any]) -> str:
 
 
 def _rejection(row: dict[str, Any]) -> str:
-    return f"{_short(row['signature'])}: {row['reason']}"
+    return f"{_short(row['signature'])}: {_head(row['reason'])}"
 
 
 def _squash(row: dict[str, Any]) -> str:
