@@ -79,6 +79,13 @@ class Runtime::Impl {
   void SkipLaunches(bool skip) {
     skip_launches_.store(skip, std::memory_order_relaxed);
   }
+  void ForbidRecording() {
+    recording_forbidden_.store(true, std::memory_order_relaxed);
+    for (StreamSession* session : Sessions()) session->StopRecording();
+  }
+  void AllowRecording() {
+    recording_forbidden_.store(false, std::memory_order_relaxed);
+  }
   uint64_t evictions_before_reset() const { return evictions_before_reset_; }
   void ForgetEvictions() { evictions_before_reset_ = plans_.stats().evictions; }
   const base::Options& options() const { return options_; }
@@ -119,6 +126,7 @@ class Runtime::Impl {
     }
     parts.options = options_;
     parts.policy = policy_;
+    parts.recording_forbidden = &recording_forbidden_;
     parts.plans = &plans_;
     parts.build = [this](std::shared_ptr<BuildJob> job) {
       queue_.Post([job = std::move(job)] { job->Run(); });
@@ -161,6 +169,9 @@ class Runtime::Impl {
   PlanCache plans_;
   std::atomic<uint64_t> evictions_before_reset_{0};
   std::atomic<bool> skip_launches_{false};
+  // Relaxed: a session that reads it late holds its lock then, and
+  // StopRecording, which takes that lock afterwards, ends what it began.
+  std::atomic<bool> recording_forbidden_{false};
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;
   std::unique_ptr<device::LaunchRecorder> recorder_;
@@ -199,6 +210,10 @@ bool Runtime::Wait(std::optional<std::chrono::milliseconds> timeout) {
 void Runtime::Pause() {
   for (StreamSession* session : impl_->Sessions()) session->Pause();
 }
+
+void Runtime::ForbidRecording() { impl_->ForbidRecording(); }
+
+void Runtime::AllowRecording() { impl_->AllowRecording(); }
 
 void Runtime::Reset() {
   impl_->Wait(std::nullopt);

@@ -52,8 +52,14 @@ class Runtime {
   bool Wait(std::optional<std::chrono::milliseconds> timeout);
 
   // Ends what is open on every session: recordings are dropped, replays under
-  // way are squashed. For a profiler that wants CUPTI, and for disable().
+  // way are squashed. For disable().
   void Pause();
+
+  // For a profiler that wants CUPTI: from the return of Forbid, which waits for
+  // ops that are being handled, until Allow, nothing is recorded or validated.
+  // Plans that are ready go on. Does not nest.
+  void ForbidRecording();
+  void AllowRecording();
 
   // Forgets all plans, signatures and counters. Live tensors stay valid.
   void Reset();

@@ -58,6 +58,7 @@ StreamSession::StreamSession(Parts parts)
       build_(std::move(parts.build)),
       options_(parts.options),
       policy_(parts.policy),
+      recording_forbidden_(parts.recording_forbidden),
       externals_(frontend_.get()) {}
 
 StreamSession::~StreamSession() {
@@ -505,6 +506,11 @@ void StreamSession::Pause() {
   observed_ = nullptr;
   DiscardOpenTrace();
   predictor_.Break();
+}
+
+void StreamSession::StopRecording() {
+  const std::lock_guard lock(*this);
+  recorder_.reset();
 }
 
 void StreamSession::Reset() {

@@ -51,6 +51,8 @@ class StreamSession final : public Session {
     std::function<void(std::shared_ptr<BuildJob>)> build;
     base::Options options;
     base::Policy policy = base::Policy::kAlways;  // kAuto resolved
+    // While it is true nothing is recorded or validated; null: never. Borrowed.
+    const std::atomic<bool>* recording_forbidden = nullptr;
   };
 
   explicit StreamSession(Parts parts);
@@ -80,6 +82,9 @@ class StreamSession final : public Session {
   // The hooks were switched off or another tool wants CUPTI: ends what is open,
   // leaving the program with what it has seen.
   void Pause();
+  // Recording was forbidden: drops what is being recorded, so that CUPTI is
+  // free on return. The program is followed and watched as before.
+  void StopRecording();
   void Reset();
   // Calls `read` with the journal and the entries, under the lock.
   void Inspect(const std::function<void(const Journal&,
@@ -99,7 +104,7 @@ class StreamSession final : public Session {
   void Squash(uint32_t verified);
   void LeaveValidation();
   void DiscardOpenTrace();
-  // The program left the entry's plan, which is pinned, before that op.
+  // The program left the entry's plan before that op.
   void NoteLeaving(TraceEntry* entry, uint32_t op);
 
   // Watching.
@@ -121,6 +126,7 @@ class StreamSession final : public Session {
   // Heads.
   std::optional<Action> TryHead(const engine::OpView& op, uint64_t hash);
   void StartRecording(engine::Backend::Pass pass);
+  bool MayRecord() const;
   bool WantsValidation(TraceEntry* entry);
   // What this pass is to be, by policy, profit and rest after squashes.
   Profit::Mode ChooseMode(TraceEntry* entry);
@@ -173,6 +179,7 @@ class StreamSession final : public Session {
   std::function<void(std::shared_ptr<BuildJob>)> build_;
   const base::Options options_;
   const base::Policy policy_;
+  const std::atomic<bool>* recording_forbidden_;
 
   Mode mode_ = Mode::kBoundary;
   // Between Enter(kObserve) and Leave: the words of the op, which name the

@@ -83,6 +83,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   }
   if (WantsValidation(entry)) {
     entry->profit.Disregard();
+    if (!MayRecord()) return std::nullopt;
     return StartValidation(entry, op);
   }
   return StartReplay(entry, op);
@@ -91,7 +92,9 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
 bool StreamSession::TakeInstance(TraceEntry* entry) {
   if (entry->job != nullptr) CollectInstance(entry);
   Plan& plan = **pinned_;
-  if (!entry->instances.back().usable()) {
+  // While it may not be validated the others go on.
+  const bool may_validate = MayRecord() || plan.instances() == 1;
+  if (!entry->instances.back().usable() && may_validate) {
     instance_index_ = plan.instances() - 1;
     instance_ = &plan.instance(instance_index_);
     return true;
@@ -113,7 +116,13 @@ bool StreamSession::TakeInstance(TraceEntry* entry) {
 
 // --- Recording -------------------------------------------------------------
 
+bool StreamSession::MayRecord() const {
+  return recording_forbidden_ == nullptr ||
+         !recording_forbidden_->load(std::memory_order_relaxed);
+}
+
 void StreamSession::StartRecording(engine::Backend::Pass pass) {
+  if (!MayRecord()) return;
   auto recorder =
       engine::TraceRecorder::Start(frontend_.get(), backend_.get(), pass);
   if (!recorder) {
@@ -299,6 +308,7 @@ void StreamSession::CollectVerdict(TraceEntry* entry,
 bool StreamSession::WantsValidation(TraceEntry* entry) {
   const InstanceUse& use = entry->instances[instance_index_];
   if (!use.usable()) return true;
+  if (!MayRecord()) return false;
   if (options_.validate_share <= 0.0 || use.replays == 0) return false;
   const auto period = static_cast<uint64_t>(
       std::max(1.0, std::round(1.0 / options_.validate_share)));

@@ -75,7 +75,7 @@ struct TorchRuntime::Switches {
     }
     g_active.store(next, std::memory_order_release);
     g_runtime_epoch.fetch_add(1, std::memory_order_release);
-    g_watching.store(next != nullptr && pauses == 0, std::memory_order_relaxed);
+    g_watching.store(next != nullptr, std::memory_order_relaxed);
   }
 };
 
@@ -119,6 +119,7 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
     found = new TorchRuntime(static_cast<int>(all.made.size()), kind, options,
                              std::move(scheduler));
     all.made.push_back(found);
+    if (all.pauses > 0) found->scheduler_->ForbidRecording();
   }
   all.Activate(found);
   return {};
@@ -144,8 +145,7 @@ void TorchRuntime::PauseRecording() {
   Switches& all = switches();
   base::MutexLock lock(all.mutex);
   if (++all.pauses > 1) return;
-  g_watching.store(false, std::memory_order_relaxed);
-  if (TorchRuntime* active = Active()) active->scheduler_->Pause();
+  for (TorchRuntime* made : all.made) made->scheduler_->ForbidRecording();
 }
 
 void TorchRuntime::ResumeRecording() {
@@ -153,10 +153,7 @@ void TorchRuntime::ResumeRecording() {
   Switches& all = switches();
   base::MutexLock lock(all.mutex);
   if (all.pauses == 0 || --all.pauses > 0) return;
-  if (TorchRuntime* active = Active()) {
-    active->scheduler_->Pause();
-    g_watching.store(true, std::memory_order_relaxed);
-  }
+  for (TorchRuntime* made : all.made) made->scheduler_->AllowRecording();
 }
 
 void TorchRuntime::ObserveHostMemory() {

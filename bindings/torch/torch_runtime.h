@@ -56,8 +56,8 @@ class TorchRuntime {
   // The instance of that id; null if there is none.
   static TorchRuntime* Find(int id);
 
-  // Stands aside until balanced by ResumeRecording: nothing is recorded, and
-  // CUPTI is given back, which is what a profiler needs. Nests.
+  // Until balanced by ResumeRecording nothing is recorded, and CUPTI is given
+  // back, which is what a profiler needs; plans go on. Nests.
   static void PauseRecording();
   static void ResumeRecording();
 

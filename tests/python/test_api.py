@@ -199,6 +199,29 @@ def test_explain_is_for_people_and_for_programs() -> None:
     assert report.to_dict()
 
 
+def test_long_notes_are_cut_short_for_people_only() -> None:
+    notes = [f"note {number} " + "of many words " * 40 for number in range(9)]
+    plan = {
+        "signature": "ab" * 16,
+        "state": "ready",
+        "ops": 4,
+        "launches": 4,
+        "segments": 1,
+        "arena_bytes": 512,
+        "replays": 1,
+        "squashes": 0,
+        "mechanism": "graph",
+        "notes": notes,
+    }
+    report = reprise.Report({"mode": "cuda", "plans": [plan]})
+    text = str(report)
+    assert "note 2 of many words" in text
+    assert "note 3" not in text
+    assert "6 more notes in to_dict()" in text
+    assert all(len(line) <= 180 for line in text.splitlines())
+    assert report.to_dict()["plans"][0]["notes"] == notes
+
+
 def test_a_report_of_everything_reads_well() -> None:
     text = str(
         reprise.Report(
@@ -411,16 +434,46 @@ def test_a_script_that_fails_fails_under_the_runner(tmp_path: pathlib.Path) -> N
     assert subprocess.run(run, env=env, timeout=300).returncode == 7
 
 
-def test_profilers_work_and_recording_goes_on_after_them() -> None:
+def test_profilers_see_the_programs_ops() -> None:
     activities = [torch.profiler.ProfilerActivity.CPU]
-    with reprise.session("cpu", policy="always") as session:
+    with reprise.session("cpu", policy="always"):
         some_ops()
         with torch.profiler.profile(activities=activities) as profile:
             some_ops()
-        seen = session.stats().ops
-        some_ops()
-        assert session.stats().ops > seen
-    assert any(event.key == "aten::mul" for event in profile.key_averages())
+        assert any(event.key == "aten::mul" for event in profile.key_averages())
+
+
+def test_replays_go_on_under_a_profiler_and_recording_after_it() -> None:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    known, unknown = torch.randn(8, 8), torch.randn(8, 8)
+
+    def step(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return ((x @ weight).relu() + weight).tanh().sum()
+
+    def steps(weight: torch.Tensor, calls: int = 12) -> float:
+        for _ in range(calls):
+            total = step(weight, weight).item()
+            assert session.wait(120)
+        return total
+
+    with reprise.session("cpu", policy="always") as session:
+        session.reset()
+        steps(known)
+        before = session.stats()
+        assert before.replays > 0
+        with torch.profiler.profile(activities=activities) as profile:
+            steps(known)
+            during = session.stats().since(before)
+            steps(unknown[:5, :5])
+            recorded = session.stats().recorded
+        after = session.stats()
+        steps(unknown[:5, :5])
+        later = session.stats().since(after)
+    assert during.replays == 12
+    assert recorded == before.recorded
+    assert later.recorded == 2
+    assert later.replays > 0
+    assert any(event.key == "aten::tanh" for event in profile.key_averages())
 
 
 def test_compiled_functions_and_fake_tensors_are_left_alone() -> None:

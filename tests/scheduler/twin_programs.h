@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -41,10 +42,12 @@ class TwinPrograms : public testing::Test {
     StreamSession::Parts parts;
     auto frontend = std::make_unique<sim::ModelFrontend>();
     frontend_ = frontend.get();
-    parts.backend = std::make_unique<engine::HostBackend>(
+    parts.backend = std::make_unique<Backend>(
         frontend.get(),
         engine::HostBackend::Options{.max_arena_bytes = options.max_arena_bytes,
-                                     .segment_ops = 3});
+                                     .segment_ops = 3},
+        &recordings_open_);
+    parts.recording_forbidden = &recording_forbidden_;
     parts.frontend = std::move(frontend);
     parts.options = options;
     parts.plans = plans_.get();
@@ -68,6 +71,21 @@ class TwinPrograms : public testing::Test {
   }
 
   ~TwinPrograms() override { session_.reset(); }
+
+  // Says whether it is recording, as CUPTI would be taken.
+  class Backend final : public engine::HostBackend {
+   public:
+    Backend(engine::Frontend* frontend, const Options& options, int* open)
+        : HostBackend(frontend, options), open_(open) {}
+    base::Status StartRecording(Pass) override {
+      ++*open_;
+      return {};
+    }
+    void StopRecording() override { --*open_; }
+
+   private:
+    int* open_;
+  };
 
   // Runs the step on both sides, builds what is due, compares what it returns.
   void Both(const std::function<Held(Side&)>& step) {
@@ -114,6 +132,8 @@ class TwinPrograms : public testing::Test {
     return text.str();
   }
 
+  int recordings_open_ = 0;
+  std::atomic<bool> recording_forbidden_{false};
   base::ManualTaskRunner builds_;
   std::unique_ptr<PlanCache> plans_;
   sim::ModelFrontend plain_frontend_;

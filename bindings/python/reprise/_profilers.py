@@ -1,4 +1,4 @@
-"""Standing aside for torch's profilers, which need CUPTI for themselves."""
+"""Recording nothing under torch's profilers, which need CUPTI for themselves."""
 
 from __future__ import annotations
 
