@@ -16,6 +16,10 @@ namespace {
 // on one input (queries, keys and values) look alike.
 constexpr uint32_t kShortestRepetition = 4;
 
+// One pass in so many of a trace that is not wanted is watched whole, because
+// words do not tell that values are used in another way than before.
+constexpr uint64_t kPassesAWatch = 16;
+
 // Traces of one signature that are told apart by the storages that they use:
 // the layers of a deep network, if something cuts between them.
 constexpr size_t kMostOfOneForm = 32;
@@ -91,6 +95,7 @@ Action StreamSession::Enter(const OpView& op) {
   }
   const cache::Signature words = cache::HashWords(op.words);
   const uint64_t hash = words.lo;
+  if (mode_ == Mode::kPassing && PassOn(op, hash)) return Action::kEager;
   if (op.cut != nullptr) return RunCut(op, op.cut);
   if (!learned_cuts_.empty()) {
     if (const auto cut = learned_cuts_.find(hash); cut != learned_cuts_.end()) {
@@ -148,7 +153,35 @@ void StreamSession::HandleOverlap() {
 void StreamSession::DiscardOpenTrace() {
   recorder_.reset();
   expected_ = nullptr;
-  if (mode_ == Mode::kWatching) mode_ = Mode::kBoundary;
+  if (mode_ == Mode::kWatching || mode_ == Mode::kPassing) {
+    mode_ = Mode::kBoundary;
+  }
+}
+
+// --- Passing ---------------------------------------------------------------
+
+std::optional<Action> StreamSession::TryPass(TraceEntry* entry) {
+  if (entry->op_hashes.empty() || ++entry->passes % kPassesAWatch == 0) {
+    return std::nullopt;
+  }
+  current_ = entry;
+  cursor_ = 0;
+  mode_ = Mode::kPassing;
+  PassOn({}, entry->op_hashes.front());
+  return Action::kEager;
+}
+
+bool StreamSession::PassOn(const OpView& op, uint64_t hash) {
+  if (op.cut != nullptr || hash != current_->op_hashes[cursor_]) {
+    mode_ = Mode::kBoundary;
+    predictor_.Break();
+    return false;
+  }
+  if (++cursor_ == current_->ops) {
+    mode_ = Mode::kBoundary;
+    LinkTrace(current_);
+  }
+  return true;
 }
 
 // --- Watching --------------------------------------------------------------
@@ -181,6 +214,7 @@ Action StreamSession::Watch(const OpView& op, const cache::Signature& words) {
     repetition_.Clear();
     repeated_ = false;
     head_hash_ = hash;
+    op_hashes_.clear();
     head_storages_.clear();
     for (const engine::Operand& operand : op.operands) {
       head_storages_.push_back(operand.storage);
@@ -190,6 +224,7 @@ Action StreamSession::Watch(const OpView& op, const cache::Signature& words) {
   if (open_.WritesExternal(op)) {
     return RunCut(op, "writes memory that its trace did not make");
   }
+  op_hashes_.push_back(hash);
   const cache::Signature before = open_.signature();
   const engine::ValueId known = open_.values();
   const std::span<const engine::ValueRef> operands = open_.Enter(op, words);
@@ -281,6 +316,9 @@ void StreamSession::Close() {
       KeepRecording(entry, recorder_->Finish(open_.signature()));
     }
     recorder_.reset();
+  }
+  if (entry->seen > 1 && entry->op_hashes.empty()) {
+    entry->op_hashes = op_hashes_;
   }
   // A single op is worth it only if it launches much: it is recorded late.
   if (entry->state == State::kSeen && (entry->ops > 1 || entry->seen > 1)) {

@@ -36,6 +36,8 @@ namespace reprise::scheduler {
 //
 //   kBoundary   between traces; the next op is a head
 //   kWatching   eager runs, the open trace grows (and is recorded, perhaps)
+//   kPassing    eager runs a trace that is known and not wanted now; only its
+//               words are compared, nothing is numbered
 //   kValidating eager runs, a plan runs beside it and is compared
 //   kFollowing  a plan was launched; ops are compared with it and answered
 //
@@ -92,7 +94,13 @@ class StreamSession final : public Session {
                                         const engine::Frontend&)>& read);
 
  private:
-  enum class Mode : uint8_t { kBoundary, kWatching, kValidating, kFollowing };
+  enum class Mode : uint8_t {
+    kBoundary,
+    kWatching,
+    kPassing,
+    kValidating,
+    kFollowing
+  };
 
   Action Observe(const engine::OpView& op);
   Action RunCut(const engine::OpView& op, std::string_view reason);
@@ -122,6 +130,10 @@ class StreamSession final : public Session {
   void NoteCut(const engine::OpView& op, std::string_view reason);
   void LearnCut(uint64_t hash, std::string_view reason);
   void LinkTrace(TraceEntry* entry);
+
+  // Passing.
+  std::optional<Action> TryPass(TraceEntry* entry);
+  bool PassOn(const engine::OpView& op, uint64_t hash);
 
   // Heads.
   std::optional<Action> TryHead(const engine::OpView& op, uint64_t hash);
@@ -188,7 +200,7 @@ class StreamSession final : public Session {
   uint64_t observed_hash_ = 0;
   uint64_t generator_before_ = 0;
 
-  // kValidating and kFollowing.
+  // kPassing, kValidating and kFollowing.
   TraceEntry* current_ = nullptr;
   PlanCache::Pin pinned_;  // of `current_`, until the next plan is tried
   engine::Instance* instance_ = nullptr;  // of the pinned plan
@@ -200,6 +212,7 @@ class StreamSession final : public Session {
   engine::OpenTrace open_;
   uint64_t head_hash_ = 0;
   std::vector<engine::StorageToken> head_storages_;
+  std::vector<uint64_t> op_hashes_;
   Externals externals_;
   TraceEntry* expected_ = nullptr;  // by the head; null when nothing is
   Repetition repetition_;

@@ -38,10 +38,10 @@ std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
   switch (entry->state) {
     case State::kRecord:
       StartRecording(engine::Backend::Pass::kFirst);
-      return std::nullopt;
+      break;
     case State::kConfirm:
       StartRecording(engine::Backend::Pass::kRelocated);
-      return std::nullopt;
+      break;
     case State::kCheckOps:
     case State::kCheckWhole:
     case State::kReady:
@@ -49,9 +49,9 @@ std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
     case State::kSeen:
     case State::kBuilding:
     case State::kGivenUp:
-      return std::nullopt;
+      break;
   }
-  return std::nullopt;
+  return recorder_ == nullptr ? TryPass(entry) : std::nullopt;
 }
 
 Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
@@ -69,7 +69,7 @@ Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
 
 std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
                                              const OpView& op) {
-  if (ChooseMode(entry) == Profit::Mode::kEager) return std::nullopt;
+  if (ChooseMode(entry) == Profit::Mode::kEager) return TryPass(entry);
   pinned_ = plans_->Lookup(KeyOf(*entry));
   if (!pinned_) {  // evicted
     StartOver(entry);

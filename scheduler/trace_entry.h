@@ -69,6 +69,10 @@ struct TraceEntry {
   uint64_t head_hash = 0;
   State state = State::kSeen;
   uint64_t seen = 0;  // times it was closed
+  // Of its ops' words, once it has been watched twice; and the passes since
+  // then that could have been compared with them.
+  std::vector<uint64_t> op_hashes;
+  uint64_t passes = 0;
 
   // The recordings: shared with build jobs, the first one also with the plan.
   // The second one goes when no other instance can come.

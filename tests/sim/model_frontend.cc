@@ -138,6 +138,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
       session_->Unlock();
       return Eager(op, inputs, attribute);
     case scheduler::Action::kObserve:
+      ++observed_;
       break;
   }
   if (session_->wants_call()) {

@@ -159,12 +159,16 @@ class ModelProgram {
 
   ModelTensor Run(ModelOp op, std::vector<ModelTensor> inputs, float attribute);
 
+  // Ops whose results the session wanted to see.
+  int observed() const { return observed_; }
+
  private:
   ModelTensor Eager(ModelOp op, const std::vector<ModelTensor>& inputs,
                     float attribute);
 
   ModelFrontend* frontend_;
   scheduler::Session* session_;
+  int observed_ = 0;
 };
 
 // What the op computes; `out` is null for ops in place.

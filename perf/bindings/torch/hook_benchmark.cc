@@ -1,5 +1,6 @@
 // What Reprise costs an op of two tensors, in C++: hooks never registered,
-// registered but off, not concerned, watching, recording and following, each
+// registered but off, not concerned, watching a trace that is known, watching
+// one that never comes again, recording and following, each
 // with a real session. The kernel of `add` does nothing here, and the plan's
 // executor launches nothing, so that what is left is the dispatcher, the hook
 // and the session. A pass is a chain of kOps ops, so the costs of a head (a
@@ -120,10 +121,10 @@ at::Tensor DoNothing(const at::Tensor&, const at::Tensor&, const at::Scalar&) {
 }
 
 // Ops that differ, as those of a program do: equal ones would be taken for a
-// loop of few ops.
-void Pass(const at::Tensor& a, const at::Tensor& b) {
+// loop of few ops. Another `number` makes other ops of them.
+void Pass(const at::Tensor& a, const at::Tensor& b, int64_t number = 0) {
   at::Tensor x = at::add(a, b, 0);
-  for (int i = 1; i < kOps; ++i) x = at::add(x, b, i);
+  for (int i = 1; i < kOps; ++i) x = at::add(x, b, number * kOps + i);
   benchmark::DoNotOptimize(x);
 }
 
@@ -133,11 +134,12 @@ void CountOps(benchmark::State& state) {
                                    benchmark::Counter::kInvert);
 }
 
-void RunPasses(benchmark::State& state, at::Device device) {
+void RunPasses(benchmark::State& state, at::Device device, bool vary = false) {
   const c10::InferenceMode inference;
   const at::Tensor a = at::zeros({4, 4}, device), b = at::zeros({4, 4}, device);
   for (int i = 0; i < 10; ++i) Pass(a, b);
-  for (auto _ : state) Pass(a, b);
+  int64_t number = 0;
+  for (auto _ : state) Pass(a, b, vary ? ++number : 0);
   CountOps(state);
 }
 
@@ -172,7 +174,7 @@ void BM_NotConcerned(benchmark::State& state) {
   g_watching = false;
 }
 
-void RunWith(benchmark::State& state, bool records) {
+void RunWith(benchmark::State& state, bool records, bool vary = false) {
   RegisterHooksOnce();
   at::Device device(at::kCPU);
   if (!PickDevice(state, device)) return;
@@ -186,7 +188,7 @@ void RunWith(benchmark::State& state, bool records) {
   g_session = session.get();
   ++g_runtime_epoch;
   g_watching = true;
-  RunPasses(state, device);
+  RunPasses(state, device, vary);
   g_watching = false;
   g_session = nullptr;
   ++g_runtime_epoch;
@@ -207,6 +209,7 @@ void RunWith(benchmark::State& state, bool records) {
 }
 
 void BM_Watching(benchmark::State& state) { RunWith(state, false); }
+void BM_WatchingNew(benchmark::State& state) { RunWith(state, false, true); }
 void BM_Following(benchmark::State& state) { RunWith(state, true); }
 
 // The first recording of a trace that was seen once, CUPTI apart.
@@ -267,6 +270,7 @@ BENCHMARK(BM_NeverHooked)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_Off)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_NotConcerned)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_Watching)->ArgName("cuda")->Arg(0)->Arg(1);
+BENCHMARK(BM_WatchingNew)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_Recording)->ArgName("cuda")->Arg(0)->Arg(1)->UseManualTime();
 BENCHMARK(BM_Following)->ArgName("cuda")->Arg(0)->Arg(1);
 BENCHMARK(BM_MakeTensor);

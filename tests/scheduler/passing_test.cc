@@ -1,0 +1,133 @@
+// A trace that is known and not wanted now costs no more than a look at its
+// words, and is there again when it is wanted.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "engine/base/task.h"
+#include "engine/host_backend.h"
+#include "scheduler/stream_session.h"
+#include "tests/sim/model_frontend.h"
+
+namespace reprise::scheduler {
+namespace {
+
+using sim::ModelFrontend;
+using sim::ModelProgram;
+using sim::ModelTensor;
+
+class PassingTest : public testing::Test {
+ protected:
+  static constexpr int kOps = 8;
+
+  PassingTest() {
+    StreamSession::Parts parts;
+    auto frontend = std::make_unique<ModelFrontend>();
+    frontend_ = frontend.get();
+    parts.backend = std::make_unique<engine::HostBackend>(
+        frontend_, engine::HostBackend::Options{.max_arena_bytes = 1 << 20});
+    parts.frontend = std::move(frontend);
+    parts.options.validate_share = 0;
+    parts.plans = &plans_;
+    parts.recording_forbidden = &forbidden_;
+    parts.build = [this](std::shared_ptr<BuildJob> job) {
+      builds_.Post([job] { job->Run(); });
+    };
+    session_ = std::make_unique<StreamSession>(std::move(parts));
+    program_ = std::make_unique<ModelProgram>(frontend_, session_.get());
+    for (int i = 0; i < kOps / 2; ++i) {
+      weights_.push_back(program_->Make(static_cast<float>(i)));
+      plain_weights_.push_back(plain_.Make(static_cast<float>(i)));
+    }
+  }
+  ~PassingTest() override { builds_.RunAll(); }
+
+  // kOps ops; before op `leave` the program takes another way.
+  static std::vector<ModelTensor> Step(ModelProgram& p,
+                                       const std::vector<ModelTensor>& w,
+                                       ModelTensor x, int leave = -1) {
+    std::vector<ModelTensor> held;
+    for (int i = 0; i < kOps; ++i) {
+      if (i == leave) {
+        held.push_back(p.Scale(p.Scale(x, 11), 13));
+        return held;
+      }
+      x = i % 2 == 0 ? p.Add(x, w[static_cast<size_t>(i) / 2])
+                     : p.Scale(x, 0.5f + static_cast<float>(i));
+      held.push_back(x);
+    }
+    return held;
+  }
+
+  void ExpectPlainResults(float seed, int leave = -1) {
+    const auto got = Step(*program_, weights_, program_->Make(seed), leave);
+    const auto want = Step(plain_, plain_weights_, plain_.Make(seed), leave);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].values(), want[i].values());
+    }
+  }
+
+  uint64_t replays() {
+    uint64_t replays = 0;
+    session_->Inspect(
+        [&replays](const Journal& journal, const auto&, const auto&) {
+          replays = journal.stats.replays;
+        });
+    return replays;
+  }
+
+  std::atomic<bool> forbidden_{true};
+  base::ManualTaskRunner builds_;
+  PlanCache plans_{size_t{1} << 20};
+  ModelFrontend plain_frontend_;
+  ModelProgram plain_{&plain_frontend_, nullptr};
+  ModelFrontend* frontend_ = nullptr;
+  std::unique_ptr<StreamSession> session_;
+  std::unique_ptr<ModelProgram> program_;
+  std::vector<ModelTensor> weights_;
+  std::vector<ModelTensor> plain_weights_;
+};
+
+TEST_F(PassingTest, NoResultOfAKnownTraceIsLookedAt) {
+  for (int call = 0; call < 4; ++call) ExpectPlainResults(1);
+  const int before = program_->observed();
+  EXPECT_GE(before, 2 * kOps);
+  for (int call = 0; call < 8; ++call) ExpectPlainResults(2);
+  EXPECT_EQ(program_->observed(), before);
+  // Once in a while it is watched whole.
+  for (int call = 0; call < 8; ++call) ExpectPlainResults(3);
+  EXPECT_GE(program_->observed(), before + kOps - 1);
+  EXPECT_LE(program_->observed(), before + 2 * kOps);
+}
+
+TEST_F(PassingTest, LeavingItGivesPlainResultsAndItIsPassedAgain) {
+  std::mt19937 random(1);
+  for (int call = 0; call < 200; ++call) {
+    const int leave =
+        random() % 3 == 0 ? static_cast<int>(random() % kOps) : -1;
+    ExpectPlainResults(static_cast<float>(call), leave);
+    if (HasFailure()) FAIL() << "call " << call << " left at " << leave;
+  }
+  const int before = program_->observed();
+  for (int call = 0; call < 14; ++call) ExpectPlainResults(5);
+  EXPECT_LE(program_->observed(), before + 7 * kOps);
+}
+
+TEST_F(PassingTest, IsRecordedAndReplayedOnceItMayBe) {
+  for (int call = 0; call < 20; ++call) ExpectPlainResults(1);
+  EXPECT_EQ(replays(), 0u);
+  forbidden_ = false;
+  for (int call = 0; call < 8; ++call) {
+    ExpectPlainResults(static_cast<float>(call));
+    builds_.RunAll();
+  }
+  EXPECT_GE(replays(), 3u);
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
