@@ -1,0 +1,161 @@
+"""Tables of the README, from the records in perf/results.
+
+    python perf/tables.py            # writes them into README.md, between its marks
+    python perf/tables.py --check    # says what would change, and fails if anything would
+
+A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``. Needs
+nothing but Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterable
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "perf" / "results"
+
+TITLES = {
+    "mlp20": "MLP, 20 layers, batch 32",
+    "resnet50_fp16": "ResNet-50 fp16",
+    "vit_s_fp16": "ViT-S fp16",
+    "gpt2_bf16": "GPT-2 bf16, 64 tokens",
+    "bert_fp16": "BERT-base fp16, 128 tokens",
+    "distilgpt2_fp16": "DistilGPT2 fp16, 64 tokens",
+    "xlnet_fp16": "XLNet fp16, 64 tokens",
+}
+MARKS = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Records = dict[tuple[str, str], dict]
+
+
+def read(name: str) -> Records:
+    """Read a file of records, by workload and mode."""
+    lines = (RESULTS / name).read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    return {(record["workload"], record["mode"]): record for record in records}
+
+
+def workloads(records: Records) -> Iterable[str]:
+    """Give the workloads in the order of their measurement."""
+    return dict.fromkeys(workload for workload, _ in records)
+
+
+def table(head: list[str], rows: Iterable[list[str]]) -> str:
+    """Render a table of Markdown."""
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def models() -> str:
+    """Speed, bits and time to the first replay."""
+    records = read("h200-models.jsonl")
+    rows = []
+    for workload in workloads(records):
+        ours = records[workload, "reprise"]
+        rows.append(
+            [
+                TITLES.get(workload, workload),
+                f"{records[workload, 'eager']['median_us']:.0f}",
+                f"{ours['median_us']:.0f}",
+                f"{ours['ratio']:.2f} [{ours['ratio_low']:.2f}, {ours['ratio_high']:.2f}]",
+                f"{records[workload, 'graph']['median_us']:.0f}",
+                f"{ours['host_us']:.0f}",
+                str(ours["first_replay_calls"]),
+                f"{ours['first_replay_ms']:.1f}",
+                "yes" if ours["bit_equal"] else "NO",
+            ]
+        )
+    head = [
+        "model (batch 1)",
+        "eager µs",
+        "Reprise µs",
+        "speed-up [95 %]",
+        "hand-written graph µs",
+        "host share µs",
+        "first replay at call",
+        "cost until then ms",
+        "bits of eager",
+    ]
+    return table(head, rows)
+
+
+def host() -> str:
+    """Who uses the host's share of a pass."""
+    records = read("h200-models.jsonl")
+    parts = ["python", "torch", "own", "libc", "driver"]
+    rows = []
+    for workload in workloads(records):
+        ours = records[workload, "reprise"]
+        if "python_us" not in ours:
+            continue
+        eager = records[workload, "eager"]["median_us"]
+        graph = records[workload, "graph"]["median_us"]
+        least = max(ours["host_us"] - ours["own_us"], graph)
+        rows.append(
+            [TITLES.get(workload, workload), f"{ours['host_us']:.0f}"]
+            + [f"{ours[part + '_us']:.0f}" for part in parts]
+            + [f"{eager / least:.2f}", f"{ours['ratio']:.2f}"]
+        )
+    head = ["model", "host µs", "Python", "torch", "Reprise", "C library", "driver"]
+    return table([*head, "speed-up if Reprise cost nothing", "measured"], rows)
+
+
+def peers() -> str:
+    """Compare with other ways to launch less."""
+    records = read("h200-peers.jsonl")
+    modes = ["eager", "reprise", "graph", "compile", "reduce_overhead"]
+    rows = [
+        [TITLES.get(workload, workload)]
+        + [
+            f"{records[workload, mode]['median_us']:.0f}"
+            if (workload, mode) in records
+            else "-"
+            for mode in modes
+        ]
+        for workload in workloads(records)
+    ]
+    head = [
+        "model",
+        "eager µs",
+        "Reprise µs",
+        "hand-written graph µs",
+        "torch.compile µs",
+        "reduce-overhead µs",
+    ]
+    return table(head, rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {"models": models, "host": host, "peers": peers}
+
+
+def main() -> int:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    readme = ROOT / "README.md"
+    old = readme.read_text()
+    new = MARKS.sub(lambda mark: mark[1] + TABLES[mark[2]]() + mark[3], old)
+    if not MARKS.search(old):
+        print("README.md has no table of measured numbers", file=sys.stderr)
+        return 1
+    if not arguments.check:
+        readme.write_text(new)
+    elif old != new:
+        print("README.md has numbers that no record has:", file=sys.stderr)
+        sys.stderr.writelines(
+            difflib.unified_diff(old.splitlines(True), new.splitlines(True))
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
