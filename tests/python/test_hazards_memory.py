@@ -1,0 +1,264 @@
+"""Memory that the program reaches, moves and gives back behind the operations."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import io
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hazards
+import numpy
+import pytest
+import reprise
+import torch
+from hazards import Case, Hazard, Point, cases, check_case, same_as_eager
+from watching import BUILD_TIMEOUT_S, assert_same_bits
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with hazards.quiet():
+        yield
+
+
+def _through(h: torch.Tensor, write: Callable[[torch.Tensor], object]) -> torch.Tensor:
+    """The value written through another tensor over its memory."""
+    write(h)
+    return h.clone()
+
+
+def _write_by_dlpack(point: Point) -> Any:
+    return _through(point.h, lambda h: torch.from_dlpack(h).mul_(1.5))
+
+
+def _keep_dlpack(point: Point) -> Any:
+    """Another storage over the memory stays alive into later passes."""
+    before = point.memo.get("alias")
+    point.memo["alias"] = torch.from_dlpack(point.h)
+    return [point.h + 1] if before is None else [before * 2, point.h + 1]
+
+
+def _write_weight_by_dlpack(point: Point) -> Any:
+    return _through(point.w, lambda w: torch.from_dlpack(w).mul_(1.125))
+
+
+def _resize_value(point: Point) -> Any:
+    point.h.resize_(hazards.WIDTH * 2, hazards.WIDTH)[hazards.WIDTH :].zero_()
+    point.h = point.h[: hazards.WIDTH]
+
+
+def _shrink_and_grow(point: Point) -> Any:
+    sizes = point.h.size(), point.h.stride()
+    point.h.resize_(4)
+    point.h.as_strided_(*sizes)
+
+
+def _set_to_another(point: Point) -> Any:
+    point.h.set_(point.h.clone() * 2)
+
+
+def _set_input(point: Point) -> Any:
+    """The input's tensor shows the value's memory from now on."""
+    point.x.set_(point.h)
+    return point.x + 1
+
+
+def _swap_data(point: Point) -> Any:
+    point.h.data = point.h.data.clone() + 1
+
+
+def _resize_storage(point: Point) -> Any:
+    """As sharded training does: memory given back, taken again, filled again."""
+    storage = point.h.untyped_storage()
+    size, values = storage.size(), point.h.clone()
+    storage.resize_(0)
+    storage.resize_(size)
+    point.h.copy_(values)
+
+
+def _resize_weights_storage(point: Point) -> Any:
+    storage = point.w.untyped_storage()
+    size, values = storage.size(), point.w.clone()
+    storage.resize_(0)
+    storage.resize_(size)
+    point.w.copy_(values)
+
+
+def _resize_inputs_storage(point: Point) -> Any:
+    point.x.untyped_storage().resize_(4 * point.x.untyped_storage().size())
+    return point.x + 1
+
+
+def _copy_deeply(point: Point) -> Any:
+    twin = copy.deepcopy(point.h)
+    twin += 1
+    return [twin, *copy.deepcopy(point.seen)]
+
+
+def _pickle(point: Point) -> Any:
+    return pickle.loads(pickle.dumps([point.h, *point.seen]))
+
+
+def _save(point: Point) -> Any:
+    file = io.BytesIO()
+    torch.save({"h": point.h, "seen": point.seen}, file)
+    file.seek(0)
+    return torch.load(file)
+
+
+def _share(point: Point) -> Any:
+    """Moves a value of the host to shared memory."""
+    point.h.share_memory_()
+    return point.h + 1
+
+
+def _drop(point: Point) -> Any:
+    point.seen.clear()
+
+
+def _look_at_version(point: Point) -> Any:
+    return torch.tensor([point.h._version, point.w._version])
+
+
+def _view_as_other_bits(point: Point) -> Any:
+    bits = point.h.contiguous().view(torch.int32)
+    return [bits + 1, bits.view(torch.uint8)[..., 1] ^ 3]
+
+
+def _write_parts_through_views(point: Point) -> Any:
+    point.h[1:3].add_(1)
+    point.h.t()[0].zero_()
+    return torch.as_strided(point.h, (3, 2), (1, 0)).clone()
+
+
+def _swap_tensors(point: Point) -> Any:
+    other = point.h * 3
+    torch.utils.swap_tensors(point.h, other)
+    return other + 1
+
+
+def _complex_views(point: Point) -> Any:
+    pairs = torch.view_as_complex(point.h.reshape(-1, 2).contiguous())
+    return [(pairs.conj() * pairs).real, pairs.imag + 1, torch.view_as_real(pairs)]
+
+
+@cases
+@pytest.mark.parametrize(
+    "hazard",
+    [
+        _write_by_dlpack,
+        _keep_dlpack,
+        _write_weight_by_dlpack,
+        _resize_value,
+        _shrink_and_grow,
+        _set_to_another,
+        _set_input,
+        _swap_data,
+        _resize_storage,
+        _resize_weights_storage,
+        _resize_inputs_storage,
+        _copy_deeply,
+        _pickle,
+        _save,
+        _share,
+        _drop,
+        _look_at_version,
+        _view_as_other_bits,
+        _write_parts_through_views,
+        _swap_tensors,
+        _complex_views,
+    ],
+)
+def test_between_two_ops(device: str, hazard: Hazard, case: Case) -> None:
+    check_case(device, hazard, case)
+
+
+def _write_by_numpy(point: Point) -> Any:
+    return _through(point.h, lambda h: numpy.multiply(h.numpy(), 2, out=h.numpy()))
+
+
+def _write_by_address(point: Point) -> Any:
+    return _through(point.h, lambda h: ctypes.memset(h.data_ptr(), 0, h.nbytes // 2))
+
+
+def _write_by_numpys_dlpack(point: Point) -> Any:
+    array = numpy.asarray(point.h)
+    array[..., 1] = -3
+    return torch.from_numpy(array) + 1
+
+
+def _write_by_storage(point: Point) -> Any:
+    point.h.untyped_storage()[2] = 1
+    return point.h.clone()
+
+
+def _write_weight_by_numpy(point: Point) -> Any:
+    point.w.numpy()[0] += 0.5
+
+
+@cases
+@pytest.mark.parametrize(
+    "hazard",
+    [
+        _write_by_numpy,
+        _write_by_address,
+        _write_by_numpys_dlpack,
+        _write_by_storage,
+        _write_weight_by_numpy,
+    ],
+)
+def test_writing_host_memory_between_two_ops(hazard: Hazard, case: Case) -> None:
+    check_case("cpu", hazard, case)
+
+
+def _writing_unseen(
+    writes: Callable[[int], bool], wait: Callable[[], object], passes: int
+) -> list[torch.Tensor]:
+    """Each pass reads a weight that it may have changed, in its middle, unseen.
+
+    An array that was made before the first pass writes it: nothing tells of that.
+    """
+    torch.manual_seed(7)
+    w = torch.randn(8, 8)
+    array = w.numpy()
+    kept = []
+    for number in range(passes):
+        h = torch.randn(8, 8)
+        for _ in range(6):
+            h = (h + 0.5).relu_()
+        if writes(number):
+            array[number % 8] = number / 7
+        for _ in range(3):
+            h = torch.tanh(h @ w)
+        kept.append(h)
+        wait()
+    return kept
+
+
+def test_an_unseen_writer_from_the_first_pass_on() -> None:
+    """Validation sees that the plan reads too early; it never replaces eager."""
+    _, report = same_as_eager(
+        "cpu", lambda wait: _writing_unseen(lambda number: True, wait, 150)
+    )
+    assert "gave other bits than eager" in str(report)
+
+
+def test_an_unseen_writer_that_comes_late_is_found_by_sampling() -> None:
+    """The limit: what is read too early is only noticed when a replay is sampled."""
+    found: list[torch.Tensor] = []
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        return _writing_unseen(lambda number: number >= 40, wait, 120)
+
+    with reprise.session("cpu", policy="always", validate_share=0.25) as session:
+        session.reset()
+        found = run(lambda: session.wait(BUILD_TIMEOUT_S))
+        report = session.explain()
+        assert session.stats().replays > 0, str(report)
+    expected = run(lambda: None)
+    assert_same_bits(found[:40], expected[:40])
+    assert_same_bits(found[60:], expected[60:])
+    assert "gave other bits than eager" in str(report)
