@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -57,18 +58,21 @@ class Heads {
   }
 
   // Which trace begins with an op of these words: the one that the op's
-  // weights tell; where they tell nothing, `foreseen`, else the last one. Null
-  // if the op has other weights than all.
+  // weights tell; where they tell nothing, one that has come again before one
+  // that came once (it may be several in a row), then `foreseen`, then the last
+  // one. Null if the op has other weights than all.
   TraceEntry* Choose(uint64_t hash, std::span<const engine::Operand> operands,
                      const TraceEntry* foreseen) const {
     TraceEntry* best = nullptr;
-    int best_agreement = operands.size() > 1 ? 0 : -1;
+    std::tuple<int, bool, bool> best_rank;
     for (const Head& head : Find(hash)) {
       const int agreement = Agreement(head, operands);
-      const bool equal = best != nullptr && agreement == best_agreement;
-      if (agreement < best_agreement || (equal && best == foreseen)) continue;
+      if (agreement < 0 && operands.size() > 1) continue;
+      const std::tuple<int, bool, bool> rank{agreement, head.entry->seen > 1,
+                                             head.entry == foreseen};
+      if (best != nullptr && rank < best_rank) continue;
       best = head.entry;
-      best_agreement = agreement;
+      best_rank = rank;
     }
     return best;
   }

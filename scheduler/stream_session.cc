@@ -195,9 +195,13 @@ bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
     if (likeness.all() || (enough && likeness.some())) return true;
   }
   // While the trace that the head promised may still come, other heads are
-  // ops in its middle.
+  // ops in its middle. One that came once promises nothing: it may have been
+  // two in a row.
   if (!enough) return false;
-  if (expected_ != nullptr && open_.ops() < expected_->ops) return false;
+  if (expected_ != nullptr && expected_->seen > 1 &&
+      open_.ops() < expected_->ops) {
+    return false;
+  }
   const std::span<const Heads::Head> heads = heads_.Find(hash);
   return std::any_of(heads.begin(), heads.end(), [&](const Heads::Head& head) {
     return head.entry->state >= State::kConfirm &&

@@ -64,6 +64,16 @@ TEST_F(HeadsTest, AmongEqualOnesTheForecastChoosesElseTheLast) {
   EXPECT_EQ(Choose(30, 1, a_.get()), b_.get());
 }
 
+TEST_F(HeadsTest, WhatCameOnceGivesWayToWhatCameAgain) {
+  Put(a_.get(), 10, 1);
+  Put(b_.get(), 11, 1);
+  a_->seen = 2;
+  b_->seen = 1;
+  EXPECT_EQ(Choose(30, 1, b_.get()), a_.get());
+  b_->seen = 2;
+  EXPECT_EQ(Choose(30, 1, b_.get()), b_.get());
+}
+
 TEST_F(HeadsTest, TheOldestIsForgotten) {
   std::vector<std::unique_ptr<TraceEntry>> entries;
   for (uint64_t i = 0; i <= Heads::kMost; ++i) {
