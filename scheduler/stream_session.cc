@@ -87,10 +87,7 @@ Action StreamSession::Enter(const OpView& op) {
       Diverge(op);
     }
   } else if (mode_ == Mode::kValidating) {
-    if (op.cut == nullptr && BindBeside(op) &&
-        instance().MatchesShadow(cursor_, op)) {
-      return Observe(op);
-    }
+    if (op.cut == nullptr && GoOnBeside(op)) return Observe(op);
     LeaveValidation();
   }
   const cache::Signature words = cache::HashWords(op.words);
@@ -454,12 +451,15 @@ void StreamSession::Squash(uint32_t verified) {
 
 // --- Validating ------------------------------------------------------------
 
-bool StreamSession::BindBeside(const OpView& op) {
-  if (cursor_ != instance().next_launch_op()) return true;
-  if (!instance().BindLate(op)) {
+bool StreamSession::GoOnBeside(const OpView& op) {
+  const bool due = cursor_ == instance().next_launch_op();
+  if (due && !instance().BindLate(op)) {
     RecordAgain(current_);
     return false;
   }
+  // Before a segment is launched: another op has not told late externals.
+  if (!instance().MatchesShadow(cursor_, op)) return false;
+  if (!due) return true;
   // Op by op, segments only pass by; launched, if the pass is of whole ones.
   if (!whole_) {
     instance().SkipNext();

@@ -154,7 +154,8 @@ class StreamSession final : public Session {
   Action Follow();
   // Follows an op at which a segment is due; false if it cannot.
   bool LaunchAt(const engine::OpView& op);
-  bool BindBeside(const engine::OpView& op);
+  // The op is the next one of the validation; launches a segment that is due.
+  bool GoOnBeside(const engine::OpView& op);
   void LeaveValidating(const engine::OpView& op,
                        std::span<const engine::ResultView> results);
   base::Status CompareOp(const engine::OpView& op,
