@@ -38,7 +38,7 @@ void DoCopy(uint64_t to, uint64_t from, size_t size_bytes) {
   std::byte* target = SimulatedGpu::Access(to, size_bytes);
   const std::byte* source = SimulatedGpu::Access(from, size_bytes);
   if (target != nullptr && source != nullptr) {
-    std::memcpy(target, source, size_bytes);
+    std::memmove(target, source, size_bytes);
   }
 }
 

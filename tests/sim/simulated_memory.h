@@ -28,6 +28,8 @@ class SimulatedMemory {
     next_ = RoundUp(begin());
   }
 
+  Pool NewPool() { return ++pools_; }
+
   uint64_t Allocate(size_t size_bytes, Pool pool = 0) {
     uint64_t best = 0;
     for (const uint64_t address : free_) {
@@ -125,6 +127,7 @@ class SimulatedMemory {
 
   std::vector<std::byte> memory_;
   uint64_t next_;
+  Pool pools_ = 0;
   std::map<uint64_t, Block> blocks_;  // by address
   std::vector<uint64_t> free_;
 };

@@ -23,6 +23,7 @@ class SimulatedStreams {
  public:
   using Work = std::function<void()>;
   static constexpr uint64_t kNoChain = 0;
+  static constexpr size_t kMostPending = 64;  // at random pace
 
   // When enqueued work is done.
   enum class Pace : uint8_t {
@@ -49,6 +50,10 @@ class SimulatedStreams {
   void Enqueue(CUstream stream, Work work, uint64_t chain = kNoChain) {
     StreamOf(stream)->queue.push_back({std::move(work), chain, ++tickets_});
     if (pace_ == Pace::kAtOnce) Synchronize(stream);
+    if (pace_ != Pace::kAtRandom) return;
+    Tick();
+    // A device's queue is not without end.
+    while (pending(stream) > kMostPending) DoNext(*StreamOf(stream));
   }
 
   // Does the next `items` of a stream, or as many as there are.

@@ -1,0 +1,248 @@
+// Proves on random programs that a stream through a session gives what the
+// plain stream gives, whatever happens to it on the way.
+//
+// REPRISE_RANDOM_OPS=<count> goes on with further seeds until so many ops have
+// been seen on each executor.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/sim/twin_run.h"
+
+namespace reprise::sim {
+namespace {
+
+constexpr uint32_t kSeeds = 60;
+
+uint64_t OpsWanted() {
+  const char* text = std::getenv("REPRISE_RANDOM_OPS");
+  return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+}
+
+class RandomStreamsTest : public testing::TestWithParam<Executes> {
+ protected:
+  // Of all runs of the test.
+  void Add(const RunResult& result) {
+#define REPRISE_ADD(name, meaning) sum_.stats.name += result.stats.name;
+    REPRISE_STATS(REPRISE_ADD)
+#undef REPRISE_ADD
+    sum_.evictions += result.evictions;
+    sum_.backend.late_externals += result.backend.late_externals;
+    sum_.backend.restored_ops += result.backend.restored_ops;
+  }
+
+  RunResult sum_;
+};
+
+TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
+  const uint64_t ops = OpsWanted();
+  for (uint32_t seed = 0; seed < kSeeds || sum_.stats.ops < ops; ++seed) {
+    const Scenario scenario = ScenarioOf(seed, GetParam());
+    const RunResult result = RunBeside(scenario.programs, scenario.options);
+    ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
+    Add(result);
+  }
+  // The test has not passed by doing nothing.
+  EXPECT_GT(sum_.stats.replays, 300u);
+  EXPECT_GT(sum_.stats.followed, 3000u);
+  EXPECT_GT(sum_.stats.squashes, 30u);
+  EXPECT_GT(sum_.stats.escapes, 300u);
+  EXPECT_GT(sum_.stats.validated, 100u);
+  EXPECT_GT(sum_.evictions, 5u);
+  EXPECT_GT(sum_.backend.late_externals, 20u);
+  EXPECT_GT(sum_.backend.restored_ops, 8u);
+}
+
+// A program whose passes are all alike, with outputs that it holds and inputs
+// that move.
+Program CalmProgram(uint32_t seed, size_t passes) {
+  return RandomProgram(seed, {.passes = passes, .calm = true});
+}
+
+bool HasCuts(const RunResult& result) {
+  for (const std::string& reason : result.complaints) {
+    if (reason == "writes memory that its trace did not make") return true;
+  }
+  return false;
+}
+
+// At the end of a program that repeats, all is followed but for the ops that
+// are cuts of their own.
+TEST_P(RandomStreamsTest, RepetitionEndsInReplay) {
+  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+    Program program = CalmProgram(seed, 20);
+    program.passes.assign(20, Pass{.builds_at = 0});
+    const Scenario scenario{{program}, {.executes = GetParam(), .seed = seed}};
+    const RunResult result = RunBeside(scenario.programs, scenario.options);
+    ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
+    EXPECT_GT(result.stats.replays, 0u) << seed << "\n" << program.ToString();
+    if (HasCuts(result)) continue;
+    EXPECT_EQ(result.unfollowed_ops, 0u) << seed << "\n" << program.ToString();
+    Add(result);
+  }
+  EXPECT_GT(sum_.stats.followed, kSeeds * 50u);
+}
+
+// The same where inputs lie elsewhere at every pass and results are held.
+TEST_P(RandomStreamsTest, RepetitionOnMovingInputsEndsInReplay) {
+  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+    Program program = CalmProgram(seed, 40);
+    program.preamble.clear();
+    for (Pass& pass : program.passes) pass.builds_at = 0;
+    const Scenario scenario{{program}, {.executes = GetParam(), .seed = seed}};
+    const RunResult result = RunBeside(scenario.programs, scenario.options);
+    ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
+    EXPECT_GT(result.stats.replays, 0u) << seed << "\n" << program.ToString();
+    Add(result);
+  }
+  EXPECT_GT(sum_.stats.followed, sum_.stats.ops / 2);
+}
+
+// The program leaves before each op of its body, in each of the passes in which
+// a plan is made, validated and replayed; the inputs of other passes are gone.
+TEST_P(RandomStreamsTest, LeavingAnywhereGivesPlainResults) {
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    const Program calm = CalmProgram(seed, 14);
+    for (size_t line = 0; line < calm.body.size(); ++line) {
+      for (size_t at = 2; at < 10; ++at) {
+        Program program = calm;
+        for (Pass& pass : program.passes) {
+          pass.builds_at = 0;
+          pass.uploads = seed % 2 == 1;
+          pass.gives_back_at = 0;
+        }
+        program.passes[at].leaves_at = static_cast<int>(line);
+        program.passes[at].looks = true;
+        const Scenario scenario{{program},
+                                {.executes = GetParam(), .seed = seed}};
+        const RunResult result = RunBeside(scenario.programs, scenario.options);
+        ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
+        Add(result);
+      }
+    }
+  }
+  EXPECT_GT(sum_.stats.squashes, 30u);
+  EXPECT_GT(sum_.backend.restored_ops, 5u);
+}
+
+// A trace takes its second input late, and each pass's inputs are gone when the
+// next one begins: a segment that waits for the second one must not be launched
+// by another op that comes in its place, be it in a validation or in a replay.
+TEST_P(RandomStreamsTest, LateExternalOfAnotherPassIsNotTouched) {
+  Program program;
+  program.weights = 1;
+  program.inputs = 2;
+  program.locals = 4;
+  program.lengths = {8, 40, 40};
+  const Variable w0 = 0, x0 = 1, x1 = 2, v0 = 3, v1 = 4, v2 = 5, v3 = 6;
+  program.body = {
+      {.kind = OpKind::kCombine, .inputs = {x0, w0}, .outputs = {v0}},
+      {.kind = OpKind::kScale, .inputs = {v0}, .outputs = {v1}},
+      {.kind = OpKind::kCombine, .inputs = {x1, v1}, .outputs = {v2}},
+      {.kind = OpKind::kScale, .inputs = {v2}, .outputs = {v3}}};
+  program.detour = {{.kind = OpKind::kScale, .inputs = {v1}, .outputs = {v3}}};
+  for (size_t at = 2; at < 12; ++at) {
+    program.passes.assign(
+        14, Pass{.uploads = true, .builds_at = 0, .gives_back_at = 0});
+    program.passes[at].leaves_at = 2;
+    program.passes[at].looks = true;
+    const Scenario scenario{{program}, {.executes = GetParam()}};
+    const RunResult result = RunBeside(scenario.programs, scenario.options);
+    ASSERT_EQ(result.failure, "") << Explain(0, scenario);
+    Add(result);
+  }
+  EXPECT_GT(sum_.stats.squashes, 2u);
+  EXPECT_GT(sum_.backend.late_externals, 0u);
+}
+
+// All inputs and weights are replaced, and what they lay in goes back to the
+// device: nothing may read it again.
+TEST_P(RandomStreamsTest, MovedExternalsAreFollowed) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    Program program = CalmProgram(seed, 50);
+    for (size_t i = 0; i < program.passes.size(); ++i) {
+      Pass& pass = program.passes[i];
+      pass.builds_at = 0;
+      if (i >= 10 && i < 10 + program.weights) {
+        pass.replaces_weight = static_cast<int>(i - 10);
+      }
+      if (i == 10 + program.weights) pass.gives_back_at = 0;
+      pass.uploads = i >= 30;
+      if (i >= 30) pass.gives_back_at = 0;
+    }
+    const Scenario scenario{{program}, {.executes = GetParam(), .seed = seed}};
+    const RunResult result = RunBeside(scenario.programs, scenario.options);
+    ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
+    Add(result);
+  }
+  EXPECT_GT(sum_.stats.replays, 20u * 20u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Executors, RandomStreamsTest,
+                         testing::Values(Executes::kOnHost,
+                                         Executes::kOnDevice),
+                         [](const auto& info) {
+                           return info.param == Executes::kOnHost ? "OnHost"
+                                                                  : "OnDevice";
+                         });
+
+// Calls whose failure nobody need be told of: they end something, name
+// something for people, or are asked again.
+bool IsHarmless(const std::string& call) {
+  static const std::set<std::string> kHarmless = {
+      "cuThreadExchangeStreamCaptureMode",
+      "cuGraphDestroy",
+      "cuGraphExecDestroy",
+      "cuMemFree",
+      "cuMemFreeHost",
+      "cuEventDestroy",
+      "cuFuncGetName",
+      "cuFuncGetParamInfo",
+      "cuStreamIsCapturing",
+      "cuPointerGetAttribute",
+  };
+  return kHarmless.contains(call);
+}
+
+// Whatever call of the driver fails in a whole run, the program gets its
+// results, nothing is left over, and the journal says why a plan is missing.
+TEST(RandomStreamsFailureTest, EveryDriverCallMayFailOnce) {
+  std::set<std::string> failed;
+  uint64_t complaints = 0;
+  for (uint32_t seed = 0; seed < 2; ++seed) {
+    Program program = CalmProgram(seed, 12);
+    for (Pass& pass : program.passes) pass.builds_at = 0;
+    program.passes[10].leaves_at = 4;
+    program.passes[10].looks = true;
+    // A failed build of another instance than the first is told in the report
+    // of its plan only.
+    Scenario scenario{{program}, {.seed = seed, .max_instances = 1 + seed}};
+    for (int calls = 0;; ++calls) {
+      scenario.options.fail_after = calls;
+      const RunResult result = RunBeside(scenario.programs, scenario.options);
+      ASSERT_EQ(result.failure, "")
+          << "after " << calls << " calls " << result.failed_call
+          << " failed: " << Explain(seed, scenario);
+      if (result.failed_call.empty()) break;
+      failed.insert(result.failed_call);
+      if (seed > 0 || IsHarmless(result.failed_call)) continue;
+      bool told = false;
+      for (const std::string& reason : result.complaints) {
+        told |= reason.find("SIMULATED") != std::string::npos;
+      }
+      EXPECT_TRUE(told) << "after " << calls << " calls nobody says that "
+                        << result.failed_call << " failed";
+      complaints += told ? 1 : 0;
+    }
+  }
+  EXPECT_GT(failed.size(), 15u);
+  EXPECT_GT(complaints, 50u);
+}
+
+}  // namespace
+}  // namespace reprise::sim

@@ -1,0 +1,159 @@
+#include "tests/sim/fault.h"
+
+#include <utility>
+#include <vector>
+
+namespace reprise::sim {
+namespace {
+
+using engine::BuiltPlan;
+using engine::Executor;
+using engine::ValueId;
+
+class WatchedExecutor : public Executor {
+ public:
+  WatchedExecutor(std::unique_ptr<Executor> inner, Fault fault,
+                  BackendCounts* counts, engine::Block arena)
+      : inner_(std::move(inner)),
+        fault_(fault),
+        counts_(counts),
+        arena_(std::move(arena)) {}
+
+  void Bind(ValueId value, uint64_t origin) override {
+    const bool late = launched_ > 0;
+    ++binds_;
+    if (fault_ == Fault::kSkippedPatch && !late && binds_ % 3 == 0) return;
+    if (fault_ == Fault::kStaleLateExternal && late) return;
+    inner_->Bind(value, origin);
+  }
+  base::Status LaunchSegment(size_t segment) override {
+    launched_ = segment + 1;
+    base::Status status = inner_->LaunchSegment(segment);
+    if (segment + 1 == segments) launched_ = 0;
+    return status;
+  }
+  base::Status LaunchOp(size_t op) override {
+    if (!comparing_) {
+      ++counts_->restored_ops;
+      if (fault_ == Fault::kNoRestoration) return {};
+    }
+    return inner_->LaunchOp(op);
+  }
+  bool Touches(size_t op, ValueId value) const override {
+    return inner_->Touches(op, value);
+  }
+  base::Status BeginComparing() override {
+    comparing_ = true;
+    return inner_->BeginComparing();
+  }
+  base::Status Compare(uint64_t eager, uint64_t replayed,
+                       const kernels::Layout& layout, uint32_t tag) override {
+    return inner_->Compare(eager, replayed, layout, tag);
+  }
+  base::Status EndComparing() override {
+    comparing_ = false;
+    return inner_->EndComparing();
+  }
+  base::Result<std::optional<engine::Verdict>> Poll(
+      Patience patience) override {
+    auto verdict = inner_->Poll(patience);
+    if (fault_ == Fault::kVerdictIgnored && verdict && verdict->has_value()) {
+      return engine::Verdict{};
+    }
+    return verdict;
+  }
+
+  size_t segments = 0;
+
+ private:
+  std::unique_ptr<Executor> inner_;
+  Fault fault_;
+  BackendCounts* counts_;
+  engine::Block arena_;
+  uint64_t binds_ = 0;
+  size_t launched_ = 0;
+  bool comparing_ = false;
+};
+
+class WatchedBackend : public engine::Backend {
+ public:
+  WatchedBackend(std::unique_ptr<engine::Backend> inner, Fault fault,
+                 BackendCounts* counts)
+      : inner_(std::move(inner)), fault_(fault), counts_(counts) {}
+
+  base::Status StartRecording(Pass pass) override {
+    return inner_->StartRecording(pass);
+  }
+  void StopRecording() override { inner_->StopRecording(); }
+  void BeginOp() override { inner_->BeginOp(); }
+  std::string EndOp(engine::TracedOp& op) override { return inner_->EndOp(op); }
+  bool wants_call() const override { return inner_->wants_call(); }
+  void Resting() override { inner_->Resting(); }
+  bool Capturing() const override { return inner_->Capturing(); }
+
+  tl::expected<BuiltPlan, engine::BuildFailure> Build(
+      const engine::Trace& first, const engine::Trace& second) override {
+    auto plan = inner_->Build(first, second);
+    if (!plan) return plan;
+    ++counts_->builds;
+    counts_->late_externals += plan->late.size();
+    if (fault_ == Fault::kOverlappingTemporary) Overlap(first, *plan);
+    if (fault_ == Fault::kVerdictIgnored) Spoil(first, *plan);
+    // The ledger is given memory that it does not own.
+    engine::Block arena;
+    if (fault_ == Fault::kEvictedInUse) {
+      const uint64_t address = plan->arena.address();
+      arena = std::exchange(plan->arena,
+                            engine::Block(address, nullptr, [](void*) {}));
+    }
+    auto watched = std::make_unique<WatchedExecutor>(
+        std::move(plan->executor), fault_, counts_, std::move(arena));
+    watched->segments = plan->segments.size();
+    plan->executor = std::move(watched);
+    return plan;
+  }
+
+ private:
+  // Temporaries are numbered after the values.
+  static void Overlap(const engine::Trace& trace, BuiltPlan& plan) {
+    auto temporary = static_cast<ValueId>(trace.values.size());
+    uint64_t live = 0;
+    for (const engine::TracedOp& op : trace.ops) {
+      for (size_t t = 0; t < op.temporaries.size(); ++t) {
+        if (live != 0) plan.executor->Bind(temporary, live);
+        ++temporary;
+      }
+      for (const engine::ResultSpec& result : op.results) {
+        if (result.kind == engine::ResultSpec::Kind::kValue) {
+          live = plan.places[result.value];
+        }
+      }
+    }
+  }
+
+  // Its last op works where its first one does.
+  static void Spoil(const engine::Trace& trace, BuiltPlan& plan) {
+    ValueId first = 0;
+    ValueId last = 0;
+    for (ValueId v = 0; v < trace.values.size(); ++v) {
+      if (trace.values[v].external) continue;
+      if (first == 0) first = v;
+      last = v;
+    }
+    plan.executor->Bind(last, plan.places[first]);
+  }
+
+  std::unique_ptr<engine::Backend> inner_;
+  Fault fault_;
+  BackendCounts* counts_;
+};
+
+}  // namespace
+
+std::unique_ptr<engine::Backend> WatchBackend(
+    std::unique_ptr<engine::Backend> inner, Fault fault,
+    BackendCounts* counts) {
+  return std::make_unique<WatchedBackend>(std::move(inner), fault, counts);
+}
+
+}  // namespace reprise::sim

@@ -1,0 +1,43 @@
+// Faults that tests plant between the engine and the framework, to see that
+// random streams catch them.
+
+#ifndef REPRISE_TESTS_SIM_FAULT_H_
+#define REPRISE_TESTS_SIM_FAULT_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/executor.h"
+
+namespace reprise::sim {
+
+enum class Fault : uint8_t {
+  kNone,
+  kSkippedPatch,       // an address that changed is not patched, now and then
+  kStaleLateExternal,  // the same for those that come after the head only
+  kIgnoredLease,       // memory counts as free while a tensor is over it
+  kAttributeNotInKey,  // ops that differ in an attribute look the same
+  kOperandNotInKey,    // operands at other places look the same
+  kNoRestoration,      // nothing is launched again at a squash
+  kReplacedWeight,     // a storage that is gone counts as alive
+  kEvictedInUse,       // an arena goes with its plan, not with its last lease
+  kOutputTwice,        // two outputs are given the same memory
+  kVerdictIgnored,     // a wrong plan is found equal
+  kOverlappingTemporary,  // a temporary lies over a live value
+};
+
+// What a backend did.
+struct BackendCounts {
+  uint64_t builds = 0;
+  uint64_t late_externals = 0;  // of the plans built
+  uint64_t restored_ops = 0;    // launched by themselves outside validations
+};
+
+// Passes all on to `inner`, counts, and plants the fault if it is one of
+// patching, launching, comparing or building. `counts` outlives it.
+std::unique_ptr<engine::Backend> WatchBackend(
+    std::unique_ptr<engine::Backend> inner, Fault fault, BackendCounts* counts);
+
+}  // namespace reprise::sim
+
+#endif  // REPRISE_TESTS_SIM_FAULT_H_

@@ -1,0 +1,207 @@
+// Runs the lines of a random program on whatever tensors.
+
+#ifndef REPRISE_TESTS_SIM_INTERPRETER_H_
+#define REPRISE_TESTS_SIM_INTERPRETER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/model_ops.h"
+#include "tests/sim/random_program.h"
+
+namespace reprise::sim {
+
+// What an op that raises throws.
+struct OpRaised : std::runtime_error {
+  OpRaised() : std::runtime_error("told to raise") {}
+};
+
+// `Ops` has a type Tensor with length() and uses(), how many tensors share its
+// storage; New(length), a tensor that no op made; and Run(kind, inputs,
+// attribute), which gives the new results. The program, borrowed, decides by
+// nothing else: two interpreters of one program do the same ops as long as
+// uses() agree. Single-thread.
+template <typename Ops>
+class Interpreter {
+ public:
+  using Tensor = typename Ops::Tensor;
+
+  Interpreter(const Program* program, Ops* ops)
+      : program_(*program), ops_(*ops), variables_(program->variables()) {
+    for (size_t w = 0; w < program_.weights; ++w) variables_[w] = Make(w, 1);
+    for (size_t set = 0; set < program_.input_sets; ++set) {
+      std::vector<Tensor>& inputs = input_sets_.emplace_back();
+      for (size_t x = 0; x < program_.inputs; ++x) {
+        inputs.push_back(Make(program_.weights + x, 7 + set));
+      }
+    }
+    TakeInputs(0);
+  }
+
+  void BeginPass(const Pass& pass, size_t index) {
+    for (int i = 0; i < pass.drops && !held_.empty(); ++i) held_.pop_front();
+    TakeInputs(static_cast<size_t>(pass.inputs));
+    if (pass.uploads) {
+      for (size_t x = 0; x < program_.inputs; ++x) {
+        const size_t v = program_.weights + x;
+        variables_[v] = Make(v, 100 + index);
+      }
+    }
+    if (pass.replaces_weight >= 0) {
+      const auto w = static_cast<size_t>(pass.replaces_weight);
+      variables_[w] = Make(w, 1000 + index);
+    }
+    if (pass.edits_weight >= 0) {
+      Run(OpKind::kMutate, {*variables_[pass.edits_weight]},
+          static_cast<uint32_t>(index));
+    }
+  }
+
+  void EndPass(const Pass& pass) {
+    const size_t first = program_.weights + program_.inputs;
+    for (size_t v = 0; v < program_.locals; ++v) {
+      std::optional<Tensor>& local = variables_[first + v];
+      if ((pass.holds >> v & 1) != 0 && local.has_value()) {
+        held_.push_back(*local);
+      }
+      if (!program_.keeps_locals) local.reset();
+    }
+  }
+
+  void Execute(const Line& line, uint32_t attribute) {
+    std::vector<Tensor> inputs;
+    for (const Variable v : line.inputs) {
+      if (!variables_[v].has_value()) return;
+      inputs.push_back(*variables_[v]);
+    }
+    switch (line.what) {
+      case Line::What::kDrop:
+        inputs.clear();
+        variables_[line.inputs[0]].reset();
+        return;
+      case Line::What::kSteal: {
+        inputs.clear();
+        Tensor& owner = *variables_[line.inputs[0]];
+        if (owner.uses() == 1) {
+          Run(OpKind::kMutate, {owner}, attribute);
+        } else {
+          Set(line.outputs, Run(OpKind::kScale, {owner}, attribute));
+        }
+        return;
+      }
+      case Line::What::kFresh: {
+        std::vector<Tensor> fresh = Run(OpKind::kEmpty, {inputs[0]}, 0);
+        Run(OpKind::kInto, {fresh[0], inputs[0], inputs[1]}, 0);
+        Set(line.outputs, std::move(fresh));
+        return;
+      }
+      case Line::What::kOp: {
+        std::vector<Tensor> results =
+            Run(line.kind, std::move(inputs), attribute);
+        if (line.kind == OpKind::kEmpty) return;  // nobody may look at it
+        Set(line.outputs, std::move(results));
+        return;
+      }
+    }
+  }
+
+  // The host looks at something: a cut.
+  void Look() { Run(OpKind::kRead, {*variables_[0]}, 0); }
+  void Raise() { Run(OpKind::kRaise, {*variables_[0]}, 1); }
+
+  // All that the program can see: variables in order (empty ones too), inputs,
+  // what it holds.
+  std::vector<const Tensor*> Live() const {
+    std::vector<const Tensor*> live;
+    for (const std::optional<Tensor>& variable : variables_) {
+      live.push_back(variable.has_value() ? &*variable : nullptr);
+    }
+    for (const std::vector<Tensor>& set : input_sets_) {
+      for (const Tensor& input : set) live.push_back(&input);
+    }
+    for (const Tensor& tensor : held_) live.push_back(&tensor);
+    return live;
+  }
+
+  // The ops so far, by kind and attribute.
+  uint64_t ops() const { return ops_done_; }
+
+ private:
+  Tensor Make(size_t variable, size_t seed) {
+    Tensor made = ops_.New(program_.lengths[variable]);
+    Run(OpKind::kUpload, {made}, static_cast<uint32_t>(1000 * seed + variable));
+    return made;
+  }
+
+  void TakeInputs(size_t set) {
+    for (size_t x = 0; x < program_.inputs; ++x) {
+      variables_[program_.weights + x] = input_sets_[set][x];
+    }
+  }
+
+  void Set(const std::vector<Variable>& outputs, std::vector<Tensor> results) {
+    for (size_t r = 0; r < outputs.size() && r < results.size(); ++r) {
+      variables_[outputs[r]] = std::move(results[r]);
+    }
+  }
+
+  std::vector<Tensor> Run(OpKind kind, std::vector<Tensor> inputs,
+                          uint32_t attribute) {
+    ops_done_ = ops_done_ * 31 + static_cast<uint64_t>(kind) * 1009 + attribute;
+    return ops_.Run(kind, inputs, attribute);
+  }
+
+  const Program& program_;
+  Ops& ops_;
+  std::vector<std::optional<Tensor>> variables_;
+  std::vector<std::vector<Tensor>> input_sets_;
+  std::deque<Tensor> held_;
+  uint64_t ops_done_ = 0;
+};
+
+// The reference: each op done at once on vectors of its own, with no device, no
+// session and no memory that is used again.
+class PlainOps {
+ public:
+  class Tensor {
+   public:
+    Tensor(std::shared_ptr<std::vector<uint32_t>> storage, size_t offset,
+           size_t length)
+        : storage_(std::move(storage)), offset_(offset), length_(length) {}
+
+    size_t length() const { return length_; }
+    long uses() const { return storage_.use_count(); }
+    uint32_t& operator[](size_t i) const { return (*storage_)[offset_ + i]; }
+    Tensor Part(size_t offset, size_t length) const {
+      return Tensor(storage_, offset_ + offset, length);
+    }
+    std::vector<uint32_t> values() const {
+      const auto begin = storage_->begin() + static_cast<ptrdiff_t>(offset_);
+      return {begin, begin + static_cast<ptrdiff_t>(length_)};
+    }
+
+   private:
+    std::shared_ptr<std::vector<uint32_t>> storage_;
+    size_t offset_;
+    size_t length_;
+  };
+
+  Tensor New(size_t length) const {
+    return Tensor(std::make_shared<std::vector<uint32_t>>(length), 0, length);
+  }
+  std::vector<Tensor> Run(OpKind kind, const std::vector<Tensor>& inputs,
+                          uint32_t attribute);
+
+ private:
+  uint32_t drawn_ = 0;
+};
+
+}  // namespace reprise::sim
+
+#endif  // REPRISE_TESTS_SIM_INTERPRETER_H_

@@ -1,0 +1,106 @@
+// The ops of random programs: what each takes, makes and computes.
+
+#ifndef REPRISE_TESTS_SIM_MODEL_OPS_H_
+#define REPRISE_TESTS_SIM_MODEL_OPS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "tests/sim/simulated_gpu.h"
+
+namespace reprise::sim {
+
+// Tensors are rows of 32-bit words. Every op mixes all bits of what it reads
+// into what it writes, so that no difference is ever lost on the way.
+enum class OpKind : uint8_t {
+  kScale,       // new = f(a, attribute)
+  kCombine,     // new = f(a, b), b repeated or cut to a's length
+  kFold,        // new, of eight words: a reduction of a
+  kTwice,       // new = f(f(a), b) by way of temporaries
+  kPair,        // two new: f(a), a reduction of a
+  kSplit,       // two new that share a storage: the halves of f(a)
+  kFill,        // new = bytes of the attribute; a length by the attribute
+  kClone,       // new = a
+  kEmpty,       // new, of a's length, unwritten
+  kMutate,      // a = f(a, attribute)
+  kAccumulate,  // a = f(a, b)
+  kInto,        // a = f(b, c), a is returned
+  kHalf,        // a view of a's second half
+  kDraw,        // new = f(a, random number); none where the attribute is 0
+  kRead,        // a cut: the host looks
+  kUpload,      // a cut: a = words that the host made of the attribute
+  kRaise,       // new = f(a); raises if the attribute is 1
+};
+inline constexpr size_t kOpKinds = 17;
+
+struct OpTraits {
+  const char* name;
+  size_t inputs;
+  size_t results;
+  bool writes_first;
+  const char* cut;
+};
+const OpTraits& TraitsOf(OpKind kind);
+
+inline constexpr std::array<size_t, 3> kLengths = {8, 40, 200};
+inline constexpr size_t kFoldLength = 8;
+
+// The length of each new result, by those of the inputs.
+std::vector<size_t> ResultLengths(OpKind kind, std::span<const size_t> inputs,
+                                  uint32_t attribute);
+
+// The functions of the comments above.
+constexpr uint32_t Mix(uint32_t word, uint32_t with) {
+  const uint32_t mixed = (word ^ (with * 0x85EBCA6Bu + 1)) * 0x9E3779B1u;
+  return mixed ^ mixed >> 15;
+}
+inline constexpr uint32_t kNoAttribute = 0x51;  // of ops that take none
+
+// How an op's work is enqueued: `result` gives the memory of result r when the
+// op comes to make it.
+struct OpSink {
+  virtual ~OpSink() = default;
+  virtual uint64_t Result(size_t index, size_t size_bytes) = 0;
+  virtual uint64_t Temporary(size_t size_bytes) = 0;
+  virtual void FreeTemporary(uint64_t address) = 0;
+  virtual void Fill(uint64_t to, unsigned char byte, size_t size_bytes) = 0;
+  virtual void Copy(uint64_t to, uint64_t from, size_t size_bytes) = 0;
+  virtual void Write(uint64_t to, const void* from, size_t size_bytes) = 0;
+  // The kernels: see model_ops.cc.
+  virtual void Scale(uint64_t out, uint32_t length, uint32_t attribute,
+                     uint64_t a) = 0;
+  virtual void Combine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
+                       uint32_t b_length) = 0;
+  virtual void Fold(uint64_t out, uint64_t a, uint32_t length) = 0;
+};
+
+struct OpInput {
+  uint64_t address;
+  size_t length;
+};
+
+// Enqueues the work of one op. `drawn` is the random number of kDraw.
+void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
+               uint32_t drawn, OpSink& sink);
+
+// Kernels as the device has them, and as functions of the host. kScale's
+// parameters are a struct with bytes that nobody wrote.
+struct ScaleParams {
+  uint64_t out;
+  uint32_t length;
+  uint32_t unwritten;
+  uint64_t a;
+  uint32_t attribute;
+};
+void DoScale(ScaleParams params);
+void DoCombine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
+               uint32_t b_length);
+void DoFold(uint64_t out, uint64_t a, uint32_t length);
+
+}  // namespace reprise::sim
+
+#endif  // REPRISE_TESTS_SIM_MODEL_OPS_H_

@@ -1,0 +1,94 @@
+// Programs at random: a loop whose passes are disturbed here and there.
+
+#ifndef REPRISE_TESTS_SIM_RANDOM_PROGRAM_H_
+#define REPRISE_TESTS_SIM_RANDOM_PROGRAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/sim/model_ops.h"
+
+namespace reprise::sim {
+
+// A variable of a program: weights first, then inputs, then locals.
+using Variable = int;
+
+// One line of a program. A line whose inputs are not all set does nothing, so
+// that a program stays one when lines are taken out.
+struct Line {
+  enum class What : uint8_t {
+    kOp,
+    kDrop,   // unset a variable
+    kSteal,  // in place if nobody else holds the storage, else anew
+    kFresh,  // an empty tensor, then an op that writes it
+  };
+  What what = What::kOp;
+  OpKind kind = OpKind::kScale;
+  std::vector<Variable> inputs = {};
+  std::vector<Variable> outputs = {};
+  uint32_t attribute = 0;
+};
+
+// One pass of the loop, and what disturbs it. Line numbers are those of the
+// body; -1 is never.
+struct Pass {
+  int inputs = 0;            // which of the inputs that were made beforehand
+  bool uploads = false;      // new inputs instead, from the host
+  int leaves_at = -1;        // before it: the detour, and the pass ends
+  int changes_at = -1;       // that line has another attribute
+  int replaces_weight = -1;  // a new tensor
+  int edits_weight = -1;     // in place, by an op
+  int raises_at = -1;        // before it an op raises, and the pass ends
+  uint32_t holds = 0;        // bit i: local i is held after the pass
+  int drops = 0;             // as many of the oldest held tensors
+  bool looks = false;        // at its end the host looks
+  int builds_at = -1;        // before it, waiting builds are done
+  int evicts_at = -1;        // before it, all plans that can be are evicted
+  int gives_back_at = -1;    // before it, free memory goes to the device
+  bool settles = false;      // verdicts are waited for
+
+  bool disturbed() const {
+    return uploads || leaves_at >= 0 || changes_at >= 0 ||
+           replaces_weight >= 0 || edits_weight >= 0 || raises_at >= 0 ||
+           looks || gives_back_at >= 0 || settles || evicts_at >= 0;
+  }
+};
+
+struct Program {
+  size_t weights = 0;
+  size_t inputs = 0;
+  size_t locals = 0;
+  size_t input_sets = 1;
+  std::vector<size_t> lengths;  // of weights and inputs
+  bool keeps_locals = false;    // after a pass, until they are set again
+  std::vector<Line> preamble;   // before the first pass
+  std::vector<Line> body;
+  std::vector<Line> detour;
+  std::vector<Pass> passes;
+
+  size_t variables() const { return weights + inputs + locals; }
+  std::string Name(Variable variable) const;
+  // For people.
+  std::string ToString() const;
+};
+
+struct ProgramStyle {
+  size_t passes = 30;
+  // No cut, no raise, no random number, nothing that disturbs a pass.
+  bool calm = false;
+};
+
+Program RandomProgram(uint32_t seed, const ProgramStyle& style);
+
+// A smaller program for which `fails` is still true: lines, passes and
+// disturbances are taken out while it is. `attempts` bounds the calls.
+Program Shrink(Program program,
+               const std::function<bool(const Program&)>& fails,
+               int attempts = 2000);
+
+}  // namespace reprise::sim
+
+#endif  // REPRISE_TESTS_SIM_RANDOM_PROGRAM_H_

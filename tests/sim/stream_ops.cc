@@ -1,0 +1,394 @@
+#include "tests/sim/stream_ops.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/sim/interpreter.h"
+
+namespace reprise::sim {
+namespace {
+
+using engine::Block;
+using engine::ResultSpec;
+using engine::ResultView;
+
+constexpr size_t kMostInputs = 3;
+
+std::vector<size_t> LengthsOf(const std::vector<StreamTensor>& tensors) {
+  std::vector<size_t> lengths;
+  for (const StreamTensor& tensor : tensors) lengths.push_back(tensor.length());
+  return lengths;
+}
+
+// Runs kernels at once, on memory of results that are there already.
+class HostSink : public OpSink {
+ public:
+  HostSink(SimulatedMemory* memory, std::span<const uint64_t> results)
+      : memory_(memory), results_(results) {}
+
+  uint64_t Result(size_t index, size_t) override { return results_[index]; }
+  uint64_t Temporary(size_t size_bytes) override {
+    return memory_->Allocate(size_bytes);
+  }
+  void FreeTemporary(uint64_t address) override { memory_->Free(address); }
+  void Fill(uint64_t to, unsigned char byte, size_t size_bytes) override {
+    std::byte* target = SimulatedGpu::Access(to, size_bytes);
+    if (target != nullptr) std::memset(target, byte, size_bytes);
+  }
+  void Copy(uint64_t to, uint64_t from, size_t size_bytes) override {
+    Write(to, SimulatedGpu::Access(from, size_bytes), size_bytes);
+  }
+  void Write(uint64_t to, const void* from, size_t size_bytes) override {
+    std::byte* target = SimulatedGpu::Access(to, size_bytes);
+    if (target == nullptr || from == nullptr) return;
+    std::memmove(target, from, size_bytes);
+  }
+  void Scale(uint64_t out, uint32_t length, uint32_t attribute,
+             uint64_t a) override {
+    DoScale({out, length, 0, a, attribute});
+  }
+  void Combine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
+               uint32_t b_length) override {
+    DoCombine(out, length, a, b, b_length);
+  }
+  void Fold(uint64_t out, uint64_t a, uint32_t length) override {
+    DoFold(out, a, length);
+  }
+
+ private:
+  SimulatedMemory* memory_;
+  std::span<const uint64_t> results_;
+};
+
+// Enqueues on the device what eager does, in memory of eager's.
+class EagerSink : public OpSink {
+ public:
+  EagerSink(SimulatedGpu* gpu, const ModelKernels* kernels,
+            SimulatedMemory* memory, StreamFrontend* frontend, uint32_t op)
+      : gpu_(gpu),
+        kernels_(kernels),
+        memory_(memory),
+        frontend_(frontend),
+        op_(op) {}
+
+  uint64_t Result(size_t, size_t size_bytes) override {
+    const uint64_t address = frontend_->AllocateForOp(size_bytes);
+    results.emplace_back(
+        new StreamStorage(frontend_->Adopt(address), size_bytes), 0,
+        size_bytes / 4);
+    return address;
+  }
+  uint64_t Temporary(size_t size_bytes) override {
+    return frontend_->AllocateForOp(size_bytes);
+  }
+  void FreeTemporary(uint64_t address) override { memory_->Free(address); }
+  void Fill(uint64_t to, unsigned char byte, size_t size_bytes) override {
+    gpu_->Fill(to, byte, size_bytes);
+  }
+  void Copy(uint64_t to, uint64_t from, size_t size_bytes) override {
+    gpu_->Copy(to, from, size_bytes);
+  }
+  void Write(uint64_t to, const void* from, size_t size_bytes) override {
+    gpu_->Write(to, from, size_bytes);
+  }
+  void Scale(uint64_t out, uint32_t length, uint32_t attribute,
+             uint64_t a) override {
+    gpu_->Launch(kernels_->scale,
+                 ScaleParams{out, length, op_ * 0x01020304u, a, attribute});
+  }
+  void Combine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
+               uint32_t b_length) override {
+    gpu_->Launch(kernels_->combine, out, length, a, b, b_length);
+  }
+  void Fold(uint64_t out, uint64_t a, uint32_t length) override {
+    gpu_->Launch(kernels_->fold, out, a, length);
+  }
+
+  std::vector<StreamTensor> results;
+
+ private:
+  SimulatedGpu* gpu_;
+  const ModelKernels* kernels_;
+  SimulatedMemory* memory_;
+  StreamFrontend* frontend_;
+  uint32_t op_;
+};
+
+// A recorded call of the host executor.
+class StreamCall : public engine::Call {
+ public:
+  StreamCall(SimulatedMemory* memory, OpKind kind, std::vector<size_t> lengths,
+             uint32_t attribute)
+      : memory_(memory),
+        kind_(kind),
+        lengths_(std::move(lengths)),
+        attribute_(attribute) {}
+
+  base::Status Run(std::span<const uint64_t> operands,
+                   std::span<const uint64_t> results) override {
+    std::vector<OpInput> inputs;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      inputs.push_back({operands[i], lengths_[i]});
+    }
+    HostSink sink(memory_, results);
+    EnqueueOp(kind_, inputs, attribute_, 0, sink);
+    return {};
+  }
+
+ private:
+  SimulatedMemory* memory_;
+  OpKind kind_;
+  std::vector<size_t> lengths_;
+  uint32_t attribute_;
+};
+
+}  // namespace
+
+// --- The frontend ----------------------------------------------------------
+
+StreamFrontend::StreamFrontend(SimulatedGpu* gpu, SimulatedMemory* memory,
+                               CUstream stream, Fault fault)
+    : gpu_(gpu),
+      memory_(memory),
+      stream_(stream),
+      fault_(fault),
+      own_pool_(memory->NewPool()),
+      pool_(own_pool_) {}
+
+std::string StreamFrontend::OpName(engine::OpId op) const {
+  const auto kind = static_cast<OpKind>(op);
+  // The name by which unwritten results are known.
+  if (kind == OpKind::kEmpty) return "aten::empty";
+  return std::string("model::") + TraitsOf(kind).name;
+}
+
+bool StreamFrontend::Alive(engine::StorageToken token) const {
+  return fault_ == Fault::kReplacedWeight || Of(token)->uses() > 0;
+}
+
+uint64_t StreamFrontend::Base(engine::StorageToken token) const {
+  return Of(token)->base();
+}
+
+base::Result<Block> StreamFrontend::Allocate(size_t size_bytes) {
+  if (fault_ == Fault::kOutputTwice && lent_twice_ != 0 &&
+      memory_->SizeOf(lent_twice_) >= size_bytes) {
+    return Block(lent_twice_, nullptr, [](void*) {});
+  }
+  const uint64_t address = memory_->Allocate(size_bytes, pool_);
+  if (fault_ == Fault::kOutputTwice && size_bytes < 2048) {
+    lent_twice_ = address;
+  }
+  return Adopt(address);
+}
+
+base::Status StreamFrontend::BeginPrivatePool() {
+  pool_ = memory_->NewPool();
+  return {};
+}
+
+std::vector<engine::Allocation> StreamFrontend::TakeAllocations() {
+  std::vector<engine::Allocation> noted = std::move(*noted_);
+  noted_.reset();
+  return noted;
+}
+
+uint64_t StreamFrontend::AllocateForOp(size_t size_bytes) {
+  const uint64_t address = memory_->Allocate(size_bytes, pool_);
+  if (noted_.has_value()) noted_->push_back({address, size_bytes});
+  gpu_->streams.Enqueue(stream_, [address, size_bytes] {
+    std::memset(reinterpret_cast<void*>(address), SimulatedMemory::kPoison,
+                size_bytes);
+  });
+  return address;
+}
+
+Block StreamFrontend::Adopt(uint64_t address) {
+  struct Lent {
+    SimulatedMemory* memory;
+    uint64_t address;
+  };
+  return Block(address, new Lent{memory_, address}, [](void* context) {
+    const std::unique_ptr<Lent> lent(static_cast<Lent*>(context));
+    lent->memory->Free(lent->address);
+  });
+}
+
+// --- Ops -------------------------------------------------------------------
+
+struct StreamOps::Shown {
+  Shown(OpKind kind, const std::vector<StreamTensor>& inputs,
+        uint32_t attribute, Fault fault) {
+    const OpTraits& traits = TraitsOf(kind);
+    words = {static_cast<uint64_t>(kind), inputs.size(),
+             fault == Fault::kAttributeNotInKey && kind == OpKind::kScale
+                 ? 0
+                 : attribute};
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const StreamTensor& input = inputs[i];
+      words.push_back(input.length());
+      words.push_back(input.address() % 16);
+      sizes[i] = static_cast<int64_t>(input.length());
+      engine::Operand& operand = operands.emplace_back();
+      // The first operand stands for all.
+      const StreamTensor& told =
+          fault == Fault::kOperandNotInKey && kind == OpKind::kCombine
+              ? inputs[0]
+              : input;
+      operand.storage = told.storage();
+      operand.base = told.storage()->base();
+      operand.offset_bytes = 4 * told.offset();
+      operand.storage_bytes = told.storage()->size_bytes();
+      operand.element_bytes = 4;
+      operand.sizes = {&sizes[i], 1};
+      operand.strides = {&kStride, 1};
+      operand.written = i == 0 && traits.writes_first;
+    }
+    view.op = static_cast<engine::OpId>(kind);
+    view.words = words;
+    view.operands = operands;
+    view.cut = traits.cut;
+    view.may_use_generator = kind == OpKind::kDraw;
+  }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+
+  static constexpr int64_t kStride = 1;
+
+  std::vector<uint64_t> words;
+  std::vector<engine::Operand> operands;
+  int64_t sizes[kMostInputs] = {};
+  engine::OpView view;
+};
+
+StreamTensor StreamOps::New(size_t length) {
+  const uint64_t address = parts_.frontend->AllocateForOp(4 * length);
+  return Tensor(new StreamStorage(parts_.frontend->Adopt(address), 4 * length),
+                0, length);
+}
+
+std::vector<StreamTensor> StreamOps::Eager(OpKind kind,
+                                           const std::vector<Tensor>& inputs,
+                                           uint32_t attribute) {
+  if (kind == OpKind::kRaise && attribute == 1) throw OpRaised();
+  if (kind == OpKind::kHalf) {
+    const Tensor& a = inputs[0];
+    const size_t half = a.length() / 2;
+    return {Tensor(a.storage(), a.offset() + half, a.length() - half)};
+  }
+  if (kind == OpKind::kRead) {
+    std::vector<uint32_t> words(inputs[0].length());
+    parts_.gpu->Read(words.data(), inputs[0].address(), 4 * words.size());
+    return {};
+  }
+  const uint32_t drawn =
+      kind == OpKind::kDraw && attribute != 0 ? ++parts_.frontend->draws : 0;
+  std::vector<OpInput> operands;
+  for (const Tensor& input : inputs) {
+    operands.push_back({input.address(), input.length()});
+  }
+  EagerSink sink(parts_.gpu, parts_.kernels, parts_.memory, parts_.frontend,
+                 ++ops_);
+  EnqueueOp(kind, operands, attribute, drawn, sink);
+  if (kind == OpKind::kInto) return {inputs[0]};
+  if (kind == OpKind::kSplit) {
+    const Tensor whole = sink.results[0];
+    const size_t half = whole.length() / 2;
+    const size_t length = std::max<size_t>(half, 1);
+    return {Tensor(whole.storage(), 0, length),
+            Tensor(whole.storage(), half, length)};
+  }
+  return std::move(sink.results);
+}
+
+std::vector<StreamTensor> StreamOps::Followed(
+    const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> results;
+  std::vector<std::pair<engine::ValueId, StreamStorage*>> made;
+  for (const ResultSpec& spec : parts_.session->followed().results) {
+    if (spec.kind == ResultSpec::Kind::kOperand) {
+      results.push_back(inputs[spec.operand]);
+      continue;
+    }
+    StreamStorage* storage = nullptr;
+    for (const auto& [value, one] : made) {
+      if (value == spec.value) storage = one;
+    }
+    if (storage == nullptr) {
+      Block block = parts_.session->TakeBlock(spec.value);
+      if (parts_.fault == Fault::kIgnoredLease) {
+        const Block::Parts taken = block.Detach();
+        if (taken.release != nullptr) taken.release(taken.context);
+        block = Block(taken.address, nullptr, [](void*) {});
+      }
+      storage = new StreamStorage(std::move(block), spec.storage_bytes);
+      made.emplace_back(spec.value, storage);
+    }
+    results.emplace_back(storage, spec.offset_bytes / 4,
+                         static_cast<size_t>(spec.sizes[0]));
+  }
+  return results;
+}
+
+void StreamOps::Leave(const Shown& shown, OpKind kind,
+                      const std::vector<Tensor>& results) {
+  std::vector<ResultView> views;
+  std::vector<int64_t> sizes;
+  sizes.reserve(results.size());
+  for (const Tensor& result : results) {
+    sizes.push_back(static_cast<int64_t>(result.length()));
+    ResultView& view = views.emplace_back();
+    view.kind = ResultView::Kind::kTensor;
+    view.operand = kind == OpKind::kInto ? 0 : -1;
+    view.storage = result.storage();
+    view.base = result.storage()->base();
+    view.offset_bytes = 4 * result.offset();
+    view.storage_bytes = result.storage()->size_bytes();
+    view.element_bytes = 4;
+    view.sizes = {&sizes.back(), 1};
+    view.strides = {&Shown::kStride, 1};
+  }
+  parts_.session->Lock();
+  parts_.session->Leave(shown.view, views);
+  parts_.session->Unlock();
+}
+
+std::vector<StreamTensor> StreamOps::Run(OpKind kind,
+                                         const std::vector<Tensor>& inputs,
+                                         uint32_t attribute) {
+  scheduler::Session& session = *parts_.session;
+  parts_.gpu->eager_stream = parts_.stream;
+  const Shown shown(kind, inputs, attribute, parts_.fault);
+  session.Lock();
+  switch (session.Enter(shown.view)) {
+    case scheduler::Action::kFollow: {
+      std::vector<Tensor> results = Followed(inputs);
+      session.Unlock();
+      return results;
+    }
+    case scheduler::Action::kEager:
+    case scheduler::Action::kNative:
+      session.Unlock();
+      return Eager(kind, inputs, attribute);
+    case scheduler::Action::kObserve:
+      break;
+  }
+  if (session.wants_call()) {
+    session.GiveCall(std::make_unique<StreamCall>(
+        parts_.memory, kind, LengthsOf(inputs), attribute));
+  }
+  session.Unlock();
+  std::vector<Tensor> results;
+  try {
+    results = Eager(kind, inputs, attribute);
+  } catch (const OpRaised&) {
+    session.Lock();
+    session.Abandon(shown.view);
+    session.Unlock();
+    throw;
+  }
+  Leave(shown, kind, results);
+  return results;
+}
+
+}  // namespace reprise::sim

@@ -1,0 +1,171 @@
+// A framework on the simulated device: tensors, storages, and ops that pass
+// through a Session as torch's do.
+
+#ifndef REPRISE_TESTS_SIM_STREAM_OPS_H_
+#define REPRISE_TESTS_SIM_STREAM_OPS_H_
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/frontend.h"
+#include "engine/op.h"
+#include "scheduler/session.h"
+#include "tests/sim/fault.h"
+#include "tests/sim/model_ops.h"
+#include "tests/sim/simulated_gpu.h"
+#include "tests/sim/simulated_memory.h"
+
+namespace reprise::sim {
+
+// Memory with its owner. Its address names it while anybody holds it, weakly or
+// not; afterwards the next storage may have it.
+class StreamStorage {
+ public:
+  StreamStorage(engine::Block block, size_t size_bytes)
+      : block_(std::move(block)), size_bytes_(size_bytes) {}
+
+  uint64_t base() const { return block_.address(); }
+  size_t size_bytes() const { return size_bytes_; }
+  int uses() const { return strong_; }
+
+  void Ref() { ++strong_; }
+  void Unref() {
+    if (--strong_ > 0) return;
+    block_ = engine::Block();
+    if (weak_ == 0) delete this;
+  }
+  void RefWeakly() { ++weak_; }
+  void UnrefWeakly() {
+    if (--weak_ == 0 && strong_ == 0) delete this;
+  }
+
+ private:
+  engine::Block block_;
+  size_t size_bytes_;
+  int strong_ = 0;
+  int weak_ = 0;
+};
+
+class StreamTensor {
+ public:
+  StreamTensor(StreamStorage* storage, size_t offset, size_t length)
+      : storage_(storage), offset_(offset), length_(length) {
+    storage_->Ref();
+  }
+  StreamTensor(const StreamTensor& other)
+      : StreamTensor(other.storage_, other.offset_, other.length_) {}
+  StreamTensor& operator=(StreamTensor other) {
+    std::swap(storage_, other.storage_);
+    std::swap(offset_, other.offset_);
+    std::swap(length_, other.length_);
+    return *this;
+  }
+  ~StreamTensor() { storage_->Unref(); }
+
+  StreamStorage* storage() const { return storage_; }
+  size_t length() const { return length_; }  // in words
+  size_t offset() const { return offset_; }  // in words
+  uint64_t address() const { return storage_->base() + 4 * offset_; }
+  long uses() const { return storage_->uses(); }
+
+ private:
+  StreamStorage* storage_;
+  size_t offset_;
+  size_t length_;
+};
+
+// The framework as a session sees it, and the allocator of its stream.
+class StreamFrontend : public engine::Frontend {
+ public:
+  StreamFrontend(SimulatedGpu* gpu, SimulatedMemory* memory, CUstream stream,
+                 Fault fault);
+
+  std::string OpName(engine::OpId op) const override;
+  void Retain(engine::StorageToken token) override { Of(token)->RefWeakly(); }
+  void Release(engine::StorageToken token) override {
+    Of(token)->UnrefWeakly();
+  }
+  bool Alive(engine::StorageToken token) const override;
+  uint64_t Base(engine::StorageToken token) const override;
+  base::Result<engine::Block> Allocate(size_t size_bytes) override;
+  base::Status BeginPrivatePool() override;
+  void EndPrivatePool() override { pool_ = own_pool_; }
+  void BeginAllocations() override { noted_.emplace(); }
+  std::vector<engine::Allocation> TakeAllocations() override;
+  uint64_t GeneratorState() const override { return draws; }
+  bool OwnsAddress(uint64_t address) const override {
+    return memory_->Owns(address);
+  }
+
+  // For ops: poisoned in stream order.
+  uint64_t AllocateForOp(size_t size_bytes);
+  engine::Block Adopt(uint64_t address);
+
+  uint32_t draws = 0;
+
+ private:
+  static StreamStorage* Of(engine::StorageToken token) {
+    return const_cast<StreamStorage*>(static_cast<const StreamStorage*>(token));
+  }
+
+  SimulatedGpu* gpu_;
+  SimulatedMemory* memory_;
+  CUstream stream_;
+  Fault fault_;
+  SimulatedMemory::Pool own_pool_;
+  SimulatedMemory::Pool pool_;
+  std::optional<std::vector<engine::Allocation>> noted_;
+  uint64_t lent_twice_ = 0;  // planted
+};
+
+// The device's kernels; outlives all launches.
+struct ModelKernels {
+  SimulatedGpu::Kernel scale = SimulatedGpu::MakeKernel(&DoScale);
+  SimulatedGpu::Kernel combine = SimulatedGpu::MakeKernel(&DoCombine);
+  SimulatedGpu::Kernel fold = SimulatedGpu::MakeKernel(&DoFold);
+};
+
+// Runs ops through `session`, all borrowed. See Interpreter.
+class StreamOps {
+ public:
+  using Tensor = StreamTensor;
+
+  struct Parts {
+    SimulatedGpu* gpu;
+    const ModelKernels* kernels;
+    SimulatedMemory* memory;
+    StreamFrontend* frontend;
+    scheduler::Session* session;
+    CUstream stream;
+    Fault fault;
+  };
+  explicit StreamOps(const Parts& parts) : parts_(parts) {}
+
+  Tensor New(size_t length);
+  std::vector<Tensor> Run(OpKind kind, const std::vector<Tensor>& inputs,
+                          uint32_t attribute);
+
+ private:
+  struct Shown;  // an op as a session is shown it
+
+  std::vector<Tensor> Eager(OpKind kind, const std::vector<Tensor>& inputs,
+                            uint32_t attribute);
+  std::vector<Tensor> Followed(const std::vector<Tensor>& inputs);
+  void Leave(const Shown& shown, OpKind kind,
+             const std::vector<Tensor>& results);
+
+  Parts parts_;
+  uint32_t ops_ = 0;
+};
+
+}  // namespace reprise::sim
+
+#endif  // REPRISE_TESTS_SIM_STREAM_OPS_H_

@@ -1,0 +1,71 @@
+// Runs random programs through sessions and, beside them, plainly.
+
+#ifndef REPRISE_TESTS_SIM_TWIN_RUN_H_
+#define REPRISE_TESTS_SIM_TWIN_RUN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "scheduler/stats.h"
+#include "tests/sim/fault.h"
+#include "tests/sim/random_program.h"
+#include "tests/sim/simulated_streams.h"
+
+namespace reprise::sim {
+
+enum class Executes : uint8_t { kOnHost, kOnDevice };
+
+struct RunOptions {
+  Executes executes = Executes::kOnDevice;
+  uint32_t seed = 0;  // of the device's pace and of how programs interleave
+  SimulatedStreams::Pace pace = SimulatedStreams::Pace::kAtRandom;
+  size_t plan_budget_bytes = size_t{1} << 20;
+  double validate_share = 0;
+  uint32_t segment_launches = 3;
+  size_t max_instances = 2;
+  Fault fault = Fault::kNone;
+  int fail_after = -1;  // as SimulatedGpu::FailAfter, from the first op on
+};
+
+struct RunResult {
+  // What went wrong, in words; empty if nothing did.
+  std::string failure;
+
+  scheduler::Stats stats;  // of all sessions together
+  BackendCounts backend;
+  uint64_t evictions = 0;
+  uint64_t driver_calls = 0;
+  std::string failed_call;              // the one that was made to fail
+  std::vector<std::string> complaints;  // reasons and notes of the journals
+  // Whether all of the last pass of each program, but for at most
+  // `unfollowed_ops` ops, was followed.
+  uint64_t unfollowed_ops = 0;
+};
+
+// Runs the programs, each on a stream and in a session of its own, interleaved
+// line by line, all against one cache of plans, one build queue, one device.
+//
+// Found wrong: bytes of any live tensor that differ from the plain run's where
+// the host looks and at the end, a use count of a storage that differs at any
+// op, work that touches memory that is not the framework's, a guard that was
+// overwritten, memory or driver objects that are left over at the end.
+RunResult RunBeside(const std::vector<Program>& programs,
+                    const RunOptions& options);
+
+// The programs that a seed stands for, and how they run.
+struct Scenario {
+  std::vector<Program> programs;
+  RunOptions options;
+};
+Scenario ScenarioOf(uint32_t seed, Executes executes);
+
+// A failing scenario for people: its smallest program that still fails, the
+// seed, and what is wrong.
+std::string Explain(uint32_t seed, const Scenario& scenario);
+
+}  // namespace reprise::sim
+
+#endif  // REPRISE_TESTS_SIM_TWIN_RUN_H_
