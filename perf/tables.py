@@ -132,7 +132,44 @@ def peers() -> str:
     return table(head, rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"models": models, "host": host, "peers": peers}
+def hooks() -> str:
+    """What an op of two tensors costs more than without Reprise, in C++."""
+    benchmarks = json.loads((RESULTS / "h200-hooks.json").read_text())["benchmarks"]
+    medians = {
+        b["run_name"].removesuffix("/manual_time"): b.get(
+            "per_op", b["real_time"] / 1e9
+        )
+        for b in benchmarks
+        if b["aggregate_name"] == "median"
+    }
+    made = medians["BM_MakeTensor"]
+    titles = {
+        "BM_Off": "switched off",
+        "BM_Watching": "watched, in a trace that is known",
+        "BM_WatchingNew": "watched, in a trace that never came before",
+        "BM_Recording": "recorded, CUPTI apart",
+        "BM_Following": f"followed, the making of the result ({1e9 * made:.0f} ns) apart",
+    }
+    rows = []
+    for name, title in titles.items():
+        costs = [
+            medians[f"{name}/cuda:{cuda}"]
+            - medians[f"BM_NeverHooked/cuda:{cuda}"]
+            - (made if name == "BM_Following" else 0)
+            for cuda in (0, 1)
+        ]
+        rows.append([title] + [f"{1e9 * cost:.0f}" for cost in costs])
+    return table(
+        ["an op of two tensors is", "host tensors, ns", "CUDA tensors, ns"], rows
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "models": models,
+    "host": host,
+    "hooks": hooks,
+    "peers": peers,
+}
 
 
 def main() -> int:
