@@ -57,7 +57,9 @@ class WatchedExecutor : public Executor {
   base::Result<std::optional<engine::Verdict>> Poll(
       Patience patience) override {
     auto verdict = inner_->Poll(patience);
-    if (fault_ == Fault::kVerdictIgnored && verdict && verdict->has_value()) {
+    const bool ignored = fault_ == Fault::kVerdictIgnored ||
+                         fault_ == Fault::kOverlappingTemporary;
+    if (ignored && verdict && verdict->has_value()) {
       return engine::Verdict{};
     }
     return verdict;

@@ -19,11 +19,10 @@ enum class Fault : uint8_t {
   kAttributeNotInKey,  // ops that differ in an attribute look the same
   kOperandNotInKey,    // operands at other places look the same
   kNoRestoration,      // nothing is launched again at a squash
-  kReplacedWeight,     // a storage that is gone counts as alive
   kEvictedInUse,       // an arena goes with its plan, not with its last lease
   kOutputTwice,        // two outputs are given the same memory
   kVerdictIgnored,     // a wrong plan is found equal
-  kOverlappingTemporary,  // a temporary lies over a live value
+  kOverlappingTemporary,  // over a live value, and verdicts ignored
 };
 
 // What a backend did.

@@ -163,7 +163,7 @@ std::string StreamFrontend::OpName(engine::OpId op) const {
 }
 
 bool StreamFrontend::Alive(engine::StorageToken token) const {
-  return fault_ == Fault::kReplacedWeight || Of(token)->uses() > 0;
+  return Of(token)->uses() > 0;
 }
 
 uint64_t StreamFrontend::Base(engine::StorageToken token) const {
@@ -221,7 +221,8 @@ struct StreamOps::Shown {
         uint32_t attribute, Fault fault) {
     const OpTraits& traits = TraitsOf(kind);
     words = {static_cast<uint64_t>(kind), inputs.size(),
-             fault == Fault::kAttributeNotInKey && kind == OpKind::kScale
+             fault == Fault::kAttributeNotInKey && kind != OpKind::kRaise &&
+                     kind != OpKind::kDraw && kind != OpKind::kFill
                  ? 0
                  : attribute};
     for (size_t i = 0; i < inputs.size(); ++i) {

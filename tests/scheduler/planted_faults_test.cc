@@ -1,0 +1,64 @@
+// Proves that random streams would notice: faults planted between the engine
+// and the framework are caught within a few seeds.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "tests/sim/fault.h"
+#include "tests/sim/twin_run.h"
+
+namespace reprise::sim {
+namespace {
+
+// None is caught so seldom that this is not many times enough.
+constexpr uint32_t kSeeds = 400;
+
+struct Planted {
+  Fault fault;
+  const char* name;
+  bool on_host = true;  // the host executor can have it too
+};
+
+class PlantedFaultsTest : public testing::TestWithParam<Planted> {
+ protected:
+  // The first seed that catches it, and that passes without it.
+  static uint32_t FirstCatch(Fault fault, Executes executes) {
+    for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+      Scenario scenario = ScenarioOf(seed, executes);
+      scenario.options.fault = fault;
+      if (RunBeside(scenario.programs, scenario.options).failure.empty()) {
+        continue;
+      }
+      scenario.options.fault = Fault::kNone;
+      EXPECT_EQ(RunBeside(scenario.programs, scenario.options).failure, "");
+      return seed;
+    }
+    return kSeeds;
+  }
+};
+
+TEST_P(PlantedFaultsTest, RandomStreamsCatchIt) {
+  EXPECT_LT(FirstCatch(GetParam().fault, Executes::kOnDevice), kSeeds);
+  if (!GetParam().on_host) return;
+  EXPECT_LT(FirstCatch(GetParam().fault, Executes::kOnHost), kSeeds);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, PlantedFaultsTest,
+    testing::Values(Planted{Fault::kSkippedPatch, "SkippedPatch"},
+                    Planted{Fault::kStaleLateExternal, "StaleLateExternal"},
+                    Planted{Fault::kIgnoredLease, "IgnoredLease"},
+                    Planted{Fault::kAttributeNotInKey, "AttributeNotInKey"},
+                    Planted{Fault::kOperandNotInKey, "OperandNotInKey"},
+                    Planted{Fault::kNoRestoration, "NoRestoration"},
+                    Planted{Fault::kEvictedInUse, "EvictedInUse"},
+                    Planted{Fault::kOutputTwice, "OutputTwice"},
+                    Planted{Fault::kVerdictIgnored, "VerdictIgnored"},
+                    Planted{Fault::kOverlappingTemporary,
+                            "OverlappingTemporary", false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace reprise::sim
