@@ -1,5 +1,7 @@
 #include "engine/segments.h"
 
+#include <algorithm>
+
 namespace reprise::engine {
 
 std::vector<ValueId> LateExternals(const Trace& first, const Trace& second) {
@@ -13,6 +15,18 @@ std::vector<ValueId> LateExternals(const Trace& first, const Trace& second) {
   return late;
 }
 
+namespace {
+
+bool UsesIndicesFromOutside(const Trace& trace, const TracedOp& op) {
+  return std::any_of(op.operands.begin(), op.operands.end(),
+                     [&trace](const ValueRef& operand) {
+                       return operand.indexes &&
+                              trace.values[operand.value].external;
+                     });
+}
+
+}  // namespace
+
 std::vector<Segment> CutSegments(const Trace& trace,
                                  std::span<const ValueId> late,
                                  std::span<const uint32_t> launches,
@@ -20,6 +34,9 @@ std::vector<Segment> CutSegments(const Trace& trace,
   const auto ops = static_cast<uint32_t>(trace.ops.size());
   std::vector<bool> gates(ops, false);
   for (ValueId v : late) gates[trace.values[v].birth_op] = true;
+  for (uint32_t k = 0; k < ops; ++k) {
+    if (UsesIndicesFromOutside(trace, trace.ops[k])) gates[k] = true;
+  }
   std::vector<Segment> segments;
   Segment open;
   for (uint32_t k = 0; k < ops; ++k) {

@@ -16,8 +16,10 @@ struct Segment {
   uint32_t first_op = 0;
   uint32_t end_op = 0;
   uint32_t launches = 0;
-  // Its first op uses an external that only this op tells: it is launched when
-  // the op has come, not before.
+  // It is launched when its first op has come, not before: the op uses an
+  // external that only it tells, or indices that the trace did not make. Those
+  // might be out of range and stop the device, though the program never asks
+  // for the op.
   bool gated = false;
 };
 
@@ -27,7 +29,8 @@ struct Segment {
 std::vector<ValueId> LateExternals(const Trace& first, const Trace& second);
 
 // Cuts the ops of `trace`, op k making `launches[k]`, into segments of about
-// `segment_launches`, and before the first use of each late external.
+// `segment_launches`, before the first use of each late external, and before
+// each op that uses indices from outside.
 std::vector<Segment> CutSegments(const Trace& trace,
                                  std::span<const ValueId> late,
                                  std::span<const uint32_t> launches,

@@ -36,6 +36,7 @@ struct ValueRef {
   ValueId value = 0;
   uint64_t offset_bytes = 0;  // from the value's origin, modulo 2^64
   bool written = false;
+  bool indexes = false;    // see Operand; set where it is recorded
   kernels::Layout layout;  // of the tensor; filled for written operands
 };
 

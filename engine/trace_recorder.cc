@@ -65,6 +65,7 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
   trace_->values.resize(values);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& operand = op.operands[i];
+    traced.operands[i].indexes = operand.indexes;
     if (operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank)) {
       traced.operands[i].layout = kernels::MakeLayout(
           operand.sizes, operand.strides, operand.element_bytes);

@@ -59,6 +59,10 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
   engine::Operand& operand = *::new (operands_.Extend(1)) engine::Operand;
   Locate(*tensor, storage, operand);
   operand.written = Written();
+  if ((info_.index_arguments >> argument_ & 1) != 0) [[unlikely]] {
+    operand.indexes = at::isIntegralType(
+        c10::typeMetaToScalarType(tensor->dtype()), /*includeBool=*/false);
+  }
   if (operand.written) {
     has_written_ = true;
     if (IsCopyOnWrite(storage)) Cut("copy-on-write operand");

@@ -37,6 +37,8 @@ struct OpInfo {
   // is true, or always where that is -1.
   uint64_t written_arguments = 0;
   uint64_t hidden_writes = 0;
+  // Bit i: argument i holds indices, where its elements are integers.
+  uint64_t index_arguments = 0;
   int training_argument = -1;
 
   // Why no call of it can be part of a trace; null if some can.

@@ -53,11 +53,17 @@ constexpr std::array kStorageOps = {
     "aten::set_"sv,
 };
 
+// What arguments are called whose elements a kernel takes for places.
+constexpr std::array kIndexArguments = {
+    "index"sv, "indices"sv, "target"sv, "targets"sv, "offsets"sv,
+};
+
 struct NamedCut {
   std::string_view name;
   const char* reason;
 };
 constexpr NamedCut kCuts[] = {
+    {"aten::_assert_async"sv, "may stop the device"},
     {"aten::_copy_from"sv, "copies by hand"},
     {"aten::_copy_from_and_resize"sv, "copies by hand"},
     {"aten::_cudnn_rnn_flatten_weight"sv, "moves its operands"},
@@ -269,6 +275,9 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (alias != nullptr && alias->isWrite()) {
       info.written_arguments |= uint64_t{1} << i;
+    }
+    if (Contains(kIndexArguments, schema.arguments()[i].name())) {
+      info.index_arguments |= uint64_t{1} << i;
     }
   }
   for (const HiddenWrites& hidden : kHiddenWrites) {

@@ -1,0 +1,44 @@
+"""Ops that would stop the device on bad data run only where the program asks for them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from watching import assert_same_bits, settle, watched
+
+
+@pytest.mark.parametrize("kind", ["embedding", "index_select", "gather", "index"])
+def test_bad_indices_that_are_never_used_do_no_harm(device: str, kind: str) -> None:
+    table = torch.randn(16, 8, device=device)
+    weight = torch.randn(8, 8, device=device)
+    indices = torch.arange(4, device=device)
+    wide = indices.view(4, 1)
+
+    def look_up() -> torch.Tensor:
+        if kind == "embedding":
+            return torch.nn.functional.embedding(indices, table)
+        if kind == "index_select":
+            return table.index_select(0, indices)
+        if kind == "gather":
+            return table.gather(0, wide).expand(4, 8)
+        return table[indices]
+
+    def step(x: torch.Tensor, valid: bool) -> torch.Tensor:
+        h = (x @ weight).relu()
+        h = (h * 2).tanh() + x
+        if not valid:
+            return h.sin()
+        return (h + look_up()).cos()
+
+    inputs = [torch.randn(4, 8, device=device) for _ in range(8)]
+    with watched(device) as session:
+        settle(session, lambda: step(inputs[0], True))
+        found = [step(x, True) for x in inputs]
+        indices.fill_(1_000_000)
+        found += [step(x, False) for x in inputs]
+        indices.copy_(torch.arange(4, 8, device=device))
+        found += [step(x, True) for x in inputs]
+        if device == "cuda":
+            torch.cuda.synchronize()
+    expected = [step(x, False) for x in inputs] + [step(x, True) for x in inputs]
+    assert_same_bits(found[8:], expected)
