@@ -48,6 +48,7 @@ class CudaBackend : public Backend {
  private:
   base::Result<BuiltPlan> Assemble(const Trace& trace,
                                    std::vector<ValueId> late,
+                                   std::vector<uint32_t> waiting,
                                    ExplainedProgram explained);
 
   CudaContext context_;

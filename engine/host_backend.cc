@@ -118,9 +118,9 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   plan.mechanism = "calls";
   plan.launches = static_cast<uint32_t>(first.ops.size());
   plan.late = LateExternals(first, second);
-  plan.segments =
-      CutSegments(first, plan.late, std::vector<uint32_t>(first.ops.size(), 1),
-                  options_.segment_ops);
+  plan.segments = CutSegments(first, plan.late, OpsThatWait(first, second),
+                              std::vector<uint32_t>(first.ops.size(), 1),
+                              options_.segment_ops);
   std::vector<bool> unwritten;
   for (const TracedOp& op : first.ops) {
     unwritten.push_back(LeavesUnwritten(frontend_->OpName(op.op)));

@@ -27,8 +27,59 @@ bool UsesIndicesFromOutside(const Trace& trace, const TracedOp& op) {
 
 }  // namespace
 
+std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second) {
+  const size_t values = first.values.size();
+  // Rebuilding the value reads an input of the pass.
+  std::vector<bool> from_input(values, false);
+  std::vector<bool> overwritten(values, false);
+  for (ValueId v = 0; v < values; ++v) {
+    const Value& a = first.values[v];
+    const Value& b = second.values[v];
+    from_input[v] =
+        a.external && (a.storage != b.storage || a.origin != b.origin);
+  }
+  for (const TracedOp& op : first.ops) {
+    for (const ValueRef& operand : op.operands) {
+      if (operand.written) overwritten[operand.value] = true;
+    }
+  }
+  // A value that is overwritten is rebuilt in its turn, from what it came from.
+  for (bool grew = true; grew;) {
+    grew = false;
+    const auto add = [&](ValueId v) {
+      if (from_input[v]) return;
+      from_input[v] = true;
+      grew = true;
+    };
+    for (const TracedOp& op : first.ops) {
+      bool reads = false;
+      for (const ValueRef& operand : op.operands) {
+        const ValueId v = operand.value;
+        reads |= from_input[v] && (first.values[v].external || overwritten[v]);
+      }
+      if (!reads) continue;
+      for (const ResultSpec& result : op.results) {
+        if (result.kind == ResultSpec::Kind::kValue) add(result.value);
+      }
+      for (const ValueRef& operand : op.operands) {
+        if (operand.written) add(operand.value);
+      }
+    }
+  }
+  std::vector<uint32_t> waiting;
+  for (uint32_t k = 0; k < first.ops.size(); ++k) {
+    for (const ValueRef& operand : first.ops[k].operands) {
+      if (!operand.written || !from_input[operand.value]) continue;
+      waiting.push_back(k);
+      break;
+    }
+  }
+  return waiting;
+}
+
 std::vector<Segment> CutSegments(const Trace& trace,
                                  std::span<const ValueId> late,
+                                 std::span<const uint32_t> waiting,
                                  std::span<const uint32_t> launches,
                                  uint32_t segment_launches) {
   const auto ops = static_cast<uint32_t>(trace.ops.size());
@@ -37,6 +88,7 @@ std::vector<Segment> CutSegments(const Trace& trace,
   for (uint32_t k = 0; k < ops; ++k) {
     if (UsesIndicesFromOutside(trace, trace.ops[k])) gates[k] = true;
   }
+  for (uint32_t k : waiting) gates[k] = true;
   std::vector<Segment> segments;
   Segment open;
   for (uint32_t k = 0; k < ops; ++k) {

@@ -28,11 +28,17 @@ struct Segment {
 // that op earlier would read memory that the program has not vouched for.
 std::vector<ValueId> LateExternals(const Trace& first, const Trace& second);
 
+// Ops that write over a value which only inputs of the pass (externals that
+// were elsewhere in each recording) can rebuild. The program may be done with
+// those before it leaves the trace, so such an op is not launched ahead.
+std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second);
+
 // Cuts the ops of `trace`, op k making `launches[k]`, into segments of about
-// `segment_launches`, before the first use of each late external, and before
-// each op that uses indices from outside.
+// `segment_launches`, before the first use of each late external, before each
+// op that uses indices from outside, and before each op of `waiting`.
 std::vector<Segment> CutSegments(const Trace& trace,
                                  std::span<const ValueId> late,
+                                 std::span<const uint32_t> waiting,
                                  std::span<const uint32_t> launches,
                                  uint32_t segment_launches);
 

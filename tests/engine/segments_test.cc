@@ -24,7 +24,7 @@ class SegmentsTest : public testing::Test {
   std::vector<Segment> Cut(const std::vector<ValueId>& late = {},
                            uint32_t segment_launches = 4) {
     const std::vector<uint32_t> launches(builder_.ops(), 1);
-    return CutSegments(builder_.trace(), late, launches, segment_launches);
+    return CutSegments(builder_.trace(), late, {}, launches, segment_launches);
   }
 
   FakeFrontend frontend_;

@@ -160,6 +160,34 @@ TEST_P(RandomStreamsTest, LateExternalOfAnotherPassIsNotTouched) {
   EXPECT_GT(sum_.backend.late_externals, 0u);
 }
 
+// What could only be rebuilt from an input that the program has dropped, and
+// whose memory it has given back, was not overwritten ahead.
+TEST_P(RandomStreamsTest, SquashAfterItsInputWasGivenBack) {
+  Program program;
+  program.weights = 1;
+  program.inputs = 1;
+  program.locals = 3;
+  program.lengths = {8, 40};
+  const Variable w0 = 0, x0 = 1, v0 = 2, v1 = 3, v2 = 4;
+  program.body = {
+      {.kind = OpKind::kCombine, .inputs = {x0, w0}, .outputs = {v0}},
+      {.kind = OpKind::kScale, .inputs = {v0}, .outputs = {v1}},
+      {.what = Line::What::kDrop, .inputs = {x0}},
+      {.kind = OpKind::kMutate, .inputs = {v0}},
+      {.kind = OpKind::kScale, .inputs = {v0}, .outputs = {v2}}};
+  program.detour = {{.kind = OpKind::kScale, .inputs = {v1}, .outputs = {v2}}};
+  program.passes.assign(14, Pass{.uploads = true, .builds_at = 0});
+  program.passes[12].gives_back_at = 3;
+  program.passes[12].leaves_at = 3;
+  program.passes[12].looks = true;
+  const Scenario scenario{{program},
+                          {.executes = GetParam(), .segment_launches = 10}};
+  const RunResult result = RunBeside(scenario.programs, scenario.options);
+  EXPECT_EQ(result.failure, "") << Explain(0, scenario);
+  EXPECT_EQ(result.stats.squashes, 1u);
+  EXPECT_EQ(result.backend.restored_ops, 0u);
+}
+
 // All inputs and weights are replaced, and what they lay in goes back to the
 // device: nothing may read it again.
 TEST_P(RandomStreamsTest, MovedExternalsAreFollowed) {
