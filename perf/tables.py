@@ -28,6 +28,19 @@ TITLES = {
     "bert_fp16": "BERT-base fp16, 128 tokens",
     "distilgpt2_fp16": "DistilGPT2 fp16, 64 tokens",
     "xlnet_fp16": "XLNet fp16, 64 tokens",
+    "densenet121_fp16": "DenseNet-121 fp16",
+    "efficientnet_b0_fp16": "EfficientNet-B0 fp16",
+    "alexnet_fp16": "AlexNet fp16",
+    "deberta_v2_fp16": "DeBERTa-v3-base fp16, 128 tokens",
+    "mobilebert_fp16": "MobileBERT fp16, 128 tokens",
+    "mt5_small_bf16": "mT5-small bf16, 64 and 16 tokens",
+    "t5_small_bf16": "T5-small bf16, 64 and 16 tokens",
+    "blenderbot_small_fp16": "Blenderbot-small fp16, 64 and 16 tokens",
+    "whisper_tiny_fp16": "Whisper-tiny fp16",
+    "clip_vit_b32_fp16": "CLIP ViT-B/32 fp16",
+    "mask_rcnn": "Mask R-CNN fp32, 256 x 256 (depends on data)",
+    "lstm2_fp16": "LSTM, 2 layers, 64 steps, fp16",
+    "unet_block_fp16": "U-Net block with attention, fp16",
 }
 MARKS = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
