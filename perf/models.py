@@ -69,6 +69,8 @@ def seconds(run: Callable[[], object]) -> float:
 class Mode:
     """One way of running a model: ``with mode: y = mode.run(arguments)``."""
 
+    policy = "always"
+
     def __init__(self, run: Run, enabled: bool = False, launches: bool = True) -> None:
         self.run = run
         self.enabled = enabled
@@ -76,7 +78,7 @@ class Mode:
 
     def __enter__(self) -> Mode:
         if self.enabled:
-            reprise.enable("cuda", policy="always")
+            reprise.enable("cuda", policy=self.policy)
             # What is left of a pass without them is the host's share.
             torch.ops.reprise.skip_launches(not self.launches)
         return self
@@ -411,6 +413,7 @@ def main() -> None:
     parser.add_argument(
         "--reports", action="store_true", help="keep explain() in the records"
     )
+    parser.add_argument("--policy", default=Mode.policy, choices=("always", "measured"))
     parser.add_argument(
         "--sampler", type=pathlib.Path, help="libreprise_pc_sampler.so, built here"
     )
@@ -419,6 +422,7 @@ def main() -> None:
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--dirty", action="store_true")
     arguments = parser.parse_args()
+    Mode.policy = arguments.policy
     everything = []
     where = environment(arguments)
     for name in arguments.models:
