@@ -16,6 +16,10 @@ namespace {
 // on one input (queries, keys and values) look alike.
 constexpr uint32_t kShortestRepetition = 4;
 
+// A trace is recorded once so many ops were seen in its passes: what two ops
+// gain pays only if they come often.
+constexpr uint64_t kFewestOpsSeen = 32;
+
 // One pass in so many of a trace that is not wanted is watched whole, because
 // words do not tell that values are used in another way than before.
 constexpr uint64_t kPassesAWatch = 16;
@@ -148,11 +152,21 @@ void StreamSession::HandleOverlap() {
 }
 
 void StreamSession::DiscardOpenTrace() {
-  recorder_.reset();
+  StopLearning();
   expected_ = nullptr;
   if (mode_ == Mode::kWatching || mode_ == Mode::kPassing) {
     mode_ = Mode::kBoundary;
   }
+}
+
+void StreamSession::StopLearning() {
+  recorder_.reset();
+  allowance_.End(Allowance::Clock::now());
+}
+
+bool StreamSession::IsWorthRecording(const TraceEntry& entry) const {
+  return policy_ == base::Policy::kAlways ||
+         entry.seen * entry.ops >= kFewestOpsSeen;
 }
 
 // --- Passing ---------------------------------------------------------------
@@ -305,7 +319,7 @@ void StreamSession::Close() {
   mode_ = Mode::kBoundary;
   expected_ = nullptr;
   if (open_.ops() == 0) {
-    recorder_.reset();
+    StopLearning();
     return;
   }
   TraceEntry* entry = EntryFor(open_.signature());
@@ -316,13 +330,14 @@ void StreamSession::Close() {
     if (Keeps(*entry)) {
       KeepRecording(entry, recorder_->Finish(open_.signature()));
     }
-    recorder_.reset();
+    StopLearning();
   }
   if (entry->seen > 1 && entry->op_hashes.empty()) {
     entry->op_hashes = op_hashes_;
   }
   // A single op is worth it only if it launches much: it is recorded late.
-  if (entry->state == State::kSeen && (entry->ops > 1 || entry->seen > 1)) {
+  if (entry->state == State::kSeen && (entry->ops > 1 || entry->seen > 1) &&
+      IsWorthRecording(*entry)) {
     entry->state = State::kRecord;
   }
 }
@@ -471,6 +486,7 @@ bool StreamSession::GoOnBeside(const OpView& op) {
 }
 
 void StreamSession::LeaveValidation() {
+  StopLearning();
   instance().Finish();
   mode_ = Mode::kBoundary;
   predictor_.Break();
@@ -485,6 +501,7 @@ void StreamSession::LeaveValidating(const OpView& op,
     return;
   }
   if (++cursor_ < entry->ops) return;
+  StopLearning();
   instance().Finish();
   mode_ = Mode::kBoundary;
   LinkTrace(entry);

@@ -21,6 +21,7 @@
 #include "engine/open_trace.h"
 #include "engine/plan.h"
 #include "engine/trace_recorder.h"
+#include "scheduler/allowance.h"
 #include "scheduler/externals.h"
 #include "scheduler/heads.h"
 #include "scheduler/journal.h"
@@ -131,6 +132,11 @@ class StreamSession final : public Session {
   void LearnCut(uint64_t hash, std::string_view reason);
   void LinkTrace(TraceEntry* entry);
 
+  // Recording and validating, what they cost and whether they pay.
+  bool MayLearn();
+  void StopLearning();
+  bool IsWorthRecording(const TraceEntry& entry) const;
+
   // Passing.
   std::optional<Action> TryPass(TraceEntry* entry);
   bool PassOn(const engine::OpView& op, uint64_t hash);
@@ -231,6 +237,7 @@ class StreamSession final : public Session {
   std::unordered_set<cache::Signature> ends_;
   // Ops, by the hash of their words, that are cuts, and why.
   std::unordered_map<uint64_t, std::string> learned_cuts_;
+  Allowance allowance_;
   Journal journal_;
 };
 

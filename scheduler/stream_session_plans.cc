@@ -83,7 +83,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   }
   if (WantsValidation(entry)) {
     entry->profit.Disregard();
-    if (!MayRecord()) return std::nullopt;
+    if (!MayLearn()) return TryPass(entry);
     return StartValidation(entry, op);
   }
   return StartReplay(entry, op);
@@ -116,13 +116,19 @@ bool StreamSession::TakeInstance(TraceEntry* entry) {
 
 // --- Recording -------------------------------------------------------------
 
+bool StreamSession::MayLearn() {
+  return MayRecord() && (policy_ == base::Policy::kAlways ||
+                         allowance_.Has(Allowance::Clock::now()));
+}
+
 bool StreamSession::MayRecord() const {
   return recording_forbidden_ == nullptr ||
          !recording_forbidden_->load(std::memory_order_relaxed);
 }
 
 void StreamSession::StartRecording(engine::Backend::Pass pass) {
-  if (!MayRecord()) return;
+  if (!MayLearn()) return;
+  allowance_.Begin(Allowance::Clock::now());
   auto recorder =
       engine::TraceRecorder::Start(frontend_.get(), backend_.get(), pass);
   if (!recorder) {
@@ -308,7 +314,7 @@ void StreamSession::CollectVerdict(TraceEntry* entry,
 bool StreamSession::WantsValidation(TraceEntry* entry) {
   const InstanceUse& use = entry->instances[instance_index_];
   if (!use.usable()) return true;
-  if (!MayRecord()) return false;
+  if (!MayLearn()) return false;
   if (options_.validate_share <= 0.0 || use.replays == 0) return false;
   const auto period = static_cast<uint64_t>(
       std::max(1.0, std::round(1.0 / options_.validate_share)));
@@ -340,6 +346,7 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
 std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
                                                      const OpView& op) {
   if (!Resolve(entry, op)) return std::nullopt;
+  allowance_.Begin(Allowance::Clock::now());
   whole_ = entry->instances[instance_index_].validations > 0;
   auto begun = instance().executor().BeginComparing();
   if (begun && whole_) begun = instance().LaunchNext();

@@ -1,0 +1,47 @@
+// How much of a program's time may go into learning about it.
+
+#ifndef REPRISE_SCHEDULER_ALLOWANCE_H_
+#define REPRISE_SCHEDULER_ALLOWANCE_H_
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+namespace reprise::scheduler {
+
+// Passes that are recorded or validated take longer than others, and a program
+// whose shapes depend on its data has new traces without end. So such passes
+// are paid for: the account starts with a second, each of them costs the time
+// that it takes, and it grows by a fiftieth of the time that passes, up to that
+// second again. Single-thread.
+class Allowance {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Duration = Clock::duration;
+  static constexpr Duration kMost = std::chrono::seconds(1);
+  static constexpr int kOneIn = 50;
+
+  // A pass may be begun.
+  bool Has(Clock::time_point now) {
+    if (last_.has_value()) left_ += (now - *last_) / kOneIn;
+    left_ = std::min(left_, kMost);
+    last_ = now;
+    return left_ > Duration::zero();
+  }
+
+  void Begin(Clock::time_point now) { begun_ = now; }
+  // Of what was begun, if anything was.
+  void End(Clock::time_point now) {
+    if (begun_.has_value()) left_ -= now - *begun_;
+    begun_.reset();
+  }
+
+ private:
+  Duration left_ = kMost;
+  std::optional<Clock::time_point> last_;
+  std::optional<Clock::time_point> begun_;
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_ALLOWANCE_H_

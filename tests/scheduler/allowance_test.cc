@@ -1,0 +1,57 @@
+#include "scheduler/allowance.h"
+
+#include <gtest/gtest.h>
+
+namespace reprise::scheduler {
+namespace {
+
+using std::chrono::milliseconds;
+
+class AllowanceTest : public testing::Test {
+ protected:
+  void Spend(milliseconds time) {
+    allowance_.Begin(now_);
+    now_ += time;
+    allowance_.End(now_);
+  }
+
+  Allowance allowance_;
+  Allowance::Clock::time_point now_{};
+};
+
+TEST_F(AllowanceTest, StartsWithASecond) {
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_TRUE(allowance_.Has(now_));
+    Spend(milliseconds(100));
+  }
+  EXPECT_TRUE(allowance_.Has(now_));
+  Spend(milliseconds(200));
+  EXPECT_FALSE(allowance_.Has(now_));
+}
+
+TEST_F(AllowanceTest, GrowsByAFiftiethOfTheTimeThatPasses) {
+  EXPECT_TRUE(allowance_.Has(now_));
+  Spend(milliseconds(1100));
+  EXPECT_FALSE(allowance_.Has(now_));
+  now_ += milliseconds(3800);
+  EXPECT_FALSE(allowance_.Has(now_));
+  now_ += milliseconds(300);
+  EXPECT_TRUE(allowance_.Has(now_));
+}
+
+TEST_F(AllowanceTest, DoesNotGrowBeyondItsBeginning) {
+  EXPECT_TRUE(allowance_.Has(now_));
+  now_ += std::chrono::hours(10);
+  EXPECT_TRUE(allowance_.Has(now_));
+  Spend(milliseconds(1100));
+  EXPECT_FALSE(allowance_.Has(now_));
+}
+
+TEST_F(AllowanceTest, WhatWasNotBegunCostsNothing) {
+  now_ += std::chrono::hours(1);
+  allowance_.End(now_);
+  EXPECT_TRUE(allowance_.Has(now_));
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
