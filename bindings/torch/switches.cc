@@ -8,6 +8,12 @@
 namespace reprise::bindings {
 namespace {
 
+// Of the processor's control word (MXCSR), what changes results: rounding, and
+// whether denormal numbers count as nothing (torch.set_flush_denormal).
+constexpr uint32_t kRounding = 3u << 13;
+constexpr uint32_t kFlushToZero = 1u << 15;
+constexpr uint32_t kDenormalsAreZero = 1u << 6;
+
 // Appends small numbers to a word, the first in its lowest bits.
 class BitPacker {
  public:
@@ -110,6 +116,9 @@ uint64_t CommonSwitches(scheduler::DeviceKind kind) {
   bits.Add(deterministic && context.deterministicFillUninitializedMemory(), 1);
   if (kind == scheduler::DeviceKind::kHost) {
     bits.Add(static_cast<uint16_t>(at::get_num_threads()), 16);
+    bits.Add(__builtin_ia32_stmxcsr() &
+                 (kRounding | kFlushToZero | kDenormalsAreZero),
+             16);
   }
   return bits.word();
 }

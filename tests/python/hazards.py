@@ -71,25 +71,40 @@ _CASES = [
 cases = pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)
 
 
+def run_pass(
+    device: str,
+    x: torch.Tensor,
+    w: torch.Tensor,
+    hazard: Hazard,
+    case: Case,
+    number: int,
+    memo: dict[str, Any],
+) -> list[Any]:
+    """What one pass makes: of the hazard, and of each op."""
+    kept: list[Any] = []
+    h, seen = x, []
+    for index, op in enumerate(_OPS):
+        if index == case.place and case.when(number):
+            point = Point(device, x, w, h, seen, number, memo)
+            kept.append(hazard(point))
+            h = point.h
+        h = op(h, w)
+        seen.append(h)
+    return [*kept, seen if number % 3 == 0 else h]
+
+
 def walk(
     device: str, hazard: Hazard, case: Case, wait: Callable[[], object]
 ) -> list[Any]:
-    """All that the passes of a program make which does `hazard` in the midst of them."""
+    """All that the passes of a program make which does `hazard` in their midst."""
     torch.manual_seed(7)
     w = torch.randn(WIDTH, WIDTH, device=device)
     inputs = [torch.randn(WIDTH, WIDTH, device=device) for _ in range(PASSES)]
     memo: dict[str, Any] = {}
     kept: list[Any] = []
-    for number, x in enumerate(inputs):
-        h, seen = x, []
-        for index, op in enumerate(_OPS):
-            if index == case.place and case.when(number):
-                point = Point(device, x, w, h, seen, number, memo)
-                kept.append(hazard(point))
-                h = point.h
-            h = op(h, w)
-            seen.append(h)
-        kept.append(seen if number % 3 == 0 else h)
+    for number in range(PASSES):
+        x = inputs.pop()  # no longer alive after its pass
+        kept += run_pass(device, x, w, hazard, case, number, memo)
         wait()
     return kept
 
