@@ -1,5 +1,7 @@
 #include "bindings/torch/watched_op.h"
 
+#include <ATen/Parallel.h>
+
 namespace reprise::bindings {
 
 using scheduler::Action;
@@ -11,8 +13,9 @@ ThreadState* WatchingThread(c10::DispatchKeySet below) {
   constexpr c10::DispatchKeySet kDense({DispatchKey::CPU, DispatchKey::CUDA});
   ThreadState& thread = t_thread_state;
   if (thread.depth != 0 || !thread.Refresh()) return nullptr;
+  // What a thread of the host's pool calls belongs to the op that it works for.
   const bool ours = thread.kind == DeviceKind::kHost
-                        ? below == kDenseHost
+                        ? below == kDenseHost && !at::in_parallel_region()
                         : (below.raw_repr() & ~kDense.raw_repr()) == 0 &&
                               below.has_backend(c10::BackendComponent::CUDABit);
   return ours ? &thread : nullptr;
