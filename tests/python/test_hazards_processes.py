@@ -325,7 +325,6 @@ def passes(count):
     "leave",
     [
         "passes(3); threading.Thread(target=passes, args=(20,)).start()",
-        "threading.Thread(target=passes, args=(10**9,), daemon=True).start()\npasses(6)",
         "import atexit; atexit.register(passes, 8); passes(5)",
     ],
 )
