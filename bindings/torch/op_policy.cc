@@ -78,6 +78,11 @@ constexpr NamedCut kCuts[] = {
     {"aten::_resize_output_"sv, "changes a storage"},
     {"aten::as_strided_copy"sv, "depends on the storage offset"},
     {"aten::as_strided_scatter"sv, "depends on the storage offset"},
+    // These clone the whole storage that their operand lies in.
+    {"aten::copy"sv, "depends on the storage behind its operand"},
+    {"aten::diagonal_scatter"sv, "depends on the storage behind its operand"},
+    {"aten::select_scatter"sv, "depends on the storage behind its operand"},
+    {"aten::slice_scatter"sv, "depends on the storage behind its operand"},
     {"aten::embedding_renorm_"sv, "its effects depend on data"},
     {"aten::equal"sv, "hands data to the host"},
     {"aten::from_file"sv, "maps a file"},
