@@ -170,7 +170,7 @@ DecodedCall LaunchDecoder::DecodeKernel(const KernelCall& call,
     }
     launch.attributes.push_back(Canonical(attribute));
   }
-  const Function& function = FunctionOf(call.function, symbol_name);
+  const Function function = FunctionOf(call.function, symbol_name);
   launch.name = function.name;
   if (call.params == nullptr && call.extra != nullptr) {
     size_t size_bytes = 0;
@@ -223,11 +223,13 @@ DecodedCall LaunchDecoder::DecodeCopy(CUdeviceptr to, CUdeviceptr from,
   return {std::move(launch), nullptr};
 }
 
-const LaunchDecoder::Function& LaunchDecoder::FunctionOf(
-    CUfunction handle, const char* symbol_name) {
+LaunchDecoder::Function LaunchDecoder::FunctionOf(CUfunction handle,
+                                                  const char* symbol_name) {
   const auto found = functions_.find(handle);
   if (found != functions_.end()) return found->second;
-  return functions_.emplace(handle, Ask(handle, symbol_name)).first->second;
+  Function function = Ask(handle, symbol_name);
+  if (function.known) functions_.emplace(handle, function);
+  return function;
 }
 
 LaunchDecoder::Function LaunchDecoder::Ask(CUfunction handle,
@@ -245,8 +247,8 @@ LaunchDecoder::Function LaunchDecoder::Ask(CUfunction handle,
   }
   Function function;
   std::vector<ParamSpan> params;
-  for (CUresult more = as_function == CUDA_SUCCESS ? as_function : as_kernel;
-       more == CUDA_SUCCESS;) {
+  CUresult more = as_function == CUDA_SUCCESS ? as_function : as_kernel;
+  while (more == CUDA_SUCCESS) {
     params.push_back(
         {static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
     function.image_bytes = std::max(function.image_bytes, offset + size);
@@ -256,8 +258,9 @@ LaunchDecoder::Function LaunchDecoder::Ask(CUfunction handle,
             : driver_.cuKernelGetParamInfo(kernel, params.size(), &offset,
                                            &size);
   }
-  function.known = !params.empty() || as_function == CUDA_ERROR_INVALID_VALUE ||
-                   as_kernel == CUDA_ERROR_INVALID_VALUE;
+  // Past the last parameter the index is invalid; another error hides the rest.
+  function.known = more == CUDA_ERROR_INVALID_VALUE ||
+                   (params.empty() && as_function == CUDA_ERROR_INVALID_VALUE);
   function.params =
       std::make_shared<const std::vector<ParamSpan>>(std::move(params));
   if (symbol_name == nullptr &&

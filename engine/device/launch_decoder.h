@@ -59,7 +59,7 @@ class LaunchDecoder {
 
   DecodedCall DecodeKernel(const KernelCall& call, const char* symbol_name);
   DecodedCall DecodeCopy(CUdeviceptr to, CUdeviceptr from, size_t size_bytes);
-  const Function& FunctionOf(CUfunction handle, const char* symbol_name);
+  Function FunctionOf(CUfunction handle, const char* symbol_name);
   Function Ask(CUfunction handle, const char* symbol_name);
 
   const Driver& driver_;
