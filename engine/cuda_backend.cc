@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/device/context_scope.h"
 #include "engine/explain_parameters.h"
 #include "engine/layout.h"
 #include "engine/verdict_flag.h"
@@ -26,7 +27,8 @@ std::vector<uint32_t> LaunchesByOp(const CudaProgram& program) {
 }  // namespace
 
 base::Status CudaBackend::StartRecording(Pass pass) {
-  REPRISE_RETURN_IF_ERROR(context_.recorder->Start(context_.stream));
+  REPRISE_RETURN_IF_ERROR(
+      context_.recorder->Start(context_.stream, context_.context));
   if (pass == Pass::kRelocated) {
     if (auto pool = frontend_->BeginPrivatePool(); !pool) {
       context_.recorder->Stop();
@@ -58,9 +60,14 @@ std::string CudaBackend::EndOp(TracedOp& op) {
 }
 
 bool CudaBackend::Capturing() const {
+  const device::Driver& driver = *context_.driver;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result =
-      context_.driver->cuStreamIsCapturing(context_.stream, &status);
+  CUresult result = driver.cuStreamIsCapturing(context_.stream, &status);
+  if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]] {
+    // On a thread that has not used CUDA yet.
+    const device::ContextScope scope(driver, context_.context);
+    result = driver.cuStreamIsCapturing(context_.stream, &status);
+  }
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

@@ -41,6 +41,9 @@ class CudaBackend : public Backend {
   std::string EndOp(TracedOp& op) override;
   bool wants_call() const override { return false; }
   void Resting() override { context_.recorder->Resting(0); }
+  std::optional<std::string> TakeForeignWork() override {
+    return context_.recorder->TakeForeignWork();
+  }
   bool Capturing() const override;
   tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,
                                               const Trace& second) override;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/device/context_scope.h"
+
 namespace reprise::engine {
 
 base::Result<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
@@ -68,6 +70,8 @@ base::Status CudaExecutor::LaunchSegment(size_t index) {
     return {};
   }
   const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
   for (uint32_t node : segment.dirty) {
     REPRISE_RETURN_IF_ERROR(segment.graph->Update(node));
     dirty_[segment.first_launch + node] = false;
@@ -80,6 +84,8 @@ base::Status CudaExecutor::LaunchSegment(size_t index) {
 
 base::Status CudaExecutor::LaunchOp(size_t op) {
   const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
   for (uint32_t i = program_.op_begin[op]; i < program_.op_begin[op + 1]; ++i) {
     REPRISE_RETURN_IF_ERROR(device::Enqueue(
         *context_.driver, program_.launches[i], context_.stream));
@@ -97,8 +103,28 @@ bool CudaExecutor::Touches(size_t op, ValueId value) const {
   return false;
 }
 
+base::Status CudaExecutor::WaitFor(CUstream other) {
+  const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  const device::Driver& driver = *context_.driver;
+  CUevent event = nullptr;
+  REPRISE_CU(driver, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  base::Status waited = device::Check(
+      driver, driver.cuEventRecord(event, other), "cuEventRecord");
+  if (waited) {
+    waited = device::Check(driver,
+                           driver.cuStreamWaitEvent(context_.stream, event, 0),
+                           "cuStreamWaitEvent");
+  }
+  driver.cuEventDestroy(event);  // once it has come
+  return waited;
+}
+
 base::Status CudaExecutor::BeginComparing() {
   const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
   comparing_ = true;
   return flag_->Clear(context_.stream);
 }
@@ -107,18 +133,24 @@ base::Status CudaExecutor::Compare(uint64_t eager, uint64_t replayed,
                                    const kernels::Layout& layout,
                                    uint32_t tag) {
   const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
   return context_.compare->Enqueue(eager, replayed, layout, flag_->address(),
                                    tag, context_.stream);
 }
 
 base::Status CudaExecutor::EndComparing() {
   const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
   comparing_ = false;
   return flag_->Read(context_.stream);
 }
 
 base::Result<std::optional<Verdict>> CudaExecutor::Poll(Patience patience) {
   const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
   return flag_->Poll(context_.stream, patience);
 }
 

@@ -65,6 +65,7 @@ class CudaExecutor : public Executor {
   base::Status LaunchSegment(size_t segment) override;
   base::Status LaunchOp(size_t op) override;
   bool Touches(size_t op, ValueId value) const override;
+  base::Status WaitFor(CUstream other) override;
   base::Status BeginComparing() override;
   base::Status Compare(uint64_t eager, uint64_t replayed,
                        const kernels::Layout& layout, uint32_t tag) override;

@@ -4,6 +4,8 @@
 #ifndef REPRISE_ENGINE_EXECUTOR_H_
 #define REPRISE_ENGINE_EXECUTOR_H_
 
+#include <cuda.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,6 +40,10 @@ class Executor {
   virtual base::Status LaunchOp(size_t op) = 0;
   // The op's recorded work may write `value` (points into it).
   virtual bool Touches(size_t op, ValueId value) const = 0;
+
+  // What is launched from now on runs after all that `other`, a stream of the
+  // same device, has been given by now.
+  virtual base::Status WaitFor(CUstream other) = 0;
 
   // Validation: Begin, then any number of Compare, then End; Poll gives the
   // verdict once the device has reached End, or waits for it.
@@ -88,6 +94,9 @@ class Backend {
   virtual std::string EndOp(TracedOp& op) = 0;
   // The frontend is to give each op's call before it runs (host).
   virtual bool wants_call() const = 0;
+  // While recording, between ops: the first device work of the stream since the
+  // last call that no op made, by the name of its driver call.
+  virtual std::optional<std::string> TakeForeignWork() { return std::nullopt; }
   // A head has come and its trace is not recorded.
   virtual void Resting() {}
   // The user is capturing the stream: stand aside.

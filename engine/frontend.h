@@ -42,6 +42,7 @@ class Frontend {
  public:
   virtual ~Frontend() = default;
 
+  // Of any op but kNoOp.
   virtual std::string OpName(OpId op) const = 0;
 
   // Weak references: they keep a token from being used again and change no
@@ -73,6 +74,10 @@ class Frontend {
   // The address lies in memory that the framework's allocator owns. Any thread.
   virtual bool OwnsAddress(uint64_t address) const = 0;
 };
+
+inline std::string NameOf(const Frontend& frontend, OpId op) {
+  return op == kNoOp ? "(no op)" : frontend.OpName(op);
+}
 
 }  // namespace reprise::engine
 

@@ -55,6 +55,8 @@ class HostExecutor : public Executor {
     return !trace_.ops[op].native && !unwritten_[op];
   }
 
+  base::Status WaitFor(CUstream) override { return {}; }
+
   base::Status BeginComparing() override {
     verdict_ = Verdict{};
     return {};

@@ -66,9 +66,20 @@ Instance::Readiness Instance::Resolve(const OpView& head) {
   Readiness readiness = ResolveHead(head);
   if (readiness == Readiness::kReady) readiness = ResolveOthers();
   if (readiness != Readiness::kReady) return readiness;
+  if (!WaitForBorrowers()) return Readiness::kNoMemory;
   next_segment_ = 0;
   next_launch_op_ = kNoOp;
   return ResolveOutputs();
+}
+
+bool Instance::WaitForBorrowers() {
+  const std::vector<CUstream> streams = ledger_->TakeLent();
+  for (CUstream stream : streams) {
+    if (built_.executor->WaitFor(stream)) continue;
+    ledger_->Lend(streams);
+    return false;
+  }
+  return true;
 }
 
 Instance::Readiness Instance::ResolveHead(const OpView& head) {

@@ -39,7 +39,7 @@ class Instance {
     kOtherOp,   // this is not its head
     kUnproven,  // a head operand lies elsewhere, and never moved while recorded
     kReplaced,  // an external that the head does not name is gone or moved
-    kNoMemory,  // no memory for an output that escapes
+    kNoMemory,  // for an output that escapes; or its own is still being read
   };
   // Binds every value for a launch at `head`: externals to where they are,
   // outputs that escape to fresh memory. Those that are still alive in the
@@ -95,6 +95,9 @@ class Instance {
   Readiness ResolveHead(const OpView& head);
   Readiness ResolveOthers();
   Readiness ResolveOutputs();
+  // Streams that the program lent what it has dropped since have read it before
+  // this launch overwrites it.
+  bool WaitForBorrowers();
   void BindAt(ValueId value, uint64_t origin);
 
   Plan* plan_;

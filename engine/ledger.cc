@@ -1,5 +1,6 @@
 #include "engine/ledger.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace reprise::engine {
@@ -18,6 +19,31 @@ void Ledger::EndLease(void* entry) {
   Ledger* ledger = lease->ledger;
   lease->live.store(0, std::memory_order_release);
   ledger->Drop(1);
+}
+
+uint64_t Ledger::Lend(void* context, Block::Release release, CUstream stream) {
+  if (release != &EndLease) return 0;
+  Ledger& ledger = *static_cast<Entry*>(context)->ledger;
+  ledger.Lend({stream});
+  return ledger.arena_.address();
+}
+
+void Ledger::Lend(const std::vector<CUstream>& streams) {
+  const base::MutexLock lock(mutex_);
+  for (CUstream stream : streams) {
+    if (std::find(lent_.begin(), lent_.end(), stream) == lent_.end()) {
+      lent_.push_back(stream);
+    }
+  }
+  any_lent_.store(true, std::memory_order_release);
+}
+
+std::vector<CUstream> Ledger::TakeLent() {
+  if (!any_lent_.load(std::memory_order_acquire)) [[likely]]
+    return {};
+  const base::MutexLock lock(mutex_);
+  any_lent_.store(false, std::memory_order_relaxed);
+  return std::exchange(lent_, {});
 }
 
 void Ledger::Close() { Drop(kOpen - leased_); }

@@ -3,10 +3,14 @@
 #ifndef REPRISE_ENGINE_LEDGER_H_
 #define REPRISE_ENGINE_LEDGER_H_
 
+#include <cuda.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/block.h"
 #include "engine/trace.h"
 
@@ -40,6 +44,16 @@ class Ledger {
   bool leased(ValueId value) const {
     return leases_[value].live.load(std::memory_order_acquire) != 0;
   }
+  // The memory of a block, by its context and release function, is read by
+  // `stream` until the program drops it, and for as long as what that stream
+  // was given by then takes. Returns the address of the arena, which is to be
+  // kept as long; 0 if the block is no lease. Any thread, while the lease
+  // lives.
+  static uint64_t Lend(void* context, Block::Release release, CUstream stream);
+  // The streams that leases were lent to since the last call.
+  std::vector<CUstream> TakeLent();
+  void Lend(const std::vector<CUstream>& streams);
+
   // Any place is. Acquire: as for one place.
   bool leased() const {
     return kOpen - references_.load(std::memory_order_acquire) != leased_;
@@ -64,6 +78,12 @@ class Ledger {
   static constexpr uint64_t kOpen = uint64_t{1} << 62;
   std::atomic<uint64_t> references_{kOpen};
   uint64_t leased_ = 0;  // in all
+
+  base::Mutex mutex_;
+  std::vector<CUstream> lent_ REPRISE_GUARDED_BY(mutex_);
+  // There are some: what a launch looks at. Released by Lend, which the end of
+  // a lease follows.
+  std::atomic<bool> any_lent_{false};
 };
 
 }  // namespace reprise::engine

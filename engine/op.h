@@ -13,6 +13,9 @@ namespace reprise::engine {
 // Index into the frontend's table of operators; stable for the process.
 using OpId = uint32_t;
 
+// Stands for what a program does without an op.
+inline constexpr OpId kNoOp = ~OpId{0};
+
 // Names a storage while it is alive (torch: the StorageImpl's address). Two
 // storages that never live at once may share a token, so a token that is kept
 // needs a weak reference (Frontend::Retain).

@@ -50,7 +50,7 @@ void AddSession(json& report, const Journal& journal,
     report["plans"].push_back(PlanJson(*entry, frontend));
   }
   for (const auto& [key, count] : journal.cuts) {
-    report["cuts"].push_back({{"op", frontend.OpName(key.first)},
+    report["cuts"].push_back({{"op", engine::NameOf(frontend, key.first)},
                               {"reason", key.second},
                               {"count", count}});
   }

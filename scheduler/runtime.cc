@@ -68,6 +68,21 @@ class Runtime::Impl {
     return sessions;
   }
 
+  Session* Find(const StreamKey& key) const REPRISE_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    for (const Slot& slot : sessions_) {
+      if (slot.key == key) return slot.session.get();
+    }
+    return nullptr;
+  }
+
+  void InterruptAll(const char* what) {
+    // Cleared first: a trace that is begun meanwhile is not missed.
+    opened_.store(false, std::memory_order_relaxed);
+    for (StreamSession* session : Sessions()) session->Interrupt(what);
+  }
+  const std::atomic<bool>& opened() const { return opened_; }
+
   bool Wait(std::optional<std::chrono::milliseconds> timeout) {
     if (!queue_.WaitIdle(timeout)) return false;
     for (StreamSession* session : Sessions()) session->Settle();
@@ -127,6 +142,7 @@ class Runtime::Impl {
     parts.options = options_;
     parts.policy = policy_;
     parts.recording_forbidden = &recording_forbidden_;
+    parts.opened = &opened_;
     parts.plans = &plans_;
     parts.build = [this](std::shared_ptr<BuildJob> job) {
       queue_.Post([job = std::move(job)] { job->Run(); });
@@ -141,12 +157,10 @@ class Runtime::Impl {
     context.recorder = recorder_.get();
     context.stream = static_cast<CUstream>(key.stream);
     context.skip_launches = &skip_launches_;
-    REPRISE_CU(*driver_, cuCtxGetCurrent(&context.context));
-    if (context.context == nullptr) {
-      return base::Fail(base::Code::kUnavailable,
-                        "no CUDA context is current on the thread that made "
-                        "the first op of its stream");
-    }
+    // The framework's own: retained for as long as the process lives.
+    CUdevice device = 0;
+    REPRISE_CU(*driver_, cuDeviceGet(&device, key.device));
+    REPRISE_CU(*driver_, cuDevicePrimaryCtxRetain(&context.context, device));
     return context;
   }
 
@@ -172,6 +186,8 @@ class Runtime::Impl {
   // Relaxed: a session that reads it late holds its lock then, and
   // StopRecording, which takes that lock afterwards, ends what it began.
   std::atomic<bool> recording_forbidden_{false};
+  // Relaxed: it only tells a thread of what that thread has done.
+  std::atomic<bool> opened_{false};
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;
   std::unique_ptr<device::LaunchRecorder> recorder_;
@@ -210,6 +226,15 @@ bool Runtime::Wait(std::optional<std::chrono::milliseconds> timeout) {
 void Runtime::Pause() {
   for (StreamSession* session : impl_->Sessions()) session->Pause();
 }
+
+bool Runtime::Interrupt(const StreamKey& key, const char* what) {
+  Session* session = impl_->Find(key);
+  return session != nullptr && session->Interrupt(what);
+}
+
+void Runtime::InterruptAll(const char* what) { impl_->InterruptAll(what); }
+
+const std::atomic<bool>& Runtime::opened() const { return impl_->opened(); }
 
 void Runtime::ForbidRecording() { impl_->ForbidRecording(); }
 

@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_RUNTIME_H_
 #define REPRISE_SCHEDULER_RUNTIME_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -54,6 +55,14 @@ class Runtime {
   // Ends what is open on every session: recordings are dropped, replays under
   // way are squashed. For disable().
   void Pause();
+
+  // Interrupts the session of a stream, if there is one, or all (see
+  // Session::Interrupt). True if something had been run ahead.
+  bool Interrupt(const StreamKey& key, const char* what);
+  void InterruptAll(const char* what);
+  // False if, since the last InterruptAll, no trace has been begun on any
+  // session: there is nothing to interrupt. Lives as long as the runtime.
+  const std::atomic<bool>& opened() const;
 
   // For a profiler that wants CUPTI: from the return of Forbid, which waits for
   // ops that are being handled, until Allow, nothing is recorded or validated.

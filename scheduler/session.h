@@ -58,6 +58,12 @@ class Session {
 
   virtual void Leave(const engine::OpView& op,
                      std::span<const engine::ResultView> results) = 0;
+  // The program is about to do, or has just done, what no op tells and what may
+  // read or write the memory of ops: a cut without an op. `what` is a literal.
+  // True if something had been run ahead, which is taken back now. Takes the
+  // lock itself.
+  virtual bool Interrupt(const char* what) = 0;
+
   // The op raised: it is a cut from now on.
   virtual void Abandon(const engine::OpView& op) = 0;
 

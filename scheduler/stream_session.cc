@@ -67,6 +67,7 @@ StreamSession::StreamSession(Parts parts)
       options_(parts.options),
       policy_(parts.policy),
       recording_forbidden_(parts.recording_forbidden),
+      opened_(parts.opened),
       externals_(frontend_.get()) {}
 
 StreamSession::~StreamSession() {
@@ -78,6 +79,22 @@ StreamSession::~StreamSession() {
 
 Action StreamSession::Enter(const OpView& op) {
   ++journal_.stats.ops;
+  return Step(op);
+}
+
+bool StreamSession::Interrupt(const char* what) {
+  static constexpr uint64_t kWords[] = {engine::kNoOp};
+  const std::lock_guard lock(*this);
+  const uint64_t squashes = journal_.stats.squashes;
+  OpView look;
+  look.op = engine::kNoOp;
+  look.words = kWords;
+  look.cut = what;
+  Step(look);
+  return journal_.stats.squashes != squashes;
+}
+
+Action StreamSession::Step(const OpView& op) {
   if (observed_ != nullptr) {
     HandleOverlap();
     return Action::kEager;
@@ -103,8 +120,12 @@ Action StreamSession::Enter(const OpView& op) {
       return RunCut(op, cut->second);
     }
   }
-  if (mode_ == Mode::kWatching && BeginsTrace(op, hash)) Close();
+  if (mode_ == Mode::kWatching &&
+      (BeginsTrace(op, hash) || EndsAtForeignWork())) {
+    Close();
+  }
   if (mode_ == Mode::kBoundary) {
+    if (opened_ != nullptr) opened_->store(true, std::memory_order_relaxed);
     if (const std::optional<Action> action = TryHead(op, hash)) return *action;
   }
   return Watch(op, words);
@@ -283,6 +304,15 @@ void StreamSession::LeaveWatching(const OpView& op,
   if (Ends()) Close();
 }
 
+bool StreamSession::EndsAtForeignWork() {
+  if (recorder_ == nullptr) return false;
+  const std::optional<std::string> call = backend_->TakeForeignWork();
+  if (!call.has_value()) return false;
+  ++journal_.cuts[{engine::kNoOp, *call + " between two ops"}];
+  ends_.insert(open_.signature());
+  return true;
+}
+
 bool StreamSession::MayBecome(const TraceEntry& entry) const {
   if (open_.ops() > entry.ops) return false;
   if (open_.ops() == entry.ops) return open_.signature() == entry.signature;
@@ -433,7 +463,7 @@ void StreamSession::Diverge(const OpView& op) {
 
 void StreamSession::SquashAt(const OpView& op) {
   ++journal_.squashes[{current_->signature.ToHex(), cursor_,
-                       frontend_->OpName(op.op)}];
+                       engine::NameOf(*frontend_, op.op)}];
   Squash(cursor_);
 }
 

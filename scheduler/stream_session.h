@@ -56,6 +56,8 @@ class StreamSession final : public Session {
     base::Policy policy = base::Policy::kAlways;  // kAuto resolved
     // While it is true nothing is recorded or validated; null: never. Borrowed.
     const std::atomic<bool>* recording_forbidden = nullptr;
+    // Becomes true when a trace is begun; null: nobody asks. Borrowed.
+    std::atomic<bool>* opened = nullptr;
   };
 
   explicit StreamSession(Parts parts);
@@ -74,6 +76,7 @@ class StreamSession final : public Session {
   void Leave(const engine::OpView& op,
              std::span<const engine::ResultView> results) override;
   void Abandon(const engine::OpView& op) override;
+  bool Interrupt(const char* what) override;
   engine::Block TakeBlock(engine::ValueId value) override {
     return instance().TakeBlock(value);
   }
@@ -103,6 +106,7 @@ class StreamSession final : public Session {
     kFollowing
   };
 
+  Action Step(const engine::OpView& op);
   Action Observe(const engine::OpView& op);
   Action RunCut(const engine::OpView& op, std::string_view reason);
 
@@ -121,6 +125,9 @@ class StreamSession final : public Session {
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
   void LeaveWatching(const engine::OpView& op,
                      std::span<const engine::ResultView> results);
+  // Device work that no op made came before this op of the recording: the
+  // trace ends there, now and ever after.
+  bool EndsAtForeignWork();
   void Close();
   bool Ends();
   // The open trace may still become that one.
@@ -199,6 +206,7 @@ class StreamSession final : public Session {
   const base::Options options_;
   const base::Policy policy_;
   const std::atomic<bool>* recording_forbidden_;
+  std::atomic<bool>* opened_;
 
   Mode mode_ = Mode::kBoundary;
   // Between Enter(kObserve) and Leave: the words of the op, which name the

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/torch/gpu_trace.h"
 #include "bindings/torch/torch_runtime.h"
 #include "engine/base/options.h"
 #include "scheduler/stats.h"
@@ -149,7 +150,8 @@ TORCH_LIBRARY(reprise, library) {
   library.def("option_table() -> str[][]", &b::OptionTable);
   library.def("pause_recording() -> ()", &b::TorchRuntime::PauseRecording);
   library.def("resume_recording() -> ()", &b::TorchRuntime::ResumeRecording);
-  library.def("observe_host_memory() -> ()",
-              &b::TorchRuntime::ObserveHostMemory);
+  library.def("interrupt() -> ()", &b::TorchRuntime::Interrupt);
+  library.def("opened_address() -> int", &b::TorchRuntime::OpenedAddress);
+  library.def("pass_gpu_trace_on() -> ()", &b::PassGpuTraceOn);
   library.def("skip_launches(bool skip) -> ()", &b::SkipLaunches);
 }

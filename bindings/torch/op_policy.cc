@@ -11,7 +11,8 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
-// Operators that only look at metadata, or make views without saying so.
+// Operators that only look at metadata, or make views without saying so; for
+// record_stream see lent_memory.cc.
 constexpr std::array kNotHooked = {
     "aten::_assert_scalar"sv,
     "aten::_assert_tensor_metadata"sv,
@@ -28,6 +29,7 @@ constexpr std::array kNotHooked = {
     "aten::is_same_size"sv,
     "aten::is_set_to"sv,
     "aten::lift"sv,
+    "aten::record_stream"sv,
     "aten::sparse_dim"sv,
     "aten::sym_constrain_range"sv,
     "aten::sym_constrain_range_for_size"sv,
@@ -87,7 +89,6 @@ constexpr NamedCut kCuts[] = {
     {"aten::equal"sv, "hands data to the host"},
     {"aten::from_file"sv, "maps a file"},
     {"aten::mkldnn_rnn_layer_backward"sv, "writes operands in secret"},
-    {"aten::record_stream"sv, "lends memory to another stream"},
     {"aten::resize_"sv, "changes a storage"},
     {"aten::resize_as_"sv, "changes a storage"},
     {"aten::set_"sv, "changes a storage"},

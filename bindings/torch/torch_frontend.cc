@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "bindings/torch/allocator_trace.h"
+#include "bindings/torch/thread_state.h"
 
 namespace reprise::bindings {
 namespace {
@@ -34,6 +35,9 @@ class OwnAllocation {
   ~OwnAllocation() { t_own_allocation = false; }
   OwnAllocation(const OwnAllocation&) = delete;
   OwnAllocation& operator=(const OwnAllocation&) = delete;
+
+ private:
+  const DepthGuard no_hooks_;
 };
 
 uint64_t Mix(uint64_t hash, uint64_t word) {
@@ -65,9 +69,7 @@ class TorchFrontend : public engine::Frontend {
  public:
   explicit TorchFrontend(OpNames op_names) : op_names_(op_names) {}
 
-  std::string OpName(engine::OpId op) const override {
-    return op == kNoOp ? "(no op)" : op_names_(op);
-  }
+  std::string OpName(engine::OpId op) const override { return op_names_(op); }
 
   void Retain(engine::StorageToken storage) override {
     c10::raw::weak_intrusive_ptr::incref(StorageOf(storage));
@@ -170,6 +172,7 @@ class CudaFrontend final : public TorchFrontend {
       return base::Fail(base::Code::kFailedPrecondition,
                         "a private pool is open on this stream already");
     }
+    const DepthGuard no_hooks;
     try {
       c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
       ReleaseOldPools();

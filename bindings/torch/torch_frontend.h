@@ -29,10 +29,7 @@ inline uint64_t BaseOf(const c10::StorageImpl& storage) {
       unchecked._mutable_data_ptr_no_checks().get());
 }
 
-// What a session is shown where the program does something that is no op.
-inline constexpr engine::OpId kNoOp = ~engine::OpId{0};
-
-// Names the ops of the hooks' table; asked for any id but kNoOp.
+// Names the ops of the hooks' table.
 using OpNames = std::string (*)(engine::OpId);
 
 // Once, before the first frontend of a kind: kUnavailable, in one sentence,

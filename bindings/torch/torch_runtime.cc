@@ -2,12 +2,12 @@
 
 #include <pthread.h>
 
-#include <array>
 #include <exception>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/gpu_trace.h"
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_frontend.h"
@@ -112,6 +112,7 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
                             kind, options, [](const scheduler::StreamKey& key) {
                               return MakeFrontend(key, &OpName);
                             }));
+    if (kind == scheduler::DeviceKind::kCuda) WatchGpuTrace();
     if (all.made.empty()) {
       REPRISE_RETURN_IF_ERROR(RegisterHooks());
       pthread_atfork(nullptr, nullptr, &OnForkedChild);
@@ -156,24 +157,22 @@ void TorchRuntime::ResumeRecording() {
   for (TorchRuntime* made : all.made) made->scheduler_->AllowRecording();
 }
 
-void TorchRuntime::ObserveHostMemory() {
+void TorchRuntime::Interrupt() {
   TorchRuntime* active = Active();
-  if (active == nullptr || active->kind_ != scheduler::DeviceKind::kHost ||
-      !g_watching.load(std::memory_order_relaxed) || t_thread_state.depth > 0) {
+  if (active == nullptr || !g_watching.load(std::memory_order_relaxed) ||
+      t_thread_state.depth > 0) {
     return;
   }
-  scheduler::Session* session = active->SessionFor(c10::kCPU, nullptr);
-  if (session == nullptr) return;
-  static constexpr std::array<uint64_t, 1> kWords{kNoOp};
-  engine::OpView look;
-  look.op = kNoOp;
-  look.words = kWords;
-  look.cut = "memory is read without an op (tolist, numpy, data_ptr)";
-  session->Lock();
-  if (session->Enter(look) == scheduler::Action::kObserve) {
-    session->Leave(look, {});
-  }
-  session->Unlock();
+  active->scheduler_->InterruptAll(
+      "memory is used without an op (data_ptr, numpy, a graph of its own)");
+}
+
+int64_t TorchRuntime::OpenedAddress() {
+  TorchRuntime* active = Active();
+  static_assert(sizeof(std::atomic<bool>) == 1);
+  return active == nullptr
+             ? 0
+             : reinterpret_cast<int64_t>(&active->scheduler_->opened());
 }
 
 TorchRuntime::TorchRuntime(int id, scheduler::DeviceKind kind,

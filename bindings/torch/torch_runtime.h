@@ -61,10 +61,13 @@ class TorchRuntime {
   static void PauseRecording();
   static void ResumeRecording();
 
-  // The program is about to look into host memory in a way that no hook sees.
-  // To the host's session that is a cut: what was run ahead is taken back
-  // first. Does nothing inside an op.
-  static void ObserveHostMemory();
+  // The program is about to look into memory, or to write it, in a way that no
+  // hook sees: what was run ahead is taken back first. Does nothing inside an
+  // op.
+  static void Interrupt();
+  // The address of a byte that is 0 while there is nothing to interrupt, which
+  // saves the call. Of the active runtime; 0 if none is.
+  static int64_t OpenedAddress();
 
   TorchRuntime(const TorchRuntime&) = delete;
   TorchRuntime& operator=(const TorchRuntime&) = delete;

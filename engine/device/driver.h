@@ -57,6 +57,7 @@ namespace reprise::device {
   X(cuEventRecord)                     \
   X(cuEventQuery)                      \
   X(cuEventElapsedTime)                \
+  X(cuStreamWaitEvent)                 \
   X(cuGraphCreate)                     \
   X(cuGraphDestroy)                    \
   X(cuGraphAddKernelNode)              \

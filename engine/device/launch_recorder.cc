@@ -46,6 +46,7 @@ struct Watch {
   std::atomic<uint64_t> session{0};
   std::atomic<uint64_t> unloads{0};
   std::atomic<CUstream> stream{nullptr};
+  std::atomic<CUcontext> context{nullptr};
   std::atomic<const char*> foreign_call{nullptr};
   // CUPTI is in the process because a recorder has subscribed, and how many
   // nodes were launched since the last one stopped.
@@ -69,6 +70,12 @@ constinit thread_local ThreadState thread_state;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
+bool TouchesWatched(const DriverCall& call, const CUpti_CallbackData& data) {
+  const CUcontext context = watch.context.load(kRelaxed);
+  return (context == nullptr || context == data.context) &&
+         TouchesStream(call, data.functionParams, watch.stream.load(kRelaxed));
+}
+
 void Record(OpenOp& op, const DriverCall& call, CUpti_CallbackId id,
             const CUpti_CallbackData& data) {
   if (op.refusal != nullptr) return;
@@ -76,7 +83,7 @@ void Record(OpenOp& op, const DriverCall& call, CUpti_CallbackId id,
     op.Refuse(data.functionName, call.reason);
     return;
   }
-  if (!TouchesStream(call, data.functionParams, watch.stream.load(kRelaxed))) {
+  if (!TouchesWatched(call, data)) {
     op.Refuse(data.functionName, "work on another stream");
     return;
   }
@@ -111,8 +118,7 @@ void CUPTIAPI OnDriverCall(void*, CUpti_CallbackDomain domain,
     }
     return;
   }
-  if (call.use != DriverCall::Use::kOpOnly &&
-      TouchesStream(call, data.functionParams, watch.stream.load(kRelaxed))) {
+  if (call.use != DriverCall::Use::kOpOnly && TouchesWatched(call, data)) {
     const char* none = nullptr;
     watch.foreign_call.compare_exchange_strong(none, data.functionName,
                                                kRelaxed);
@@ -129,7 +135,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     delete idle_decoder_.load(kRelaxed);
   }
 
-  Status Start(CUstream stream) override {
+  Status Start(CUstream stream, CUcontext context) override {
     const void* owner = Own(this);
     if (owner != nullptr) {
       return Fail(Code::kUnavailable, owner == this
@@ -137,6 +143,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
                                           : "another recorder is recording");
     }
     watch.stream.store(stream, kRelaxed);
+    watch.context.store(context, kRelaxed);
     watch.foreign_call.store(nullptr, kRelaxed);
     watch.session.fetch_add(1, kRelaxed);
     // Functions may have been unloaded while nobody watched.

@@ -62,7 +62,9 @@ class LaunchRecorder {
   // microseconds. Any thread; a Start waits for it.
   virtual base::Status Attach() = 0;
 
-  virtual base::Status Start(CUstream stream) = 0;
+  // Of the stream in that context: a null stream is another one in each. Null:
+  // in any.
+  virtual base::Status Start(CUstream stream, CUcontext context = nullptr) = 0;
   virtual void Stop() = 0;
   // Between a Start that succeeded and Stop. Any thread.
   virtual bool active() const = 0;

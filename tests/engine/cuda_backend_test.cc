@@ -333,11 +333,54 @@ TEST_F(CudaBackendTest, UpdateThatFailedIsMadeAtTheNextLaunch) {
   ASSERT_TRUE(plan) << plan.error().message();
   ASSERT_TRUE(world_->Launch(**plan, world_->program.Make(5)));
   const Tensor x = world_->program.Make(6);
-  // The first call of the next launch is its first update.
-  world_->gpu.FailAfter(0);
+  // The next launch sees to its context and makes its first update.
+  world_->gpu.FailAfter(1);
   EXPECT_FALSE(world_->Launch(**plan, x));
   EXPECT_EQ(world_->gpu.failed, "cuGraphExecKernelNodeSetParams");
   ASSERT_TRUE(world_->Launch(**plan, x));
+  EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
+}
+
+// What is left behind while another stream still reads it is not overwritten.
+TEST_F(CudaBackendTest, LaunchWaitsForStreamsThatItsMemoryWasLentTo) {
+  const Step step = MixedStep(world_->weight);
+  auto plan = world_->Build(step);
+  ASSERT_TRUE(plan) << plan.error().message();
+  const Tensor x = world_->program.Make(5);
+  const Tensor y = world_->program.Make(6);
+  SimulatedStreams& streams = world_->gpu.streams;
+  const CUstream side = streams.Make();
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  streams.SetPace(SimulatedStreams::Pace::kByHand);
+  Instance& instance = (*plan)->instance(0);
+  const ValueId result = (*plan)->trace().ops.back().results[0].value;
+  Block block = instance.TakeBlock(result);
+  const Block::Parts parts = block.Detach();
+  ASSERT_NE(Ledger::Lend(parts.context, parts.release, side), 0u);
+  std::vector<float> read;
+  streams.Enqueue(side, [&] { read = world_->ResultOf(**plan); });
+  parts.release(parts.context);
+  ASSERT_TRUE(world_->Launch(**plan, y));
+  streams.Synchronize(world_->gpu.stream);
+  streams.SetPace(SimulatedStreams::Pace::kAtOnce);
+  EXPECT_EQ(read, ValuesOf(step(world_->program, x)));
+  EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, y)));
+}
+
+// The session's context is not the thread's, and is put back.
+TEST_F(CudaBackendTest, LaunchesInTheContextOfItsStream) {
+  const Step step = MixedStep(world_->weight);
+  auto plan = world_->Build(step);
+  ASSERT_TRUE(plan) << plan.error().message();
+  const auto other = reinterpret_cast<CUcontext>(0x0dd);
+  const Tensor x = world_->program.Make(5);
+  ASSERT_EQ(world_->gpu.driver.cuCtxSetCurrent(other), CUDA_SUCCESS);
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  CUcontext current = nullptr;
+  ASSERT_EQ(world_->gpu.driver.cuCtxGetCurrent(&current), CUDA_SUCCESS);
+  EXPECT_EQ(current, other);
+  EXPECT_EQ(world_->gpu.contexts_of_launches,
+            std::set<CUcontext>{world_->gpu.context});
   EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
 }
 

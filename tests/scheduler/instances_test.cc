@@ -87,6 +87,9 @@ class DifferingExecutor final : public engine::Executor {
   bool Touches(size_t op, engine::ValueId value) const override {
     return real_->Touches(op, value);
   }
+  base::Status WaitFor(CUstream other) override {
+    return real_->WaitFor(other);
+  }
   base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
                        uint32_t) override {

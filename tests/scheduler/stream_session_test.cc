@@ -83,13 +83,17 @@ class StreamSessionTest : public testing::Test {
 };
 
 // Twelve ops with in-place writes between reads; before op `leave` it takes
-// another way. Returns what a program could hold on to.
+// another way. Returns what a program could hold on to. Calls `before` with
+// what there is of that and the number of the next op.
+using Before = std::function<void(const std::vector<ModelTensor>&, int)>;
 std::vector<ModelTensor> Step(ModelProgram& p, std::vector<ModelTensor>& w,
-                              const ModelTensor& x, int leave = -1) {
+                              const ModelTensor& x, int leave = -1,
+                              const Before& before = nullptr) {
   std::vector<ModelTensor> held;
   int at = 0;
   ModelTensor h = x;
   const auto left = [&] {
+    if (before != nullptr) before(held, at);
     if (at++ != leave) return false;
     held.push_back(p.Scale(held.empty() ? x : held.back(), 7.0f));
     return true;
@@ -159,6 +163,51 @@ TEST_P(SquashTest, LeavingBeforeAnyOpGivesPlainResults) {
       Step(*plain_, plain_weights_, plain_->Make(31), GetParam());
   EXPECT_EQ(stats().squashes, GetParam() == 0 ? 0u : 1u);
   ExpectSame(held, expected);
+}
+
+// Without an op the host looks at all that there is, and the program goes on.
+TEST_P(SquashTest, InterruptBeforeAnyOpShowsPlainResults) {
+  Warm([](ModelProgram& p, std::vector<ModelTensor>& w, ModelTensor x) {
+    Step(p, w, x);
+  });
+  const uint64_t replays = stats().replays;
+  ASSERT_GT(replays, 0u);
+  std::vector<std::vector<float>> seen;
+  std::vector<std::vector<float>> expected_seen;
+  const auto look = [](std::vector<std::vector<float>>& into) {
+    return [&into](const std::vector<ModelTensor>& held, int at) {
+      if (at != GetParam()) return;
+      for (const ModelTensor& tensor : held) into.push_back(tensor.values());
+    };
+  };
+  const auto held = Step(*program_, weights_, program_->Make(31), -1,
+                         [&](const std::vector<ModelTensor>& held, int at) {
+                           if (at == GetParam()) {
+                             EXPECT_EQ(session_->Interrupt("the test looks"),
+                                       GetParam() != 0);
+                           }
+                           look(seen)(held, at);
+                         });
+  const auto expected =
+      Step(*plain_, plain_weights_, plain_->Make(31), -1, look(expected_seen));
+  ExpectSame(held, expected);
+  EXPECT_EQ(seen, expected_seen);
+  EXPECT_EQ(stats().ops, 9u * 12u);  // looking is none
+}
+
+// A program that does so in every pass has traces that end there.
+TEST_P(SquashTest, InterruptInEveryPassIsReplayedAround) {
+  for (int call = 0; call < 30; ++call) {
+    const float seed = static_cast<float>(call);
+    const auto held = Step(*program_, weights_, program_->Make(seed), -1,
+                           [&](const std::vector<ModelTensor>&, int at) {
+                             if (at == GetParam()) session_->Interrupt("look");
+                           });
+    ExpectSame(held, Step(*plain_, plain_weights_, plain_->Make(seed)));
+    builds_.RunAll();
+  }
+  EXPECT_GT(stats().replays, 10u);
+  EXPECT_LE(stats().squashes, 4u);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryOp, SquashTest, testing::Range(0, 12));

@@ -42,6 +42,9 @@ class WatchedExecutor : public Executor {
   bool Touches(size_t op, ValueId value) const override {
     return inner_->Touches(op, value);
   }
+  base::Status WaitFor(CUstream other) override {
+    return inner_->WaitFor(other);
+  }
   base::Status BeginComparing() override {
     comparing_ = true;
     return inner_->BeginComparing();

@@ -159,6 +159,7 @@ void SimulatedGpu::Ring(CUpti_CallbackId id, const char* name,
   CUpti_CallbackData data{};
   data.callbackSite = CUPTI_API_ENTER;
   data.functionName = name;
+  data.context = current_;
   data.functionParams = params;
   callback_(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
 }
@@ -340,6 +341,7 @@ void SimulatedGpu::MakeStreamEntries() {
   driver.cuEventCreate = [](CUevent* event, unsigned) {
     REPRISE_ENTER("cuEventCreate");
     only->events_.push_back(std::make_shared<Event>());
+    only->events_.back()->chain = kEventChains + ++only->event_chains_;
     *event = reinterpret_cast<CUevent>(only->events_.back().get());
     return CUDA_SUCCESS;
   };
@@ -352,8 +354,15 @@ void SimulatedGpu::MakeStreamEntries() {
     for (const std::shared_ptr<Event>& one : only->events_) {
       if (reinterpret_cast<CUevent>(one.get()) != event) continue;
       only->streams.Enqueue(
-          stream, [one, time = ++one->recorded] { one->reached = time; });
+          stream, [one, time = ++one->recorded] { one->reached = time; },
+          one->chain);
     }
+    return CUDA_SUCCESS;
+  };
+  driver.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
+    REPRISE_ENTER("cuStreamWaitEvent");
+    only->streams.Enqueue(
+        stream, [] {}, reinterpret_cast<const Event*>(event)->chain);
     return CUDA_SUCCESS;
   };
   driver.cuEventQuery = [](CUevent event) {
@@ -453,6 +462,7 @@ void SimulatedGpu::MakeExecEntries() {
   driver.cuGraphLaunch = [](CUgraphExec handle, CUstream stream) {
     REPRISE_ENTER("cuGraphLaunch");
     ++only->graph_launches;
+    only->contexts_of_launches.insert(only->current_);
     const Exec& exec = *reinterpret_cast<Exec*>(handle);
     only->streams.Enqueue(
         stream,

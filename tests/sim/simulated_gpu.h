@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -135,6 +136,7 @@ class SimulatedGpu {
   std::vector<std::string> calls;   // of the engine, by name
   std::string failed;
   int graph_launches = 0;
+  std::set<CUcontext> contexts_of_launches;  // of graphs
   int updates = 0;
   bool capturing = false;
 
@@ -146,7 +148,10 @@ class SimulatedGpu {
   struct Event {
     uint64_t recorded = 0;  // times
     uint64_t reached = 0;   // times
+    uint64_t chain = 0;
   };
+  // Apart from the chains of executable graphs.
+  static constexpr uint64_t kEventChains = uint64_t{1} << 32;
 
   void MakeDriver();
   void MakeMemoryEntries();
@@ -166,6 +171,7 @@ class SimulatedGpu {
   CUresult failure_ = CUDA_ERROR_UNKNOWN;
   CUcontext current_ = context;
   uint64_t exec_ids_ = 0;
+  uint64_t event_chains_ = 0;
   std::vector<std::unique_ptr<Graph>> graphs_;
   std::vector<std::unique_ptr<Exec>> execs_;
   std::vector<std::unique_ptr<uint64_t>> memory_;

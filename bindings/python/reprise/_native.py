@@ -29,7 +29,7 @@ LIBRARY = "libreprise_torch.so"
 _WAIT_SLICE_S = 0.1  # how long Ctrl-C may take
 _EXIT_WAIT_S = 5.0  # for builds that are running when the interpreter exits
 
-_host_runtimes: set[int | None] = set()  # ids
+_devices: dict[int, str] = {}  # their types, by the ids of runtimes
 
 
 def switched_off() -> bool:
@@ -99,8 +99,15 @@ def enable(device: Device, options: Mapping[str, OptionValue]) -> None:
     _at_first_enable()
     if name == "cpu":
         _at_first_enable_of_the_host()
-        _host_runtimes.add(runtime)
-    _observers.watching = runtime in _host_runtimes
+    _devices[runtime] = name
+    _observe(runtime)
+
+
+def _observe(runtime: int | None) -> None:
+    if runtime is None:
+        _observers.watch(None, 0)
+    else:
+        _observers.watch(_devices[runtime], _ops().opened_address())
 
 
 def _best_device() -> str:
@@ -114,6 +121,8 @@ def _at_first_enable() -> None:
         pause=lambda: _ops().pause_recording(),
         resume=lambda: _ops().resume_recording(),
     )
+    _observers.wrap(_ops().interrupt.default)
+    _observers.pass_trace_on(lambda: _ops().pass_gpu_trace_on())
 
 
 def _leave_quietly() -> None:
@@ -124,7 +133,6 @@ def _leave_quietly() -> None:
 
 @functools.cache
 def _at_first_enable_of_the_host() -> None:
-    _observers.wrap(lambda: _ops().observe_host_memory())
     warnings.warn(
         "reprise: on the CPU, replays run on the host executor, which shows "
         "correctness and not speed",
@@ -144,7 +152,7 @@ def activate(runtime: int | None) -> None:
     """Let that runtime serve the hooks, or none."""
     if loaded():
         _ops().activate(-1 if runtime is None else runtime)
-        _observers.watching = runtime in _host_runtimes
+        _observe(runtime)
 
 
 def wait(runtime: int | None, timeout: float | None) -> bool:

@@ -43,6 +43,7 @@ class NoWork final : public engine::Executor {
   base::Status LaunchSegment(size_t) override { return {}; }
   base::Status LaunchOp(size_t) override { return {}; }
   bool Touches(size_t, engine::ValueId) const override { return false; }
+  base::Status WaitFor(CUstream) override { return {}; }
   base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
                        uint32_t) override {

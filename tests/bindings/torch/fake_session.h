@@ -68,6 +68,7 @@ class FakeSession final : public scheduler::Session {
   void Leave(const engine::OpView& op,
              std::span<const engine::ResultView> results) override;
   void Abandon(const engine::OpView& op) override;
+  bool Interrupt(const char*) override { return false; }
   engine::Block TakeBlock(engine::ValueId value) override;
 
  private:

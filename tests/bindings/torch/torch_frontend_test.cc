@@ -25,7 +25,7 @@ engine::StorageToken Token(const at::Tensor& tensor) {
 
 TEST_F(HostFrontendTest, NamesOpsAndTheLackOfOne) {
   EXPECT_EQ(frontend_->OpName(7), "op7");
-  EXPECT_EQ(frontend_->OpName(kNoOp), "(no op)");
+  EXPECT_EQ(engine::NameOf(*frontend_, engine::kNoOp), "(no op)");
 }
 
 TEST_F(HostFrontendTest, RetainingChangesNoUseCount) {

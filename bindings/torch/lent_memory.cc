@@ -1,0 +1,48 @@
+// Tensor.record_stream for tensors whose memory is a plan's.
+//
+// Torch keeps what a tensor leaves behind from being used again before another
+// stream has done with it. Its allocator does so by the pointer, which a place
+// in an arena is not.
+
+#include <ATen/ops/record_stream_ops.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/library.h>
+
+#include "bindings/torch/hook.h"
+#include "engine/ledger.h"
+
+namespace reprise::bindings {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+void LendMemory(const at::Tensor& tensor, c10::Stream stream) {
+  if (!tensor.has_storage()) return;
+  const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+  const c10::DataPtr& data =
+      const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
+  const c10::cuda::CUDAStream borrower(stream);
+  const uint64_t arena = engine::Ledger::Lend(
+      data.get_context(), data.get_deleter(), borrower.stream());
+  if (arena == 0) return;
+  // The arena itself may go before its next launch.
+  auto* const block = reinterpret_cast<void*>(arena);
+  c10::DataPtr whole(block, block, allocator::get()->raw_deleter(),
+                     data.device());
+  allocator::recordStream(whole, borrower);
+  whole.release_context();
+}
+
+void RecordStream(c10::DispatchKeySet keys, at::Tensor& tensor,
+                  c10::Stream stream) {
+  if (stream.device_type() == c10::kCUDA) LendMemory(tensor, stream);
+  at::_ops::record_stream::redispatch(keys & kBelowHook, tensor, stream);
+}
+
+}  // namespace
+}  // namespace reprise::bindings
+
+TORCH_LIBRARY_IMPL(aten, BackendSelect, library) {
+  library.impl("record_stream", TORCH_FN(reprise::bindings::RecordStream));
+}

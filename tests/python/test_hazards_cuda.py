@@ -1,0 +1,529 @@
+"""Streams, events, kernels, captures and allocators of the program's own, on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hazards
+import models
+import pytest
+import reprise
+import torch
+from hazards import Hazard, Point, cases, check_case, same_as_eager
+from torch import nn
+from watching import assert_same_bits, settle, watched
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
+]
+PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with hazards.quiet():
+        yield
+
+
+def _side(point: Point) -> torch.cuda.Stream:
+    if "side" not in point.memo:
+        point.memo["side"] = torch.cuda.Stream()
+    return point.memo["side"]
+
+
+# --- Streams and events -------------------------------------------------------
+
+
+def _use_on_side_stream(point: Point) -> Any:
+    """Waits there for what was made here, and here for what is made there."""
+    side = _side(point)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        out = (point.h @ point.w).relu_()
+    torch.cuda.current_stream().wait_stream(side)
+    return out + 1
+
+
+def _write_on_side_stream(point: Point) -> Any:
+    side = _side(point)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        point.h.mul_(1.5)
+    torch.cuda.current_stream().wait_stream(side)
+
+
+def _record_stream(point: Point) -> Any:
+    """The side stream reads late what this one has dropped by then."""
+    side = _side(point)
+    side.wait_stream(torch.cuda.current_stream())
+    value = point.h * 2
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(200_000)
+        out = value + 1
+    value.record_stream(side)
+    del value
+    point.memo.setdefault("out", []).append(out)
+    return [v for v in point.memo["out"][-3:-2]] or None
+
+
+def _record_stream_of_a_value(point: Point) -> Any:
+    """The same for what a replay made, dropped while the side stream still reads."""
+    side = _side(point)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(200_000)
+        out = point.h + 1
+    point.h.record_stream(side)
+    point.h = point.h.clone()
+    point.seen.clear()
+    torch.cuda.current_stream().wait_stream(side)
+    return out * 2
+
+
+def _event(point: Point) -> Any:
+    """Recorded here, waited for there, and by the host."""
+    event = torch.cuda.Event()
+    event.record()
+    side = _side(point)
+    with torch.cuda.stream(side):
+        event.wait()
+        out = point.h * 2
+    event.synchronize()
+    torch.cuda.current_stream().wait_stream(side)
+    return out
+
+
+def _timing(point: Point) -> Any:
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    before.record()
+    point.h = point.h + 1
+    after.record()
+    after.synchronize()
+    assert before.elapsed_time(after) >= 0
+
+
+def _synchronise(point: Point) -> Any:
+    torch.cuda.synchronize()
+    torch.cuda.current_stream().query()
+    torch.cuda.current_stream().synchronize()
+
+
+def _prefetch(point: Point) -> Any:
+    """The next input comes from pinned memory, on a stream for copies."""
+    side = _side(point)
+    arrived = point.memo.get("next")
+    host = torch.full((hazards.WIDTH, hazards.WIDTH), float(point.number)).pin_memory()
+    with torch.cuda.stream(side):
+        coming = host.to("cuda", non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+    point.memo["next"] = coming, event, host
+    if arrived is None:
+        return None
+    value, event, _ = arrived
+    torch.cuda.current_stream().wait_event(event)
+    value.record_stream(torch.cuda.current_stream())
+    point.h = point.h + value
+    return None
+
+
+def _copy_to_host(point: Point) -> Any:
+    host = torch.empty(point.h.shape, pin_memory=True)
+    host.copy_(point.h, non_blocking=True)
+    torch.cuda.current_stream().synchronize()
+    return host.clone()
+
+
+# --- Writers of the program's own ---------------------------------------------
+
+_KERNEL = """
+extern "C" __global__ void scale(float* values, int count, float by) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) values[i] *= by;
+}
+"""
+
+
+def _kernel(point: Point) -> Any:
+    if "kernel" not in point.memo:
+        point.memo["kernel"] = torch.cuda._compile_kernel(_KERNEL, "scale")
+    return point.memo["kernel"]
+
+
+def _launch(point: Point, values: torch.Tensor, by: float) -> None:
+    count = values.numel()
+    _kernel(point)(
+        grid=((count + 127) // 128, 1, 1), block=(128, 1, 1), args=(values, count, by)
+    )
+
+
+def _kernel_on_the_value(point: Point) -> Any:
+    point.h = point.h.contiguous()
+    _launch(point, point.h, 1.5)
+
+
+def _kernel_on_the_weight(point: Point) -> Any:
+    _launch(point, point.w, 1 + point.number % 3 / 8)
+
+
+def _memset(address: int, point: Point) -> None:
+    runtime = ctypes.CDLL(None)
+    status = runtime.cudaMemsetAsync(
+        ctypes.c_void_p(address),
+        point.number % 3,
+        ctypes.c_size_t(64),
+        ctypes.c_void_p(torch.cuda.current_stream().cuda_stream),
+    )
+    assert status == 0
+
+
+def _raw_memset(point: Point) -> Any:
+    """By the runtime's own call, on the current stream."""
+    point.h = point.h.contiguous()
+    _memset(point.h.data_ptr(), point)
+
+
+def _array_interface(point: Point) -> Any:
+    """As CuPy and Numba take a tensor."""
+
+    class Taken:
+        __cuda_array_interface__ = point.h.contiguous().__cuda_array_interface__
+
+    alias = torch.as_tensor(Taken(), device="cuda")
+    return alias + 1
+
+
+# --- Captures -----------------------------------------------------------------
+
+
+def _capture(point: Point) -> Any:
+    """A graph of the program's own, captured and replayed in the middle of a pass."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = (point.h @ point.w).relu() + 1
+    graph.replay()
+    kept = out.clone()
+    point.memo["graphs"] = [*point.memo.get("graphs", []), graph][-2:]
+    return kept
+
+
+def _replay_own_graph(point: Point) -> Any:
+    if "own" not in point.memo:
+        given = point.h.clone()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            made = torch.tanh(given) * 2
+        point.memo["own"] = given, graph, made
+    given, graph, made = point.memo["own"]
+    given.copy_(point.h)
+    graph.replay()
+    return made.clone()
+
+
+def _empty_cache(point: Point) -> Any:
+    torch.cuda.empty_cache()
+    return torch.ones(1 << 18, device="cuda")
+
+
+def _drop_and_empty_cache(point: Point) -> Any:
+    """Memory that launched work still reads goes back to the driver."""
+    point.memo["large"] = torch.ones(1 << 22, device="cuda")
+    point.h = point.h * point.memo["large"][:1]
+    del point.memo["large"]
+    point.seen.clear()
+    torch.cuda.empty_cache()
+
+
+def _memory_pool(point: Point) -> Any:
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        out = (point.h * 2).relu()
+    return out + 1
+
+
+def _profile(point: Point) -> Any:
+    with torch.profiler.profile():
+        return (point.h * 2).relu()
+
+
+def _memory_history(point: Point) -> Any:
+    torch.cuda.memory._record_memory_history(max_entries=100)
+    out = point.h * 2
+    torch.cuda.memory._snapshot()
+    torch.cuda.memory._record_memory_history(enabled=None)
+    return out
+
+
+@cases
+@pytest.mark.parametrize(
+    "hazard",
+    [
+        _use_on_side_stream,
+        _write_on_side_stream,
+        _record_stream,
+        _record_stream_of_a_value,
+        _event,
+        _timing,
+        _synchronise,
+        _prefetch,
+        _copy_to_host,
+        _kernel_on_the_value,
+        _raw_memset,
+        _array_interface,
+        _capture,
+        _replay_own_graph,
+        _empty_cache,
+        _drop_and_empty_cache,
+        _memory_pool,
+        _memory_history,
+        _profile,
+    ],
+)
+def test_between_two_ops(hazard: Hazard, case: hazards.Case) -> None:
+    replays = not (hazard is _profile and case.name == "always")
+    check_case("cuda", hazard, case, replays=replays)
+
+
+def test_a_kernel_that_writes_a_weight_from_the_first_pass_on() -> None:
+    """Recorded work that no operation made ends the trace; nothing is guessed."""
+    always = hazards.Case("", lambda number: True, 4)
+    check_case("cuda", _kernel_on_the_weight, always)
+
+
+def _memset_at_a_known_address(point: Point) -> None:
+    """The address was taken once: only the recorder can see the call."""
+    if "address" not in point.memo:
+        point.memo["address"] = point.w.data_ptr()
+    _memset(point.memo["address"], point)
+
+
+def test_a_writer_that_took_the_address_before() -> None:
+    always = hazards.Case("", lambda number: True, 4)
+    check_case("cuda", _memset_at_a_known_address, always)
+
+
+def test_a_kernel_between_passes() -> None:
+    at_the_head = hazards.Case("", lambda number: number >= hazards.LATE, 0)
+    check_case("cuda", _kernel_on_the_weight, at_the_head)
+
+
+def test_a_model_on_several_streams_in_turn() -> None:
+    model = models.mlp().cuda()
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        streams = [torch.cuda.Stream() for _ in range(2)]
+        kept = []
+        for number in range(48):
+            x = torch.randn(4, 32, device="cuda")
+            side = streams[number // 3 % 2]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                y = model(x)
+            x.record_stream(side)
+            torch.cuda.current_stream().wait_stream(side)
+            y.record_stream(torch.cuda.current_stream())
+            kept.append(y)
+            wait()
+        return kept
+
+    same_as_eager("cuda", run)
+
+
+def test_graphed_callables_beside_replays() -> None:
+    model = models.mlp().cuda()
+    x = torch.randn(4, 32, device="cuda")
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        part = nn.Linear(8, 8).cuda()
+        graphed = torch.cuda.make_graphed_callables(part, (torch.randn_like(x[:, :8]),))
+        kept = []
+        for _ in range(30):
+            y = model(torch.randn(4, 32, device="cuda"))
+            kept.append(graphed(y).clone() + model(x))
+            wait()
+        return kept
+
+    same_as_eager("cuda", run)
+
+
+def test_a_capture_of_a_replayed_model() -> None:
+    """While the program captures, its operations are its own."""
+    model = models.mlp().cuda()
+    x = torch.randn(4, 32, device="cuda")
+    with watched("cuda") as session:
+        settle(session, lambda: model(x))
+        assert session.stats().replays > 0, str(session.explain())
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = model(x)
+        found = []
+        for number in range(12):
+            x.fill_(number / 5)
+            graph.replay()
+            found += [y.clone(), model(x)]
+    expected = [
+        model(torch.full_like(x, number / 5)) for number in range(12) for _ in range(2)
+    ]
+    assert_same_bits(found, expected)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_compiled_models_beside_replayed_ones(backend: str) -> None:
+    model = models.mlp().cuda()
+    torch._dynamo.reset()
+    compiled = torch.compile(models.mlp(layers=2).cuda(), backend=backend)
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        kept = []
+        for _ in range(30):
+            x = torch.randn(4, 32, device="cuda")
+            kept.append([model(x), compiled(x)])
+            wait()
+        return kept
+
+    same_as_eager("cuda", run)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+def test_several_devices() -> None:
+    parts = [models.mlp().cuda(0), nn.Linear(8, 32).cuda(1), models.mlp().cuda(0)]
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        kept = []
+        for _ in range(36):
+            a = parts[0](torch.randn(4, 32, device="cuda:0"))
+            b = parts[1](a.to("cuda:1", non_blocking=True)).relu()
+            with torch.cuda.device(1):
+                b = b * 2 + torch.ones(1, device="cuda")
+            kept.append([a, b, parts[2](b.to("cuda:0"))])
+            wait()
+        return kept
+
+    same_as_eager("cuda", run)
+
+
+# --- Settings of a whole process ----------------------------------------------
+
+_PROGRAM = """
+import ctypes, sys, warnings
+warnings.simplefilter("ignore")
+import torch, reprise
+torch.set_grad_enabled(False)
+torch.manual_seed(3)
+model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(12)]).cuda()
+def passes(count, inputs=[]):
+    while len(inputs) < count:
+        inputs.append(torch.randn(2, 64, device="cuda"))
+    kept = []
+    for x in inputs[:count]:
+        kept.append(model(x.clone()).relu_())
+        reprise.wait()
+    return kept
+expected = passes(30)
+"""
+
+_CHECK = """
+found = passes(30)
+assert all(torch.equal(a, b) for a, b in zip(found, expected))
+"""
+
+
+def _python(program: str, **variables: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", _PROGRAM + textwrap.dedent(program)],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stderr
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "expandable_segments:True",
+        "max_split_size_mb:32,garbage_collection_threshold:0.5",
+        "roundup_power2_divisions:4",
+    ],
+)
+def test_settings_of_the_caching_allocator(settings: str) -> None:
+    _python(
+        f"""
+        reprise.enable("cuda", policy="always")
+        {_CHECK.strip().replace(chr(10), chr(10) + " " * 8)}
+        torch.cuda.empty_cache()
+        assert torch.equal(passes(1)[0], expected[0])
+        assert reprise.stats().replays > 0, str(reprise.explain())
+        """,
+        PYTORCH_CUDA_ALLOC_CONF=settings,
+        PYTORCH_ALLOC_CONF=settings,
+    )
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+        {
+            "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync",
+            "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync",
+        },
+    ],
+    ids=["no caching", "another allocator"],
+)
+def test_an_allocator_that_cannot_be_followed_is_named(
+    variables: dict[str, str],
+) -> None:
+    """The limit: the program runs as without Reprise, and is told why if it asks."""
+    _python(
+        f"""
+        reprise.enable()
+        {_CHECK.strip().replace(chr(10), chr(10) + " " * 8)}
+        try:
+            reprise.enable("cuda")
+        except RuntimeError as error:
+            assert "allocator" in str(error)
+        else:
+            raise AssertionError("enabled")
+        """,
+        **variables,
+    )
+
+
+def test_cupti_held_by_another_tool() -> None:
+    """Nothing can be recorded then, and everything runs as without Reprise."""
+    _python(
+        f"""
+        import glob, os
+        root = os.path.dirname(os.path.dirname(torch.__file__))
+        paths = glob.glob(root + "/nvidia/cu13/lib/libcupti.so*") + glob.glob(
+            root + "/nvidia/cuda_cupti/lib/libcupti.so*")
+        cupti = ctypes.CDLL(paths[0])
+        callback = ctypes.CFUNCTYPE(
+            None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p
+        )(lambda *_: None)
+        subscriber = ctypes.c_void_p()
+        assert cupti.cuptiSubscribe(ctypes.byref(subscriber), callback, None) == 0
+        reprise.enable("cuda", policy="always")
+        {_CHECK.strip().replace(chr(10), chr(10) + " " * 8)}
+        assert reprise.stats().replays == 0
+        assert "nothing is recorded" in str(reprise.explain()), reprise.explain()
+        assert cupti.cuptiUnsubscribe(subscriber) == 0
+        {_CHECK.strip().replace(chr(10), chr(10) + " " * 8)}
+        assert reprise.stats().replays > 0, str(reprise.explain())
+        """
+    )
