@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/torch/gpu_trace.h"
+#include "bindings/torch/register_hooks.h"
 #include "bindings/torch/torch_runtime.h"
 #include "engine/base/options.h"
 #include "scheduler/stats.h"
@@ -127,6 +128,24 @@ std::vector<Texts> OptionTable() {
   return rows;
 }
 
+// For tests, seven texts a hooked operator: name, why it is a cut (or ""), bits
+// of the arguments that its schema says are written, bits of those that are
+// written in secret, the argument that must be true for that (or -1), whether
+// it may use a generator, whether it is a factory.
+std::vector<Texts> HookTable() {
+  (void)RegisterHooksOnce();
+  std::vector<Texts> rows;
+  for (const OpInfo* op : HookedOps()) {
+    rows.push_back({op->name, op->cut != nullptr ? op->cut : "",
+                    std::to_string(op->written_arguments),
+                    std::to_string(op->hidden_writes),
+                    std::to_string(op->training_argument),
+                    op->may_use_generator ? "1" : "0",
+                    op->factory ? "1" : "0"});
+  }
+  return rows;
+}
+
 // For measurements: while true, replays launch nothing and compute nothing.
 void SkipLaunches(bool skip) {
   if (TorchRuntime* runtime = TorchRuntime::Latest()) {
@@ -148,6 +167,7 @@ TORCH_LIBRARY(reprise, library) {
   library.def("stats(int id) -> Dict(str, int)", &b::Stats);
   library.def("explain_json(int id) -> str", &b::ExplainJson);
   library.def("option_table() -> str[][]", &b::OptionTable);
+  library.def("hook_table() -> str[][]", &b::HookTable);
   library.def("pause_recording() -> ()", &b::TorchRuntime::PauseRecording);
   library.def("resume_recording() -> ()", &b::TorchRuntime::ResumeRecording);
   library.def("interrupt() -> ()", &b::TorchRuntime::Interrupt);

@@ -108,4 +108,13 @@ std::string OpName(engine::OpId op) {
   return op < table.ops.size() ? table.ops[op].name : std::string();
 }
 
+std::vector<const OpInfo*> HookedOps() {
+  OpTable& table = Table();
+  const std::lock_guard lock(table.mutex);
+  std::vector<const OpInfo*> ops;
+  ops.reserve(table.ops.size());
+  for (const OpInfo& info : table.ops) ops.push_back(&info);
+  return ops;
+}
+
 }  // namespace reprise::bindings

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
+#include "bindings/torch/op_info.h"
 #include "engine/op.h"
 
 namespace reprise::bindings {
@@ -27,6 +29,10 @@ HookCounts RegisterHooksOnce();
 
 // "aten::add.Tensor"; empty for an id that no hook has shown. Thread-safe.
 std::string OpName(engine::OpId op);
+
+// How every hooked operator is treated; empty before RegisterHooksOnce. What it
+// points to is never destroyed. Thread-safe.
+std::vector<const OpInfo*> HookedOps();
 
 }  // namespace reprise::bindings
 

@@ -1,0 +1,140 @@
+"""What one call does besides returning results, by eager alone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from registry.hooks import Call, hooks
+from registry.memory import content, is_plain, look, storage_bytes, walk
+
+
+def seed_generators(device: str, seed: int) -> None:
+    """As torch.manual_seed, which takes 2 ms where CUDA is not initialized."""
+    torch.default_generator.manual_seed(seed)
+    if device == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+def generator_state(device: str) -> bytes:
+    """Of the default generators."""
+    states = [torch.get_rng_state()]
+    if device == "cuda":
+        states.append(torch.cuda.get_rng_state())
+    return b"".join(content(state) for state in states)
+
+
+def switches() -> tuple[Any, ...]:
+    """Global switches that an operator might leave changed."""
+    return (
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+        torch.get_float32_matmul_precision(),
+        torch.get_num_threads(),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.backends.cudnn.enabled,
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.deterministic,
+        torch.backends.mkldnn.enabled,
+        torch.is_autocast_enabled("cpu"),
+        torch.is_autocast_enabled("cuda"),
+    )
+
+
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    storage = tensor.untyped_storage()
+    return (
+        storage._cdata,
+        storage.data_ptr(),
+        storage.nbytes(),
+        tensor.storage_offset(),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+    )
+
+
+def _owners(places: list[list[Any]], numbers: frozenset[int]) -> set[int]:
+    """The storages of the arguments with these numbers."""
+    return {place[0] for i in numbers for place in places[i]}
+
+
+def _storages(value: Any) -> set[int]:
+    """Where the bytes of a nest's tensors begin."""
+    return {
+        t.untyped_storage().data_ptr()
+        for t in walk(value)
+        if is_plain(t) and t.untyped_storage().nbytes() > 0
+    }
+
+
+@contextlib.contextmanager
+def _fresh_memory(device: str, pattern: int) -> Iterator[None]:
+    """Small blocks that are allocated next hold a byte of choice, as a rule."""
+    held = [
+        torch.full((size,), pattern, dtype=torch.uint8, device=device)
+        for size in (16, 64, 256, 1024, 4096, 16384)
+        for _ in range(12)
+    ]
+    del held
+    yield
+
+
+def examine(call: Call, device: str) -> dict[str, Any]:
+    """Run a call twice and say what it touched.
+
+    `undeclared`: arguments that changed and neither schema nor tables say so, moved
+    included. `may_hide`: the tables say that arguments are written which the schema does
+    not name; `hidden`: those that were.
+    `draws`: a default generator moved. `keeps`: two calls gave out one memory, which is no
+    argument's. `repeats`: equal arguments gave equal bits.
+
+    `one_op`: an argument is a tensor of the device, and none is conjugated or negated,
+    which torch makes good by other operators first.
+
+    Raises what the operator raises.
+    """
+    hook = hooks()[call.name]
+    found: dict[str, Any] = {"undeclared": [], "hidden": [], "keeps": False}
+    given = list(walk(call.arguments()))
+    found["one_op"] = any(t.device.type == device for t in given) and not any(
+        t.is_conj() or t.is_neg() for t in given
+    )
+    seen = []
+    held = []
+    for pattern in (0x5A, 0xC3):
+        mine = call.copy()
+        tensors = [list(walk(argument)) for argument in mine.arguments()]
+        places = [[_place(t) for t in group] for group in tensors]
+        bits = [[content(storage_bytes(t)) for t in group] for group in tensors]
+        written = _owners(places, hook.writes(mine))
+        by_schema = _owners(places, hook.written)
+        found["may_hide"] = written != by_schema
+        global_before = switches()
+        seed_generators(device, 77)
+        before = generator_state(device)
+        with torch.no_grad(), _fresh_memory(device, pattern):
+            result = mine.run()
+        found["draws"] = generator_state(device) != before
+        if switches() != global_before:
+            found["undeclared"].append("global switches")
+        for i, group in enumerate(tensors):
+            for t, place, was in zip(group, places[i], bits[i], strict=True):
+                if _place(t) == place and content(storage_bytes(t)) == was:
+                    continue
+                if place[0] not in written:
+                    found["undeclared"].append(i)
+                elif place[0] not in by_schema:
+                    found["hidden"].append(i)
+        seen.append((look(result), look(tensors)))
+        held.append((result, _storages(result) - _storages(tensors)))
+    found["keeps"] = bool(held[0][1] & held[1][1])
+    found["repeats"] = seen[0] == seen[1]
+    for name in ("undeclared", "hidden"):
+        found[name] = sorted(set(found[name]), key=str)
+    return found

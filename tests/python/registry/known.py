@@ -1,0 +1,45 @@
+"""What a sweep is known to find, with reasons."""
+
+from __future__ import annotations
+
+import re
+
+# No random arguments for these: they need a process group, another device's library, or
+# memory that only their own operators make.
+NEVER_GUESSED = (
+    "c10d::", "_c10d_functional::", "_dtensor::", "symm_mem::", "rpc::", "fsdp::",
+)  # fmt: skip
+
+# No hook is between these and the operators that they call.
+COMPOSITES = frozenset({"aten::_fused_rms_norm"})  # on the host
+
+# Equal arguments do not give equal bits.
+_UNREPEATABLE: tuple[tuple[str, str], ...] = (
+    (r"^aten::(new_)?empty|_make_dep_token$", "memory without contents"),
+    (r"^aten::_ctc_loss", "log_alpha beyond an input's length is not written"),
+    (r"^aten::linalg_lstsq", "rows of the solution beyond the rank are not written"),
+    (r"^aten::mkldnn_rnn_layer", "its workspace is not written in full"),
+    (r"^aten::_compute_linear_combination", "adds to memory that it does not clear"),
+    (r"^aten::(_weight_norm_interface|_masked_softmax_backward|_reshape_alias_copy)"
+     r"|_nested_compute_contiguous_strides", "does not check its operands' sizes"),
+    (r"_prepack|_pack_gemm_matrix", "packed weights with gaps"),
+)  # fmt: skip
+
+# Reasons for which some calls of an operator are cuts and others are not.
+_REASONS = re.compile(
+    r"draws random numbers"
+    r"|explicit generator"
+    r"|depends on data$"  # masks
+    r"|host operand"
+    r"|writes memory that its trace did not make"  # an operand that no clone could replace
+    r"|raised an error or returned what cannot be kept"  # sparse results, resized ones
+    r"|^custom operator$"  # lists of numbers, by boxed hooks
+)
+
+
+def unrepeatable(name: str) -> bool:
+    return any(re.search(pattern, name) for pattern, _ in _UNREPEATABLE)
+
+
+def reason(text: str) -> bool:
+    return _REASONS.search(text) is not None
