@@ -55,6 +55,10 @@ class Runtime::Impl {
       if (slot.key == key) return slot.session.get();
     }
     auto session = MakeSession(key);
+    // The first one may have its ops passed over only while it is alone.
+    if (sessions_.size() == 1 && sessions_[0].session != nullptr) {
+      sessions_[0].session->ShowAll();
+    }
     sessions_.push_back({key, std::move(session)});
     return sessions_.back().session.get();
   }
@@ -82,6 +86,10 @@ class Runtime::Impl {
     for (StreamSession* session : Sessions()) session->Interrupt(what);
   }
   const std::atomic<bool>& opened() const { return opened_; }
+  const std::atomic<bool>& asleep() const { return asleep_; }
+  void PassOver(uint64_t ops) {
+    for (StreamSession* session : Sessions()) session->PassOver(ops);
+  }
 
   bool Wait(std::optional<std::chrono::milliseconds> timeout) {
     if (!queue_.WaitIdle(timeout)) return false;
@@ -143,6 +151,7 @@ class Runtime::Impl {
     parts.policy = policy_;
     parts.recording_forbidden = &recording_forbidden_;
     parts.opened = &opened_;
+    if (sessions_.empty()) parts.asleep = &asleep_;
     parts.plans = &plans_;
     parts.build = [this](std::shared_ptr<BuildJob> job) {
       queue_.Post([job = std::move(job)] { job->Run(); });
@@ -188,6 +197,7 @@ class Runtime::Impl {
   std::atomic<bool> recording_forbidden_{false};
   // Relaxed: it only tells a thread of what that thread has done.
   std::atomic<bool> opened_{false};
+  std::atomic<bool> asleep_{false};
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;
   std::unique_ptr<device::LaunchRecorder> recorder_;
@@ -235,6 +245,10 @@ bool Runtime::Interrupt(const StreamKey& key, const char* what) {
 void Runtime::InterruptAll(const char* what) { impl_->InterruptAll(what); }
 
 const std::atomic<bool>& Runtime::opened() const { return impl_->opened(); }
+
+const std::atomic<bool>& Runtime::asleep() const { return impl_->asleep(); }
+
+void Runtime::PassOver(uint64_t ops) { impl_->PassOver(ops); }
 
 void Runtime::ForbidRecording() { impl_->ForbidRecording(); }
 

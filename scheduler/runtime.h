@@ -64,6 +64,14 @@ class Runtime {
   // session: there is nothing to interrupt. Lives as long as the runtime.
   const std::atomic<bool>& opened() const;
 
+  // While it is true no op need be shown to any session, which saves the work:
+  // watching does not pay (Attention). After each kOpsPassedOver ops that were
+  // not shown PassOver is called. Never with several sessions, as nobody can
+  // tell then whose op it was. Lives as long as the runtime.
+  static constexpr uint64_t kOpsPassedOver = 1024;
+  const std::atomic<bool>& asleep() const;
+  void PassOver(uint64_t ops);
+
   // For a profiler that wants CUPTI: from the return of Forbid, which waits for
   // ops that are being handled, until Allow, nothing is recorded or validated.
   // Plans that are ready go on. Does not nest.

@@ -68,6 +68,7 @@ StreamSession::StreamSession(Parts parts)
       policy_(parts.policy),
       recording_forbidden_(parts.recording_forbidden),
       opened_(parts.opened),
+      asleep_(parts.asleep),
       externals_(frontend_.get()) {}
 
 StreamSession::~StreamSession() {
@@ -78,23 +79,7 @@ StreamSession::~StreamSession() {
 // --- The stream ------------------------------------------------------------
 
 Action StreamSession::Enter(const OpView& op) {
-  ++journal_.stats.ops;
-  return Step(op);
-}
-
-bool StreamSession::Interrupt(const char* what) {
-  static constexpr uint64_t kWords[] = {engine::kNoOp};
-  const std::lock_guard lock(*this);
-  const uint64_t squashes = journal_.stats.squashes;
-  OpView look;
-  look.op = engine::kNoOp;
-  look.words = kWords;
-  look.cut = what;
-  Step(look);
-  return journal_.stats.squashes != squashes;
-}
-
-Action StreamSession::Step(const OpView& op) {
+  if (++journal_.stats.ops % Attention::kOps == 0) LookAtWholeStream();
   if (observed_ != nullptr) {
     HandleOverlap();
     return Action::kEager;
@@ -111,6 +96,9 @@ Action StreamSession::Step(const OpView& op) {
     if (op.cut == nullptr && GoOnBeside(op)) return Observe(op);
     LeaveValidation();
   }
+  if (attention_.asleep() && mode_ == Mode::kBoundary) [[unlikely]] {
+    return Sleep();
+  }
   const cache::Signature words = cache::HashWords(op.words);
   const uint64_t hash = words.lo;
   if (mode_ == Mode::kPassing && PassOn(op, hash)) return Action::kEager;
@@ -125,10 +113,59 @@ Action StreamSession::Step(const OpView& op) {
     Close();
   }
   if (mode_ == Mode::kBoundary) {
+    if (attention_.asleep()) [[unlikely]]
+      return Sleep();
     if (opened_ != nullptr) opened_->store(true, std::memory_order_relaxed);
     if (const std::optional<Action> action = TryHead(op, hash)) return *action;
   }
   return Watch(op, words);
+}
+
+Action StreamSession::Sleep() {
+  // Relaxed: whoever reads it late shows an op too many.
+  if (asleep_ != nullptr) asleep_->store(true, std::memory_order_relaxed);
+  return Action::kEager;
+}
+
+void StreamSession::PassOver(uint64_t ops) {
+  const std::lock_guard lock(*this);
+  journal_.stats.ops += ops;
+  LookAtWholeStream();
+}
+
+void StreamSession::ShowAll() {
+  const std::lock_guard lock(*this);
+  if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
+  asleep_ = nullptr;
+}
+
+void StreamSession::LookAtWholeStream() {
+  if (policy_ != base::Policy::kMeasured) return;
+  const bool before = attention_.asleep();
+  attention_.Look(journal_.stats.followed, Attention::Clock::now());
+  const bool now = attention_.asleep();
+  if (!now && asleep_ != nullptr) {
+    asleep_->store(false, std::memory_order_relaxed);
+  }
+  if (!now || before) return;
+  predictor_.Break();
+  ++journal_.notes
+        ["the stream was let pass: watching it did not pay, or this "
+         "was to be measured"];
+}
+
+bool StreamSession::Interrupt(const char* what) {
+  static constexpr uint64_t kWords[] = {engine::kNoOp};
+  const std::lock_guard lock(*this);
+  if (mode_ == Mode::kBoundary && observed_ == nullptr) return false;
+  const uint64_t squashes = journal_.stats.squashes;
+  OpView look;
+  look.op = engine::kNoOp;
+  look.words = kWords;
+  look.cut = what;
+  Enter(look);
+  --journal_.stats.ops;
+  return journal_.stats.squashes != squashes;
 }
 
 void StreamSession::Leave(const OpView& op,
@@ -612,6 +649,8 @@ void StreamSession::Reset() {
   predictor_.Clear();
   ends_.clear();
   learned_cuts_.clear();
+  attention_ = Attention{};
+  if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
   journal_ = Journal{};
   current_ = nullptr;
   instance_ = nullptr;

@@ -22,6 +22,7 @@
 #include "engine/plan.h"
 #include "engine/trace_recorder.h"
 #include "scheduler/allowance.h"
+#include "scheduler/attention.h"
 #include "scheduler/externals.h"
 #include "scheduler/heads.h"
 #include "scheduler/journal.h"
@@ -58,6 +59,8 @@ class StreamSession final : public Session {
     const std::atomic<bool>* recording_forbidden = nullptr;
     // Becomes true when a trace is begun; null: nobody asks. Borrowed.
     std::atomic<bool>* opened = nullptr;
+    // True while no op need be shown (PassOver); null: all are. Borrowed.
+    std::atomic<bool>* asleep = nullptr;
   };
 
   explicit StreamSession(Parts parts);
@@ -83,6 +86,10 @@ class StreamSession final : public Session {
 
   // The rest takes the lock itself, waiting for it. Any thread.
 
+  // So many ops of the stream were not shown, because it is asleep.
+  void PassOver(uint64_t ops);
+  // From now on all of its ops are shown.
+  void ShowAll();
   // Waits for verdicts of validations that have been enqueued.
   void Settle();
   // The hooks were switched off or another tool wants CUPTI: ends what is open,
@@ -106,7 +113,7 @@ class StreamSession final : public Session {
     kFollowing
   };
 
-  Action Step(const engine::OpView& op);
+  Action Sleep();
   Action Observe(const engine::OpView& op);
   Action RunCut(const engine::OpView& op, std::string_view reason);
 
@@ -138,6 +145,9 @@ class StreamSession final : public Session {
   void NoteCut(const engine::OpView& op, std::string_view reason);
   void LearnCut(uint64_t hash, std::string_view reason);
   void LinkTrace(TraceEntry* entry);
+
+  // Whether the stream is worth watching now; called every so many ops.
+  void LookAtWholeStream();
 
   // Recording and validating, what they cost and whether they pay.
   bool MayLearn();
@@ -207,6 +217,7 @@ class StreamSession final : public Session {
   const base::Policy policy_;
   const std::atomic<bool>* recording_forbidden_;
   std::atomic<bool>* opened_;
+  std::atomic<bool>* asleep_;
 
   Mode mode_ = Mode::kBoundary;
   // Between Enter(kObserve) and Leave: the words of the op, which name the
@@ -246,6 +257,7 @@ class StreamSession final : public Session {
   // Ops, by the hash of their words, that are cuts, and why.
   std::unordered_map<uint64_t, std::string> learned_cuts_;
   Allowance allowance_;
+  Attention attention_;  // by policy kMeasured only
   Journal journal_;
 };
 

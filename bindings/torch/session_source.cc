@@ -4,10 +4,16 @@
 
 namespace reprise::bindings {
 
-std::optional<scheduler::DeviceKind> WatchedKind() {
+std::optional<Watched> WatchedNow() {
   TorchRuntime* runtime = TorchRuntime::Active();
   if (runtime == nullptr) return std::nullopt;
-  return runtime->kind();
+  return Watched{runtime->kind(), &runtime->scheduler().asleep()};
+}
+
+void PassOver(uint64_t ops) {
+  if (TorchRuntime* runtime = TorchRuntime::Active()) {
+    runtime->scheduler().PassOver(ops);
+  }
 }
 
 scheduler::Session* SessionFor(c10::Device device, void* stream) {

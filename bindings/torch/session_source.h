@@ -5,6 +5,8 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
+#include <cstdint>
 #include <optional>
 
 #include "scheduler/runtime.h"
@@ -12,8 +14,16 @@
 
 namespace reprise::bindings {
 
-// The kind of device that the active runtime serves; none if there is none.
-std::optional<scheduler::DeviceKind> WatchedKind();
+// The active runtime: the kind of device that it serves, and what is true while
+// no op need be shown (scheduler::Runtime::asleep). None if there is none.
+struct Watched {
+  scheduler::DeviceKind kind;
+  const std::atomic<bool>* asleep;
+};
+std::optional<Watched> WatchedNow();
+
+// So many ops were not shown, by this thread.
+void PassOver(uint64_t ops);
 
 // The session of a stream (CUstream; null on the host); null where there is
 // none. May take a lock: hooks keep what they get while g_runtime_epoch stands.

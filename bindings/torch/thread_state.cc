@@ -15,10 +15,19 @@ bool ThreadState::Refresh() {
     return watched;
   epoch = now;
   known = {};
-  const auto active = WatchedKind();
+  const auto active = WatchedNow();
   watched = active.has_value();
-  if (watched) kind = *active;
+  if (watched) {
+    kind = active->kind;
+    asleep = active->asleep;
+  }
   return watched;
+}
+
+void ThreadState::SkipOp() {
+  if (++skipped < scheduler::Runtime::kOpsPassedOver) return;
+  skipped = 0;
+  PassOver(scheduler::Runtime::kOpsPassedOver);
 }
 
 scheduler::Session* ThreadState::FindSession(int device) {

@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "scheduler/runtime.h"
@@ -29,12 +30,16 @@ struct ThreadState {
   uint64_t epoch = ~uint64_t{0};
   bool watched = false;
   scheduler::DeviceKind kind = scheduler::DeviceKind::kHost;
+  const std::atomic<bool>* asleep = nullptr;
+  uint64_t skipped = 0;  // ops that were not shown since PassOver
   std::array<KnownSession, 2> known{};
   uint32_t next = 0;
 
   // Reads the kind of the active runtime again if another became active.
   // False if none is active.
   bool Refresh();
+  // An op is not shown.
+  void SkipOp();
   // The session of the device's current stream. Null where there is none.
   scheduler::Session* FindSession(int device);
 };

@@ -18,7 +18,12 @@ ThreadState* WatchingThread(c10::DispatchKeySet below) {
                         ? below == kDenseHost && !at::in_parallel_region()
                         : (below.raw_repr() & ~kDense.raw_repr()) == 0 &&
                               below.has_backend(c10::BackendComponent::CUDABit);
-  return ours ? &thread : nullptr;
+  if (!ours) return nullptr;
+  if (thread.asleep->load(std::memory_order_relaxed)) [[unlikely]] {
+    thread.SkipOp();
+    return nullptr;
+  }
+  return &thread;
 }
 
 WatchedOp::~WatchedOp() {

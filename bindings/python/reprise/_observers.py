@@ -65,6 +65,13 @@ def wrap(interrupt: Callable[[], None]) -> None:
     for cls, name in ((torch.cuda.CUDAGraph, "replay"), (torch.cuda.Stream, "query")):
         setattr(cls, name, of_streams(getattr(cls, name)))
 
+    # Torch cannot empty a pool while another one is open, as ours is in a recording.
+    def before_end(self: Any) -> None:
+        if _opened.value and _device == "cuda":
+            interrupt()
+
+    torch.cuda.MemPool.__del__ = before_end
+
 
 def pass_trace_on(activate: Callable[[], None]) -> None:
     """Let torch's own tracer of streams, if it is switched on, hear what we hear."""

@@ -1,0 +1,140 @@
+// Does it pay to watch a stream at all? Measured ops a second, watched or not.
+
+#ifndef REPRISE_SCHEDULER_ATTENTION_H_
+#define REPRISE_SCHEDULER_ATTENTION_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace reprise::scheduler {
+
+// Watching an op that is not replayed costs a tenth of a microsecond or more,
+// and a program whose shapes depend on its data may never be replayed for the
+// most part. Its stream is then let pass, unwatched, for longer and longer:
+//
+//   learn 1 s ─► measure 1 s ─► (half of the ops replayed: measure again)
+//        ▲                        │
+//        │                        ▼
+//        │                  let pass 1 s, compared with what was measured
+//        │                        │
+//        └── 8, 16, … 64 s ◄──────┴─ of whichever was faster
+//
+// Time is taken over so many ops at a time (`kOps`); stretches that took four
+// times the median are left out, because the program was away. Single-thread.
+class Attention {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Duration = Clock::duration;
+  static constexpr uint64_t kOps = 1024;  // between two looks
+  static constexpr Duration kLearn = std::chrono::seconds(1);
+  static constexpr Duration kMeasure = std::chrono::seconds(1);
+  static constexpr Duration kTrial = std::chrono::seconds(1);
+  static constexpr Duration kShortest = std::chrono::seconds(8);
+  static constexpr Duration kLongest = std::chrono::seconds(64);
+  static constexpr size_t kStretches = 16;  // at least, of each phase
+  // Watching must be faster by this share.
+  static constexpr double kMargin = 0.05;
+
+  // kOps more ops have come; `replayed` counts those that were, since ever.
+  void Look(uint64_t replayed, Clock::time_point now) {
+    if (looks_++ == 0) {
+      Begin(Phase::kLearn, replayed, now);
+      return;
+    }
+    stretches_.push_back(now - last_);
+    last_ = now;
+    if (now - begun_ < Length() || stretches_.size() < kStretches) return;
+    switch (phase_) {
+      case Phase::kLearn:
+        Begin(Phase::kMeasure, replayed, now);
+        break;
+      case Phase::kMeasure:
+        if (2 * (replayed - replayed_before_) > kOps * stretches_.size()) {
+          Begin(Phase::kMeasure, replayed, now);
+          break;
+        }
+        watched_ = Typical();
+        Begin(Phase::kTrial, replayed, now);
+        break;
+      case Phase::kTrial:
+        unwatched_ = Typical();
+        Begin(Pays() ? Phase::kKeepWatching : Phase::kRest, replayed, now);
+        break;
+      case Phase::kKeepWatching:
+      case Phase::kRest:
+        keep_for_ = std::min(2 * keep_for_, kLongest);
+        Begin(Phase::kLearn, replayed, now);
+        break;
+    }
+  }
+
+  // The stream is to be let pass.
+  bool asleep() const {
+    return phase_ == Phase::kTrial || phase_ == Phase::kRest;
+  }
+  // How long kOps ops took at the last comparison. Zero before the first.
+  Duration watched() const { return watched_; }
+  Duration unwatched() const { return unwatched_; }
+
+ private:
+  enum class Phase : uint8_t { kLearn, kMeasure, kTrial, kKeepWatching, kRest };
+
+  Duration Length() const {
+    switch (phase_) {
+      case Phase::kLearn:
+        return kLearn;
+      case Phase::kMeasure:
+        return kMeasure;
+      case Phase::kTrial:
+        return kTrial;
+      case Phase::kKeepWatching:
+      case Phase::kRest:
+        return keep_for_;
+    }
+    return {};
+  }
+
+  void Begin(Phase phase, uint64_t replayed, Clock::time_point now) {
+    phase_ = phase;
+    begun_ = last_ = now;
+    replayed_before_ = replayed;
+    stretches_.clear();
+  }
+
+  Duration Typical() {
+    const auto middle =
+        stretches_.begin() + static_cast<ptrdiff_t>(stretches_.size() / 2);
+    std::nth_element(stretches_.begin(), middle, stretches_.end());
+    const Duration most = 4 * *middle;
+    Duration sum{};
+    int count = 0;
+    for (const Duration stretch : stretches_) {
+      if (stretch > most) continue;
+      sum += stretch;
+      ++count;
+    }
+    return sum / count;
+  }
+
+  bool Pays() const {
+    return static_cast<double>(watched_.count()) <
+           static_cast<double>(unwatched_.count()) * (1.0 - kMargin);
+  }
+
+  Phase phase_ = Phase::kLearn;
+  Clock::time_point begun_;
+  Clock::time_point last_;
+  uint64_t replayed_before_ = 0;
+  uint64_t looks_ = 0;
+  std::vector<Duration> stretches_;
+  Duration watched_{};
+  Duration unwatched_{};
+  Duration keep_for_ = kShortest;
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_ATTENTION_H_

@@ -1,0 +1,104 @@
+// A stream is let pass where watching it does not pay, and only there.
+
+#include "scheduler/attention.h"
+
+#include <gtest/gtest.h>
+
+namespace reprise::scheduler {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Duration = Attention::Duration;
+
+// A program whose ops take so long, and the clock that it goes by.
+class Program {
+ public:
+  Duration watched = milliseconds(20);    // kOps ops, while it is watched
+  Duration unwatched = milliseconds(20);  // while it is let pass
+  uint64_t replayed_share = 0;            // of kOps, while it is watched
+
+  void Run(Duration duration) {
+    for (const auto end = now_ + duration; now_ < end;) {
+      const bool asleep = attention.asleep();
+      Wait(asleep ? unwatched : watched);
+      (asleep ? asleep_ : awake_) += asleep ? unwatched : watched;
+      replayed_ += asleep ? 0 : replayed_share;
+      attention.Look(replayed_, now_);
+    }
+  }
+  void Wait(Duration duration) { now_ += duration; }
+  // The share of the time in which it was let pass.
+  double rest() const {
+    return static_cast<double>(asleep_.count()) /
+           static_cast<double>((asleep_ + awake_).count());
+  }
+
+  Attention attention;
+
+ private:
+  Attention::Clock::time_point now_{seconds(1)};
+  Duration asleep_{};
+  Duration awake_{};
+  uint64_t replayed_ = 0;
+};
+
+TEST(AttentionTest, StreamThatGainsNothingIsLetPassMostOfTheTime) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.Run(seconds(300));
+  EXPECT_GT(program.rest(), 0.9);
+  EXPECT_EQ(program.attention.watched(), milliseconds(21));
+  EXPECT_EQ(program.attention.unwatched(), milliseconds(20));
+}
+
+TEST(AttentionTest, StreamThatIsReplayedIsNeverLetPass) {
+  Program program;
+  program.watched = milliseconds(10);
+  program.replayed_share = Attention::kOps;
+  program.Run(seconds(300));
+  EXPECT_EQ(program.rest(), 0.0);
+}
+
+TEST(AttentionTest, FewReplaysThatGainMuchAreKept) {
+  Program program;
+  program.watched = milliseconds(15);
+  program.replayed_share = Attention::kOps / 4;
+  program.Run(seconds(300));
+  EXPECT_LT(program.rest(), 0.02);
+}
+
+TEST(AttentionTest, BeginningIsNotJudged) {
+  Program program;
+  program.watched = milliseconds(50);
+  program.Run(Attention::kLearn + Attention::kMeasure / 2);
+  EXPECT_EQ(program.rest(), 0.0);
+}
+
+TEST(AttentionTest, ProgramThatChangesIsTakenUpAgain) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.Run(seconds(300));
+  const double before = program.rest();
+  program.watched = milliseconds(10);
+  program.replayed_share = Attention::kOps;
+  program.Run(2 * Attention::kLongest);
+  program.Run(seconds(600));
+  EXPECT_FALSE(program.attention.asleep());
+  EXPECT_LT(program.rest(), before / 2);
+}
+
+TEST(AttentionTest, TimeInWhichTheProgramIsAwayIsNotCounted) {
+  Program program;
+  program.watched = milliseconds(15);
+  program.replayed_share = Attention::kOps / 4;
+  for (int i = 0; i < 200; ++i) {
+    program.Run(milliseconds(400));
+    if (!program.attention.asleep()) program.Wait(seconds(1));
+  }
+  EXPECT_EQ(program.attention.watched(), milliseconds(15));
+  EXPECT_LT(program.rest(), 0.05);
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
