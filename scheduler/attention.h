@@ -18,7 +18,7 @@ namespace reprise::scheduler {
 //   learn 1 s ─► measure 1 s ─► (half of the ops replayed: measure again)
 //        ▲                        │
 //        │                        ▼
-//        │                  let pass 1 s, compared with what was measured
+//        │                  let pass 1/2 s, compared with what was measured
 //        │                        │
 //        └── 8, 16, … 64 s ◄──────┴─ of whichever was faster
 //
@@ -31,7 +31,7 @@ class Attention {
   static constexpr uint64_t kOps = 1024;  // between two looks
   static constexpr Duration kLearn = std::chrono::seconds(1);
   static constexpr Duration kMeasure = std::chrono::seconds(1);
-  static constexpr Duration kTrial = std::chrono::seconds(1);
+  static constexpr Duration kTrial = std::chrono::milliseconds(500);
   static constexpr Duration kShortest = std::chrono::seconds(8);
   static constexpr Duration kLongest = std::chrono::seconds(64);
   static constexpr size_t kStretches = 16;  // at least, of each phase
