@@ -12,7 +12,8 @@ Writes one JSON object a line: workload, mode, median_us, p10_us, p90_us,
 throughput_us, ratio (eager over mode, median of paired rounds) with a bootstrap
 95 % interval, bit_equal (50 calls, all outputs kept), first_replay_ms,
 first_replay_calls, prepare_ms (what is done once a process before, in the
-background: CUPTI and the comparison kernel), host_us (mode ``reprise_host``:
+background: CUPTI and the comparison kernel), eager_peak_bytes and peak_bytes
+(of device memory in use, with all plans), plan_bytes, host_us (mode ``reprise_host``:
 followed passes whose launches are left out) and, by sampling such passes
 (``--sampler``), its parts own_us, python_us, torch_us, driver_us and libc_us,
 gpu, driver, torch, commit, dirty, command.
@@ -21,6 +22,8 @@ gpu, driver, torch, commit, dirty, command.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import gc
 import json
 import pathlib
@@ -36,6 +39,7 @@ import pc_sampler
 import reprise
 import torch
 import zoo
+from torch.utils._python_dispatch import TorchDispatchMode
 
 MODES = (
     "eager",
@@ -43,12 +47,13 @@ MODES = (
     "reprise",
     "reprise_host",
     "graph",
+    "graph_kept",
     "compile",
     "reduce_overhead",
 )
 INPUTS = 16
 KEPT = 50
-SETTLING = 1.5  # seconds
+SETTLING = {"always": 1.5, "measured": 6.0}  # seconds
 
 Run = Callable[[tuple[torch.Tensor, ...]], torch.Tensor]
 
@@ -89,8 +94,28 @@ class Mode:
             reprise.disable()
 
 
-def hand_written(model: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> Run:
-    """Capture ``model`` as PyTorch's manual says, with static inputs."""
+class Keep(TorchDispatchMode):
+    """Keeps all that ops give, so that no memory is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[object] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        """Call the op."""
+        result = function(*args, **(kwargs or {}))
+        self.kept.append(result)
+        return result
+
+
+def hand_written(
+    model: torch.nn.Module, arguments: tuple[torch.Tensor, ...], *, keep: bool = False
+) -> Run:
+    """Capture ``model`` as PyTorch's manual says, with static inputs.
+
+    With `keep` each intermediate has memory of its own, as in a plan of Reprise,
+    where the program may hold any of them.
+    """
     static = tuple(argument.clone() for argument in arguments)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -99,7 +124,8 @@ def hand_written(model: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) ->
             model(*static)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    kept = Keep()
+    with torch.cuda.graph(graph), kept if keep else contextlib.nullcontext():
         output = model(*static)
 
     def run(new: tuple[torch.Tensor, ...]) -> torch.Tensor:
@@ -108,6 +134,7 @@ def hand_written(model: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) ->
         graph.replay()
         return output
 
+    run.kept = kept  # type: ignore[attr-defined]
     return run
 
 
@@ -170,6 +197,16 @@ def first_replay(
             break
     reprise.disable()
     return calls, 1e3 * (sum(ours) - eager * len(ours)), 1e6 * eager
+
+
+def peak_bytes(mode: Mode, inputs: list[tuple]) -> int:
+    """Give the most device memory in use at once during passes of ``mode``."""
+    with mode:
+        torch.cuda.reset_peak_memory_stats()
+        for arguments in inputs:
+            mode.run(arguments)
+        synchronize()
+        return torch.cuda.max_memory_allocated()
 
 
 def bits_of_eager(
@@ -267,6 +304,7 @@ def make_modes(
             lambda new: model(*new), enabled=True, launches=False
         ),
         "graph": lambda: Mode(hand_written(model, arguments)),
+        "graph_kept": lambda: Mode(hand_written(model, arguments, keep=True)),
         "compile": lambda: Mode(compiled(model, arguments, "default")),
         "reduce_overhead": lambda: Mode(compiled(model, arguments, "reduce-overhead")),
     }
@@ -285,12 +323,18 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
     torch.manual_seed(0)
     model, make = workload.make(torch.device("cuda"))
     records: dict[str, dict] = {}
+    inputs = [make() for _ in range(INPUTS)]
+    eager_peak_bytes = peak_bytes(Mode(lambda new: model(*new)), inputs)
     prepare_ms = prepare()
     calls, extra_ms, _ = first_replay(model, make)
+    ours_peak_bytes = 0
+    if "reprise" in arguments.modes:
+        mode = Mode(lambda new: model(*new), enabled=True)
+        settle(mode, inputs, 0.5)
+        ours_peak_bytes = peak_bytes(mode, inputs)
     modes = make_modes(model, make(), arguments.modes)
-    inputs = [make() for _ in range(INPUTS)]
     if "reprise" in modes:
-        settle(modes["reprise"], inputs, SETTLING)
+        settle(modes["reprise"], inputs, SETTLING[arguments.policy])
     latencies: dict[str, list[list[float]]] = {name: [] for name in modes}
     for round_index in range(arguments.rounds):
         order = list(modes)
@@ -327,9 +371,10 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
     ours["first_replay_calls"] = calls
     ours["first_replay_ms"] = extra_ms
     ours["prepare_ms"] = prepare_ms
-    ours["stats"] = (
-        vars(reprise.stats()) if not hasattr(reprise.stats(), "_asdict") else None
-    )
+    ours["eager_peak_bytes"] = eager_peak_bytes
+    ours["peak_bytes"] = ours_peak_bytes
+    ours["plan_bytes"] = reprise.stats().plan_bytes
+    ours["stats"] = dataclasses.asdict(reprise.stats())
     if "reprise_host" in modes:
         ours["host_us"] = records["reprise_host"]["median_us"]
     if arguments.sampler and "reprise_host" in modes:
@@ -353,9 +398,9 @@ def table(records: list[dict]) -> str:
     lines = [
         "| model | "
         + " | ".join(modes)
-        + " | eager/reprise | bits | calls | ms | host us |"
+        + " | eager/reprise | bits | calls | ms | host us | plan MiB | excess MiB |"
     ]
-    lines.append("|---" * (len(modes) + 6) + "|")
+    lines.append("|---" * (len(modes) + 8) + "|")
     for workload in workloads:
         cells = [workload]
         for mode in modes:
@@ -368,6 +413,8 @@ def table(records: list[dict]) -> str:
             str(ours["first_replay_calls"]),
             f"{ours['first_replay_ms']:.1f}",
             f"{ours['host_us']:.0f}" if ours["host_us"] else "",
+            f"{ours['plan_bytes'] / 2**20:.1f}",
+            f"{(ours['peak_bytes'] - ours['eager_peak_bytes']) / 2**20:.1f}",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
