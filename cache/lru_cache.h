@@ -88,8 +88,8 @@ class PinnedLruCache {
 
   using EvictionCallback = std::function<void(const Key& key, Value& value)>;
 
-  // `on_evict` sees what the budget, or Trim, pushes out, just before it is
-  // destroyed; not what is erased or replaced.
+  // `on_evict` sees what the budget, Trim or EvictIf pushes out, just before it
+  // is destroyed; not what is erased or replaced.
   explicit PinnedLruCache(size_t budget_bytes, EvictionCallback on_evict = {})
       : on_evict_(std::move(on_evict)), budget_bytes_(budget_bytes) {}
   PinnedLruCache(const PinnedLruCache&) = delete;
@@ -120,6 +120,12 @@ class PinnedLruCache {
   // Evicts idle entries, least recently used first, until the charge is at most
   // `target_bytes` or none is left.
   void Trim(size_t target_bytes) REPRISE_EXCLUDES(mutex_);
+
+  // Evicts every idle entry whose key `goes` accepts, and returns what they
+  // were charged. `goes` runs under the cache's lock: it must not use the
+  // cache.
+  template <typename Predicate>
+  size_t EvictIf(const Predicate& goes) REPRISE_EXCLUDES(mutex_);
 
   void SetBudget(size_t budget_bytes) REPRISE_EXCLUDES(mutex_);
 
@@ -242,6 +248,25 @@ void PinnedLruCache<Key, Value, Hash>::Trim(size_t target_bytes) {
     TrimLocked(target_bytes, evicted);
   }
   Report(evicted);
+}
+
+template <typename Key, typename Value, typename Hash>
+template <typename Predicate>
+size_t PinnedLruCache<Key, Value, Hash>::EvictIf(const Predicate& goes) {
+  Entries evicted;
+  size_t evicted_bytes = 0;
+  {
+    base::MutexLock lock(mutex_);
+    for (Position next = idle_.begin(); next != idle_.end();) {
+      const Position position = next++;
+      if (!goes(std::as_const(position->key))) continue;
+      evicted_bytes += position->charge_bytes;
+      DetachLocked(table_.find(position->key), evicted);
+      ++evictions_;
+    }
+  }
+  Report(evicted);
+  return evicted_bytes;
 }
 
 template <typename Key, typename Value, typename Hash>

@@ -18,7 +18,8 @@ namespace reprise::scheduler {
 // in the order of one stream.
 struct PlanKey {
   cache::Signature signature;
-  const void* entry = nullptr;  // the session's, of the trace
+  const void* entry = nullptr;    // the session's, of the trace
+  const void* session = nullptr;  // whose plan it is
   bool operator==(const PlanKey&) const = default;
 };
 

@@ -9,6 +9,7 @@
 #include "engine/cuda_backend.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch_recorder.h"
+#include "engine/device/relaxed_capture.h"
 #include "engine/host_backend.h"
 #include "kernels/compare.h"
 #include "scheduler/build_queue.h"
@@ -97,6 +98,30 @@ class Runtime::Impl {
     return true;
   }
 
+  uint64_t ReleaseMemory(int device, Shortage shortage)
+      REPRISE_EXCLUDES(mutex_) {
+    if (plans_.stats().charge_bytes == 0) return 0;
+    // The driver calls to come are no work of the op that they interrupt, nor
+    // of a capture that it belongs to.
+    std::optional<device::RelaxedCapture> relaxed;
+    const device::LaunchRecorder::Hidden hidden;
+    if (kind_ == DeviceKind::kCuda) {
+      relaxed.emplace(*driver_);
+      if (shortage == Shortage::kPossible && !MemoryIsShort()) return 0;
+    }
+    std::vector<StreamSession*> sessions;
+    if (!mutex_.TryLock()) return 0;
+    for (const Slot& slot : sessions_) {
+      if (slot.session != nullptr && slot.key.device == device) {
+        sessions.push_back(slot.session.get());
+      }
+    }
+    mutex_.Unlock();
+    uint64_t bytes = 0;
+    for (StreamSession* session : sessions) bytes += session->ReleasePlans();
+    return bytes;
+  }
+
   DeviceKind kind() const { return kind_; }
   PlanCache& plans() { return plans_; }
   void SkipLaunches(bool skip) {
@@ -114,6 +139,18 @@ class Runtime::Impl {
   const base::Options& options() const { return options_; }
 
  private:
+  // A device of which less than this share is free is short of memory: the next
+  // allocation may well be larger.
+  static constexpr size_t kFreeShare = 16;
+
+  // The current device's.
+  bool MemoryIsShort() const {
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    return driver_->cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+           free_bytes < total_bytes / kFreeShare;
+  }
+
   struct Slot {
     StreamKey key;
     std::unique_ptr<StreamSession> session;  // null: none can be had
@@ -283,6 +320,8 @@ const base::Options& Runtime::options() const { return impl_->options(); }
 
 void Runtime::SkipLaunches(bool skip) { impl_->SkipLaunches(skip); }
 
-void Runtime::ReleaseMemory() { impl_->plans().Trim(0); }
+uint64_t Runtime::ReleaseMemory(int device, Shortage shortage) {
+  return impl_->ReleaseMemory(device, shortage);
+}
 
 }  // namespace reprise::scheduler

@@ -29,6 +29,12 @@ struct StreamKey {
   bool operator==(const StreamKey&) const = default;
 };
 
+// How sure a frontend is that its device has no memory left.
+enum class Shortage : uint8_t {
+  kPossible,  // nothing cached fits; the device has not been asked yet
+  kCertain,   // an allocation failed
+};
+
 // Thread-safe. Never destroyed while a session is in use; torch's lives for the
 // whole process.
 class Runtime {
@@ -91,8 +97,17 @@ class Runtime {
   // share of a pass can be measured.
   void SkipLaunches(bool skip);
 
-  // Gives memory of idle plans back; called when an allocation failed.
-  void ReleaseMemory();
+  // Gives back the plans of `device` that are not in use and returns their
+  // bytes. kPossible: only where less than 1/16 of the device is free, the
+  // device being the calling thread's current one. 0 where there was nothing to
+  // give, or another thread was just making a session.
+  //
+  // Any thread, also inside the allocator of that device and under its lock:
+  // no lock is waited for whose holder may wait for that one. What is destroyed
+  // is freed to that allocator, on this thread; nothing is allocated from it.
+  // Lock order: a session's, the runtime's, the allocator's, the plan cache's;
+  // so the first two, if the third is held, are only tried.
+  uint64_t ReleaseMemory(int device, Shortage shortage);
 
  private:
   class Impl;

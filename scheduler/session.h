@@ -45,6 +45,8 @@ class Session {
       std::this_thread::yield();
     }
   }
+  // Never waits. False if some thread, this one perhaps, is inside.
+  bool TryLock() { return !busy_.test_and_set(std::memory_order_acquire); }
   void Unlock() { busy_.clear(std::memory_order_release); }
   // Some thread is inside.
   bool locked() const { return busy_.test(std::memory_order_relaxed); }

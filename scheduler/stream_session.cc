@@ -33,6 +33,8 @@ constexpr size_t kMostOfOneForm = 32;
 constexpr uint32_t kLeavings = 4;
 constexpr uint32_t kReplaysALeaving = 8;
 
+constexpr char kReleased[] =
+    "memory ran short: plans were given back, to be recorded again";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
 
 }  // namespace
@@ -652,8 +654,24 @@ void StreamSession::Reset() {
   attention_ = Attention{};
   if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
   journal_ = Journal{};
+  releases_.store(0, std::memory_order_relaxed);
   current_ = nullptr;
   instance_ = nullptr;
+}
+
+uint64_t StreamSession::ReleasePlans() {
+  if (TryLock()) {
+    PlanCache::Pin unpinned;
+    if (mode_ != Mode::kFollowing && mode_ != Mode::kValidating) {
+      unpinned = std::move(pinned_);
+      instance_ = nullptr;
+    }
+    Unlock();
+  }
+  const size_t bytes = plans_->EvictIf(
+      [this](const PlanKey& key) { return key.session == this; });
+  if (bytes > 0) releases_.fetch_add(1, std::memory_order_relaxed);
+  return bytes;
 }
 
 void StreamSession::Inspect(
@@ -661,6 +679,10 @@ void StreamSession::Inspect(
                              const std::vector<const TraceEntry*>&,
                              const engine::Frontend&)>& read) {
   const std::lock_guard lock(*this);
+  if (const uint64_t releases =
+          releases_.exchange(0, std::memory_order_relaxed)) {
+    journal_.notes[kReleased] += releases;
+  }
   std::vector<const TraceEntry*> entries;
   for (const auto& [signature, entry] : entries_) {
     entries.push_back(entry.get());

@@ -99,6 +99,14 @@ class StreamSession final : public Session {
   // free on return. The program is followed and watched as before.
   void StopRecording();
   void Reset();
+
+  // Evicts this session's plans, but the one that is followed or validated, and
+  // returns the bytes they were charged; they are recorded again when their
+  // traces come. Any thread, also in the middle of an op and under a lock that
+  // the frontend's allocator takes: unlike the others it never waits for the
+  // session's lock. Where somebody is inside, the last plan stays, too.
+  uint64_t ReleasePlans();
+
   // Calls `read` with the journal and the entries, under the lock.
   void Inspect(const std::function<void(const Journal&,
                                         const std::vector<const TraceEntry*>&,
@@ -205,7 +213,7 @@ class StreamSession final : public Session {
   void Reject(const TraceEntry& entry, std::string_view reason);
 
   PlanKey KeyOf(const TraceEntry& entry) const {
-    return {entry.signature, &entry};
+    return {entry.signature, &entry, this};
   }
   engine::Instance& instance() { return *instance_; }
 
@@ -259,6 +267,9 @@ class StreamSession final : public Session {
   Allowance allowance_;
   Attention attention_;  // by policy kMeasured only
   Journal journal_;
+  // Times that plans were released since the journal was last read. Relaxed: it
+  // only counts.
+  std::atomic<uint64_t> releases_{0};
 };
 
 }  // namespace reprise::scheduler

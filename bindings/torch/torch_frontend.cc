@@ -237,8 +237,9 @@ class CudaFrontend final : public TorchFrontend {
   // Released pools whose cached memory is left to be; giving it back costs a
   // synchronisation of the device, so the oldest goes first, at a recording.
   static constexpr size_t kCachedPools = 8;
-  // A pool is opened only while this share of the device is free.
-  static constexpr size_t kFreeShare = 32;
+  // A pool is opened only while this share of the device is free: with less,
+  // its allocations would make plans give way to the recording of others.
+  static constexpr size_t kFreeShare = 16;
 
   void ReleaseOldPools() {
     while (released_pools_.size() > kCachedPools) {
@@ -257,6 +258,8 @@ class CudaFrontend final : public TorchFrontend {
 };
 
 }  // namespace
+
+bool AllocatingForReprise() { return t_own_allocation; }
 
 base::Status PrepareFrontends(scheduler::DeviceKind kind) {
   if (kind == scheduler::DeviceKind::kHost) return {};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings/torch/gpu_trace.h"
+#include "bindings/torch/out_of_memory.h"
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_frontend.h"
@@ -26,6 +27,8 @@ namespace {
 // sees the instance as Enable made it.
 constinit std::atomic<TorchRuntime*> g_active{nullptr};
 constinit std::atomic<TorchRuntime*> g_latest{nullptr};
+// The head of a list of all instances, for a reader that may take no lock.
+constinit std::atomic<TorchRuntime*> g_made_last{nullptr};
 constinit std::atomic<bool> g_forked{false};
 
 bool Forked() { return g_forked.load(std::memory_order_relaxed); }
@@ -107,6 +110,9 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
   }
   if (found == nullptr) {
     REPRISE_RETURN_IF_ERROR(PrepareFrontends(kind));
+    if (kind == scheduler::DeviceKind::kCuda) {
+      REPRISE_RETURN_IF_ERROR(ReleaseWhenOutOfMemory(&ReleaseMemory));
+    }
     REPRISE_ASSIGN_OR_RETURN(
         auto scheduler, scheduler::Runtime::Create(
                             kind, options, [](const scheduler::StreamKey& key) {
@@ -120,6 +126,8 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
     found = new TorchRuntime(static_cast<int>(all.made.size()), kind, options,
                              std::move(scheduler));
     all.made.push_back(found);
+    found->made_before_ = g_made_last.load(std::memory_order_relaxed);
+    g_made_last.store(found, std::memory_order_release);
     if (all.pauses > 0) found->scheduler_->ForbidRecording();
   }
   all.Activate(found);
@@ -155,6 +163,17 @@ void TorchRuntime::ResumeRecording() {
   base::MutexLock lock(all.mutex);
   if (all.pauses == 0 || --all.pauses > 0) return;
   for (TorchRuntime* made : all.made) made->scheduler_->AllowRecording();
+}
+
+uint64_t TorchRuntime::ReleaseMemory(int device, scheduler::Shortage shortage) {
+  if (Forked()) return 0;
+  uint64_t bytes = 0;
+  for (TorchRuntime* made = g_made_last.load(std::memory_order_acquire);
+       made != nullptr; made = made->made_before_) {
+    if (made->kind_ != scheduler::DeviceKind::kCuda) continue;
+    bytes += made->scheduler_->ReleaseMemory(device, shortage);
+  }
+  return bytes;
 }
 
 void TorchRuntime::Interrupt() {

@@ -90,6 +90,10 @@ class TorchRuntime {
   TorchRuntime(int id, scheduler::DeviceKind kind, const base::Options& options,
                std::unique_ptr<scheduler::Runtime> scheduler);
 
+  // Gives back what plans of every instance, active or not, hold on a GPU (see
+  // scheduler::Runtime::ReleaseMemory, which says what it may wait for).
+  static uint64_t ReleaseMemory(int device, scheduler::Shortage shortage);
+
   struct Switches;
   static Switches& switches();
 
@@ -97,6 +101,7 @@ class TorchRuntime {
   const scheduler::DeviceKind kind_;
   const base::Options options_;
   const std::unique_ptr<scheduler::Runtime> scheduler_;
+  TorchRuntime* made_before_ = nullptr;  // set before others see this one
 };
 
 }  // namespace reprise::bindings

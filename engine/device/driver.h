@@ -44,6 +44,7 @@ namespace reprise::device {
   X(cuMemcpyHtoDAsync)                 \
   X(cuMemAlloc)                        \
   X(cuMemFree)                         \
+  X(cuMemGetInfo)                      \
   X(cuMemHostAlloc)                    \
   X(cuMemFreeHost)                     \
   X(cuPointerGetAttribute)             \

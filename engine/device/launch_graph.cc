@@ -5,6 +5,7 @@
 
 #include "engine/device/launch_attribute.h"
 #include "engine/device/launch_recorder.h"
+#include "engine/device/relaxed_capture.h"
 
 namespace reprise::device {
 namespace {
@@ -49,22 +50,6 @@ class KernelArguments {
   std::array<void*, 5> extra_;
   size_t size_bytes_ = 0;
   bool packed_ = false;
-};
-
-// Lets this thread allocate and instantiate without disturbing a capture that
-// another thread has under way.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
-    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  const Driver& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
 CUDA_KERNEL_NODE_PARAMS KernelNodeParams(const Launch& launch,

@@ -215,6 +215,18 @@ TEST_F(LruCacheTest, TrimEvictsDownToItsTarget) {
   EXPECT_THAT(evicted_, ElementsAre(1, 2, 3));
 }
 
+TEST_F(LruCacheTest, EvictIfTakesWhatIsAcceptedAndNotPinned) {
+  for (int key = 1; key <= 3; ++key) Insert(key);
+  const Cache::Pin pin = cache_.Lookup(1);
+  EXPECT_EQ(cache_.EvictIf([](int key) { return key != 3; }), 10u);
+  EXPECT_THAT(evicted_, ElementsAre(2));
+  EXPECT_EQ(cache_.stats().charge_bytes, 20u);
+  EXPECT_EQ(cache_.stats().evictions, 1u);
+  EXPECT_EQ(cache_.EvictIf([](int key) { return key != 3; }), 0u);
+  EXPECT_TRUE(cache_.Lookup(1));
+  EXPECT_TRUE(cache_.Lookup(3));
+}
+
 TEST_F(LruCacheTest, LowerBudgetWaitsForPins) {
   Insert(1);
   Insert(2);

@@ -4,6 +4,7 @@
 #ifndef REPRISE_TESTS_SIM_MODEL_FRONTEND_H_
 #define REPRISE_TESTS_SIM_MODEL_FRONTEND_H_
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -39,13 +40,17 @@ class ModelStorage {
   void Unref() {
     if (--strong_ > 0) return;
     block_ = engine::Block();
-    if (weak_ == 0) delete this;
+    UnrefWeakly();
+  }
+  void UnrefWeakly() {
+    if (--weak_ == 0) delete this;
   }
 
   engine::Block block_;
   size_t elements_;
-  int strong_ = 0;
-  int weak_ = 0;
+  // Atomic: weak references end on any thread.
+  std::atomic<int> strong_{0};
+  std::atomic<int> weak_{1};  // and one for all that are strong
 };
 
 class ModelTensor {
@@ -95,8 +100,7 @@ class ModelFrontend : public engine::Frontend {
   }
   void Retain(engine::StorageToken token) override { ++Of(token)->weak_; }
   void Release(engine::StorageToken token) override {
-    ModelStorage* storage = Of(token);
-    if (--storage->weak_ == 0 && storage->strong_ == 0) delete storage;
+    Of(token)->UnrefWeakly();
   }
   bool Alive(engine::StorageToken token) const override {
     return Of(token)->strong_ > 0;

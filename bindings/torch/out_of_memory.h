@@ -1,0 +1,34 @@
+// Plans give way where torch's CUDA allocator runs out of memory.
+
+#ifndef REPRISE_BINDINGS_TORCH_OUT_OF_MEMORY_H_
+#define REPRISE_BINDINGS_TORCH_OUT_OF_MEMORY_H_
+
+#include <cstdint>
+
+#include "engine/base/status.h"
+#include "scheduler/runtime.h"
+
+namespace reprise::bindings {
+
+// Gives back what plans hold on a device and returns how many bytes: see
+// scheduler::Runtime::ReleaseMemory, whose promises it must keep.
+using ReleaseMemory = uint64_t (*)(int device, scheduler::Shortage shortage);
+
+// From the first call on, which sets `release` for good, torch's allocator asks
+// for memory
+//
+//   - kPossible, when it has cached nothing that fits and is about to ask the
+//     device, on the thread that allocates and under its own lock; it looks
+//     into its cache again if something was released;
+//   - kCertain, when an allocation has failed, before it raises
+//     OutOfMemoryError: too late for this one, but not for the program's next
+//     try.
+//
+// Not for allocations of Reprise's own. Torch knows no way to end it.
+// Thread-safe; call it before other threads allocate, because torch reads its
+// list of callbacks without a lock. kUnavailable where torch refuses.
+base::Status ReleaseWhenOutOfMemory(ReleaseMemory release);
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_OUT_OF_MEMORY_H_
