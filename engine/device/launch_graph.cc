@@ -183,7 +183,7 @@ Status Enqueue(const Driver& driver, const Launch& launch, CUstream stream) {
 
 base::Result<std::unique_ptr<LaunchGraph>> LaunchGraph::Create(
     const Driver& driver, std::span<const device::Launch* const> launches,
-    CUstream upload_stream) {
+    CUstream upload_stream, const Dependencies* dependencies) {
   const LaunchRecorder::Hidden hidden;
   const RelaxedCapture relaxed(driver);
   WatchForExit();
@@ -198,8 +198,17 @@ base::Result<std::unique_ptr<LaunchGraph>> LaunchGraph::Create(
   CUgraph graph;
   REPRISE_CU(driver, cuGraphCreate(&graph, 0));
   made->graph_ = UniqueGraph(driver, graph);
+  std::vector<CUgraphNode> before;
   for (size_t i = 0; i < launches.size(); ++i) {
-    if (Status added = made->AddNode(*launches[i]); !added) {
+    before.clear();
+    if (dependencies != nullptr) {
+      for (uint32_t earlier : (*dependencies)[i]) {
+        before.push_back(made->nodes_[earlier].node);
+      }
+    } else if (i > 0) {
+      before.push_back(made->nodes_.back().node);
+    }
+    if (Status added = made->AddNode(*launches[i], before); !added) {
       return tl::unexpected(added.error().In("launch " + std::to_string(i) +
                                              ", " + Describe(*launches[i])));
     }
@@ -229,24 +238,24 @@ LaunchGraph::~LaunchGraph() {
   graph_.Reset();
 }
 
-Status LaunchGraph::AddNode(const device::Launch& launch) {
-  const CUgraphNode* before = nodes_.empty() ? nullptr : &nodes_.back().node;
-  const size_t count = nodes_.empty() ? 0 : 1;
+Status LaunchGraph::AddNode(const device::Launch& launch, Before before) {
   Node node;
   switch (launch.kind) {
     case device::Launch::Kind::kKernel:
-      REPRISE_RETURN_IF_ERROR(AddKernelNode(launch, node));
+      REPRISE_RETURN_IF_ERROR(AddKernelNode(launch, before, node));
       break;
     case device::Launch::Kind::kMemset: {
       const CUDA_MEMSET_NODE_PARAMS params = MemsetNodeParams(launch);
-      REPRISE_CU(driver_, cuGraphAddMemsetNode(&node.node, graph_.get(), before,
-                                               count, &params, context_));
+      REPRISE_CU(driver_,
+                 cuGraphAddMemsetNode(&node.node, graph_.get(), before.data(),
+                                      before.size(), &params, context_));
       break;
     }
     case device::Launch::Kind::kMemcpy: {
       const CUDA_MEMCPY3D params = MemcpyNodeParams(launch);
-      REPRISE_CU(driver_, cuGraphAddMemcpyNode(&node.node, graph_.get(), before,
-                                               count, &params, context_));
+      REPRISE_CU(driver_,
+                 cuGraphAddMemcpyNode(&node.node, graph_.get(), before.data(),
+                                      before.size(), &params, context_));
       break;
     }
   }
@@ -254,16 +263,16 @@ Status LaunchGraph::AddNode(const device::Launch& launch) {
   return {};
 }
 
-Status LaunchGraph::AddKernelNode(const device::Launch& launch, Node& node) {
-  const CUgraphNode* before = nodes_.empty() ? nullptr : &nodes_.back().node;
-  const size_t count = nodes_.empty() ? 0 : 1;
+Status LaunchGraph::AddKernelNode(const device::Launch& launch, Before before,
+                                  Node& node) {
   KernelArguments arguments(launch);
   CUDA_KERNEL_NODE_PARAMS params = KernelNodeParams(launch, arguments, false);
-  if (driver_.cuGraphAddKernelNode(&node.node, graph_.get(), before, count,
-                                   &params) != CUDA_SUCCESS) {
+  if (driver_.cuGraphAddKernelNode(&node.node, graph_.get(), before.data(),
+                                   before.size(), &params) != CUDA_SUCCESS) {
     params = KernelNodeParams(launch, arguments, true);
-    REPRISE_CU(driver_, cuGraphAddKernelNode(&node.node, graph_.get(), before,
-                                             count, &params));
+    REPRISE_CU(driver_,
+               cuGraphAddKernelNode(&node.node, graph_.get(), before.data(),
+                                    before.size(), &params));
     node.by_kernel_handle = true;
   }
   for (const CUlaunchAttribute& attribute : launch.attributes) {

@@ -23,23 +23,27 @@ namespace reprise::device {
 base::Status Enqueue(const Driver& driver, const Launch& launch,
                      CUstream stream);
 
-// A straight line of launches in program order, instantiated once.
+// For each node of a graph, the nodes that it waits for, all of them earlier.
+using Dependencies = std::vector<std::vector<uint32_t>>;
+
+// Launches in program order, instantiated once: a straight line, or as the
+// dependencies say.
 //
 // The graph borrows the launches: they must stay where they are and outlive it.
 // A changed image is written into the executable graph by Update(i), and takes
 // effect at the next Launch(); launches already enqueued keep the old one. The
 // driver refuses to update fills of more than one row.
-// Each launch waits for the whole of the one before it, also where eager
-// allowed them to overlap. Launches of one graph serialise with each other.
-// Single-thread at a time.
-// Cost: 3-4 us a node to add, 3-7 us to instantiate, 0.2-0.5 us an Update.
+// In a straight line each launch waits for the whole of the one before it, also
+// where eager allowed them to overlap. Launches of one graph serialise with
+// each other. Single-thread at a time. Cost: 3-4 us a node to add, 3-7 us to
+// instantiate, 0.2-0.5 us an Update.
 class LaunchGraph {
  public:
   // Builds, instantiates and uploads. Needs a current context; may be called on
   // any thread, in relaxed capture mode, so that it never disturbs a capture.
   static base::Result<std::unique_ptr<LaunchGraph>> Create(
       const Driver& driver, std::span<const Launch* const> launches,
-      CUstream upload_stream);
+      CUstream upload_stream, const Dependencies* dependencies = nullptr);
   ~LaunchGraph();
   LaunchGraph(const LaunchGraph&) = delete;
   LaunchGraph& operator=(const LaunchGraph&) = delete;
@@ -57,8 +61,10 @@ class LaunchGraph {
   };
 
   explicit LaunchGraph(const Driver& driver) : driver_(driver) {}
-  base::Status AddNode(const device::Launch& launch);
-  base::Status AddKernelNode(const device::Launch& launch, Node& node);
+  using Before = std::span<const CUgraphNode>;
+  base::Status AddNode(const device::Launch& launch, Before before);
+  base::Status AddKernelNode(const device::Launch& launch, Before before,
+                             Node& node);
 
   const Driver& driver_;
   std::vector<const device::Launch*> launches_;

@@ -1,0 +1,156 @@
+// A list of launches, complete before any of it runs.
+
+#ifndef REPRISE_BINDINGS_NATIVE_BATCH_H_
+#define REPRISE_BINDINGS_NATIVE_BATCH_H_
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "bindings/native/batch_record.h"
+#include "bindings/native/buffer.h"
+#include "bindings/native/common.h"
+#include "bindings/native/kernel.h"
+
+namespace reprise {
+
+class Plan;
+
+namespace native {
+class StreamCore;
+
+// What a launch does with `count` elements at `data`.
+template <typename T, bool kReads, bool kWrites>
+struct Annotated {
+  static constexpr bool kWritten = kWrites;
+  T* data;
+  size_t count;
+};
+template <typename A>
+inline constexpr bool kIsAnnotated = false;
+template <typename T, bool kReads, bool kWrites>
+inline constexpr bool kIsAnnotated<Annotated<T, kReads, kWrites>> = true;
+}  // namespace native
+
+// Arguments that say what the launch does with memory. A launch whose pointers
+// are all annotated waits only for launches of its batch that it conflicts
+// with; any other one keeps its place in the program's order.
+template <typename T>
+native::Annotated<const T, true, false> In(const T* data, size_t count) {
+  return {data, count};
+}
+template <typename T>
+native::Annotated<T, false, true> Out(T* data, size_t count) {
+  return {data, count};
+}
+template <typename T>
+native::Annotated<T, true, true> InOut(T* data, size_t count) {
+  return {data, count};
+}
+template <typename T>
+auto In(const Buffer<T>& buffer) {
+  return In(static_cast<const T*>(buffer.data()), buffer.size());
+}
+template <typename T>
+auto Out(const Buffer<T>& buffer) {
+  return Out(buffer.data(), buffer.size());
+}
+template <typename T>
+auto InOut(const Buffer<T>& buffer) {
+  return InOut(buffer.data(), buffer.size());
+}
+
+// Made by Stream::BeginBatch, filled by one thread, submitted once or dropped.
+// Kernels must live until then. What is wrong with a launch (a null pointer, a
+// grid of zero, the limits of the device) is told by Submit, before anything is
+// launched. Cost: 10 to 25 ns a launch.
+class Batch {
+ public:
+  REPRISE_EXPORT explicit Batch(std::shared_ptr<native::StreamCore> stream);
+  REPRISE_EXPORT Batch(Batch&&) noexcept;
+  REPRISE_EXPORT ~Batch();
+  Batch& operator=(Batch&&) = delete;
+
+  // Returns the number of the launch in its batch, for Plan::Set.
+  template <typename... P, typename... A>
+  uint32_t Launch(const Kernel<void(P...)>& kernel, const LaunchConfig& config,
+                  const A&... arguments) {
+    static_assert(sizeof...(P) == sizeof...(A),
+                  "as many arguments as the kernel has parameters");
+    using Image = native::ParamImage<P...>;
+    std::byte* image = record_->AddKernel(kernel.code(), config, Image::kBytes);
+    if constexpr (!Image::kDense) std::memset(image, 0, Image::kBytes);
+    size_t i = 0;
+    (Put<P>(image + Image::kOffsets[i], i, arguments), ...);
+    return record_->EndLaunch();
+  }
+
+  // Copies within the device; as many elements as both name.
+  template <typename T>
+  uint32_t Copy(native::Annotated<T, false, true> to,
+                native::Annotated<const T, true, false> from) {
+    if (to.count != from.count) {
+      record_->Refuse("copies " + std::to_string(from.count) + " elements to " +
+                      std::to_string(to.count));
+    }
+    return record_->AddCopy(to.data, from.data, to.count * sizeof(T));
+  }
+
+  // Sets every element to `value`; elements of 1, 2 or 4 bytes.
+  template <typename T>
+  uint32_t Fill(native::Annotated<T, false, true> to,
+                std::type_identity_t<T> value) {
+    static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4);
+    uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return record_->AddFill(to.data, to.count, sizeof(T), bits);
+  }
+
+  // A hit of an earlier batch with the same launches (arguments apart) patches
+  // what differs and launches one graph; else every launch is made by itself,
+  // and a graph is built in the background once the batch has come twice.
+  // While the stream is being captured by the program, every launch is made by
+  // itself, into the capture. kInvalidArgument names the launch and what is
+  // wrong with it; kFailedPrecondition where the batch was submitted before.
+  // Order: after all that the stream was given before.
+  REPRISE_EXPORT Status Submit();
+
+  // Builds the graph now, in place of submitting, for a caller who knows what
+  // changes from launch to launch. Waits for compilers.
+  REPRISE_EXPORT Result<Plan> Prepare();
+
+ private:
+  // One argument into its place.
+  template <typename P, typename A>
+  void Put(std::byte* place, size_t& index, const A& argument) {
+    if constexpr (native::kIsAnnotated<A>) {
+      static_assert(std::is_convertible_v<decltype(argument.data), P>,
+                    "In gives a pointer to const, Out and InOut one that is "
+                    "not; the kernel's parameter must take it");
+      record_->AddAccess(argument.data, argument.count * sizeof(*argument.data),
+                         A::kWritten, index);
+      const P value = argument.data;
+      std::memcpy(place, &value, sizeof value);
+    } else {
+      static_assert(std::is_convertible_v<const A&, P>,
+                    "the argument's type does not fit the parameter's");
+      static_assert(
+          std::is_pointer_v<P> == std::is_pointer_v<A> || !std::is_pointer_v<P>,
+          "a pointer parameter takes a pointer");
+      const P value = argument;
+      if constexpr (std::is_pointer_v<P>) record_->AddPointer(value, index);
+      std::memcpy(place, &value, sizeof value);
+    }
+    ++index;
+  }
+
+  std::shared_ptr<native::StreamCore> stream_;
+  std::unique_ptr<native::BatchRecord> record_;
+};
+
+}  // namespace reprise
+
+#endif  // REPRISE_BINDINGS_NATIVE_BATCH_H_

@@ -1,0 +1,56 @@
+#include "bindings/native/batch_record.h"
+
+#include "bindings/native/kernel_code.h"
+
+namespace reprise::native {
+
+uint32_t BatchRecord::AddCopy(void* to, const void* from, uint64_t bytes) {
+  Node& node = nodes_.emplace_back();
+  node.kind = Node::Kind::kCopy;
+  node.width = bytes;
+  std::byte* image = AddImage(node, 16);
+  std::memcpy(image, &to, sizeof to);
+  std::memcpy(image + 8, &from, sizeof from);
+  AddAccess(to, bytes, true, 0);
+  AddAccess(from, bytes, false, 1);
+  if (bytes == 0) Refuse("copies nothing");
+  return EndLaunch();
+}
+
+uint32_t BatchRecord::AddFill(void* to, uint64_t count, uint32_t element_bytes,
+                              uint32_t value) {
+  Node& node = nodes_.emplace_back();
+  node.kind = Node::Kind::kFill;
+  node.width = count;
+  node.element_bytes = element_bytes;
+  node.value = value;
+  std::byte* image = AddImage(node, 8);
+  std::memcpy(image, &to, sizeof to);
+  AddAccess(to, count * element_bytes, true, 0);
+  if (count == 0) Refuse("fills nothing");
+  return EndLaunch();
+}
+
+void BatchRecord::Refuse(std::string_view what) {
+  if (mistake_.has_value()) return;
+  std::string sentence = "launch " + std::to_string(nodes_.size() - 1) + " (";
+  const Node& node = nodes_.back();
+  switch (node.kind) {
+    case Node::Kind::kKernel:
+      sentence += "kernel '" + node.kernel->name() + "'";
+      break;
+    case Node::Kind::kCopy:
+      sentence += "copy";
+      break;
+    case Node::Kind::kFill:
+      sentence += "fill";
+      break;
+  }
+  mistake_ = sentence + ") " + std::string(what);
+}
+
+void BatchRecord::RefuseNull(size_t argument) {
+  Refuse("has a null pointer as argument " + std::to_string(argument));
+}
+
+}  // namespace reprise::native

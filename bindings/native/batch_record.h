@@ -1,0 +1,139 @@
+// What a batch holds: launches as plain bytes, cheap to write and to compare.
+
+#ifndef REPRISE_BINDINGS_NATIVE_BATCH_RECORD_H_
+#define REPRISE_BINDINGS_NATIVE_BATCH_RECORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "bindings/native/common.h"
+
+namespace reprise::native {
+
+class KernelCode;
+
+// One launch without its arguments. Compared and hashed as bytes.
+struct Node {
+  enum class Kind : uint32_t { kKernel, kCopy, kFill };
+
+  KernelCode* kernel = nullptr;  // null for copies and fills
+  uint64_t width = 0;            // bytes of a copy, elements of a fill
+  Dim3 grid;
+  Dim3 block;
+  uint32_t shared_bytes = 0;
+  Kind kind = Kind::kKernel;
+  uint32_t image_begin = 0;  // of its arguments
+  uint32_t image_bytes = 0;
+  uint32_t access_begin = 0;  // of what it reads and writes
+  uint32_t accesses = 0;
+  uint32_t value = 0;          // of a fill
+  uint32_t element_bytes = 0;  // of a fill
+  // It has pointers of which nothing is known: it keeps its place.
+  uint32_t ordered = 0;
+  uint32_t unused = 0;
+};
+static_assert(std::has_unique_object_representations_v<Node>);
+static_assert(sizeof(Node) % sizeof(uint64_t) == 0);
+
+// Memory that a launch reads or writes.
+struct Access {
+  uint64_t begin = 0;
+  uint64_t bytes = 0;
+  uint64_t written = 0;
+  bool ConflictsWith(const Access& other) const {
+    return (written | other.written) != 0 &&
+           begin < other.begin + other.bytes && other.begin < begin + bytes;
+  }
+};
+static_assert(std::has_unique_object_representations_v<Access>);
+
+// Filled by one thread; kept by its stream for the next batch, so that its
+// vectors need not grow again. A mistake is kept until it is asked for.
+class BatchRecord {
+ public:
+  // Where the arguments go: `image_bytes` of uninitialised memory, until the
+  // next Add.
+  std::byte* AddKernel(KernelCode* kernel, const LaunchConfig& config,
+                       uint32_t image_bytes) {
+    Node& node = nodes_.emplace_back();
+    node.kernel = kernel;
+    node.grid = config.grid;
+    node.block = config.block;
+    node.shared_bytes = config.shared_bytes;
+    if (config.grid.x == 0 || config.grid.y == 0 || config.grid.z == 0 ||
+        config.block.x == 0 || config.block.y == 0 || config.block.z == 0)
+        [[unlikely]] {
+      Refuse("has a grid or a block of zero");
+    }
+    return AddImage(node, image_bytes);
+  }
+  uint32_t AddCopy(void* to, const void* from, uint64_t bytes);
+  uint32_t AddFill(void* to, uint64_t count, uint32_t element_bytes,
+                   uint32_t value);
+
+  void AddAccess(const void* data, uint64_t bytes, bool written,
+                 size_t argument) {
+    if (data == nullptr) [[unlikely]]
+      RefuseNull(argument);
+    accesses_.push_back(
+        {reinterpret_cast<uint64_t>(data), bytes, written ? 1u : 0u});
+    ++nodes_.back().accesses;
+  }
+  void AddPointer(const void* data, size_t argument) {
+    if (data == nullptr) [[unlikely]]
+      RefuseNull(argument);
+    nodes_.back().ordered = 1;
+  }
+  uint32_t EndLaunch() { return static_cast<uint32_t>(nodes_.size() - 1); }
+
+  // The last launch is wrong: it `what`. The first mistake is kept.
+  void Refuse(std::string_view what);
+
+  void Clear() {
+    nodes_.clear();
+    accesses_.clear();
+    image_.clear();
+    mistake_.reset();
+  }
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Access>& accesses() const { return accesses_; }
+  const std::vector<std::byte>& image() const { return image_; }
+  const std::optional<std::string>& mistake() const { return mistake_; }
+
+  bool SameNodes(const std::vector<Node>& nodes) const {
+    return nodes_.size() == nodes.size() &&
+           std::memcmp(nodes_.data(), nodes.data(),
+                       nodes.size() * sizeof(Node)) == 0;
+  }
+
+ private:
+  // Arguments begin at multiples of this, so that any may be read in place.
+  static constexpr size_t kImageAlignment = 16;
+
+  std::byte* AddImage(Node& node, uint32_t bytes) {
+    const size_t begin = image_.size();
+    node.image_begin = static_cast<uint32_t>(begin);
+    node.image_bytes = bytes;
+    node.access_begin = static_cast<uint32_t>(accesses_.size());
+    image_.resize(begin + (bytes + kImageAlignment - 1) / kImageAlignment *
+                              kImageAlignment);
+    return image_.data() + begin;
+  }
+  void RefuseNull(size_t argument);
+
+  std::vector<Node> nodes_;
+  std::vector<Access> accesses_;
+  std::vector<std::byte> image_;
+  std::optional<std::string> mistake_;
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_BATCH_RECORD_H_

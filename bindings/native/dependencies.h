@@ -1,0 +1,23 @@
+// Which launches of a batch wait for which.
+
+#ifndef REPRISE_BINDINGS_NATIVE_DEPENDENCIES_H_
+#define REPRISE_BINDINGS_NATIVE_DEPENDENCIES_H_
+
+#include <vector>
+
+#include "bindings/native/batch_record.h"
+#include "engine/device/launch_graph.h"
+
+namespace reprise::native {
+
+// A launch of which all is known waits for the latest launches that read what
+// it writes or write what it reads or writes. One that is `ordered` waits for
+// all before it, and all behind it wait for it. No edge that others imply. Cost
+// grows with the square of the launches between two ordered ones; a batch of
+// ordered launches is a straight line at a cost of its length.
+device::Dependencies DependenciesOf(const std::vector<Node>& nodes,
+                                    const std::vector<Access>& accesses);
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_DEPENDENCIES_H_

@@ -1,0 +1,105 @@
+// Where batches run: a GPU through the driver, or the host.
+
+#ifndef REPRISE_BINDINGS_NATIVE_DEVICE_H_
+#define REPRISE_BINDINGS_NATIVE_DEVICE_H_
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/native/batch_record.h"
+#include "bindings/native/common.h"
+#include "bindings/native/kernel_code.h"
+#include "engine/device/context_scope.h"
+#include "engine/device/launch_graph.h"
+
+namespace reprise::native {
+
+// One executable graph. Single-thread at a time, within a DeviceScope.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  // From the next launch on, node `index` has the arguments at `image`.
+  virtual Status Set(size_t index, const std::byte* image) = 0;
+  virtual Status Launch(CUstream stream) = 0;
+};
+
+// A device and its driver. Thread-safe. Every call sees to its context itself,
+// but Enqueue and those of graphs, which are made within a DeviceScope; a
+// stream is one of this device's, or null for its default stream.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // What is to be current, and whose; no driver on the host.
+  struct Context {
+    const device::Driver* driver = nullptr;
+    CUcontext context = nullptr;
+  };
+  virtual Context context() const = 0;
+
+  virtual Result<CUstream> MakeStream() = 0;
+  virtual void EndStream(CUstream stream) = 0;
+  virtual Status Synchronize(CUstream stream) = 0;
+  // The program is capturing the stream.
+  virtual bool Capturing(CUstream stream) = 0;
+  virtual Result<CUevent> Record(CUstream stream) = 0;
+  virtual Status Wait(CUstream stream, CUevent event) = 0;
+  virtual void EndEvent(CUevent event) = 0;
+
+  virtual Result<void*> Allocate(size_t bytes) = 0;
+  virtual void Free(void* memory) = 0;
+  // In stream order; the host's memory is free again on return.
+  virtual Status CopyIn(void* to, const void* from, size_t bytes,
+                        CUstream stream) = 0;
+  virtual Status CopyOut(void* to, const void* from, size_t bytes,
+                         CUstream stream) = 0;
+
+  // Empty if the device takes a launch of that shape.
+  virtual std::string Objection(const LaunchConfig& config) const = 0;
+  // One launch by itself, within a DeviceScope. Its kernel is ready.
+  virtual Status Enqueue(const Node& node, const std::byte* image,
+                         CUstream stream) = 0;
+  // The graph keeps kernels alive and nothing else.
+  virtual Result<std::unique_ptr<Graph>> Build(
+      const std::vector<Node>& nodes, const std::vector<std::byte>& image,
+      const device::Dependencies& dependencies, CUstream stream) = 0;
+
+  // Compiles for this device and finishes or fails `code`.
+  virtual void Compile(const KernelSource& source, KernelCode& code) = 0;
+  // The same with a CUfunction or CUkernel of the caller's.
+  virtual void Adopt(CUfunction handle, KernelCode& code) = 0;
+  bool on_host() const { return context().driver == nullptr; }
+};
+
+// While it lives, this thread's calls may go to the device.
+class DeviceScope {
+ public:
+  explicit DeviceScope(const Device& device) {
+    const Device::Context wanted = device.context();
+    if (wanted.driver != nullptr)
+      scope_.emplace(*wanted.driver, wanted.context);
+  }
+  Status status() const {
+    return scope_.has_value() ? scope_->status() : Status();
+  }
+
+ private:
+  std::optional<device::ContextScope> scope_;
+};
+
+// kUnavailable where there is no driver or no such device.
+Result<std::unique_ptr<Device>> OpenCudaDevice(int number);
+// The same on a driver of the caller's, in a context of the caller's.
+std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,
+                                       CUcontext context);
+std::unique_ptr<Device> MakeHostDevice();
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_DEVICE_H_

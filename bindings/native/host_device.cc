@@ -1,0 +1,125 @@
+// Kernels as functions of the host, at once and in program order.
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "bindings/native/device.h"
+
+namespace reprise::native {
+namespace {
+
+uint64_t Word(const std::byte* image, size_t offset_bytes) {
+  uint64_t word = 0;
+  std::memcpy(&word, image + offset_bytes, sizeof word);
+  return word;
+}
+
+void Run(const Node& node, const std::byte* image) {
+  switch (node.kind) {
+    case Node::Kind::kKernel:
+      node.kernel->host()({node.grid, node.block, node.shared_bytes}, image);
+      return;
+    case Node::Kind::kCopy:
+      std::memcpy(reinterpret_cast<void*>(Word(image, 0)),
+                  reinterpret_cast<const void*>(Word(image, 8)), node.width);
+      return;
+    case Node::Kind::kFill: {
+      auto* to = reinterpret_cast<std::byte*>(Word(image, 0));
+      for (uint64_t i = 0; i < node.width; ++i) {
+        std::memcpy(to + i * node.element_bytes, &node.value,
+                    node.element_bytes);
+      }
+      return;
+    }
+  }
+}
+
+// As a graph of the driver's: it has copies of the arguments that it was given.
+class HostGraph final : public Graph {
+ public:
+  HostGraph(std::vector<Node> nodes, std::vector<std::byte> image)
+      : nodes_(std::move(nodes)), image_(std::move(image)) {
+    for (const Node& node : nodes_) {
+      if (node.kernel != nullptr) {
+        kernels_.push_back(node.kernel->shared_from_this());
+      }
+    }
+  }
+
+  Status Set(size_t index, const std::byte* image) override {
+    const Node& node = nodes_[index];
+    std::memcpy(image_.data() + node.image_begin, image, node.image_bytes);
+    return {};
+  }
+  Status Launch(CUstream) override {
+    for (const Node& node : nodes_) Run(node, image_.data() + node.image_begin);
+    return {};
+  }
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<std::byte> image_;
+  std::vector<std::shared_ptr<KernelCode>> kernels_;
+};
+
+class HostDevice final : public Device {
+ public:
+  Result<CUstream> MakeStream() override { return CUstream{}; }
+  void EndStream(CUstream) override {}
+  Status Synchronize(CUstream) override { return {}; }
+  bool Capturing(CUstream) override { return false; }
+  Result<CUevent> Record(CUstream) override { return CUevent{}; }
+  Status Wait(CUstream, CUevent) override { return {}; }
+  void EndEvent(CUevent) override {}
+
+  Result<void*> Allocate(size_t bytes) override {
+    void* memory = std::malloc(bytes > 0 ? bytes : 1);
+    if (memory == nullptr) {
+      return base::Fail(Code::kResourceExhausted,
+                        "the host has no " + std::to_string(bytes) + " bytes");
+    }
+    return memory;
+  }
+  void Free(void* memory) override { std::free(memory); }
+  Status CopyIn(void* to, const void* from, size_t bytes, CUstream) override {
+    std::memcpy(to, from, bytes);
+    return {};
+  }
+  Status CopyOut(void* to, const void* from, size_t bytes, CUstream) override {
+    std::memcpy(to, from, bytes);
+    return {};
+  }
+
+  std::string Objection(const LaunchConfig&) const override { return {}; }
+  Status Enqueue(const Node& node, const std::byte* image, CUstream) override {
+    Run(node, image);
+    return {};
+  }
+  Result<std::unique_ptr<Graph>> Build(const std::vector<Node>& nodes,
+                                       const std::vector<std::byte>& image,
+                                       const device::Dependencies&,
+                                       CUstream) override {
+    return std::make_unique<HostGraph>(nodes, image);
+  }
+
+  void Compile(const KernelSource&, KernelCode& code) override {
+    code.Fail(Error(Code::kUnavailable,
+                    "a host runtime compiles no CUDA: make kernel '" +
+                        code.name() + "' with HostKernel"));
+  }
+  void Adopt(CUfunction, KernelCode& code) override {
+    code.Fail(
+        Error(Code::kUnavailable, "a host runtime adopts no kernels: make '" +
+                                      code.name() + "' with HostKernel"));
+  }
+  Context context() const override { return {}; }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeHostDevice() {
+  return std::make_unique<HostDevice>();
+}
+
+}  // namespace reprise::native

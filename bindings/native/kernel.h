@@ -1,0 +1,103 @@
+// Kernels: from CUDA source, from a handle, or a function of the host.
+
+#ifndef REPRISE_BINDINGS_NATIVE_KERNEL_H_
+#define REPRISE_BINDINGS_NATIVE_KERNEL_H_
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "bindings/native/common.h"
+
+namespace reprise {
+
+namespace native {
+class KernelCode;
+REPRISE_EXPORT Status Wait(KernelCode& code);
+
+// Parameters side by side as CUDA lays them out: each at a multiple of its
+// alignment.
+template <typename... P>
+struct ParamImage {
+  static constexpr size_t kCount = sizeof...(P);
+  static constexpr std::array<uint32_t, kCount> kSizes{sizeof(P)...};
+  static constexpr std::array<uint32_t, kCount> kAlignments{alignof(P)...};
+
+  static constexpr std::array<uint32_t, kCount> Offsets() {
+    std::array<uint32_t, kCount> offsets{};
+    uint32_t end = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      end = (end + kAlignments[i] - 1) / kAlignments[i] * kAlignments[i];
+      offsets[i] = end;
+      end += kSizes[i];
+    }
+    return offsets;
+  }
+  static constexpr std::array<uint32_t, kCount> kOffsets = Offsets();
+  static constexpr uint32_t kBytes =
+      kCount == 0 ? 0 : kOffsets[kCount - 1] + kSizes[kCount - 1];
+  // No bytes between them, which nobody would write.
+  static constexpr bool kDense = (sizeof(P) + ... + 0) == kBytes;
+};
+
+// A host kernel takes the image of its parameters.
+using HostFunction =
+    std::function<void(const LaunchConfig&, const std::byte* image)>;
+}  // namespace native
+
+// CUDA C++ as text. `name` is what the kernel is called there (extern "C").
+struct KernelSource {
+  std::string source;
+  std::string name;
+  std::vector<std::string> options = {};  // NVRTC's own
+};
+
+template <typename Signature>
+class Kernel;
+
+// A kernel whose parameters are of types P... (trivially copyable ones). Copies
+// name the same kernel. A kernel from source is compiled in the background:
+// launching waits for it where it must. Thread-safe.
+template <typename... P>
+class Kernel<void(P...)> {
+  static_assert((std::is_trivially_copyable_v<P> && ...),
+                "parameters are copied as bytes");
+
+ public:
+  using Image = native::ParamImage<P...>;
+
+  explicit Kernel(std::shared_ptr<native::KernelCode> code)
+      : code_(std::move(code)) {}
+
+  // Waits for the compiler; says what it said. Checks the parameters against
+  // the compiled kernel's.
+  Status Wait() const { return native::Wait(*code_); }
+
+  native::KernelCode* code() const { return code_.get(); }
+
+ private:
+  std::shared_ptr<native::KernelCode> code_;
+};
+
+namespace native {
+// Calls `function(config, parameters...)` with the parameters in `image`.
+template <typename... P, typename F, size_t... I>
+void CallWithImage(const F& function, const LaunchConfig& config,
+                   const std::byte* image, std::index_sequence<I...>) {
+  std::tuple<std::remove_const_t<P>...> parameters;
+  (std::memcpy(&std::get<I>(parameters), image + ParamImage<P...>::kOffsets[I],
+               sizeof(P)),
+   ...);
+  function(config, std::get<I>(parameters)...);
+}
+}  // namespace native
+
+}  // namespace reprise
+
+#endif  // REPRISE_BINDINGS_NATIVE_KERNEL_H_

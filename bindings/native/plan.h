@@ -1,0 +1,52 @@
+// A batch that was prepared: one graph, patched and launched by the caller.
+
+#ifndef REPRISE_BINDINGS_NATIVE_PLAN_H_
+#define REPRISE_BINDINGS_NATIVE_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+#include "bindings/native/common.h"
+
+namespace reprise {
+
+namespace native {
+class PreparedPlan;
+}
+
+// Made by Batch::Prepare; keeps its stream, kernels and graph alive, not the
+// memory that its arguments name. Launches of one plan follow each other.
+// Single-thread at a time. Move-only.
+class Plan {
+ public:
+  REPRISE_EXPORT explicit Plan(std::unique_ptr<native::PreparedPlan> plan);
+  REPRISE_EXPORT Plan(Plan&&) noexcept;
+  REPRISE_EXPORT Plan& operator=(Plan&&) noexcept;
+  REPRISE_EXPORT ~Plan();
+
+  // From the next launch on, that argument of that launch (as Batch::Launch
+  // numbered them; a copy's are its destination and its source) has `value`.
+  // kInvalidArgument where there is no such argument or it has another size.
+  // Memory that was annotated must not come to overlap with memory that it did
+  // not overlap with when the plan was made.
+  template <typename T>
+  Status Set(uint32_t launch, size_t argument, const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return SetBytes(launch, argument, &value, sizeof value);
+  }
+
+  // Enqueues all of it on its stream. Costs a graph launch and what was set.
+  REPRISE_EXPORT Status Launch();
+
+ private:
+  REPRISE_EXPORT Status SetBytes(uint32_t launch, size_t argument,
+                                 const void* value, size_t size_bytes);
+
+  std::unique_ptr<native::PreparedPlan> plan_;
+};
+
+}  // namespace reprise
+
+#endif  // REPRISE_BINDINGS_NATIVE_PLAN_H_

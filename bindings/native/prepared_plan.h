@@ -1,0 +1,44 @@
+// What a Plan holds.
+
+#ifndef REPRISE_BINDINGS_NATIVE_PREPARED_PLAN_H_
+#define REPRISE_BINDINGS_NATIVE_PREPARED_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bindings/native/device.h"
+#include "bindings/native/stream_core.h"
+
+namespace reprise::native {
+
+// A graph and the arguments that it has, or is to have from its next launch on.
+// Single-thread at a time.
+class PreparedPlan {
+ public:
+  PreparedPlan(std::shared_ptr<StreamCore> stream, std::vector<Node> nodes,
+               std::vector<std::byte> image, std::unique_ptr<Graph> graph)
+      : stream_(std::move(stream)),
+        nodes_(std::move(nodes)),
+        image_(std::move(image)),
+        changed_(nodes_.size(), false),
+        graph_(std::move(graph)) {}
+
+  Status Set(uint32_t launch, size_t argument, const void* value,
+             size_t size_bytes);
+  Status Launch();
+
+ private:
+  const std::shared_ptr<StreamCore> stream_;
+  const std::vector<Node> nodes_;
+  std::vector<std::byte> image_;
+  std::vector<bool> changed_;
+  std::vector<uint32_t> dirty_;  // those that changed
+  const std::unique_ptr<Graph> graph_;
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_PREPARED_PLAN_H_

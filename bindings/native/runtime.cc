@@ -1,0 +1,98 @@
+#include "bindings/native/runtime.h"
+
+#include <utility>
+#include <vector>
+
+#include "bindings/native/kernel_code.h"
+#include "bindings/native/runtime_core.h"
+#include "bindings/native/stream_core.h"
+
+namespace reprise {
+namespace native {
+
+void Free(RuntimeCore& runtime, void* memory) { runtime.device().Free(memory); }
+
+}  // namespace native
+
+namespace {
+
+std::vector<device::ParamSpan> SpansOf(const std::vector<uint32_t>& offsets,
+                                       const std::vector<uint32_t>& sizes) {
+  std::vector<device::ParamSpan> spans;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    spans.push_back({offsets[i], sizes[i]});
+  }
+  return spans;
+}
+
+}  // namespace
+
+Result<Runtime> Runtime::Create(const RuntimeOptions& options) {
+  std::unique_ptr<native::Device> device;
+  if (options.device == RuntimeOptions::kHost) {
+    device = native::MakeHostDevice();
+  } else {
+    REPRISE_ASSIGN_OR_RETURN(device, native::OpenCudaDevice(options.device));
+  }
+  return Runtime(
+      std::make_shared<native::RuntimeCore>(std::move(device), options));
+}
+
+Result<Stream> Runtime::CreateStream() const {
+  REPRISE_ASSIGN_OR_RETURN(CUstream stream, core_->device().MakeStream());
+  return Stream(std::make_shared<native::StreamCore>(
+      core_, stream, /*owned=*/!core_->device().on_host()));
+}
+
+Result<Stream> Runtime::AdoptStream(void* handle) const {
+  if (core_->device().on_host()) {
+    return base::Fail(Code::kInvalidArgument,
+                      "a host runtime has no streams to adopt");
+  }
+  return Stream(std::make_shared<native::StreamCore>(
+      core_, static_cast<CUstream>(handle), /*owned=*/false));
+}
+
+Runtime::SharedCode Runtime::Compile(const KernelSource& source,
+                                     const Shape& shape) const {
+  auto code = std::make_shared<native::KernelCode>(
+      source.name, SpansOf(shape.offsets, shape.sizes));
+  core_->queue().Post([code, source, &device = core_->device()] {
+    device.Compile(source, *code);
+  });
+  return code;
+}
+
+Runtime::SharedCode Runtime::Adopt(void* handle, std::string name,
+                                   const Shape& shape) const {
+  if (handle == nullptr) {
+    return base::Fail(Code::kInvalidArgument,
+                      "the handle of kernel '" + name + "' is null");
+  }
+  auto code = std::make_shared<native::KernelCode>(
+      std::move(name), SpansOf(shape.offsets, shape.sizes));
+  core_->device().Adopt(static_cast<CUfunction>(handle), *code);
+  REPRISE_RETURN_IF_ERROR(code->Wait());
+  return code;
+}
+
+Runtime::SharedCode Runtime::FromHost(native::HostFunction function,
+                                      std::string name,
+                                      const Shape& shape) const {
+  if (!core_->device().on_host()) {
+    return base::Fail(Code::kInvalidArgument,
+                      "host kernel '" + name +
+                          "' needs a runtime of the host (RuntimeOptions::"
+                          "kHost)");
+  }
+  auto code = std::make_shared<native::KernelCode>(
+      std::move(name), SpansOf(shape.offsets, shape.sizes));
+  code->FinishHost(std::move(function));
+  return code;
+}
+
+Result<void*> Runtime::AllocateBytes(size_t bytes) const {
+  return core_->device().Allocate(bytes);
+}
+
+}  // namespace reprise

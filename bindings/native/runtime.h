@@ -1,0 +1,124 @@
+// A device and all that Reprise keeps for it.
+
+#ifndef REPRISE_BINDINGS_NATIVE_RUNTIME_H_
+#define REPRISE_BINDINGS_NATIVE_RUNTIME_H_
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bindings/native/buffer.h"
+#include "bindings/native/common.h"
+#include "bindings/native/kernel.h"
+#include "bindings/native/stream.h"
+
+namespace reprise {
+
+namespace native {
+class RuntimeCore;
+}
+
+struct RuntimeOptions {
+  // A CUDA device by number, or kHost: kernels are functions of the host
+  // (HostKernel), everything else is the same.
+  static constexpr int kHost = -1;
+  int device = 0;
+  // A graph is built once a batch has come so often.
+  uint32_t build_after = 2;
+  // Graphs that a stream holds; the one not used for the longest time goes.
+  uint32_t plans_per_stream = 64;
+};
+
+// Owns the compiler's and the builds' threads; uses the primary context of its
+// device. Copies name the same runtime, which lives as long as one of them, a
+// stream, a buffer or a kernel of it does. Thread-safe.
+class Runtime {
+ public:
+  // kUnavailable, in one sentence, where there is no driver or no such device.
+  REPRISE_EXPORT static Result<Runtime> Create(const RuntimeOptions& options);
+
+  REPRISE_EXPORT Result<Stream> CreateStream() const;
+  // A stream of the caller's (CUstream), which must outlive the result; null is
+  // the device's default stream.
+  REPRISE_EXPORT Result<Stream> AdoptStream(void* handle) const;
+
+  // Compiled in the background; Kernel::Wait or the first launch tells what the
+  // compiler said. kUnavailable on a host runtime.
+  template <typename Signature>
+  Result<Kernel<Signature>> CompileKernel(const KernelSource& source) const {
+    REPRISE_ASSIGN_OR_RETURN(
+        auto code, Compile(source, ShapeOf(static_cast<Signature*>(nullptr))));
+    return Kernel<Signature>(std::move(code));
+  }
+  // A CUfunction or CUkernel of the caller's, which must outlive the kernel.
+  template <typename Signature>
+  Result<Kernel<Signature>> AdoptKernel(void* handle, std::string name) const {
+    REPRISE_ASSIGN_OR_RETURN(auto code,
+                             Adopt(handle, std::move(name),
+                                   ShapeOf(static_cast<Signature*>(nullptr))));
+    return Kernel<Signature>(std::move(code));
+  }
+  // `function(const LaunchConfig&, P...)` stands for the kernel; once a launch,
+  // on the thread that submits. Host runtimes only.
+  template <typename Signature, typename F>
+  Result<Kernel<Signature>> HostKernel(std::string name, F function) const {
+    return MakeHostKernel(static_cast<Signature*>(nullptr), std::move(name),
+                          std::move(function));
+  }
+
+  // Memory of the device, not initialised. kResourceExhausted if there is none.
+  template <typename T>
+  Result<Buffer<T>> Allocate(size_t count) const {
+    REPRISE_ASSIGN_OR_RETURN(void* memory, AllocateBytes(count * sizeof(T)));
+    return Buffer<T>(core_, static_cast<T*>(memory), count);
+  }
+
+ private:
+  explicit Runtime(std::shared_ptr<native::RuntimeCore> core)
+      : core_(std::move(core)) {}
+
+  struct Shape {
+    std::vector<uint32_t> offsets;
+    std::vector<uint32_t> sizes;
+  };
+  template <typename... P>
+  static Shape ShapeOf(void (*)(P...)) {
+    using Image = native::ParamImage<P...>;
+    return {{Image::kOffsets.begin(), Image::kOffsets.end()},
+            {Image::kSizes.begin(), Image::kSizes.end()}};
+  }
+  template <typename... P, typename F>
+  Result<Kernel<void(P...)>> MakeHostKernel(void (*signature)(P...),
+                                            std::string name,
+                                            F function) const {
+    REPRISE_ASSIGN_OR_RETURN(
+        auto code, FromHost(
+                       [function = std::move(function)](
+                           const LaunchConfig& config, const std::byte* image) {
+                         native::CallWithImage<P...>(
+                             function, config, image,
+                             std::index_sequence_for<P...>());
+                       },
+                       std::move(name), ShapeOf(signature)));
+    return Kernel<void(P...)>(std::move(code));
+  }
+
+  using SharedCode = Result<std::shared_ptr<native::KernelCode>>;
+  REPRISE_EXPORT SharedCode Compile(const KernelSource& source,
+                                    const Shape& shape) const;
+  REPRISE_EXPORT SharedCode Adopt(void* handle, std::string name,
+                                  const Shape& shape) const;
+  REPRISE_EXPORT SharedCode FromHost(native::HostFunction function,
+                                     std::string name,
+                                     const Shape& shape) const;
+  REPRISE_EXPORT Result<void*> AllocateBytes(size_t bytes) const;
+
+  std::shared_ptr<native::RuntimeCore> core_;
+};
+
+}  // namespace reprise
+
+#endif  // REPRISE_BINDINGS_NATIVE_RUNTIME_H_

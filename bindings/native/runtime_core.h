@@ -1,0 +1,34 @@
+// What the handles of one runtime share.
+
+#ifndef REPRISE_BINDINGS_NATIVE_RUNTIME_CORE_H_
+#define REPRISE_BINDINGS_NATIVE_RUNTIME_CORE_H_
+
+#include <memory>
+#include <utility>
+
+#include "bindings/native/device.h"
+#include "bindings/native/runtime.h"
+#include "scheduler/build_queue.h"
+
+namespace reprise::native {
+
+// The device and the thread that compiles and builds. Its end waits for what is
+// being built. Thread-safe.
+class RuntimeCore {
+ public:
+  RuntimeCore(std::unique_ptr<Device> device, const RuntimeOptions& options)
+      : device_(std::move(device)), options_(options) {}
+
+  Device& device() { return *device_; }
+  const RuntimeOptions& options() const { return options_; }
+  scheduler::BuildQueue& queue() { return queue_; }
+
+ private:
+  const std::unique_ptr<Device> device_;
+  const RuntimeOptions options_;
+  scheduler::BuildQueue queue_;  // last: what it runs uses the device
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_RUNTIME_CORE_H_

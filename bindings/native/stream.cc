@@ -1,0 +1,52 @@
+#include "bindings/native/stream.h"
+
+#include <utility>
+
+#include "bindings/native/stream_core.h"
+
+namespace reprise {
+
+Event::Event(std::shared_ptr<native::EventCore> core)
+    : core_(std::move(core)) {}
+
+Stream::Stream(std::shared_ptr<native::StreamCore> core)
+    : core_(std::move(core)) {}
+
+Batch Stream::BeginBatch() const { return Batch(core_); }
+
+Result<Event> Stream::Record() const {
+  REPRISE_ASSIGN_OR_RETURN(CUevent event,
+                           core_->runtime().device().Record(core_->stream()));
+  return Event(std::make_shared<native::EventCore>(core_, event));
+}
+
+Status Stream::Wait(const Event& event) const {
+  if (&event.core()->stream().runtime() != &core_->runtime()) {
+    return base::Fail(Code::kInvalidArgument,
+                      "the event is of another runtime: record it on a stream "
+                      "of this one");
+  }
+  return core_->runtime().device().Wait(core_->stream(), event.core()->event());
+}
+
+Status Stream::Synchronize() const {
+  return core_->runtime().device().Synchronize(core_->stream());
+}
+
+void Stream::WaitForBuilds() const {
+  core_->runtime().queue().WaitIdle(std::nullopt);
+}
+
+StreamStats Stream::stats() const { return core_->stats(); }
+
+void* Stream::handle() const { return core_->stream(); }
+
+Status Stream::CopyIn(void* to, const void* from, size_t bytes) const {
+  return core_->runtime().device().CopyIn(to, from, bytes, core_->stream());
+}
+
+Status Stream::CopyOut(void* to, const void* from, size_t bytes) const {
+  return core_->runtime().device().CopyOut(to, from, bytes, core_->stream());
+}
+
+}  // namespace reprise

@@ -1,0 +1,206 @@
+#include "bindings/native/stream_core.h"
+
+#include <span>
+#include <utility>
+
+#include "bindings/native/dependencies.h"
+
+namespace reprise::native {
+namespace {
+
+// A graph of one launch costs more than the launch.
+constexpr size_t kFewestLaunches = 2;
+constexpr size_t kRecordsKept = 8;
+
+cache::Signature NameOf(const std::vector<Node>& nodes) {
+  return cache::HashWords({reinterpret_cast<const uint64_t*>(nodes.data()),
+                           nodes.size() * sizeof(Node) / sizeof(uint64_t)});
+}
+
+bool Same(const std::vector<Access>& a, const std::vector<Access>& b) {
+  return a.size() == b.size() &&
+         std::memcmp(a.data(), b.data(), a.size() * sizeof(Access)) == 0;
+}
+
+}  // namespace
+
+StreamCore::~StreamCore() {
+  if (owned_) runtime_->device().EndStream(stream_);
+}
+
+std::unique_ptr<BatchRecord> StreamCore::TakeRecord() {
+  const base::MutexLock lock(mutex_);
+  if (records_.empty()) return std::make_unique<BatchRecord>();
+  std::unique_ptr<BatchRecord> record = std::move(records_.back());
+  records_.pop_back();
+  return record;
+}
+
+void StreamCore::ReturnRecord(std::unique_ptr<BatchRecord> record) {
+  record->Clear();
+  const base::MutexLock lock(mutex_);
+  if (records_.size() < kRecordsKept) records_.push_back(std::move(record));
+}
+
+Status StreamCore::Check(const BatchRecord& record) const {
+  if (record.mistake().has_value()) {
+    return base::Fail(Code::kInvalidArgument, *record.mistake());
+  }
+  for (size_t i = 0; i < record.nodes().size(); ++i) {
+    const Node& node = record.nodes()[i];
+    if (node.kind != Node::Kind::kKernel) continue;
+    const auto place = [&] {
+      return "launch " + std::to_string(i) + " (kernel '" +
+             node.kernel->name() + "')";
+    };
+    if (Status compiled = node.kernel->Wait(); !compiled) {
+      return tl::unexpected(compiled.error().In(place()));
+    }
+    if ((node.kernel->host() != nullptr) != runtime_->device().on_host()) {
+      return base::Fail(Code::kInvalidArgument,
+                        place() + " is of a runtime of another kind");
+    }
+    const std::string objection = runtime_->device().Objection(
+        {node.grid, node.block, node.shared_bytes});
+    if (!objection.empty()) {
+      return base::Fail(Code::kInvalidArgument, place() + " has " + objection);
+    }
+  }
+  return {};
+}
+
+Status StreamCore::Submit(const BatchRecord& record) {
+  const base::MutexLock lock(mutex_);
+  if (record.mistake().has_value()) return Check(record);
+  ++stats_.batches;
+  if (record.nodes().empty()) return {};
+  const DeviceScope scope(runtime_->device());
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  if (runtime_->device().Capturing(stream_)) {
+    REPRISE_RETURN_IF_ERROR(Check(record));
+    return LaunchAll(record);
+  }
+  BatchEntry& entry = EntryFor(record);
+  if (entry.state == BatchEntry::State::kBuilding) CollectBuild(entry);
+  if (entry.state == BatchEntry::State::kReady) return Replay(entry, record);
+  // What has a graph was checked before it was built.
+  REPRISE_RETURN_IF_ERROR(Check(record));
+  if (++entry.seen >= runtime_->options().build_after &&
+      entry.state == BatchEntry::State::kSeen &&
+      entry.nodes.size() >= kFewestLaunches) {
+    StartBuild(entries_.front(), record);
+  }
+  return LaunchAll(record);
+}
+
+bool StreamCore::Fits(const BatchEntry& entry, const BatchRecord& record) {
+  if (!record.SameNodes(entry.nodes)) return false;
+  // Other memory may be in each other's way in other places.
+  return Same(record.accesses(), entry.accesses) ||
+         DependenciesOf(record.nodes(), record.accesses()) ==
+             entry.dependencies;
+}
+
+BatchEntry& StreamCore::EntryFor(const BatchRecord& record) {
+  if (!entries_.empty() && Fits(*entries_.front(), record)) {
+    return *entries_.front();
+  }
+  const cache::Signature name = NameOf(record.nodes());
+  const auto [begin, end] = by_name_.equal_range(name);
+  for (auto found = begin; found != end; ++found) {
+    if (!Fits(**found->second, record)) continue;
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return *entries_.front();
+  }
+  if (entries_.size() >= runtime_->options().plans_per_stream) {
+    const auto last = std::prev(entries_.end());
+    const auto [first, past] = by_name_.equal_range(NameOf((*last)->nodes));
+    for (auto old = first; old != past; ++old) {
+      if (old->second != last) continue;
+      by_name_.erase(old);
+      break;
+    }
+    entries_.pop_back();
+  }
+  auto entry = std::make_shared<BatchEntry>();
+  entry->nodes = record.nodes();
+  entry->accesses = record.accesses();
+  entry->dependencies = DependenciesOf(record.nodes(), record.accesses());
+  entries_.push_front(std::move(entry));
+  by_name_.emplace(name, entries_.begin());
+  return *entries_.front();
+}
+
+void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
+                            const BatchRecord& record) {
+  entry->state = BatchEntry::State::kBuilding;
+  entry->image = record.image();
+  // A build that outlives its stream keeps what it uses. Its kernels are kept
+  // until the graph keeps them.
+  std::vector<std::shared_ptr<KernelCode>> kernels;
+  for (const Node& node : entry->nodes) {
+    if (node.kernel != nullptr) {
+      kernels.push_back(node.kernel->shared_from_this());
+    }
+  }
+  runtime_->queue().Post([entry, &device = runtime_->device(), stream = stream_,
+                          kernels = std::move(kernels)] {
+    entry->outcome =
+        device.Build(entry->nodes, entry->image, entry->dependencies, stream);
+    entry->built.store(true, std::memory_order_release);
+  });
+}
+
+void StreamCore::CollectBuild(BatchEntry& entry) {
+  // Acquire: the outcome was written before.
+  if (!entry.built.load(std::memory_order_acquire)) return;
+  Result<std::unique_ptr<Graph>> outcome = *std::move(entry.outcome);
+  entry.outcome.reset();
+  if (outcome) {
+    ++stats_.built;
+    entry.graph = *std::move(outcome);
+    entry.state = BatchEntry::State::kReady;
+  } else {
+    ++stats_.refused;
+    entry.why_refused = outcome.error().message();
+    entry.state = BatchEntry::State::kRefused;
+  }
+}
+
+Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
+  const std::vector<std::byte>& image = record.image();
+  if (std::memcmp(image.data(), entry.image.data(), image.size()) != 0) {
+    for (size_t i = 0; i < entry.nodes.size(); ++i) {
+      const Node& node = entry.nodes[i];
+      const std::byte* now = image.data() + node.image_begin;
+      std::byte* before = entry.image.data() + node.image_begin;
+      if (std::memcmp(now, before, node.image_bytes) == 0) continue;
+      // Until it has succeeded, the next batch tries again.
+      REPRISE_RETURN_IF_ERROR(entry.graph->Set(i, now));
+      std::memcpy(before, now, node.image_bytes);
+      ++stats_.patched;
+    }
+  }
+  ++stats_.replayed;
+  return entry.graph->Launch(stream_);
+}
+
+Status StreamCore::LaunchAll(const BatchRecord& record) {
+  for (const Node& node : record.nodes()) {
+    REPRISE_RETURN_IF_ERROR(runtime_->device().Enqueue(
+        node, record.image().data() + node.image_begin, stream_));
+    ++stats_.launches;
+  }
+  return {};
+}
+
+StreamStats StreamCore::stats() const {
+  const base::MutexLock lock(mutex_);
+  StreamStats stats = stats_;
+  for (const std::shared_ptr<BatchEntry>& entry : entries_) {
+    if (entry->state == BatchEntry::State::kReady) ++stats.plans;
+  }
+  return stats;
+}
+
+}  // namespace reprise::native

@@ -1,0 +1,122 @@
+// What the handles of one stream share: its graphs and how batches find them.
+
+#ifndef REPRISE_BINDINGS_NATIVE_STREAM_CORE_H_
+#define REPRISE_BINDINGS_NATIVE_STREAM_CORE_H_
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "bindings/native/batch_record.h"
+#include "bindings/native/device.h"
+#include "bindings/native/runtime_core.h"
+#include "bindings/native/stream.h"
+#include "cache/signature.h"
+#include "engine/base/mutex.h"
+
+namespace reprise::native {
+
+// A batch without its arguments, and the graph for it once there is one.
+//
+//   seen ─(came often)─► building ─► ready
+//                           └──────► refused
+//
+// Owned by its stream and, while it is built, by the build. Guarded by the
+// stream's mutex, but for `outcome`, which the build writes before it sets
+// `built` with release order.
+struct BatchEntry {
+  enum class State : uint8_t { kSeen, kBuilding, kReady, kRefused };
+
+  std::vector<Node> nodes;
+  device::Dependencies dependencies;
+  std::vector<Access> accesses;  // that the dependencies were made from
+  State state = State::kSeen;
+  uint64_t seen = 0;
+  std::vector<std::byte> image;  // that the graph has
+  std::unique_ptr<Graph> graph;
+  std::string why_refused;
+
+  std::atomic<bool> built{false};
+  std::optional<Result<std::unique_ptr<Graph>>> outcome;
+};
+
+// Thread-safe; submitting holds the mutex, as the order of a stream asks for.
+class StreamCore : public std::enable_shared_from_this<StreamCore> {
+ public:
+  StreamCore(std::shared_ptr<RuntimeCore> runtime, CUstream stream, bool owned)
+      : runtime_(std::move(runtime)), stream_(stream), owned_(owned) {}
+  ~StreamCore();
+  StreamCore(const StreamCore&) = delete;
+  StreamCore& operator=(const StreamCore&) = delete;
+
+  // Records go round, so that their vectors keep their memory.
+  std::unique_ptr<BatchRecord> TakeRecord() REPRISE_EXCLUDES(mutex_);
+  void ReturnRecord(std::unique_ptr<BatchRecord> record)
+      REPRISE_EXCLUDES(mutex_);
+
+  Status Submit(const BatchRecord& record) REPRISE_EXCLUDES(mutex_);
+  // Everything about the record that can be wrong; waits for its kernels.
+  Status Check(const BatchRecord& record) const;
+
+  RuntimeCore& runtime() const { return *runtime_; }
+  const std::shared_ptr<RuntimeCore>& shared_runtime() const {
+    return runtime_;
+  }
+  CUstream stream() const { return stream_; }
+  StreamStats stats() const REPRISE_EXCLUDES(mutex_);
+
+ private:
+  using Entries = std::list<std::shared_ptr<BatchEntry>>;  // latest first
+
+  // The record's entry, made if there is none, at the front of entries_.
+  BatchEntry& EntryFor(const BatchRecord& record) REPRISE_REQUIRES(mutex_);
+  bool Fits(const BatchEntry& entry, const BatchRecord& record)
+      REPRISE_REQUIRES(mutex_);
+  void StartBuild(const std::shared_ptr<BatchEntry>& entry,
+                  const BatchRecord& record) REPRISE_REQUIRES(mutex_);
+  void CollectBuild(BatchEntry& entry) REPRISE_REQUIRES(mutex_);
+  Status Replay(BatchEntry& entry, const BatchRecord& record)
+      REPRISE_REQUIRES(mutex_);
+  Status LaunchAll(const BatchRecord& record) REPRISE_REQUIRES(mutex_);
+
+  const std::shared_ptr<RuntimeCore> runtime_;
+  const CUstream stream_;
+  const bool owned_;
+
+  mutable base::Mutex mutex_;
+  Entries entries_ REPRISE_GUARDED_BY(mutex_);
+  std::unordered_multimap<cache::Signature, Entries::iterator> by_name_
+      REPRISE_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<BatchRecord>> records_ REPRISE_GUARDED_BY(mutex_);
+  StreamStats stats_ REPRISE_GUARDED_BY(mutex_);
+};
+
+// A point of a stream, and what keeps it.
+class EventCore {
+ public:
+  EventCore(std::shared_ptr<StreamCore> stream, CUevent event)
+      : stream_(std::move(stream)), event_(event) {}
+  ~EventCore() {
+    if (event_ != nullptr) stream_->runtime().device().EndEvent(event_);
+  }
+  EventCore(const EventCore&) = delete;
+  EventCore& operator=(const EventCore&) = delete;
+
+  const StreamCore& stream() const { return *stream_; }
+  CUevent event() const { return event_; }
+
+ private:
+  const std::shared_ptr<StreamCore> stream_;
+  const CUevent event_;
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_STREAM_CORE_H_

@@ -1,0 +1,280 @@
+// Batches of small kernels against what they stand for: plain launches, a bare
+// graph launch, a graph patched by hand. CPU time of the submitting thread, a
+// batch: submitted in rounds of kRound, the device's queue drained between the
+// rounds, off the clock. Needs a GPU.
+
+#include <benchmark/benchmark.h>
+#include <cuda.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "bindings/native/reprise.h"
+#include "engine/device/driver.h"
+#include "kernels/nvrtc.h"
+
+namespace reprise {
+namespace {
+
+constexpr char kSource[] = R"(
+extern "C" __global__ void axpy(float a, const float* x, float* y, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) y[i] += a * x[i];
+}
+)";
+using Axpy = void(float, const float*, float*, int);
+constexpr int kCount = 256;
+constexpr int kRound = 16;
+constexpr int kRounds = 40;  // most of the time is the device's, off the clock
+constexpr LaunchConfig kConfig{.grid = {2}, .block = {128}};
+
+template <typename T>
+T Must(Result<T> result) {
+  if (!result) {
+    std::fprintf(stderr, "%s\n", result.error().message().c_str());
+    std::exit(1);
+  }
+  return *std::move(result);
+}
+void Must(const Status& status) {
+  if (!status) {
+    std::fprintf(stderr, "%s\n", status.error().message().c_str());
+    std::exit(1);
+  }
+}
+void Must(CUresult result) {
+  if (result != CUDA_SUCCESS) {
+    std::fprintf(stderr, "CUDA error %d\n", result);
+    std::exit(1);
+  }
+}
+
+// The world of one benchmark.
+struct World {
+  World() {
+    axpy.emplace(
+        Must(runtime.CompileKernel<Axpy>({.source = kSource, .name = "axpy"})));
+    Must(axpy->Wait());
+    x = Must(runtime.Allocate<float>(kCount));
+    y = Must(runtime.Allocate<float>(kCount));
+    CUdevice device = 0;
+    Must(driver.cuDeviceGet(&device, 0));
+    Must(driver.cuDevicePrimaryCtxRetain(&context, device));
+    Must(driver.cuCtxSetCurrent(context));
+    // The same kernel by a handle, for what Reprise is compared with.
+    code = Must(kernels::CompileToCubin(kSource, "axpy.cu", "sm_90", {}));
+    Must(driver.cuLibraryLoadData(&library, code.data(), nullptr, nullptr, 0,
+                                  nullptr, nullptr, 0));
+    Must(driver.cuLibraryGetKernel(&kernel, library, "axpy"));
+    Must(driver.cuKernelGetFunction(&function, kernel));
+    raw = static_cast<CUstream>(stream.handle());
+  }
+
+  void Drain() { Must(stream.Synchronize()); }
+
+  // Adds `launches` that differ in their first argument.
+  void Fill(Batch& batch, int launches, float a) {
+    for (int i = 0; i < launches; ++i) {
+      batch.Launch(*axpy, kConfig, a + static_cast<float>(i),
+                   static_cast<const float*>(x.data()), y.data(), kCount);
+    }
+  }
+
+  const device::Driver& driver = *Must(device::Driver::Load());
+  Runtime runtime = Must(Runtime::Create({}));
+  Stream stream = Must(runtime.CreateStream());
+  std::optional<Kernel<Axpy>> axpy;
+  Buffer<float> x;
+  Buffer<float> y;
+  CUcontext context = nullptr;
+  std::vector<char> code;
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUfunction function = nullptr;
+  CUstream raw = nullptr;
+};
+
+World& TheWorld() {
+  static auto* const world = new World;
+  return *world;
+}
+
+// Arguments of one launch, as the driver takes them.
+struct Arguments {
+  float a = 1.0f;
+  const float* x = TheWorld().x.data();
+  float* y = TheWorld().y.data();
+  int count = kCount;
+  std::array<void*, 4> pointers{&a, &x, &y, &count};
+};
+
+template <typename F>
+void Measure(benchmark::State& state, const F& once) {
+  World& world = TheWorld();
+  using Clock = std::chrono::steady_clock;
+  float a = 0.0f;
+  for (auto _ : state) {
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < kRound; ++i) once(a += 1.0f);
+    state.SetIterationTime(
+        std::chrono::duration<double>(Clock::now() - begin).count() / kRound);
+    world.Drain();
+  }
+}
+
+void BM_PlainLaunches(benchmark::State& state) {
+  World& world = TheWorld();
+  Arguments arguments;
+  CUlaunchConfig config{};
+  config.gridDimX = kConfig.grid.x;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = kConfig.block.x;
+  config.blockDimY = config.blockDimZ = 1;
+  config.hStream = world.raw;
+  Measure(state, [&](float a) {
+    for (int i = 0; i < state.range(0); ++i) {
+      arguments.a = a + static_cast<float>(i);
+      Must(world.driver.cuLaunchKernelEx(&config, world.function,
+                                         arguments.pointers.data(), nullptr));
+    }
+  });
+}
+
+// A graph made by hand, a straight line.
+class HandGraph {
+ public:
+  explicit HandGraph(int launches) {
+    World& world = TheWorld();
+    Must(world.driver.cuGraphCreate(&graph_, 0));
+    for (int i = 0; i < launches; ++i) {
+      const CUDA_KERNEL_NODE_PARAMS params = Params();
+      CUgraphNode node = nullptr;
+      Must(world.driver.cuGraphAddKernelNode(
+          &node, graph_, nodes_.empty() ? nullptr : &nodes_.back(),
+          nodes_.empty() ? 0 : 1, &params));
+      nodes_.push_back(node);
+    }
+    CUDA_GRAPH_INSTANTIATE_PARAMS how{};
+    Must(world.driver.cuGraphInstantiateWithParams(&exec_, graph_, &how));
+  }
+  ~HandGraph() {
+    TheWorld().driver.cuGraphExecDestroy(exec_);
+    TheWorld().driver.cuGraphDestroy(graph_);
+  }
+
+  void Patch(float a) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      arguments_.a = a + static_cast<float>(i);
+      const CUDA_KERNEL_NODE_PARAMS params = Params();
+      Must(TheWorld().driver.cuGraphExecKernelNodeSetParams(exec_, nodes_[i],
+                                                            &params));
+    }
+  }
+  void Launch() {
+    Must(TheWorld().driver.cuGraphLaunch(exec_, TheWorld().raw));
+  }
+
+ private:
+  CUDA_KERNEL_NODE_PARAMS Params() {
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.func = TheWorld().function;
+    params.gridDimX = kConfig.grid.x;
+    params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = kConfig.block.x;
+    params.blockDimY = params.blockDimZ = 1;
+    params.kernelParams = arguments_.pointers.data();
+    return params;
+  }
+
+  Arguments arguments_;
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+  std::vector<CUgraphNode> nodes_;
+};
+
+void BM_BareGraphLaunch(benchmark::State& state) {
+  HandGraph graph(static_cast<int>(state.range(0)));
+  Measure(state, [&](float) { graph.Launch(); });
+}
+
+void BM_HandPatchedGraph(benchmark::State& state) {
+  HandGraph graph(static_cast<int>(state.range(0)));
+  Measure(state, [&](float a) {
+    graph.Patch(a);
+    graph.Launch();
+  });
+}
+
+// A stream of its own, so that its plans are the benchmark's.
+void BM_BuildBatch(benchmark::State& state) {
+  World& world = TheWorld();
+  const auto launches = static_cast<int>(state.range(0));
+  Measure(state, [&](float a) {
+    Batch batch = world.stream.BeginBatch();
+    world.Fill(batch, launches, a);
+    benchmark::DoNotOptimize(batch);
+  });
+  state.counters["per_launch"] = benchmark::Counter(
+      launches, benchmark::Counter::kIsIterationInvariantRate |
+                    benchmark::Counter::kInvert);
+}
+
+void Submit(benchmark::State& state, bool changed) {
+  World& world = TheWorld();
+  const auto launches = static_cast<int>(state.range(0));
+  for (int i = 0; i < 4; ++i) {
+    Batch batch = world.stream.BeginBatch();
+    world.Fill(batch, launches, 0.0f);
+    Must(batch.Submit());
+    world.stream.WaitForBuilds();
+  }
+  Measure(state, [&](float a) {
+    Batch batch = world.stream.BeginBatch();
+    world.Fill(batch, launches, changed ? a : 0.0f);
+    Must(batch.Submit());
+  });
+}
+void BM_Submit_Unchanged(benchmark::State& state) { Submit(state, false); }
+void BM_Submit_AllChanged(benchmark::State& state) { Submit(state, true); }
+
+void Launch(benchmark::State& state, bool changed) {
+  World& world = TheWorld();
+  const auto launches = static_cast<int>(state.range(0));
+  Batch batch = world.stream.BeginBatch();
+  world.Fill(batch, launches, 0.0f);
+  Plan plan = Must(batch.Prepare());
+  Measure(state, [&](float a) {
+    for (int i = 0; changed && i < launches; ++i) {
+      Must(plan.Set(static_cast<uint32_t>(i), 0, a + static_cast<float>(i)));
+    }
+    Must(plan.Launch());
+  });
+}
+void BM_Plan_Unchanged(benchmark::State& state) { Launch(state, false); }
+void BM_Plan_AllChanged(benchmark::State& state) { Launch(state, true); }
+
+#define REPRISE_BATCHES(name) \
+  BENCHMARK(name)             \
+      ->ArgName("launches")   \
+      ->Arg(8)                \
+      ->Arg(64)               \
+      ->Arg(512)              \
+      ->Iterations(kRounds)   \
+      ->UseManualTime()
+REPRISE_BATCHES(BM_PlainLaunches);
+REPRISE_BATCHES(BM_BareGraphLaunch);
+REPRISE_BATCHES(BM_HandPatchedGraph);
+REPRISE_BATCHES(BM_BuildBatch);
+REPRISE_BATCHES(BM_Submit_Unchanged);
+REPRISE_BATCHES(BM_Submit_AllChanged);
+REPRISE_BATCHES(BM_Plan_Unchanged);
+REPRISE_BATCHES(BM_Plan_AllChanged);
+
+}  // namespace
+}  // namespace reprise
