@@ -1,7 +1,7 @@
 """Runs every hooked operator on random inputs, and checks what Reprise believes of it.
 
-    python tests/python/registry/sweep.py [--device cuda] [--jobs 2] [--within 100]
-        [--json FILE]
+    python tests/python/registry/sweep.py [--device cuda] [--jobs 2] [--calls 3]
+        [--within SECONDS] [--json FILE]
 
 Each call is examined by eager alone (effects.py) and then repeated under Reprise among
 ordinary ops (replays.py). What the hooks' tables do not cover is a problem: printed, and
@@ -111,20 +111,19 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         order = self._order
-        while order["units"]:
+        while order["units"] and time.time() < order["until_s"]:
             crash = self._serve(order)
             if crash is None:
                 return
             at = order["units"].index(crash["unit"])
-            if time.time() > order["until_s"]:
-                self.left += order["units"][at:]
-                return
-            self.crashes.append(crash)
-            # Go on with the same unit, but without the operator that did not return.
-            alone = crash["unit"].startswith("schema:") or "op" not in crash
-            order["units"] = order["units"][at + alone :]
-            order["skip"].append(crash.get("op", ""))
-            order["counts"] = collections.Counter(line["op"] for line in self.lines)
+            if time.time() < order["until_s"]:  # else it was ended by us
+                self.crashes.append(crash)
+                # Go on with the same unit, but without the operator that did not return.
+                at += crash["unit"].startswith("schema:") or "op" not in crash
+                order["skip"].append(crash.get("op", ""))
+                order["counts"] = collections.Counter(line["op"] for line in self.lines)
+            order["units"] = order["units"][at:]
+        self.left += order["units"]
 
     def _serve(self, order: dict[str, Any]) -> Line | None:
         """None when all is done, else where the process was when it ended."""
@@ -259,7 +258,7 @@ def main() -> int:
         found = {
             "problems": problems,
             "crashes": crashes,
-            "left": left,
+            "left": len(left),
             "operators": findings.notable(summary),
         }
         given.json.write_text(json.dumps(found, indent=1) + "\n")
