@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/device/context_scope.h"
+#include "engine/device/relaxed_capture.h"
 #include "engine/explain_parameters.h"
 #include "engine/layout.h"
 #include "engine/verdict_flag.h"
@@ -90,6 +91,7 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
                                               std::vector<uint32_t> waiting,
                                               ExplainedProgram explained) {
   const device::Driver& driver = *context_.driver;
+  const device::RelaxedCapture relaxed(driver);
   REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
   const ArenaLayout layout = LayOut(trace, explained.place_bytes);
   if (layout.size_bytes > options_.max_arena_bytes) {

@@ -99,6 +99,8 @@ def speeds(name: str) -> str:
                 str(ours["first_replay_calls"]),
                 f"{ours['first_replay_ms']:.1f}",
                 "yes" if ours["bit_equal"] else "NO",
+                f"{ours['plan_bytes'] / 2**20:.0f}",
+                f"{(ours['peak_bytes'] - ours['eager_peak_bytes']) / 2**20:.0f}",
             ]
         )
     head = [
@@ -111,6 +113,8 @@ def speeds(name: str) -> str:
         "first replay at call",
         "cost until then ms",
         "bits of eager",
+        "plans MiB",
+        "over eager's peak MiB",
     ]
     return table(head, rows)
 

@@ -173,6 +173,8 @@ class Runtime::Impl {
       }
       // What the first recording and the first build need takes long.
       queue_.Post([this, device = key.device] {
+        // It may capture meanwhile.
+        const device::RelaxedCapture relaxed(*driver_);
         (void)recorder_->Attach();
         (void)CompareFor(device);
       });

@@ -10,6 +10,7 @@
 #include "engine/device/driver_call.h"
 #include "engine/device/exiting.h"
 #include "engine/device/launch_decoder.h"
+#include "engine/device/relaxed_capture.h"
 
 namespace reprise::device {
 namespace {
@@ -248,7 +249,9 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     watch.last_use.store(Clock::now().time_since_epoch().count(), kRelaxed);
   }
 
+  // Attaching and detaching allocate; a capture by another thread goes on.
   Status Subscribe() {
+    const RelaxedCapture relaxed(driver_);
     char holder[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
     CUpti_SubscriberParams params{};
     params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
@@ -279,6 +282,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
   // Who can subscribe is alone: another tool's subscription would be lost.
   void Detach() {
     const Hidden hidden;
+    const RelaxedCapture relaxed(driver_);
     if (Subscribe()) {
       cupti_.cuptiUnsubscribe(subscriber_);
       cupti_.cuptiFinalize();

@@ -83,6 +83,9 @@ class LaunchRecorderTest : public ::testing::Test {
       return Param(simulation->kernels, reinterpret_cast<CUfunction>(k), i,
                    offset, size);
     };
+    driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) {
+      return CUDA_SUCCESS;
+    };
     driver.cuFuncGetName = [](const char** name, CUfunction) {
       *name = "asked_name";
       return CUDA_SUCCESS;
