@@ -1,0 +1,305 @@
+"""Draws programs at random: passes that mostly repeat, and what disturbs them.
+
+The lines that they are made of are in ops.py. Values stay small: what grows is
+followed by what does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+
+from programs import ops
+from programs.program import Program
+
+INPUTS = 8  # sets of them, made beforehand
+TABLE = 72  # rows; no width is larger, so that a column is a row of it, too
+
+# Sessions differ in these; small budgets evict, short traces part anywhere.
+OPTIONS: tuple[dict[str, object], ...] = (
+    {},
+    {"validate_share": 0.2},
+    {"plan_budget_bytes": "160KiB"},
+    {"plan_budget_bytes": "640KiB"},  # a graph's nodes count, too
+    {"max_instances": 4, "plan_budget_bytes": "1MiB"},
+    {"max_trace_ops": 24, "max_instances": 1},
+)
+
+_WEIGHTS = [weight for weight, _ in ops.FAMILIES]
+_EVENTS = ("s.wait()", "s.synchronize()", "s.empty_cache()", "s.forget()")
+_LOOKS = ("s.look()", "s.look_aside()", "s.look_aside()", "s.look_on_host()")
+_TOKEN = re.compile(r"\{(\w)(!?)\}")
+_NUMBER = re.compile(r"(?<![\w.])-?0\.\d\d\d\b")
+
+
+class _Generator:
+    def __init__(self, seed: int, passes: int) -> None:
+        self._random = random.Random(seed)
+        self._seed = seed
+        self._passes = passes
+        r = self._random
+        self._rows = r.choice((4, 8, 12, 16))
+        self._width = r.choice((24, 32, 48, 64))
+        self._half = r.choice(("torch.float16", "torch.bfloat16"))
+        # How much of the bodies cuts them.
+        self._draws = r.choice((0, 0, 0, 0.01, 0.04))
+        self._hosts = r.choice((0, 0, 0, 0, 0.01, 0.03))
+        self._sides = r.random() < 0.2
+        self._set: list[str] = []
+
+    # --- Lines --------------------------------------------------------------------
+
+    def _local(self, kind: str) -> str:
+        return f"{kind}{self._random.randrange(ops.LOCALS[kind])}"
+
+    def _value(self, kind: str) -> str:
+        """What the pass has made, as a rule."""
+        r = self._random
+        made = [name for name in self._set[-12:] if name[0] == kind]
+        dice = r.random()
+        if made and dice < 0.8:
+            return r.choice(made)
+        if kind == "a":
+            return r.choice(("x0", "x1", "x0", "u0", "a0", "a1"))
+        return self._local(kind)
+
+    def _written(self, kind: str) -> str:
+        """A local to be written in place: what the pass has made, as a rule.
+
+        Another one is a write to memory that no trace made, which cuts.
+        """
+        made = [name for name in self._set[-12:] if name[0] == kind]
+        if made:
+            return self._random.choice(made)
+        if self._random.random() < 0.9:
+            raise LookupError(kind)
+        return self._local(kind)
+
+    def _line(self, template: str) -> str:
+        r = self._random
+        sets: list[str] = []
+        own = ""  # of a line that sets a local and then writes it
+
+        def fill(match: re.Match[str]) -> str:
+            kind, in_place = match.groups()
+            if kind == "c":
+                return f"{r.choice((-1, 1, 1)) * (0.1 + 0.85 * r.random()):.3f}"
+            if kind == "w":
+                return f"s.w{r.randrange(3)}"
+            if kind == "g":
+                return f"s.g{r.randrange(2)}"
+            if kind == "b":  # a value that nothing writes by out=
+                return f"s.{self._value('a').replace('u0', 'x0')}"
+            if in_place:
+                return f"s.{self._written(kind)}"
+            if kind.isupper():
+                sets.append(own or self._local(kind.lower()))
+                return f"s.{sets[-1]}"
+            value = self._value(kind)
+            return "s.x1" if value == own else f"s.{value}"
+
+        sized = template % {"b": self._rows, "d": self._width}
+        if sized.count("{A}") > 1 and "; " in sized:
+            own = self._local("a")
+        text = _TOKEN.sub(fill, sized)
+        self._set += sets
+        return text
+
+    def _try_line(self, templates: list[str]) -> str:
+        while True:
+            with contextlib.suppress(LookupError):
+                return self._line(self._random.choice(templates))
+
+    def _any_line(self) -> str:
+        r = self._random
+        dice = r.random()
+        if dice < self._draws:
+            return self._try_line(ops.DRAWS)
+        if dice < self._draws + self._hosts:
+            return self._try_line(ops.HOST)
+        family = r.choices(ops.FAMILIES, _WEIGHTS)[0][1]
+        return self._try_line(family)
+
+    def _body(self, beginning: list[str]) -> list[str]:
+        r = self._random
+        lines = beginning or [self._line("s.a0 = torch.mm(s.x0, {w})")]
+        self._set = ["a0", *self._set[-3:]]
+        lines = lines + [self._any_line() for _ in range(r.randint(6, 34))]
+        if self._sides:
+            at = r.randint(1, len(lines))
+            between = [self._any_line() for _ in range(r.randint(0, 5))]
+            work = [self._line(t) for t in r.sample(ops.SIDE, 3)]
+            lines[at:at] = [
+                self._line(r.choice(ops.FORK)),
+                *work,
+                *between,
+                self._line(ops.JOIN),
+            ]
+        if r.random() < 0.12:
+            lines.insert(r.randint(1, len(lines)), self._line(ops.TRAIN))
+        return lines
+
+    # --- Setup --------------------------------------------------------------------
+
+    def _setup(self) -> list[str]:
+        b, d = self._rows, self._width
+        device = "device=s.device"
+        lines = [
+            f"s.w{n} = torch.randn({d}, {d}, {device}) * {0.6 / d**0.5:.4f}"
+            for n in (0, 1, 2, 8, 9)
+        ]
+        lines += [f"s.g{n} = torch.randn({d}, {device})" for n in range(2)]
+        lines.append(f"s.t0 = torch.randn({TABLE}, 64, {device})")
+        lines.append(
+            f"s.inputs = [torch.randn({b}, {d}, {device}) for _ in range({INPUTS})]"
+        )
+        lines.append(
+            f"s.indices = [torch.randint({TABLE}, ({b},), {device}) "
+            f"for _ in range({INPUTS})]"
+        )
+        lines.append(f"s.hosts = [torch.randn({b}, {d}) for _ in range({INPUTS})]")
+        lines.append(f"s.x8 = torch.randn({b * d + 512}, {device})")
+        lines.append("s.x0, s.x1 = s.inputs[0].clone(), s.inputs[1].clone()")
+        lines.append("s.x2 = s.indices[0]")
+        shapes = {
+            "a": f"torch.randn({b}, {d}, {device})",
+            "h": f"torch.randn({b}, {d}, {device}).to({self._half})",
+            "o": f"torch.randn({b}, {2 * d}, {device})",
+            "e": f"torch.randn({d}, {d}, {device}) * {0.6 / d**0.5:.4f}",
+            "v": f"torch.randn({d}, {device})",
+            "r": f"torch.randn({b}, 1, {device})",
+            "i": f"torch.randint({TABLE}, ({b},), {device})",
+            "k": f"torch.randn({b}, {d}, {device}) > 0",
+        }
+        for kind, count in ops.LOCALS.items():
+            lines += [f"s.{kind}{n} = {shapes[kind]}" for n in range(count)]
+        for name, kind in (("u0", "a"), ("p0", "o"), ("q0", "v")):
+            lines.append(f"s.{name} = {shapes[kind]}")
+        lines += [f"s.y{n} = {shapes['a']}" for n in range(3)]
+        return lines
+
+    # --- Passes -------------------------------------------------------------------
+
+    def make(self) -> Program:
+        r = self._random
+        setup = self._setup()
+        bodies = [self._body([])]
+        for _ in range(r.choice((0, 0, 1, 2))):
+            first = bodies[0]
+            shared = first[: r.randint(1, len(first))] if r.random() < 0.4 else []
+            bodies.append(self._body(shared))
+        self._bodies = bodies
+        self._detours = [self._any_line() for _ in range(4)]
+        self._input = r.choice(("sets", "sets", "slices", "fresh", "upload", "static"))
+        self._sets = r.choice((1, 2, INPUTS))
+        self._trouble = r.choice((0.0, 0.08, 0.25))
+        self._waits = r.choice(("early", "early", "random", "never"))
+        self._keeps_locals = r.random() < 0.4
+        made = [f"s.{n}" for n in dict.fromkeys(self._set)]
+        held = min(len(made), r.choice((0, 1, 2, 6, 6)))
+        self._held = [f"s.held += [{', '.join(r.sample(made, held))}]"] if held else []
+        self._most_held = held * r.randint(1, 3)
+        pattern = r.choice(
+            ([0], [0], list(range(len(bodies))), [0, 0, len(bodies) - 1], None)
+        )
+        self._loop = sorted(r.sample(range(len(bodies[0]) + 1), 2))
+        self._turns = r.choice(((1,), (1,), (2,), (1, 2, 3)))
+        return Program(
+            self._seed,
+            dict(r.choice(OPTIONS)),
+            r.random() < 0.25,
+            setup,
+            [
+                self._pass(n, pattern[n % len(pattern)] if pattern else -1)
+                for n in range(self._passes)
+            ],
+        )
+
+    def _inputs(self) -> list[str]:
+        r, size = self._random, self._rows * self._width
+        n = r.randrange(self._sets)
+        lines = [f"s.x2 = s.indices[{n}]"]
+        match self._input:
+            case "sets":
+                lines.append(f"s.x0, s.x1 = s.inputs[{n}], s.inputs[{INPUTS - 1 - n}]")
+            case "fresh":
+                lines.append(f"s.x0 = s.inputs[{n}].clone()")
+            case "upload":
+                lines.append(f"s.x0 = s.hosts[{n}].to(s.device, copy=True)")
+            case "static":
+                lines.append(f"s.x0.copy_(s.inputs[{n}])")
+            case "slices":
+                at = r.choice((0, 64, 256, 16, 4, 1, 0, 0))
+                shape = f"{self._rows}, {self._width}"
+                lines.append(f"s.x0 = s.x8[{at} : {at + size}].view({shape})")
+        return lines
+
+    def _pass(self, number: int, body: int) -> list[str]:
+        r = self._random
+        chosen = self._bodies[body if body >= 0 else r.randrange(len(self._bodies))]
+        lines = list(chosen)
+        turns = r.choice(self._turns)
+        if chosen is self._bodies[0] and turns > 1:
+            begin, end = self._loop
+            lines[begin:end] = lines[begin:end] * turns
+        before = self._inputs()
+        after = list(self._held)
+        if number > 3 and r.random() < self._trouble:
+            for _ in range(r.randint(1, 2)):
+                before, lines = self._disturb(before, lines)
+        if r.random() < 0.1:
+            after.append(f"s.held += [s.a{r.randrange(6)}, s.v{r.randrange(2)}]")
+        if r.random() < 0.5:
+            after.append(
+                f"del s.held[:-{self._most_held}]" if self._held else "s.held.clear()"
+            )
+        if r.random() < 0.12:
+            after.append(r.choice(_LOOKS))
+        if not self._keeps_locals:
+            after.append("s.clear()")
+        early = self._waits == "early" and number < 16
+        if early or (self._waits != "never" and r.random() < 0.2):
+            after.append("s.wait()")
+        return before + lines + after
+
+    def _disturb(
+        self, before: list[str], lines: list[str]
+    ) -> tuple[list[str], list[str]]:
+        """What goes before a pass and its lines, with something else among them."""
+        r, b, d = self._random, self._rows, self._width
+        at = r.randrange(len(lines))
+        match r.randrange(10):
+            case 0 | 1:
+                return before, lines[:at] + r.sample(self._detours, 2)
+            case 2:
+                other = f"{0.1 + 0.8 * r.random():.3f}"
+                changed = _NUMBER.sub(other, lines[at])
+                return before, [*lines[:at], changed, *lines[at + 1 :]]
+            case 3:
+                extra = self._try_line([*ops.DRAWS, *ops.HOST, *ops.IN_PLACE])
+                return before, [*lines[:at], extra, *lines[at:]]
+            case 4:
+                scale = f"{0.6 / d**0.5:.4f}"
+                new = f"torch.randn({d}, {d}, device=s.device) * {scale}"
+                return [*before, f"s.w{r.randrange(3)} = {new}"], lines
+            case 5 | 6:
+                edit = self._line(r.choice(ops.EDITS))
+                if r.random() < 0.5:
+                    return [*before, edit], lines
+                return before, [*lines[:at], edit, *lines[at:]]
+            case 7:
+                wrong = f"s.raises(lambda: torch.mm(s.a0, torch.empty({b}, 2, device=s.device)))"
+                end = len(lines) if r.random() < 0.5 else at
+                return before, [*lines[:at], wrong, *lines[at:end]]
+            case 8:
+                host = f"s.hosts[{r.randrange(INPUTS)}]"
+                return [*before, f"s.x0 = {host}.to(s.device, copy=True)"], lines
+            case _:
+                event = r.choice((*_EVENTS, *_LOOKS))
+                return before, [*lines[:at], event, *lines[at:]]
+
+
+def random_program(seed: int, passes: int) -> Program:
+    """The same for the same arguments."""
+    return _Generator(seed, passes).make()

@@ -1,0 +1,128 @@
+"""Random programs of torch ops hold eager's bits at every look (random_programs.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import hazards
+import pytest
+import random_programs
+import reprise
+import torch
+from programs.check import check
+from programs.generate import random_program
+from programs.program import Program, State, compiled
+from programs.shrink import shrink
+
+PROGRAMS = 60
+PASSES = 60
+
+# What so many programs reach at least, by a wide margin.
+REACHED = {
+    "ops": 60_000,
+    "traces": 2_000,
+    "recorded": 300,
+    "builds": 150,
+    "validated": 200,
+    "replays": 1_000,
+    "followed": 10_000,
+    "squashes": 80,
+    "escapes": 1_000,
+    "rejected": 10,
+    "evictions": 3,
+    "several instances": 4,
+    "looks": 200,
+    "programs that stayed finite": PROGRAMS // 2,
+    "cut: draws random numbers": 100,
+    "cut: hands data to the host": 10,
+    "cut: writes memory that its trace did not make": 500,
+    "cut: raised an error or returned what cannot be kept": 5,
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with hazards.quiet():
+        yield
+
+
+def test_random_programs_hold_eagers_bits(device: str) -> None:
+    """And the test has not passed by doing nothing."""
+    found = random_programs.run(device, seed=1, programs=PROGRAMS, passes=PASSES)
+    assert found["failures"] == []
+    assert found["invalid"] == []
+    counts = found["counts"]
+    few = {name: counts.get(name, 0) for name in REACHED}
+    few = {name: count for name, count in few.items() if count < REACHED[name]}
+    assert few == {}, counts
+    if device == "cuda":
+        assert any(name.endswith("between two ops") for name in counts), counts
+
+
+def test_a_program_is_its_seed() -> None:
+    """What failed can be run again."""
+    assert random_program(5, 20) == random_program(5, 20)
+    assert random_program(5, 20) != random_program(6, 20)
+
+
+# --- What it would find -----------------------------------------------------------
+
+
+def test_one_wrong_bit_is_found_and_shrunk(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An op that errs under Reprise alone is all that is left of a program."""
+    tanh = torch.tanh
+
+    def wrong(x: torch.Tensor, **how: torch.Tensor) -> torch.Tensor:
+        result = tanh(x, **how)
+        if reprise._native.active() is not None:
+            result.view(-1)[:1].mul_(1 + 1e-6) if result.is_contiguous() else None
+        return result
+
+    monkeypatch.setattr(torch, "tanh", wrong)
+    found = random_programs.run(
+        "cpu", seed=1, programs=1, passes=PASSES, shrink_s=float("inf")
+    )
+    (failure,) = found["failures"]
+    script = failure["program"]
+    assert "passes = [pass_0]\n" in script
+    body = script.split("def pass_0(s):\n")[1].split("\n\n")[0]
+    assert "torch.tanh" in body
+    assert len(body.splitlines()) == 1
+    capsys.readouterr()
+    exec(compile(script, "script", "exec"), {})  # it runs again, as it is
+    assert "at the end" in capsys.readouterr().out
+
+
+def test_a_fault_that_comes_with_replays_is_found_and_shrunk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left are the passes that lead to a replay, and the one that shows it."""
+    program = next(
+        made
+        for made in (random_program(seed, passes=24) for seed in range(1, 1000))
+        if all("s.clear()" in one for one in made.passes)
+    )
+    clear = State.clear
+
+    def forgetful(state: State) -> None:
+        clear(state)
+        session = state._session
+        if session is not None and session.stats().replays > 0:
+            state.g0 = state.g0.roll(1)
+
+    assert check(compiled(program), "cpu").wrong == []
+    monkeypatch.setattr(State, "clear", forgetful)
+    found = check(compiled(program), "cpu").wrong
+    assert any("g0" in line for line in found), found
+
+    def fails(candidate: Program) -> bool:
+        return random_programs.fails(candidate, "cpu")
+
+    smaller = shrink(program, fails)
+    assert fails(smaller)
+    assert 4 <= len(smaller.passes) <= 15
+    assert len({text for one in smaller.passes for text in one}) <= 8
+    monkeypatch.undo()
+    assert not fails(smaller)
