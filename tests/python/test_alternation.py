@@ -11,7 +11,7 @@ import torch
 from watching import assert_same_bits, settle, watched
 
 ORDERS = {"turns": "AB", "pairs": "AABB", "threes": "AAAB", "random": ""}
-WARM_CALLS = 64
+WARM_CALLS = 128
 CALLS = 32
 
 

@@ -34,6 +34,9 @@ _REASONS = re.compile(
     r"|writes memory that its trace did not make"  # an operand that no clone could replace
     r"|raised an error or returned what cannot be kept"  # sparse results, resized ones
     r"|^custom operator$"  # lists of numbers, by boxed hooks
+    r"|a copy between host and device|copies to the host"  # of results, of tables
+    r"|a wait of the host for the device"
+    r"|an event or a wait in the stream"  # cuDNN's streams of its own
 )
 
 
