@@ -83,6 +83,7 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
   if (!plan) {
     return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
   }
+  plan->slots = ChangingSlots(first, second);
   return *std::move(plan);
 }
 

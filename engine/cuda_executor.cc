@@ -1,6 +1,7 @@
 #include "engine/cuda_executor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "engine/device/context_scope.h"
@@ -56,11 +57,47 @@ void CudaExecutor::Bind(ValueId value, uint64_t origin) {
     const ValueSite& site = program_.sites[i];
     program_.launches[site.launch].SetWord(site.offset_bytes,
                                            origin + site.delta_bytes);
-    if (segments_.empty() || dirty_[site.launch]) continue;
-    dirty_[site.launch] = true;
-    SegmentGraph& segment = segments_[segment_of_[site.launch]];
-    segment.dirty.push_back(site.launch - segment.first_launch);
+    MarkDirty(site.launch);
   }
+}
+
+void CudaExecutor::MarkDirty(uint32_t launch) {
+  if (segments_.empty() || dirty_[launch]) return;
+  dirty_[launch] = true;
+  SegmentGraph& segment = segments_[segment_of_[launch]];
+  segment.dirty.push_back(launch - segment.first_launch);
+}
+
+Executor::Fit CudaExecutor::SetScalars(uint32_t op,
+                                       std::span<const uint64_t> bits) {
+  const auto [begin, end] =
+      std::ranges::equal_range(program_.scalars, op, {}, &ScalarSite::op);
+  encoded_.clear();
+  for (auto site = begin; site != end; ++site) {
+    std::optional<uint64_t> word;
+    bool outside = false;
+    for (const ScalarSource& source : site->sources) {
+      const std::optional<uint64_t> said =
+          Encode(source.encoding, source.type, bits[source.slot]);
+      if (!said.has_value()) {
+        outside = true;
+        continue;
+      }
+      if (word.has_value() && *word != *said) return Fit::kUntold;
+      word = said;
+    }
+    if (outside) return word.has_value() ? Fit::kUntold : Fit::kOutside;
+    encoded_.push_back(*word);
+  }
+  auto word = encoded_.begin();
+  for (auto site = begin; site != end; ++site, ++word) {
+    std::byte* place =
+        program_.launches[site->launch].image.data() + site->offset_bytes;
+    if (std::memcmp(place, &*word, site->width_bytes) == 0) continue;
+    std::memcpy(place, &*word, site->width_bytes);
+    MarkDirty(site->launch);
+  }
+  return Fit::kBound;
 }
 
 base::Status CudaExecutor::LaunchSegment(size_t index) {

@@ -17,6 +17,7 @@
 #include "engine/device/launch_graph.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/executor.h"
+#include "engine/scalar.h"
 #include "engine/verdict_flag.h"
 #include "kernels/compare.h"
 
@@ -36,6 +37,7 @@ struct CudaProgram {
   std::vector<device::Launch> launches;
   std::vector<uint32_t> op_begin;  // launches of op k: [op_begin[k], [k + 1])
   std::vector<ValueSite> sites;
+  std::vector<ScalarSite> scalars;  // in the order of ops
   uint32_t values = 0;  // temporaries are numbered after the trace's values
 };
 
@@ -62,6 +64,7 @@ class CudaExecutor : public Executor {
       std::span<const Segment> segments, std::unique_ptr<VerdictFlag> flag);
 
   void Bind(ValueId value, uint64_t origin) override;
+  Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override;
   base::Status LaunchSegment(size_t segment) override;
   base::Status LaunchOp(size_t op) override;
   bool Touches(size_t op, ValueId value) const override;
@@ -81,6 +84,7 @@ class CudaExecutor : public Executor {
 
   CudaExecutor(const CudaContext& context, CudaProgram program,
                std::unique_ptr<VerdictFlag> flag);
+  void MarkDirty(uint32_t launch);
 
   CudaContext context_;
   CudaProgram program_;
@@ -91,6 +95,7 @@ class CudaExecutor : public Executor {
   std::vector<SegmentGraph> segments_;
   std::unique_ptr<VerdictFlag> flag_;
   bool comparing_ = false;
+  std::vector<uint64_t> encoded_;  // room for an op's numbers
 };
 
 }  // namespace reprise::engine

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,15 @@ class Executor {
 
   // From the next launch on, `value` begins at `origin`.
   virtual void Bind(ValueId value, uint64_t origin) = 0;
+
+  // From the next launch on, the numbers of `op` have these bits, one a slot of
+  // its TracedOp. Only kBound changes anything.
+  enum class Fit : uint8_t {
+    kBound,
+    kUntold,   // the recordings do not tell how kernels hold such a number
+    kOutside,  // an op may treat such a number in another way
+  };
+  virtual Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) = 0;
 
   virtual base::Status LaunchSegment(size_t segment) = 0;
   // Runs the recorded work of one op by itself.
@@ -63,7 +73,8 @@ struct BuiltPlan {
   std::vector<uint64_t> place_bytes;  // by ValueId: what its memory must hold
   // By ValueId: the recorded work can be pointed at another address.
   std::vector<bool> movable;
-  std::vector<ValueId> late;  // externals that their first op tells
+  std::vector<ValueId> late;    // externals that their first op tells
+  std::vector<uint64_t> slots;  // by op: ChangingSlots; or none at all
   std::vector<Segment> segments;
   std::unique_ptr<Executor> executor;
   uint64_t bytes = 0;          // arena and graphs
@@ -76,6 +87,9 @@ struct BuiltPlan {
 struct BuildFailure {
   base::Error error;
   std::optional<uint32_t> op;
+  // Ops whose numbers changed in a way that no recording explains: they must
+  // stand in the words.
+  std::vector<uint32_t> unexplained = {};
 };
 
 // Records and builds for one session. Recording calls come from the op's

@@ -33,6 +33,9 @@ class Call {
   // (0 where the result is no new storage). Any thread.
   virtual base::Status Run(std::span<const uint64_t> operands,
                            std::span<const uint64_t> results) = 0;
+  // From the next Run on, the op's `scalar`-th number (OpView::scalars) has
+  // these bits.
+  virtual void SetScalar(uint32_t scalar, uint64_t bits) = 0;
 };
 
 // The framework, as one session (device and stream) sees it. Implemented by a

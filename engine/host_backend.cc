@@ -22,7 +22,19 @@ class HostExecutor : public Executor {
       : trace_(trace),
         segments_(std::move(segments)),
         unwritten_(std::move(unwritten)),
-        origins_(trace.values.size(), 0) {}
+        origins_(trace.values.size(), 0),
+        numbers_(trace.ops.size()) {
+    for (size_t k = 0; k < trace.ops.size(); ++k) {
+      for (const ScalarSlot& slot : trace.ops[k].slots) {
+        numbers_[k].push_back(slot.recorded.bits);
+      }
+    }
+  }
+
+  Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override {
+    numbers_[op].assign(bits.begin(), bits.end());
+    return Fit::kBound;
+  }
 
   void Bind(ValueId value, uint64_t origin) override {
     origins_[value] = origin;
@@ -47,6 +59,10 @@ class HostExecutor : public Executor {
     for (const ResultSpec& result : op.results) {
       results_.push_back(
           result.kind == ResultSpec::Kind::kValue ? origins_[result.value] : 0);
+    }
+    // The call is shared by all plans of the trace.
+    for (size_t i = 0; i < op.slots.size(); ++i) {
+      op.call->SetScalar(op.slots[i].scalar, numbers_[index][i]);
     }
     return op.call->Run(operands_, results_);
   }
@@ -86,6 +102,7 @@ class HostExecutor : public Executor {
   std::vector<uint64_t> origins_;
   std::vector<uint64_t> operands_;
   std::vector<uint64_t> results_;
+  std::vector<std::vector<uint64_t>> numbers_;  // by op
   Verdict verdict_;
 };
 
@@ -120,6 +137,7 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   plan.mechanism = "calls";
   plan.launches = static_cast<uint32_t>(first.ops.size());
   plan.late = LateExternals(first, second);
+  plan.slots = ChangingSlots(first, second);
   plan.segments = CutSegments(first, plan.late, OpsThatWait(first, second),
                               std::vector<uint32_t>(first.ops.size(), 1),
                               options_.segment_ops);

@@ -31,10 +31,64 @@ void Instance::BindAt(ValueId value, uint64_t origin) {
 
 bool Instance::SameWords(uint32_t index, const OpView& op) const {
   const TracedOp& expected = trace_->ops[index];
-  return op.op == expected.op && op.words.size() == expected.words.size() &&
+  if (op.op != expected.op || op.words.size() != expected.words.size() ||
+      op.operands.size() != expected.operands.size()) {
+    return false;
+  }
+  if (std::memcmp(op.words.data(), expected.words.data(),
+                  op.words.size_bytes()) == 0) [[likely]] {
+    return true;
+  }
+  return !expected.slots.empty() &&
+         SameWordsAround(expected, Changing(index), op);
+}
+
+bool Instance::SameWordsAround(const TracedOp& expected, uint64_t changing,
+                               const OpView& op) const {
+  const auto same = [&](size_t begin, size_t end) {
+    return std::memcmp(op.words.data() + begin, expected.words.data() + begin,
+                       (end - begin) * sizeof(uint64_t)) == 0;
+  };
+  size_t next = 0;
+  for (size_t i = 0; i < expected.slots.size(); ++i) {
+    const ScalarSlot& slot = expected.slots[i];
+    const Scalar& recorded = slot.recorded;
+    if (!same(next, recorded.word)) return false;
+    next = recorded.word + 1;
+    const Scalar& now = op.scalars[slot.scalar];
+    if ((changing >> i & 1) == 0 ? now.bits != recorded.bits
+                                 : Marker(now) != Marker(recorded)) {
+      return false;
+    }
+  }
+  return same(next, op.words.size());
+}
+
+bool Instance::OtherNumbers(uint32_t index, const OpView& op) const {
+  const TracedOp& expected = trace_->ops[index];
+  return !expected.slots.empty() && op.op == expected.op &&
+         op.words.size() == expected.words.size() &&
          op.operands.size() == expected.operands.size() &&
-         std::memcmp(op.words.data(), expected.words.data(),
-                     op.words.size_bytes()) == 0;
+         !SameWordsAround(expected, Changing(index), op) &&
+         SameWordsAround(expected, ~uint64_t{0}, op);
+}
+
+Instance::Readiness Instance::BindScalars(uint32_t index, const OpView& op) {
+  const TracedOp& expected = trace_->ops[index];
+  if (Changing(index) == 0) return Readiness::kReady;
+  numbers_.clear();
+  for (const ScalarSlot& slot : expected.slots) {
+    numbers_.push_back(op.scalars[slot.scalar].bits);
+  }
+  switch (built_.executor->SetScalars(index, numbers_)) {
+    case Executor::Fit::kBound:
+      break;
+    case Executor::Fit::kUntold:
+      return Readiness::kUntold;
+    case Executor::Fit::kOutside:
+      return Readiness::kOtherOp;
+  }
+  return Readiness::kReady;
 }
 
 bool Instance::Matches(uint32_t index, const OpView& op) const {
@@ -83,7 +137,9 @@ bool Instance::WaitForBorrowers() {
 }
 
 Instance::Readiness Instance::ResolveHead(const OpView& head) {
-  if (!SameWords(0, head)) return Readiness::kOtherOp;
+  if (!SameWords(0, head)) {
+    return OtherNumbers(0, head) ? Readiness::kUntold : Readiness::kOtherOp;
+  }
   const TracedOp& expected = trace_->ops[0];
   for (size_t i = 0; i < head.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
@@ -98,7 +154,7 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
     BindAt(ref.value, head.operands[i].address() - ref.offset_bytes);
   }
   // A value that the head uses twice must be one value now as well.
-  return Matches(0, head) ? Readiness::kReady : Readiness::kOtherOp;
+  return Matches(0, head) ? BindScalars(0, head) : Readiness::kOtherOp;
 }
 
 Instance::Readiness Instance::ResolveOthers() {
@@ -113,19 +169,23 @@ Instance::Readiness Instance::ResolveOthers() {
   return Readiness::kReady;
 }
 
-bool Instance::BindLate(const OpView& op) {
+Instance::Readiness Instance::BindLate(const OpView& op) {
   const Segment& segment = built_.segments[next_segment_];
-  if (!segment.gated || !SameWords(segment.first_op, op)) return true;
+  if (!segment.gated || !SameWords(segment.first_op, op)) {
+    return Readiness::kReady;
+  }
   const TracedOp& expected = trace_->ops[segment.first_op];
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
     const Value& value = trace_->values[ref.value];
     if (!plan_->late(ref.value) || value.birth_op != segment.first_op) continue;
     const uint64_t origin = op.operands[i].address() - ref.offset_bytes;
-    if (!built_.movable[ref.value] && origin != value.origin) return false;
+    if (!built_.movable[ref.value] && origin != value.origin) {
+      return Readiness::kUnproven;
+    }
     BindAt(ref.value, origin);
   }
-  return true;
+  return BindScalars(segment.first_op, op);
 }
 
 Instance::Readiness Instance::ResolveOutputs() {

@@ -38,6 +38,7 @@ class Instance {
     kReady,
     kOtherOp,   // this is not its head
     kUnproven,  // a head operand lies elsewhere, and never moved while recorded
+    kUntold,    // it brings a number of which the recordings do not tell enough
     kReplaced,  // an external that the head does not name is gone or moved
     kNoMemory,  // for an output that escapes; or its own is still being read
   };
@@ -55,9 +56,11 @@ class Instance {
   // The same without launching, for a pass that launches op by op.
   void SkipNext();
   // Before LaunchNext at such an op: if its segment is gated, binds the late
-  // externals that the op brings. False if one of them lies where no recording
-  // has seen it move to: it cannot go on, and has to be recorded again.
-  bool BindLate(const OpView& op);
+  // externals and the numbers that the op brings. kReady too if this is another
+  // op (Matches says so). kUnproven: an external lies where no recording has
+  // seen it move to. kUntold: as at the head. kOtherOp: the op may be another
+  // one with such a number.
+  Readiness BindLate(const OpView& op);
   static constexpr uint32_t kNoOp = ~uint32_t{0};
   uint32_t next_launch_op() const { return next_launch_op_; }
 
@@ -66,6 +69,9 @@ class Instance {
   // The same for a pass that runs beside eager: own values are where eager put
   // them (Shadow).
   bool MatchesShadow(uint32_t index, const OpView& op) const;
+  // The op's numbers are all that keeps it from being the trace's op `index`,
+  // and those that differ were the same whenever it was recorded.
+  bool OtherNumbers(uint32_t index, const OpView& op) const;
   void Shadow(ValueId value, uint64_t origin) { shadow_[value] = origin; }
   uint64_t shadow(ValueId value) const { return shadow_[value]; }
 
@@ -92,6 +98,13 @@ class Instance {
 
  private:
   bool SameWords(uint32_t index, const OpView& op) const;
+  // Of an op with as many words and operands: all but the numbers.
+  bool SameWordsAround(const TracedOp& expected, uint64_t changing,
+                       const OpView& op) const;
+  uint64_t Changing(uint32_t index) const {
+    return built_.slots.empty() ? 0 : built_.slots[index];
+  }
+  Readiness BindScalars(uint32_t index, const OpView& op);
   Readiness ResolveHead(const OpView& head);
   Readiness ResolveOthers();
   Readiness ResolveOutputs();
@@ -106,7 +119,8 @@ class Instance {
   Ledger::Handle ledger_;
   std::vector<uint64_t> origins_;
   std::vector<uint64_t> shadow_;
-  std::vector<Block> fresh_;  // by value: memory of an escaping output
+  std::vector<uint64_t> numbers_;  // room for an op's
+  std::vector<Block> fresh_;       // by value: memory of an escaping output
   uint32_t next_segment_ = 0;
   uint32_t next_launch_op_ = kNoOp;
   uint64_t escapes_ = 0;

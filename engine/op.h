@@ -8,6 +8,8 @@
 #include <memory>
 #include <span>
 
+#include "engine/scalar.h"
+
 namespace reprise::engine {
 
 // Index into the frontend's table of operators; stable for the process.
@@ -48,6 +50,11 @@ struct OpView {
   OpId op = 0;
   std::span<const uint64_t> words;
   std::span<const Operand> operands;
+  // Numbers that the op's kernels take by value: as they are, negated, inverted
+  // or rounded. Beyond what Marker tells apart, the host decides nothing by
+  // them and makes nothing else of them. In the order of the words, where they
+  // stand too, unless the session put a marker there.
+  std::span<const Scalar> scalars;
   // Why the op cannot be part of a trace (a string literal); null if it can.
   const char* cut = nullptr;
   // It may draw random numbers: the generator is looked at around it.

@@ -27,6 +27,19 @@ bool UsesIndicesFromOutside(const Trace& trace, const TracedOp& op) {
 
 }  // namespace
 
+std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second) {
+  std::vector<uint64_t> changing(first.ops.size(), 0);
+  for (size_t k = 0; k < first.ops.size(); ++k) {
+    const std::vector<ScalarSlot>& a = first.ops[k].slots;
+    const std::vector<ScalarSlot>& b = second.ops[k].slots;
+    for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+      const bool same = a[i].recorded.bits == b[i].recorded.bits;
+      changing[k] |= uint64_t{!same} << i;
+    }
+  }
+  return changing;
+}
+
 std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second) {
   const size_t values = first.values.size();
   // Rebuilding the value reads an input of the pass.
@@ -66,8 +79,13 @@ std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second) {
       }
     }
   }
+  const std::vector<uint64_t> slots = ChangingSlots(first, second);
   std::vector<uint32_t> waiting;
   for (uint32_t k = 0; k < first.ops.size(); ++k) {
+    if (slots[k] != 0) {
+      waiting.push_back(k);
+      continue;
+    }
     for (const ValueRef& operand : first.ops[k].operands) {
       if (!operand.written || !from_input[operand.value]) continue;
       waiting.push_back(k);

@@ -17,9 +17,9 @@ struct Segment {
   uint32_t end_op = 0;
   uint32_t launches = 0;
   // It is launched when its first op has come, not before: the op uses an
-  // external that only it tells, or indices that the trace did not make. Those
-  // might be out of range and stop the device, though the program never asks
-  // for the op.
+  // external or a number that only it tells, or indices that the trace did not
+  // make. Those might be out of range and stop the device, though the program
+  // never asks for the op.
   bool gated = false;
 };
 
@@ -28,9 +28,14 @@ struct Segment {
 // that op earlier would read memory that the program has not vouched for.
 std::vector<ValueId> LateExternals(const Trace& first, const Trace& second);
 
-// Ops that write over a value which only inputs of the pass (externals that
-// were elsewhere in each recording) can rebuild. The program may be done with
-// those before it leaves the trace, so such an op is not launched ahead.
+// By op, which of its slots differ between the recordings: bit i for slot i.
+// The others are taken for constants.
+std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second);
+
+// Ops that are not launched ahead: those with slots that change, and those that
+// write over a value which only inputs of the pass (externals that were
+// elsewhere in each recording) can rebuild. The program may be done with the
+// inputs before it leaves the trace.
 std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second);
 
 // Cuts the ops of `trace`, op k making `launches[k]`, into segments of about

@@ -62,14 +62,23 @@ struct ResultSpec {
   }
 };
 
+// A number in place of which the session put a marker into the op's words: it
+// may be another one at each pass.
+struct ScalarSlot {
+  uint32_t scalar = 0;  // which of the op's scalars it is
+  Scalar recorded = {};
+};
+
 struct TracedOp {
   OpId op = 0;
-  cache::Signature before;  // of the trace's ops before this one
-  std::vector<uint64_t> words;
+  cache::Signature before;      // of the trace's ops before this one
+  std::vector<uint64_t> words;  // as they came
   std::vector<ValueRef> operands;
   std::vector<ResultSpec> results;
   // No device work and its results are views of its operands: runs natively.
   bool native = false;
+  std::vector<ScalarSlot> slots;  // at most 64, in the order of the words
+  uint64_t hash = 0;              // of the words with markers in their place
 
   // What the op enqueued: device launches (CUDA) or the call itself (host).
   std::vector<device::Launch> launches;

@@ -60,7 +60,14 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
   traced.op = op.op;
   traced.before = before;
   traced.words.assign(op.words.begin(), op.words.end());
+  traced.hash = cache::HashWords(op.words).lo;
   traced.operands.assign(operands.begin(), operands.end());
+  for (uint32_t s = 0; s < op.scalars.size(); ++s) {
+    const Scalar& scalar = op.scalars[s];
+    if (op.words[scalar.word] == scalar.bits) continue;
+    traced.slots.push_back({s, scalar});
+    traced.words[scalar.word] = scalar.bits;
+  }
   const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
   trace_->values.resize(values);
   for (size_t i = 0; i < operands.size(); ++i) {

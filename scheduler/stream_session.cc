@@ -4,6 +4,8 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/mask_numbers.h"
+
 namespace reprise::scheduler {
 
 using engine::OpView;
@@ -81,6 +83,7 @@ StreamSession::~StreamSession() {
 // --- The stream ------------------------------------------------------------
 
 Action StreamSession::Enter(const OpView& op) {
+  entered_ = op.words.data();
   if (++journal_.stats.ops % Attention::kOps == 0) LookAtWholeStream();
   if (observed_ != nullptr) {
     HandleOverlap();
@@ -95,13 +98,24 @@ Action StreamSession::Enter(const OpView& op) {
       Diverge(op);
     }
   } else if (mode_ == Mode::kValidating) {
-    if (op.cut == nullptr && GoOnBeside(op)) return Observe(op);
+    if (op.cut == nullptr && GoOnBeside(op)) return Observe();
     LeaveValidation();
   }
   if (attention_.asleep() && mode_ == Mode::kBoundary) [[unlikely]] {
     return Sleep();
   }
-  const cache::Signature words = cache::HashWords(op.words);
+  return EnterUnmatched(op);
+}
+
+Action StreamSession::EnterUnmatched(const OpView& op) {
+  if (op.scalars.empty()) return EnterMasked(op, cache::HashWords(op.words));
+  OpView masked = op;
+  const cache::Signature words = Mask(masked);
+  return EnterMasked(masked, words);
+}
+
+Action StreamSession::EnterMasked(const OpView& op,
+                                  const cache::Signature& words) {
   const uint64_t hash = words.lo;
   if (mode_ == Mode::kPassing && PassOn(op, hash)) return Action::kEager;
   if (op.cut != nullptr) return RunCut(op, op.cut);
@@ -182,18 +196,30 @@ void StreamSession::Leave(const OpView& op,
   }
 }
 
-void StreamSession::Abandon(const OpView& op) {
-  if (observed_ != op.words.data()) return;
+void StreamSession::Abandon(const OpView& abandoned) {
+  if (observed_ != abandoned.words.data()) return;
+  OpView op = abandoned;
   observed_ = nullptr;
   if (mode_ == Mode::kValidating) LeaveValidation();
-  LearnCut(cache::HashWords(op.words).lo, kAbandoned);
+  LearnCut(Mask(op).lo, kAbandoned);
   NoteCut(op, kAbandoned);
   DiscardOpenTrace();
 }
 
-Action StreamSession::Observe(const OpView& op) {
-  observed_ = op.words.data();
+Action StreamSession::Observe() {
+  observed_ = entered_;
   return Action::kObserve;
+}
+
+cache::Signature StreamSession::Mask(OpView& op) {
+  const std::span<const uint64_t> words = op.words;
+  op.words = engine::MaskNumbers(op, masked_);
+  cache::Signature hash = cache::HashWords(op.words);
+  if (!unmasked_.empty() && unmasked_.contains(hash.lo)) {
+    op.words = words;
+    hash = cache::HashWords(words);
+  }
+  return hash;
 }
 
 Action StreamSession::RunCut(const OpView& op, std::string_view reason) {
@@ -319,7 +345,7 @@ Action StreamSession::Watch(const OpView& op, const cache::Signature& words) {
   }
   if (op.may_use_generator) generator_before_ = frontend_->GeneratorState();
   observed_hash_ = hash;
-  return Observe(op);
+  return Observe();
 }
 
 void StreamSession::LeaveWatching(const OpView& op,
@@ -478,12 +504,19 @@ Action StreamSession::Follow() {
 }
 
 bool StreamSession::LaunchAt(const OpView& op) {
-  if (!instance().BindLate(op)) {
+  using Readiness = engine::Instance::Readiness;
+  const Readiness readiness = instance().BindLate(op);
+  if (readiness == Readiness::kUnproven) {
     SquashAt(op);
     RecordAgain(current_);
     return false;
   }
-  if (!instance().Matches(cursor_, op)) {
+  if (readiness == Readiness::kUntold) {
+    SquashAt(op);
+    if (!LearnNumbers(current_, cursor_, op)) NoteLeaving(current_, cursor_);
+    return false;
+  }
+  if (readiness != Readiness::kReady || !instance().Matches(cursor_, op)) {
     Diverge(op);
     return false;
   }
@@ -496,8 +529,10 @@ bool StreamSession::LaunchAt(const OpView& op) {
 }
 
 void StreamSession::Diverge(const OpView& op) {
+  const bool numbers = instance().OtherNumbers(cursor_, op);
   SquashAt(op);
-  if (current_->state == State::kReady) NoteLeaving(current_, cursor_);
+  if (numbers && LearnNumbers(current_, cursor_, op)) return;
+  NoteLeaving(current_, cursor_);
 }
 
 void StreamSession::SquashAt(const OpView& op) {
@@ -507,6 +542,7 @@ void StreamSession::SquashAt(const OpView& op) {
 }
 
 void StreamSession::NoteLeaving(TraceEntry* entry, uint32_t op) {
+  if (entry->state != State::kReady) return;
   if (entry->left_at != op ||
       entry->replays - entry->left_since >
           uint64_t{kReplaysALeaving} * (entry->left_times + 1)) {
@@ -536,13 +572,18 @@ void StreamSession::Squash(uint32_t verified) {
 // --- Validating ------------------------------------------------------------
 
 bool StreamSession::GoOnBeside(const OpView& op) {
+  using Readiness = engine::Instance::Readiness;
   const bool due = cursor_ == instance().next_launch_op();
-  if (due && !instance().BindLate(op)) {
-    RecordAgain(current_);
-    return false;
+  const Readiness readiness = due ? instance().BindLate(op) : Readiness::kReady;
+  if (readiness == Readiness::kUnproven) RecordAgain(current_);
+  if (readiness == Readiness::kUntold || instance().OtherNumbers(cursor_, op)) {
+    LearnNumbers(current_, cursor_, op);
   }
   // Before a segment is launched: another op has not told late externals.
-  if (!instance().MatchesShadow(cursor_, op)) return false;
+  if (readiness != Readiness::kReady ||
+      !instance().MatchesShadow(cursor_, op)) {
+    return false;
+  }
   if (!due) return true;
   // Op by op, segments only pass by; launched, if the pass is of whole ones.
   if (!whole_) {
@@ -651,6 +692,7 @@ void StreamSession::Reset() {
   predictor_.Clear();
   ends_.clear();
   learned_cuts_.clear();
+  unmasked_.clear();
   attention_ = Attention{};
   if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
   journal_ = Journal{};

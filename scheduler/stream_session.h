@@ -122,7 +122,13 @@ class StreamSession final : public Session {
   };
 
   Action Sleep();
-  Action Observe(const engine::OpView& op);
+  // An op that no plan expects; with markers in its words, and their hash.
+  Action EnterUnmatched(const engine::OpView& op);
+  Action EnterMasked(const engine::OpView& op, const cache::Signature& words);
+  Action Observe();
+  // Puts markers in place of the op's numbers, in a copy of its words that
+  // lives until the next call, and hashes them.
+  cache::Signature Mask(engine::OpView& op);
   Action RunCut(const engine::OpView& op, std::string_view reason);
 
   // Leaving what was expected.
@@ -134,6 +140,10 @@ class StreamSession final : public Session {
   void DiscardOpenTrace();
   // The program left the entry's plan before that op.
   void NoteLeaving(TraceEntry* entry, uint32_t op);
+  // The op came with numbers that the recordings do not tell enough of. True if
+  // another recording may help: the plan is dropped then.
+  bool LearnNumbers(TraceEntry* entry, uint32_t index,
+                    const engine::OpView& op);
 
   // Watching.
   Action Watch(const engine::OpView& op, const cache::Signature& words);
@@ -231,6 +241,8 @@ class StreamSession final : public Session {
   // Between Enter(kObserve) and Leave: the words of the op, which name the
   // call.
   const uint64_t* observed_ = nullptr;
+  const uint64_t* entered_ = nullptr;  // the words of the last op as it came
+  std::vector<uint64_t> masked_;
   uint64_t observed_hash_ = 0;
   uint64_t generator_before_ = 0;
 
@@ -264,6 +276,9 @@ class StreamSession final : public Session {
   std::unordered_set<cache::Signature> ends_;
   // Ops, by the hash of their words, that are cuts, and why.
   std::unordered_map<uint64_t, std::string> learned_cuts_;
+  // Ops, by the hash of their masked words, whose numbers are not masked: a
+  // build found that nothing tells how kernels hold them.
+  std::unordered_set<uint64_t> unmasked_;
   Allowance allowance_;
   Attention attention_;  // by policy kMeasured only
   Journal journal_;

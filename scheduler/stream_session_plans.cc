@@ -20,6 +20,10 @@ namespace {
 // that makes its workspace); then the trace is recorded again.
 constexpr uint32_t kTries = 3;
 
+// A trace is recorded again so often for numbers that turned out to change, and
+// so many of its recordings are dropped because they did not.
+constexpr uint32_t kNumberTries = 16;
+
 }  // namespace
 
 std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
@@ -148,6 +152,13 @@ void StreamSession::KeepRecording(TraceEntry* entry,
     return;
   }
   entry->second = std::move(trace);
+  for (const auto& [op, slot] : entry->changing) {
+    if (entry->first->ops[op].slots[slot].recorded.bits !=
+        entry->second->ops[op].slots[slot].recorded.bits) {
+      continue;
+    }
+    if (++entry->equal_recordings < kNumberTries) return;
+  }
   entry->job =
       std::make_shared<BuildJob>(backend_.get(), entry->first, entry->second);
   entry->state = State::kBuilding;
@@ -160,6 +171,15 @@ void StreamSession::CollectBuild(TraceEntry* entry) {
   if (!entry->job->done()) return;
   BuildJob::Outcome outcome = entry->job->TakeOutcome();
   entry->job.reset();
+  if (!outcome && !outcome.error().unexplained.empty()) {
+    for (const uint32_t op : outcome.error().unexplained) {
+      unmasked_.insert(entry->first->ops[op].hash);
+    }
+    // It never comes again in this form.
+    heads_.Remove(entry->head_hash, entry);
+    GiveUp(entry, outcome.error().error.message());
+    return;
+  }
   if (!outcome) {
     FailAt(entry, outcome.error().op, outcome.error().error.message(), kTries);
     return;
@@ -241,7 +261,7 @@ void StreamSession::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
   // The op becomes a cut, so that what lies before and after it can be had.
   if (op.has_value() && entry->first != nullptr) {
     const engine::TracedOp& traced = entry->first->ops[*op];
-    LearnCut(cache::HashWords(traced.words).lo, reason);
+    LearnCut(traced.hash, reason);
   }
   GiveUp(entry, reason);
 }
@@ -255,6 +275,22 @@ void StreamSession::StartOver(TraceEntry* entry) {
 void StreamSession::RecordAgain(TraceEntry* entry) {
   DropPlan(entry);
   entry->state = State::kConfirm;
+}
+
+bool StreamSession::LearnNumbers(TraceEntry* entry, uint32_t index,
+                                 const OpView& op) {
+  if (entry->state == State::kGivenUp || ++entry->number_tries > kNumberTries) {
+    return false;
+  }
+  const engine::TracedOp& traced = entry->first->ops[index];
+  for (uint32_t i = 0; i < traced.slots.size(); ++i) {
+    const engine::ScalarSlot& slot = traced.slots[i];
+    if (op.scalars[slot.scalar].bits != slot.recorded.bits) {
+      entry->changing.emplace(index, i);
+    }
+  }
+  RecordAgain(entry);
+  return true;
 }
 
 void StreamSession::DropPlan(TraceEntry* entry) {
@@ -332,6 +368,11 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
       RecordAgain(entry);
       StartRecording(engine::Backend::Pass::kRelocated);
       return false;
+    case Instance::Readiness::kUntold:
+      if (LearnNumbers(entry, 0, op)) {
+        StartRecording(engine::Backend::Pass::kRelocated);
+      }
+      return false;
     case Instance::Readiness::kReplaced:
       StartOver(entry);
       StartRecording(engine::Backend::Pass::kFirst);
@@ -358,7 +399,7 @@ std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
   current_ = entry;
   cursor_ = 0;
   mode_ = Mode::kValidating;
-  return Observe(op);
+  return Observe();
 }
 
 // --- Replaying -------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,6 +88,12 @@ struct TraceEntry {
   bool verdict_pending = false;
   size_t validating = 0;  // the instance that the verdict is for
   uint32_t attempts = 0;  // failed builds and validations
+
+  // Numbers that are known to change: op and slot. Both recordings must hold
+  // another one. The tries say how often that has sent the trace back.
+  std::set<std::pair<uint32_t, uint32_t>> changing;
+  uint32_t number_tries = 0;
+  uint32_t equal_recordings = 0;
 
   // Which of the traces of this signature it is. Shared: there were too many
   // to be told apart, and this one stands for those that are not known.

@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/InferenceMode.h>
 
+#include <bit>
 #include <cstring>
 
 #include "bindings/torch/plain_tensor.h"
@@ -20,6 +21,10 @@ BoxedCall::TensorSlot BoxedCall::SlotOf(const at::Tensor& tensor) {
     slot.kind = TensorSlot::Kind::kKept;
     slot.kept = CopyHostTensor(impl);
     slot.kept.unsafeGetTensorImpl()->set_wrapped_number(true);
+    if (NumberTypeOf(slot.kept.scalar_type()).has_value()) {
+      const Argument& argument = arguments_.back();
+      numbers_.push_back({arguments_.size() - 1, argument.tensors.size()});
+    }
     return slot;
   }
   slot.kind = TensorSlot::Kind::kOperand;
@@ -57,6 +62,28 @@ void BoxedCall::AddOptionalTensorList(
 
 void BoxedCall::AddValue(c10::IValue value) {
   arguments_.emplace_back().value = std::move(value);
+}
+
+void BoxedCall::AddScalar(const at::Scalar& value) {
+  // As OpCall has it: doubles and integers.
+  if (!value.isSymbolic() &&
+      (value.type() == at::kDouble || value.type() == at::kLong)) {
+    numbers_.push_back({arguments_.size(), 0});
+  }
+  AddValue(c10::IValue(value));
+}
+
+void BoxedCall::SetScalar(uint32_t scalar, uint64_t bits) {
+  const Number& number = numbers_[scalar];
+  Argument& argument = arguments_[number.argument];
+  if (argument.kind != Argument::Kind::kValue) {
+    const at::Tensor& kept = argument.tensors[number.tensor].kept;
+    std::memcpy(kept.mutable_data_ptr(), &bits, kept.itemsize());
+  } else if (argument.value.isDouble()) {
+    argument.value = std::bit_cast<double>(bits);
+  } else {
+    argument.value = static_cast<int64_t>(bits);
+  }
 }
 
 void Box(BoxedCall& call, const at::ITensorListRef& tensors) {

@@ -39,10 +39,12 @@ class BoxedCall final : public engine::Call {
   void AddOptionalTensorList(
       const c10::List<std::optional<at::Tensor>>& tensors);
   void AddValue(c10::IValue value);
+  void AddScalar(const at::Scalar& value);
   const Expected& expected() const { return expected_; }
 
   base::Status Run(std::span<const uint64_t> operands,
                    std::span<const uint64_t> results) override;
+  void SetScalar(uint32_t scalar, uint64_t bits) override;
 
  private:
   struct TensorSlot {
@@ -61,7 +63,14 @@ class BoxedCall final : public engine::Call {
     std::vector<TensorSlot> tensors;
   };
 
-  static TensorSlot SlotOf(const at::Tensor& tensor);
+  // A number of the call, in the order of OpCall: an argument, or a wrapped
+  // number among an argument's tensors.
+  struct Number {
+    size_t argument;
+    size_t tensor;
+  };
+
+  TensorSlot SlotOf(const at::Tensor& tensor);
   static at::Tensor Fill(const TensorSlot& slot,
                          std::span<const uint64_t>& operands);
   torch::jit::Stack MakeStack(std::span<const uint64_t> operands) const;
@@ -71,6 +80,7 @@ class BoxedCall final : public engine::Call {
   const OpInfo& info_;
   const c10::DispatchKeySet keys_;
   std::vector<Argument> arguments_;
+  std::vector<Number> numbers_;
   Expected expected_ = std::make_shared<std::vector<uint64_t>>();
 };
 
@@ -92,6 +102,12 @@ void Box(BoxedCall& call, const at::ITensorListRef& tensors);
 inline void Box(BoxedCall& call,
                 const c10::List<std::optional<at::Tensor>>& tensors) {
   call.AddOptionalTensorList(tensors);
+}
+inline void Box(BoxedCall& call, const at::Scalar& value) {
+  call.AddScalar(value);
+}
+inline void Box(BoxedCall& call, const std::optional<at::Scalar>& value) {
+  value.has_value() ? call.AddScalar(*value) : call.AddValue(c10::IValue());
 }
 template <typename T>
 void Box(BoxedCall& call, const T& value) {

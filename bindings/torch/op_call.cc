@@ -21,6 +21,18 @@ uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind) {
   return static_cast<uint64_t>(std::min(std::countr_zero(address), most));
 }
 
+// Of operands of other types ops refuse more numbers (what a byte cannot hold),
+// or make other numbers of them (complex ones).
+constexpr uint64_t kDtypesOfNumbers = [] {
+  uint64_t dtypes = 0;
+  for (const at::ScalarType dtype :
+       {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
+        at::kBool}) {
+    dtypes |= uint64_t{1} << static_cast<int>(dtype);
+  }
+  return dtypes;
+}();
+
 bool IsCopyOnWrite(const c10::StorageImpl& storage) {
   auto& unchecked = const_cast<c10::StorageImpl&>(storage);
   return unchecked._mutable_data_ptr_no_checks().get_deleter() ==
@@ -70,14 +82,14 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
   sources_.Push(
       Source{tensor, static_cast<uint32_t>(words_.size()), argument_});
   const size_t rank = operand.sizes.size();
+  const at::ScalarType dtype = c10::typeMetaToScalarType(tensor->dtype());
+  dtypes_ |= uint64_t{1} << static_cast<int>(dtype);
   uint64_t* word = words_.Extend(2 + 2 * rank);
-  word[0] = TagWord(
-      Tag::kOperand,
-      uint64_t{operand.written} << 41 |
-          uint64_t{tensor->is_wrapped_number()} << 40 |
-          AlignmentClass(operand.address(), kind_) << 32 |
-          uint64_t{rank} << 16 |
-          static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype())));
+  word[0] = TagWord(Tag::kOperand,
+                    uint64_t{operand.written} << 41 |
+                        uint64_t{tensor->is_wrapped_number()} << 40 |
+                        AlignmentClass(operand.address(), kind_) << 32 |
+                        uint64_t{rank} << 16 | static_cast<uint64_t>(dtype));
   word[1] = tensor->key_set().raw_repr();
   word += 2;
   for (size_t i = 0; i < rank; ++i) {
@@ -138,6 +150,9 @@ void OpCall::AddHostScalar(const c10::TensorImpl* tensor) {
       static_cast<uint64_t>(tensor->storage_offset()) * size_bytes;
   std::memcpy(&word[2], reinterpret_cast<const void*>(base + offset_bytes),
               size_bytes);
+  const at::ScalarType dtype = c10::typeMetaToScalarType(tensor->dtype());
+  dtypes_ |= uint64_t{1} << static_cast<int>(dtype);
+  if (const auto type = NumberTypeOf(dtype)) AddNumber(*type, 2);
 }
 
 void OpCall::AddBool(bool value) {
@@ -234,6 +249,9 @@ engine::OpView OpCall::view() const {
   view.op = info_.id;
   view.words = words_.span();
   view.operands = operands();
+  if ((dtypes_ & ~kDtypesOfNumbers) == 0) {
+    view.scalars = {numbers_room_.data(), numbers_};
+  }
   view.cut = cut_;
   view.may_use_generator = info_.may_use_generator;
   return view;

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -59,6 +60,13 @@ class OpCall {
   void NextArgument() { ++argument_; }
   void AddTensor(const at::Tensor& tensor);
   void AddBool(bool value);
+  // The word `from_end` words before the end is a number that may be a slot.
+  void AddNumber(engine::NumberType type, size_t from_end) {
+    if (!info_.numbers_by_value || numbers_ == numbers_room_.size()) return;
+    const size_t word = words_.size() - from_end;
+    numbers_room_[numbers_++] = {static_cast<uint32_t>(word), type,
+                                 words_[word]};
+  }
   void AddDevice(std::optional<c10::Device> device);
   WordBuffer& words() { return words_; }
   // The call cannot be part of a trace; `reason` is a string literal.
@@ -112,11 +120,15 @@ class OpCall {
   bool foreign_ = false;
   bool has_written_ = false;
   uint64_t true_arguments_ = 0;  // bit i: argument i is the bool true
+  uint64_t dtypes_ = 0;  // bit d: an operand or host scalar is of dtype d
   const char* cut_ = nullptr;
   std::optional<c10::Device> device_option_;
   WordBuffer words_;
   InlineBuffer<engine::Operand, 6> operands_;
   InlineBuffer<Source, 6> sources_;
+  // More than any operator takes; what is beyond stays in the key.
+  size_t numbers_ = 0;
+  std::array<engine::Scalar, 4> numbers_room_;
 };
 
 }  // namespace reprise::bindings

@@ -45,6 +45,8 @@ struct OpInfo {
   const char* cut = nullptr;
   bool may_use_generator = false;
   bool factory = false;  // makes tensors by options: the host is its default
+  // Its kernels take its numbers as OpView::scalars says.
+  bool numbers_by_value = false;
   uint8_t switches = kNoSwitches;
 
   // The r-th result that is a reference is this one of the arguments of type

@@ -117,6 +117,22 @@ constexpr HiddenWrites kHiddenWrites[] = {
     {"aten::batch_norm_update_stats"sv, 1 << 1 | 1 << 2, -1},
 };
 
+// Operators whose kernels take numbers by value and make nothing else of them,
+// and that take no lists of them (BoxedCall does not count those). Those that
+// write over an operand have a name that ends in '_'. Not here, among
+// others: what hands them to a library (addmm), computes with them on the host
+// (linspace, elu), compares them with each other (histc) or copies them to the
+// device (where).
+constexpr std::array kNumbersByValue = {
+    "add"sv,       "addcdiv"sv,      "addcmul"sv,     "clamp"sv,
+    "clamp_max"sv, "clamp_min"sv,    "div"sv,         "eq"sv,
+    "fill"sv,      "floor_divide"sv, "fmod"sv,        "full"sv,
+    "full_like"sv, "ge"sv,           "gt"sv,          "le"sv,
+    "lerp"sv,      "lt"sv,           "masked_fill"sv, "mul"sv,
+    "ne"sv,        "new_full"sv,     "pow"sv,         "remainder"sv,
+    "rsub"sv,      "sub"sv,
+};
+
 // A class of switches is read by operators whose name holds one of these.
 struct NamedSwitches {
   std::string_view part;
@@ -209,6 +225,14 @@ const char* CutReason(const c10::OperatorHandle& op) {
   return nullptr;
 }
 
+bool TakesNumbersByValue(std::string_view name) {
+  constexpr std::string_view kPrefix = "aten::";
+  if (!name.starts_with(kPrefix)) return false;
+  name.remove_prefix(kPrefix.size());
+  if (name.ends_with('_')) name.remove_suffix(1);
+  return Contains(kNumbersByValue, name);
+}
+
 bool MayUseGenerator(const c10::OperatorHandle& op) {
   if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
   for (const c10::Argument& argument : op.schema().arguments()) {
@@ -276,6 +300,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.factory = factory;
   info.cut = CutReason(op);
   info.may_use_generator = MayUseGenerator(op);
+  info.numbers_by_value = TakesNumbersByValue(name);
   info.references = References(schema);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();

@@ -10,6 +10,26 @@ namespace reprise::bindings {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
+std::optional<engine::NumberType> NumberTypeOf(at::ScalarType type) {
+  using engine::NumberType;
+  switch (type) {
+    case at::kDouble:
+      return NumberType::kFloat64;
+    case at::kFloat:
+      return NumberType::kFloat32;
+    case at::kHalf:
+      return NumberType::kFloat16;
+    case at::kBFloat16:
+      return NumberType::kBFloat16;
+    case at::kLong:
+      return NumberType::kInt64;
+    case at::kInt:
+      return NumberType::kInt32;
+    default:
+      return std::nullopt;
+  }
+}
+
 at::Tensor CopyHostTensor(const c10::TensorImpl& tensor) {
   const at::ScalarType dtype = c10::typeMetaToScalarType(tensor.dtype());
   at::Tensor copy(at::detail::empty_cpu(tensor.sizes(), dtype,

@@ -8,7 +8,10 @@
 #include <c10/core/TensorImpl.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
+
+#include "engine/scalar.h"
 
 namespace reprise::bindings {
 
@@ -25,6 +28,9 @@ inline bool IsPlainTensor(const c10::TensorImpl& tensor) {
   return (tensor.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 &&
          !tensor.has_symbolic_sizes_strides() && tensor.unsafe_storage();
 }
+
+// How the engine names a number's type; none for those that are no slots.
+std::optional<engine::NumberType> NumberTypeOf(at::ScalarType type);
 
 // A contiguous copy of a plain host tensor, of its elements and nothing else.
 at::Tensor CopyHostTensor(const c10::TensorImpl& tensor);

@@ -125,6 +125,8 @@ base::Result<ScanResult> Scan(
                           Nearest(ranges, before, after));
         }
       }
+      result.unexplained_words.push_back(
+          {static_cast<uint32_t>(i), static_cast<uint32_t>(offset)});
       result.unexplained.push_back(Place(i, first[i], offset) + ": " +
                                    Hex(before) + " became " + Hex(after));
     }

@@ -32,12 +32,19 @@ struct PointerSite {
   bool operator==(const PointerSite&) const = default;
 };
 
+// A word of a launch's image, or what there is of one at its end.
+struct ImageWord {
+  uint32_t launch;  // index among the op's launches
+  uint32_t offset_bytes;
+};
+
 struct ScanResult {
   std::vector<PointerSite> sites;
   // Words that differ between the recordings and are no address in either (and
   // bytes after the last whole word): left as first recorded (uninitialised
   // padding, mostly), named for the report.
   std::vector<std::string> unexplained;
+  std::vector<ImageWord> unexplained_words;
 };
 
 // Compares two recordings of the same op, word by word (8-byte aligned words of

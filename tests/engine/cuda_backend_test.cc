@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "engine/device/launch_recorder.h"
+#include "engine/mask_numbers.h"
 #include "engine/open_trace.h"
 #include "engine/plan.h"
 #include "engine/trace_recorder.h"
@@ -77,8 +79,11 @@ class World {
         TraceRecorder::Start(&frontend, backend.get(), pass));
     OpenTrace open;
     std::string refusal;
-    program.around = [&](const OpView& view,
+    std::vector<uint64_t> room;
+    program.around = [&](const OpView& shown,
                          const SimulatedProgram::Eager& eager) {
+      OpView view = shown;
+      view.words = MaskNumbers(shown, room);
       const cache::Signature before = open.signature();
       const auto operands = open.Enter(view);
       recording->Enter(view, before, operands, open.values());
@@ -307,6 +312,107 @@ TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
   executor.Bind(0, x.base);
   ASSERT_TRUE(executor.LaunchSegment(0));
   EXPECT_EQ(world_->gpu.updates, 2);
+}
+
+// A step that takes a number, recorded with two of them.
+using NumberStep = std::function<Tensor(SimulatedProgram&, Tensor x, float)>;
+
+class CudaNumbersTest : public CudaBackendTest {
+ protected:
+  void Record(NumberStep step, float first, float second) {
+    step_ = std::move(step);
+    first_ = RecordWith(Backend::Pass::kFirst, first);
+    second_ = RecordWith(Backend::Pass::kRelocated, second);
+    ASSERT_TRUE(first_ != nullptr && second_ != nullptr);
+  }
+
+  // Launched on fresh input with that number, op 1's, it does what eager does.
+  void ExpectSame(Plan& plan, float number) {
+    const Tensor x = world_->program.Make(5);
+    ASSERT_EQ(Fit(plan, number), Executor::Fit::kBound) << number;
+    ASSERT_TRUE(world_->Launch(plan, x));
+    EXPECT_EQ(world_->ResultOf(plan),
+              ValuesOf(step_(world_->program, x, number)));
+  }
+  static Executor::Fit Fit(Plan& plan, float number) {
+    const uint64_t bits[] = {std::bit_cast<uint32_t>(number)};
+    return plan.instance(0).executor().SetScalars(1, bits);
+  }
+
+  NumberStep step_;
+  std::unique_ptr<Trace> first_;
+  std::unique_ptr<Trace> second_;
+
+ private:
+  std::unique_ptr<Trace> RecordWith(Backend::Pass pass, float number) {
+    auto trace = world_->Record(
+        pass,
+        [&](SimulatedProgram& p, Tensor x) { return step_(p, x, number); },
+        world_->program.Make(number));
+    return trace ? *std::move(trace) : nullptr;
+  }
+};
+
+TEST_F(CudaNumbersTest, NumberThatChangesIsPatchedWhenItsOpComes) {
+  Record(
+      [this](SimulatedProgram& p, Tensor x, float number) {
+        const Tensor a = p.Add(x, world_->weight);
+        const Tensor b = p.Scale(a, number);
+        return p.Add(b, p.Scale(a, 0.375f));
+      },
+      0.3f, 0.7f);
+  EXPECT_EQ(first_->signature, second_->signature);
+  auto built = world_->backend->Build(*first_, *second_);
+  ASSERT_TRUE(built) << built.error().error.message();
+  ASSERT_THAT(built->segments, SizeIs(2));
+  EXPECT_TRUE(built->segments[1].gated);
+  EXPECT_EQ(built->segments[1].first_op, 1u);
+  Plan plan(std::move(first_), *std::move(built));
+  for (float number : {0.7f, 1.7f, 1e30f, 0.3f}) ExpectSame(plan, number);
+}
+
+TEST_F(CudaNumbersTest, KernelMayHoldTheInverse) {
+  Record(
+      [this](SimulatedProgram& p, Tensor x, float number) {
+        return p.Divide(p.Add(x, world_->weight), number);
+      },
+      0.3f, 7.0f);
+  auto built = world_->backend->Build(*first_, *second_);
+  ASSERT_TRUE(built) << built.error().error.message();
+  Plan plan(std::move(first_), *std::move(built));
+  for (float number : {11.0f, 0.7f, 1e-30f}) ExpectSame(plan, number);
+  // Its inverse is infinite; no recording has shown what happens then.
+  EXPECT_EQ(Fit(plan, 1e-40f), Executor::Fit::kOutside);
+}
+
+TEST_F(CudaNumbersTest, NumberThatNothingExplainsIsNoSlot) {
+  Record(
+      [this](SimulatedProgram& p, Tensor x, float number) {
+        const Tensor a = p.Add(x, world_->weight);
+        const Tensor b = p.ScaleBySquare(a, number);
+        return p.Add(b, p.Scale(a, number));
+      },
+      0.3f, 0.7f);
+  auto built = world_->backend->Build(*first_, *second_);
+  ASSERT_FALSE(built);
+  EXPECT_THAT(built.error().unexplained, ::testing::ElementsAre(1u));
+  EXPECT_THAT(built.error().error.message(), HasSubstr("op 1"));
+}
+
+// Both numbers are whole: the recordings do not tell a float from a bfloat16
+// above zeros.
+TEST_F(CudaNumbersTest, NumberOfWhichRecordingsDoNotTellEnoughIsRefused) {
+  Record(
+      [this](SimulatedProgram& p, Tensor x, float number) {
+        return p.Scale(p.Add(x, world_->weight), number);
+      },
+      5.0f, 7.0f);
+  auto built = world_->backend->Build(*first_, *second_);
+  ASSERT_TRUE(built) << built.error().error.message();
+  Plan plan(std::move(first_), *std::move(built));
+  ExpectSame(plan, 9.0f);
+  EXPECT_EQ(Fit(plan, 0.3f), Executor::Fit::kUntold);
+  ExpectSame(plan, 9.0f);
 }
 
 TEST_F(CudaBackendTest, FillsAndCopiesArePatchedToo) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@ class FakeExecutor : public Executor {
  public:
   struct Log {
     std::vector<std::pair<ValueId, uint64_t>> binds;
+    std::vector<std::pair<uint32_t, std::vector<uint64_t>>> scalars;
+    Fit fit = Fit::kBound;
     std::vector<size_t> segments;
     std::vector<size_t> ops;
     bool fail = false;
@@ -27,6 +30,10 @@ class FakeExecutor : public Executor {
 
   void Bind(ValueId value, uint64_t origin) override {
     log_->binds.emplace_back(value, origin);
+  }
+  Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override {
+    log_->scalars.emplace_back(op, std::vector(bits.begin(), bits.end()));
+    return log_->fit;
   }
   base::Status LaunchSegment(size_t segment) override {
     if (log_->fail) return base::Fail(base::Code::kInternal, "told to fail");

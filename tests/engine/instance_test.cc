@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <random>
 #include <utility>
@@ -64,6 +65,7 @@ class InstanceTest : public testing::Test {
     }
     built.segments = std::move(segments);
     built.late = {late_};
+    built.slots = slots_;
     built.executor = std::make_unique<FakeExecutor>(&log_);
     plan_ = std::make_unique<Plan>(builder_.Take(), std::move(built));
     instance_ = &plan_->instance(0);
@@ -73,6 +75,7 @@ class InstanceTest : public testing::Test {
   struct Call {
     std::vector<uint64_t> words;
     std::vector<Operand> operands;
+    std::vector<Scalar> scalars;
     OpView view;
   };
   std::unique_ptr<Call> OpAt(uint32_t index, std::vector<uint64_t> addresses) {
@@ -100,6 +103,7 @@ class InstanceTest : public testing::Test {
   FakeExecutor::Log log_;
   int arena_releases_ = 0;
   std::vector<ValueId> immovable_;
+  std::vector<uint64_t> slots_;
   std::unique_ptr<Plan> plan_;
   Instance* instance_ = nullptr;
   ValueId x_, a_, weight_, b_, late_, c_;
@@ -168,7 +172,7 @@ TEST_F(InstanceTest, LateExternalIsBoundWhenItsOpComesAndNotBefore) {
   ASSERT_TRUE(instance_->LaunchNext());
   EXPECT_EQ(instance_->next_launch_op(), 3u);  // not half-way through the first
   const auto op = OpAt(3, {Place(b_), 0x7f00'6000'0000});
-  EXPECT_TRUE(instance_->BindLate(op->view));
+  EXPECT_EQ(instance_->BindLate(op->view), Readiness::kReady);
   EXPECT_EQ(instance_->origin(late_), 0x7f00'6000'0000u);
   EXPECT_TRUE(instance_->Matches(3, op->view));
 }
@@ -178,9 +182,77 @@ TEST_F(InstanceTest, LateExternalThatNeverMovedIsNotBoundElsewhere) {
   Build({{0, 3, 3}, {3, 4, 1, true}});
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
   ASSERT_TRUE(instance_->LaunchNext());
-  EXPECT_FALSE(
-      instance_->BindLate(OpAt(3, {Place(b_), 0x7f00'6000'0000})->view));
-  EXPECT_TRUE(instance_->BindLate(OpAt(3, {Place(b_), First(late_)})->view));
+  EXPECT_EQ(instance_->BindLate(OpAt(3, {Place(b_), 0x7f00'6000'0000})->view),
+            Readiness::kUnproven);
+  EXPECT_EQ(instance_->BindLate(OpAt(3, {Place(b_), First(late_)})->view),
+            Readiness::kReady);
+}
+
+// The op's last word is a number, which was 4.5 when the trace was recorded.
+class InstanceNumbersTest : public InstanceTest {
+ protected:
+  static constexpr uint32_t kOp = 1;
+
+  void BuildWithNumber(uint64_t changing) {
+    TracedOp& op = builder_.trace().ops[kOp];
+    const auto word = static_cast<uint32_t>(op.words.size());
+    op.words.push_back(std::bit_cast<uint64_t>(4.5));
+    op.slots = {{0, {word, NumberType::kFloat64, op.words.back()}}};
+    slots_ = {0, changing, 0, 0};
+    Build({{0, 1, 1}, {1, 4, 3, true}});
+    ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+    ASSERT_TRUE(instance_->LaunchNext());
+  }
+
+  std::unique_ptr<Call> With(double number) {
+    auto call = OpAt(kOp, {Place(a_), First(weight_)});
+    call->words.back() = std::bit_cast<uint64_t>(number);
+    call->scalars = {{static_cast<uint32_t>(call->words.size() - 1),
+                      NumberType::kFloat64, call->words.back()}};
+    call->view.scalars = call->scalars;
+    return call;
+  }
+};
+
+TEST_F(InstanceNumbersTest, NumberThatChangesIsBoundWhenItsOpComes) {
+  BuildWithNumber(1);
+  EXPECT_THAT(log_.scalars, IsEmpty());
+  const std::vector<uint64_t> bits = {std::bit_cast<uint64_t>(7.25)};
+  EXPECT_EQ(instance_->BindLate(With(7.25)->view), Readiness::kReady);
+  EXPECT_THAT(log_.scalars, ElementsAre(std::pair(kOp, bits)));
+  EXPECT_TRUE(instance_->Matches(kOp, With(7.25)->view));
+  EXPECT_FALSE(instance_->OtherNumbers(kOp, With(7.25)->view));
+  // The one that was recorded as well: another one may stand there now.
+  EXPECT_EQ(instance_->BindLate(With(4.5)->view), Readiness::kReady);
+  EXPECT_THAT(log_.scalars, SizeIs(2));
+}
+
+TEST_F(InstanceNumbersTest, NumberThatStayedIsAConstant) {
+  BuildWithNumber(0);
+  EXPECT_TRUE(instance_->Matches(kOp, With(4.5)->view));
+  EXPECT_FALSE(instance_->Matches(kOp, With(7.25)->view));
+  EXPECT_TRUE(instance_->OtherNumbers(kOp, With(7.25)->view));
+  EXPECT_EQ(instance_->BindLate(With(4.5)->view), Readiness::kReady);
+  EXPECT_THAT(log_.scalars, IsEmpty());
+}
+
+TEST_F(InstanceNumbersTest, OtherSignsAndNumbersWithoutMarkerAreOtherOps) {
+  BuildWithNumber(1);
+  for (const double number : {-7.25, 0.0, 1.0, 1e6, 1e300}) {
+    EXPECT_FALSE(instance_->Matches(kOp, With(number)->view)) << number;
+    EXPECT_FALSE(instance_->OtherNumbers(kOp, With(number)->view)) << number;
+  }
+  auto other = With(7.25);
+  ++other->words[1];
+  EXPECT_FALSE(instance_->Matches(kOp, other->view));
+}
+
+TEST_F(InstanceNumbersTest, WhatTheExecutorDoesNotTakeIsTold) {
+  BuildWithNumber(1);
+  log_.fit = Executor::Fit::kUntold;
+  EXPECT_EQ(instance_->BindLate(With(7.25)->view), Readiness::kUntold);
+  log_.fit = Executor::Fit::kOutside;
+  EXPECT_EQ(instance_->BindLate(With(7.25)->view), Readiness::kOtherOp);
 }
 
 TEST_F(InstanceTest, MatchesComparesOpAndAddresses) {

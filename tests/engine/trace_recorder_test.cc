@@ -176,6 +176,30 @@ TEST_F(TraceRecorderTest, KeepsOpsInOrderWithTheSignatureBeforeThem) {
   EXPECT_EQ(backend_.open_ops, 0);
 }
 
+// Where the session put a marker, the trace has the number, and knows by which
+// hash the op will be met again.
+TEST_F(TraceRecorderTest, NumberUnderAMarkerIsASlot) {
+  constexpr uint64_t kMarker = 99;
+  const std::vector<uint64_t> words = {7, 45, kMarker, 8};
+  const std::vector<Scalar> scalars = {{1, NumberType::kInt64, 45},
+                                       {2, NumberType::kInt64, 46}};
+  Start();
+  OpView op;
+  op.op = 7;
+  op.words = words;
+  op.scalars = scalars;
+  recorder_->Enter(op, open_.signature(), {}, 0);
+  EXPECT_EQ(recorder_->Leave(op, {}, {}, 0), "");
+  const auto trace = Finish();
+  ASSERT_THAT(trace->ops, SizeIs(1));
+  const TracedOp& traced = trace->ops[0];
+  EXPECT_THAT(traced.words, ElementsAre(7, 45, 46, 8));
+  EXPECT_EQ(traced.hash, cache::HashWords(words).lo);
+  ASSERT_THAT(traced.slots, SizeIs(1));
+  EXPECT_EQ(traced.slots[0].scalar, 1u);
+  EXPECT_EQ(traced.slots[0].recorded.bits, 46u);
+}
+
 TEST_F(TraceRecorderTest, ExternalIsKnownFromItsFirstTensorOn) {
   Start();
   Op({Tensor(1)}, {});
@@ -359,6 +383,7 @@ TEST_F(TraceRecorderTest, TemporaryWhoseMemoryBecameAResultStaysATemporary) {
 }
 
 class NoCall : public Call {
+  void SetScalar(uint32_t, uint64_t) override {}
   base::Status Run(std::span<const uint64_t>,
                    std::span<const uint64_t>) override {
     return {};

@@ -80,6 +80,9 @@ class DifferingExecutor final : public engine::Executor {
   void Bind(engine::ValueId value, uint64_t origin) override {
     real_->Bind(value, origin);
   }
+  Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override {
+    return real_->SetScalars(op, bits);
+  }
   base::Status LaunchSegment(size_t segment) override {
     return real_->LaunchSegment(segment);
   }

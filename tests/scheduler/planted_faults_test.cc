@@ -49,6 +49,7 @@ INSTANTIATE_TEST_SUITE_P(
     Faults, PlantedFaultsTest,
     testing::Values(Planted{Fault::kSkippedPatch, "SkippedPatch"},
                     Planted{Fault::kStaleLateExternal, "StaleLateExternal"},
+                    Planted{Fault::kStaleNumber, "StaleNumber"},
                     Planted{Fault::kIgnoredLease, "IgnoredLease"},
                     Planted{Fault::kAttributeNotInKey, "AttributeNotInKey"},
                     Planted{Fault::kOperandNotInKey, "OperandNotInKey"},

@@ -34,6 +34,7 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
     sum_.evictions += result.evictions;
     sum_.backend.late_externals += result.backend.late_externals;
     sum_.backend.restored_ops += result.backend.restored_ops;
+    sum_.backend.numbers += result.backend.numbers;
   }
 
   RunResult sum_;
@@ -56,6 +57,7 @@ TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
   EXPECT_GT(sum_.evictions, 5u);
   EXPECT_GT(sum_.backend.late_externals, 20u);
   EXPECT_GT(sum_.backend.restored_ops, 8u);
+  EXPECT_GT(sum_.backend.numbers, 40u);
 }
 
 // A program whose passes are all alike, with outputs that it holds and inputs
@@ -101,6 +103,28 @@ TEST_P(RandomStreamsTest, RepetitionOnMovingInputsEndsInReplay) {
     Add(result);
   }
   EXPECT_GT(sum_.stats.followed, sum_.stats.ops / 2);
+}
+
+// Numbers that are others at every pass end no trace and make none.
+TEST_P(RandomStreamsTest, RepetitionWithOtherNumbersEndsInReplay) {
+  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+    Program program = CalmProgram(seed, 24);
+    program.passes.assign(24, Pass{.builds_at = 0});
+    for (Line& line : program.body) {
+      // Beyond those by which ops choose.
+      line.attribute += 2;
+      // No kernel holds that of kTwice.
+      if (HasNumber(line.kind) && line.kind != OpKind::kTwice) {
+        line.grows = 1 + seed % 3;
+      }
+    }
+    const Scenario scenario{{program}, {.executes = GetParam(), .seed = seed}};
+    const RunResult result = RunBeside(scenario.programs, scenario.options);
+    ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
+    Add(result);
+  }
+  EXPECT_GT(sum_.stats.followed, sum_.stats.ops / 3);
+  EXPECT_GT(sum_.backend.numbers, kSeeds * 10u);
 }
 
 // The program leaves before each op of its body, in each of the passes in which

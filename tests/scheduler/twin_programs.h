@@ -46,7 +46,7 @@ class TwinPrograms : public testing::Test {
         frontend.get(),
         engine::HostBackend::Options{.max_arena_bytes = options.max_arena_bytes,
                                      .segment_ops = 3},
-        &recordings_open_);
+        &recordings_open_, &explains_numbers_);
     parts.recording_forbidden = &recording_forbidden_;
     parts.frontend = std::move(frontend);
     parts.options = options;
@@ -75,16 +75,32 @@ class TwinPrograms : public testing::Test {
   // Says whether it is recording, as CUPTI would be taken.
   class Backend final : public engine::HostBackend {
    public:
-    Backend(engine::Frontend* frontend, const Options& options, int* open)
-        : HostBackend(frontend, options), open_(open) {}
+    Backend(engine::Frontend* frontend, const Options& options, int* open,
+            const bool* explains_numbers)
+        : HostBackend(frontend, options),
+          open_(open),
+          explains_numbers_(explains_numbers) {}
     base::Status StartRecording(Pass) override {
       ++*open_;
       return {};
     }
     void StopRecording() override { --*open_; }
+    tl::expected<engine::BuiltPlan, engine::BuildFailure> Build(
+        const engine::Trace& first, const engine::Trace& second) override {
+      const auto slots = engine::ChangingSlots(first, second);
+      for (uint32_t k = 0; k < slots.size() && !*explains_numbers_; ++k) {
+        if (slots[k] == 0) continue;
+        return tl::unexpected<engine::BuildFailure>(
+            {base::Error(base::Code::kFailedPrecondition, "told to fail"),
+             k,
+             {k}});
+      }
+      return HostBackend::Build(first, second);
+    }
 
    private:
     int* open_;
+    const bool* explains_numbers_;
   };
 
   // Runs the step on both sides, builds what is due, compares what it returns.
@@ -133,6 +149,7 @@ class TwinPrograms : public testing::Test {
   }
 
   int recordings_open_ = 0;
+  bool explains_numbers_ = true;
   std::atomic<bool> recording_forbidden_{false};
   base::ManualTaskRunner builds_;
   std::unique_ptr<PlanCache> plans_;

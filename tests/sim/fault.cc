@@ -26,6 +26,11 @@ class WatchedExecutor : public Executor {
     if (fault_ == Fault::kStaleLateExternal && late) return;
     inner_->Bind(value, origin);
   }
+  Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override {
+    ++counts_->numbers;
+    if (fault_ == Fault::kStaleNumber && !comparing_) return Fit::kBound;
+    return inner_->SetScalars(op, bits);
+  }
   base::Status LaunchSegment(size_t segment) override {
     launched_ = segment + 1;
     base::Status status = inner_->LaunchSegment(segment);

@@ -15,6 +15,7 @@ enum class Fault : uint8_t {
   kNone,
   kSkippedPatch,       // an address that changed is not patched, now and then
   kStaleLateExternal,  // the same for those that come after the head only
+  kStaleNumber,        // a number that changed is not patched
   kIgnoredLease,       // memory counts as free while a tensor is over it
   kAttributeNotInKey,  // ops that differ in an attribute look the same
   kOperandNotInKey,    // operands at other places look the same
@@ -30,6 +31,7 @@ struct BackendCounts {
   uint64_t builds = 0;
   uint64_t late_externals = 0;  // of the plans built
   uint64_t restored_ops = 0;    // launched by themselves outside validations
+  uint64_t numbers = 0;         // ops whose numbers were set
 };
 
 // Passes all on to `inner`, counts, and plants the fault if it is one of

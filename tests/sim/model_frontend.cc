@@ -20,6 +20,9 @@ class ModelCall : public engine::Call {
   ModelCall(ModelOp op, float attribute, size_t elements)
       : op_(op), attribute_(attribute), elements_(elements) {}
 
+  void SetScalar(uint32_t, uint64_t bits) override {
+    attribute_ = std::bit_cast<float>(static_cast<uint32_t>(bits));
+  }
   base::Status Run(std::span<const uint64_t> operands,
                    std::span<const uint64_t> results) override {
     std::vector<float*> inputs;
@@ -120,6 +123,8 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
   view.op = static_cast<engine::OpId>(op);
   view.words = words;
   view.operands = operands;
+  const engine::Scalar factor{2, engine::NumberType::kFloat32, words[2]};
+  if (op == ModelOp::kScale) view.scalars = {&factor, 1};
   view.cut = op == ModelOp::kRead ? "the host looks" : nullptr;
   view.may_use_generator = op == ModelOp::kRandom;
 

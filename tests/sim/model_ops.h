@@ -37,6 +37,13 @@ enum class OpKind : uint8_t {
 };
 inline constexpr size_t kOpKinds = 17;
 
+// Its attribute may be a slot: kernels hold it, but for those of kTwice, which
+// pay no heed to it.
+constexpr bool HasNumber(OpKind kind) {
+  return kind == OpKind::kScale || kind == OpKind::kTwice ||
+         kind == OpKind::kPair || kind == OpKind::kMutate;
+}
+
 struct OpTraits {
   const char* name;
   size_t inputs;

@@ -23,6 +23,7 @@ class Generator {
       p.lengths.push_back(kLengths[Below(kLengths.size())]);
     }
     p.keeps_locals = Below(2) == 0;
+    grows_ = !style_.calm && Below(3) == 0;
     if (Below(4) == 0) AddLines(p.preamble, 1 + Below(4));
     set_.assign(p.variables(), false);
     // The head takes an input and a weight, as a model's first layer does.
@@ -64,6 +65,9 @@ class Generator {
     line.kind = kind;
     line.inputs = std::move(inputs);
     line.attribute = 2 + Below(1000);
+    if (grows_ && HasNumber(kind) && Below(3) == 0) {
+      line.grows = Below(4);
+    }
     for (size_t r = 0; r < TraitsOf(kind).results; ++r) {
       const Variable local = AnyLocal();
       line.outputs.push_back(local);
@@ -89,6 +93,7 @@ class Generator {
       line.what = Line::What::kSteal;
       line.inputs = {Local()};
       line.attribute = 2 + Below(1000);
+      if (grows_ && Below(3) == 0) line.grows = Below(4);
       line.outputs = {AnyLocal()};
       if (line.inputs[0] < FirstLocal()) return;
       set_[line.outputs[0]] = true;
@@ -203,6 +208,7 @@ class Generator {
   ProgramStyle style_;
   Program program_;
   std::vector<bool> set_;
+  bool grows_ = false;  // some attributes do, from pass to pass
 };
 
 void PrintLines(const Program& program, const std::vector<Line>& lines,
@@ -233,6 +239,7 @@ void PrintLines(const Program& program, const std::vector<Line>& lines,
       out << (j > 0 ? ", " : "") << program.Name(line.inputs[j]);
     }
     if (line.what != Line::What::kDrop) out << "; " << line.attribute;
+    if (line.grows != 0) out << " + " << line.grows << " a pass";
     out << ")\n";
   }
 }

@@ -30,6 +30,7 @@ struct Line {
   std::vector<Variable> inputs = {};
   std::vector<Variable> outputs = {};
   uint32_t attribute = 0;
+  uint32_t grows = 0;  // what the attribute grows by from pass to pass
 };
 
 // One pass of the loop, and what disturbs it. Line numbers are those of the

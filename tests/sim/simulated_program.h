@@ -124,16 +124,15 @@ class SimulatedProgram {
     })[0];
   }
   SimulatedTensor Scale(SimulatedTensor a, float factor) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, &factor, sizeof factor);
-    return Run(
-        2, {a}, false,
-        [this, a, factor] {
-          const SimulatedTensor out = NewTensor();
-          gpu_->Launch(scale_, kElements, out.base, factor, a.base);
-          return std::vector{out};
-        },
-        bits)[0];
+    return ScaleBy(2, a, factor, factor);
+  }
+  // a / divisor, as a product with what the host has divided.
+  SimulatedTensor Divide(SimulatedTensor a, float divisor) {
+    return ScaleBy(9, a, divisor, 1.0f / divisor);
+  }
+  // a * root * root, as a product with what the host has multiplied.
+  SimulatedTensor ScaleBySquare(SimulatedTensor a, float root) {
+    return ScaleBy(10, a, root, root * root);
   }
   void Negate(SimulatedTensor a) {
     Run(3, {a}, true, [this, a] {
@@ -206,6 +205,21 @@ class SimulatedProgram {
     return Adopt(frontend_->AllocateForOp(kBytes));
   }
 
+  // The op takes `number` and hands its kernel `factor`.
+  SimulatedTensor ScaleBy(OpId op, SimulatedTensor a, float number,
+                          float factor) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &number, sizeof number);
+    return Run(
+        op, {a}, false,
+        [this, a, factor] {
+          const SimulatedTensor out = NewTensor();
+          gpu_->Launch(scale_, kElements, out.base, factor, a.base);
+          return std::vector{out};
+        },
+        bits)[0];
+  }
+
   std::vector<SimulatedTensor> Run(OpId op,
                                    const std::vector<SimulatedTensor>& inputs,
                                    bool writes_first, const Eager& eager,
@@ -225,7 +239,9 @@ class SimulatedProgram {
       operand.strides = kStrides;
     }
     if (writes_first) operands[0].written = true;
+    const engine::Scalar scalar{2, engine::NumberType::kFloat32, attribute};
     OpView view;
+    if (attribute != 0) view.scalars = {&scalar, 1};
     view.op = op;
     view.words = words;
     view.operands = operands;

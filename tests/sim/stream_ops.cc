@@ -124,6 +124,9 @@ class StreamCall : public engine::Call {
         lengths_(std::move(lengths)),
         attribute_(attribute) {}
 
+  void SetScalar(uint32_t, uint64_t bits) override {
+    attribute_ = static_cast<uint32_t>(bits);
+  }
   base::Status Run(std::span<const uint64_t> operands,
                    std::span<const uint64_t> results) override {
     std::vector<OpInput> inputs;
@@ -245,9 +248,11 @@ struct StreamOps::Shown {
       operand.strides = {&kStride, 1};
       operand.written = i == 0 && traits.writes_first;
     }
+    number.bits = words[number.word];
     view.op = static_cast<engine::OpId>(kind);
     view.words = words;
     view.operands = operands;
+    if (HasNumber(kind)) view.scalars = {&number, 1};
     view.cut = traits.cut;
     view.may_use_generator = kind == OpKind::kDraw;
   }
@@ -258,6 +263,7 @@ struct StreamOps::Shown {
 
   std::vector<uint64_t> words;
   std::vector<engine::Operand> operands;
+  engine::Scalar number{2, engine::NumberType::kInt32, 0};
   int64_t sizes[kMostInputs] = {};
   engine::OpView view;
 };

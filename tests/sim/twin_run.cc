@@ -212,6 +212,7 @@ class Twin {
   }
 
   void Execute(const Line& line, uint32_t change) {
+    change += line.grows * static_cast<uint32_t>(pass_);
     real_->Execute(line, line.attribute + change);
     plain_->Execute(line, line.attribute + change);
     CompareUses();

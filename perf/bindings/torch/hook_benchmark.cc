@@ -40,6 +40,9 @@ constexpr int kOps = 100;
 class NoWork final : public engine::Executor {
  public:
   void Bind(engine::ValueId, uint64_t) override {}
+  Fit SetScalars(uint32_t, std::span<const uint64_t>) override {
+    return Fit::kBound;
+  }
   base::Status LaunchSegment(size_t) override { return {}; }
   base::Status LaunchOp(size_t) override { return {}; }
   bool Touches(size_t, engine::ValueId) const override { return false; }
@@ -122,10 +125,12 @@ at::Tensor DoNothing(const at::Tensor&, const at::Tensor&, const at::Scalar&) {
 }
 
 // Ops that differ, as those of a program do: equal ones would be taken for a
-// loop of few ops. Another `number` makes other ops of them.
+// loop of few ops. Another `number` makes other ops of them: it is too large
+// for a slot.
 void Pass(const at::Tensor& a, const at::Tensor& b, int64_t number = 0) {
+  constexpr int64_t kLarge = int64_t{1} << 31;
   at::Tensor x = at::add(a, b, 0);
-  for (int i = 1; i < kOps; ++i) x = at::add(x, b, number * kOps + i);
+  for (int i = 1; i < kOps; ++i) x = at::add(x, b, kLarge + number * kOps + i);
   benchmark::DoNotOptimize(x);
 }
 

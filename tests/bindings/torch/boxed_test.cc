@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <cstring>
+#include <functional>
 
 #include "bindings/torch/boxed_call.h"
 #include "bindings/torch/boxed_hook.h"
@@ -168,6 +169,72 @@ TEST_F(BoxedCallTest, RunsOnOtherMemory) {
   ExpectSameBytes([&] { return at::_foreach_add({a, b}, 1.0); });
   const auto c = at::rand({4, 4}, at::kComplexFloat);
   ExpectSameBytes([&] { return std::vector{at::mm(c.conj(), c)}; });
+}
+
+// The numbers of a call and of its boxed form are the same ones in the same
+// order: given those of another call, it does what the other one did.
+TEST_F(BoxedCallTest, TakesTheNumbersOfAnotherCall) {
+  const auto x = at::rand({3, 4}), y = at::rand({3, 4}), z = at::rand({3, 4});
+  const auto mask = x > 0.5;
+  using Program = std::function<at::Tensor(double, double)>;
+  const auto expect = [&](size_t numbers, const Program& program) {
+    session_.WantCalls();
+    session_.Record();
+    const at::Tensor other = program(4.25, 5.75);
+    session_.Pass();
+    const std::vector<engine::Scalar> scalars = session_.seen()[0].scalars;
+    const std::vector<uint64_t> words = session_.seen()[0].words;
+    ASSERT_EQ(scalars.size(), numbers) << session_.seen()[0].name;
+    for (const engine::Scalar& scalar : scalars) {
+      EXPECT_EQ(words[scalar.word], scalar.bits);
+    }
+    session_.Record();
+    program(0.3, 0.7);
+    session_.Pass();
+    ASSERT_EQ(session_.seen().size(), 1u);
+    for (uint32_t i = 0; i < numbers; ++i) {
+      session_.call(0)->SetScalar(i, scalars[i].bits);
+    }
+    const auto bytes = session_.RunCall(0);
+    ASSERT_EQ(bytes[0].size(), other.storage().nbytes());
+    EXPECT_EQ(
+        std::memcmp(bytes[0].data(), other.storage().data(), bytes[0].size()),
+        0)
+        << session_.seen()[0].name;
+  };
+  expect(1, [&](double s, double) { return at::mul(x, s); });
+  expect(1, [&](double s, double) { return at::mul(x, int64_t(10 * s)); });
+  expect(1, [&](double s, double) { return at::add(x, y, s); });
+  expect(2, [&](double s, double t) { return at::add(x, s, t); });
+  expect(2, [&](double s, double t) { return at::clamp(x, -s, t); });
+  expect(1, [&](double, double t) { return at::clamp(x, std::nullopt, t); });
+  expect(1, [&](double s, double) { return at::addcmul(x, y, z, s); });
+  expect(1, [&](double s, double) { return at::lerp(x, y, s); });
+  expect(1, [&](double s, double) { return at::pow(x, s); });
+  expect(1, [&](double s, double) { return at::full({2, 3}, s); });
+  expect(1, [&](double s, double) { return at::masked_fill(x, mask, s); });
+}
+
+TEST_F(BoxedCallTest, NumbersByWhichMoreIsDecidedAreNoSlots) {
+  const auto x = at::rand({3, 3}), c = at::rand({3}, at::kComplexFloat);
+  const auto bytes = at::ones({3}, at::kByte);
+  const auto numbers = [&](const std::function<void()>& program) {
+    session_.Record();
+    program();
+    session_.Pass();
+    size_t count = 0;
+    for (const SeenOp& seen : session_.seen()) count += seen.scalars.size();
+    return count;
+  };
+  EXPECT_EQ(numbers([&] { at::mul(x, 7); }), 1u);
+  EXPECT_EQ(numbers([&] { at::mul(x, true); }), 0u);
+  EXPECT_EQ(numbers([&] { at::arange(7); }), 0u);
+  EXPECT_EQ(numbers([&] { at::linspace(0, 7, 5); }), 0u);
+  EXPECT_EQ(numbers([&] { at::addmm(x, x, x, 0.25, 0.75); }), 0u);
+  EXPECT_EQ(numbers([&] { at::mul(bytes, 7); }), 0u);
+  EXPECT_EQ(numbers([&] { at::lt(bytes, 7.5); }), 0u);
+  EXPECT_EQ(numbers([&] { at::mul(c, 7); }), 0u);
+  EXPECT_EQ(numbers([&] { at::histc(x, 4, 0.25, 0.75); }), 0u);
 }
 
 TEST_F(BoxedCallTest, RunsWithAbsentTensors) {

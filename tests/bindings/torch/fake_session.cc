@@ -181,6 +181,7 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
   SeenOp& seen = seen_.emplace_back();
   seen.name = OpName(op.op);
   seen.words.assign(op.words.begin(), op.words.end());
+  seen.scalars.assign(op.scalars.begin(), op.scalars.end());
   seen.operands.assign(op.operands.begin(), op.operands.end());
   seen.cut = op.cut == nullptr ? "" : op.cut;
   seen.may_use_generator = op.may_use_generator;

@@ -25,6 +25,7 @@ namespace reprise::bindings {
 struct SeenOp {
   std::string name;
   std::vector<uint64_t> words;
+  std::vector<engine::Scalar> scalars;
   std::vector<engine::Operand> operands;  // their spans are stale
   std::string cut;
   bool may_use_generator = false;
