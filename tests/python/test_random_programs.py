@@ -56,7 +56,7 @@ def test_random_programs_hold_eagers_bits(device: str) -> None:
     few = {name: count for name, count in few.items() if count < REACHED[name]}
     assert few == {}, counts
     if device == "cuda":
-        assert any(name.endswith("between two ops") for name in counts), counts
+        assert counts.get("cut: the stream waits for an event", 0) > 0, counts
 
 
 def test_a_program_is_its_seed() -> None:
