@@ -5,7 +5,6 @@
 #include <cstring>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "engine/device/launch_recorder.h"
 #include "engine/device/unique_handle.h"
@@ -154,13 +153,14 @@ base::Result<std::unique_ptr<DeviceCompare>> DeviceCompare::Create(
                          &processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                          device));
   REPRISE_ASSIGN_OR_RETURN(
-      const std::vector<char> cubin,
-      CompileToCubin(kCompareSource, "reprise_compare.cu",
-                     "sm_" + std::to_string(major) + std::to_string(minor),
-                     {}));
+      const CompiledCode code,
+      CompileWithNvrtc({.source = kCompareSource,
+                        .name = "reprise_compare.cu",
+                        .architecture = "sm_" + std::to_string(major) +
+                                        std::to_string(minor)}));
   CUlibrary library = nullptr;
-  REPRISE_CU(driver, cuLibraryLoadData(&library, cubin.data(), nullptr, nullptr,
-                                       0, nullptr, nullptr, 0));
+  REPRISE_CU(driver, cuLibraryLoadData(&library, code.image.data(), nullptr,
+                                       nullptr, 0, nullptr, nullptr, 0));
   auto made = std::make_unique<NvrtcDeviceCompare>(
       driver, device::UniqueLibrary(driver, library),
       static_cast<unsigned>(processors) * kBlocksPerProcessor);

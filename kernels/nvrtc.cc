@@ -1,8 +1,15 @@
 #include "kernels/nvrtc.h"
 
+#include <link.h>
 #include <nvrtc.h>
 
+#include <algorithm>
+#include <charconv>
+#include <cstring>
 #include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "engine/device/shared_library.h"
 
@@ -11,22 +18,107 @@ namespace {
 
 using base::Code;
 using base::Fail;
+using base::Status;
 
 #define REPRISE_NVRTC_ENTRIES(X) \
-  X(nvrtcCreateProgram)          \
+  X(nvrtcAddNameExpression)      \
   X(nvrtcCompileProgram)         \
+  X(nvrtcCreateProgram)          \
   X(nvrtcDestroyProgram)         \
-  X(nvrtcGetCUBINSize)           \
   X(nvrtcGetCUBIN)               \
-  X(nvrtcGetProgramLogSize)      \
+  X(nvrtcGetCUBINSize)           \
+  X(nvrtcGetErrorString)         \
+  X(nvrtcGetLoweredName)         \
+  X(nvrtcGetNumSupportedArchs)   \
   X(nvrtcGetProgramLog)          \
-  X(nvrtcGetErrorString)
+  X(nvrtcGetProgramLogSize)      \
+  X(nvrtcGetPTX)                 \
+  X(nvrtcGetPTXSize)             \
+  X(nvrtcGetSupportedArchs)      \
+  X(nvrtcVersion)
 
 struct Nvrtc {
 #define REPRISE_NVRTC_MEMBER(name) decltype(&::name) name = nullptr;
   REPRISE_NVRTC_ENTRIES(REPRISE_NVRTC_MEMBER)
 #undef REPRISE_NVRTC_MEMBER
+  std::string version;
+  std::vector<int> architectures;  // ascending
 };
+
+Code CodeOf(nvrtcResult result) {
+  switch (result) {
+    case NVRTC_ERROR_INVALID_INPUT:
+    case NVRTC_ERROR_INVALID_OPTION:
+    case NVRTC_ERROR_COMPILATION:
+    case NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID:
+      return Code::kInvalidArgument;
+    case NVRTC_ERROR_OUT_OF_MEMORY:
+      return Code::kResourceExhausted;
+    case NVRTC_ERROR_BUILTIN_OPERATION_FAILURE:
+      return Code::kUnavailable;  // its builtins library is not to be found
+    default:
+      return Code::kInternal;
+  }
+}
+
+std::string Explain(const Nvrtc& nvrtc, nvrtcResult result, const char* call) {
+  return std::string(call) + " failed with " +
+         nvrtc.nvrtcGetErrorString(result);
+}
+
+Status Check(const Nvrtc& nvrtc, nvrtcResult result, const char* call) {
+  if (result == NVRTC_SUCCESS) return {};
+  return Fail(CodeOf(result), Explain(nvrtc, result, call));
+}
+
+// The linker's name for the contents of one loaded library.
+struct BuildId {
+  const void* symbol;  // somewhere in the library
+  std::string hex;
+};
+
+bool ContainsSymbol(const dl_phdr_info& library, const void* symbol) {
+  const auto address = reinterpret_cast<uintptr_t>(symbol);
+  for (int i = 0; i < library.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = library.dlpi_phdr[i];
+    const uintptr_t first = library.dlpi_addr + header.p_vaddr;
+    if (header.p_type == PT_LOAD && address >= first &&
+        address - first < header.p_memsz) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int ReadBuildId(dl_phdr_info* library, size_t, void* data) {
+  auto& build_id = *static_cast<BuildId*>(data);
+  if (!ContainsSymbol(*library, build_id.symbol)) return 0;
+  constexpr char kDigits[] = "0123456789abcdef";
+  const auto padded = [](size_t size) { return (size + 3) & ~size_t{3}; };
+  for (int i = 0; i < library->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& header = library->dlpi_phdr[i];
+    if (header.p_type != PT_NOTE) continue;
+    const auto* notes =
+        reinterpret_cast<const char*>(library->dlpi_addr + header.p_vaddr);
+    for (size_t at = 0; at + sizeof(ElfW(Nhdr)) <= header.p_memsz;) {
+      ElfW(Nhdr) note;
+      std::memcpy(&note, notes + at, sizeof(note));
+      const size_t text = at + sizeof(note) + padded(note.n_namesz);
+      const size_t next = text + padded(note.n_descsz);
+      if (next > header.p_memsz) break;
+      if (note.n_type == NT_GNU_BUILD_ID) {
+        for (size_t k = 0; k < note.n_descsz; ++k) {
+          const auto byte = static_cast<unsigned char>(notes[text + k]);
+          build_id.hex += kDigits[byte >> 4];
+          build_id.hex += kDigits[byte & 15];
+        }
+        return 1;
+      }
+      at = next;
+    }
+  }
+  return 1;
+}
 
 base::Result<const Nvrtc*> LoadNvrtc() {
   REPRISE_ASSIGN_OR_RETURN(void* library,
@@ -40,6 +132,22 @@ base::Result<const Nvrtc*> LoadNvrtc() {
   }
   REPRISE_NVRTC_ENTRIES(REPRISE_LOAD)
 #undef REPRISE_LOAD
+  int major = 0;
+  int minor = 0;
+  REPRISE_RETURN_IF_ERROR(
+      Check(*nvrtc, nvrtc->nvrtcVersion(&major, &minor), "nvrtcVersion"));
+  BuildId build_id{reinterpret_cast<const void*>(nvrtc->nvrtcVersion), {}};
+  dl_iterate_phdr(ReadBuildId, &build_id);
+  nvrtc->version = std::to_string(major) + "." + std::to_string(minor);
+  if (!build_id.hex.empty()) nvrtc->version += " (" + build_id.hex + ")";
+  int count = 0;
+  REPRISE_RETURN_IF_ERROR(Check(*nvrtc,
+                                nvrtc->nvrtcGetNumSupportedArchs(&count),
+                                "nvrtcGetNumSupportedArchs"));
+  nvrtc->architectures.resize(static_cast<size_t>(count));
+  REPRISE_RETURN_IF_ERROR(
+      Check(*nvrtc, nvrtc->nvrtcGetSupportedArchs(nvrtc->architectures.data()),
+            "nvrtcGetSupportedArchs"));
   return nvrtc.release();
 }
 
@@ -49,67 +157,154 @@ base::Result<const Nvrtc*> TheNvrtc() {
   return *loaded;
 }
 
-Code CodeOf(nvrtcResult result) {
-  switch (result) {
-    case NVRTC_ERROR_INVALID_INPUT:
-    case NVRTC_ERROR_INVALID_OPTION:
-    case NVRTC_ERROR_COMPILATION:
-      return Code::kInvalidArgument;
-    case NVRTC_ERROR_OUT_OF_MEMORY:
-      return Code::kResourceExhausted;
-    case NVRTC_ERROR_BUILTIN_OPERATION_FAILURE:
-      return Code::kUnavailable;  // its builtins library is not to be found
-    default:
-      return Code::kInternal;
+// The number in "sm_90", "sm_90a" or "compute_90".
+std::optional<int> ArchitectureNumber(std::string_view architecture) {
+  for (const std::string_view kind : {"sm_", "compute_"}) {
+    if (!architecture.starts_with(kind)) continue;
+    architecture.remove_prefix(kind.size());
+    if (architecture.ends_with('a') || architecture.ends_with('f')) {
+      architecture.remove_suffix(1);
+    }
+    int number = 0;
+    const char* end = architecture.data() + architecture.size();
+    const auto [parsed, error] =
+        std::from_chars(architecture.data(), end, number);
+    if (error != std::errc() || parsed != end) return std::nullopt;
+    return number;
   }
+  return std::nullopt;
 }
 
-// One compilation, from creation to destruction of its program.
-class Compilation {
+// NVRTC takes texts up to their first zero.
+Status CheckTexts(const KernelSource& source) {
+  const auto check = [](const std::string& text, const char* what) -> Status {
+    const size_t zero = text.find('\0');
+    if (zero == std::string::npos) return {};
+    return Fail(Code::kInvalidArgument,
+                std::string(what) + " has a zero byte at offset " +
+                    std::to_string(zero) + "; give text without zeros");
+  };
+  REPRISE_RETURN_IF_ERROR(check(source.source, "the source"));
+  REPRISE_RETURN_IF_ERROR(check(source.name, "the source's name"));
+  for (const auto& [name, text] : source.headers) {
+    REPRISE_RETURN_IF_ERROR(check(name, "a header's name"));
+    REPRISE_RETURN_IF_ERROR(check(text, "a header"));
+  }
+  for (const std::string& option : source.options) {
+    REPRISE_RETURN_IF_ERROR(check(option, "an option"));
+  }
+  for (const std::string& path : source.include_paths) {
+    REPRISE_RETURN_IF_ERROR(check(path, "an include path"));
+  }
+  for (const std::string& expression : source.name_expressions) {
+    REPRISE_RETURN_IF_ERROR(check(expression, "a name expression"));
+  }
+  return {};
+}
+
+// One NVRTC program, from its creation to its destruction.
+class Program {
  public:
-  explicit Compilation(const Nvrtc& nvrtc) : nvrtc_(nvrtc) {}
-  ~Compilation() {
+  Program(const Nvrtc& nvrtc, const KernelSource& source)
+      : nvrtc_(nvrtc), source_(source) {}
+  ~Program() {
     if (program_ != nullptr) nvrtc_.nvrtcDestroyProgram(&program_);
   }
-  Compilation(const Compilation&) = delete;
-  Compilation& operator=(const Compilation&) = delete;
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
-  base::Result<std::vector<char>> Run(const std::string& source,
-                                      const std::string& name,
-                                      std::span<const std::string> options) {
+  base::Result<CompiledCode> Compile(const std::string& target) {
+    REPRISE_RETURN_IF_ERROR(Create());
+    REPRISE_RETURN_IF_ERROR(Run(target));
+    CompiledCode code;
+    code.architecture = target;
+    code.format =
+        target.starts_with("sm_") ? CodeFormat::kCubin : CodeFormat::kPtx;
+    code.log = Log();
+    if (code.format == CodeFormat::kCubin) {
+      REPRISE_ASSIGN_OR_RETURN(
+          code.image, Image(nvrtc_.nvrtcGetCUBINSize, nvrtc_.nvrtcGetCUBIN));
+    } else {
+      REPRISE_ASSIGN_OR_RETURN(
+          code.image, Image(nvrtc_.nvrtcGetPTXSize, nvrtc_.nvrtcGetPTX));
+    }
+    for (const std::string& expression : source_.name_expressions) {
+      const char* name = nullptr;
+      REPRISE_RETURN_IF_ERROR(
+          Check(nvrtc_,
+                nvrtc_.nvrtcGetLoweredName(program_, expression.c_str(), &name),
+                ("nvrtcGetLoweredName of " + expression).c_str()));
+      code.lowered_names.emplace(expression, name);
+    }
+    return code;
+  }
+
+ private:
+  Status Create() {
+    std::vector<const char*> names;
+    std::vector<const char*> texts;
+    for (const auto& [name, text] : source_.headers) {
+      names.push_back(name.c_str());
+      texts.push_back(text.c_str());
+    }
     REPRISE_RETURN_IF_ERROR(
-        Check(nvrtc_.nvrtcCreateProgram(&program_, source.c_str(), name.c_str(),
-                                        0, nullptr, nullptr),
+        Check(nvrtc_,
+              nvrtc_.nvrtcCreateProgram(
+                  &program_, source_.source.c_str(), source_.name.c_str(),
+                  static_cast<int>(names.size()), texts.data(), names.data()),
               "nvrtcCreateProgram"));
+    for (const std::string& expression : source_.name_expressions) {
+      REPRISE_RETURN_IF_ERROR(Check(
+          nvrtc_, nvrtc_.nvrtcAddNameExpression(program_, expression.c_str()),
+          ("nvrtcAddNameExpression of " + expression).c_str()));
+    }
+    return {};
+  }
+
+  Status Run(const std::string& target) {
+    std::vector<std::string> options = {"--gpu-architecture=" + target};
+    for (const std::string& path : source_.include_paths) {
+      options.push_back("--include-path=" + path);
+    }
+    // Unless told otherwise NVRTC raises the stack's limit of the whole process
+    // while it compiles, and does not lower it again after an error.
+    constexpr std::string_view kStackLimit = "modify-stack-limit";
+    if (std::none_of(source_.options.begin(), source_.options.end(),
+                     [&](const std::string& option) {
+                       return option.find(kStackLimit) != std::string::npos;
+                     })) {
+      options.push_back("--modify-stack-limit=false");
+    }
+    options.insert(options.end(), source_.options.begin(),
+                   source_.options.end());
     std::vector<const char*> arguments;
     for (const std::string& option : options) {
       arguments.push_back(option.c_str());
     }
     const nvrtcResult compiled = nvrtc_.nvrtcCompileProgram(
         program_, static_cast<int>(arguments.size()), arguments.data());
-    if (compiled != NVRTC_SUCCESS) {
-      return tl::unexpected(base::Error(
-          CodeOf(compiled), Explain(compiled, "nvrtcCompileProgram") + " for " +
-                                name + "\n" + Log()));
-    }
+    if (compiled == NVRTC_SUCCESS) return {};
+    return Fail(CodeOf(compiled),
+                Explain(nvrtc_, compiled, "nvrtcCompileProgram") + " for " +
+                    source_.name + "\n" + Log());
+  }
+
+  base::Result<std::vector<char>> Image(nvrtcResult (*get_size)(nvrtcProgram,
+                                                                size_t*),
+                                        nvrtcResult (*get)(nvrtcProgram,
+                                                           char*)) {
     size_t size_bytes = 0;
-    REPRISE_RETURN_IF_ERROR(Check(
-        nvrtc_.nvrtcGetCUBINSize(program_, &size_bytes), "nvrtcGetCUBINSize"));
-    std::vector<char> cubin(size_bytes);
+    REPRISE_RETURN_IF_ERROR(Check(nvrtc_, get_size(program_, &size_bytes),
+                                  "asking for the size of the code"));
+    if (size_bytes <= 1) {
+      return Fail(Code::kInvalidArgument,
+                  "nvrtc made no code that can be loaded for " + source_.name +
+                      "; leave out options that ask for another output");
+    }
+    std::vector<char> image(size_bytes);
     REPRISE_RETURN_IF_ERROR(
-        Check(nvrtc_.nvrtcGetCUBIN(program_, cubin.data()), "nvrtcGetCUBIN"));
-    return cubin;
-  }
-
- private:
-  std::string Explain(nvrtcResult result, const char* call) const {
-    return std::string(call) + " failed with " +
-           nvrtc_.nvrtcGetErrorString(result);
-  }
-
-  base::Status Check(nvrtcResult result, const char* call) const {
-    if (result == NVRTC_SUCCESS) return {};
-    return Fail(CodeOf(result), Explain(result, call));
+        Check(nvrtc_, get(program_, image.data()), "asking for the code"));
+    return image;
   }
 
   std::string Log() const {
@@ -122,23 +317,63 @@ class Compilation {
     if (nvrtc_.nvrtcGetProgramLog(program_, log.data()) != NVRTC_SUCCESS) {
       return {};
     }
-    log.resize(log.find('\0'));
+    log.resize(std::min(log.find('\0'), log.size()));
     return log;
   }
 
   const Nvrtc& nvrtc_;
+  const KernelSource& source_;
   nvrtcProgram program_ = nullptr;
 };
 
 }  // namespace
 
+base::Result<CompiledCode> CompileWithNvrtc(const KernelSource& source) {
+  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
+  REPRISE_RETURN_IF_ERROR(CheckTexts(source));
+  REPRISE_ASSIGN_OR_RETURN(const std::string target,
+                           NvrtcTarget(source.architecture));
+  return Program(*nvrtc, source).Compile(target);
+}
+
 base::Result<std::vector<char>> CompileToCubin(
     const std::string& source, const std::string& name, const std::string& arch,
     std::span<const std::string> options) {
   REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
-  std::vector<std::string> all = {"--gpu-architecture=" + arch};
-  all.insert(all.end(), options.begin(), options.end());
-  return Compilation(*nvrtc).Run(source, name, all);
+  const KernelSource whole{.source = source,
+                           .name = name,
+                           .architecture = arch,
+                           .options = {options.begin(), options.end()}};
+  REPRISE_RETURN_IF_ERROR(CheckTexts(whole));
+  REPRISE_ASSIGN_OR_RETURN(CompiledCode code,
+                           Program(*nvrtc, whole).Compile(arch));
+  return std::move(code.image);
+}
+
+base::Result<std::string> NvrtcTarget(const std::string& architecture) {
+  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
+  const std::optional<int> number = ArchitectureNumber(architecture);
+  if (!number) {
+    return Fail(Code::kInvalidArgument, "'" + architecture +
+                                            "' is no architecture; give one "
+                                            "like sm_90 or compute_90");
+  }
+  const std::vector<int>& known = nvrtc->architectures;
+  const auto above = std::upper_bound(known.begin(), known.end(), *number);
+  if (above == known.begin()) {
+    return Fail(Code::kInvalidArgument,
+                "nvrtc " + nvrtc->version + " makes no code for " +
+                    architecture + "; the oldest that it knows is sm_" +
+                    std::to_string(known.empty() ? 0 : known.front()));
+  }
+  const int nearest = *std::prev(above);
+  if (nearest == *number) return architecture;
+  return "compute_" + std::to_string(nearest);
+}
+
+base::Result<std::string> NvrtcVersion() {
+  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
+  return nvrtc->version;
 }
 
 }  // namespace reprise::kernels

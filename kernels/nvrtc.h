@@ -8,20 +8,35 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "kernels/compiled_code.h"
+#include "kernels/kernel_source.h"
 
 namespace reprise::kernels {
 
-// Compiles CUDA C++ `source` for one architecture (`arch`: "sm_90") and returns
-// the cubin. `name` stands for the file in diagnostics; `options` are NVRTC's
-// own ("--use_fast_math").
-//
+// All below are thread-safe, need no device and no context, and fail with
 // kUnavailable where libnvrtc.so.13 cannot be loaded (the copy that torch
-// brought is tried first); kInvalidArgument, with the compiler's log in the
-// message, where the source or an option is at fault. Needs no device and no
-// context. Takes 10 to 1000 ms. Thread-safe.
+// brought is tried first). The first call loads it.
+
+// Compiles on this thread, 30 ms to seconds; no cache, see Compiler for one.
+// NVRTC works on one front end at a time in a process, whoever calls.
+//
+// kInvalidArgument, with the compiler's log in the message, where the source,
+// an option, the architecture or a name expression is at fault.
+base::Result<CompiledCode> CompileWithNvrtc(const KernelSource& source);
+
+// The machine code alone, of a source that needs nothing else, for an
+// architecture ("sm_90") that this NVRTC knows.
 base::Result<std::vector<char>> CompileToCubin(
     const std::string& source, const std::string& name, const std::string& arch,
     std::span<const std::string> options);
+
+// What NVRTC is asked for to make code that runs on `architecture`: itself if
+// it is known, else the newest "compute_XX" that is not above it.
+// kInvalidArgument if there is none such, or if it is no architecture.
+base::Result<std::string> NvrtcTarget(const std::string& architecture);
+
+// Tells one build of NVRTC from another.
+base::Result<std::string> NvrtcVersion();
 
 }  // namespace reprise::kernels
 
