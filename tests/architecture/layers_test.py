@@ -14,7 +14,16 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FREE = ("tests", "perf", "examples")  # may include everything
 NOT_IN_HEADERS = ("spdlog/*", "xxhash.h", "tbb/*")
-POSIX = {"dlfcn.h", "fcntl.h", "pthread.h", "unistd.h", "cxxabi.h", "link.h", "sys/*"}
+POSIX = {
+    "cxxabi.h",
+    "dirent.h",
+    "dlfcn.h",
+    "fcntl.h",
+    "link.h",
+    "pthread.h",
+    "sys/*",
+    "unistd.h",
+}
 
 
 class Layer(NamedTuple):
