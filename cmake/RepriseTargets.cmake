@@ -58,6 +58,12 @@ function(reprise_add_benchmark source)
   target_link_libraries(${target} PRIVATE ${arg_DEPS} benchmark::benchmark_main)
 endfunction()
 
+# Lets a test or benchmark find the CUDA libraries that lie beside the headers it was built with.
+function(reprise_use_cuda_libraries target)
+  get_target_property(include reprise_dep::cuda_headers INTERFACE_INCLUDE_DIRECTORIES)
+  target_compile_definitions(${target} PRIVATE REPRISE_TEST_CUDA_LIBRARY_DIR="${include}/../lib")
+endfunction()
+
 # tests/engine/base/log_test.cc -> engine_base_log_test
 function(reprise_program_name out top source)
   file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR}/${top} ${CMAKE_CURRENT_SOURCE_DIR}/${source})
