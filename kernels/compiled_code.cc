@@ -11,16 +11,19 @@ class Writer {
  public:
   explicit Writer(std::vector<char>& bytes) : bytes_(bytes) {}
 
-  void Add(uint64_t number) {
-    const char* first = reinterpret_cast<const char*>(&number);
-    bytes_.insert(bytes_.end(), first, first + sizeof(number));
-  }
+  void Add(uint64_t number) { Append(&number, sizeof number); }
   void Add(std::span<const char> field) {
     Add(uint64_t{field.size()});
-    bytes_.insert(bytes_.end(), field.begin(), field.end());
+    Append(field.data(), field.size());
   }
 
  private:
+  void Append(const void* from, size_t size_bytes) {
+    const size_t end = bytes_.size();
+    bytes_.resize(end + size_bytes);
+    if (size_bytes > 0) std::memcpy(bytes_.data() + end, from, size_bytes);
+  }
+
   std::vector<char>& bytes_;
 };
 
