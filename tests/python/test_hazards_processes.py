@@ -349,8 +349,8 @@ def test_leaving_by_a_signal_in_the_middle_of_a_pass() -> None:
             signal.signal(signal.SIGALRM, interrupt)
             heard = 0
             for number in range(20):
-                signal.setitimer(signal.ITIMER_REAL, 0.0005 * (1 + number % 3))
                 try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0005 * (1 + number % 3))
                     while True:
                         model(x)
                 except KeyboardInterrupt:
