@@ -27,8 +27,9 @@ NEEDED = {
     "ld-linux-x86-64.so.2",
 }
 # Must neither be needed from elsewhere nor be seen by others: each would meet
-# torch's own, or another, in the same process.
-PRIVATE = re.compile(r"\b(fmt::|spdlog::|nlohmann::|XXH|_?Py[A-Z_])")
+# torch's own, or another, in the same process. (Python's own names are C's:
+# c10::impl::PyInterpreter is torch's.)
+PRIVATE = re.compile(r"\b(fmt::|spdlog::|nlohmann::|XXH)|(?<![:\w])_?Py[A-Z_]")
 DRIVER = re.compile(r"^(cu[A-Z]|cupti|nvrtc)\w*$")
 
 
