@@ -19,7 +19,8 @@ cache::Signature NameOf(const std::vector<Node>& nodes) {
 
 bool Same(const std::vector<Access>& a, const std::vector<Access>& b) {
   return a.size() == b.size() &&
-         std::memcmp(a.data(), b.data(), a.size() * sizeof(Access)) == 0;
+         (a.empty() ||
+          std::memcmp(a.data(), b.data(), a.size() * sizeof(Access)) == 0);
 }
 
 }  // namespace
@@ -169,7 +170,8 @@ void StreamCore::CollectBuild(BatchEntry& entry) {
 
 Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
   const std::vector<std::byte>& image = record.image();
-  if (std::memcmp(image.data(), entry.image.data(), image.size()) != 0) {
+  if (!image.empty() &&
+      std::memcmp(image.data(), entry.image.data(), image.size()) != 0) {
     for (size_t i = 0; i < entry.nodes.size(); ++i) {
       const Node& node = entry.nodes[i];
       const std::byte* now = image.data() + node.image_begin;

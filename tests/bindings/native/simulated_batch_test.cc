@@ -1,0 +1,127 @@
+// Whatever call of the driver fails, a batch gives its results or says why not,
+// and nothing is left over.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bindings/native/device.h"
+#include "bindings/native/reprise.h"
+#include "bindings/native/runtime_core.h"
+#include "bindings/native/stream_core.h"
+#include "tests/sim/simulated_gpu.h"
+
+namespace reprise::native {
+namespace {
+
+using AddTo = void(float*, const float*, float);
+constexpr size_t kCount = 4;
+
+void Add(float* to, const float* from, float by) {
+  for (size_t i = 0; i < kCount; ++i) to[i] = from[i] + by;
+}
+
+class World {
+ public:
+  World() {
+    code_->FinishAdopting(gpu.driver, reinterpret_cast<CUfunction>(&add_));
+    kernel.emplace(code_);
+  }
+
+  // Back and forth between two buffers; the same launches each time.
+  Batch Fill(float start) {
+    Batch batch(stream);
+    batch.Fill(Out(reinterpret_cast<char*>(a.data()), kCount * sizeof(float)),
+               '\0');
+    for (int i = 0; i < 3; ++i) {
+      batch.Launch(*kernel, {}, InOut(b.data(), kCount), In(a.data(), kCount),
+                   start + static_cast<float>(i));
+      batch.Copy(Out(a.data(), kCount), In(b.data(), kCount));
+    }
+    return batch;
+  }
+  static std::vector<float> Expected(float start) {
+    return std::vector<float>(kCount, 3 * start + 3.0f);
+  }
+
+  void End() {
+    kernel.reset();
+    code_.reset();
+    stream.reset();
+    runtime.reset();
+  }
+
+  sim::SimulatedGpu gpu;
+  std::vector<float> a = std::vector<float>(kCount);
+  std::vector<float> b = std::vector<float>(kCount);
+  std::shared_ptr<RuntimeCore> runtime = std::make_shared<RuntimeCore>(
+      MakeCudaDevice(gpu.driver, gpu.context), RuntimeOptions{});
+  std::shared_ptr<StreamCore> stream =
+      std::make_shared<StreamCore>(runtime, gpu.stream, /*owned=*/false);
+  std::optional<Kernel<AddTo>> kernel;
+
+ private:
+  sim::SimulatedGpu::Kernel add_ = sim::SimulatedGpu::MakeKernel(&Add);
+  std::shared_ptr<KernelCode> code_ =
+      std::make_shared<KernelCode>("add", add_.params);
+};
+
+TEST(SimulatedBatchTest, ReplaysAreOneGraphWithItsOwnArguments) {
+  World world;
+  for (int call = 0; call < 8; ++call) {
+    const auto start = static_cast<float>(call);
+    ASSERT_TRUE(world.Fill(start).Submit());
+    EXPECT_EQ(world.a, World::Expected(start)) << "call " << call;
+    world.runtime->queue().WaitIdle(std::nullopt);
+  }
+  EXPECT_EQ(world.gpu.graph_launches, 6);
+  EXPECT_EQ(world.stream->stats().replayed, 6u);
+  EXPECT_EQ(world.stream->stats().built, 1u);
+  world.End();
+  EXPECT_EQ(world.gpu.objects(), 0u);
+}
+
+TEST(SimulatedBatchTest, EveryDriverCallMayFailOnce) {
+  std::set<std::string> failed;
+  int told = 0;
+  for (int calls = 0;; ++calls) {
+    SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
+    World world;
+    world.gpu.FailAfter(calls);
+    for (int call = 0; call < 4; ++call) {
+      const auto start = static_cast<float>(call % 3);
+      const Status submitted = world.Fill(start).Submit();
+      if (submitted) {
+        EXPECT_EQ(world.a, World::Expected(start)) << "call " << call;
+      } else {
+        EXPECT_NE(submitted.error().message().find("SIMULATED"),
+                  std::string::npos)
+            << submitted.error().message();
+        ++told;
+      }
+      world.runtime->queue().WaitIdle(std::nullopt);
+    }
+    auto plan = world.Fill(7).Prepare();
+    if (plan) {
+      Plan ends = *std::move(plan);
+      if (ends.Launch()) {
+        EXPECT_EQ(world.a, World::Expected(7));
+      }
+    }
+    const std::string call = world.gpu.failed;
+    world.End();
+    EXPECT_EQ(world.gpu.objects(), 0u) << call;
+    if (call.empty()) break;
+    failed.insert(call);
+    ASSERT_LT(calls, 10'000);
+  }
+  EXPECT_GT(failed.size(), 8u);
+  EXPECT_GT(told, 20);
+}
+
+}  // namespace
+}  // namespace reprise::native
