@@ -55,7 +55,10 @@ bool Instance::SameWordsAround(const TracedOp& expected, uint64_t changing,
     const Scalar& recorded = slot.recorded;
     if (!same(next, recorded.word)) return false;
     next = recorded.word + 1;
+    // Words that follow may say that this op has no slots.
+    if (slot.scalar >= op.scalars.size()) return false;
     const Scalar& now = op.scalars[slot.scalar];
+    if (now.word != recorded.word) return false;
     if ((changing >> i & 1) == 0 ? now.bits != recorded.bits
                                  : Marker(now) != Marker(recorded)) {
       return false;

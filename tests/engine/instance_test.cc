@@ -245,6 +245,10 @@ TEST_F(InstanceNumbersTest, OtherSignsAndNumbersWithoutMarkerAreOtherOps) {
   auto other = With(7.25);
   ++other->words[1];
   EXPECT_FALSE(instance_->Matches(kOp, other->view));
+  // Nor has every op with as many words numbers that may change.
+  other = With(7.25);
+  other->view.scalars = {};
+  EXPECT_FALSE(instance_->Matches(kOp, other->view));
 }
 
 TEST_F(InstanceNumbersTest, WhatTheExecutorDoesNotTakeIsTold) {
