@@ -78,8 +78,8 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
     return frontend_->OwnsAddress(address);
   });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
-  auto plan = Assemble(first, LateExternals(first, second),
-                       OpsThatWait(first, second), *std::move(explained));
+  auto plan = Assemble(first, Inputs(first, second), OpsThatWait(first, second),
+                       *std::move(explained));
   if (!plan) {
     return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
   }
@@ -88,7 +88,7 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
 }
 
 base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
-                                              std::vector<ValueId> late,
+                                              std::vector<ValueId> inputs,
                                               std::vector<uint32_t> waiting,
                                               ExplainedProgram explained) {
   const device::Driver& driver = *context_.driver;
@@ -103,9 +103,9 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
   BuiltPlan plan;
   REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(
                                            layout.size_bytes, 1)));
-  plan.late = std::move(late);
+  plan.inputs = std::move(inputs);
   plan.segments =
-      CutSegments(trace, plan.late, waiting, LaunchesByOp(explained.program),
+      CutSegments(trace, plan.inputs, waiting, LaunchesByOp(explained.program),
                   options_.segment_launches);
   plan.launches = static_cast<uint32_t>(explained.program.launches.size());
   plan.bytes = layout.size_bytes + plan.launches * kBytesPerNode;

@@ -50,7 +50,7 @@ class CudaBackend : public Backend {
 
  private:
   base::Result<BuiltPlan> Assemble(const Trace& trace,
-                                   std::vector<ValueId> late,
+                                   std::vector<ValueId> inputs,
                                    std::vector<uint32_t> waiting,
                                    ExplainedProgram explained);
 

@@ -73,7 +73,7 @@ struct BuiltPlan {
   std::vector<uint64_t> place_bytes;  // by ValueId: what its memory must hold
   // By ValueId: the recorded work can be pointed at another address.
   std::vector<bool> movable;
-  std::vector<ValueId> late;    // externals that their first op tells
+  std::vector<ValueId> inputs;  // see segments.h
   std::vector<uint64_t> slots;  // by op: ChangingSlots; or none at all
   std::vector<Segment> segments;
   std::unique_ptr<Executor> executor;

@@ -23,6 +23,12 @@ struct Allocation {
   uint64_t size_bytes;
 };
 
+// A storage and where its first byte is.
+struct StoragePlace {
+  StorageToken storage = nullptr;
+  uint64_t base = 0;
+};
+
 // One recorded call of an op, able to run again on other memory (host
 // executor).
 class Call {
@@ -56,6 +62,15 @@ class Frontend {
   virtual bool Alive(StorageToken storage) const = 0;
   // Where the retained storage's memory is now; 0 if it is dead.
   virtual uint64_t Base(StorageToken storage) const = 0;
+
+  // Strong references to retained storages, for no longer than an op, because
+  // the program can see them. Returns how many are held, from the first one on:
+  // it stops at one that is dead, lies elsewhere or cannot be had without
+  // waiting. Never blocks.
+  virtual size_t Hold(std::span<const StoragePlace> storages) = 0;
+  // Ends what Hold began. With the last reference the program's own deleter
+  // runs, and waits for what it likes: no lock is held, the session's neither.
+  virtual void Drop(std::span<const StoragePlace> storages) = 0;
 
   // Memory of the framework's own allocator on the session's device and
   // stream, 512-byte aligned on a GPU and 64-byte aligned on the host.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -136,9 +137,11 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   plan.bytes = layout.size_bytes;
   plan.mechanism = "calls";
   plan.launches = static_cast<uint32_t>(first.ops.size());
-  plan.late = LateExternals(first, second);
+  plan.inputs = Inputs(first, second);
   plan.slots = ChangingSlots(first, second);
-  plan.segments = CutSegments(first, plan.late, OpsThatWait(first, second),
+  std::vector<uint32_t> waiting = OpsThatWait(first, second);
+  std::ranges::copy(OpsThatOverwrite(first), std::back_inserter(waiting));
+  plan.segments = CutSegments(first, plan.inputs, waiting,
                               std::vector<uint32_t>(first.ops.size(), 1),
                               options_.segment_ops);
   std::vector<bool> unwritten;

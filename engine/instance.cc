@@ -16,10 +16,39 @@ Instance::Instance(Plan* plan, BuiltPlan built)
       ledger_(Ledger::Create(std::move(built_.arena), trace_->values.size())),
       origins_(trace_->values.size(), 0),
       shadow_(trace_->values.size(), 0),
-      fresh_(trace_->values.size()) {
+      fresh_(trace_->values.size()),
+      places_(trace_->values.size()),
+      externals_(built_.segments.size()),
+      values_(built_.segments.size()),
+      watched_(trace_->values.size(), false) {
   for (ValueId v = 0; v < trace_->values.size(); ++v) {
     const Value& value = trace_->values[v];
     origins_[v] = value.external ? value.origin : built_.places[v];
+    if (!value.external) continue;
+    places_[v] = {value.storage, value.base};
+    if (!plan_->input(v)) lasting_.push_back(v);
+  }
+  NoteTouched();
+}
+
+void Instance::NoteTouched() {
+  std::vector<size_t> noted(trace_->values.size(), ~size_t{0});  // the segment
+  for (size_t s = 0; s < built_.segments.size(); ++s) {
+    const Segment& segment = built_.segments[s];
+    for (uint32_t k = segment.first_op; k < segment.end_op; ++k) {
+      for (const ValueRef& operand : trace_->ops[k].operands) {
+        const ValueId v = operand.value;
+        const Value& value = trace_->values[v];
+        // Operands of the op at which the segment is launched are alive.
+        const bool at_hand =
+            value.birth_op == segment.first_op && (s == 0 || plan_->late(v));
+        const bool own = !value.external && value.birth_op >= segment.first_op;
+        if (at_hand || own || noted[v] == s) continue;
+        noted[v] = s;
+        (value.external ? externals_ : values_)[s].push_back(v);
+        if (plan_->input(v)) watched_[v] = true;
+      }
+    }
   }
 }
 
@@ -119,14 +148,60 @@ bool Instance::MatchesShadow(uint32_t index, const OpView& op) const {
   return true;
 }
 
-Instance::Readiness Instance::Resolve(const OpView& head) {
+void Instance::Remember(ValueId value, const Operand& operand) {
+  StoragePlace& place = places_[value];
+  // The trace's own storages are weakly held by it.
+  if (operand.storage != trace_->values[value].storage) {
+    holds_->Watch(operand.storage);
+  }
+  place = {operand.storage, operand.base};
+}
+
+bool Instance::Secure() {
+  touched_.clear();
+  for (const ValueId v : externals_[next_segment_]) {
+    touched_.push_back(places_[v]);
+  }
+  if (!plan_->escaping().empty()) {
+    for (const ValueId v : values_[next_segment_]) {
+      if (places_[v].storage != nullptr) touched_.push_back(places_[v]);
+    }
+  }
+  return touched_.empty() || holds_->Hold(touched_);
+}
+
+bool Instance::Stands() const {
+  const Frontend& frontend = *trace_->frontend;
+  const auto stands = [&](ValueId v) {
+    const StoragePlace& place = places_[v];
+    return place.storage == nullptr ||
+           (frontend.Alive(place.storage) &&
+            frontend.Base(place.storage) == place.base);
+  };
+  return std::all_of(lasting_.begin(), lasting_.end(), stands) &&
+         std::all_of(plan_->escaping().begin(), plan_->escaping().end(),
+                     stands);
+}
+
+void Instance::Own(ValueId value, StorageToken storage) {
+  // Behind the last op nothing is touched any more.
+  if (holds_ == nullptr || !plan_->escapes(value)) return;
+  holds_->Watch(storage);
+  places_[value] = {storage, origins_[value]};
+}
+
+Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
+  holds_ = &holds;
   Readiness readiness = ResolveHead(head);
   if (readiness == Readiness::kReady) readiness = ResolveOthers();
-  if (readiness != Readiness::kReady) return readiness;
-  if (!WaitForBorrowers()) return Readiness::kNoMemory;
+  if (readiness == Readiness::kReady && !WaitForBorrowers()) {
+    readiness = Readiness::kNoMemory;
+  }
+  if (readiness == Readiness::kReady) readiness = ResolveOutputs();
   next_segment_ = 0;
   next_launch_op_ = kNoOp;
-  return ResolveOutputs();
+  if (readiness != Readiness::kReady) Finish();
+  return readiness;
 }
 
 bool Instance::WaitForBorrowers() {
@@ -155,6 +230,9 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
   for (size_t i = 0; i < head.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
     BindAt(ref.value, head.operands[i].address() - ref.offset_bytes);
+    if (watched_[ref.value] || !plan_->input(ref.value)) {
+      Remember(ref.value, head.operands[i]);
+    }
   }
   // A value that the head uses twice must be one value now as well.
   return Matches(0, head) ? BindScalars(0, head) : Readiness::kOtherOp;
@@ -187,6 +265,7 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
       return Readiness::kUnproven;
     }
     BindAt(ref.value, origin);
+    if (watched_[ref.value]) Remember(ref.value, op.operands[i]);
   }
   return BindScalars(segment.first_op, op);
 }
@@ -206,6 +285,7 @@ Instance::Readiness Instance::ResolveOutputs() {
       ++escapes_;
     }
     BindAt(v, fresh_[v].address());
+    places_[v] = {};
   }
   return Readiness::kReady;
 }
@@ -234,12 +314,16 @@ Block Instance::TakeBlock(ValueId value) {
   return ledger_->Lease(value, origins_[value]);
 }
 
-void Instance::Finish() { next_segment_ = 0; }
+void Instance::Finish() {
+  next_segment_ = 0;
+  if (holds_ != nullptr) holds_->EndPass();
+  holds_ = nullptr;
+}
 
 base::Status Instance::Squash(uint32_t verified) {
   const uint32_t launched =
       next_segment_ == 0 ? 0 : built_.segments[next_segment_ - 1].end_op;
-  next_segment_ = 0;
+  Finish();
   const auto needed = [this](ValueId v) {
     return plan_->escapes(v) ? !fresh_[v] : ledger_->leased(v);
   };

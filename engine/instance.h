@@ -14,6 +14,7 @@
 #include "engine/executor.h"
 #include "engine/ledger.h"
 #include "engine/op.h"
+#include "engine/storage_holds.h"
 #include "engine/trace.h"
 
 namespace reprise::engine {
@@ -24,6 +25,11 @@ class Plan;
 // its values in the launch that is under way.
 //
 //   idle ─Resolve─► resolved ─Launch*─► … ─Finish or Squash─► idle
+//
+// Externals and outputs that escaped are the program's: it may free them in
+// mid-pass, and their memory may go. So a segment is launched only while all
+// that it touches of them is where it was bound (Secure), and their memory must
+// not go before a squash where one may have to rebuild from it (Stands).
 //
 // Owns the arena until the last lease on it ends (Ledger); its plan owns it.
 // All calls under the session's lock; destruction on any thread once idle.
@@ -44,8 +50,14 @@ class Instance {
   };
   // Binds every value for a launch at `head`: externals to where they are,
   // outputs that escape to fresh memory. Those that are still alive in the
-  // arena escape from now on. Late externals are left to BindLate.
-  Readiness Resolve(const OpView& head);
+  // arena escape from now on. Late externals are left to BindLate. `holds` must
+  // outlive the pass, and its EndPass is called at the end.
+  Readiness Resolve(const OpView& head, StorageHolds& holds);
+
+  // Before LaunchNext: holds what the next segment touches of the program's
+  // memory. False if some of it has been freed or moved since it was bound: the
+  // program cannot want that segment.
+  bool Secure();
 
   // Launches the next segment: the first one at the head, each further one when
   // the op next_launch_op() is reached, before its results are handed out.
@@ -75,13 +87,21 @@ class Instance {
   void Shadow(ValueId value, uint64_t origin) { shadow_[value] = origin; }
   uint64_t shadow(ValueId value) const { return shadow_[value]; }
 
-  // The memory of a value made by a followed op. Once a launch.
+  // The memory of a value made by a followed op. Once a launch. Where it is
+  // no lease, Own tells which storage has it then.
   Block TakeBlock(ValueId value);
+  void Own(ValueId value, StorageToken storage);
 
-  // All ops were followed.
+  // All ops were followed, or nothing of the launch is wanted.
   void Finish();
   // The program left before op `verified`: what it can see is made right.
   base::Status Squash(uint32_t verified);
+
+  // While a pass is under way: externals that are the same at each pass, and
+  // outputs that escaped in this one, are alive and where they were. (Nothing
+  // is rebuilt from inputs: see OpsThatWait.) Asks the framework for nothing
+  // that takes a lock.
+  bool Stands() const;
 
   // Where `value` begins in this launch.
   uint64_t origin(ValueId value) const { return origins_[value]; }
@@ -112,6 +132,9 @@ class Instance {
   // this launch overwrites it.
   bool WaitForBorrowers();
   void BindAt(ValueId value, uint64_t origin);
+  // An operand's storage, until the pass ends.
+  void Remember(ValueId value, const Operand& operand);
+  void NoteTouched();
 
   Plan* plan_;
   const Trace* trace_;  // the plan's
@@ -121,6 +144,17 @@ class Instance {
   std::vector<uint64_t> shadow_;
   std::vector<uint64_t> numbers_;  // room for an op's
   std::vector<Block> fresh_;       // by value: memory of an escaping output
+  StorageHolds* holds_ = nullptr;  // while a pass is under way
+  // By value, for this launch: externals as they were bound, and outputs that
+  // escaped, once the program has them.
+  std::vector<StoragePlace> places_;
+  // By segment: externals, and values of segments before, that it touches and
+  // that are not bound at its launch.
+  std::vector<std::vector<ValueId>> externals_;
+  std::vector<std::vector<ValueId>> values_;
+  std::vector<bool> watched_;          // by value: inputs touched later on
+  std::vector<ValueId> lasting_;       // externals that are no inputs
+  std::vector<StoragePlace> touched_;  // Secure's
   uint32_t next_segment_ = 0;
   uint32_t next_launch_op_ = kNoOp;
   uint64_t escapes_ = 0;

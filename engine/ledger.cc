@@ -22,7 +22,7 @@ void Ledger::EndLease(void* entry) {
 }
 
 uint64_t Ledger::Lend(void* context, Block::Release release, CUstream stream) {
-  if (release != &EndLease) return 0;
+  if (!IsLease(release)) return 0;
   Ledger& ledger = *static_cast<Entry*>(context)->ledger;
   ledger.Lend({stream});
   return ledger.arena_.address();

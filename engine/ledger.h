@@ -44,6 +44,9 @@ class Ledger {
   bool leased(ValueId value) const {
     return leases_[value].live.load(std::memory_order_acquire) != 0;
   }
+  // A block with that release function is a lease.
+  static bool IsLease(Block::Release release) { return release == &EndLease; }
+
   // The memory of a block, by its context and release function, is read by
   // `stream` until the program drops it, and for as long as what that stream
   // was given by then takes. Returns the address of the arena, which is to be

@@ -7,15 +7,15 @@ namespace reprise::engine {
 Plan::Plan(std::shared_ptr<const Trace> trace, BuiltPlan built)
     : trace_(std::move(trace)),
       last_writers_(trace_->values.size(), 0),
-      late_(trace_->values.size(), false),
+      inputs_(trace_->values.size(), false),
       escapes_(trace_->values.size(), false) {
-  for (ValueId v : built.late) late_[v] = true;
+  for (ValueId v : built.inputs) inputs_[v] = true;
   for (ValueId v = 0; v < trace_->values.size(); ++v) {
     const Value& value = trace_->values[v];
     last_writers_[v] = value.birth_op;
     if (!value.external) {
       if (value.size_bytes > 0) outputs_.push_back(v);
-    } else if (value.birth_op > 0 && !late_[v]) {
+    } else if (value.birth_op > 0 && !inputs_[v]) {
       others_.push_back(v);
     }
   }

@@ -4,15 +4,15 @@
 
 namespace reprise::engine {
 
-std::vector<ValueId> LateExternals(const Trace& first, const Trace& second) {
-  std::vector<ValueId> late;
+std::vector<ValueId> Inputs(const Trace& first, const Trace& second) {
+  std::vector<ValueId> inputs;
   for (ValueId v = 0; v < first.values.size(); ++v) {
     const Value& a = first.values[v];
     const Value& b = second.values[v];
-    if (!a.external || a.birth_op == 0) continue;
-    if (a.storage != b.storage || a.origin != b.origin) late.push_back(v);
+    if (!a.external) continue;
+    if (a.storage != b.storage || a.origin != b.origin) inputs.push_back(v);
   }
-  return late;
+  return inputs;
 }
 
 namespace {
@@ -45,12 +45,7 @@ std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second) {
   // Rebuilding the value reads an input of the pass.
   std::vector<bool> from_input(values, false);
   std::vector<bool> overwritten(values, false);
-  for (ValueId v = 0; v < values; ++v) {
-    const Value& a = first.values[v];
-    const Value& b = second.values[v];
-    from_input[v] =
-        a.external && (a.storage != b.storage || a.origin != b.origin);
-  }
+  for (ValueId v : Inputs(first, second)) from_input[v] = true;
   for (const TracedOp& op : first.ops) {
     for (const ValueRef& operand : op.operands) {
       if (operand.written) overwritten[operand.value] = true;
@@ -95,14 +90,26 @@ std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second) {
   return waiting;
 }
 
+std::vector<uint32_t> OpsThatOverwrite(const Trace& trace) {
+  std::vector<uint32_t> overwriting;
+  for (uint32_t k = 0; k < trace.ops.size(); ++k) {
+    const std::vector<ValueRef>& operands = trace.ops[k].operands;
+    if (std::any_of(operands.begin(), operands.end(),
+                    [](const ValueRef& operand) { return operand.written; })) {
+      overwriting.push_back(k);
+    }
+  }
+  return overwriting;
+}
+
 std::vector<Segment> CutSegments(const Trace& trace,
-                                 std::span<const ValueId> late,
+                                 std::span<const ValueId> inputs,
                                  std::span<const uint32_t> waiting,
                                  std::span<const uint32_t> launches,
                                  uint32_t segment_launches) {
   const auto ops = static_cast<uint32_t>(trace.ops.size());
   std::vector<bool> gates(ops, false);
-  for (ValueId v : late) gates[trace.values[v].birth_op] = true;
+  for (ValueId v : inputs) gates[trace.values[v].birth_op] = true;
   for (uint32_t k = 0; k < ops; ++k) {
     if (UsesIndicesFromOutside(trace, trace.ops[k])) gates[k] = true;
   }

@@ -23,26 +23,30 @@ struct Segment {
   bool gated = false;
 };
 
-// The externals that the head does not use and that were another storage in
-// each recording: where they are is known when their first op comes. Launching
-// that op earlier would read memory that the program has not vouched for.
-std::vector<ValueId> LateExternals(const Trace& first, const Trace& second);
+// The inputs of a pass: externals that were another storage, or elsewhere, in
+// each recording. Those that the head does not use are late: where they are is
+// known when their first op comes, and launching that op earlier would read
+// memory that the program has not vouched for.
+std::vector<ValueId> Inputs(const Trace& first, const Trace& second);
 
 // By op, which of its slots differ between the recordings: bit i for slot i.
 // The others are taken for constants.
 std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second);
 
 // Ops that are not launched ahead: those with slots that change, and those that
-// write over a value which only inputs of the pass (externals that were
-// elsewhere in each recording) can rebuild. The program may be done with the
-// inputs before it leaves the trace.
+// write over a value which only inputs of the pass can rebuild. The program may
+// be done with the inputs before it leaves the trace.
 std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second);
 
+// All ops that write over a value, for executors whose memory may be anybody's
+// as soon as the program has freed it: nothing is ever rebuilt.
+std::vector<uint32_t> OpsThatOverwrite(const Trace& trace);
+
 // Cuts the ops of `trace`, op k making `launches[k]`, into segments of about
-// `segment_launches`, before the first use of each late external, before each
-// op that uses indices from outside, and before each op of `waiting`.
+// `segment_launches`, before the first use of each late one of `inputs`, before
+// each op that uses indices from outside, and before each op of `waiting`.
 std::vector<Segment> CutSegments(const Trace& trace,
-                                 std::span<const ValueId> late,
+                                 std::span<const ValueId> inputs,
                                  std::span<const uint32_t> waiting,
                                  std::span<const uint32_t> launches,
                                  uint32_t segment_launches);

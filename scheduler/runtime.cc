@@ -109,17 +109,17 @@ class Runtime::Impl {
       relaxed.emplace(*driver_);
       if (shortage == Shortage::kPossible && !MemoryIsShort()) return 0;
     }
-    std::vector<StreamSession*> sessions;
-    if (!mutex_.TryLock()) return 0;
-    for (const Slot& slot : sessions_) {
-      if (slot.session != nullptr && slot.key.device == device) {
-        sessions.push_back(slot.session.get());
-      }
-    }
-    mutex_.Unlock();
     uint64_t bytes = 0;
-    for (StreamSession* session : sessions) bytes += session->ReleasePlans();
+    for (StreamSession* session : TrySessionsOf(device)) {
+      bytes += session->ReleasePlans();
+    }
     return bytes;
+  }
+
+  void BeforeMemoryGoes(int device) REPRISE_EXCLUDES(mutex_) {
+    for (StreamSession* session : TrySessionsOf(device)) {
+      session->BeforeMemoryGoes();
+    }
   }
 
   DeviceKind kind() const { return kind_; }
@@ -155,6 +155,20 @@ class Runtime::Impl {
     StreamKey key;
     std::unique_ptr<StreamSession> session;  // null: none can be had
   };
+
+  // None if another thread has the lock.
+  std::vector<StreamSession*> TrySessionsOf(int device)
+      REPRISE_EXCLUDES(mutex_) {
+    std::vector<StreamSession*> sessions;
+    if (!mutex_.TryLock()) return sessions;
+    for (const Slot& slot : sessions_) {
+      if (slot.session != nullptr && slot.key.device == device) {
+        sessions.push_back(slot.session.get());
+      }
+    }
+    mutex_.Unlock();
+    return sessions;
+  }
 
   std::unique_ptr<StreamSession> MakeSession(const StreamKey& key)
       REPRISE_REQUIRES(mutex_) {
@@ -325,5 +339,7 @@ void Runtime::SkipLaunches(bool skip) { impl_->SkipLaunches(skip); }
 uint64_t Runtime::ReleaseMemory(int device, Shortage shortage) {
   return impl_->ReleaseMemory(device, shortage);
 }
+
+void Runtime::BeforeMemoryGoes(int device) { impl_->BeforeMemoryGoes(device); }
 
 }  // namespace reprise::scheduler

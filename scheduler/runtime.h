@@ -109,6 +109,11 @@ class Runtime {
   // so the first two, if the third is held, are only tried.
   uint64_t ReleaseMemory(int device, Shortage shortage);
 
+  // Cached memory of `device` may be about to go back to it: see
+  // StreamSession::BeforeMemoryGoes. Any thread, also under that allocator's
+  // lock, as above. Nothing is done if another thread is just making a session.
+  void BeforeMemoryGoes(int device);
+
  private:
   class Impl;
   explicit Runtime(std::unique_ptr<Impl> impl);

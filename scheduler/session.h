@@ -11,6 +11,7 @@
 
 #include "engine/block.h"
 #include "engine/op.h"
+#include "engine/storage_holds.h"
 #include "engine/trace.h"
 
 namespace reprise::scheduler {
@@ -37,6 +38,7 @@ enum class Action : uint8_t {
 // read memory that only a squash makes right.
 class Session {
  public:
+  explicit Session(engine::Frontend* frontend = nullptr) : holds_(frontend) {}
   virtual ~Session() = default;
 
   // Waits for the thread that is inside. Not to be taken twice by one thread.
@@ -47,7 +49,11 @@ class Session {
   }
   // Never waits. False if some thread, this one perhaps, is inside.
   bool TryLock() { return !busy_.test_and_set(std::memory_order_acquire); }
-  void Unlock() { busy_.clear(std::memory_order_release); }
+  void Unlock() {
+    if (holds_.any_held()) [[unlikely]]
+      return UnlockAndDrop();
+    busy_.clear(std::memory_order_release);
+  }
   // Some thread is inside.
   bool locked() const { return busy_.test(std::memory_order_relaxed); }
 
@@ -74,11 +80,20 @@ class Session {
   // The memory of a value that the followed op makes, to be owned by the
   // tensor that is handed out. Once a value.
   virtual engine::Block TakeBlock(engine::ValueId value) = 0;
+  // Behind TakeBlock, if the block was no lease (Ledger): the storage that owns
+  // it now.
+  virtual void Own(engine::ValueId value, engine::StorageToken storage) = 0;
 
  protected:
   const engine::TracedOp* followed_ = nullptr;
+  engine::StorageHolds holds_;
 
  private:
+  void UnlockAndDrop() {
+    const engine::StorageHolds::Held held = holds_.TakeHeld();
+    busy_.clear(std::memory_order_release);
+  }
+
   std::atomic_flag busy_;
 };
 

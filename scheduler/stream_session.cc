@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "engine/mask_numbers.h"
@@ -37,6 +38,8 @@ constexpr uint32_t kReplaysALeaving = 8;
 
 constexpr char kReleased[] =
     "memory ran short: plans were given back, to be recorded again";
+constexpr char kFreed[] =
+    "memory that a replay under way was to read was freed: it ended there";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
 
 }  // namespace
@@ -64,7 +67,8 @@ const char* ToString(TraceEntry::State state) {
 }
 
 StreamSession::StreamSession(Parts parts)
-    : frontend_(std::move(parts.frontend)),
+    : Session(parts.frontend.get()),
+      frontend_(std::move(parts.frontend)),
       backend_(std::move(parts.backend)),
       plans_(parts.plans),
       build_(std::move(parts.build)),
@@ -76,6 +80,7 @@ StreamSession::StreamSession(Parts parts)
       externals_(frontend_.get()) {}
 
 StreamSession::~StreamSession() {
+  holds_.EndPass();
   pinned_ = PlanCache::Pin();
   for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
 }
@@ -173,6 +178,7 @@ void StreamSession::LookAtWholeStream() {
 bool StreamSession::Interrupt(const char* what) {
   static constexpr uint64_t kWords[] = {engine::kNoOp};
   const std::lock_guard lock(*this);
+  may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
   if (mode_ == Mode::kBoundary && observed_ == nullptr) return false;
   const uint64_t squashes = journal_.stats.squashes;
   OpView look;
@@ -499,6 +505,7 @@ Action StreamSession::Follow() {
     current_->next_rest = 1;
     LinkTrace(current_);
     mode_ = Mode::kBoundary;
+    following_.store(false, std::memory_order_release);
   }
   return followed_->native ? Action::kNative : Action::kFollow;
 }
@@ -517,6 +524,11 @@ bool StreamSession::LaunchAt(const OpView& op) {
     return false;
   }
   if (readiness != Readiness::kReady || !instance().Matches(cursor_, op)) {
+    Diverge(op);
+    return false;
+  }
+  if (!instance().Secure()) {
+    ++journal_.notes[kFreed];
     Diverge(op);
     return false;
   }
@@ -564,9 +576,9 @@ void StreamSession::Squash(uint32_t verified) {
   current_->next_rest = std::min<uint32_t>(64, current_->next_rest * 2);
   mode_ = Mode::kBoundary;
   predictor_.Break();
-  if (auto restored = instance().Squash(verified); !restored) {
-    GiveUp(current_, restored.error().message());
-  }
+  const base::Status restored = instance().Squash(verified);
+  following_.store(false, std::memory_order_release);
+  if (!restored) GiveUp(current_, restored.error().message());
 }
 
 // --- Validating ------------------------------------------------------------
@@ -590,6 +602,7 @@ bool StreamSession::GoOnBeside(const OpView& op) {
     instance().SkipNext();
     return true;
   }
+  if (!instance().Secure()) return false;
   auto launched = instance().LaunchNext();
   if (!launched) GiveUp(current_, launched.error().message());
   return launched.has_value();
@@ -670,6 +683,7 @@ void StreamSession::Settle() {
 
 void StreamSession::Pause() {
   const std::lock_guard lock(*this);
+  may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
   if (mode_ == Mode::kFollowing) Squash(cursor_);
   if (mode_ == Mode::kValidating) LeaveValidation();
   observed_ = nullptr;
@@ -714,6 +728,21 @@ uint64_t StreamSession::ReleasePlans() {
       [this](const PlanKey& key) { return key.session == this; });
   if (bytes > 0) releases_.fetch_add(1, std::memory_order_relaxed);
   return bytes;
+}
+
+void StreamSession::BeforeMemoryGoes() {
+  while (!TryLock()) {
+    if (!following_.load(std::memory_order_acquire) ||
+        may_allocate_.load(std::memory_order_relaxed)) {
+      return;
+    }
+    std::this_thread::yield();
+  }
+  if (mode_ == Mode::kFollowing && !instance().Stands()) {
+    ++journal_.notes[kFreed];
+    Squash(cursor_);
+  }
+  Unlock();
 }
 
 void StreamSession::Inspect(

@@ -67,8 +67,14 @@ class StreamSession final : public Session {
   ~StreamSession() override;
 
   // For std::lock_guard.
-  void lock() { Lock(); }
-  void unlock() { Unlock(); }
+  void lock() {
+    Lock();
+    may_allocate_.store(true, std::memory_order_relaxed);
+  }
+  void unlock() {
+    may_allocate_.store(false, std::memory_order_relaxed);
+    Unlock();
+  }
   Action Enter(const engine::OpView& op) override;
   bool wants_call() const override {
     return recorder_ != nullptr && backend_->wants_call();
@@ -82,6 +88,9 @@ class StreamSession final : public Session {
   bool Interrupt(const char* what) override;
   engine::Block TakeBlock(engine::ValueId value) override {
     return instance().TakeBlock(value);
+  }
+  void Own(engine::ValueId value, engine::StorageToken storage) override {
+    instance().Own(value, storage);
   }
 
   // The rest takes the lock itself, waiting for it. Any thread.
@@ -106,6 +115,13 @@ class StreamSession final : public Session {
   // the frontend's allocator takes: unlike the others it never waits for the
   // session's lock. Where somebody is inside, the last plan stays, too.
   uint64_t ReleasePlans();
+
+  // Memory that the program has freed is about to go back to the device. Where
+  // that may be memory which a squash of the pass under way would have to read,
+  // the pass is squashed now. Any thread, also under the frontend's allocator's
+  // lock: waits for a thread that follows an op, which never waits for that
+  // lock, and for no other.
+  void BeforeMemoryGoes();
 
   // Calls `read` with the journal and the entries, under the lock.
   void Inspect(const std::function<void(const Journal&,
@@ -282,6 +298,11 @@ class StreamSession final : public Session {
   Allowance allowance_;
   Attention attention_;  // by policy kMeasured only
   Journal journal_;
+  // For BeforeMemoryGoes, which has no lock yet: a pass is followed (false is
+  // released by the end of a squash: what it restores has been launched); who
+  // is inside may wait for the allocator (relaxed: it only ends the waiting).
+  std::atomic<bool> following_{false};
+  std::atomic<bool> may_allocate_{false};
   // Times that plans were released since the journal was last read. Relaxed: it
   // only counts.
   std::atomic<uint64_t> releases_{0};

@@ -359,7 +359,7 @@ bool StreamSession::WantsValidation(TraceEntry* entry) {
 
 bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
   const uint64_t escapes = instance().escapes();
-  const Instance::Readiness readiness = instance().Resolve(op);
+  const Instance::Readiness readiness = instance().Resolve(op, holds_);
   journal_.stats.escapes += instance().escapes() - escapes;
   switch (readiness) {
     case Instance::Readiness::kReady:
@@ -387,12 +387,17 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
 std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
                                                      const OpView& op) {
   if (!Resolve(entry, op)) return std::nullopt;
-  allowance_.Begin(Allowance::Clock::now());
   whole_ = entry->instances[instance_index_].validations > 0;
+  if (whole_ && !instance().Secure()) {
+    instance().Finish();
+    return std::nullopt;
+  }
+  allowance_.Begin(Allowance::Clock::now());
   auto begun = instance().executor().BeginComparing();
   if (begun && whole_) begun = instance().LaunchNext();
   if (!whole_) instance().SkipNext();
   if (!begun) {
+    instance().Finish();
     GiveUp(entry, begun.error().message());
     return std::nullopt;
   }
@@ -407,7 +412,12 @@ std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
 std::optional<Action> StreamSession::StartReplay(TraceEntry* entry,
                                                  const OpView& op) {
   if (!Resolve(entry, op)) return std::nullopt;
+  if (!instance().Secure()) {
+    instance().Finish();
+    return std::nullopt;
+  }
   if (auto launched = instance().LaunchNext(); !launched) {
+    instance().Finish();
     GiveUp(entry, launched.error().message());
     return std::nullopt;
   }
@@ -419,6 +429,7 @@ std::optional<Action> StreamSession::StartReplay(TraceEntry* entry,
   current_ = entry;
   cursor_ = 0;
   mode_ = Mode::kFollowing;
+  following_.store(true, std::memory_order_relaxed);
   return Follow();
 }
 

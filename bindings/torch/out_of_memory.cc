@@ -22,12 +22,15 @@ constexpr char kName[] = "reprise";
 // it allocates on.
 class GiveWay final : public c10::FreeMemoryCallback {
  public:
-  explicit GiveWay(ReleaseMemory release) : release_(release) {}
+  GiveWay(ReleaseMemory release, MemoryGoes goes)
+      : release_(release), goes_(goes) {}
 
   bool Execute() override {
-    if (AllocatingForReprise()) return false;
     try {
-      return release_(c10::cuda::current_device(), Shortage::kPossible) > 0;
+      const int device = c10::cuda::current_device();
+      goes_(device);
+      return !AllocatingForReprise() &&
+             release_(device, Shortage::kPossible) > 0;
     } catch (const std::exception&) {
       return false;  // no device is current: nothing to give on it
     }
@@ -35,11 +38,12 @@ class GiveWay final : public c10::FreeMemoryCallback {
 
  private:
   const ReleaseMemory release_;
+  const MemoryGoes goes_;
 };
 
 }  // namespace
 
-base::Status ReleaseWhenOutOfMemory(ReleaseMemory release) {
+base::Status ReleaseWhenOutOfMemory(ReleaseMemory release, MemoryGoes goes) {
   static base::Mutex mutex;
   static bool registered = false;
   base::MutexLock lock(mutex);
@@ -50,8 +54,15 @@ base::Status ReleaseWhenOutOfMemory(ReleaseMemory release) {
           if (AllocatingForReprise()) return;
           (void)release(static_cast<int>(device), Shortage::kCertain);
         });
-    c10::FreeCudaMemoryCallbacksRegistry()->Register(
-        kName, [release] { return std::make_unique<GiveWay>(release); });
+    allocator::attachAllocatorTraceTracker(
+        [goes](const allocator::TraceEntry& entry) {
+          if (entry.action_ == allocator::TraceEntry::SEGMENT_FREE) {
+            goes(entry.device_);
+          }
+        });
+    c10::FreeCudaMemoryCallbacksRegistry()->Register(kName, [release, goes] {
+      return std::make_unique<GiveWay>(release, goes);
+    });
   } catch (const std::exception& error) {
     const std::string text = error.what();
     return base::Fail(base::Code::kUnavailable,

@@ -4,6 +4,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include "bindings/torch/plain_tensor.h"
+#include "bindings/torch/torch_frontend.h"
+#include "engine/ledger.h"
 
 namespace reprise::bindings {
 namespace {
@@ -82,6 +84,9 @@ at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
                            c10::DataPtr(reinterpret_cast<void*>(block.address),
                                         block.context, block.release, device),
                            allocator, /*resizable=*/true);
+    if (!engine::Ledger::IsLease(block.release)) [[unlikely]] {
+      session_.Own(spec.value, TokenOf(*storage.unsafeGetStorageImpl()));
+    }
     if (op_.results.size() > 1) made_.push_back(Made{spec.value, storage});
   }
   TensorLayout layout;

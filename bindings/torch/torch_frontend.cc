@@ -64,7 +64,7 @@ base::Error ErrorOf(const std::exception& error) {
       FirstLine(error));
 }
 
-// What host and CUDA have in common: names and weak references.
+// What host and CUDA have in common: names and references.
 class TorchFrontend : public engine::Frontend {
  public:
   explicit TorchFrontend(OpNames op_names) : op_names_(op_names) {}
@@ -82,6 +82,28 @@ class TorchFrontend : public engine::Frontend {
   }
   uint64_t Base(engine::StorageToken storage) const override {
     return Alive(storage) ? BaseOf(*StorageOf(storage)) : 0;
+  }
+  size_t Hold(std::span<const engine::StoragePlace> storages) override {
+    size_t held = 0;
+    for (const engine::StoragePlace& place : storages) {
+      c10::StorageImpl* storage = StorageOf(place.storage);
+      // If only a Python object refers to it, another reference needs Python's
+      // lock, and who has that one may wait for the session.
+      const bool pythons =
+          c10::raw::weak_intrusive_ptr::use_count(storage) == 1 &&
+          storage->pyobj_slot()->load_pyobj() != nullptr;
+      if (pythons || BaseOf(*storage) != place.base ||
+          c10::raw::weak_intrusive_ptr::lock(storage) == nullptr) {
+        break;
+      }
+      ++held;
+    }
+    return held;
+  }
+  void Drop(std::span<const engine::StoragePlace> storages) override {
+    for (const engine::StoragePlace& place : storages) {
+      c10::raw::intrusive_ptr::decref(StorageOf(place.storage));
+    }
   }
 
  private:

@@ -111,7 +111,8 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
   if (found == nullptr) {
     REPRISE_RETURN_IF_ERROR(PrepareFrontends(kind));
     if (kind == scheduler::DeviceKind::kCuda) {
-      REPRISE_RETURN_IF_ERROR(ReleaseWhenOutOfMemory(&ReleaseMemory));
+      REPRISE_RETURN_IF_ERROR(
+          ReleaseWhenOutOfMemory(&ReleaseMemory, &BeforeMemoryGoes));
     }
     REPRISE_ASSIGN_OR_RETURN(
         auto scheduler, scheduler::Runtime::Create(
@@ -174,6 +175,13 @@ uint64_t TorchRuntime::ReleaseMemory(int device, scheduler::Shortage shortage) {
     bytes += made->scheduler_->ReleaseMemory(device, shortage);
   }
   return bytes;
+}
+
+void TorchRuntime::BeforeMemoryGoes(int device) {
+  TorchRuntime* active = Active();
+  if (active == nullptr || active->kind_ != scheduler::DeviceKind::kCuda)
+    return;
+  active->scheduler_->BeforeMemoryGoes(device);
 }
 
 void TorchRuntime::Interrupt() {

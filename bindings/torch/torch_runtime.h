@@ -93,6 +93,8 @@ class TorchRuntime {
   // Gives back what plans of every instance, active or not, hold on a GPU (see
   // scheduler::Runtime::ReleaseMemory, which says what it may wait for).
   static uint64_t ReleaseMemory(int device, scheduler::Shortage shortage);
+  // Of the active instance, which alone has passes under way.
+  static void BeforeMemoryGoes(int device);
 
   struct Switches;
   static Switches& switches();

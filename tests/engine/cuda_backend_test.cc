@@ -122,13 +122,15 @@ class World {
     for (const ValueRef& ref : head.operands) {
       Operand& operand = operands.emplace_back();
       const Value& value = plan.trace().values[ref.value];
+      operand.storage = value.storage;
       operand.base = ref.value == 0 ? x.base : value.origin;
     }
     OpView view;
     view.op = head.op;
     view.words = head.words;
     view.operands = operands;
-    EXPECT_EQ(instance.Resolve(view), Instance::Readiness::kReady);
+    StorageHolds holds(&frontend);
+    EXPECT_EQ(instance.Resolve(view, holds), Instance::Readiness::kReady);
     for (size_t s = 0; s < instance.built().segments.size(); ++s) {
       REPRISE_RETURN_IF_ERROR(instance.LaunchNext());
     }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,24 @@ class FakeFrontend : public Frontend {
   uint64_t Base(StorageToken storage) const override {
     const auto found = bases.find(storage);
     return found == bases.end() ? 0 : found->second;
+  }
+
+  size_t Hold(std::span<const StoragePlace> storages) override {
+    size_t held = 0;
+    for (const StoragePlace& place : storages) {
+      EXPECT_TRUE(references.contains(place.storage)) << place.storage;
+      if (!Alive(place.storage) || Base(place.storage) != place.base) break;
+      holds.insert(place.storage);
+      ++held;
+    }
+    return held;
+  }
+  void Drop(std::span<const StoragePlace> storages) override {
+    for (const StoragePlace& place : storages) {
+      const auto found = holds.find(place.storage);
+      ASSERT_NE(found, holds.end()) << place.storage;
+      holds.erase(found);
+    }
   }
 
   base::Result<Block> Allocate(size_t size_bytes) override {
@@ -77,7 +96,8 @@ class FakeFrontend : public Frontend {
 
   std::map<StorageToken, int> references;
   std::map<StorageToken, uint64_t> bases;  // of what is alive
-  std::vector<Allocation> allocations;     // for the next TakeAllocations
+  std::multiset<StorageToken> holds;
+  std::vector<Allocation> allocations;  // for the next TakeAllocations
   int allocations_left = 1 << 30;
   int open_pools = 0;
 

@@ -39,6 +39,7 @@ class InstanceTest : public testing::Test {
     late_ = builder_.External();
     c_ = builder_.Op({b_, late_}, {}, 1);
     Give(weight_, First(weight_));
+    inputs_ = {late_};
   }
 
   static uint64_t First(ValueId value) {
@@ -64,7 +65,7 @@ class InstanceTest : public testing::Test {
       if (!trace.values[v].external) built.places[v] = Place(v);
     }
     built.segments = std::move(segments);
-    built.late = {late_};
+    built.inputs = inputs_;
     built.slots = slots_;
     built.executor = std::make_unique<FakeExecutor>(&log_);
     plan_ = std::make_unique<Plan>(builder_.Take(), std::move(built));
@@ -82,7 +83,9 @@ class InstanceTest : public testing::Test {
     auto call = std::make_unique<Call>();
     call->words = plan_->trace().ops[index].words;
     for (const uint64_t address : addresses) {
+      const size_t i = call->operands.size();
       Operand& operand = call->operands.emplace_back();
+      operand.storage = TokenAt(index, i);
       operand.base = address - 8;
       operand.offset_bytes = 8;
     }
@@ -93,12 +96,21 @@ class InstanceTest : public testing::Test {
   }
 
   Readiness Resolve(uint64_t x_address) {
-    return instance_->Resolve(OpAt(0, {x_address})->view);
+    return Resolve(OpAt(0, {x_address})->view);
+  }
+  Readiness Resolve(const OpView& head) {
+    return instance_->Resolve(head, holds_);
+  }
+  StorageToken TokenAt(uint32_t op, size_t operand) const {
+    const TracedOp& traced = plan_->trace().ops[op];
+    if (operand >= traced.operands.size()) return nullptr;
+    return Token(traced.operands[operand].value + 1);
   }
 
   static constexpr uint64_t kSizeBytes = 64;
   static constexpr uint64_t kArena = 0x7f10'0000'0000;
   FakeFrontend frontend_;
+  StorageHolds holds_{&frontend_};
   TraceBuilder builder_;
   FakeExecutor::Log log_;
   int arena_releases_ = 0;
@@ -106,6 +118,7 @@ class InstanceTest : public testing::Test {
   std::vector<uint64_t> slots_;
   std::unique_ptr<Plan> plan_;
   Instance* instance_ = nullptr;
+  std::vector<ValueId> inputs_;
   ValueId x_, a_, weight_, b_, late_, c_;
 };
 
@@ -126,12 +139,12 @@ TEST_F(InstanceTest, OtherHeadIsAnotherOp) {
   Build();
   auto head = OpAt(0, {First(x_)});
   head->view.op = 5;
-  EXPECT_EQ(instance_->Resolve(head->view), Readiness::kOtherOp);
+  EXPECT_EQ(Resolve(head->view), Readiness::kOtherOp);
   head = OpAt(0, {First(x_)});
   ++head->words[1];
-  EXPECT_EQ(instance_->Resolve(head->view), Readiness::kOtherOp);
+  EXPECT_EQ(Resolve(head->view), Readiness::kOtherOp);
   head = OpAt(0, {First(x_), First(x_)});
-  EXPECT_EQ(instance_->Resolve(head->view), Readiness::kOtherOp);
+  EXPECT_EQ(Resolve(head->view), Readiness::kOtherOp);
 }
 
 TEST_F(InstanceTest, OperandThatTheHeadUsedTwiceMustBeOneAgain) {
@@ -141,10 +154,8 @@ TEST_F(InstanceTest, OperandThatTheHeadUsedTwiceMustBeOneAgain) {
   builder_.trace().ops[0].operands[1].offset_bytes = 16;
   Build({{0, 1, 1}});
   const uint64_t there = 0x7f00'5000'0000;
-  EXPECT_EQ(instance_->Resolve(OpAt(0, {there, there + 16})->view),
-            Readiness::kReady);
-  EXPECT_EQ(instance_->Resolve(OpAt(0, {there, there + 32})->view),
-            Readiness::kOtherOp);
+  EXPECT_EQ(Resolve(OpAt(0, {there, there + 16})->view), Readiness::kReady);
+  EXPECT_EQ(Resolve(OpAt(0, {there, there + 32})->view), Readiness::kOtherOp);
 }
 
 TEST_F(InstanceTest, OperandThatNeverMovedIsUnprovenElsewhere) {
@@ -395,6 +406,7 @@ TEST_F(InstanceTest, NoOpIsReachedBeforeItsSegmentHoweverTheyAreCut) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
     builder_ = TraceBuilder(&frontend_);
+    inputs_.clear();
     builder_.External();
     const uint32_t ops = 1 + random() % 12;
     for (uint32_t k = 0; k < ops; ++k) builder_.Op({0}, {}, 1);
@@ -427,6 +439,82 @@ TEST_F(InstanceTest, LaunchThatFailedMayBeTriedAgain) {
   log_.fail = false;
   ASSERT_TRUE(instance_->LaunchNext());
   EXPECT_THAT(log_.segments, ElementsAre(0));
+}
+
+TEST_F(InstanceTest, SegmentIsSecuredByReferencesToWhatItReads) {
+  Build({{0, 1, 1}, {1, 3, 2}, {3, 4, 1, /*gated=*/true}});
+  Give(x_, First(x_) - 8);
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  // Operands of the op at hand are alive.
+  ASSERT_TRUE(instance_->Secure());
+  EXPECT_FALSE(holds_.any_held());
+  ASSERT_TRUE(instance_->LaunchNext());
+  ASSERT_TRUE(instance_->Secure());
+  EXPECT_THAT(frontend_.holds, ElementsAre(Token(weight_ + 1)));
+  { const StorageHolds::Held held = holds_.TakeHeld(); }
+  EXPECT_THAT(frontend_.holds, IsEmpty());
+  Give(weight_, First(weight_) + 512);  // moved
+  EXPECT_FALSE(instance_->Secure());
+  frontend_.bases.erase(Token(weight_ + 1));  // freed
+  EXPECT_FALSE(instance_->Secure());
+  EXPECT_FALSE(instance_->Stands());
+  Give(weight_, First(weight_));
+  ASSERT_TRUE(instance_->Secure());
+  EXPECT_TRUE(instance_->Stands());
+  ASSERT_TRUE(instance_->LaunchNext());
+  ASSERT_TRUE(instance_->BindLate(OpAt(3, {Place(b_), First(late_)})->view));
+  { const StorageHolds::Held held = holds_.TakeHeld(); }
+  ASSERT_TRUE(instance_->Secure());
+  EXPECT_FALSE(holds_.any_held());
+}
+
+TEST_F(InstanceTest, InputIsAskedAfterWhileSegmentsReadIt) {
+  builder_ = TraceBuilder(&frontend_, kSizeBytes);
+  x_ = builder_.External();
+  for (int k = 0; k < 3; ++k) builder_.Op({x_}, {}, 1);
+  inputs_ = {x_};
+  Build({{0, 1, 1}, {1, 2, 1}, {2, 3, 1}});
+  const StorageToken other = Token(99);
+  const auto head = OpAt(0, {First(x_) + 4096});
+  head->operands[0].storage = other;
+  frontend_.bases[other] = First(x_) + 4096 - 8;
+  ASSERT_EQ(Resolve(head->view), Readiness::kReady);
+  EXPECT_EQ(frontend_.references[other], 1);
+  ASSERT_TRUE(instance_->LaunchNext());
+  ASSERT_TRUE(instance_->Secure());
+  EXPECT_THAT(frontend_.holds, ElementsAre(other));
+  frontend_.bases.erase(other);
+  EXPECT_FALSE(instance_->Secure());
+  // Nothing is ever rebuilt from an input.
+  EXPECT_TRUE(instance_->Stands());
+  instance_->Finish();
+  EXPECT_FALSE(frontend_.references.contains(other));
+  { const StorageHolds::Held held = holds_.TakeHeld(); }
+}
+
+TEST_F(InstanceTest, EscapedOutputIsAskedAfterOnceTheProgramHasIt) {
+  Build({{0, 1, 1}, {1, 3, 2}, {3, 4, 1, /*gated=*/true}});
+  Give(x_, First(x_) - 8);
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  const Block held = instance_->TakeBlock(a_);
+  instance_->Finish();
+  const StorageToken own = Token(99);
+  for (const bool freed : {false, true}) {
+    ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+    ASSERT_TRUE(instance_->LaunchNext());
+    ASSERT_TRUE(instance_->Secure());
+    { const StorageHolds::Held held = holds_.TakeHeld(); }
+    const Block block = instance_->TakeBlock(a_);
+    frontend_.bases[own] = block.address();
+    instance_->Own(a_, own);
+    if (freed) frontend_.bases.erase(own);
+    EXPECT_EQ(instance_->Secure(), !freed);
+    EXPECT_EQ(instance_->Stands(), !freed);
+    EXPECT_EQ(frontend_.holds.count(own), freed ? 0u : 1u);
+    { const StorageHolds::Held held = holds_.TakeHeld(); }
+    instance_->Finish();
+    EXPECT_FALSE(frontend_.references.contains(own));
+  }
 }
 
 TEST_F(InstanceTest, SquashRestoresWhatTheProgramHolds) {

@@ -79,17 +79,19 @@ class PlanTest : public testing::Test {
   void Launch(size_t index) {
     const TracedOp& first = plan_->trace().ops[0];
     Operand operand;
+    operand.storage = plan_->trace().values[x_].storage;
     operand.base = TraceBuilder::AddressOf(x_);
     OpView head;
     head.op = first.op;
     head.words = first.words;
     head.operands = {&operand, 1};
-    ASSERT_EQ(plan_->instance(index).Resolve(head),
+    ASSERT_EQ(plan_->instance(index).Resolve(head, holds_),
               Instance::Readiness::kReady);
     ASSERT_TRUE(plan_->instance(index).LaunchNext());
   }
 
   FakeFrontend frontend_;
+  StorageHolds holds_{&frontend_};
   FakeExecutor::Log logs_[kInstances];
   int arena_releases_[kInstances] = {};
   std::unique_ptr<Plan> plan_;

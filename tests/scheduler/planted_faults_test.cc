@@ -53,12 +53,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{Fault::kIgnoredLease, "IgnoredLease"},
                     Planted{Fault::kAttributeNotInKey, "AttributeNotInKey"},
                     Planted{Fault::kOperandNotInKey, "OperandNotInKey"},
-                    Planted{Fault::kNoRestoration, "NoRestoration"},
+                    Planted{Fault::kNoRestoration, "NoRestoration", false},
                     Planted{Fault::kEvictedInUse, "EvictedInUse"},
                     Planted{Fault::kOutputTwice, "OutputTwice"},
                     Planted{Fault::kVerdictIgnored, "VerdictIgnored"},
                     Planted{Fault::kOverlappingTemporary,
-                            "OverlappingTemporary", false}),
+                            "OverlappingTemporary", false},
+                    Planted{Fault::kFreedIsHeld, "FreedIsHeld", false},
+                    Planted{Fault::kGoesUntold, "GoesUntold", false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

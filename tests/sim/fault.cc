@@ -106,7 +106,9 @@ class WatchedBackend : public engine::Backend {
     auto plan = inner_->Build(first, second);
     if (!plan) return plan;
     ++counts_->builds;
-    counts_->late_externals += plan->late.size();
+    for (const ValueId input : plan->inputs) {
+      if (first.values[input].birth_op > 0) ++counts_->late_externals;
+    }
     if (fault_ == Fault::kOverlappingTemporary) Overlap(first, *plan);
     if (fault_ == Fault::kVerdictIgnored) Spoil(first, *plan);
     // The ledger is given memory that it does not own.

@@ -24,6 +24,8 @@ enum class Fault : uint8_t {
   kOutputTwice,        // two outputs are given the same memory
   kVerdictIgnored,     // a wrong plan is found equal
   kOverlappingTemporary,  // over a live value, and verdicts ignored
+  kFreedIsHeld,           // what is freed can be held all the same
+  kGoesUntold,            // free memory goes back to the device in silence
 };
 
 // What a backend did.

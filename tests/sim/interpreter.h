@@ -63,7 +63,10 @@ class Interpreter {
     }
   }
 
+  void Free(Variable variable) { variables_[variable].reset(); }
+
   void EndPass(const Pass& pass) {
+    MakeWeights();
     const size_t first = program_.weights + program_.inputs;
     for (size_t v = 0; v < program_.locals; ++v) {
       std::optional<Tensor>& local = variables_[first + v];
@@ -113,7 +116,10 @@ class Interpreter {
 
   // The host looks at something: a cut.
   void Look() { Run(OpKind::kRead, {*variables_[0]}, 0); }
-  void Raise() { Run(OpKind::kRaise, {*variables_[0]}, 1); }
+  void Raise() {
+    MakeWeights();
+    Run(OpKind::kRaise, {*variables_[0]}, 1);
+  }
 
   // All that the program can see: variables in order (empty ones too), inputs,
   // what it holds.
@@ -139,6 +145,13 @@ class Interpreter {
     return made;
   }
 
+  // In place of those that were freed.
+  void MakeWeights() {
+    for (size_t w = 0; w < program_.weights; ++w) {
+      if (!variables_[w].has_value()) variables_[w] = Make(w, 2000 + remade_++);
+    }
+  }
+
   void TakeInputs(size_t set) {
     for (size_t x = 0; x < program_.inputs; ++x) {
       variables_[program_.weights + x] = input_sets_[set][x];
@@ -162,6 +175,7 @@ class Interpreter {
   std::vector<std::optional<Tensor>> variables_;
   std::vector<std::vector<Tensor>> input_sets_;
   std::deque<Tensor> held_;
+  size_t remade_ = 0;
   uint64_t ops_done_ = 0;
 };
 

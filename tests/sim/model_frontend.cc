@@ -1,5 +1,7 @@
 #include "tests/sim/model_frontend.h"
 
+#include <sys/mman.h>
+
 #include <bit>
 #include <stdexcept>
 
@@ -69,6 +71,27 @@ void Compute(ModelOp op, std::span<float* const> inputs, float attribute,
   }
 }
 
+base::Result<engine::Block> ModelFrontend::AllocatePages(size_t size_bytes) {
+  struct Pages {
+    void* begin;
+    size_t size_bytes;
+  };
+  constexpr size_t kPage = 4096;
+  size_bytes = (size_bytes / kPage + 1) * kPage;
+  void* begin = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (begin == MAP_FAILED) {
+    return base::Fail(base::Code::kResourceExhausted, "no pages");
+  }
+  return engine::Block(
+      reinterpret_cast<uint64_t>(begin), new Pages{begin, size_bytes},
+      [](void* context) {
+        const std::unique_ptr<Pages> pages(static_cast<Pages*>(context));
+        // Kept, so that nobody else is given these addresses.
+        mprotect(pages->begin, pages->size_bytes, PROT_NONE);
+      });
+}
+
 ModelTensor ModelProgram::Make(float seed, size_t elements) {
   auto block = frontend_->Allocate(elements * sizeof(float));
   auto* storage = new ModelStorage(*std::move(block), elements);
@@ -134,6 +157,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
       for (const engine::ResultSpec& spec : session_->followed().results) {
         out = ModelTensor(
             new ModelStorage(session_->TakeBlock(spec.value), elements));
+        session_->Own(spec.value, out.storage());
       }
       session_->Unlock();
       return out;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <set>
 #include <span>
@@ -37,6 +38,13 @@ class ModelStorage {
   friend class ModelProgram;
 
   void Ref() { ++strong_; }
+  bool RefIfAlive() {
+    int strong = strong_;
+    while (strong > 0) {
+      if (strong_.compare_exchange_weak(strong, strong + 1)) return true;
+    }
+    return false;
+  }
   void Unref() {
     if (--strong_ > 0) return;
     block_ = engine::Block();
@@ -108,10 +116,26 @@ class ModelFrontend : public engine::Frontend {
   uint64_t Base(engine::StorageToken token) const override {
     return Of(token)->block_.address();
   }
+  size_t Hold(std::span<const engine::StoragePlace> storages) override {
+    size_t held = 0;
+    for (const engine::StoragePlace& place : storages) {
+      ModelStorage* storage = Of(place.storage);
+      if (Base(storage) != place.base || !storage->RefIfAlive()) break;
+      ++held;
+    }
+    return held;
+  }
+  void Drop(std::span<const engine::StoragePlace> storages) override {
+    if (on_drop) on_drop();
+    for (const engine::StoragePlace& place : storages) {
+      Of(place.storage)->Unref();
+    }
+  }
   base::Result<engine::Block> Allocate(size_t size_bytes) override {
     if (fail_allocations) {
       return base::Fail(base::Code::kResourceExhausted, "told to fail");
     }
+    if (takes_pages_away) return AllocatePages(size_bytes);
     void* memory = std::aligned_alloc(64, (size_bytes / 64 + 1) * 64);
     std::memset(memory, 0xA5, size_bytes);
     return engine::Block(reinterpret_cast<uint64_t>(memory), memory,
@@ -124,10 +148,25 @@ class ModelFrontend : public engine::Frontend {
   uint64_t GeneratorState() const override { return random_draws; }
   bool OwnsAddress(uint64_t) const override { return true; }
 
+  // Moves a storage's memory elsewhere, its values with it.
+  void Move(const ModelTensor& tensor) {
+    ModelStorage* storage = tensor.storage();
+    const size_t size_bytes = storage->elements() * sizeof(float);
+    engine::Block block = *Allocate(size_bytes);
+    std::memcpy(reinterpret_cast<void*>(block.address()), storage->data(),
+                size_bytes);
+    storage->block_ = std::move(block);
+  }
+
+  // What is allocated from now on has pages of its own, and once it is freed,
+  // to touch it ends the process.
+  bool takes_pages_away = false;
+  std::function<void()> on_drop;
   bool fail_allocations = false;
   uint64_t random_draws = 0;
 
  private:
+  static base::Result<engine::Block> AllocatePages(size_t size_bytes);
   static ModelStorage* Of(engine::StorageToken token) {
     return const_cast<ModelStorage*>(static_cast<const ModelStorage*>(token));
   }

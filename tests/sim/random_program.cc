@@ -154,7 +154,7 @@ class Generator {
     const auto some_line = [&] {
       return static_cast<int>(Below(program_.body.size()));
     };
-    switch (Below(12)) {
+    switch (Below(13)) {
       case 0:
       case 1:
       case 2:
@@ -184,6 +184,11 @@ class Generator {
         break;
       case 11:
         pass.settles = true;
+        break;
+      case 12:
+        pass.frees = static_cast<Variable>(Below(program_.variables()));
+        pass.frees_at = some_line();
+        pass.gives_back_at = pass.frees_at;
         break;
     }
   }
@@ -314,6 +319,9 @@ std::string Program::ToString() const {
     at("builds at", pass.builds_at);
     at("evicts at", pass.evicts_at);
     at("gives back at", pass.gives_back_at);
+    if (pass.frees_at >= 0) {
+      out << ", frees " << Name(pass.frees) << " at " << pass.frees_at;
+    }
     if (pass.holds != 0) {
       out << ", holds";
       for (size_t v = 0; v < locals; ++v) {
@@ -347,9 +355,9 @@ Program Shrink(Program program,
       const Program before = program;
       program.body.erase(program.body.begin() + static_cast<ptrdiff_t>(i));
       for (Pass& pass : program.passes) {
-        for (int* line :
-             {&pass.leaves_at, &pass.changes_at, &pass.raises_at,
-              &pass.builds_at, &pass.evicts_at, &pass.gives_back_at}) {
+        for (int* line : {&pass.leaves_at, &pass.changes_at, &pass.raises_at,
+                          &pass.builds_at, &pass.evicts_at, &pass.gives_back_at,
+                          &pass.frees_at}) {
           if (*line > static_cast<int>(i)) --*line;
         }
       }
@@ -371,6 +379,7 @@ Program Shrink(Program program,
       again |= Reset(pass.holds, 0u, fails);
       again |= Reset(pass.drops, 0, fails);
       again |= Reset(pass.gives_back_at, -1, fails);
+      again |= Reset(pass.frees_at, -1, fails);
       again |= Reset(pass.looks, false, fails);
       again |= Reset(pass.settles, false, fails);
       again |= Reset(pass.inputs, 0, fails);

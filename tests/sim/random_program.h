@@ -49,12 +49,15 @@ struct Pass {
   int builds_at = -1;        // before it, waiting builds are done
   int evicts_at = -1;        // before it, all plans that can be are evicted
   int gives_back_at = -1;    // before it, free memory goes to the device
-  bool settles = false;      // verdicts are waited for
+  Variable frees = -1;       // the program drops it, ...
+  int frees_at = -1;     // before that line; a weight is made anew afterwards
+  bool settles = false;  // verdicts are waited for
 
   bool disturbed() const {
     return uploads || leaves_at >= 0 || changes_at >= 0 ||
            replaces_weight >= 0 || edits_weight >= 0 || raises_at >= 0 ||
-           looks || gives_back_at >= 0 || settles || evicts_at >= 0;
+           looks || gives_back_at >= 0 || frees_at >= 0 || settles ||
+           evicts_at >= 0;
   }
 };
 

@@ -173,6 +173,22 @@ uint64_t StreamFrontend::Base(engine::StorageToken token) const {
   return Of(token)->base();
 }
 
+size_t StreamFrontend::Hold(std::span<const engine::StoragePlace> storages) {
+  if (fault_ == Fault::kFreedIsHeld) return storages.size();
+  size_t held = 0;
+  for (const engine::StoragePlace& place : storages) {
+    if (!Alive(place.storage) || Base(place.storage) != place.base) break;
+    Of(place.storage)->Ref();
+    ++held;
+  }
+  return held;
+}
+
+void StreamFrontend::Drop(std::span<const engine::StoragePlace> storages) {
+  if (fault_ == Fault::kFreedIsHeld) return;
+  for (const engine::StoragePlace& place : storages) Of(place.storage)->Unref();
+}
+
 base::Result<Block> StreamFrontend::Allocate(size_t size_bytes) {
   if (fault_ == Fault::kOutputTwice && lent_twice_ != 0 &&
       memory_->SizeOf(lent_twice_) >= size_bytes) {
@@ -330,6 +346,7 @@ std::vector<StreamTensor> StreamOps::Followed(
       }
       storage = new StreamStorage(std::move(block), spec.storage_bytes);
       made.emplace_back(spec.value, storage);
+      parts_.session->Own(spec.value, storage);
     }
     results.emplace_back(storage, spec.offset_bytes / 4,
                          static_cast<size_t>(spec.sizes[0]));

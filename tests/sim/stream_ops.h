@@ -95,6 +95,8 @@ class StreamFrontend : public engine::Frontend {
   }
   bool Alive(engine::StorageToken token) const override;
   uint64_t Base(engine::StorageToken token) const override;
+  size_t Hold(std::span<const engine::StoragePlace> storages) override;
+  void Drop(std::span<const engine::StoragePlace> storages) override;
   base::Result<engine::Block> Allocate(size_t size_bytes) override;
   base::Status BeginPrivatePool() override;
   void EndPrivatePool() override { pool_ = own_pool_; }

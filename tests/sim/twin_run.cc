@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "engine/base/task.h"
 #include "engine/cuda_backend.h"
@@ -34,6 +35,14 @@ struct Device {
     }
   }
 
+  // As the allocator of a device does; that of the host tells nobody.
+  void GiveBack() {
+    for (scheduler::StreamSession* session : told) session->BeforeMemoryGoes();
+    gpu.streams.SynchronizeAll();
+    memory.GiveBack();
+  }
+
+  std::vector<scheduler::StreamSession*> told;
   SimulatedGpu gpu;
   SimulatedMemory memory{size_t{3} << 20};
   ModelKernels kernels;
@@ -72,10 +81,11 @@ class Twin {
     if (line_ == 0) BeginPass(pass);
     if (line == pass.builds_at) device_.builds.RunAll();
     if (line == pass.evicts_at) device_.plans.Trim(0);
-    if (line == pass.gives_back_at) {
-      device_.gpu.streams.SynchronizeAll();
-      device_.memory.GiveBack();
+    if (line == pass.frees_at) {
+      real_->Free(pass.frees);
+      plain_->Free(pass.frees);
     }
+    if (line == pass.gives_back_at) device_.GiveBack();
     if (line == pass.raises_at) {
       Raise();
       EndPass(pass);
@@ -140,6 +150,7 @@ class Twin {
       }
     });
     result.unfollowed_ops += unfollowed_ops_;
+    std::erase(device_.told, session_.get());
     session_.reset();
   }
 
@@ -183,6 +194,10 @@ class Twin {
       device_.builds.Post([job] { job->Run(); });
     };
     session_ = std::make_unique<scheduler::StreamSession>(std::move(parts));
+    if (options.executes == Executes::kOnDevice &&
+        options.fault != Fault::kGoesUntold) {
+      device_.told.push_back(session_.get());
+    }
   }
 
   scheduler::Stats Stats() {

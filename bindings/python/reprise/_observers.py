@@ -16,7 +16,7 @@ import torch
 # What else torch's Python offers (`__array__`, `__cuda_array_interface__`, `storage`,
 # `torch.save`) calls these; Triton's launcher calls `data_ptr`.
 _OF_TENSORS = ("data_ptr", "numpy", "tolist", "untyped_storage", "__dlpack__")
-_OF_STORAGES = ("data_ptr",)
+_OF_STORAGES = ("data_ptr", "resize_")
 
 _NOTHING_OPEN = ctypes.c_bool(False)
 
@@ -54,6 +54,15 @@ def wrap(interrupt: Callable[[], None]) -> None:
 
         return wrapper
 
+    def of_cache(function: Callable[[], None]) -> Callable[[], None]:
+        @functools.wraps(function)
+        def wrapper() -> None:
+            if _opened.value and _device == "cuda":
+                interrupt()
+            function()
+
+        return wrapper
+
     for cls, methods in (
         (torch.Tensor, _OF_TENSORS),
         (torch.UntypedStorage, _OF_STORAGES),
@@ -64,6 +73,9 @@ def wrap(interrupt: Callable[[], None]) -> None:
     # stream that is asked whether it is done orders the host behind it.
     for cls, name in ((torch.cuda.CUDAGraph, "replay"), (torch.cuda.Stream, "query")):
         setattr(cls, name, of_streams(getattr(cls, name)))
+
+    # What has run ahead may have to be rebuilt from memory that is free by now.
+    torch._C._cuda_emptyCache = of_cache(torch._C._cuda_emptyCache)
 
     # Torch cannot empty a pool while another one is open, as ours is in a recording.
     def before_end(self: Any) -> None:

@@ -71,6 +71,7 @@ class FakeSession final : public scheduler::Session {
   void Abandon(const engine::OpView& op) override;
   bool Interrupt(const char*) override { return false; }
   engine::Block TakeBlock(engine::ValueId value) override;
+  void Own(engine::ValueId, engine::StorageToken) override {}
 
  private:
   bool RunExpected(const engine::OpView& op);

@@ -20,9 +20,11 @@ uint64_t Count(int, scheduler::Shortage) {
   return 1;
 }
 
+void Ignore(int) {}
+
 TEST(OutOfMemoryTest, IsRegisteredOnceAndFindsNothingWithoutADevice) {
-  ASSERT_TRUE(ReleaseWhenOutOfMemory(&Count).has_value());
-  ASSERT_TRUE(ReleaseWhenOutOfMemory(&Count).has_value());
+  ASSERT_TRUE(ReleaseWhenOutOfMemory(&Count, &Ignore).has_value());
+  ASSERT_TRUE(ReleaseWhenOutOfMemory(&Count, &Ignore).has_value());
   auto* registry = c10::FreeCudaMemoryCallbacksRegistry();
   const std::vector<std::string> keys = registry->Keys();
   ASSERT_EQ(std::count(keys.begin(), keys.end(), "reprise"), 1);

@@ -3,10 +3,13 @@
 #include "bindings/torch/torch_frontend.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <set>
+#include <span>
+#include <vector>
 
 namespace reprise::bindings {
 namespace {
@@ -47,6 +50,48 @@ TEST_F(HostFrontendTest, SeesAStorageDieAndItsMemoryGo) {
   tensor.reset();
   EXPECT_FALSE(frontend_->Alive(token));
   EXPECT_EQ(frontend_->Base(token), 0u);
+  frontend_->Release(token);
+}
+
+TEST_F(HostFrontendTest, HoldsStoragesThatAreWhereTheyWere) {
+  const at::Tensor kept = at::rand({4});
+  at::Tensor freed = at::rand({4});
+  at::Tensor moved = at::rand({4});
+  std::vector<engine::StoragePlace> places;
+  for (const at::Tensor& tensor : {kept, freed, moved}) {
+    frontend_->Retain(Token(tensor));
+    places.push_back({Token(tensor), frontend_->Base(Token(tensor))});
+  }
+  EXPECT_EQ(frontend_->Hold(places), 3u);
+  EXPECT_EQ(kept.storage().use_count(), 2u);
+  frontend_->Drop(places);
+  EXPECT_EQ(kept.storage().use_count(), 1u);
+  // As far as the first one that is not.
+  moved.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+      c10::GetCPUAllocator()->allocate(64));
+  EXPECT_EQ(frontend_->Hold(places), 2u);
+  frontend_->Drop(std::span(places).first(2));
+  freed.reset();
+  EXPECT_EQ(frontend_->Hold(places), 1u);
+  frontend_->Drop(std::span(places).first(1));
+  EXPECT_EQ(kept.storage().use_count(), 1u);
+  for (const engine::StoragePlace& place : places) {
+    frontend_->Release(place.storage);
+  }
+}
+
+// The last reference may be the one that was held.
+TEST_F(HostFrontendTest, DropFreesWhatTheProgramHasGivenUp) {
+  at::Tensor tensor = at::rand({4});
+  const engine::StorageToken token = Token(tensor);
+  frontend_->Retain(token);
+  const std::vector<engine::StoragePlace> place = {
+      {token, frontend_->Base(token)}};
+  ASSERT_EQ(frontend_->Hold(place), 1u);
+  tensor.reset();
+  EXPECT_TRUE(frontend_->Alive(token));
+  frontend_->Drop(place);
+  EXPECT_FALSE(frontend_->Alive(token));
   frontend_->Release(token);
 }
 
