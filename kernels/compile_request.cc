@@ -120,7 +120,8 @@ cache::Signature KeyOf(const KernelSource& source,
 
 }  // namespace
 
-base::Result<CompileRequest> MakeCompileRequest(KernelSource source) {
+base::Result<CompileRequest> MakeCompileRequest(KernelSource source,
+                                                IncludedFiles& files) {
   REPRISE_ASSIGN_OR_RETURN(const std::string version, NvrtcVersion());
   REPRISE_ASSIGN_OR_RETURN(source.architecture,
                            NvrtcTarget(source.architecture));
@@ -130,7 +131,7 @@ base::Result<CompileRequest> MakeCompileRequest(KernelSource source) {
     path = (std::filesystem::current_path(error) / path).native();
   }
   CompileRequest request{.source = std::move(source)};
-  request.dependencies = FindDependencies(request.source);
+  request.dependencies = FindDependencies(request.source, files);
   // Options that NVRTC takes from the environment.
   const char* appended = std::getenv("NVRTC_APPEND_FLAGS");
   if (request.dependencies.complete &&

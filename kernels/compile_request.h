@@ -29,7 +29,8 @@ struct CompileRequest {
 
 // kInvalidArgument for an option or architecture that cannot be; kUnavailable
 // without NVRTC. Reads what the source may include (FindDependencies).
-base::Result<CompileRequest> MakeCompileRequest(KernelSource source);
+base::Result<CompileRequest> MakeCompileRequest(KernelSource source,
+                                                IncludedFiles& files);
 
 }  // namespace reprise::kernels
 

@@ -80,6 +80,8 @@ class Compiler::Core {
     return std::make_shared<const CompiledCode>(std::move(code));
   }
 
+  IncludedFiles& files() { return files_; }
+
   Stats stats() const {
     return {.compiled = compiled_.load(std::memory_order_relaxed),
             .memory_hits = memory_hits_.load(std::memory_order_relaxed),
@@ -94,6 +96,7 @@ class Compiler::Core {
 
   const std::shared_ptr<DiskCache> disk_;
   Memory memory_;
+  IncludedFiles files_;
   base::Mutex mutex_;
   InFlight in_flight_ REPRISE_GUARDED_BY(mutex_);
   std::atomic<uint64_t> compiled_{0};
@@ -116,7 +119,8 @@ class Compilation::Work {
     }
     base::Result<CodePtr> code = core_->Compile(request_.source);
     // What NVRTC read may have been written after the key was made.
-    if (code && FindDependencies(request_.source) == request_.dependencies) {
+    if (code && FindDependencies(request_.source, core_->files()) ==
+                    request_.dependencies) {
       compiled_ = *code;
     }
     core_->Finish(*request_.key, compiled_);
@@ -198,7 +202,8 @@ Compiler::Compiler(base::TaskRunner& runner, CompilerOptions options)
 Compiler::~Compiler() = default;
 
 std::shared_ptr<Compilation> Compiler::Compile(KernelSource source) {
-  base::Result<CompileRequest> request = MakeCompileRequest(std::move(source));
+  base::Result<CompileRequest> request =
+      MakeCompileRequest(std::move(source), core_->files());
   if (!request) {
     return std::shared_ptr<Compilation>(new Compilation(base::Result<CodePtr>(
         tl::unexpected<base::Error>(std::move(request).error()))));

@@ -91,7 +91,8 @@ class Compiler {
   // Never null, and never blocks on NVRTC but for loading it the first time.
   // The work is posted to the runner; what is known already, in memory or
   // because no compiler is needed to see that it is wrong, is done when this
-  // returns. Costs some microseconds, and 10 us more for each file included.
+  // returns. Costs some microseconds, and 10 us more for each file that may be
+  // included; 40 us for one that the compiler has not seen yet.
   //
   // Wait's errors: kInvalidArgument with NVRTC's log, in which lines are those
   // of the source; kUnavailable without NVRTC.

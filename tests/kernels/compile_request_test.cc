@@ -31,13 +31,17 @@ KernelSource Sample() {
 
 class CompileRequestTest : public NvrtcFixture {
  protected:
+  static base::Result<CompileRequest> Make(KernelSource source) {
+    IncludedFiles files;
+    return MakeCompileRequest(std::move(source), files);
+  }
   static std::optional<cache::Signature> KeyOf(KernelSource source) {
-    const auto request = MakeCompileRequest(std::move(source));
+    const auto request = Make(std::move(source));
     EXPECT_TRUE(request) << request.error().message();
     return request ? request->key : std::nullopt;
   }
   static std::string Fault(KernelSource source) {
-    const auto request = MakeCompileRequest(std::move(source));
+    const auto request = Make(std::move(source));
     if (request) return "";
     EXPECT_EQ(request.error().code(), base::Code::kInvalidArgument);
     return request.error().message();
@@ -96,7 +100,7 @@ TEST_F(CompileRequestTest, OptionsMayNameIncludePaths) {
   KernelSource source = Sample();
   source.options = {"-I/a",  "-DA", "-I",   "/b", "--include-path=/c",
                     "-I=/d", "-DB", "-I e", "-w"};
-  const auto request = MakeCompileRequest(source);
+  const auto request = Make(source);
   ASSERT_TRUE(request) << request.error().message();
   EXPECT_THAT(request->source.options, ElementsAre("-DA", "-DB", "-w"));
   EXPECT_THAT(request->source.include_paths,

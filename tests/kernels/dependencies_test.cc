@@ -15,58 +15,10 @@ namespace reprise::kernels {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
-std::vector<std::string> Names(std::string_view text) {
-  return FindIncludedNames(text).names;
-}
-
-bool Complete(std::string_view text) {
-  return FindIncludedNames(text).complete;
-}
-
-TEST(FindIncludedNamesTest, FindsIncludesHoweverWritten) {
-  EXPECT_THAT(Names("#include <a/b.h>\n#include \"c d.h\""),
-              ElementsAre("a/b.h", "c d.h"));
-  EXPECT_THAT(Names(" \t# /* x */ include /* y */ <a>"), ElementsAre("a"));
-  EXPECT_THAT(Names("#include<a>\r\n#include\"b\"\r\n"), ElementsAre("a", "b"));
-  EXPECT_THAT(Names("#include_next <a>"), ElementsAre("a"));
-  EXPECT_THAT(Names("%:include <a>"), ElementsAre("a"));
-  EXPECT_THAT(Names("#inc\\\nlude \\ \n <a>"), ElementsAre("a"));
-  EXPECT_THAT(Names("/* the comment\nends */ #include <a>"), ElementsAre("a"));
-  EXPECT_THAT(Names("#include <a> // and \"b\""), ElementsAre("a"));
-}
-
-TEST(FindIncludedNamesTest, HeedsNoConditionsOrComments) {
-  EXPECT_THAT(Names("#if 0\n#include <a>\n#endif\n/*\n#include <b>\n*/"),
-              ElementsAre("a", "b"));
-}
-
-TEST(FindIncludedNamesTest, FindsWhatIsAskedFor) {
-  EXPECT_THAT(Names("#if __has_include(<a>) || __has_include(\"b\")"),
-              ElementsAre("a", "b"));
-  EXPECT_THAT(Names("#define HAS(x) __has_include(x)\n"
-                    "#elif MY_HAS_INCLUDE( <c> )"),
-              ElementsAre("c"));
-}
-
-TEST(FindIncludedNamesTest, OtherTextNamesNothing) {
-  const char* text =
-      "int include = 3; // include <a>\nconst char* s = \"include \";\n"
-      "#define INCLUDED\n#ifdef INCLUDE_ALL\n#endif\nx = a # include;\n";
-  EXPECT_THAT(Names(text), IsEmpty());
-  EXPECT_TRUE(Complete(text));
-}
-
-TEST(FindIncludedNamesTest, SaysWhenTextDoesNotTell) {
-  EXPECT_TRUE(Complete("#include <a>\n#if __has_include(<b>)\n#endif"));
-  EXPECT_FALSE(Complete("#include HEADER"));
-  EXPECT_FALSE(Complete("#include /* goes on\n */ <a>"));
-  EXPECT_FALSE(Complete("# /* goes on\n */ include <a>"));
-  EXPECT_FALSE(Complete("?\?=include <a>"));
-  EXPECT_FALSE(Complete("#inc?\?/\nlude <a>"));
-  EXPECT_FALSE(Complete("const char* made = __DATE__;"));
-  EXPECT_FALSE(Complete("const char* made = __TIME__;"));
+Dependencies Find(const KernelSource& source) {
+  IncludedFiles files;
+  return FindDependencies(source, files);
 }
 
 TEST(FindDependenciesTest, FollowsIncludesThroughFilesAndHeaders) {
@@ -76,10 +28,10 @@ TEST(FindDependenciesTest, FollowsIncludesThroughFilesAndHeaders) {
   folder.Write("second/deep.h", "");
   folder.Write("second/from_header.h", "");
   folder.Write("second/unused.h", "");
-  const Dependencies found = FindDependencies(
-      {.source = "#include <a/a.h>\n#include \"mine.h\"",
-       .headers = {{"mine.h", "#include \"from_header.h\""}},
-       .include_paths = {folder / "first", folder / "second"}});
+  const Dependencies found =
+      Find({.source = "#include <a/a.h>\n#include \"mine.h\"",
+            .headers = {{"mine.h", "#include \"from_header.h\""}},
+            .include_paths = {folder / "first", folder / "second"}});
   EXPECT_TRUE(found.complete);
   std::vector<std::string> paths;
   for (const auto& file : found.files) paths.push_back(file.path);
@@ -98,11 +50,11 @@ TEST(FindDependenciesTest, CountsEveryFileOfTheName) {
       .source = "#include <a.h>",
       .include_paths = {folder / "first", folder / "second"}};
   folder.Write("second/a.h", "int a;");
-  const Dependencies before = FindDependencies(source);
+  const Dependencies before = Find(source);
   EXPECT_EQ(before.files.size(), 1);
-  EXPECT_EQ(FindDependencies(source), before);
+  EXPECT_EQ(Find(source), before);
   folder.Write("first/a.h", "int a;");
-  EXPECT_EQ(FindDependencies(source).files.size(), 2);
+  EXPECT_EQ(Find(source).files.size(), 2);
 }
 
 TEST(FindDependenciesTest, ContentCounts) {
@@ -110,9 +62,9 @@ TEST(FindDependenciesTest, ContentCounts) {
   const KernelSource source{.source = "#include <a.h>",
                             .include_paths = {folder.path()}};
   folder.Write("a.h", "int a;");
-  const Dependencies before = FindDependencies(source);
+  const Dependencies before = Find(source);
   folder.Write("a.h", "int b;");
-  const Dependencies after = FindDependencies(source);
+  const Dependencies after = Find(source);
   EXPECT_EQ(after.files[0].path, before.files[0].path);
   EXPECT_NE(after, before);
 }
@@ -122,9 +74,8 @@ TEST(FindDependenciesTest, FindsAbsoluteNamesAndTheSourcesFolder) {
   folder.Write("a.h", "#include \"a.h\"\n#include \"b.h\"");
   folder.Write("b.h", "");
   const std::string include = "#include \"" + (folder / "a.h") + "\"";
-  EXPECT_EQ(FindDependencies({.source = include}).files.size(), 2);
-  EXPECT_EQ(FindDependencies(
-                {.source = "#include \"b.h\"", .name = folder / "kernel.cu"})
+  EXPECT_EQ(Find({.source = include}).files.size(), 2);
+  EXPECT_EQ(Find({.source = "#include \"b.h\"", .name = folder / "kernel.cu"})
                 .files.size(),
             1);
 }
@@ -136,8 +87,8 @@ TEST(FindDependenciesTest, SearchesRelativePathsFromTheWorkingDirectory) {
   const std::string before = std::filesystem::current_path();
   ASSERT_EQ(chdir(folder.path().c_str()), 0);
   const Dependencies found =
-      FindDependencies({.source = "#include \"here.h\"\n#include <there.h>",
-                        .include_paths = {"include"}});
+      Find({.source = "#include \"here.h\"\n#include <there.h>",
+            .include_paths = {"include"}});
   ASSERT_EQ(chdir(before.c_str()), 0);
   ASSERT_EQ(found.files.size(), 2);
   EXPECT_EQ(found.files[0].path, folder / "here.h");
@@ -147,12 +98,42 @@ TEST(FindDependenciesTest, SearchesRelativePathsFromTheWorkingDirectory) {
 TEST(FindDependenciesTest, IncompletenessOfAnyFileCounts) {
   const TemporaryFolder folder;
   folder.Write("a.h", "#include MACRO");
-  EXPECT_FALSE(FindDependencies({.source = "#include <a.h>",
-                                 .include_paths = {folder.path()}})
-                   .complete);
-  EXPECT_TRUE(FindDependencies({.source = "#include <b.h>",
-                                .include_paths = {folder.path()}})
-                  .complete);
+  EXPECT_FALSE(
+      Find({.source = "#include <a.h>", .include_paths = {folder.path()}})
+          .complete);
+  EXPECT_TRUE(
+      Find({.source = "#include <b.h>", .include_paths = {folder.path()}})
+          .complete);
+}
+
+// As thrust chooses its backends.
+TEST(FindDependenciesTest, FollowsNamesThatMacrosMake) {
+  const TemporaryFolder folder;
+  folder.Write("config.h",
+               "#if defined(CHOICE)\n#define SYSTEM one\n#else\n"
+               "#define SYSTEM two\n#endif\n#define ROOT systems/SYSTEM\n");
+  folder.Write("systems/one/copy.h", "");
+  folder.Write("systems/two/copy.h", "#include LATER");
+  folder.Write("later.h", "");
+  folder.Write("systems/three/copy.h", "");
+  KernelSource source{.source =
+                          "#include <config.h>\n#define COPY <ROOT/copy.h>\n"
+                          "#include COPY",
+                      .options = {"-DLATER=<later.h>"},
+                      .include_paths = {folder.path()}};
+  const Dependencies found = Find(source);
+  EXPECT_TRUE(found.complete);
+  std::vector<std::string> paths;
+  for (const auto& file : found.files) paths.push_back(file.path);
+  EXPECT_THAT(paths, ElementsAre(folder / "config.h", folder / "later.h",
+                                 folder / "systems/one/copy.h",
+                                 folder / "systems/two/copy.h"));
+  source.options = {"-D", "LATER=\"later.h\""};
+  EXPECT_TRUE(Find(source).complete);
+  source.options = {"--define-macro=LATER=<later.h>"};
+  EXPECT_TRUE(Find(source).complete);
+  source.options = {};
+  EXPECT_FALSE(Find(source).complete);
 }
 
 }  // namespace
