@@ -462,7 +462,8 @@ TEST_F(InstanceTest, SegmentIsSecuredByReferencesToWhatItReads) {
   ASSERT_TRUE(instance_->Secure());
   EXPECT_TRUE(instance_->Stands());
   ASSERT_TRUE(instance_->LaunchNext());
-  ASSERT_TRUE(instance_->BindLate(OpAt(3, {Place(b_), First(late_)})->view));
+  ASSERT_EQ(instance_->BindLate(OpAt(3, {Place(b_), First(late_)})->view),
+            Readiness::kReady);
   { const StorageHolds::Held held = holds_.TakeHeld(); }
   ASSERT_TRUE(instance_->Secure());
   EXPECT_FALSE(holds_.any_held());

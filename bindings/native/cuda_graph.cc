@@ -1,0 +1,63 @@
+#include "bindings/native/cuda_graph.h"
+
+#include <cstring>
+
+namespace reprise::native {
+namespace {
+
+device::Dim3 DimOf(const Dim3& dim) { return {dim.x, dim.y, dim.z}; }
+
+}  // namespace
+
+device::Launch LaunchOf(const Node& node, const std::byte* image) {
+  device::Launch launch;
+  launch.image.assign(image, image + node.image_bytes);
+  launch.width = node.width;
+  switch (node.kind) {
+    case Node::Kind::kKernel:
+      launch.kind = device::Launch::Kind::kKernel;
+      launch.function = node.kernel->function();
+      launch.grid = DimOf(node.grid);
+      launch.block = DimOf(node.block);
+      launch.shared_bytes = node.shared_bytes;
+      launch.params = node.kernel->params();
+      launch.name = node.kernel->shared_name();
+      break;
+    case Node::Kind::kCopy:
+      launch.kind = device::Launch::Kind::kMemcpy;
+      break;
+    case Node::Kind::kFill:
+      launch.kind = device::Launch::Kind::kMemset;
+      launch.value = node.value;
+      launch.element_bytes = node.element_bytes;
+      break;
+  }
+  return launch;
+}
+
+Status CudaGraph::Build(const std::vector<Node>& nodes,
+                        const std::vector<std::byte>& image,
+                        const device::Dependencies& dependencies,
+                        CUstream stream) {
+  launches_.reserve(nodes.size());
+  std::vector<const device::Launch*> pointers;
+  for (const Node& node : nodes) {
+    if (node.kernel != nullptr) {
+      kernels_.push_back(node.kernel->shared_from_this());
+    }
+    pointers.push_back(&launches_.emplace_back(
+        LaunchOf(node, image.data() + node.image_begin)));
+  }
+  REPRISE_ASSIGN_OR_RETURN(
+      graph_,
+      device::LaunchGraph::Create(driver_, pointers, stream, &dependencies));
+  return {};
+}
+
+Status CudaGraph::Set(size_t index, const std::byte* image) {
+  std::vector<std::byte>& kept = launches_[index].image;
+  std::memcpy(kept.data(), image, kept.size());
+  return graph_->Update(index);
+}
+
+}  // namespace reprise::native

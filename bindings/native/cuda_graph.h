@@ -1,0 +1,46 @@
+// A graph of a batch's launches on a GPU.
+
+#ifndef REPRISE_BINDINGS_NATIVE_CUDA_GRAPH_H_
+#define REPRISE_BINDINGS_NATIVE_CUDA_GRAPH_H_
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "bindings/native/batch_record.h"
+#include "bindings/native/common.h"
+#include "bindings/native/device.h"
+#include "bindings/native/kernel_code.h"
+#include "engine/device/launch.h"
+#include "engine/device/launch_graph.h"
+
+namespace reprise::native {
+
+// The launch of a node whose kernel is ready.
+device::Launch LaunchOf(const Node& node, const std::byte* image);
+
+// Keeps its kernels alive. Single-thread at a time.
+class CudaGraph final : public Graph {
+ public:
+  explicit CudaGraph(const device::Driver& driver) : driver_(driver) {}
+
+  // Once. Needs a current context.
+  Status Build(const std::vector<Node>& nodes,
+               const std::vector<std::byte>& image,
+               const device::Dependencies& dependencies, CUstream stream);
+
+  Status Set(size_t index, const std::byte* image) override;
+  Status Launch(CUstream stream) override { return graph_->Launch(stream); }
+
+ private:
+  const device::Driver& driver_;
+  std::vector<std::shared_ptr<KernelCode>> kernels_;
+  std::vector<device::Launch> launches_;
+  std::unique_ptr<device::LaunchGraph> graph_;
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_CUDA_GRAPH_H_
