@@ -73,9 +73,9 @@ class BatchRecord {
     }
     return AddImage(node, image_bytes);
   }
-  uint32_t AddCopy(void* to, const void* from, uint64_t bytes);
-  uint32_t AddFill(void* to, uint64_t count, uint32_t element_bytes,
-                   uint32_t value);
+  REPRISE_EXPORT uint32_t AddCopy(void* to, const void* from, uint64_t bytes);
+  REPRISE_EXPORT uint32_t AddFill(void* to, uint64_t count,
+                                  uint32_t element_bytes, uint32_t value);
 
   void AddAccess(const void* data, uint64_t bytes, bool written,
                  size_t argument) {
@@ -93,7 +93,7 @@ class BatchRecord {
   uint32_t EndLaunch() { return static_cast<uint32_t>(nodes_.size() - 1); }
 
   // The last launch is wrong: it `what`. The first mistake is kept.
-  void Refuse(std::string_view what);
+  REPRISE_EXPORT void Refuse(std::string_view what);
 
   void Clear() {
     nodes_.clear();
@@ -126,7 +126,7 @@ class BatchRecord {
                               kImageAlignment);
     return image_.data() + begin;
   }
-  void RefuseNull(size_t argument);
+  REPRISE_EXPORT void RefuseNull(size_t argument);
 
   std::vector<Node> nodes_;
   std::vector<Access> accesses_;
