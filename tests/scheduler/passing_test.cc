@@ -113,9 +113,11 @@ TEST_F(PassingTest, LeavingItGivesPlainResultsAndItIsPassedAgain) {
     ExpectPlainResults(static_cast<float>(call), leave);
     if (HasFailure()) FAIL() << "call " << call << " left at " << leave;
   }
+  // Where memory lies says how many ways of it are still to be learned.
+  for (int call = 0; call < 32; ++call) ExpectPlainResults(5);
   const int before = program_->observed();
-  for (int call = 0; call < 14; ++call) ExpectPlainResults(5);
-  EXPECT_LE(program_->observed(), before + 7 * kOps);
+  for (int call = 0; call < 32; ++call) ExpectPlainResults(6);
+  EXPECT_LE(program_->observed(), before + 4 * kOps);
 }
 
 TEST_F(PassingTest, IsRecordedAndReplayedOnceItMayBe) {
