@@ -94,10 +94,10 @@ class KeyText {
 
 cache::Signature KeyOf(const KernelSource& source,
                        const Dependencies& dependencies,
-                       std::string_view nvrtc_version) {
+                       std::string_view nvrtc) {
   KeyText text;
   text.Add(kCompileKeyVersion);
-  text.Add(nvrtc_version);
+  text.Add(nvrtc);
   text.Add(source.architecture);
   text.Add(source.name);
   text.Add(source.source);
@@ -122,9 +122,8 @@ cache::Signature KeyOf(const KernelSource& source,
 
 base::Result<CompileRequest> MakeCompileRequest(KernelSource source,
                                                 IncludedFiles& files) {
-  REPRISE_ASSIGN_OR_RETURN(const std::string version, NvrtcVersion());
-  REPRISE_ASSIGN_OR_RETURN(source.architecture,
-                           NvrtcTarget(source.architecture));
+  REPRISE_ASSIGN_OR_RETURN(const std::string nvrtc, NvrtcIdentity());
+  REPRISE_RETURN_IF_ERROR(CheckArchitecture(source.architecture));
   REPRISE_RETURN_IF_ERROR(SortOptions(source));
   for (std::string& path : source.include_paths) {
     std::error_code error;
@@ -138,7 +137,7 @@ base::Result<CompileRequest> MakeCompileRequest(KernelSource source,
       (appended == nullptr || *appended == '\0') &&
       std::none_of(request.source.options.begin(), request.source.options.end(),
                    TouchesFiles)) {
-    request.key = KeyOf(request.source, request.dependencies, version);
+    request.key = KeyOf(request.source, request.dependencies, nvrtc);
   }
   return request;
 }

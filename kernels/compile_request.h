@@ -14,12 +14,12 @@ namespace reprise::kernels {
 
 // Goes into every key. Raise it whenever the key's fields, what is compiled for
 // them, or CompiledCode::Serialize changes.
-inline constexpr uint64_t kCompileKeyVersion = 1;
+inline constexpr uint64_t kCompileKeyVersion = 2;
 
 // Thread-compatible value.
 struct CompileRequest {
   // As it was given, but with absolute include paths, those of the options
-  // among them, and the architecture that NVRTC is asked for.
+  // among them.
   KernelSource source = {};
   Dependencies dependencies = {};
   // Equal keys, equal results. None where that cannot be promised: an option
@@ -28,7 +28,8 @@ struct CompileRequest {
 };
 
 // kInvalidArgument for an option or architecture that cannot be; kUnavailable
-// without NVRTC. Reads what the source may include (FindDependencies).
+// without NVRTC, which is not loaded. Reads what the source may include
+// (FindDependencies).
 base::Result<CompileRequest> MakeCompileRequest(KernelSource source,
                                                 IncludedFiles& files);
 

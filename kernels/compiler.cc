@@ -189,11 +189,27 @@ void Compilation::DropIfQueued() {
 }
 
 void Compilation::Publish(base::Result<CodePtr> result) {
-  const base::MutexLock lock(mutex_);
-  result_ = std::move(result);
-  // Releases what was written before to whoever reads true without the lock.
-  done_.store(true, std::memory_order_release);
-  changed_.NotifyAll();
+  std::vector<base::Task> next;
+  {
+    const base::MutexLock lock(mutex_);
+    result_ = std::move(result);
+    // Releases what was written before to whoever reads true without the lock.
+    done_.store(true, std::memory_order_release);
+    changed_.NotifyAll();
+    next.swap(next_);
+  }
+  for (const base::Task& task : next) task();
+}
+
+void Compilation::Then(base::Task task) {
+  {
+    const base::MutexLock lock(mutex_);
+    if (!done()) {
+      next_.push_back(std::move(task));
+      return;
+    }
+  }
+  task();
 }
 
 Compiler::Compiler(base::TaskRunner& runner, CompilerOptions options)

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
@@ -40,6 +41,10 @@ class Compilation {
   // nothing else in the runner's queue and may be called from its tasks too.
   base::Result<CodePtr> Wait() REPRISE_EXCLUDES(mutex_);
 
+  // Runs `task` once Wait would return at once: on the thread that compiles, or
+  // drops the work, under no lock; on this one if it is done already.
+  void Then(base::Task task) REPRISE_EXCLUDES(mutex_);
+
  private:
   friend class Compiler;
   class Work;
@@ -58,6 +63,7 @@ class Compilation {
   base::CondVar changed_;
   std::unique_ptr<Work> work_ REPRISE_GUARDED_BY(mutex_);  // null once begun
   base::Result<CodePtr> result_ REPRISE_GUARDED_BY(mutex_);
+  std::vector<base::Task> next_ REPRISE_GUARDED_BY(mutex_);
   std::atomic<bool> done_;  // true once `result_` is what it stays
 };
 
@@ -88,11 +94,12 @@ class Compiler {
   explicit Compiler(base::TaskRunner& runner, CompilerOptions options = {});
   ~Compiler();
 
-  // Never null, and never blocks on NVRTC but for loading it the first time.
-  // The work is posted to the runner; what is known already, in memory or
-  // because no compiler is needed to see that it is wrong, is done when this
-  // returns. Costs some microseconds, and 10 us more for each file that may be
-  // included; 40 us for one that the compiler has not seen yet.
+  // Never null, and never waits for NVRTC, which is not even loaded for code
+  // that is in memory or on disk. The work is posted to the runner; what is
+  // known already, in memory or because no compiler is needed to see that it is
+  // wrong, is done when this returns. Costs some microseconds, and 10 us more
+  // for each file that may be included; 40 us for one that the compiler has not
+  // seen yet.
   //
   // Wait's errors: kInvalidArgument with NVRTC's log, in which lines are those
   // of the source; kUnavailable without NVRTC.

@@ -1,16 +1,15 @@
 #include "kernels/nvrtc.h"
 
-#include <link.h>
 #include <nvrtc.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "engine/device/library_identity.h"
 #include "engine/device/shared_library.h"
 
 namespace reprise::kernels {
@@ -71,64 +70,50 @@ Status Check(const Nvrtc& nvrtc, nvrtcResult result, const char* call) {
   return Fail(CodeOf(result), Explain(nvrtc, result, call));
 }
 
-// The linker's name for the contents of one loaded library.
-struct BuildId {
-  const void* symbol;  // somewhere in the library
-  std::string hex;
+constexpr char kSoname[] = "libnvrtc.so.13";
+
+// Which copy of NVRTC is used.
+struct NvrtcFile {
+  std::string path;
+  std::string identity;
 };
 
-bool ContainsSymbol(const dl_phdr_info& library, const void* symbol) {
-  const auto address = reinterpret_cast<uintptr_t>(symbol);
-  for (int i = 0; i < library.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = library.dlpi_phdr[i];
-    const uintptr_t first = library.dlpi_addr + header.p_vaddr;
-    if (header.p_type == PT_LOAD && address >= first &&
-        address - first < header.p_memsz) {
-      return true;
-    }
+base::Result<NvrtcFile> FindNvrtc() {
+  NvrtcFile file;
+  file.path = device::LocateSharedLibrary(kSoname);
+  auto identity = device::LibraryIdentity(file.path);
+  if (!identity) {
+    // Only the loader knows where it is.
+    REPRISE_RETURN_IF_ERROR(device::OpenSharedLibrary(kSoname));
+    file.path = device::LocateSharedLibrary(kSoname);
+    identity = device::LibraryIdentity(file.path);
   }
-  return false;
+  if (!identity) return tl::unexpected(std::move(identity).error());
+  file.identity = *std::move(identity);
+  return file;
 }
 
-int ReadBuildId(dl_phdr_info* library, size_t, void* data) {
-  auto& build_id = *static_cast<BuildId*>(data);
-  if (!ContainsSymbol(*library, build_id.symbol)) return 0;
-  constexpr char kDigits[] = "0123456789abcdef";
-  const auto padded = [](size_t size) { return (size + 3) & ~size_t{3}; };
-  for (int i = 0; i < library->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = library->dlpi_phdr[i];
-    if (header.p_type != PT_NOTE) continue;
-    const auto* notes =
-        reinterpret_cast<const char*>(library->dlpi_addr + header.p_vaddr);
-    for (size_t at = 0; at + sizeof(ElfW(Nhdr)) <= header.p_memsz;) {
-      ElfW(Nhdr) note;
-      std::memcpy(&note, notes + at, sizeof(note));
-      const size_t text = at + sizeof(note) + padded(note.n_namesz);
-      const size_t next = text + padded(note.n_descsz);
-      if (next > header.p_memsz) break;
-      if (note.n_type == NT_GNU_BUILD_ID) {
-        for (size_t k = 0; k < note.n_descsz; ++k) {
-          const auto byte = static_cast<unsigned char>(notes[text + k]);
-          build_id.hex += kDigits[byte >> 4];
-          build_id.hex += kDigits[byte & 15];
-        }
-        return 1;
-      }
-      at = next;
-    }
-  }
-  return 1;
+const base::Result<NvrtcFile>& TheNvrtcFile() {
+  static const auto* const found = new base::Result<NvrtcFile>(FindNvrtc());
+  return *found;
 }
 
 base::Result<const Nvrtc*> LoadNvrtc() {
-  REPRISE_ASSIGN_OR_RETURN(void* library,
-                           device::OpenSharedLibrary("libnvrtc.so.13"));
+  REPRISE_ASSIGN_OR_RETURN(const NvrtcFile& file, TheNvrtcFile());
+  REPRISE_ASSIGN_OR_RETURN(void* library, device::OpenSharedLibrary(file.path));
+  // Keys name what was found.
+  if (device::LibraryIdentity(file.path) != file.identity) {
+    return Fail(Code::kUnavailable,
+                file.path +
+                    " was replaced while the program ran; start it "
+                    "again");
+  }
   auto nvrtc = std::make_unique<Nvrtc>();
 #define REPRISE_LOAD(name)                                                     \
   nvrtc->name =                                                                \
       reinterpret_cast<decltype(&::name)>(device::FindSymbol(library, #name)); \
   if (nvrtc->name == nullptr) {                                                \
-    return Fail(Code::kUnavailable, "libnvrtc.so.13 has no " #name);           \
+    return Fail(Code::kUnavailable, file.path + " has no " #name);             \
   }
   REPRISE_NVRTC_ENTRIES(REPRISE_LOAD)
 #undef REPRISE_LOAD
@@ -136,10 +121,7 @@ base::Result<const Nvrtc*> LoadNvrtc() {
   int minor = 0;
   REPRISE_RETURN_IF_ERROR(
       Check(*nvrtc, nvrtc->nvrtcVersion(&major, &minor), "nvrtcVersion"));
-  BuildId build_id{reinterpret_cast<const void*>(nvrtc->nvrtcVersion), {}};
-  dl_iterate_phdr(ReadBuildId, &build_id);
   nvrtc->version = std::to_string(major) + "." + std::to_string(minor);
-  if (!build_id.hex.empty()) nvrtc->version += " (" + build_id.hex + ")";
   int count = 0;
   REPRISE_RETURN_IF_ERROR(Check(*nvrtc,
                                 nvrtc->nvrtcGetNumSupportedArchs(&count),
@@ -352,12 +334,8 @@ base::Result<std::vector<char>> CompileToCubin(
 
 base::Result<std::string> NvrtcTarget(const std::string& architecture) {
   REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
+  REPRISE_RETURN_IF_ERROR(CheckArchitecture(architecture));
   const std::optional<int> number = ArchitectureNumber(architecture);
-  if (!number) {
-    return Fail(Code::kInvalidArgument, "'" + architecture +
-                                            "' is no architecture; give one "
-                                            "like sm_90 or compute_90");
-  }
   const std::vector<int>& known = nvrtc->architectures;
   const auto above = std::upper_bound(known.begin(), known.end(), *number);
   if (above == known.begin()) {
@@ -371,9 +349,16 @@ base::Result<std::string> NvrtcTarget(const std::string& architecture) {
   return "compute_" + std::to_string(nearest);
 }
 
-base::Result<std::string> NvrtcVersion() {
-  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
-  return nvrtc->version;
+Status CheckArchitecture(const std::string& architecture) {
+  if (ArchitectureNumber(architecture)) return {};
+  return Fail(Code::kInvalidArgument, "'" + architecture +
+                                          "' is no architecture; give one "
+                                          "like sm_90 or compute_90");
+}
+
+base::Result<std::string> NvrtcIdentity() {
+  REPRISE_ASSIGN_OR_RETURN(const NvrtcFile& file, TheNvrtcFile());
+  return file.identity;
 }
 
 }  // namespace reprise::kernels

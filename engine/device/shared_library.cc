@@ -1,16 +1,48 @@
 #include "engine/device/shared_library.h"
 
 #include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <fstream>
 #include <iterator>
+#include <new>
+#include <utility>
 
 namespace reprise::device {
 namespace {
 
 constexpr std::string_view kWheelFolder = "/nvidia/cu13/lib";
 constexpr std::string_view kTorchFolder = "/torch/lib/";
+
+// The text of /proc/self/maps.
+std::string Maps() {
+  std::ifstream file("/proc/self/maps");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Where the loader looks for what the program asks for, its cache apart.
+std::vector<std::string> LoaderFolders() {
+  std::vector<std::string> folders;
+  void* const program = dlopen(nullptr, RTLD_NOW);
+  if (program == nullptr) return folders;
+  Dl_serinfo size{};
+  if (dlinfo(program, RTLD_DI_SERINFOSIZE, &size) == 0) {
+    std::vector<std::max_align_t> memory(
+        size.dls_size / sizeof(std::max_align_t) + 1);
+    auto* info = new (memory.data()) Dl_serinfo(size);
+    if (dlinfo(program, RTLD_DI_SERINFOSIZE, info) == 0 &&
+        dlinfo(program, RTLD_DI_SERINFO, info) == 0) {
+      for (unsigned i = 0; i < info->dls_cnt; ++i) {
+        folders.emplace_back(info->dls_serpath[i].dls_name);
+      }
+    }
+  }
+  dlclose(program);
+  return folders;
+}
 
 }  // namespace
 
@@ -51,14 +83,35 @@ base::Result<void*> OpenSharedLibrary(const std::string& soname) {
   if (void* found = dlopen(soname.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
   std::string message = "cannot load " + soname;
   if (const char* why = dlerror()) message.append(" (").append(why).append(")");
-  std::ifstream file("/proc/self/maps");
-  const std::string maps{std::istreambuf_iterator<char>(file), {}};
-  for (const std::string& folder : CudaLibraryFolders(maps)) {
+  std::vector<std::string> folders;
+  if (soname.find('/') == std::string::npos) {
+    folders = CudaLibraryFolders(Maps());
+  }
+  for (const std::string& folder : folders) {
     const std::string path = std::string(folder).append("/").append(soname);
     if (void* found = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
     message.append(", nor ").append(path);
   }
   return base::Fail(base::Code::kUnavailable, std::move(message));
+}
+
+std::string LocateSharedLibrary(const std::string& soname) {
+  if (void* loaded = dlopen(soname.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
+    std::string path;
+    link_map* map = nullptr;
+    if (dlinfo(loaded, RTLD_DI_LINKMAP, &map) == 0) path = map->l_name;
+    dlclose(loaded);
+    return path;
+  }
+  std::vector<std::string> folders = LoaderFolders();
+  for (std::string& folder : CudaLibraryFolders(Maps())) {
+    folders.push_back(std::move(folder));
+  }
+  for (std::string& path : folders) {
+    path.append("/").append(soname);
+    if (access(path.c_str(), R_OK) == 0) return std::move(path);
+  }
+  return {};
 }
 
 void* FindSymbol(void* library, const char* symbol) {

@@ -11,11 +11,20 @@
 
 namespace reprise::device {
 
-// Opens `soname`, for ever: the copy that is already loaded; else what the
-// loader finds by name; else a file of that name beside the CUDA libraries that
-// are loaded, in the wheel folder next to a loaded torch, or in the toolkit's
-// usual place. kUnavailable, saying where it looked. Thread-safe.
+// Opens `soname` (or the file, if it is a path), for ever: the copy that is
+// already loaded; else what the loader finds by name; else a file of that name
+// beside the CUDA libraries that are loaded, in the wheel folder next to a
+// loaded torch, or in the toolkit's usual place. kUnavailable, saying where it
+// looked. Thread-safe.
 base::Result<void*> OpenSharedLibrary(const std::string& soname);
+
+// The file that a copy of `soname` is, or would be, loaded from, found without
+// loading it: the copy that is already loaded; else a file in the folders that
+// the loader is told of (the program's run path, LD_LIBRARY_PATH, the system's
+// own), or in those of OpenSharedLibrary. Empty if it is in none of them; the
+// loader's cache may know more. Open what is found by its path, so that it is
+// the same. Thread-safe.
+std::string LocateSharedLibrary(const std::string& soname);
 
 // The address of `symbol` in a library that OpenSharedLibrary opened; null if
 // it has none.

@@ -88,14 +88,6 @@ TEST_F(CompileRequestTest, EveryFieldIsPartOfTheKey) {
   }
 }
 
-TEST_F(CompileRequestTest, DevicesThatShareAFallbackShareItsCode) {
-  KernelSource one = Sample();
-  KernelSource other = Sample();
-  one.architecture = "sm_12345";
-  other.architecture = "sm_23456";
-  EXPECT_EQ(KeyOf(one), KeyOf(other));
-}
-
 TEST_F(CompileRequestTest, OptionsMayNameIncludePaths) {
   KernelSource source = Sample();
   source.options = {"-I/a",  "-DA", "-I",   "/b", "--include-path=/c",

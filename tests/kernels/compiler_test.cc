@@ -89,6 +89,24 @@ TEST_F(CompilerTest, WaitTakesOverWhatIsStillQueued) {
   EXPECT_EQ(compiler.stats().compiled, 1);
 }
 
+TEST_F(CompilerTest, WhatComesNextRunsOnceItIsDone) {
+  Compiler compiler(tasks_);
+  const auto compilation = compiler.Compile(Numbered(1));
+  std::vector<int> ran;
+  for (const int number : {1, 2}) {
+    compilation->Then([&, number] {
+      EXPECT_TRUE(compilation->done());
+      EXPECT_TRUE(compilation->Wait());
+      ran.push_back(number);
+    });
+  }
+  EXPECT_TRUE(ran.empty());
+  tasks_.RunAll();
+  EXPECT_EQ(ran, (std::vector<int>{1, 2}));
+  compilation->Then([&] { ran.push_back(3); });
+  EXPECT_EQ(ran, (std::vector<int>{1, 2, 3}));
+}
+
 TEST_F(CompilerTest, RunsInPlaceToo) {
   base::InPlaceTaskRunner in_place;
   Compiler compiler(in_place);
@@ -164,7 +182,10 @@ TEST_F(CompilerTest, DroppedCompilationsFail) {
   const auto dropped = compiler.Compile(Numbered(1));
   const auto taken_over = compiler.Compile(Numbered(2));
   EXPECT_TRUE(taken_over->Wait());
+  bool told = false;
+  dropped->Then([&told] { told = true; });
   tasks.reset();
+  EXPECT_TRUE(told);
   EXPECT_TRUE(dropped->done());
   const auto code = dropped->Wait();
   ASSERT_FALSE(code);

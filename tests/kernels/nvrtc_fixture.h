@@ -26,7 +26,7 @@ class NvrtcFixture : public ::testing::Test {
  protected:
   void SetUp() override {
     device::PreloadCudaLibraries();
-    const auto version = NvrtcVersion();
+    const auto version = NvrtcIdentity();
     if (version) return;
     if (version.error().code() == base::Code::kUnavailable) {
       GTEST_SKIP() << version.error().message();

@@ -2,8 +2,10 @@
 
 #include "engine/device/shared_library.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace reprise::device {
 namespace {
@@ -47,6 +49,18 @@ TEST(SharedLibraryTest, LoadedLibraryIsFoundWithItsSymbols) {
   ASSERT_TRUE(library);
   EXPECT_NE(FindSymbol(*library, "malloc"), nullptr);
   EXPECT_EQ(FindSymbol(*library, "no_such_symbol"), nullptr);
+}
+
+TEST(SharedLibraryTest, LibrariesAreLocatedWithoutLoadingThem) {
+  EXPECT_TRUE(OpenSharedLibrary(LocateSharedLibrary("libc.so.6")));
+  // Of every system, and of no program of ours.
+  constexpr char kUnused[] = "libBrokenLocale.so.1";
+  ASSERT_EQ(dlopen(kUnused, RTLD_NOW | RTLD_NOLOAD), nullptr);
+  const std::string path = LocateSharedLibrary(kUnused);
+  EXPECT_THAT(path, HasSubstr(std::string("/") + kUnused));
+  EXPECT_EQ(access(path.c_str(), R_OK), 0);
+  EXPECT_EQ(dlopen(kUnused, RTLD_NOW | RTLD_NOLOAD), nullptr);
+  EXPECT_EQ(LocateSharedLibrary("libreprise_missing.so.7"), "");
 }
 
 TEST(SharedLibraryTest, MissingLibraryIsUnavailableAndNamed) {
