@@ -91,6 +91,7 @@ constexpr NamedCut kCuts[] = {
     {"aten::mkldnn_rnn_layer_backward"sv, "writes operands in secret"},
     {"aten::resize_"sv, "changes a storage"},
     {"aten::resize_as_"sv, "changes a storage"},
+    {"aten::set"sv, "takes a storage"},
     {"aten::set_"sv, "changes a storage"},
 };
 

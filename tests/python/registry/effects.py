@@ -9,7 +9,15 @@ from typing import Any
 import torch
 
 from registry.hooks import Call, hooks
-from registry.memory import content, is_plain, look, storage_bytes, walk
+from registry.memory import (
+    Unsupported,
+    content,
+    is_plain,
+    look,
+    overlaps_itself,
+    storage_bytes,
+    walk,
+)
 
 
 def seed_generators(device: str, seed: int) -> None:
@@ -100,6 +108,9 @@ def examine(call: Call, device: str) -> dict[str, Any]:
     Raises what the operator raises.
     """
     hook = hooks()[call.name]
+    arguments = call.arguments()
+    if any(overlaps_itself(t) for i in hook.writes(call) for t in walk(arguments[i])):
+        raise Unsupported("writes an element twice, in no order")
     found: dict[str, Any] = {"undeclared": [], "hidden": [], "keeps": False}
     given = list(walk(call.arguments()))
     found["one_op"] = any(t.device.type == device for t in given) and not any(

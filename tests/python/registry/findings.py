@@ -85,7 +85,8 @@ def _of_call(line: Line) -> Iterable[str]:
             yield f"beside it there is work that no op made: {other}"
     if line["verdict"] == "not watched" and one_op:
         yield "no hook shows it"
-    if line["verdict"] == "lost" and repeats:
+    refused = known.refused(line["op"], line["reasons"])
+    if line["verdict"] == "lost" and repeats and not refused:
         yield f"neither replayed nor cut: {line['reasons']}"
     if line["verdict"] == "cut" and repeats:
         for reason in line["reasons"]:

@@ -56,6 +56,16 @@ def replaced(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     return value
 
 
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Two of its elements are one."""
+    if not is_plain(tensor) or tensor.is_contiguous():
+        return False
+    places = torch.zeros(1, dtype=torch.int64)
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        places = (places[:, None] + torch.arange(size) * stride).flatten()
+    return places.unique().numel() < places.numel()
+
+
 def storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's whole storage, as bytes."""
     empty = torch.empty(0, dtype=torch.uint8, device=tensor.device)

@@ -9,6 +9,7 @@ import reprise
 import torch
 from reprise import _native
 
+from registry import known
 from registry.effects import generator_state, seed_generators
 from registry.hooks import Call, hooks
 from registry.memory import (
@@ -37,7 +38,8 @@ NOTHING = {
 
 def inputs_of(call: Call) -> list[Call]:
     """The call, and one of other data of the same form that eager accepts too."""
-    for change in (_mirrored, _scaled):
+    changes = (_scaled,) if call.name in known.ORDERED else (_mirrored, _scaled)
+    for change in changes:
         try:
             copy = Copier()
             other = Call(

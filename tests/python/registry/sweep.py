@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import faulthandler
 import json
 import pathlib
 import subprocess
@@ -151,8 +152,10 @@ class Worker(threading.Thread):
             crash = self._read((folder / "out").read_text(), order)
             if process.returncode == 0:
                 return None
-            log_text = (folder / "log").read_text()[-1000:]
-            return {**crash, "status": process.returncode, "log": log_text}
+            log_text = (folder / "log").read_text()
+            _, fatal, stack = log_text.rpartition("Fatal Python error")
+            said = fatal + stack[:1000] if fatal else log_text[-1000:]
+            return {**crash, "status": process.returncode, "log": said}
 
     def _read(self, text: str, order: dict[str, Any]) -> Line:
         """Keep what was found; where the process was when it wrote its last line."""
@@ -218,6 +221,7 @@ def main() -> int:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.worker is not None:
+        faulthandler.enable()  # the parent keeps the end of what a process says
         order = json.loads((given.worker / "order").read_text())
         with open(given.worker / "out", "a") as out:
             work(order, out)
