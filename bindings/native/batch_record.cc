@@ -49,6 +49,19 @@ void BatchRecord::Refuse(std::string_view what) {
   mistake_ = sentence + ") " + std::string(what);
 }
 
+void BatchRecord::CheckCluster(const LaunchConfig& config) {
+  const uint32_t grid[] = {config.grid.x, config.grid.y, config.grid.z};
+  const uint32_t cluster[] = {config.cluster.x, config.cluster.y,
+                              config.cluster.z};
+  for (int d = 0; d < 3; ++d) {
+    if (cluster[d] != 0 && grid[d] % cluster[d] == 0) continue;
+    Refuse("has a cluster of " + std::to_string(cluster[d]) +
+           " blocks in direction " + std::to_string(d) +
+           ", which does not divide the grid of " + std::to_string(grid[d]));
+    return;
+  }
+}
+
 void BatchRecord::RefuseNull(size_t argument) {
   Refuse("has a null pointer as argument " + std::to_string(argument));
 }

@@ -26,7 +26,11 @@ struct Node {
   uint64_t width = 0;            // bytes of a copy, elements of a fill
   Dim3 grid;
   Dim3 block;
+  Dim3 cluster;
   uint32_t shared_bytes = 0;
+  int32_t priority = 0;
+  uint16_t cooperative = 0;
+  uint16_t programmatic = 0;
   Kind kind = Kind::kKernel;
   uint32_t image_begin = 0;  // of its arguments
   uint32_t image_bytes = 0;
@@ -36,7 +40,17 @@ struct Node {
   uint32_t element_bytes = 0;  // of a fill
   // It has pointers of which nothing is known: it keeps its place.
   uint32_t ordered = 0;
-  uint32_t unused = 0;
+
+  bool clustered() const { return cluster != Dim3{}; }
+  LaunchConfig config() const {
+    return {grid,
+            block,
+            shared_bytes,
+            cluster,
+            cooperative != 0,
+            programmatic != 0,
+            priority};
+  }
 };
 static_assert(std::has_unique_object_representations_v<Node>);
 static_assert(sizeof(Node) % sizeof(uint64_t) == 0);
@@ -66,11 +80,18 @@ class BatchRecord {
     node.grid = config.grid;
     node.block = config.block;
     node.shared_bytes = config.shared_bytes;
+    node.cluster = config.cluster;
+    node.priority = config.priority;
+    node.programmatic = config.programmatic ? 1 : 0;
+    // Two of them side by side could wait for each other's blocks for ever.
+    node.ordered = node.cooperative = config.cooperative ? 1 : 0;
     if (config.grid.x == 0 || config.grid.y == 0 || config.grid.z == 0 ||
         config.block.x == 0 || config.block.y == 0 || config.block.z == 0)
         [[unlikely]] {
       Refuse("has a grid or a block of zero");
     }
+    if (node.clustered()) [[unlikely]]
+      CheckCluster(config);
     return AddImage(node, image_bytes);
   }
   REPRISE_EXPORT uint32_t AddCopy(void* to, const void* from, uint64_t bytes);
@@ -127,6 +148,7 @@ class BatchRecord {
     return image_.data() + begin;
   }
   REPRISE_EXPORT void RefuseNull(size_t argument);
+  REPRISE_EXPORT void CheckCluster(const LaunchConfig& config);
 
   std::vector<Node> nodes_;
   std::vector<Access> accesses_;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -14,20 +13,12 @@
 namespace reprise::native {
 namespace {
 
-// The limits that a launch is checked against before it is made.
-struct Limits {
-  std::array<int, 3> grid{};
-  std::array<int, 3> block{};
-  int threads = 0;
-  int shared_bytes = 0;
-};
-
 class CudaDevice final : public Device {
  public:
   // Owns nothing of `context`, which outlives it: the primary context is kept
   // for the life of the process.
   CudaDevice(const device::Driver& driver, CUcontext context,
-             const Limits& limits, std::string architecture)
+             const LaunchLimits& limits, std::string architecture)
       : driver_(driver),
         context_(context),
         limits_(limits),
@@ -120,33 +111,10 @@ class CudaDevice final : public Device {
     return {};
   }
 
-  std::string Objection(const LaunchConfig& config) const override {
-    const uint64_t grid[] = {config.grid.x, config.grid.y, config.grid.z};
-    const uint64_t block[] = {config.block.x, config.block.y, config.block.z};
-    uint64_t threads = 1;
-    for (int d = 0; d < 3; ++d) {
-      threads *= block[d];
-      if (grid[d] > static_cast<uint64_t>(limits_.grid[d])) {
-        return "a grid of " + std::to_string(grid[d]) + " in direction " +
-               std::to_string(d) + ", the device takes " +
-               std::to_string(limits_.grid[d]);
-      }
-      if (block[d] > static_cast<uint64_t>(limits_.block[d])) {
-        return "a block of " + std::to_string(block[d]) + " in direction " +
-               std::to_string(d) + ", the device takes " +
-               std::to_string(limits_.block[d]);
-      }
-    }
-    if (threads > static_cast<uint64_t>(limits_.threads)) {
-      return "a block of " + std::to_string(threads) +
-             " threads, the device takes " + std::to_string(limits_.threads);
-    }
-    if (config.shared_bytes > static_cast<uint64_t>(limits_.shared_bytes)) {
-      return std::to_string(config.shared_bytes) +
-             " bytes of shared memory, the device has " +
-             std::to_string(limits_.shared_bytes) + " for a block";
-    }
-    return {};
+  Status Admit(const Node& node) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    return native::Admit(driver_, limits_, node);
   }
   Status Enqueue(const Node& node, const std::byte* image,
                  CUstream stream) override {
@@ -183,7 +151,7 @@ class CudaDevice final : public Device {
  private:
   const device::Driver& driver_;
   const CUcontext context_;
-  const Limits limits_;
+  const LaunchLimits limits_;
   const std::string architecture_;
 };
 
@@ -192,30 +160,6 @@ Result<int> Attribute(const device::Driver& driver, CUdevice device,
   int value = 0;
   REPRISE_CU(driver, cuDeviceGetAttribute(&value, attribute, device));
   return value;
-}
-
-Result<Limits> LimitsOf(const device::Driver& driver, CUdevice device) {
-  Limits limits;
-  constexpr std::array<CUdevice_attribute, 3> kGrid = {
-      CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
-      CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
-  constexpr std::array<CUdevice_attribute, 3> kBlock = {
-      CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
-      CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z};
-  for (size_t d = 0; d < 3; ++d) {
-    REPRISE_ASSIGN_OR_RETURN(limits.grid[d],
-                             Attribute(driver, device, kGrid[d]));
-    REPRISE_ASSIGN_OR_RETURN(limits.block[d],
-                             Attribute(driver, device, kBlock[d]));
-  }
-  REPRISE_ASSIGN_OR_RETURN(
-      limits.threads,
-      Attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
-  REPRISE_ASSIGN_OR_RETURN(
-      limits.shared_bytes,
-      Attribute(driver, device,
-                CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
-  return limits;
 }
 
 }  // namespace
@@ -231,7 +175,10 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(int number) {
   }
   CUcontext context = nullptr;
   REPRISE_CU(*driver, cuDevicePrimaryCtxRetain(&context, device));
-  REPRISE_ASSIGN_OR_RETURN(const Limits limits, LimitsOf(*driver, device));
+  const device::ContextScope scope(*driver, context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  REPRISE_ASSIGN_OR_RETURN(const LaunchLimits limits,
+                           LaunchLimits::Of(*driver, device));
   REPRISE_ASSIGN_OR_RETURN(
       const int major,
       Attribute(*driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
@@ -244,11 +191,9 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(int number) {
 }
 
 std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,
-                                       CUcontext context) {
-  constexpr int kAny = 1 << 30;
-  return std::make_unique<CudaDevice>(
-      driver, context,
-      Limits{{kAny, kAny, kAny}, {kAny, kAny, kAny}, kAny, kAny}, "sm_90");
+                                       CUcontext context,
+                                       const LaunchLimits& limits) {
+  return std::make_unique<CudaDevice>(driver, context, limits, "sm_90");
 }
 
 }  // namespace reprise::native

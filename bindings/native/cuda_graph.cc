@@ -7,6 +7,26 @@ namespace {
 
 device::Dim3 DimOf(const Dim3& dim) { return {dim.x, dim.y, dim.z}; }
 
+std::vector<CUlaunchAttribute> AttributesOf(const Node& node) {
+  std::vector<CUlaunchAttribute> attributes;
+  const auto add = [&attributes](CUlaunchAttributeID id) -> auto& {
+    CUlaunchAttribute& attribute = attributes.emplace_back();
+    attribute.id = id;
+    return attribute.value;
+  };
+  if (node.clustered()) {
+    add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {
+        node.cluster.x, node.cluster.y, node.cluster.z};
+  }
+  if (node.cooperative != 0) {
+    add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
+  }
+  if (node.priority != 0) {
+    add(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = node.priority;
+  }
+  return attributes;
+}
+
 }  // namespace
 
 device::Launch LaunchOf(const Node& node, const std::byte* image) {
@@ -20,6 +40,8 @@ device::Launch LaunchOf(const Node& node, const std::byte* image) {
       launch.grid = DimOf(node.grid);
       launch.block = DimOf(node.block);
       launch.shared_bytes = node.shared_bytes;
+      launch.attributes = AttributesOf(node);
+      launch.programmatic = node.programmatic != 0;
       launch.params = node.kernel->params();
       launch.name = node.kernel->shared_name();
       break;

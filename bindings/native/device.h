@@ -15,6 +15,7 @@
 #include "bindings/native/batch_record.h"
 #include "bindings/native/common.h"
 #include "bindings/native/kernel_code.h"
+#include "bindings/native/launch_limits.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/launch_graph.h"
 
@@ -60,8 +61,9 @@ class Device {
   virtual Status CopyOut(void* to, const void* from, size_t bytes,
                          CUstream stream) = 0;
 
-  // Empty if the device takes a launch of that shape.
-  virtual std::string Objection(const LaunchConfig& config) const = 0;
+  // kInvalidArgument, with a sentence, if the device would not take that
+  // launch of a kernel that is ready.
+  virtual Status Admit(const Node& node) = 0;
   // One launch by itself, within a DeviceScope. Its kernel is ready.
   virtual Status Enqueue(const Node& node, const std::byte* image,
                          CUstream stream) = 0;
@@ -97,7 +99,8 @@ class DeviceScope {
 Result<std::unique_ptr<Device>> OpenCudaDevice(int number);
 // The same on a driver of the caller's, in a context of the caller's.
 std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,
-                                       CUcontext context);
+                                       CUcontext context,
+                                       const LaunchLimits& limits = {});
 std::unique_ptr<Device> MakeHostDevice();
 
 }  // namespace reprise::native

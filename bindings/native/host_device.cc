@@ -18,7 +18,7 @@ uint64_t Word(const std::byte* image, size_t offset_bytes) {
 void Run(const Node& node, const std::byte* image) {
   switch (node.kind) {
     case Node::Kind::kKernel:
-      node.kernel->host()({node.grid, node.block, node.shared_bytes}, image);
+      node.kernel->host()(node.config(), image);
       return;
     case Node::Kind::kCopy:
       std::memcpy(reinterpret_cast<void*>(Word(image, 0)),
@@ -91,7 +91,7 @@ class HostDevice final : public Device {
     return {};
   }
 
-  std::string Objection(const LaunchConfig&) const override { return {}; }
+  Status Admit(const Node&) override { return {}; }
   Status Enqueue(const Node& node, const std::byte* image, CUstream) override {
     Run(node, image);
     return {};

@@ -81,7 +81,12 @@ void KernelCode::FinishLoading(const device::Driver& driver,
 
 void KernelCode::FinishAdopting(const device::Driver& driver,
                                 CUfunction handle) {
-  function_ = handle;
+  // The function of this context also where the handle is a CUkernel, for
+  // entries that take functions only.
+  if (driver.cuKernelGetFunction(
+          &function_, reinterpret_cast<CUkernel>(handle)) != CUDA_SUCCESS) {
+    function_ = handle;
+  }
   Publish(CheckParams(driver));
 }
 

@@ -53,6 +53,13 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   // Once it is ready.
   CUfunction function() const { return function_; }
   const HostFunction& host() const { return host_; }
+  // The driver lets it have all dynamic shared memory that the device has.
+  bool large_shared() const {
+    return large_shared_.load(std::memory_order_relaxed);
+  }
+  void set_large_shared() {
+    large_shared_.store(true, std::memory_order_relaxed);
+  }
 
  private:
   Status Load(const device::Driver& driver, const std::vector<char>& code);
@@ -68,6 +75,7 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   CUfunction function_ = nullptr;
   HostFunction host_;
   std::atomic<bool> ready_{false};
+  std::atomic<bool> large_shared_{false};
 
   base::Mutex mutex_;
   base::CondVar finished_;

@@ -61,10 +61,8 @@ Status StreamCore::Check(const BatchRecord& record) const {
       return base::Fail(Code::kInvalidArgument,
                         place() + " is of a runtime of another kind");
     }
-    const std::string objection = runtime_->device().Objection(
-        {node.grid, node.block, node.shared_bytes});
-    if (!objection.empty()) {
-      return base::Fail(Code::kInvalidArgument, place() + " has " + objection);
+    if (Status admitted = runtime_->device().Admit(node); !admitted) {
+      return tl::unexpected(admitted.error().In(place()));
     }
   }
   return {};

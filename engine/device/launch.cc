@@ -46,6 +46,7 @@ bool SameShape(const Launch& a, const Launch& b) {
   }
   return a.packed == b.packed && a.function == b.function && a.grid == b.grid &&
          a.block == b.block && a.shared_bytes == b.shared_bytes &&
+         a.programmatic == b.programmatic &&
          std::equal(a.attributes.begin(), a.attributes.end(),
                     b.attributes.begin(), b.attributes.end(), SameAttribute) &&
          SameParams(a, b);

@@ -51,6 +51,9 @@ struct Launch {
   Dim3 block;
   unsigned shared_bytes = 0;
   std::vector<CUlaunchAttribute> attributes;
+  // It may begin before the kernels that it waits for have ended: it waits for
+  // them itself. For launches whose maker asks for it; never recorded.
+  bool programmatic = false;
   std::shared_ptr<const std::vector<ParamSpan>> params;  // null when packed
   // As the compiler mangled it, for people; null if unknown.
   std::shared_ptr<const std::string> name;

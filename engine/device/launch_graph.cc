@@ -113,6 +113,11 @@ Status EnqueueKernel(const Driver& driver, const Launch& launch,
                                                 " cannot be repeated");
     }
   }
+  if (launch.programmatic) {
+    CUlaunchAttribute& attribute = attributes.emplace_back();
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+  }
   CUlaunchConfig config{};
   config.gridDimX = launch.grid.x;
   config.gridDimY = launch.grid.y;
@@ -199,16 +204,23 @@ base::Result<std::unique_ptr<LaunchGraph>> LaunchGraph::Create(
   REPRISE_CU(driver, cuGraphCreate(&graph, 0));
   made->graph_ = UniqueGraph(driver, graph);
   std::vector<CUgraphNode> before;
+  std::vector<CUgraphNode> early;  // whose end need not be waited for
   for (size_t i = 0; i < launches.size(); ++i) {
     before.clear();
+    early.clear();
+    const auto wait_for = [&](size_t earlier) {
+      const bool overlaps = launches[i]->programmatic &&
+                            launches[earlier]->kind == Launch::Kind::kKernel;
+      (overlaps ? early : before).push_back(made->nodes_[earlier].node);
+    };
     if (dependencies != nullptr) {
-      for (uint32_t earlier : (*dependencies)[i]) {
-        before.push_back(made->nodes_[earlier].node);
-      }
+      for (uint32_t earlier : (*dependencies)[i]) wait_for(earlier);
     } else if (i > 0) {
-      before.push_back(made->nodes_.back().node);
+      wait_for(i - 1);
     }
-    if (Status added = made->AddNode(*launches[i], before); !added) {
+    Status added = made->AddNode(*launches[i], before);
+    if (added && !early.empty()) added = made->AddEarlyEdges(early);
+    if (!added) {
       return tl::unexpected(added.error().In("launch " + std::to_string(i) +
                                              ", " + Describe(*launches[i])));
     }
@@ -260,6 +272,18 @@ Status LaunchGraph::AddNode(const device::Launch& launch, Before before) {
     }
   }
   nodes_.push_back(node);
+  return {};
+}
+
+Status LaunchGraph::AddEarlyEdges(Before early) {
+  CUgraphEdgeData edge{};
+  edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+  edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  const std::vector<CUgraphEdgeData> edges(early.size(), edge);
+  const std::vector<CUgraphNode> to(early.size(), nodes_.back().node);
+  REPRISE_CU(driver_,
+             cuGraphAddDependencies(graph_.get(), early.data(), to.data(),
+                                    edges.data(), early.size()));
   return {};
 }
 

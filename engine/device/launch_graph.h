@@ -63,6 +63,8 @@ class LaunchGraph {
   explicit LaunchGraph(const Driver& driver) : driver_(driver) {}
   using Before = std::span<const CUgraphNode>;
   base::Status AddNode(const device::Launch& launch, Before before);
+  // The last node waits for these kernels until they let it begin.
+  base::Status AddEarlyEdges(Before early);
   base::Status AddKernelNode(const device::Launch& launch, Before before,
                              Node& node);
 

@@ -235,6 +235,42 @@ void SimulatedGpu::MakeDriver() {
     REPRISE_ENTER("cuKernelGetParamInfo");
     return CUDA_ERROR_INVALID_HANDLE;
   };
+  driver.cuKernelGetFunction = [](CUfunction*, CUkernel) {
+    REPRISE_ENTER("cuKernelGetFunction");
+    return CUDA_ERROR_INVALID_HANDLE;
+  };
+  driver.cuFuncGetAttribute = [](int* value, CUfunction_attribute attribute,
+                                 CUfunction function) {
+    REPRISE_ENTER("cuFuncGetAttribute");
+    EXPECT_EQ(attribute, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+    *value = KernelOf(function).own_shared_bytes;
+    return CUDA_SUCCESS;
+  };
+  driver.cuFuncSetAttribute = [](CUfunction function,
+                                 CUfunction_attribute attribute, int value) {
+    REPRISE_ENTER("cuFuncSetAttribute");
+    auto& kernel = const_cast<Kernel&>(KernelOf(function));
+    if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+      kernel.large_clusters = value != 0;
+      return CUDA_SUCCESS;
+    }
+    EXPECT_EQ(attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+    kernel.most_shared_bytes = value + kernel.own_shared_bytes;
+    return CUDA_SUCCESS;
+  };
+  driver.cuOccupancyMaxActiveBlocksPerMultiprocessor =
+      [](int* blocks, CUfunction, int, size_t) {
+        REPRISE_ENTER("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+        *blocks = only->blocks_at_a_time;
+        return CUDA_SUCCESS;
+      };
+  driver.cuOccupancyMaxActiveClusters = [](int* clusters, CUfunction,
+                                           const CUlaunchConfig* config) {
+    REPRISE_ENTER("cuOccupancyMaxActiveClusters");
+    EXPECT_EQ(config->numAttrs, 1u);
+    *clusters = only->clusters_at_a_time;
+    return CUDA_SUCCESS;
+  };
   driver.cuFuncGetName = [](const char** name, CUfunction) {
     REPRISE_ENTER("cuFuncGetName");
     *name = "simulated_kernel";
@@ -291,6 +327,12 @@ void SimulatedGpu::MakeStreamEntries() {
     EXPECT_TRUE(only->streams.Has(config->hStream));
     EXPECT_EQ(extra, nullptr);
     const Kernel& kernel = KernelOf(function);
+    if (static_cast<int>(config->sharedMemBytes) + kernel.own_shared_bytes >
+        kernel.most_shared_bytes) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    only->last_attributes.assign(config->attrs,
+                                 config->attrs + config->numAttrs);
     only->streams.Enqueue(config->hStream,
                           [&kernel, image = ImageOf(kernel, params)] {
                             kernel.run(image.data());
@@ -393,8 +435,40 @@ void SimulatedGpu::MakeGraphEntries() {
     added.kind = Node::Kind::kKernel;
     added.kernel = &KernelOf(params->func);
     added.image = ImageOf(*added.kernel, params->kernelParams);
+    if (static_cast<int>(params->sharedMemBytes) +
+            added.kernel->own_shared_bytes >
+        added.kernel->most_shared_bytes) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     return Add(graph, node, std::move(added));
   };
+  // Of the graph that was made last: a node does not tell its graph.
+  driver.cuGraphKernelNodeSetAttribute =
+      [](CUgraphNode node, CUkernelNodeAttrID id,
+         const CUkernelNodeAttrValue* value) {
+        REPRISE_ENTER("cuGraphKernelNodeSetAttribute");
+        CUlaunchAttribute attribute{};
+        attribute.id = id;
+        attribute.value = *value;
+        only->graphs_.back()
+            ->at(reinterpret_cast<size_t>(node) - 1)
+            .attributes.push_back(attribute);
+        return CUDA_SUCCESS;
+      };
+  driver.cuGraphAddDependencies =
+      [](CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+         const CUgraphEdgeData* edges, size_t count) {
+        REPRISE_ENTER("cuGraphAddDependencies");
+        auto& nodes = *reinterpret_cast<Graph*>(graph);
+        for (size_t i = 0; i < count; ++i) {
+          const Node& waited = nodes.at(reinterpret_cast<size_t>(from[i]) - 1);
+          EXPECT_EQ(waited.kind, Node::Kind::kKernel);
+          EXPECT_EQ(edges[i].type, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
+          EXPECT_EQ(edges[i].from_port, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
+          ++nodes.at(reinterpret_cast<size_t>(to[i]) - 1).early_edges;
+        }
+        return CUDA_SUCCESS;
+      };
   driver.cuGraphAddMemsetNode =
       [](CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t,
          const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {

@@ -40,6 +40,10 @@ class SimulatedGpu {
   struct Kernel {
     std::vector<device::ParamSpan> params;
     std::function<void(const std::byte* image)> run;
+    int own_shared_bytes = 0;
+    // What it was allowed by cuFuncSetAttribute.
+    int most_shared_bytes = 48 << 10;
+    bool large_clusters = false;
   };
 
   SimulatedGpu();
@@ -111,6 +115,8 @@ class SimulatedGpu {
     std::vector<std::byte> image;
     CUDA_MEMSET_NODE_PARAMS fill{};
     CUDA_MEMCPY3D copy{};
+    std::vector<CUlaunchAttribute> attributes;
+    size_t early_edges = 0;  // programmatic ones that lead to it
 
     // One word of the parameters, as last written.
     uint64_t Word(size_t offset_bytes) const {
@@ -138,6 +144,9 @@ class SimulatedGpu {
   int graph_launches = 0;
   std::set<CUcontext> contexts_of_launches;  // of graphs
   int updates = 0;
+  std::vector<CUlaunchAttribute> last_attributes;  // of a launch by itself
+  int blocks_at_a_time = 8;                        // of a multiprocessor
+  int clusters_at_a_time = 4;
   bool capturing = false;
 
  private:

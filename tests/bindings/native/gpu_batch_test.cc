@@ -155,7 +155,7 @@ TEST_F(GpuBatchTest, LimitsOfTheDeviceAreChecked) {
   const Status submitted = batch.Submit();
   ASSERT_FALSE(submitted);
   EXPECT_EQ(submitted.error().message(),
-            "launch 0 (kernel 'axpy') has a block of 4096 in direction 0, the "
+            "launch 0 (kernel 'axpy'): a block of 4096 in direction 0, the "
             "device takes 1024");
 }
 

@@ -1,0 +1,208 @@
+#include "bindings/native/launch_limits.h"
+
+#include <string>
+
+#include "bindings/native/kernel_code.h"
+
+namespace reprise::native {
+namespace {
+
+// What every kernel may have of each without asking.
+constexpr int kPlainSharedBytes = 48 << 10;
+constexpr uint64_t kPlainClusterBlocks = 8;
+
+Result<int> Attribute(const device::Driver& driver, CUdevice device,
+                      CUdevice_attribute attribute) {
+  int value = 0;
+  REPRISE_CU(driver, cuDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+
+tl::unexpected<Error> Refuse(std::string why) {
+  return base::Fail(Code::kInvalidArgument, std::move(why));
+}
+
+uint64_t BlocksOf(const Dim3& dim) { return uint64_t{dim.x} * dim.y * dim.z; }
+
+Status AdmitShape(const LaunchLimits& limits, const Node& node) {
+  const uint64_t grid[] = {node.grid.x, node.grid.y, node.grid.z};
+  const uint64_t block[] = {node.block.x, node.block.y, node.block.z};
+  for (int d = 0; d < 3; ++d) {
+    if (grid[d] > static_cast<uint64_t>(limits.grid[d])) {
+      return Refuse("a grid of " + std::to_string(grid[d]) + " in direction " +
+                    std::to_string(d) + ", the device takes " +
+                    std::to_string(limits.grid[d]));
+    }
+    if (block[d] > static_cast<uint64_t>(limits.block[d])) {
+      return Refuse("a block of " + std::to_string(block[d]) +
+                    " in direction " + std::to_string(d) +
+                    ", the device takes " + std::to_string(limits.block[d]));
+    }
+  }
+  if (BlocksOf(node.block) > static_cast<uint64_t>(limits.threads)) {
+    return Refuse("a block of " + std::to_string(BlocksOf(node.block)) +
+                  " threads, the device takes " +
+                  std::to_string(limits.threads));
+  }
+  return {};
+}
+
+Status AdmitSharedMemory(const device::Driver& driver,
+                         const LaunchLimits& limits, const Node& node) {
+  KernelCode& kernel = *node.kernel;
+  int own = 0;  // that the kernel declares by itself
+  REPRISE_CU(driver,
+             cuFuncGetAttribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                kernel.function()));
+  const int64_t wanted = int64_t{node.shared_bytes} + own;
+  if (wanted > limits.shared_bytes) {
+    return Refuse(std::to_string(node.shared_bytes) +
+                  " bytes of dynamic shared memory beside " +
+                  std::to_string(own) +
+                  " of the kernel's own, the device has " +
+                  std::to_string(limits.shared_bytes) + " for a block");
+  }
+  if (wanted <= kPlainSharedBytes || kernel.large_shared()) return {};
+  // All that there is, so that launches of other sizes need not ask again.
+  REPRISE_CU(driver,
+             cuFuncSetAttribute(kernel.function(),
+                                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                limits.shared_bytes - own));
+  kernel.set_large_shared();
+  return {};
+}
+
+Result<uint64_t> MostClusters(const device::Driver& driver, const Node& node) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim = {node.cluster.x, node.cluster.y, node.cluster.z};
+  CUlaunchConfig config{};
+  config.gridDimX = node.grid.x;
+  config.gridDimY = node.grid.y;
+  config.gridDimZ = node.grid.z;
+  config.blockDimX = node.block.x;
+  config.blockDimY = node.block.y;
+  config.blockDimZ = node.block.z;
+  config.sharedMemBytes = node.shared_bytes;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  REPRISE_CU(driver, cuOccupancyMaxActiveClusters(
+                         &clusters, node.kernel->function(), &config));
+  return static_cast<uint64_t>(clusters);
+}
+
+Status AdmitCluster(const device::Driver& driver, const LaunchLimits& limits,
+                    const Node& node) {
+  if (!limits.clusters) {
+    return Refuse(
+        "clusters, which the device has not: compute capability 9.0 "
+        "is needed");
+  }
+  const uint64_t blocks = BlocksOf(node.cluster);
+  if (blocks > kPlainClusterBlocks) {
+    REPRISE_CU(driver,
+               cuFuncSetAttribute(
+                   node.kernel->function(),
+                   CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+  }
+  REPRISE_ASSIGN_OR_RETURN(const uint64_t clusters, MostClusters(driver, node));
+  if (clusters == 0) {
+    return Refuse("clusters of " + std::to_string(blocks) +
+                  " blocks, of which the device can hold none");
+  }
+  if (node.cooperative != 0 && BlocksOf(node.grid) > clusters * blocks) {
+    return Refuse("a cooperative grid of " +
+                  std::to_string(BlocksOf(node.grid)) +
+                  " blocks, of which the device can hold " +
+                  std::to_string(clusters * blocks) + " at a time");
+  }
+  return {};
+}
+
+Status AdmitCooperative(const device::Driver& driver,
+                        const LaunchLimits& limits, const Node& node) {
+  if (!limits.cooperative) {
+    return Refuse("a cooperative grid, which the device has not");
+  }
+  if (node.clustered()) return {};  // counted with its clusters
+  int blocks = 0;                   // of a multiprocessor
+  REPRISE_CU(driver,
+             cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                 &blocks, node.kernel->function(),
+                 static_cast<int>(BlocksOf(node.block)), node.shared_bytes));
+  const uint64_t most = static_cast<uint64_t>(blocks) *
+                        static_cast<uint64_t>(limits.multiprocessors);
+  if (BlocksOf(node.grid) > most) {
+    return Refuse("a cooperative grid of " +
+                  std::to_string(BlocksOf(node.grid)) +
+                  " blocks, of which the device can hold " +
+                  std::to_string(most) + " at a time");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<LaunchLimits> LaunchLimits::Of(const device::Driver& driver,
+                                      CUdevice device) {
+  LaunchLimits limits;
+  struct Row {
+    int* value;
+    CUdevice_attribute attribute;
+  };
+  int cooperative = 0;
+  int clusters = 0;
+  const Row rows[] = {
+      {&limits.grid[0], CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X},
+      {&limits.grid[1], CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y},
+      {&limits.grid[2], CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z},
+      {&limits.block[0], CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X},
+      {&limits.block[1], CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y},
+      {&limits.block[2], CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z},
+      {&limits.threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK},
+      {&limits.shared_bytes,
+       CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN},
+      {&limits.multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT},
+      {&cooperative, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH},
+      {&clusters, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH},
+  };
+  for (const Row& row : rows) {
+    REPRISE_ASSIGN_OR_RETURN(*row.value,
+                             Attribute(driver, device, row.attribute));
+  }
+  limits.cooperative = cooperative != 0;
+  limits.clusters = clusters != 0;
+  REPRISE_CU(driver, cuCtxGetStreamPriorityRange(&limits.priority_least,
+                                                 &limits.priority_greatest));
+  return limits;
+}
+
+Status Admit(const device::Driver& driver, const LaunchLimits& limits,
+             const Node& node) {
+  REPRISE_RETURN_IF_ERROR(AdmitShape(limits, node));
+  if (node.shared_bytes > 0) {
+    REPRISE_RETURN_IF_ERROR(AdmitSharedMemory(driver, limits, node));
+  }
+  if (node.priority < limits.priority_greatest ||
+      node.priority > limits.priority_least) {
+    return Refuse("a priority of " + std::to_string(node.priority) +
+                  ", the device takes " +
+                  std::to_string(limits.priority_greatest) + " to " +
+                  std::to_string(limits.priority_least));
+  }
+  if (node.clustered()) {
+    REPRISE_RETURN_IF_ERROR(AdmitCluster(driver, limits, node));
+  }
+  if (node.cooperative != 0) {
+    REPRISE_RETURN_IF_ERROR(AdmitCooperative(driver, limits, node));
+  }
+  if (node.programmatic != 0 && !limits.clusters) {
+    return Refuse(
+        "a programmatic launch, which the device has not: compute "
+        "capability 9.0 is needed");
+  }
+  return {};
+}
+
+}  // namespace reprise::native
