@@ -1,8 +1,10 @@
 #include "bindings/native/batch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "bindings/native/dependencies.h"
+#include "bindings/native/kernel_code.h"
 #include "bindings/native/plan.h"
 #include "bindings/native/prepared_plan.h"
 #include "bindings/native/stream_core.h"
@@ -16,6 +18,33 @@ Batch::Batch(Batch&&) noexcept = default;
 
 Batch::~Batch() {
   if (record_ != nullptr) stream_->ReturnRecord(std::move(record_));
+}
+
+uint32_t Batch::Launch(const AnyKernel& kernel, const LaunchConfig& config,
+                       std::span<const Argument> arguments) {
+  const auto& params = *kernel.code()->params();
+  const uint32_t bytes =
+      params.empty() ? 0
+                     : params.back().offset_bytes + params.back().size_bytes;
+  std::byte* image = record_->AddKernel(kernel.code(), config, bytes);
+  record_->KeepPlace();
+  std::fill_n(image, bytes, std::byte{0});
+  if (arguments.size() != params.size()) {
+    record_->Refuse("takes " + std::to_string(params.size()) +
+                    " arguments, not " + std::to_string(arguments.size()));
+    return record_->EndLaunch();
+  }
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (arguments[i].size_bytes != params[i].size_bytes) {
+      record_->Refuse("takes " + std::to_string(params[i].size_bytes) +
+                      " bytes as argument " + std::to_string(i) + ", not " +
+                      std::to_string(arguments[i].size_bytes));
+      break;
+    }
+    std::memcpy(image + params[i].offset_bytes, arguments[i].data,
+                params[i].size_bytes);
+  }
+  return record_->EndLaunch();
 }
 
 namespace {

@@ -6,10 +6,12 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 
+#include "bindings/native/any_kernel.h"
 #include "bindings/native/batch_record.h"
 #include "bindings/native/buffer.h"
 #include "bindings/native/common.h"
@@ -87,6 +89,13 @@ class Batch {
     (Put<P>(image + Image::kOffsets[i], i, arguments), ...);
     return record_->EndLaunch();
   }
+
+  // The same with arguments whose sizes are compared with the parameters' when
+  // the batch is submitted. Nothing is known of their types: such a launch
+  // keeps its place in the program's order.
+  REPRISE_EXPORT uint32_t Launch(const AnyKernel& kernel,
+                                 const LaunchConfig& config,
+                                 std::span<const Argument> arguments);
 
   // Copies within the device; as many elements as both name.
   template <typename T>

@@ -111,6 +111,8 @@ class BatchRecord {
       RefuseNull(argument);
     nodes_.back().ordered = 1;
   }
+  // The last launch waits for all before it, and all behind it for it.
+  void KeepPlace() { nodes_.back().ordered = 1; }
   uint32_t EndLaunch() { return static_cast<uint32_t>(nodes_.size() - 1); }
 
   // The last launch is wrong: it `what`. The first mistake is kept.

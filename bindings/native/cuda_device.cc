@@ -5,6 +5,7 @@
 
 #include "bindings/native/cuda_graph.h"
 #include "bindings/native/device.h"
+#include "bindings/native/kernel_params.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
 #include "engine/device/launch_recorder.h"
@@ -145,6 +146,11 @@ class CudaDevice final : public Device {
   void Adopt(CUfunction handle, KernelCode& code) override {
     const device::ContextScope scope(driver_, context_);
     code.FinishAdopting(driver_, handle);
+  }
+  Result<std::vector<device::ParamSpan>> ParamsOf(CUfunction handle) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    return native::ParamsOf(driver_, handle);
   }
   Context context() const override { return {&driver_, context_}; }
 

@@ -76,6 +76,9 @@ class Device {
   virtual void Compile(const KernelSource& source, KernelCode& code) = 0;
   // The same with a CUfunction or CUkernel of the caller's.
   virtual void Adopt(CUfunction handle, KernelCode& code) = 0;
+  // The parameters of such a handle; kInvalidArgument if it is none.
+  virtual Result<std::vector<device::ParamSpan>> ParamsOf(
+      CUfunction handle) = 0;
   bool on_host() const { return context().driver == nullptr; }
 };
 

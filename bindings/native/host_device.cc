@@ -113,6 +113,11 @@ class HostDevice final : public Device {
         Error(Code::kUnavailable, "a host runtime adopts no kernels: make '" +
                                       code.name() + "' with HostKernel"));
   }
+  Result<std::vector<device::ParamSpan>> ParamsOf(CUfunction) override {
+    return base::Fail(Code::kUnavailable,
+                      "a host runtime adopts no kernels: make them with "
+                      "HostKernel");
+  }
   Context context() const override { return {}; }
 };
 

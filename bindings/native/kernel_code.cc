@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "bindings/native/kernel_params.h"
 #include "engine/device/exiting.h"
 
 namespace reprise::native {
@@ -36,40 +37,26 @@ Status KernelCode::Load(const device::Driver& driver,
 }
 
 Status KernelCode::CheckParams(const device::Driver& driver) const {
-  // The handle may be a CUkernel in disguise: the entry that knows its first
-  // parameter is asked for the others. One without parameters has an invalid
-  // index 0 there.
-  const auto kernel = reinterpret_cast<CUkernel>(function_);
   const std::vector<device::ParamSpan>& expected = *params_;
-  size_t first[2] = {};
-  const bool by_kernel = driver.cuKernelGetParamInfo(
-                             kernel, 0, &first[0], &first[1]) == CUDA_SUCCESS ||
-                         driver.cuFuncGetParamInfo(function_, 0, &first[0],
-                                                   &first[1]) != CUDA_SUCCESS;
-  for (size_t i = 0; i <= expected.size(); ++i) {
-    size_t offset = 0;
-    size_t size = 0;
-    const CUresult result =
-        by_kernel ? driver.cuKernelGetParamInfo(kernel, i, &offset, &size)
-                  : driver.cuFuncGetParamInfo(function_, i, &offset, &size);
-    if (result == CUDA_ERROR_INVALID_VALUE && i == expected.size()) return {};
-    if (result == CUDA_ERROR_INVALID_VALUE || i == expected.size()) {
-      return base::Fail(Code::kInvalidArgument,
-                        "kernel '" + *name_ + "' takes " +
-                            (i == expected.size() ? "more than " : "") +
-                            std::to_string(i) + " parameters, not " +
-                            std::to_string(expected.size()));
-    }
-    REPRISE_RETURN_IF_ERROR(
-        device::Check(driver, result, "cuKernelGetParamInfo"));
-    if (size != expected[i].size_bytes || offset != expected[i].offset_bytes) {
-      return base::Fail(Code::kInvalidArgument,
-                        "parameter " + std::to_string(i) + " of kernel '" +
-                            *name_ + "' has " + std::to_string(size) +
-                            " bytes at " + std::to_string(offset) + ", not " +
-                            std::to_string(expected[i].size_bytes) + " at " +
-                            std::to_string(expected[i].offset_bytes));
-    }
+  auto params = ParamsOf(driver, function_);
+  if (!params) {
+    return tl::unexpected(params.error().In("kernel '" + *name_ + "'"));
+  }
+  if (params->size() != expected.size()) {
+    return base::Fail(Code::kInvalidArgument,
+                      "kernel '" + *name_ + "' takes " +
+                          std::to_string(params->size()) + " parameters, not " +
+                          std::to_string(expected.size()));
+  }
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const device::ParamSpan& param = (*params)[i];
+    if (param == expected[i]) continue;
+    return base::Fail(Code::kInvalidArgument,
+                      "parameter " + std::to_string(i) + " of kernel '" +
+                          *name_ + "' has " + std::to_string(param.size_bytes) +
+                          " bytes at " + std::to_string(param.offset_bytes) +
+                          ", not " + std::to_string(expected[i].size_bytes) +
+                          " at " + std::to_string(expected[i].offset_bytes));
   }
   return {};
 }

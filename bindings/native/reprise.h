@@ -19,6 +19,7 @@
 #ifndef REPRISE_BINDINGS_NATIVE_REPRISE_H_
 #define REPRISE_BINDINGS_NATIVE_REPRISE_H_
 
+#include "bindings/native/any_kernel.h"
 #include "bindings/native/batch.h"
 #include "bindings/native/buffer.h"
 #include "bindings/native/kernel.h"

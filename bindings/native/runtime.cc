@@ -76,6 +76,50 @@ Runtime::SharedCode Runtime::Adopt(void* handle, std::string name,
   return code;
 }
 
+Result<AnyKernel> Runtime::AdoptKernel(void* handle, std::string name) const {
+  if (handle == nullptr) {
+    return base::Fail(Code::kInvalidArgument,
+                      "the handle of kernel '" + name + "' is null");
+  }
+  auto params = core_->device().ParamsOf(static_cast<CUfunction>(handle));
+  if (!params) {
+    return tl::unexpected(params.error().In("kernel '" + name + "'"));
+  }
+  Shape shape;
+  for (const device::ParamSpan& span : *params) {
+    shape.offsets.push_back(span.offset_bytes);
+    shape.sizes.push_back(span.size_bytes);
+  }
+  REPRISE_ASSIGN_OR_RETURN(auto code, Adopt(handle, std::move(name), shape));
+  return AnyKernel(std::move(code));
+}
+
+Result<AnyKernel> Runtime::HostKernel(std::string name,
+                                      std::span<const size_t> sizes,
+                                      AnyHostFunction function) const {
+  constexpr uint32_t kAlignment = 16;  // enough for every type
+  Shape shape;
+  uint32_t end = 0;
+  for (size_t size : sizes) {
+    shape.offsets.push_back(end);
+    shape.sizes.push_back(static_cast<uint32_t>(size));
+    end += (shape.sizes.back() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  REPRISE_ASSIGN_OR_RETURN(
+      auto code, FromHost(
+                     [shape, function = std::move(function)](
+                         const LaunchConfig& config, const std::byte* image) {
+                       std::vector<Argument> arguments;
+                       for (size_t i = 0; i < shape.sizes.size(); ++i) {
+                         arguments.emplace_back(image + shape.offsets[i],
+                                                shape.sizes[i]);
+                       }
+                       function(config, arguments);
+                     },
+                     std::move(name), shape));
+  return AnyKernel(std::move(code));
+}
+
 Runtime::SharedCode Runtime::FromHost(native::HostFunction function,
                                       std::string name,
                                       const Shape& shape) const {

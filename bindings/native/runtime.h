@@ -7,9 +7,11 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
+#include "bindings/native/any_kernel.h"
 #include "bindings/native/buffer.h"
 #include "bindings/native/common.h"
 #include "bindings/native/kernel.h"
@@ -61,6 +63,9 @@ class Runtime {
                                    ShapeOf(static_cast<Signature*>(nullptr))));
     return Kernel<Signature>(std::move(code));
   }
+  // One whose parameters the driver tells.
+  REPRISE_EXPORT Result<AnyKernel> AdoptKernel(void* handle,
+                                               std::string name) const;
   // `function(const LaunchConfig&, P...)` stands for the kernel; once a launch,
   // on the thread that submits. Host runtimes only.
   template <typename Signature, typename F>
@@ -68,6 +73,11 @@ class Runtime {
     return MakeHostKernel(static_cast<Signature*>(nullptr), std::move(name),
                           std::move(function));
   }
+
+  // The same for parameters of these sizes.
+  REPRISE_EXPORT Result<AnyKernel> HostKernel(std::string name,
+                                              std::span<const size_t> sizes,
+                                              AnyHostFunction function) const;
 
   // Memory of the device, not initialised. kResourceExhausted if there is none.
   template <typename T>

@@ -106,12 +106,16 @@ class PackageTest(unittest.TestCase):
         lines = run("nm", "-DC", "--defined-only", self.library()).splitlines()
         shown = [line.split(maxsplit=2)[2] for line in lines]
         self.assertTrue(any("reprise::Batch::Submit()" in name for name in shown))
-        marked = {"Runtime", "Stream", "Batch", "Plan", "native"}
+        headers = [
+            header.read_text() for header in (self.prefix / "include").rglob("*.h")
+        ]
+        marked = " ".join(re.findall(r"REPRISE_EXPORT([^;]*);", "".join(headers)))
+        words = set(re.findall(r"\w+", marked))
         for name in shown:
-            match = re.match(r"reprise::(\w+)::", name)
+            match = re.match(r"reprise::(?:~?\w+::)*~?(\w+)[=(]", name)
             self.assertIsNotNone(match, name)
             assert match is not None
-            self.assertIn(match[1], marked, name)
+            self.assertIn(match[1], words, name)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ class SimulatedGpu {
   static Kernel MakeKernel(void (*function)(P...)) {
     Kernel kernel;
     size_t end = 0;
-    const auto add = [&kernel, &end](size_t size, size_t alignment) {
+    [[maybe_unused]] const auto add = [&kernel, &end](size_t size,
+                                                      size_t alignment) {
       end = (end + alignment - 1) / alignment * alignment;
       kernel.params.push_back(
           {static_cast<uint32_t>(end), static_cast<uint32_t>(size)});

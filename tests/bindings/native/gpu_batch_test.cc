@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "bindings/native/kernel_code.h"
 #include "bindings/native/reprise.h"
 
 namespace reprise {
@@ -180,6 +182,35 @@ TEST_F(GpuBatchTest, EventsOrderStreams) {
   }
   ASSERT_TRUE(stream_->Synchronize());
   ASSERT_TRUE(other.Synchronize());
+  EXPECT_EQ(Values(y_), expected);
+}
+
+TEST_F(GpuBatchTest, KernelsWithoutTypesTakeArgumentsBySize) {
+  const auto any = runtime_->AdoptKernel(axpy_->code()->function(), "any");
+  ASSERT_TRUE(any) << any.error().message();
+  ASSERT_EQ(any->parameters(), 4u);
+  EXPECT_EQ(any->size_bytes(0), 4u);
+  EXPECT_EQ(any->size_bytes(1), 8u);
+  std::vector<float> expected = Values(y_);
+  const std::vector<float> x = Values(x_);
+  for (int call = 0; call < 4; ++call) {
+    const float a = 0.3f * static_cast<float>(call);
+    const float* const from = x_.data();
+    float* const to = y_.data();
+    Batch batch = stream_->BeginBatch();
+    for (int i = 0; i < 2; ++i) {
+      batch.Launch(*any, kConfig,
+                   std::array{Argument(a), Argument(from), Argument(to),
+                              Argument(kCount)});
+      for (int k = 0; k < kCount; ++k) {
+        expected[k] = std::fma(a, x[k], expected[k]);
+      }
+    }
+    const Status submitted = batch.Submit();
+    ASSERT_TRUE(submitted) << submitted.error().message();
+    stream_->WaitForBuilds();
+  }
+  EXPECT_EQ(stream_->stats().replayed, 2u);
   EXPECT_EQ(Values(y_), expected);
 }
 
