@@ -11,6 +11,9 @@ NEVER_GUESSED = (
     "c10d::", "_c10d_functional::", "_dtensor::", "symm_mem::", "rpc::", "fsdp::",
 )  # fmt: skip
 
+# These break torch's own memory, without Reprise too.
+BREAK_TORCH = frozenset({"aten::cudnn_batch_norm.out"})
+
 # No hook is between these and the operators that they call.
 COMPOSITES = frozenset({"aten::_fused_rms_norm"})  # on the host
 

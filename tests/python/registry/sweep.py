@@ -64,7 +64,7 @@ def work(order: dict[str, Any], out: Any) -> None:
 
     forms: dict[str, set[Any]] = collections.defaultdict(set)
     counts: collections.Counter[str] = collections.Counter(order["counts"])
-    skip = set(order["skip"])
+    skip = known.BREAK_TORCH | set(order["skip"])
     limit, device = order["calls"], order["device"]
 
     def full(name: str) -> bool:
