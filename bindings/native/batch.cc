@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bindings/native/dependencies.h"
+#include "bindings/native/event_core.h"
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/plan.h"
 #include "bindings/native/prepared_plan.h"
@@ -55,9 +56,29 @@ Status Used() {
 }
 }  // namespace
 
+uint32_t Batch::Wait(const Event& event) {
+  const uint32_t launch = record_->AddWait(event.core());
+  if (&event.core()->runtime() != &stream_->runtime()) {
+    record_->Refuse("waits for an event of another runtime");
+  }
+  return launch;
+}
+
+Result<Event> Batch::Record() {
+  REPRISE_ASSIGN_OR_RETURN(CUevent event,
+                           stream_->runtime().device().MakeEvent());
+  auto core = std::make_shared<native::EventCore>(stream_->shared_runtime(),
+                                                  event, /*recorded=*/false);
+  record_->AddPoint(core);
+  return Event(std::move(core));
+}
+
 Status Batch::Submit() {
   if (record_ == nullptr) return Used();
   Status submitted = stream_->Submit(*record_);
+  if (submitted) {
+    for (const auto& point : record_->points()) point.event->set_recorded();
+  }
   stream_->ReturnRecord(std::move(record_));
   return submitted;
 }
@@ -66,17 +87,20 @@ Result<Plan> Batch::Prepare() {
   if (record_ == nullptr) return tl::unexpected(Used().error());
   const std::unique_ptr<native::BatchRecord> record = std::move(record_);
   REPRISE_RETURN_IF_ERROR(stream_->Check(*record));
+  REPRISE_RETURN_IF_ERROR(native::StreamCore::CheckWaits(*record));
   if (record->nodes().empty()) {
     return base::Fail(Code::kInvalidArgument, "there is nothing to prepare");
   }
+  REPRISE_ASSIGN_OR_RETURN(const auto captured, stream_->CaptureAll(*record));
   REPRISE_ASSIGN_OR_RETURN(
       auto graph,
       stream_->runtime().device().Build(
           record->nodes(), record->image(),
           native::DependenciesOf(record->nodes(), record->accesses()),
-          stream_->stream()));
+          stream_->stream(), captured));
   return Plan(std::make_unique<native::PreparedPlan>(
-      stream_, record->nodes(), record->image(), std::move(graph)));
+      stream_, record->nodes(), record->image(), std::move(graph),
+      record->points()));
 }
 
 }  // namespace reprise

@@ -14,7 +14,9 @@
 #include "bindings/native/any_kernel.h"
 #include "bindings/native/batch_record.h"
 #include "bindings/native/buffer.h"
+#include "bindings/native/capture.h"
 #include "bindings/native/common.h"
+#include "bindings/native/event.h"
 #include "bindings/native/kernel.h"
 
 namespace reprise {
@@ -118,6 +120,38 @@ class Batch {
     return record_->AddFill(to.data, to.count, sizeof(T), bits);
   }
 
+  // What is behind it in the batch waits for the event. The event may be
+  // another one each time; its batch must have been submitted before this one
+  // (else Submit gives kFailedPrecondition). Keeps its place in the program's
+  // order.
+  REPRISE_EXPORT uint32_t Wait(const Event& event);
+  // The point behind all launches so far, to be waited for once this batch was
+  // submitted; of a plan, the point of its latest launch. Keeps its place.
+  REPRISE_EXPORT Result<Event> Record();
+
+  // What `work(stream)`, which takes a CUstream and returns a Status or
+  // nothing, gives that stream: calls of cuBLAS and other libraries as one part
+  // of the batch, which keeps its place in the program's order. Where the batch
+  // is launched by itself, `work` is called within Submit with the batch's
+  // stream; where a graph is made (by Submit or Prepare), with a stream that is
+  // being captured, so that it must do what a capture allows; where a graph is
+  // replayed it is not called. One Submit may call it twice. It must not use
+  // handles of the batch's stream.
+  // `key` holds all that the work depends on: a batch is another one if a key
+  // in it is. What the work uses beside (a library's workspace) must be there
+  // as long as batches with that key are submitted, or the plan is launched.
+  // On a host runtime `work` is called each time, with null; a plan keeps it.
+  template <typename F>
+  uint32_t Capture(const CaptureKey& key, F&& work) {
+    return record_->AddCapture(&key, ReturningStatus(std::forward<F>(work)));
+  }
+  // Without a key nothing says that the work is the same another time: such a
+  // batch is never replayed.
+  template <typename F>
+  uint32_t Capture(F&& work) {
+    return record_->AddCapture(nullptr, ReturningStatus(std::forward<F>(work)));
+  }
+
   // A hit of an earlier batch with the same launches (arguments apart) patches
   // what differs and launches one graph; else every launch is made by itself,
   // and a graph is built in the background once the batch has come twice.
@@ -132,6 +166,17 @@ class Batch {
   REPRISE_EXPORT Result<Plan> Prepare();
 
  private:
+  template <typename F>
+  static native::CaptureFunction ReturningStatus(F&& work) {
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, CUstream_st*>>) {
+      return [work = std::forward<F>(work)](CUstream_st* stream) mutable {
+        work(stream);
+        return Status();
+      };
+    } else {
+      return std::forward<F>(work);
+    }
+  }
   // One argument into its place.
   template <typename P, typename A>
   void Put(std::byte* place, size_t& index, const A& argument) {

@@ -1,6 +1,10 @@
 #include "bindings/native/batch_record.h"
 
+#include <utility>
+
+#include "bindings/native/event_core.h"
 #include "bindings/native/kernel_code.h"
+#include "cache/signature.h"
 
 namespace reprise::native {
 
@@ -31,6 +35,43 @@ uint32_t BatchRecord::AddFill(void* to, uint64_t count, uint32_t element_bytes,
   return EndLaunch();
 }
 
+uint32_t BatchRecord::AddEvent(Node::Kind kind, std::vector<EventUse>& uses,
+                               std::shared_ptr<EventCore> event) {
+  Node& node = nodes_.emplace_back();
+  node.kind = kind;
+  node.ordered = 1;
+  const EventCore* const address = event.get();
+  std::memcpy(AddImage(node, sizeof address), &address, sizeof address);
+  uses.push_back({std::move(event), EndLaunch()});
+  return EndLaunch();
+}
+
+uint32_t BatchRecord::AddWait(std::shared_ptr<EventCore> event) {
+  return AddEvent(Node::Kind::kWait, waits_, std::move(event));
+}
+
+uint32_t BatchRecord::AddPoint(std::shared_ptr<EventCore> event) {
+  return AddEvent(Node::Kind::kRecord, points_, std::move(event));
+}
+
+uint32_t BatchRecord::AddCapture(const CaptureKey* key, CaptureFunction work) {
+  Node& node = nodes_.emplace_back();
+  node.kind = Node::Kind::kCapture;
+  node.ordered = 1;
+  if (key != nullptr) {
+    const cache::Signature hash = cache::HashWords(key->words());
+    node.width = hash.lo;
+    node.value = static_cast<uint32_t>(hash.hi);
+    node.element_bytes = static_cast<uint32_t>(hash.hi >> 32);
+  } else {
+    has_unknown_work_ = true;
+  }
+  const uint64_t number = captures_.size();
+  std::memcpy(AddImage(node, sizeof number), &number, sizeof number);
+  captures_.push_back(std::move(work));
+  return EndLaunch();
+}
+
 void BatchRecord::Refuse(std::string_view what) {
   if (mistake_.has_value()) return;
   std::string sentence = "launch " + std::to_string(nodes_.size() - 1) + " (";
@@ -44,6 +85,15 @@ void BatchRecord::Refuse(std::string_view what) {
       break;
     case Node::Kind::kFill:
       sentence += "fill";
+      break;
+    case Node::Kind::kWait:
+      sentence += "wait";
+      break;
+    case Node::Kind::kRecord:
+      sentence += "record";
+      break;
+    case Node::Kind::kCapture:
+      sentence += "capture";
       break;
   }
   mistake_ = sentence + ") " + std::string(what);

@@ -6,24 +6,35 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "bindings/native/capture.h"
 #include "bindings/native/common.h"
 
 namespace reprise::native {
 
+class EventCore;
 class KernelCode;
 
 // One launch without its arguments. Compared and hashed as bytes.
 struct Node {
-  enum class Kind : uint32_t { kKernel, kCopy, kFill };
+  enum class Kind : uint32_t {
+    kKernel,
+    kCopy,
+    kFill,
+    kWait,
+    kRecord,
+    kCapture
+  };
 
   KernelCode* kernel = nullptr;  // null for copies and fills
-  uint64_t width = 0;            // bytes of a copy, elements of a fill
+  // Bytes of a copy, elements of a fill, half of the hash of a capture's key.
+  uint64_t width = 0;
   Dim3 grid;
   Dim3 block;
   Dim3 cluster;
@@ -36,8 +47,9 @@ struct Node {
   uint32_t image_bytes = 0;
   uint32_t access_begin = 0;  // of what it reads and writes
   uint32_t accesses = 0;
-  uint32_t value = 0;          // of a fill
-  uint32_t element_bytes = 0;  // of a fill
+  // Of a fill; together the other half of the hash of a capture's key.
+  uint32_t value = 0;
+  uint32_t element_bytes = 0;
   // It has pointers of which nothing is known: it keeps its place.
   uint32_t ordered = 0;
 
@@ -98,6 +110,14 @@ class BatchRecord {
   REPRISE_EXPORT uint32_t AddFill(void* to, uint64_t count,
                                   uint32_t element_bytes, uint32_t value);
 
+  // The image is the address of the event, which the record keeps alive.
+  uint32_t AddWait(std::shared_ptr<EventCore> event);
+  uint32_t AddPoint(std::shared_ptr<EventCore> event);
+  // The image is the number of the work. Without a key nobody knows what it
+  // will do another time.
+  REPRISE_EXPORT uint32_t AddCapture(const CaptureKey* key,
+                                     CaptureFunction work);
+
   void AddAccess(const void* data, uint64_t bytes, bool written,
                  size_t argument) {
     if (data == nullptr) [[unlikely]]
@@ -122,12 +142,32 @@ class BatchRecord {
     nodes_.clear();
     accesses_.clear();
     image_.clear();
+    waits_.clear();
+    points_.clear();
+    captures_.clear();
+    has_unknown_work_ = false;
     mistake_.reset();
   }
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Access>& accesses() const { return accesses_; }
   const std::vector<std::byte>& image() const { return image_; }
+  // Events that it waits for, and those that it records.
+  struct EventUse {
+    std::shared_ptr<EventCore> event;
+    uint32_t node;
+  };
+  const std::vector<EventUse>& waits() const { return waits_; }
+  const std::vector<EventUse>& points() const { return points_; }
+  const std::vector<CaptureFunction>& captures() const { return captures_; }
+  // It must not be replayed.
+  bool has_unknown_work() const { return has_unknown_work_; }
+  // Of a capture, by its image.
+  static size_t CaptureIn(const std::byte* image) {
+    uint64_t number = 0;
+    std::memcpy(&number, image, sizeof number);
+    return number;
+  }
   const std::optional<std::string>& mistake() const { return mistake_; }
 
   bool SameNodes(const std::vector<Node>& nodes) const {
@@ -149,12 +189,18 @@ class BatchRecord {
                               kImageAlignment);
     return image_.data() + begin;
   }
+  uint32_t AddEvent(Node::Kind kind, std::vector<EventUse>& uses,
+                    std::shared_ptr<EventCore> event);
   REPRISE_EXPORT void RefuseNull(size_t argument);
   REPRISE_EXPORT void CheckCluster(const LaunchConfig& config);
 
   std::vector<Node> nodes_;
   std::vector<Access> accesses_;
   std::vector<std::byte> image_;
+  std::vector<EventUse> waits_;
+  std::vector<EventUse> points_;
+  std::vector<CaptureFunction> captures_;
+  bool has_unknown_work_ = false;
   std::optional<std::string> mistake_;
 };
 

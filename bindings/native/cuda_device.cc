@@ -9,6 +9,7 @@
 #include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
 #include "engine/device/launch_recorder.h"
+#include "engine/device/unique_handle.h"
 #include "kernels/nvrtc.h"
 
 namespace reprise::native {
@@ -50,11 +51,17 @@ class CudaDevice final : public Device {
     return driver_.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
-  Result<CUevent> Record(CUstream stream) override {
+  Result<CUevent> MakeEvent() override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     CUevent event = nullptr;
     REPRISE_CU(driver_, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    return event;
+  }
+  Result<CUevent> Record(CUstream stream) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    REPRISE_ASSIGN_OR_RETURN(CUevent event, MakeEvent());
     if (Status recorded = device::Check(
             driver_, driver_.cuEventRecord(event, stream), "cuEventRecord");
         !recorded) {
@@ -121,14 +128,35 @@ class CudaDevice final : public Device {
                  CUstream stream) override {
     return device::Enqueue(driver_, LaunchOf(node, image), stream);
   }
+  Result<std::shared_ptr<Captured>> Capture(
+      const CaptureFunction& work) override {
+    CUstream stream = nullptr;
+    REPRISE_CU(driver_, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    const device::UniqueStream owned(driver_, stream);
+    // In this mode no other thread is disturbed.
+    REPRISE_CU(driver_, cuStreamBeginCapture(
+                            stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    const Status done = work(stream);
+    CUgraph graph = nullptr;
+    const Status ended =
+        device::Check(driver_, driver_.cuStreamEndCapture(stream, &graph),
+                      "cuStreamEndCapture");
+    auto captured = std::make_shared<CapturedGraph>();
+    captured->graph = device::UniqueGraph(driver_, graph);
+    if (!done) return tl::unexpected(done.error().In("captured work"));
+    if (!ended) return tl::unexpected(ended.error().In("captured work"));
+    return captured;
+  }
   Result<std::unique_ptr<Graph>> Build(const std::vector<Node>& nodes,
                                        const std::vector<std::byte>& image,
                                        const device::Dependencies& dependencies,
-                                       CUstream stream) override {
+                                       CUstream stream,
+                                       const Captures& captures) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     auto graph = std::make_unique<CudaGraph>(driver_);
-    REPRISE_RETURN_IF_ERROR(graph->Build(nodes, image, dependencies, stream));
+    REPRISE_RETURN_IF_ERROR(
+        graph->Build(nodes, image, dependencies, stream, captures));
     return graph;
   }
 

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "bindings/native/event_core.h"
+
 namespace reprise::native {
 namespace {
 
@@ -25,6 +27,15 @@ std::vector<CUlaunchAttribute> AttributesOf(const Node& node) {
     add(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = node.priority;
   }
   return attributes;
+}
+
+uint64_t WordOf(const EventCore& event) {
+  return reinterpret_cast<uint64_t>(event.event());
+}
+
+bool IsEvent(const device::Launch& launch) {
+  return launch.kind == device::Launch::Kind::kWaitEvent ||
+         launch.kind == device::Launch::Kind::kRecordEvent;
 }
 
 }  // namespace
@@ -53,6 +64,16 @@ device::Launch LaunchOf(const Node& node, const std::byte* image) {
       launch.value = node.value;
       launch.element_bytes = node.element_bytes;
       break;
+    case Node::Kind::kWait:
+    case Node::Kind::kRecord:
+      launch.kind = node.kind == Node::Kind::kWait
+                        ? device::Launch::Kind::kWaitEvent
+                        : device::Launch::Kind::kRecordEvent;
+      launch.SetWord(0, WordOf(EventCore::In(image)));
+      break;
+    case Node::Kind::kCapture:
+      launch.kind = device::Launch::Kind::kGraph;
+      break;
   }
   return launch;
 }
@@ -60,7 +81,7 @@ device::Launch LaunchOf(const Node& node, const std::byte* image) {
 Status CudaGraph::Build(const std::vector<Node>& nodes,
                         const std::vector<std::byte>& image,
                         const device::Dependencies& dependencies,
-                        CUstream stream) {
+                        CUstream stream, const Captures& captures) {
   launches_.reserve(nodes.size());
   std::vector<const device::Launch*> pointers;
   for (const Node& node : nodes) {
@@ -69,6 +90,16 @@ Status CudaGraph::Build(const std::vector<Node>& nodes,
     }
     pointers.push_back(&launches_.emplace_back(
         LaunchOf(node, image.data() + node.image_begin)));
+    if (node.kind == Node::Kind::kCapture) {
+      const size_t number =
+          BatchRecord::CaptureIn(image.data() + node.image_begin);
+      launches_.back().graph =
+          static_cast<const CapturedGraph&>(*captures[number]).graph.get();
+    }
+    if (IsEvent(launches_.back())) {
+      events_[launches_.size() - 1] =
+          EventCore::In(image.data() + node.image_begin).shared_from_this();
+    }
   }
   REPRISE_ASSIGN_OR_RETURN(
       graph_,
@@ -77,7 +108,15 @@ Status CudaGraph::Build(const std::vector<Node>& nodes,
 }
 
 Status CudaGraph::Set(size_t index, const std::byte* image) {
-  std::vector<std::byte>& kept = launches_[index].image;
+  device::Launch& launch = launches_[index];
+  if (IsEvent(launch)) {
+    EventCore& event = EventCore::In(image);
+    launch.SetWord(0, WordOf(event));
+    REPRISE_RETURN_IF_ERROR(graph_->Update(index));
+    events_[index] = event.shared_from_this();
+    return {};
+  }
+  std::vector<std::byte>& kept = launch.image;
   std::memcpy(kept.data(), image, kept.size());
   return graph_->Update(index);
 }

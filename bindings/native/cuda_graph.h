@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "bindings/native/batch_record.h"
@@ -15,13 +16,19 @@
 #include "bindings/native/kernel_code.h"
 #include "engine/device/launch.h"
 #include "engine/device/launch_graph.h"
+#include "engine/device/unique_handle.h"
 
 namespace reprise::native {
 
-// The launch of a node whose kernel is ready.
+// Captured work; copied into the graphs that are built with it.
+struct CapturedGraph final : Captured {
+  device::UniqueGraph graph;
+};
+
+// The launch of a node, no capture, whose kernel is ready.
 device::Launch LaunchOf(const Node& node, const std::byte* image);
 
-// Keeps its kernels alive. Single-thread at a time.
+// Keeps its kernels and events alive. Single-thread at a time.
 class CudaGraph final : public Graph {
  public:
   explicit CudaGraph(const device::Driver& driver) : driver_(driver) {}
@@ -29,7 +36,8 @@ class CudaGraph final : public Graph {
   // Once. Needs a current context.
   Status Build(const std::vector<Node>& nodes,
                const std::vector<std::byte>& image,
-               const device::Dependencies& dependencies, CUstream stream);
+               const device::Dependencies& dependencies, CUstream stream,
+               const Captures& captures);
 
   Status Set(size_t index, const std::byte* image) override;
   Status Launch(CUstream stream) override { return graph_->Launch(stream); }
@@ -37,6 +45,7 @@ class CudaGraph final : public Graph {
  private:
   const device::Driver& driver_;
   std::vector<std::shared_ptr<KernelCode>> kernels_;
+  std::unordered_map<size_t, std::shared_ptr<EventCore>> events_;
   std::vector<device::Launch> launches_;
   std::unique_ptr<device::LaunchGraph> graph_;
 };

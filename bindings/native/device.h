@@ -30,6 +30,13 @@ class Graph {
   virtual Status Launch(CUstream stream) = 0;
 };
 
+// Work of the caller's, as it is part of a graph.
+class Captured {
+ public:
+  virtual ~Captured() = default;
+};
+using Captures = std::vector<std::shared_ptr<Captured>>;
+
 // A device and its driver. Thread-safe. Every call sees to its context itself,
 // but Enqueue and those of graphs, which are made within a DeviceScope; a
 // stream is one of this device's, or null for its default stream.
@@ -49,6 +56,7 @@ class Device {
   virtual Status Synchronize(CUstream stream) = 0;
   // The program is capturing the stream.
   virtual bool Capturing(CUstream stream) = 0;
+  virtual Result<CUevent> MakeEvent() = 0;
   virtual Result<CUevent> Record(CUstream stream) = 0;
   virtual Status Wait(CUstream stream, CUevent event) = 0;
   virtual void EndEvent(CUevent event) = 0;
@@ -67,10 +75,16 @@ class Device {
   // One launch by itself, within a DeviceScope. Its kernel is ready.
   virtual Status Enqueue(const Node& node, const std::byte* image,
                          CUstream stream) = 0;
-  // The graph keeps kernels alive and nothing else.
+  // Calls `work`, on this thread, for what it gives a stream. A DeviceScope is
+  // around it.
+  virtual Result<std::shared_ptr<Captured>> Capture(
+      const CaptureFunction& work) = 0;
+  // The graph keeps its kernels and events alive and nothing else. A capture's
+  // node has the number of what was captured as its image.
   virtual Result<std::unique_ptr<Graph>> Build(
       const std::vector<Node>& nodes, const std::vector<std::byte>& image,
-      const device::Dependencies& dependencies, CUstream stream) = 0;
+      const device::Dependencies& dependencies, CUstream stream,
+      const Captures& captures) = 0;
 
   // Compiles for this device and finishes or fails `code`.
   virtual void Compile(const KernelSource& source, KernelCode& code) = 0;

@@ -32,14 +32,27 @@ void Run(const Node& node, const std::byte* image) {
       }
       return;
     }
+    case Node::Kind::kWait:
+    case Node::Kind::kRecord:
+    case Node::Kind::kCapture:
+      return;  // all before it is done; captures are called by their graph
   }
 }
+
+// There is nothing to capture: it is called each time.
+struct HostWork final : Captured {
+  explicit HostWork(CaptureFunction work) : work(std::move(work)) {}
+  const CaptureFunction work;
+};
 
 // As a graph of the driver's: it has copies of the arguments that it was given.
 class HostGraph final : public Graph {
  public:
-  HostGraph(std::vector<Node> nodes, std::vector<std::byte> image)
-      : nodes_(std::move(nodes)), image_(std::move(image)) {
+  HostGraph(std::vector<Node> nodes, std::vector<std::byte> image,
+            Captures captures)
+      : nodes_(std::move(nodes)),
+        image_(std::move(image)),
+        captures_(std::move(captures)) {
     for (const Node& node : nodes_) {
       if (node.kernel != nullptr) {
         kernels_.push_back(node.kernel->shared_from_this());
@@ -53,13 +66,22 @@ class HostGraph final : public Graph {
     return {};
   }
   Status Launch(CUstream) override {
-    for (const Node& node : nodes_) Run(node, image_.data() + node.image_begin);
+    for (const Node& node : nodes_) {
+      const std::byte* image = image_.data() + node.image_begin;
+      if (node.kind == Node::Kind::kCapture) {
+        const size_t number = BatchRecord::CaptureIn(image);
+        REPRISE_RETURN_IF_ERROR(
+            static_cast<const HostWork&>(*captures_[number]).work(nullptr));
+      }
+      Run(node, image);
+    }
     return {};
   }
 
  private:
   std::vector<Node> nodes_;
   std::vector<std::byte> image_;
+  const Captures captures_;
   std::vector<std::shared_ptr<KernelCode>> kernels_;
 };
 
@@ -69,6 +91,7 @@ class HostDevice final : public Device {
   void EndStream(CUstream) override {}
   Status Synchronize(CUstream) override { return {}; }
   bool Capturing(CUstream) override { return false; }
+  Result<CUevent> MakeEvent() override { return CUevent{}; }
   Result<CUevent> Record(CUstream) override { return CUevent{}; }
   Status Wait(CUstream, CUevent) override { return {}; }
   void EndEvent(CUevent) override {}
@@ -96,11 +119,15 @@ class HostDevice final : public Device {
     Run(node, image);
     return {};
   }
+  Result<std::shared_ptr<Captured>> Capture(
+      const CaptureFunction& work) override {
+    return std::make_shared<HostWork>(work);
+  }
   Result<std::unique_ptr<Graph>> Build(const std::vector<Node>& nodes,
                                        const std::vector<std::byte>& image,
-                                       const device::Dependencies&,
-                                       CUstream) override {
-    return std::make_unique<HostGraph>(nodes, image);
+                                       const device::Dependencies&, CUstream,
+                                       const Captures& captures) override {
+    return std::make_unique<HostGraph>(nodes, image, captures);
   }
 
   void Compile(const KernelSource&, KernelCode& code) override {

@@ -10,20 +10,25 @@
 namespace reprise {
 namespace native {
 
+Status PreparedPlan::HasLaunch(uint32_t launch) const {
+  if (launch < nodes_.size()) return {};
+  return base::Fail(Code::kInvalidArgument,
+                    "the plan has " + std::to_string(nodes_.size()) +
+                        " launches, there is no launch " +
+                        std::to_string(launch));
+}
+
 Status PreparedPlan::Set(uint32_t launch, size_t argument, const void* value,
                          size_t size_bytes) {
-  if (launch >= nodes_.size()) {
-    return base::Fail(Code::kInvalidArgument,
-                      "the plan has " + std::to_string(nodes_.size()) +
-                          " launches, there is no launch " +
-                          std::to_string(launch));
-  }
+  REPRISE_RETURN_IF_ERROR(HasLaunch(launch));
   const Node& node = nodes_[launch];
   device::ParamSpan span{static_cast<uint32_t>(8 * argument), 8};
-  size_t count = node.image_bytes / 8;
+  size_t count = 0;
   if (node.kind == Node::Kind::kKernel) {
     count = node.kernel->params()->size();
     if (argument < count) span = (*node.kernel->params())[argument];
+  } else if (node.kind == Node::Kind::kCopy || node.kind == Node::Kind::kFill) {
+    count = node.image_bytes / 8;
   }
   const std::string place = "launch " + std::to_string(launch);
   if (argument >= count) {
@@ -38,14 +43,41 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument, const void* value,
                           " has " + std::to_string(span.size_bytes) +
                           " bytes, not " + std::to_string(size_bytes));
   }
-  std::byte* kept = image_.data() + node.image_begin + span.offset_bytes;
-  if (std::memcmp(kept, value, size_bytes) == 0) return {};
+  Write(launch, span.offset_bytes, value, size_bytes);
+  return {};
+}
+
+Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
+  REPRISE_RETURN_IF_ERROR(HasLaunch(launch));
+  const std::string place = "launch " + std::to_string(launch);
+  if (nodes_[launch].kind != Node::Kind::kWait) {
+    return base::Fail(Code::kInvalidArgument,
+                      place + " is not the wait for an event");
+  }
+  if (&event.core()->runtime() != &stream_->runtime()) {
+    return base::Fail(Code::kInvalidArgument,
+                      "the event is of another runtime");
+  }
+  if (!event.core()->recorded()) {
+    return base::Fail(Code::kFailedPrecondition,
+                      "the event is a point of a batch that was not submitted "
+                      "yet");
+  }
+  const EventCore* const address = event.core().get();
+  Write(launch, 0, &address, sizeof address);
+  events_[launch] = event.core();
+  return {};
+}
+
+void PreparedPlan::Write(uint32_t launch, size_t offset_bytes,
+                         const void* value, size_t size_bytes) {
+  std::byte* kept = image_.data() + nodes_[launch].image_begin + offset_bytes;
+  if (std::memcmp(kept, value, size_bytes) == 0) return;
   std::memcpy(kept, value, size_bytes);
   if (!changed_[launch]) {
     changed_[launch] = true;
     dirty_.push_back(launch);
   }
-  return {};
 }
 
 Status PreparedPlan::Launch() {
@@ -58,7 +90,11 @@ Status PreparedPlan::Launch() {
     changed_[launch] = false;
     dirty_.pop_back();
   }
-  return graph_->Launch(stream_->stream());
+  REPRISE_RETURN_IF_ERROR(graph_->Launch(stream_->stream()));
+  for (const BatchRecord::EventUse& point : points_) {
+    point.event->set_recorded();
+  }
+  return {};
 }
 
 }  // namespace native
@@ -70,6 +106,10 @@ Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
 Status Plan::Launch() { return plan_->Launch(); }
+
+Status Plan::SetEvent(uint32_t launch, const Event& event) {
+  return plan_->SetEvent(launch, event);
+}
 
 Status Plan::SetBytes(uint32_t launch, size_t argument, const void* value,
                       size_t size_bytes) {

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "bindings/native/common.h"
+#include "bindings/native/event.h"
 
 namespace reprise {
 
@@ -36,6 +37,9 @@ class Plan {
     static_assert(std::is_trivially_copyable_v<T>);
     return SetBytes(launch, argument, &value, sizeof value);
   }
+
+  // The same for the event of Batch::Wait.
+  REPRISE_EXPORT Status SetEvent(uint32_t launch, const Event& event);
 
   // Enqueues all of it on its stream. Costs a graph launch and what was set.
   REPRISE_EXPORT Status Launch();

@@ -17,14 +17,20 @@ Batch Stream::BeginBatch() const { return Batch(core_); }
 Result<Event> Stream::Record() const {
   REPRISE_ASSIGN_OR_RETURN(CUevent event,
                            core_->runtime().device().Record(core_->stream()));
-  return Event(std::make_shared<native::EventCore>(core_, event));
+  return Event(std::make_shared<native::EventCore>(core_->shared_runtime(),
+                                                   event, /*recorded=*/true));
 }
 
 Status Stream::Wait(const Event& event) const {
-  if (&event.core()->stream().runtime() != &core_->runtime()) {
+  if (&event.core()->runtime() != &core_->runtime()) {
     return base::Fail(Code::kInvalidArgument,
                       "the event is of another runtime: record it on a stream "
                       "of this one");
+  }
+  if (!event.core()->recorded()) {
+    return base::Fail(Code::kFailedPrecondition,
+                      "the event is a point of a batch that was not submitted "
+                      "yet");
   }
   return core_->runtime().device().Wait(core_->stream(), event.core()->event());
 }

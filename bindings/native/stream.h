@@ -9,12 +9,12 @@
 
 #include "bindings/native/batch.h"
 #include "bindings/native/common.h"
+#include "bindings/native/event.h"
 
 namespace reprise {
 
 namespace native {
 class StreamCore;
-class EventCore;
 }  // namespace native
 
 // What became of the batches of a stream.
@@ -26,16 +26,6 @@ struct StreamStats {
   uint64_t built = 0;
   uint64_t refused = 0;  // builds that failed; see StreamStats::why
   uint64_t plans = 0;    // held
-};
-
-// A point in a stream. Copies name the same point. Keeps its stream alive.
-class Event {
- public:
-  explicit Event(std::shared_ptr<native::EventCore> core);
-  const std::shared_ptr<native::EventCore>& core() const { return core_; }
-
- private:
-  std::shared_ptr<native::EventCore> core_;
 };
 
 // Copies name the same stream, which lives as long as one of them, a batch or a

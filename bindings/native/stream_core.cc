@@ -68,14 +68,42 @@ Status StreamCore::Check(const BatchRecord& record) const {
   return {};
 }
 
+Status StreamCore::CheckWaits(const BatchRecord& record) {
+  for (const BatchRecord::EventUse& wait : record.waits()) {
+    if (wait.event->recorded()) continue;
+    return base::Fail(Code::kFailedPrecondition,
+                      "launch " + std::to_string(wait.node) +
+                          " (wait) waits for a point of a batch that was not "
+                          "submitted yet");
+  }
+  return {};
+}
+
+Result<Captures> StreamCore::CaptureAll(const BatchRecord& record) const {
+  Captures captures;
+  if (record.captures().empty()) return captures;
+  const DeviceScope scope(runtime_->device());
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  for (const CaptureFunction& work : record.captures()) {
+    REPRISE_ASSIGN_OR_RETURN(auto captured, runtime_->device().Capture(work));
+    captures.push_back(std::move(captured));
+  }
+  return captures;
+}
+
 Status StreamCore::Submit(const BatchRecord& record) {
   const base::MutexLock lock(mutex_);
   if (record.mistake().has_value()) return Check(record);
+  REPRISE_RETURN_IF_ERROR(CheckWaits(record));
   ++stats_.batches;
   if (record.nodes().empty()) return {};
   const DeviceScope scope(runtime_->device());
   REPRISE_RETURN_IF_ERROR(scope.status());
-  if (runtime_->device().Capturing(stream_)) {
+  // A host runtime's captures are functions that live no longer than this call.
+  const bool unknown =
+      record.has_unknown_work() ||
+      (runtime_->device().on_host() && !record.captures().empty());
+  if (unknown || runtime_->device().Capturing(stream_)) {
     REPRISE_RETURN_IF_ERROR(Check(record));
     return LaunchAll(record);
   }
@@ -132,10 +160,17 @@ BatchEntry& StreamCore::EntryFor(const BatchRecord& record) {
 
 void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
                             const BatchRecord& record) {
+  auto captured = CaptureAll(record);
+  if (!captured) {
+    ++stats_.refused;
+    entry->why_refused = captured.error().message();
+    entry->state = BatchEntry::State::kRefused;
+    return;
+  }
   entry->state = BatchEntry::State::kBuilding;
   entry->image = record.image();
-  // A build that outlives its stream keeps what it uses. Its kernels are kept
-  // until the graph keeps them.
+  // A build that outlives its stream keeps what it uses. Its kernels and events
+  // are kept until the graph keeps them.
   std::vector<std::shared_ptr<KernelCode>> kernels;
   for (const Node& node : entry->nodes) {
     if (node.kernel != nullptr) {
@@ -143,9 +178,11 @@ void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
     }
   }
   runtime_->queue().Post([entry, &device = runtime_->device(), stream = stream_,
-                          kernels = std::move(kernels)] {
-    entry->outcome =
-        device.Build(entry->nodes, entry->image, entry->dependencies, stream);
+                          kernels = std::move(kernels), waits = record.waits(),
+                          points = record.points(),
+                          captured = *std::move(captured)] {
+    entry->outcome = device.Build(entry->nodes, entry->image,
+                                  entry->dependencies, stream, captured);
     entry->built.store(true, std::memory_order_release);
   });
 }
@@ -187,8 +224,11 @@ Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
 
 Status StreamCore::LaunchAll(const BatchRecord& record) {
   for (const Node& node : record.nodes()) {
-    REPRISE_RETURN_IF_ERROR(runtime_->device().Enqueue(
-        node, record.image().data() + node.image_begin, stream_));
+    const std::byte* image = record.image().data() + node.image_begin;
+    REPRISE_RETURN_IF_ERROR(
+        node.kind == Node::Kind::kCapture
+            ? record.captures()[BatchRecord::CaptureIn(image)](stream_)
+            : runtime_->device().Enqueue(node, image, stream_));
     ++stats_.launches;
   }
   return {};

@@ -16,6 +16,7 @@
 
 #include "bindings/native/batch_record.h"
 #include "bindings/native/device.h"
+#include "bindings/native/event_core.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream.h"
 #include "cache/signature.h"
@@ -64,6 +65,10 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   Status Submit(const BatchRecord& record) REPRISE_EXCLUDES(mutex_);
   // Everything about the record that can be wrong; waits for its kernels.
   Status Check(const BatchRecord& record) const;
+  // Calls the works of its captures to have them captured.
+  Result<Captures> CaptureAll(const BatchRecord& record) const;
+  // kFailedPrecondition where it waits for what nobody has recorded.
+  static Status CheckWaits(const BatchRecord& record);
 
   RuntimeCore& runtime() const { return *runtime_; }
   const std::shared_ptr<RuntimeCore>& shared_runtime() const {
@@ -96,25 +101,6 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
       REPRISE_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<BatchRecord>> records_ REPRISE_GUARDED_BY(mutex_);
   StreamStats stats_ REPRISE_GUARDED_BY(mutex_);
-};
-
-// A point of a stream, and what keeps it.
-class EventCore {
- public:
-  EventCore(std::shared_ptr<StreamCore> stream, CUevent event)
-      : stream_(std::move(stream)), event_(event) {}
-  ~EventCore() {
-    if (event_ != nullptr) stream_->runtime().device().EndEvent(event_);
-  }
-  EventCore(const EventCore&) = delete;
-  EventCore& operator=(const EventCore&) = delete;
-
-  const StreamCore& stream() const { return *stream_; }
-  CUevent event() const { return event_; }
-
- private:
-  const std::shared_ptr<StreamCore> stream_;
-  const CUevent event_;
 };
 
 }  // namespace reprise::native

@@ -42,7 +42,7 @@ bool SameShape(const Launch& a, const Launch& b) {
   if (a.kind != Launch::Kind::kKernel) {
     return a.value == b.value && a.element_bytes == b.element_bytes &&
            a.width == b.width && a.height == b.height &&
-           a.pitch_bytes == b.pitch_bytes;
+           a.pitch_bytes == b.pitch_bytes && a.graph == b.graph;
   }
   return a.packed == b.packed && a.function == b.function && a.grid == b.grid &&
          a.block == b.block && a.shared_bytes == b.shared_bytes &&
@@ -75,6 +75,12 @@ std::string Describe(const Launch& launch) {
     }
     case Launch::Kind::kMemcpy:
       return "memcpy of " + std::to_string(launch.width) + " bytes";
+    case Launch::Kind::kWaitEvent:
+      return "wait for an event";
+    case Launch::Kind::kRecordEvent:
+      return "recording of an event";
+    case Launch::Kind::kGraph:
+      return "captured work";
   }
   return "?";
 }

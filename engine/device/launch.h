@@ -29,17 +29,26 @@ struct ParamSpan {
   bool operator==(const ParamSpan&) const = default;
 };
 
-// A kernel with its parameter bytes, a memset or a memcpy within the device.
+// A kernel with its parameter bytes, a memset or a memcpy within the device;
+// for launches whose maker asks for it, and never recorded, also the wait for
+// an event, its recording, or the work of a whole graph.
 //
 // `image` is the one place where addresses stand: for a kernel its parameters
 // at their driver offsets (one contiguous buffer), for a memset the
 // destination at byte 0, for a memcpy the destination at byte 0 and the source
-// at byte 8. A patch is therefore always eight bytes at an offset of `image`.
-// `function` is borrowed: the library that holds it must outlive the launch.
-// `params` and `name` are shared by all launches of one function.
-// Thread-compatible value.
+// at byte 8, for an event the CUevent at byte 0. A patch is therefore always
+// eight bytes at an offset of `image`. `function` is borrowed: the library that
+// holds it must outlive the launch. `params` and `name` are shared by all
+// launches of one function. Thread-compatible value.
 struct Launch {
-  enum class Kind : uint8_t { kKernel, kMemset, kMemcpy };
+  enum class Kind : uint8_t {
+    kKernel,
+    kMemset,
+    kMemcpy,
+    kWaitEvent,
+    kRecordEvent,
+    kGraph
+  };
 
   Kind kind = Kind::kKernel;
   bool packed = false;  // eager passed one buffer (`extra`), so do we
@@ -65,6 +74,10 @@ struct Launch {
   size_t width = 0;
   size_t height = 1;
   size_t pitch_bytes = 0;
+
+  // Graphs: borrowed until it has been copied into the graph that it is part
+  // of.
+  CUgraph graph = nullptr;
 
   uint64_t Word(size_t offset_bytes) const {
     uint64_t word;

@@ -84,6 +84,10 @@ CUDA_MEMSET_NODE_PARAMS MemsetNodeParams(const Launch& launch) {
   return params;
 }
 
+CUevent EventOf(const Launch& launch) {
+  return reinterpret_cast<CUevent>(launch.Word(0));
+}
+
 CUDA_MEMCPY3D MemcpyNodeParams(const Launch& launch) {
   CUDA_MEMCPY3D params{};
   params.srcMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -182,6 +186,15 @@ Status Enqueue(const Driver& driver, const Launch& launch, CUstream stream) {
                    driver.cuMemcpyDtoDAsync(launch.Word(0), launch.Word(8),
                                             launch.width, stream),
                    "cuMemcpyDtoDAsync");
+    case Launch::Kind::kWaitEvent:
+      return Check(driver, driver.cuStreamWaitEvent(stream, EventOf(launch), 0),
+                   "cuStreamWaitEvent");
+    case Launch::Kind::kRecordEvent:
+      return Check(driver, driver.cuEventRecord(EventOf(launch), stream),
+                   "cuEventRecord");
+    case Launch::Kind::kGraph:
+      return Fail(Code::kInvalidArgument,
+                  "captured work is launched as part of a graph only");
   }
   return Fail(Code::kInvalidArgument, "a launch of no kind");
 }
@@ -270,6 +283,21 @@ Status LaunchGraph::AddNode(const device::Launch& launch, Before before) {
                                       before.size(), &params, context_));
       break;
     }
+    case device::Launch::Kind::kWaitEvent:
+      REPRISE_CU(driver_, cuGraphAddEventWaitNode(&node.node, graph_.get(),
+                                                  before.data(), before.size(),
+                                                  EventOf(launch)));
+      break;
+    case device::Launch::Kind::kRecordEvent:
+      REPRISE_CU(driver_, cuGraphAddEventRecordNode(
+                              &node.node, graph_.get(), before.data(),
+                              before.size(), EventOf(launch)));
+      break;
+    case device::Launch::Kind::kGraph:
+      REPRISE_CU(driver_, cuGraphAddChildGraphNode(&node.node, graph_.get(),
+                                                   before.data(), before.size(),
+                                                   launch.graph));
+      break;
   }
   nodes_.push_back(node);
   return {};
@@ -343,6 +371,16 @@ Status LaunchGraph::Update(size_t index) {
                                                          &params, context_));
       return {};
     }
+    case device::Launch::Kind::kWaitEvent:
+      REPRISE_CU(driver_, cuGraphExecEventWaitNodeSetEvent(
+                              exec_.get(), node.node, EventOf(launch)));
+      return {};
+    case device::Launch::Kind::kRecordEvent:
+      REPRISE_CU(driver_, cuGraphExecEventRecordNodeSetEvent(
+                              exec_.get(), node.node, EventOf(launch)));
+      return {};
+    case device::Launch::Kind::kGraph:
+      return Fail(Code::kInvalidArgument, "captured work cannot be updated");
   }
   return Fail(Code::kInvalidArgument, "a launch of no kind");
 }

@@ -56,6 +56,13 @@ void Do(const Node& node) {
     case Node::Kind::kCopy:
       DoCopy(node.copy.dstDevice, node.copy.srcDevice, node.copy.WidthInBytes);
       break;
+    case Node::Kind::kGraph:
+      for (const Node& one : node.child) Do(one);
+      break;
+    case Node::Kind::kWait:
+    case Node::Kind::kRecord:
+      ADD_FAILURE() << "events are items of streams";
+      break;
   }
 }
 
@@ -81,6 +88,7 @@ SimulatedGpu::SimulatedGpu() {
   MakeMemoryEntries();
   MakeStreamEntries();
   MakeGraphEntries();
+  MakeEventNodeEntries();
   MakeExecEntries();
   MakeCupti();
 }
@@ -165,6 +173,32 @@ void SimulatedGpu::Ring(CUpti_CallbackId id, const char* name,
 }
 
 // --- The tables ------------------------------------------------------------
+
+std::shared_ptr<SimulatedGpu::Event> SimulatedGpu::EventOf(CUevent event) {
+  for (const std::shared_ptr<Event>& one : events_) {
+    if (reinterpret_cast<CUevent>(one.get()) == event) return one;
+  }
+  ADD_FAILURE() << "an event that was destroyed";
+  return std::make_shared<Event>();
+}
+
+void SimulatedGpu::EnqueueRecord(CUstream stream, CUevent event) {
+  const std::shared_ptr<Event> one = EventOf(event);
+  streams.Enqueue(
+      stream, [one, time = ++one->recorded] { one->reached = time; },
+      one->chain);
+}
+
+void SimulatedGpu::EnqueueWait(CUstream stream, CUevent event) {
+  streams.Enqueue(
+      stream, [] {}, EventOf(event)->chain);
+}
+
+bool SimulatedGpu::Captured(CUstream stream, Node node) {
+  if (stream == nullptr || stream != captured_stream_) return false;
+  captured_->push_back(std::move(node));
+  return true;
+}
 
 // Every entry begins with it.
 CUresult SimulatedGpu::Enter(const char* name) {
@@ -331,6 +365,10 @@ void SimulatedGpu::MakeStreamEntries() {
         kernel.most_shared_bytes) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    Node node;
+    node.kernel = &kernel;
+    node.image = ImageOf(kernel, params);
+    if (only->Captured(config->hStream, std::move(node))) return CUDA_SUCCESS;
     only->last_attributes.assign(config->attrs,
                                  config->attrs + config->numAttrs);
     only->streams.Enqueue(config->hStream,
@@ -358,6 +396,12 @@ void SimulatedGpu::MakeStreamEntries() {
   driver.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from,
                                 size_t size_bytes, CUstream stream) {
     REPRISE_ENTER("cuMemcpyDtoDAsync");
+    Node node;
+    node.kind = Node::Kind::kCopy;
+    node.copy.dstDevice = to;
+    node.copy.srcDevice = from;
+    node.copy.WidthInBytes = size_bytes;
+    if (only->Captured(stream, std::move(node))) return CUDA_SUCCESS;
     only->streams.Enqueue(stream, [=] { DoCopy(to, from, size_bytes); });
     return CUDA_SUCCESS;
   };
@@ -380,6 +424,36 @@ void SimulatedGpu::MakeStreamEntries() {
                               : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
   };
+  driver.cuStreamCreate = [](CUstream* stream, unsigned) {
+    REPRISE_ENTER("cuStreamCreate");
+    *stream = only->streams.Make();
+    ++only->made_streams_;
+    return CUDA_SUCCESS;
+  };
+  driver.cuStreamDestroy = [](CUstream stream) {
+    only->streams.Synchronize(stream);
+    --only->made_streams_;
+    return only->Enter("cuStreamDestroy");
+  };
+  driver.cuStreamBeginCapture = [](CUstream stream, CUstreamCaptureMode mode) {
+    REPRISE_ENTER("cuStreamBeginCapture");
+    EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    EXPECT_EQ(only->captured_stream_, nullptr);
+    only->captured_stream_ = stream;
+    only->captured_ = std::make_unique<Graph>();
+    return CUDA_SUCCESS;
+  };
+  // One that fails ends the capture too.
+  driver.cuStreamEndCapture = [](CUstream stream, CUgraph* graph) {
+    EXPECT_EQ(only->captured_stream_, stream);
+    only->captured_stream_ = nullptr;
+    const std::unique_ptr<Graph> captured = std::move(only->captured_);
+    *graph = nullptr;
+    REPRISE_ENTER("cuStreamEndCapture");
+    only->graphs_.push_back(std::make_unique<Graph>(*captured));
+    *graph = reinterpret_cast<CUgraph>(only->graphs_.back().get());
+    return CUDA_SUCCESS;
+  };
   driver.cuEventCreate = [](CUevent* event, unsigned) {
     REPRISE_ENTER("cuEventCreate");
     only->events_.push_back(std::make_shared<Event>());
@@ -393,18 +467,12 @@ void SimulatedGpu::MakeStreamEntries() {
   };
   driver.cuEventRecord = [](CUevent event, CUstream stream) {
     REPRISE_ENTER("cuEventRecord");
-    for (const std::shared_ptr<Event>& one : only->events_) {
-      if (reinterpret_cast<CUevent>(one.get()) != event) continue;
-      only->streams.Enqueue(
-          stream, [one, time = ++one->recorded] { one->reached = time; },
-          one->chain);
-    }
+    only->EnqueueRecord(stream, event);
     return CUDA_SUCCESS;
   };
   driver.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
     REPRISE_ENTER("cuStreamWaitEvent");
-    only->streams.Enqueue(
-        stream, [] {}, reinterpret_cast<const Event*>(event)->chain);
+    only->EnqueueWait(stream, event);
     return CUDA_SUCCESS;
   };
   driver.cuEventQuery = [](CUevent event) {
@@ -489,6 +557,37 @@ void SimulatedGpu::MakeGraphEntries() {
   };
 }
 
+void SimulatedGpu::MakeEventNodeEntries() {
+  driver.cuGraphAddEventWaitNode = [](CUgraphNode* node, CUgraph graph,
+                                      const CUgraphNode*, size_t,
+                                      CUevent event) {
+    REPRISE_ENTER("cuGraphAddEventWaitNode");
+    Node added;
+    added.kind = Node::Kind::kWait;
+    added.event = event;
+    return Add(graph, node, std::move(added));
+  };
+  driver.cuGraphAddEventRecordNode = [](CUgraphNode* node, CUgraph graph,
+                                        const CUgraphNode*, size_t,
+                                        CUevent event) {
+    REPRISE_ENTER("cuGraphAddEventRecordNode");
+    Node added;
+    added.kind = Node::Kind::kRecord;
+    added.event = event;
+    return Add(graph, node, std::move(added));
+  };
+  // The child is copied.
+  driver.cuGraphAddChildGraphNode = [](CUgraphNode* node, CUgraph graph,
+                                       const CUgraphNode*, size_t,
+                                       CUgraph child) {
+    REPRISE_ENTER("cuGraphAddChildGraphNode");
+    Node added;
+    added.kind = Node::Kind::kGraph;
+    added.child = *reinterpret_cast<const Graph*>(child);
+    return Add(graph, node, std::move(added));
+  };
+}
+
 void SimulatedGpu::MakeExecEntries() {
   driver.cuGraphInstantiateWithParams = [](CUgraphExec* exec, CUgraph graph,
                                            CUDA_GRAPH_INSTANTIATE_PARAMS*) {
@@ -533,17 +632,50 @@ void SimulatedGpu::MakeExecEntries() {
     kNodeOf(exec, node).copy = *params;
     return CUDA_SUCCESS;
   };
+  driver.cuGraphExecEventWaitNodeSetEvent =
+      [](CUgraphExec exec, CUgraphNode node, CUevent event) {
+        REPRISE_ENTER("cuGraphExecEventWaitNodeSetEvent");
+        kNodeOf(exec, node).event = event;
+        return CUDA_SUCCESS;
+      };
+  driver.cuGraphExecEventRecordNodeSetEvent =
+      [](CUgraphExec exec, CUgraphNode node, CUevent event) {
+        REPRISE_ENTER("cuGraphExecEventRecordNodeSetEvent");
+        kNodeOf(exec, node).event = event;
+        return CUDA_SUCCESS;
+      };
   driver.cuGraphLaunch = [](CUgraphExec handle, CUstream stream) {
     REPRISE_ENTER("cuGraphLaunch");
     ++only->graph_launches;
     only->contexts_of_launches.insert(only->current_);
     const Exec& exec = *reinterpret_cast<Exec*>(handle);
-    only->streams.Enqueue(
-        stream,
-        [graph = std::shared_ptr<const Graph>(exec.graph)] {
-          for (const Node& node : *graph) Do(node);
-        },
-        exec.id);
+    const std::shared_ptr<const Graph> graph = exec.graph;
+    // Events part it: each is an item of the stream in its place.
+    for (size_t begin = 0; begin < graph->size();) {
+      const Node& first = (*graph)[begin];
+      if (first.kind == Node::Kind::kWait) {
+        only->EnqueueWait(stream, first.event);
+        ++begin;
+        continue;
+      }
+      if (first.kind == Node::Kind::kRecord) {
+        only->EnqueueRecord(stream, first.event);
+        ++begin;
+        continue;
+      }
+      size_t end = begin;
+      while (end < graph->size() && (*graph)[end].kind != Node::Kind::kWait &&
+             (*graph)[end].kind != Node::Kind::kRecord) {
+        ++end;
+      }
+      only->streams.Enqueue(
+          stream,
+          [graph, begin, end] {
+            for (size_t i = begin; i < end; ++i) Do((*graph)[i]);
+          },
+          exec.id);
+      begin = end;
+    }
     return CUDA_SUCCESS;
   };
 }

@@ -105,17 +105,20 @@ class SimulatedGpu {
 
   // Everything that was made and not ended.
   size_t objects() const {
-    return graphs_.size() + execs_.size() + memory_.size() + events_.size();
+    return graphs_.size() + execs_.size() + memory_.size() + events_.size() +
+           made_streams_;
   }
 
   // A node of a graph with its parameters.
   struct Node {
-    enum class Kind : uint8_t { kKernel, kFill, kCopy };
+    enum class Kind : uint8_t { kKernel, kFill, kCopy, kWait, kRecord, kGraph };
     Kind kind = Kind::kKernel;
     const Kernel* kernel = nullptr;
     std::vector<std::byte> image;
     CUDA_MEMSET_NODE_PARAMS fill{};
     CUDA_MEMCPY3D copy{};
+    CUevent event = nullptr;
+    std::vector<Node> child;  // of a graph
     std::vector<CUlaunchAttribute> attributes;
     size_t early_edges = 0;  // programmatic ones that lead to it
 
@@ -167,12 +170,19 @@ class SimulatedGpu {
   void MakeMemoryEntries();
   void MakeStreamEntries();
   void MakeGraphEntries();
+  void MakeEventNodeEntries();
   void MakeExecEntries();
   void MakeCupti();
 
   void LaunchEagerly(const Kernel& kernel, void** params);
   void Ring(CUpti_CallbackId id, const char* name, const void* params);
   CUresult Enter(const char* name);
+  // The event, which must not have been destroyed.
+  std::shared_ptr<Event> EventOf(CUevent event);
+  void EnqueueRecord(CUstream stream, CUevent event);
+  void EnqueueWait(CUstream stream, CUevent event);
+  // True if the stream is being captured; the work is part of its graph then.
+  bool Captured(CUstream stream, Node node);
 
   static inline SimulatedGpu* only = nullptr;
 
@@ -186,6 +196,10 @@ class SimulatedGpu {
   std::vector<std::unique_ptr<Exec>> execs_;
   std::vector<std::unique_ptr<uint64_t>> memory_;
   std::vector<std::shared_ptr<Event>> events_;
+  size_t made_streams_ = 0;
+  // What a stream is being captured into.
+  CUstream captured_stream_ = nullptr;
+  std::unique_ptr<Graph> captured_;
 };
 
 }  // namespace reprise::sim

@@ -1,0 +1,56 @@
+// What the handles of one event share.
+
+#ifndef REPRISE_BINDINGS_NATIVE_EVENT_CORE_H_
+#define REPRISE_BINDINGS_NATIVE_EVENT_CORE_H_
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "bindings/native/device.h"
+#include "bindings/native/runtime_core.h"
+
+namespace reprise::native {
+
+// An event of the driver's (null on the host), recorded once, or by each launch
+// of the plan that it is a point of. Owned by its handles, by the batch that is
+// to record it or waits for it, and by the graph that names it: the driver
+// could give its handle to another one otherwise. Thread-safe.
+class EventCore : public std::enable_shared_from_this<EventCore> {
+ public:
+  EventCore(std::shared_ptr<RuntimeCore> runtime, CUevent event, bool recorded)
+      : runtime_(std::move(runtime)), event_(event), recorded_(recorded) {}
+  ~EventCore() {
+    if (event_ != nullptr) runtime_->device().EndEvent(event_);
+  }
+  EventCore(const EventCore&) = delete;
+  EventCore& operator=(const EventCore&) = delete;
+
+  // That of a node whose argument it is.
+  static EventCore& In(const std::byte* image) {
+    EventCore* event = nullptr;
+    std::memcpy(&event, image, sizeof event);
+    return *event;
+  }
+
+  const RuntimeCore& runtime() const { return *runtime_; }
+  CUevent event() const { return event_; }
+
+  // Waiting for it means something. Acquire and release: who sees that it was
+  // recorded waits for that recording.
+  bool recorded() const { return recorded_.load(std::memory_order_acquire); }
+  void set_recorded() { recorded_.store(true, std::memory_order_release); }
+
+ private:
+  const std::shared_ptr<RuntimeCore> runtime_;
+  const CUevent event_;
+  std::atomic<bool> recorded_;
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_EVENT_CORE_H_
