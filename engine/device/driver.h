@@ -97,7 +97,12 @@ namespace reprise::device {
   X(cuMemAllocFromPoolAsync)                     \
   X(cuMemFreeAsync)                              \
   X(cuCtxGetDevice)                              \
-  X(cuStreamGetCtx)
+  X(cuStreamGetCtx)                              \
+  X(cuGraphKernelNodeSetParams)                  \
+  X(cuGraphMemsetNodeSetParams)                  \
+  X(cuGraphMemcpyNodeSetParams)                  \
+  X(cuGraphExecUpdate)                           \
+  X(cuGraphNodeSetEnabled)
 
 // A table of entry points. Immutable once made; thread-safe to call.
 struct Driver {

@@ -172,6 +172,26 @@ Status EnqueueMemset(const Driver& driver, const Launch& launch,
   return Check(driver, result, "memset");
 }
 
+const char* ReasonOf(CUgraphExecUpdateResult result) {
+  switch (result) {
+    case CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:
+      return "other nodes or edges";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:
+      return "a node of another kind";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:
+    case CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE:
+      return "a function that cannot stand in for the one before";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:
+      return "parameters of a shape that cannot change";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:
+      return "a node that cannot change";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:
+      return "other attributes";
+    default:
+      return "it does not say why";
+  }
+}
+
 }  // namespace
 
 Status Enqueue(const Driver& driver, const Launch& launch, CUstream stream) {
@@ -383,6 +403,58 @@ Status LaunchGraph::Update(size_t index) {
       return Fail(Code::kInvalidArgument, "captured work cannot be updated");
   }
   return Fail(Code::kInvalidArgument, "a launch of no kind");
+}
+
+Status LaunchGraph::Stage(size_t index) {
+  const LaunchRecorder::Hidden hidden;
+  const device::Launch& launch = *launches_[index];
+  const Node& node = nodes_[index];
+  switch (launch.kind) {
+    case device::Launch::Kind::kKernel: {
+      KernelArguments arguments(launch);
+      const CUDA_KERNEL_NODE_PARAMS params =
+          KernelNodeParams(launch, arguments, node.by_kernel_handle);
+      REPRISE_CU(driver_, cuGraphKernelNodeSetParams(node.node, &params));
+      return {};
+    }
+    case device::Launch::Kind::kMemset: {
+      const CUDA_MEMSET_NODE_PARAMS params = MemsetNodeParams(launch);
+      REPRISE_CU(driver_, cuGraphMemsetNodeSetParams(node.node, &params));
+      return {};
+    }
+    case device::Launch::Kind::kMemcpy: {
+      const CUDA_MEMCPY3D params = MemcpyNodeParams(launch);
+      REPRISE_CU(driver_, cuGraphMemcpyNodeSetParams(node.node, &params));
+      return {};
+    }
+    case device::Launch::Kind::kWaitEvent:
+    case device::Launch::Kind::kRecordEvent:
+    case device::Launch::Kind::kGraph:
+      return Fail(Code::kInvalidArgument,
+                  "events and captured work cannot be staged");
+  }
+  return Fail(Code::kInvalidArgument, "a launch of no kind");
+}
+
+Status LaunchGraph::TakeStaged() {
+  const LaunchRecorder::Hidden hidden;
+  const RelaxedCapture relaxed(driver_);
+  CUgraphExecUpdateResultInfo info{};
+  const CUresult result =
+      driver_.cuGraphExecUpdate(exec_.get(), graph_.get(), &info);
+  if (result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
+    return Fail(Code::kFailedPrecondition,
+                "the driver does not take the launches over (" +
+                    std::string(ReasonOf(info.result)) + ")");
+  }
+  return Check(driver_, result, "cuGraphExecUpdate");
+}
+
+Status LaunchGraph::Enable(size_t index, bool enabled) {
+  const LaunchRecorder::Hidden hidden;
+  REPRISE_CU(driver_, cuGraphNodeSetEnabled(exec_.get(), nodes_[index].node,
+                                            enabled ? 1 : 0));
+  return {};
 }
 
 Status LaunchGraph::Launch(CUstream stream) {

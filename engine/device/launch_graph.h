@@ -49,6 +49,22 @@ class LaunchGraph {
   LaunchGraph& operator=(const LaunchGraph&) = delete;
 
   base::Status Update(size_t index);
+
+  // The other way to change launches, and the only one to change their
+  // functions and grids: Stage writes the whole of a launch into the graph that
+  // was instantiated from, TakeStaged has the executable graph take all nodes
+  // over as they were made or last staged (cuGraphExecUpdate; what Update alone
+  // has changed is lost). Attributes, kinds and what waits for what stay as
+  // they are. Where the driver refuses, kFailedPrecondition, the executable
+  // graph is what it was before, and can be launched. Events and captured work
+  // cannot be staged.
+  base::Status Stage(size_t index);
+  base::Status TakeStaged();
+
+  // A launch that is not enabled does nothing, from the next Launch() on, until
+  // it is again; those behind it do not wait for it. Not for copies.
+  base::Status Enable(size_t index, bool enabled);
+
   base::Status Launch(CUstream stream);
 
   size_t size() const { return nodes_.size(); }

@@ -43,6 +43,7 @@ void DoCopy(uint64_t to, uint64_t from, size_t size_bytes) {
 }
 
 void Do(const Node& node) {
+  if (!node.enabled) return;
   switch (node.kind) {
     case Node::Kind::kKernel:
       node.kernel->run(node.image.data());
@@ -66,11 +67,23 @@ void Do(const Node& node) {
   }
 }
 
-CUresult Add(CUgraph graph, CUgraphNode* node, Node added) {
-  auto& nodes = *reinterpret_cast<Graph*>(graph);
-  nodes.push_back(std::move(added));
-  *node = reinterpret_cast<CUgraphNode>(nodes.size());
-  return CUDA_SUCCESS;
+// A node's handle tells its graph and its place in it.
+constexpr int kPlaceBits = 20;
+
+CUgraphNode HandleOf(uint64_t graph_id, size_t place) {
+  return reinterpret_cast<CUgraphNode>(graph_id << kPlaceBits | place);
+}
+uint64_t GraphIdOf(CUgraphNode node) {
+  return reinterpret_cast<uint64_t>(node) >> kPlaceBits;
+}
+Node& At(Graph& graph, CUgraphNode node) {
+  return graph.at(reinterpret_cast<uint64_t>(node) & ((1 << kPlaceBits) - 1));
+}
+
+bool SameKinds(const Graph& a, const Graph& b) {
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(),
+      [](const Node& x, const Node& y) { return x.kind == y.kind; });
 }
 
 template <typename Made>
@@ -328,8 +341,7 @@ void SimulatedGpu::MakeMemoryEntries() {
   };
   driver.cuMemAlloc = [](CUdeviceptr* address, size_t size_bytes) {
     REPRISE_ENTER("cuMemAlloc");
-    EXPECT_LE(size_bytes, sizeof(uint64_t));
-    only->memory_.push_back(std::make_unique<uint64_t>());
+    only->memory_.push_back(std::make_unique<uint64_t[]>((size_bytes + 7) / 8));
     *address = reinterpret_cast<CUdeviceptr>(only->memory_.back().get());
     return CUDA_SUCCESS;
   };
@@ -341,8 +353,7 @@ void SimulatedGpu::MakeMemoryEntries() {
   };
   driver.cuMemHostAlloc = [](void** memory, size_t size_bytes, unsigned) {
     REPRISE_ENTER("cuMemHostAlloc");
-    EXPECT_LE(size_bytes, sizeof(uint64_t));
-    only->memory_.push_back(std::make_unique<uint64_t>());
+    only->memory_.push_back(std::make_unique<uint64_t[]>((size_bytes + 7) / 8));
     *memory = only->memory_.back().get();
     return CUDA_SUCCESS;
   };
@@ -451,6 +462,7 @@ void SimulatedGpu::MakeStreamEntries() {
     *graph = nullptr;
     REPRISE_ENTER("cuStreamEndCapture");
     only->graphs_.push_back(std::make_unique<Graph>(*captured));
+    only->graph_ids_[only->graphs_.back().get()] = ++only->graphs_made_;
     *graph = reinterpret_cast<CUgraph>(only->graphs_.back().get());
     return CUDA_SUCCESS;
   };
@@ -487,6 +499,7 @@ void SimulatedGpu::MakeGraphEntries() {
   driver.cuGraphCreate = [](CUgraph* graph, unsigned) {
     REPRISE_ENTER("cuGraphCreate");
     only->graphs_.push_back(std::make_unique<Graph>());
+    only->graph_ids_[only->graphs_.back().get()] = ++only->graphs_made_;
     *graph = reinterpret_cast<CUgraph>(only->graphs_.back().get());
     return CUDA_SUCCESS;
   };
@@ -508,9 +521,8 @@ void SimulatedGpu::MakeGraphEntries() {
         added.kernel->most_shared_bytes) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    return Add(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added));
   };
-  // Of the graph that was made last: a node does not tell its graph.
   driver.cuGraphKernelNodeSetAttribute =
       [](CUgraphNode node, CUkernelNodeAttrID id,
          const CUkernelNodeAttrValue* value) {
@@ -518,9 +530,7 @@ void SimulatedGpu::MakeGraphEntries() {
         CUlaunchAttribute attribute{};
         attribute.id = id;
         attribute.value = *value;
-        only->graphs_.back()
-            ->at(reinterpret_cast<size_t>(node) - 1)
-            .attributes.push_back(attribute);
+        only->NodeOf(node).attributes.push_back(attribute);
         return CUDA_SUCCESS;
       };
   driver.cuGraphAddDependencies =
@@ -529,11 +539,11 @@ void SimulatedGpu::MakeGraphEntries() {
         REPRISE_ENTER("cuGraphAddDependencies");
         auto& nodes = *reinterpret_cast<Graph*>(graph);
         for (size_t i = 0; i < count; ++i) {
-          const Node& waited = nodes.at(reinterpret_cast<size_t>(from[i]) - 1);
+          const Node& waited = At(nodes, from[i]);
           EXPECT_EQ(waited.kind, Node::Kind::kKernel);
           EXPECT_EQ(edges[i].type, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
           EXPECT_EQ(edges[i].from_port, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
-          ++nodes.at(reinterpret_cast<size_t>(to[i]) - 1).early_edges;
+          ++At(nodes, to[i]).early_edges;
         }
         return CUDA_SUCCESS;
       };
@@ -544,7 +554,7 @@ void SimulatedGpu::MakeGraphEntries() {
         Node added;
         added.kind = Node::Kind::kFill;
         added.fill = *params;
-        return Add(graph, node, std::move(added));
+        return only->AddNode(graph, node, std::move(added));
       };
   driver.cuGraphAddMemcpyNode = [](CUgraphNode* node, CUgraph graph,
                                    const CUgraphNode*, size_t,
@@ -553,7 +563,7 @@ void SimulatedGpu::MakeGraphEntries() {
     Node added;
     added.kind = Node::Kind::kCopy;
     added.copy = *params;
-    return Add(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added));
   };
 }
 
@@ -565,7 +575,7 @@ void SimulatedGpu::MakeEventNodeEntries() {
     Node added;
     added.kind = Node::Kind::kWait;
     added.event = event;
-    return Add(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added));
   };
   driver.cuGraphAddEventRecordNode = [](CUgraphNode* node, CUgraph graph,
                                         const CUgraphNode*, size_t,
@@ -574,7 +584,7 @@ void SimulatedGpu::MakeEventNodeEntries() {
     Node added;
     added.kind = Node::Kind::kRecord;
     added.event = event;
-    return Add(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added));
   };
   // The child is copied.
   driver.cuGraphAddChildGraphNode = [](CUgraphNode* node, CUgraph graph,
@@ -584,8 +594,22 @@ void SimulatedGpu::MakeEventNodeEntries() {
     Node added;
     added.kind = Node::Kind::kGraph;
     added.child = *reinterpret_cast<const Graph*>(child);
-    return Add(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added));
   };
+}
+
+CUresult SimulatedGpu::AddNode(CUgraph graph, CUgraphNode* node, Node added) {
+  auto* nodes = reinterpret_cast<Graph*>(graph);
+  *node = HandleOf(graph_ids_.at(nodes), nodes->size());
+  nodes->push_back(std::move(added));
+  return CUDA_SUCCESS;
+}
+
+SimulatedGpu::Node& SimulatedGpu::NodeOf(CUgraphNode node) {
+  for (const std::unique_ptr<Graph>& graph : graphs_) {
+    if (graph_ids_.at(graph.get()) == GraphIdOf(node)) return At(*graph, node);
+  }
+  throw std::out_of_range("a node of a graph that is no more");
 }
 
 void SimulatedGpu::MakeExecEntries() {
@@ -608,16 +632,61 @@ void SimulatedGpu::MakeExecEntries() {
     std::shared_ptr<Graph>& graph = reinterpret_cast<Exec*>(handle)->graph;
     if (graph.use_count() > 1) graph = std::make_shared<Graph>(*graph);
     ++only->updates;
-    return graph->at(reinterpret_cast<size_t>(node) - 1);
+    return At(*graph, node);
   };
   driver.cuGraphExecKernelNodeSetParams =
       [](CUgraphExec exec, CUgraphNode node,
          const CUDA_KERNEL_NODE_PARAMS* params) {
         REPRISE_ENTER("cuGraphExecKernelNodeSetParams");
         Node& changed = kNodeOf(exec, node);
+        changed.kernel = &KernelOf(params->func);
         changed.image = ImageOf(*changed.kernel, params->kernelParams);
         return CUDA_SUCCESS;
       };
+  driver.cuGraphKernelNodeSetParams =
+      [](CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* params) {
+        REPRISE_ENTER("cuGraphKernelNodeSetParams");
+        Node& changed = only->NodeOf(node);
+        changed.kernel = &KernelOf(params->func);
+        changed.image = ImageOf(*changed.kernel, params->kernelParams);
+        return CUDA_SUCCESS;
+      };
+  driver.cuGraphMemsetNodeSetParams =
+      [](CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* params) {
+        REPRISE_ENTER("cuGraphMemsetNodeSetParams");
+        only->NodeOf(node).fill = *params;
+        return CUDA_SUCCESS;
+      };
+  driver.cuGraphMemcpyNodeSetParams = [](CUgraphNode node,
+                                         const CUDA_MEMCPY3D* params) {
+    REPRISE_ENTER("cuGraphMemcpyNodeSetParams");
+    only->NodeOf(node).copy = *params;
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphExecUpdate = [](CUgraphExec exec, CUgraph graph,
+                                CUgraphExecUpdateResultInfo* info) {
+    REPRISE_ENTER("cuGraphExecUpdate");
+    std::shared_ptr<Graph>& old = reinterpret_cast<Exec*>(exec)->graph;
+    const auto& taken = *reinterpret_cast<Graph*>(graph);
+    info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    if (!SameKinds(*old, taken)) {
+      info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    } else if (only->refuses_updates) {
+      info->result = CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+    }
+    if (info->result != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+      return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    }
+    old = std::make_shared<Graph>(taken);
+    ++only->takeovers;
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphNodeSetEnabled = [](CUgraphExec exec, CUgraphNode node,
+                                    unsigned enabled) {
+    REPRISE_ENTER("cuGraphNodeSetEnabled");
+    kNodeOf(exec, node).enabled = enabled != 0;
+    return CUDA_SUCCESS;
+  };
   driver.cuGraphExecMemsetNodeSetParams =
       [](CUgraphExec exec, CUgraphNode node,
          const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -121,6 +122,7 @@ class SimulatedGpu {
     std::vector<Node> child;  // of a graph
     std::vector<CUlaunchAttribute> attributes;
     size_t early_edges = 0;  // programmatic ones that lead to it
+    bool enabled = true;
 
     // One word of the parameters, as last written.
     uint64_t Word(size_t offset_bytes) const {
@@ -147,7 +149,9 @@ class SimulatedGpu {
   std::string failed;
   int graph_launches = 0;
   std::set<CUcontext> contexts_of_launches;  // of graphs
-  int updates = 0;
+  int updates = 0;               // of single nodes of executable graphs
+  int takeovers = 0;             // of whole ones
+  bool refuses_updates = false;  // of whole ones
   std::vector<CUlaunchAttribute> last_attributes;  // of a launch by itself
   int blocks_at_a_time = 8;                        // of a multiprocessor
   int clusters_at_a_time = 4;
@@ -174,6 +178,8 @@ class SimulatedGpu {
   void MakeExecEntries();
   void MakeCupti();
 
+  CUresult AddNode(CUgraph graph, CUgraphNode* node, Node added);
+  Node& NodeOf(CUgraphNode node);
   void LaunchEagerly(const Kernel& kernel, void** params);
   void Ring(CUpti_CallbackId id, const char* name, const void* params);
   CUresult Enter(const char* name);
@@ -193,8 +199,10 @@ class SimulatedGpu {
   uint64_t exec_ids_ = 0;
   uint64_t event_chains_ = 0;
   std::vector<std::unique_ptr<Graph>> graphs_;
+  std::map<const Graph*, uint64_t> graph_ids_;  // of the latest at an address
+  uint64_t graphs_made_ = 0;
   std::vector<std::unique_ptr<Exec>> execs_;
-  std::vector<std::unique_ptr<uint64_t>> memory_;
+  std::vector<std::unique_ptr<uint64_t[]>> memory_;
   std::vector<std::shared_ptr<Event>> events_;
   size_t made_streams_ = 0;
   // What a stream is being captured into.

@@ -24,6 +24,7 @@ struct Simulation {
   int execs = 0;
   bool functions_are_kernels = false;
   bool instantiate_fails = false;
+  bool refuses_updates = false;
   std::vector<CUlaunchAttributeID> refused_attributes;
   CUcontext context = std::bit_cast<CUcontext>(uintptr_t{0xc0});
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -152,6 +153,39 @@ Driver SimulatedDriver() {
                                   std::to_string(p->dstDevice));
         return CUDA_SUCCESS;
       };
+  driver.cuGraphKernelNodeSetParams = [](CUgraphNode node,
+                                         const CUDA_KERNEL_NODE_PARAMS* p) {
+    simulation->log.push_back(
+        "stage " + Number(node) + " with " +
+        std::to_string(FirstParam(p->kernelParams, p->extra)) + ", grid " +
+        std::to_string(p->gridDimX));
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphMemsetNodeSetParams = [](CUgraphNode node,
+                                         const CUDA_MEMSET_NODE_PARAMS* p) {
+    simulation->log.push_back("stage " + Number(node) + " to fill " +
+                              std::to_string(p->dst));
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphMemcpyNodeSetParams = [](CUgraphNode node,
+                                         const CUDA_MEMCPY3D* p) {
+    simulation->log.push_back("stage " + Number(node) + " to copy to " +
+                              std::to_string(p->dstDevice));
+    return CUDA_SUCCESS;
+  };
+  driver.cuGraphExecUpdate = [](CUgraphExec, CUgraph,
+                                CUgraphExecUpdateResultInfo* info) {
+    simulation->log.push_back("take");
+    if (!simulation->refuses_updates) return CUDA_SUCCESS;
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  };
+  driver.cuGraphNodeSetEnabled = [](CUgraphExec, CUgraphNode node,
+                                    unsigned enabled) {
+    simulation->log.push_back((enabled != 0 ? "enable " : "disable ") +
+                              Number(node));
+    return CUDA_SUCCESS;
+  };
   driver.cuGraphLaunch = [](CUgraphExec, CUstream) {
     simulation->log.push_back("launch");
     return CUDA_SUCCESS;
@@ -228,6 +262,42 @@ TEST_F(LaunchGraphTest, ChainsLaunchesInProgramOrder) {
                           "copy 400 to 300 after 2"));
   ASSERT_TRUE((*graph)->Launch(nullptr));
   EXPECT_EQ(simulation_.log.back(), "launch");
+}
+
+TEST_F(LaunchGraphTest, TakesWholeLaunchesOver) {
+  const auto graph = Create({&kernel_, &fill_, &copy_});
+  ASSERT_TRUE(graph);
+  simulation_.log.clear();
+  kernel_.SetWord(0, 101);
+  kernel_.grid.x = 7;
+  fill_.SetWord(0, 201);
+  copy_.SetWord(0, 301);
+  for (size_t i = 0; i < 3; ++i) ASSERT_TRUE((*graph)->Stage(i));
+  ASSERT_TRUE((*graph)->TakeStaged());
+  EXPECT_THAT(simulation_.log,
+              ElementsAre("stage 1 with 101, grid 7", "stage 2 to fill 201",
+                          "stage 3 to copy to 301", "take"));
+}
+
+TEST_F(LaunchGraphTest, TellsWhyTheDriverTakesNothingOver) {
+  const auto graph = Create({&kernel_});
+  ASSERT_TRUE(graph);
+  simulation_.refuses_updates = true;
+  ASSERT_TRUE((*graph)->Stage(0));
+  const base::Status taken = (*graph)->TakeStaged();
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code(), base::Code::kFailedPrecondition);
+  EXPECT_THAT(taken.error().message(), HasSubstr("a function that cannot"));
+  EXPECT_TRUE((*graph)->Launch(nullptr));
+}
+
+TEST_F(LaunchGraphTest, LaunchesCanBeLeftOut) {
+  const auto graph = Create({&kernel_, &fill_});
+  ASSERT_TRUE(graph);
+  simulation_.log.clear();
+  ASSERT_TRUE((*graph)->Enable(1, false));
+  ASSERT_TRUE((*graph)->Enable(1, true));
+  EXPECT_THAT(simulation_.log, ElementsAre("disable 2", "enable 2"));
 }
 
 // A capture that another thread has under way must survive an instantiation.

@@ -1,0 +1,48 @@
+// How a graph is given new arguments.
+
+#ifndef REPRISE_BINDINGS_NATIVE_PATCHING_H_
+#define REPRISE_BINDINGS_NATIVE_PATCHING_H_
+
+#include <cstdint>
+#include <string>
+
+namespace reprise {
+
+// All give the same bits.
+enum class Patching : uint8_t {
+  // What costs the submitting thread least, of the others, by times measured on
+  // this machine and by how many launches change; for each plan, and anew when
+  // that changes.
+  kMeasured,
+  // One call of the driver for each launch that changed.
+  kSetParams,
+  // Kernels that were compiled from source read their arguments from a table in
+  // device memory, which the graph's first node writes; the node carries the
+  // whole table, up to 32 512 bytes, and is given another one if anything in it
+  // changed, with one call. Costs each launch a load on the device, some 0.2
+  // us.
+  // Launches that do not fit, adopted kernels, copies and fills are as in
+  // kSetParams.
+  kTable,
+  // The graph's description is changed, and the executable graph takes all of
+  // it over at once (cuGraphExecUpdate).
+  kExecUpdate,
+};
+
+const char* ToString(Patching patching);
+
+// A graph that a stream holds, for people.
+struct PlanReport {
+  size_t launches = 0;
+  Patching patching = Patching::kSetParams;
+  std::string why;      // that one
+  size_t in_table = 0;  // launches that read their arguments there
+  uint64_t replays = 0;
+  double changed = 0;       // launches a replay, of late
+  uint64_t taken_over = 0;  // from other batches
+  std::string why_not;      // the last mechanism or takeover that failed
+};
+
+}  // namespace reprise
+
+#endif  // REPRISE_BINDINGS_NATIVE_PATCHING_H_

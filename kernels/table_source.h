@@ -1,0 +1,41 @@
+// The device code that fills the tables of twins.
+
+#ifndef REPRISE_KERNELS_TABLE_SOURCE_H_
+#define REPRISE_KERNELS_TABLE_SOURCE_H_
+
+#include <array>
+#include <cstdint>
+
+namespace reprise::kernels {
+
+// Bytes that one launch can carry; the last is about the driver's limit for
+// parameters (32 764 bytes since compute capability 7.0).
+inline constexpr std::array<uint32_t, 5> kTableBytes = {256, 1024, 4096, 16384,
+                                                        32512};
+
+// reprise_table::Write<N>(chunk of N bytes, table, vectors of 16 bytes):
+// one block. reprise_table::Nothing has the parameters of an ordinary kernel,
+// for measuring.
+inline constexpr char kTableSource[] = R"(
+namespace reprise_table {
+template <int kBytes>
+struct Chunk {
+  uint4 vectors[kBytes / 16];
+};
+
+template <int kBytes>
+__global__ void __launch_bounds__(256)
+    Write(const __grid_constant__ Chunk<kBytes> chunk, uint4* table,
+          int vectors) {
+  for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
+    table[i] = chunk.vectors[i];
+  }
+}
+
+__global__ void Nothing(float, const float*, float*, int) {}
+}  // namespace reprise_table
+)";
+
+}  // namespace reprise::kernels
+
+#endif  // REPRISE_KERNELS_TABLE_SOURCE_H_
