@@ -140,6 +140,13 @@ bool IsDense(const Layout& layout) {
 base::Result<std::unique_ptr<DeviceCompare>> DeviceCompare::Create(
     const device::Driver& driver, CUdevice device) {
   const device::LaunchRecorder::Hidden hidden;
+  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Load());
+  return Create(driver, device, *nvrtc);
+}
+
+base::Result<std::unique_ptr<DeviceCompare>> DeviceCompare::Create(
+    const device::Driver& driver, CUdevice device, const Nvrtc& nvrtc) {
+  const device::LaunchRecorder::Hidden hidden;
   int major = 0;
   int minor = 0;
   int processors = 0;
@@ -154,10 +161,10 @@ base::Result<std::unique_ptr<DeviceCompare>> DeviceCompare::Create(
                          device));
   REPRISE_ASSIGN_OR_RETURN(
       const CompiledCode code,
-      CompileWithNvrtc({.source = kCompareSource,
-                        .name = "reprise_compare.cu",
-                        .architecture = "sm_" + std::to_string(major) +
-                                        std::to_string(minor)}));
+      nvrtc.Compile({.source = kCompareSource,
+                     .name = "reprise_compare.cu",
+                     .architecture = "sm_" + std::to_string(major) +
+                                     std::to_string(minor)}));
   CUlibrary library = nullptr;
   REPRISE_CU(driver, cuLibraryLoadData(&library, code.image.data(), nullptr,
                                        nullptr, 0, nullptr, nullptr, 0));

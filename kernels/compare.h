@@ -17,6 +17,8 @@
 
 namespace reprise::kernels {
 
+class Nvrtc;
+
 inline constexpr int kMaxRank = 12;
 
 // The elements of a strided tensor: sizes and strides in elements. Bytes
@@ -52,6 +54,9 @@ class DeviceCompare {
   // NVRTC cannot be loaded. Needs no context; hidden from a LaunchRecorder.
   static base::Result<std::unique_ptr<DeviceCompare>> Create(
       const device::Driver& driver, CUdevice device);
+  // The same with an NVRTC of the caller's.
+  static base::Result<std::unique_ptr<DeviceCompare>> Create(
+      const device::Driver& driver, CUdevice device, const Nvrtc& nvrtc);
   virtual ~DeviceCompare() = default;
 
   // Enqueues on `stream`, in the current context of `device`: writes 1 + `tag`

@@ -120,9 +120,9 @@ cache::Signature KeyOf(const KernelSource& source,
 
 }  // namespace
 
-base::Result<CompileRequest> MakeCompileRequest(KernelSource source,
+base::Result<CompileRequest> MakeCompileRequest(std::string_view nvrtc_identity,
+                                                KernelSource source,
                                                 IncludedFiles& files) {
-  REPRISE_ASSIGN_OR_RETURN(const std::string nvrtc, NvrtcIdentity());
   REPRISE_RETURN_IF_ERROR(CheckArchitecture(source.architecture));
   REPRISE_RETURN_IF_ERROR(SortOptions(source));
   for (std::string& path : source.include_paths) {
@@ -137,7 +137,7 @@ base::Result<CompileRequest> MakeCompileRequest(KernelSource source,
       (appended == nullptr || *appended == '\0') &&
       std::none_of(request.source.options.begin(), request.source.options.end(),
                    TouchesFiles)) {
-    request.key = KeyOf(request.source, request.dependencies, nvrtc);
+    request.key = KeyOf(request.source, request.dependencies, nvrtc_identity);
   }
   return request;
 }

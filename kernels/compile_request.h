@@ -4,6 +4,7 @@
 #define REPRISE_KERNELS_COMPILE_REQUEST_H_
 
 #include <optional>
+#include <string_view>
 
 #include "cache/signature.h"
 #include "engine/base/status.h"
@@ -27,10 +28,11 @@ struct CompileRequest {
   std::optional<cache::Signature> key = {};
 };
 
-// kInvalidArgument for an option or architecture that cannot be; kUnavailable
-// without NVRTC, which is not loaded. Reads what the source may include
+// For the NVRTC of that identity. kInvalidArgument for an option or
+// architecture that cannot be. Reads what the source may include
 // (FindDependencies).
-base::Result<CompileRequest> MakeCompileRequest(KernelSource source,
+base::Result<CompileRequest> MakeCompileRequest(std::string_view nvrtc_identity,
+                                                KernelSource source,
                                                 IncludedFiles& files);
 
 }  // namespace reprise::kernels

@@ -22,7 +22,19 @@ using CodePtr = Compilation::CodePtr;
 class Compiler::Core {
  public:
   explicit Core(CompilerOptions options)
-      : disk_(std::move(options.disk)), memory_(options.memory_bytes) {}
+      : disk_(std::move(options.disk)),
+        nvrtc_(options.nvrtc),
+        memory_(options.memory_bytes) {}
+
+  // Tells what compiles from others, and loads nothing for it.
+  base::Result<std::string> identity() const {
+    if (nvrtc_ != nullptr) return nvrtc_->version();
+    return NvrtcIdentity();
+  }
+  base::Result<const Nvrtc*> nvrtc() const {
+    if (nvrtc_ != nullptr) return nvrtc_;
+    return Nvrtc::Load();
+  }
 
   // The compilation of `key` that is done or under way; else the one that
   // `make` makes, which is then `made` and must end in Finish.
@@ -76,7 +88,8 @@ class Compiler::Core {
 
   base::Result<CodePtr> Compile(const KernelSource& source) {
     compiled_.fetch_add(1, std::memory_order_relaxed);
-    REPRISE_ASSIGN_OR_RETURN(CompiledCode code, CompileWithNvrtc(source));
+    REPRISE_ASSIGN_OR_RETURN(const Nvrtc* compiler, nvrtc());
+    REPRISE_ASSIGN_OR_RETURN(CompiledCode code, compiler->Compile(source));
     return std::make_shared<const CompiledCode>(std::move(code));
   }
 
@@ -95,6 +108,7 @@ class Compiler::Core {
       std::unordered_map<cache::Signature, std::shared_ptr<Compilation>>;
 
   const std::shared_ptr<DiskCache> disk_;
+  const Nvrtc* const nvrtc_;
   Memory memory_;
   IncludedFiles files_;
   base::Mutex mutex_;
@@ -219,7 +233,9 @@ Compiler::~Compiler() = default;
 
 std::shared_ptr<Compilation> Compiler::Compile(KernelSource source) {
   base::Result<CompileRequest> request =
-      MakeCompileRequest(std::move(source), core_->files());
+      core_->identity().and_then([&](const std::string& identity) {
+        return MakeCompileRequest(identity, std::move(source), core_->files());
+      });
   if (!request) {
     return std::shared_ptr<Compilation>(new Compilation(base::Result<CodePtr>(
         tl::unexpected<base::Error>(std::move(request).error()))));

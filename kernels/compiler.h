@@ -18,6 +18,7 @@
 namespace reprise::kernels {
 
 class DiskCache;
+class Nvrtc;
 
 // One compilation, shared by all who asked for the same while it was under way.
 //
@@ -72,6 +73,9 @@ struct CompilerOptions {
   size_t memory_bytes = size_t{64} << 20;
   // Where results outlive the process; null for nowhere.
   std::shared_ptr<DiskCache> disk = nullptr;
+  // What compiles, which must outlive the compiler's work; null for
+  // Nvrtc::Load's.
+  const Nvrtc* nvrtc = nullptr;
 };
 
 // Compiles with NVRTC; equal sources are compiled once. Equal means in all of

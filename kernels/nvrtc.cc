@@ -1,7 +1,5 @@
 #include "kernels/nvrtc.h"
 
-#include <nvrtc.h>
-
 #include <algorithm>
 #include <charconv>
 #include <memory>
@@ -19,31 +17,6 @@ using base::Code;
 using base::Fail;
 using base::Status;
 
-#define REPRISE_NVRTC_ENTRIES(X) \
-  X(nvrtcAddNameExpression)      \
-  X(nvrtcCompileProgram)         \
-  X(nvrtcCreateProgram)          \
-  X(nvrtcDestroyProgram)         \
-  X(nvrtcGetCUBIN)               \
-  X(nvrtcGetCUBINSize)           \
-  X(nvrtcGetErrorString)         \
-  X(nvrtcGetLoweredName)         \
-  X(nvrtcGetNumSupportedArchs)   \
-  X(nvrtcGetProgramLog)          \
-  X(nvrtcGetProgramLogSize)      \
-  X(nvrtcGetPTX)                 \
-  X(nvrtcGetPTXSize)             \
-  X(nvrtcGetSupportedArchs)      \
-  X(nvrtcVersion)
-
-struct Nvrtc {
-#define REPRISE_NVRTC_MEMBER(name) decltype(&::name) name = nullptr;
-  REPRISE_NVRTC_ENTRIES(REPRISE_NVRTC_MEMBER)
-#undef REPRISE_NVRTC_MEMBER
-  std::string version;
-  std::vector<int> architectures;  // ascending
-};
-
 Code CodeOf(nvrtcResult result) {
   switch (result) {
     case NVRTC_ERROR_INVALID_INPUT:
@@ -60,12 +33,13 @@ Code CodeOf(nvrtcResult result) {
   }
 }
 
-std::string Explain(const Nvrtc& nvrtc, nvrtcResult result, const char* call) {
+std::string Explain(const NvrtcEntries& nvrtc, nvrtcResult result,
+                    const char* call) {
   return std::string(call) + " failed with " +
          nvrtc.nvrtcGetErrorString(result);
 }
 
-Status Check(const Nvrtc& nvrtc, nvrtcResult result, const char* call) {
+Status Check(const NvrtcEntries& nvrtc, nvrtcResult result, const char* call) {
   if (result == NVRTC_SUCCESS) return {};
   return Fail(CodeOf(result), Explain(nvrtc, result, call));
 }
@@ -108,35 +82,17 @@ base::Result<const Nvrtc*> LoadNvrtc() {
                     " was replaced while the program ran; start it "
                     "again");
   }
-  auto nvrtc = std::make_unique<Nvrtc>();
+  NvrtcEntries entries;
 #define REPRISE_LOAD(name)                                                     \
-  nvrtc->name =                                                                \
+  entries.name =                                                               \
       reinterpret_cast<decltype(&::name)>(device::FindSymbol(library, #name)); \
-  if (nvrtc->name == nullptr) {                                                \
+  if (entries.name == nullptr) {                                               \
     return Fail(Code::kUnavailable, file.path + " has no " #name);             \
   }
   REPRISE_NVRTC_ENTRIES(REPRISE_LOAD)
 #undef REPRISE_LOAD
-  int major = 0;
-  int minor = 0;
-  REPRISE_RETURN_IF_ERROR(
-      Check(*nvrtc, nvrtc->nvrtcVersion(&major, &minor), "nvrtcVersion"));
-  nvrtc->version = std::to_string(major) + "." + std::to_string(minor);
-  int count = 0;
-  REPRISE_RETURN_IF_ERROR(Check(*nvrtc,
-                                nvrtc->nvrtcGetNumSupportedArchs(&count),
-                                "nvrtcGetNumSupportedArchs"));
-  nvrtc->architectures.resize(static_cast<size_t>(count));
-  REPRISE_RETURN_IF_ERROR(
-      Check(*nvrtc, nvrtc->nvrtcGetSupportedArchs(nvrtc->architectures.data()),
-            "nvrtcGetSupportedArchs"));
-  return nvrtc.release();
-}
-
-base::Result<const Nvrtc*> TheNvrtc() {
-  // Never destroyed: a build may use it until the very end.
-  static const auto* const loaded = new base::Result<const Nvrtc*>(LoadNvrtc());
-  return *loaded;
+  REPRISE_ASSIGN_OR_RETURN(Nvrtc nvrtc, Nvrtc::Create(entries));
+  return new Nvrtc(std::move(nvrtc));
 }
 
 // The number in "sm_90", "sm_90a" or "compute_90".
@@ -187,7 +143,7 @@ Status CheckTexts(const KernelSource& source) {
 // One NVRTC program, from its creation to its destruction.
 class Program {
  public:
-  Program(const Nvrtc& nvrtc, const KernelSource& source)
+  Program(const NvrtcEntries& nvrtc, const KernelSource& source)
       : nvrtc_(nvrtc), source_(source) {}
   ~Program() {
     if (program_ != nullptr) nvrtc_.nvrtcDestroyProgram(&program_);
@@ -303,50 +259,76 @@ class Program {
     return log;
   }
 
-  const Nvrtc& nvrtc_;
+  const NvrtcEntries& nvrtc_;
   const KernelSource& source_;
   nvrtcProgram program_ = nullptr;
 };
 
 }  // namespace
 
-base::Result<CompiledCode> CompileWithNvrtc(const KernelSource& source) {
-  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
-  REPRISE_RETURN_IF_ERROR(CheckTexts(source));
+base::Result<const Nvrtc*> Nvrtc::Load() {
+  // Never destroyed: a build may use it until the very end.
+  static const auto* const loaded = new base::Result<const Nvrtc*>(LoadNvrtc());
+  return *loaded;
+}
+
+base::Result<Nvrtc> Nvrtc::Create(const NvrtcEntries& entries) {
+  Nvrtc nvrtc(entries);
+  int major = 0;
+  int minor = 0;
+  REPRISE_RETURN_IF_ERROR(
+      Check(entries, entries.nvrtcVersion(&major, &minor), "nvrtcVersion"));
+  nvrtc.version_ = std::to_string(major) + "." + std::to_string(minor);
+  int count = 0;
+  REPRISE_RETURN_IF_ERROR(Check(entries,
+                                entries.nvrtcGetNumSupportedArchs(&count),
+                                "nvrtcGetNumSupportedArchs"));
+  nvrtc.architectures_.resize(static_cast<size_t>(count));
+  REPRISE_RETURN_IF_ERROR(Check(
+      entries, entries.nvrtcGetSupportedArchs(nvrtc.architectures_.data()),
+      "nvrtcGetSupportedArchs"));
+  return nvrtc;
+}
+
+base::Result<CompiledCode> Nvrtc::Compile(const KernelSource& source) const {
   REPRISE_ASSIGN_OR_RETURN(const std::string target,
-                           NvrtcTarget(source.architecture));
-  return Program(*nvrtc, source).Compile(target);
+                           TargetFor(source.architecture));
+  return CompileFor(target, source);
 }
 
-base::Result<std::vector<char>> CompileToCubin(
-    const std::string& source, const std::string& name, const std::string& arch,
-    std::span<const std::string> options) {
-  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
-  const KernelSource whole{.source = source,
-                           .name = name,
-                           .architecture = arch,
-                           .options = {options.begin(), options.end()}};
-  REPRISE_RETURN_IF_ERROR(CheckTexts(whole));
-  REPRISE_ASSIGN_OR_RETURN(CompiledCode code,
-                           Program(*nvrtc, whole).Compile(arch));
-  return std::move(code.image);
+base::Result<CompiledCode> Nvrtc::CompileFor(const std::string& target,
+                                             const KernelSource& source) const {
+  REPRISE_RETURN_IF_ERROR(CheckTexts(source));
+  return Program(entries_, source).Compile(target);
 }
 
-base::Result<std::string> NvrtcTarget(const std::string& architecture) {
-  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, TheNvrtc());
+base::Result<std::string> Nvrtc::TargetFor(
+    const std::string& architecture) const {
   REPRISE_RETURN_IF_ERROR(CheckArchitecture(architecture));
   const std::optional<int> number = ArchitectureNumber(architecture);
-  const std::vector<int>& known = nvrtc->architectures;
+  const std::vector<int>& known = architectures_;
   const auto above = std::upper_bound(known.begin(), known.end(), *number);
   if (above == known.begin()) {
     return Fail(Code::kInvalidArgument,
-                "nvrtc " + nvrtc->version + " makes no code for " +
-                    architecture + "; the oldest that it knows is sm_" +
+                "nvrtc " + version_ + " makes no code for " + architecture +
+                    "; the oldest that it knows is sm_" +
                     std::to_string(known.empty() ? 0 : known.front()));
   }
   const int nearest = *std::prev(above);
   if (nearest == *number) return architecture;
   return "compute_" + std::to_string(nearest);
+}
+
+base::Result<std::vector<char>> CompileToCubin(
+    const std::string& source, const std::string& name, const std::string& arch,
+    std::span<const std::string> options) {
+  REPRISE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, Nvrtc::Load());
+  const KernelSource whole{.source = source,
+                           .name = name,
+                           .architecture = arch,
+                           .options = {options.begin(), options.end()}};
+  REPRISE_ASSIGN_OR_RETURN(CompiledCode code, nvrtc->CompileFor(arch, whole));
+  return std::move(code.image);
 }
 
 Status CheckArchitecture(const std::string& architecture) {

@@ -1,10 +1,13 @@
-// NVRTC, loaded at run time: CUDA source to machine code.
+// NVRTC behind a table, loaded at run time: CUDA source to machine code.
 
 #ifndef REPRISE_KERNELS_NVRTC_H_
 #define REPRISE_KERNELS_NVRTC_H_
 
+#include <nvrtc.h>
+
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -13,34 +16,84 @@
 
 namespace reprise::kernels {
 
-// All below are thread-safe, need no device and no context, and fail with
-// kUnavailable where libnvrtc.so.13 cannot be loaded (the copy that torch
-// brought is tried first). The first call of those that need it loads it, some
-// 15 ms with its 110 MB in the page cache.
+#define REPRISE_NVRTC_ENTRIES(X) \
+  X(nvrtcAddNameExpression)      \
+  X(nvrtcCompileProgram)         \
+  X(nvrtcCreateProgram)          \
+  X(nvrtcDestroyProgram)         \
+  X(nvrtcGetCUBIN)               \
+  X(nvrtcGetCUBINSize)           \
+  X(nvrtcGetErrorString)         \
+  X(nvrtcGetLoweredName)         \
+  X(nvrtcGetNumSupportedArchs)   \
+  X(nvrtcGetProgramLog)          \
+  X(nvrtcGetProgramLogSize)      \
+  X(nvrtcGetPTX)                 \
+  X(nvrtcGetPTXSize)             \
+  X(nvrtcGetSupportedArchs)      \
+  X(nvrtcVersion)
 
-// Compiles on this thread, 30 ms to seconds; no cache, see Compiler for one.
-// NVRTC works on one front end at a time in a process, whoever calls.
-//
-// kInvalidArgument, with the compiler's log in the message, where the source,
-// an option, the architecture or a name expression is at fault.
-base::Result<CompiledCode> CompileWithNvrtc(const KernelSource& source);
+// A table of entry points, so that tests can put a simulated NVRTC in its
+// place. Thread-safe to call.
+struct NvrtcEntries {
+#define REPRISE_NVRTC_MEMBER(name) decltype(&::name) name = nullptr;
+  REPRISE_NVRTC_ENTRIES(REPRISE_NVRTC_MEMBER)
+#undef REPRISE_NVRTC_MEMBER
+};
 
-// The machine code alone, of a source that needs nothing else, for an
-// architecture ("sm_90") that this NVRTC knows.
+// One build of NVRTC. Immutable and thread-safe; needs no device and no
+// context.
+class Nvrtc {
+ public:
+  // Loads libnvrtc.so.13 once for the process (the copy that torch brought is
+  // tried first), some 15 ms with its 110 MB in the page cache. kUnavailable
+  // where it cannot be loaded; a failure stays. It lives for ever.
+  static base::Result<const Nvrtc*> Load();
+  // Of entries of the caller's, which it asks for its version and
+  // architectures.
+  static base::Result<Nvrtc> Create(const NvrtcEntries& entries);
+
+  // Compiles on this thread, 30 ms to seconds; no cache, see Compiler for one.
+  // NVRTC works on one front end at a time in a process, whoever calls.
+  //
+  // kInvalidArgument, with the compiler's log in the message, where the source,
+  // an option, the architecture or a name expression is at fault. A log that
+  // cannot be had is an empty one.
+  base::Result<CompiledCode> Compile(const KernelSource& source) const;
+
+  // The same for NVRTC's own target, as TargetFor gives it, and no other.
+  base::Result<CompiledCode> CompileFor(const std::string& target,
+                                        const KernelSource& source) const;
+
+  // What NVRTC is asked for to make code that runs on `architecture`: itself if
+  // it is known, else the newest "compute_XX" that is not above it.
+  // kInvalidArgument if there is none such, or if it is no architecture.
+  base::Result<std::string> TargetFor(const std::string& architecture) const;
+
+  // Of its release: "13.0". See NvrtcIdentity.
+  const std::string& version() const { return version_; }
+
+ private:
+  explicit Nvrtc(const NvrtcEntries& entries) : entries_(entries) {}
+
+  NvrtcEntries entries_;
+  std::string version_;
+  std::vector<int> architectures_;  // ascending
+};
+
+// The machine code alone, by Nvrtc::Load's, of a source that needs nothing
+// else, for an architecture ("sm_90") that it knows.
 base::Result<std::vector<char>> CompileToCubin(
     const std::string& source, const std::string& name, const std::string& arch,
     std::span<const std::string> options);
 
-// What NVRTC is asked for to make code that runs on `architecture`: itself if
-// it is known, else the newest "compute_XX" that is not above it.
-// kInvalidArgument if there is none such, or if it is no architecture.
-base::Result<std::string> NvrtcTarget(const std::string& architecture);
-
 // kInvalidArgument if it is not written as one. Loads nothing.
 base::Status CheckArchitecture(const std::string& architecture);
 
-// Tells one build of NVRTC from another. Loads nothing where the file can be
-// found without the loader (device::LocateSharedLibrary); some 100 us, once.
+// Tells one build of the NVRTC that Nvrtc::Load loads from another;
+// kUnavailable where there is none. Loads nothing where the file can be found
+// without the loader (device::LocateSharedLibrary); some 100 us, once.
+// Thread-safe.
 base::Result<std::string> NvrtcIdentity();
 
 }  // namespace reprise::kernels

@@ -132,7 +132,10 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
       : driver_(driver), cupti_(cupti) {}
 
   ~CuptiLaunchRecorder() override {
-    if (!Exiting()) Stop();
+    if (!Exiting()) {
+      Stop();
+      Unsubscribe();
+    }
     delete idle_decoder_.load(kRelaxed);
   }
 
@@ -160,8 +163,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     if (!active()) return;
     const Hidden hidden;
     cupti_.cuptiEnableDomain(0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API);
-    cupti_.cuptiUnsubscribe(subscriber_);
-    subscriber_ = nullptr;
+    Unsubscribe();
     watch.session.fetch_add(1, kRelaxed);
     NoteUse();
     watch.owner.store(nullptr);
@@ -172,8 +174,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     if (Own(&watch) != nullptr) return {};  // recording, so it is attached
     const Hidden hidden;
     Status subscribed = Subscribe();
-    if (subscribed) cupti_.cuptiUnsubscribe(subscriber_);
-    subscriber_ = nullptr;
+    Unsubscribe();
     NoteUse();
     watch.owner.store(nullptr);
     return subscribed;
@@ -258,8 +259,10 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     params.subscriberName = "reprise";
     params.oldSubscriberName = holder;
     params.oldSubscriberSize = sizeof holder;
+    Unsubscribe();
+    CUpti_SubscriberHandle subscriber = nullptr;
     const CUptiResult result =
-        cupti_.cuptiSubscribe_v2(&subscriber_, OnDriverCall, nullptr, &params);
+        cupti_.cuptiSubscribe_v2(&subscriber, OnDriverCall, nullptr, &params);
     if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
       return Fail(Code::kUnavailable,
                   "another tool holds CUPTI" +
@@ -267,6 +270,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
                                          : " (" + std::string(holder) + ")"));
     }
     REPRISE_RETURN_IF_ERROR(Explain(result, "cuptiSubscribe_v2"));
+    subscriber_ = subscriber;
     watch.attached.store(true, kRelaxed);
     return {};
   }
@@ -275,8 +279,18 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     Status enabled = Explain(
         cupti_.cuptiEnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API),
         "cuptiEnableDomain");
-    if (!enabled) cupti_.cuptiUnsubscribe(subscriber_);
+    if (!enabled) Unsubscribe();
     return enabled;
+  }
+
+  // What cannot be given up now is given up by the next Subscribe, which would
+  // be refused as long as we hold CUPTI ourselves.
+  void Unsubscribe() {
+    if (subscriber_ == nullptr) return;
+    const Hidden hidden;
+    if (cupti_.cuptiUnsubscribe(subscriber_) == CUPTI_SUCCESS) {
+      subscriber_ = nullptr;
+    }
   }
 
   // Who can subscribe is alone: another tool's subscription would be lost.
@@ -284,10 +298,13 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     const Hidden hidden;
     const RelaxedCapture relaxed(driver_);
     if (Subscribe()) {
-      cupti_.cuptiUnsubscribe(subscriber_);
-      cupti_.cuptiFinalize();
+      Unsubscribe();
+      if (cupti_.cuptiFinalize() != CUPTI_SUCCESS) {
+        NoteUse();  // and try again as late as this time
+        return;
+      }
+      subscriber_ = nullptr;
     }
-    subscriber_ = nullptr;
     watch.attached.store(false, kRelaxed);
   }
 
@@ -302,7 +319,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
 
   const Driver& driver_;
   const Cupti& cupti_;
-  CUpti_SubscriberHandle subscriber_ = nullptr;
+  CUpti_SubscriberHandle subscriber_ = nullptr;  // its owner's in `watch`
   // A decoder that no op is using, so that what it learnt about functions
   // serves the next op. Ops that are open at once each have their own.
   std::atomic<LaunchDecoder*> idle_decoder_{nullptr};

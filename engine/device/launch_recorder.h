@@ -29,7 +29,8 @@ struct RecordedLaunches {
 
 // Records the launches of one thread at a time, op by op. CUPTI admits one
 // subscriber a process: Start() fails with kUnavailable where another tool or
-// another recorder holds it, and Stop() gives it back. A copy is recorded only
+// another recorder holds it, and Stop() gives it back (if CUPTI refuses to take
+// it, the next Start or the end of the recorder does). A copy is recorded only
 // within one device; work of no size is left out.
 //
 //   Start() ─► { BeginOp() … eager runs … EndOp() }* ─► Stop()
@@ -80,9 +81,9 @@ class LaunchRecorder {
   // Nothing is being recorded, and a graph of that many nodes was launched (0:
   // none). Once graphs have cost about what detaching CUPTI and attaching it
   // again costs, or a second has passed since CUPTI was last of use, detaches
-  // it (2 ms), unless another tool has subscribed meanwhile. Any thread that
-  // has no op open. A load where CUPTI is not attached, else a look at the
-  // clock.
+  // it (2 ms), unless another tool has subscribed meanwhile; a failure is tried
+  // again as much later. Any thread that has no op open. A load where CUPTI is
+  // not attached, else a look at the clock.
   virtual void Resting(uint32_t nodes) = 0;
 
   // While one lives, driver calls of this thread are not recorded.

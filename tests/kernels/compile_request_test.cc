@@ -10,7 +10,6 @@
 #include <functional>
 #include <set>
 
-#include "tests/kernels/nvrtc_fixture.h"
 #include "tests/kernels/temporary_folder.h"
 
 namespace reprise::kernels {
@@ -29,11 +28,12 @@ KernelSource Sample() {
           .name_expressions = {"f"}};
 }
 
-class CompileRequestTest : public NvrtcFixture {
+class CompileRequestTest : public ::testing::Test {
  protected:
-  static base::Result<CompileRequest> Make(KernelSource source) {
+  static base::Result<CompileRequest> Make(
+      KernelSource source, const std::string& nvrtc = "an NVRTC") {
     IncludedFiles files;
-    return MakeCompileRequest(std::move(source), files);
+    return MakeCompileRequest(nvrtc, std::move(source), files);
   }
   static std::optional<cache::Signature> KeyOf(KernelSource source) {
     const auto request = Make(std::move(source));
@@ -86,6 +86,11 @@ TEST_F(CompileRequestTest, EveryFieldIsPartOfTheKey) {
     EXPECT_EQ(KeyOf(source), key);
     EXPECT_TRUE(keys.insert(*key).second) << &change - changes;
   }
+}
+
+TEST_F(CompileRequestTest, AnotherNvrtcIsAnotherKey) {
+  EXPECT_EQ(Make(Sample(), "one")->key, Make(Sample(), "one")->key);
+  EXPECT_NE(Make(Sample(), "one")->key, Make(Sample(), "other")->key);
 }
 
 TEST_F(CompileRequestTest, OptionsMayNameIncludePaths) {

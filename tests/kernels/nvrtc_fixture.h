@@ -26,13 +26,18 @@ class NvrtcFixture : public ::testing::Test {
  protected:
   void SetUp() override {
     device::PreloadCudaLibraries();
-    const auto version = NvrtcIdentity();
-    if (version) return;
-    if (version.error().code() == base::Code::kUnavailable) {
-      GTEST_SKIP() << version.error().message();
+    const auto nvrtc = Nvrtc::Load();
+    if (nvrtc) {
+      nvrtc_ = *nvrtc;
+      return;
     }
-    FAIL() << version.error().message();
+    if (nvrtc.error().code() == base::Code::kUnavailable) {
+      GTEST_SKIP() << nvrtc.error().message();
+    }
+    FAIL() << nvrtc.error().message();
   }
+
+  const Nvrtc* nvrtc_ = nullptr;
 };
 
 inline bool IsElf(const std::vector<char>& image) {

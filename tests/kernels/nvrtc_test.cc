@@ -20,8 +20,8 @@ using ::testing::Not;
 class NvrtcTest : public NvrtcFixture {
  protected:
   // What is wrong with `source`, which is the caller's fault.
-  static std::string Fault(const KernelSource& source) {
-    const auto code = CompileWithNvrtc(source);
+  std::string Fault(const KernelSource& source) {
+    const auto code = nvrtc_->Compile(source);
     if (code) return "";
     EXPECT_EQ(code.error().code(), base::Code::kInvalidArgument);
     return code.error().message();
@@ -43,7 +43,7 @@ TEST_F(NvrtcTest, CompilesTheCompareKernels) {
 }
 
 TEST_F(NvrtcTest, OptionsReachTheCompiler) {
-  const auto code = CompileWithNvrtc(
+  const auto code = nvrtc_->Compile(
       {.source = "extern \"C\" __global__ void NAME(int* p) { *p = 1; }",
        .architecture = "sm_90",
        .options = {"-DNAME=some_kernel"}});
@@ -54,7 +54,7 @@ TEST_F(NvrtcTest, OptionsReachTheCompiler) {
 }
 
 TEST_F(NvrtcTest, NameExpressionsInstantiateTemplates) {
-  const auto code = CompileWithNvrtc(
+  const auto code = nvrtc_->Compile(
       {.source = kTemplate,
        .architecture = "sm_90",
        .name_expressions = {"scale<float>", "scale<double>", "&deep::table"}});
@@ -87,9 +87,9 @@ TEST_F(NvrtcTest, MessagesCountTheCallersLines) {
 
 TEST_F(NvrtcTest, WarningsAreKept) {
   const auto code =
-      CompileWithNvrtc({.source = "\n__global__ void f() { int unused; }",
-                        .name = "mine.cu",
-                        .architecture = "sm_90"});
+      nvrtc_->Compile({.source = "\n__global__ void f() { int unused; }",
+                       .name = "mine.cu",
+                       .architecture = "sm_90"});
   ASSERT_TRUE(code) << code.error().message();
   EXPECT_THAT(code->log, AllOf(HasSubstr("mine.cu(2)"), HasSubstr("unused")));
 }
@@ -124,12 +124,12 @@ TEST_F(NvrtcTest, TextsWithZerosAreRefused) {
 }
 
 TEST_F(NvrtcTest, UnknownDeviceIsGivenPtxOfTheNewestArchitectureBelow) {
-  const auto target = NvrtcTarget("sm_12345");
+  const auto target = nvrtc_->TargetFor("sm_12345");
   ASSERT_TRUE(target) << target.error().message();
   EXPECT_THAT(*target, AllOf(HasSubstr("compute_"), Not(HasSubstr("12345"))));
-  const auto code = CompileWithNvrtc({.source = kTemplate,
-                                      .architecture = "sm_12345",
-                                      .name_expressions = {"scale<int>"}});
+  const auto code = nvrtc_->Compile({.source = kTemplate,
+                                     .architecture = "sm_12345",
+                                     .name_expressions = {"scale<int>"}});
   ASSERT_TRUE(code) << code.error().message();
   EXPECT_EQ(code->format, CodeFormat::kPtx);
   EXPECT_EQ(code->architecture, *target);
@@ -139,7 +139,7 @@ TEST_F(NvrtcTest, UnknownDeviceIsGivenPtxOfTheNewestArchitectureBelow) {
 
 TEST_F(NvrtcTest, KnownArchitecturesAreTakenAsTheyAre) {
   for (const char* arch : {"sm_90", "sm_90a", "compute_90", "sm_100f"}) {
-    const auto target = NvrtcTarget(arch);
+    const auto target = nvrtc_->TargetFor(arch);
     ASSERT_TRUE(target) << target.error().message();
     EXPECT_EQ(*target, arch);
   }

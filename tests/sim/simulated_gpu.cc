@@ -98,6 +98,7 @@ SimulatedGpu::SimulatedGpu() {
   EXPECT_EQ(only, nullptr);
   only = this;
   MakeDriver();
+  MakeDeviceEntries();
   MakeMemoryEntries();
   MakeStreamEntries();
   MakeGraphEntries();
@@ -176,7 +177,7 @@ void SimulatedGpu::Write(uint64_t to, const void* from, size_t size_bytes) {
 
 void SimulatedGpu::Ring(CUpti_CallbackId id, const char* name,
                         const void* params) {
-  if (callback_ == nullptr) return;
+  if (callback_ == nullptr || !enabled_) return;
   CUpti_CallbackData data{};
   data.callbackSite = CUPTI_API_ENTER;
   data.functionName = name;
@@ -227,29 +228,49 @@ CUresult SimulatedGpu::Enter(const char* name) {
   if (const CUresult result = only->Enter(name); result != CUDA_SUCCESS) \
   return result
 
+#define REPRISE_ENTER_CUPTI(name) \
+  if (only->cupti_calls.Fails(name)) return CUPTI_ERROR_UNKNOWN
+
 void SimulatedGpu::MakeCupti() {
   cupti.cuptiSubscribe_v2 = [](CUpti_SubscriberHandle* handle,
                                CUpti_CallbackFunc callback, void*,
                                CUpti_SubscriberParams*) {
+    REPRISE_ENTER_CUPTI("cuptiSubscribe_v2");
     if (only->callback_ != nullptr) {
       return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     }
     only->callback_ = callback;
+    only->enabled_ = false;
     *handle = reinterpret_cast<CUpti_SubscriberHandle>(only);
     return CUPTI_SUCCESS;
   };
   cupti.cuptiUnsubscribe = [](CUpti_SubscriberHandle) {
+    REPRISE_ENTER_CUPTI("cuptiUnsubscribe");
+    if (only->callback_ == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
     only->callback_ = nullptr;
     return CUPTI_SUCCESS;
   };
-  cupti.cuptiEnableDomain = [](uint32_t, CUpti_SubscriberHandle,
-                               CUpti_CallbackDomain) { return CUPTI_SUCCESS; };
-  cupti.cuptiFinalize = [] { return CUPTI_SUCCESS; };
+  cupti.cuptiEnableDomain = [](uint32_t enable, CUpti_SubscriberHandle,
+                               CUpti_CallbackDomain) {
+    REPRISE_ENTER_CUPTI("cuptiEnableDomain");
+    if (only->callback_ == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+    only->enabled_ = enable != 0;
+    return CUPTI_SUCCESS;
+  };
+  cupti.cuptiFinalize = [] {
+    REPRISE_ENTER_CUPTI("cuptiFinalize");
+    only->callback_ = nullptr;
+    ++only->finalized;
+    return CUPTI_SUCCESS;
+  };
   cupti.cuptiGetResultString = [](CUptiResult, const char** text) {
-    *text = "simulated";
+    REPRISE_ENTER_CUPTI("cuptiGetResultString");
+    *text = "SIMULATED";
     return CUPTI_SUCCESS;
   };
 }
+
+#undef REPRISE_ENTER_CUPTI
 
 void SimulatedGpu::MakeDriver() {
   driver.cuGetErrorName = [](CUresult, const char** name) {
@@ -326,6 +347,34 @@ void SimulatedGpu::MakeDriver() {
   driver.cuKernelGetName = [](const char**, CUkernel) {
     REPRISE_ENTER("cuKernelGetName");
     return CUDA_ERROR_INVALID_HANDLE;
+  };
+}
+
+// A device of 8.0; its kernels from libraries are names only.
+void SimulatedGpu::MakeDeviceEntries() {
+  driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute,
+                                   CUdevice) {
+    REPRISE_ENTER("cuDeviceGetAttribute");
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0 : 8;
+    return CUDA_SUCCESS;
+  };
+  driver.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*,
+                                void**, unsigned, CUlibraryOption*, void**,
+                                unsigned) {
+    REPRISE_ENTER("cuLibraryLoadData");
+    only->libraries_.push_back(std::make_unique<uint64_t>());
+    *library = reinterpret_cast<CUlibrary>(only->libraries_.back().get());
+    return CUDA_SUCCESS;
+  };
+  driver.cuLibraryGetKernel = [](CUkernel* kernel, CUlibrary library,
+                                 const char*) {
+    REPRISE_ENTER("cuLibraryGetKernel");
+    *kernel = reinterpret_cast<CUkernel>(library);
+    return CUDA_SUCCESS;
+  };
+  driver.cuLibraryUnload = [](CUlibrary library) {
+    End(only->libraries_, library);
+    return only->Enter("cuLibraryUnload");
   };
 }
 

@@ -21,6 +21,7 @@
 #include "engine/device/cupti.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch.h"
+#include "tests/sim/failing_calls.h"
 #include "tests/sim/simulated_streams.h"
 
 namespace reprise::sim {
@@ -107,8 +108,10 @@ class SimulatedGpu {
   // Everything that was made and not ended.
   size_t objects() const {
     return graphs_.size() + execs_.size() + memory_.size() + events_.size() +
-           made_streams_;
+           libraries_.size() + made_streams_;
   }
+  // CUPTI has a subscriber.
+  bool subscribed() const { return callback_ != nullptr; }
 
   // A node of a graph with its parameters.
   struct Node {
@@ -138,6 +141,8 @@ class SimulatedGpu {
 
   device::Driver driver;
   device::Cupti cupti;
+  // One of CUPTI's that fails does nothing and gives an unknown error.
+  FailingCalls cupti_calls;
   SimulatedStreams streams;
   const CUstream stream = streams.Make();
   CUstream eager_stream = stream;
@@ -155,6 +160,7 @@ class SimulatedGpu {
   std::vector<CUlaunchAttribute> last_attributes;  // of a launch by itself
   int blocks_at_a_time = 8;                        // of a multiprocessor
   int clusters_at_a_time = 4;
+  int finalized = 0;  // times that CUPTI was detached
   bool capturing = false;
 
  private:
@@ -171,6 +177,7 @@ class SimulatedGpu {
   static constexpr uint64_t kEventChains = uint64_t{1} << 32;
 
   void MakeDriver();
+  void MakeDeviceEntries();
   void MakeMemoryEntries();
   void MakeStreamEntries();
   void MakeGraphEntries();
@@ -193,6 +200,7 @@ class SimulatedGpu {
   static inline SimulatedGpu* only = nullptr;
 
   CUpti_CallbackFunc callback_ = nullptr;
+  bool enabled_ = false;
   int fail_after_ = -1;
   CUresult failure_ = CUDA_ERROR_UNKNOWN;
   CUcontext current_ = context;
@@ -204,6 +212,7 @@ class SimulatedGpu {
   std::vector<std::unique_ptr<Exec>> execs_;
   std::vector<std::unique_ptr<uint64_t[]>> memory_;
   std::vector<std::shared_ptr<Event>> events_;
+  std::vector<std::unique_ptr<uint64_t>> libraries_;
   size_t made_streams_ = 0;
   // What a stream is being captured into.
   CUstream captured_stream_ = nullptr;

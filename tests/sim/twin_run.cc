@@ -12,10 +12,13 @@
 #include "engine/cuda_backend.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/host_backend.h"
+#include "kernels/compare.h"
+#include "kernels/nvrtc.h"
 #include "scheduler/stream_session.h"
 #include "tests/sim/interpreter.h"
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_memory.h"
+#include "tests/sim/simulated_nvrtc.h"
 #include "tests/sim/simulated_program.h"
 #include "tests/sim/stream_ops.h"
 
@@ -42,11 +45,24 @@ struct Device {
     memory.GiveBack();
   }
 
+  // As a Runtime has it, but that the kernels are functions.
+  base::Result<kernels::DeviceCompare*> Compare() {
+    if (compiled == nullptr) {
+      REPRISE_ASSIGN_OR_RETURN(const kernels::Nvrtc made,
+                               kernels::Nvrtc::Create(nvrtc.entries));
+      REPRISE_ASSIGN_OR_RETURN(
+          compiled, kernels::DeviceCompare::Create(gpu.driver, 0, made));
+    }
+    return &compare;
+  }
+
   std::vector<scheduler::StreamSession*> told;
   SimulatedGpu gpu;
   SimulatedMemory memory{size_t{3} << 20};
   ModelKernels kernels;
   SimulatedCompare compare{&gpu.streams};
+  SimulatedNvrtc nvrtc;
+  std::unique_ptr<kernels::DeviceCompare> compiled;
   std::unique_ptr<device::LaunchRecorder> recorder =
       device::LaunchRecorder::Create(gpu.driver, gpu.cupti);
   std::atomic<bool> skip_launches{false};
@@ -176,9 +192,7 @@ class Twin {
       engine::CudaBackend::Options how;
       how.max_arena_bytes = parts.options.max_arena_bytes;
       how.segment_launches = options.segment_launches;
-      how.compare = [this]() -> base::Result<kernels::DeviceCompare*> {
-        return &device_.compare;
-      };
+      how.compare = [this] { return device_.Compare(); };
       backend = std::make_unique<engine::CudaBackend>(context, frontend_, how);
     } else {
       backend = std::make_unique<engine::HostBackend>(
@@ -310,6 +324,9 @@ RunResult RunBeside(const std::vector<Program>& programs,
         std::make_unique<Twin>(programs[i], options, device.get(), stream));
   }
   gpu.FailAfter(options.fail_after);
+  gpu.cupti_calls.FailAfter(options.fail_cupti_after, options.lasts);
+  device->nvrtc.calls.FailAfter(options.fail_nvrtc_after, options.lasts);
+  if (options.executes == Executes::kOnDevice) (void)device->recorder->Attach();
   std::mt19937 random(options.seed);
   std::vector<Twin*> running;
   for (const auto& twin : twins) running.push_back(twin.get());
@@ -321,7 +338,8 @@ RunResult RunBeside(const std::vector<Program>& programs,
     }
     result.failure = FailureOf(*device, twins);
   }
-  result.failed_call = gpu.failed;
+  result.failed_call =
+      gpu.failed + gpu.cupti_calls.failed() + device->nvrtc.calls.failed();
   // Builds that are left are dropped; tensors outlive sessions and plans.
   result.evictions = device->plans.stats().evictions;
   device->builds.RunAll();
@@ -336,14 +354,24 @@ RunResult RunBeside(const std::vector<Program>& programs,
   result.backend = device->counts;
   result.driver_calls = gpu.calls.size();
   if (!result.failure.empty()) return result;
+  if (device->recorder->active()) {
+    result.failure = "the recorder is still recording";
+    return result;
+  }
+  device->recorder.reset();
+  device->compiled.reset();
+  const bool lasts = options.lasts == FailingCalls::Lasts::kForGood;
   if (gpu.objects() != 0) {
     result.failure = std::to_string(gpu.objects()) + " driver objects are left";
+  } else if (gpu.subscribed() && !lasts) {
+    result.failure = "CUPTI is still subscribed to";
+  } else if (device->nvrtc.programs() != 0) {
+    result.failure = std::to_string(device->nvrtc.programs()) +
+                     " programs of NVRTC's are left";
   } else if (device->memory.lent() != 0) {
     result.failure = std::to_string(device->memory.lent()) + " blocks are left";
   } else if (!device->memory.GuardsAreIntact()) {
     result.failure = "a guard was overwritten";
-  } else if (device->recorder->active()) {
-    result.failure = "the recorder is still recording";
   }
   return result;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "scheduler/stats.h"
+#include "tests/sim/failing_calls.h"
 #include "tests/sim/fault.h"
 #include "tests/sim/random_program.h"
 #include "tests/sim/simulated_streams.h"
@@ -28,6 +29,10 @@ struct RunOptions {
   size_t max_instances = 2;
   Fault fault = Fault::kNone;
   int fail_after = -1;  // as SimulatedGpu::FailAfter, from the first op on
+  // The same for CUPTI and NVRTC.
+  int fail_cupti_after = -1;
+  int fail_nvrtc_after = -1;
+  FailingCalls::Lasts lasts = FailingCalls::Lasts::kOnce;
 };
 
 struct RunResult {
@@ -38,7 +43,7 @@ struct RunResult {
   BackendCounts backend;
   uint64_t evictions = 0;
   uint64_t driver_calls = 0;
-  std::string failed_call;              // the one that was made to fail
+  std::string failed_call;              // the (first) one that was made to fail
   std::vector<std::string> complaints;  // reasons and notes of the journals
   // Whether all of the last pass of each program, but for at most
   // `unfollowed_ops` ops, was followed.
@@ -51,7 +56,8 @@ struct RunResult {
 // Found wrong: bytes of any live tensor that differ from the plain run's where
 // the host looks and at the end, a use count of a storage that differs at any
 // op, work that touches memory that is not the framework's, a guard that was
-// overwritten, memory or driver objects that are left over at the end.
+// overwritten, memory, driver objects, programs of NVRTC's or a subscription to
+// CUPTI that are left over at the end.
 RunResult RunBeside(const std::vector<Program>& programs,
                     const RunOptions& options);
 
