@@ -28,7 +28,7 @@ endfunction()
 # reprise_add_test(<stem>_test.cc [SOURCES <cc>...] [DEPS <target>...] [LABELS <label>...])
 #
 # One GoogleTest program a file, from tests/<folder>/CMakeLists.txt. A test that
-# needs a GPU carries the label gpu.
+# needs a GPU carries the label gpu. The user's cache is left alone.
 function(reprise_add_test source)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS;LABELS")
   reprise_program_name(target tests ${source})
@@ -38,7 +38,7 @@ function(reprise_add_test source)
   target_link_libraries(${target} PRIVATE ${arg_DEPS} GTest::gmock_main)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
   # Listed when ctest runs, so that building needs no device and no torch on the path.
-  set(properties TIMEOUT 120)
+  set(properties TIMEOUT 120 ENVIRONMENT REPRISE_CACHE_DIR=${PROJECT_BINARY_DIR}/tests/cache)
   if(arg_LABELS)
     list(APPEND properties LABELS "${arg_LABELS}")
   endif()

@@ -222,9 +222,34 @@ class Program {
     const nvrtcResult compiled = nvrtc_.nvrtcCompileProgram(
         program_, static_cast<int>(arguments.size()), arguments.data());
     if (compiled == NVRTC_SUCCESS) return {};
-    return Fail(CodeOf(compiled),
-                Explain(nvrtc_, compiled, "nvrtcCompileProgram") + " for " +
-                    source_.name + "\n" + Log());
+    const std::string log = Log();
+    std::string what = Explain(nvrtc_, compiled, "nvrtcCompileProgram") +
+                       " for " + source_.name;
+    if (const std::string unknown = UnknownNames(log); !unknown.empty()) {
+      what = source_.name + " has no " + unknown;
+    }
+    return Fail(CodeOf(compiled), what + "\n" + log);
+  }
+
+  // The name expressions that the log complains of, as they were given.
+  std::string UnknownNames(std::string_view log) const {
+    constexpr std::string_view kBefore = "Input name expression was: \"";
+    const auto without_spaces = [](std::string_view text) {
+      std::string rest(text);
+      std::erase(rest, ' ');
+      return rest;
+    };
+    std::string unknown;
+    while (true) {
+      const size_t at = log.find(kBefore);
+      if (at == std::string_view::npos) return unknown;
+      log.remove_prefix(at + kBefore.size());
+      const std::string said = without_spaces(log.substr(0, log.find('"')));
+      for (const std::string& expression : source_.name_expressions) {
+        if (without_spaces(expression) != said) continue;
+        unknown.append(unknown.empty() ? "" : ", ").append(expression);
+      }
+    }
   }
 
   base::Result<std::vector<char>> Image(nvrtcResult (*get_size)(nvrtcProgram,

@@ -87,7 +87,7 @@ class Batch {
     using Image = native::ParamImage<P...>;
     std::byte* image = record_->AddKernel(kernel.code(), config, Image::kBytes);
     if constexpr (!Image::kDense) std::memset(image, 0, Image::kBytes);
-    size_t i = 0;
+    [[maybe_unused]] size_t i = 0;
     (Put<P>(image + Image::kOffsets[i], i, arguments), ...);
     return record_->EndLaunch();
   }

@@ -10,7 +10,6 @@
 #include "engine/device/exiting.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/device/unique_handle.h"
-#include "kernels/nvrtc.h"
 
 namespace reprise::native {
 namespace {
@@ -160,17 +159,7 @@ class CudaDevice final : public Device {
     return graph;
   }
 
-  void Compile(const KernelSource& source, KernelCode& code) override {
-    auto cubin = kernels::CompileToCubin(source.source, source.name + ".cu",
-                                         architecture_, source.options);
-    if (!cubin) {
-      code.Fail(cubin.error());
-    } else {
-      // The driver tells parameters in a context only.
-      const device::ContextScope scope(driver_, context_);
-      code.FinishLoading(driver_, *cubin);
-    }
-  }
+  std::string architecture() const override { return architecture_; }
   void Adopt(CUfunction handle, KernelCode& code) override {
     const device::ContextScope scope(driver_, context_);
     code.FinishAdopting(driver_, handle);

@@ -86,9 +86,9 @@ class Device {
       const device::Dependencies& dependencies, CUstream stream,
       const Captures& captures) = 0;
 
-  // Compiles for this device and finishes or fails `code`.
-  virtual void Compile(const KernelSource& source, KernelCode& code) = 0;
-  // The same with a CUfunction or CUkernel of the caller's.
+  // What code for it is compiled for, as "sm_90"; empty on the host.
+  virtual std::string architecture() const = 0;
+  // Finishes or fails `code` with a CUfunction or CUkernel of the caller's.
   virtual void Adopt(CUfunction handle, KernelCode& code) = 0;
   // The parameters of such a handle; kInvalidArgument if it is none.
   virtual Result<std::vector<device::ParamSpan>> ParamsOf(

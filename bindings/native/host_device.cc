@@ -130,11 +130,7 @@ class HostDevice final : public Device {
     return std::make_unique<HostGraph>(nodes, image, captures);
   }
 
-  void Compile(const KernelSource&, KernelCode& code) override {
-    code.Fail(Error(Code::kUnavailable,
-                    "a host runtime compiles no CUDA: make kernel '" +
-                        code.name() + "' with HostKernel"));
-  }
+  std::string architecture() const override { return {}; }
   void Adopt(CUfunction, KernelCode& code) override {
     code.Fail(
         Error(Code::kUnavailable, "a host runtime adopts no kernels: make '" +

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -20,6 +21,7 @@ namespace reprise {
 namespace native {
 class KernelCode;
 REPRISE_EXPORT Status Wait(KernelCode& code);
+REPRISE_EXPORT Result<std::string> LogOf(KernelCode& code);
 
 // Parameters side by side as CUDA lays them out: each at a multiple of its
 // alignment.
@@ -51,11 +53,28 @@ using HostFunction =
     std::function<void(const LaunchConfig&, const std::byte* image)>;
 }  // namespace native
 
-// CUDA C++ as text. `name` is what the kernel is called there (extern "C").
+// CUDA C++ as text, and the kernel of it that is meant. Kernels that differ in
+// `name` alone, and neither is of a template, are compiled and loaded once, and
+// share the source's __device__ variables. Thread-compatible value.
 struct KernelSource {
   std::string source;
+  // As the source calls it: "axpy", "space::axpy", or, of a template,
+  // "axpy<float>". An overloaded one with its type: "(void(*)(float*))axpy".
   std::string name;
-  std::vector<std::string> options = {};  // NVRTC's own
+  std::vector<std::string> options = {};  // NVRTC's own, one a string
+  // Texts by the names under which the source includes them.
+  std::map<std::string, std::string> headers = {};
+  // Folders of header files, in the order of the search.
+  std::vector<std::string> include_paths = {};
+  // "sm_90a", or "compute_90" for PTX; empty for the runtime's device, which is
+  // given PTX if NVRTC does not know it yet.
+  std::string architecture = {};
+  // Stands for the file in messages and in __FILE__; quoted includes are looked
+  // for in its folder.
+  std::string file = "kernel.cu";
+  // Kernels of templates that are compiled along with this one: name all that
+  // are wanted in each source, and they are compiled and loaded once.
+  std::vector<std::string> instances = {};
 };
 
 template <typename Signature>
@@ -78,6 +97,9 @@ class Kernel<void(P...)> {
   // Waits for the compiler; says what it said. Checks the parameters against
   // the compiled kernel's.
   Status Wait() const { return native::Wait(*code_); }
+  // Waits, and gives what the compiler warned of, its lines those of the
+  // source; empty if it did not, or there was none.
+  Result<std::string> Log() const { return native::LogOf(*code_); }
 
   native::KernelCode* code() const { return code_.get(); }
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "bindings/native/kernel_params.h"
-#include "engine/device/exiting.h"
+#include "engine/device/context_scope.h"
 
 namespace reprise::native {
 
@@ -12,28 +12,41 @@ KernelCode::KernelCode(std::string name, std::vector<device::ParamSpan> params)
       params_(std::make_shared<const std::vector<device::ParamSpan>>(
           std::move(params))) {}
 
-KernelCode::~KernelCode() {
-  if (library_ != nullptr && !device::Exiting()) {
-    driver_->cuLibraryUnload(library_);
-  }
+void KernelCode::Load(std::shared_ptr<kernels::Compilation> compilation,
+                      std::shared_ptr<LibraryTable> libraries) {
+  const base::MutexLock lock(mutex_);
+  source_.emplace(Source{std::move(compilation), std::move(libraries)});
 }
 
-Status KernelCode::Load(const device::Driver& driver,
-                        const std::vector<char>& code) {
-  driver_ = &driver;
-  REPRISE_CU(driver, cuLibraryLoadData(&library_, code.data(), nullptr, nullptr,
-                                       0, nullptr, nullptr, 0));
-  CUkernel kernel = nullptr;
-  if (driver.cuLibraryGetKernel(&kernel, library_, name_->c_str()) !=
-      CUDA_SUCCESS) {
-    return base::Fail(
-        Code::kInvalidArgument,
-        "the source has no kernel '" + *name_ +
-            "': declare it extern \"C\" __global__, or correct the name");
+void KernelCode::RunIfQueued() {
+  std::optional<Source> source;
+  {
+    const base::MutexLock lock(mutex_);
+    source.swap(source_);
   }
-  // The function of this context: patching by it is quicker.
-  REPRISE_CU(driver, cuKernelGetFunction(&function_, kernel));
-  return CheckParams(driver);
+  if (source.has_value()) Publish(LoadFrom(*source));
+}
+
+Status KernelCode::LoadFrom(const Source& source) {
+  REPRISE_ASSIGN_OR_RETURN(const kernels::Compilation::CodePtr code,
+                           source.compilation->Wait());
+  LibraryTable& libraries = *source.libraries;
+  auto library = libraries.Load(code->image);
+  if (!library) {
+    return tl::unexpected(library.error().In("code for " + code->architecture));
+  }
+  const auto lowered = code->lowered_names.find(*name_);
+  REPRISE_ASSIGN_OR_RETURN(
+      function_,
+      (*library)->Find(lowered != code->lowered_names.end() ? lowered->second
+                                                            : *name_));
+  // The driver tells parameters in a context only.
+  const device::ContextScope scope(libraries.driver(), libraries.context());
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  REPRISE_RETURN_IF_ERROR(CheckParams(libraries.driver()));
+  library_ = *std::move(library);
+  log_ = code->log;
+  return {};
 }
 
 Status KernelCode::CheckParams(const device::Driver& driver) const {
@@ -59,11 +72,6 @@ Status KernelCode::CheckParams(const device::Driver& driver) const {
                           " at " + std::to_string(expected[i].offset_bytes));
   }
   return {};
-}
-
-void KernelCode::FinishLoading(const device::Driver& driver,
-                               const std::vector<char>& code) {
-  Publish(Load(driver, code));
 }
 
 void KernelCode::FinishAdopting(const device::Driver& driver,
@@ -95,11 +103,17 @@ void KernelCode::Publish(Status status) {
 
 Status KernelCode::Wait() {
   if (ready()) return {};
+  RunIfQueued();
   const base::MutexLock lock(mutex_);
   while (!status_.has_value()) finished_.Wait(mutex_);
   return *status_;
 }
 
 Status Wait(KernelCode& code) { return code.Wait(); }
+
+Result<std::string> LogOf(KernelCode& code) {
+  REPRISE_RETURN_IF_ERROR(code.Wait());
+  return code.log();
+}
 
 }  // namespace reprise::native

@@ -13,33 +13,41 @@
 
 #include "bindings/native/common.h"
 #include "bindings/native/kernel.h"
+#include "bindings/native/library_table.h"
 #include "engine/base/mutex.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch.h"
+#include "kernels/compiler.h"
 
 namespace reprise::native {
 
-// A kernel and the parameters that its handles promise. Made unready where it
-// has to be compiled first: whoever compiles it calls Finish or Fail once.
-// Thread-safe. Owns its library, if it was compiled.
+// A kernel and the parameters that its handles promise.
+//
+//   made ─► loading ─► ready        one of Finish..., Fail and Load, once
+//     └────────┴─────► failed
+//
+// Thread-safe. Keeps its library loaded; owned by handles, graphs and builds.
 class KernelCode : public std::enable_shared_from_this<KernelCode> {
  public:
   KernelCode(std::string name, std::vector<device::ParamSpan> params);
-  ~KernelCode();
   KernelCode(const KernelCode&) = delete;
   KernelCode& operator=(const KernelCode&) = delete;
 
-  // From cubin or PTX, to be unloaded with this object; from a handle of the
-  // caller's; from a function of the host. The parameters are checked against
-  // what the driver knows of the kernel.
-  void FinishLoading(const device::Driver& driver,
-                     const std::vector<char>& code);
+  // From a handle of the caller's; from a function of the host. The parameters
+  // are checked against what the driver knows of the kernel.
   void FinishAdopting(const device::Driver& driver, CUfunction handle);
   void FinishHost(HostFunction function);
   void Fail(Error error);
 
-  // Waits until it is ready or has failed.
-  Status Wait();
+  // From what `compilation` makes: RunIfQueued waits for it, loads it and
+  // checks the parameters.
+  void Load(std::shared_ptr<kernels::Compilation> compilation,
+            std::shared_ptr<LibraryTable> libraries) REPRISE_EXCLUDES(mutex_);
+  // Does so on this thread, unless another one has begun.
+  void RunIfQueued() REPRISE_EXCLUDES(mutex_);
+
+  // Waits until it is ready or has failed; loads it here if nobody has begun.
+  Status Wait() REPRISE_EXCLUDES(mutex_);
   // Wait would not wait, and would succeed.
   bool ready() const { return ready_.load(std::memory_order_acquire); }
 
@@ -60,25 +68,34 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   void set_large_shared() {
     large_shared_.store(true, std::memory_order_relaxed);
   }
+  // What the compiler warned of.
+  const std::string& log() const { return log_; }
 
  private:
-  Status Load(const device::Driver& driver, const std::vector<char>& code);
+  struct Source {
+    std::shared_ptr<kernels::Compilation> compilation;
+    std::shared_ptr<LibraryTable> libraries;
+  };
+
+  Status LoadFrom(const Source& source);
   Status CheckParams(const device::Driver& driver) const;
-  void Publish(Status status);
+  void Publish(Status status) REPRISE_EXCLUDES(mutex_);
 
   const std::shared_ptr<const std::string> name_;
   const std::shared_ptr<const std::vector<device::ParamSpan>> params_;
 
   // Written before `ready_` is released.
-  const device::Driver* driver_ = nullptr;
-  CUlibrary library_ = nullptr;
+  std::shared_ptr<KernelLibrary> library_;  // with other kernels of one source
   CUfunction function_ = nullptr;
   HostFunction host_;
+  std::string log_;
   std::atomic<bool> ready_{false};
   std::atomic<bool> large_shared_{false};
 
   base::Mutex mutex_;
   base::CondVar finished_;
+  std::optional<Source> source_
+      REPRISE_GUARDED_BY(mutex_);  // until it is begun
   std::optional<Status> status_ REPRISE_GUARDED_BY(mutex_);
 };
 

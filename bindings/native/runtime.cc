@@ -55,12 +55,8 @@ Result<Stream> Runtime::AdoptStream(void* handle) const {
 
 Runtime::SharedCode Runtime::Compile(const KernelSource& source,
                                      const Shape& shape) const {
-  auto code = std::make_shared<native::KernelCode>(
-      source.name, SpansOf(shape.offsets, shape.sizes));
-  core_->queue().Post([code, source, &device = core_->device()] {
-    device.Compile(source, *code);
-  });
-  return code;
+  return core_->compile_service().Compile(source,
+                                          SpansOf(shape.offsets, shape.sizes));
 }
 
 Runtime::SharedCode Runtime::Adopt(void* handle, std::string name,
@@ -134,6 +130,8 @@ Runtime::SharedCode Runtime::FromHost(native::HostFunction function,
   code->FinishHost(std::move(function));
   return code;
 }
+
+RuntimeStats Runtime::stats() const { return core_->compile_service().stats(); }
 
 Result<void*> Runtime::AllocateBytes(size_t bytes) const {
   return core_->device().Allocate(bytes);

@@ -4,9 +4,11 @@
 #define REPRISE_BINDINGS_NATIVE_RUNTIME_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,11 +34,28 @@ struct RuntimeOptions {
   uint32_t build_after = 2;
   // Graphs that a stream holds; the one not used for the longest time goes.
   uint32_t plans_per_stream = 64;
+  // The folder where compiled kernels outlive the process; "" for none. Unset:
+  // $REPRISE_CACHE_DIR, else $XDG_CACHE_HOME/reprise, else ~/.cache/reprise.
+  // One that cannot be used, or that others may write to, is none
+  // (RuntimeStats::why_no_cache).
+  std::optional<std::string> cache_dir = {};
+};
+
+// What became of CompileKernel's calls, and where their results are kept.
+struct RuntimeStats {
+  uint64_t compiled = 0;     // by NVRTC, in vain or not
+  uint64_t memory_hits = 0;  // calls answered by what another call had made
+  uint64_t disk_hits = 0;    // found in the cache's folder
+  uint64_t libraries = 0;    // loaded now, each for all kernels of one source
+  std::string cache_dir;     // empty if there is none
+  std::string why_no_cache;  // the reason then
 };
 
 // Owns the compiler's and the builds' threads; uses the primary context of its
 // device. Copies name the same runtime, which lives as long as one of them, a
-// stream, a buffer or a kernel of it does. Thread-safe.
+// stream or a buffer of it does; kernels may outlive it. Its end waits for
+// what is being compiled or built; kernels that wait for their turn then fail
+// with kFailedPrecondition. Thread-safe.
 class Runtime {
  public:
   // kUnavailable, in one sentence, where there is no driver or no such device.
@@ -47,8 +66,13 @@ class Runtime {
   // the device's default stream.
   REPRISE_EXPORT Result<Stream> AdoptStream(void* handle) const;
 
-  // Compiled in the background; Kernel::Wait or the first launch tells what the
-  // compiler said. kUnavailable on a host runtime.
+  // Compiled and loaded in the background, several at a time; Kernel::Wait or
+  // the first launch tells what the compiler said, and does the work if nobody
+  // has begun. What was compiled before, by this process or another one, is
+  // found again if nothing that it was made of has changed: the text, the files
+  // that it includes, the options, NVRTC. Kernel::Wait's errors:
+  // kInvalidArgument for the source's mistakes; kUnavailable without NVRTC, or
+  // on a host runtime.
   template <typename Signature>
   Result<Kernel<Signature>> CompileKernel(const KernelSource& source) const {
     REPRISE_ASSIGN_OR_RETURN(
@@ -78,6 +102,8 @@ class Runtime {
   REPRISE_EXPORT Result<AnyKernel> HostKernel(std::string name,
                                               std::span<const size_t> sizes,
                                               AnyHostFunction function) const;
+
+  REPRISE_EXPORT RuntimeStats stats() const;
 
   // Memory of the device, not initialised. kResourceExhausted if there is none.
   template <typename T>

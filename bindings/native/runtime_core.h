@@ -6,26 +6,31 @@
 #include <memory>
 #include <utility>
 
+#include "bindings/native/compile_service.h"
 #include "bindings/native/device.h"
 #include "bindings/native/runtime.h"
 #include "scheduler/build_queue.h"
 
 namespace reprise::native {
 
-// The device and the thread that compiles and builds. Its end waits for what is
-// being built. Thread-safe.
+// The device, the compiler and the thread that builds. Its end waits for what
+// is being compiled or built. Thread-safe.
 class RuntimeCore {
  public:
   RuntimeCore(std::unique_ptr<Device> device, const RuntimeOptions& options)
-      : device_(std::move(device)), options_(options) {}
+      : device_(std::move(device)),
+        options_(options),
+        compile_service_(*device_, options_) {}
 
   Device& device() { return *device_; }
   const RuntimeOptions& options() const { return options_; }
+  CompileService& compile_service() { return compile_service_; }
   scheduler::BuildQueue& queue() { return queue_; }
 
  private:
   const std::unique_ptr<Device> device_;
   const RuntimeOptions options_;
+  CompileService compile_service_;
   scheduler::BuildQueue queue_;  // last: what it runs uses the device
 };
 

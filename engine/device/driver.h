@@ -28,6 +28,7 @@ namespace reprise::device {
   X(cuCtxGetCurrent)                             \
   X(cuCtxSetCurrent)                             \
   X(cuFuncGetParamInfo)                          \
+  X(cuFuncLoad)                                  \
   X(cuKernelGetParamInfo)                        \
   X(cuFuncGetName)                               \
   X(cuKernelGetName)                             \
@@ -75,7 +76,9 @@ namespace reprise::device {
   X(cuModuleGetFunction)                         \
   X(cuLibraryLoadData)                           \
   X(cuLibraryUnload)                             \
+  X(cuLibraryEnumerateKernels)                   \
   X(cuLibraryGetKernel)                          \
+  X(cuLibraryGetKernelCount)                     \
   X(cuKernelGetFunction)                         \
   X(cuFuncGetAttribute)                          \
   X(cuFuncSetAttribute)                          \

@@ -16,6 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class NvrtcTest : public NvrtcFixture {
  protected:
@@ -68,9 +69,12 @@ TEST_F(NvrtcTest, NameExpressionsInstantiateTemplates) {
 
 TEST_F(NvrtcTest, UnknownNameExpressionIsNamed) {
   EXPECT_THAT(Fault({.source = kTemplate,
+                     .name = "mine.cu",
                      .architecture = "sm_90",
-                     .name_expressions = {"scale<float>", "skale<float>"}}),
-              HasSubstr("skale"));
+                     .name_expressions = {"scale<float>", "skale< float >",
+                                          "scale<flote>"}}),
+              AllOf(StartsWith("mine.cu has no scale<flote>, skale< float >\n"),
+                    HasSubstr("\"flote\" is undefined")));
 }
 
 TEST_F(NvrtcTest, MessagesCountTheCallersLines) {

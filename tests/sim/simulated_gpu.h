@@ -105,6 +105,11 @@ class SimulatedGpu {
     failure_ = result;
   }
 
+  // Every entry of the tables begins with it, also those that are made
+  // elsewhere: the call is counted and told of, and fails if it is its turn.
+  CUresult Enter(const char* name);
+  CUcontext current() const { return current_; }
+
   // Everything that was made and not ended.
   size_t objects() const {
     return graphs_.size() + execs_.size() + memory_.size() + events_.size() +
@@ -189,7 +194,6 @@ class SimulatedGpu {
   Node& NodeOf(CUgraphNode node);
   void LaunchEagerly(const Kernel& kernel, void** params);
   void Ring(CUpti_CallbackId id, const char* name, const void* params);
-  CUresult Enter(const char* name);
   // The event, which must not have been destroyed.
   std::shared_ptr<Event> EventOf(CUevent event);
   void EnqueueRecord(CUstream stream, CUevent event);

@@ -135,7 +135,7 @@ TEST_F(GpuBatchTest, CompilersAndDriversComplaintsAreTold) {
   const Status submitted = batch.Submit();
   ASSERT_FALSE(submitted);
   EXPECT_EQ(submitted.error().code(), Code::kInvalidArgument);
-  EXPECT_NE(submitted.error().message().find("axpy.cu(2)"), std::string::npos)
+  EXPECT_NE(submitted.error().message().find("kernel.cu(2)"), std::string::npos)
       << submitted.error().message();
   const auto unknown =
       runtime_->CompileKernel<Axpy>({.source = kSource, .name = "axpi"});

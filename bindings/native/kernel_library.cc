@@ -1,0 +1,133 @@
+#include "bindings/native/kernel_library.h"
+
+#include <cxxabi.h>
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "engine/device/context_scope.h"
+#include "engine/device/exiting.h"
+#include "engine/device/relaxed_capture.h"
+
+namespace reprise::native {
+namespace {
+
+// "_ZN5space5scaleEPf" is "space::scale(float*)"; what is no C++ name is
+// itself.
+std::string Demangle(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
+  return text == nullptr ? name : text.get();
+}
+
+// `kernel` is `name` and a list of parameters.
+bool IsCalled(std::string_view kernel, std::string_view name) {
+  return kernel.starts_with(name) &&
+         kernel.substr(name.size()).starts_with('(');
+}
+
+}  // namespace
+
+Result<std::shared_ptr<KernelLibrary>> KernelLibrary::Load(
+    const device::Driver& driver, CUcontext context,
+    std::span<const char> image) {
+  const device::ContextScope scope(driver, context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  const device::RelaxedCapture relaxed(driver);
+  std::array<char, 4096> log{};
+  std::array options = {CU_JIT_ERROR_LOG_BUFFER,
+                        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  // Options are passed in the place of pointers.
+  std::array<void*, 2> values = {log.data(),
+                                 reinterpret_cast<void*>(log.size() - 1)};
+  CUlibrary library = nullptr;
+  const CUresult loaded = driver.cuLibraryLoadData(
+      &library, image.data(), options.data(), values.data(), options.size(),
+      nullptr, nullptr, 0);
+  if (loaded != CUDA_SUCCESS) {
+    const Error error = driver.Explain(loaded, "cuLibraryLoadData");
+    const std::string_view said(log.data());
+    if (said.empty()) return tl::unexpected(error);
+    return base::Fail(error.code(), error.message() + "\n" + std::string(said));
+  }
+  return std::shared_ptr<KernelLibrary>(new KernelLibrary(
+      driver, context, device::UniqueLibrary(driver, library)));
+}
+
+KernelLibrary::KernelLibrary(const device::Driver& driver, CUcontext context,
+                             device::UniqueLibrary library)
+    : driver_(driver), context_(context), library_(std::move(library)) {}
+
+KernelLibrary::~KernelLibrary() {
+  if (device::Exiting()) return;
+  const device::RelaxedCapture relaxed(driver_);
+  library_.Reset();
+}
+
+Result<CUfunction> KernelLibrary::Find(const std::string& name) const {
+  const device::ContextScope scope(driver_, context_);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  const device::RelaxedCapture relaxed(driver_);
+  CUkernel kernel = nullptr;
+  const CUresult found =
+      driver_.cuLibraryGetKernel(&kernel, library_.get(), name.c_str());
+  if (found == CUDA_ERROR_NOT_FOUND) {
+    REPRISE_ASSIGN_OR_RETURN(kernel, FindByItsSourceName(name));
+  } else {
+    REPRISE_RETURN_IF_ERROR(
+        device::Check(driver_, found, "cuLibraryGetKernel"));
+  }
+  // The function of this context: patching by it is quicker.
+  CUfunction function = nullptr;
+  REPRISE_CU(driver_, cuKernelGetFunction(&function, kernel));
+  REPRISE_CU(driver_, cuFuncLoad(function));
+  return function;
+}
+
+Result<CUkernel> KernelLibrary::FindByItsSourceName(
+    const std::string& name) const {
+  REPRISE_ASSIGN_OR_RETURN(const std::vector<Named> kernels, Kernels());
+  CUkernel found = nullptr;
+  size_t count = 0;
+  std::string all;
+  for (const Named& kernel : kernels) {
+    all.append(all.empty() ? "" : ", ").append(kernel.name);
+    if (!IsCalled(kernel.name, name)) continue;
+    found = kernel.kernel;
+    ++count;
+  }
+  if (count == 1) return found;
+  if (count > 1) {
+    return base::Fail(Code::kInvalidArgument,
+                      "the source has " + std::to_string(count) + " kernels '" +
+                          name + "' (" + all +
+                          "): declare one extern \"C\", or name it with its "
+                          "type, as in (void(*)(float*))" +
+                          name);
+  }
+  return base::Fail(Code::kInvalidArgument,
+                    "the source has no kernel '" + name + "'" +
+                        (all.empty() ? "" : "; it has " + all) +
+                        "; one of a template is named with its arguments, as "
+                        "in scale<float>");
+}
+
+Result<std::vector<KernelLibrary::Named>> KernelLibrary::Kernels() const {
+  unsigned count = 0;
+  REPRISE_CU(driver_, cuLibraryGetKernelCount(&count, library_.get()));
+  std::vector<CUkernel> handles(count);
+  REPRISE_CU(driver_,
+             cuLibraryEnumerateKernels(handles.data(), count, library_.get()));
+  std::vector<Named> kernels;
+  for (CUkernel kernel : handles) {
+    const char* name = nullptr;
+    REPRISE_CU(driver_, cuKernelGetName(&name, kernel));
+    kernels.push_back({kernel, Demangle(name)});
+  }
+  return kernels;
+}
+
+}  // namespace reprise::native

@@ -1,0 +1,234 @@
+// Kernels from source on a GPU: names, architectures, one library for all that
+// share it, its end under way, the disk.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/native/reprise.h"
+#include "engine/device/driver.h"
+#include "engine/device/unique_handle.h"
+#include "tests/engine/device/cuda_libraries.h"
+#include "tests/kernels/temporary_folder.h"
+
+namespace reprise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kSource[] = R"(
+extern "C" __global__ void add(float* p, float by) { p[threadIdx.x] += by; }
+namespace space { __global__ void negate(float* p) {
+  p[threadIdx.x] = -p[threadIdx.x];
+} }
+template <typename T, int n> __global__ void scale(T* p) {
+  p[threadIdx.x] *= T(n);
+}
+__device__ int runs;
+extern "C" __global__ void count_run() { ++runs; }
+extern "C" __global__ void get_runs(int* to) { *to = runs; }
+// Some tenths of a second.
+extern "C" __global__ void slow_add(float* p, float by) {
+  for (int i = 0; i < 200; ++i) {
+    for (unsigned wait = 500000; wait > 1000; wait /= 2) __nanosleep(wait);
+  }
+  p[threadIdx.x] += by;
+}
+)";
+using One = void(float*);
+using Two = void(float*, float);
+constexpr int kCount = 32;
+constexpr LaunchConfig kConfig{.grid = {1}, .block = {kCount}};
+
+class GpuCompileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    device::PreloadCudaLibraries();
+    auto runtime = Runtime::Create({.cache_dir = folder_.path()});
+    if (!runtime) {
+      if (runtime.error().code() != Code::kUnavailable) {
+        FAIL() << runtime.error().message();
+      }
+      GTEST_SKIP() << runtime.error().message();
+    }
+    runtime_.emplace(*runtime);
+    stream_.emplace(*runtime_->CreateStream());
+    values_ = *runtime_->Allocate<float>(kCount);
+  }
+
+  template <typename Signature>
+  Kernel<Signature> Named(std::string name) {
+    return *runtime_->CompileKernel<Signature>(
+        {.source = kSource, .name = std::move(name)});
+  }
+  void Set(float value) {
+    Batch batch = stream_->BeginBatch();
+    batch.Fill(Out(values_), value);
+    ASSERT_TRUE(batch.Submit());
+  }
+  template <typename Signature, typename... P>
+  void Run(const Kernel<Signature>& kernel, P... parameters) {
+    Batch batch = stream_->BeginBatch();
+    batch.Launch(kernel, kConfig, InOut(values_), parameters...);
+    const Status submitted = batch.Submit();
+    ASSERT_TRUE(submitted) << submitted.error().message();
+  }
+  std::vector<float> Values() {
+    std::vector<float> values(kCount);
+    const Status copied =
+        stream_->CopyToHost(values.data(), values_.data(), kCount);
+    EXPECT_TRUE(copied) << copied.error().message();
+    return values;
+  }
+  static std::vector<float> All(float value) {
+    return std::vector<float>(kCount, value);
+  }
+
+  kernels::TemporaryFolder folder_;
+  std::optional<Runtime> runtime_;
+  std::optional<Stream> stream_;
+  Buffer<float> values_;
+};
+
+TEST_F(GpuCompileTest, EveryKindOfNameFindsItsKernel) {
+  Set(1.0f);
+  Run(Named<Two>("add"), 4.0f);
+  Run(Named<One>("space::negate"));
+  Run(Named<One>("scale<float, 3>"));
+  Run(Named<One>("&space::negate"));
+  EXPECT_EQ(Values(), All(15.0f));
+  const Status unknown = Named<Two>("ad").Wait();
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code(), Code::kInvalidArgument);
+  EXPECT_THAT(unknown.error().message(),
+              AllOf(HasSubstr("no kernel 'ad'; it has"), HasSubstr("add"),
+                    HasSubstr("space::negate(float*)")));
+}
+
+TEST_F(GpuCompileTest, KernelsOfOneSourceShareItsVariables) {
+  const auto count = Named<void()>("count_run");
+  const auto get = Named<void(int*)>("get_runs");
+  Buffer<int> runs = *runtime_->Allocate<int>(1);
+  Batch batch = stream_->BeginBatch();
+  for (int i = 0; i < 3; ++i) batch.Launch(count, {});
+  batch.Launch(get, {}, runs.data());
+  ASSERT_TRUE(batch.Submit());
+  int value = 0;
+  ASSERT_TRUE(stream_->CopyToHost(&value, runs.data(), 1));
+  EXPECT_EQ(value, 3);
+  EXPECT_EQ(runtime_->stats().compiled, 1u);
+  EXPECT_EQ(runtime_->stats().libraries, 1u);
+}
+
+TEST_F(GpuCompileTest, LibraryEndsOnceItsWorkHasPassed) {
+  const auto driver = device::Driver::Load();
+  ASSERT_TRUE(driver);
+  std::optional slow = Named<Two>("slow_add");
+  ASSERT_TRUE(slow->Wait());
+  Set(1.0f);
+  // One by itself, then as graphs.
+  for (int call = 0; call < 3; ++call) {
+    Batch batch = stream_->BeginBatch();
+    batch.Launch(*slow, kConfig, InOut(values_), 1.0f);
+    batch.Launch(*slow, kConfig, InOut(values_), 1.0f);
+    ASSERT_TRUE(batch.Submit());
+    stream_->WaitForBuilds();
+  }
+  EXPECT_EQ(stream_->stats().replayed, 1u);
+  ASSERT_TRUE(stream_->Synchronize());
+  stream_.emplace(*runtime_->CreateStream());  // the graph is gone
+  EXPECT_EQ(runtime_->stats().libraries, 1u);
+  CUevent event = nullptr;
+  ASSERT_EQ((*driver)->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
+            CUDA_SUCCESS);
+  const device::UniqueEvent owned(**driver, event);
+  Run(*slow, 1.0f);
+  ASSERT_EQ(
+      (*driver)->cuEventRecord(event, static_cast<CUstream>(stream_->handle())),
+      CUDA_SUCCESS);
+  ASSERT_EQ((*driver)->cuEventQuery(event), CUDA_ERROR_NOT_READY);
+  slow.reset();
+  EXPECT_EQ((*driver)->cuEventQuery(event), CUDA_SUCCESS);
+  EXPECT_EQ(runtime_->stats().libraries, 0u);
+  EXPECT_EQ(Values(), All(8.0f));
+}
+
+TEST_F(GpuCompileTest, PlanKeepsItsLibrary) {
+  std::optional<Plan> plan;
+  {
+    const auto add = Named<Two>("add");
+    Batch batch = stream_->BeginBatch();
+    batch.Fill(Out(values_), 1.0f);
+    batch.Launch(add, kConfig, InOut(values_), 1.0f);
+    auto prepared = batch.Prepare();
+    ASSERT_TRUE(prepared) << prepared.error().message();
+    plan.emplace(*std::move(prepared));
+  }
+  EXPECT_EQ(runtime_->stats().libraries, 1u);
+  ASSERT_TRUE(plan->Launch());
+  EXPECT_EQ(Values(), All(2.0f));
+  plan.reset();
+  EXPECT_EQ(runtime_->stats().libraries, 0u);
+}
+
+TEST_F(GpuCompileTest, PtxIsTranslatedAndOtherDevicesCodeRefused) {
+  Set(1.0f);
+  Run(*runtime_->CompileKernel<Two>(
+          {.source = kSource, .name = "add", .architecture = "compute_80"}),
+      1.0f);
+  EXPECT_EQ(Values(), All(2.0f));
+  // No device runs both.
+  int refused = 0;
+  for (const char* architecture : {"sm_80", "sm_100"}) {
+    const auto other = *runtime_->CompileKernel<Two>(
+        {.source = kSource, .name = "add", .architecture = architecture});
+    const Status waited = other.Wait();
+    if (waited) continue;
+    ++refused;
+    EXPECT_THAT(waited.error().message(), HasSubstr("CUDA_ERROR_"));
+  }
+  EXPECT_GE(refused, 1);
+  Run(Named<Two>("add"), 1.0f);
+  EXPECT_EQ(Values(), All(3.0f));
+}
+
+TEST_F(GpuCompileTest, NextRuntimeFindsCodeOnDisk) {
+  ASSERT_TRUE(Named<Two>("add").Wait());
+  const Runtime next = *Runtime::Create({.cache_dir = folder_.path()});
+  const auto add = *next.CompileKernel<Two>({.source = kSource, .name = "add"});
+  Set(1.0f);
+  Run(add, 1.0f);
+  EXPECT_EQ(Values(), All(2.0f));
+  const RuntimeStats stats = next.stats();
+  EXPECT_EQ(stats.compiled, 0u);
+  EXPECT_EQ(stats.disk_hits, 1u);
+  EXPECT_EQ(stats.cache_dir, folder_.path());
+}
+
+// Loading on other threads while this one launches and replays.
+TEST_F(GpuCompileTest, ManyKernelsCompileBesideReplays) {
+  const auto add = Named<Two>("add");
+  Set(0.0f);
+  std::vector<Kernel<Two>> others;
+  constexpr int kOthers = 24;
+  for (int i = 0; i < kOthers; ++i) {
+    others.push_back(*runtime_->CompileKernel<Two>(
+        {.source = kSource,
+         .name = "add",
+         .options = {"-DNUMBER=" + std::to_string(i)}}));
+    Batch batch = stream_->BeginBatch();
+    batch.Launch(add, kConfig, InOut(values_), 1.0f);
+    batch.Launch(add, kConfig, InOut(values_), 2.0f);
+    ASSERT_TRUE(batch.Submit());
+  }
+  for (const auto& other : others) Run(other, 1.0f);
+  EXPECT_EQ(Values(), All(4.0f * kOthers));
+  EXPECT_EQ(runtime_->stats().compiled, 1u + kOthers);
+}
+
+}  // namespace
+}  // namespace reprise
