@@ -91,15 +91,15 @@ Result<Plan> Batch::Prepare() {
   if (record->nodes().empty()) {
     return base::Fail(Code::kInvalidArgument, "there is nothing to prepare");
   }
-  REPRISE_ASSIGN_OR_RETURN(const auto captured, stream_->CaptureAll(*record));
+  REPRISE_ASSIGN_OR_RETURN(auto captured, stream_->CaptureAll(*record));
+  auto recipe = std::make_shared<const native::AdaptiveGraph::Recipe>(
+      record->nodes(),
+      native::DependenciesOf(record->nodes(), record->accesses()));
   REPRISE_ASSIGN_OR_RETURN(
-      auto graph,
-      stream_->runtime().device().Build(
-          record->nodes(), record->image(),
-          native::DependenciesOf(record->nodes(), record->accesses()),
-          stream_->stream(), captured));
+      auto graph, native::AdaptiveGraph::Build(stream_->workshop(), recipe,
+                                               record->image(), captured));
   return Plan(std::make_unique<native::PreparedPlan>(
-      stream_, record->nodes(), record->image(), std::move(graph),
+      stream_, std::move(recipe), record->image(), std::move(graph),
       record->points()));
 }
 

@@ -95,6 +95,22 @@ std::shared_ptr<KernelCode> CompileService::Compile(
                          source.name + "' with HostKernel"));
     return code;
   }
+  Begin(*code, RequestOf(source, architecture_), nullptr);
+  return code;
+}
+
+std::shared_ptr<KernelCode> CompileService::CompileOwn(
+    kernels::KernelSource source, const std::string& name,
+    std::vector<device::ParamSpan> params, KernelCode::Check check) {
+  auto code = std::make_shared<KernelCode>(name, std::move(params));
+  if (source.architecture.empty()) source.architecture = architecture_;
+  source.name_expressions = {name};
+  Begin(*code, std::move(source), std::move(check));
+  return code;
+}
+
+void CompileService::Begin(KernelCode& code, kernels::KernelSource request,
+                           KernelCode::Check check) {
   kernels::Compiler* compiler = nullptr;
   base::TaskRunner* tasks = nullptr;
   {
@@ -104,11 +120,13 @@ std::shared_ptr<KernelCode> CompileService::Compile(
     tasks = tasks_.get();
   }
   const std::shared_ptr<kernels::Compilation> compilation =
-      compiler->Compile(RequestOf(source, architecture_));
-  code->Load(compilation, libraries_);
+      compiler->Compile(request);
+  code.Load(compilation, libraries_,
+            std::make_shared<const kernels::KernelSource>(std::move(request)),
+            std::move(check));
   // Loading waits for the device, so it is no work for this thread. A kernel
   // that nobody holds any more is not loaded.
-  base::Task load = [weak = std::weak_ptr(code)] {
+  base::Task load = [weak = code.weak_from_this()] {
     if (const auto wanted = weak.lock()) wanted->RunIfQueued();
   };
   if (compilation->done()) {
@@ -116,7 +134,6 @@ std::shared_ptr<KernelCode> CompileService::Compile(
   } else {
     compilation->Then(std::move(load));
   }
-  return code;
 }
 
 RuntimeStats CompileService::stats() const {

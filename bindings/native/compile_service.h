@@ -41,11 +41,21 @@ class CompileService {
                                       std::vector<device::ParamSpan> params)
       REPRISE_EXCLUDES(mutex_);
 
+  // The same with a source of Reprise's own, of which `name` is a name
+  // expression. `check` may refuse what was compiled.
+  std::shared_ptr<KernelCode> CompileOwn(kernels::KernelSource source,
+                                         const std::string& name,
+                                         std::vector<device::ParamSpan> params,
+                                         KernelCode::Check check = nullptr)
+      REPRISE_EXCLUDES(mutex_);
+
   RuntimeStats stats() const REPRISE_EXCLUDES(mutex_);
 
  private:
   // Those below, made with the first kernel.
   void Start() REPRISE_REQUIRES(mutex_);
+  void Begin(KernelCode& code, kernels::KernelSource request,
+             KernelCode::Check check) REPRISE_EXCLUDES(mutex_);
 
   const pid_t process_;
   const std::string architecture_;  // of the device; empty on the host

@@ -150,10 +150,12 @@ class CudaDevice final : public Device {
                                        const std::vector<std::byte>& image,
                                        const device::Dependencies& dependencies,
                                        CUstream stream,
-                                       const Captures& captures) override {
+                                       const Captures& captures,
+                                       Mechanism mechanism) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
-    auto graph = std::make_unique<CudaGraph>(driver_);
+    auto graph =
+        std::make_unique<CudaGraph>(driver_, context_, std::move(mechanism));
     REPRISE_RETURN_IF_ERROR(
         graph->Build(nodes, image, dependencies, stream, captures));
     return graph;

@@ -1,8 +1,13 @@
 #include "bindings/native/cuda_graph.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include "bindings/native/event_core.h"
+#include "engine/device/context_scope.h"
+#include "engine/device/exiting.h"
 
 namespace reprise::native {
 namespace {
@@ -78,47 +83,211 @@ device::Launch LaunchOf(const Node& node, const std::byte* image) {
   return launch;
 }
 
+CudaGraph::~CudaGraph() {
+  graph_.reset();
+  if (table_ == 0 || device::Exiting()) return;
+  const device::ContextScope scope(driver_, context_);
+  driver_.cuMemFree(table_);
+}
+
 Status CudaGraph::Build(const std::vector<Node>& nodes,
                         const std::vector<std::byte>& image,
                         const device::Dependencies& dependencies,
                         CUstream stream, const Captures& captures) {
-  launches_.reserve(nodes.size());
-  std::vector<const device::Launch*> pointers;
-  for (const Node& node : nodes) {
+  launches_.reserve(nodes.size() + 1);
+  for (const Node& node : nodes) sizes_.push_back(node.image_bytes);
+  if (mechanism_.patching == Patching::kTable) {
+    REPRISE_RETURN_IF_ERROR(AddTable(nodes));
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = nodes[i];
+    const std::byte* arguments = image.data() + node.image_begin;
     if (node.kernel != nullptr) {
       kernels_.push_back(node.kernel->shared_from_this());
     }
-    pointers.push_back(&launches_.emplace_back(
-        LaunchOf(node, image.data() + node.image_begin)));
+    device::Launch& launch = launches_.emplace_back(LaunchOf(node, arguments));
     if (node.kind == Node::Kind::kCapture) {
-      const size_t number =
-          BatchRecord::CaptureIn(image.data() + node.image_begin);
-      launches_.back().graph =
+      const size_t number = BatchRecord::CaptureIn(arguments);
+      launch.graph =
           static_cast<const CapturedGraph&>(*captures[number]).graph.get();
     }
-    if (IsEvent(launches_.back())) {
-      events_[launches_.size() - 1] =
-          EventCore::In(image.data() + node.image_begin).shared_from_this();
+    if (IsEvent(launch)) {
+      events_[i] = EventCore::In(arguments).shared_from_this();
     }
+    std::byte* entry = Entry(i);
+    if (entry == nullptr) continue;
+    std::memcpy(entry, arguments, node.image_bytes);
+    const KernelCode& twin = *mechanism_.twins[i];
+    launch.function = twin.function();
+    launch.params = twin.params();
+    launch.image.resize(sizeof(CUdeviceptr));
+    launch.SetWord(0, table_ + entries_[i]);
+  }
+  std::vector<const device::Launch*> pointers;
+  for (const device::Launch& launch : launches_) pointers.push_back(&launch);
+  const device::Dependencies* edges = &dependencies;
+  device::Dependencies behind_table;
+  if (first_ != 0) {
+    behind_table = BehindTable(dependencies);
+    edges = &behind_table;
   }
   REPRISE_ASSIGN_OR_RETURN(
-      graph_,
-      device::LaunchGraph::Create(driver_, pointers, stream, &dependencies));
+      graph_, device::LaunchGraph::Create(driver_, pointers, stream, edges));
   return {};
 }
 
+device::Dependencies CudaGraph::BehindTable(
+    const device::Dependencies& dependencies) const {
+  device::Dependencies shifted(dependencies.size() + first_);
+  std::vector<bool> behind(dependencies.size(), false);
+  for (size_t i = 0; i < dependencies.size(); ++i) {
+    for (const uint32_t before : dependencies[i]) {
+      shifted[i + first_].push_back(before + static_cast<uint32_t>(first_));
+      if (behind[before]) behind[i] = true;
+    }
+    if (entries_[i] == kDirect || behind[i]) continue;
+    shifted[i + first_].push_back(0);
+    behind[i] = true;
+  }
+  return shifted;
+}
+
+Status CudaGraph::AddTable(const std::vector<Node>& nodes) {
+  uint32_t bytes = 0;
+  entries_.assign(nodes.size(), kDirect);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (mechanism_.twins[i] == nullptr) continue;
+    kernels_.push_back(mechanism_.twins[i]);
+    entries_[i] = bytes;
+    bytes = TableEnd(bytes, nodes[i]);
+  }
+  // Write(chunk, table, vectors).
+  const KernelCode& writer = *mechanism_.writer;
+  const std::vector<device::ParamSpan>& params = *writer.params();
+  if (bytes == 0 || bytes > params[0].size_bytes) {
+    return base::Fail(Code::kInvalidArgument,
+                      "a table of " + std::to_string(bytes) +
+                          " bytes for a launch that carries " +
+                          std::to_string(params[0].size_bytes));
+  }
+  REPRISE_CU(driver_, cuMemAlloc(&table_, bytes));
+  kernels_.push_back(mechanism_.writer);
+  device::Launch& write = launches_.emplace_back();
+  write.function = writer.function();
+  write.params = writer.params();
+  write.name = writer.shared_name();
+  write.block.x = std::min<uint32_t>(256, bytes / 16);
+  write.image.resize(params[2].offset_bytes + sizeof(int32_t));
+  write.SetWord(params[1].offset_bytes, table_);
+  const auto vectors = static_cast<int32_t>(bytes / 16);
+  std::memcpy(write.image.data() + params[2].offset_bytes, &vectors,
+              sizeof vectors);
+  first_ = 1;
+  return {};
+}
+
+std::byte* CudaGraph::Entry(size_t index) {
+  if (first_ == 0 || entries_[index] == kDirect) return nullptr;
+  return launches_[0].image.data() + entries_[index];
+}
+
 Status CudaGraph::Set(size_t index, const std::byte* image) {
-  device::Launch& launch = launches_[index];
+  device::Launch& launch = launches_[first_ + index];
   if (IsEvent(launch)) {
     EventCore& event = EventCore::In(image);
     launch.SetWord(0, WordOf(event));
-    REPRISE_RETURN_IF_ERROR(graph_->Update(index));
+    REPRISE_RETURN_IF_ERROR(graph_->Update(first_ + index));
     events_[index] = event.shared_from_this();
     return {};
   }
-  std::vector<std::byte>& kept = launch.image;
-  std::memcpy(kept.data(), image, kept.size());
-  return graph_->Update(index);
+  if (std::byte* entry = Entry(index); entry != nullptr) {
+    std::memcpy(entry, image, sizes_[index]);
+    table_changed_ = true;
+    return {};
+  }
+  std::memcpy(launch.image.data(), image, launch.image.size());
+  if (mechanism_.patching != Patching::kExecUpdate) {
+    return graph_->Update(first_ + index);
+  }
+  staged_ = true;
+  return graph_->Stage(index);
+}
+
+Status CudaGraph::Apply() {
+  if (staged_) {
+    Status taken = graph_->TakeStaged();
+    if (!taken && taken.error().code() == Code::kFailedPrecondition) {
+      // One by one, then, and from now on.
+      for (size_t i = 0; i < launches_.size(); ++i) {
+        REPRISE_RETURN_IF_ERROR(graph_->Update(i));
+      }
+      mechanism_.patching = Patching::kSetParams;
+      taken = {};
+    }
+    REPRISE_RETURN_IF_ERROR(taken);
+    staged_ = false;
+  }
+  if (table_changed_) {
+    REPRISE_RETURN_IF_ERROR(graph_->Update(0));
+    table_changed_ = false;
+    table_used_ = false;
+  }
+  // What was written stays.
+  if (first_ != 0 && table_enabled_ == table_used_) {
+    REPRISE_RETURN_IF_ERROR(graph_->Enable(0, !table_used_));
+    table_enabled_ = !table_used_;
+  }
+  return {};
+}
+
+Status CudaGraph::Launch(CUstream stream) {
+  REPRISE_RETURN_IF_ERROR(Apply());
+  REPRISE_RETURN_IF_ERROR(graph_->Launch(stream));
+  table_used_ = true;
+  return {};
+}
+
+Status CudaGraph::TakeOver(const std::vector<Node>& nodes,
+                           const std::vector<std::byte>& image) {
+  if (mechanism_.patching == Patching::kTable) {
+    return base::Fail(Code::kFailedPrecondition,
+                      "a graph with a table is not taken over");
+  }
+  std::vector<device::Launch> others;
+  std::vector<std::shared_ptr<KernelCode>> kernels;
+  for (const Node& node : nodes) {
+    if (node.kernel != nullptr) {
+      kernels.push_back(node.kernel->shared_from_this());
+    }
+    others.push_back(LaunchOf(node, image.data() + node.image_begin));
+  }
+  if (others.size() != launches_.size()) {
+    return base::Fail(Code::kFailedPrecondition, "another number of launches");
+  }
+  // In place: the graph looks at these.
+  const auto exchange = [&] {
+    for (size_t i = 0; i < others.size(); ++i) {
+      std::swap(launches_[i], others[i]);
+    }
+  };
+  const auto stage = [&]() -> Status {
+    for (size_t i = 0; i < launches_.size(); ++i) {
+      REPRISE_RETURN_IF_ERROR(graph_->Stage(i));
+    }
+    return {};
+  };
+  exchange();
+  Status taken = stage();
+  if (taken) taken = graph_->TakeStaged();
+  if (taken) {
+    // Launches in flight have what they need of the old ones.
+    kernels_ = std::move(kernels);
+    staged_ = false;
+    return {};
+  }
+  exchange();
+  if (Status restored = stage(); !restored) return restored;
+  return taken;
 }
 
 }  // namespace reprise::native

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "bindings/native/batch_record.h"
@@ -31,7 +32,10 @@ device::Launch LaunchOf(const Node& node, const std::byte* image);
 // Keeps its kernels and events alive. Single-thread at a time.
 class CudaGraph final : public Graph {
  public:
-  explicit CudaGraph(const device::Driver& driver) : driver_(driver) {}
+  CudaGraph(const device::Driver& driver, CUcontext context,
+            Mechanism mechanism)
+      : driver_(driver), context_(context), mechanism_(std::move(mechanism)) {}
+  ~CudaGraph() override;
 
   // Once. Needs a current context.
   Status Build(const std::vector<Node>& nodes,
@@ -40,14 +44,39 @@ class CudaGraph final : public Graph {
                const Captures& captures);
 
   Status Set(size_t index, const std::byte* image) override;
-  Status Launch(CUstream stream) override { return graph_->Launch(stream); }
+  Status Launch(CUstream stream) override;
+  Status TakeOver(const std::vector<Node>& nodes,
+                  const std::vector<std::byte>& image) override;
 
  private:
+  // The launch that writes the table, before all that read it; what it carries
+  // is the table to be.
+  Status AddTable(const std::vector<Node>& nodes);
+  std::byte* Entry(size_t index);
+  // What was set since the last launch, by the driver's way of the mechanism.
+  Status Apply();
+  // For the launches, with the table's in front.
+  device::Dependencies BehindTable(
+      const device::Dependencies& dependencies) const;
+
+  static constexpr uint32_t kDirect = ~uint32_t{0};
+
   const device::Driver& driver_;
+  const CUcontext context_;
+  Mechanism mechanism_;
   std::vector<std::shared_ptr<KernelCode>> kernels_;
-  std::unordered_map<size_t, std::shared_ptr<EventCore>> events_;
-  std::vector<device::Launch> launches_;
+  std::unordered_map<size_t, std::shared_ptr<EventCore>> events_;  // by node
+  std::vector<device::Launch> launches_;  // the table's first, if there is one
+  size_t first_ = 0;                      // the nodes'
   std::unique_ptr<device::LaunchGraph> graph_;
+
+  CUdeviceptr table_ = 0;
+  std::vector<uint32_t> entries_;  // offsets in the table; kDirect: none
+  std::vector<uint32_t> sizes_;    // of the nodes' arguments
+  bool table_changed_ = false;     // since it was given to its launch
+  bool table_used_ = false;        // written by a launch as it is now
+  bool table_enabled_ = true;      // the next launch writes it
+  bool staged_ = false;
 };
 
 }  // namespace reprise::native

@@ -16,6 +16,7 @@
 #include "bindings/native/common.h"
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/launch_limits.h"
+#include "bindings/native/patching.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/launch_graph.h"
 
@@ -28,6 +29,11 @@ class Graph {
   // From the next launch on, node `index` has the arguments at `image`.
   virtual Status Set(size_t index, const std::byte* image) = 0;
   virtual Status Launch(CUstream stream) = 0;
+  // Becomes the graph of other nodes of the same kinds, attributes and
+  // dependencies, from the next launch on. Fails, and stays what it was, where
+  // the driver or its mechanism does not let it.
+  virtual Status TakeOver(const std::vector<Node>& nodes,
+                          const std::vector<std::byte>& image) = 0;
 };
 
 // Work of the caller's, as it is part of a graph.
@@ -36,6 +42,20 @@ class Captured {
   virtual ~Captured() = default;
 };
 using Captures = std::vector<std::shared_ptr<Captured>>;
+
+// How a graph is to be given arguments. The last two are for a table only.
+struct Mechanism {
+  Patching patching = Patching::kSetParams;
+  std::vector<std::shared_ptr<KernelCode>> twins =
+      {};                                   // of each node; null: none
+  std::shared_ptr<KernelCode> writer = {};  // of as many bytes as they need
+};
+
+// Where a twin's arguments lie in a table that is `bytes` long so far: at a
+// multiple of 16. Says how long it is then.
+inline uint32_t TableEnd(uint32_t bytes, const Node& node) {
+  return bytes + (node.image_bytes + 15) / 16 * 16;
+}
 
 // A device and its driver. Thread-safe. Every call sees to its context itself,
 // but Enqueue and those of graphs, which are made within a DeviceScope; a
@@ -79,12 +99,12 @@ class Device {
   // around it.
   virtual Result<std::shared_ptr<Captured>> Capture(
       const CaptureFunction& work) = 0;
-  // The graph keeps its kernels and events alive and nothing else. A capture's
-  // node has the number of what was captured as its image.
+  // The graph keeps its kernels, twins and events alive and nothing else. A
+  // capture's node has the number of what was captured as its image.
   virtual Result<std::unique_ptr<Graph>> Build(
       const std::vector<Node>& nodes, const std::vector<std::byte>& image,
       const device::Dependencies& dependencies, CUstream stream,
-      const Captures& captures) = 0;
+      const Captures& captures, Mechanism mechanism) = 0;
 
   // What code for it is compiled for, as "sm_90"; empty on the host.
   virtual std::string architecture() const = 0;

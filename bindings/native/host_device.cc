@@ -53,11 +53,7 @@ class HostGraph final : public Graph {
       : nodes_(std::move(nodes)),
         image_(std::move(image)),
         captures_(std::move(captures)) {
-    for (const Node& node : nodes_) {
-      if (node.kernel != nullptr) {
-        kernels_.push_back(node.kernel->shared_from_this());
-      }
-    }
+    KeepKernels();
   }
 
   Status Set(size_t index, const std::byte* image) override {
@@ -77,8 +73,24 @@ class HostGraph final : public Graph {
     }
     return {};
   }
+  Status TakeOver(const std::vector<Node>& nodes,
+                  const std::vector<std::byte>& image) override {
+    nodes_ = nodes;
+    image_ = image;
+    KeepKernels();
+    return {};
+  }
 
  private:
+  void KeepKernels() {
+    kernels_.clear();
+    for (const Node& node : nodes_) {
+      if (node.kernel != nullptr) {
+        kernels_.push_back(node.kernel->shared_from_this());
+      }
+    }
+  }
+
   std::vector<Node> nodes_;
   std::vector<std::byte> image_;
   const Captures captures_;
@@ -126,7 +138,8 @@ class HostDevice final : public Device {
   Result<std::unique_ptr<Graph>> Build(const std::vector<Node>& nodes,
                                        const std::vector<std::byte>& image,
                                        const device::Dependencies&, CUstream,
-                                       const Captures& captures) override {
+                                       const Captures& captures,
+                                       Mechanism) override {
     return std::make_unique<HostGraph>(nodes, image, captures);
   }
 

@@ -13,9 +13,12 @@ KernelCode::KernelCode(std::string name, std::vector<device::ParamSpan> params)
           std::move(params))) {}
 
 void KernelCode::Load(std::shared_ptr<kernels::Compilation> compilation,
-                      std::shared_ptr<LibraryTable> libraries) {
+                      std::shared_ptr<LibraryTable> libraries,
+                      std::shared_ptr<const kernels::KernelSource> source,
+                      Check check) {
   const base::MutexLock lock(mutex_);
-  source_.emplace(Source{std::move(compilation), std::move(libraries)});
+  source_.emplace(Source{std::move(compilation), std::move(libraries),
+                         std::move(source), std::move(check)});
 }
 
 void KernelCode::RunIfQueued() {
@@ -30,6 +33,7 @@ void KernelCode::RunIfQueued() {
 Status KernelCode::LoadFrom(const Source& source) {
   REPRISE_ASSIGN_OR_RETURN(const kernels::Compilation::CodePtr code,
                            source.compilation->Wait());
+  if (source.check) REPRISE_RETURN_IF_ERROR(source.check(*code));
   LibraryTable& libraries = *source.libraries;
   auto library = libraries.Load(code->image);
   if (!library) {
@@ -46,6 +50,7 @@ Status KernelCode::LoadFrom(const Source& source) {
   REPRISE_RETURN_IF_ERROR(CheckParams(libraries.driver()));
   library_ = *std::move(library);
   log_ = code->log;
+  kernel_source_ = source.source;
   return {};
 }
 

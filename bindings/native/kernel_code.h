@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,10 +40,14 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   void FinishHost(HostFunction function);
   void Fail(Error error);
 
-  // From what `compilation` makes: RunIfQueued waits for it, loads it and
-  // checks the parameters.
+  // Refuses what was compiled.
+  using Check = std::function<Status(const kernels::CompiledCode&)>;
+  // From what `compilation` makes of `source`: RunIfQueued waits for it, loads
+  // it and checks the parameters.
   void Load(std::shared_ptr<kernels::Compilation> compilation,
-            std::shared_ptr<LibraryTable> libraries) REPRISE_EXCLUDES(mutex_);
+            std::shared_ptr<LibraryTable> libraries,
+            std::shared_ptr<const kernels::KernelSource> source,
+            Check check = nullptr) REPRISE_EXCLUDES(mutex_);
   // Does so on this thread, unless another one has begun.
   void RunIfQueued() REPRISE_EXCLUDES(mutex_);
 
@@ -68,6 +73,8 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   void set_large_shared() {
     large_shared_.store(true, std::memory_order_relaxed);
   }
+  // What it was compiled from; null if it was not. Once it is ready.
+  const kernels::KernelSource* source() const { return kernel_source_.get(); }
   // What the compiler warned of.
   const std::string& log() const { return log_; }
 
@@ -75,6 +82,8 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   struct Source {
     std::shared_ptr<kernels::Compilation> compilation;
     std::shared_ptr<LibraryTable> libraries;
+    std::shared_ptr<const kernels::KernelSource> source;
+    Check check;
   };
 
   Status LoadFrom(const Source& source);
@@ -88,6 +97,7 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   std::shared_ptr<KernelLibrary> library_;  // with other kernels of one source
   CUfunction function_ = nullptr;
   HostFunction host_;
+  std::shared_ptr<const kernels::KernelSource> kernel_source_;
   std::string log_;
   std::atomic<bool> ready_{false};
   std::atomic<bool> large_shared_{false};

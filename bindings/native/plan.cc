@@ -11,9 +11,9 @@ namespace reprise {
 namespace native {
 
 Status PreparedPlan::HasLaunch(uint32_t launch) const {
-  if (launch < nodes_.size()) return {};
+  if (launch < recipe_->nodes.size()) return {};
   return base::Fail(Code::kInvalidArgument,
-                    "the plan has " + std::to_string(nodes_.size()) +
+                    "the plan has " + std::to_string(recipe_->nodes.size()) +
                         " launches, there is no launch " +
                         std::to_string(launch));
 }
@@ -21,7 +21,7 @@ Status PreparedPlan::HasLaunch(uint32_t launch) const {
 Status PreparedPlan::Set(uint32_t launch, size_t argument, const void* value,
                          size_t size_bytes) {
   REPRISE_RETURN_IF_ERROR(HasLaunch(launch));
-  const Node& node = nodes_[launch];
+  const Node& node = recipe_->nodes[launch];
   device::ParamSpan span{static_cast<uint32_t>(8 * argument), 8};
   size_t count = 0;
   if (node.kind == Node::Kind::kKernel) {
@@ -50,7 +50,7 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument, const void* value,
 Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
   REPRISE_RETURN_IF_ERROR(HasLaunch(launch));
   const std::string place = "launch " + std::to_string(launch);
-  if (nodes_[launch].kind != Node::Kind::kWait) {
+  if (recipe_->nodes[launch].kind != Node::Kind::kWait) {
     return base::Fail(Code::kInvalidArgument,
                       place + " is not the wait for an event");
   }
@@ -71,7 +71,8 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
 
 void PreparedPlan::Write(uint32_t launch, size_t offset_bytes,
                          const void* value, size_t size_bytes) {
-  std::byte* kept = image_.data() + nodes_[launch].image_begin + offset_bytes;
+  std::byte* kept =
+      image_.data() + recipe_->nodes[launch].image_begin + offset_bytes;
   if (std::memcmp(kept, value, size_bytes) == 0) return;
   std::memcpy(kept, value, size_bytes);
   if (!changed_[launch]) {
@@ -85,12 +86,12 @@ Status PreparedPlan::Launch() {
   REPRISE_RETURN_IF_ERROR(scope.status());
   while (!dirty_.empty()) {
     const uint32_t launch = dirty_.back();
-    REPRISE_RETURN_IF_ERROR(
-        graph_->Set(launch, image_.data() + nodes_[launch].image_begin));
+    REPRISE_RETURN_IF_ERROR(graph_->Set(
+        launch, image_.data() + recipe_->nodes[launch].image_begin));
     changed_[launch] = false;
     dirty_.pop_back();
   }
-  REPRISE_RETURN_IF_ERROR(graph_->Launch(stream_->stream()));
+  REPRISE_RETURN_IF_ERROR(graph_->Launch());
   for (const BatchRecord::EventUse& point : points_) {
     point.event->set_recorded();
   }
@@ -106,6 +107,7 @@ Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
 Status Plan::Launch() { return plan_->Launch(); }
+PlanReport Plan::report() const { return plan_->report(); }
 
 Status Plan::SetEvent(uint32_t launch, const Event& event) {
   return plan_->SetEvent(launch, event);

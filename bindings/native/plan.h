@@ -10,6 +10,7 @@
 
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
+#include "bindings/native/patching.h"
 
 namespace reprise {
 
@@ -43,6 +44,7 @@ class Plan {
 
   // Enqueues all of it on its stream. Costs a graph launch and what was set.
   REPRISE_EXPORT Status Launch();
+  REPRISE_EXPORT PlanReport report() const;
 
  private:
   REPRISE_EXPORT Status SetBytes(uint32_t launch, size_t argument,

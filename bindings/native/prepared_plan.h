@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/native/device.h"
+#include "bindings/native/adaptive_graph.h"
 #include "bindings/native/stream_core.h"
 
 namespace reprise::native {
@@ -19,13 +19,15 @@ namespace reprise::native {
 // Single-thread at a time.
 class PreparedPlan {
  public:
-  PreparedPlan(std::shared_ptr<StreamCore> stream, std::vector<Node> nodes,
-               std::vector<std::byte> image, std::unique_ptr<Graph> graph,
+  PreparedPlan(std::shared_ptr<StreamCore> stream,
+               std::shared_ptr<const AdaptiveGraph::Recipe> recipe,
+               std::vector<std::byte> image,
+               std::unique_ptr<AdaptiveGraph> graph,
                std::vector<BatchRecord::EventUse> points)
       : stream_(std::move(stream)),
-        nodes_(std::move(nodes)),
+        recipe_(std::move(recipe)),
         image_(std::move(image)),
-        changed_(nodes_.size(), false),
+        changed_(recipe_->nodes.size(), false),
         graph_(std::move(graph)),
         points_(std::move(points)) {}
 
@@ -33,6 +35,7 @@ class PreparedPlan {
              size_t size_bytes);
   Status SetEvent(uint32_t launch, const Event& event);
   Status Launch();
+  PlanReport report() const { return graph_->report(); }
 
  private:
   Status HasLaunch(uint32_t launch) const;
@@ -40,11 +43,11 @@ class PreparedPlan {
              size_t size_bytes);
 
   const std::shared_ptr<StreamCore> stream_;
-  const std::vector<Node> nodes_;
+  const std::shared_ptr<const AdaptiveGraph::Recipe> recipe_;
   std::vector<std::byte> image_;
   std::vector<bool> changed_;
   std::vector<uint32_t> dirty_;  // those that changed
-  const std::unique_ptr<Graph> graph_;
+  const std::unique_ptr<AdaptiveGraph> graph_;
   const std::vector<BatchRecord::EventUse> points_;
   // Of waits, until the graph has taken them.
   std::unordered_map<uint32_t, std::shared_ptr<EventCore>> events_;

@@ -17,6 +17,7 @@
 #include "bindings/native/buffer.h"
 #include "bindings/native/common.h"
 #include "bindings/native/kernel.h"
+#include "bindings/native/patching.h"
 #include "bindings/native/stream.h"
 
 namespace reprise {
@@ -32,6 +33,8 @@ struct RuntimeOptions {
   int device = 0;
   // A graph is built once a batch has come so often.
   uint32_t build_after = 2;
+  // How graphs are given new arguments.
+  Patching patching = Patching::kMeasured;
   // Graphs that a stream holds; the one not used for the longest time goes.
   uint32_t plans_per_stream = 64;
   // The folder where compiled kernels outlive the process; "" for none. Unset:

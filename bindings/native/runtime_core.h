@@ -8,6 +8,7 @@
 
 #include "bindings/native/compile_service.h"
 #include "bindings/native/device.h"
+#include "bindings/native/patch_service.h"
 #include "bindings/native/runtime.h"
 #include "scheduler/build_queue.h"
 
@@ -20,18 +21,22 @@ class RuntimeCore {
   RuntimeCore(std::unique_ptr<Device> device, const RuntimeOptions& options)
       : device_(std::move(device)),
         options_(options),
-        compile_service_(*device_, options_) {}
+        compile_service_(*device_, options_),
+        patching_(device_.get(), &compile_service_, &queue_,
+                  options_.patching) {}
 
   Device& device() { return *device_; }
   const RuntimeOptions& options() const { return options_; }
   CompileService& compile_service() { return compile_service_; }
+  PatchService& patching() { return patching_; }
   scheduler::BuildQueue& queue() { return queue_; }
 
  private:
   const std::unique_ptr<Device> device_;
   const RuntimeOptions options_;
   CompileService compile_service_;
-  scheduler::BuildQueue queue_;  // last: what it runs uses the device
+  PatchService patching_;
+  scheduler::BuildQueue queue_;  // last: what it runs uses all of these
 };
 
 }  // namespace reprise::native

@@ -44,6 +44,7 @@ void Stream::WaitForBuilds() const {
 }
 
 StreamStats Stream::stats() const { return core_->stats(); }
+std::vector<PlanReport> Stream::plans() const { return core_->plans(); }
 
 void* Stream::handle() const { return core_->stream(); }
 

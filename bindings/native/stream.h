@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "bindings/native/batch.h"
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
+#include "bindings/native/patching.h"
 
 namespace reprise {
 
@@ -24,8 +26,9 @@ struct StreamStats {
   uint64_t launches = 0;  // made by themselves
   uint64_t patched = 0;   // nodes of graphs whose arguments changed
   uint64_t built = 0;
-  uint64_t refused = 0;  // builds that failed; see StreamStats::why
-  uint64_t plans = 0;    // held
+  uint64_t taken_over = 0;  // graphs that became another batch's
+  uint64_t refused = 0;     // builds that failed; see StreamStats::why
+  uint64_t plans = 0;       // held
 };
 
 // Copies name the same stream, which lives as long as one of them, a batch or a
@@ -59,6 +62,8 @@ class Stream {
   REPRISE_EXPORT void WaitForBuilds() const;
 
   REPRISE_EXPORT StreamStats stats() const;
+  // The graphs that it holds, the last used first, and why each is as it is.
+  REPRISE_EXPORT std::vector<PlanReport> plans() const;
   // The CUstream; null on a host runtime.
   REPRISE_EXPORT void* handle() const;
 

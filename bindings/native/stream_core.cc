@@ -11,6 +11,8 @@ namespace {
 // A graph of one launch costs more than the launch.
 constexpr size_t kFewestLaunches = 2;
 constexpr size_t kRecordsKept = 8;
+// A graph that was not used for so many batches may be taken over.
+constexpr uint64_t kIdleBatches = 16;
 
 cache::Signature NameOf(const std::vector<Node>& nodes) {
   return cache::HashWords({reinterpret_cast<const uint64_t*>(nodes.data()),
@@ -108,6 +110,7 @@ Status StreamCore::Submit(const BatchRecord& record) {
     return LaunchAll(record);
   }
   BatchEntry& entry = EntryFor(record);
+  entry.used = stats_.batches;
   if (entry.state == BatchEntry::State::kBuilding) CollectBuild(entry);
   if (entry.state == BatchEntry::State::kReady) return Replay(entry, record);
   // What has a graph was checked before it was built.
@@ -116,6 +119,9 @@ Status StreamCore::Submit(const BatchRecord& record) {
       entry.state == BatchEntry::State::kSeen &&
       entry.nodes.size() >= kFewestLaunches) {
     StartBuild(entries_.front(), record);
+  } else if (entry.seen == 1) {
+    TakeGraphOver(entry, record);
+    if (entry.state == BatchEntry::State::kReady) return Replay(entry, record);
   }
   return LaunchAll(record);
 }
@@ -168,21 +174,16 @@ void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
     return;
   }
   entry->state = BatchEntry::State::kBuilding;
-  entry->image = record.image();
-  // A build that outlives its stream keeps what it uses. Its kernels and events
-  // are kept until the graph keeps them.
-  std::vector<std::shared_ptr<KernelCode>> kernels;
-  for (const Node& node : entry->nodes) {
-    if (node.kernel != nullptr) {
-      kernels.push_back(node.kernel->shared_from_this());
-    }
-  }
-  runtime_->queue().Post([entry, &device = runtime_->device(), stream = stream_,
-                          kernels = std::move(kernels), waits = record.waits(),
-                          points = record.points(),
-                          captured = *std::move(captured)] {
-    entry->outcome = device.Build(entry->nodes, entry->image,
-                                  entry->dependencies, stream, captured);
+  // A build that outlives its stream keeps what it uses. Events are kept until
+  // the graph keeps them.
+  auto recipe = std::make_shared<const AdaptiveGraph::Recipe>(
+      entry->nodes, entry->dependencies);
+  runtime_->queue().Post([entry, workshop = workshop(),
+                          recipe = std::move(recipe), image = record.image(),
+                          waits = record.waits(), points = record.points(),
+                          captured = *std::move(captured)]() mutable {
+    entry->outcome = AdaptiveGraph::Build(workshop, std::move(recipe),
+                                          std::move(image), captured);
     entry->built.store(true, std::memory_order_release);
   });
 }
@@ -190,7 +191,7 @@ void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
 void StreamCore::CollectBuild(BatchEntry& entry) {
   // Acquire: the outcome was written before.
   if (!entry.built.load(std::memory_order_acquire)) return;
-  Result<std::unique_ptr<Graph>> outcome = *std::move(entry.outcome);
+  Result<std::unique_ptr<AdaptiveGraph>> outcome = *std::move(entry.outcome);
   entry.outcome.reset();
   if (outcome) {
     ++stats_.built;
@@ -204,22 +205,47 @@ void StreamCore::CollectBuild(BatchEntry& entry) {
 }
 
 Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
-  const std::vector<std::byte>& image = record.image();
-  if (!image.empty() &&
-      std::memcmp(image.data(), entry.image.data(), image.size()) != 0) {
-    for (size_t i = 0; i < entry.nodes.size(); ++i) {
-      const Node& node = entry.nodes[i];
-      const std::byte* now = image.data() + node.image_begin;
-      std::byte* before = entry.image.data() + node.image_begin;
-      if (std::memcmp(now, before, node.image_bytes) == 0) continue;
-      // Until it has succeeded, the next batch tries again.
-      REPRISE_RETURN_IF_ERROR(entry.graph->Set(i, now));
-      std::memcpy(before, now, node.image_bytes);
-      ++stats_.patched;
-    }
-  }
+  REPRISE_RETURN_IF_ERROR(entry.graph->SetAll(record.image()));
+  const uint64_t before = entry.graph->patched();
+  REPRISE_RETURN_IF_ERROR(entry.graph->Launch());
+  stats_.patched += entry.graph->patched() - before;
+  ++entry.replayed;
   ++stats_.replayed;
-  return entry.graph->Launch(stream_);
+  return {};
+}
+
+void StreamCore::TakeGraphOver(BatchEntry& entry, const BatchRecord& record) {
+  if (entry.nodes.size() < kFewestLaunches) return;
+  // Least recently used first.
+  for (auto old = entries_.rbegin(); old != entries_.rend(); ++old) {
+    BatchEntry& victim = **old;
+    if (victim.state == BatchEntry::State::kBuilding) CollectBuild(victim);
+    if (victim.state != BatchEntry::State::kReady) continue;
+    // One that has never come again since it was made is no loss.
+    const bool idle = stats_.batches - victim.used >= kIdleBatches ||
+                      (victim.seen == 1 && victim.replayed == 1);
+    if (!idle || victim.nodes.size() != entry.nodes.size()) continue;
+    auto recipe = std::make_shared<const AdaptiveGraph::Recipe>(
+        entry.nodes, entry.dependencies);
+    if (!victim.graph->MayBecome(*recipe)) continue;
+    const Status taken =
+        victim.graph->TakeOver(std::move(recipe), record.image());
+    if (!taken && taken.error().code() == Code::kFailedPrecondition) {
+      victim.used = stats_.batches;  // not again soon
+      return;
+    }
+    if (taken) {
+      entry.graph = std::move(victim.graph);
+      entry.state = BatchEntry::State::kReady;
+      entry.replayed = 0;
+      ++stats_.taken_over;
+    }
+    // Also where the driver failed in between: nobody knows what it is now.
+    victim.graph.reset();
+    victim.state = BatchEntry::State::kSeen;
+    victim.seen = 0;
+    return;
+  }
 }
 
 Status StreamCore::LaunchAll(const BatchRecord& record) {
@@ -241,6 +267,17 @@ StreamStats StreamCore::stats() const {
     if (entry->state == BatchEntry::State::kReady) ++stats.plans;
   }
   return stats;
+}
+
+std::vector<PlanReport> StreamCore::plans() const {
+  const base::MutexLock lock(mutex_);
+  std::vector<PlanReport> plans;
+  for (const std::shared_ptr<BatchEntry>& entry : entries_) {
+    if (entry->state == BatchEntry::State::kReady) {
+      plans.push_back(entry->graph->report());
+    }
+  }
+  return plans;
 }
 
 }  // namespace reprise::native

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bindings/native/adaptive_graph.h"
 #include "bindings/native/batch_record.h"
 #include "bindings/native/device.h"
 #include "bindings/native/event_core.h"
@@ -26,8 +27,9 @@ namespace reprise::native {
 
 // A batch without its arguments, and the graph for it once there is one.
 //
-//   seen ─(came often)─► building ─► ready
-//                           └──────► refused
+//   seen ─(came often)─► building ─► ready ─(another batch took it over)─► seen
+//    │                      └──────► refused
+//    └──────(took over the graph of another)──► ready
 //
 // Owned by its stream and, while it is built, by the build. Guarded by the
 // stream's mutex, but for `outcome`, which the build writes before it sets
@@ -40,12 +42,13 @@ struct BatchEntry {
   std::vector<Access> accesses;  // that the dependencies were made from
   State state = State::kSeen;
   uint64_t seen = 0;
-  std::vector<std::byte> image;  // that the graph has
-  std::unique_ptr<Graph> graph;
+  uint64_t used = 0;      // when: a number of batches
+  uint64_t replayed = 0;  // since it has its graph
+  std::unique_ptr<AdaptiveGraph> graph;
   std::string why_refused;
 
   std::atomic<bool> built{false};
-  std::optional<Result<std::unique_ptr<Graph>>> outcome;
+  std::optional<Result<std::unique_ptr<AdaptiveGraph>>> outcome;
 };
 
 // Thread-safe; submitting holds the mutex, as the order of a stream asks for.
@@ -76,6 +79,11 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   }
   CUstream stream() const { return stream_; }
   StreamStats stats() const REPRISE_EXCLUDES(mutex_);
+  std::vector<PlanReport> plans() const REPRISE_EXCLUDES(mutex_);
+  AdaptiveGraph::Workshop workshop() const {
+    return {&runtime_->device(), &runtime_->patching(), &runtime_->queue(),
+            stream_};
+  }
 
  private:
   using Entries = std::list<std::shared_ptr<BatchEntry>>;  // latest first
@@ -88,6 +96,9 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
                   const BatchRecord& record) REPRISE_REQUIRES(mutex_);
   void CollectBuild(BatchEntry& entry) REPRISE_REQUIRES(mutex_);
   Status Replay(BatchEntry& entry, const BatchRecord& record)
+      REPRISE_REQUIRES(mutex_);
+  // The entry is ready if a graph that nobody wants has become its.
+  void TakeGraphOver(BatchEntry& entry, const BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
   Status LaunchAll(const BatchRecord& record) REPRISE_REQUIRES(mutex_);
 

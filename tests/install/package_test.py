@@ -112,7 +112,7 @@ class PackageTest(unittest.TestCase):
         marked = " ".join(re.findall(r"REPRISE_EXPORT([^;]*);", "".join(headers)))
         words = set(re.findall(r"\w+", marked))
         for name in shown:
-            match = re.match(r"reprise::(?:~?\w+::)*~?(\w+)[=(]", name)
+            match = re.match(r"reprise::(?:~?\w+::)*~?(\w+)[=([]", name)
             self.assertIsNotNone(match, name)
             assert match is not None
             self.assertIn(match[1], words, name)

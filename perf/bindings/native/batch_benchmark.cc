@@ -176,6 +176,16 @@ class HandGraph {
                                                             &params));
     }
   }
+  // The same through the graph and cuGraphExecUpdate.
+  void Update(float a) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      arguments_.a = a + static_cast<float>(i);
+      const CUDA_KERNEL_NODE_PARAMS params = Params();
+      Must(TheWorld().driver.cuGraphKernelNodeSetParams(nodes_[i], &params));
+    }
+    CUgraphExecUpdateResultInfo info{};
+    Must(TheWorld().driver.cuGraphExecUpdate(exec_, graph_, &info));
+  }
   void Launch() {
     Must(TheWorld().driver.cuGraphLaunch(exec_, TheWorld().raw));
   }
@@ -207,6 +217,14 @@ void BM_HandPatchedGraph(benchmark::State& state) {
   HandGraph graph(static_cast<int>(state.range(0)));
   Measure(state, [&](float a) {
     graph.Patch(a);
+    graph.Launch();
+  });
+}
+
+void BM_HandUpdatedGraph(benchmark::State& state) {
+  HandGraph graph(static_cast<int>(state.range(0)));
+  Measure(state, [&](float a) {
+    graph.Update(a);
     graph.Launch();
   });
 }
@@ -243,6 +261,64 @@ void Submit(benchmark::State& state, bool changed) {
 void BM_Submit_Unchanged(benchmark::State& state) { Submit(state, false); }
 void BM_Submit_AllChanged(benchmark::State& state) { Submit(state, true); }
 
+// A runtime for each way of patching.
+struct Way {
+  explicit Way(Patching patching)
+      : runtime(Must(Runtime::Create({.patching = patching}))),
+        stream(Must(runtime.CreateStream())),
+        axpy(Must(
+            runtime.CompileKernel<Axpy>({.source = kSource, .name = "axpy"}))),
+        x(Must(runtime.Allocate<float>(kCount))),
+        y(Must(runtime.Allocate<float>(kCount))) {}
+
+  void Submit(int launches, int changed, float a) {
+    Batch batch = stream.BeginBatch();
+    for (int i = 0; i < launches; ++i) {
+      batch.Launch(axpy, kConfig, i < changed ? a + static_cast<float>(i) : 0.f,
+                   static_cast<const float*>(x.data()), y.data(), kCount);
+    }
+    Must(batch.Submit());
+  }
+
+  Runtime runtime;
+  Stream stream;
+  Kernel<Axpy> axpy;
+  Buffer<float> x;
+  Buffer<float> y;
+};
+
+Way& TheWay(Patching patching) {
+  static std::array<Way*, 4> ways{};  // never ended
+  Way*& way = ways[static_cast<size_t>(patching)];
+  if (way == nullptr) way = new Way(patching);
+  return *way;
+}
+
+// `changed` launches of each batch.
+void BM_Submit(benchmark::State& state, Patching patching) {
+  Way& way = TheWay(patching);
+  const auto launches = static_cast<int>(state.range(0));
+  const auto changed = static_cast<int>(state.range(1));
+  for (int i = 0; i < 400; ++i) {  // until it has decided
+    way.Submit(launches, changed, static_cast<float>(i));
+    if (i % 16 == 0) {
+      way.stream.WaitForBuilds();
+      Must(way.stream.Synchronize());
+    }
+  }
+  float a = 0.0f;
+  using Clock = std::chrono::steady_clock;
+  for (auto _ : state) {
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < kRound; ++i) way.Submit(launches, changed, a += 1.0f);
+    state.SetIterationTime(
+        std::chrono::duration<double>(Clock::now() - begin).count() / kRound);
+    Must(way.stream.Synchronize());
+  }
+  state.SetLabel(std::string(ToString(way.stream.plans()[0].patching)) + ": " +
+                 way.stream.plans()[0].why + way.stream.plans()[0].why_not);
+}
+
 void Launch(benchmark::State& state, bool changed) {
   World& world = TheWorld();
   const auto launches = static_cast<int>(state.range(0));
@@ -270,11 +346,27 @@ void BM_Plan_AllChanged(benchmark::State& state) { Launch(state, true); }
 REPRISE_BATCHES(BM_PlainLaunches);
 REPRISE_BATCHES(BM_BareGraphLaunch);
 REPRISE_BATCHES(BM_HandPatchedGraph);
+REPRISE_BATCHES(BM_HandUpdatedGraph);
 REPRISE_BATCHES(BM_BuildBatch);
 REPRISE_BATCHES(BM_Submit_Unchanged);
 REPRISE_BATCHES(BM_Submit_AllChanged);
 REPRISE_BATCHES(BM_Plan_Unchanged);
 REPRISE_BATCHES(BM_Plan_AllChanged);
+
+void Changes(benchmark::internal::Benchmark* benchmark) {
+  for (const int launches : {1, 8, 64, 512}) {
+    for (const int changed : {0, 1, launches / 8, launches}) {
+      if (launches > 1) benchmark->Args({launches, changed});
+    }
+  }
+  benchmark->ArgNames({"launches", "changed"})
+      ->Iterations(kRounds)
+      ->UseManualTime();
+}
+BENCHMARK_CAPTURE(BM_Submit, SetParams, Patching::kSetParams)->Apply(Changes);
+BENCHMARK_CAPTURE(BM_Submit, Table, Patching::kTable)->Apply(Changes);
+BENCHMARK_CAPTURE(BM_Submit, ExecUpdate, Patching::kExecUpdate)->Apply(Changes);
+BENCHMARK_CAPTURE(BM_Submit, Measured, Patching::kMeasured)->Apply(Changes);
 
 }  // namespace
 }  // namespace reprise

@@ -31,7 +31,8 @@ class AnyKernelTest : public testing::Test {
  protected:
   void SetUp() override {
     runtime_ = std::make_shared<RuntimeCore>(
-        MakeCudaDevice(gpu_.driver, gpu_.context), RuntimeOptions{});
+        MakeCudaDevice(gpu_.driver, gpu_.context),
+        RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
     stream_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
     kernel_.emplace(Adopted(scale_));
   }

@@ -24,7 +24,8 @@ class BatchEventsTest : public testing::Test {
  protected:
   void SetUp() override {
     runtime_ = std::make_shared<RuntimeCore>(
-        MakeCudaDevice(gpu_.driver, gpu_.context), RuntimeOptions{});
+        MakeCudaDevice(gpu_.driver, gpu_.context),
+        RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
     first_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
     second_ =
         std::make_shared<StreamCore>(runtime_, gpu_.streams.Make(), false);

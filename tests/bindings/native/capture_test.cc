@@ -24,7 +24,8 @@ class CaptureTest : public testing::Test {
  protected:
   void SetUp() override {
     runtime_ = std::make_shared<RuntimeCore>(
-        MakeCudaDevice(gpu_.driver, gpu_.context), RuntimeOptions{});
+        MakeCudaDevice(gpu_.driver, gpu_.context),
+        RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
     stream_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
     auto code = std::make_shared<KernelCode>("raise", raise_.params);
     code->FinishAdopting(gpu_.driver, reinterpret_cast<CUfunction>(&raise_));

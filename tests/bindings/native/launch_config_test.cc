@@ -29,7 +29,8 @@ class LaunchConfigTest : public testing::Test {
 
   void SetUp() override {
     runtime_ = std::make_shared<RuntimeCore>(
-        MakeCudaDevice(gpu_.driver, gpu_.context, limits_), RuntimeOptions{});
+        MakeCudaDevice(gpu_.driver, gpu_.context, limits_),
+        RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
     stream_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
     auto code = std::make_shared<KernelCode>("raise", raise_.params);
     code->FinishAdopting(gpu_.driver, reinterpret_cast<CUfunction>(&raise_));

@@ -59,7 +59,8 @@ class World {
   std::vector<float> a = std::vector<float>(kCount);
   std::vector<float> b = std::vector<float>(kCount);
   std::shared_ptr<RuntimeCore> runtime = std::make_shared<RuntimeCore>(
-      MakeCudaDevice(gpu.driver, gpu.context), RuntimeOptions{});
+      MakeCudaDevice(gpu.driver, gpu.context),
+      RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
   std::shared_ptr<StreamCore> stream =
       std::make_shared<StreamCore>(runtime, gpu.stream, /*owned=*/false);
   std::optional<Kernel<AddTo>> kernel;

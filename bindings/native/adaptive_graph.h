@@ -1,0 +1,111 @@
+// A graph that goes over to another mechanism when that pays.
+
+#ifndef REPRISE_BINDINGS_NATIVE_ADAPTIVE_GRAPH_H_
+#define REPRISE_BINDINGS_NATIVE_ADAPTIVE_GRAPH_H_
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/native/batch_record.h"
+#include "bindings/native/device.h"
+#include "bindings/native/patch_policy.h"
+#include "bindings/native/patch_service.h"
+#include "engine/base/task.h"
+
+namespace reprise::native {
+
+// Launches as one graph and the arguments that they have. Counts what changes
+// from replay to replay; where another mechanism would cost the submitting
+// thread less, a graph with that one is built in the background and takes the
+// place of the first. Single-thread at a time, within a DeviceScope.
+class AdaptiveGraph {
+ public:
+  // What it is built from.
+  struct Recipe {
+    std::vector<Node> nodes;
+    device::Dependencies dependencies;
+    std::vector<std::shared_ptr<KernelCode>> kernels;  // of the nodes
+    bool plain = true;  // kernels, copies and fills alone
+
+    Recipe(const std::vector<Node>& nodes, device::Dependencies dependencies);
+  };
+
+  // Where its graphs are built; all outlive it.
+  struct Workshop {
+    Device* device;
+    PatchService* patching;
+    base::TaskRunner* queue;
+    CUstream stream;
+  };
+
+  // The first graph, as the runtime's options want it or, where that is to be
+  // found out or takes a compiler, by SetParams. Any thread; never launches.
+  // Batches with events or captured work stay with that one.
+  static Result<std::unique_ptr<AdaptiveGraph>> Build(
+      const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
+      std::vector<std::byte> image, const Captures& captures = {});
+
+  // Nodes have the arguments in `image`, laid out as the recipe's, from the
+  // next Launch on. What failed to be set is set the next time.
+  Status SetAll(const std::vector<std::byte>& image);
+  // One of them.
+  Status Set(size_t index, const std::byte* arguments);
+  Status Launch();
+
+  // Becomes the graph of `recipe`. Fails, and stays what it was, where it
+  // cannot (kFailedPrecondition); after any other error nobody knows what it
+  // is.
+  Status TakeOver(std::shared_ptr<const Recipe> recipe,
+                  const std::vector<std::byte>& image);
+  // A TakeOver may succeed.
+  bool MayBecome(const Recipe& recipe) const;
+
+  PlanReport report() const;
+  uint64_t patched() const { return patched_; }
+
+ private:
+  // One build of another graph, shared with the task that does it.
+  struct Successor {
+    Patching patching;
+    std::vector<std::byte> image;
+    std::optional<Result<std::unique_ptr<Graph>>> outcome;
+    size_t in_table = 0;
+    std::atomic<bool> built{false};  // releases the outcome
+  };
+
+  AdaptiveGraph(const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
+                std::vector<std::byte> image, Patching patching,
+                std::unique_ptr<Graph> graph);
+
+  void StartSuccessor(Patching patching);
+  void TakeSuccessor();
+  // After a launch that changed something, or when the last ones did.
+  void Adapt();
+
+  const Workshop workshop_;
+  std::shared_ptr<const Recipe> recipe_;
+  PatchShape shape_;
+  std::vector<std::byte> image_;  // that the graph has
+  std::unique_ptr<Graph> graph_;
+  Patching patching_;
+  bool adapts_ = false;
+  PatchPolicy policy_;
+  std::shared_ptr<Successor> successor_;
+  size_t changed_ = 0;  // since the last launch
+  size_t in_table_ = 0;
+  uint64_t patched_ = 0;
+  uint64_t replays_ = 0;
+  uint64_t taken_over_ = 0;
+  std::string why_;
+  std::string why_not_;
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_ADAPTIVE_GRAPH_H_

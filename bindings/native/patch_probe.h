@@ -1,0 +1,38 @@
+// Measures what patching costs on this machine.
+
+#ifndef REPRISE_BINDINGS_NATIVE_PATCH_PROBE_H_
+#define REPRISE_BINDINGS_NATIVE_PATCH_PROBE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bindings/native/common.h"
+#include "bindings/native/kernel_code.h"
+#include "bindings/native/patch_policy.h"
+#include "engine/device/driver.h"
+
+namespace reprise::native {
+
+// Graphs of kernels that do nothing, on a stream of their own, patched while
+// they are in flight. Takes some milliseconds of the device.
+class PatchProbe {
+ public:
+  static constexpr uint32_t kFewBytes = 256;
+  static constexpr uint32_t kManyBytes = 16384;
+
+  struct Kernels {
+    std::shared_ptr<KernelCode> nothing;
+    // Of few and of many bytes; without them no table is measured, and none
+    // looks cheap.
+    std::vector<std::shared_ptr<KernelCode>> writers;
+  };
+
+  // Needs a current context. kUnavailable without the kernel that does nothing.
+  static Result<PatchCosts> Measure(const device::Driver& driver,
+                                    const Kernels& kernels);
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_PATCH_PROBE_H_

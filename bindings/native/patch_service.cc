@@ -1,0 +1,148 @@
+#include "bindings/native/patch_service.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "bindings/native/patch_probe.h"
+#include "kernels/table_source.h"
+#include "kernels/twin.h"
+
+namespace reprise::native {
+namespace {
+
+// More needs an attribute of the function's.
+constexpr uint32_t kMostSharedBytes = 48 << 10;
+constexpr uint32_t kMostTableBytes = kernels::kTableBytes.back();
+
+bool MayHaveTwin(const Node& node) {
+  return node.kernel != nullptr && node.kernel->source() != nullptr &&
+         node.image_bytes > 0 && node.shared_bytes <= kMostSharedBytes &&
+         !node.clustered() && node.cooperative == 0 && node.programmatic == 0;
+}
+
+std::vector<device::ParamSpan> WriterParams(uint32_t bytes) {
+  return {{0, bytes}, {bytes, 8}, {bytes + 8, 4}};
+}
+
+}  // namespace
+
+PatchService::PatchService(Device* device, CompileService* compiler,
+                           base::TaskRunner* queue, Patching wanted,
+                           std::optional<PatchCosts> costs)
+    : device_(device),
+      compiler_(compiler),
+      queue_(queue),
+      wanted_(wanted),
+      costs_(costs.value_or(PatchCosts())),
+      measured_(costs.has_value()),
+      measuring_(costs.has_value()) {}
+
+const PatchCosts* PatchService::Costs() {
+  // Acquire: the costs were written before.
+  if (measured_.load(std::memory_order_acquire)) return &costs_;
+  if (!device_->on_host() &&
+      !measuring_.exchange(true, std::memory_order_relaxed)) {
+    queue_->Post([this] { Measure(); });
+  }
+  return nullptr;
+}
+
+void PatchService::Measure() {
+  const DeviceScope scope(*device_);
+  if (!scope.status()) return;
+  const auto nothing = compiler_->CompileOwn(
+      {.source = kernels::kTableSource, .name = "reprise_table.cu"},
+      "reprise_table::Nothing", {{0, 4}, {8, 8}, {16, 8}, {24, 4}});
+  PatchProbe::Kernels probed;
+  if (nothing->Wait()) probed.nothing = nothing;
+  for (const uint32_t bytes : {PatchProbe::kFewBytes, PatchProbe::kManyBytes}) {
+    if (auto writer = Writer(bytes)) probed.writers.push_back(*writer);
+  }
+  auto costs = PatchProbe::Measure(*device_->context().driver, probed);
+  if (!costs) return;  // every graph stays as it is
+  costs_ = *costs;
+  measured_.store(true, std::memory_order_release);
+}
+
+PatchShape PatchService::ShapeOf(const std::vector<Node>& nodes) const {
+  PatchShape shape{.launches = nodes.size()};
+  if (device_->on_host()) return shape;
+  uint32_t bytes = 0;
+  for (const Node& node : nodes) {
+    if (!MayHaveTwin(node)) continue;
+    const uint32_t end = TableEnd(bytes, node);
+    if (end > kMostTableBytes) continue;
+    bytes = end;
+    ++shape.in_table;
+  }
+  shape.table_bytes = bytes;
+  return shape;
+}
+
+Result<Mechanism> PatchService::TableFor(const std::vector<Node>& nodes) {
+  const DeviceScope scope(*device_);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  Mechanism mechanism{.patching = Patching::kTable};
+  mechanism.twins.resize(nodes.size());
+  std::map<const KernelCode*, Result<std::shared_ptr<KernelCode>>> twins;
+  uint32_t bytes = 0;
+  std::string why = "no launch has a kernel from source";
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!MayHaveTwin(nodes[i])) continue;
+    const uint32_t end = TableEnd(bytes, nodes[i]);
+    if (end > kMostTableBytes) continue;
+    const KernelCode* kernel = nodes[i].kernel;
+    auto found = twins.find(kernel);
+    if (found == twins.end()) {
+      found = twins.emplace(kernel, TwinOf(*kernel)).first;
+    }
+    if (!found->second) {
+      why = found->second.error().message();
+      continue;
+    }
+    mechanism.twins[i] = *found->second;
+    bytes = end;
+  }
+  if (bytes == 0) return base::Fail(Code::kUnavailable, why);
+  REPRISE_ASSIGN_OR_RETURN(mechanism.writer, Writer(bytes));
+  return mechanism;
+}
+
+Result<std::shared_ptr<KernelCode>> PatchService::Writer(uint32_t bytes) {
+  const uint32_t size =
+      *std::lower_bound(kernels::kTableBytes.begin(),
+                        std::prev(kernels::kTableBytes.end()), bytes);
+  const auto writer = compiler_->CompileOwn(
+      {.source = kernels::kTableSource, .name = "reprise_table.cu"},
+      "reprise_table::Write<" + std::to_string(size) + ">", WriterParams(size));
+  REPRISE_RETURN_IF_ERROR(writer->Wait());
+  return writer;
+}
+
+Result<std::shared_ptr<KernelCode>> PatchService::TwinOf(
+    const KernelCode& kernel) {
+  const device::Driver& driver = *device_->context().driver;
+  int threads = 0;
+  REPRISE_CU(driver, cuFuncGetAttribute(&threads,
+                                        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                        kernel.function()));
+  kernels::Twin twin =
+      kernels::TwinOf(*kernel.source(), kernel.name(), threads);
+  const auto code = compiler_->CompileOwn(
+      std::move(twin.source), twin.name, {{0, 8}},
+      [name = kernel.name()](const kernels::CompiledCode& compiled) -> Status {
+        if (!kernels::HasVariables(compiled)) return {};
+        return base::Fail(Code::kUnavailable,
+                          "kernel '" + name +
+                              "' uses variables of its source, of which a "
+                              "twin would have others");
+      });
+  if (Status ready = code->Wait(); !ready) {
+    return tl::unexpected(
+        ready.error().In("no twin of '" + kernel.name() + "'"));
+  }
+  return code;
+}
+
+}  // namespace reprise::native

@@ -1,0 +1,61 @@
+// What patching needs of one runtime: times, twins and table writers.
+
+#ifndef REPRISE_BINDINGS_NATIVE_PATCH_SERVICE_H_
+#define REPRISE_BINDINGS_NATIVE_PATCH_SERVICE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "bindings/native/batch_record.h"
+#include "bindings/native/compile_service.h"
+#include "bindings/native/device.h"
+#include "bindings/native/patch_policy.h"
+#include "bindings/native/patching.h"
+#include "engine/base/task.h"
+
+namespace reprise::native {
+
+// Thread-safe, but for TableFor, which is the queue's thread's.
+class PatchService {
+ public:
+  // All outlive it; its tasks must have ended before it does. `costs`, for
+  // tests: what need not be measured then.
+  PatchService(Device* device, CompileService* compiler,
+               base::TaskRunner* queue, Patching wanted,
+               std::optional<PatchCosts> costs = std::nullopt);
+
+  Patching wanted() const { return wanted_; }
+
+  // Null until they have been measured, which the first call begins.
+  const PatchCosts* Costs();
+
+  // As far as can be told before anything is compiled.
+  PatchShape ShapeOf(const std::vector<Node>& nodes) const;
+
+  // Twins for as many nodes as a table holds. Compiles and loads what is not
+  // yet there. kUnavailable where no node has a twin.
+  Result<Mechanism> TableFor(const std::vector<Node>& nodes);
+
+ private:
+  void Measure();
+  // Of a table of so many bytes.
+  Result<std::shared_ptr<KernelCode>> Writer(uint32_t bytes);
+  Result<std::shared_ptr<KernelCode>> TwinOf(const KernelCode& kernel);
+
+  Device* const device_;
+  CompileService* const compiler_;
+  base::TaskRunner* const queue_;
+  const Patching wanted_;
+
+  PatchCosts costs_;  // written before `measured_` is released
+  std::atomic<bool> measured_;
+  std::atomic<bool> measuring_;
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_BINDINGS_NATIVE_PATCH_SERVICE_H_

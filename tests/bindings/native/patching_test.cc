@@ -1,0 +1,368 @@
+// Graphs get their arguments in every way, and become other graphs, on the
+// simulated driver.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/native/adaptive_graph.h"
+#include "bindings/native/cuda_graph.h"
+#include "bindings/native/reprise.h"
+#include "bindings/native/runtime_core.h"
+#include "bindings/native/stream_core.h"
+#include "tests/sim/simulated_gpu.h"
+
+namespace reprise::native {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Step = void(float*, const float*, float);
+
+void Add(float* to, const float* from, float by) { *to = *from + by; }
+void Multiply(float* to, const float* from, float by) { *to = *from * by; }
+void AddByTable(const std::byte* arguments) {
+  float* to = nullptr;
+  const float* from = nullptr;
+  float by = 0;
+  std::memcpy(&to, arguments, 8);
+  std::memcpy(&from, arguments + 8, 8);
+  std::memcpy(&by, arguments + 16, 4);
+  Add(to, from, by);
+}
+
+constexpr uint32_t kChunk = 256;
+void WriteTable(const std::byte* image) {
+  std::byte* table = nullptr;
+  int32_t vectors = 0;
+  std::memcpy(&table, image + kChunk, sizeof table);
+  std::memcpy(&vectors, image + kChunk + 8, sizeof vectors);
+  std::memcpy(table, image, static_cast<size_t>(vectors) * 16);
+}
+
+class PatchingTest : public ::testing::Test {
+ protected:
+  static std::shared_ptr<KernelCode> Code(const sim::SimulatedGpu::Kernel& of,
+                                          const device::Driver& driver) {
+    auto code = std::make_shared<KernelCode>("kernel", of.params);
+    code->FinishAdopting(driver,
+                         reinterpret_cast<CUfunction>(
+                             const_cast<sim::SimulatedGpu::Kernel*>(&of)));
+    return code;
+  }
+
+  // memory[i + 1] = memory[i] + by + i
+  BatchRecord Record(const std::shared_ptr<KernelCode>& kernel, float by,
+                     size_t launches = 3, uint32_t grid = 1) {
+    BatchRecord record;
+    for (size_t i = 0; i < launches; ++i) {
+      std::byte* image = record.AddKernel(
+          kernel.get(), {.grid = {grid}},
+          native::ParamImage<float*, const float*, float>::kBytes);
+      float* to = &memory_[i + 1];
+      const float* from = &memory_[i];
+      const float value = by + static_cast<float>(i);
+      std::memcpy(image, &to, 8);
+      std::memcpy(image + 8, &from, 8);
+      std::memcpy(image + 16, &value, 4);
+      record.AddAccess(to, 4, true, 0);
+      record.AddAccess(from, 4, false, 1);
+      record.EndLaunch();
+    }
+    return record;
+  }
+  void ExpectSums(float by) {
+    EXPECT_THAT(std::vector<float>(memory_.begin(), memory_.begin() + 4),
+                ElementsAre(0, by, 2 * by + 1, 3 * by + 3));
+    std::fill(memory_.begin(), memory_.end(), 0.0f);
+  }
+
+  sim::SimulatedGpu gpu_;
+  std::vector<float> memory_ = std::vector<float>(8);
+  const sim::SimulatedGpu::Kernel add_ = sim::SimulatedGpu::MakeKernel(&Add);
+  const sim::SimulatedGpu::Kernel multiply_ =
+      sim::SimulatedGpu::MakeKernel(&Multiply);
+  const sim::SimulatedGpu::Kernel twin_ =
+      sim::SimulatedGpu::MakeKernel(&AddByTable);
+  const sim::SimulatedGpu::Kernel writer_ = [] {
+    sim::SimulatedGpu::Kernel kernel;
+    kernel.params = {{0, kChunk}, {kChunk, 8}, {kChunk + 8, 4}};
+    kernel.run = &WriteTable;
+    return kernel;
+  }();
+  const std::shared_ptr<KernelCode> add_code_ = Code(add_, gpu_.driver);
+  const std::shared_ptr<KernelCode> multiply_code_ =
+      Code(multiply_, gpu_.driver);
+};
+
+// --- One graph --------------------------------------------------------------
+
+class TableTest : public PatchingTest {
+ protected:
+  // The second launch is not in the table.
+  TableTest() {
+    Mechanism mechanism{.patching = Patching::kTable};
+    const auto twin = Code(twin_, gpu_.driver);
+    mechanism.twins = {twin, nullptr, twin};
+    mechanism.writer = Code(writer_, gpu_.driver);
+    graph_.emplace(gpu_.driver, gpu_.context, std::move(mechanism));
+    const BatchRecord record = Record(add_code_, 1);
+    nodes_ = record.nodes();
+    EXPECT_TRUE(graph_->Build(record.nodes(), record.image(), {{}, {0}, {1}},
+                              gpu_.stream, {}));
+  }
+  Status SetAll(float by) {
+    const BatchRecord record = Record(add_code_, by);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      REPRISE_RETURN_IF_ERROR(
+          graph_->Set(i, record.image().data() + nodes_[i].image_begin));
+    }
+    return {};
+  }
+  const sim::SimulatedGpu::Node& writer() { return gpu_.execs()[0]->at(0); }
+
+  std::optional<CudaGraph> graph_;
+  std::vector<Node> nodes_;
+};
+
+TEST_F(TableTest, IsWrittenOnlyWhenItChanged) {
+  ASSERT_TRUE(graph_->Launch(gpu_.stream));
+  ExpectSums(1);
+  const int updates = gpu_.updates;
+  ASSERT_TRUE(graph_->Launch(gpu_.stream));
+  ExpectSums(1);
+  EXPECT_FALSE(writer().enabled);
+  ASSERT_TRUE(graph_->Launch(gpu_.stream));
+  ExpectSums(1);
+  EXPECT_EQ(gpu_.updates, updates + 1);  // that it is left out
+
+  ASSERT_TRUE(SetAll(5));
+  ASSERT_TRUE(graph_->Launch(gpu_.stream));
+  ExpectSums(5);
+  EXPECT_TRUE(writer().enabled);
+  // The direct launch, the table, and that it is written again.
+  EXPECT_EQ(gpu_.updates, updates + 4);
+  ASSERT_TRUE(SetAll(6));
+  ASSERT_TRUE(graph_->Launch(gpu_.stream));
+  ExpectSums(6);
+  EXPECT_EQ(gpu_.updates, updates + 6);
+  graph_.reset();
+  EXPECT_EQ(gpu_.objects(), 0u);
+}
+
+TEST_F(TableTest, FailedCallsAreMadeGood) {
+  float by = 1;
+  for (int calls = 0; calls < 8; ++calls) {
+    ASSERT_TRUE(SetAll(by += 1));
+    gpu_.FailAfter(calls);
+    while (!graph_->Launch(gpu_.stream)) {
+    }
+    gpu_.FailAfter(-1);
+    ExpectSums(by);
+    gpu_.FailAfter(calls);
+    while (!graph_->Launch(gpu_.stream)) {
+    }
+    gpu_.FailAfter(-1);
+    ExpectSums(by);
+  }
+}
+
+TEST_F(TableTest, IsNotTakenOver) {
+  const BatchRecord other = Record(multiply_code_, 2);
+  EXPECT_FALSE(graph_->TakeOver(other.nodes(), other.image()));
+  ASSERT_TRUE(graph_->Launch(gpu_.stream));
+  ExpectSums(1);
+}
+
+TEST_F(PatchingTest, UpdatesThatAreRefusedAreMadeOneByOne) {
+  CudaGraph graph(gpu_.driver, gpu_.context,
+                  Mechanism{.patching = Patching::kExecUpdate});
+  BatchRecord record = Record(add_code_, 1);
+  ASSERT_TRUE(graph.Build(record.nodes(), record.image(), {{}, {0}, {1}},
+                          gpu_.stream, {}));
+  for (const float by : {2.0f, 3.0f, 4.0f}) {
+    gpu_.refuses_updates = by > 2.0f;
+    record = Record(add_code_, by);
+    for (size_t i = 0; i < 3; ++i) {
+      ASSERT_TRUE(
+          graph.Set(i, record.image().data() + record.nodes()[i].image_begin));
+    }
+    ASSERT_TRUE(graph.Launch(gpu_.stream));
+    ExpectSums(by);
+  }
+  EXPECT_EQ(gpu_.takeovers, 1);
+}
+
+// --- Going over to another mechanism
+// ------------------------------------------
+
+class AdaptiveGraphTest : public PatchingTest {
+ protected:
+  // An update costs less than three calls.
+  static constexpr PatchCosts kCosts{.set = 1000,
+                                     .table = 1e9,
+                                     .table_byte = 0,
+                                     .stage = 10,
+                                     .update = 100,
+                                     .update_node = 10,
+                                     .build_node = 1000};
+  void Build() {
+    const BatchRecord record = Record(add_code_, 1);
+    auto graph = AdaptiveGraph::Build(
+        {device_.get(), &patching_, &queue_, gpu_.stream},
+        std::make_shared<const AdaptiveGraph::Recipe>(
+            record.nodes(), device::Dependencies{{}, {0}, {1}}),
+        record.image());
+    ASSERT_TRUE(graph) << graph.error().message();
+    graph_ = *std::move(graph);
+  }
+  void Replay(float by) {
+    ASSERT_TRUE(graph_->SetAll(Record(add_code_, by).image()));
+    ASSERT_TRUE(graph_->Launch());
+    ExpectSums(by);
+  }
+
+  const std::unique_ptr<Device> device_ =
+      MakeCudaDevice(gpu_.driver, gpu_.context);
+  const RuntimeOptions options_{.cache_dir = ""};
+  CompileService compiler_{*device_, options_};
+  base::ManualTaskRunner queue_;
+  PatchService patching_{device_.get(), &compiler_, &queue_,
+                         Patching::kMeasured, kCosts};
+  std::unique_ptr<AdaptiveGraph> graph_;
+};
+
+TEST_F(AdaptiveGraphTest, GoesOverToWhatCostsLess) {
+  Build();
+  float by = 0;
+  while (queue_.pending() == 0) {
+    Replay(by += 1);
+    ASSERT_LT(by, 20);
+  }
+  EXPECT_EQ(graph_->report().patching, Patching::kSetParams);
+  Replay(by += 1);  // changed while the other is built
+  EXPECT_GT(queue_.RunAll(), 0u);
+  Replay(by += 1);
+  const PlanReport report = graph_->report();
+  EXPECT_EQ(report.patching, Patching::kExecUpdate);
+  EXPECT_THAT(report.why, HasSubstr("of 3 launches change"));
+  EXPECT_EQ(report.replays, static_cast<uint64_t>(by));
+  Replay(by += 1);
+  EXPECT_EQ(gpu_.takeovers, 2);
+  EXPECT_EQ(gpu_.execs().size(), 2u);
+  queue_.RunAll();  // the first one ends
+  EXPECT_EQ(gpu_.execs().size(), 1u);
+}
+
+TEST_F(AdaptiveGraphTest, StaysWhereTheOtherCannotBeBuilt) {
+  Build();
+  float by = 0;
+  while (queue_.pending() == 0) Replay(by += 1);
+  gpu_.FailAfter(2);
+  queue_.RunAll();
+  ASSERT_NE(gpu_.failed, "");
+  Replay(by += 1);
+  EXPECT_EQ(graph_->report().patching, Patching::kSetParams);
+  EXPECT_THAT(graph_->report().why_not, HasSubstr("ExecUpdate"));
+  Replay(by += 1);
+}
+
+TEST_F(AdaptiveGraphTest, StaysWhereLittleChanges) {
+  Build();
+  for (int call = 0; call < 100; ++call) Replay(1);
+  EXPECT_EQ(queue_.pending(), 0u);
+  EXPECT_EQ(graph_->report().changed, 0);
+}
+
+// --- Takeovers of one batch's graph by another
+// ----------------------------------
+
+class TakeoverTest : public PatchingTest {
+ protected:
+  Status Submit(const std::shared_ptr<KernelCode>& kernel, float by,
+                uint32_t grid = 1) {
+    Status submitted = stream_->Submit(Record(kernel, by, 3, grid));
+    runtime_->queue().WaitIdle(std::nullopt);
+    return submitted;
+  }
+
+  const std::shared_ptr<RuntimeCore> runtime_ = std::make_shared<RuntimeCore>(
+      MakeCudaDevice(gpu_.driver, gpu_.context),
+      RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
+  const std::shared_ptr<StreamCore> stream_ =
+      std::make_shared<StreamCore>(runtime_, gpu_.stream, /*owned=*/false);
+};
+
+TEST_F(TakeoverTest, BatchesThatNeverComeAgainHaveOneGraph) {
+  for (int call = 0; call < 4; ++call) {
+    ASSERT_TRUE(Submit(add_code_, 1));
+    ExpectSums(1);
+  }
+  // Other grids each time: plain until the first graph is idle.
+  for (uint32_t grid = 2; grid < 40; ++grid) {
+    ASSERT_TRUE(Submit(add_code_, static_cast<float>(grid), grid));
+    ExpectSums(static_cast<float>(grid));
+  }
+  EXPECT_GT(stream_->stats().taken_over, 20u);
+  EXPECT_EQ(stream_->stats().built, 1u);
+  EXPECT_EQ(gpu_.execs().size(), 1u);
+  ASSERT_EQ(stream_->plans().size(), 1u);
+  EXPECT_EQ(stream_->plans()[0].taken_over, stream_->stats().taken_over);
+  // Another function.
+  std::fill(memory_.begin(), memory_.end(), 7.0f);
+  ASSERT_TRUE(Submit(multiply_code_, 2));
+  EXPECT_EQ(memory_[3], 7.0f * 2 * 3 * 4);
+}
+
+TEST_F(TakeoverTest, GraphsInUseAreLeftAlone) {
+  for (int call = 0; call < 40; ++call) {
+    ASSERT_TRUE(Submit(add_code_, 1, 1));
+    ASSERT_TRUE(Submit(add_code_, 1, 2));
+  }
+  EXPECT_EQ(stream_->stats().taken_over, 0u);
+  EXPECT_EQ(stream_->plans().size(), 2u);
+}
+
+TEST_F(TakeoverTest, RefusalLeavesTheGraphAsItWas) {
+  for (int call = 0; call < 4; ++call) ASSERT_TRUE(Submit(add_code_, 1));
+  gpu_.refuses_updates = true;
+  std::fill(memory_.begin(), memory_.end(), 0.0f);
+  for (uint32_t grid = 2; grid < 40; ++grid) {
+    ASSERT_TRUE(Submit(add_code_, static_cast<float>(grid), grid));
+    ExpectSums(static_cast<float>(grid));
+  }
+  EXPECT_EQ(stream_->stats().taken_over, 0u);
+  EXPECT_THAT(stream_->plans()[0].why_not, HasSubstr("a takeover"));
+  const int launches = gpu_.graph_launches;
+  ASSERT_TRUE(Submit(add_code_, 4));
+  ExpectSums(4);
+  EXPECT_EQ(gpu_.graph_launches, launches + 1);
+}
+
+TEST_F(TakeoverTest, EveryDriverCallMayFailOnce) {
+  for (int calls = 0; calls < 400; ++calls) {
+    SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
+    gpu_.FailAfter(calls % 30);
+    for (uint32_t batch = 0; batch < 3; ++batch) {
+      const auto by = static_cast<float>(batch);
+      if (Submit(add_code_, by, 2 + calls)) {
+        ExpectSums(by);
+      } else {
+        std::fill(memory_.begin(), memory_.end(), 0.0f);
+      }
+    }
+    gpu_.FailAfter(-1);
+    ASSERT_TRUE(Submit(add_code_, 3, 2 + calls));
+    ExpectSums(3);
+  }
+  EXPECT_GT(stream_->stats().taken_over, 50u);
+}
+
+}  // namespace
+}  // namespace reprise::native
