@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/native/reprise.h"
+#include "engine/device/context_scope.h"
 #include "engine/device/driver.h"
 #include "engine/device/unique_handle.h"
 #include "tests/engine/device/cuda_libraries.h"
@@ -127,6 +128,11 @@ TEST_F(GpuCompileTest, KernelsOfOneSourceShareItsVariables) {
 TEST_F(GpuCompileTest, LibraryEndsOnceItsWorkHasPassed) {
   const auto driver = device::Driver::Load();
   ASSERT_TRUE(driver);
+  // Reprise leaves none current on this thread.
+  CUcontext context = nullptr;
+  ASSERT_EQ((*driver)->cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+  const device::ContextScope scope(**driver, context);
+  ASSERT_TRUE(scope.status());
   std::optional slow = Named<Two>("slow_add");
   ASSERT_TRUE(slow->Wait());
   Set(1.0f);
