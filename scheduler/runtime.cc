@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/mutex.h"
+#include "engine/base/task.h"
 #include "engine/cuda_backend.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch_recorder.h"
@@ -40,6 +41,7 @@ class Runtime::Impl {
       policy_ = kind == DeviceKind::kCuda ? base::Policy::kMeasured
                                           : base::Policy::kAlways;
     }
+    if (options.build_delays != 0) late_.emplace(queue_, options.build_delays);
   }
 
   base::Status LoadDevice() {
@@ -186,7 +188,7 @@ class Runtime::Impl {
         return nullptr;
       }
       // What the first recording and the first build need takes long.
-      queue_.Post([this, device = key.device] {
+      background().Post([this, device = key.device] {
         // It may capture meanwhile.
         const device::RelaxedCapture relaxed(*driver_);
         (void)recorder_->Attach();
@@ -207,7 +209,7 @@ class Runtime::Impl {
     if (sessions_.empty()) parts.asleep = &asleep_;
     parts.plans = &plans_;
     parts.build = [this](std::shared_ptr<BuildJob> job) {
-      queue_.Post([job = std::move(job)] { job->Run(); });
+      background().Post([job = std::move(job)] { job->Run(); });
     };
     return std::make_unique<StreamSession>(std::move(parts));
   }
@@ -239,6 +241,11 @@ class Runtime::Impl {
     return compare.get();
   }
 
+  base::TaskRunner& background() {
+    if (late_.has_value()) return *late_;
+    return queue_;
+  }
+
   const DeviceKind kind_;
   const base::Options options_;
   base::Policy policy_;
@@ -263,8 +270,9 @@ class Runtime::Impl {
 
   mutable base::Mutex mutex_;
   std::vector<Slot> sessions_ REPRISE_GUARDED_BY(mutex_);
-  // Last: its destructor waits for builds, which use all of the above.
+  // Its destructor waits for builds, which use all of the above.
   BuildQueue queue_;
+  std::optional<base::DelayingTaskRunner> late_;  // if told so
 };
 
 base::Result<std::unique_ptr<Runtime>> Runtime::Create(

@@ -92,6 +92,14 @@ Status SetPolicy(Options& options, const OptionRow& row,
   return {};
 }
 
+Status SetBuildDelays(Options& options, const OptionRow& row,
+                      std::string_view value) {
+  const std::optional<uint64_t> seed = ParseNumber<uint64_t>(value);
+  if (!seed) return Refuse(row, value);
+  options.build_delays = *seed;
+  return {};
+}
+
 Status SetLog(Options& options, const OptionRow& row, std::string_view value) {
   constexpr std::pair<std::string_view, LogLevel> kLevels[] = {
       {"off", LogLevel::kOff},         {"error", LogLevel::kError},
@@ -146,6 +154,10 @@ constexpr OptionRow kTable[] = {
      SetCount<&Options::max_trace_ops, 2, 65536>},
     {"log", "REPRISE_LOG", "warning", "off, error, warning, info or debug",
      "what Reprise says on stderr", SetLog},
+    {"build_delays", "REPRISE_BUILD_DELAYS", "0", "a whole number",
+     "for tests of Reprise itself: if it is not 0, work in the background "
+     "begins after random delays of up to 10 ms, which follow from this seed",
+     SetBuildDelays},
 };
 
 }  // namespace

@@ -74,4 +74,27 @@ void ThreadTaskRunner::Work() {
   }
 }
 
+DelayingTaskRunner::DelayingTaskRunner(TaskRunner& inner, uint64_t seed,
+                                       Sleep sleep)
+    : inner_(inner), sleep_(std::move(sleep)), random_(seed) {}
+
+void DelayingTaskRunner::Post(Task task) {
+  const std::chrono::microseconds delay = Draw();
+  inner_.Post([sleep = sleep_, delay, task = std::move(task)] {
+    if (delay.count() > 0) sleep(delay);
+    task();
+  });
+}
+
+// One in four at once; of the others as many in each power of two, so that some
+// are short beside an op and some long beside a pass.
+std::chrono::microseconds DelayingTaskRunner::Draw() {
+  const MutexLock lock(mutex_);
+  if (random_() % 4 == 0) return {};
+  constexpr int kPowers = 11;
+  const auto scale = kLongest.count() >> random_() % kPowers;
+  return std::chrono::microseconds(
+      1 + static_cast<int64_t>(random_() % static_cast<uint64_t>(scale)));
+}
+
 }  // namespace reprise::base

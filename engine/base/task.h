@@ -3,9 +3,12 @@
 #ifndef REPRISE_ENGINE_BASE_TASK_H_
 #define REPRISE_ENGINE_BASE_TASK_H_
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -67,6 +70,33 @@ class ThreadTaskRunner final : public TaskRunner {
   std::deque<Task> tasks_ REPRISE_GUARDED_BY(mutex_);
   bool stopping_ REPRISE_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
+};
+
+// Lets another runner's tasks begin late, for tests of whoever waits for them:
+// some at once, some after up to 10 ms, as a seed tells. The thread that runs a
+// task sleeps before it. Thread-safe.
+class DelayingTaskRunner final : public TaskRunner {
+ public:
+  using Sleep = std::function<void(std::chrono::microseconds)>;
+
+  static constexpr std::chrono::microseconds kLongest{10'000};
+
+  // `inner` must outlive it; `sleep` is called from its threads.
+  DelayingTaskRunner(
+      TaskRunner& inner, uint64_t seed,
+      Sleep sleep = [](std::chrono::microseconds time) {
+        std::this_thread::sleep_for(time);
+      });
+
+  void Post(Task task) override REPRISE_EXCLUDES(mutex_);
+
+ private:
+  std::chrono::microseconds Draw() REPRISE_EXCLUDES(mutex_);
+
+  TaskRunner& inner_;
+  const Sleep sleep_;
+  Mutex mutex_;
+  std::mt19937_64 random_ REPRISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace reprise::base

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import pathlib
 import sys
+from collections.abc import Generator, Iterator
 
 import pytest
 import torch
@@ -14,9 +16,40 @@ sys.path.insert(0, str(here))  # for the modules that tests share
 if importlib.util.find_spec("reprise") is None:  # else installed or on PYTHONPATH
     sys.path.insert(0, str(here.parents[1] / "bindings" / "python"))
 
+import watching  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--build-delays",
+        type=int,
+        default=0,
+        metavar="SEED",
+        help="builds finish after random delays, and programs wait for them at random",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:reprise. on the CPU")
+    if seed := config.getoption("--build-delays"):
+        os.environ["REPRISE_BUILD_DELAYS"] = str(seed)  # of processes to come, too
+
+
+@pytest.fixture(autouse=True)
+def _build_delays(request: pytest.FixtureRequest) -> Iterator[None]:
+    seed = request.config.getoption("--build-delays")
+    with watching.waiting_at_random(f"{seed} {request.node.nodeid}" if seed else None):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and (seed := item.config.getoption("--build-delays")):
+        report.sections.append(("build delays", f"--build-delays={seed}"))
+    return report
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

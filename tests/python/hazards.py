@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import reprise
 import torch
-from watching import BUILD_TIMEOUT_S, assert_same_bits, watched
+from watching import assert_same_bits, rest, watched
 
 PASSES = 30
 LATE = 18  # a pass at which what repeats has long been replayed
@@ -115,10 +115,10 @@ def same_as_eager(
     """Run a program under Reprise and then by eager alone, and compare what it made.
 
     `run` makes all that it works on, seeded, and calls its argument between passes,
-    which waits for builds.
+    which waits for builds (`rest`).
     """
     with watched(device) as session:
-        found = run(lambda: session.wait(BUILD_TIMEOUT_S))
+        found = run(lambda: rest(session))
         stats, report = session.stats(), session.explain()
     assert_same_bits(found, run(lambda: None))
     if replays:

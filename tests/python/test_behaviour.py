@@ -11,7 +11,7 @@ import models
 import pytest
 import torch
 from torch import nn
-from watching import assert_same_bits, check, cycle, randoms, settle, watched
+from watching import assert_same_bits, check, cycle, randoms, rest, settle, watched
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_an_old_output_written_while_new_ones_come(device: str) -> None:
         return kept
 
     with watched(device) as session:
-        found = run(lambda: session.wait(120))
+        found = run(lambda: rest(session))
         assert session.stats().replays > 0, str(session.explain())
     assert_same_bits(found, run(lambda: None))
 
@@ -89,7 +89,7 @@ def test_inputs_overwritten_after_the_call(device: str) -> None:
         return kept
 
     with watched(device) as session:
-        found = run(lambda: session.wait(120))
+        found = run(lambda: rest(session))
         assert session.stats().replays > 0, str(session.explain())
     assert_same_bits(found, run(lambda: None))
 
@@ -194,7 +194,7 @@ def test_weights_change_between_calls(
         return kept
 
     with watched(device) as session:
-        found = run(lambda: session.wait(120))
+        found = run(lambda: rest(session))
         assert session.stats().replays > 0, str(session.explain())
     assert_same_bits(found, run(lambda: None))
 
@@ -221,7 +221,7 @@ def test_randomness_is_eagers(device: str) -> None:
         return [*kept, torch.rand(3, device=device)]
 
     with watched(device) as session:
-        found = run(lambda: session.wait(120))
+        found = run(lambda: rest(session))
     assert_same_bits(found, run(lambda: None))
 
 
@@ -249,7 +249,7 @@ def test_training_steps_are_eagers(
         return [*losses, *(v.clone() for v in model.state_dict().values())]
 
     with watched(device) as session:
-        found = run(lambda: session.wait(120))
+        found = run(lambda: rest(session))
     assert_same_bits(found, run(lambda: None))
 
 

@@ -15,7 +15,7 @@ import pytest
 import reprise
 import torch
 from hazards import Case, Hazard, Point, cases, check_case, same_as_eager
-from watching import BUILD_TIMEOUT_S, assert_same_bits
+from watching import assert_same_bits, rest
 
 
 @pytest.fixture(autouse=True)
@@ -255,7 +255,7 @@ def test_an_unseen_writer_that_comes_late_is_found_by_sampling() -> None:
 
     with reprise.session("cpu", policy="always", validate_share=0.25) as session:
         session.reset()
-        found = run(lambda: session.wait(BUILD_TIMEOUT_S))
+        found = run(lambda: rest(session))
         report = session.explain()
         assert session.stats().replays > 0, str(report)
     expected = run(lambda: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,32 @@ import torch
 BUILD_TIMEOUT_S = 120.0
 SETTLING_CALLS = 10  # calls of one program after which replays may be expected
 RUSHED_CALLS = 8  # at the end of a check, without waiting for builds
+MOST_UNAWAITED = 3  # passes in a row, where programs wait at random
+
+
+class _Waiting:
+    """Whether programs wait for builds between passes."""
+
+    draw: random.Random | None = None  # always, if there is none
+    unawaited = 0
+
+
+@contextlib.contextmanager
+def waiting_at_random(seed: str | None) -> Iterator[None]:
+    """Programs wait for builds after some of their passes only, as a seed tells."""
+    _Waiting.draw = None if seed is None else random.Random(seed)
+    yield
+    _Waiting.draw = None
+
+
+def rest(session: reprise.Session) -> None:
+    """Between two passes: builds finish, unless programs wait at random only."""
+    draw = _Waiting.draw
+    if draw and _Waiting.unawaited < MOST_UNAWAITED and draw.random() < 0.6:
+        _Waiting.unawaited += 1
+        return
+    _Waiting.unawaited = 0
+    assert session.wait(BUILD_TIMEOUT_S)
 
 
 @contextlib.contextmanager
@@ -77,7 +104,7 @@ def check(
         for number, value in enumerate(inputs):
             kept.append(step(value))
             if number < len(inputs) - RUSHED_CALLS:
-                assert session.wait(BUILD_TIMEOUT_S)
+                rest(session)
         stats = session.stats()
         report = str(session.explain())
     for number, (value, found) in enumerate(zip(inputs, kept, strict=True)):

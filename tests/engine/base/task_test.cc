@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -117,6 +119,57 @@ TEST(ThreadTaskRunnerTest, ManyThreadsRunEveryTask) {
   MutexLock lock(mutex);
   while (count < kTasks) changed.Wait(mutex);
   EXPECT_EQ(count, kTasks);
+}
+
+// What the runner of a test sleeps, for so many tasks.
+std::vector<int64_t> Delays(uint64_t seed, int tasks) {
+  std::vector<int64_t> delays;
+  InPlaceTaskRunner in_place;
+  DelayingTaskRunner runner(in_place, seed,
+                            [&](std::chrono::microseconds delay) {
+                              delays.push_back(delay.count());
+                            });
+  int ran = 0;
+  for (int i = 0; i < tasks; ++i) {
+    runner.Post([&ran, &delays, slept = delays.size()] {
+      // Before the task, and at most once.
+      EXPECT_LE(delays.size(), slept + 1);
+      ++ran;
+    });
+  }
+  EXPECT_EQ(ran, tasks);
+  return delays;
+}
+
+TEST(DelayingTaskRunnerTest, DelaysFollowFromTheSeed) {
+  const std::vector<int64_t> delays = Delays(1, 1000);
+  EXPECT_EQ(delays, Delays(1, 1000));
+  EXPECT_NE(delays, Delays(2, 1000));
+}
+
+TEST(DelayingTaskRunnerTest, SomeTasksAreAtOnceSomeSoonAndSomeLate) {
+  const std::vector<int64_t> delays = Delays(1, 1000);
+  EXPECT_GT(delays.size(), 600u);
+  EXPECT_LT(delays.size(), 900u);
+  EXPECT_GT(*std::min_element(delays.begin(), delays.end()), 0);
+  EXPECT_LT(*std::min_element(delays.begin(), delays.end()), 20);
+  EXPECT_LE(*std::max_element(delays.begin(), delays.end()),
+            DelayingTaskRunner::kLongest.count());
+  EXPECT_GT(*std::max_element(delays.begin(), delays.end()), 5000);
+}
+
+// As the runner below does: in order, and what a task captured ends with it.
+TEST(DelayingTaskRunnerTest, TasksStayInOrderAndEndWhenTheyHaveRun) {
+  ManualTaskRunner tasks;
+  DelayingTaskRunner runner(tasks, 3, [](std::chrono::microseconds) {});
+  std::vector<int> order;
+  auto token = std::make_shared<int>();
+  for (int i = 0; i < 5; ++i) {
+    runner.Post([&order, token, i] { order.push_back(i); });
+  }
+  EXPECT_EQ(tasks.RunAll(), 5u);
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(token.use_count(), 1);
 }
 
 }  // namespace
