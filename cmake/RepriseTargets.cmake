@@ -28,7 +28,9 @@ endfunction()
 # reprise_add_test(<stem>_test.cc [SOURCES <cc>...] [DEPS <target>...] [LABELS <label>...])
 #
 # One GoogleTest program a file, from tests/<folder>/CMakeLists.txt. A test that
-# needs a GPU carries the label gpu. The user's cache is left alone.
+# needs a GPU carries the label gpu, one that has threads the label threads;
+# the target reprise_<label>_tests builds all of a label. The user's cache is
+# left alone.
 function(reprise_add_test source)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS;LABELS")
   reprise_program_name(target tests ${source})
@@ -42,6 +44,12 @@ function(reprise_add_test source)
   if(arg_LABELS)
     list(APPEND properties LABELS "${arg_LABELS}")
   endif()
+  foreach(label IN LISTS arg_LABELS)
+    if(NOT TARGET reprise_${label}_tests)
+      add_custom_target(reprise_${label}_tests)
+    endif()
+    add_dependencies(reprise_${label}_tests ${target})
+  endforeach()
   gtest_discover_tests(${target} TEST_PREFIX ${folder}/ DISCOVERY_MODE PRE_TEST
                        DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()

@@ -1,41 +1,45 @@
 #include "scheduler/build_queue.h"
 
-#include <tbb/task_arena.h>
-
 #include <deque>
 #include <utility>
 
 #include "engine/base/mutex.h"
 
-#ifdef __SANITIZE_THREAD__
-#include <sanitizer/tsan_interface.h>
+#ifndef REPRISE_WITHOUT_TBB
+#include <tbb/task_arena.h>
 #endif
 
 namespace reprise::scheduler {
 namespace {
 
-// TBB is not built for the thread sanitizer, which has to be told that
-// enqueueing happens before running.
-void BeforeEnqueue([[maybe_unused]] void* queue) {
-#ifdef __SANITIZE_THREAD__
-  __tsan_release(queue);
+#ifdef REPRISE_WITHOUT_TBB
+// TBB is not built for the thread sanitizer; a thread of ours takes its place.
+class Worker {
+ public:
+  void Enqueue(base::Task task) { thread_.Post(std::move(task)); }
+
+ private:
+  base::ThreadTaskRunner thread_;
+};
+#else
+class Worker {
+ public:
+  void Enqueue(base::Task task) { arena_.enqueue(std::move(task)); }
+
+ private:
+  // One worker, no slot for the threads that post.
+  tbb::task_arena arena_{1, 0};
+};
 #endif
-}
-void AfterDequeue([[maybe_unused]] void* queue) {
-#ifdef __SANITIZE_THREAD__
-  __tsan_acquire(queue);
-#endif
-}
 
 }  // namespace
 
 struct BuildQueue::Impl {
-  // One worker, no slot for the threads that post.
-  tbb::task_arena arena{1, 0};
   base::Mutex mutex;
   base::CondVar idle;
   std::deque<base::Task> tasks REPRISE_GUARDED_BY(mutex);
   size_t open REPRISE_GUARDED_BY(mutex) = 0;  // queued or running
+  Worker worker;  // last: it ends before what it uses
 
   void RunOne() {
     base::Task task;
@@ -61,14 +65,8 @@ void BuildQueue::Post(base::Task task) {
     impl_->tasks.push_back(std::move(task));
     ++impl_->open;
   }
-  // Tasks are handed over under the mutex, and TBB is told only that there is
-  // one.
-  BeforeEnqueue(impl_.get());
-  impl_->arena.enqueue([impl = impl_.get()]()
-                           __attribute__((no_sanitize("thread"))) {
-                             AfterDequeue(impl);
-                             impl->RunOne();
-                           });
+  // The worker is told only that there is one.
+  impl_->worker.Enqueue([impl = impl_.get()] { impl->RunOne(); });
 }
 
 bool BuildQueue::WaitIdle(std::optional<std::chrono::milliseconds> timeout) {

@@ -34,3 +34,7 @@ scripts/test_wheel.sh
 stage "sanitizers"
 build asan-ubsan
 ctest --preset asan-ubsan -j "$(nproc)"
+
+stage "threads"
+build tsan reprise_threads_tests
+ctest --preset tsan -j "$(nproc)"
