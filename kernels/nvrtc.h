@@ -92,7 +92,7 @@ base::Status CheckArchitecture(const std::string& architecture);
 
 // Tells one build of the NVRTC that Nvrtc::Load loads from another;
 // kUnavailable where there is none. Loads nothing where the file can be found
-// without the loader (device::LocateSharedLibrary); some 100 us, once.
+// without the loader (device::LocateSharedLibrary); some 250 us, once.
 // Thread-safe.
 base::Result<std::string> NvrtcIdentity();
 
