@@ -15,7 +15,12 @@ NEVER_GUESSED = (
 BREAK_TORCH = frozenset({"aten::cudnn_batch_norm.out"})
 
 # No hook is between these and the operators that they call.
-COMPOSITES = frozenset({"aten::_fused_rms_norm"})  # on the host
+COMPOSITES = frozenset(
+    {
+        "aten::_fused_rms_norm",  # on the host
+        "aten::native_channel_shuffle",  # on CUDA
+    }
+)
 
 # Integers in another order stop the device.
 ORDERED = frozenset({"aten::segment_reduce", "aten::segment_reduce.out"})
@@ -45,8 +50,9 @@ _REFUSED: tuple[tuple[str, str], ...] = (
     # Tables of pointers into solvers' own memory; tables that are not written in full.
     (r"^aten::(_linalg_solve_ex|linalg_inv_ex|lu_unpack|_foreach_powsum)",
      r"a device address that no operand, output or temporary explains"),
-    # One launch writes results of which some have no elements.
-    (r"^aten::_foreach_", r"its output took the middle of a temporary buffer"),
+    # One launch writes several results, of which some have no elements or lie in one
+    # buffer.
+    (r"^aten::(_foreach_|convolution_backward)", r"its output took the middle of a temporary buffer"),
 )  # fmt: skip
 
 # Reasons for which some calls of an operator are cuts and others are not.
