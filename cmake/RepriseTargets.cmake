@@ -56,14 +56,15 @@ endfunction()
 
 # reprise_add_benchmark(<stem>_benchmark.cc [DEPS <target>...])
 #
-# One Google Benchmark program a file, from perf/<folder>/CMakeLists.txt.
+# One Google Benchmark program a file, from perf/<folder>/CMakeLists.txt; its main is
+# perf/main.cc.
 function(reprise_add_benchmark source)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS")
   reprise_program_name(target perf ${source})
   add_executable(${target} ${source} ${arg_SOURCES})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(${target} PRIVATE ${REPRISE_WARNINGS})
-  target_link_libraries(${target} PRIVATE ${arg_DEPS} benchmark::benchmark_main)
+  target_link_libraries(${target} PRIVATE ${arg_DEPS} reprise_perf_main)
 endfunction()
 
 # Lets a test or benchmark find the CUDA libraries that lie beside the headers it was built with.

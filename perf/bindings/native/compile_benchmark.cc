@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "bindings/native/reprise.h"
-#include "tests/engine/device/cuda_libraries.h"
+#include "perf/run.h"
 
 namespace reprise {
 namespace {
@@ -247,7 +247,6 @@ int main(int argc, char** argv) {
                 start.launch_ms, start.replay_ms, start.nvrtc_loaded);
     return 0;
   }
-  device::PreloadCudaLibraries();
 #ifdef REPRISE_TEST_CUDA_LIBRARY_DIR
   // Where fresh processes find them.
   const char* const path = std::getenv("LD_LIBRARY_PATH");
@@ -257,9 +256,5 @@ int main(int argc, char** argv) {
              .c_str(),
          1);
 #endif
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return perf::RunBenchmarks(argc, argv);
 }
