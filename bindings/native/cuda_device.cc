@@ -6,6 +6,7 @@
 #include "bindings/native/cuda_graph.h"
 #include "bindings/native/device.h"
 #include "bindings/native/kernel_params.h"
+#include "engine/base/mutex.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
 #include "engine/device/launch_recorder.h"
@@ -19,24 +20,57 @@ class CudaDevice final : public Device {
   // Owns nothing of `context`, which outlives it: the primary context is kept
   // for the life of the process.
   CudaDevice(const device::Driver& driver, CUcontext context,
-             const LaunchLimits& limits, std::string architecture)
+             const LaunchLimits& limits, std::string architecture,
+             std::unique_ptr<MemoryPool> pool)
       : driver_(driver),
         context_(context),
         limits_(limits),
-        architecture_(std::move(architecture)) {}
+        architecture_(std::move(architecture)),
+        pool_(std::move(pool)) {}
+  ~CudaDevice() override {
+    if (device::Exiting()) return;
+    const device::ContextScope scope(driver_, context_);
+    pool_.reset();
+  }
 
   Result<CUstream> MakeStream() override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     CUstream stream = nullptr;
     REPRISE_CU(driver_, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    const base::MutexLock lock(mutex_);
+    streams_.push_back(stream);
     return stream;
   }
   void EndStream(CUstream stream) override {
     if (device::Exiting()) return;
     const device::ContextScope scope(driver_, context_);
     driver_.cuStreamSynchronize(stream);
+    Forget(stream);  // not before: memory that is freed waits for its work
     driver_.cuStreamDestroy(stream);
+  }
+  Status AdoptStream(CUstream stream) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    CUcontext context = context_;
+    if (stream != nullptr) {
+      REPRISE_CU(driver_, cuStreamGetCtx(stream, &context));
+    }
+    if (context != context_) {
+      return base::Fail(Code::kInvalidArgument,
+                        "the stream is of another device or context than the "
+                        "runtime: adopt it with a runtime of that one "
+                        "(RuntimeOptions::device or context)");
+    }
+    const base::MutexLock lock(mutex_);
+    streams_.push_back(stream);
+    return {};
+  }
+  void ReleaseStream(CUstream stream) override {
+    if (device::Exiting()) return;
+    const device::ContextScope scope(driver_, context_);
+    if (pool_ != nullptr) pool_->WaitFor(stream);
+    Forget(stream);
   }
   Status Synchronize(CUstream stream) override {
     const device::ContextScope scope(driver_, context_);
@@ -82,6 +116,11 @@ class CudaDevice final : public Device {
   Result<void*> Allocate(size_t bytes) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
+    if (pool_ != nullptr) {
+      REPRISE_ASSIGN_OR_RETURN(const CUdeviceptr memory,
+                               pool_->Allocate(bytes));
+      return reinterpret_cast<void*>(memory);
+    }
     CUdeviceptr memory = 0;
     const CUresult result =
         driver_.cuMemAlloc(&memory, std::max<size_t>(bytes, 1));
@@ -96,7 +135,14 @@ class CudaDevice final : public Device {
   void Free(void* memory) override {
     if (device::Exiting()) return;
     const device::ContextScope scope(driver_, context_);
-    driver_.cuMemFree(reinterpret_cast<CUdeviceptr>(memory));
+    const auto address = reinterpret_cast<CUdeviceptr>(memory);
+    if (pool_ == nullptr) {
+      driver_.cuMemFree(address);  // waits for the device
+      return;
+    }
+    // Under the lock, so that no stream ends while it is named.
+    const base::MutexLock lock(mutex_);
+    pool_->Free(address, streams_);
   }
   Status CopyIn(void* to, const void* from, size_t bytes,
                 CUstream stream) override {
@@ -174,10 +220,21 @@ class CudaDevice final : public Device {
   Context context() const override { return {&driver_, context_}; }
 
  private:
+  // One adoption of it, or the stream itself.
+  void Forget(CUstream stream) REPRISE_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    const auto found = std::find(streams_.begin(), streams_.end(), stream);
+    if (found != streams_.end()) streams_.erase(found);
+  }
+
   const device::Driver& driver_;
   const CUcontext context_;
   const LaunchLimits limits_;
   const std::string architecture_;
+  std::unique_ptr<MemoryPool> pool_;
+
+  base::Mutex mutex_;
+  std::vector<CUstream> streams_ REPRISE_GUARDED_BY(mutex_);
 };
 
 Result<int> Attribute(const device::Driver& driver, CUdevice device,
@@ -189,19 +246,26 @@ Result<int> Attribute(const device::Driver& driver, CUdevice device,
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> OpenCudaDevice(int number) {
+Result<std::unique_ptr<Device>> OpenCudaDevice(const RuntimeOptions& options) {
   REPRISE_ASSIGN_OR_RETURN(const device::Driver* driver,
                            device::Driver::Load());
   device::WatchForExit();
   CUdevice device = 0;
-  if (driver->cuDeviceGet(&device, number) != CUDA_SUCCESS) {
-    return base::Fail(Code::kUnavailable,
-                      "there is no CUDA device " + std::to_string(number));
+  auto context = static_cast<CUcontext>(options.context);
+  if (context == nullptr) {
+    if (driver->cuDeviceGet(&device, options.device) != CUDA_SUCCESS) {
+      return base::Fail(Code::kUnavailable, "there is no CUDA device " +
+                                                std::to_string(options.device));
+    }
+    REPRISE_CU(*driver, cuDevicePrimaryCtxRetain(&context, device));
   }
-  CUcontext context = nullptr;
-  REPRISE_CU(*driver, cuDevicePrimaryCtxRetain(&context, device));
   const device::ContextScope scope(*driver, context);
   REPRISE_RETURN_IF_ERROR(scope.status());
+  if (options.context != nullptr) {
+    REPRISE_CU(*driver, cuCtxGetDevice(&device));
+  }
+  REPRISE_ASSIGN_OR_RETURN(
+      auto pool, MemoryPool::Create(*driver, device, options.pool_bytes));
   REPRISE_ASSIGN_OR_RETURN(const LaunchLimits limits,
                            LaunchLimits::Of(*driver, device));
   REPRISE_ASSIGN_OR_RETURN(
@@ -212,13 +276,15 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(int number) {
       Attribute(*driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   return std::make_unique<CudaDevice>(
       *driver, context, limits,
-      "sm_" + std::to_string(major) + std::to_string(minor));
+      "sm_" + std::to_string(major) + std::to_string(minor), std::move(pool));
 }
 
 std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,
                                        CUcontext context,
-                                       const LaunchLimits& limits) {
-  return std::make_unique<CudaDevice>(driver, context, limits, "sm_90");
+                                       const LaunchLimits& limits,
+                                       std::unique_ptr<MemoryPool> pool) {
+  return std::make_unique<CudaDevice>(driver, context, limits, "sm_90",
+                                      std::move(pool));
 }
 
 }  // namespace reprise::native

@@ -16,7 +16,9 @@
 #include "bindings/native/common.h"
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/launch_limits.h"
+#include "bindings/native/memory_pool.h"
 #include "bindings/native/patching.h"
+#include "bindings/native/runtime.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/launch_graph.h"
 
@@ -71,8 +73,13 @@ class Device {
   };
   virtual Context context() const = 0;
 
+  // Memory that is freed waits for the work of streams that were made or
+  // adopted and not ended or released. Ending waits for the stream's work;
+  // adopting gives kInvalidArgument for a stream of another context.
   virtual Result<CUstream> MakeStream() = 0;
   virtual void EndStream(CUstream stream) = 0;
+  virtual Status AdoptStream(CUstream stream) = 0;
+  virtual void ReleaseStream(CUstream stream) = 0;
   virtual Status Synchronize(CUstream stream) = 0;
   // The program is capturing the stream.
   virtual bool Capturing(CUstream stream) = 0;
@@ -82,6 +89,7 @@ class Device {
   virtual void EndEvent(CUevent event) = 0;
 
   virtual Result<void*> Allocate(size_t bytes) = 0;
+  // Work in flight on those streams may be using it.
   virtual void Free(void* memory) = 0;
   // In stream order; the host's memory is free again on return.
   virtual Status CopyIn(void* to, const void* from, size_t bytes,
@@ -133,11 +141,13 @@ class DeviceScope {
 };
 
 // kUnavailable where there is no driver or no such device.
-Result<std::unique_ptr<Device>> OpenCudaDevice(int number);
-// The same on a driver of the caller's, in a context of the caller's.
+Result<std::unique_ptr<Device>> OpenCudaDevice(const RuntimeOptions& options);
+// The same on a driver of the caller's, in a context of the caller's; without a
+// pool memory is the driver's plain one.
 std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,
                                        CUcontext context,
-                                       const LaunchLimits& limits = {});
+                                       const LaunchLimits& limits = {},
+                                       std::unique_ptr<MemoryPool> pool = {});
 std::unique_ptr<Device> MakeHostDevice();
 
 }  // namespace reprise::native

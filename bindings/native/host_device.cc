@@ -101,6 +101,11 @@ class HostDevice final : public Device {
  public:
   Result<CUstream> MakeStream() override { return CUstream{}; }
   void EndStream(CUstream) override {}
+  Status AdoptStream(CUstream) override {
+    return base::Fail(Code::kInvalidArgument,
+                      "a host runtime has no streams to adopt");
+  }
+  void ReleaseStream(CUstream) override {}
   Status Synchronize(CUstream) override { return {}; }
   bool Capturing(CUstream) override { return false; }
   Result<CUevent> MakeEvent() override { return CUevent{}; }

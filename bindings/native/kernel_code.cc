@@ -48,6 +48,7 @@ Status KernelCode::LoadFrom(const Source& source) {
   const device::ContextScope scope(libraries.driver(), libraries.context());
   REPRISE_RETURN_IF_ERROR(scope.status());
   REPRISE_RETURN_IF_ERROR(CheckParams(libraries.driver()));
+  context_ = libraries.context();
   library_ = *std::move(library);
   log_ = code->log;
   kernel_source_ = source.source;
@@ -87,7 +88,10 @@ void KernelCode::FinishAdopting(const device::Driver& driver,
           &function_, reinterpret_cast<CUkernel>(handle)) != CUDA_SUCCESS) {
     function_ = handle;
   }
-  Publish(CheckParams(driver));
+  Status adopted = device::Check(driver, driver.cuCtxGetCurrent(&context_),
+                                 "cuCtxGetCurrent");
+  if (adopted) adopted = CheckParams(driver);
+  Publish(std::move(adopted));
 }
 
 void KernelCode::FinishHost(HostFunction function) {

@@ -66,6 +66,8 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   // Once it is ready.
   CUfunction function() const { return function_; }
   const HostFunction& host() const { return host_; }
+  // Of the device that it can be launched on; null on the host.
+  CUcontext context() const { return context_; }
   // The driver lets it have all dynamic shared memory that the device has.
   bool large_shared() const {
     return large_shared_.load(std::memory_order_relaxed);
@@ -96,6 +98,7 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   // Written before `ready_` is released.
   std::shared_ptr<KernelLibrary> library_;  // with other kernels of one source
   CUfunction function_ = nullptr;
+  CUcontext context_ = nullptr;
   HostFunction host_;
   std::shared_ptr<const kernels::KernelSource> kernel_source_;
   std::string log_;

@@ -32,7 +32,7 @@ Result<Runtime> Runtime::Create(const RuntimeOptions& options) {
   if (options.device == RuntimeOptions::kHost) {
     device = native::MakeHostDevice();
   } else {
-    REPRISE_ASSIGN_OR_RETURN(device, native::OpenCudaDevice(options.device));
+    REPRISE_ASSIGN_OR_RETURN(device, native::OpenCudaDevice(options));
   }
   return Runtime(
       std::make_shared<native::RuntimeCore>(std::move(device), options));
@@ -45,12 +45,10 @@ Result<Stream> Runtime::CreateStream() const {
 }
 
 Result<Stream> Runtime::AdoptStream(void* handle) const {
-  if (core_->device().on_host()) {
-    return base::Fail(Code::kInvalidArgument,
-                      "a host runtime has no streams to adopt");
-  }
-  return Stream(std::make_shared<native::StreamCore>(
-      core_, static_cast<CUstream>(handle), /*owned=*/false));
+  const auto stream = static_cast<CUstream>(handle);
+  REPRISE_RETURN_IF_ERROR(core_->device().AdoptStream(stream));
+  return Stream(
+      std::make_shared<native::StreamCore>(core_, stream, /*owned=*/false));
 }
 
 Runtime::SharedCode Runtime::Compile(const KernelSource& source,

@@ -31,6 +31,12 @@ struct RuntimeOptions {
   // (HostKernel), everything else is the same.
   static constexpr int kHost = -1;
   int device = 0;
+  // A CUcontext of the caller's, in place of the primary one of `device`; it
+  // must outlive the runtime and all that keeps it alive.
+  void* context = nullptr;
+  // Memory of freed buffers that is kept for the next ones; what is more goes
+  // back to the device when a stream is synchronised.
+  uint64_t pool_bytes = uint64_t{256} << 20;
   // A graph is built once a batch has come so often.
   uint32_t build_after = 2;
   // How graphs are given new arguments.
@@ -55,7 +61,8 @@ struct RuntimeStats {
 };
 
 // Owns the compiler's and the builds' threads; uses the primary context of its
-// device. Copies name the same runtime, which lives as long as one of them, a
+// device, or the caller's. There may be several, of one device or of more.
+// Copies name the same runtime, which lives as long as one of them, a
 // stream or a buffer of it does; kernels may outlive it. Its end waits for
 // what is being compiled or built; kernels that wait for their turn then fail
 // with kFailedPrecondition. Thread-safe.
@@ -66,7 +73,7 @@ class Runtime {
 
   REPRISE_EXPORT Result<Stream> CreateStream() const;
   // A stream of the caller's (CUstream), which must outlive the result; null is
-  // the device's default stream.
+  // the device's default stream. kInvalidArgument for one of another context.
   REPRISE_EXPORT Result<Stream> AdoptStream(void* handle) const;
 
   // Compiled and loaded in the background, several at a time; Kernel::Wait or
@@ -108,7 +115,8 @@ class Runtime {
 
   REPRISE_EXPORT RuntimeStats stats() const;
 
-  // Memory of the device, not initialised. kResourceExhausted if there is none.
+  // Memory of the device, not initialised, from a pool of the runtime's.
+  // kResourceExhausted if there is none, also once work in flight is over.
   template <typename T>
   Result<Buffer<T>> Allocate(size_t count) const {
     REPRISE_ASSIGN_OR_RETURN(void* memory, AllocateBytes(count * sizeof(T)));

@@ -28,7 +28,11 @@ bool Same(const std::vector<Access>& a, const std::vector<Access>& b) {
 }  // namespace
 
 StreamCore::~StreamCore() {
-  if (owned_) runtime_->device().EndStream(stream_);
+  if (owned_) {
+    runtime_->device().EndStream(stream_);
+  } else if (!runtime_->device().on_host()) {
+    runtime_->device().ReleaseStream(stream_);
+  }
 }
 
 std::unique_ptr<BatchRecord> StreamCore::TakeRecord() {
@@ -62,6 +66,10 @@ Status StreamCore::Check(const BatchRecord& record) const {
     if ((node.kernel->host() != nullptr) != runtime_->device().on_host()) {
       return base::Fail(Code::kInvalidArgument,
                         place() + " is of a runtime of another kind");
+    }
+    if (node.kernel->context() != runtime_->device().context().context) {
+      return base::Fail(Code::kInvalidArgument,
+                        place() + " is of another device or context");
     }
     if (Status admitted = runtime_->device().Admit(node); !admitted) {
       return tl::unexpected(admitted.error().In(place()));

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace reprise::sim {
@@ -100,6 +101,7 @@ SimulatedGpu::SimulatedGpu() {
   MakeDriver();
   MakeDeviceEntries();
   MakeMemoryEntries();
+  MakePoolEntries();
   MakeStreamEntries();
   MakeGraphEntries();
   MakeEventNodeEntries();
@@ -413,6 +415,46 @@ void SimulatedGpu::MakeMemoryEntries() {
   };
 }
 
+void SimulatedGpu::MakePoolEntries() {
+  driver.cuMemPoolCreate = [](CUmemoryPool* pool, const CUmemPoolProps*) {
+    REPRISE_ENTER("cuMemPoolCreate");
+    *pool = reinterpret_cast<CUmemoryPool>(++only->pools_);
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemPoolDestroy = [](CUmemoryPool) {
+    EXPECT_TRUE(only->pool_memory_.empty());
+    --only->pools_;
+    return only->Enter("cuMemPoolDestroy");
+  };
+  driver.cuMemPoolSetAttribute = [](CUmemoryPool, CUmemPool_attribute, void*) {
+    return only->Enter("cuMemPoolSetAttribute");
+  };
+  driver.cuMemPoolTrimTo = [](CUmemoryPool, size_t) {
+    return only->Enter("cuMemPoolTrimTo");
+  };
+  driver.cuMemAllocFromPoolAsync = [](CUdeviceptr* address, size_t size_bytes,
+                                      CUmemoryPool, CUstream) {
+    REPRISE_ENTER("cuMemAllocFromPoolAsync");
+    size_t used = 0;
+    for (const auto& [begin, bytes] : only->pool_memory_) used += bytes.size();
+    if (used + size_bytes > only->pool_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+    std::vector<std::byte> memory(size_bytes);
+    *address = reinterpret_cast<CUdeviceptr>(memory.data());
+    only->pool_memory_.emplace(*address, std::move(memory));
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemFreeAsync = [](CUdeviceptr address, CUstream stream) {
+    only->streams.Enqueue(stream, [address] {
+      auto memory = only->pool_memory_.extract(address);
+      ASSERT_FALSE(memory.empty()) << "freed twice";
+      std::fill(memory.mapped().begin(), memory.mapped().end(),
+                std::byte{0xee});
+      only->freed_.push_back(std::move(memory.mapped()));
+    });
+    return only->Enter("cuMemFreeAsync");
+  };
+}
+
 void SimulatedGpu::MakeStreamEntries() {
   driver.cuLaunchKernelEx = [](const CUlaunchConfig* config,
                                CUfunction function, void** params,
@@ -513,6 +555,13 @@ void SimulatedGpu::MakeStreamEntries() {
     only->graphs_.push_back(std::make_unique<Graph>(*captured));
     only->graph_ids_[only->graphs_.back().get()] = ++only->graphs_made_;
     *graph = reinterpret_cast<CUgraph>(only->graphs_.back().get());
+    return CUDA_SUCCESS;
+  };
+  driver.cuStreamGetCtx = [](CUstream stream, CUcontext* context) {
+    REPRISE_ENTER("cuStreamGetCtx");
+    const auto found = only->stream_contexts.find(stream);
+    *context =
+        found != only->stream_contexts.end() ? found->second : only->context;
     return CUDA_SUCCESS;
   };
   driver.cuEventCreate = [](CUevent* event, unsigned) {

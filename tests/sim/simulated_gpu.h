@@ -113,7 +113,7 @@ class SimulatedGpu {
   // Everything that was made and not ended.
   size_t objects() const {
     return graphs_.size() + execs_.size() + memory_.size() + events_.size() +
-           libraries_.size() + made_streams_;
+           libraries_.size() + made_streams_ + pools_ + pool_memory_.size();
   }
   // CUPTI has a subscriber.
   bool subscribed() const { return callback_ != nullptr; }
@@ -167,6 +167,12 @@ class SimulatedGpu {
   int clusters_at_a_time = 4;
   int finalized = 0;  // times that CUPTI was detached
   bool capturing = false;
+  size_t pool_bytes = ~size_t{0};  // that pools may have in use
+  // Of streams that are not of `context`.
+  std::map<CUstream, CUcontext> stream_contexts;
+
+  // Pieces of pools that are in use, or will be until their stream frees them.
+  size_t pool_memory() const { return pool_memory_.size(); }
 
  private:
   struct Exec {
@@ -184,6 +190,7 @@ class SimulatedGpu {
   void MakeDriver();
   void MakeDeviceEntries();
   void MakeMemoryEntries();
+  void MakePoolEntries();
   void MakeStreamEntries();
   void MakeGraphEntries();
   void MakeEventNodeEntries();
@@ -218,6 +225,10 @@ class SimulatedGpu {
   std::vector<std::shared_ptr<Event>> events_;
   std::vector<std::unique_ptr<uint64_t>> libraries_;
   size_t made_streams_ = 0;
+  size_t pools_ = 0;
+  std::map<CUdeviceptr, std::vector<std::byte>> pool_memory_;
+  // Freed and poisoned, so that a late touch is seen and harms nobody.
+  std::vector<std::vector<std::byte>> freed_;
   // What a stream is being captured into.
   CUstream captured_stream_ = nullptr;
   std::unique_ptr<Graph> captured_;
