@@ -218,6 +218,7 @@ bool SimulatedGpu::Captured(CUstream stream, Node node) {
 
 // Every entry begins with it.
 CUresult SimulatedGpu::Enter(const char* name) {
+  const std::lock_guard entered(entries_);
   calls.emplace_back(name);
   Ring(CUPTI_DRIVER_TRACE_CBID_INVALID, name, nullptr);
   streams.Tick();
@@ -227,6 +228,7 @@ CUresult SimulatedGpu::Enter(const char* name) {
 }
 
 #define REPRISE_ENTER(name)                                              \
+  const std::lock_guard entered(only->entries_);                         \
   if (const CUresult result = only->Enter(name); result != CUDA_SUCCESS) \
   return result
 
@@ -290,6 +292,7 @@ void SimulatedGpu::MakeDriver() {
     return CUDA_SUCCESS;
   };
   driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) {
+    const std::lock_guard entered(only->entries_);
     return only->Enter("cuThreadExchangeStreamCaptureMode");
   };
   driver.cuFuncGetParamInfo = [](CUfunction function, size_t index,
@@ -375,6 +378,7 @@ void SimulatedGpu::MakeDeviceEntries() {
     return CUDA_SUCCESS;
   };
   driver.cuLibraryUnload = [](CUlibrary library) {
+    const std::lock_guard entered(only->entries_);
     End(only->libraries_, library);
     return only->Enter("cuLibraryUnload");
   };
@@ -398,6 +402,7 @@ void SimulatedGpu::MakeMemoryEntries() {
   };
   // Freeing waits for the device.
   driver.cuMemFree = [](CUdeviceptr address) {
+    const std::lock_guard entered(only->entries_);
     only->streams.SynchronizeAll();
     End(only->memory_, reinterpret_cast<void*>(address));
     return only->Enter("cuMemFree");
@@ -409,6 +414,7 @@ void SimulatedGpu::MakeMemoryEntries() {
     return CUDA_SUCCESS;
   };
   driver.cuMemFreeHost = [](void* memory) {
+    const std::lock_guard entered(only->entries_);
     only->streams.SynchronizeAll();
     End(only->memory_, memory);
     return only->Enter("cuMemFreeHost");
@@ -422,14 +428,17 @@ void SimulatedGpu::MakePoolEntries() {
     return CUDA_SUCCESS;
   };
   driver.cuMemPoolDestroy = [](CUmemoryPool) {
+    const std::lock_guard entered(only->entries_);
     EXPECT_TRUE(only->pool_memory_.empty());
     --only->pools_;
     return only->Enter("cuMemPoolDestroy");
   };
   driver.cuMemPoolSetAttribute = [](CUmemoryPool, CUmemPool_attribute, void*) {
+    const std::lock_guard entered(only->entries_);
     return only->Enter("cuMemPoolSetAttribute");
   };
   driver.cuMemPoolTrimTo = [](CUmemoryPool, size_t) {
+    const std::lock_guard entered(only->entries_);
     return only->Enter("cuMemPoolTrimTo");
   };
   driver.cuMemAllocFromPoolAsync = [](CUdeviceptr* address, size_t size_bytes,
@@ -444,6 +453,7 @@ void SimulatedGpu::MakePoolEntries() {
     return CUDA_SUCCESS;
   };
   driver.cuMemFreeAsync = [](CUdeviceptr address, CUstream stream) {
+    const std::lock_guard entered(only->entries_);
     only->streams.Enqueue(stream, [address] {
       auto memory = only->pool_memory_.extract(address);
       ASSERT_FALSE(memory.empty()) << "freed twice";
@@ -533,6 +543,7 @@ void SimulatedGpu::MakeStreamEntries() {
     return CUDA_SUCCESS;
   };
   driver.cuStreamDestroy = [](CUstream stream) {
+    const std::lock_guard entered(only->entries_);
     only->streams.Synchronize(stream);
     --only->made_streams_;
     return only->Enter("cuStreamDestroy");
@@ -572,6 +583,7 @@ void SimulatedGpu::MakeStreamEntries() {
     return CUDA_SUCCESS;
   };
   driver.cuEventDestroy = [](CUevent event) {
+    const std::lock_guard entered(only->entries_);
     End(only->events_, event);
     return only->Enter("cuEventDestroy");
   };
@@ -602,6 +614,7 @@ void SimulatedGpu::MakeGraphEntries() {
     return CUDA_SUCCESS;
   };
   driver.cuGraphDestroy = [](CUgraph graph) {
+    const std::lock_guard entered(only->entries_);
     End(only->graphs_, graph);
     return only->Enter("cuGraphDestroy");
   };
@@ -721,6 +734,7 @@ void SimulatedGpu::MakeExecEntries() {
     return CUDA_SUCCESS;
   };
   driver.cuGraphExecDestroy = [](CUgraphExec exec) {
+    const std::lock_guard entered(only->entries_);
     End(only->execs_, exec);
     return only->Enter("cuGraphExecDestroy");
   };

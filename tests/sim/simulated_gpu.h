@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <tuple>
@@ -35,7 +36,7 @@ namespace reprise::sim {
 // One at a time: entries of a table have no other way to find it. Every driver
 // call can be made to fail, and every call that the engine makes comes back as
 // a callback of a call that nobody knows, which refuses an op that does not
-// hide it. Single-thread.
+// hide it. The driver's entries are thread-safe; all else is single-thread.
 class SimulatedGpu {
  public:
   // What a function of the device does with its parameters.
@@ -209,6 +210,8 @@ class SimulatedGpu {
   bool Captured(CUstream stream, Node node);
 
   static inline SimulatedGpu* only = nullptr;
+  // Held by every entry of the driver: builds call it from a thread of theirs.
+  std::recursive_mutex entries_;
 
   CUpti_CallbackFunc callback_ = nullptr;
   bool enabled_ = false;
