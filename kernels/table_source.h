@@ -10,8 +10,8 @@ namespace reprise::kernels {
 
 // Bytes that one launch can carry; the last is about the driver's limit for
 // parameters (32 764 bytes since compute capability 7.0).
-inline constexpr std::array<uint32_t, 5> kTableBytes = {256, 1024, 4096, 16384,
-                                                        32512};
+inline constexpr std::array<uint32_t, 8> kTableBytes = {
+    256, 512, 1024, 2048, 4096, 8192, 16384, 32512};
 
 // reprise_table::Write<N>(chunk of N bytes, table, vectors of 16 bytes):
 // one block. reprise_table::Nothing has the parameters of an ordinary kernel,

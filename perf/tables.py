@@ -209,6 +209,7 @@ def batches() -> str:
         "BM_PlainLaunches": "launched one by one",
         "BM_BareGraphLaunch": "a hand-written graph, nothing changes",
         "BM_HandPatchedGraph": "a hand-written graph, one argument of each changes",
+        "BM_HandUpdatedGraph": "the same by cuGraphExecUpdate",
         "BM_BuildBatch": "a batch, built and dropped",
         "BM_Submit_Unchanged": "a batch, built and submitted, nothing changes",
         "BM_Submit_AllChanged": "a batch, one argument of each changes",
@@ -222,8 +223,61 @@ def batches() -> str:
     return table(["small kernels", "8 kernels, µs", "64 kernels, µs"], rows)
 
 
+def solves() -> str:
+    """Conjugate gradients, end to end, a check of the residual every 32 iterations."""
+    benchmarks = json.loads((RESULTS / "h200-conjugate-gradient.json").read_text())
+    titles = {
+        "plain": "launched one by one",
+        "batch_1": "a batch an iteration, whose arguments change",
+        "hand_1": "a hand-written graph an iteration, patched by hand",
+        "batch_32": "a batch of 32 iterations",
+        "plan_32": "a prepared plan of 32 iterations",
+        "hand_32": "a hand-written graph of 32 iterations",
+    }
+    every = [b for b in benchmarks["benchmarks"] if "check_every:32/" in b["name"]]
+    rows = [
+        [title] + [f"{b[name + '_us'] / b['iterations']:.1f}" for b in every]
+        for name, title in titles.items()
+    ]
+    return table(["µs an iteration", "32 x 32 grid", "64 x 64 grid"], rows)
+
+
+def sources() -> str:
+    """What a kernel from source costs until it can be launched, and builds beside."""
+    benchmarks = json.loads((RESULTS / "h200-compile.json").read_text())["benchmarks"]
+    named = {b["name"].split("/iterations")[0]: b for b in benchmarks}
+
+    def ms(name: str) -> float:
+        b = named[name]
+        return b["real_time"] / {"us": 1e3, "ms": 1.0}[b["time_unit"]]
+
+    threads = json.loads((RESULTS / "h200-threads.json").read_text())["benchmarks"]
+    beside = {
+        b["name"].split("/")[1]: b for b in threads if "BesideBuilds" in b["name"]
+    }
+    rows = [
+        ["compiled by NVRTC", ms("BM_CompileKernel_Cold/kernels:1")],
+        ["found on disk", ms("BM_CompileKernel_OnDisk")],
+        [
+            "a fresh process, from its context to its first replay, kernel on disk",
+            ms("BM_FreshProcess_ContextToReplay/warm:1"),
+        ],
+        [
+            "launching a batch one by one beside background builds, 99.9th percentile",
+            beside["replays:0"]["beside_builds_p999_us"] / 1e3,
+        ],
+        [
+            "replaying a batch beside background builds, 99.9th percentile",
+            beside["replays:1"]["beside_builds_p999_us"] / 1e3,
+        ],
+    ]
+    return table(["", "ms"], [[title, f"{value:.2f}"] for title, value in rows])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "batches": batches,
+    "solves": solves,
+    "sources": sources,
     "models": models,
     "zoo": zoo,
     "host": host,

@@ -21,6 +21,12 @@ bool MayHaveTwin(const Node& node) {
          !node.clustered() && node.cooperative == 0 && node.programmatic == 0;
 }
 
+// What the launch that writes so many bytes carries.
+uint32_t CarriedBytes(uint32_t bytes) {
+  return *std::lower_bound(kernels::kTableBytes.begin(),
+                           std::prev(kernels::kTableBytes.end()), bytes);
+}
+
 std::vector<device::ParamSpan> WriterParams(uint32_t bytes) {
   return {{0, bytes}, {bytes, 8}, {bytes + 8, 4}};
 }
@@ -76,7 +82,7 @@ PatchShape PatchService::ShapeOf(const std::vector<Node>& nodes) const {
     bytes = end;
     ++shape.in_table;
   }
-  shape.table_bytes = bytes;
+  shape.table_bytes = CarriedBytes(bytes);
   return shape;
 }
 
@@ -110,9 +116,7 @@ Result<Mechanism> PatchService::TableFor(const std::vector<Node>& nodes) {
 }
 
 Result<std::shared_ptr<KernelCode>> PatchService::Writer(uint32_t bytes) {
-  const uint32_t size =
-      *std::lower_bound(kernels::kTableBytes.begin(),
-                        std::prev(kernels::kTableBytes.end()), bytes);
+  const uint32_t size = CarriedBytes(bytes);
   const auto writer = compiler_->CompileOwn(
       {.source = kernels::kTableSource, .name = "reprise_table.cu"},
       "reprise_table::Write<" + std::to_string(size) + ">", WriterParams(size));
