@@ -15,33 +15,19 @@
 #include "kernels/compiler.h"
 #include "kernels/disk_cache.h"
 #include "kernels/hash_bytes.h"
+#include "perf/temporary_folder.h"
 #include "tests/engine/device/cuda_libraries.h"
 
 namespace reprise::kernels {
 namespace {
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / "XXXXXX") {
-    if (mkdtemp(path_.data()) == nullptr) std::abort();
-  }
-  ~TemporaryFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+using perf::TemporaryFolder;
 
-  const std::string& path() const { return path_; }
-  std::shared_ptr<DiskCache> Open() const {
-    auto disk = DiskCache::Open({.directory = path_});
-    if (!disk) std::abort();
-    return *std::move(disk);
-  }
-
- private:
-  std::string path_;
-};
+std::shared_ptr<DiskCache> DiskIn(const TemporaryFolder& folder) {
+  auto disk = DiskCache::Open({.directory = folder.path()});
+  if (!disk) std::abort();
+  return *std::move(disk);
+}
 
 // `kernels` instances of a template.
 KernelSource Source(int64_t kernels) {
@@ -113,7 +99,7 @@ void BM_Compiler_DiskHit(benchmark::State& state) {
   device::PreloadCudaLibraries();
   const TemporaryFolder folder;
   base::InPlaceTaskRunner runner;
-  Compiler compiler(runner, {.memory_bytes = 0, .disk = folder.Open()});
+  Compiler compiler(runner, {.memory_bytes = 0, .disk = DiskIn(folder)});
   const KernelSource source = Source(state.range(0));
   if (!Warm(state, compiler, source)) return;
   for (auto _ : state) {
@@ -163,7 +149,7 @@ cache::Signature Key(uint64_t i) {
 
 void BM_DiskCache_Lookup(benchmark::State& state) {
   const TemporaryFolder folder;
-  const auto cache = folder.Open();
+  const auto cache = DiskIn(folder);
   const std::vector<char> value(state.range(0), 'v');
   cache->Store(Key(1), value);
   for (auto _ : state) benchmark::DoNotOptimize(cache->Lookup(Key(1)));
@@ -178,14 +164,14 @@ BENCHMARK(BM_DiskCache_Lookup)
 
 void BM_DiskCache_Miss(benchmark::State& state) {
   const TemporaryFolder folder;
-  const auto cache = folder.Open();
+  const auto cache = DiskIn(folder);
   for (auto _ : state) benchmark::DoNotOptimize(cache->Lookup(Key(1)));
 }
 BENCHMARK(BM_DiskCache_Miss)->Unit(benchmark::kMicrosecond);
 
 void BM_DiskCache_Store(benchmark::State& state) {
   const TemporaryFolder folder;
-  const auto cache = folder.Open();
+  const auto cache = DiskIn(folder);
   const std::vector<char> value(state.range(0), 'v');
   uint64_t i = 0;
   for (auto _ : state) cache->Store(Key(++i % 64), value);

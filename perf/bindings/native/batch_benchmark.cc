@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,48 +16,30 @@
 #include "bindings/native/reprise.h"
 #include "engine/device/driver.h"
 #include "kernels/nvrtc.h"
+#include "perf/bindings/native/measure.h"
 
 namespace reprise {
 namespace {
 
-constexpr char kSource[] = R"(
-extern "C" __global__ void axpy(float a, const float* x, float* y, int count) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < count) y[i] += a * x[i];
-}
-)";
-using Axpy = void(float, const float*, float*, int);
+using perf::Axpy;
+using perf::Must;
+
 constexpr int kCount = 256;
 constexpr int kRound = 16;
 constexpr int kRounds = 40;  // most of the time is the device's, off the clock
 constexpr LaunchConfig kConfig{.grid = {2}, .block = {128}};
 
-template <typename T>
-T Must(Result<T> result) {
-  if (!result) {
-    std::fprintf(stderr, "%s\n", result.error().message().c_str());
-    std::exit(1);
-  }
-  return *std::move(result);
-}
-void Must(const Status& status) {
-  if (!status) {
-    std::fprintf(stderr, "%s\n", status.error().message().c_str());
-    std::exit(1);
-  }
-}
 void Must(CUresult result) {
   if (result != CUDA_SUCCESS) {
-    std::fprintf(stderr, "CUDA error %d\n", result);
-    std::exit(1);
+    perf::Stop("CUDA error " + std::to_string(result));
   }
 }
 
 // The world of one benchmark.
 struct World {
   World() {
-    axpy.emplace(
-        Must(runtime.CompileKernel<Axpy>({.source = kSource, .name = "axpy"})));
+    axpy.emplace(Must(runtime.CompileKernel<Axpy>(
+        {.source = perf::kAxpySource, .name = "axpy"})));
     Must(axpy->Wait());
     x = Must(runtime.Allocate<float>(kCount));
     y = Must(runtime.Allocate<float>(kCount));
@@ -68,7 +48,8 @@ struct World {
     Must(driver.cuDevicePrimaryCtxRetain(&context, device));
     Must(driver.cuCtxSetCurrent(context));
     // The same kernel by a handle, for what Reprise is compared with.
-    code = Must(kernels::CompileToCubin(kSource, "axpy.cu", "sm_90", {}));
+    code = Must(
+        kernels::CompileToCubin(perf::kAxpySource, "axpy.cu", "sm_90", {}));
     Must(driver.cuLibraryLoadData(&library, code.data(), nullptr, nullptr, 0,
                                   nullptr, nullptr, 0));
     Must(driver.cuLibraryGetKernel(&kernel, library, "axpy"));
@@ -266,8 +247,8 @@ struct Way {
   explicit Way(Patching patching)
       : runtime(Must(Runtime::Create({.patching = patching}))),
         stream(Must(runtime.CreateStream())),
-        axpy(Must(
-            runtime.CompileKernel<Axpy>({.source = kSource, .name = "axpy"}))),
+        axpy(Must(runtime.CompileKernel<Axpy>(
+            {.source = perf::kAxpySource, .name = "axpy"}))),
         x(Must(runtime.Allocate<float>(kCount))),
         y(Must(runtime.Allocate<float>(kCount))) {}
 

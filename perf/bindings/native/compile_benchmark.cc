@@ -15,32 +15,24 @@
 #include <vector>
 
 #include "bindings/native/reprise.h"
+#include "perf/bindings/native/measure.h"
 #include "perf/run.h"
+#include "perf/temporary_folder.h"
 
 namespace reprise {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Axpy = void(float, const float*, float*, int);
+using perf::Axpy;
+using perf::Must;
+using perf::Stop;
+using perf::TemporaryFolder;
 constexpr int kCount = 256;
 constexpr LaunchConfig kConfig{.grid = {2}, .block = {128}};
 constexpr char kFreshProcess[] = "--fresh-process";
 
 double Seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
-}
-
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "%s\n", why.c_str());
-  std::exit(1);
-}
-template <typename T>
-T Must(Result<T> result) {
-  if (!result) Die(result.error().message());
-  return *std::move(result);
-}
-void Must(const Status& status) {
-  if (!status) Die(status.error().message());
 }
 
 // A text that no other number has.
@@ -53,24 +45,6 @@ extern "C" __global__ void axpy(float a, const float* x, float* y, int count) {
 )",
           .name = "axpy"};
 }
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / "XXXXXX") {
-    if (mkdtemp(path_.data()) == nullptr) Die("there is no temporary folder");
-  }
-  ~TemporaryFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 Runtime WithCache(std::string folder) {
   return Must(Runtime::Create({.cache_dir = std::move(folder)}));
@@ -180,7 +154,7 @@ Start StartFresh(const std::string& cache) {
   Must(stream.CopyToHost(values.data(), y.data(), kCount));
   if (stream.stats().replayed != 1 ||
       values != std::vector<float>(kCount, 6.0f)) {
-    Die("the last batch was not replayed, or wrong");
+    Stop("the last batch was not replayed, or wrong");
   }
   start.nvrtc_loaded =
       dlopen("libnvrtc.so.13", RTLD_NOW | RTLD_NOLOAD) != nullptr ? 1 : 0;
@@ -192,12 +166,12 @@ Start RunFresh(const std::string& cache) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   FILE* const child = popen(
       ("'" + self + "' " + kFreshProcess + " '" + cache + "'").c_str(), "r");
-  if (child == nullptr) Die("cannot run " + self);
+  if (child == nullptr) Stop("cannot run " + self);
   Start start;
   const int read = std::fscanf(child, "%lf %lf %lf %lf %lf", &start.create_ms,
                                &start.compile_ms, &start.launch_ms,
                                &start.replay_ms, &start.nvrtc_loaded);
-  if (pclose(child) != 0 || read != 5) Die("a fresh process failed");
+  if (pclose(child) != 0 || read != 5) Stop("a fresh process failed");
   return start;
 }
 

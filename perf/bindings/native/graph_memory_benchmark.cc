@@ -23,15 +23,9 @@ namespace {
 using perf::HandGraph;
 using perf::RawLaunch;
 
-constexpr char kSource[] = R"(
-extern "C" __global__ void axpy(float a, const float* x, float* y, int count) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < count) y[i] += a * x[i];
-}
-)";
-
 CUfunction TheKernel() {
-  static const CUfunction axpy = perf::TheDevice().Load(kSource, {"axpy"})[0];
+  static const CUfunction axpy =
+      perf::TheDevice().Load(perf::kAxpySource, {"axpy"})[0];
   return axpy;
 }
 

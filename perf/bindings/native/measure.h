@@ -1,5 +1,5 @@
-// What the benchmarks of the C++ API share: errors end them, times of single
-// calls become percentiles.
+// What the benchmarks of the C++ API share: a small kernel, errors that end
+// them, times of single calls as percentiles.
 
 #ifndef REPRISE_PERF_BINDINGS_NATIVE_MEASURE_H_
 #define REPRISE_PERF_BINDINGS_NATIVE_MEASURE_H_
@@ -18,6 +18,15 @@
 #include "engine/base/status.h"
 
 namespace reprise::perf {
+
+// A kernel that is over before the next one is launched.
+inline constexpr char kAxpySource[] = R"(
+extern "C" __global__ void axpy(float a, const float* x, float* y, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) y[i] += a * x[i];
+}
+)";
+using Axpy = void(float, const float*, float*, int);
 
 // A benchmark that cannot go on ends the program, with a sentence on stderr.
 [[noreturn]] inline void Stop(const std::string& why) {

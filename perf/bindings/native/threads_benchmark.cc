@@ -23,16 +23,10 @@
 namespace reprise {
 namespace {
 
+using perf::Axpy;
 using perf::Must;
 using perf::Samples;
 
-constexpr char kSource[] = R"(
-extern "C" __global__ void axpy(float a, const float* x, float* y, int count) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < count) y[i] += a * x[i];
-}
-)";
-using Axpy = void(float, const float*, float*, int);
 constexpr int kCount = 256;
 constexpr int kRound = 16;  // calls between two waits for the device
 
@@ -80,8 +74,8 @@ class Submitter {
 // Runtimes that never build, and that do.
 struct World {
   static Kernel<Axpy> Compile(const Runtime& runtime) {
-    auto axpy =
-        Must(runtime.CompileKernel<Axpy>({.source = kSource, .name = "axpy"}));
+    auto axpy = Must(runtime.CompileKernel<Axpy>(
+        {.source = perf::kAxpySource, .name = "axpy"}));
     Must(axpy.Wait());
     return axpy;
   }
