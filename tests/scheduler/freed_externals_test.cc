@@ -82,13 +82,6 @@ class FreedExternalsTest : public TwinPrograms {
     if (now.squashes == before.squashes) return -1;
     return static_cast<int>(now.followed - before.followed);
   }
-  std::map<std::string, uint64_t> notes() {
-    std::map<std::string, uint64_t> notes;
-    session_->Inspect(
-        [&notes](const Journal& journal, const std::vector<const TraceEntry*>&,
-                 const engine::Frontend&) { notes = journal.notes; });
-    return notes;
-  }
 };
 
 TEST_F(FreedExternalsTest, WeightEndsThePassWhereASegmentWouldReadIt) {

@@ -55,13 +55,6 @@ class ReleasePlansTest : public TwinPrograms {
     std::thread([&] { bytes = session_->ReleasePlans(); }).join();
     return bytes;
   }
-  std::map<std::string, uint64_t> notes() {
-    std::map<std::string, uint64_t> notes;
-    session_->Inspect(
-        [&notes](const Journal& journal, const std::vector<const TraceEntry*>&,
-                 const engine::Frontend&) { notes = journal.notes; });
-    return notes;
-  }
 };
 
 TEST_F(ReleasePlansTest, BetweenPassesAllGoAndComeBack) {

@@ -159,9 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Lasts, ToolFailuresTest,
                          testing::Values(FailingCalls::Lasts::kOnce,
                                          FailingCalls::Lasts::kForGood),
                          [](const auto& info) {
-                           return info.param == FailingCalls::Lasts::kOnce
-                                      ? "Once"
-                                      : "ForGood";
+                           return FailingCalls::NameOf(info.param);
                          });
 
 }  // namespace

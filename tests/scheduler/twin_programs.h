@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -114,6 +115,13 @@ class TwinPrograms : public testing::Test {
     }
   }
 
+  std::map<std::string, uint64_t> notes() {
+    std::map<std::string, uint64_t> notes;
+    session_->Inspect(
+        [&notes](const Journal& journal, const std::vector<const TraceEntry*>&,
+                 const engine::Frontend&) { notes = journal.notes; });
+    return notes;
+  }
   Stats stats() {
     Stats stats;
     session_->Inspect(

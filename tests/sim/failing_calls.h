@@ -12,6 +12,9 @@ namespace reprise::sim {
 class FailingCalls {
  public:
   enum class Lasts : uint8_t { kOnce, kForGood };
+  static const char* NameOf(Lasts lasts) {
+    return lasts == Lasts::kOnce ? "Once" : "ForGood";
+  }
 
   // The call after `calls` more fails, and perhaps all that follow; negative:
   // none.

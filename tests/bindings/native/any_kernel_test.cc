@@ -14,6 +14,7 @@
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "tests/bindings/native/simulated_runtime.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {
@@ -30,9 +31,7 @@ std::string Why(Status status) {
 class AnyKernelTest : public testing::Test {
  protected:
   void SetUp() override {
-    runtime_ = std::make_shared<RuntimeCore>(
-        MakeCudaDevice(gpu_.driver, gpu_.context),
-        RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
+    runtime_ = RuntimeOn(MakeCudaDevice(gpu_.driver, gpu_.context));
     stream_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
     kernel_.emplace(Adopted(scale_));
   }

@@ -13,6 +13,7 @@
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "tests/bindings/native/simulated_runtime.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {
@@ -23,15 +24,11 @@ using Raise = void(float*, float);
 class BatchEventsTest : public testing::Test {
  protected:
   void SetUp() override {
-    runtime_ = std::make_shared<RuntimeCore>(
-        MakeCudaDevice(gpu_.driver, gpu_.context),
-        RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
+    runtime_ = RuntimeOn(MakeCudaDevice(gpu_.driver, gpu_.context));
     first_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
     second_ =
         std::make_shared<StreamCore>(runtime_, gpu_.streams.Make(), false);
-    auto code = std::make_shared<KernelCode>("raise", raise_.params);
-    code->FinishAdopting(gpu_.driver, reinterpret_cast<CUfunction>(&raise_));
-    kernel_.emplace(std::move(code));
+    kernel_.emplace(CodeOf(gpu_, "raise", raise_));
   }
   void TearDown() override {
     kernel_.reset();

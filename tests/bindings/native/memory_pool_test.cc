@@ -16,6 +16,7 @@
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "tests/bindings/native/simulated_runtime.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {
@@ -47,9 +48,7 @@ class MemoryPoolTest : public testing::Test {
   }
 
   std::optional<Kernel<Raise>> Adopt() {
-    auto code = std::make_shared<KernelCode>("raise", raise_.params);
-    code->FinishAdopting(gpu_.driver, reinterpret_cast<CUfunction>(&raise_));
-    return Kernel<Raise>(std::move(code));
+    return Kernel<Raise>(CodeOf(gpu_, "raise", raise_));
   }
   Buffer<float> Allocate(size_t count) {
     auto memory = runtime_->device().Allocate(count * sizeof(float));

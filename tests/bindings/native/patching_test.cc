@@ -15,6 +15,7 @@
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "tests/bindings/native/simulated_runtime.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {
@@ -48,15 +49,6 @@ void WriteTable(const std::byte* image) {
 
 class PatchingTest : public ::testing::Test {
  protected:
-  static std::shared_ptr<KernelCode> Code(const sim::SimulatedGpu::Kernel& of,
-                                          const device::Driver& driver) {
-    auto code = std::make_shared<KernelCode>("kernel", of.params);
-    code->FinishAdopting(driver,
-                         reinterpret_cast<CUfunction>(
-                             const_cast<sim::SimulatedGpu::Kernel*>(&of)));
-    return code;
-  }
-
   // memory[i + 1] = memory[i] + by + i
   BatchRecord Record(const std::shared_ptr<KernelCode>& kernel, float by,
                      size_t launches = 3, uint32_t grid = 1) {
@@ -96,9 +88,9 @@ class PatchingTest : public ::testing::Test {
     kernel.run = &WriteTable;
     return kernel;
   }();
-  const std::shared_ptr<KernelCode> add_code_ = Code(add_, gpu_.driver);
+  const std::shared_ptr<KernelCode> add_code_ = CodeOf(gpu_, "add", add_);
   const std::shared_ptr<KernelCode> multiply_code_ =
-      Code(multiply_, gpu_.driver);
+      CodeOf(gpu_, "multiply", multiply_);
 };
 
 // --- One graph --------------------------------------------------------------
@@ -108,9 +100,9 @@ class TableTest : public PatchingTest {
   // The second launch is not in the table.
   TableTest() {
     Mechanism mechanism{.patching = Patching::kTable};
-    const auto twin = Code(twin_, gpu_.driver);
+    const auto twin = CodeOf(gpu_, "twin", twin_);
     mechanism.twins = {twin, nullptr, twin};
-    mechanism.writer = Code(writer_, gpu_.driver);
+    mechanism.writer = CodeOf(gpu_, "write", writer_);
     graph_.emplace(gpu_.driver, gpu_.context, std::move(mechanism));
     const BatchRecord record = Record(add_code_, 1);
     nodes_ = record.nodes();
@@ -292,9 +284,8 @@ class TakeoverTest : public PatchingTest {
     return submitted;
   }
 
-  const std::shared_ptr<RuntimeCore> runtime_ = std::make_shared<RuntimeCore>(
-      MakeCudaDevice(gpu_.driver, gpu_.context),
-      RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
+  const std::shared_ptr<RuntimeCore> runtime_ =
+      RuntimeOn(MakeCudaDevice(gpu_.driver, gpu_.context));
   const std::shared_ptr<StreamCore> stream_ =
       std::make_shared<StreamCore>(runtime_, gpu_.stream, /*owned=*/false);
 };

@@ -13,6 +13,7 @@
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "tests/bindings/native/simulated_runtime.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {
@@ -58,9 +59,8 @@ class World {
   sim::SimulatedGpu gpu;
   std::vector<float> a = std::vector<float>(kCount);
   std::vector<float> b = std::vector<float>(kCount);
-  std::shared_ptr<RuntimeCore> runtime = std::make_shared<RuntimeCore>(
-      MakeCudaDevice(gpu.driver, gpu.context),
-      RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
+  std::shared_ptr<RuntimeCore> runtime =
+      RuntimeOn(MakeCudaDevice(gpu.driver, gpu.context));
   std::shared_ptr<StreamCore> stream =
       std::make_shared<StreamCore>(runtime, gpu.stream, /*owned=*/false);
   std::optional<Kernel<AddTo>> kernel;
