@@ -95,7 +95,6 @@ Status CudaGraph::Build(const std::vector<Node>& nodes,
                         const device::Dependencies& dependencies,
                         CUstream stream, const Captures& captures) {
   launches_.reserve(nodes.size() + 1);
-  for (const Node& node : nodes) sizes_.push_back(node.image_bytes);
   if (mechanism_.patching == Patching::kTable) {
     REPRISE_RETURN_IF_ERROR(AddTable(nodes));
   }
@@ -114,14 +113,14 @@ Status CudaGraph::Build(const std::vector<Node>& nodes,
     if (IsEvent(launch)) {
       events_[i] = EventCore::In(arguments).shared_from_this();
     }
-    std::byte* entry = Entry(i);
-    if (entry == nullptr) continue;
-    std::memcpy(entry, arguments, node.image_bytes);
+    const std::span<std::byte> entry = EntryOf(i);
+    if (entry.empty()) continue;
+    std::memcpy(entry.data(), arguments, entry.size());
     const KernelCode& twin = *mechanism_.twins[i];
     launch.function = twin.function();
     launch.params = twin.params();
     launch.image.resize(sizeof(CUdeviceptr));
-    launch.SetWord(0, table_ + entries_[i]);
+    launch.SetWord(0, table_ + entries_[i].begin);
   }
   std::vector<const device::Launch*> pointers;
   for (const device::Launch& launch : launches_) pointers.push_back(&launch);
@@ -145,7 +144,7 @@ device::Dependencies CudaGraph::BehindTable(
       shifted[i + first_].push_back(before + static_cast<uint32_t>(first_));
       if (behind[before]) behind[i] = true;
     }
-    if (entries_[i] == kDirect || behind[i]) continue;
+    if (entries_[i].bytes == 0 || behind[i]) continue;
     shifted[i + first_].push_back(0);
     behind[i] = true;
   }
@@ -154,11 +153,11 @@ device::Dependencies CudaGraph::BehindTable(
 
 Status CudaGraph::AddTable(const std::vector<Node>& nodes) {
   uint32_t bytes = 0;
-  entries_.assign(nodes.size(), kDirect);
+  entries_.resize(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (mechanism_.twins[i] == nullptr) continue;
     kernels_.push_back(mechanism_.twins[i]);
-    entries_[i] = bytes;
+    entries_[i] = {bytes, nodes[i].image_bytes};
     bytes = TableEnd(bytes, nodes[i]);
   }
   // Write(chunk, table, vectors).
@@ -186,9 +185,10 @@ Status CudaGraph::AddTable(const std::vector<Node>& nodes) {
   return {};
 }
 
-std::byte* CudaGraph::Entry(size_t index) {
-  if (first_ == 0 || entries_[index] == kDirect) return nullptr;
-  return launches_[0].image.data() + entries_[index];
+std::span<std::byte> CudaGraph::EntryOf(size_t index) {
+  if (entries_.empty()) return {};
+  const Entry& entry = entries_[index];
+  return {launches_[0].image.data() + entry.begin, entry.bytes};
 }
 
 Status CudaGraph::Set(size_t index, const std::byte* image) {
@@ -200,8 +200,8 @@ Status CudaGraph::Set(size_t index, const std::byte* image) {
     events_[index] = event.shared_from_this();
     return {};
   }
-  if (std::byte* entry = Entry(index); entry != nullptr) {
-    std::memcpy(entry, image, sizes_[index]);
+  if (const auto entry = EntryOf(index); !entry.empty()) {
+    std::memcpy(entry.data(), image, entry.size());
     table_changed_ = true;
     return {};
   }

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -52,14 +53,19 @@ class CudaGraph final : public Graph {
   // The launch that writes the table, before all that read it; what it carries
   // is the table to be.
   Status AddTable(const std::vector<Node>& nodes);
-  std::byte* Entry(size_t index);
+  // Where a node's arguments lie in it; empty if its launch has its own.
+  std::span<std::byte> EntryOf(size_t index);
   // What was set since the last launch, by the driver's way of the mechanism.
   Status Apply();
   // For the launches, with the table's in front.
   device::Dependencies BehindTable(
       const device::Dependencies& dependencies) const;
 
-  static constexpr uint32_t kDirect = ~uint32_t{0};
+  // A node's arguments in the table; none of a node whose launch has its own.
+  struct Entry {
+    uint32_t begin = 0;
+    uint32_t bytes = 0;
+  };
 
   const device::Driver& driver_;
   const CUcontext context_;
@@ -71,11 +77,10 @@ class CudaGraph final : public Graph {
   std::unique_ptr<device::LaunchGraph> graph_;
 
   CUdeviceptr table_ = 0;
-  std::vector<uint32_t> entries_;  // offsets in the table; kDirect: none
-  std::vector<uint32_t> sizes_;    // of the nodes' arguments
-  bool table_changed_ = false;     // since it was given to its launch
-  bool table_used_ = false;        // written by a launch as it is now
-  bool table_enabled_ = true;      // the next launch writes it
+  std::vector<Entry> entries_;  // by node; empty without a table
+  bool table_changed_ = false;  // since it was given to its launch
+  bool table_used_ = false;     // written by a launch as it is now
+  bool table_enabled_ = true;   // the next launch writes it
   bool staged_ = false;
 };
 

@@ -224,6 +224,7 @@ Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
 
 void StreamCore::TakeGraphOver(BatchEntry& entry, const BatchRecord& record) {
   if (entry.nodes.size() < kFewestLaunches) return;
+  std::shared_ptr<const AdaptiveGraph::Recipe> recipe;
   // Least recently used first.
   for (auto old = entries_.rbegin(); old != entries_.rend(); ++old) {
     BatchEntry& victim = **old;
@@ -233,8 +234,10 @@ void StreamCore::TakeGraphOver(BatchEntry& entry, const BatchRecord& record) {
     const bool idle = stats_.batches - victim.used >= kIdleBatches ||
                       (victim.seen == 1 && victim.replayed == 1);
     if (!idle || victim.nodes.size() != entry.nodes.size()) continue;
-    auto recipe = std::make_shared<const AdaptiveGraph::Recipe>(
-        entry.nodes, entry.dependencies);
+    if (recipe == nullptr) {
+      recipe = std::make_shared<const AdaptiveGraph::Recipe>(
+          entry.nodes, entry.dependencies);
+    }
     if (!victim.graph->MayBecome(*recipe)) continue;
     const Status taken =
         victim.graph->TakeOver(std::move(recipe), record.image());
