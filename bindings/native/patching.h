@@ -31,7 +31,8 @@ enum class Patching : uint8_t {
 
 const char* ToString(Patching patching);
 
-// A graph that a stream holds, for people.
+// A graph that a stream holds, or a batch that it could not build one for
+// (nothing but `launches` and `why_not`), for people.
 struct PlanReport {
   size_t launches = 0;
   Patching patching = Patching::kSetParams;

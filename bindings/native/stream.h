@@ -27,7 +27,7 @@ struct StreamStats {
   uint64_t patched = 0;   // nodes of graphs whose arguments changed
   uint64_t built = 0;
   uint64_t taken_over = 0;  // graphs that became another batch's
-  uint64_t refused = 0;     // builds that failed; see StreamStats::why
+  uint64_t refused = 0;     // builds that failed; Stream::plans says why
   uint64_t plans = 0;       // held
 };
 
@@ -62,7 +62,8 @@ class Stream {
   REPRISE_EXPORT void WaitForBuilds() const;
 
   REPRISE_EXPORT StreamStats stats() const;
-  // The graphs that it holds, the last used first, and why each is as it is.
+  // The graphs that it holds, the last used first, and why each is as it is;
+  // among them batches whose graph could not be built (PlanReport::why_not).
   REPRISE_EXPORT std::vector<PlanReport> plans() const;
   // The CUstream; null on a host runtime.
   REPRISE_EXPORT void* handle() const;

@@ -286,6 +286,10 @@ std::vector<PlanReport> StreamCore::plans() const {
   for (const std::shared_ptr<BatchEntry>& entry : entries_) {
     if (entry->state == BatchEntry::State::kReady) {
       plans.push_back(entry->graph->report());
+    } else if (entry->state == BatchEntry::State::kRefused) {
+      PlanReport& refused = plans.emplace_back();
+      refused.launches = entry->nodes.size();
+      refused.why_not = entry->why_refused;
     }
   }
   return plans;

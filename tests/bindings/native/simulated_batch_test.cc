@@ -89,6 +89,7 @@ TEST(SimulatedBatchTest, ReplaysAreOneGraphWithItsOwnArguments) {
 TEST(SimulatedBatchTest, EveryDriverCallMayFailOnce) {
   std::set<std::string> failed;
   int told = 0;
+  int refused = 0;
   for (int calls = 0;; ++calls) {
     SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
     World world;
@@ -106,6 +107,13 @@ TEST(SimulatedBatchTest, EveryDriverCallMayFailOnce) {
       }
       world.runtime->queue().WaitIdle(std::nullopt);
     }
+    if (world.stream->stats().refused > 0) {
+      const std::vector<PlanReport> plans = world.stream->plans();
+      ASSERT_EQ(plans.size(), 1u);
+      EXPECT_NE(plans[0].why_not.find(world.gpu.failed), std::string::npos)
+          << plans[0].why_not;
+      ++refused;
+    }
     auto plan = world.Fill(7).Prepare();
     if (plan) {
       Plan ends = *std::move(plan);
@@ -122,6 +130,7 @@ TEST(SimulatedBatchTest, EveryDriverCallMayFailOnce) {
   }
   EXPECT_GT(failed.size(), 8u);
   EXPECT_GT(told, 20);
+  EXPECT_GT(refused, 5);
 }
 
 }  // namespace
