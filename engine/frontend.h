@@ -58,9 +58,10 @@ class Frontend {
   // use count that a program can see. Any thread.
   virtual void Retain(StorageToken storage) = 0;
   virtual void Release(StorageToken storage) = 0;
-  // The retained storage is alive. Never blocks.
+  // The retained storage is alive. Any thread; never blocks.
   virtual bool Alive(StorageToken storage) const = 0;
-  // Where the retained storage's memory is now; 0 if it is dead.
+  // Where the retained storage's memory is now; 0 if it is dead. Any thread,
+  // also while the program frees or moves it: before or after are both right.
   virtual uint64_t Base(StorageToken storage) const = 0;
 
   // Strong references to retained storages, for no longer than an op, because

@@ -27,9 +27,11 @@ namespace reprise::sim {
 class ModelStorage {
  public:
   ModelStorage(engine::Block block, size_t elements)
-      : block_(std::move(block)), elements_(elements) {}
+      : block_(std::move(block)),
+        address_(block_.address()),
+        elements_(elements) {}
 
-  float* data() const { return reinterpret_cast<float*>(block_.address()); }
+  float* data() const { return reinterpret_cast<float*>(address_.load()); }
   size_t elements() const { return elements_; }
 
  private:
@@ -47,14 +49,20 @@ class ModelStorage {
   }
   void Unref() {
     if (--strong_ > 0) return;
-    block_ = engine::Block();
+    SetBlock(engine::Block());
     UnrefWeakly();
   }
   void UnrefWeakly() {
     if (--weak_ == 0) delete this;
   }
+  void SetBlock(engine::Block block) {
+    address_ = block.address();
+    block_ = std::move(block);
+  }
 
   engine::Block block_;
+  // The block's. Atomic: any thread may ask where the storage is now.
+  std::atomic<uint64_t> address_;
   size_t elements_;
   // Atomic: weak references end on any thread.
   std::atomic<int> strong_{0};
@@ -114,7 +122,7 @@ class ModelFrontend : public engine::Frontend {
     return Of(token)->strong_ > 0;
   }
   uint64_t Base(engine::StorageToken token) const override {
-    return Of(token)->block_.address();
+    return Of(token)->address_;
   }
   size_t Hold(std::span<const engine::StoragePlace> storages) override {
     size_t held = 0;
@@ -155,7 +163,7 @@ class ModelFrontend : public engine::Frontend {
     engine::Block block = *Allocate(size_bytes);
     std::memcpy(reinterpret_cast<void*>(block.address()), storage->data(),
                 size_bytes);
-    storage->block_ = std::move(block);
+    storage->SetBlock(std::move(block));
   }
 
   // What is allocated from now on has pages of its own, and once it is freed,
