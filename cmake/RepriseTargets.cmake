@@ -25,12 +25,31 @@ function(reprise_add_library name)
   add_library(reprise::${name} ALIAS ${target})
 endfunction()
 
+# reprise_precompile(<target> <header>...)
+# reprise_reuse_precompiled(<target> <other>)
+#
+# The target's sources begin with headers that are compiled once; or with those of
+# another target, for which a program is compiled as code that may go into a library.
+function(reprise_precompile target)
+  if(REPRISE_PCH)
+    target_compile_options(${target} PRIVATE ${REPRISE_PCH_OPTIONS})
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+function(reprise_reuse_precompiled target other)
+  if(REPRISE_PCH)
+    target_compile_options(${target} PRIVATE ${REPRISE_PCH_OPTIONS} -fPIC)
+    target_precompile_headers(${target} REUSE_FROM ${other})
+  endif()
+endfunction()
+
 # reprise_add_test(<stem>_test.cc [SOURCES <cc>...] [DEPS <target>...] [LABELS <label>...])
 #
 # One GoogleTest program a file, from tests/<folder>/CMakeLists.txt. A test that
 # needs a GPU carries the label gpu, one that has threads the label threads;
 # the target reprise_<label>_tests builds all of a label. The user's cache is
-# left alone.
+# left alone. REPRISE_TEST_HEADERS, set for a folder, names another target than
+# reprise_sim whose precompiled headers its tests begin with.
 function(reprise_add_test source)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS;LABELS")
   reprise_program_name(target tests ${source})
@@ -38,6 +57,10 @@ function(reprise_add_test source)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(${target} PRIVATE ${REPRISE_WARNINGS})
   target_link_libraries(${target} PRIVATE ${arg_DEPS} GTest::gmock_main)
+  if(NOT REPRISE_TEST_HEADERS)
+    set(REPRISE_TEST_HEADERS reprise_sim)
+  endif()
+  reprise_reuse_precompiled(${target} ${REPRISE_TEST_HEADERS})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
   # Listed when ctest runs, so that building needs no device and no torch on the path.
   set(properties TIMEOUT 120 ENVIRONMENT REPRISE_CACHE_DIR=${PROJECT_BINARY_DIR}/tests/cache)
@@ -50,6 +73,11 @@ function(reprise_add_test source)
     endif()
     add_dependencies(reprise_${label}_tests ${target})
   endforeach()
+  # CUDA does not run under the host's sanitizers.
+  if(REPRISE_SANITIZE AND "gpu" IN_LIST arg_LABELS)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    return()
+  endif()
   gtest_discover_tests(${target} TEST_PREFIX ${folder}/ DISCOVERY_MODE PRE_TEST
                        DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()

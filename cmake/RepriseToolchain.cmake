@@ -13,7 +13,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 
 # Precompiled headers defeat ccache unless it is told that they are safe:
-# -fpch-preprocess (bindings/torch) makes gcc name them in its output, so that
+# -fpch-preprocess (below) makes gcc name them in its output, so that
 # ccache hashes what is in them. Paths relative to the checkout let build folders
 # and checkouts share what was compiled.
 find_program(REPRISE_CCACHE ccache)
@@ -40,4 +40,12 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 if(REPRISE_WERROR)
   list(APPEND REPRISE_WARNINGS -Werror)
+endif()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(REPRISE_PCH_OPTIONS -fpch-preprocess)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # libstdc++ has these off where they are false, which a precompiled header forgets.
+    list(APPEND REPRISE_PCH_OPTIONS -Wno-array-bounds -Wno-stringop-overflow)
+  endif()
 endif()

@@ -70,8 +70,10 @@ void CudaExecutor::MarkDirty(uint32_t launch) {
 
 Executor::Fit CudaExecutor::SetScalars(uint32_t op,
                                        std::span<const uint64_t> bits) {
-  const auto [begin, end] =
-      std::ranges::equal_range(program_.scalars, op, {}, &ScalarSite::op);
+  const auto begin =
+      std::ranges::lower_bound(program_.scalars, op, {}, &ScalarSite::op);
+  const auto end =
+      std::ranges::upper_bound(program_.scalars, op, {}, &ScalarSite::op);
   encoded_.clear();
   for (auto site = begin; site != end; ++site) {
     std::optional<uint64_t> word;
