@@ -120,7 +120,7 @@ constexpr std::string_view kAcceptedBytes =
 
 constexpr OptionRow kTable[] = {
     {"enabled", "REPRISE", "1", "0 or 1",
-     "0 turns everything off: enable() returns and does nothing", SetEnabled},
+     "0 turns everything off: enable() leaves nothing enabled", SetEnabled},
     {"policy", "REPRISE_POLICY", "auto", "auto, measured or always",
      "when a plan replaces eager: where it was measured to be faster by the "
      "margin, or wherever a validated plan is ready; auto is measured on a GPU "
@@ -198,7 +198,9 @@ std::string OptionsDocument() {
       "or in the\n"
       "environment; an argument wins over the environment, and the environment "
       "over the\n"
-      "default. An unknown name or value raises `ValueError`.\n"
+      "default. An unknown name or value raises `ValueError`; a variable of "
+      "another name is\n"
+      "not read.\n"
       "\n"
       "| option | variable | default | accepted | meaning |\n"
       "|---|---|---|---|---|\n";

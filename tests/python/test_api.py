@@ -94,6 +94,16 @@ def test_enabled_false_is_a_no_op() -> None:
     assert _native.active() is None
 
 
+def test_a_session_that_is_not_enabled_leaves_a_stretch_out() -> None:
+    reprise.enable("cpu", margin=0.5)
+    outer, seen = _native.active(), reprise.stats().ops
+    with reprise.session("cpu", enabled=False) as session:
+        some_ops()
+    assert session.stats() == reprise.Stats()
+    assert reprise.stats().ops == seen
+    assert _native.active() == outer
+
+
 def test_enabling_twice_is_harmless() -> None:
     reprise.enable("cpu", policy="always")
     some_ops()
@@ -179,6 +189,22 @@ def test_wait_keeps_to_its_timeout() -> None:
     reprise.enable("cpu")
     assert reprise.wait(0.0) in (True, False)
     assert reprise.wait(60.0) is True
+
+
+def test_a_timeout_that_is_no_number_of_seconds_is_named() -> None:
+    for enabled in (False, True):
+        if enabled:
+            reprise.enable("cpu")
+        for timeout in ("1", [], 1j):
+            with pytest.raises(TypeError, match=r"timeout does not accept.*seconds"):
+                reprise.wait(timeout)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="timeout does not accept nan"):
+            reprise.wait(float("nan"))
+
+
+def test_counters_are_compared_with_counters_only() -> None:
+    with pytest.raises(TypeError, match=r"since\(\) does not accept 3: give what"):
+        reprise.stats().since(3)  # type: ignore[arg-type]
 
 
 def test_explain_is_for_people_and_for_programs() -> None:
@@ -357,6 +383,41 @@ def test_the_best_device_without_a_gpu_is_the_host_and_says_so_once() -> None:
     assert result.stderr.count("correctness and not speed") == 1
 
 
+@pytest.mark.parametrize(
+    "way_in",
+    [
+        "reprise.enable('cpu')",
+        "with reprise.session('cpu'): pass",
+        "contextlib.ExitStack().enter_context(reprise.session('cpu'))",
+    ],
+)
+def test_the_hosts_warning_names_the_programs_line(way_in: str) -> None:
+    result = python(f"import contextlib, reprise\n{way_in}")
+    assert result.stderr.startswith("<string>:2: UserWarning: reprise: on the CPU")
+
+
+def test_where_warnings_are_errors_nothing_is_left_enabled() -> None:
+    python(
+        """
+        import contextlib, warnings, torch, reprise
+        warnings.simplefilter("error")
+        for way_in in (lambda: reprise.enable("cpu"), reprise.session("cpu").__enter__):
+            try:
+                way_in()
+            except UserWarning:
+                pass
+            else:
+                raise AssertionError("no error")
+            torch.ones(3) * 2
+            assert reprise.stats().ops == 0
+        warnings.simplefilter("ignore")
+        with reprise.session("cpu") as session:
+            torch.ones(3) * 2
+        assert session.stats().ops > 0
+        """
+    )
+
+
 def test_a_forked_child_is_left_alone() -> None:
     python(
         """
@@ -432,6 +493,26 @@ def test_a_script_that_fails_fails_under_the_runner(tmp_path: pathlib.Path) -> N
     run = [sys.executable, "-m", "reprise", "run", "--device", "cpu", str(script)]
     env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
     assert subprocess.run(run, env=env, timeout=300).returncode == 7
+
+
+def test_what_the_runner_cannot_do_is_one_sentence(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("raise AssertionError\n")
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
+    for given, variables, sentence in (
+        ("nowhere.py", {}, "reprise: there is no script 'nowhere.py'"),
+        (str(script), {"REPRISE_MARGIN": "wide"}, "reprise: REPRISE_MARGIN: option"),
+    ):
+        result = subprocess.run(
+            [sys.executable, "-m", "reprise", "run", "--device", "cpu", given],
+            env={**env, **variables},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert result.returncode == 1
+        assert result.stderr.startswith(sentence)
+        assert result.stderr.count("\n") == 1
 
 
 def test_profilers_see_the_programs_ops() -> None:

@@ -39,7 +39,7 @@ __all__ = [
 class Session:
     """What `session` yields: the counters and the report of one enabled stretch.
 
-    Usable after the stretch has ended, too.
+    Usable after the stretch has ended, too. Programs get it from `session` only.
     """
 
     def __init__(self, runtime: int | None) -> None:
@@ -75,7 +75,8 @@ def enable(device: Device = None, **options: OptionValue) -> None:
 
     Calling it again is harmless; with another device or other options it starts
     afresh with those, and comes back to the plans it had when they are restored.
-    With `REPRISE=0` in the environment, and in a forked child, it does nothing.
+    With `REPRISE=0` in the environment, and in a forked child, it does nothing;
+    `enabled=False` is `disable()`.
 
     Args:
         device: "cuda", or "cpu" for the host executor, which shows correctness
@@ -125,6 +126,9 @@ def wait(timeout: float | None = None) -> bool:
 
     Returns:
         False if `timeout` passed first.
+
+    Raises:
+        TypeError, ValueError: `timeout` is no number, or nan.
     """
     return _native.wait(None, timeout)
 

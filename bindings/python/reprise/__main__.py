@@ -27,8 +27,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    if not arguments.module and not os.path.exists(arguments.script):
+        raise SystemExit(f"reprise: there is no script '{arguments.script}'")
     sys.argv = [arguments.script, *arguments.args]
-    reprise.enable(arguments.device)
+    try:
+        reprise.enable(arguments.device)
+    except (RuntimeError, ValueError) as error:
+        raise SystemExit(str(error)) from None
     try:
         if arguments.module:
             sys.path.insert(0, os.getcwd())

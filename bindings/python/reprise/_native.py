@@ -9,8 +9,11 @@ from __future__ import annotations
 import atexit
 import functools
 import json
+import math
+import numbers
 import os
 import pathlib
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -28,6 +31,7 @@ LIBRARY = "libreprise_torch.so"
 
 _WAIT_SLICE_S = 0.1  # how long Ctrl-C may take
 _EXIT_WAIT_S = 5.0  # for builds that are running when the interpreter exits
+_WAYS_IN = ("reprise", "reprise._native", "contextlib")  # modules that lead to `_warn`
 
 _devices: dict[int, str] = {}  # their types, by the ids of runtimes
 
@@ -82,25 +86,31 @@ def enable(device: Device, options: Mapping[str, OptionValue]) -> None:
     if switched_off():
         return
     ops = _ops()
+    before = active()
     name = str(device) if device is not None else _best_device()
-    if failure := ops.enable(name, as_text(options)):
+    given = as_text(options)
+    if failure := ops.enable(name, given):
         code, sentence = failure
         if code == "invalid_argument":
             raise ValueError(f"reprise: {sentence}")
         if code == "unavailable" and device is None:
-            warnings.warn(
-                f"reprise: {sentence}; the program runs as without it", stacklevel=3
-            )
+            _warn(f"{sentence}; the program runs as without it")
             return
         raise RuntimeError(f"reprise: {sentence}")
+    if given.get("enabled") == "0":  # off, also where it was on
+        activate(None)
     runtime = active()
     if runtime is None:  # by option, or in a forked child
         return
     _at_first_enable()
-    if name == "cpu":
-        _at_first_enable_of_the_host()
     _devices[runtime] = name
     _observe(runtime)
+    if name == "cpu":
+        try:
+            _at_first_enable_of_the_host()
+        except Warning:  # the program has made errors of warnings
+            activate(before)
+            raise
 
 
 def _observe(runtime: int | None) -> None:
@@ -133,11 +143,18 @@ def _leave_quietly() -> None:
 
 @functools.cache
 def _at_first_enable_of_the_host() -> None:
-    warnings.warn(
-        "reprise: on the CPU, replays run on the host executor, which shows "
-        "correctness and not speed",
-        stacklevel=4,
+    _warn(
+        "on the CPU, replays run on the host executor, which shows correctness and "
+        "not speed"
     )
+
+
+def _warn(sentence: str) -> None:
+    """Warns at the program's line that called, whichever way in it took."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__") in _WAYS_IN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(f"reprise: {sentence}", stacklevel=level)
 
 
 def active() -> int | None:
@@ -157,6 +174,8 @@ def activate(runtime: int | None) -> None:
 
 def wait(runtime: int | None, timeout: float | None) -> bool:
     """See `reprise.wait`; in slices, so that Ctrl-C is heard."""
+    if timeout is not None:
+        _check_seconds(timeout)
     if not loaded():
         return True
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -166,6 +185,14 @@ def wait(runtime: int | None, timeout: float | None) -> bool:
             return True
         if deadline is not None and time.monotonic() >= deadline:
             return False
+
+
+def _check_seconds(timeout: object) -> None:
+    sentence = f"reprise: timeout does not accept {timeout!r}: give seconds or None"
+    if not isinstance(timeout, numbers.Real):
+        raise TypeError(sentence)
+    if math.isnan(timeout):
+        raise ValueError(sentence)
 
 
 def reset(runtime: int | None) -> None:

@@ -31,6 +31,11 @@ class Stats:
 
         Counters that were reset in between count from the reset.
         """
+        if not isinstance(before, Stats):
+            raise TypeError(
+                f"reprise: since() does not accept {before!r}: "
+                "give what stats() returned before"
+            )
         now = dataclasses.asdict(self)
         then = dataclasses.asdict(before)
         if any(now[name] < then[name] for name in now if name not in _GAUGES):
