@@ -137,6 +137,12 @@ class LaunchRecorderTest : public ::testing::Test {
     };
     recorder_ = LaunchRecorder::Create(driver, cupti);
   }
+  // That CUPTI is attached is the process's, not a recorder's: the next test
+  // begins without.
+  ~LaunchRecorderTest() override {
+    recorder_ = LaunchRecorder::Create(simulation_.driver, simulation_.cupti);
+    recorder_->Resting(1'000'000);
+  }
 
   // Declared first: the recorder stops when it is destroyed.
   Simulation simulation_;
