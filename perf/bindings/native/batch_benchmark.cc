@@ -14,26 +14,23 @@
 #include <vector>
 
 #include "bindings/native/reprise.h"
-#include "engine/device/driver.h"
-#include "kernels/nvrtc.h"
+#include "engine/device/launch_graph.h"
+#include "perf/bindings/native/by_hand.h"
 #include "perf/bindings/native/measure.h"
 
 namespace reprise {
 namespace {
 
 using perf::Axpy;
+using perf::HandGraph;
 using perf::Must;
+using perf::RawDevice;
+using perf::RawLaunch;
 
 constexpr int kCount = 256;
 constexpr int kRound = 16;
 constexpr int kRounds = 40;  // most of the time is the device's, off the clock
 constexpr LaunchConfig kConfig{.grid = {2}, .block = {128}};
-
-void Must(CUresult result) {
-  if (result != CUDA_SUCCESS) {
-    perf::Stop("CUDA error " + std::to_string(result));
-  }
-}
 
 // The world of one benchmark.
 struct World {
@@ -43,17 +40,7 @@ struct World {
     Must(axpy->Wait());
     x = Must(runtime.Allocate<float>(kCount));
     y = Must(runtime.Allocate<float>(kCount));
-    CUdevice device = 0;
-    Must(driver.cuDeviceGet(&device, 0));
-    Must(driver.cuDevicePrimaryCtxRetain(&context, device));
-    Must(driver.cuCtxSetCurrent(context));
-    // The same kernel by a handle, for what Reprise is compared with.
-    code = Must(
-        kernels::CompileToCubin(perf::kAxpySource, "axpy.cu", "sm_90", {}));
-    Must(driver.cuLibraryLoadData(&library, code.data(), nullptr, nullptr, 0,
-                                  nullptr, nullptr, 0));
-    Must(driver.cuLibraryGetKernel(&kernel, library, "axpy"));
-    Must(driver.cuKernelGetFunction(&function, kernel));
+    function = raw_device.Load(perf::kAxpySource, {"axpy"})[0];
     raw = static_cast<CUstream>(stream.handle());
   }
 
@@ -67,16 +54,18 @@ struct World {
     }
   }
 
-  const device::Driver& driver = *Must(device::Driver::Load());
+  // The same by the driver alone, for what Reprise is compared with.
+  RawLaunch Raw() {
+    return RawLaunch(function, kConfig.grid.x, kConfig.block.x, 1.0f, x.data(),
+                     y.data(), kCount);
+  }
+
+  RawDevice& raw_device = perf::TheDevice();
   Runtime runtime = Must(Runtime::Create({}));
   Stream stream = Must(runtime.CreateStream());
   std::optional<Kernel<Axpy>> axpy;
   Buffer<float> x;
   Buffer<float> y;
-  CUcontext context = nullptr;
-  std::vector<char> code;
-  CUlibrary library = nullptr;
-  CUkernel kernel = nullptr;
   CUfunction function = nullptr;
   CUstream raw = nullptr;
 };
@@ -85,15 +74,6 @@ World& TheWorld() {
   static auto* const world = new World;
   return *world;
 }
-
-// Arguments of one launch, as the driver takes them.
-struct Arguments {
-  float a = 1.0f;
-  const float* x = TheWorld().x.data();
-  float* y = TheWorld().y.data();
-  int count = kCount;
-  std::array<void*, 4> pointers{&a, &x, &y, &count};
-};
 
 template <typename F>
 void Measure(benchmark::State& state, const F& once) {
@@ -111,102 +91,51 @@ void Measure(benchmark::State& state, const F& once) {
 
 void BM_PlainLaunches(benchmark::State& state) {
   World& world = TheWorld();
-  Arguments arguments;
-  CUlaunchConfig config{};
-  config.gridDimX = kConfig.grid.x;
-  config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = kConfig.block.x;
-  config.blockDimY = config.blockDimZ = 1;
-  config.hStream = world.raw;
+  RawLaunch launch = world.Raw();
   Measure(state, [&](float a) {
     for (int i = 0; i < state.range(0); ++i) {
-      arguments.a = a + static_cast<float>(i);
-      Must(world.driver.cuLaunchKernelEx(&config, world.function,
-                                         arguments.pointers.data(), nullptr));
+      launch.Set(0, a + static_cast<float>(i));
+      launch.Enqueue(world.raw_device.driver, world.raw);
     }
   });
 }
 
-// A graph made by hand, a straight line.
-class HandGraph {
- public:
-  explicit HandGraph(int launches) {
-    World& world = TheWorld();
-    Must(world.driver.cuGraphCreate(&graph_, 0));
-    for (int i = 0; i < launches; ++i) {
-      const CUDA_KERNEL_NODE_PARAMS params = Params();
-      CUgraphNode node = nullptr;
-      Must(world.driver.cuGraphAddKernelNode(
-          &node, graph_, nodes_.empty() ? nullptr : &nodes_.back(),
-          nodes_.empty() ? 0 : 1, &params));
-      nodes_.push_back(node);
-    }
-    CUDA_GRAPH_INSTANTIATE_PARAMS how{};
-    Must(world.driver.cuGraphInstantiateWithParams(&exec_, graph_, &how));
-  }
-  ~HandGraph() {
-    TheWorld().driver.cuGraphExecDestroy(exec_);
-    TheWorld().driver.cuGraphDestroy(graph_);
-  }
-
-  void Patch(float a) {
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      arguments_.a = a + static_cast<float>(i);
-      const CUDA_KERNEL_NODE_PARAMS params = Params();
-      Must(TheWorld().driver.cuGraphExecKernelNodeSetParams(exec_, nodes_[i],
-                                                            &params));
-    }
-  }
-  // The same through the graph and cuGraphExecUpdate.
-  void Update(float a) {
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      arguments_.a = a + static_cast<float>(i);
-      const CUDA_KERNEL_NODE_PARAMS params = Params();
-      Must(TheWorld().driver.cuGraphKernelNodeSetParams(nodes_[i], &params));
-    }
-    CUgraphExecUpdateResultInfo info{};
-    Must(TheWorld().driver.cuGraphExecUpdate(exec_, graph_, &info));
-  }
-  void Launch() {
-    Must(TheWorld().driver.cuGraphLaunch(exec_, TheWorld().raw));
-  }
-
- private:
-  CUDA_KERNEL_NODE_PARAMS Params() {
-    CUDA_KERNEL_NODE_PARAMS params{};
-    params.func = TheWorld().function;
-    params.gridDimX = kConfig.grid.x;
-    params.gridDimY = params.gridDimZ = 1;
-    params.blockDimX = kConfig.block.x;
-    params.blockDimY = params.blockDimZ = 1;
-    params.kernelParams = arguments_.pointers.data();
-    return params;
-  }
-
-  Arguments arguments_;
-  CUgraph graph_ = nullptr;
-  CUgraphExec exec_ = nullptr;
-  std::vector<CUgraphNode> nodes_;
-};
+// A straight line.
+std::unique_ptr<HandGraph> MakeHandGraph(int64_t launches) {
+  const auto count = static_cast<uint32_t>(launches);
+  device::Dependencies dependencies(count);
+  for (uint32_t i = 1; i < count; ++i) dependencies[i] = {i - 1};
+  auto graph = std::make_unique<HandGraph>(
+      std::vector<RawLaunch>(count, TheWorld().Raw()), dependencies);
+  graph->Instantiate();
+  return graph;
+}
 
 void BM_BareGraphLaunch(benchmark::State& state) {
-  HandGraph graph(static_cast<int>(state.range(0)));
-  Measure(state, [&](float) { graph.Launch(); });
+  const auto graph = MakeHandGraph(state.range(0));
+  Measure(state, [&](float) { graph->Launch(TheWorld().raw); });
 }
 
 void BM_HandPatchedGraph(benchmark::State& state) {
-  HandGraph graph(static_cast<int>(state.range(0)));
+  const auto graph = MakeHandGraph(state.range(0));
   Measure(state, [&](float a) {
-    graph.Patch(a);
-    graph.Launch();
+    for (size_t i = 0; i < graph->size(); ++i) {
+      graph->launch(i).Set(0, a + static_cast<float>(i));
+      graph->SetParams(i);
+    }
+    graph->Launch(TheWorld().raw);
   });
 }
 
 void BM_HandUpdatedGraph(benchmark::State& state) {
-  HandGraph graph(static_cast<int>(state.range(0)));
+  const auto graph = MakeHandGraph(state.range(0));
   Measure(state, [&](float a) {
-    graph.Update(a);
-    graph.Launch();
+    for (size_t i = 0; i < graph->size(); ++i) {
+      graph->launch(i).Set(0, a + static_cast<float>(i));
+      graph->Stage(i);
+    }
+    graph->Update();
+    graph->Launch(TheWorld().raw);
   });
 }
 
