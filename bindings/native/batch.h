@@ -99,7 +99,8 @@ class Batch {
                                  const LaunchConfig& config,
                                  std::span<const Argument> arguments);
 
-  // Copies within the device; as many elements as both name.
+  // Copies within the device; as many elements as both name. Its addresses are
+  // arguments, the number of bytes is not: another one is another batch.
   template <typename T>
   uint32_t Copy(native::Annotated<T, false, true> to,
                 native::Annotated<const T, true, false> from) {
@@ -110,7 +111,9 @@ class Batch {
     return record_->AddCopy(to.data, from.data, to.count * sizeof(T));
   }
 
-  // Sets every element to `value`; elements of 1, 2 or 4 bytes.
+  // Sets every element to `value`; elements of 1, 2 or 4 bytes. Address and
+  // value are arguments; the number and the size of the elements are not, the
+  // driver may refuse to change them in a graph.
   template <typename T>
   uint32_t Fill(native::Annotated<T, false, true> to,
                 std::type_identity_t<T> value) {

@@ -27,9 +27,9 @@ uint32_t BatchRecord::AddFill(void* to, uint64_t count, uint32_t element_bytes,
   node.kind = Node::Kind::kFill;
   node.width = count;
   node.element_bytes = element_bytes;
-  node.value = value;
-  std::byte* image = AddImage(node, 8);
+  std::byte* image = AddImage(node, kFillValue + sizeof value);
   std::memcpy(image, &to, sizeof to);
+  std::memcpy(image + kFillValue, &value, sizeof value);
   AddAccess(to, count * element_bytes, true, 0);
   if (count == 0) Refuse("fills nothing");
   return EndLaunch();
@@ -61,7 +61,7 @@ uint32_t BatchRecord::AddCapture(const CaptureKey* key, CaptureFunction work) {
   if (key != nullptr) {
     const cache::Signature hash = cache::HashWords(key->words());
     node.width = hash.lo;
-    node.value = static_cast<uint32_t>(hash.hi);
+    node.key = static_cast<uint32_t>(hash.hi);
     node.element_bytes = static_cast<uint32_t>(hash.hi >> 32);
   } else {
     has_unknown_work_ = true;

@@ -47,9 +47,9 @@ struct Node {
   uint32_t image_bytes = 0;
   uint32_t access_begin = 0;  // of what it reads and writes
   uint32_t accesses = 0;
-  // Of a fill; together the other half of the hash of a capture's key.
-  uint32_t value = 0;
+  // Of a fill. With `key`, the other half of the hash of a capture's key.
   uint32_t element_bytes = 0;
+  uint32_t key = 0;
   // It has pointers of which nothing is known: it keeps its place.
   uint32_t ordered = 0;
 
@@ -83,6 +83,9 @@ static_assert(std::has_unique_object_representations_v<Access>);
 // vectors need not grow again. A mistake is kept until it is asked for.
 class BatchRecord {
  public:
+  // Where a fill's image has its value.
+  static constexpr uint32_t kFillValue = 8;
+
   // Where the arguments go: `image_bytes` of uninitialised memory, until the
   // next Add.
   std::byte* AddKernel(KernelCode* kernel, const LaunchConfig& config,
@@ -107,6 +110,7 @@ class BatchRecord {
     return AddImage(node, image_bytes);
   }
   REPRISE_EXPORT uint32_t AddCopy(void* to, const void* from, uint64_t bytes);
+  // The image is the destination and, in its low bytes, the value.
   REPRISE_EXPORT uint32_t AddFill(void* to, uint64_t count,
                                   uint32_t element_bytes, uint32_t value);
 
@@ -162,6 +166,12 @@ class BatchRecord {
   const std::vector<CaptureFunction>& captures() const { return captures_; }
   // It must not be replayed.
   bool has_unknown_work() const { return has_unknown_work_; }
+  // Of a fill, by its image.
+  static uint32_t ValueIn(const std::byte* image) {
+    uint32_t value = 0;
+    std::memcpy(&value, image + kFillValue, sizeof value);
+    return value;
+  }
   // Of a capture, by its image.
   static size_t CaptureIn(const std::byte* image) {
     uint64_t number = 0;

@@ -43,11 +43,19 @@ bool IsEvent(const device::Launch& launch) {
          launch.kind == device::Launch::Kind::kRecordEvent;
 }
 
+// Of a launch with an image of its size.
+void SetArguments(device::Launch& launch, const std::byte* image) {
+  std::memcpy(launch.image.data(), image, launch.image.size());
+  if (launch.kind == device::Launch::Kind::kMemset) {
+    launch.value = BatchRecord::ValueIn(image);
+  }
+}
+
 }  // namespace
 
 device::Launch LaunchOf(const Node& node, const std::byte* image) {
   device::Launch launch;
-  launch.image.assign(image, image + node.image_bytes);
+  launch.image.resize(node.image_bytes);
   launch.width = node.width;
   switch (node.kind) {
     case Node::Kind::kKernel:
@@ -66,7 +74,7 @@ device::Launch LaunchOf(const Node& node, const std::byte* image) {
       break;
     case Node::Kind::kFill:
       launch.kind = device::Launch::Kind::kMemset;
-      launch.value = node.value;
+      launch.image.resize(BatchRecord::kFillValue);
       launch.element_bytes = node.element_bytes;
       break;
     case Node::Kind::kWait:
@@ -75,11 +83,12 @@ device::Launch LaunchOf(const Node& node, const std::byte* image) {
                         ? device::Launch::Kind::kWaitEvent
                         : device::Launch::Kind::kRecordEvent;
       launch.SetWord(0, WordOf(EventCore::In(image)));
-      break;
+      return launch;
     case Node::Kind::kCapture:
       launch.kind = device::Launch::Kind::kGraph;
       break;
   }
+  SetArguments(launch, image);
   return launch;
 }
 
@@ -205,7 +214,7 @@ Status CudaGraph::Set(size_t index, const std::byte* image) {
     table_changed_ = true;
     return {};
   }
-  std::memcpy(launch.image.data(), image, launch.image.size());
+  SetArguments(launch, image);
   if (mechanism_.patching != Patching::kExecUpdate) {
     return graph_->Update(first_ + index);
   }

@@ -26,9 +26,9 @@ void Run(const Node& node, const std::byte* image) {
       return;
     case Node::Kind::kFill: {
       auto* to = reinterpret_cast<std::byte*>(Word(image, 0));
+      const uint32_t value = BatchRecord::ValueIn(image);
       for (uint64_t i = 0; i < node.width; ++i) {
-        std::memcpy(to + i * node.element_bytes, &node.value,
-                    node.element_bytes);
+        std::memcpy(to + i * node.element_bytes, &value, node.element_bytes);
       }
       return;
     }

@@ -28,7 +28,9 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument, const void* value,
     count = node.kernel->params()->size();
     if (argument < count) span = (*node.kernel->params())[argument];
   } else if (node.kind == Node::Kind::kCopy || node.kind == Node::Kind::kFill) {
-    count = node.image_bytes / 8;
+    count = 2;
+    const bool is_value = node.kind == Node::Kind::kFill && argument == 1;
+    if (is_value) span = {BatchRecord::kFillValue, node.element_bytes};
   }
   const std::string place = "launch " + std::to_string(launch);
   if (argument >= count) {

@@ -29,7 +29,8 @@ class Plan {
   REPRISE_EXPORT ~Plan();
 
   // From the next launch on, that argument of that launch (as Batch::Launch
-  // numbered them; a copy's are its destination and its source) has `value`.
+  // numbered them; a copy's are its destination and its source, a fill's its
+  // destination and the value of an element) has `value`.
   // kInvalidArgument where there is no such argument or it has another size.
   // Memory that was annotated must not come to overlap with memory that it did
   // not overlap with when the plan was made.

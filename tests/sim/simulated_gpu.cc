@@ -30,9 +30,12 @@ std::vector<std::byte> ImageOf(const Kernel& kernel, void** params) {
   return image;
 }
 
-void DoFill(uint64_t to, unsigned char value, size_t size_bytes) {
-  std::byte* memory = SimulatedGpu::Access(to, size_bytes);
-  if (memory != nullptr) std::memset(memory, value, size_bytes);
+void DoFill(uint64_t to, uint32_t value, size_t element_bytes, size_t width) {
+  std::byte* memory = SimulatedGpu::Access(to, element_bytes * width);
+  if (memory == nullptr) return;
+  for (size_t i = 0; i < width; ++i) {
+    std::memcpy(memory + i * element_bytes, &value, element_bytes);
+  }
 }
 
 void DoCopy(uint64_t to, uint64_t from, size_t size_bytes) {
@@ -51,8 +54,7 @@ void Do(const Node& node) {
       break;
     case Node::Kind::kFill:
       ASSERT_EQ(node.fill.height, 1u);
-      ASSERT_EQ(node.fill.elementSize, 1u);
-      DoFill(node.fill.dst, static_cast<unsigned char>(node.fill.value),
+      DoFill(node.fill.dst, node.fill.value, node.fill.elementSize,
              node.fill.width);
       break;
     case Node::Kind::kCopy:
@@ -146,7 +148,7 @@ void SimulatedGpu::LaunchEagerly(const Kernel& kernel, void** params) {
 void SimulatedGpu::Fill(uint64_t to, unsigned char value, size_t size_bytes) {
   cuMemsetD8Async_params call{to, value, size_bytes, eager_stream};
   Ring(CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async, "cuMemsetD8Async", &call);
-  streams.Enqueue(eager_stream, [=] { DoFill(to, value, size_bytes); });
+  streams.Enqueue(eager_stream, [=] { DoFill(to, value, 1, size_bytes); });
 }
 
 void SimulatedGpu::Copy(uint64_t to, uint64_t from, size_t size_bytes) {
@@ -492,15 +494,22 @@ void SimulatedGpu::MakeStreamEntries() {
   driver.cuMemsetD8Async = [](CUdeviceptr to, unsigned char value,
                               size_t size_bytes, CUstream stream) {
     REPRISE_ENTER("cuMemsetD8Async");
-    only->streams.Enqueue(stream, [=] { DoFill(to, value, size_bytes); });
+    only->streams.Enqueue(stream, [=] { DoFill(to, value, 1, size_bytes); });
     return CUDA_SUCCESS;
   };
-  // Of the engine's own words only, which `accessible` does not know.
-  driver.cuMemsetD32Async = [](CUdeviceptr to, unsigned value, size_t count,
+  driver.cuMemsetD16Async = [](CUdeviceptr to, unsigned short value,
+                               size_t width, CUstream stream) {
+    REPRISE_ENTER("cuMemsetD16Async");
+    only->streams.Enqueue(stream, [=] { DoFill(to, value, 2, width); });
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemsetD32Async = [](CUdeviceptr to, unsigned value, size_t width,
                                CUstream stream) {
     REPRISE_ENTER("cuMemsetD32Async");
-    EXPECT_EQ(count, 1u);
     only->streams.Enqueue(stream, [=] {
+      if (width != 1) return DoFill(to, value, 4, width);
+      // One of the engine's own words, perhaps, which `accessible` does not
+      // know.
       std::memcpy(reinterpret_cast<void*>(to), &value, sizeof value);
     });
     return CUDA_SUCCESS;
@@ -801,9 +810,15 @@ void SimulatedGpu::MakeExecEntries() {
   };
   driver.cuGraphExecMemsetNodeSetParams =
       [](CUgraphExec exec, CUgraphNode node,
-         const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
+         const CUDA_MEMSET_NODE_PARAMS* params, CUcontext context) {
         REPRISE_ENTER("cuGraphExecMemsetNodeSetParams");
-        kNodeOf(exec, node).fill = *params;
+        // Sizes may be refused, so nobody is to count on them.
+        CUDA_MEMSET_NODE_PARAMS& fill = kNodeOf(exec, node).fill;
+        if (params->width != fill.width || params->height != fill.height ||
+            params->elementSize != fill.elementSize || context == nullptr) {
+          return CUDA_ERROR_INVALID_VALUE;
+        }
+        fill = *params;
         return CUDA_SUCCESS;
       };
   driver.cuGraphExecMemcpyNodeSetParams = [](CUgraphExec exec, CUgraphNode node,

@@ -77,14 +77,15 @@ TEST_F(BatchTest, CopiesAndFillsTakeTheirPlaceInTheOrder) {
   std::vector<float> copy(kCount);
   for (int call = 0; call < 5; ++call) {
     Batch batch = stream_->BeginBatch();
-    batch.Fill(Out(y_.data(), kCount), 1.5f);
+    const auto start = static_cast<float>(call) + 1.5f;
+    batch.Fill(Out(y_.data(), kCount), start);
     batch.Launch(*axpy_, {}, static_cast<float>(call), In(x_.data(), kCount),
                  InOut(y_.data(), kCount), kCount);
     batch.Copy(Out(copy.data(), kCount), In(y_.data(), kCount));
     batch.Fill(Out(y_.data(), kCount), 0.0f);
     ASSERT_TRUE(batch.Submit());
     stream_->WaitForBuilds();
-    EXPECT_EQ(copy[3], 1.5f + 2.0f * static_cast<float>(call));
+    EXPECT_EQ(copy[3], start + 2.0f * static_cast<float>(call));
     EXPECT_EQ(y_[3], 0.0f);
   }
   EXPECT_EQ(stream_->stats().replayed, 3u);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -172,6 +174,33 @@ TEST_F(TableTest, IsNotTakenOver) {
   ExpectSums(1);
 }
 
+// Fills and copies beside a table, each with a call of its own.
+TEST_F(PatchingTest, TableLeavesFillsAndCopiesToSetParams) {
+  const auto record = [this](float by, float filled) {
+    BatchRecord record = Record(add_code_, by, 1);
+    record.AddFill(&memory_[2], 2, 4, std::bit_cast<uint32_t>(filled));
+    record.AddCopy(&memory_[4], &memory_[1], 4);
+    return record;
+  };
+  Mechanism mechanism{.patching = Patching::kTable};
+  mechanism.twins = {CodeOf(gpu_, "twin", twin_), nullptr, nullptr};
+  mechanism.writer = CodeOf(gpu_, "write", writer_);
+  CudaGraph graph(gpu_.driver, gpu_.context, std::move(mechanism));
+  const BatchRecord first = record(0, 0);
+  ASSERT_TRUE(graph.Build(first.nodes(), first.image(), {{}, {}, {0}},
+                          gpu_.stream, {}));
+  for (const float by : {3.0f, 4.0f, 5.0f}) {
+    const BatchRecord now = record(by, by + 10);
+    ASSERT_TRUE(now.SameNodes(first.nodes()));
+    for (size_t i = 0; i < 3; ++i) {
+      ASSERT_TRUE(
+          graph.Set(i, now.image().data() + now.nodes()[i].image_begin));
+    }
+    ASSERT_TRUE(graph.Launch(gpu_.stream));
+    EXPECT_THAT(memory_, ElementsAre(0, by, by + 10, by + 10, by, 0, 0, 0));
+  }
+}
+
 TEST_F(PatchingTest, UpdatesThatAreRefusedAreMadeOneByOne) {
   CudaGraph graph(gpu_.driver, gpu_.context,
                   Mechanism{.patching = Patching::kExecUpdate});
@@ -189,6 +218,96 @@ TEST_F(PatchingTest, UpdatesThatAreRefusedAreMadeOneByOne) {
     ExpectSums(by);
   }
   EXPECT_EQ(gpu_.takeovers, 1);
+}
+
+// --- Fills and copies -------------------------------------------------------
+
+template <typename T>
+class FillTest : public testing::Test {};
+using Elements = testing::Types<uint8_t, uint16_t, uint32_t, float>;
+TYPED_TEST_SUITE(FillTest, Elements);
+
+// Whatever its value and its addresses are: one graph.
+TYPED_TEST(FillTest, ValuesAndAddressesArePatched) {
+  using T = TypeParam;
+  for (const Patching patching :
+       {Patching::kSetParams, Patching::kExecUpdate}) {
+    SCOPED_TRACE(ToString(patching));
+    sim::SimulatedGpu gpu;
+    const auto runtime = std::make_shared<RuntimeCore>(
+        MakeCudaDevice(gpu.driver, gpu.context),
+        RuntimeOptions{.patching = patching, .cache_dir = ""});
+    const auto stream =
+        std::make_shared<StreamCore>(runtime, gpu.stream, /*owned=*/false);
+    constexpr size_t kCount = 5;
+    for (uint32_t call = 0; call < 8; ++call) {
+      // Every byte is another one.
+      const auto value = static_cast<T>(0x10203040u + 0x01010101u * call);
+      std::vector<std::vector<T>> memory(4, std::vector<T>(kCount));
+      std::vector<T>& filled = memory[call % 2];
+      std::vector<T>& copied = memory[2 + call % 2];
+      Batch batch(stream);
+      batch.Fill(Out(filled.data(), kCount - 1), value);
+      batch.Copy(Out(copied.data() + 1, kCount - 1),
+                 In(filled.data(), kCount - 1));
+      ASSERT_TRUE(batch.Submit());
+      runtime->queue().WaitIdle(std::nullopt);
+      const auto v = value;
+      EXPECT_THAT(filled, ElementsAre(v, v, v, v, T{}));
+      EXPECT_THAT(copied, ElementsAre(T{}, v, v, v, v));
+    }
+    EXPECT_EQ(stream->stats().built, 1u);
+    EXPECT_EQ(stream->stats().replayed, 6u);
+    EXPECT_EQ(stream->plans()[0].patching, patching);
+  }
+}
+
+// Another size is another batch: the driver may refuse to change it.
+TYPED_TEST(FillTest, SizesAreNotPatched) {
+  using T = TypeParam;
+  sim::SimulatedGpu gpu;
+  const auto runtime = RuntimeOn(MakeCudaDevice(gpu.driver, gpu.context));
+  const auto stream =
+      std::make_shared<StreamCore>(runtime, gpu.stream, /*owned=*/false);
+  for (size_t call = 0; call < 8; ++call) {
+    std::vector<T> memory(4);
+    const size_t count = 2 + call % 2;
+    Batch batch(stream);
+    batch.Fill(Out(memory.data(), count), T{7});
+    batch.Fill(Out(memory.data() + 3, 1), T{9});
+    ASSERT_TRUE(batch.Submit());
+    runtime->queue().WaitIdle(std::nullopt);
+    EXPECT_THAT(memory, ElementsAre(T{7}, T{7}, count == 3 ? T{7} : T{}, T{9}));
+  }
+  EXPECT_EQ(stream->stats().built, 2u);
+  EXPECT_EQ(stream->stats().replayed, 4u);
+}
+
+TYPED_TEST(FillTest, PlanTakesItsValueFromSet) {
+  using T = TypeParam;
+  sim::SimulatedGpu gpu;
+  const auto runtime = RuntimeOn(MakeCudaDevice(gpu.driver, gpu.context));
+  const auto stream =
+      std::make_shared<StreamCore>(runtime, gpu.stream, /*owned=*/false);
+  std::vector<T> memory(4);
+  Batch batch(stream);
+  const uint32_t fill = batch.Fill(Out(memory.data(), 2), T{3});
+  auto plan = batch.Prepare();
+  ASSERT_TRUE(plan);
+  ASSERT_TRUE(plan->Set(fill, 1, T{5}));
+  ASSERT_TRUE(plan->Launch());
+  EXPECT_THAT(memory, ElementsAre(T{5}, T{5}, T{}, T{}));
+  ASSERT_TRUE(plan->Set(fill, 0, memory.data() + 2));
+  ASSERT_TRUE(plan->Set(fill, 1, T{6}));
+  ASSERT_TRUE(plan->Launch());
+  EXPECT_THAT(memory, ElementsAre(T{5}, T{5}, T{6}, T{6}));
+
+  const Status wide = plan->Set(fill, 1, uint64_t{5});
+  ASSERT_FALSE(wide);
+  EXPECT_EQ(wide.error().message(), "argument 1 of launch 0 has " +
+                                        std::to_string(sizeof(T)) +
+                                        " bytes, not 8");
+  EXPECT_FALSE(plan->Set(fill, 2, T{}));
 }
 
 // --- Going over to another mechanism
