@@ -104,11 +104,13 @@ class Batch {
   template <typename T>
   uint32_t Copy(native::Annotated<T, false, true> to,
                 native::Annotated<const T, true, false> from) {
+    const uint32_t launch =
+        record_->AddCopy(to.data, from.data, to.count * sizeof(T));
     if (to.count != from.count) {
       record_->Refuse("copies " + std::to_string(from.count) + " elements to " +
                       std::to_string(to.count));
     }
-    return record_->AddCopy(to.data, from.data, to.count * sizeof(T));
+    return launch;
   }
 
   // Sets every element to `value`; elements of 1, 2 or 4 bytes. Address and

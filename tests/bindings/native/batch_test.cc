@@ -179,10 +179,17 @@ TEST_F(BatchTest, MistakesAreNamedBeforeAnythingIsLaunched) {
   EXPECT_EQ(why([&](Batch& batch) {
               batch.Copy(Out(x_.data(), 2), In(y_.data(), 3));
             }),
-            "launch 0 (kernel 'axpy') copies 3 elements to 2");
+            "launch 1 (copy) copies 3 elements to 2");
   EXPECT_EQ(why([&](Batch& batch) { batch.Fill(Out(x_.data(), 0), 0.0f); }),
             "launch 1 (fill) fills nothing");
   EXPECT_EQ(calls_, 0);
+
+  Batch first = stream_->BeginBatch();
+  first.Copy(Out(x_.data(), 2), In(y_.data(), 3));
+  const Status submitted = first.Submit();
+  ASSERT_FALSE(submitted);
+  EXPECT_EQ(submitted.error().message(),
+            "launch 0 (copy) copies 3 elements to 2");
 }
 
 TEST_F(BatchTest, BatchIsSubmittedOnceOrDropped) {
