@@ -50,6 +50,7 @@ AdaptiveGraph::AdaptiveGraph(const Workshop& workshop,
       recipe_(std::move(recipe)),
       shape_(workshop_.patching->ShapeOf(recipe_->nodes)),
       image_(std::move(image)),
+      is_pending_(recipe_->nodes.size(), false),
       graph_(std::move(graph)),
       patching_(patching) {
   const Patching wanted = workshop_.patching->wanted();
@@ -66,31 +67,53 @@ AdaptiveGraph::AdaptiveGraph(const Workshop& workshop,
   }
 }
 
-Status AdaptiveGraph::SetAll(const std::vector<std::byte>& image) {
+void AdaptiveGraph::SetAll(const std::vector<std::byte>& image) {
   if (image.empty() ||
       std::memcmp(image.data(), image_.data(), image.size()) == 0) {
-    return {};
+    return;
   }
   for (size_t i = 0; i < recipe_->nodes.size(); ++i) {
+    const Node& node = recipe_->nodes[i];
+    Set(i, 0, image.data() + node.image_begin, node.image_bytes);
+  }
+}
+
+void AdaptiveGraph::Set(size_t index, size_t offset_bytes, const void* value,
+                        size_t size_bytes) {
+  std::byte* kept =
+      image_.data() + recipe_->nodes[index].image_begin + offset_bytes;
+  if (std::memcmp(kept, value, size_bytes) == 0) return;
+  std::memcpy(kept, value, size_bytes);
+  if (is_pending_[index]) return;
+  is_pending_[index] = true;
+  pending_.push_back(static_cast<uint32_t>(index));
+}
+
+Status AdaptiveGraph::GivePending() {
+  while (!pending_.empty()) {
+    const uint32_t index = pending_.back();
     REPRISE_RETURN_IF_ERROR(
-        Set(i, image.data() + recipe_->nodes[i].image_begin));
+        graph_->Set(index, image_.data() + recipe_->nodes[index].image_begin));
+    is_pending_[index] = false;
+    pending_.pop_back();
+    ++changed_;
   }
   return {};
 }
 
-Status AdaptiveGraph::Set(size_t index, const std::byte* arguments) {
-  const Node& node = recipe_->nodes[index];
-  std::byte* kept = image_.data() + node.image_begin;
-  if (std::memcmp(kept, arguments, node.image_bytes) == 0) return {};
-  REPRISE_RETURN_IF_ERROR(graph_->Set(index, arguments));
-  std::memcpy(kept, arguments, node.image_bytes);
-  ++changed_;
-  return {};
+void AdaptiveGraph::ForgetPending() {
+  for (const uint32_t index : pending_) is_pending_[index] = false;
+  pending_.clear();
 }
 
 Status AdaptiveGraph::Launch() {
   if (successor_ != nullptr) TakeSuccessor();
-  REPRISE_RETURN_IF_ERROR(graph_->Launch(workshop_.stream));
+  REPRISE_RETURN_IF_ERROR(GivePending());
+  const Status launched = graph_->Launch(workshop_.stream);
+  if (patching_ == Patching::kExecUpdate && !graph_->why_set_params().empty()) {
+    NoteSetParams();
+  }
+  REPRISE_RETURN_IF_ERROR(launched);
   ++replays_;
   policy_.Saw(changed_);
   patched_ += changed_;
@@ -99,12 +122,26 @@ Status AdaptiveGraph::Launch() {
   return {};
 }
 
+void AdaptiveGraph::NoteSetParams() {
+  patching_ = Patching::kSetParams;
+  shape_.updates = false;
+  why_ = "an update of the graph was refused";
+  why_not_ = std::string(ToString(Patching::kExecUpdate)) + ": " +
+             std::string(graph_->why_set_params());
+}
+
 void AdaptiveGraph::Adapt() {
-  const PatchCosts* costs = workshop_.patching->Costs();
-  if (costs == nullptr) return;  // they are being measured
-  const auto better = policy_.Better(patching_, *costs, shape_);
+  const PatchMeasurement* measured = workshop_.patching->Measured();
+  if (measured == nullptr) return;  // it is being measured
+  if (why_not_.empty()) why_not_ = measured->failure;
+  if (!measured->costs.has_value()) {
+    adapts_ = false;
+    return;
+  }
+  const PatchCosts& costs = *measured->costs;
+  const auto better = policy_.Better(patching_, costs, shape_);
   if (!better.has_value()) return;
-  why_ = PatchPolicy::Explain(*better, *costs, shape_, policy_.changed());
+  why_ = PatchPolicy::Explain(*better, costs, shape_, policy_.changed());
   StartSuccessor(*better);
 }
 
@@ -140,6 +177,7 @@ void AdaptiveGraph::TakeSuccessor() {
     why_not_ =
         std::string(ToString(successor->patching)) + ": " + error.message();
     if (successor->patching == Patching::kTable) shape_.in_table = 0;
+    if (successor->patching == Patching::kExecUpdate) shape_.updates = false;
   };
   if (!outcome) return fail(outcome.error());
   std::unique_ptr<Graph> graph = *std::move(outcome);
@@ -153,6 +191,8 @@ void AdaptiveGraph::TakeSuccessor() {
     if (Status set = graph->Set(i, now); !set) return fail(set.error());
   }
   graph_.swap(graph);
+  changed_ += pending_.size();
+  ForgetPending();
   patching_ = successor->patching;
   in_table_ = successor->in_table;
   // Its end may wait for the device.
@@ -184,6 +224,7 @@ Status AdaptiveGraph::TakeOver(std::shared_ptr<const Recipe> recipe,
   recipe_ = std::move(recipe);
   shape_ = workshop_.patching->ShapeOf(recipe_->nodes);
   image_ = image;
+  ForgetPending();
   policy_ = PatchPolicy();
   changed_ = 0;
   ++taken_over_;

@@ -52,10 +52,13 @@ class AdaptiveGraph {
       std::vector<std::byte> image, const Captures& captures = {});
 
   // Nodes have the arguments in `image`, laid out as the recipe's, from the
-  // next Launch on. What failed to be set is set the next time.
-  Status SetAll(const std::vector<std::byte>& image);
-  // One of them.
-  Status Set(size_t index, const std::byte* arguments);
+  // next Launch on. Never calls the driver.
+  void SetAll(const std::vector<std::byte>& image);
+  // The same for some bytes of one node's. An event must live until a Launch
+  // has succeeded.
+  void Set(size_t index, size_t offset_bytes, const void* value,
+           size_t size_bytes);
+  // What failed to be given to the graph is given to it the next time.
   Status Launch();
 
   // Becomes the graph of `recipe`. Fails, and stays what it was, where it
@@ -85,13 +88,19 @@ class AdaptiveGraph {
 
   void StartSuccessor(Patching patching);
   void TakeSuccessor();
+  Status GivePending();
+  void ForgetPending();
+  // The graph has gone over to SetParams by itself.
+  void NoteSetParams();
   // After a launch that changed something, or when the last ones did.
   void Adapt();
 
   const Workshop workshop_;
   std::shared_ptr<const Recipe> recipe_;
   PatchShape shape_;
-  std::vector<std::byte> image_;  // that the graph has
+  std::vector<std::byte> image_;   // that the next launch is to have
+  std::vector<uint32_t> pending_;  // nodes that the graph was not given yet
+  std::vector<bool> is_pending_;   // by node
   std::unique_ptr<Graph> graph_;
   Patching patching_;
   bool adapts_ = false;

@@ -99,8 +99,7 @@ Result<Plan> Batch::Prepare() {
       auto graph, native::AdaptiveGraph::Build(stream_->workshop(), recipe,
                                                record->image(), captured));
   return Plan(std::make_unique<native::PreparedPlan>(
-      stream_, std::move(recipe), record->image(), std::move(graph),
-      record->points()));
+      stream_, std::move(recipe), std::move(graph), record->points()));
 }
 
 }  // namespace reprise

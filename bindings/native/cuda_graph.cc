@@ -231,6 +231,7 @@ Status CudaGraph::Apply() {
         REPRISE_RETURN_IF_ERROR(graph_->Update(i));
       }
       mechanism_.patching = Patching::kSetParams;
+      why_set_params_ = taken.error().message();
       taken = {};
     }
     REPRISE_RETURN_IF_ERROR(taken);

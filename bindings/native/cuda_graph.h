@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -48,6 +50,7 @@ class CudaGraph final : public Graph {
   Status Launch(CUstream stream) override;
   Status TakeOver(const std::vector<Node>& nodes,
                   const std::vector<std::byte>& image) override;
+  std::string_view why_set_params() const override { return why_set_params_; }
 
  private:
   // The launch that writes the table, before all that read it; what it carries
@@ -82,6 +85,7 @@ class CudaGraph final : public Graph {
   bool table_used_ = false;     // written by a launch as it is now
   bool table_enabled_ = true;   // the next launch writes it
   bool staged_ = false;
+  std::string why_set_params_;
 };
 
 }  // namespace reprise::native

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bindings/native/batch_record.h"
@@ -36,6 +37,8 @@ class Graph {
   // the driver or its mechanism does not let it.
   virtual Status TakeOver(const std::vector<Node>& nodes,
                           const std::vector<std::byte>& image) = 0;
+  // Why it has gone over to SetParams by itself; empty while it has not.
+  virtual std::string_view why_set_params() const { return {}; }
 };
 
 // Work of the caller's, as it is part of a graph.

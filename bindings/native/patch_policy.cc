@@ -51,6 +51,7 @@ double CostOf(Patching patching, const PatchCosts& costs,
                   static_cast<double>(shape.table_bytes) * costs.table_byte);
     }
     case Patching::kExecUpdate:
+      if (!shape.updates) break;
       return changed * costs.stage +
              any * (costs.update + launches * costs.update_node);
   }

@@ -29,6 +29,7 @@ struct PatchShape {
   size_t launches = 0;
   size_t in_table = 0;     // of them; 0: no table can be had
   size_t table_bytes = 0;  // that the launch carries which writes the table
+  bool updates = true;     // the driver has not refused an ExecUpdate
 };
 
 // What it costs to change `changed` of the launches, as many of them in the

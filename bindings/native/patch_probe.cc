@@ -110,9 +110,6 @@ double AtNone(double few, double at_few, double slope) {
 
 Result<PatchCosts> PatchProbe::Measure(const device::Driver& driver,
                                        const Kernels& kernels) {
-  if (kernels.nothing == nullptr) {
-    return base::Fail(Code::kUnavailable, "no kernel to measure with");
-  }
   Stream stream(driver);
   REPRISE_RETURN_IF_ERROR(stream.Make());
   PatchCosts costs;

@@ -28,7 +28,7 @@ class PatchProbe {
     std::vector<std::shared_ptr<KernelCode>> writers;
   };
 
-  // Needs a current context. kUnavailable without the kernel that does nothing.
+  // Needs a current context.
   static Result<PatchCosts> Measure(const device::Driver& driver,
                                     const Kernels& kernels);
 };

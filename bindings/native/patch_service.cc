@@ -35,18 +35,19 @@ std::vector<device::ParamSpan> WriterParams(uint32_t bytes) {
 
 PatchService::PatchService(Device* device, CompileService* compiler,
                            base::TaskRunner* queue, Patching wanted,
-                           std::optional<PatchCosts> costs)
+                           std::optional<PatchMeasurement> measured)
     : device_(device),
       compiler_(compiler),
       queue_(queue),
       wanted_(wanted),
-      costs_(costs.value_or(PatchCosts())),
-      measured_(costs.has_value()),
-      measuring_(costs.has_value()) {}
+      measured_(measured.has_value()),
+      measuring_(measured.has_value()) {
+  if (measured.has_value()) measurement_ = *std::move(measured);
+}
 
-const PatchCosts* PatchService::Costs() {
-  // Acquire: the costs were written before.
-  if (measured_.load(std::memory_order_acquire)) return &costs_;
+const PatchMeasurement* PatchService::Measured() {
+  // Acquire: it was written before.
+  if (measured_.load(std::memory_order_acquire)) return &measurement_;
   if (!device_->on_host() &&
       !measuring_.exchange(true, std::memory_order_relaxed)) {
     queue_->Post([this] { Measure(); });
@@ -55,20 +56,35 @@ const PatchCosts* PatchService::Costs() {
 }
 
 void PatchService::Measure() {
+  std::string why_no_table;
+  if (auto costs = Probe(why_no_table)) {
+    measurement_.costs = *costs;
+    if (!why_no_table.empty()) {
+      measurement_.failure = "a table: " + why_no_table;
+    }
+  } else {
+    measurement_.failure =
+        "measuring what patching costs: " + costs.error().message();
+  }
+  measured_.store(true, std::memory_order_release);
+}
+
+Result<PatchCosts> PatchService::Probe(std::string& why_no_table) {
   const DeviceScope scope(*device_);
-  if (!scope.status()) return;
-  const auto nothing = compiler_->CompileOwn(
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  PatchProbe::Kernels probed;
+  probed.nothing = compiler_->CompileOwn(
       {.source = kernels::kTableSource, .name = "reprise_table.cu"},
       "reprise_table::Nothing", {{0, 4}, {8, 8}, {16, 8}, {24, 4}});
-  PatchProbe::Kernels probed;
-  if (nothing->Wait()) probed.nothing = nothing;
+  REPRISE_RETURN_IF_ERROR(probed.nothing->Wait());
   for (const uint32_t bytes : {PatchProbe::kFewBytes, PatchProbe::kManyBytes}) {
-    if (auto writer = Writer(bytes)) probed.writers.push_back(*writer);
+    if (auto writer = Writer(bytes)) {
+      probed.writers.push_back(*std::move(writer));
+    } else {
+      why_no_table = writer.error().message();
+    }
   }
-  auto costs = PatchProbe::Measure(*device_->context().driver, probed);
-  if (!costs) return;  // every graph stays as it is
-  costs_ = *costs;
-  measured_.store(true, std::memory_order_release);
+  return PatchProbe::Measure(*device_->context().driver, probed);
 }
 
 PatchShape PatchService::ShapeOf(const std::vector<Node>& nodes) const {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "bindings/native/batch_record.h"
@@ -19,19 +20,25 @@
 
 namespace reprise::native {
 
+// What measuring gave, once for a runtime.
+struct PatchMeasurement {
+  std::optional<PatchCosts> costs = {};  // without them graphs stay as they are
+  std::string failure = {};  // why there are none, or none of a table; or empty
+};
+
 // Thread-safe, but for TableFor, which is the queue's thread's.
 class PatchService {
  public:
-  // All outlive it; its tasks must have ended before it does. `costs`, for
+  // All outlive it; its tasks must have ended before it does. `measured`, for
   // tests: what need not be measured then.
   PatchService(Device* device, CompileService* compiler,
                base::TaskRunner* queue, Patching wanted,
-               std::optional<PatchCosts> costs = std::nullopt);
+               std::optional<PatchMeasurement> measured = std::nullopt);
 
   Patching wanted() const { return wanted_; }
 
-  // Null until they have been measured, which the first call begins.
-  const PatchCosts* Costs();
+  // Null until there is one, which the first call begins. Never changes then.
+  const PatchMeasurement* Measured();
 
   // As far as can be told before anything is compiled.
   PatchShape ShapeOf(const std::vector<Node>& nodes) const;
@@ -42,6 +49,7 @@ class PatchService {
 
  private:
   void Measure();
+  Result<PatchCosts> Probe(std::string& why_no_table);
   // Of a table of so many bytes.
   Result<std::shared_ptr<KernelCode>> Writer(uint32_t bytes);
   Result<std::shared_ptr<KernelCode>> TwinOf(const KernelCode& kernel);
@@ -51,7 +59,7 @@ class PatchService {
   base::TaskRunner* const queue_;
   const Patching wanted_;
 
-  PatchCosts costs_;  // written before `measured_` is released
+  PatchMeasurement measurement_;  // written before `measured_` is released
   std::atomic<bool> measured_;
   std::atomic<bool> measuring_;
 };

@@ -41,7 +41,9 @@ struct PlanReport {
   uint64_t replays = 0;
   double changed = 0;       // launches a replay, of late
   uint64_t taken_over = 0;  // from other batches
-  std::string why_not;      // the last mechanism or takeover that failed
+  // The last mechanism, takeover or measurement that failed, with the driver's
+  // reason.
+  std::string why_not;
 };
 
 }  // namespace reprise

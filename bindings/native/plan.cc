@@ -1,6 +1,5 @@
 #include "bindings/native/plan.h"
 
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -32,20 +31,20 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument, const void* value,
     const bool is_value = node.kind == Node::Kind::kFill && argument == 1;
     if (is_value) span = {BatchRecord::kFillValue, node.element_bytes};
   }
-  const std::string place = "launch " + std::to_string(launch);
+  const auto place = [&] { return "launch " + std::to_string(launch); };
   if (argument >= count) {
     return base::Fail(Code::kInvalidArgument,
-                      place + " has " + std::to_string(count) +
+                      place() + " has " + std::to_string(count) +
                           " arguments, there is no argument " +
                           std::to_string(argument));
   }
   if (span.size_bytes != size_bytes) {
     return base::Fail(Code::kInvalidArgument,
-                      "argument " + std::to_string(argument) + " of " + place +
-                          " has " + std::to_string(span.size_bytes) +
+                      "argument " + std::to_string(argument) + " of " +
+                          place() + " has " + std::to_string(span.size_bytes) +
                           " bytes, not " + std::to_string(size_bytes));
   }
-  Write(launch, span.offset_bytes, value, size_bytes);
+  graph_->Set(launch, span.offset_bytes, value, size_bytes);
   return {};
 }
 
@@ -66,33 +65,14 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
                       "yet");
   }
   const EventCore* const address = event.core().get();
-  Write(launch, 0, &address, sizeof address);
+  graph_->Set(launch, 0, &address, sizeof address);
   events_[launch] = event.core();
   return {};
-}
-
-void PreparedPlan::Write(uint32_t launch, size_t offset_bytes,
-                         const void* value, size_t size_bytes) {
-  std::byte* kept =
-      image_.data() + recipe_->nodes[launch].image_begin + offset_bytes;
-  if (std::memcmp(kept, value, size_bytes) == 0) return;
-  std::memcpy(kept, value, size_bytes);
-  if (!changed_[launch]) {
-    changed_[launch] = true;
-    dirty_.push_back(launch);
-  }
 }
 
 Status PreparedPlan::Launch() {
   const DeviceScope scope(stream_->runtime().device());
   REPRISE_RETURN_IF_ERROR(scope.status());
-  while (!dirty_.empty()) {
-    const uint32_t launch = dirty_.back();
-    REPRISE_RETURN_IF_ERROR(graph_->Set(
-        launch, image_.data() + recipe_->nodes[launch].image_begin));
-    changed_[launch] = false;
-    dirty_.pop_back();
-  }
   REPRISE_RETURN_IF_ERROR(graph_->Launch());
   for (const BatchRecord::EventUse& point : points_) {
     point.event->set_recorded();

@@ -15,19 +15,15 @@
 
 namespace reprise::native {
 
-// A graph and the arguments that it has, or is to have from its next launch on.
-// Single-thread at a time.
+// A graph whose arguments the caller sets. Single-thread at a time.
 class PreparedPlan {
  public:
   PreparedPlan(std::shared_ptr<StreamCore> stream,
                std::shared_ptr<const AdaptiveGraph::Recipe> recipe,
-               std::vector<std::byte> image,
                std::unique_ptr<AdaptiveGraph> graph,
                std::vector<BatchRecord::EventUse> points)
       : stream_(std::move(stream)),
         recipe_(std::move(recipe)),
-        image_(std::move(image)),
-        changed_(recipe_->nodes.size(), false),
         graph_(std::move(graph)),
         points_(std::move(points)) {}
 
@@ -39,14 +35,9 @@ class PreparedPlan {
 
  private:
   Status HasLaunch(uint32_t launch) const;
-  void Write(uint32_t launch, size_t offset_bytes, const void* value,
-             size_t size_bytes);
 
   const std::shared_ptr<StreamCore> stream_;
   const std::shared_ptr<const AdaptiveGraph::Recipe> recipe_;
-  std::vector<std::byte> image_;
-  std::vector<bool> changed_;
-  std::vector<uint32_t> dirty_;  // those that changed
   const std::unique_ptr<AdaptiveGraph> graph_;
   const std::vector<BatchRecord::EventUse> points_;
   // Of waits, until the graph has taken them.

@@ -323,10 +323,11 @@ class AdaptiveGraphTest : public PatchingTest {
                                      .update = 100,
                                      .update_node = 10,
                                      .build_node = 1000};
-  void Build() {
+  void Build() { Build(patching_); }
+  void Build(PatchService& patching) {
     const BatchRecord record = Record(add_code_, 1);
     auto graph = AdaptiveGraph::Build(
-        {device_.get(), &patching_, &queue_, gpu_.stream},
+        {device_.get(), &patching, &queue_, gpu_.stream},
         std::make_shared<const AdaptiveGraph::Recipe>(
             record.nodes(), device::Dependencies{{}, {0}, {1}}),
         record.image());
@@ -334,7 +335,7 @@ class AdaptiveGraphTest : public PatchingTest {
     graph_ = *std::move(graph);
   }
   void Replay(float by) {
-    ASSERT_TRUE(graph_->SetAll(Record(add_code_, by).image()));
+    graph_->SetAll(Record(add_code_, by).image());
     ASSERT_TRUE(graph_->Launch());
     ExpectSums(by);
   }
@@ -345,7 +346,8 @@ class AdaptiveGraphTest : public PatchingTest {
   CompileService compiler_{*device_, options_};
   base::ManualTaskRunner queue_;
   PatchService patching_{device_.get(), &compiler_, &queue_,
-                         Patching::kMeasured, kCosts};
+                         Patching::kMeasured,
+                         PatchMeasurement{.costs = kCosts}};
   std::unique_ptr<AdaptiveGraph> graph_;
 };
 
@@ -382,6 +384,85 @@ TEST_F(AdaptiveGraphTest, StaysWhereTheOtherCannotBeBuilt) {
   EXPECT_EQ(graph_->report().patching, Patching::kSetParams);
   EXPECT_THAT(graph_->report().why_not, HasSubstr("ExecUpdate"));
   Replay(by += 1);
+}
+
+// The driver refuses an update: the report says so, and it is not tried again.
+TEST_F(AdaptiveGraphTest, GivesExecUpdateUpWhereItIsRefused) {
+  Build();
+  float by = 0;
+  while (queue_.pending() == 0) Replay(by += 1);
+  queue_.RunAll();
+  Replay(by += 1);
+  ASSERT_EQ(graph_->report().patching, Patching::kExecUpdate);
+  EXPECT_EQ(graph_->report().why_not, "");
+  gpu_.refuses_updates = true;
+  Replay(by += 1);
+  const PlanReport report = graph_->report();
+  EXPECT_EQ(report.patching, Patching::kSetParams);
+  EXPECT_THAT(report.why, HasSubstr("refused"));
+  EXPECT_THAT(report.why_not, HasSubstr("ExecUpdate: "));
+  EXPECT_THAT(report.why_not, HasSubstr("a function that cannot"));
+  queue_.RunAll();
+  for (int call = 0; call < 100; ++call) Replay(by += 1);
+  EXPECT_EQ(queue_.pending(), 0u);
+  EXPECT_EQ(graph_->report().patching, Patching::kSetParams);
+}
+
+// Nobody has costs: the report says which call of the driver failed.
+TEST_F(AdaptiveGraphTest, TellsWhyNothingWasMeasured) {
+  PatchService patching(device_.get(), &compiler_, &queue_,
+                        Patching::kMeasured);
+  Build(patching);
+  float by = 0;
+  while (queue_.pending() == 0) Replay(by += 1);
+  EXPECT_EQ(graph_->report().why_not, "");
+  gpu_.FailAfter(0);
+  queue_.RunAll();
+  ASSERT_NE(gpu_.failed, "");
+  for (int call = 0; call < 100; ++call) Replay(by += 1);
+  const PlanReport report = graph_->report();
+  EXPECT_EQ(report.patching, Patching::kSetParams);
+  EXPECT_THAT(report.why_not, HasSubstr("measuring"));
+  EXPECT_THAT(report.why_not, HasSubstr(gpu_.failed));
+  EXPECT_EQ(queue_.pending(), 0u);  // not tried again
+}
+
+// Some costs are known: the others go on, and the report says what is missing.
+TEST_F(AdaptiveGraphTest, TellsWhatCouldNotBeMeasured) {
+  PatchService patching(
+      device_.get(), &compiler_, &queue_, Patching::kMeasured,
+      PatchMeasurement{.costs = kCosts, .failure = "no writer"});
+  Build(patching);
+  float by = 0;
+  while (queue_.pending() == 0) Replay(by += 1);
+  EXPECT_EQ(graph_->report().why_not, "no writer");
+  queue_.RunAll();
+  Replay(by += 1);
+  EXPECT_EQ(graph_->report().patching, Patching::kExecUpdate);
+}
+
+// What could not be set is set the next time, whatever it is to be then, and
+// whichever way it takes.
+TEST_F(AdaptiveGraphTest, FailedCallsAreMadeGood) {
+  for (const Patching wanted : {Patching::kSetParams, Patching::kExecUpdate}) {
+    PatchService patching(device_.get(), &compiler_, &queue_, wanted);
+    for (const bool refuses : {false, true}) {
+      for (int calls = 0; calls < 8; ++calls) {
+        SCOPED_TRACE(testing::Message()
+                     << ToString(wanted) << ", after " << calls << " calls");
+        Build(patching);
+        Replay(1);
+        gpu_.FailAfter(calls);
+        graph_->SetAll(Record(add_code_, 2).image());
+        if (graph_->Launch()) ExpectSums(2);
+        gpu_.FailAfter(-1);
+        gpu_.refuses_updates = refuses;
+        Replay(1);
+        Replay(3);
+        gpu_.refuses_updates = false;
+      }
+    }
+  }
 }
 
 TEST_F(AdaptiveGraphTest, StaysWhereLittleChanges) {
