@@ -58,7 +58,7 @@ Status Used() {
 
 uint32_t Batch::Wait(const Event& event) {
   const uint32_t launch = record_->AddWait(event.core());
-  if (&event.core()->runtime() != &stream_->runtime()) {
+  if (!event.core()->IsOf(stream_->runtime())) {
     record_->Refuse("waits for an event of another runtime");
   }
   return launch;
@@ -67,8 +67,8 @@ uint32_t Batch::Wait(const Event& event) {
 Result<Event> Batch::Record() {
   REPRISE_ASSIGN_OR_RETURN(CUevent event,
                            stream_->runtime().device().MakeEvent());
-  auto core = std::make_shared<native::EventCore>(stream_->shared_runtime(),
-                                                  event, /*recorded=*/false);
+  auto core = std::make_shared<native::EventCore>(
+      stream_->runtime().shared_device(), event, /*recorded=*/false);
   record_->AddPoint(core);
   return Event(std::move(core));
 }

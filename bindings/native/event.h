@@ -12,7 +12,7 @@ class EventCore;
 }
 
 // A point in a stream: made by Stream::Record or Batch::Record. Copies name the
-// same point. Keeps its runtime alive. Thread-safe.
+// same point. Keeps its device alive, not its runtime. Thread-safe.
 class Event {
  public:
   explicit Event(std::shared_ptr<native::EventCore> core);

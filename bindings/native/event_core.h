@@ -18,14 +18,16 @@ namespace reprise::native {
 
 // An event of the driver's (null on the host), recorded once, or by each launch
 // of the plan that it is a point of. Owned by its handles, by the batch that is
-// to record it or waits for it, and by the graph that names it: the driver
-// could give its handle to another one otherwise. Thread-safe.
+// to record it or waits for it, by builds, and by the graph that names it: the
+// driver could give its handle to another one otherwise. Keeps the device: a
+// build may be the last that holds it, and the runtime's end waits for builds.
+// Thread-safe.
 class EventCore : public std::enable_shared_from_this<EventCore> {
  public:
-  EventCore(std::shared_ptr<RuntimeCore> runtime, CUevent event, bool recorded)
-      : runtime_(std::move(runtime)), event_(event), recorded_(recorded) {}
+  EventCore(std::shared_ptr<Device> device, CUevent event, bool recorded)
+      : device_(std::move(device)), event_(event), recorded_(recorded) {}
   ~EventCore() {
-    if (event_ != nullptr) runtime_->device().EndEvent(event_);
+    if (event_ != nullptr) device_->EndEvent(event_);
   }
   EventCore(const EventCore&) = delete;
   EventCore& operator=(const EventCore&) = delete;
@@ -37,7 +39,10 @@ class EventCore : public std::enable_shared_from_this<EventCore> {
     return *event;
   }
 
-  const RuntimeCore& runtime() const { return *runtime_; }
+  // One of that runtime.
+  bool IsOf(const RuntimeCore& runtime) const {
+    return device_ == runtime.shared_device();
+  }
   CUevent event() const { return event_; }
 
   // Waiting for it means something. Acquire and release: who sees that it was
@@ -46,7 +51,7 @@ class EventCore : public std::enable_shared_from_this<EventCore> {
   void set_recorded() { recorded_.store(true, std::memory_order_release); }
 
  private:
-  const std::shared_ptr<RuntimeCore> runtime_;
+  const std::shared_ptr<Device> device_;
   const CUevent event_;
   std::atomic<bool> recorded_;
 };

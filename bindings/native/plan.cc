@@ -55,7 +55,7 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
     return base::Fail(Code::kInvalidArgument,
                       place + " is not the wait for an event");
   }
-  if (&event.core()->runtime() != &stream_->runtime()) {
+  if (!event.core()->IsOf(stream_->runtime())) {
     return base::Fail(Code::kInvalidArgument,
                       "the event is of another runtime");
   }

@@ -26,13 +26,14 @@ class RuntimeCore {
                   options_.patching) {}
 
   Device& device() { return *device_; }
+  const std::shared_ptr<Device>& shared_device() const { return device_; }
   const RuntimeOptions& options() const { return options_; }
   CompileService& compile_service() { return compile_service_; }
   PatchService& patching() { return patching_; }
   scheduler::BuildQueue& queue() { return queue_; }
 
  private:
-  const std::unique_ptr<Device> device_;
+  const std::shared_ptr<Device> device_;  // shared with events
   const RuntimeOptions options_;
   CompileService compile_service_;
   PatchService patching_;

@@ -17,12 +17,12 @@ Batch Stream::BeginBatch() const { return Batch(core_); }
 Result<Event> Stream::Record() const {
   REPRISE_ASSIGN_OR_RETURN(CUevent event,
                            core_->runtime().device().Record(core_->stream()));
-  return Event(std::make_shared<native::EventCore>(core_->shared_runtime(),
-                                                   event, /*recorded=*/true));
+  return Event(std::make_shared<native::EventCore>(
+      core_->runtime().shared_device(), event, /*recorded=*/true));
 }
 
 Status Stream::Wait(const Event& event) const {
-  if (&event.core()->runtime() != &core_->runtime()) {
+  if (!event.core()->IsOf(core_->runtime())) {
     return base::Fail(Code::kInvalidArgument,
                       "the event is of another runtime: record it on a stream "
                       "of this one");

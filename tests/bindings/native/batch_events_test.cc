@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -161,6 +162,30 @@ TEST_F(BatchEventsTest, WaitForWhatWasNotSubmittedIsRefused) {
             "launch 1 (wait) waits for a point of a batch that was not "
             "submitted yet");
   EXPECT_EQ(value_, 0);
+}
+
+// A build that is the last to hold an event ends it; if that ended the runtime
+// too, the runtime's end would wait for the build.
+TEST_F(BatchEventsTest, BuildsHoldNoRuntime) {
+  std::mutex building;
+  building.lock();
+  runtime_->queue().Post([&] { const std::lock_guard wait(building); });
+  const auto submit = [&] {
+    Batch batch(first_);
+    batch.Wait(*Stream(second_).Record());
+    Launch(batch, 1);
+    ASSERT_TRUE(batch.Record());
+    ASSERT_TRUE(batch.Submit());
+  };
+  const auto holders = runtime_.use_count();
+  submit();
+  submit();
+  EXPECT_EQ(runtime_.use_count(), holders);
+  building.unlock();
+  runtime_->queue().WaitIdle(std::nullopt);
+  submit();
+  EXPECT_EQ(first_->stats().replayed, 1u);
+  EXPECT_EQ(runtime_.use_count(), holders);
 }
 
 TEST_F(BatchEventsTest, EventsOfAnotherRuntimeAreRefused) {
