@@ -161,6 +161,7 @@ BatchEntry& StreamCore::EntryFor(const BatchRecord& record) {
       by_name_.erase(old);
       break;
     }
+    End(std::move(*last));
     entries_.pop_back();
   }
   auto entry = std::make_shared<BatchEntry>();
@@ -170,6 +171,12 @@ BatchEntry& StreamCore::EntryFor(const BatchRecord& record) {
   entries_.push_front(std::move(entry));
   by_name_.emplace(name, entries_.begin());
   return *entries_.front();
+}
+
+void StreamCore::End(std::shared_ptr<BatchEntry> entry) {
+  if (entry->graph == nullptr) return;
+  runtime_->queue().Post([graph = std::shared_ptr<AdaptiveGraph>(std::move(
+                              entry->graph))]() mutable { graph.reset(); });
 }
 
 void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,

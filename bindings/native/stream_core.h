@@ -74,9 +74,6 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   static Status CheckWaits(const BatchRecord& record);
 
   RuntimeCore& runtime() const { return *runtime_; }
-  const std::shared_ptr<RuntimeCore>& shared_runtime() const {
-    return runtime_;
-  }
   CUstream stream() const { return stream_; }
   StreamStats stats() const REPRISE_EXCLUDES(mutex_);
   std::vector<PlanReport> plans() const REPRISE_EXCLUDES(mutex_);
@@ -92,6 +89,9 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   BatchEntry& EntryFor(const BatchRecord& record) REPRISE_REQUIRES(mutex_);
   bool Fits(const BatchEntry& entry, const BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
+  // One that is no more in entries_. The end of its graph may wait for the
+  // device, so it is no work for this thread.
+  void End(std::shared_ptr<BatchEntry> entry) REPRISE_REQUIRES(mutex_);
   void StartBuild(const std::shared_ptr<BatchEntry>& entry,
                   const BatchRecord& record) REPRISE_REQUIRES(mutex_);
   void CollectBuild(BatchEntry& entry) REPRISE_REQUIRES(mutex_);
