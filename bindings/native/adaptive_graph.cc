@@ -35,9 +35,9 @@ Result<std::unique_ptr<AdaptiveGraph>> AdaptiveGraph::Build(
                              ? Patching::kExecUpdate
                              : Patching::kSetParams;
   REPRISE_ASSIGN_OR_RETURN(
-      auto graph, workshop.device->Build(
-                      recipe->nodes, image, recipe->dependencies,
-                      workshop.stream, captures, Mechanism{.patching = first}));
+      auto graph,
+      workshop.device->Build(recipe->nodes, image, recipe->dependencies,
+                             captures, Mechanism{.patching = first}));
   return std::unique_ptr<AdaptiveGraph>(new AdaptiveGraph(
       workshop, std::move(recipe), std::move(image), first, std::move(graph)));
 }
@@ -161,8 +161,8 @@ void AdaptiveGraph::StartSuccessor(Patching patching) {
             }
           }
           return workshop.device->Build(recipe->nodes, successor->image,
-                                        recipe->dependencies, workshop.stream,
-                                        {}, std::move(mechanism));
+                                        recipe->dependencies, {},
+                                        std::move(mechanism));
         };
         successor->outcome = build();
         successor->built.store(true, std::memory_order_release);

@@ -36,7 +36,8 @@ class AdaptiveGraph {
     Recipe(const std::vector<Node>& nodes, device::Dependencies dependencies);
   };
 
-  // Where its graphs are built; all outlive it.
+  // Where its graphs are built; all outlive it and the queue's tasks. The
+  // stream, on which they are launched, need not outlive the tasks.
   struct Workshop {
     Device* device;
     PatchService* patching;
@@ -55,7 +56,7 @@ class AdaptiveGraph {
   // next Launch on. Never calls the driver.
   void SetAll(const std::vector<std::byte>& image);
   // The same for some bytes of one node's. An event must live until a Launch
-  // has succeeded.
+  // has succeeded, or another one was set in its place.
   void Set(size_t index, size_t offset_bytes, const void* value,
            size_t size_bytes);
   // What failed to be given to the graph is given to it the next time.

@@ -9,7 +9,7 @@
 #include "engine/base/mutex.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
-#include "engine/device/launch_recorder.h"
+#include "engine/device/relaxed_capture.h"
 #include "engine/device/unique_handle.h"
 
 namespace reprise::native {
@@ -31,6 +31,8 @@ class CudaDevice final : public Device {
     if (device::Exiting()) return;
     const device::ContextScope scope(driver_, context_);
     pool_.reset();
+    const base::MutexLock lock(mutex_);
+    uploads_.Reset();
   }
 
   Result<CUstream> MakeStream() override {
@@ -110,7 +112,9 @@ class CudaDevice final : public Device {
     return {};
   }
   void EndEvent(CUevent event) override {
-    if (!device::Exiting()) driver_.cuEventDestroy(event);
+    if (device::Exiting()) return;
+    const device::ContextScope scope(driver_, context_);
+    driver_.cuEventDestroy(event);
   }
 
   Result<void*> Allocate(size_t bytes) override {
@@ -195,15 +199,18 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Graph>> Build(const std::vector<Node>& nodes,
                                        const std::vector<std::byte>& image,
                                        const device::Dependencies& dependencies,
-                                       CUstream stream,
                                        const Captures& captures,
                                        Mechanism mechanism) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
+    const device::RelaxedCapture relaxed(driver_);
+    REPRISE_ASSIGN_OR_RETURN(const CUstream uploads, Uploads());
     auto graph =
         std::make_unique<CudaGraph>(driver_, context_, std::move(mechanism));
     REPRISE_RETURN_IF_ERROR(
-        graph->Build(nodes, image, dependencies, stream, captures));
+        graph->Build(nodes, image, dependencies, uploads, captures));
+    // The stream that it will be launched on knows nothing of this one.
+    REPRISE_CU(driver_, cuStreamSynchronize(uploads));
     return graph;
   }
 
@@ -220,6 +227,17 @@ class CudaDevice final : public Device {
   Context context() const override { return {&driver_, context_}; }
 
  private:
+  // Where graphs are brought onto the device: the stream of a batch may end
+  // meanwhile, or be captured by the program.
+  Result<CUstream> Uploads() REPRISE_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    if (!uploads_) {
+      CUstream stream = nullptr;
+      REPRISE_CU(driver_, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+      uploads_ = device::UniqueStream(driver_, stream);
+    }
+    return uploads_.get();
+  }
   // One adoption of it, or the stream itself.
   void Forget(CUstream stream) REPRISE_EXCLUDES(mutex_) {
     const base::MutexLock lock(mutex_);
@@ -235,6 +253,7 @@ class CudaDevice final : public Device {
 
   base::Mutex mutex_;
   std::vector<CUstream> streams_ REPRISE_GUARDED_BY(mutex_);
+  device::UniqueStream uploads_ REPRISE_GUARDED_BY(mutex_);
 };
 
 Result<int> Attribute(const device::Driver& driver, CUdevice device,

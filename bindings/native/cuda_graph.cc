@@ -8,6 +8,7 @@
 #include "bindings/native/event_core.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
+#include "engine/device/relaxed_capture.h"
 
 namespace reprise::native {
 namespace {
@@ -93,10 +94,11 @@ device::Launch LaunchOf(const Node& node, const std::byte* image) {
 }
 
 CudaGraph::~CudaGraph() {
-  graph_.reset();
-  if (table_ == 0 || device::Exiting()) return;
+  if (device::Exiting()) return;
   const device::ContextScope scope(driver_, context_);
-  driver_.cuMemFree(table_);
+  const device::RelaxedCapture relaxed(driver_);
+  graph_.reset();
+  if (table_ != 0) driver_.cuMemFree(table_);
 }
 
 Status CudaGraph::Build(const std::vector<Node>& nodes,

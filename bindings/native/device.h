@@ -111,11 +111,12 @@ class Device {
   virtual Result<std::shared_ptr<Captured>> Capture(
       const CaptureFunction& work) = 0;
   // The graph keeps its kernels, twins and events alive and nothing else. A
-  // capture's node has the number of what was captured as its image.
+  // capture's node has the number of what was captured as its image. Any
+  // thread; disturbs no capture, and no stream of the program's.
   virtual Result<std::unique_ptr<Graph>> Build(
       const std::vector<Node>& nodes, const std::vector<std::byte>& image,
-      const device::Dependencies& dependencies, CUstream stream,
-      const Captures& captures, Mechanism mechanism) = 0;
+      const device::Dependencies& dependencies, const Captures& captures,
+      Mechanism mechanism) = 0;
 
   // What code for it is compiled for, as "sm_90"; empty on the host.
   virtual std::string architecture() const = 0;

@@ -142,7 +142,7 @@ class HostDevice final : public Device {
   }
   Result<std::unique_ptr<Graph>> Build(const std::vector<Node>& nodes,
                                        const std::vector<std::byte>& image,
-                                       const device::Dependencies&, CUstream,
+                                       const device::Dependencies&,
                                        const Captures& captures,
                                        Mechanism) override {
     return std::make_unique<HostGraph>(nodes, image, captures);

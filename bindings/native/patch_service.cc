@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bindings/native/patch_probe.h"
+#include "engine/device/relaxed_capture.h"
 #include "kernels/table_source.h"
 #include "kernels/twin.h"
 
@@ -72,6 +73,7 @@ void PatchService::Measure() {
 Result<PatchCosts> PatchService::Probe(std::string& why_no_table) {
   const DeviceScope scope(*device_);
   REPRISE_RETURN_IF_ERROR(scope.status());
+  const device::RelaxedCapture relaxed(*device_->context().driver);
   PatchProbe::Kernels probed;
   probed.nothing = compiler_->CompileOwn(
       {.source = kernels::kTableSource, .name = "reprise_table.cu"},

@@ -30,6 +30,8 @@ std::vector<std::byte> ImageOf(const Kernel& kernel, void** params) {
   return image;
 }
 
+thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
 void DoFill(uint64_t to, uint32_t value, size_t element_bytes, size_t width) {
   std::byte* memory = SimulatedGpu::Access(to, element_bytes * width);
   if (memory == nullptr) return;
@@ -229,6 +231,12 @@ CUresult SimulatedGpu::Enter(const char* name) {
   return failure_;
 }
 
+void SimulatedGpu::BreakCapture() {
+  if (capturing && capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+    ++broken_captures;
+  }
+}
+
 #define REPRISE_ENTER(name)                                              \
   const std::lock_guard entered(only->entries_);                         \
   if (const CUresult result = only->Enter(name); result != CUDA_SUCCESS) \
@@ -293,8 +301,9 @@ void SimulatedGpu::MakeDriver() {
     only->current_ = current;
     return CUDA_SUCCESS;
   };
-  driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) {
+  driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
     const std::lock_guard entered(only->entries_);
+    std::swap(*mode, capture_mode);
     return only->Enter("cuThreadExchangeStreamCaptureMode");
   };
   driver.cuFuncGetParamInfo = [](CUfunction function, size_t index,
@@ -398,6 +407,7 @@ void SimulatedGpu::MakeMemoryEntries() {
   };
   driver.cuMemAlloc = [](CUdeviceptr* address, size_t size_bytes) {
     REPRISE_ENTER("cuMemAlloc");
+    only->BreakCapture();
     only->memory_.push_back(std::make_unique<uint64_t[]>((size_bytes + 7) / 8));
     *address = reinterpret_cast<CUdeviceptr>(only->memory_.back().get());
     return CUDA_SUCCESS;
@@ -405,6 +415,7 @@ void SimulatedGpu::MakeMemoryEntries() {
   // Freeing waits for the device.
   driver.cuMemFree = [](CUdeviceptr address) {
     const std::lock_guard entered(only->entries_);
+    only->BreakCapture();
     only->streams.SynchronizeAll();
     End(only->memory_, reinterpret_cast<void*>(address));
     return only->Enter("cuMemFree");
@@ -734,8 +745,11 @@ SimulatedGpu::Node& SimulatedGpu::NodeOf(CUgraphNode node) {
 
 void SimulatedGpu::MakeExecEntries() {
   driver.cuGraphInstantiateWithParams = [](CUgraphExec* exec, CUgraph graph,
-                                           CUDA_GRAPH_INSTANTIATE_PARAMS*) {
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS* how) {
     REPRISE_ENTER("cuGraphInstantiateWithParams");
+    if ((how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
+      only->upload_streams.insert(how->hUploadStream);
+    }
     only->execs_.push_back(std::make_unique<Exec>(
         Exec{++only->exec_ids_,
              std::make_shared<Graph>(*reinterpret_cast<Graph*>(graph))}));

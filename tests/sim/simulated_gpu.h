@@ -168,7 +168,9 @@ class SimulatedGpu {
   int clusters_at_a_time = 4;
   int finalized = 0;  // times that CUPTI was detached
   bool capturing = false;
-  size_t pool_bytes = ~size_t{0};  // that pools may have in use
+  int broken_captures = 0;  // memory was asked for or freed in between
+  std::set<CUstream> upload_streams;  // of executable graphs
+  size_t pool_bytes = ~size_t{0};     // that pools may have in use
   // Of streams that are not of `context`.
   std::map<CUstream, CUcontext> stream_contexts;
 
@@ -198,6 +200,8 @@ class SimulatedGpu {
   void MakeExecEntries();
   void MakeCupti();
 
+  // By a call that only a thread in relaxed mode may make meanwhile.
+  void BreakCapture();
   CUresult AddNode(CUgraph graph, CUgraphNode* node, Node added);
   Node& NodeOf(CUgraphNode node);
   void LaunchEagerly(const Kernel& kernel, void** params);

@@ -176,6 +176,7 @@ TEST_F(CaptureTest, EveryDriverCallMayFailOnce) {
   int told = 0;
   for (int calls = 0;; ++calls) {
     SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
+    runtime_ = RuntimeOn(MakeCudaDevice(gpu_.driver, gpu_.context));
     stream_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
     gpu_.failed.clear();
     gpu_.FailAfter(calls);
@@ -190,6 +191,7 @@ TEST_F(CaptureTest, EveryDriverCallMayFailOnce) {
       runtime_->queue().WaitIdle(std::nullopt);
     }
     stream_.reset();
+    runtime_.reset();
     EXPECT_EQ(gpu_.objects(), 0u) << gpu_.failed;
     if (gpu_.failed.empty()) break;
     ASSERT_LT(calls, 1000);
