@@ -106,14 +106,20 @@ void AdaptiveGraph::ForgetPending() {
   pending_.clear();
 }
 
-Status AdaptiveGraph::Launch() {
+Status AdaptiveGraph::Give() {
   if (successor_ != nullptr) TakeSuccessor();
-  REPRISE_RETURN_IF_ERROR(GivePending());
-  const Status launched = graph_->Launch(workshop_.stream);
+  Status given = GivePending();
+  if (given) given = graph_->Apply();
   if (patching_ == Patching::kExecUpdate && !graph_->why_set_params().empty()) {
     NoteSetParams();
   }
-  REPRISE_RETURN_IF_ERROR(launched);
+  if (!given) why_not_ = "new arguments: " + given.error().message();
+  return given;
+}
+
+Status AdaptiveGraph::Launch() {
+  REPRISE_RETURN_IF_ERROR(Give());
+  REPRISE_RETURN_IF_ERROR(graph_->Launch(workshop_.stream));
   ++replays_;
   policy_.Saw(changed_);
   patched_ += changed_;

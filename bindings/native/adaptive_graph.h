@@ -59,7 +59,10 @@ class AdaptiveGraph {
   // has succeeded, or another one was set in its place.
   void Set(size_t index, size_t offset_bytes, const void* value,
            size_t size_bytes);
-  // What failed to be given to the graph is given to it the next time.
+  // The graph is given what was set. What fails is given to it the next time;
+  // nothing has been launched then.
+  Status Give();
+  // Gives, and launches.
   Status Launch();
 
   // Becomes the graph of `recipe`. Fails, and stays what it was, where it

@@ -159,7 +159,8 @@ class Batch {
 
   // A hit of an earlier batch with the same launches (arguments apart) patches
   // what differs and launches one graph; else every launch is made by itself,
-  // and a graph is built in the background once the batch has come twice.
+  // and a graph is built in the background once the batch has come twice. What
+  // the driver does not let a graph have is launched by itself, too.
   // While the stream is being captured by the program, every launch is made by
   // itself, into the capture. kInvalidArgument names the launch and what is
   // wrong with it; kFailedPrecondition where the batch was submitted before.

@@ -47,6 +47,8 @@ class CudaGraph final : public Graph {
                const Captures& captures);
 
   Status Set(size_t index, const std::byte* image) override;
+  // By the driver's way of the mechanism.
+  Status Apply() override;
   Status Launch(CUstream stream) override;
   Status TakeOver(const std::vector<Node>& nodes,
                   const std::vector<std::byte>& image) override;
@@ -58,8 +60,6 @@ class CudaGraph final : public Graph {
   Status AddTable(const std::vector<Node>& nodes);
   // Where a node's arguments lie in it; empty if its launch has its own.
   std::span<std::byte> EntryOf(size_t index);
-  // What was set since the last launch, by the driver's way of the mechanism.
-  Status Apply();
   // For the launches, with the table's in front.
   device::Dependencies BehindTable(
       const device::Dependencies& dependencies) const;

@@ -31,6 +31,9 @@ class Graph {
   virtual ~Graph() = default;
   // From the next launch on, node `index` has the arguments at `image`.
   virtual Status Set(size_t index, const std::byte* image) = 0;
+  // Does now what Launch would do before it launches. The driver may refuse
+  // what was set, as memory of another kind than the graph was made with.
+  virtual Status Apply() = 0;
   virtual Status Launch(CUstream stream) = 0;
   // Becomes the graph of other nodes of the same kinds, attributes and
   // dependencies, from the next launch on. Fails, and stays what it was, where

@@ -61,6 +61,7 @@ class HostGraph final : public Graph {
     std::memcpy(image_.data() + node.image_begin, image, node.image_bytes);
     return {};
   }
+  Status Apply() override { return {}; }
   Status Launch(CUstream) override {
     for (const Node& node : nodes_) {
       const std::byte* image = image_.data() + node.image_begin;

@@ -41,8 +41,8 @@ struct PlanReport {
   uint64_t replays = 0;
   double changed = 0;       // launches a replay, of late
   uint64_t taken_over = 0;  // from other batches
-  // The last mechanism, takeover or measurement that failed, with the driver's
-  // reason.
+  // The last mechanism, takeover, measurement or patching that failed, with the
+  // driver's reason.
   std::string why_not;
 };
 

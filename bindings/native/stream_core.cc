@@ -221,6 +221,8 @@ void StreamCore::CollectBuild(BatchEntry& entry) {
 
 Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
   entry.graph->SetAll(record.image());
+  // What was never launched can be launched one by one.
+  if (!entry.graph->Give()) return LaunchAll(record);
   const uint64_t before = entry.graph->patched();
   REPRISE_RETURN_IF_ERROR(entry.graph->Launch());
   stats_.patched += entry.graph->patched() - before;

@@ -86,6 +86,35 @@ TEST(SimulatedBatchTest, ReplaysAreOneGraphWithItsOwnArguments) {
   EXPECT_EQ(world.gpu.objects(), 0u);
 }
 
+// The driver may refuse to patch what it would launch.
+TEST(SimulatedBatchTest, WhatAGraphCannotBeGivenIsLaunchedByItself) {
+  World world;
+  for (int call = 0; call < 4; ++call) {
+    ASSERT_TRUE(world.Fill(1).Submit());
+    world.runtime->queue().WaitIdle(std::nullopt);
+  }
+  int refused = 0;
+  for (int calls = 0; calls < 12; ++calls) {
+    const uint64_t launches = world.stream->stats().launches;
+    const auto start = static_cast<float>(10 + calls);
+    world.gpu.failed.clear();
+    world.gpu.FailAfter(calls, CUDA_ERROR_INVALID_VALUE);
+    const Status submitted = world.Fill(start).Submit();
+    world.gpu.FailAfter(-1);
+    if (world.gpu.failed != "cuGraphExecKernelNodeSetParams") continue;
+    ++refused;
+    ASSERT_TRUE(submitted);
+    EXPECT_EQ(world.a, World::Expected(start));
+    EXPECT_EQ(world.stream->stats().launches, launches + 7);
+    EXPECT_NE(world.stream->plans()[0].why_not.find(world.gpu.failed),
+              std::string::npos);
+    ASSERT_TRUE(world.Fill(start).Submit());
+    EXPECT_EQ(world.a, World::Expected(start));
+    EXPECT_EQ(world.stream->stats().launches, launches + 7);
+  }
+  EXPECT_EQ(refused, 3);  // kernels, all of which change
+}
+
 TEST(SimulatedBatchTest, EveryDriverCallMayFailOnce) {
   std::set<std::string> failed;
   int told = 0;
