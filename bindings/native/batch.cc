@@ -74,18 +74,23 @@ Result<Event> Batch::Record() {
 }
 
 Status Batch::Submit() {
-  if (record_ == nullptr) return Used();
+  if (record_ == nullptr || is_used_) return Used();
+  is_used_ = true;
   Status submitted = stream_->Submit(*record_);
   if (submitted) {
     for (const auto& point : record_->points()) point.event->set_recorded();
   }
-  stream_->ReturnRecord(std::move(record_));
+  record_->Clear();
   return submitted;
 }
 
 Result<Plan> Batch::Prepare() {
-  if (record_ == nullptr) return tl::unexpected(Used().error());
-  const std::unique_ptr<native::BatchRecord> record = std::move(record_);
+  if (record_ == nullptr || is_used_) {
+    return tl::unexpected(Used().error());
+  }
+  is_used_ = true;
+  const auto record =
+      std::exchange(record_, std::make_unique<native::BatchRecord>());
   REPRISE_RETURN_IF_ERROR(stream_->Check(*record));
   REPRISE_RETURN_IF_ERROR(native::StreamCore::CheckWaits(*record));
   if (record->nodes().empty()) {

@@ -69,8 +69,8 @@ auto InOut(const Buffer<T>& buffer) {
 
 // Made by Stream::BeginBatch, filled by one thread, submitted once or dropped.
 // Kernels must live until then. What is wrong with a launch (a null pointer, a
-// grid of zero, the limits of the device) is told by Submit, before anything is
-// launched. Cost: 10 to 25 ns a launch.
+// grid of zero, the limits of the device, a batch that was submitted already)
+// is told by Submit, before anything is launched. Cost: 10 to 25 ns a launch.
 class Batch {
  public:
   REPRISE_EXPORT explicit Batch(std::shared_ptr<native::StreamCore> stream);
@@ -208,7 +208,9 @@ class Batch {
   }
 
   std::shared_ptr<native::StreamCore> stream_;
-  std::unique_ptr<native::BatchRecord> record_;
+  std::unique_ptr<native::BatchRecord> record_;  // null once moved from
+  // Submitted or prepared: what is launched now is told of by Submit.
+  bool is_used_ = false;
 };
 
 }  // namespace reprise

@@ -201,9 +201,19 @@ TEST_F(BatchTest, BatchIsSubmittedOnceOrDropped) {
   Batch batch = stream_->BeginBatch();
   batch.Launch(*axpy_, {}, 1.0f, x_.data(), y_.data(), kCount);
   EXPECT_TRUE(batch.Submit());
+  batch.Launch(*axpy_, {}, 1.0f, x_.data(), y_.data(), kCount);
+  batch.Fill(Out(x_.data(), 1), 0.0f);
   const Status again = batch.Submit();
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(calls_, 1);
+  Batch prepared = stream_->BeginBatch();
+  prepared.Launch(*axpy_, {}, 1.0f, x_.data(), y_.data(), kCount);
+  EXPECT_TRUE(prepared.Prepare());
+  prepared.Launch(*axpy_, {}, 1.0f, x_.data(), y_.data(), kCount);
+  const auto other = prepared.Prepare();
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code(), Code::kFailedPrecondition);
   EXPECT_EQ(calls_, 1);
   EXPECT_TRUE(stream_->BeginBatch().Submit());  // of nothing
 }
