@@ -4,12 +4,14 @@
 #define REPRISE_BINDINGS_NATIVE_RUNTIME_CORE_H_
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "bindings/native/compile_service.h"
 #include "bindings/native/device.h"
 #include "bindings/native/patch_service.h"
 #include "bindings/native/runtime.h"
+#include "engine/base/task.h"
 #include "scheduler/build_queue.h"
 
 namespace reprise::native {
@@ -18,12 +20,23 @@ namespace reprise::native {
 // is being compiled or built. Thread-safe.
 class RuntimeCore {
  public:
-  RuntimeCore(std::unique_ptr<Device> device, const RuntimeOptions& options)
+  // For tests: what need not be measured, and who does what the queue would
+  // (null: the queue), outlives the runtime, and is not waited for.
+  struct Stubs {
+    std::optional<PatchMeasurement> measured = {};
+    base::TaskRunner* builds = nullptr;
+  };
+
+  RuntimeCore(std::unique_ptr<Device> device, const RuntimeOptions& options,
+              const Stubs& stubs)
       : device_(std::move(device)),
         options_(options),
         compile_service_(*device_, options_),
-        patching_(device_.get(), &compile_service_, &queue_,
-                  options_.patching) {}
+        builds_(stubs.builds != nullptr ? stubs.builds : &queue_),
+        patching_(device_.get(), &compile_service_, builds_, options_.patching,
+                  stubs.measured) {}
+  RuntimeCore(std::unique_ptr<Device> device, const RuntimeOptions& options)
+      : RuntimeCore(std::move(device), options, Stubs()) {}
 
   Device& device() { return *device_; }
   const std::shared_ptr<Device>& shared_device() const { return device_; }
@@ -31,11 +44,14 @@ class RuntimeCore {
   CompileService& compile_service() { return compile_service_; }
   PatchService& patching() { return patching_; }
   scheduler::BuildQueue& queue() { return queue_; }
+  // Where work for later is posted.
+  base::TaskRunner& builds() { return *builds_; }
 
  private:
   const std::shared_ptr<Device> device_;  // shared with events
   const RuntimeOptions options_;
   CompileService compile_service_;
+  base::TaskRunner* const builds_;
   PatchService patching_;
   scheduler::BuildQueue queue_;  // last: what it runs uses all of these
 };

@@ -175,8 +175,8 @@ BatchEntry& StreamCore::EntryFor(const BatchRecord& record) {
 
 void StreamCore::End(std::shared_ptr<BatchEntry> entry) {
   if (entry->graph == nullptr) return;
-  runtime_->queue().Post([graph = std::shared_ptr<AdaptiveGraph>(std::move(
-                              entry->graph))]() mutable { graph.reset(); });
+  runtime_->builds().Post([graph = std::shared_ptr<AdaptiveGraph>(std::move(
+                               entry->graph))]() mutable { graph.reset(); });
 }
 
 void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
@@ -189,14 +189,16 @@ void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
     return;
   }
   entry->state = BatchEntry::State::kBuilding;
+  // An earlier graph of it may have been taken over.
+  entry->built.store(false, std::memory_order_relaxed);
   // A build that outlives its stream keeps what it uses. Events are kept until
   // the graph keeps them.
   auto recipe = std::make_shared<const AdaptiveGraph::Recipe>(
       entry->nodes, entry->dependencies);
-  runtime_->queue().Post([entry, workshop = workshop(),
-                          recipe = std::move(recipe), image = record.image(),
-                          waits = record.waits(), points = record.points(),
-                          captured = *std::move(captured)]() mutable {
+  runtime_->builds().Post([entry, workshop = workshop(),
+                           recipe = std::move(recipe), image = record.image(),
+                           waits = record.waits(), points = record.points(),
+                           captured = *std::move(captured)]() mutable {
     entry->outcome = AdaptiveGraph::Build(workshop, std::move(recipe),
                                           std::move(image), captured);
     entry->built.store(true, std::memory_order_release);

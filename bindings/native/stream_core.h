@@ -78,7 +78,7 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   StreamStats stats() const REPRISE_EXCLUDES(mutex_);
   std::vector<PlanReport> plans() const REPRISE_EXCLUDES(mutex_);
   AdaptiveGraph::Workshop workshop() const {
-    return {&runtime_->device(), &runtime_->patching(), &runtime_->queue(),
+    return {&runtime_->device(), &runtime_->patching(), &runtime_->builds(),
             stream_};
   }
 

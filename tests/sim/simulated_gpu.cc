@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 namespace reprise::sim {
 namespace {
@@ -48,30 +49,6 @@ void DoCopy(uint64_t to, uint64_t from, size_t size_bytes) {
   }
 }
 
-void Do(const Node& node) {
-  if (!node.enabled) return;
-  switch (node.kind) {
-    case Node::Kind::kKernel:
-      node.kernel->run(node.image.data());
-      break;
-    case Node::Kind::kFill:
-      ASSERT_EQ(node.fill.height, 1u);
-      DoFill(node.fill.dst, node.fill.value, node.fill.elementSize,
-             node.fill.width);
-      break;
-    case Node::Kind::kCopy:
-      DoCopy(node.copy.dstDevice, node.copy.srcDevice, node.copy.WidthInBytes);
-      break;
-    case Node::Kind::kGraph:
-      for (const Node& one : node.child) Do(one);
-      break;
-    case Node::Kind::kWait:
-    case Node::Kind::kRecord:
-      ADD_FAILURE() << "events are items of streams";
-      break;
-  }
-}
-
 // A node's handle tells its graph and its place in it.
 constexpr int kPlaceBits = 20;
 
@@ -81,14 +58,16 @@ CUgraphNode HandleOf(uint64_t graph_id, size_t place) {
 uint64_t GraphIdOf(CUgraphNode node) {
   return reinterpret_cast<uint64_t>(node) >> kPlaceBits;
 }
-Node& At(Graph& graph, CUgraphNode node) {
-  return graph.at(reinterpret_cast<uint64_t>(node) & ((1 << kPlaceBits) - 1));
+size_t PlaceOf(CUgraphNode node) {
+  return reinterpret_cast<uint64_t>(node) & ((1 << kPlaceBits) - 1);
 }
+Node& At(Graph& graph, CUgraphNode node) { return graph.at(PlaceOf(node)); }
 
-bool SameKinds(const Graph& a, const Graph& b) {
-  return std::equal(
-      a.begin(), a.end(), b.begin(), b.end(),
-      [](const Node& x, const Node& y) { return x.kind == y.kind; });
+bool SameTopology(const Graph& a, const Graph& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Node& x, const Node& y) {
+                      return x.kind == y.kind && x.before == y.before;
+                    });
 }
 
 template <typename Made>
@@ -126,10 +105,62 @@ std::byte* SimulatedGpu::Access(uint64_t address, size_t size_bytes) {
   return reinterpret_cast<std::byte*>(address);
 }
 
+bool SimulatedGpu::IsOf(CUgraphNode node, CUgraphExec exec) const {
+  return reinterpret_cast<const Exec*>(exec)->graph_id == GraphIdOf(node);
+}
+
 std::vector<const Graph*> SimulatedGpu::execs() const {
   std::vector<const Graph*> execs;
   for (const auto& exec : execs_) execs.push_back(exec->graph.get());
   return execs;
+}
+
+void SimulatedGpu::Do(const Node& node) {
+  if (!node.enabled) return;
+  switch (node.kind) {
+    case Node::Kind::kKernel:
+      blocks_ = node.blocks;
+      node.kernel->run(node.image.data());
+      break;
+    case Node::Kind::kFill:
+      ASSERT_EQ(node.fill.height, 1u);
+      DoFill(node.fill.dst, node.fill.value, node.fill.elementSize,
+             node.fill.width);
+      break;
+    case Node::Kind::kCopy:
+      DoCopy(node.copy.dstDevice, node.copy.srcDevice, node.copy.WidthInBytes);
+      break;
+    case Node::Kind::kGraph:
+      for (const Node& one : node.child) Do(one);
+      break;
+    case Node::Kind::kWait:
+    case Node::Kind::kRecord:
+      ADD_FAILURE() << "events are items of streams";
+      break;
+  }
+}
+
+std::vector<size_t> SimulatedGpu::OrderOf(const Graph& graph) {
+  std::vector<size_t> places;
+  if (!order.has_value()) {
+    places.resize(graph.size());
+    std::iota(places.begin(), places.end(), size_t{0});
+    return places;
+  }
+  std::vector<bool> done(graph.size(), false);
+  while (places.size() < graph.size()) {
+    std::vector<size_t> ready;
+    for (size_t i = 0; i < graph.size(); ++i) {
+      const std::vector<size_t>& before = graph[i].before;
+      if (!done[i] && std::all_of(before.begin(), before.end(),
+                                  [&](size_t place) { return done[place]; })) {
+        ready.push_back(i);
+      }
+    }
+    places.push_back(ready[(*order)() % ready.size()]);
+    done[places.back()] = true;
+  }
+  return places;
 }
 
 // --- Eager's own calls -----------------------------------------------------
@@ -460,7 +491,15 @@ void SimulatedGpu::MakePoolEntries() {
     size_t used = 0;
     for (const auto& [begin, bytes] : only->pool_memory_) used += bytes.size();
     if (used + size_bytes > only->pool_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-    std::vector<std::byte> memory(size_bytes);
+    std::vector<std::byte> memory;
+    for (auto& freed : only->freed_) {
+      if (!only->reuses_pool_memory || freed.size() != size_bytes) continue;
+      memory = std::move(freed);
+      std::swap(freed, only->freed_.back());
+      only->freed_.pop_back();
+      break;
+    }
+    if (memory.empty()) memory.resize(size_bytes);
     *address = reinterpret_cast<CUdeviceptr>(memory.data());
     only->pool_memory_.emplace(*address, std::move(memory));
     return CUDA_SUCCESS;
@@ -493,13 +532,12 @@ void SimulatedGpu::MakeStreamEntries() {
     Node node;
     node.kernel = &kernel;
     node.image = ImageOf(kernel, params);
-    if (only->Captured(config->hStream, std::move(node))) return CUDA_SUCCESS;
+    node.blocks = config->gridDimX;
+    if (only->Captured(config->hStream, node)) return CUDA_SUCCESS;
     only->last_attributes.assign(config->attrs,
                                  config->attrs + config->numAttrs);
     only->streams.Enqueue(config->hStream,
-                          [&kernel, image = ImageOf(kernel, params)] {
-                            kernel.run(image.data());
-                          });
+                          [node = std::move(node)] { only->Do(node); });
     return CUDA_SUCCESS;
   };
   driver.cuMemsetD8Async = [](CUdeviceptr to, unsigned char value,
@@ -523,6 +561,18 @@ void SimulatedGpu::MakeStreamEntries() {
       // know.
       std::memcpy(reinterpret_cast<void*>(to), &value, sizeof value);
     });
+    return CUDA_SUCCESS;
+  };
+  // The host's memory is read at once.
+  driver.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from,
+                                size_t size_bytes, CUstream stream) {
+    REPRISE_ENTER("cuMemcpyHtoDAsync");
+    const auto* bytes = static_cast<const std::byte*>(from);
+    only->streams.Enqueue(
+        stream, [to, kept = std::vector<std::byte>(bytes, bytes + size_bytes)] {
+          std::byte* target = Access(to, kept.size());
+          if (target != nullptr) std::memcpy(target, kept.data(), kept.size());
+        });
     return CUDA_SUCCESS;
   };
   driver.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from,
@@ -559,13 +609,14 @@ void SimulatedGpu::MakeStreamEntries() {
   driver.cuStreamCreate = [](CUstream* stream, unsigned) {
     REPRISE_ENTER("cuStreamCreate");
     *stream = only->streams.Make();
-    ++only->made_streams_;
+    only->made_streams_.insert(*stream);
     return CUDA_SUCCESS;
   };
   driver.cuStreamDestroy = [](CUstream stream) {
     const std::lock_guard entered(only->entries_);
     only->streams.Synchronize(stream);
-    --only->made_streams_;
+    EXPECT_EQ(only->made_streams_.erase(stream), 1u) << "ended twice";
+    only->ended_streams_.insert(stream);
     return only->Enter("cuStreamDestroy");
   };
   driver.cuStreamBeginCapture = [](CUstream stream, CUstreamCaptureMode mode) {
@@ -639,7 +690,7 @@ void SimulatedGpu::MakeGraphEntries() {
     return only->Enter("cuGraphDestroy");
   };
   driver.cuGraphAddKernelNode = [](CUgraphNode* node, CUgraph graph,
-                                   const CUgraphNode*, size_t,
+                                   const CUgraphNode* before, size_t count,
                                    const CUDA_KERNEL_NODE_PARAMS* params) {
     REPRISE_ENTER("cuGraphAddKernelNode");
     if (params->func == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -647,12 +698,13 @@ void SimulatedGpu::MakeGraphEntries() {
     added.kind = Node::Kind::kKernel;
     added.kernel = &KernelOf(params->func);
     added.image = ImageOf(*added.kernel, params->kernelParams);
+    added.blocks = params->gridDimX;
     if (static_cast<int>(params->sharedMemBytes) +
             added.kernel->own_shared_bytes >
         added.kernel->most_shared_bytes) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    return only->AddNode(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added), before, count);
   };
   driver.cuGraphKernelNodeSetAttribute =
       [](CUgraphNode node, CUkernelNodeAttrID id,
@@ -675,61 +727,66 @@ void SimulatedGpu::MakeGraphEntries() {
           EXPECT_EQ(edges[i].type, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
           EXPECT_EQ(edges[i].from_port, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
           ++At(nodes, to[i]).early_edges;
+          At(nodes, to[i]).before.push_back(PlaceOf(from[i]));
         }
         return CUDA_SUCCESS;
       };
   driver.cuGraphAddMemsetNode =
-      [](CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t,
-         const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
+      [](CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+         size_t count, const CUDA_MEMSET_NODE_PARAMS* params, CUcontext) {
         REPRISE_ENTER("cuGraphAddMemsetNode");
         Node added;
         added.kind = Node::Kind::kFill;
         added.fill = *params;
-        return only->AddNode(graph, node, std::move(added));
+        return only->AddNode(graph, node, std::move(added), before, count);
       };
   driver.cuGraphAddMemcpyNode = [](CUgraphNode* node, CUgraph graph,
-                                   const CUgraphNode*, size_t,
+                                   const CUgraphNode* before, size_t count,
                                    const CUDA_MEMCPY3D* params, CUcontext) {
     REPRISE_ENTER("cuGraphAddMemcpyNode");
     Node added;
     added.kind = Node::Kind::kCopy;
     added.copy = *params;
-    return only->AddNode(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added), before, count);
   };
 }
 
 void SimulatedGpu::MakeEventNodeEntries() {
   driver.cuGraphAddEventWaitNode = [](CUgraphNode* node, CUgraph graph,
-                                      const CUgraphNode*, size_t,
+                                      const CUgraphNode* before, size_t count,
                                       CUevent event) {
     REPRISE_ENTER("cuGraphAddEventWaitNode");
     Node added;
     added.kind = Node::Kind::kWait;
     added.event = event;
-    return only->AddNode(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added), before, count);
   };
   driver.cuGraphAddEventRecordNode = [](CUgraphNode* node, CUgraph graph,
-                                        const CUgraphNode*, size_t,
+                                        const CUgraphNode* before, size_t count,
                                         CUevent event) {
     REPRISE_ENTER("cuGraphAddEventRecordNode");
     Node added;
     added.kind = Node::Kind::kRecord;
     added.event = event;
-    return only->AddNode(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added), before, count);
   };
   // The child is copied.
   driver.cuGraphAddChildGraphNode = [](CUgraphNode* node, CUgraph graph,
-                                       const CUgraphNode*, size_t,
+                                       const CUgraphNode* before, size_t count,
                                        CUgraph child) {
     REPRISE_ENTER("cuGraphAddChildGraphNode");
     Node added;
     added.kind = Node::Kind::kGraph;
     added.child = *reinterpret_cast<const Graph*>(child);
-    return only->AddNode(graph, node, std::move(added));
+    return only->AddNode(graph, node, std::move(added), before, count);
   };
 }
 
-CUresult SimulatedGpu::AddNode(CUgraph graph, CUgraphNode* node, Node added) {
+CUresult SimulatedGpu::AddNode(CUgraph graph, CUgraphNode* node, Node added,
+                               const CUgraphNode* before, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    added.before.push_back(PlaceOf(before[i]));
+  }
   auto* nodes = reinterpret_cast<Graph*>(graph);
   *node = HandleOf(graph_ids_.at(nodes), nodes->size());
   nodes->push_back(std::move(added));
@@ -744,18 +801,22 @@ SimulatedGpu::Node& SimulatedGpu::NodeOf(CUgraphNode node) {
 }
 
 void SimulatedGpu::MakeExecEntries() {
-  driver.cuGraphInstantiateWithParams = [](CUgraphExec* exec, CUgraph graph,
-                                           CUDA_GRAPH_INSTANTIATE_PARAMS* how) {
-    REPRISE_ENTER("cuGraphInstantiateWithParams");
-    if ((how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
-      only->upload_streams.insert(how->hUploadStream);
-    }
-    only->execs_.push_back(std::make_unique<Exec>(
-        Exec{++only->exec_ids_,
-             std::make_shared<Graph>(*reinterpret_cast<Graph*>(graph))}));
-    *exec = reinterpret_cast<CUgraphExec>(only->execs_.back().get());
-    return CUDA_SUCCESS;
-  };
+  driver.cuGraphInstantiateWithParams =
+      [](CUgraphExec* exec, CUgraph graph,
+         CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+        REPRISE_ENTER("cuGraphInstantiateWithParams");
+        if ((params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
+          only->upload_streams.insert(params->hUploadStream);
+        }
+        EXPECT_FALSE(only->ended_streams_.contains(params->hUploadStream))
+            << "uploaded by a stream that has ended";
+        only->execs_.push_back(std::make_unique<Exec>(
+            Exec{++only->exec_ids_,
+                 std::make_shared<Graph>(*reinterpret_cast<Graph*>(graph)),
+                 only->graph_ids_.at(reinterpret_cast<Graph*>(graph))}));
+        *exec = reinterpret_cast<CUgraphExec>(only->execs_.back().get());
+        return CUDA_SUCCESS;
+      };
   driver.cuGraphExecDestroy = [](CUgraphExec exec) {
     const std::lock_guard entered(only->entries_);
     End(only->execs_, exec);
@@ -765,7 +826,9 @@ void SimulatedGpu::MakeExecEntries() {
   static constexpr auto kNodeOf = [](CUgraphExec handle,
                                      CUgraphNode node) -> Node& {
     std::shared_ptr<Graph>& graph = reinterpret_cast<Exec*>(handle)->graph;
-    if (graph.use_count() > 1) graph = std::make_shared<Graph>(*graph);
+    if (graph.use_count() > 1 && !only->patches_in_flight) {
+      graph = std::make_shared<Graph>(*graph);
+    }
     ++only->updates;
     return At(*graph, node);
   };
@@ -776,6 +839,7 @@ void SimulatedGpu::MakeExecEntries() {
         Node& changed = kNodeOf(exec, node);
         changed.kernel = &KernelOf(params->func);
         changed.image = ImageOf(*changed.kernel, params->kernelParams);
+        changed.blocks = params->gridDimX;
         return CUDA_SUCCESS;
       };
   driver.cuGraphKernelNodeSetParams =
@@ -784,6 +848,7 @@ void SimulatedGpu::MakeExecEntries() {
         Node& changed = only->NodeOf(node);
         changed.kernel = &KernelOf(params->func);
         changed.image = ImageOf(*changed.kernel, params->kernelParams);
+        changed.blocks = params->gridDimX;
         return CUDA_SUCCESS;
       };
   driver.cuGraphMemsetNodeSetParams =
@@ -804,7 +869,7 @@ void SimulatedGpu::MakeExecEntries() {
     std::shared_ptr<Graph>& old = reinterpret_cast<Exec*>(exec)->graph;
     const auto& taken = *reinterpret_cast<Graph*>(graph);
     info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
-    if (!SameKinds(*old, taken)) {
+    if (!SameTopology(*old, taken)) {
       info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     } else if (only->refuses_updates) {
       info->result = CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
@@ -812,7 +877,11 @@ void SimulatedGpu::MakeExecEntries() {
     if (info->result != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
       return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
-    old = std::make_shared<Graph>(taken);
+    if (only->patches_in_flight) {
+      *old = taken;
+    } else {
+      old = std::make_shared<Graph>(taken);
+    }
     ++only->takeovers;
     return CUDA_SUCCESS;
   };
@@ -861,31 +930,30 @@ void SimulatedGpu::MakeExecEntries() {
     const Exec& exec = *reinterpret_cast<Exec*>(handle);
     const std::shared_ptr<const Graph> graph = exec.graph;
     // Events part it: each is an item of the stream in its place.
-    for (size_t begin = 0; begin < graph->size();) {
-      const Node& first = (*graph)[begin];
-      if (first.kind == Node::Kind::kWait) {
-        only->EnqueueWait(stream, first.event);
-        ++begin;
-        continue;
-      }
-      if (first.kind == Node::Kind::kRecord) {
-        only->EnqueueRecord(stream, first.event);
-        ++begin;
-        continue;
-      }
-      size_t end = begin;
-      while (end < graph->size() && (*graph)[end].kind != Node::Kind::kWait &&
-             (*graph)[end].kind != Node::Kind::kRecord) {
-        ++end;
-      }
+    std::vector<size_t> part;
+    const auto end_part = [&] {
+      if (part.empty()) return;
       only->streams.Enqueue(
           stream,
-          [graph, begin, end] {
-            for (size_t i = begin; i < end; ++i) Do((*graph)[i]);
+          [graph, part] {
+            for (const size_t place : part) only->Do((*graph)[place]);
           },
           exec.id);
-      begin = end;
+      part.clear();
+    };
+    for (const size_t place : only->OrderOf(*graph)) {
+      const Node& node = (*graph)[place];
+      if (node.kind == Node::Kind::kWait) {
+        end_part();
+        only->EnqueueWait(stream, node.event);
+      } else if (node.kind == Node::Kind::kRecord) {
+        end_part();
+        only->EnqueueRecord(stream, node.event);
+      } else {
+        part.push_back(place);
+      }
     }
+    end_part();
     return CUDA_SUCCESS;
   };
 }

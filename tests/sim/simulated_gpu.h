@@ -13,6 +13,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <tuple>
@@ -31,7 +33,8 @@ namespace reprise::sim {
 // (SimulatedStreams), graphs copy the parameters that they are given: a launch
 // that is enqueued keeps the parameters of that moment, whatever is written
 // into its executable graph, or becomes of it, before it runs. Launches of one
-// executable graph follow each other.
+// executable graph follow each other; its nodes are done in the order of their
+// making, or in any other one that its edges allow (`order`).
 //
 // One at a time: entries of a table have no other way to find it. Every driver
 // call can be made to fail, and every call that the engine makes comes back as
@@ -111,10 +114,14 @@ class SimulatedGpu {
   CUresult Enter(const char* name);
   CUcontext current() const { return current_; }
 
+  // Blocks of the grid's first direction, of the kernel that runs.
+  static uint32_t blocks() { return only->blocks_; }
+
   // Everything that was made and not ended.
   size_t objects() const {
     return graphs_.size() + execs_.size() + memory_.size() + events_.size() +
-           libraries_.size() + made_streams_ + pools_ + pool_memory_.size();
+           libraries_.size() + made_streams_.size() + pools_ +
+           pool_memory_.size();
   }
   // CUPTI has a subscriber.
   bool subscribed() const { return callback_ != nullptr; }
@@ -129,6 +136,8 @@ class SimulatedGpu {
     CUDA_MEMCPY3D copy{};
     CUevent event = nullptr;
     std::vector<Node> child;  // of a graph
+    uint32_t blocks = 1;
+    std::vector<size_t> before;  // places of those that it waits for
     std::vector<CUlaunchAttribute> attributes;
     size_t early_edges = 0;  // programmatic ones that lead to it
     bool enabled = true;
@@ -142,6 +151,8 @@ class SimulatedGpu {
   };
   using Graph = std::vector<Node>;
 
+  // The executable graph was made of the graph of that node.
+  bool IsOf(CUgraphNode node, CUgraphExec exec) const;
   // Executable graphs, in the order of their making.
   std::vector<const Graph*> execs() const;
 
@@ -163,6 +174,11 @@ class SimulatedGpu {
   int updates = 0;               // of single nodes of executable graphs
   int takeovers = 0;             // of whole ones
   bool refuses_updates = false;  // of whole ones
+  // Draws the order of nodes that no edge orders, at each launch.
+  std::optional<std::mt19937> order;
+  // What is written into an executable graph reaches launches in flight, as no
+  // driver does.
+  bool patches_in_flight = false;
   std::vector<CUlaunchAttribute> last_attributes;  // of a launch by itself
   int blocks_at_a_time = 8;                        // of a multiprocessor
   int clusters_at_a_time = 4;
@@ -171,6 +187,7 @@ class SimulatedGpu {
   int broken_captures = 0;  // memory was asked for or freed in between
   std::set<CUstream> upload_streams;  // of executable graphs
   size_t pool_bytes = ~size_t{0};     // that pools may have in use
+  bool reuses_pool_memory = false;    // what was freed is given out again
   // Of streams that are not of `context`.
   std::map<CUstream, CUcontext> stream_contexts;
 
@@ -181,6 +198,7 @@ class SimulatedGpu {
   struct Exec {
     uint64_t id;  // never another's
     std::shared_ptr<Graph> graph;
+    uint64_t graph_id;  // that it was made of
   };
   struct Event {
     uint64_t recorded = 0;  // times
@@ -202,7 +220,11 @@ class SimulatedGpu {
 
   // By a call that only a thread in relaxed mode may make meanwhile.
   void BreakCapture();
-  CUresult AddNode(CUgraph graph, CUgraphNode* node, Node added);
+  void Do(const Node& node);
+  CUresult AddNode(CUgraph graph, CUgraphNode* node, Node added,
+                   const CUgraphNode* before, size_t count);
+  // Places of a graph's nodes, each behind those that it waits for.
+  std::vector<size_t> OrderOf(const Graph& graph);
   Node& NodeOf(CUgraphNode node);
   void LaunchEagerly(const Kernel& kernel, void** params);
   void Ring(CUpti_CallbackId id, const char* name, const void* params);
@@ -231,7 +253,9 @@ class SimulatedGpu {
   std::vector<std::unique_ptr<uint64_t[]>> memory_;
   std::vector<std::shared_ptr<Event>> events_;
   std::vector<std::unique_ptr<uint64_t>> libraries_;
-  size_t made_streams_ = 0;
+  std::set<CUstream> made_streams_;
+  std::set<CUstream> ended_streams_;
+  uint32_t blocks_ = 1;
   size_t pools_ = 0;
   std::map<CUdeviceptr, std::vector<std::byte>> pool_memory_;
   // Freed and poisoned, so that a late touch is seen and harms nobody.

@@ -115,6 +115,49 @@ TEST(SimulatedBatchTest, WhatAGraphCannotBeGivenIsLaunchedByItself) {
   EXPECT_EQ(refused, 3);  // kernels, all of which change
 }
 
+// A batch whose graph was taken over gets another one once that is built, not
+// before.
+TEST(SimulatedBatchTest, BatchIsBuiltAgainAfterItsGraphWasTakenOver) {
+  World world;
+  base::ManualTaskRunner builds;
+  world.runtime = std::make_shared<RuntimeCore>(
+      MakeCudaDevice(world.gpu.driver, world.gpu.context),
+      RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""},
+      RuntimeCore::Stubs{.builds = &builds});
+  world.stream =
+      std::make_shared<StreamCore>(world.runtime, world.gpu.stream, false);
+  const auto submit = [&](uint32_t blocks, int times) {
+    for (int call = 0; call < times; ++call) {
+      Batch batch(world.stream);
+      for (int i = 0; i < 2; ++i) {
+        batch.Launch(*world.kernel, {.grid = {blocks}},
+                     InOut(world.b.data(), kCount), In(world.a.data(), kCount),
+                     1.0f);
+      }
+      ASSERT_TRUE(batch.Submit());
+    }
+  };
+  const auto submit_other = [&](int times) {
+    for (int call = 0; call < times; ++call) {
+      ASSERT_TRUE(world.Fill(1).Submit());
+    }
+  };
+  submit(1, 2);
+  builds.RunAll();
+  submit(1, 1);
+  submit_other(20);
+  submit(2, 3);
+  ASSERT_EQ(world.stream->stats().taken_over, 1u);
+  submit(1, 3);  // while it is built again
+  builds.RunAll();
+  const uint64_t replayed = world.stream->stats().replayed;
+  submit(1, 1);
+  EXPECT_EQ(world.stream->stats().replayed, replayed + 1);
+  builds.RunAll();
+  world.End();
+  EXPECT_EQ(world.gpu.objects(), 0u);
+}
+
 TEST(SimulatedBatchTest, EveryDriverCallMayFailOnce) {
   std::set<std::string> failed;
   int told = 0;
