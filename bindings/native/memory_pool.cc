@@ -86,9 +86,10 @@ Result<CUdeviceptr> MemoryPool::Allocate(size_t bytes) {
 void MemoryPool::WaitFor(CUstream stream) {
   const device::RelaxedCapture relaxed(driver_);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // Work that nobody waits for is worse than a call that fails.
   if (stream != nullptr &&
-      (driver_.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-       status != CU_STREAM_CAPTURE_STATUS_NONE)) {
+      driver_.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+      status != CU_STREAM_CAPTURE_STATUS_NONE) {
     return;  // the program's graph, and the program's to know
   }
   CUevent event = nullptr;

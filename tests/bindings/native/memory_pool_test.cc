@@ -150,6 +150,27 @@ TEST_F(MemoryPoolTest, CaptureOfTheProgramIsLeftAlone) {
   EXPECT_EQ(gpu_.pool_memory(), 0u);
 }
 
+// Whichever call fails as the buffer ends: its memory waits for the work that
+// was in flight.
+TEST_F(MemoryPoolTest, FreedMemoryWaitsForItsWorkWhateverFails) {
+  gpu_.streams.SetPace(Pace::kByHand);
+  for (int calls = 0; calls < 24; ++calls) {
+    float result = 0;
+    {
+      const Buffer<float> buffer = Allocate(1);
+      Use(adopted_, buffer, 1, &result);
+      gpu_.FailAfter(calls);
+    }
+    gpu_.FailAfter(-1);
+    // Memory is asked for in vain, which waits for all that is freed.
+    gpu_.pool_bytes = 0;
+    EXPECT_FALSE(runtime_->device().Allocate(1));
+    gpu_.pool_bytes = ~size_t{0};
+    EXPECT_EQ(result, 3) << calls << ", " << gpu_.failed;
+    gpu_.streams.SynchronizeAll();
+  }
+}
+
 TEST_F(MemoryPoolTest, EveryDriverCallMayFailOnce) {
   gpu_.streams.SetPace(Pace::kAtRandom, 1);
   int told = 0;
