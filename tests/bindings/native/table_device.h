@@ -1,0 +1,160 @@
+// A device whose graphs get their arguments by tables, without a compiler.
+
+#ifndef REPRISE_TESTS_BINDINGS_NATIVE_TABLE_DEVICE_H_
+#define REPRISE_TESTS_BINDINGS_NATIVE_TABLE_DEVICE_H_
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/native/device.h"
+#include "bindings/native/kernel_code.h"
+#include "tests/bindings/native/simulated_runtime.h"
+#include "tests/sim/simulated_gpu.h"
+
+namespace reprise::native {
+
+// Passes all on to `inner`; of the graphs of plain launches that it is to build
+// some, or all, have a table, whatever is asked for. Thread-safe once all
+// twins are there.
+class TableDevice final : public Device {
+ public:
+  enum class Which : uint8_t { kNone, kEveryOther, kAll };
+
+  TableDevice(std::unique_ptr<Device> inner, sim::SimulatedGpu& gpu,
+              Which which)
+      : inner_(std::move(inner)), gpu_(gpu), which_(which) {
+    constexpr uint32_t kChunk = 1024;
+    writer_.params = {{0, kChunk}, {kChunk, 8}, {kChunk + 8, 4}};
+    writer_.run = [](const std::byte* image) {
+      std::byte* table = nullptr;
+      int32_t vectors = 0;
+      std::memcpy(&table, image + kChunk, sizeof table);
+      std::memcpy(&vectors, image + kChunk + 8, sizeof vectors);
+      std::memcpy(table, image, static_cast<size_t>(vectors) * 16);
+    };
+    writer_code_ = CodeOf(gpu, "write", writer_);
+  }
+
+  // `kernel`, which outlives the device, has a twin from now on.
+  void AddTwin(const KernelCode* code,
+               const sim::SimulatedGpu::Kernel& kernel) {
+    auto twin = std::make_unique<sim::SimulatedGpu::Kernel>();
+    twin->params = {{0, 8}};
+    twin->run = [&kernel](const std::byte* image) {
+      const std::byte* arguments = nullptr;
+      std::memcpy(&arguments, image, sizeof arguments);
+      kernel.run(arguments);
+    };
+    twins_[code] = CodeOf(gpu_, "twin of " + code->name(), *twin);
+    kernels_.push_back(std::move(twin));
+  }
+
+  uint64_t tables() const { return tables_.load(std::memory_order_relaxed); }
+
+  Context context() const override { return inner_->context(); }
+  Result<CUstream> MakeStream() override { return inner_->MakeStream(); }
+  void EndStream(CUstream stream) override { inner_->EndStream(stream); }
+  Status AdoptStream(CUstream stream) override {
+    return inner_->AdoptStream(stream);
+  }
+  void ReleaseStream(CUstream stream) override {
+    inner_->ReleaseStream(stream);
+  }
+  Status Synchronize(CUstream stream) override {
+    return inner_->Synchronize(stream);
+  }
+  bool Capturing(CUstream stream) override { return inner_->Capturing(stream); }
+  Result<CUevent> MakeEvent() override { return inner_->MakeEvent(); }
+  Result<CUevent> Record(CUstream stream) override {
+    return inner_->Record(stream);
+  }
+  Status Wait(CUstream stream, CUevent event) override {
+    return inner_->Wait(stream, event);
+  }
+  void EndEvent(CUevent event) override { inner_->EndEvent(event); }
+  Result<void*> Allocate(size_t bytes) override {
+    return inner_->Allocate(bytes);
+  }
+  void Free(void* memory) override { inner_->Free(memory); }
+  Status CopyIn(void* to, const void* from, size_t bytes,
+                CUstream stream) override {
+    return inner_->CopyIn(to, from, bytes, stream);
+  }
+  Status CopyOut(void* to, const void* from, size_t bytes,
+                 CUstream stream) override {
+    return inner_->CopyOut(to, from, bytes, stream);
+  }
+  Status Admit(const Node& node) override { return inner_->Admit(node); }
+  Status Enqueue(const Node& node, const std::byte* image,
+                 CUstream stream) override {
+    return inner_->Enqueue(node, image, stream);
+  }
+  Result<std::shared_ptr<Captured>> Capture(
+      const CaptureFunction& work) override {
+    return inner_->Capture(work);
+  }
+  Result<std::unique_ptr<Graph>> Build(const std::vector<Node>& nodes,
+                                       const std::vector<std::byte>& image,
+                                       const device::Dependencies& dependencies,
+                                       const Captures& captures,
+                                       Mechanism mechanism) override {
+    const uint64_t number = builds_.fetch_add(1, std::memory_order_relaxed);
+    if (which_ == Which::kAll ||
+        (which_ == Which::kEveryOther && number % 2 == 1)) {
+      GiveTable(nodes, mechanism);
+    }
+    return inner_->Build(nodes, image, dependencies, captures,
+                         std::move(mechanism));
+  }
+  std::string architecture() const override { return inner_->architecture(); }
+  void Adopt(CUfunction handle, KernelCode& code) override {
+    inner_->Adopt(handle, code);
+  }
+  Result<std::vector<device::ParamSpan>> ParamsOf(CUfunction handle) override {
+    return inner_->ParamsOf(handle);
+  }
+
+ private:
+  // As PatchService would choose the twins.
+  void GiveTable(const std::vector<Node>& nodes, Mechanism& mechanism) {
+    std::vector<std::shared_ptr<KernelCode>> twins(nodes.size());
+    bool any = false;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const Node& node = nodes[i];
+      if (node.kind >= Node::Kind::kWait) return;  // no plain launches
+      const auto twin = twins_.find(node.kernel);
+      if (twin == twins_.end() || node.shared_bytes > 0 || node.clustered() ||
+          node.cooperative != 0 || node.programmatic != 0) {
+        continue;
+      }
+      twins[i] = twin->second;
+      any = true;
+    }
+    if (!any) return;
+    tables_.fetch_add(1, std::memory_order_relaxed);
+    mechanism = {.patching = Patching::kTable,
+                 .twins = std::move(twins),
+                 .writer = writer_code_};
+  }
+
+  const std::unique_ptr<Device> inner_;
+  const sim::SimulatedGpu& gpu_;
+  const Which which_;
+  std::vector<std::unique_ptr<sim::SimulatedGpu::Kernel>> kernels_;
+  sim::SimulatedGpu::Kernel writer_;
+  std::shared_ptr<KernelCode> writer_code_;
+  std::map<const KernelCode*, std::shared_ptr<KernelCode>> twins_;
+  std::atomic<uint64_t> builds_{0};
+  std::atomic<uint64_t> tables_{0};
+};
+
+}  // namespace reprise::native
+
+#endif  // REPRISE_TESTS_BINDINGS_NATIVE_TABLE_DEVICE_H_
