@@ -1,5 +1,3 @@
-// Longer than a source should be: every action of a program, on the device and
-// on the reference side by side.
 #include "tests/bindings/native/batch_twin_run.h"
 
 #include <gtest/gtest.h>
@@ -17,6 +15,7 @@
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
 #include "tests/bindings/native/batch_kernels.h"
+#include "tests/bindings/native/batch_reference.h"
 #include "tests/bindings/native/simulated_runtime.h"
 #include "tests/sim/simulated_gpu.h"
 
@@ -38,74 +37,7 @@ constexpr PatchCosts kCosts{.set = 1000,
 constexpr LaunchLimits kLimits{
     .shared_bytes = 100 << 10, .priority_least = 0, .priority_greatest = -5};
 
-// --- The reference -----------------------------------------------------------
-
 using Words = std::array<uint32_t, kWords>;
-
-uint32_t WordsOf(const Step& step) {
-  return std::min(step.to.words(), step.from.words());
-}
-// A cooperative grid must fit, clusters must divide it.
-uint32_t BlocksOf(const Step& step) {
-  return step.attribute == Step::kCluster ? step.blocks / 2 * 2 + 2
-                                          : step.blocks;
-}
-uint16_t ShortOf(const Step& step) { return static_cast<uint16_t>(step.by); }
-uint64_t WideOf(const Step& step) { return uint64_t{step.by} << 32 | 7; }
-uint8_t ByteOf(const Step& step) { return static_cast<uint8_t>(step.by); }
-
-template <typename T>
-void FillPlainly(uint32_t* to, uint32_t words, uint32_t value) {
-  const T element = static_cast<T>(value);
-  for (size_t i = 0; i < words * sizeof(uint32_t) / sizeof(T); ++i) {
-    std::memcpy(reinterpret_cast<std::byte*>(to) + i * sizeof(T), &element,
-                sizeof element);
-  }
-}
-
-void DoPlainly(const Step& step, uint32_t* to, uint32_t* from) {
-  const uint32_t words = WordsOf(step);
-  const uint32_t blocks = BlocksOf(step);
-  switch (step.kind) {
-    case Kind::kMix:
-    case Kind::kPlain:
-    case Kind::kAny:
-      BatchKernels::DoMix(blocks, to, from, words, step.by);
-      break;
-    case Kind::kBlend:
-      BatchKernels::DoBlend(blocks, to, from, words, step.by);
-      break;
-    case Kind::kWeave:
-      BatchKernels::DoWeave(blocks, to, from, words, ShortOf(step),
-                            WideOf(step));
-      break;
-    case Kind::kStamp:
-      BatchKernels::DoStamp(blocks, to, ByteOf(step), words, step.by);
-      break;
-    case Kind::kCopy:
-      std::memmove(to, from, words * sizeof(uint32_t));
-      break;
-    case Kind::kFill1:
-      FillPlainly<uint8_t>(to, step.to.words(), step.by);
-      break;
-    case Kind::kFill2:
-      FillPlainly<uint16_t>(to, step.to.words(), step.by);
-      break;
-    case Kind::kFill4:
-      FillPlainly<uint32_t>(to, step.to.words(), step.by);
-      break;
-    case Kind::kCapture:
-    case Kind::kUnknown:
-      BatchKernels::DoMix(blocks, to, from, words, step.by);
-      std::memmove(from, to, words * sizeof(uint32_t) / 2);
-      break;
-    case Kind::kWait:
-    case Kind::kRecord:
-      break;
-  }
-}
-
-// --- The device --------------------------------------------------------------
 
 struct Kernels {
   SimulatedGpu::Kernel mix = SimulatedGpu::MakeKernel(
@@ -704,66 +636,8 @@ class Runner {
 
 }  // namespace
 
-RunOptions OptionsOf(uint32_t seed) {
-  using Which = TableDevice::Which;
-  RunOptions options{.seed = seed};
-  switch (seed % 6) {
-    case 0:
-      break;
-    case 1:
-      options.patching = Patching::kExecUpdate;
-      break;
-    case 2:
-      options.patching = Patching::kMeasured;
-      break;
-    case 3:
-      options.tables = Which::kAll;
-      break;
-    case 4:
-      options.patching = Patching::kMeasured;
-      options.tables = Which::kEveryOther;
-      break;
-    case 5:
-      options.patching = Patching::kExecUpdate;
-      options.refuses_updates = seed % 12 == 5;
-      options.tables = Which::kEveryOther;
-      break;
-  }
-  const uint32_t round = seed / 6;
-  constexpr uint32_t kPlans[] = {64, 2, 3};
-  options.plans_per_stream = kPlans[round % 3];
-  options.pool = round % 4 != 3;
-  using Pace = sim::SimulatedStreams::Pace;
-  constexpr Pace kPaces[] = {Pace::kAtRandom, Pace::kByHand, Pace::kAtRandom,
-                             Pace::kAtOnce, Pace::kAtRandom};
-  options.pace = kPaces[round % 5];
-  return options;
-}
-
 RunResult RunBeside(const Program& program, const RunOptions& options) {
   return Runner(program, options).Run();
-}
-
-std::string RunOptions::ToString() const {
-  constexpr const char* kTables[] = {"no", "every other", "all"};
-  constexpr const char* kPaces[] = {"at once", "by hand", "at random"};
-  return std::string(reprise::ToString(patching)) +
-         ", tables: " + kTables[static_cast<size_t>(tables)] + ", " +
-         std::to_string(plans_per_stream) + " plans, " +
-         (pool ? "a pool" : "no pool") + ", streams " +
-         kPaces[static_cast<size_t>(pace)] +
-         (refuses_updates ? ", updates refused" : "") +
-         (fail_after < 0 ? std::string()
-                         : ", call " + std::to_string(fail_after) + " fails");
-}
-
-std::string Explain(uint32_t seed, const Program& program,
-                    const RunOptions& options) {
-  const Program small = Shrink(program, [&](const Program& smaller) {
-    return !RunBeside(smaller, options).failure.empty();
-  });
-  return "seed " + std::to_string(seed) + " (" + options.ToString() + ")\n" +
-         RunBeside(small, options).failure + "\n" + small.ToString();
 }
 
 }  // namespace reprise::native
