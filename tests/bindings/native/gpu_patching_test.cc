@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -67,7 +68,8 @@ class Side {
     EXPECT_TRUE(stream.CopyToDevice(y.data(), values.data(), kCount));
   }
 
-  // Kernels of several shapes, and a copy and a fill that no table holds.
+  // Kernels of several shapes; a copy, and fills of each width with other
+  // values each time, that no table holds.
   Status Step(int launches, float a) {
     Batch batch = stream.BeginBatch();
     for (int i = 0; i < launches; ++i) {
@@ -81,7 +83,11 @@ class Side {
                      kCount - i);
       }
     }
-    batch.Fill(Out(x.data(), 16), 0.5f);
+    const auto whole = static_cast<uint8_t>(10.0f * a);
+    batch.Fill(Out(x.data(), 16), 0.5f + a);
+    batch.Fill(Out(reinterpret_cast<uint16_t*>(x.data() + 16), 16),
+               static_cast<uint16_t>(257 * whole));
+    batch.Fill(Out(reinterpret_cast<uint8_t*>(x.data() + 24), 32), whole);
     batch.Copy(Out(y.data() + 64, 32), In(x.data(), 32));
     return batch.Submit();
   }
