@@ -23,9 +23,7 @@ use_package release
 python -m pytest -q -m "not gpu" tests/python
 
 stage "Python tests, builds late"
-late=(tests/python/test_{alternation,behaviour,freed_memory,instances,replay,scalars,squash}.py
-  tests/python/test_hazards_{builds,memory,modes}.py)
-python -m pytest -q -m "not gpu" --build-delays=1 "${late[@]}"
+python -m pytest -q -m "not gpu" --build-delays=1 tests/python
 
 stage "wheel"
 RUN=()
