@@ -15,15 +15,13 @@
 #include "kernels/compiler.h"
 #include "kernels/disk_cache.h"
 #include "kernels/hash_bytes.h"
-#include "perf/temporary_folder.h"
 #include "tests/engine/device/cuda_libraries.h"
+#include "tests/owned_folder.h"
 
 namespace reprise::kernels {
 namespace {
 
-using perf::TemporaryFolder;
-
-std::shared_ptr<DiskCache> DiskIn(const TemporaryFolder& folder) {
+std::shared_ptr<DiskCache> DiskIn(const OwnedFolder& folder) {
   auto disk = DiskCache::Open({.directory = folder.path()});
   if (!disk) std::abort();
   return *std::move(disk);
@@ -97,7 +95,7 @@ BENCHMARK(BM_Compiler_MemoryHit)
 // On disk, that is in the page cache.
 void BM_Compiler_DiskHit(benchmark::State& state) {
   device::PreloadCudaLibraries();
-  const TemporaryFolder folder;
+  const OwnedFolder folder;
   base::InPlaceTaskRunner runner;
   Compiler compiler(runner, {.memory_bytes = 0, .disk = DiskIn(folder)});
   const KernelSource source = Source(state.range(0));
@@ -116,7 +114,7 @@ BENCHMARK(BM_Compiler_DiskHit)
 // A key of a source that includes many files: each is looked at again.
 void BM_Compiler_MemoryHitWithFiles(benchmark::State& state) {
   device::PreloadCudaLibraries();
-  const TemporaryFolder folder;
+  const OwnedFolder folder;
   base::InPlaceTaskRunner runner;
   Compiler compiler(runner);
   KernelSource source = Source(1);
@@ -148,7 +146,7 @@ cache::Signature Key(uint64_t i) {
 }
 
 void BM_DiskCache_Lookup(benchmark::State& state) {
-  const TemporaryFolder folder;
+  const OwnedFolder folder;
   const auto cache = DiskIn(folder);
   const std::vector<char> value(state.range(0), 'v');
   cache->Store(Key(1), value);
@@ -163,14 +161,14 @@ BENCHMARK(BM_DiskCache_Lookup)
     ->Unit(benchmark::kMicrosecond);
 
 void BM_DiskCache_Miss(benchmark::State& state) {
-  const TemporaryFolder folder;
+  const OwnedFolder folder;
   const auto cache = DiskIn(folder);
   for (auto _ : state) benchmark::DoNotOptimize(cache->Lookup(Key(1)));
 }
 BENCHMARK(BM_DiskCache_Miss)->Unit(benchmark::kMicrosecond);
 
 void BM_DiskCache_Store(benchmark::State& state) {
-  const TemporaryFolder folder;
+  const OwnedFolder folder;
   const auto cache = DiskIn(folder);
   const std::vector<char> value(state.range(0), 'v');
   uint64_t i = 0;

@@ -4,7 +4,6 @@
 #define REPRISE_TESTS_KERNELS_TEMPORARY_FOLDER_H_
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,27 +11,17 @@
 #include <string>
 #include <string_view>
 
+#include "tests/owned_folder.h"
+
 namespace reprise::kernels {
 
-// Made for its owner alone, and gone with all that is in it. Its path has no
-// symbolic links. Thread-compatible.
-class TemporaryFolder {
+// With files of the test's. Thread-compatible.
+class TemporaryFolder : public OwnedFolder {
  public:
-  TemporaryFolder() {
-    std::string name = ::testing::TempDir() + "/reprise-XXXXXX";
-    EXPECT_NE(mkdtemp(name.data()), nullptr) << name;
-    path_ = std::filesystem::canonical(name).native();
-  }
-  ~TemporaryFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TemporaryFolder() : OwnedFolder(::testing::TempDir()) {}
 
-  const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const {
-    return path_ + "/" + name;
+    return path() + "/" + name;
   }
 
   // Makes the folders that `name` goes through.
@@ -50,9 +39,6 @@ class TemporaryFolder {
     EXPECT_TRUE(file) << name;
     return {std::istreambuf_iterator<char>(file), {}};
   }
-
- private:
-  std::string path_;
 };
 
 }  // namespace reprise::kernels

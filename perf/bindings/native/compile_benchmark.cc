@@ -17,7 +17,7 @@
 #include "bindings/native/reprise.h"
 #include "perf/bindings/native/measure.h"
 #include "perf/run.h"
-#include "perf/temporary_folder.h"
+#include "tests/owned_folder.h"
 
 namespace reprise {
 namespace {
@@ -26,7 +26,6 @@ using Clock = std::chrono::steady_clock;
 using perf::Axpy;
 using perf::Must;
 using perf::Stop;
-using perf::TemporaryFolder;
 constexpr int kCount = 256;
 constexpr LaunchConfig kConfig{.grid = {2}, .block = {128}};
 constexpr char kFreshProcess[] = "--fresh-process";
@@ -95,7 +94,7 @@ BENCHMARK(BM_CompileKernel_InMemory)
 
 // Known on disk, in the page cache: read, checked and loaded.
 void BM_CompileKernel_OnDisk(benchmark::State& state) {
-  const TemporaryFolder folder;
+  const OwnedFolder folder;
   Compiled(WithCache(folder.path()), Source());
   for (auto _ : state) {
     const Runtime runtime = WithCache(folder.path());
@@ -179,11 +178,11 @@ Start RunFresh(const std::string& cache) {
 // replay, in a fresh process each time.
 void BM_FreshProcess_ContextToReplay(benchmark::State& state) {
   const bool warm = state.range(0) != 0;
-  const TemporaryFolder warmed;
+  const OwnedFolder warmed;
   RunFresh(warmed.path());
   std::vector<Start> starts;
   for (auto _ : state) {
-    const TemporaryFolder empty;
+    const OwnedFolder empty;
     const Start start = RunFresh(warm ? warmed.path() : empty.path());
     state.SetIterationTime(
         1e-3 * (start.compile_ms + start.launch_ms + start.replay_ms));
