@@ -118,7 +118,6 @@ Status AdaptiveGraph::Give() {
 }
 
 Status AdaptiveGraph::Launch() {
-  REPRISE_RETURN_IF_ERROR(Give());
   REPRISE_RETURN_IF_ERROR(graph_->Launch(workshop_.stream));
   ++replays_;
   policy_.Saw(changed_);
@@ -202,11 +201,7 @@ void AdaptiveGraph::TakeSuccessor() {
   patching_ = successor->patching;
   in_table_ = successor->in_table;
   // Its end may wait for the device.
-  workshop_.queue->Post([old = std::shared_ptr<Graph>(std::move(graph)),
-                         device = workshop_.device]() mutable {
-    const DeviceScope scope(*device);
-    old.reset();
-  });
+  base::ReleaseOn(*workshop_.queue, std::move(graph));
 }
 
 bool AdaptiveGraph::MayBecome(const Recipe& recipe) const {

@@ -62,7 +62,7 @@ class AdaptiveGraph {
   // The graph is given what was set. What fails is given to it the next time;
   // nothing has been launched then.
   Status Give();
-  // Gives, and launches.
+  // Needs a Give that has succeeded since the last Set.
   Status Launch();
 
   // Becomes the graph of `recipe`. Fails, and stays what it was, where it

@@ -48,14 +48,6 @@ uint32_t Batch::Launch(const AnyKernel& kernel, const LaunchConfig& config,
   return record_->EndLaunch();
 }
 
-namespace {
-Status Used() {
-  return base::Fail(Code::kFailedPrecondition,
-                    "a batch is submitted or prepared once: begin another one "
-                    "with Stream::BeginBatch");
-}
-}  // namespace
-
 uint32_t Batch::Wait(const Event& event) {
   const uint32_t launch = record_->AddWait(event.core());
   if (!event.core()->IsOf(stream_->runtime())) {
@@ -73,9 +65,18 @@ Result<Event> Batch::Record() {
   return Event(std::move(core));
 }
 
-Status Batch::Submit() {
-  if (record_ == nullptr || is_used_) return Used();
+Status Batch::Use() {
+  if (record_ == nullptr || is_used_) {
+    return base::Fail(Code::kFailedPrecondition,
+                      "a batch is submitted or prepared once: begin another "
+                      "one with Stream::BeginBatch");
+  }
   is_used_ = true;
+  return {};
+}
+
+Status Batch::Submit() {
+  REPRISE_RETURN_IF_ERROR(Use());
   Status submitted = stream_->Submit(*record_);
   if (submitted) {
     for (const auto& point : record_->points()) point.event->set_recorded();
@@ -85,10 +86,7 @@ Status Batch::Submit() {
 }
 
 Result<Plan> Batch::Prepare() {
-  if (record_ == nullptr || is_used_) {
-    return tl::unexpected(Used().error());
-  }
-  is_used_ = true;
+  REPRISE_RETURN_IF_ERROR(Use());
   const auto record =
       std::exchange(record_, std::make_unique<native::BatchRecord>());
   REPRISE_RETURN_IF_ERROR(stream_->Check(*record));

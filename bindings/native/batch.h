@@ -207,6 +207,9 @@ class Batch {
     ++index;
   }
 
+  // Once.
+  Status Use();
+
   std::shared_ptr<native::StreamCore> stream_;
   std::unique_ptr<native::BatchRecord> record_;  // null once moved from
   // Submitted or prepared: what is launched now is told of by Submit.

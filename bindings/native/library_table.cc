@@ -13,7 +13,7 @@ Result<std::shared_ptr<KernelLibrary>> LibraryTable::Load(
     const base::MutexLock lock(mutex_);
     while (true) {
       Place& place = places_[key];
-      if (auto library = place.library.lock()) return library;
+      if (auto library = place.loaded.lock()) return library;
       if (!place.loading) {
         place.loading = true;
         break;
@@ -26,9 +26,9 @@ Result<std::shared_ptr<KernelLibrary>> LibraryTable::Load(
   const base::MutexLock lock(mutex_);
   Place& place = places_[key];
   place.loading = false;
-  if (library) place.library = *library;
+  if (library) place.loaded = *library;
   std::erase_if(places_, [](const auto& item) {
-    return !item.second.loading && item.second.library.expired();
+    return !item.second.loading && item.second.loaded.expired();
   });
   changed_.NotifyAll();
   return library;
@@ -36,11 +36,11 @@ Result<std::shared_ptr<KernelLibrary>> LibraryTable::Load(
 
 size_t LibraryTable::size() const {
   const base::MutexLock lock(mutex_);
-  size_t loaded = 0;
+  size_t libraries = 0;
   for (const auto& [key, place] : places_) {
-    loaded += place.library.expired() ? 0 : 1;
+    libraries += place.loaded.expired() ? 0 : 1;
   }
-  return loaded;
+  return libraries;
 }
 
 }  // namespace reprise::native

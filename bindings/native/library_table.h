@@ -40,7 +40,7 @@ class LibraryTable {
 
  private:
   struct Place {
-    std::weak_ptr<KernelLibrary> library;  // owned by kernels
+    std::weak_ptr<KernelLibrary> loaded;  // owned by kernels
     bool loading = false;
   };
 

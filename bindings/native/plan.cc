@@ -73,6 +73,7 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
 Status PreparedPlan::Launch() {
   const DeviceScope scope(stream_->runtime().device());
   REPRISE_RETURN_IF_ERROR(scope.status());
+  REPRISE_RETURN_IF_ERROR(graph_->Give());
   REPRISE_RETURN_IF_ERROR(graph_->Launch());
   for (const BatchRecord::EventUse& point : points_) {
     point.event->set_recorded();

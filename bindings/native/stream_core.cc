@@ -175,8 +175,7 @@ BatchEntry& StreamCore::EntryFor(const BatchRecord& record) {
 
 void StreamCore::End(std::shared_ptr<BatchEntry> entry) {
   if (entry->graph == nullptr) return;
-  runtime_->builds().Post([graph = std::shared_ptr<AdaptiveGraph>(std::move(
-                               entry->graph))]() mutable { graph.reset(); });
+  base::ReleaseOn(runtime_->builds(), std::move(entry->graph));
 }
 
 void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
@@ -223,7 +222,7 @@ void StreamCore::CollectBuild(BatchEntry& entry) {
 
 Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
   entry.graph->SetAll(record.image());
-  // What was never launched can be launched one by one.
+  // What was not launched can be launched one by one.
   if (!entry.graph->Give()) return LaunchAll(record);
   const uint64_t before = entry.graph->patched();
   REPRISE_RETURN_IF_ERROR(entry.graph->Launch());

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/base/mutex.h"
@@ -28,6 +30,11 @@ class TaskRunner {
   virtual ~TaskRunner() = default;
   virtual void Post(Task task) = 0;
 };
+
+// Lets go of `object`, whose end may wait for something, in a task of its own.
+inline void ReleaseOn(TaskRunner& runner, std::shared_ptr<void> object) {
+  runner.Post([object = std::move(object)]() mutable { object.reset(); });
+}
 
 // Runs each task within Post, on the thread that posts it.
 class InPlaceTaskRunner final : public TaskRunner {

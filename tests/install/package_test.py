@@ -55,7 +55,7 @@ class PackageTest(unittest.TestCase):
             check=check,
         )
 
-    def library(self) -> pathlib.Path:
+    def installed_library(self) -> pathlib.Path:
         (library,) = self.prefix.glob("lib*/**/libreprise.so")
         return library
 
@@ -91,7 +91,7 @@ class PackageTest(unittest.TestCase):
         )
 
     def test_library_has_its_version_and_needs_little(self) -> None:
-        real = self.library().resolve()
+        real = self.installed_library().resolve()
         self.assertRegex(real.name, r"^libreprise\.so\.\d+\.\d+\.\d+$")
         dynamic = run("readelf", "-d", real)
         soname = re.search(r"\(SONAME\).*\[(.+)\]", dynamic)
@@ -103,7 +103,9 @@ class PackageTest(unittest.TestCase):
         self.assertNotRegex(dynamic, r"\((RPATH|RUNPATH)\)")
 
     def test_library_shows_its_interface_only(self) -> None:
-        lines = run("nm", "-DC", "--defined-only", self.library()).splitlines()
+        lines = run(
+            "nm", "-DC", "--defined-only", self.installed_library()
+        ).splitlines()
         shown = [line.split(maxsplit=2)[2] for line in lines]
         self.assertTrue(any("reprise::Batch::Submit()" in name for name in shown))
         headers = [

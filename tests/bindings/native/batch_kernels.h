@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "tests/sim/simulated_gpu.h"
+
 namespace reprise::native {
 
 // None gives the same twice, or in another order; a grid does four words a
@@ -44,6 +46,28 @@ struct BatchKernels {
       to[i] = by * (i + 1) + byte;
     }
   }
+};
+
+// As the simulated device runs them.
+struct SimulatedKernels {
+  sim::SimulatedGpu::Kernel mix = sim::SimulatedGpu::MakeKernel(
+      +[](uint32_t* to, const uint32_t* from, uint32_t words, uint32_t by) {
+        BatchKernels::DoMix(sim::SimulatedGpu::blocks(), to, from, words, by);
+      });
+  sim::SimulatedGpu::Kernel blend = sim::SimulatedGpu::MakeKernel(
+      +[](uint32_t* to, const uint32_t* from, uint32_t words, uint32_t by) {
+        BatchKernels::DoBlend(sim::SimulatedGpu::blocks(), to, from, words, by);
+      });
+  sim::SimulatedGpu::Kernel weave = sim::SimulatedGpu::MakeKernel(
+      +[](uint32_t* a, uint32_t* b, uint32_t words, uint16_t by,
+          uint64_t wide) {
+        BatchKernels::DoWeave(sim::SimulatedGpu::blocks(), a, b, words, by,
+                              wide);
+      });
+  sim::SimulatedGpu::Kernel stamp = sim::SimulatedGpu::MakeKernel(
+      +[](uint32_t* to, uint8_t byte, uint32_t words, uint32_t by) {
+        BatchKernels::DoStamp(sim::SimulatedGpu::blocks(), to, byte, words, by);
+      });
 };
 
 }  // namespace reprise::native

@@ -27,19 +27,9 @@
 namespace reprise::native {
 namespace {
 
-using sim::SimulatedGpu;
-
 constexpr uint32_t kWordsOfBuffer = 16;
 constexpr int kRounds = 120;
 constexpr size_t kOwners = 4;  // threads with a stream of their own
-
-constexpr PatchCosts kCosts{.set = 1000,
-                            .table = 1e9,
-                            .table_byte = 0,
-                            .stage = 10,
-                            .update = 1500,
-                            .update_node = 10,
-                            .build_node = 100};
 
 // One thread's buffers, and what should be in them. Single-thread.
 class Worker {
@@ -146,31 +136,25 @@ class Worker {
 class BatchThreadsTest : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(BatchThreadsTest, EveryThreadFindsWhatPlainLaunchesGive) {
-  const SimulatedGpu::Kernel mix_kernel = SimulatedGpu::MakeKernel(
-      +[](uint32_t* to, const uint32_t* from, uint32_t words, uint32_t by) {
-        BatchKernels::DoMix(SimulatedGpu::blocks(), to, from, words, by);
-      });
-  const SimulatedGpu::Kernel blend_kernel = SimulatedGpu::MakeKernel(
-      +[](uint32_t* to, const uint32_t* from, uint32_t words, uint32_t by) {
-        BatchKernels::DoBlend(SimulatedGpu::blocks(), to, from, words, by);
-      });
-  SimulatedGpu gpu;
+  const SimulatedKernels kernels;
+  sim::SimulatedGpu gpu;
   gpu.reuses_pool_memory = true;
   gpu.order.emplace(GetParam());
   gpu.streams.SetPace(sim::SimulatedStreams::Pace::kAtRandom, GetParam());
   {
-    auto mix = CodeOf(gpu, "mix", mix_kernel);
-    auto blend = CodeOf(gpu, "blend", blend_kernel);
+    auto mix = CodeOf(gpu, "mix", kernels.mix);
+    auto blend = CodeOf(gpu, "blend", kernels.blend);
     auto device = std::make_unique<TableDevice>(
         MakeCudaDevice(gpu.driver, gpu.context, {},
                        *MemoryPool::Create(gpu.driver, 0, 1 << 20)),
         gpu, TableDevice::Which::kEveryOther);
-    device->AddTwin(mix.get(), mix_kernel);
-    device->AddTwin(blend.get(), blend_kernel);
+    device->AddTwin(mix.get(), kernels.mix);
+    device->AddTwin(blend.get(), kernels.blend);
     auto runtime = std::make_shared<RuntimeCore>(
         std::move(device),
         RuntimeOptions{.plans_per_stream = 3, .cache_dir = ""},
-        RuntimeCore::Stubs{.measured = PatchMeasurement{.costs = kCosts}});
+        RuntimeCore::Stubs{.measured =
+                               PatchMeasurement{.costs = kCheapUpdates}});
     std::vector<std::shared_ptr<StreamCore>> streams;
     for (size_t i = 0; i <= kOwners; ++i) {
       streams.push_back(std::make_shared<StreamCore>(

@@ -26,38 +26,10 @@ using Kind = Step::Kind;
 using What = Action::What;
 using sim::SimulatedGpu;
 
-// An update costs less than two calls.
-constexpr PatchCosts kCosts{.set = 1000,
-                            .table = 1e9,
-                            .table_byte = 0,
-                            .stage = 10,
-                            .update = 1500,
-                            .update_node = 10,
-                            .build_node = 100};
 constexpr LaunchLimits kLimits{
     .shared_bytes = 100 << 10, .priority_least = 0, .priority_greatest = -5};
 
 using Words = std::array<uint32_t, kWords>;
-
-struct Kernels {
-  SimulatedGpu::Kernel mix = SimulatedGpu::MakeKernel(
-      +[](uint32_t* to, const uint32_t* from, uint32_t words, uint32_t by) {
-        BatchKernels::DoMix(SimulatedGpu::blocks(), to, from, words, by);
-      });
-  SimulatedGpu::Kernel blend = SimulatedGpu::MakeKernel(
-      +[](uint32_t* to, const uint32_t* from, uint32_t words, uint32_t by) {
-        BatchKernels::DoBlend(SimulatedGpu::blocks(), to, from, words, by);
-      });
-  SimulatedGpu::Kernel weave =
-      SimulatedGpu::MakeKernel(+[](uint32_t* a, uint32_t* b, uint32_t words,
-                                   uint16_t by, uint64_t wide) {
-        BatchKernels::DoWeave(SimulatedGpu::blocks(), a, b, words, by, wide);
-      });
-  SimulatedGpu::Kernel stamp = SimulatedGpu::MakeKernel(
-      +[](uint32_t* to, uint8_t byte, uint32_t words, uint32_t by) {
-        BatchKernels::DoStamp(SimulatedGpu::blocks(), to, byte, words, by);
-      });
-};
 
 LaunchConfig ConfigOf(const Step& step) {
   LaunchConfig config{.grid = {BlocksOf(step)}};
@@ -105,7 +77,7 @@ class Runner {
         RuntimeOptions{.patching = options.patching,
                        .plans_per_stream = options.plans_per_stream,
                        .cache_dir = ""},
-        RuntimeCore::Stubs{.measured = PatchMeasurement{.costs = kCosts},
+        RuntimeCore::Stubs{.measured = PatchMeasurement{.costs = kCheapUpdates},
                            .builds = &builds_});
     AddKernel("mix", kernels_.mix);
     AddKernel("blend", kernels_.blend);
@@ -613,7 +585,7 @@ class Runner {
 
   const Program& program_;
   const RunOptions options_;
-  Kernels kernels_;
+  SimulatedKernels kernels_;
   SimulatedGpu gpu_;
   sim::PlantedFault fault_;
   TableDevice* device_ = nullptr;  // the runtime's

@@ -244,7 +244,18 @@ TEST_F(PatchingTest, UpdatesThatAreRefusedAreMadeOneByOne) {
 // --- Fills and copies -------------------------------------------------------
 
 template <typename T>
-class FillTest : public testing::Test {};
+class FillTest : public testing::Test {
+ protected:
+  void Make(Patching patching = Patching::kSetParams) {
+    runtime_ = RuntimeOn(MakeCudaDevice(gpu_.driver, gpu_.context), patching);
+    stream_ =
+        std::make_shared<StreamCore>(runtime_, gpu_.stream, /*owned=*/false);
+  }
+
+  sim::SimulatedGpu gpu_;
+  std::shared_ptr<RuntimeCore> runtime_;
+  std::shared_ptr<StreamCore> stream_;
+};
 using Elements = testing::Types<uint8_t, uint16_t, uint32_t, float>;
 TYPED_TEST_SUITE(FillTest, Elements);
 
@@ -254,12 +265,7 @@ TYPED_TEST(FillTest, ValuesAndAddressesArePatched) {
   for (const Patching patching :
        {Patching::kSetParams, Patching::kExecUpdate}) {
     SCOPED_TRACE(ToString(patching));
-    sim::SimulatedGpu gpu;
-    const auto runtime = std::make_shared<RuntimeCore>(
-        MakeCudaDevice(gpu.driver, gpu.context),
-        RuntimeOptions{.patching = patching, .cache_dir = ""});
-    const auto stream =
-        std::make_shared<StreamCore>(runtime, gpu.stream, /*owned=*/false);
+    this->Make(patching);
     constexpr size_t kCount = 5;
     for (uint32_t call = 0; call < 8; ++call) {
       // Every byte is another one.
@@ -267,51 +273,45 @@ TYPED_TEST(FillTest, ValuesAndAddressesArePatched) {
       std::vector<std::vector<T>> memory(4, std::vector<T>(kCount));
       std::vector<T>& filled = memory[call % 2];
       std::vector<T>& copied = memory[2 + call % 2];
-      Batch batch(stream);
+      Batch batch(this->stream_);
       batch.Fill(Out(filled.data(), kCount - 1), value);
       batch.Copy(Out(copied.data() + 1, kCount - 1),
                  In(filled.data(), kCount - 1));
       ASSERT_TRUE(batch.Submit());
-      runtime->queue().WaitIdle(std::nullopt);
+      this->runtime_->queue().WaitIdle(std::nullopt);
       const auto v = value;
       EXPECT_THAT(filled, ElementsAre(v, v, v, v, T{}));
       EXPECT_THAT(copied, ElementsAre(T{}, v, v, v, v));
     }
-    EXPECT_EQ(stream->stats().built, 1u);
-    EXPECT_EQ(stream->stats().replayed, 6u);
-    EXPECT_EQ(stream->plans()[0].patching, patching);
+    EXPECT_EQ(this->stream_->stats().built, 1u);
+    EXPECT_EQ(this->stream_->stats().replayed, 6u);
+    EXPECT_EQ(this->stream_->plans()[0].patching, patching);
   }
 }
 
 // Another size is another batch: the driver may refuse to change it.
 TYPED_TEST(FillTest, SizesAreNotPatched) {
   using T = TypeParam;
-  sim::SimulatedGpu gpu;
-  const auto runtime = RuntimeOn(MakeCudaDevice(gpu.driver, gpu.context));
-  const auto stream =
-      std::make_shared<StreamCore>(runtime, gpu.stream, /*owned=*/false);
+  this->Make();
   for (size_t call = 0; call < 8; ++call) {
     std::vector<T> memory(4);
     const size_t count = 2 + call % 2;
-    Batch batch(stream);
+    Batch batch(this->stream_);
     batch.Fill(Out(memory.data(), count), T{7});
     batch.Fill(Out(memory.data() + 3, 1), T{9});
     ASSERT_TRUE(batch.Submit());
-    runtime->queue().WaitIdle(std::nullopt);
+    this->runtime_->queue().WaitIdle(std::nullopt);
     EXPECT_THAT(memory, ElementsAre(T{7}, T{7}, count == 3 ? T{7} : T{}, T{9}));
   }
-  EXPECT_EQ(stream->stats().built, 2u);
-  EXPECT_EQ(stream->stats().replayed, 4u);
+  EXPECT_EQ(this->stream_->stats().built, 2u);
+  EXPECT_EQ(this->stream_->stats().replayed, 4u);
 }
 
 TYPED_TEST(FillTest, PlanTakesItsValueFromSet) {
   using T = TypeParam;
-  sim::SimulatedGpu gpu;
-  const auto runtime = RuntimeOn(MakeCudaDevice(gpu.driver, gpu.context));
-  const auto stream =
-      std::make_shared<StreamCore>(runtime, gpu.stream, /*owned=*/false);
+  this->Make();
   std::vector<T> memory(4);
-  Batch batch(stream);
+  Batch batch(this->stream_);
   const uint32_t fill = batch.Fill(Out(memory.data(), 2), T{3});
   auto plan = batch.Prepare();
   ASSERT_TRUE(plan);
@@ -331,8 +331,7 @@ TYPED_TEST(FillTest, PlanTakesItsValueFromSet) {
   EXPECT_FALSE(plan->Set(fill, 2, T{}));
 }
 
-// --- Going over to another mechanism
-// ------------------------------------------
+// --- Going over to another mechanism -----------------------------------------
 
 class AdaptiveGraphTest : public PatchingTest {
  protected:
@@ -357,6 +356,7 @@ class AdaptiveGraphTest : public PatchingTest {
   }
   void Replay(float by) {
     graph_->SetAll(Record(add_code_, by).image());
+    ASSERT_TRUE(graph_->Give());
     ASSERT_TRUE(graph_->Launch());
     ExpectSums(by);
   }
@@ -475,7 +475,7 @@ TEST_F(AdaptiveGraphTest, FailedCallsAreMadeGood) {
         Replay(1);
         gpu_.FailAfter(calls);
         graph_->SetAll(Record(add_code_, 2).image());
-        if (graph_->Launch()) ExpectSums(2);
+        if (graph_->Give() && graph_->Launch()) ExpectSums(2);
         gpu_.FailAfter(-1);
         gpu_.refuses_updates = refuses;
         Replay(1);

@@ -120,10 +120,8 @@ TEST(SimulatedBatchTest, WhatAGraphCannotBeGivenIsLaunchedByItself) {
 TEST(SimulatedBatchTest, BatchIsBuiltAgainAfterItsGraphWasTakenOver) {
   World world;
   base::ManualTaskRunner builds;
-  world.runtime = std::make_shared<RuntimeCore>(
-      MakeCudaDevice(world.gpu.driver, world.gpu.context),
-      RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""},
-      RuntimeCore::Stubs{.builds = &builds});
+  world.runtime = RuntimeOn(MakeCudaDevice(world.gpu.driver, world.gpu.context),
+                            Patching::kSetParams, {.builds = &builds});
   world.stream =
       std::make_shared<StreamCore>(world.runtime, world.gpu.stream, false);
   const auto submit = [&](uint32_t blocks, int times) {

@@ -17,10 +17,12 @@
 namespace reprise::native {
 
 // One that keeps nothing on disk and measures no mechanism.
-inline std::shared_ptr<RuntimeCore> RuntimeOn(std::unique_ptr<Device> device) {
+inline std::shared_ptr<RuntimeCore> RuntimeOn(
+    std::unique_ptr<Device> device, Patching patching = Patching::kSetParams,
+    const RuntimeCore::Stubs& stubs = {}) {
   return std::make_shared<RuntimeCore>(
-      std::move(device),
-      RuntimeOptions{.patching = Patching::kSetParams, .cache_dir = ""});
+      std::move(device), RuntimeOptions{.patching = patching, .cache_dir = ""},
+      stubs);
 }
 
 // Of a kernel that must outlive it.
