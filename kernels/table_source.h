@@ -14,8 +14,8 @@ inline constexpr std::array<uint32_t, 8> kTableBytes = {
     256, 512, 1024, 2048, 4096, 8192, 16384, 32512};
 
 // reprise_table::Write<N>(chunk of N bytes, table, vectors of 16 bytes):
-// one block. reprise_table::Nothing has the parameters of an ordinary kernel,
-// for measuring.
+// one block. reprise_table::Axpy is an ordinary small kernel, AxpyByTable what
+// its twin would be, for measuring; with all parameters zero it does nothing.
 inline constexpr char kTableSource[] = R"(
 namespace reprise_table {
 template <int kBytes>
@@ -32,7 +32,23 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-__global__ void Nothing(float, const float*, float*, int) {}
+struct Arguments {
+  float a;
+  const float* x;
+  float* y;
+  int count;
+};
+
+__device__ void DoAxpy(const Arguments& given) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < given.count) given.y[i] += given.a * given.x[i];
+}
+
+__global__ void Axpy(float a, const float* x, float* y, int count) {
+  DoAxpy({a, x, y, count});
+}
+
+__global__ void AxpyByTable(const Arguments* given) { DoAxpy(*given); }
 }  // namespace reprise_table
 )";
 

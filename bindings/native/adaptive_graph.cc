@@ -55,9 +55,11 @@ AdaptiveGraph::AdaptiveGraph(const Workshop& workshop,
       patching_(patching) {
   const Patching wanted = workshop_.patching->wanted();
   adapts_ = wanted == Patching::kMeasured && recipe_->plain;
-  why_ = !recipe_->plain ? "events and captured work are patched so"
-         : adapts_       ? "the first graph"
-                         : "as it was asked";
+  if (!recipe_->plain) {
+    why_ = "events and captured work are patched so";
+  } else if (!adapts_) {
+    why_ = "as it was asked";
+  }
   if (wanted == Patching::kTable && recipe_->plain) {
     if (shape_.in_table == 0) {
       why_not_ = "a table: no launch has a kernel from source";
@@ -118,12 +120,15 @@ Status AdaptiveGraph::Give() {
 }
 
 Status AdaptiveGraph::Launch() {
+  if (adapts_ && policy_.AsksForStream()) {
+    policy_.SawStream(workshop_.device->Busy(workshop_.stream));
+  }
   REPRISE_RETURN_IF_ERROR(graph_->Launch(workshop_.stream));
   ++replays_;
   policy_.Saw(changed_);
   patched_ += changed_;
   changed_ = 0;
-  if (adapts_ && policy_.changed() != 0 && successor_ == nullptr) Adapt();
+  if (adapts_ && policy_.use().changed != 0 && successor_ == nullptr) Adapt();
   return {};
 }
 
@@ -143,11 +148,9 @@ void AdaptiveGraph::Adapt() {
     adapts_ = false;
     return;
   }
-  const PatchCosts& costs = *measured->costs;
-  const auto better = policy_.Better(patching_, costs, shape_);
-  if (!better.has_value()) return;
-  why_ = PatchPolicy::Explain(*better, costs, shape_, policy_.changed());
-  StartSuccessor(*better);
+  costs_ = &*measured->costs;
+  const auto better = policy_.Better(patching_, *costs_, shape_);
+  if (better.has_value()) StartSuccessor(*better);
 }
 
 void AdaptiveGraph::StartSuccessor(Patching patching) {
@@ -199,6 +202,7 @@ void AdaptiveGraph::TakeSuccessor() {
   changed_ += pending_.size();
   ForgetPending();
   patching_ = successor->patching;
+  if (adapts_) why_.clear();
   in_table_ = successor->in_table;
   // Its end may wait for the device.
   base::ReleaseOn(*workshop_.queue, std::move(graph));
@@ -232,13 +236,20 @@ Status AdaptiveGraph::TakeOver(std::shared_ptr<const Recipe> recipe,
   return {};
 }
 
+std::string AdaptiveGraph::Why() const {
+  if (!why_.empty()) return why_;
+  if (costs_ == nullptr) return "the first graph";
+  return PatchPolicy::Explain(patching_, *costs_, shape_, policy_.use());
+}
+
 PlanReport AdaptiveGraph::report() const {
   return {.launches = recipe_->nodes.size(),
           .patching = patching_,
-          .why = why_,
+          .why = Why(),
           .in_table = in_table_,
           .replays = replays_,
-          .changed = policy_.changed(),
+          .changed = policy_.use().changed,
+          .busy = policy_.use().busy,
           .taken_over = taken_over_,
           .why_not = why_not_};
 }

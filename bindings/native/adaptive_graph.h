@@ -98,6 +98,8 @@ class AdaptiveGraph {
   void NoteSetParams();
   // After a launch that changed something, or when the last ones did.
   void Adapt();
+  // It has this mechanism.
+  std::string Why() const;
 
   const Workshop workshop_;
   std::shared_ptr<const Recipe> recipe_;
@@ -109,13 +111,14 @@ class AdaptiveGraph {
   Patching patching_;
   bool adapts_ = false;
   PatchPolicy policy_;
+  const PatchCosts* costs_ = nullptr;  // that it adapts by, once measured
   std::shared_ptr<Successor> successor_;
   size_t changed_ = 0;  // since the last launch
   size_t in_table_ = 0;
   uint64_t patched_ = 0;
   uint64_t replays_ = 0;
   uint64_t taken_over_ = 0;
-  std::string why_;
+  std::string why_;  // where it is not by costs
   std::string why_not_;
 };
 

@@ -86,6 +86,12 @@ class CudaDevice final : public Device {
     return driver_.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
+  bool Busy(CUstream stream) override {
+    // Asked about one that is being captured, the driver ends the capture.
+    if (Capturing(stream)) return false;
+    const device::RelaxedCapture relaxed(driver_);
+    return driver_.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+  }
   Result<CUevent> MakeEvent() override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());

@@ -89,6 +89,9 @@ class Device {
   virtual Status Synchronize(CUstream stream) = 0;
   // The program is capturing the stream.
   virtual bool Capturing(CUstream stream) = 0;
+  // Work of the stream's is in flight, as far as can be told: of a stream that
+  // is being captured it cannot.
+  virtual bool Busy(CUstream stream) = 0;
   virtual Result<CUevent> MakeEvent() = 0;
   virtual Result<CUevent> Record(CUstream stream) = 0;
   virtual Status Wait(CUstream stream, CUevent event) = 0;

@@ -109,6 +109,7 @@ class HostDevice final : public Device {
   void ReleaseStream(CUstream) override {}
   Status Synchronize(CUstream) override { return {}; }
   bool Capturing(CUstream) override { return false; }
+  bool Busy(CUstream) override { return false; }
   Result<CUevent> MakeEvent() override { return CUevent{}; }
   Result<CUevent> Record(CUstream) override { return CUevent{}; }
   Status Wait(CUstream, CUevent) override { return {}; }

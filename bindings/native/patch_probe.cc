@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -13,30 +14,60 @@
 namespace reprise::native {
 namespace {
 
-constexpr size_t kFewNodes = 8;
-constexpr size_t kManyNodes = 64;
+constexpr std::array<size_t, 2> kNodes = {8, 64};
+constexpr size_t kFewNodes = kNodes[0];
+constexpr size_t kManyNodes = kNodes[1];
 constexpr int kTimes = 9;
+constexpr unsigned kCount = 128;  // elements of a vector, threads of a block
+constexpr int kInFlight = 4;      // launches that the device is timed over
 
-// A stream that ends with it.
-class Stream {
+// A stream, two points of it, a small table and two vectors behind it; the work
+// in flight has ended before they do.
+class Bench {
  public:
-  explicit Stream(const device::Driver& driver) : driver_(driver) {}
-  ~Stream() {
-    if (stream_ == nullptr) return;
-    driver_.cuStreamSynchronize(stream_);
-    driver_.cuStreamDestroy(stream_);
+  explicit Bench(const device::Driver& driver) : driver_(driver) {}
+  ~Bench() {
+    if (stream_ != nullptr) driver_.cuStreamSynchronize(stream_);
+    for (const CUevent event : {begin_, end_}) {
+      if (event != nullptr) driver_.cuEventDestroy(event);
+    }
+    if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
+    if (table_ != 0) driver_.cuMemFree(table_);
   }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
   Status Make() {
     REPRISE_CU(driver_, cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    REPRISE_CU(driver_, cuEventCreate(&begin_, CU_EVENT_DEFAULT));
+    REPRISE_CU(driver_, cuEventCreate(&end_, CU_EVENT_DEFAULT));
+    constexpr size_t kBytes =
+        PatchProbe::kFewBytes + 2 * kCount * sizeof(float);
+    REPRISE_CU(driver_, cuMemAlloc(&table_, kBytes));
+    REPRISE_CU(driver_, cuMemsetD8Async(table_, 0, kBytes, stream_));
     return {};
   }
-  CUstream get() const { return stream_; }
+  const device::Driver& driver() const { return driver_; }
+  CUstream stream() const { return stream_; }
+  CUdeviceptr table() const { return table_; }
+  CUdeviceptr x() const { return table_ + PatchProbe::kFewBytes; }
+  CUdeviceptr y() const { return x() + kCount * sizeof(float); }
+  // Nanoseconds of the device for what `work` enqueues.
+  Result<double> DeviceTime(const std::function<Status()>& work) {
+    REPRISE_CU(driver_, cuEventRecord(begin_, stream_));
+    REPRISE_RETURN_IF_ERROR(work());
+    REPRISE_CU(driver_, cuEventRecord(end_, stream_));
+    REPRISE_CU(driver_, cuStreamSynchronize(stream_));
+    float milliseconds = 0;
+    REPRISE_CU(driver_, cuEventElapsedTime(&milliseconds, begin_, end_));
+    return 1e6 * static_cast<double>(milliseconds);
+  }
 
  private:
   const device::Driver& driver_;
   CUstream stream_ = nullptr;
+  CUevent begin_ = nullptr;
+  CUevent end_ = nullptr;
+  CUdeviceptr table_ = 0;
 };
 
 device::Launch LaunchOf(const KernelCode& kernel) {
@@ -49,21 +80,26 @@ device::Launch LaunchOf(const KernelCode& kernel) {
   return launch;
 }
 
-// Launches of one kernel, one after another.
+// Launches, one after another.
 class Chain {
  public:
-  static Result<std::unique_ptr<Chain>> Make(const device::Driver& driver,
-                                             const KernelCode& kernel,
-                                             size_t launches, CUstream stream) {
+  static Result<std::unique_ptr<Chain>> Make(
+      const Bench& bench, std::vector<device::Launch> launches) {
     auto chain = std::make_unique<Chain>();
-    chain->launches_.assign(launches, LaunchOf(kernel));
+    chain->launches_ = std::move(launches);
     std::vector<const device::Launch*> pointers;
     for (const device::Launch& launch : chain->launches_) {
       pointers.push_back(&launch);
     }
     REPRISE_ASSIGN_OR_RETURN(
-        chain->graph_, device::LaunchGraph::Create(driver, pointers, stream));
+        chain->graph_,
+        device::LaunchGraph::Create(bench.driver(), pointers, bench.stream()));
     return chain;
+  }
+  static Result<std::unique_ptr<Chain>> Make(const Bench& bench,
+                                             const KernelCode& kernel,
+                                             size_t launches) {
+    return Make(bench, std::vector<device::Launch>(launches, LaunchOf(kernel)));
   }
 
   device::LaunchGraph& graph() { return *graph_; }
@@ -83,80 +119,149 @@ class Chain {
   std::unique_ptr<device::LaunchGraph> graph_;
 };
 
-// Nanoseconds of `call` with the graph in flight: the median.
-Result<double> Time(const device::Driver& driver, CUstream stream, Chain& chain,
-                    const std::function<Status()>& call) {
-  using Clock = std::chrono::steady_clock;
-  std::array<double, kTimes> times;
-  for (double& time : times) {
-    chain.Change();
-    REPRISE_RETURN_IF_ERROR(chain.graph().Launch(stream));
-    const Clock::time_point begin = Clock::now();
-    REPRISE_RETURN_IF_ERROR(call());
-    time =
-        std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
-    REPRISE_CU(driver, cuStreamSynchronize(stream));
-  }
+using Times = std::array<double, kTimes>;
+
+double Median(Times& times) {
   std::nth_element(times.begin(), times.begin() + kTimes / 2, times.end());
   return times[kTimes / 2];
 }
 
-// What grows by `slope` from `at_few` on: what it is at none.
-double AtNone(double few, double at_few, double slope) {
-  return std::max(0.0, at_few - few * slope);
+// Nanoseconds of `call` with the graph in flight.
+Result<double> Time(const Bench& bench, Chain& chain,
+                    const std::function<Status()>& call) {
+  using Clock = std::chrono::steady_clock;
+  Times times;
+  for (double& time : times) {
+    chain.Change();
+    REPRISE_RETURN_IF_ERROR(chain.graph().Launch(bench.stream()));
+    const Clock::time_point begin = Clock::now();
+    REPRISE_RETURN_IF_ERROR(call());
+    time =
+        std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
+    REPRISE_CU(bench.driver(), cuStreamSynchronize(bench.stream()));
+  }
+  return Median(times);
+}
+
+// Nanoseconds of the device for one launch of the graph, behind others.
+Result<double> DeviceTime(Bench& bench, Chain& chain) {
+  Times times;
+  for (double& time : times) {
+    REPRISE_ASSIGN_OR_RETURN(time, bench.DeviceTime([&]() -> Status {
+      for (int i = 0; i < kInFlight; ++i) {
+        REPRISE_RETURN_IF_ERROR(chain.graph().Launch(bench.stream()));
+      }
+      return {};
+    }));
+    time /= kInFlight;
+  }
+  return Median(times);
+}
+
+// A straight line through two points, nowhere below zero.
+struct Line {
+  double at_none = 0;
+  double slope = 0;
+
+  static Line Through(double x0, double y0, double x1, double y1) {
+    const double slope = std::max(0.0, (y1 - y0) / (x1 - x0));
+    return {.at_none = std::max(0.0, y0 - x0 * slope), .slope = slope};
+  }
+};
+
+// The thread's part of a table, and the device's, compared with launches that
+// have their arguments.
+Status MeasureTable(Bench& bench, const PatchProbe::Kernels& kernels,
+                    PatchCosts& costs) {
+  std::array<double, 2> tables{};
+  for (size_t w = 0; w < 2; ++w) {
+    REPRISE_ASSIGN_OR_RETURN(auto chain,
+                             Chain::Make(bench, *kernels.writers[w], 1));
+    REPRISE_ASSIGN_OR_RETURN(tables[w], Time(bench, *chain, [&] {
+                               return chain->graph().Update(0);
+                             }));
+  }
+  device::Launch axpy = LaunchOf(*kernels.axpy);
+  axpy.block.x = kCount;
+  axpy.SetWord((*axpy.params)[1].offset_bytes, bench.x());
+  axpy.SetWord((*axpy.params)[2].offset_bytes, bench.y());
+  std::memcpy(axpy.image.data() + (*axpy.params)[3].offset_bytes, &kCount,
+              sizeof kCount);
+  device::Launch by_table = LaunchOf(*kernels.by_table);
+  by_table.block.x = kCount;
+  by_table.SetWord(0, bench.table());
+  device::Launch write = LaunchOf(*kernels.writers[0]);
+  constexpr unsigned kVectors = PatchProbe::kFewBytes / 16;
+  write.block.x = kVectors;
+  std::copy(axpy.image.begin(), axpy.image.end(), write.image.begin());
+  write.SetWord((*write.params)[1].offset_bytes, bench.table());
+  std::memcpy(write.image.data() + (*write.params)[2].offset_bytes, &kVectors,
+              sizeof kVectors);
+  std::array<double, 2> longer{};
+  for (size_t n = 0; n < 2; ++n) {
+    std::vector<device::Launch> launches = {write};
+    launches.resize(1 + kNodes[n], by_table);
+    REPRISE_ASSIGN_OR_RETURN(auto reading,
+                             Chain::Make(bench, std::move(launches)));
+    REPRISE_ASSIGN_OR_RETURN(
+        auto plain,
+        Chain::Make(bench, std::vector<device::Launch>(kNodes[n], axpy)));
+    REPRISE_ASSIGN_OR_RETURN(const double with, DeviceTime(bench, *reading));
+    REPRISE_ASSIGN_OR_RETURN(const double without, DeviceTime(bench, *plain));
+    longer[n] = with - without;
+  }
+  const Line thread = Line::Through(PatchProbe::kFewBytes, tables[0],
+                                    PatchProbe::kManyBytes, tables[1]);
+  costs.table = thread.at_none;
+  costs.table_byte = thread.slope;
+  const Line device =
+      Line::Through(kFewNodes, longer[0], kManyNodes, longer[1]);
+  costs.device_table = device.at_none;
+  costs.device_read = device.slope;
+  return {};
 }
 
 }  // namespace
 
 Result<PatchCosts> PatchProbe::Measure(const device::Driver& driver,
                                        const Kernels& kernels) {
-  Stream stream(driver);
-  REPRISE_RETURN_IF_ERROR(stream.Make());
+  Bench bench(driver);
+  REPRISE_RETURN_IF_ERROR(bench.Make());
   PatchCosts costs;
   const auto begin = std::chrono::steady_clock::now();
-  REPRISE_ASSIGN_OR_RETURN(auto many, Chain::Make(driver, *kernels.nothing,
-                                                  kManyNodes, stream.get()));
+  REPRISE_ASSIGN_OR_RETURN(auto many,
+                           Chain::Make(bench, *kernels.axpy, kManyNodes));
   costs.build_node = std::chrono::duration<double, std::nano>(
                          std::chrono::steady_clock::now() - begin)
                          .count() /
                      kManyNodes;
-  REPRISE_ASSIGN_OR_RETURN(
-      auto few, Chain::Make(driver, *kernels.nothing, kFewNodes, stream.get()));
+  REPRISE_ASSIGN_OR_RETURN(auto few,
+                           Chain::Make(bench, *kernels.axpy, kFewNodes));
 
-  const auto time = [&](Chain& chain, const std::function<Status()>& call) {
-    return Time(driver, stream.get(), chain, call);
-  };
-  REPRISE_ASSIGN_OR_RETURN(const double sets, time(*many, [&] {
+  REPRISE_ASSIGN_OR_RETURN(const double sets, Time(bench, *many, [&] {
                              return many->Each(&device::LaunchGraph::Update);
                            }));
   costs.set = sets / kManyNodes;
-  REPRISE_ASSIGN_OR_RETURN(const double stages, time(*many, [&] {
+  REPRISE_ASSIGN_OR_RETURN(const double stages, Time(bench, *many, [&] {
                              return many->Each(&device::LaunchGraph::Stage);
                            }));
   costs.stage = stages / kManyNodes;
   std::array<double, 2> updates{};
   size_t i = 0;
   for (Chain* chain : {few.get(), many.get()}) {
-    REPRISE_ASSIGN_OR_RETURN(updates[i++], time(*chain, [&] {
+    REPRISE_ASSIGN_OR_RETURN(updates[i++], Time(bench, *chain, [&] {
                                return chain->graph().TakeStaged();
                              }));
   }
-  costs.update_node =
-      std::max(0.0, (updates[1] - updates[0]) / (kManyNodes - kFewNodes));
-  costs.update = AtNone(kFewNodes, updates[0], costs.update_node);
+  const Line update =
+      Line::Through(kFewNodes, updates[0], kManyNodes, updates[1]);
+  costs.update = update.at_none;
+  costs.update_node = update.slope;
 
   costs.table = HUGE_VAL;
-  if (kernels.writers.size() != 2) return costs;
-  std::array<double, 2> tables{};
-  for (size_t w = 0; w < 2; ++w) {
-    REPRISE_ASSIGN_OR_RETURN(
-        auto chain, Chain::Make(driver, *kernels.writers[w], 1, stream.get()));
-    REPRISE_ASSIGN_OR_RETURN(
-        tables[w], time(*chain, [&] { return chain->graph().Update(0); }));
+  if (kernels.writers.size() == 2) {
+    REPRISE_RETURN_IF_ERROR(MeasureTable(bench, kernels, costs));
   }
-  costs.table_byte =
-      std::max(0.0, (tables[1] - tables[0]) / (kManyBytes - kFewBytes));
-  costs.table = AtNone(kFewBytes, tables[0], costs.table_byte);
   return costs;
 }
 

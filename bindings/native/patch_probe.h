@@ -14,15 +14,17 @@
 
 namespace reprise::native {
 
-// Graphs of kernels that do nothing, on a stream of their own, patched while
-// they are in flight. Takes some milliseconds of the device.
+// Graphs of small kernels, on a stream and in memory of their own, patched
+// while they are in flight. Takes some ten milliseconds of a small part of the
+// device.
 class PatchProbe {
  public:
   static constexpr uint32_t kFewBytes = 256;
   static constexpr uint32_t kManyBytes = 16384;
 
   struct Kernels {
-    std::shared_ptr<KernelCode> nothing;
+    std::shared_ptr<KernelCode> axpy;      // of kernels/table_source.h
+    std::shared_ptr<KernelCode> by_table;  // its twin
     // Of few and of many bytes; without them no table is measured, and none
     // looks cheap.
     std::vector<std::shared_ptr<KernelCode>> writers;

@@ -75,10 +75,10 @@ Result<PatchCosts> PatchService::Probe(std::string& why_no_table) {
   REPRISE_RETURN_IF_ERROR(scope.status());
   const device::RelaxedCapture relaxed(*device_->context().driver);
   PatchProbe::Kernels probed;
-  probed.nothing = compiler_->CompileOwn(
-      {.source = kernels::kTableSource, .name = "reprise_table.cu"},
-      "reprise_table::Nothing", {{0, 4}, {8, 8}, {16, 8}, {24, 4}});
-  REPRISE_RETURN_IF_ERROR(probed.nothing->Wait());
+  REPRISE_ASSIGN_OR_RETURN(
+      probed.axpy, TableKernel("Axpy", {{0, 4}, {8, 8}, {16, 8}, {24, 4}}));
+  REPRISE_ASSIGN_OR_RETURN(probed.by_table,
+                           TableKernel("AxpyByTable", {{0, 8}}));
   for (const uint32_t bytes : {PatchProbe::kFewBytes, PatchProbe::kManyBytes}) {
     if (auto writer = Writer(bytes)) {
       probed.writers.push_back(*std::move(writer));
@@ -135,11 +135,16 @@ Result<Mechanism> PatchService::TableFor(const std::vector<Node>& nodes) {
 
 Result<std::shared_ptr<KernelCode>> PatchService::Writer(uint32_t bytes) {
   const uint32_t size = CarriedBytes(bytes);
-  const auto writer = compiler_->CompileOwn(
+  return TableKernel("Write<" + std::to_string(size) + ">", WriterParams(size));
+}
+
+Result<std::shared_ptr<KernelCode>> PatchService::TableKernel(
+    const std::string& name, std::vector<device::ParamSpan> params) {
+  const auto code = compiler_->CompileOwn(
       {.source = kernels::kTableSource, .name = "reprise_table.cu"},
-      "reprise_table::Write<" + std::to_string(size) + ">", WriterParams(size));
-  REPRISE_RETURN_IF_ERROR(writer->Wait());
-  return writer;
+      "reprise_table::" + name, std::move(params));
+  REPRISE_RETURN_IF_ERROR(code->Wait());
+  return code;
 }
 
 Result<std::shared_ptr<KernelCode>> PatchService::TwinOf(

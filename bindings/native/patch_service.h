@@ -52,6 +52,9 @@ class PatchService {
   Result<PatchCosts> Probe(std::string& why_no_table);
   // Of a table of so many bytes.
   Result<std::shared_ptr<KernelCode>> Writer(uint32_t bytes);
+  // Of kernels/table_source.h.
+  Result<std::shared_ptr<KernelCode>> TableKernel(
+      const std::string& name, std::vector<device::ParamSpan> params);
   Result<std::shared_ptr<KernelCode>> TwinOf(const KernelCode& kernel);
 
   Device* const device_;

@@ -10,17 +10,18 @@ namespace reprise {
 
 // All give the same bits.
 enum class Patching : uint8_t {
-  // What costs the submitting thread least, of the others, by times measured on
-  // this machine and by how many launches change; for each plan, and anew when
-  // that changes.
+  // What costs least, of the others, by times measured on this machine, by how
+  // many launches change, and by whether the stream has work in flight when a
+  // replay comes; for each plan, and anew when those change. Costs are the
+  // submitting thread's time, and the device's where replays wait for it.
   kMeasured,
   // One call of the driver for each launch that changed.
   kSetParams,
   // Kernels that were compiled from source read their arguments from a table in
   // device memory, which the graph's first node writes; the node carries the
   // whole table, up to 32 512 bytes, and is given another one if anything in it
-  // changed, with one call. Costs each launch a load on the device, some 0.2
-  // us.
+  // changed, with one call. Costs each launch a load on the device, some 0.1
+  // us, and the graph some 2 us.
   // Launches that do not fit, adopted kernels, copies and fills are as in
   // kSetParams.
   kTable,
@@ -39,7 +40,11 @@ struct PlanReport {
   std::string why;      // that one
   size_t in_table = 0;  // launches that read their arguments there
   uint64_t replays = 0;
-  double changed = 0;       // launches a replay, of late
+  double changed = 0;  // launches a replay, of late
+  // Of the replays that changed something, of late, the part that came while
+  // the stream had work in flight; known where the mechanism is chosen by
+  // costs.
+  double busy = 0;
   uint64_t taken_over = 0;  // from other batches
   // The last mechanism, takeover, measurement or patching that failed, with the
   // driver's reason.

@@ -53,6 +53,7 @@ namespace reprise::device {
   X(cuStreamDestroy)                             \
   X(cuStreamSynchronize)                         \
   X(cuStreamIsCapturing)                         \
+  X(cuStreamQuery)                               \
   X(cuThreadExchangeStreamCaptureMode)           \
   X(cuEventCreate)                               \
   X(cuEventDestroy)                              \

@@ -600,6 +600,12 @@ void SimulatedGpu::MakeStreamEntries() {
     only->streams.Synchronize(stream);
     return CUDA_SUCCESS;
   };
+  driver.cuStreamQuery = [](CUstream stream) {
+    REPRISE_ENTER("cuStreamQuery");
+    EXPECT_FALSE(only->capturing) << "the capture would end";
+    return only->streams.pending(stream) == 0 ? CUDA_SUCCESS
+                                              : CUDA_ERROR_NOT_READY;
+  };
   driver.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
     REPRISE_ENTER("cuStreamIsCapturing");
     *status = only->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE

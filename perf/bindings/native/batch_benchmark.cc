@@ -29,6 +29,7 @@ using perf::RawLaunch;
 
 constexpr int kCount = 256;
 constexpr int kRound = 16;
+constexpr int kLongRound = 128;  // where the end of the device's work counts
 constexpr int kRounds = 40;  // most of the time is the device's, off the clock
 constexpr LaunchConfig kConfig{.grid = {2}, .block = {128}};
 
@@ -204,11 +205,14 @@ Way& TheWay(Patching patching) {
   return *way;
 }
 
-// `changed` launches of each batch.
-void BM_Submit(benchmark::State& state, Patching patching) {
-  Way& way = TheWay(patching);
-  const auto launches = static_cast<int>(state.range(0));
-  const auto changed = static_cast<int>(state.range(1));
+void SetLabel(benchmark::State& state, const Way& way) {
+  const PlanReport plan = way.stream.plans()[0];
+  state.SetLabel(std::string(ToString(plan.patching)) + ": " + plan.why +
+                 plan.why_not);
+}
+
+// Until the plan of such batches has decided.
+void Warm(Way& way, int launches, int changed) {
   for (int i = 0; i < 400; ++i) {  // until it has decided
     way.Submit(launches, changed, static_cast<float>(i));
     if (i % 16 == 0) {
@@ -216,6 +220,14 @@ void BM_Submit(benchmark::State& state, Patching patching) {
       Must(way.stream.Synchronize());
     }
   }
+}
+
+// `changed` launches of each batch.
+void BM_Submit(benchmark::State& state, Patching patching) {
+  Way& way = TheWay(patching);
+  const auto launches = static_cast<int>(state.range(0));
+  const auto changed = static_cast<int>(state.range(1));
+  Warm(way, launches, changed);
   float a = 0.0f;
   using Clock = std::chrono::steady_clock;
   for (auto _ : state) {
@@ -225,8 +237,29 @@ void BM_Submit(benchmark::State& state, Patching patching) {
         std::chrono::duration<double>(Clock::now() - begin).count() / kRound);
     Must(way.stream.Synchronize());
   }
-  state.SetLabel(std::string(ToString(way.stream.plans()[0].patching)) + ": " +
-                 way.stream.plans()[0].why + way.stream.plans()[0].why_not);
+  SetLabel(state, way);
+}
+
+// The same on the wall's clock until the device is done: a batch takes as long
+// as the slower of the thread and the device.
+void BM_Throughput(benchmark::State& state, Patching patching) {
+  Way& way = TheWay(patching);
+  const auto launches = static_cast<int>(state.range(0));
+  const auto changed = static_cast<int>(state.range(1));
+  Warm(way, launches, changed);
+  float a = 0.0f;
+  using Clock = std::chrono::steady_clock;
+  for (auto _ : state) {
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < kLongRound; ++i) {
+      way.Submit(launches, changed, a += 1.0f);
+    }
+    Must(way.stream.Synchronize());
+    state.SetIterationTime(
+        std::chrono::duration<double>(Clock::now() - begin).count() /
+        kLongRound);
+  }
+  SetLabel(state, way);
 }
 
 void Launch(benchmark::State& state, bool changed) {
@@ -277,6 +310,20 @@ BENCHMARK_CAPTURE(BM_Submit, SetParams, Patching::kSetParams)->Apply(Changes);
 BENCHMARK_CAPTURE(BM_Submit, Table, Patching::kTable)->Apply(Changes);
 BENCHMARK_CAPTURE(BM_Submit, ExecUpdate, Patching::kExecUpdate)->Apply(Changes);
 BENCHMARK_CAPTURE(BM_Submit, Measured, Patching::kMeasured)->Apply(Changes);
+
+void AllChange(benchmark::internal::Benchmark* benchmark) {
+  for (const int launches : {8, 64, 512}) benchmark->Args({launches, launches});
+  benchmark->ArgNames({"launches", "changed"})
+      ->Iterations(kRounds)
+      ->UseManualTime();
+}
+BENCHMARK_CAPTURE(BM_Throughput, SetParams, Patching::kSetParams)
+    ->Apply(AllChange);
+BENCHMARK_CAPTURE(BM_Throughput, Table, Patching::kTable)->Apply(AllChange);
+BENCHMARK_CAPTURE(BM_Throughput, ExecUpdate, Patching::kExecUpdate)
+    ->Apply(AllChange);
+BENCHMARK_CAPTURE(BM_Throughput, Measured, Patching::kMeasured)
+    ->Apply(AllChange);
 
 }  // namespace
 }  // namespace reprise

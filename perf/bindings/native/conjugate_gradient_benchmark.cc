@@ -298,6 +298,13 @@ void BM_ConjugateGradient_Solve(benchmark::State& state) {
   report("plan_1", "hand_1");
   report("batch_32", "hand_32");
   report("plan_32", "hand_32");
+  std::string label;
+  for (const PlanReport& plan : world.solver.stream.plans()) {
+    label += std::string(label.empty() ? "" : "; ") + "batch of " +
+             std::to_string(plan.launches) + ": " + ToString(plan.patching) +
+             ", " + plan.why + plan.why_not;
+  }
+  state.SetLabel(label);
 }
 BENCHMARK(BM_ConjugateGradient_Solve)
     ->ArgNames({"side", "check_every"})

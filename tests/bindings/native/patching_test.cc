@@ -486,6 +486,28 @@ TEST_F(AdaptiveGraphTest, FailedCallsAreMadeGood) {
   }
 }
 
+// The stream is asked now and then, but not while it is captured, which the
+// simulated driver would complain of.
+TEST_F(AdaptiveGraphTest, TellsWhetherReplaysWaitForTheDevice) {
+  Build();
+  for (int call = 1; call < 100; ++call) Replay(static_cast<float>(call));
+  EXPECT_EQ(graph_->report().busy, 0);
+  gpu_.streams.SetPace(sim::SimulatedStreams::Pace::kByHand);
+  const auto replay = [&](float by) {
+    graph_->SetAll(Record(add_code_, by).image());
+    ASSERT_TRUE(graph_->Give());
+    ASSERT_TRUE(graph_->Launch());
+  };
+  for (int call = 1; call < 1000; ++call) replay(static_cast<float>(call));
+  EXPECT_GT(graph_->report().busy, 0.9);
+  gpu_.capturing = true;
+  for (int call = 1; call < 1000; ++call) replay(static_cast<float>(call));
+  gpu_.capturing = false;
+  EXPECT_LT(graph_->report().busy, 0.1);
+  gpu_.streams.SynchronizeAll();
+  ExpectSums(999);
+}
+
 TEST_F(AdaptiveGraphTest, StaysWhereLittleChanges) {
   Build();
   for (int call = 0; call < 100; ++call) Replay(1);

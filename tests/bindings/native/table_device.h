@@ -82,6 +82,7 @@ class TableDevice final : public Device {
     return inner_->Synchronize(stream);
   }
   bool Capturing(CUstream stream) override { return inner_->Capturing(stream); }
+  bool Busy(CUstream stream) override { return inner_->Busy(stream); }
   Result<CUevent> MakeEvent() override { return inner_->MakeEvent(); }
   Result<CUevent> Record(CUstream stream) override {
     return inner_->Record(stream);
