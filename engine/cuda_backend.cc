@@ -46,9 +46,10 @@ void CudaBackend::StopRecording() {
   context_.recorder->Stop();
 }
 
-void CudaBackend::BeginOp() {
+void CudaBackend::BeginOp(const OpView& op) {
   frontend_->BeginAllocations();
   context_.recorder->BeginOp();
+  if (op.forks_streams) context_.recorder->LetOpFork();
 }
 
 std::string CudaBackend::EndOp(TracedOp& op) {

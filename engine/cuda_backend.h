@@ -37,7 +37,7 @@ class CudaBackend : public Backend {
 
   base::Status StartRecording(Pass pass) override;
   void StopRecording() override;
-  void BeginOp() override;
+  void BeginOp(const OpView& op) override;
   std::string EndOp(TracedOp& op) override;
   bool wants_call() const override { return false; }
   void Resting() override { context_.recorder->Resting(0); }

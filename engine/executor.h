@@ -102,7 +102,7 @@ class Backend {
 
   virtual base::Status StartRecording(Pass pass) = 0;
   virtual void StopRecording() = 0;
-  virtual void BeginOp() = 0;
+  virtual void BeginOp(const OpView& op) = 0;
   // Puts what the op enqueued into `op`; says why it cannot be replayed, or
   // nothing.
   virtual std::string EndOp(TracedOp& op) = 0;

@@ -27,7 +27,7 @@ class HostBackend : public Backend {
 
   base::Status StartRecording(Pass) override { return {}; }
   void StopRecording() override {}
-  void BeginOp() override {}
+  void BeginOp(const OpView&) override {}
   std::string EndOp(TracedOp& op) override;
   bool wants_call() const override { return true; }
   bool Capturing() const override { return false; }

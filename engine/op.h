@@ -59,6 +59,8 @@ struct OpView {
   const char* cut = nullptr;
   // It may draw random numbers: the generator is looked at around it.
   bool may_use_generator = false;
+  // Its library forks streams that nothing else uses, and joins them.
+  bool forks_streams = false;
 };
 
 // One value that an op returned.

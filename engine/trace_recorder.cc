@@ -87,7 +87,7 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
     value.storage = operand.storage;
     frontend_->Retain(value.storage);
   }
-  backend_->BeginOp();
+  backend_->BeginOp(op);
 }
 
 void TraceRecorder::GiveCall(std::unique_ptr<Call> call) {

@@ -254,6 +254,7 @@ engine::OpView OpCall::view() const {
   }
   view.cut = cut_;
   view.may_use_generator = info_.may_use_generator;
+  view.forks_streams = info_.forks_streams;
   return view;
 }
 

@@ -44,6 +44,7 @@ struct OpInfo {
   // Why no call of it can be part of a trace; null if some can.
   const char* cut = nullptr;
   bool may_use_generator = false;
+  bool forks_streams = false;  // see OpView
   bool factory = false;  // makes tensors by options: the host is its default
   // Its kernels take its numbers as OpView::scalars says.
   bool numbers_by_value = false;

@@ -118,6 +118,11 @@ constexpr HiddenWrites kHiddenWrites[] = {
     {"aten::batch_norm_update_stats"sv, 1 << 1 | 1 << 2, -1},
 };
 
+// Operators whose library forks streams of its own, which nothing else uses,
+// and joins them: the layers and directions of cuDNN's recurrent networks.
+constexpr std::array kForkStreams = {"aten::_cudnn_rnn"sv,
+                                     "aten::_cudnn_rnn_backward"sv};
+
 // Operators whose kernels take numbers by value and make nothing else of them,
 // and that take no lists of them (BoxedCall does not count those). Those that
 // write over an operand have a name that ends in '_'. Not here, among
@@ -301,6 +306,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.factory = factory;
   info.cut = CutReason(op);
   info.may_use_generator = MayUseGenerator(op);
+  info.forks_streams = Contains(kForkStreams, name);
   info.numbers_by_value = TakesNumbersByValue(name);
   info.references = References(schema);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {

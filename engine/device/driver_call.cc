@@ -393,7 +393,12 @@ CUstream Normalized(CUstream stream) {
   return stream == CU_STREAM_LEGACY ? nullptr : stream;
 }
 
-// `call.stream_offset` must not be kNoStream.
+}  // namespace
+
+const DriverCall& ClassifyDriverCall(CUpti_CallbackId id) {
+  return id < kTable.size() ? kTable[id] : kUnknown;
+}
+
 CUstream StreamOf(const DriverCall& call, const void* params) {
   CUstream stream;
   if (call.stream_offset == DriverCall::kInConfig) {
@@ -407,10 +412,28 @@ CUstream StreamOf(const DriverCall& call, const void* params) {
   return Normalized(stream);
 }
 
-}  // namespace
-
-const DriverCall& ClassifyDriverCall(CUpti_CallbackId id) {
-  return id < kTable.size() ? kTable[id] : kUnknown;
+std::optional<EventCall> EventCallOf(CUpti_CallbackId id, const void* params) {
+  switch (id) {
+    case CUPTI_DRIVER_TRACE_CBID_cuEventRecord:
+    case CUPTI_DRIVER_TRACE_CBID_cuEventRecord_ptsz:
+      return EventCall{static_cast<const cuEventRecord_params*>(params)->hEvent,
+                       false};
+    case CUPTI_DRIVER_TRACE_CBID_cuEventRecordWithFlags:
+    case CUPTI_DRIVER_TRACE_CBID_cuEventRecordWithFlags_ptsz: {
+      const auto* given =
+          static_cast<const cuEventRecordWithFlags_params*>(params);
+      if (given->flags != CU_EVENT_RECORD_DEFAULT) return std::nullopt;
+      return EventCall{given->hEvent, false};
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent:
+    case CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz: {
+      const auto* given = static_cast<const cuStreamWaitEvent_params*>(params);
+      if (given->Flags != CU_EVENT_WAIT_DEFAULT) return std::nullopt;
+      return EventCall{given->hEvent, true};
+    }
+    default:
+      return std::nullopt;
+  }
 }
 
 bool TouchesStream(const DriverCall& call, const void* params,

@@ -38,7 +38,10 @@ bool SameParams(const Launch& a, const Launch& b) {
 }  // namespace
 
 bool SameShape(const Launch& a, const Launch& b) {
-  if (a.kind != b.kind || a.image.size() != b.image.size()) return false;
+  if (a.kind != b.kind || a.image.size() != b.image.size() ||
+      a.behind != b.behind) {
+    return false;
+  }
   if (a.kind != Launch::Kind::kKernel) {
     return a.value == b.value && a.element_bytes == b.element_bytes &&
            a.width == b.width && a.height == b.height &&

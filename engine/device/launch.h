@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,11 @@ struct Launch {
   size_t width = 0;
   size_t height = 1;
   size_t pitch_bytes = 0;
+
+  // A launch waits for all before it; one of an op that forks streams for these
+  // alone, told by how many launches before it they were made (1: the last
+  // one). All are of the same op.
+  std::optional<std::vector<uint32_t>> behind;
 
   // Graphs: borrowed until it has been copied into the graph that it is part
   // of.

@@ -1,7 +1,9 @@
 #include "engine/device/launch_graph.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "engine/device/launch_attribute.h"
 #include "engine/device/launch_recorder.h"
@@ -219,6 +221,30 @@ Status Enqueue(const Driver& driver, const Launch& launch, CUstream stream) {
   return Fail(Code::kInvalidArgument, "a launch of no kind");
 }
 
+namespace {
+
+// A line, but for forks.
+Dependencies OrderOf(std::span<const Launch* const> launches) {
+  Dependencies order(launches.size());
+  std::vector<uint32_t> ends;  // launches that none waits for yet
+  for (uint32_t i = 0; i < launches.size(); ++i) {
+    if (const auto& behind = launches[i]->behind; behind.has_value()) {
+      for (const uint32_t distance : *behind) {
+        if (distance <= i) order[i].push_back(i - distance);
+      }
+      std::erase_if(ends, [&](uint32_t end) {
+        return std::ranges::find(order[i], end) != order[i].end();
+      });
+    } else {
+      order[i] = std::exchange(ends, {});
+    }
+    ends.push_back(i);
+  }
+  return order;
+}
+
+}  // namespace
+
 base::Result<std::unique_ptr<LaunchGraph>> LaunchGraph::Create(
     const Driver& driver, std::span<const device::Launch* const> launches,
     CUstream upload_stream, const Dependencies* dependencies) {
@@ -236,6 +262,8 @@ base::Result<std::unique_ptr<LaunchGraph>> LaunchGraph::Create(
   CUgraph graph;
   REPRISE_CU(driver, cuGraphCreate(&graph, 0));
   made->graph_ = UniqueGraph(driver, graph);
+  const Dependencies order =
+      dependencies != nullptr ? *dependencies : OrderOf(launches);
   std::vector<CUgraphNode> before;
   std::vector<CUgraphNode> early;  // whose end need not be waited for
   for (size_t i = 0; i < launches.size(); ++i) {
@@ -246,11 +274,7 @@ base::Result<std::unique_ptr<LaunchGraph>> LaunchGraph::Create(
                             launches[earlier]->kind == Launch::Kind::kKernel;
       (overlaps ? early : before).push_back(made->nodes_[earlier].node);
     };
-    if (dependencies != nullptr) {
-      for (uint32_t earlier : (*dependencies)[i]) wait_for(earlier);
-    } else if (i > 0) {
-      wait_for(i - 1);
-    }
+    for (const uint32_t earlier : order[i]) wait_for(earlier);
     Status added = made->AddNode(*launches[i], before);
     if (added && !early.empty()) added = made->AddEarlyEdges(early);
     if (!added) {

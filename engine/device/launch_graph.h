@@ -26,8 +26,8 @@ base::Status Enqueue(const Driver& driver, const Launch& launch,
 // For each node of a graph, the nodes that it waits for, all of them earlier.
 using Dependencies = std::vector<std::vector<uint32_t>>;
 
-// Launches in program order, instantiated once: a straight line, or as the
-// dependencies say.
+// Launches in program order, instantiated once: a straight line but for the
+// forks of ops (Launch::behind), or as the dependencies say.
 //
 // The graph borrows the launches: they must stay where they are and outlive it.
 // A changed image is written into the executable graph by Update(i), and takes

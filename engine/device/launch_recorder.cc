@@ -9,6 +9,7 @@
 #include "engine/device/cupti.h"
 #include "engine/device/driver_call.h"
 #include "engine/device/exiting.h"
+#include "engine/device/forked_streams.h"
 #include "engine/device/launch_decoder.h"
 #include "engine/device/relaxed_capture.h"
 
@@ -24,6 +25,7 @@ struct OpenOp {
   uint64_t session = 0;
   std::unique_ptr<LaunchDecoder> decoder;
   std::vector<Launch> launches;
+  std::optional<ForkedStreams> forks;  // if it may have some
   // Why and by which call it is refused; literals of ours and of CUPTI.
   const char* refused_call = nullptr;
   const char* refusal = nullptr;
@@ -71,20 +73,37 @@ constinit thread_local ThreadState thread_state;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-bool TouchesWatched(const DriverCall& call, const CUpti_CallbackData& data) {
+bool InWatchedContext(const CUpti_CallbackData& data) {
   const CUcontext context = watch.context.load(kRelaxed);
-  return (context == nullptr || context == data.context) &&
+  return context == nullptr || context == data.context;
+}
+
+bool TouchesWatched(const DriverCall& call, const CUpti_CallbackData& data) {
+  return InWatchedContext(data) &&
          TouchesStream(call, data.functionParams, watch.stream.load(kRelaxed));
 }
 
 void Record(OpenOp& op, const DriverCall& call, CUpti_CallbackId id,
             const CUpti_CallbackData& data) {
   if (op.refusal != nullptr) return;
+  const auto refuse = [&](const char* why) {
+    if (why != nullptr) op.Refuse(data.functionName, why);
+    return why != nullptr;
+  };
+  const bool may_fork = op.forks.has_value() && InWatchedContext(data);
   if (call.use != DriverCall::Use::kLaunch) {
-    op.Refuse(data.functionName, call.reason);
+    const auto event =
+        may_fork ? EventCallOf(id, data.functionParams) : std::nullopt;
+    if (!event.has_value()) {
+      op.Refuse(data.functionName, call.reason);
+      return;
+    }
+    const CUstream stream = StreamOf(call, data.functionParams);
+    refuse(event->wait ? op.forks->Wait(stream, event->event)
+                       : op.forks->Record(stream, event->event));
     return;
   }
-  if (!TouchesWatched(call, data)) {
+  if (!may_fork && !TouchesWatched(call, data)) {
     op.Refuse(data.functionName, "work on another stream");
     return;
   }
@@ -93,11 +112,13 @@ void Record(OpenOp& op, const DriverCall& call, CUpti_CallbackId id,
   const LaunchRecorder::Hidden hidden;
   DecodedCall decoded =
       op.decoder->Decode(id, data.functionParams, data.symbolName);
-  if (decoded.refusal != nullptr) {
-    op.Refuse(data.functionName, decoded.refusal);
-  } else if (decoded.launch.has_value()) {
-    op.launches.push_back(*std::move(decoded.launch));
+  if (refuse(decoded.refusal) || !decoded.launch.has_value()) return;
+  Launch& launch = *decoded.launch;
+  if (may_fork && refuse(op.forks->Launch(StreamOf(call, data.functionParams),
+                                          launch.behind))) {
+    return;
   }
+  op.launches.push_back(std::move(launch));
 }
 
 void CUPTIAPI OnDriverCall(void*, CUpti_CallbackDomain domain,
@@ -209,9 +230,18 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     thread_state.op = op.release();
   }
 
+  void LetOpFork() override {
+    if (thread_state.op == nullptr) return;
+    const CUstream own = watch.stream.load(kRelaxed);
+    thread_state.op->forks.emplace(own == CU_STREAM_LEGACY ? nullptr : own);
+  }
+
   RecordedLaunches EndOp() override {
     const std::unique_ptr<OpenOp> op(std::exchange(thread_state.op, nullptr));
     if (op == nullptr) return {{}, "EndOp: no op is open on this thread"};
+    if (op->forks.has_value()) {
+      if (const char* why = op->forks->End()) op->Refuse("EndOp", why);
+    }
     if (op->session != watch.session.load(kRelaxed)) {
       op->Refuse("Stop", "recording stopped within the op");
     }

@@ -22,8 +22,8 @@ struct Cupti;
 struct RecordedLaunches {
   std::vector<Launch> launches;
   // Why these launches cannot stand for the op: host traffic, an event, another
-  // stream, a graph, a host function, a synchronisation, a texture ... Begins
-  // with the driver call. Empty when they can.
+  // stream (but see LetOpFork), a graph, a host function, a synchronisation, a
+  // texture ... Begins with the driver call. Empty when they can.
   std::string refusal;
 };
 
@@ -72,6 +72,10 @@ class LaunchRecorder {
 
   // An op that is open when recording stops is refused.
   virtual void BeginOp() = 0;
+  // The open op may fork streams that nothing else uses, and join them: its
+  // launches on all of them are recorded, in the order of their calls and with
+  // what they wait for (ForkedStreams).
+  virtual void LetOpFork() = 0;
   virtual RecordedLaunches EndOp() = 0;
 
   // The first device work since the last call that no op made, by the name of

@@ -39,7 +39,7 @@ class FakeBackend : public Backend {
     --recording;
     ++stops;
   }
-  void BeginOp() override { ++open_ops; }
+  void BeginOp(const OpView&) override { ++open_ops; }
   std::string EndOp(TracedOp& op) override {
     --open_ops;
     op.launches.resize(launches);

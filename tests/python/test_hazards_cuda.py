@@ -18,7 +18,7 @@ import reprise
 import torch
 from hazards import Hazard, Point, cases, check_case, same_as_eager
 from torch import nn
-from watching import assert_same_bits, settle, watched
+from watching import BUILD_TIMEOUT_S, assert_same_bits, settle, watched
 
 pytestmark = [
     pytest.mark.gpu,
@@ -329,6 +329,36 @@ def test_a_model_on_several_streams_in_turn() -> None:
         return kept
 
     same_as_eager("cuda", run)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_networks_fork_streams(kind: type[nn.RNNBase], train: bool) -> None:
+    """CuDNN spreads layers over streams of its own, and joins them."""
+    torch.manual_seed(7)
+    model = kind(16, 32, num_layers=2).cuda().half().train(train)
+    inputs = [torch.randn(24, 4, 16, device="cuda").half() for _ in range(30)]
+
+    def step(x: torch.Tensor) -> list[torch.Tensor]:
+        if not train:
+            with torch.no_grad():
+                return [model(x)[0]]
+        model.zero_grad()
+        y = model(x)[0]
+        y.float().square().mean().backward()
+        gradients = [weight.grad.clone() for weight in model.parameters()]
+        return [y.detach(), *gradients]
+
+    kept = []
+    with watched("cuda") as session:
+        for x in inputs:
+            kept.append(step(x))
+            assert session.wait(BUILD_TIMEOUT_S)
+        report = str(session.explain())
+        assert session.stats().replays > 0, report
+    assert "an event or a wait" not in report
+    assert "aten::_cudnn_rnn:" not in report, report  # no cut
+    assert_same_bits(kept, [step(x) for x in inputs])
 
 
 def test_graphed_callables_beside_replays() -> None:

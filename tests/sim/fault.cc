@@ -95,7 +95,7 @@ class WatchedBackend : public engine::Backend {
     return inner_->StartRecording(pass);
   }
   void StopRecording() override { inner_->StopRecording(); }
-  void BeginOp() override { inner_->BeginOp(); }
+  void BeginOp(const engine::OpView& op) override { inner_->BeginOp(op); }
   std::string EndOp(engine::TracedOp& op) override { return inner_->EndOp(op); }
   bool wants_call() const override { return inner_->wants_call(); }
   void Resting() override { inner_->Resting(); }

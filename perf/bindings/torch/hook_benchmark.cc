@@ -69,7 +69,7 @@ class EmptyBackend final : public engine::Backend {
     return base::Fail(base::Code::kUnavailable, "this backend only watches");
   }
   void StopRecording() override {}
-  void BeginOp() override {}
+  void BeginOp(const engine::OpView&) override {}
   std::string EndOp(engine::TracedOp&) override { return {}; }
   bool wants_call() const override { return false; }
   bool Capturing() const override { return false; }

@@ -39,19 +39,18 @@ uint64_t FirstParam(void** params, void** extra) {
   return word;
 }
 
-std::string After(const CUgraphNode* dependencies, size_t count) {
-  return count == 0
-             ? ""
-             : " after " +
-                   std::to_string(reinterpret_cast<uintptr_t>(*dependencies));
-}
-
 CUgraphNode NewNode() {
   return std::bit_cast<CUgraphNode>(++simulation->nodes);
 }
 
 std::string Number(CUgraphNode node) {
   return std::to_string(reinterpret_cast<uintptr_t>(node));
+}
+
+std::string After(const CUgraphNode* dependencies, size_t count) {
+  std::string after = count == 0 ? "" : " after";
+  for (size_t i = 0; i < count; ++i) after += " " + Number(dependencies[i]);
+  return after;
 }
 
 Driver SimulatedDriver() {
@@ -262,6 +261,21 @@ TEST_F(LaunchGraphTest, ChainsLaunchesInProgramOrder) {
                           "copy 400 to 300 after 2"));
   ASSERT_TRUE((*graph)->Launch(nullptr));
   EXPECT_EQ(simulation_.log.back(), "launch");
+}
+
+// Two forks, of which the second begins at once, and what waits for both.
+TEST_F(LaunchGraphTest, ForksOfAnOpRunSideBySide) {
+  Launch first = fill_;
+  first.behind = {1};
+  Launch second = copy_;
+  second.behind = {2};
+  const auto graph = Create({&kernel_, &first, &second, &fill_, &copy_});
+  ASSERT_TRUE(graph) << graph.error().message();
+  EXPECT_THAT(
+      simulation_.log,
+      ElementsAre("function 100", "fill 200 with 3 after 1",
+                  "copy 400 to 300 after 1", "fill 200 with 3 after 2 3",
+                  "copy 400 to 300 after 4"));
 }
 
 TEST_F(LaunchGraphTest, TakesWholeLaunchesOver) {

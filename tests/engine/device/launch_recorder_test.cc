@@ -21,6 +21,7 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 CUstream Stream(uintptr_t value) { return std::bit_cast<CUstream>(value); }
+CUevent Event(uintptr_t value) { return std::bit_cast<CUevent>(value); }
 
 // One subscriber, as CUPTI has it, and a driver that answers about functions
 // and pointers. Each answer comes back as a callback, as the real one's does.
@@ -323,6 +324,63 @@ TEST_F(LaunchRecorderTest, KeepsLaunchAttributes) {
   ASSERT_THAT(op.launches[1].attributes, SizeIs(1));
   EXPECT_EQ(op.launches[1].attributes[0].id, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
   EXPECT_EQ(op.launches[1].attributes[0].value.cooperative, 1);
+}
+
+// A launch, a fork with another one, and the way back.
+void CallFork(CUstream own, CUstream fork, bool join) {
+  KernelCall first(own, 1);
+  REPRISE_CALL(cuLaunchKernel, &first.params);
+  cuEventRecord_params record{Event(1), own};
+  REPRISE_CALL(cuEventRecord, &record);
+  cuStreamWaitEvent_params wait{fork, Event(1), CU_EVENT_WAIT_DEFAULT};
+  REPRISE_CALL(cuStreamWaitEvent, &wait);
+  KernelCall second(fork, 2);
+  REPRISE_CALL(cuLaunchKernel, &second.params);
+  if (!join) return;
+  record = {Event(2), fork};
+  REPRISE_CALL(cuEventRecord, &record);
+  wait = {own, Event(2), CU_EVENT_WAIT_DEFAULT};
+  REPRISE_CALL(cuStreamWaitEvent, &wait);
+}
+
+TEST_F(LaunchRecorderTest, RecordsForksWhereAnOpMayHaveThem) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  recorder_->LetOpFork();
+  CallFork(stream_, Stream(0x200), /*join=*/true);
+  const RecordedLaunches op = recorder_->EndOp();
+  EXPECT_THAT(op.refusal, IsEmpty());
+  ASSERT_THAT(op.launches, SizeIs(2));
+  EXPECT_EQ(op.launches[0].Word(0), 1u);
+  EXPECT_EQ(op.launches[1].Word(0), 2u);
+  EXPECT_EQ(op.launches[0].behind, std::nullopt);
+  EXPECT_EQ(op.launches[1].behind, std::vector<uint32_t>{1});
+  EXPECT_EQ(recorder_->TakeForeignWork(), std::nullopt);
+}
+
+TEST_F(LaunchRecorderTest, RefusesForksThatAreNotJoinedOrNotTheOps) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  recorder_->LetOpFork();
+  CallFork(stream_, Stream(0x200), /*join=*/false);
+  EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("nothing waits for"));
+
+  recorder_->BeginOp();
+  CallFork(stream_, Stream(0x200), /*join=*/true);
+  EXPECT_THAT(recorder_->EndOp().refusal, StartsWith("cuEventRecord: "));
+
+  // Of that stream nobody knows what it did before.
+  recorder_->BeginOp();
+  recorder_->LetOpFork();
+  KernelCall other(Stream(0x200));
+  REPRISE_CALL(cuLaunchKernel, &other.params);
+  EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("another stream"));
+
+  // What is neither a launch nor an event is refused as ever.
+  recorder_->BeginOp();
+  recorder_->LetOpFork();
+  REPRISE_CALL(cuStreamSynchronize, nullptr);
+  EXPECT_THAT(recorder_->EndOp().refusal, StartsWith("cuStreamSynchronize: "));
 }
 
 TEST_F(LaunchRecorderTest, RefusesLaunchThatRecordsAnEvent) {

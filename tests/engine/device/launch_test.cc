@@ -65,6 +65,7 @@ TEST(LaunchTest, EveryOtherFieldOfAKernelIs) {
   EXPECT_TRUE(differs([](Launch& l) { l.block.x = 64; }));
   EXPECT_TRUE(differs([](Launch& l) { l.shared_bytes = 0; }));
   EXPECT_TRUE(differs([](Launch& l) { l.params = nullptr; }));
+  EXPECT_TRUE(differs([](Launch& l) { l.behind = {1}; }));
   EXPECT_TRUE(differs([](Launch& l) {
     l.attributes.push_back(Attribute(CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1, 0));
   }));
