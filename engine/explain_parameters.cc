@@ -23,8 +23,8 @@ class Ranges {
     for (const RangeOwner& owner : owners_) {
       if (owner.value == value && owner.offset_bytes == offset_bytes) return;
     }
-    ranges_.push_back({static_cast<uint32_t>(owners_.size()), first, second,
-                       PlaceBytes(size_bytes)});
+    ranges_.push_back(
+        {static_cast<uint32_t>(owners_.size()), first, second, size_bytes});
     owners_.push_back({value, offset_bytes});
   }
 
@@ -35,6 +35,14 @@ class Ranges {
   std::vector<device::KnownRange> ranges_;
   std::vector<RangeOwner> owners_;
 };
+
+// The bytes from an external's origin to where the block of its storage ends,
+// and no further: there the next one may begin.
+uint64_t ExternalBytes(const Value& value) {
+  const uint64_t end = value.origin + value.size_bytes;
+  const bool block = value.base % kPlaceAlignment == 0;
+  return (block ? PlaceBytes(end) : end) - value.origin;
+}
 
 // Marks the ids of ranges that an op has no business with; the rest is a value.
 constexpr uint32_t kBackground = uint32_t{1} << 31;
@@ -169,7 +177,8 @@ base::Status AddMade(std::vector<Made> made, Ranges& ranges,
     }
     place_bytes[whole.value] =
         std::max(place_bytes[whole.value], whole.size_bytes);
-    ranges.Add(whole.value, 0, whole.first, whole.second, whole.size_bytes);
+    ranges.Add(whole.value, 0, whole.first, whole.second,
+               PlaceBytes(whole.size_bytes));
   }
   return {};
 }
@@ -183,11 +192,15 @@ base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
   for (const ValueRef& ref : a.operands) {
     const Value& va = first.values[ref.value];
     const Value& vb = second.values[ref.value];
-    // An external is known from where its tensor begins, which may be before
-    // the origin; an own value whole.
-    const uint64_t offset = va.external ? ref.offset_bytes : 0;
-    const auto size =
-        static_cast<int64_t>(std::min(va.size_bytes, vb.size_bytes) - offset);
+    if (!va.external) {
+      ranges.Add(ref.value, 0, va.origin, vb.origin,
+                 PlaceBytes(std::min(va.size_bytes, vb.size_bytes)));
+      continue;
+    }
+    // Known from where its tensor begins, which may be before the origin.
+    const uint64_t offset = ref.offset_bytes;
+    const auto size = static_cast<int64_t>(
+        std::min(ExternalBytes(va), ExternalBytes(vb)) - offset);
     ranges.Add(ref.value, offset, va.origin + offset, vb.origin + offset,
                static_cast<uint64_t>(std::max<int64_t>(size, 0)));
   }

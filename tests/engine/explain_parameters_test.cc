@@ -308,6 +308,41 @@ TEST_F(ExplainParametersTest, ViewOfAnOwnValueMayPointAnywhereIntoIt) {
 
 // The first use may be of a view in the middle of a storage (the second half of
 // a chunk), a later one of what lies before it.
+// Two externals in blocks that follow each other, moved together: the second
+// begins where the first one's block ends, wherever its view begins. A kernel
+// may still be handed what lies between the storage's end and the block's.
+TEST_F(ExplainParametersTest, ExternalEndsWithItsBlock) {
+  ValueId view = 0;
+  ValueId next = 0;
+  ValueId out = 0;
+  Both([&](TraceBuilder& builder) {
+    view = builder.External();
+    next = builder.External();
+    out = builder.Op({view, next}, {}, 1);
+  });
+  constexpr uint64_t kStorageBytes = 3000;
+  constexpr uint64_t kBlockBytes = 3072;
+  for (Trace* trace : {first_.get(), second_.get()}) {
+    const uint64_t moved = trace == first_.get() ? 0 : kShift;
+    Value& a = trace->values[view];
+    a.base = First(view) + moved;
+    a.origin = a.base + 256;
+    a.size_bytes = kStorageBytes - 256;
+    Value& b = trace->values[next];
+    b.base = b.origin = a.base + kBlockBytes;
+    b.size_bytes = kStorageBytes;
+  }
+  const uint64_t end = First(view) + kBlockBytes;
+  Launches(0, {First(view) + 256, end, end - 8, First(out)},
+           {Second(view) + 256, end + kShift, end - 8 + kShift, Second(out)});
+  const auto explained = Explain();
+  ASSERT_TRUE(explained) << explained.error().error.message();
+  EXPECT_THAT(explained->program.sites,
+              UnorderedElementsAre(Site(0, 0, view, 0), Site(0, 8, next, 0),
+                                   Site(0, 16, view, kBlockBytes - 8 - 256),
+                                   Site(0, 24, out, 0)));
+}
+
 TEST_F(ExplainParametersTest, ExternalIsKnownBeforeItsFirstViewToo) {
   ValueId x = 0;
   Both([&x](TraceBuilder& builder) {
