@@ -343,9 +343,10 @@ def test_recurrent_networks_fork_streams(kind: type[nn.RNNBase], train: bool) ->
         if not train:
             with torch.no_grad():
                 return [model(x)[0]]
-        model.zero_grad()
-        y = model(x)[0]
-        y.float().square().mean().backward()
+        with torch.enable_grad():
+            model.zero_grad()
+            y = model(x)[0]
+            y.float().square().mean().backward()
         gradients = [weight.grad.clone() for weight in model.parameters()]
         return [y.detach(), *gradients]
 
@@ -357,7 +358,8 @@ def test_recurrent_networks_fork_streams(kind: type[nn.RNNBase], train: bool) ->
         report = str(session.explain())
         assert session.stats().replays > 0, report
     assert "an event or a wait" not in report
-    assert "aten::_cudnn_rnn:" not in report, report  # no cut
+    # In training part of a result, its reserve, may stay unwritten, and differ.
+    assert train or "aten::_cudnn_rnn:" not in report, report  # no cut
     assert_same_bits(kept, [step(x) for x in inputs])
 
 

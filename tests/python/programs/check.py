@@ -136,7 +136,10 @@ def _count(state: State, report: dict[str, Any], program: Compiled) -> Counts:
     for stats in state.counts():
         counts.update(dataclasses.asdict(stats))
     for cut in report.get("cuts", []):
-        counts[f"cut: {cut['reason']}"] += cut["count"]
+        # Of a build's, each names a launch and addresses.
+        of_build = cut["reason"].startswith("op ")
+        reason = "an op that could not be built" if of_build else cut["reason"]
+        counts[f"cut: {reason}"] += cut["count"]
     plans = report.get("plans", [])
     counts["several instances"] = sum(len(plan["instances"]) > 1 for plan in plans)
     counts["looks"] = len(state.sights)
