@@ -398,8 +398,9 @@ class RandomProgram {
   }
 
   // Where all that can move lies: by value, then by temporary. Nothing that
-  // moves is where it was for a seed of other parity.
-  std::vector<uint64_t> Place(uint32_t seed) const {
+  // moves is where it was for a seed of other parity. `together`: some
+  // externals in the block behind that of the one before.
+  std::vector<uint64_t> Place(uint32_t seed, bool together) const {
     std::mt19937_64 random(seed);
     std::vector<uint64_t> places;
     const auto somewhere = [seed](uint64_t slot, uint64_t page) {
@@ -407,8 +408,12 @@ class RandomProgram {
              (page % 0x800 * 2 + seed % 2) * 0x1000;
     };
     for (uint32_t v = 0; v < values_; ++v) {
-      places.push_back(moves_[v] ? somewhere(v, random())
-                                 : FakeFrontend::kFirstAddress - 0x1000 * v);
+      const uint64_t alone = moves_[v]
+                                 ? somewhere(v, random())
+                                 : FakeFrontend::kFirstAddress - 0x1000 * v;
+      const bool behind = together && v > 0 && v % 2 == 1 && moves_[v] &&
+                          moves_[v - 1] && external_[v] && external_[v - 1];
+      places.push_back(behind ? places.back() + kSizeBytes : alone);
     }
     uint64_t slot = values_;
     for (const Op& op : ops_) {
@@ -529,15 +534,16 @@ TEST_F(ExplainParametersTest, RandomProgramsCanBePlacedAnywhere) {
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const RandomProgram program(&frontend_, seed);
-    first_ = program.Record(program.Place(2 * seed));
-    second_ = program.Record(program.Place(2 * seed + 1));
+    const bool together = seed % 2 == 0;
+    first_ = program.Record(program.Place(2 * seed, together));
+    second_ = program.Record(program.Place(2 * seed + 1, together));
     const auto explained = Explain();
     ASSERT_TRUE(explained) << explained.error().error.message();
     ASSERT_THAT(explained->notes, IsEmpty());
     for (ValueId v = 0; v < program.values(); ++v) {
       ASSERT_EQ(explained->movable[v], program.moves(v)) << "value " << v;
     }
-    const auto places = program.Place(seed + 1'000'000);
+    const auto places = program.Place(seed + 1'000'000, /*together=*/false);
     std::vector<device::Launch> launches = explained->program.launches;
     for (const ValueSite& site : explained->program.sites) {
       ASSERT_LT(site.value, explained->program.values);
