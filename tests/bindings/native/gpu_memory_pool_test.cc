@@ -51,6 +51,11 @@ class GpuMemoryPoolTest : public testing::Test {
     const Status submitted = batch.Submit();
     ASSERT_TRUE(submitted) << submitted.error().message();
   }
+  static std::string WhyNot(const Stream& stream) {
+    std::string why;
+    for (const PlanReport& plan : stream.plans()) why += plan.why_not + "; ";
+    return why;
+  }
   static unsigned Expected(unsigned times) {
     unsigned value = times;
     for (unsigned i = 0; i < times; ++i) value = value * 1664525u + i;
@@ -120,8 +125,8 @@ TEST_F(GpuMemoryPoolTest, DevicesSideBySide) {
     here.WaitForBuilds();
     there.WaitForBuilds();
   }
-  EXPECT_EQ(here.stats().replayed, 4u);
-  EXPECT_EQ(there.stats().replayed, 4u);
+  EXPECT_EQ(here.stats().replayed, 4u) << WhyNot(here);
+  EXPECT_EQ(there.stats().replayed, 4u) << WhyNot(there);
   ExpectAll(here, x, Expected(4));
   ExpectAll(there, y, Expected(7));
   EXPECT_EQ(runtime_->AdoptStream(there.handle()).error().code(),
