@@ -23,8 +23,8 @@ class Ranges {
     for (const RangeOwner& owner : owners_) {
       if (owner.value == value && owner.offset_bytes == offset_bytes) return;
     }
-    ranges_.push_back(
-        {static_cast<uint32_t>(owners_.size()), first, second, size_bytes});
+    ranges_.push_back({static_cast<uint32_t>(owners_.size()), first, second,
+                       size_bytes, value});
     owners_.push_back({value, offset_bytes});
   }
 

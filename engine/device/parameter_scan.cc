@@ -36,9 +36,12 @@ uint64_t PaddedWord(const Launch& launch, size_t offset_bytes) {
 // The range that explains how `first` became `second`: it moved, and both lie
 // at one offset of it, strictly inside or (`at_end`) just past its end. The
 // smallest, where ranges overlap; the one listed first, where those are equal.
+// `owners` learns of a second owner of one that does.
 const KnownRange* Explanation(std::span<const KnownRange> ranges,
-                              uint64_t first, uint64_t second, bool at_end) {
+                              uint64_t first, uint64_t second, bool at_end,
+                              bool& owners) {
   const KnownRange* best = nullptr;
+  owners = false;
   for (const KnownRange& range : ranges) {
     if (range.first_address == range.second_address) continue;
     const uint64_t offset = first - range.first_address;
@@ -46,6 +49,7 @@ const KnownRange* Explanation(std::span<const KnownRange> ranges,
     if (at_end ? offset != range.size_bytes : offset >= range.size_bytes) {
       continue;
     }
+    owners |= best != nullptr && range.owner != best->owner;
     if (best == nullptr || range.size_bytes < best->size_bytes) best = &range;
   }
   return best;
@@ -101,12 +105,21 @@ base::Result<ScanResult> Scan(
       const uint64_t after = PaddedWord(second[i], offset);
       if (before == after) continue;
       if (offset + kWordBytes <= first[i].image.size()) {
-        const KnownRange* range = Explanation(ranges, before, after, false);
+        bool owners = false;
+        const KnownRange* range =
+            Explanation(ranges, before, after, false, owners);
         if (range == nullptr) {
-          range = Explanation(ranges, before, after, true);
+          range = Explanation(ranges, before, after, true, owners);
+        }
+        if (owners) {
+          return Fail(Code::kFailedPrecondition,
+                      Place(i, first[i], offset) + ": " + Hex(before) +
+                          " became " + Hex(after) +
+                          ", an address in memory that two of its operands, "
+                          "outputs or temporaries share");
         }
         if (range == nullptr) {
-          range = Explanation(background, before, after, false);
+          range = Explanation(background, before, after, false, owners);
         }
         if (range != nullptr) {
           result.sites.push_back({static_cast<uint32_t>(i),

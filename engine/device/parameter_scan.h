@@ -21,6 +21,8 @@ struct KnownRange {
   uint64_t first_address;
   uint64_t second_address;
   uint64_t size_bytes;
+  // Ranges of one owner are views of the same memory, wherever that lies.
+  uint32_t owner = 0;
 };
 
 // Eight bytes of a launch's image that hold the address of `id` plus `delta`.
@@ -53,8 +55,10 @@ struct ScanResult {
 // A word is a site only if it lies at the same offset of the same range in both
 // recordings and the range moved between them; with equal words it is a
 // constant (a range that never moved is pinned to its address). Of several
-// ranges that explain a word the smallest counts. One past the end of a range
-// counts, if no range explains the word from within. A word that differs and is
+// ranges of one owner that explain a word the smallest counts; where two owners
+// do, nobody knows whose it is the next time, and the op is unbuildable as
+// below. One past the end of a range counts, if no range explains the word from
+// within. A word that differs and is
 // a device address in both recordings by `is_device_address`, without such an
 // explanation, makes the op unbuildable: kFailedPrecondition naming launch,
 // kernel and offset. So do launches that differ in number or shape. Pure

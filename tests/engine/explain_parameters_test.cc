@@ -343,6 +343,27 @@ TEST_F(ExplainParametersTest, ExternalEndsWithItsBlock) {
                                    Site(0, 24, out, 0)));
 }
 
+// Two storages over the same memory (DLPack makes such) moved together. Another
+// time they may not: neither may be taken for the other.
+TEST_F(ExplainParametersTest, MemoryOfTwoExternalsIsNobodys) {
+  ValueId x = 0;
+  ValueId again = 0;
+  ValueId out = 0;
+  Both([&](TraceBuilder& builder) {
+    x = builder.External();
+    again = builder.External();
+    out = builder.Op({x, again}, {}, 1);
+  });
+  for (Trace* trace : {first_.get(), second_.get()}) {
+    const uint64_t moved = trace == first_.get() ? 0 : kShift;
+    for (const ValueId v : {x, again}) {
+      trace->values[v].base = trace->values[v].origin = First(x) + moved;
+    }
+  }
+  Launches(0, {First(x) + 8, First(out)}, {Second(x) + 8, Second(out)});
+  ExpectFailure(0, "share");
+}
+
 TEST_F(ExplainParametersTest, ExternalIsKnownBeforeItsFirstViewToo) {
   ValueId x = 0;
   Both([&x](TraceBuilder& builder) {
