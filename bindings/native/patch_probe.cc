@@ -8,15 +8,16 @@
 #include <functional>
 #include <utility>
 
+#include "engine/device/exiting.h"
 #include "engine/device/launch.h"
 #include "engine/device/launch_graph.h"
+#include "engine/device/unique_handle.h"
 
 namespace reprise::native {
 namespace {
 
-constexpr std::array<size_t, 2> kNodes = {8, 64};
-constexpr size_t kFewNodes = kNodes[0];
-constexpr size_t kManyNodes = kNodes[1];
+constexpr size_t kFewNodes = 8;
+constexpr size_t kManyNodes = 64;
 constexpr int kTimes = 9;
 constexpr unsigned kCount = 128;  // elements of a vector, threads of a block
 constexpr int kInFlight = 4;      // launches that the device is timed over
@@ -27,46 +28,49 @@ class Bench {
  public:
   explicit Bench(const device::Driver& driver) : driver_(driver) {}
   ~Bench() {
-    if (stream_ != nullptr) driver_.cuStreamSynchronize(stream_);
-    for (const CUevent event : {begin_, end_}) {
-      if (event != nullptr) driver_.cuEventDestroy(event);
-    }
-    if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
+    if (device::Exiting()) return;
+    if (stream_) driver_.cuStreamSynchronize(stream_.get());
     if (table_ != 0) driver_.cuMemFree(table_);
   }
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
   Status Make() {
-    REPRISE_CU(driver_, cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
-    REPRISE_CU(driver_, cuEventCreate(&begin_, CU_EVENT_DEFAULT));
-    REPRISE_CU(driver_, cuEventCreate(&end_, CU_EVENT_DEFAULT));
+    CUstream stream = nullptr;
+    REPRISE_CU(driver_, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    stream_ = device::UniqueStream(driver_, stream);
+    for (device::UniqueEvent* point : {&begin_, &end_}) {
+      CUevent event = nullptr;
+      REPRISE_CU(driver_, cuEventCreate(&event, CU_EVENT_DEFAULT));
+      *point = device::UniqueEvent(driver_, event);
+    }
     constexpr size_t kBytes =
         PatchProbe::kFewBytes + 2 * kCount * sizeof(float);
     REPRISE_CU(driver_, cuMemAlloc(&table_, kBytes));
-    REPRISE_CU(driver_, cuMemsetD8Async(table_, 0, kBytes, stream_));
+    REPRISE_CU(driver_, cuMemsetD8Async(table_, 0, kBytes, stream_.get()));
     return {};
   }
   const device::Driver& driver() const { return driver_; }
-  CUstream stream() const { return stream_; }
+  CUstream stream() const { return stream_.get(); }
   CUdeviceptr table() const { return table_; }
   CUdeviceptr x() const { return table_ + PatchProbe::kFewBytes; }
   CUdeviceptr y() const { return x() + kCount * sizeof(float); }
   // Nanoseconds of the device for what `work` enqueues.
   Result<double> DeviceTime(const std::function<Status()>& work) {
-    REPRISE_CU(driver_, cuEventRecord(begin_, stream_));
+    REPRISE_CU(driver_, cuEventRecord(begin_.get(), stream()));
     REPRISE_RETURN_IF_ERROR(work());
-    REPRISE_CU(driver_, cuEventRecord(end_, stream_));
-    REPRISE_CU(driver_, cuStreamSynchronize(stream_));
+    REPRISE_CU(driver_, cuEventRecord(end_.get(), stream()));
+    REPRISE_CU(driver_, cuStreamSynchronize(stream()));
     float milliseconds = 0;
-    REPRISE_CU(driver_, cuEventElapsedTime(&milliseconds, begin_, end_));
+    REPRISE_CU(driver_,
+               cuEventElapsedTime(&milliseconds, begin_.get(), end_.get()));
     return 1e6 * static_cast<double>(milliseconds);
   }
 
  private:
   const device::Driver& driver_;
-  CUstream stream_ = nullptr;
-  CUevent begin_ = nullptr;
-  CUevent end_ = nullptr;
+  device::UniqueStream stream_;
+  device::UniqueEvent begin_;
+  device::UniqueEvent end_;
   CUdeviceptr table_ = 0;
 };
 
@@ -197,25 +201,25 @@ Status MeasureTable(Bench& bench, const PatchProbe::Kernels& kernels,
   write.SetWord((*write.params)[1].offset_bytes, bench.table());
   std::memcpy(write.image.data() + (*write.params)[2].offset_bytes, &kVectors,
               sizeof kVectors);
-  std::array<double, 2> longer{};
-  for (size_t n = 0; n < 2; ++n) {
+  const auto longer = [&](size_t nodes) -> Result<double> {
     std::vector<device::Launch> launches = {write};
-    launches.resize(1 + kNodes[n], by_table);
+    launches.resize(1 + nodes, by_table);
     REPRISE_ASSIGN_OR_RETURN(auto reading,
                              Chain::Make(bench, std::move(launches)));
     REPRISE_ASSIGN_OR_RETURN(
         auto plain,
-        Chain::Make(bench, std::vector<device::Launch>(kNodes[n], axpy)));
+        Chain::Make(bench, std::vector<device::Launch>(nodes, axpy)));
     REPRISE_ASSIGN_OR_RETURN(const double with, DeviceTime(bench, *reading));
     REPRISE_ASSIGN_OR_RETURN(const double without, DeviceTime(bench, *plain));
-    longer[n] = with - without;
-  }
+    return with - without;
+  };
+  REPRISE_ASSIGN_OR_RETURN(const double few, longer(kFewNodes));
+  REPRISE_ASSIGN_OR_RETURN(const double many, longer(kManyNodes));
   const Line thread = Line::Through(PatchProbe::kFewBytes, tables[0],
                                     PatchProbe::kManyBytes, tables[1]);
   costs.table = thread.at_none;
   costs.table_byte = thread.slope;
-  const Line device =
-      Line::Through(kFewNodes, longer[0], kManyNodes, longer[1]);
+  const Line device = Line::Through(kFewNodes, few, kManyNodes, many);
   costs.device_table = device.at_none;
   costs.device_read = device.slope;
   return {};

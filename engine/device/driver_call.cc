@@ -388,15 +388,14 @@ constexpr Table MakeTable() {
 constexpr Table kTable = MakeTable();
 constexpr DriverCall kUnknown{};
 
-// One name for each stream: the legacy default stream has two.
-CUstream Normalized(CUstream stream) {
-  return stream == CU_STREAM_LEGACY ? nullptr : stream;
-}
-
 }  // namespace
 
 const DriverCall& ClassifyDriverCall(CUpti_CallbackId id) {
   return id < kTable.size() ? kTable[id] : kUnknown;
+}
+
+CUstream Normalized(CUstream stream) {
+  return stream == CU_STREAM_LEGACY ? nullptr : stream;
 }
 
 CUstream StreamOf(const DriverCall& call, const void* params) {

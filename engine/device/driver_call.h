@@ -39,8 +39,11 @@ struct DriverCall {
 // The entry of a callback id of CUPTI's driver domain. Thread-safe.
 const DriverCall& ClassifyDriverCall(CUpti_CallbackId id);
 
-// The stream that a call with these parameters acts on, by one name for each;
-// not for calls that act on every stream.
+// One name for each stream: the legacy default stream has two.
+CUstream Normalized(CUstream stream);
+
+// The stream that a call with these parameters acts on, by that name; not for
+// calls that act on every stream.
 CUstream StreamOf(const DriverCall& call, const void* params);
 
 // An event is recorded, or waited for, without flags.

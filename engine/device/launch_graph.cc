@@ -262,8 +262,11 @@ base::Result<std::unique_ptr<LaunchGraph>> LaunchGraph::Create(
   CUgraph graph;
   REPRISE_CU(driver, cuGraphCreate(&graph, 0));
   made->graph_ = UniqueGraph(driver, graph);
-  const Dependencies order =
-      dependencies != nullptr ? *dependencies : OrderOf(launches);
+  Dependencies order;
+  if (dependencies == nullptr) {
+    order = OrderOf(launches);
+    dependencies = &order;
+  }
   std::vector<CUgraphNode> before;
   std::vector<CUgraphNode> early;  // whose end need not be waited for
   for (size_t i = 0; i < launches.size(); ++i) {
@@ -274,7 +277,7 @@ base::Result<std::unique_ptr<LaunchGraph>> LaunchGraph::Create(
                             launches[earlier]->kind == Launch::Kind::kKernel;
       (overlaps ? early : before).push_back(made->nodes_[earlier].node);
     };
-    for (const uint32_t earlier : order[i]) wait_for(earlier);
+    for (const uint32_t earlier : (*dependencies)[i]) wait_for(earlier);
     Status added = made->AddNode(*launches[i], before);
     if (added && !early.empty()) added = made->AddEarlyEdges(early);
     if (!added) {

@@ -232,8 +232,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
 
   void LetOpFork() override {
     if (thread_state.op == nullptr) return;
-    const CUstream own = watch.stream.load(kRelaxed);
-    thread_state.op->forks.emplace(own == CU_STREAM_LEGACY ? nullptr : own);
+    thread_state.op->forks.emplace(Normalized(watch.stream.load(kRelaxed)));
   }
 
   RecordedLaunches EndOp() override {

@@ -36,12 +36,14 @@ uint64_t PaddedWord(const Launch& launch, size_t offset_bytes) {
 // The range that explains how `first` became `second`: it moved, and both lie
 // at one offset of it, strictly inside or (`at_end`) just past its end. The
 // smallest, where ranges overlap; the one listed first, where those are equal.
-// `owners` learns of a second owner of one that does.
-const KnownRange* Explanation(std::span<const KnownRange> ranges,
-                              uint64_t first, uint64_t second, bool at_end,
-                              bool& owners) {
-  const KnownRange* best = nullptr;
-  owners = false;
+struct Explanation {
+  const KnownRange* range = nullptr;  // none
+  bool shared = false;                // another owner's does, too
+};
+Explanation Explain(std::span<const KnownRange> ranges, uint64_t first,
+                    uint64_t second, bool at_end) {
+  Explanation found;
+  const KnownRange*& best = found.range;
   for (const KnownRange& range : ranges) {
     if (range.first_address == range.second_address) continue;
     const uint64_t offset = first - range.first_address;
@@ -49,10 +51,10 @@ const KnownRange* Explanation(std::span<const KnownRange> ranges,
     if (at_end ? offset != range.size_bytes : offset >= range.size_bytes) {
       continue;
     }
-    owners |= best != nullptr && range.owner != best->owner;
+    found.shared |= best != nullptr && range.owner != best->owner;
     if (best == nullptr || range.size_bytes < best->size_bytes) best = &range;
   }
-  return best;
+  return found;
 }
 
 // Where the word lay as seen from the nearest range of the first recording.
@@ -105,23 +107,21 @@ base::Result<ScanResult> Scan(
       const uint64_t after = PaddedWord(second[i], offset);
       if (before == after) continue;
       if (offset + kWordBytes <= first[i].image.size()) {
-        bool owners = false;
-        const KnownRange* range =
-            Explanation(ranges, before, after, false, owners);
-        if (range == nullptr) {
-          range = Explanation(ranges, before, after, true, owners);
+        Explanation found = Explain(ranges, before, after, false);
+        if (found.range == nullptr) {
+          found = Explain(ranges, before, after, true);
         }
-        if (owners) {
+        if (found.shared) {
           return Fail(Code::kFailedPrecondition,
                       Place(i, first[i], offset) + ": " + Hex(before) +
                           " became " + Hex(after) +
                           ", an address in memory that two of its operands, "
                           "outputs or temporaries share");
         }
-        if (range == nullptr) {
-          range = Explanation(background, before, after, false, owners);
+        if (found.range == nullptr) {
+          found = Explain(background, before, after, false);
         }
-        if (range != nullptr) {
+        if (const KnownRange* const range = found.range; range != nullptr) {
           result.sites.push_back({static_cast<uint32_t>(i),
                                   static_cast<uint32_t>(offset), range->id,
                                   before - range->first_address});

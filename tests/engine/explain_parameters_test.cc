@@ -308,62 +308,6 @@ TEST_F(ExplainParametersTest, ViewOfAnOwnValueMayPointAnywhereIntoIt) {
 
 // The first use may be of a view in the middle of a storage (the second half of
 // a chunk), a later one of what lies before it.
-// Two externals in blocks that follow each other, moved together: the second
-// begins where the first one's block ends, wherever its view begins. A kernel
-// may still be handed what lies between the storage's end and the block's.
-TEST_F(ExplainParametersTest, ExternalEndsWithItsBlock) {
-  ValueId view = 0;
-  ValueId next = 0;
-  ValueId out = 0;
-  Both([&](TraceBuilder& builder) {
-    view = builder.External();
-    next = builder.External();
-    out = builder.Op({view, next}, {}, 1);
-  });
-  constexpr uint64_t kStorageBytes = 3000;
-  constexpr uint64_t kBlockBytes = 3072;
-  for (Trace* trace : {first_.get(), second_.get()}) {
-    const uint64_t moved = trace == first_.get() ? 0 : kShift;
-    Value& a = trace->values[view];
-    a.base = First(view) + moved;
-    a.origin = a.base + 256;
-    a.size_bytes = kStorageBytes - 256;
-    Value& b = trace->values[next];
-    b.base = b.origin = a.base + kBlockBytes;
-    b.size_bytes = kStorageBytes;
-  }
-  const uint64_t end = First(view) + kBlockBytes;
-  Launches(0, {First(view) + 256, end, end - 8, First(out)},
-           {Second(view) + 256, end + kShift, end - 8 + kShift, Second(out)});
-  const auto explained = Explain();
-  ASSERT_TRUE(explained) << explained.error().error.message();
-  EXPECT_THAT(explained->program.sites,
-              UnorderedElementsAre(Site(0, 0, view, 0), Site(0, 8, next, 0),
-                                   Site(0, 16, view, kBlockBytes - 8 - 256),
-                                   Site(0, 24, out, 0)));
-}
-
-// Two storages over the same memory (DLPack makes such) moved together. Another
-// time they may not: neither may be taken for the other.
-TEST_F(ExplainParametersTest, MemoryOfTwoExternalsIsNobodys) {
-  ValueId x = 0;
-  ValueId again = 0;
-  ValueId out = 0;
-  Both([&](TraceBuilder& builder) {
-    x = builder.External();
-    again = builder.External();
-    out = builder.Op({x, again}, {}, 1);
-  });
-  for (Trace* trace : {first_.get(), second_.get()}) {
-    const uint64_t moved = trace == first_.get() ? 0 : kShift;
-    for (const ValueId v : {x, again}) {
-      trace->values[v].base = trace->values[v].origin = First(x) + moved;
-    }
-  }
-  Launches(0, {First(x) + 8, First(out)}, {Second(x) + 8, Second(out)});
-  ExpectFailure(0, "share");
-}
-
 TEST_F(ExplainParametersTest, ExternalIsKnownBeforeItsFirstViewToo) {
   ValueId x = 0;
   Both([&x](TraceBuilder& builder) {
@@ -382,6 +326,59 @@ TEST_F(ExplainParametersTest, ExternalIsKnownBeforeItsFirstViewToo) {
               UnorderedElementsAre(
                   Site(0, 0, x, 0), Site(1, 0, x, uint64_t{0} - 128),
                   Site(1, 8, x, uint64_t{0} - 120), Site(1, 16, x, 16)));
+}
+
+// Two externals that one op reads; they move together.
+class TwoExternalsTest : public ExplainParametersTest {
+ protected:
+  TwoExternalsTest() {
+    Both([this](TraceBuilder& builder) {
+      a_ = builder.External();
+      b_ = builder.External();
+      out_ = builder.Op({a_, b_}, {}, 1);
+    });
+  }
+  // Its storage begins so far behind where the first one's does, its tensor so
+  // far within.
+  void Put(ValueId v, uint64_t behind, uint64_t within,
+           uint64_t storage_bytes) {
+    for (Trace* trace : {first_.get(), second_.get()}) {
+      Value& value = trace->values[v];
+      value.base = First(a_) + behind + (trace == first_.get() ? 0 : kShift);
+      value.origin = value.base + within;
+      value.size_bytes = storage_bytes - within;
+    }
+  }
+
+  ValueId a_, b_, out_;
+};
+
+// In blocks that follow each other the second begins where the first one's
+// block ends, wherever its view begins. A kernel may still be handed what lies
+// between the storage's end and the block's.
+TEST_F(TwoExternalsTest, TheFirstEndsWithItsBlock) {
+  constexpr uint64_t kStorageBytes = 3000;
+  constexpr uint64_t kBlockBytes = 3072;
+  Put(a_, 0, 256, kStorageBytes);
+  Put(b_, kBlockBytes, 0, kStorageBytes);
+  const uint64_t end = First(a_) + kBlockBytes;
+  Launches(0, {First(a_) + 256, end, end - 8, First(out_)},
+           {Second(a_) + 256, end + kShift, end - 8 + kShift, Second(out_)});
+  const auto explained = Explain();
+  ASSERT_TRUE(explained) << explained.error().error.message();
+  EXPECT_THAT(explained->program.sites,
+              UnorderedElementsAre(Site(0, 0, a_, 0), Site(0, 8, b_, 0),
+                                   Site(0, 16, a_, kBlockBytes - 8 - 256),
+                                   Site(0, 24, out_, 0)));
+}
+
+// Two storages over the same memory (DLPack makes such). Another time they may
+// not be: neither may be taken for the other.
+TEST_F(TwoExternalsTest, MemoryThatTheyShareIsNobodys) {
+  Put(a_, 0, 0, kSizeBytes);
+  Put(b_, 0, 0, kSizeBytes);
+  Launches(0, {First(a_) + 8, First(out_)}, {Second(a_) + 8, Second(out_)});
+  ExpectFailure(0, "share");
 }
 
 // A program whose launches are a function of where its values lie, so that what

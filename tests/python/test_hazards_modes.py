@@ -12,7 +12,7 @@ import pytest
 import reprise
 import torch
 from hazards import Case, Hazard, Point, cases, check_case, restored, same_as_eager
-from torch import nn
+from torch import library, nn
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal.logging_tensor import LoggingTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -401,11 +401,11 @@ def _op_defined_now(point: Point) -> Any:
     """Operators that did not exist when hooks were placed, one that writes."""
     name = f"hazards_{next(_names)}"
 
-    @torch.library.custom_op(f"reprise_tests::{name}", mutates_args={"out"})
+    @library.custom_op(f"reprise_tests::{name}", mutates_args={"out"})
     def write(t: torch.Tensor, out: torch.Tensor) -> None:
         out.copy_(t * 3)
 
-    @torch.library.custom_op(f"reprise_tests::{name}_pure", mutates_args=())
+    @library.custom_op(f"reprise_tests::{name}_pure", mutates_args=())
     def pure(t: torch.Tensor, scale: float) -> torch.Tensor:
         return t * scale
 
@@ -413,12 +413,12 @@ def _op_defined_now(point: Point) -> Any:
     return pure(point.h, 0.5)
 
 
-@torch.library.custom_op("reprise_tests::scale_", mutates_args={"t"})
+@library.custom_op("reprise_tests::scale_", mutates_args={"t"})
 def _scale_(t: torch.Tensor, by: float) -> None:
     t.mul_(by)
 
 
-@torch.library.custom_op("reprise_tests::scale_raw_", mutates_args={"t"})
+@library.custom_op("reprise_tests::scale_raw_", mutates_args={"t"})
 def _scale_raw_(t: torch.Tensor, by: float) -> None:
     """By means that no hook sees, on the host."""
     if t.device.type == "cpu":
@@ -427,7 +427,7 @@ def _scale_raw_(t: torch.Tensor, by: float) -> None:
         t.mul_(by)
 
 
-@torch.library.custom_op("reprise_tests::both", mutates_args=())
+@library.custom_op("reprise_tests::both", mutates_args=())
 def _both(t: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
     return t @ w, [t + 1, w - 1]
 
@@ -442,10 +442,10 @@ def _library_kernel(point: Point) -> Any:
     """A kernel of the program's own for an operator of its own, old style."""
     if "library" not in point.memo:
         name = f"reprise_tests_{next(_names)}"
-        library = torch.library.Library(name, "DEF")
-        library.define("twice_(Tensor(a!) t) -> Tensor(a!)")
-        library.impl("twice_", lambda t: t.mul_(2), "CompositeExplicitAutograd")
-        point.memo["library"] = library
+        made = library.Library(name, "DEF")
+        made.define("twice_(Tensor(a!) t) -> Tensor(a!)")
+        made.impl("twice_", lambda t: t.mul_(2), "CompositeExplicitAutograd")
+        point.memo["library"] = made
         point.memo["op"] = getattr(torch.ops, name).twice_
     return point.memo["op"](point.h) + 1
 

@@ -205,12 +205,6 @@ Way& TheWay(Patching patching) {
   return *way;
 }
 
-void SetLabel(benchmark::State& state, const Way& way) {
-  const PlanReport plan = way.stream.plans()[0];
-  state.SetLabel(std::string(ToString(plan.patching)) + ": " + plan.why +
-                 plan.why_not);
-}
-
 // Until the plan of such batches has decided.
 void Warm(Way& way, int launches, int changed) {
   for (int i = 0; i < 400; ++i) {  // until it has decided
@@ -222,8 +216,10 @@ void Warm(Way& way, int launches, int changed) {
   }
 }
 
-// `changed` launches of each batch.
-void BM_Submit(benchmark::State& state, Patching patching) {
+// A batch's share of rounds of `round` batches, of which so many launches
+// change; the device's end of a round counts, or is waited for off the clock.
+void SubmitRounds(benchmark::State& state, Patching patching, int round,
+                  bool to_the_end) {
   Way& way = TheWay(patching);
   const auto launches = static_cast<int>(state.range(0));
   const auto changed = static_cast<int>(state.range(1));
@@ -232,34 +228,21 @@ void BM_Submit(benchmark::State& state, Patching patching) {
   using Clock = std::chrono::steady_clock;
   for (auto _ : state) {
     const Clock::time_point begin = Clock::now();
-    for (int i = 0; i < kRound; ++i) way.Submit(launches, changed, a += 1.0f);
+    for (int i = 0; i < round; ++i) way.Submit(launches, changed, a += 1.0f);
+    if (to_the_end) Must(way.stream.Synchronize());
     state.SetIterationTime(
-        std::chrono::duration<double>(Clock::now() - begin).count() / kRound);
+        std::chrono::duration<double>(Clock::now() - begin).count() / round);
     Must(way.stream.Synchronize());
   }
-  SetLabel(state, way);
+  state.SetLabel(perf::Describe(way.stream.plans()[0]));
 }
-
-// The same on the wall's clock until the device is done: a batch takes as long
-// as the slower of the thread and the device.
+void BM_Submit(benchmark::State& state, Patching patching) {
+  SubmitRounds(state, patching, kRound, /*to_the_end=*/false);
+}
+// On the wall's clock a batch takes as long as the slower of the thread and the
+// device.
 void BM_Throughput(benchmark::State& state, Patching patching) {
-  Way& way = TheWay(patching);
-  const auto launches = static_cast<int>(state.range(0));
-  const auto changed = static_cast<int>(state.range(1));
-  Warm(way, launches, changed);
-  float a = 0.0f;
-  using Clock = std::chrono::steady_clock;
-  for (auto _ : state) {
-    const Clock::time_point begin = Clock::now();
-    for (int i = 0; i < kLongRound; ++i) {
-      way.Submit(launches, changed, a += 1.0f);
-    }
-    Must(way.stream.Synchronize());
-    state.SetIterationTime(
-        std::chrono::duration<double>(Clock::now() - begin).count() /
-        kLongRound);
-  }
-  SetLabel(state, way);
+  SubmitRounds(state, patching, kLongRound, /*to_the_end=*/true);
 }
 
 void Launch(benchmark::State& state, bool changed) {

@@ -301,8 +301,7 @@ void BM_ConjugateGradient_Solve(benchmark::State& state) {
   std::string label;
   for (const PlanReport& plan : world.solver.stream.plans()) {
     label += std::string(label.empty() ? "" : "; ") + "batch of " +
-             std::to_string(plan.launches) + ": " + ToString(plan.patching) +
-             ", " + plan.why + plan.why_not;
+             std::to_string(plan.launches) + " by " + perf::Describe(plan);
   }
   state.SetLabel(label);
 }

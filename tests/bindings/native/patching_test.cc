@@ -354,10 +354,13 @@ class AdaptiveGraphTest : public PatchingTest {
     ASSERT_TRUE(graph) << graph.error().message();
     graph_ = *std::move(graph);
   }
-  void Replay(float by) {
+  void Launch(float by) {
     graph_->SetAll(Record(add_code_, by).image());
     ASSERT_TRUE(graph_->Give());
     ASSERT_TRUE(graph_->Launch());
+  }
+  void Replay(float by) {
+    Launch(by);
     ExpectSums(by);
   }
 
@@ -493,15 +496,10 @@ TEST_F(AdaptiveGraphTest, TellsWhetherReplaysWaitForTheDevice) {
   for (int call = 1; call < 100; ++call) Replay(static_cast<float>(call));
   EXPECT_EQ(graph_->report().busy, 0);
   gpu_.streams.SetPace(sim::SimulatedStreams::Pace::kByHand);
-  const auto replay = [&](float by) {
-    graph_->SetAll(Record(add_code_, by).image());
-    ASSERT_TRUE(graph_->Give());
-    ASSERT_TRUE(graph_->Launch());
-  };
-  for (int call = 1; call < 1000; ++call) replay(static_cast<float>(call));
+  for (int call = 1; call < 1000; ++call) Launch(static_cast<float>(call));
   EXPECT_GT(graph_->report().busy, 0.9);
   gpu_.capturing = true;
-  for (int call = 1; call < 1000; ++call) replay(static_cast<float>(call));
+  for (int call = 1; call < 1000; ++call) Launch(static_cast<float>(call));
   gpu_.capturing = false;
   EXPECT_LT(graph_->report().busy, 0.1);
   gpu_.streams.SynchronizeAll();
