@@ -29,7 +29,8 @@ AdaptiveGraph::Recipe::Recipe(const std::vector<Node>& nodes,
 
 Result<std::unique_ptr<AdaptiveGraph>> AdaptiveGraph::Build(
     const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
-    std::vector<std::byte> image, const Captures& captures) {
+    std::vector<std::byte> image, const MemoryHold& hold,
+    const Captures& captures) {
   const Patching wanted = workshop.patching->wanted();
   const Patching first = wanted == Patching::kExecUpdate && recipe->plain
                              ? Patching::kExecUpdate
@@ -38,13 +39,15 @@ Result<std::unique_ptr<AdaptiveGraph>> AdaptiveGraph::Build(
       auto graph,
       workshop.device->Build(recipe->nodes, image, recipe->dependencies,
                              captures, Mechanism{.patching = first}));
-  return std::unique_ptr<AdaptiveGraph>(new AdaptiveGraph(
-      workshop, std::move(recipe), std::move(image), first, std::move(graph)));
+  return std::unique_ptr<AdaptiveGraph>(
+      new AdaptiveGraph(workshop, std::move(recipe), std::move(image), hold,
+                        first, std::move(graph)));
 }
 
 AdaptiveGraph::AdaptiveGraph(const Workshop& workshop,
                              std::shared_ptr<const Recipe> recipe,
-                             std::vector<std::byte> image, Patching patching,
+                             std::vector<std::byte> image,
+                             const MemoryHold& hold, Patching patching,
                              std::unique_ptr<Graph> graph)
     : workshop_(workshop),
       recipe_(std::move(recipe)),
@@ -64,7 +67,7 @@ AdaptiveGraph::AdaptiveGraph(const Workshop& workshop,
     if (shape_.in_table == 0) {
       why_not_ = "a table: no launch has a kernel from source";
     } else {
-      StartSuccessor(Patching::kTable);
+      StartSuccessor(Patching::kTable, hold);
     }
   }
 }
@@ -150,31 +153,33 @@ void AdaptiveGraph::Adapt() {
   }
   costs_ = &*measured->costs;
   const auto better = policy_.Better(patching_, *costs_, shape_);
-  if (better.has_value()) StartSuccessor(*better);
+  if (better.has_value()) {
+    StartSuccessor(*better, workshop_.device->HoldMemory());
+  }
 }
 
-void AdaptiveGraph::StartSuccessor(Patching patching) {
+void AdaptiveGraph::StartSuccessor(Patching patching, MemoryHold hold) {
   successor_ = std::make_shared<Successor>();
   successor_->patching = patching;
   successor_->image = image_;
-  workshop_.queue->Post(
-      [successor = successor_, recipe = recipe_, workshop = workshop_] {
-        const auto build = [&]() -> Result<std::unique_ptr<Graph>> {
-          Mechanism mechanism{.patching = successor->patching};
-          if (successor->patching == Patching::kTable) {
-            REPRISE_ASSIGN_OR_RETURN(
-                mechanism, workshop.patching->TableFor(recipe->nodes));
-            for (const auto& twin : mechanism.twins) {
-              if (twin != nullptr) ++successor->in_table;
-            }
-          }
-          return workshop.device->Build(recipe->nodes, successor->image,
-                                        recipe->dependencies, {},
-                                        std::move(mechanism));
-        };
-        successor->outcome = build();
-        successor->built.store(true, std::memory_order_release);
-      });
+  workshop_.queue->Post([successor = successor_, recipe = recipe_,
+                         workshop = workshop_, hold = std::move(hold)] {
+    const auto build = [&]() -> Result<std::unique_ptr<Graph>> {
+      Mechanism mechanism{.patching = successor->patching};
+      if (successor->patching == Patching::kTable) {
+        REPRISE_ASSIGN_OR_RETURN(mechanism,
+                                 workshop.patching->TableFor(recipe->nodes));
+        for (const auto& twin : mechanism.twins) {
+          if (twin != nullptr) ++successor->in_table;
+        }
+      }
+      return workshop.device->Build(recipe->nodes, successor->image,
+                                    recipe->dependencies, {},
+                                    std::move(mechanism));
+    };
+    successor->outcome = build();
+    successor->built.store(true, std::memory_order_release);
+  });
 }
 
 void AdaptiveGraph::TakeSuccessor() {

@@ -47,10 +47,12 @@ class AdaptiveGraph {
 
   // The first graph, as the runtime's options want it or, where that is to be
   // found out or takes a compiler, by SetParams. Any thread; never launches.
-  // Batches with events or captured work stay with that one.
+  // Batches with events or captured work stay with that one. `hold` is older
+  // than the end of any memory that `image` names.
   static Result<std::unique_ptr<AdaptiveGraph>> Build(
       const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
-      std::vector<std::byte> image, const Captures& captures = {});
+      std::vector<std::byte> image, const MemoryHold& hold,
+      const Captures& captures = {});
 
   // Nodes have the arguments in `image`, laid out as the recipe's, from the
   // next Launch on. Never calls the driver.
@@ -87,10 +89,10 @@ class AdaptiveGraph {
   };
 
   AdaptiveGraph(const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
-                std::vector<std::byte> image, Patching patching,
-                std::unique_ptr<Graph> graph);
+                std::vector<std::byte> image, const MemoryHold& hold,
+                Patching patching, std::unique_ptr<Graph> graph);
 
-  void StartSuccessor(Patching patching);
+  void StartSuccessor(Patching patching, MemoryHold hold);
   void TakeSuccessor();
   Status GivePending();
   void ForgetPending();

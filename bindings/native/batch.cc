@@ -95,12 +95,13 @@ Result<Plan> Batch::Prepare() {
     return base::Fail(Code::kInvalidArgument, "there is nothing to prepare");
   }
   REPRISE_ASSIGN_OR_RETURN(auto captured, stream_->CaptureAll(*record));
+  const native::MemoryHold hold = stream_->runtime().device().HoldMemory();
   auto recipe = std::make_shared<const native::AdaptiveGraph::Recipe>(
       record->nodes(),
       native::DependenciesOf(record->nodes(), record->accesses()));
-  REPRISE_ASSIGN_OR_RETURN(
-      auto graph, native::AdaptiveGraph::Build(stream_->workshop(), recipe,
-                                               record->image(), captured));
+  REPRISE_ASSIGN_OR_RETURN(auto graph, native::AdaptiveGraph::Build(
+                                           stream_->workshop(), recipe,
+                                           record->image(), hold, captured));
   return Plan(std::make_unique<native::PreparedPlan>(
       stream_, std::move(recipe), std::move(graph), record->points()));
 }

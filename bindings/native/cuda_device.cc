@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings/native/cuda_graph.h"
 #include "bindings/native/device.h"
 #include "bindings/native/kernel_params.h"
+#include "bindings/native/memory_holds.h"
 #include "engine/base/mutex.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
@@ -126,33 +129,28 @@ class CudaDevice final : public Device {
   Result<void*> Allocate(size_t bytes) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
-    if (pool_ != nullptr) {
-      REPRISE_ASSIGN_OR_RETURN(const CUdeviceptr memory,
-                               pool_->Allocate(bytes));
-      return reinterpret_cast<void*>(memory);
+    Result<void*> memory = AllocateNow(bytes);
+    if (memory || memory.error().code() != Code::kResourceExhausted) {
+      return memory;
     }
-    CUdeviceptr memory = 0;
-    const CUresult result =
-        driver_.cuMemAlloc(&memory, std::max<size_t>(bytes, 1));
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      return base::Fail(
-          Code::kResourceExhausted,
-          "the device has no " + std::to_string(bytes) + " bytes left");
-    }
-    REPRISE_RETURN_IF_ERROR(device::Check(driver_, result, "cuMemAlloc"));
-    return reinterpret_cast<void*>(memory);
+    const std::vector<void*> held = holds_.GiveUp();
+    if (held.empty()) return memory;
+    FreeNow(held);
+    return AllocateNow(bytes);
   }
   void Free(void* memory) override {
-    if (device::Exiting()) return;
+    if (device::Exiting() || holds_.Keep(memory)) return;
     const device::ContextScope scope(driver_, context_);
-    const auto address = reinterpret_cast<CUdeviceptr>(memory);
-    if (pool_ == nullptr) {
-      driver_.cuMemFree(address);  // waits for the device
-      return;
-    }
-    // Under the lock, so that no stream ends while it is named.
-    const base::MutexLock lock(mutex_);
-    pool_->Free(address, streams_);
+    FreeNow({&memory, 1});
+  }
+  MemoryHold HoldMemory() override {
+    const auto end = [this, hold = holds_.Begin()](void*) {
+      const std::vector<void*> memory = holds_.End(hold);
+      if (device::Exiting() || memory.empty()) return;
+      const device::ContextScope scope(driver_, context_);
+      FreeNow(memory);
+    };
+    return MemoryHold(this, end);
   }
   Status CopyIn(void* to, const void* from, size_t bytes,
                 CUstream stream) override {
@@ -244,6 +242,38 @@ class CudaDevice final : public Device {
     }
     return uploads_.get();
   }
+  Result<void*> AllocateNow(size_t bytes) {
+    if (pool_ != nullptr) {
+      REPRISE_ASSIGN_OR_RETURN(const CUdeviceptr memory,
+                               pool_->Allocate(bytes));
+      return reinterpret_cast<void*>(memory);
+    }
+    CUdeviceptr memory = 0;
+    const CUresult result =
+        driver_.cuMemAlloc(&memory, std::max<size_t>(bytes, 1));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      return base::Fail(
+          Code::kResourceExhausted,
+          "the device has no " + std::to_string(bytes) + " bytes left");
+    }
+    REPRISE_RETURN_IF_ERROR(device::Check(driver_, result, "cuMemAlloc"));
+    return reinterpret_cast<void*>(memory);
+  }
+  void FreeNow(std::span<void* const> memory) REPRISE_EXCLUDES(mutex_) {
+    if (pool_ == nullptr) {
+      const device::RelaxedCapture relaxed(driver_);
+      for (void* const piece : memory) {
+        // Waits for the device.
+        driver_.cuMemFree(reinterpret_cast<CUdeviceptr>(piece));
+      }
+      return;
+    }
+    // Under the lock, so that no stream ends while it is named.
+    const base::MutexLock lock(mutex_);
+    for (void* const piece : memory) {
+      pool_->Free(reinterpret_cast<CUdeviceptr>(piece), streams_);
+    }
+  }
   // One adoption of it, or the stream itself.
   void Forget(CUstream stream) REPRISE_EXCLUDES(mutex_) {
     const base::MutexLock lock(mutex_);
@@ -256,6 +286,7 @@ class CudaDevice final : public Device {
   const LaunchLimits limits_;
   const std::string architecture_;
   std::unique_ptr<MemoryPool> pool_;
+  MemoryHolds holds_;
 
   base::Mutex mutex_;
   std::vector<CUstream> streams_ REPRISE_GUARDED_BY(mutex_);

@@ -51,6 +51,10 @@ class Captured {
 };
 using Captures = std::vector<std::shared_ptr<Captured>>;
 
+// Memory that is freed while it lives stays what it is: a driver takes no fill
+// or copy into a graph, and instantiates none, whose memory was freed before.
+using MemoryHold = std::shared_ptr<void>;
+
 // How a graph is to be given arguments. The last two are for a table only.
 struct Mechanism {
   Patching patching = Patching::kSetParams;
@@ -100,6 +104,9 @@ class Device {
   virtual Result<void*> Allocate(size_t bytes) = 0;
   // Work in flight on those streams may be using it.
   virtual void Free(void* memory) = 0;
+  // Null where there is nothing to hold. What is held is given away before an
+  // Allocate fails. The device outlives it.
+  virtual MemoryHold HoldMemory() = 0;
   // In stream order; the host's memory is free again on return.
   virtual Status CopyIn(void* to, const void* from, size_t bytes,
                         CUstream stream) = 0;

@@ -124,6 +124,7 @@ class HostDevice final : public Device {
     return memory;
   }
   void Free(void* memory) override { std::free(memory); }
+  MemoryHold HoldMemory() override { return nullptr; }
   Status CopyIn(void* to, const void* from, size_t bytes, CUstream) override {
     std::memcpy(to, from, bytes);
     return {};

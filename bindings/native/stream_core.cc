@@ -1,5 +1,6 @@
 #include "bindings/native/stream_core.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -123,9 +124,8 @@ Status StreamCore::Submit(const BatchRecord& record) {
   if (entry.state == BatchEntry::State::kReady) return Replay(entry, record);
   // What has a graph was checked before it was built.
   REPRISE_RETURN_IF_ERROR(Check(record));
-  if (++entry.seen >= runtime_->options().build_after &&
-      entry.state == BatchEntry::State::kSeen &&
-      entry.nodes.size() >= kFewestLaunches) {
+  ++entry.seen;
+  if (BuildIsDue(entry)) {
     StartBuild(entries_.front(), record);
   } else if (entry.seen == 1) {
     TakeGraphOver(entry, record);
@@ -178,15 +178,21 @@ void StreamCore::End(std::shared_ptr<BatchEntry> entry) {
   base::ReleaseOn(runtime_->builds(), std::move(entry->graph));
 }
 
+bool StreamCore::BuildIsDue(const BatchEntry& entry) const {
+  if (entry.state != BatchEntry::State::kSeen &&
+      entry.state != BatchEntry::State::kRefused) {
+    return false;
+  }
+  // What was in the way, as memory that was short, may have gone.
+  const uint32_t halvings = std::min<uint32_t>(entry.refused, 63);
+  return entry.nodes.size() >= kFewestLaunches &&
+         entry.seen >> halvings >= runtime_->options().build_after;
+}
+
 void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
                             const BatchRecord& record) {
   auto captured = CaptureAll(record);
-  if (!captured) {
-    ++stats_.refused;
-    entry->why_refused = captured.error().message();
-    entry->state = BatchEntry::State::kRefused;
-    return;
-  }
+  if (!captured) return Refuse(*entry, captured.error());
   entry->state = BatchEntry::State::kBuilding;
   // An earlier graph of it may have been taken over.
   entry->built.store(false, std::memory_order_relaxed);
@@ -196,10 +202,11 @@ void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
       entry->nodes, entry->dependencies);
   runtime_->builds().Post([entry, workshop = workshop(),
                            recipe = std::move(recipe), image = record.image(),
+                           hold = runtime_->device().HoldMemory(),
                            waits = record.waits(), points = record.points(),
                            captured = *std::move(captured)]() mutable {
     entry->outcome = AdaptiveGraph::Build(workshop, std::move(recipe),
-                                          std::move(image), captured);
+                                          std::move(image), hold, captured);
     entry->built.store(true, std::memory_order_release);
   });
 }
@@ -213,11 +220,17 @@ void StreamCore::CollectBuild(BatchEntry& entry) {
     ++stats_.built;
     entry.graph = *std::move(outcome);
     entry.state = BatchEntry::State::kReady;
+    entry.why_refused.clear();
   } else {
-    ++stats_.refused;
-    entry.why_refused = outcome.error().message();
-    entry.state = BatchEntry::State::kRefused;
+    Refuse(entry, outcome.error());
   }
+}
+
+void StreamCore::Refuse(BatchEntry& entry, const Error& why) {
+  ++stats_.refused;
+  ++entry.refused;
+  entry.why_refused = why.message();
+  entry.state = BatchEntry::State::kRefused;
 }
 
 Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
@@ -296,7 +309,7 @@ std::vector<PlanReport> StreamCore::plans() const {
   for (const std::shared_ptr<BatchEntry>& entry : entries_) {
     if (entry->state == BatchEntry::State::kReady) {
       plans.push_back(entry->graph->report());
-    } else if (entry->state == BatchEntry::State::kRefused) {
+    } else if (!entry->why_refused.empty()) {
       PlanReport& refused = plans.emplace_back();
       refused.launches = entry->nodes.size();
       refused.why_not = entry->why_refused;

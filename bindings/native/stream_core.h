@@ -28,7 +28,8 @@ namespace reprise::native {
 // A batch without its arguments, and the graph for it once there is one.
 //
 //   seen ─(came often)─► building ─► ready ─(another batch took it over)─► seen
-//    │                      └──────► refused
+//    │                    ▲   └────► refused
+//    │                    └───────────┘ (came twice as often as the last time)
 //    └──────(took over the graph of another)──► ready
 //
 // Owned by its stream and, while it is built, by the build. Guarded by the
@@ -42,10 +43,11 @@ struct BatchEntry {
   std::vector<Access> accesses;  // that the dependencies were made from
   State state = State::kSeen;
   uint64_t seen = 0;
+  uint32_t refused = 0;   // builds
   uint64_t used = 0;      // when: a number of batches
   uint64_t replayed = 0;  // since it has its graph
   std::unique_ptr<AdaptiveGraph> graph;
-  std::string why_refused;
+  std::string why_refused;  // the last time; empty once it was built
 
   std::atomic<bool> built{false};
   std::optional<Result<std::unique_ptr<AdaptiveGraph>>> outcome;
@@ -87,6 +89,8 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
 
   // The record's entry, made if there is none, at the front of entries_.
   BatchEntry& EntryFor(const BatchRecord& record) REPRISE_REQUIRES(mutex_);
+  // It came often enough to be built, or to be tried again.
+  bool BuildIsDue(const BatchEntry& entry) const REPRISE_REQUIRES(mutex_);
   bool Fits(const BatchEntry& entry, const BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
   // One that is no more in entries_. The end of its graph may wait for the
@@ -95,6 +99,7 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   void StartBuild(const std::shared_ptr<BatchEntry>& entry,
                   const BatchRecord& record) REPRISE_REQUIRES(mutex_);
   void CollectBuild(BatchEntry& entry) REPRISE_REQUIRES(mutex_);
+  void Refuse(BatchEntry& entry, const Error& why) REPRISE_REQUIRES(mutex_);
   Status Replay(BatchEntry& entry, const BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
   // The entry is ready if a graph that nobody wants has become its.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <numeric>
 
 namespace reprise::sim {
@@ -501,11 +502,16 @@ void SimulatedGpu::MakePoolEntries() {
     }
     if (memory.empty()) memory.resize(size_bytes);
     *address = reinterpret_cast<CUdeviceptr>(memory.data());
+    only->no_memory_.erase(*address);
     only->pool_memory_.emplace(*address, std::move(memory));
     return CUDA_SUCCESS;
   };
   driver.cuMemFreeAsync = [](CUdeviceptr address, CUstream stream) {
     const std::lock_guard entered(only->entries_);
+    const auto freed = only->pool_memory_.find(address);
+    if (freed != only->pool_memory_.end()) {
+      only->no_memory_[address] = address + freed->second.size();
+    }
     only->streams.Enqueue(stream, [address] {
       auto memory = only->pool_memory_.extract(address);
       ASSERT_FALSE(memory.empty()) << "freed twice";
@@ -744,6 +750,7 @@ void SimulatedGpu::MakeGraphEntries() {
         Node added;
         added.kind = Node::Kind::kFill;
         added.fill = *params;
+        if (only->NamesFreedMemory(added)) return CUDA_ERROR_INVALID_VALUE;
         return only->AddNode(graph, node, std::move(added), before, count);
       };
   driver.cuGraphAddMemcpyNode = [](CUgraphNode* node, CUgraph graph,
@@ -753,6 +760,7 @@ void SimulatedGpu::MakeGraphEntries() {
     Node added;
     added.kind = Node::Kind::kCopy;
     added.copy = *params;
+    if (only->NamesFreedMemory(added)) return CUDA_ERROR_INVALID_VALUE;
     return only->AddNode(graph, node, std::move(added), before, count);
   };
 }
@@ -788,6 +796,33 @@ void SimulatedGpu::MakeEventNodeEntries() {
   };
 }
 
+CUresult SimulatedGpu::SetNode(Node& node,
+                               const CUDA_MEMSET_NODE_PARAMS& fill) {
+  Node changed = node;
+  changed.fill = fill;
+  if (NamesFreedMemory(changed)) return CUDA_ERROR_INVALID_VALUE;
+  node.fill = fill;
+  return CUDA_SUCCESS;
+}
+
+CUresult SimulatedGpu::SetNode(Node& node, const CUDA_MEMCPY3D& copy) {
+  Node changed = node;
+  changed.copy = copy;
+  if (NamesFreedMemory(changed)) return CUDA_ERROR_INVALID_VALUE;
+  node.copy = copy;
+  return CUDA_SUCCESS;
+}
+
+bool SimulatedGpu::NamesFreedMemory(const Node& node) const {
+  const auto freed = [this](CUdeviceptr address) {
+    const auto behind = no_memory_.upper_bound(address);
+    return behind != no_memory_.begin() && address < std::prev(behind)->second;
+  };
+  if (node.kind == Node::Kind::kFill) return freed(node.fill.dst);
+  return node.kind == Node::Kind::kCopy &&
+         (freed(node.copy.dstDevice) || freed(node.copy.srcDevice));
+}
+
 CUresult SimulatedGpu::AddNode(CUgraph graph, CUgraphNode* node, Node added,
                                const CUgraphNode* before, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -811,14 +846,17 @@ void SimulatedGpu::MakeExecEntries() {
       [](CUgraphExec* exec, CUgraph graph,
          CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
         REPRISE_ENTER("cuGraphInstantiateWithParams");
+        const auto& nodes = *reinterpret_cast<Graph*>(graph);
+        for (const Node& node : nodes) {
+          if (only->NamesFreedMemory(node)) return CUDA_ERROR_INVALID_VALUE;
+        }
         if ((params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
           only->upload_streams.insert(params->hUploadStream);
         }
         EXPECT_FALSE(only->ended_streams_.contains(params->hUploadStream))
             << "uploaded by a stream that has ended";
         only->execs_.push_back(std::make_unique<Exec>(
-            Exec{++only->exec_ids_,
-                 std::make_shared<Graph>(*reinterpret_cast<Graph*>(graph)),
+            Exec{++only->exec_ids_, std::make_shared<Graph>(nodes),
                  only->graph_ids_.at(reinterpret_cast<Graph*>(graph))}));
         *exec = reinterpret_cast<CUgraphExec>(only->execs_.back().get());
         return CUDA_SUCCESS;
@@ -860,14 +898,12 @@ void SimulatedGpu::MakeExecEntries() {
   driver.cuGraphMemsetNodeSetParams =
       [](CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* params) {
         REPRISE_ENTER("cuGraphMemsetNodeSetParams");
-        only->NodeOf(node).fill = *params;
-        return CUDA_SUCCESS;
+        return only->SetNode(only->NodeOf(node), *params);
       };
   driver.cuGraphMemcpyNodeSetParams = [](CUgraphNode node,
                                          const CUDA_MEMCPY3D* params) {
     REPRISE_ENTER("cuGraphMemcpyNodeSetParams");
-    only->NodeOf(node).copy = *params;
-    return CUDA_SUCCESS;
+    return only->SetNode(only->NodeOf(node), *params);
   };
   driver.cuGraphExecUpdate = [](CUgraphExec exec, CUgraph graph,
                                 CUgraphExecUpdateResultInfo* info) {
@@ -902,20 +938,19 @@ void SimulatedGpu::MakeExecEntries() {
          const CUDA_MEMSET_NODE_PARAMS* params, CUcontext context) {
         REPRISE_ENTER("cuGraphExecMemsetNodeSetParams");
         // Sizes may be refused, so nobody is to count on them.
-        CUDA_MEMSET_NODE_PARAMS& fill = kNodeOf(exec, node).fill;
+        Node& filled = kNodeOf(exec, node);
+        const CUDA_MEMSET_NODE_PARAMS& fill = filled.fill;
         if (params->width != fill.width || params->height != fill.height ||
             params->elementSize != fill.elementSize || context == nullptr) {
           return CUDA_ERROR_INVALID_VALUE;
         }
-        fill = *params;
-        return CUDA_SUCCESS;
+        return only->SetNode(filled, *params);
       };
   driver.cuGraphExecMemcpyNodeSetParams = [](CUgraphExec exec, CUgraphNode node,
                                              const CUDA_MEMCPY3D* params,
                                              CUcontext) {
     REPRISE_ENTER("cuGraphExecMemcpyNodeSetParams");
-    kNodeOf(exec, node).copy = *params;
-    return CUDA_SUCCESS;
+    return only->SetNode(kNodeOf(exec, node), *params);
   };
   driver.cuGraphExecEventWaitNodeSetEvent =
       [](CUgraphExec exec, CUgraphNode node, CUevent event) {

@@ -221,6 +221,10 @@ class SimulatedGpu {
   // By a call that only a thread in relaxed mode may make meanwhile.
   void BreakCapture();
   void Do(const Node& node);
+  // A fill or copy whose memory was freed, though it may not be yet.
+  bool NamesFreedMemory(const Node& node) const;
+  CUresult SetNode(Node& node, const CUDA_MEMSET_NODE_PARAMS& fill);
+  CUresult SetNode(Node& node, const CUDA_MEMCPY3D& copy);
   CUresult AddNode(CUgraph graph, CUgraphNode* node, Node added,
                    const CUgraphNode* before, size_t count);
   // Places of a graph's nodes, each behind those that it waits for.
@@ -260,6 +264,8 @@ class SimulatedGpu {
   std::map<CUdeviceptr, std::vector<std::byte>> pool_memory_;
   // Freed and poisoned, so that a late touch is seen and harms nobody.
   std::vector<std::vector<std::byte>> freed_;
+  // Of pools, from the call that freed it on: where it ends, by its beginning.
+  std::map<CUdeviceptr, CUdeviceptr> no_memory_;
   // What a stream is being captured into.
   CUstream captured_stream_ = nullptr;
   std::unique_ptr<Graph> captured_;

@@ -89,6 +89,35 @@ TEST_F(GpuMemoryPoolTest, BuffersMayEndWithWorkInFlight) {
   }
 }
 
+// The buffer is gone before the graph is built that would fill and copy it.
+TEST_F(GpuMemoryPoolTest, BatchesWithBuffersOfTheirOwnAreReplayed) {
+  for (const Patching patching : {Patching::kSetParams, Patching::kExecUpdate,
+                                  Patching::kTable, Patching::kMeasured}) {
+    SCOPED_TRACE(ToString(patching));
+    const Runtime runtime = *Runtime::Create({.patching = patching});
+    const Stream stream = *runtime.CreateStream();
+    const Kernel<Mix> mix = MixOf(runtime);
+    const Buffer<unsigned> result = *runtime.Allocate<unsigned>(kCount);
+    std::vector<Buffer<unsigned>> others;  // so that addresses change
+    for (unsigned call = 0; call < 20; ++call) {
+      UseAndDrop(runtime, stream, mix, 4, result);
+      ExpectAll(stream, result, Expected(4));
+      stream.WaitForBuilds();
+      if (call % 4 == 3) {
+        others.push_back(*runtime.Allocate<unsigned>(kCount));
+      }
+    }
+    EXPECT_EQ(stream.stats().replayed, 18u) << WhyNot(stream);
+    EXPECT_GE(stream.stats().patched, 4u);
+    const std::vector<PlanReport> plans = stream.plans();
+    ASSERT_EQ(plans.size(), 1u);
+    EXPECT_EQ(plans[0].why_not, "");
+    if (patching != Patching::kMeasured) {
+      EXPECT_EQ(plans[0].patching, patching);
+    }
+  }
+}
+
 TEST_F(GpuMemoryPoolTest, ContextOfTheCallersHasStreamsOfItsOwn) {
   const device::Driver& driver = **device::Driver::Load();
   CUdevice device = 0;

@@ -16,7 +16,9 @@
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "engine/base/task.h"
 #include "tests/bindings/native/simulated_runtime.h"
+#include "tests/bindings/native/table_device.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {
@@ -27,12 +29,13 @@ using Pace = sim::SimulatedStreams::Pace;
 
 class MemoryPoolTest : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { Open(Patching::kSetParams, {}); }
+  void Open(Patching patching, const RuntimeCore::Stubs& stubs) {
     auto pool = MemoryPool::Create(gpu_.driver, 0, 1 << 20);
     ASSERT_TRUE(pool);
-    runtime_ = std::make_shared<RuntimeCore>(
+    runtime_ = RuntimeOn(
         MakeCudaDevice(gpu_.driver, gpu_.context, {}, *std::move(pool)),
-        RuntimeOptions{.cache_dir = ""});
+        patching, stubs);
     ASSERT_TRUE(runtime_->device().AdoptStream(gpu_.stream));
     adopted_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
     owned_ = std::make_shared<StreamCore>(
@@ -40,11 +43,14 @@ class MemoryPoolTest : public testing::Test {
     kernel_ = Adopt();
   }
   void TearDown() override {
+    Close();
+    EXPECT_EQ(gpu_.objects(), 0u);
+  }
+  void Close() {
     kernel_.reset();
     adopted_.reset();
     owned_.reset();
     runtime_.reset();
-    EXPECT_EQ(gpu_.objects(), 0u);
   }
 
   std::optional<Kernel<Raise>> Adopt() {
@@ -91,6 +97,88 @@ TEST_F(MemoryPoolTest, BufferMayEndWithWorkInFlight) {
     }
     EXPECT_EQ(gpu_.pool_memory(), 0u);
   }
+}
+
+// A program that makes a buffer for each batch: it is gone before the graph is
+// built that would name it.
+class BufferPerBatchTest : public MemoryPoolTest {
+ protected:
+  void SetUp() override {}
+  void TearDown() override {
+    builds_.RunAll();
+    MemoryPoolTest::TearDown();
+  }
+  void Open(Patching patching) {
+    MemoryPoolTest::Open(
+        patching, {.measured = {{.costs = kCheapUpdates}}, .builds = &builds_});
+  }
+  void Call(float by) {
+    float result = 0;
+    Batch batch(adopted_);
+    {
+      const Buffer<float> buffer = Allocate(1);
+      batch.Fill(Out(reinterpret_cast<char*>(buffer.data()), sizeof(float)),
+                 '\0');
+      for (int i = 0; i < 2; ++i) batch.Launch(*kernel_, {}, buffer.data(), by);
+      batch.Copy(Out(&result, 1), In(buffer.data(), 1));
+      ASSERT_TRUE(batch.Submit());
+    }
+    gpu_.streams.SynchronizeAll();
+    EXPECT_EQ(result, 3 * by);
+  }
+
+  base::ManualTaskRunner builds_;
+};
+
+TEST_F(BufferPerBatchTest, IsReplayed) {
+  for (const Patching patching :
+       {Patching::kSetParams, Patching::kExecUpdate, Patching::kMeasured}) {
+    SCOPED_TRACE(ToString(patching));
+    Open(patching);
+    for (int call = 1; call <= 20; ++call) {
+      Call(static_cast<float>(call));
+      if (call == 2) {
+        EXPECT_EQ(gpu_.pool_memory(), 1u);  // a build holds it
+      }
+      builds_.RunAll();
+      gpu_.streams.SynchronizeAll();
+      EXPECT_EQ(gpu_.pool_memory(), 0u);
+    }
+    EXPECT_EQ(adopted_->stats().refused, 0u);
+    EXPECT_EQ(adopted_->stats().replayed, 18u);
+    const std::vector<PlanReport> plans = adopted_->plans();
+    ASSERT_EQ(plans.size(), 1u);
+    EXPECT_EQ(plans[0].why_not, "");
+    EXPECT_EQ(plans[0].patching, patching == Patching::kMeasured
+                                     ? Patching::kExecUpdate
+                                     : patching);
+    Close();
+  }
+}
+
+// What a build would need is given to who finds no memory; the build is refused
+// then, and tried again when the batch came twice as often.
+TEST_F(BufferPerBatchTest, HeldMemoryIsGivenUpWhereThereIsNoneLeft) {
+  Open(Patching::kSetParams);
+  for (int call = 1; call <= 2; ++call) Call(static_cast<float>(call));
+  ASSERT_EQ(gpu_.pool_memory(), 1u);
+  gpu_.pool_bytes = sizeof(float);
+  {
+    const Buffer<float> other = Allocate(1);
+    EXPECT_EQ(gpu_.pool_memory(), 1u);
+    builds_.RunAll();
+  }
+  Call(3);
+  EXPECT_EQ(adopted_->stats().refused, 1u);
+  ASSERT_EQ(adopted_->plans().size(), 1u);
+  EXPECT_NE(adopted_->plans()[0].why_not.find("cuGraphAddMemsetNode"),
+            std::string::npos);
+  EXPECT_EQ(builds_.pending(), 0u);
+  Call(4);
+  EXPECT_EQ(builds_.RunAll(), 1u);
+  for (int call = 5; call <= 8; ++call) Call(static_cast<float>(call));
+  EXPECT_EQ(adopted_->stats().replayed, 4u);
+  EXPECT_EQ(adopted_->plans()[0].why_not, "");
 }
 
 TEST_F(MemoryPoolTest, NeitherEndNorAllocateWaitsForWorkInFlight) {

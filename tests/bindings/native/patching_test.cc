@@ -350,7 +350,7 @@ class AdaptiveGraphTest : public PatchingTest {
         {device_.get(), &patching, &queue_, gpu_.stream},
         std::make_shared<const AdaptiveGraph::Recipe>(
             record.nodes(), device::Dependencies{{}, {0}, {1}}),
-        record.image());
+        record.image(), device_->HoldMemory());
     ASSERT_TRUE(graph) << graph.error().message();
     graph_ = *std::move(graph);
   }

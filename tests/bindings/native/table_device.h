@@ -95,6 +95,7 @@ class TableDevice final : public Device {
     return inner_->Allocate(bytes);
   }
   void Free(void* memory) override { inner_->Free(memory); }
+  MemoryHold HoldMemory() override { return inner_->HoldMemory(); }
   Status CopyIn(void* to, const void* from, size_t bytes,
                 CUstream stream) override {
     return inner_->CopyIn(to, from, bytes, stream);
