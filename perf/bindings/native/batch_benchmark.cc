@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -176,13 +177,21 @@ void BM_Submit_AllChanged(benchmark::State& state) { Submit(state, true); }
 struct Way {
   explicit Way(Patching patching)
       : runtime(Must(Runtime::Create({.patching = patching}))),
-        stream(Must(runtime.CreateStream())),
         axpy(Must(runtime.CompileKernel<Axpy>(
             {.source = perf::kAxpySource, .name = "axpy"}))),
         x(Must(runtime.Allocate<float>(kCount))),
         y(Must(runtime.Allocate<float>(kCount))) {}
 
-  void Submit(int launches, int changed, float a) {
+  // A stream for each kind of round: batches of which other launches change are
+  // the same batch to a stream, and their plan would be a compromise.
+  const Stream& StreamOf(int launches, int changed, int round) {
+    const auto [found, is_new] =
+        streams.try_emplace({launches, changed, round});
+    if (is_new) found->second.emplace(Must(runtime.CreateStream()));
+    return *found->second;
+  }
+
+  void Submit(const Stream& stream, int launches, int changed, float a) {
     Batch batch = stream.BeginBatch();
     for (int i = 0; i < launches; ++i) {
       batch.Launch(axpy, kConfig, i < changed ? a + static_cast<float>(i) : 0.f,
@@ -192,7 +201,7 @@ struct Way {
   }
 
   Runtime runtime;
-  Stream stream;
+  std::map<std::array<int, 3>, std::optional<Stream>> streams;
   Kernel<Axpy> axpy;
   Buffer<float> x;
   Buffer<float> y;
@@ -206,12 +215,12 @@ Way& TheWay(Patching patching) {
 }
 
 // Until the plan of such batches has decided.
-void Warm(Way& way, int launches, int changed) {
-  for (int i = 0; i < 400; ++i) {  // until it has decided
-    way.Submit(launches, changed, static_cast<float>(i));
+void Warm(Way& way, const Stream& stream, int launches, int changed) {
+  for (int i = 0; i < 400; ++i) {
+    way.Submit(stream, launches, changed, static_cast<float>(i));
     if (i % 16 == 0) {
-      way.stream.WaitForBuilds();
-      Must(way.stream.Synchronize());
+      stream.WaitForBuilds();
+      Must(stream.Synchronize());
     }
   }
 }
@@ -223,18 +232,21 @@ void SubmitRounds(benchmark::State& state, Patching patching, int round,
   Way& way = TheWay(patching);
   const auto launches = static_cast<int>(state.range(0));
   const auto changed = static_cast<int>(state.range(1));
-  Warm(way, launches, changed);
+  const Stream& stream = way.StreamOf(launches, changed, round);
+  Warm(way, stream, launches, changed);
   float a = 0.0f;
   using Clock = std::chrono::steady_clock;
   for (auto _ : state) {
     const Clock::time_point begin = Clock::now();
-    for (int i = 0; i < round; ++i) way.Submit(launches, changed, a += 1.0f);
-    if (to_the_end) Must(way.stream.Synchronize());
+    for (int i = 0; i < round; ++i) {
+      way.Submit(stream, launches, changed, a += 1.0f);
+    }
+    if (to_the_end) Must(stream.Synchronize());
     state.SetIterationTime(
         std::chrono::duration<double>(Clock::now() - begin).count() / round);
-    Must(way.stream.Synchronize());
+    Must(stream.Synchronize());
   }
-  state.SetLabel(perf::Describe(way.stream.plans()[0]));
+  state.SetLabel(perf::Describe(stream.plans()[0]));
 }
 void BM_Submit(benchmark::State& state, Patching patching) {
   SubmitRounds(state, patching, kRound, /*to_the_end=*/false);

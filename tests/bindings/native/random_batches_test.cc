@@ -36,6 +36,8 @@ TEST(RandomBatchesTest, GiveWhatPlainLaunchesGive) {
     const RunOptions options = OptionsOf(seed);
     const RunResult result = RunBeside(program, options);
     ASSERT_EQ(result.failure, "") << Explain(seed, program, options);
+    // Also where buffers have ended before the graph is built.
+    ASSERT_EQ(result.stats.refused, 0u) << Explain(seed, program, options);
     sum.stats.replayed += result.stats.replayed;
     sum.stats.launches += result.stats.launches;
     sum.stats.patched += result.stats.patched;
