@@ -139,9 +139,10 @@ class CudaDevice final : public Device {
     return AllocateNow(bytes);
   }
   void Free(void* memory) override {
-    if (device::Exiting() || holds_.Keep(memory)) return;
+    if (device::Exiting()) return;
     const device::ContextScope scope(driver_, context_);
-    FreeNow({&memory, 1});
+    WaitForStreams();
+    if (!holds_.Keep(memory)) FreeNow({&memory, 1});
   }
   MemoryHold HoldMemory() override {
     const auto end = [this, hold = holds_.Begin()](void*) {
@@ -259,19 +260,25 @@ class CudaDevice final : public Device {
     REPRISE_RETURN_IF_ERROR(device::Check(driver_, result, "cuMemAlloc"));
     return reinterpret_cast<void*>(memory);
   }
-  void FreeNow(std::span<void* const> memory) REPRISE_EXCLUDES(mutex_) {
-    if (pool_ == nullptr) {
-      const device::RelaxedCapture relaxed(driver_);
-      for (void* const piece : memory) {
-        // Waits for the device.
-        driver_.cuMemFree(reinterpret_cast<CUdeviceptr>(piece));
-      }
-      return;
-    }
+  // What is freed from now on waits for the work that they have now. On the
+  // thread that frees: on another one it would race with a capture that the
+  // program begins.
+  void WaitForStreams() REPRISE_EXCLUDES(mutex_) {
+    if (pool_ == nullptr) return;
     // Under the lock, so that no stream ends while it is named.
     const base::MutexLock lock(mutex_);
+    for (CUstream stream : streams_) pool_->WaitFor(stream);
+  }
+  // Any thread, and touches no stream of the program's.
+  void FreeNow(std::span<void* const> memory) {
     for (void* const piece : memory) {
-      pool_->Free(reinterpret_cast<CUdeviceptr>(piece), streams_);
+      const auto address = reinterpret_cast<CUdeviceptr>(piece);
+      if (pool_ != nullptr) {
+        pool_->Free(address);
+      } else {
+        const device::RelaxedCapture relaxed(driver_);
+        driver_.cuMemFree(address);  // waits for the device
+      }
     }
   }
   // One adoption of it, or the stream itself.

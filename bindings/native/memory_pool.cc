@@ -104,8 +104,7 @@ void MemoryPool::WaitFor(CUstream stream) {
   driver_.cuEventDestroy(event);
 }
 
-void MemoryPool::Free(CUdeviceptr memory, std::span<const CUstream> users) {
-  for (CUstream user : users) WaitFor(user);
+void MemoryPool::Free(CUdeviceptr memory) {
   const device::RelaxedCapture relaxed(driver_);
   driver_.cuMemFreeAsync(memory, frees_.get());
 }

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "bindings/native/common.h"
 #include "engine/device/driver.h"
@@ -32,11 +31,9 @@ class MemoryPool {
 
   // For any stream, at once. kResourceExhausted if there is none left.
   Result<CUdeviceptr> Allocate(size_t bytes);
-  // Memory that work of `users` may be using.
-  void Free(CUdeviceptr memory, std::span<const CUstream> users);
-  // Memory that is freed from now on waits for the work of `stream`, which
-  // nobody will name any more.
+  // Memory that is freed from now on waits for the work that `stream` has now.
   void WaitFor(CUstream stream);
+  void Free(CUdeviceptr memory);
 
  private:
   explicit MemoryPool(const device::Driver& driver) : driver_(driver) {}

@@ -156,6 +156,31 @@ TEST_F(BufferPerBatchTest, IsReplayed) {
   }
 }
 
+// The program may begin a capture at any time, so another thread had better
+// not look at its streams.
+TEST_F(BufferPerBatchTest, EndOfABuildTouchesNoStreamOfTheProgram) {
+  Open(Patching::kSetParams);
+  gpu_.streams.SetPace(Pace::kByHand);
+  float result = 0;
+  for (int call = 0; call < 2; ++call) {
+    const Buffer<float> buffer = Allocate(1);
+    Batch batch(adopted_);
+    batch.Fill(Out(buffer.data(), 1), 0.0f);
+    batch.Launch(*kernel_, {}, buffer.data(), 5.0f);
+    batch.Copy(Out(&result, 1), In(buffer.data(), 1));
+    ASSERT_TRUE(batch.Submit());
+  }
+  gpu_.calls.clear();
+  EXPECT_EQ(builds_.RunAll(), 1u);
+  EXPECT_EQ(std::count(gpu_.calls.begin(), gpu_.calls.end(), "cuMemFreeAsync"),
+            1);
+  EXPECT_EQ(std::count(gpu_.calls.begin(), gpu_.calls.end(), "cuEventRecord"),
+            0);
+  gpu_.streams.SynchronizeAll();
+  EXPECT_EQ(result, 5);
+  EXPECT_EQ(gpu_.pool_memory(), 0u);
+}
+
 // What a build would need is given to who finds no memory; the build is refused
 // then, and tried again when the batch came twice as often.
 TEST_F(BufferPerBatchTest, HeldMemoryIsGivenUpWhereThereIsNoneLeft) {
