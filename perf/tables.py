@@ -201,23 +201,23 @@ def batches() -> str:
     """What 64 small kernels cost the thread that launches them."""
     benchmarks = json.loads((RESULTS / "h200-batch.json").read_text())["benchmarks"]
     medians = {
-        tuple(b["run_name"].split("/")[:2]): b["real_time"] / 1e3
+        b["run_name"].partition("/iterations:")[0]: b["real_time"] / 1e3
         for b in benchmarks
         if b["aggregate_name"] == "median"
     }
     titles = {
-        "BM_PlainLaunches": "launched one by one",
-        "BM_BareGraphLaunch": "a hand-written graph, nothing changes",
-        "BM_HandPatchedGraph": "a hand-written graph, one argument of each changes",
-        "BM_HandUpdatedGraph": "the same by cuGraphExecUpdate",
-        "BM_BuildBatch": "a batch, built and dropped",
-        "BM_Submit_Unchanged": "a batch, built and submitted, nothing changes",
-        "BM_Submit_AllChanged": "a batch, one argument of each changes",
-        "BM_Plan_Unchanged": "a prepared plan, nothing changes",
-        "BM_Plan_AllChanged": "a prepared plan, one argument of each changes",
+        "BM_PlainLaunches/launches:{0}": "launched one by one",
+        "BM_BareGraphLaunch/launches:{0}": "a hand-written graph, nothing changes",
+        "BM_HandPatchedGraph/launches:{0}": "a hand-written graph, one argument of each changes",
+        "BM_HandUpdatedGraph/launches:{0}": "the same by cuGraphExecUpdate",
+        "BM_BuildBatch/launches:{0}": "a batch, built and dropped",
+        "BM_Submit/Measured/launches:{0}/changed:0": "a batch, built and submitted, nothing changes",
+        "BM_Submit/Measured/launches:{0}/changed:{0}": "a batch, one argument of each changes",
+        "BM_Plan_Unchanged/launches:{0}": "a prepared plan, nothing changes",
+        "BM_Plan_AllChanged/launches:{0}": "a prepared plan, one argument of each changes",
     }
     rows = [
-        [title] + [f"{medians[name, f'launches:{count}']:.1f}" for count in (8, 64)]
+        [title] + [f"{medians[name.format(count)]:.1f}" for count in (8, 64)]
         for name, title in titles.items()
     ]
     return table(["small kernels", "8 kernels, µs", "64 kernels, µs"], rows)

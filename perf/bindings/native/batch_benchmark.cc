@@ -91,6 +91,17 @@ void Measure(benchmark::State& state, const F& once) {
   }
 }
 
+// Until the plan behind `once` has decided how it is patched.
+template <typename F>
+void Warm(const Stream& stream, const F& once) {
+  for (int i = 0; i < 400; ++i) {
+    once(static_cast<float>(i));
+    if (i % kRound != 0) continue;
+    stream.WaitForBuilds();
+    Must(stream.Synchronize());
+  }
+}
+
 void BM_PlainLaunches(benchmark::State& state) {
   World& world = TheWorld();
   RawLaunch launch = world.Raw();
@@ -141,7 +152,6 @@ void BM_HandUpdatedGraph(benchmark::State& state) {
   });
 }
 
-// A stream of its own, so that its plans are the benchmark's.
 void BM_BuildBatch(benchmark::State& state) {
   World& world = TheWorld();
   const auto launches = static_cast<int>(state.range(0));
@@ -154,24 +164,6 @@ void BM_BuildBatch(benchmark::State& state) {
       launches, benchmark::Counter::kIsIterationInvariantRate |
                     benchmark::Counter::kInvert);
 }
-
-void Submit(benchmark::State& state, bool changed) {
-  World& world = TheWorld();
-  const auto launches = static_cast<int>(state.range(0));
-  for (int i = 0; i < 4; ++i) {
-    Batch batch = world.stream.BeginBatch();
-    world.Fill(batch, launches, 0.0f);
-    Must(batch.Submit());
-    world.stream.WaitForBuilds();
-  }
-  Measure(state, [&](float a) {
-    Batch batch = world.stream.BeginBatch();
-    world.Fill(batch, launches, changed ? a : 0.0f);
-    Must(batch.Submit());
-  });
-}
-void BM_Submit_Unchanged(benchmark::State& state) { Submit(state, false); }
-void BM_Submit_AllChanged(benchmark::State& state) { Submit(state, true); }
 
 // A runtime for each way of patching.
 struct Way {
@@ -214,17 +206,6 @@ Way& TheWay(Patching patching) {
   return *way;
 }
 
-// Until the plan of such batches has decided.
-void Warm(Way& way, const Stream& stream, int launches, int changed) {
-  for (int i = 0; i < 400; ++i) {
-    way.Submit(stream, launches, changed, static_cast<float>(i));
-    if (i % 16 == 0) {
-      stream.WaitForBuilds();
-      Must(stream.Synchronize());
-    }
-  }
-}
-
 // A batch's share of rounds of `round` batches, of which so many launches
 // change; the device's end of a round counts, or is waited for off the clock.
 void SubmitRounds(benchmark::State& state, Patching patching, int round,
@@ -233,14 +214,13 @@ void SubmitRounds(benchmark::State& state, Patching patching, int round,
   const auto launches = static_cast<int>(state.range(0));
   const auto changed = static_cast<int>(state.range(1));
   const Stream& stream = way.StreamOf(launches, changed, round);
-  Warm(way, stream, launches, changed);
+  const auto once = [&](float a) { way.Submit(stream, launches, changed, a); };
+  Warm(stream, once);
   float a = 0.0f;
   using Clock = std::chrono::steady_clock;
   for (auto _ : state) {
     const Clock::time_point begin = Clock::now();
-    for (int i = 0; i < round; ++i) {
-      way.Submit(stream, launches, changed, a += 1.0f);
-    }
+    for (int i = 0; i < round; ++i) once(a += 1.0f);
     if (to_the_end) Must(stream.Synchronize());
     state.SetIterationTime(
         std::chrono::duration<double>(Clock::now() - begin).count() / round);
@@ -263,12 +243,14 @@ void Launch(benchmark::State& state, bool changed) {
   Batch batch = world.stream.BeginBatch();
   world.Fill(batch, launches, 0.0f);
   Plan plan = Must(batch.Prepare());
-  Measure(state, [&](float a) {
+  const auto once = [&](float a) {
     for (int i = 0; changed && i < launches; ++i) {
       Must(plan.Set(static_cast<uint32_t>(i), 0, a + static_cast<float>(i)));
     }
     Must(plan.Launch());
-  });
+  };
+  Warm(world.stream, once);
+  Measure(state, once);
 }
 void BM_Plan_Unchanged(benchmark::State& state) { Launch(state, false); }
 void BM_Plan_AllChanged(benchmark::State& state) { Launch(state, true); }
@@ -286,8 +268,6 @@ REPRISE_BATCHES(BM_BareGraphLaunch);
 REPRISE_BATCHES(BM_HandPatchedGraph);
 REPRISE_BATCHES(BM_HandUpdatedGraph);
 REPRISE_BATCHES(BM_BuildBatch);
-REPRISE_BATCHES(BM_Submit_Unchanged);
-REPRISE_BATCHES(BM_Submit_AllChanged);
 REPRISE_BATCHES(BM_Plan_Unchanged);
 REPRISE_BATCHES(BM_Plan_AllChanged);
 
