@@ -113,10 +113,8 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
   plan.mechanism = "graphs, patched by SetParams";
   REPRISE_ASSIGN_OR_RETURN(std::unique_ptr<VerdictFlag> flag,
                            VerdictFlag::Create(driver));
-  REPRISE_ASSIGN_OR_RETURN(
-      std::unique_ptr<CudaExecutor> executor,
-      CudaExecutor::Create(context_, std::move(explained.program),
-                           plan.segments, std::move(flag)));
+  auto executor = std::make_unique<CudaExecutor>(
+      context_, std::move(explained.program), std::move(flag));
   const uint64_t base = plan.arena.address();
   plan.places.assign(trace.values.size(), 0);
   for (size_t v = 0; v < trace.values.size(); ++v) {
@@ -131,6 +129,7 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
   for (const std::vector<uint64_t>& offsets : layout.temporaries) {
     for (uint64_t offset : offsets) executor->Bind(temporary++, base + offset);
   }
+  REPRISE_RETURN_IF_ERROR(executor->MakeGraphs(plan.segments));
   plan.movable = std::move(explained.movable);
   plan.place_bytes = std::move(explained.place_bytes);
   plan.notes = std::move(explained.notes);

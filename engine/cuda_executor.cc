@@ -8,30 +8,6 @@
 
 namespace reprise::engine {
 
-base::Result<std::unique_ptr<CudaExecutor>> CudaExecutor::Create(
-    const CudaContext& context, CudaProgram program,
-    std::span<const Segment> segments, std::unique_ptr<VerdictFlag> flag) {
-  std::unique_ptr<CudaExecutor> executor(
-      new CudaExecutor(context, std::move(program), std::move(flag)));
-  CudaProgram& kept = executor->program_;
-  for (const Segment& segment : segments) {
-    SegmentGraph& made = executor->segments_.emplace_back();
-    made.first_launch = kept.op_begin[segment.first_op];
-    const uint32_t end = kept.op_begin[segment.end_op];
-    if (made.first_launch == end) continue;
-    std::vector<const device::Launch*> launches;
-    for (uint32_t i = made.first_launch; i < end; ++i) {
-      launches.push_back(&kept.launches[i]);
-      executor->segment_of_[i] =
-          static_cast<uint32_t>(executor->segments_.size() - 1);
-    }
-    REPRISE_ASSIGN_OR_RETURN(
-        made.graph,
-        device::LaunchGraph::Create(*context.driver, launches, context.stream));
-  }
-  return executor;
-}
-
 CudaExecutor::CudaExecutor(const CudaContext& context, CudaProgram program,
                            std::unique_ptr<VerdictFlag> flag)
     : context_(context),
@@ -48,6 +24,24 @@ CudaExecutor::CudaExecutor(const CudaContext& context, CudaProgram program,
   for (uint32_t v = 0; v < program_.values; ++v) {
     sites_begin_[v + 1] += sites_begin_[v];
   }
+}
+
+base::Status CudaExecutor::MakeGraphs(std::span<const Segment> segments) {
+  for (const Segment& segment : segments) {
+    SegmentGraph& made = segments_.emplace_back();
+    made.first_launch = program_.op_begin[segment.first_op];
+    const uint32_t end = program_.op_begin[segment.end_op];
+    if (made.first_launch == end) continue;
+    std::vector<const device::Launch*> launches;
+    for (uint32_t i = made.first_launch; i < end; ++i) {
+      launches.push_back(&program_.launches[i]);
+      segment_of_[i] = static_cast<uint32_t>(segments_.size() - 1);
+    }
+    REPRISE_ASSIGN_OR_RETURN(
+        made.graph, device::LaunchGraph::Create(*context_.driver, launches,
+                                                context_.stream));
+  }
+  return {};
 }
 
 void CudaExecutor::Bind(ValueId value, uint64_t origin) {

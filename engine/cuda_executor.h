@@ -59,9 +59,12 @@ struct CudaContext {
 // launches; borrows the context. See Executor for threads.
 class CudaExecutor : public Executor {
  public:
-  static base::Result<std::unique_ptr<CudaExecutor>> Create(
-      const CudaContext& context, CudaProgram program,
-      std::span<const Segment> segments, std::unique_ptr<VerdictFlag> flag);
+  CudaExecutor(const CudaContext& context, CudaProgram program,
+               std::unique_ptr<VerdictFlag> flag);
+  // Once, before anything is launched, and after every value was bound: the
+  // driver takes no fill or copy of freed memory into a graph, and what the
+  // recording used may have gone.
+  base::Status MakeGraphs(std::span<const Segment> segments);
 
   void Bind(ValueId value, uint64_t origin) override;
   Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override;
@@ -82,8 +85,6 @@ class CudaExecutor : public Executor {
     std::vector<uint32_t> dirty;                 // indices within the graph
   };
 
-  CudaExecutor(const CudaContext& context, CudaProgram program,
-               std::unique_ptr<VerdictFlag> flag);
   void MarkDirty(uint32_t launch);
 
   CudaContext context_;

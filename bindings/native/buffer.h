@@ -19,9 +19,9 @@ REPRISE_EXPORT void Free(RuntimeCore& runtime, void* memory);
 // Owns `size()` elements of T on the runtime's device (in host memory on a host
 // runtime) and keeps the runtime alive. Work that uses it may still be in
 // flight on streams of the runtime when it is destroyed: the memory is used
-// again behind that work, and behind builds of graphs that began before.
-// Streams that the runtime does not know, and graphs that the program has
-// captured, must be done with it. Move-only; moved-from
+// again behind that work, and, unless memory is short, when the graphs are
+// built that may name it. Streams that the runtime does not know, and graphs
+// that the program has captured, must be done with it. Move-only; moved-from
 // buffers are empty.
 template <typename T>
 class Buffer {

@@ -130,13 +130,15 @@ class CudaDevice final : public Device {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     Result<void*> memory = AllocateNow(bytes);
-    if (memory || memory.error().code() != Code::kResourceExhausted) {
-      return memory;
+    if (!memory && memory.error().code() == Code::kResourceExhausted) {
+      {
+        const base::MutexLock lock(giving_mutex_);
+        FreeNow(holds_.GiveUp());
+      }
+      memory = AllocateNow(bytes);
     }
-    const std::vector<void*> held = holds_.GiveUp();
-    if (held.empty()) return memory;
-    FreeNow(held);
-    return AllocateNow(bytes);
+    if (memory) holds_.Note(*memory);
+    return memory;
   }
   void Free(void* memory) override {
     if (device::Exiting()) return;
@@ -146,6 +148,7 @@ class CudaDevice final : public Device {
   }
   MemoryHold HoldMemory() override {
     const auto end = [this, hold = holds_.Begin()](void*) {
+      const base::MutexLock lock(giving_mutex_);
       const std::vector<void*> memory = holds_.End(hold);
       if (device::Exiting() || memory.empty()) return;
       const device::ContextScope scope(driver_, context_);
@@ -294,6 +297,9 @@ class CudaDevice final : public Device {
   const std::string architecture_;
   std::unique_ptr<MemoryPool> pool_;
   MemoryHolds holds_;
+  // Held while memory that was held is freed: nobody else finds it neither held
+  // nor free.
+  base::Mutex giving_mutex_;
 
   base::Mutex mutex_;
   std::vector<CUstream> streams_ REPRISE_GUARDED_BY(mutex_);

@@ -226,6 +226,10 @@ Status CudaGraph::Set(size_t index, const std::byte* image) {
 
 Status CudaGraph::Apply() {
   if (staged_) {
+    for (size_t i = 0; stale_ && i < launches_.size(); ++i) {
+      REPRISE_RETURN_IF_ERROR(graph_->Stage(i));
+    }
+    stale_ = false;
     Status taken = graph_->TakeStaged();
     if (!taken && taken.error().code() == Code::kFailedPrecondition) {
       // One by one, then, and from now on.
@@ -295,10 +299,12 @@ Status CudaGraph::TakeOver(const std::vector<Node>& nodes,
     // Launches in flight have what they need of the old ones.
     kernels_ = std::move(kernels);
     staged_ = false;
+    stale_ = false;
     return {};
   }
   exchange();
-  if (Status restored = stage(); !restored) return restored;
+  // The driver does not describe a fill or copy of memory that has gone.
+  stale_ = !stage();
   return taken;
 }
 

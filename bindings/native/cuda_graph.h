@@ -85,6 +85,7 @@ class CudaGraph final : public Graph {
   bool table_used_ = false;     // written by a launch as it is now
   bool table_enabled_ = true;   // the next launch writes it
   bool staged_ = false;
+  bool stale_ = false;  // what is not staged is described as another's
   std::string why_set_params_;
 };
 

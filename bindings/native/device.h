@@ -51,8 +51,11 @@ class Captured {
 };
 using Captures = std::vector<std::shared_ptr<Captured>>;
 
-// Memory that is freed while it lives stays what it is: a driver takes no fill
-// or copy into a graph, and instantiates none, whose memory was freed before.
+// While a copy of it lives, memory that was there before and is freed stays
+// what it is, unless there is none left: a driver takes no fill or copy into a
+// graph, and instantiates none, whose memory was freed before. The thread that
+// drops the last copy frees what nobody holds any more, and waits for the
+// device where that has no pools.
 using MemoryHold = std::shared_ptr<void>;
 
 // How a graph is to be given arguments. The last two are for a table only.

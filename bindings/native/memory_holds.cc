@@ -7,8 +7,9 @@ namespace reprise::native {
 
 MemoryHolds::Hold MemoryHolds::Begin() {
   const base::MutexLock lock(mutex_);
-  kept_.try_emplace(++begun_);
-  return begun_;
+  const Hold hold{++begun_};
+  kept_.try_emplace(hold);
+  return hold;
 }
 
 std::vector<void*> MemoryHolds::End(Hold hold) {
@@ -21,12 +22,23 @@ std::vector<void*> MemoryHolds::End(Hold hold) {
     memory.clear();
   }
   kept_.erase(ended);
+  if (kept_.empty()) young_.clear();
   return memory;
+}
+
+void MemoryHolds::Note(void* memory) {
+  const base::MutexLock lock(mutex_);
+  if (!kept_.empty()) young_[memory] = begun_;
 }
 
 bool MemoryHolds::Keep(void* memory) {
   const base::MutexLock lock(mutex_);
   if (kept_.empty()) return false;
+  if (const auto young = young_.find(memory); young != young_.end()) {
+    const bool named_by_none = young->second == begun_;
+    young_.erase(young);
+    if (named_by_none) return false;
+  }
   kept_.rbegin()->second.push_back(memory);
   return true;
 }

@@ -15,8 +15,8 @@
 
 namespace reprise::native {
 
-// A pool of the driver's for one device. What is freed is used again once the
-// work that was in flight then is over; neither call waits for that work, but
+// A pool of the driver's for one device. What is freed is used again behind the
+// work of streams that WaitFor named before; no call waits for that work, but
 // an Allocate that finds no memory. Thread-safe. Needs a current context of the
 // device; everything is to be freed before it ends.
 class MemoryPool {
@@ -31,7 +31,7 @@ class MemoryPool {
 
   // For any stream, at once. kResourceExhausted if there is none left.
   Result<CUdeviceptr> Allocate(size_t bytes);
-  // Memory that is freed from now on waits for the work that `stream` has now.
+  // What is freed from now on waits for the work that `stream` has now.
   void WaitFor(CUstream stream);
   void Free(CUdeviceptr memory);
 

@@ -35,7 +35,8 @@ struct RuntimeOptions {
   // must outlive the runtime and all that keeps it alive.
   void* context = nullptr;
   // Memory of freed buffers that is kept for the next ones; what is more goes
-  // back to the device when a stream is synchronised.
+  // back to the device when a stream is synchronised. What builds hold counts
+  // as in use.
   uint64_t pool_bytes = uint64_t{256} << 20;
   // A graph is built once a batch has come so often.
   uint32_t build_after = 2;

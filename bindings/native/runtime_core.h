@@ -21,7 +21,8 @@ namespace reprise::native {
 class RuntimeCore {
  public:
   // For tests: what need not be measured, and who does what the queue would
-  // (null: the queue), outlives the runtime, and is not waited for.
+  // (null: the queue), outlives the runtime, and is not waited for: its builds
+  // have run or been dropped before the runtime ends.
   struct Stubs {
     std::optional<PatchMeasurement> measured = {};
     base::TaskRunner* builds = nullptr;

@@ -183,10 +183,8 @@ bool StreamCore::BuildIsDue(const BatchEntry& entry) const {
       entry.state != BatchEntry::State::kRefused) {
     return false;
   }
-  // What was in the way, as memory that was short, may have gone.
-  const uint32_t halvings = std::min<uint32_t>(entry.refused, 63);
-  return entry.nodes.size() >= kFewestLaunches &&
-         entry.seen >> halvings >= runtime_->options().build_after;
+  return entry.nodes.size() >= kFewestLaunches && entry.seen >= entry.due &&
+         entry.seen >= runtime_->options().build_after;
 }
 
 void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
@@ -221,6 +219,7 @@ void StreamCore::CollectBuild(BatchEntry& entry) {
     entry.graph = *std::move(outcome);
     entry.state = BatchEntry::State::kReady;
     entry.why_refused.clear();
+    entry.due = 0;
   } else {
     Refuse(entry, outcome.error());
   }
@@ -228,7 +227,8 @@ void StreamCore::CollectBuild(BatchEntry& entry) {
 
 void StreamCore::Refuse(BatchEntry& entry, const Error& why) {
   ++stats_.refused;
-  ++entry.refused;
+  // What was in the way, as memory that was short, may have gone by then.
+  entry.due = 2 * std::max<uint64_t>(entry.seen, 1);
   entry.why_refused = why.message();
   entry.state = BatchEntry::State::kRefused;
 }

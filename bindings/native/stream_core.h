@@ -28,8 +28,8 @@ namespace reprise::native {
 // A batch without its arguments, and the graph for it once there is one.
 //
 //   seen ─(came often)─► building ─► ready ─(another batch took it over)─► seen
-//    │                    ▲   └────► refused
-//    │                    └───────────┘ (came twice as often as the last time)
+//    │ │                      └─(fails)─► refused
+//    │ └─(cannot be captured)─► refused ─(came twice as often)─► building
 //    └──────(took over the graph of another)──► ready
 //
 // Owned by its stream and, while it is built, by the build. Guarded by the
@@ -43,7 +43,7 @@ struct BatchEntry {
   std::vector<Access> accesses;  // that the dependencies were made from
   State state = State::kSeen;
   uint64_t seen = 0;
-  uint32_t refused = 0;   // builds
+  uint64_t due = 0;       // not built before it was seen so often
   uint64_t used = 0;      // when: a number of batches
   uint64_t replayed = 0;  // since it has its graph
   std::unique_ptr<AdaptiveGraph> graph;

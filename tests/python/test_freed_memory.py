@@ -180,3 +180,29 @@ def test_a_pass_ends_before_it_reads_what_is_gone(
     expected = run(lambda: None, lambda: None)
     for number, (left, right) in enumerate(zip(found, expected, strict=True)):
         assert_same_bits(left, right, f"pass {number}")
+
+
+def test_memory_that_is_given_back_after_each_pass_is_no_hindrance(
+    device: str,
+) -> None:
+    """The driver makes no graph of fills and copies of memory that was given back."""
+    inputs = [torch.randn(WIDTH) for _ in range(SETTLING_CALLS)]
+
+    def one_pass(values: torch.Tensor) -> torch.Tensor:
+        x = _apart(device, values)
+        filled = torch.zeros_like(x)
+        copied = torch.tanh(x).clone()
+        return torch.add(filled, copied)[:WIDTH].clone()
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        made = []
+        for values in inputs:
+            made.append(one_pass(values))
+            _give_back(device)
+            wait()
+        return made
+
+    with watched(device) as session:
+        found = run(lambda: session.wait(BUILD_TIMEOUT_S))
+        assert session.stats().replays > 0, str(session.explain())
+    assert_same_bits(found, run(lambda: None))

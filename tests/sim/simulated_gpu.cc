@@ -796,29 +796,23 @@ void SimulatedGpu::MakeEventNodeEntries() {
   };
 }
 
-CUresult SimulatedGpu::SetNode(Node& node,
-                               const CUDA_MEMSET_NODE_PARAMS& fill) {
-  Node changed = node;
-  changed.fill = fill;
+CUresult SimulatedGpu::SetNode(Node& node, Node changed) {
   if (NamesFreedMemory(changed)) return CUDA_ERROR_INVALID_VALUE;
-  node.fill = fill;
-  return CUDA_SUCCESS;
-}
-
-CUresult SimulatedGpu::SetNode(Node& node, const CUDA_MEMCPY3D& copy) {
-  Node changed = node;
-  changed.copy = copy;
-  if (NamesFreedMemory(changed)) return CUDA_ERROR_INVALID_VALUE;
-  node.copy = copy;
+  node = std::move(changed);
   return CUDA_SUCCESS;
 }
 
 bool SimulatedGpu::NamesFreedMemory(const Node& node) const {
   const auto freed = [this](CUdeviceptr address) {
+    if (accessible && !accessible(address, 1)) return true;
     const auto behind = no_memory_.upper_bound(address);
     return behind != no_memory_.begin() && address < std::prev(behind)->second;
   };
   if (node.kind == Node::Kind::kFill) return freed(node.fill.dst);
+  if (node.kind == Node::Kind::kGraph) {
+    return std::ranges::any_of(
+        node.child, [this](const Node& n) { return NamesFreedMemory(n); });
+  }
   return node.kind == Node::Kind::kCopy &&
          (freed(node.copy.dstDevice) || freed(node.copy.srcDevice));
 }
@@ -898,12 +892,16 @@ void SimulatedGpu::MakeExecEntries() {
   driver.cuGraphMemsetNodeSetParams =
       [](CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* params) {
         REPRISE_ENTER("cuGraphMemsetNodeSetParams");
-        return only->SetNode(only->NodeOf(node), *params);
+        Node changed = only->NodeOf(node);
+        changed.fill = *params;
+        return only->SetNode(only->NodeOf(node), std::move(changed));
       };
   driver.cuGraphMemcpyNodeSetParams = [](CUgraphNode node,
                                          const CUDA_MEMCPY3D* params) {
     REPRISE_ENTER("cuGraphMemcpyNodeSetParams");
-    return only->SetNode(only->NodeOf(node), *params);
+    Node changed = only->NodeOf(node);
+    changed.copy = *params;
+    return only->SetNode(only->NodeOf(node), std::move(changed));
   };
   driver.cuGraphExecUpdate = [](CUgraphExec exec, CUgraph graph,
                                 CUgraphExecUpdateResultInfo* info) {
@@ -938,19 +936,24 @@ void SimulatedGpu::MakeExecEntries() {
          const CUDA_MEMSET_NODE_PARAMS* params, CUcontext context) {
         REPRISE_ENTER("cuGraphExecMemsetNodeSetParams");
         // Sizes may be refused, so nobody is to count on them.
-        Node& filled = kNodeOf(exec, node);
-        const CUDA_MEMSET_NODE_PARAMS& fill = filled.fill;
+        Node& set = kNodeOf(exec, node);
+        Node changed = set;
+        CUDA_MEMSET_NODE_PARAMS& fill = changed.fill;
         if (params->width != fill.width || params->height != fill.height ||
             params->elementSize != fill.elementSize || context == nullptr) {
           return CUDA_ERROR_INVALID_VALUE;
         }
-        return only->SetNode(filled, *params);
+        fill = *params;
+        return only->SetNode(set, std::move(changed));
       };
   driver.cuGraphExecMemcpyNodeSetParams = [](CUgraphExec exec, CUgraphNode node,
                                              const CUDA_MEMCPY3D* params,
                                              CUcontext) {
     REPRISE_ENTER("cuGraphExecMemcpyNodeSetParams");
-    return only->SetNode(kNodeOf(exec, node), *params);
+    Node& set = kNodeOf(exec, node);
+    Node changed = set;
+    changed.copy = *params;
+    return only->SetNode(set, std::move(changed));
   };
   driver.cuGraphExecEventWaitNodeSetEvent =
       [](CUgraphExec exec, CUgraphNode node, CUevent event) {

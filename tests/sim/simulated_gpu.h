@@ -223,8 +223,7 @@ class SimulatedGpu {
   void Do(const Node& node);
   // A fill or copy whose memory was freed, though it may not be yet.
   bool NamesFreedMemory(const Node& node) const;
-  CUresult SetNode(Node& node, const CUDA_MEMSET_NODE_PARAMS& fill);
-  CUresult SetNode(Node& node, const CUDA_MEMCPY3D& copy);
+  CUresult SetNode(Node& node, Node changed);
   CUresult AddNode(CUgraph graph, CUgraphNode* node, Node added,
                    const CUgraphNode* before, size_t count);
   // Places of a graph's nodes, each behind those that it waits for.

@@ -184,7 +184,11 @@ TEST_P(BatchThreadsTest, EveryThreadFindsWhatPlainLaunchesGive) {
     reader.join();
     for (const std::string& failure : failures) EXPECT_EQ(failure, "");
     uint64_t batches = 0;
-    for (const auto& stream : streams) batches += stream->stats().batches;
+    for (const auto& stream : streams) {
+      batches += stream->stats().batches;
+      // No build has lost the memory that it names.
+      EXPECT_EQ(stream->stats().refused, 0u);
+    }
     EXPECT_EQ(batches, (kOwners + 2) * kRounds);
     streams.clear();
   }

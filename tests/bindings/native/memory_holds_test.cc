@@ -55,6 +55,28 @@ TEST_F(MemoryHoldsTest, LaterHoldsKeepNothingOfEarlierOnes) {
   EXPECT_THAT(holds_.End(hold), IsEmpty());
 }
 
+// What was not there when the newest build began is named by none.
+TEST_F(MemoryHoldsTest, WhatIsYoungerThanEveryHoldIsNotKept) {
+  const auto first = holds_.Begin();
+  holds_.Note(a_);
+  EXPECT_FALSE(holds_.Keep(a_));
+  holds_.Note(a_);  // the same place again
+  const auto second = holds_.Begin();
+  EXPECT_TRUE(holds_.Keep(a_));
+  EXPECT_THAT(holds_.End(first), IsEmpty());
+  EXPECT_THAT(holds_.End(second), ElementsAre(a_));
+}
+
+// A place that was young once is not young in the next build.
+TEST_F(MemoryHoldsTest, YouthEndsWithTheHolds) {
+  const auto first = holds_.Begin();
+  holds_.Note(a_);
+  EXPECT_THAT(holds_.End(first), IsEmpty());
+  const auto second = holds_.Begin();
+  EXPECT_TRUE(holds_.Keep(a_));
+  EXPECT_THAT(holds_.End(second), ElementsAre(a_));
+}
+
 TEST_F(MemoryHoldsTest, AllIsGivenUpAtOnce) {
   const auto first = holds_.Begin();
   EXPECT_TRUE(holds_.Keep(a_));

@@ -176,7 +176,10 @@ TEST_F(BufferPerBatchTest, EndOfABuildTouchesNoStreamOfTheProgram) {
             1);
   EXPECT_EQ(std::count(gpu_.calls.begin(), gpu_.calls.end(), "cuEventRecord"),
             0);
-  gpu_.streams.SynchronizeAll();
+  // What is asked for in vain waits for all that is freed, and that for the
+  // work that used it.
+  gpu_.pool_bytes = 0;
+  EXPECT_FALSE(runtime_->device().Allocate(1));
   EXPECT_EQ(result, 5);
   EXPECT_EQ(gpu_.pool_memory(), 0u);
 }
@@ -204,6 +207,42 @@ TEST_F(BufferPerBatchTest, HeldMemoryIsGivenUpWhereThereIsNoneLeft) {
   for (int call = 5; call <= 8; ++call) Call(static_cast<float>(call));
   EXPECT_EQ(adopted_->stats().replayed, 4u);
   EXPECT_EQ(adopted_->plans()[0].why_not, "");
+}
+
+// Refused builds that take long are not begun anew by each batch.
+TEST_F(BufferPerBatchTest, RefusedBuildWaitsForTwiceAsManyBatches) {
+  Open(Patching::kSetParams);
+  gpu_.pool_bytes = sizeof(float);  // nothing can be held
+  for (int call = 1; call <= 20; ++call) Call(static_cast<float>(call));
+  ASSERT_EQ(builds_.RunAll(), 1u);
+  for (int call = 21; call < 40; ++call) {
+    Call(static_cast<float>(call));
+    EXPECT_EQ(builds_.pending(), 0u) << call;
+  }
+  Call(40);
+  EXPECT_EQ(builds_.pending(), 1u);
+  EXPECT_EQ(adopted_->stats().refused, 1u);
+}
+
+TEST_F(BufferPerBatchTest, StreamMayEndBeforeWhatIsHeld) {
+  Open(Patching::kSetParams);
+  gpu_.streams.SetPace(Pace::kByHand);
+  float result = 0;
+  for (int call = 0; call < 2; ++call) {
+    const Buffer<float> buffer = Allocate(1);
+    Batch batch(adopted_);
+    batch.Fill(Out(buffer.data(), 1), 0.0f);
+    batch.Copy(Out(&result, 1), In(buffer.data(), 1));
+    batch.Launch(*kernel_, {}, &result, 5.0f);
+    ASSERT_TRUE(batch.Submit());
+  }
+  ASSERT_EQ(builds_.pending(), 1u);
+  adopted_.reset();
+  builds_.RunAll();
+  gpu_.pool_bytes = 0;
+  EXPECT_FALSE(runtime_->device().Allocate(1));
+  EXPECT_EQ(result, 5);
+  EXPECT_EQ(gpu_.pool_memory(), 0u);
 }
 
 TEST_F(MemoryPoolTest, NeitherEndNorAllocateWaitsForWorkInFlight) {

@@ -577,6 +577,51 @@ TEST_F(TakeoverTest, RefusalLeavesTheGraphAsItWas) {
   EXPECT_EQ(gpu_.graph_launches, launches + 1);
 }
 
+// The graph names memory that is freed by then, so that it cannot be described
+// as it was.
+TEST_F(TakeoverTest, RefusalLeavesAGraphOfFreedMemoryAsItWas) {
+  for (const Patching patching :
+       {Patching::kSetParams, Patching::kExecUpdate}) {
+    SCOPED_TRACE(ToString(patching));
+    const auto runtime =
+        RuntimeOn(MakeCudaDevice(gpu_.driver, gpu_.context), patching);
+    const auto stream =
+        std::make_shared<StreamCore>(runtime, gpu_.stream, /*owned=*/false);
+    const float* freed = nullptr;
+    gpu_.accessible = [&](uint64_t address, size_t) {
+      return address != reinterpret_cast<uint64_t>(freed);
+    };
+    // by, by + 1 and by + 2 are added to a zero.
+    const auto submit = [&](float* zero, float by, uint32_t grid) {
+      Batch batch(stream);
+      batch.Fill(Out(zero, 1), 0.0f);
+      for (size_t i = 0; i < 3; ++i) {
+        batch.Launch(
+            Kernel<Step>(add_code_), {.grid = {grid}}, Out(&memory_[i + 1], 1),
+            In(i == 0 ? zero : &memory_[i], 1), by + static_cast<float>(i));
+      }
+      ASSERT_TRUE(batch.Submit());
+      runtime->queue().WaitIdle(std::nullopt);
+      ExpectSums(by);
+    };
+    float first = 1, second = 1, third = 1;
+    for (int call = 0; call < 4; ++call) submit(&first, 1, 1);
+    freed = &first;
+    gpu_.refuses_updates = true;
+    for (uint32_t grid = 2; grid < 40; ++grid) {
+      submit(&second, static_cast<float>(grid), grid);
+    }
+    EXPECT_EQ(stream->stats().taken_over, 0u);
+    gpu_.refuses_updates = false;
+    const int launches = gpu_.graph_launches;
+    submit(&third, 1, 1);  // all but the zero's place as it was
+    submit(&third, 4, 1);
+    EXPECT_EQ(gpu_.graph_launches, launches + 2);
+    EXPECT_EQ(stream->stats().built, 1u);
+    gpu_.accessible = nullptr;
+  }
+}
+
 TEST_F(TakeoverTest, EveryDriverCallMayFailOnce) {
   for (int calls = 0; calls < 400; ++calls) {
     SCOPED_TRACE(testing::Message() << "after " << calls << " calls");
