@@ -23,6 +23,19 @@ uint64_t OpsWanted() {
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
 }
 
+// A program whose passes are all alike, with outputs that it holds and inputs
+// that move.
+Program CalmProgram(uint32_t seed, size_t passes) {
+  return RandomProgram(seed, {.passes = passes, .calm = true});
+}
+
+bool HasCuts(const RunResult& result) {
+  for (const std::string& reason : result.complaints) {
+    if (reason == "writes memory that its trace did not make") return true;
+  }
+  return false;
+}
+
 class RandomStreamsTest : public testing::TestWithParam<Executes> {
  protected:
   // Of all runs of the test.
@@ -44,6 +57,25 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
     } else {
       EXPECT_GT(sum_.backend.restored_ops, more_than);
     }
+  }
+
+  // At the end of a program whose passes are all like `pass`, all is followed
+  // but for the ops that are cuts of their own.
+  void ExpectReplayOf(const Pass& pass) {
+    for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+      Program program = CalmProgram(seed, 20);
+      program.passes.assign(20, pass);
+      const Scenario scenario{{program},
+                              {.executes = GetParam(), .seed = seed}};
+      const RunResult result = RunBeside(scenario.programs, scenario.options);
+      ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
+      EXPECT_GT(result.stats.replays, 0u) << seed << "\n" << program.ToString();
+      if (HasCuts(result)) continue;
+      EXPECT_EQ(result.unfollowed_ops, 0u) << seed << "\n"
+                                           << program.ToString();
+      Add(result);
+    }
+    EXPECT_GT(sum_.stats.followed, kSeeds * 50u);
   }
 
   RunResult sum_;
@@ -69,54 +101,17 @@ TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
   EXPECT_GT(sum_.backend.numbers, 40u);
 }
 
-// A program whose passes are all alike, with outputs that it holds and inputs
-// that move.
-Program CalmProgram(uint32_t seed, size_t passes) {
-  return RandomProgram(seed, {.passes = passes, .calm = true});
-}
-
-bool HasCuts(const RunResult& result) {
-  for (const std::string& reason : result.complaints) {
-    if (reason == "writes memory that its trace did not make") return true;
-  }
-  return false;
-}
-
-// At the end of a program that repeats, all is followed but for the ops that
-// are cuts of their own.
 TEST_P(RandomStreamsTest, RepetitionEndsInReplay) {
-  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
-    Program program = CalmProgram(seed, 20);
-    program.passes.assign(20, Pass{.builds_at = 0});
-    const Scenario scenario{{program}, {.executes = GetParam(), .seed = seed}};
-    const RunResult result = RunBeside(scenario.programs, scenario.options);
-    ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
-    EXPECT_GT(result.stats.replays, 0u) << seed << "\n" << program.ToString();
-    if (HasCuts(result)) continue;
-    EXPECT_EQ(result.unfollowed_ops, 0u) << seed << "\n" << program.ToString();
-    Add(result);
-  }
-  EXPECT_GT(sum_.stats.followed, kSeeds * 50u);
+  ExpectReplayOf({.builds_at = 0});
 }
 
-// The same where the program gives free memory back to the device before each
-// pass, and with it what recordings used: the driver makes no graph of that.
+// The program gives free memory back to the device before each pass, and with
+// it what recordings used: the driver makes no graph of that.
 TEST_P(RandomStreamsTest, RepetitionThatGivesMemoryBackEndsInReplay) {
-  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
-    Program program = CalmProgram(seed, 20);
-    program.passes.assign(20, Pass{.builds_at = 1, .gives_back_at = 0});
-    const Scenario scenario{{program}, {.executes = GetParam(), .seed = seed}};
-    const RunResult result = RunBeside(scenario.programs, scenario.options);
-    ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
-    EXPECT_GT(result.stats.replays, 0u) << seed << "\n" << program.ToString();
-    if (HasCuts(result)) continue;
-    EXPECT_EQ(result.unfollowed_ops, 0u) << seed << "\n" << program.ToString();
-    Add(result);
-  }
-  EXPECT_GT(sum_.stats.followed, kSeeds * 50u);
+  ExpectReplayOf({.builds_at = 1, .gives_back_at = 0});
 }
 
-// The same where inputs lie elsewhere at every pass and results are held.
+// Inputs lie elsewhere at every pass, and results are held.
 TEST_P(RandomStreamsTest, RepetitionOnMovingInputsEndsInReplay) {
   for (uint32_t seed = 0; seed < kSeeds; ++seed) {
     Program program = CalmProgram(seed, 40);

@@ -112,19 +112,27 @@ class BufferPerBatchTest : public MemoryPoolTest {
     MemoryPoolTest::Open(
         patching, {.measured = {{.costs = kCheapUpdates}}, .builds = &builds_});
   }
+  // out = 3 * by, by way of a buffer that ends at once.
+  void Submit(float by, float* out) {
+    const Buffer<float> buffer = Allocate(1);
+    Batch batch(adopted_);
+    batch.Fill(Out(buffer.data(), 1), 0.0f);
+    for (int i = 0; i < 2; ++i) batch.Launch(*kernel_, {}, buffer.data(), by);
+    batch.Copy(Out(out, 1), In(buffer.data(), 1));
+    ASSERT_TRUE(batch.Submit());
+  }
   void Call(float by) {
     float result = 0;
-    Batch batch(adopted_);
-    {
-      const Buffer<float> buffer = Allocate(1);
-      batch.Fill(Out(reinterpret_cast<char*>(buffer.data()), sizeof(float)),
-                 '\0');
-      for (int i = 0; i < 2; ++i) batch.Launch(*kernel_, {}, buffer.data(), by);
-      batch.Copy(Out(&result, 1), In(buffer.data(), 1));
-      ASSERT_TRUE(batch.Submit());
-    }
+    Submit(by, &result);
     gpu_.streams.SynchronizeAll();
     EXPECT_EQ(result, 3 * by);
+  }
+  // What is asked for in vain waits for all that is freed, and that for the
+  // work that used it.
+  void FreeAll() {
+    gpu_.pool_bytes = 0;
+    EXPECT_FALSE(runtime_->device().Allocate(1));
+    EXPECT_EQ(gpu_.pool_memory(), 0u);
   }
 
   base::ManualTaskRunner builds_;
@@ -162,26 +170,15 @@ TEST_F(BufferPerBatchTest, EndOfABuildTouchesNoStreamOfTheProgram) {
   Open(Patching::kSetParams);
   gpu_.streams.SetPace(Pace::kByHand);
   float result = 0;
-  for (int call = 0; call < 2; ++call) {
-    const Buffer<float> buffer = Allocate(1);
-    Batch batch(adopted_);
-    batch.Fill(Out(buffer.data(), 1), 0.0f);
-    batch.Launch(*kernel_, {}, buffer.data(), 5.0f);
-    batch.Copy(Out(&result, 1), In(buffer.data(), 1));
-    ASSERT_TRUE(batch.Submit());
-  }
+  for (int call = 0; call < 2; ++call) Submit(5, &result);
   gpu_.calls.clear();
   EXPECT_EQ(builds_.RunAll(), 1u);
   EXPECT_EQ(std::count(gpu_.calls.begin(), gpu_.calls.end(), "cuMemFreeAsync"),
             1);
   EXPECT_EQ(std::count(gpu_.calls.begin(), gpu_.calls.end(), "cuEventRecord"),
             0);
-  // What is asked for in vain waits for all that is freed, and that for the
-  // work that used it.
-  gpu_.pool_bytes = 0;
-  EXPECT_FALSE(runtime_->device().Allocate(1));
-  EXPECT_EQ(result, 5);
-  EXPECT_EQ(gpu_.pool_memory(), 0u);
+  FreeAll();
+  EXPECT_EQ(result, 15);
 }
 
 // What a build would need is given to who finds no memory; the build is refused
@@ -228,21 +225,12 @@ TEST_F(BufferPerBatchTest, StreamMayEndBeforeWhatIsHeld) {
   Open(Patching::kSetParams);
   gpu_.streams.SetPace(Pace::kByHand);
   float result = 0;
-  for (int call = 0; call < 2; ++call) {
-    const Buffer<float> buffer = Allocate(1);
-    Batch batch(adopted_);
-    batch.Fill(Out(buffer.data(), 1), 0.0f);
-    batch.Copy(Out(&result, 1), In(buffer.data(), 1));
-    batch.Launch(*kernel_, {}, &result, 5.0f);
-    ASSERT_TRUE(batch.Submit());
-  }
+  for (int call = 0; call < 2; ++call) Submit(5, &result);
   ASSERT_EQ(builds_.pending(), 1u);
   adopted_.reset();
   builds_.RunAll();
-  gpu_.pool_bytes = 0;
-  EXPECT_FALSE(runtime_->device().Allocate(1));
-  EXPECT_EQ(result, 5);
-  EXPECT_EQ(gpu_.pool_memory(), 0u);
+  FreeAll();
+  EXPECT_EQ(result, 15);
 }
 
 TEST_F(MemoryPoolTest, NeitherEndNorAllocateWaitsForWorkInFlight) {
