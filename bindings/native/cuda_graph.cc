@@ -224,11 +224,16 @@ Status CudaGraph::Set(size_t index, const std::byte* image) {
   return graph_->Stage(index);
 }
 
+Status CudaGraph::StageAll() {
+  for (size_t i = 0; i < launches_.size(); ++i) {
+    REPRISE_RETURN_IF_ERROR(graph_->Stage(i));
+  }
+  return {};
+}
+
 Status CudaGraph::Apply() {
   if (staged_) {
-    for (size_t i = 0; stale_ && i < launches_.size(); ++i) {
-      REPRISE_RETURN_IF_ERROR(graph_->Stage(i));
-    }
+    if (stale_) REPRISE_RETURN_IF_ERROR(StageAll());
     stale_ = false;
     Status taken = graph_->TakeStaged();
     if (!taken && taken.error().code() == Code::kFailedPrecondition) {
@@ -286,14 +291,8 @@ Status CudaGraph::TakeOver(const std::vector<Node>& nodes,
       std::swap(launches_[i], others[i]);
     }
   };
-  const auto stage = [&]() -> Status {
-    for (size_t i = 0; i < launches_.size(); ++i) {
-      REPRISE_RETURN_IF_ERROR(graph_->Stage(i));
-    }
-    return {};
-  };
   exchange();
-  Status taken = stage();
+  Status taken = StageAll();
   if (taken) taken = graph_->TakeStaged();
   if (taken) {
     // Launches in flight have what they need of the old ones.
@@ -304,7 +303,7 @@ Status CudaGraph::TakeOver(const std::vector<Node>& nodes,
   }
   exchange();
   // The driver does not describe a fill or copy of memory that has gone.
-  stale_ = !stage();
+  stale_ = !StageAll();
   return taken;
 }
 

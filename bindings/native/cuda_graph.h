@@ -55,6 +55,8 @@ class CudaGraph final : public Graph {
   std::string_view why_set_params() const override { return why_set_params_; }
 
  private:
+  // Describes every launch as it is now.
+  Status StageAll();
   // The launch that writes the table, before all that read it; what it carries
   // is the table to be.
   Status AddTable(const std::vector<Node>& nodes);

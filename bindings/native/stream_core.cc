@@ -1,6 +1,5 @@
 #include "bindings/native/stream_core.h"
 
-#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -179,11 +178,8 @@ void StreamCore::End(std::shared_ptr<BatchEntry> entry) {
 }
 
 bool StreamCore::BuildIsDue(const BatchEntry& entry) const {
-  if (entry.state != BatchEntry::State::kSeen &&
-      entry.state != BatchEntry::State::kRefused) {
-    return false;
-  }
-  return entry.nodes.size() >= kFewestLaunches && entry.seen >= entry.due &&
+  return entry.state == BatchEntry::State::kSeen &&
+         entry.nodes.size() >= kFewestLaunches && entry.seen >= entry.due &&
          entry.seen >= runtime_->options().build_after;
 }
 
@@ -228,9 +224,9 @@ void StreamCore::CollectBuild(BatchEntry& entry) {
 void StreamCore::Refuse(BatchEntry& entry, const Error& why) {
   ++stats_.refused;
   // What was in the way, as memory that was short, may have gone by then.
-  entry.due = 2 * std::max<uint64_t>(entry.seen, 1);
+  entry.due = 2 * entry.seen;
   entry.why_refused = why.message();
-  entry.state = BatchEntry::State::kRefused;
+  entry.state = BatchEntry::State::kSeen;
 }
 
 Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {

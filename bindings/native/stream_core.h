@@ -28,15 +28,14 @@ namespace reprise::native {
 // A batch without its arguments, and the graph for it once there is one.
 //
 //   seen ─(came often)─► building ─► ready ─(another batch took it over)─► seen
-//    │ │                      └─(fails)─► refused
-//    │ └─(cannot be captured)─► refused ─(came twice as often)─► building
+//    │                      └─(refused, for twice as many batches)─► seen
 //    └──────(took over the graph of another)──► ready
 //
 // Owned by its stream and, while it is built, by the build. Guarded by the
 // stream's mutex, but for `outcome`, which the build writes before it sets
 // `built` with release order.
 struct BatchEntry {
-  enum class State : uint8_t { kSeen, kBuilding, kReady, kRefused };
+  enum class State : uint8_t { kSeen, kBuilding, kReady };
 
   std::vector<Node> nodes;
   device::Dependencies dependencies;

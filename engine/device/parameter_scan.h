@@ -58,11 +58,10 @@ struct ScanResult {
 // ranges of one owner that explain a word the smallest counts; where two owners
 // do, nobody knows whose it is the next time, and the op is unbuildable as
 // below. One past the end of a range counts, if no range explains the word from
-// within. A word that differs and is
-// a device address in both recordings by `is_device_address`, without such an
-// explanation, makes the op unbuildable: kFailedPrecondition naming launch,
-// kernel and offset. So do launches that differ in number or shape. Pure
-// function of its arguments.
+// within. A word that differs and is a device address in both recordings by
+// `is_device_address`, without such an explanation, makes the op unbuildable:
+// kFailedPrecondition naming launch, kernel and offset. So do launches that
+// differ in number or shape. Pure function of its arguments.
 //
 // `background` is memory that the op has no business with, made by ops before
 // it: parameters hold stale addresses of it (unwritten entries of arrays). Such

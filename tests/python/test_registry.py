@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from registry import effects, findings, replays, sweep
 from registry.hooks import Call, Hook, hooks
+from torch import library as torch_library
 from watching import BUILD_TIMEOUT_S, assert_same_bits, watched
 
 # Of the sources of calls every SHARDS-th is run; 1 for all, which takes minutes.
@@ -57,8 +58,8 @@ def _switches(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.fixture
-def library() -> Iterator[torch.library.Library]:
-    with torch.library._scoped_library("registry_test", "FRAGMENT") as library:
+def library() -> Iterator[torch_library.Library]:
+    with torch_library._scoped_library("registry_test", "FRAGMENT") as library:
         yield library
 
 
@@ -79,7 +80,7 @@ def _problems(call: Call) -> list[str]:
     ],
 )
 def test_an_operator_that_does_more_than_it_says_is_found(
-    library: torch.library.Library,
+    library: torch_library.Library,
     monkeypatch: pytest.MonkeyPatch,
     work: Callable[[torch.Tensor], torch.Tensor],
     problem: str,

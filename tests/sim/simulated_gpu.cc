@@ -750,7 +750,6 @@ void SimulatedGpu::MakeGraphEntries() {
         Node added;
         added.kind = Node::Kind::kFill;
         added.fill = *params;
-        if (only->NamesFreedMemory(added)) return CUDA_ERROR_INVALID_VALUE;
         return only->AddNode(graph, node, std::move(added), before, count);
       };
   driver.cuGraphAddMemcpyNode = [](CUgraphNode* node, CUgraph graph,
@@ -760,7 +759,6 @@ void SimulatedGpu::MakeGraphEntries() {
     Node added;
     added.kind = Node::Kind::kCopy;
     added.copy = *params;
-    if (only->NamesFreedMemory(added)) return CUDA_ERROR_INVALID_VALUE;
     return only->AddNode(graph, node, std::move(added), before, count);
   };
 }
@@ -819,6 +817,7 @@ bool SimulatedGpu::NamesFreedMemory(const Node& node) const {
 
 CUresult SimulatedGpu::AddNode(CUgraph graph, CUgraphNode* node, Node added,
                                const CUgraphNode* before, size_t count) {
+  if (NamesFreedMemory(added)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     added.before.push_back(PlaceOf(before[i]));
   }
@@ -892,16 +891,18 @@ void SimulatedGpu::MakeExecEntries() {
   driver.cuGraphMemsetNodeSetParams =
       [](CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* params) {
         REPRISE_ENTER("cuGraphMemsetNodeSetParams");
-        Node changed = only->NodeOf(node);
+        Node& set = only->NodeOf(node);
+        Node changed = set;
         changed.fill = *params;
-        return only->SetNode(only->NodeOf(node), std::move(changed));
+        return only->SetNode(set, std::move(changed));
       };
   driver.cuGraphMemcpyNodeSetParams = [](CUgraphNode node,
                                          const CUDA_MEMCPY3D* params) {
     REPRISE_ENTER("cuGraphMemcpyNodeSetParams");
-    Node changed = only->NodeOf(node);
+    Node& set = only->NodeOf(node);
+    Node changed = set;
     changed.copy = *params;
-    return only->SetNode(only->NodeOf(node), std::move(changed));
+    return only->SetNode(set, std::move(changed));
   };
   driver.cuGraphExecUpdate = [](CUgraphExec exec, CUgraph graph,
                                 CUgraphExecUpdateResultInfo* info) {

@@ -46,8 +46,6 @@ struct World {
     raw = static_cast<CUstream>(stream.handle());
   }
 
-  void Drain() { Must(stream.Synchronize()); }
-
   // Adds `launches` that differ in their first argument.
   void Fill(Batch& batch, int launches, float a) {
     for (int i = 0; i < launches; ++i) {
@@ -77,18 +75,26 @@ World& TheWorld() {
   return *world;
 }
 
+// The share of one in rounds of `round`; the device's end of a round counts, or
+// is waited for off the clock.
 template <typename F>
-void Measure(benchmark::State& state, const F& once) {
-  World& world = TheWorld();
+void MeasureRounds(benchmark::State& state, const Stream& stream, const F& once,
+                   int round, bool to_the_end) {
   using Clock = std::chrono::steady_clock;
   float a = 0.0f;
   for (auto _ : state) {
     const Clock::time_point begin = Clock::now();
-    for (int i = 0; i < kRound; ++i) once(a += 1.0f);
+    for (int i = 0; i < round; ++i) once(a += 1.0f);
+    if (to_the_end) Must(stream.Synchronize());
     state.SetIterationTime(
-        std::chrono::duration<double>(Clock::now() - begin).count() / kRound);
-    world.Drain();
+        std::chrono::duration<double>(Clock::now() - begin).count() / round);
+    Must(stream.Synchronize());
   }
+}
+
+template <typename F>
+void Measure(benchmark::State& state, const F& once) {
+  MeasureRounds(state, TheWorld().stream, once, kRound, /*to_the_end=*/false);
 }
 
 // Until the plan behind `once` has decided how it is patched.
@@ -206,8 +212,7 @@ Way& TheWay(Patching patching) {
   return *way;
 }
 
-// A batch's share of rounds of `round` batches, of which so many launches
-// change; the device's end of a round counts, or is waited for off the clock.
+// Batches of which so many launches change.
 void SubmitRounds(benchmark::State& state, Patching patching, int round,
                   bool to_the_end) {
   Way& way = TheWay(patching);
@@ -216,16 +221,7 @@ void SubmitRounds(benchmark::State& state, Patching patching, int round,
   const Stream& stream = way.StreamOf(launches, changed, round);
   const auto once = [&](float a) { way.Submit(stream, launches, changed, a); };
   Warm(stream, once);
-  float a = 0.0f;
-  using Clock = std::chrono::steady_clock;
-  for (auto _ : state) {
-    const Clock::time_point begin = Clock::now();
-    for (int i = 0; i < round; ++i) once(a += 1.0f);
-    if (to_the_end) Must(stream.Synchronize());
-    state.SetIterationTime(
-        std::chrono::duration<double>(Clock::now() - begin).count() / round);
-    Must(stream.Synchronize());
-  }
+  MeasureRounds(state, stream, once, round, to_the_end);
   state.SetLabel(perf::Describe(stream.plans()[0]));
 }
 void BM_Submit(benchmark::State& state, Patching patching) {

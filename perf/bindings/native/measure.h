@@ -29,12 +29,12 @@ extern "C" __global__ void axpy(float a, const float* x, float* y, int count) {
 )";
 using Axpy = void(float, const float*, float*, int);
 
-// A benchmark that cannot go on ends the program, with a sentence on stderr.
 // How a plan gets its arguments, and why.
 inline std::string Describe(const PlanReport& plan) {
   return std::string(ToString(plan.patching)) + ": " + plan.why + plan.why_not;
 }
 
+// A benchmark that cannot go on ends the program, with a sentence on stderr.
 [[noreturn]] inline void Stop(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
   std::exit(1);

@@ -113,14 +113,7 @@ class BufferPerBatchTest : public MemoryPoolTest {
         patching, {.measured = {{.costs = kCheapUpdates}}, .builds = &builds_});
   }
   // out = 3 * by, by way of a buffer that ends at once.
-  void Submit(float by, float* out) {
-    const Buffer<float> buffer = Allocate(1);
-    Batch batch(adopted_);
-    batch.Fill(Out(buffer.data(), 1), 0.0f);
-    for (int i = 0; i < 2; ++i) batch.Launch(*kernel_, {}, buffer.data(), by);
-    batch.Copy(Out(out, 1), In(buffer.data(), 1));
-    ASSERT_TRUE(batch.Submit());
-  }
+  void Submit(float by, float* out) { Use(adopted_, Allocate(1), by, out); }
   void Call(float by) {
     float result = 0;
     Submit(by, &result);
