@@ -28,6 +28,7 @@ class TraceRecorder {
   // `operands` as numbered by the open trace, which has `values` values now.
   void Enter(const OpView& op, const cache::Signature& before,
              std::span<const ValueRef> operands, ValueId values);
+  // Of the op that was entered last: how to run it again (host executor).
   void GiveCall(std::unique_ptr<Call> call);
   // `result_values` as numbered by the open trace. Says why the op cannot be
   // part of a trace, or nothing.

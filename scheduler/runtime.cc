@@ -58,12 +58,24 @@ class Runtime::Impl {
       if (slot.key == key) return slot.session.get();
     }
     auto session = MakeSession(key);
+    if (paused_ && session != nullptr) session->Pause();
     // The first one may have its ops passed over only while it is alone.
     if (sessions_.size() == 1 && sessions_[0].session != nullptr) {
       sessions_[0].session->ShowAll();
     }
     sessions_.push_back({key, std::move(session)});
     return sessions_.back().session.get();
+  }
+
+  // Sessions that are made between the two are paused, too: `paused_` is
+  // written before, and read after, under the lock that makes them.
+  void Pause() REPRISE_EXCLUDES(mutex_) {
+    SetPaused(true);
+    for (StreamSession* session : Sessions()) session->Pause();
+  }
+  void Resume() REPRISE_EXCLUDES(mutex_) {
+    SetPaused(false);
+    for (StreamSession* session : Sessions()) session->Resume();
   }
 
   std::vector<StreamSession*> Sessions() const REPRISE_EXCLUDES(mutex_) {
@@ -151,6 +163,11 @@ class Runtime::Impl {
     size_t total_bytes = 0;
     return driver_->cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
            free_bytes < total_bytes / kFreeShare;
+  }
+
+  void SetPaused(bool paused) REPRISE_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    paused_ = paused;
   }
 
   struct Slot {
@@ -270,6 +287,7 @@ class Runtime::Impl {
 
   mutable base::Mutex mutex_;
   std::vector<Slot> sessions_ REPRISE_GUARDED_BY(mutex_);
+  bool paused_ REPRISE_GUARDED_BY(mutex_) = false;
   // Its destructor waits for builds, which use all of the above.
   BuildQueue queue_;
   std::optional<base::DelayingTaskRunner> late_;  // if told so
@@ -294,9 +312,9 @@ bool Runtime::Wait(std::optional<std::chrono::milliseconds> timeout) {
   return impl_->Wait(timeout);
 }
 
-void Runtime::Pause() {
-  for (StreamSession* session : impl_->Sessions()) session->Pause();
-}
+void Runtime::Pause() { impl_->Pause(); }
+
+void Runtime::Resume() { impl_->Resume(); }
 
 bool Runtime::Interrupt(const StreamKey& key, const char* what) {
   Session* session = impl_->Find(key);

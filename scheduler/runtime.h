@@ -59,8 +59,10 @@ class Runtime {
   bool Wait(std::optional<std::chrono::milliseconds> timeout);
 
   // Ends what is open on every session: recordings are dropped, replays under
-  // way are squashed. For disable().
+  // way are squashed. Until Resume, ops of all sessions, also of those to come,
+  // run by eager. For disable().
   void Pause();
+  void Resume();
 
   // Interrupts the session of a stream, if there is one, or all (see
   // Session::Interrupt). True if something had been run ahead.

@@ -1,7 +1,6 @@
 #include "scheduler/stream_session.h"
 
 #include <algorithm>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -105,6 +104,8 @@ Action StreamSession::Enter(const OpView& op) {
   } else if (mode_ == Mode::kValidating) {
     if (op.cut == nullptr && GoOnBeside(op)) return Observe();
     LeaveValidation();
+  } else if (mode_ == Mode::kAway) [[unlikely]] {
+    return Action::kEager;
   }
   if (attention_.asleep() && mode_ == Mode::kBoundary) [[unlikely]] {
     return Sleep();
@@ -149,13 +150,13 @@ Action StreamSession::Sleep() {
 }
 
 void StreamSession::PassOver(uint64_t ops) {
-  const std::lock_guard lock(*this);
+  const Locked lock(*this);
   journal_.stats.ops += ops;
   LookAtWholeStream();
 }
 
 void StreamSession::ShowAll() {
-  const std::lock_guard lock(*this);
+  const Locked lock(*this);
   if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
   asleep_ = nullptr;
 }
@@ -177,8 +178,9 @@ void StreamSession::LookAtWholeStream() {
 
 bool StreamSession::Interrupt(const char* what) {
   static constexpr uint64_t kWords[] = {engine::kNoOp};
-  const std::lock_guard lock(*this);
+  const Locked lock(*this);
   may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
+  if (mode_ == Mode::kAway) return false;
   if (mode_ == Mode::kBoundary && observed_ == nullptr) return false;
   const uint64_t squashes = journal_.stats.squashes;
   OpView look;
@@ -190,11 +192,12 @@ bool StreamSession::Interrupt(const char* what) {
   return journal_.stats.squashes != squashes;
 }
 
-void StreamSession::Leave(const OpView& op,
-                          std::span<const ResultView> results) {
+void StreamSession::Leave(const OpView& op, std::span<const ResultView> results,
+                          std::unique_ptr<engine::Call> call) {
   // An op that overlapped with another one is no longer waited for.
   if (observed_ != op.words.data()) return;
   observed_ = nullptr;
+  if (recorder_ != nullptr) recorder_->GiveCall(std::move(call));
   if (mode_ == Mode::kValidating) {
     LeaveValidating(op, results);
   } else if (mode_ == Mode::kWatching) {
@@ -305,12 +308,14 @@ bool StreamSession::BeginsTrace(const OpView& op, uint64_t hash) const {
       open_.ops() < expected_->ops) {
     return false;
   }
-  const std::span<const Heads::Head> heads = heads_.Find(hash);
-  return std::any_of(heads.begin(), heads.end(), [&](const Heads::Head& head) {
-    return head.entry->state >= State::kConfirm &&
-           head.entry->state <= State::kReady &&
-           Heads::Compare(op.operands, head.storages, open_).some();
-  });
+  for (const Heads::Head& head : heads_.Find(hash)) {
+    if (head.entry->state >= State::kConfirm &&
+        head.entry->state <= State::kReady &&
+        Heads::Compare(op.operands, head.storages, open_).some()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Action StreamSession::Watch(const OpView& op, const cache::Signature& words) {
@@ -507,7 +512,7 @@ Action StreamSession::Follow() {
     mode_ = Mode::kBoundary;
     following_.store(false, std::memory_order_release);
   }
-  return followed_->native ? Action::kNative : Action::kFollow;
+  return followed_->native ? Action::kEager : Action::kFollow;
 }
 
 bool StreamSession::LaunchAt(const OpView& op) {
@@ -645,9 +650,10 @@ base::Status StreamSession::CompareOp(const OpView& op,
   if (!whole_) REPRISE_RETURN_IF_ERROR(executor.LaunchOp(cursor_));
   // Op by op, the plan's memory holds this op's version now; launched whole,
   // it holds each value's last version.
-  const auto comparable = [&](engine::ValueId value) {
-    return executor.Touches(cursor_, value) &&
-           (!whole_ || instance.plan().last_writer(value) == cursor_);
+  const auto comparable = [&, op = cursor_,
+                           whole = whole_](engine::ValueId value) {
+    return executor.Touches(op, value) &&
+           (!whole || instance.plan().last_writer(value) == op);
   };
   for (size_t r = 0; r < results.size(); ++r) {
     const engine::ResultSpec& spec = traced.results[r];
@@ -672,7 +678,7 @@ base::Status StreamSession::CompareOp(const OpView& op,
 // --- From other threads ----------------------------------------------------
 
 void StreamSession::Settle() {
-  const std::lock_guard lock(*this);
+  const Locked lock(*this);
   for (auto& [signature, entry] : entries_) {
     if (entry->state == State::kBuilding) CollectBuild(entry.get());
     if (entry->verdict_pending) {
@@ -681,8 +687,7 @@ void StreamSession::Settle() {
   }
 }
 
-void StreamSession::Pause() {
-  const std::lock_guard lock(*this);
+void StreamSession::End() {
   may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
   if (mode_ == Mode::kFollowing) Squash(cursor_);
   if (mode_ == Mode::kValidating) LeaveValidation();
@@ -691,14 +696,25 @@ void StreamSession::Pause() {
   predictor_.Break();
 }
 
+void StreamSession::Pause() {
+  const Locked lock(*this);
+  End();
+  mode_ = Mode::kAway;
+}
+
+void StreamSession::Resume() {
+  const Locked lock(*this);
+  if (mode_ == Mode::kAway) mode_ = Mode::kBoundary;
+}
+
 void StreamSession::StopRecording() {
-  const std::lock_guard lock(*this);
+  const Locked lock(*this);
   recorder_.reset();
 }
 
 void StreamSession::Reset() {
-  Pause();
-  const std::lock_guard lock(*this);
+  const Locked lock(*this);
+  End();
   pinned_ = PlanCache::Pin();
   for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
   entries_.clear();
@@ -749,7 +765,7 @@ void StreamSession::Inspect(
     const std::function<void(const Journal&,
                              const std::vector<const TraceEntry*>&,
                              const engine::Frontend&)>& read) {
-  const std::lock_guard lock(*this);
+  const Locked lock(*this);
   if (const uint64_t releases =
           releases_.exchange(0, std::memory_order_relaxed)) {
     journal_.notes[kReleased] += releases;

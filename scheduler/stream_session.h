@@ -36,6 +36,7 @@ namespace reprise::scheduler {
 
 // Where the stream is:
 //
+//   kAway       paused; ops run by eager and are not looked at
 //   kBoundary   between traces; the next op is a head
 //   kWatching   eager runs, the open trace grows (and is recorded, perhaps)
 //   kPassing    eager runs a trace that is known and not wanted now; only its
@@ -43,8 +44,8 @@ namespace reprise::scheduler {
 //   kValidating eager runs, a plan runs beside it and is compared
 //   kFollowing  a plan was launched; ops are compared with it and answered
 //
-// Every state goes back to kBoundary at the end of its trace, at a cut, and
-// when the stream leaves what was expected.
+// Every state but kAway goes back to kBoundary at the end of its trace, at a
+// cut, and when the stream leaves what was expected.
 class StreamSession final : public Session {
  public:
   struct Parts {
@@ -66,48 +67,62 @@ class StreamSession final : public Session {
   explicit StreamSession(Parts parts);
   ~StreamSession() override;
 
-  // For std::lock_guard.
-  void lock() {
-    Lock();
-    may_allocate_.store(true, std::memory_order_relaxed);
-  }
-  void unlock() {
-    may_allocate_.store(false, std::memory_order_relaxed);
-    Unlock();
-  }
-  Action Enter(const engine::OpView& op) override;
-  bool wants_call() const override {
+  // Holds the session's lock as somebody who may wait for the allocator.
+  class REPRISE_SCOPED_CAPABILITY Locked {
+   public:
+    explicit Locked(StreamSession& session) REPRISE_ACQUIRE(session.lock_)
+        : session_(session) {
+      session_.Lock();
+      session_.may_allocate_.store(true, std::memory_order_relaxed);
+    }
+    ~Locked() REPRISE_RELEASE() {
+      session_.may_allocate_.store(false, std::memory_order_relaxed);
+      session_.Unlock();
+    }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+   private:
+    StreamSession& session_;
+  };
+
+  Action Enter(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
+  bool wants_call() const override REPRISE_REQUIRES(lock_) {
     return recorder_ != nullptr && backend_->wants_call();
   }
-  void GiveCall(std::unique_ptr<engine::Call> call) override {
-    recorder_->GiveCall(std::move(call));
-  }
   void Leave(const engine::OpView& op,
-             std::span<const engine::ResultView> results) override;
-  void Abandon(const engine::OpView& op) override;
-  bool Interrupt(const char* what) override;
-  engine::Block TakeBlock(engine::ValueId value) override {
+             std::span<const engine::ResultView> results,
+             std::unique_ptr<engine::Call> call) override
+      REPRISE_REQUIRES(lock_);
+  void Abandon(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
+  bool Interrupt(const char* what) override REPRISE_EXCLUDES(lock_);
+  engine::Block TakeBlock(engine::ValueId value) override
+      REPRISE_REQUIRES(lock_) {
     return instance().TakeBlock(value);
   }
-  void Own(engine::ValueId value, engine::StorageToken storage) override {
+  void Own(engine::ValueId value, engine::StorageToken storage) override
+      REPRISE_REQUIRES(lock_) {
     instance().Own(value, storage);
   }
 
   // The rest takes the lock itself, waiting for it. Any thread.
 
   // So many ops of the stream were not shown, because it is asleep.
-  void PassOver(uint64_t ops);
+  void PassOver(uint64_t ops) REPRISE_EXCLUDES(lock_);
   // From now on all of its ops are shown.
-  void ShowAll();
+  void ShowAll() REPRISE_EXCLUDES(lock_);
   // Waits for verdicts of validations that have been enqueued.
-  void Settle();
-  // The hooks were switched off or another tool wants CUPTI: ends what is open,
-  // leaving the program with what it has seen.
-  void Pause();
+  void Settle() REPRISE_EXCLUDES(lock_);
+  // The hooks were switched off: ends what is open, leaving the program with
+  // what it has seen. From then on until Resume ops run by eager: one may have
+  // been on its way here when the hooks were switched off, and those behind it
+  // are not shown any more.
+  void Pause() REPRISE_EXCLUDES(lock_);
+  void Resume() REPRISE_EXCLUDES(lock_);
   // Recording was forbidden: drops what is being recorded, so that CUPTI is
   // free on return. The program is followed and watched as before.
-  void StopRecording();
-  void Reset();
+  void StopRecording() REPRISE_EXCLUDES(lock_);
+  void Reset() REPRISE_EXCLUDES(lock_);
 
   // Evicts this session's plans, but the one that is followed or validated, and
   // returns the bytes they were charged; they are recorded again when their
@@ -126,10 +141,12 @@ class StreamSession final : public Session {
   // Calls `read` with the journal and the entries, under the lock.
   void Inspect(const std::function<void(const Journal&,
                                         const std::vector<const TraceEntry*>&,
-                                        const engine::Frontend&)>& read);
+                                        const engine::Frontend&)>& read)
+      REPRISE_EXCLUDES(lock_);
 
  private:
   enum class Mode : uint8_t {
+    kAway,
     kBoundary,
     kWatching,
     kPassing,
@@ -137,111 +154,131 @@ class StreamSession final : public Session {
     kFollowing
   };
 
-  Action Sleep();
+  void End() REPRISE_REQUIRES(lock_);  // of what is open; for Pause and Reset
+  Action Sleep() REPRISE_REQUIRES(lock_);
   // An op that no plan expects; with markers in its words, and their hash.
-  Action EnterUnmatched(const engine::OpView& op);
-  Action EnterMasked(const engine::OpView& op, const cache::Signature& words);
-  Action Observe();
+  Action EnterUnmatched(const engine::OpView& op) REPRISE_REQUIRES(lock_);
+  Action EnterMasked(const engine::OpView& op, const cache::Signature& words)
+      REPRISE_REQUIRES(lock_);
+  Action Observe() REPRISE_REQUIRES(lock_);
   // Puts markers in place of the op's numbers, in a copy of its words that
   // lives until the next call, and hashes them.
-  cache::Signature Mask(engine::OpView& op);
-  Action RunCut(const engine::OpView& op, std::string_view reason);
+  cache::Signature Mask(engine::OpView& op) REPRISE_REQUIRES(lock_);
+  Action RunCut(const engine::OpView& op, std::string_view reason)
+      REPRISE_REQUIRES(lock_);
 
   // Leaving what was expected.
-  void HandleOverlap();
-  void Diverge(const engine::OpView& op);
-  void SquashAt(const engine::OpView& op);
-  void Squash(uint32_t verified);
-  void LeaveValidation();
-  void DiscardOpenTrace();
+  void HandleOverlap() REPRISE_REQUIRES(lock_);
+  void Diverge(const engine::OpView& op) REPRISE_REQUIRES(lock_);
+  void SquashAt(const engine::OpView& op) REPRISE_REQUIRES(lock_);
+  void Squash(uint32_t verified) REPRISE_REQUIRES(lock_);
+  void LeaveValidation() REPRISE_REQUIRES(lock_);
+  void DiscardOpenTrace() REPRISE_REQUIRES(lock_);
   // The program left the entry's plan before that op.
-  void NoteLeaving(TraceEntry* entry, uint32_t op);
+  void NoteLeaving(TraceEntry* entry, uint32_t op) REPRISE_REQUIRES(lock_);
   // The op came with numbers that the recordings do not tell enough of. True if
   // another recording may help: the plan is dropped then.
-  bool LearnNumbers(TraceEntry* entry, uint32_t index,
-                    const engine::OpView& op);
+  bool LearnNumbers(TraceEntry* entry, uint32_t index, const engine::OpView& op)
+      REPRISE_REQUIRES(lock_);
 
   // Watching.
-  Action Watch(const engine::OpView& op, const cache::Signature& words);
-  bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
+  Action Watch(const engine::OpView& op, const cache::Signature& words)
+      REPRISE_REQUIRES(lock_);
+  bool BeginsTrace(const engine::OpView& op, uint64_t hash) const
+      REPRISE_REQUIRES(lock_);
   void LeaveWatching(const engine::OpView& op,
-                     std::span<const engine::ResultView> results);
+                     std::span<const engine::ResultView> results)
+      REPRISE_REQUIRES(lock_);
   // Device work that no op made came before this op of the recording: the
   // trace ends there, now and ever after.
-  bool EndsAtForeignWork();
-  void Close();
-  bool Ends();
+  bool EndsAtForeignWork() REPRISE_REQUIRES(lock_);
+  void Close() REPRISE_REQUIRES(lock_);
+  bool Ends() REPRISE_REQUIRES(lock_);
   // The open trace may still become that one.
-  bool MayBecome(const TraceEntry& entry) const;
+  bool MayBecome(const TraceEntry& entry) const REPRISE_REQUIRES(lock_);
   // The entry of the trace that was open, among those of its signature.
-  TraceEntry* EntryFor(const cache::Signature& signature);
-  bool Keeps(const TraceEntry& entry) const;
-  void NoteCut(const engine::OpView& op, std::string_view reason);
-  void LearnCut(uint64_t hash, std::string_view reason);
-  void LinkTrace(TraceEntry* entry);
+  TraceEntry* EntryFor(const cache::Signature& signature)
+      REPRISE_REQUIRES(lock_);
+  bool Keeps(const TraceEntry& entry) const REPRISE_REQUIRES(lock_);
+  void NoteCut(const engine::OpView& op, std::string_view reason)
+      REPRISE_REQUIRES(lock_);
+  void LearnCut(uint64_t hash, std::string_view reason) REPRISE_REQUIRES(lock_);
+  void LinkTrace(TraceEntry* entry) REPRISE_REQUIRES(lock_);
 
   // Whether the stream is worth watching now; called every so many ops.
-  void LookAtWholeStream();
+  void LookAtWholeStream() REPRISE_REQUIRES(lock_);
 
   // Recording and validating, what they cost and whether they pay.
-  bool MayLearn();
-  void StopLearning();
-  bool IsWorthRecording(const TraceEntry& entry) const;
+  bool MayLearn() REPRISE_REQUIRES(lock_);
+  void StopLearning() REPRISE_REQUIRES(lock_);
+  bool IsWorthRecording(const TraceEntry& entry) const REPRISE_REQUIRES(lock_);
 
   // Passing.
-  std::optional<Action> TryPass(TraceEntry* entry);
-  bool PassOn(const engine::OpView& op, uint64_t hash);
+  std::optional<Action> TryPass(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  bool PassOn(const engine::OpView& op, uint64_t hash) REPRISE_REQUIRES(lock_);
 
   // Heads.
-  std::optional<Action> TryHead(const engine::OpView& op, uint64_t hash);
-  void StartRecording(engine::Backend::Pass pass);
+  std::optional<Action> TryHead(const engine::OpView& op, uint64_t hash)
+      REPRISE_REQUIRES(lock_);
+  void StartRecording(engine::Backend::Pass pass) REPRISE_REQUIRES(lock_);
   bool MayRecord() const;
-  bool WantsValidation(TraceEntry* entry);
+  bool WantsValidation(TraceEntry* entry) REPRISE_REQUIRES(lock_);
   // What this pass is to be, by policy, profit and rest after squashes.
-  Profit::Mode ChooseMode(TraceEntry* entry);
-  std::optional<Action> TryPlan(TraceEntry* entry, const engine::OpView& op);
+  Profit::Mode ChooseMode(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  std::optional<Action> TryPlan(TraceEntry* entry, const engine::OpView& op)
+      REPRISE_REQUIRES(lock_);
   // Which instance this pass runs on. False if it is to be eager, because
   // another instance is on its way.
-  bool TakeInstance(TraceEntry* entry);
+  bool TakeInstance(TraceEntry* entry) REPRISE_REQUIRES(lock_);
   std::optional<Action> StartValidation(TraceEntry* entry,
-                                        const engine::OpView& op);
-  std::optional<Action> StartReplay(TraceEntry* entry,
-                                    const engine::OpView& op);
-  bool Resolve(TraceEntry* entry, const engine::OpView& op);
-  Action Follow();
+                                        const engine::OpView& op)
+      REPRISE_REQUIRES(lock_);
+  std::optional<Action> StartReplay(TraceEntry* entry, const engine::OpView& op)
+      REPRISE_REQUIRES(lock_);
+  bool Resolve(TraceEntry* entry, const engine::OpView& op)
+      REPRISE_REQUIRES(lock_);
+  Action Follow() REPRISE_REQUIRES(lock_);
   // Follows an op at which a segment is due; false if it cannot.
-  bool LaunchAt(const engine::OpView& op);
+  bool LaunchAt(const engine::OpView& op) REPRISE_REQUIRES(lock_);
   // The op is the next one of the validation; launches a segment that is due.
-  bool GoOnBeside(const engine::OpView& op);
+  bool GoOnBeside(const engine::OpView& op) REPRISE_REQUIRES(lock_);
   void LeaveValidating(const engine::OpView& op,
-                       std::span<const engine::ResultView> results);
+                       std::span<const engine::ResultView> results)
+      REPRISE_REQUIRES(lock_);
   base::Status CompareOp(const engine::OpView& op,
-                         std::span<const engine::ResultView> results);
+                         std::span<const engine::ResultView> results)
+      REPRISE_REQUIRES(lock_);
 
   // A trace's way to a plan.
-  void KeepRecording(TraceEntry* entry, std::unique_ptr<engine::Trace> trace);
-  void CollectBuild(TraceEntry* entry);
+  void KeepRecording(TraceEntry* entry, std::unique_ptr<engine::Trace> trace)
+      REPRISE_REQUIRES(lock_);
+  void CollectBuild(TraceEntry* entry) REPRISE_REQUIRES(lock_);
   // The same for another instance of the pinned plan.
   bool WantsInstance(const TraceEntry& entry,
-                     const engine::Plan::Choice& choice) const;
-  void CollectInstance(TraceEntry* entry);
-  void RefuseInstance(TraceEntry* entry, std::string_view reason);
-  void DropIdleInstance(TraceEntry* entry);
-  void CollectVerdict(TraceEntry* entry, engine::Executor::Patience patience);
+                     const engine::Plan::Choice& choice) const
+      REPRISE_REQUIRES(lock_);
+  void CollectInstance(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  void RefuseInstance(TraceEntry* entry, std::string_view reason)
+      REPRISE_REQUIRES(lock_);
+  void DropIdleInstance(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  void CollectVerdict(TraceEntry* entry, engine::Executor::Patience patience)
+      REPRISE_REQUIRES(lock_);
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
-              std::string_view reason, uint32_t tries);
-  void StartOver(TraceEntry* entry);
+              std::string_view reason, uint32_t tries) REPRISE_REQUIRES(lock_);
+  void StartOver(TraceEntry* entry) REPRISE_REQUIRES(lock_);
   // An external lies where it never moved to while recorded: its next pass
   // proves that it can.
-  void RecordAgain(TraceEntry* entry);
-  void DropPlan(TraceEntry* entry);
-  void GiveUp(TraceEntry* entry, std::string_view reason);
-  void Reject(const TraceEntry& entry, std::string_view reason);
+  void RecordAgain(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  void DropPlan(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  void GiveUp(TraceEntry* entry, std::string_view reason)
+      REPRISE_REQUIRES(lock_);
+  void Reject(const TraceEntry& entry, std::string_view reason)
+      REPRISE_REQUIRES(lock_);
 
   PlanKey KeyOf(const TraceEntry& entry) const {
     return {entry.signature, &entry, this};
   }
-  engine::Instance& instance() { return *instance_; }
+  engine::Instance& instance() REPRISE_REQUIRES(lock_) { return *instance_; }
 
   std::unique_ptr<engine::Frontend> frontend_;
   std::unique_ptr<engine::Backend> backend_;
@@ -251,53 +288,60 @@ class StreamSession final : public Session {
   const base::Policy policy_;
   const std::atomic<bool>* recording_forbidden_;
   std::atomic<bool>* opened_;
-  std::atomic<bool>* asleep_;
+  std::atomic<bool>* asleep_ REPRISE_GUARDED_BY(lock_);
 
-  Mode mode_ = Mode::kBoundary;
+  Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;
   // Between Enter(kObserve) and Leave: the words of the op, which name the
   // call.
-  const uint64_t* observed_ = nullptr;
-  const uint64_t* entered_ = nullptr;  // the words of the last op as it came
-  std::vector<uint64_t> masked_;
-  uint64_t observed_hash_ = 0;
-  uint64_t generator_before_ = 0;
+  const uint64_t* observed_ REPRISE_GUARDED_BY(lock_) = nullptr;
+  const uint64_t* entered_ REPRISE_GUARDED_BY(lock_) =
+      nullptr;  // the words of the last op as it came
+  std::vector<uint64_t> masked_ REPRISE_GUARDED_BY(lock_);
+  uint64_t observed_hash_ REPRISE_GUARDED_BY(lock_) = 0;
+  uint64_t generator_before_ REPRISE_GUARDED_BY(lock_) = 0;
 
   // kPassing, kValidating and kFollowing.
-  TraceEntry* current_ = nullptr;
-  PlanCache::Pin pinned_;  // of `current_`, until the next plan is tried
-  engine::Instance* instance_ = nullptr;  // of the pinned plan
-  size_t instance_index_ = 0;
-  uint32_t cursor_ = 0;
-  bool whole_ = false;
+  TraceEntry* current_ REPRISE_GUARDED_BY(lock_) = nullptr;
+  PlanCache::Pin pinned_
+      REPRISE_GUARDED_BY(lock_);  // of `current_`, until the next plan is tried
+  engine::Instance* instance_ REPRISE_GUARDED_BY(lock_) =
+      nullptr;  // of the pinned plan
+  size_t instance_index_ REPRISE_GUARDED_BY(lock_) = 0;
+  uint32_t cursor_ REPRISE_GUARDED_BY(lock_) = 0;
+  bool whole_ REPRISE_GUARDED_BY(lock_) = false;
 
   // kWatching.
-  engine::OpenTrace open_;
-  uint64_t head_hash_ = 0;
-  std::vector<engine::StorageToken> head_storages_;
-  std::vector<uint64_t> op_hashes_;
-  Externals externals_;
-  TraceEntry* expected_ = nullptr;  // by the head; null when nothing is
-  Repetition repetition_;
-  bool repeated_ = false;  // the next op begins a loop's body once more
-  std::unique_ptr<engine::TraceRecorder> recorder_;
-  engine::Backend::Pass recording_pass_ = engine::Backend::Pass::kFirst;
+  engine::OpenTrace open_ REPRISE_GUARDED_BY(lock_);
+  uint64_t head_hash_ REPRISE_GUARDED_BY(lock_) = 0;
+  std::vector<engine::StorageToken> head_storages_ REPRISE_GUARDED_BY(lock_);
+  std::vector<uint64_t> op_hashes_ REPRISE_GUARDED_BY(lock_);
+  Externals externals_ REPRISE_GUARDED_BY(lock_);
+  TraceEntry* expected_ REPRISE_GUARDED_BY(lock_) =
+      nullptr;  // by the head; null when nothing is
+  Repetition repetition_ REPRISE_GUARDED_BY(lock_);
+  bool repeated_ REPRISE_GUARDED_BY(lock_) =
+      false;  // the next op begins a loop's body once more
+  std::unique_ptr<engine::TraceRecorder> recorder_ REPRISE_GUARDED_BY(lock_);
+  engine::Backend::Pass recording_pass_ REPRISE_GUARDED_BY(lock_) =
+      engine::Backend::Pass::kFirst;
 
   // Several of a signature: see Identity.
   std::unordered_multimap<cache::Signature, std::unique_ptr<TraceEntry>>
-      entries_;
-  Heads heads_;
-  Predictor predictor_;
+      entries_ REPRISE_GUARDED_BY(lock_);
+  Heads heads_ REPRISE_GUARDED_BY(lock_);
+  Predictor predictor_ REPRISE_GUARDED_BY(lock_);
   // Signatures of traces that end there whatever was expected: the program goes
   // several ways from there.
-  std::unordered_set<cache::Signature> ends_;
+  std::unordered_set<cache::Signature> ends_ REPRISE_GUARDED_BY(lock_);
   // Ops, by the hash of their words, that are cuts, and why.
-  std::unordered_map<uint64_t, std::string> learned_cuts_;
+  std::unordered_map<uint64_t, std::string> learned_cuts_
+      REPRISE_GUARDED_BY(lock_);
   // Ops, by the hash of their masked words, whose numbers are not masked: a
   // build found that nothing tells how kernels hold them.
-  std::unordered_set<uint64_t> unmasked_;
-  Allowance allowance_;
-  Attention attention_;  // by policy kMeasured only
-  Journal journal_;
+  std::unordered_set<uint64_t> unmasked_ REPRISE_GUARDED_BY(lock_);
+  Allowance allowance_ REPRISE_GUARDED_BY(lock_);
+  Attention attention_ REPRISE_GUARDED_BY(lock_);  // by policy kMeasured only
+  Journal journal_ REPRISE_GUARDED_BY(lock_);
   // For BeforeMemoryGoes, which has no lock yet: a pass is followed (false is
   // released by the end of a squash: what it restores has been launched); who
   // is inside may wait for the allocator (relaxed: it only ends the waiting).

@@ -63,16 +63,15 @@ struct TorchRuntime::Switches {
   std::vector<TorchRuntime*> made REPRISE_GUARDED_BY(mutex);
   int pauses REPRISE_GUARDED_BY(mutex) = 0;
 
-  // Nobody watches while the sessions change hands. Those that come are paused
-  // too: an op that was on its way when the hooks were last switched off may
-  // have opened a trace, and others have run unseen since.
+  // Nobody watches while the sessions change hands, and an op that was on its
+  // way when the hooks were switched off finds its session paused.
   void Activate(TorchRuntime* next) REPRISE_REQUIRES(mutex) {
     TorchRuntime* const before = Active();
     if (next == before) return;
     g_watching.store(false, std::memory_order_relaxed);
     if (before != nullptr) before->scheduler_->Pause();
     if (next != nullptr) {
-      next->scheduler_->Pause();
+      next->scheduler_->Resume();
       base::SetLogLevel(next->options_.log);
       g_latest.store(next, std::memory_order_release);
     }

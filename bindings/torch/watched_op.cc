@@ -55,17 +55,16 @@ WatchedOp::Step WatchedOp::Enter() {
     case Action::kObserve:
       observed_ = true;
       wants_call_ = session_->wants_call();
+      Unlock();
       return Step::kObserve;
     case Action::kEager:
-    case Action::kNative:
       break;
   }
   return Step::kEager;
 }
 
 void WatchedOp::GiveCall(std::unique_ptr<BoxedCall> boxed) {
-  expected_ = boxed->expected();
-  session_->GiveCall(std::move(boxed));
+  boxed_ = std::move(boxed);
 }
 
 void WatchedOp::StartEager() {
@@ -77,11 +76,11 @@ void WatchedOp::StartEager() {
 void WatchedOp::Leave(const ResultList& results) {
   // What cannot be described or repeated is left to be abandoned.
   if (!results.describable() || !call_.RefreshWritten()) return;
-  if (expected_ != nullptr) ExpectResults(expected_, results.views());
+  if (boxed_ != nullptr) ExpectResults(boxed_->expected(), results.views());
   observed_ = false;
   session_->Lock();
   locked_ = true;
-  session_->Leave(call_.view(), results.views());
+  session_->Leave(call_.view(), results.views(), std::move(boxed_));
   Unlock();
 }
 

@@ -47,7 +47,8 @@ class WatchedOp {
   OpCall& call() { return call_; }
   Step Enter();
 
-  // After kObserve: the session wants the arguments, boxed by the hook.
+  // After kObserve: the session wants the arguments, boxed by the hook (behind
+  // its lock: boxing may count references to tensors).
   bool wants_call() const { return wants_call_; }
   std::unique_ptr<BoxedCall> NewBoxedCall() const {
     return std::make_unique<BoxedCall>(call_.info(), below_);
@@ -72,7 +73,7 @@ class WatchedOp {
   bool deep_ = false;
   bool observed_ = false;  // Leave or Abandon is owed
   bool wants_call_ = false;
-  BoxedCall::Expected expected_;
+  std::unique_ptr<BoxedCall> boxed_;
 };
 
 }  // namespace reprise::bindings

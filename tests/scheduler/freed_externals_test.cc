@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -189,7 +188,7 @@ TEST_F(FreedExternalsTest, MemoryWaitsForNobodyWhoMayWaitForTheAllocator) {
   Warm();
   const auto tell = [this](Side& side, ModelTensor&) {
     if (&side != &watched_) return;
-    const std::lock_guard inside(*session_);
+    const StreamSession::Locked inside(*session_);
     std::thread([this] { session_->BeforeMemoryGoes(); }).join();
   };
   EXPECT_EQ(CallOnce(On(3, tell)), -1);

@@ -115,6 +115,8 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
       if (i % 4 == 1) runtime.InterruptAll("somebody looks");
       runtime.BeforeMemoryGoes(static_cast<int>(i % 2));
       if (i % 16 == 9) runtime.Pause();
+      if (i % 16 == 11) runtime.Resume();
+      if (i % 32 == 20) runtime.Reset();
       if (i % 64 < 2) {
         runtime.ReleaseMemory(static_cast<int>(i % 2), Shortage::kCertain);
       }
@@ -123,6 +125,7 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
   for (std::thread& thread : threads) thread.join();
   done = true;
   other.join();
+  runtime.Resume();
   // What they have left is sound: what repeats is replayed.
   for (int i = 0; i < 12; ++i) {
     for (const auto& program : programs) program->Pass(kPasses);

@@ -163,15 +163,15 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
       return out;
     }
     case scheduler::Action::kEager:
-    case scheduler::Action::kNative:
       session_->Unlock();
       return Eager(op, inputs, attribute);
     case scheduler::Action::kObserve:
       ++observed_;
       break;
   }
+  std::unique_ptr<engine::Call> call;
   if (session_->wants_call()) {
-    session_->GiveCall(std::make_unique<ModelCall>(op, attribute, elements));
+    call = std::make_unique<ModelCall>(op, attribute, elements);
   }
   session_->Unlock();
   ModelTensor out;
@@ -194,7 +194,8 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
     result.strides = kStrides;
   }
   session_->Lock();
-  session_->Leave(view, {&result, out.storage() != nullptr ? 1u : 0u});
+  session_->Leave(view, {&result, out.storage() != nullptr ? 1u : 0u},
+                  std::move(call));
   session_->Unlock();
   return out;
 }

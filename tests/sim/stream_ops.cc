@@ -355,7 +355,8 @@ std::vector<StreamTensor> StreamOps::Followed(
 }
 
 void StreamOps::Leave(const Shown& shown, OpKind kind,
-                      const std::vector<Tensor>& results) {
+                      const std::vector<Tensor>& results,
+                      std::unique_ptr<engine::Call> call) {
   std::vector<ResultView> views;
   std::vector<int64_t> sizes;
   sizes.reserve(results.size());
@@ -373,7 +374,7 @@ void StreamOps::Leave(const Shown& shown, OpKind kind,
     view.strides = {&Shown::kStride, 1};
   }
   parts_.session->Lock();
-  parts_.session->Leave(shown.view, views);
+  parts_.session->Leave(shown.view, views, std::move(call));
   parts_.session->Unlock();
 }
 
@@ -391,15 +392,15 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
       return results;
     }
     case scheduler::Action::kEager:
-    case scheduler::Action::kNative:
       session.Unlock();
       return Eager(kind, inputs, attribute);
     case scheduler::Action::kObserve:
       break;
   }
+  std::unique_ptr<engine::Call> call;
   if (session.wants_call()) {
-    session.GiveCall(std::make_unique<StreamCall>(
-        parts_.memory, kind, LengthsOf(inputs), attribute));
+    call = std::make_unique<StreamCall>(parts_.memory, kind, LengthsOf(inputs),
+                                        attribute);
   }
   session.Unlock();
   std::vector<Tensor> results;
@@ -411,7 +412,7 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
     session.Unlock();
     throw;
   }
-  Leave(shown, kind, results);
+  Leave(shown, kind, results, std::move(call));
   return results;
 }
 

@@ -162,7 +162,8 @@ class StreamOps {
                             uint32_t attribute);
   std::vector<Tensor> Followed(const std::vector<Tensor>& inputs);
   void Leave(const Shown& shown, OpKind kind,
-             const std::vector<Tensor>& results);
+             const std::vector<Tensor>& results,
+             std::unique_ptr<engine::Call> call);
 
   Parts parts_;
   uint32_t ops_ = 0;

@@ -201,13 +201,11 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
   return scheduler::Action::kObserve;
 }
 
-void FakeSession::GiveCall(std::unique_ptr<engine::Call> call) {
-  ops_.back().call = std::move(call);
-}
-
 void FakeSession::Leave(const engine::OpView& op,
-                        std::span<const engine::ResultView> results) {
+                        std::span<const engine::ResultView> results,
+                        std::unique_ptr<engine::Call> call) {
   using Kind = engine::ResultView::Kind;
+  ops_.back().call = std::move(call);
   SeenOp& seen = seen_.back();
   seen.left = true;
   seen.results.assign(results.begin(), results.end());

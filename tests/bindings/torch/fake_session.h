@@ -65,9 +65,9 @@ class FakeSession final : public scheduler::Session {
 
   scheduler::Action Enter(const engine::OpView& op) override;
   bool wants_call() const override { return wants_calls_; }
-  void GiveCall(std::unique_ptr<engine::Call> call) override;
   void Leave(const engine::OpView& op,
-             std::span<const engine::ResultView> results) override;
+             std::span<const engine::ResultView> results,
+             std::unique_ptr<engine::Call> call) override;
   void Abandon(const engine::OpView& op) override;
   bool Interrupt(const char*) override { return false; }
   engine::Block TakeBlock(engine::ValueId value) override;

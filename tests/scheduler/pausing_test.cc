@@ -1,0 +1,60 @@
+// While a session is paused its ops run by eager, also those that were on their
+// way when it was; afterwards its plans are there again.
+
+#include <gtest/gtest.h>
+
+#include "tests/scheduler/twin_programs.h"
+
+namespace reprise::scheduler {
+namespace {
+
+class PausingTest : public TwinPrograms {
+ protected:
+  // `pause_before`: the op before which the session is paused; -1: never.
+  void Step(float x, int pause_before = -1) {
+    Both([&](Side& side) {
+      Held held;
+      sim::ModelTensor h = side.program->Make(x, 64);
+      for (int i = 0; i < 8; ++i) {
+        if (i == pause_before) session_->Pause();
+        h = side.program->Add(side.program->Scale(h, 1.5f), side.weights[0]);
+        held.push_back(h);
+      }
+      return held;
+    });
+  }
+};
+
+TEST_F(PausingTest, OpsOnTheirWayRunByEager) {
+  for (int i = 0; i < 10; ++i) Step(static_cast<float>(i));
+  const Stats before = stats();
+  ASSERT_GT(before.replays, 0u) << Traces();
+  Step(3, /*pause_before=*/4);
+  const Stats paused = stats();
+  EXPECT_EQ(paused.replays, before.replays + 1);
+  EXPECT_EQ(paused.squashes, before.squashes + 1);
+  EXPECT_EQ(paused.followed, before.followed + 8);
+  for (int i = 0; i < 4; ++i) Step(static_cast<float>(i));
+  EXPECT_EQ(stats().followed, paused.followed);
+  EXPECT_EQ(stats().traces, paused.traces);
+  EXPECT_FALSE(session_->Interrupt("nothing is open"));
+
+  session_->Resume();
+  for (int i = 0; i < 4; ++i) Step(static_cast<float>(i));
+  EXPECT_GT(stats().followed, paused.followed) << Traces();
+  EXPECT_EQ(stats().recorded, before.recorded);
+}
+
+TEST_F(PausingTest, ResetEndsWhatIsOpenAndStaysPaused) {
+  for (int i = 0; i < 10; ++i) Step(static_cast<float>(i));
+  session_->Pause();
+  session_->Reset();
+  Step(1);
+  EXPECT_EQ(stats().traces, 0u);
+  session_->Resume();
+  for (int i = 0; i < 10; ++i) Step(static_cast<float>(i));
+  EXPECT_GT(stats().replays, 0u) << Traces();
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
