@@ -73,6 +73,7 @@ StreamSession::StreamSession(Parts parts)
       build_(std::move(parts.build)),
       options_(parts.options),
       policy_(parts.policy),
+      clock_(*parts.clock),
       recording_forbidden_(parts.recording_forbidden),
       opened_(parts.opened),
       asleep_(parts.asleep),
@@ -164,7 +165,7 @@ void StreamSession::ShowAll() {
 void StreamSession::LookAtWholeStream() {
   if (policy_ != base::Policy::kMeasured) return;
   const bool before = attention_.asleep();
-  attention_.Look(journal_.stats.followed, Attention::Clock::now());
+  attention_.Look(journal_.stats.followed, clock_.Now());
   const bool now = attention_.asleep();
   if (!now && asleep_ != nullptr) {
     asleep_->store(false, std::memory_order_relaxed);
@@ -256,7 +257,7 @@ void StreamSession::DiscardOpenTrace() {
 
 void StreamSession::StopLearning() {
   recorder_.reset();
-  allowance_.End(Allowance::Clock::now());
+  allowance_.End(clock_.Now());
 }
 
 bool StreamSession::IsWorthRecording(const TraceEntry& entry) const {

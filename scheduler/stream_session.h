@@ -15,6 +15,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/options.h"
 #include "engine/executor.h"
 #include "engine/frontend.h"
@@ -56,6 +57,8 @@ class StreamSession final : public Session {
     std::function<void(std::shared_ptr<BuildJob>)> build;
     base::Options options;
     base::Policy policy = base::Policy::kAlways;  // kAuto resolved
+    // Asked under the session's lock. Borrowed.
+    const base::Clock* clock = &base::kSteadyClock;
     // While it is true nothing is recorded or validated; null: never. Borrowed.
     const std::atomic<bool>* recording_forbidden = nullptr;
     // Becomes true when a trace is begun; null: nobody asks. Borrowed.
@@ -286,6 +289,7 @@ class StreamSession final : public Session {
   std::function<void(std::shared_ptr<BuildJob>)> build_;
   const base::Options options_;
   const base::Policy policy_;
+  const base::Clock& clock_;
   const std::atomic<bool>* recording_forbidden_;
   std::atomic<bool>* opened_;
   std::atomic<bool>* asleep_ REPRISE_GUARDED_BY(lock_);

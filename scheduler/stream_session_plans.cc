@@ -67,7 +67,7 @@ Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
   const Profit::Mode mode = policy_ == base::Policy::kAlways
                                 ? Profit::Mode::kReplay
                                 : entry->profit.Choose(options_.margin);
-  entry->profit.AtHead(mode, Profit::Clock::now());
+  entry->profit.AtHead(mode, clock_.Now());
   return mode;
 }
 
@@ -121,8 +121,8 @@ bool StreamSession::TakeInstance(TraceEntry* entry) {
 // --- Recording -------------------------------------------------------------
 
 bool StreamSession::MayLearn() {
-  return MayRecord() && (policy_ == base::Policy::kAlways ||
-                         allowance_.Has(Allowance::Clock::now()));
+  return MayRecord() &&
+         (policy_ == base::Policy::kAlways || allowance_.Has(clock_.Now()));
 }
 
 bool StreamSession::MayRecord() const {
@@ -132,7 +132,7 @@ bool StreamSession::MayRecord() const {
 
 void StreamSession::StartRecording(engine::Backend::Pass pass) {
   if (!MayLearn()) return;
-  allowance_.Begin(Allowance::Clock::now());
+  allowance_.Begin(clock_.Now());
   auto recorder =
       engine::TraceRecorder::Start(frontend_.get(), backend_.get(), pass);
   if (!recorder) {
@@ -392,7 +392,7 @@ std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
     instance().Finish();
     return std::nullopt;
   }
-  allowance_.Begin(Allowance::Clock::now());
+  allowance_.Begin(clock_.Now());
   auto begun = instance().executor().BeginComparing();
   if (begun && whole_) begun = instance().LaunchNext();
   if (!whole_) instance().SkipNext();

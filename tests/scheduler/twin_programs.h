@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/task.h"
 #include "engine/host_backend.h"
 #include "scheduler/stream_session.h"
@@ -49,6 +50,9 @@ class TwinPrograms : public testing::Test {
                                      .segment_ops = 3},
         &recordings_open_, &explains_numbers_);
     parts.recording_forbidden = &recording_forbidden_;
+    parts.asleep = &asleep_;
+    parts.policy = policy_;
+    parts.clock = &clock_;
     parts.frontend = std::move(frontend);
     parts.options = options;
     parts.plans = plans_.get();
@@ -158,6 +162,10 @@ class TwinPrograms : public testing::Test {
 
   int recordings_open_ = 0;
   bool explains_numbers_ = true;
+  // From the next restart on.
+  base::Policy policy_ = base::Policy::kAlways;
+  base::ManualClock clock_;
+  std::atomic<bool> asleep_{false};
   std::atomic<bool> recording_forbidden_{false};
   base::ManualTaskRunner builds_;
   std::unique_ptr<PlanCache> plans_;

@@ -153,6 +153,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
 
   switch (session_->Enter(view)) {
     case scheduler::Action::kFollow: {
+      ++followed_;
       ModelTensor out;
       for (const engine::ResultSpec& spec : session_->followed().results) {
         out = ModelTensor(

@@ -212,6 +212,8 @@ class ModelProgram {
 
   // Ops whose results the session wanted to see.
   int observed() const { return observed_; }
+  // Ops that a replay answered.
+  int followed() const { return followed_; }
 
  private:
   ModelTensor Eager(ModelOp op, const std::vector<ModelTensor>& inputs,
@@ -220,6 +222,7 @@ class ModelProgram {
   ModelFrontend* frontend_;
   scheduler::Session* session_;
   int observed_ = 0;
+  int followed_ = 0;
 };
 
 // What the op computes; `out` is null for ops in place.

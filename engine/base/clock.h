@@ -1,0 +1,43 @@
+// What the time is, for those who decide by it.
+
+#ifndef REPRISE_ENGINE_BASE_CLOCK_H_
+#define REPRISE_ENGINE_BASE_CLOCK_H_
+
+#include <chrono>
+
+namespace reprise::base {
+
+// Its times never go back. Now is asked by one thread at a time, unless a clock
+// says more.
+class Clock {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  using Duration = std::chrono::steady_clock::duration;
+
+  virtual TimePoint Now() const = 0;
+
+ protected:
+  ~Clock() = default;  // nobody owns one by its base
+};
+
+// The machine's. Any thread.
+class SteadyClock final : public Clock {
+ public:
+  TimePoint Now() const override { return std::chrono::steady_clock::now(); }
+};
+inline constexpr SteadyClock kSteadyClock;
+
+// Stands still until it is told to go on, so that a test decides how long what
+// it does has taken.
+class ManualClock final : public Clock {
+ public:
+  TimePoint Now() const override { return now_; }
+  void Advance(Duration time) { now_ += time; }
+
+ private:
+  TimePoint now_{};
+};
+
+}  // namespace reprise::base
+
+#endif  // REPRISE_ENGINE_BASE_CLOCK_H_

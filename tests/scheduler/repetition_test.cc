@@ -1,0 +1,144 @@
+// A loop is found behind whatever came before it, once it has gone round twice.
+
+#include "scheduler/repetition.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/open_trace.h"
+#include "tests/engine/fake_frontend.h"
+
+namespace reprise::scheduler {
+namespace {
+
+class RepetitionTest : public testing::Test {
+ protected:
+  // Weights have smaller numbers.
+  static constexpr uint64_t kFirstResult = 1000;
+
+  // As storages are in memory: tokens are even.
+  static engine::StorageToken Token(uint64_t storage) {
+    return engine::Token(0x1000 * storage);
+  }
+
+  // An op of such words on such storages, that makes a new one. True if the
+  // next op begins the loop's body once more.
+  bool Op(uint64_t words, const std::vector<uint64_t>& storages) {
+    std::vector<engine::Operand> operands;
+    for (const uint64_t storage : storages) {
+      engine::Operand& operand = operands.emplace_back();
+      operand.storage = Token(storage);
+      operand.base = storage * 0x1000;
+      operand.storage_bytes = 64;
+    }
+    engine::OpView op;
+    op.words = {&words, 1};
+    op.operands = operands;
+    const cache::Signature hash = cache::HashWords(op.words);
+    const auto values = open_.Enter(op, hash);
+    const bool repeated = repetition_.Add(hash.lo, operands, values, open_);
+    engine::ResultView result;
+    result.kind = engine::ResultView::Kind::kTensor;
+    result.storage = Token(last_ = kFirstResult + results_++ % tokens_);
+    result.base = last_ * 0x1000;
+    open_.Leave({&result, 1});
+    ++ops_;
+    return repeated;
+  }
+
+  // A body of so many ops of words of their own, each on a weight and on what
+  // the one before made. The number of the op that completed a period.
+  std::optional<int> Body(uint64_t length) {
+    std::optional<int> found;
+    for (uint64_t i = 0; i < length; ++i) {
+      if (Op(10 + i, {1 + i, last_})) found = ops_;
+    }
+    return found;
+  }
+
+  engine::OpenTrace open_;
+  Repetition repetition_;
+  uint64_t last_ = 999;
+  uint64_t results_ = 0;
+  uint64_t tokens_ = 1 << 20;  // after so many results one is used again
+  int ops_ = 0;
+};
+
+TEST_F(RepetitionTest, BodyThatCameTwiceBehindAPreambleIsFound) {
+  for (uint64_t i = 0; i < 7; ++i) EXPECT_FALSE(Op(5 + i, {900 + i}));
+  EXPECT_EQ(Body(20), std::nullopt);
+  EXPECT_EQ(Body(20), 7 + 40);
+}
+
+TEST_F(RepetitionTest, ShortBodyIsFoundInMultiples) {
+  constexpr uint64_t kLength = 5;
+  std::optional<int> found;
+  int bodies = 0;
+  while (!found.has_value() && bodies < 20) {
+    found = Body(kLength);
+    ++bodies;
+  }
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(*found % kLength, 0u);
+  // Two periods, each of as many bodies as make the shortest one.
+  EXPECT_EQ(*found, 2 * 20);
+}
+
+// Layers of equal form, which differ in their weights.
+TEST_F(RepetitionTest, OtherWeightsAreNoRepetition) {
+  for (uint64_t layer = 0; layer < 4; ++layer) {
+    for (uint64_t i = 0; i < 20; ++i) {
+      EXPECT_FALSE(Op(10 + i, {100 * layer + i, 100 * layer + i + 50}));
+    }
+  }
+}
+
+TEST_F(RepetitionTest, OneOtherOpBeginsThePeriodAnew) {
+  EXPECT_EQ(Body(20), std::nullopt);
+  for (uint64_t i = 0; i < 10; ++i) EXPECT_FALSE(Op(10 + i, {1 + i, last_}));
+  EXPECT_FALSE(Op(77, {78}));
+  for (uint64_t i = 10; i < 20; ++i) EXPECT_FALSE(Op(10 + i, {1 + i, last_}));
+  // Both of the bodies that complete it come behind that op.
+  std::optional<int> found;
+  for (int bodies = 0; bodies < 3 && !found.has_value(); ++bodies) {
+    found = Body(20);
+  }
+  ASSERT_TRUE(found.has_value());
+  EXPECT_GE(*found, 41 + 20);
+}
+
+// Ops on nothing but what the loop made repeat by their words alone.
+TEST_F(RepetitionTest, BodyWithoutWeightsIsFound) {
+  EXPECT_FALSE(Op(5, {900}));
+  std::optional<int> found;
+  for (int i = 0; i < 2 * 18; ++i) {
+    if (Op(10 + static_cast<uint64_t>(i) % 18, {last_})) found = ops_;
+  }
+  EXPECT_EQ(found, 1 + 2 * 18);
+}
+
+// A storage that the trace made has the token of an older one that died. It is
+// no weight that comes again.
+TEST_F(RepetitionTest, TokenThatIsUsedAgainIsNoWeight) {
+  tokens_ = 2;  // the operand is alive while the op runs
+  EXPECT_FALSE(Op(5, {900}));
+  for (uint64_t layer = 0; layer < 4; ++layer) {
+    for (uint64_t i = 0; i < 20; ++i) {
+      EXPECT_FALSE(Op(10 + i, {100 * layer + i, last_})) << layer << " " << i;
+    }
+  }
+}
+
+TEST_F(RepetitionTest, ClearForgets) {
+  EXPECT_EQ(Body(20), std::nullopt);
+  open_.Clear();
+  repetition_.Clear();
+  EXPECT_EQ(Body(20), std::nullopt);
+  EXPECT_EQ(Body(20), 60);
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
