@@ -13,7 +13,7 @@ namespace reprise::sim {
 namespace {
 
 // None is caught so seldom that this is not many times enough.
-constexpr uint32_t kSeeds = 400;
+constexpr uint32_t kSeeds = 800;
 
 struct Planted {
   Fault fault;
@@ -59,6 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{Fault::kVerdictIgnored, "VerdictIgnored"},
                     Planted{Fault::kOverlappingTemporary,
                             "OverlappingTemporary", false},
+                    Planted{Fault::kForgottenInterrupt, "ForgottenInterrupt"},
+                    Planted{Fault::kOpenWhilePaused, "OpenWhilePaused", false},
                     Planted{Fault::kFreedIsHeld, "FreedIsHeld", false},
                     Planted{Fault::kGoesUntold, "GoesUntold", false}),
     [](const auto& info) { return std::string(info.param.name); });

@@ -43,6 +43,7 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
 #define REPRISE_ADD(name, meaning) sum_.stats.name += result.stats.name;
     REPRISE_STATS(REPRISE_ADD)
 #undef REPRISE_ADD
+    sum_.ops += result.ops;
     sum_.evictions += result.evictions;
     sum_.backend.late_externals += result.backend.late_externals;
     sum_.backend.restored_ops += result.backend.restored_ops;
@@ -83,7 +84,7 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
 
 TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
   const uint64_t ops = OpsWanted();
-  for (uint32_t seed = 0; seed < kSeeds || sum_.stats.ops < ops; ++seed) {
+  for (uint32_t seed = 0; seed < 2 * kSeeds || sum_.ops < ops; ++seed) {
     const Scenario scenario = ScenarioOf(seed, GetParam());
     const RunResult result = RunBeside(scenario.programs, scenario.options);
     ASSERT_EQ(result.failure, "") << Explain(seed, scenario);

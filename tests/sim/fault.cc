@@ -1,5 +1,7 @@
 #include "tests/sim/fault.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -98,6 +100,9 @@ class WatchedBackend : public engine::Backend {
   void BeginOp(const engine::OpView& op) override { inner_->BeginOp(op); }
   std::string EndOp(engine::TracedOp& op) override { return inner_->EndOp(op); }
   bool wants_call() const override { return inner_->wants_call(); }
+  std::optional<std::string> TakeForeignWork() override {
+    return inner_->TakeForeignWork();
+  }
   void Resting() override { inner_->Resting(); }
   bool Capturing() const override { return inner_->Capturing(); }
 

@@ -25,6 +25,8 @@ enum class Fault : uint8_t {
   kVerdictIgnored,     // a wrong plan is found equal
   kOverlappingTemporary,  // over a live value, and verdicts ignored
   kFreedIsHeld,           // what is freed can be held all the same
+  kForgottenInterrupt,    // work that is no op's is not told of
+  kOpenWhilePaused,       // hooks go off, and the session is not paused
   kGoesUntold,            // free memory goes back to the device in silence
 };
 

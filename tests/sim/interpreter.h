@@ -23,8 +23,9 @@ struct OpRaised : std::runtime_error {
 };
 
 // `Ops` has a type Tensor with length() and uses(), how many tensors share its
-// storage; New(length), a tensor that no op made; and Run(kind, inputs,
-// attribute), which gives the new results. The program, borrowed, decides by
+// storage; New(length), a tensor that no op made; Run(kind, inputs, attribute),
+// which gives the new results; and WriteForeign(tensor, attribute), kMutate by
+// somebody whom no session sees. The program, borrowed, decides by
 // nothing else: two interpreters of one program do the same ops as long as
 // uses() agree. Single-thread.
 template <typename Ops>
@@ -64,6 +65,12 @@ class Interpreter {
   }
 
   void Free(Variable variable) { variables_[variable].reset(); }
+
+  // Work that is no op writes the variable.
+  void WriteForeign(Variable variable, uint32_t attribute) {
+    if (!variables_[variable].has_value()) return;
+    ops_.WriteForeign(*variables_[variable], attribute);
+  }
 
   void EndPass(const Pass& pass) {
     MakeWeights();
@@ -211,6 +218,9 @@ class PlainOps {
   }
   std::vector<Tensor> Run(OpKind kind, const std::vector<Tensor>& inputs,
                           uint32_t attribute);
+  void WriteForeign(const Tensor& tensor, uint32_t attribute) {
+    Run(OpKind::kMutate, {tensor}, attribute);
+  }
 
  private:
   uint32_t drawn_ = 0;

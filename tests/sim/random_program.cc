@@ -31,6 +31,7 @@ class Generator {
     AddLines(p.body, 6 + Below(12));
     AddLines(p.detour, 1 + Below(3));
     for (size_t i = 0; i < style_.passes; ++i) AddPass(i);
+    if (style_.eventful) AddEvents();
     return std::move(program_);
   }
 
@@ -209,6 +210,49 @@ class Generator {
     program_.passes.push_back(pass);
   }
 
+  // A program has events of two kinds, so that some have none that ends all
+  // replays for long.
+  void AddEvents() {
+    const Event::What kinds[] = {AnyEvent(), AnyEvent()};
+    const bool begins_elsewhere = Below(4) == 0;
+    for (size_t i = 0; i < program_.passes.size(); ++i) {
+      Pass& pass = program_.passes[i];
+      if (Below(8) != 0) pass.builds_at = 0;
+      if (i > 2 && Below(32) == 0) Disturb(pass);
+      if (begins_elsewhere && Below(8) == 0) {
+        pass.begins_at = static_cast<int>(Below(4));
+      }
+      if (i < kFirstEventful || Below(4) != 0) continue;
+      pass.looks = Below(2) == 0;
+      AddEvent(pass, kinds[Below(2)]);
+      if (Below(4) == 0) AddEvent(pass, kinds[Below(2)]);
+    }
+  }
+
+  void AddEvent(Pass& pass, Event::What what) {
+    Event event;
+    event.what = what;
+    event.at = static_cast<int>(Below(program_.body.size()));
+    event.variable = static_cast<Variable>(Below(program_.variables()));
+    event.twist = Below(2) == 0;
+    pass.events.push_back(event);
+    if (what != Event::What::kPause) return;
+    event.what = Event::What::kResume;
+    event.at += static_cast<int>(Below(4));
+    pass.events.push_back(event);
+  }
+
+  // Before it nothing can be replayed.
+  static constexpr size_t kFirstEventful = 5;
+  Event::What AnyEvent() {
+    const uint32_t dice = Below(16);
+    if (dice < 7) return Event::What::kForeignWrite;
+    if (dice < 10) return Event::What::kFree;
+    if (dice < 14) return Event::What::kPause;
+    if (dice < 15) return Event::What::kReset;
+    return Event::What::kOtherOptions;
+  }
+
   std::mt19937 random_;
   ProgramStyle style_;
   Program program_;
@@ -247,6 +291,31 @@ void PrintLines(const Program& program, const std::vector<Line>& lines,
     if (line.grows != 0) out << " + " << line.grows << " a pass";
     out << ")\n";
   }
+}
+
+void PrintEvent(const Program& program, const Event& event, std::ostream& out) {
+  const std::string name = program.Name(event.variable);
+  switch (event.what) {
+    case Event::What::kForeignWrite:
+      out << "foreign work writes " << name;
+      break;
+    case Event::What::kFree:
+      out << "frees and gives back " << name;
+      break;
+    case Event::What::kPause:
+      out << (event.twist ? "pauses, ops are shown all the same" : "pauses");
+      break;
+    case Event::What::kResume:
+      out << "resumes";
+      break;
+    case Event::What::kReset:
+      out << (event.twist ? "builds and resets" : "resets");
+      break;
+    case Event::What::kOtherOptions:
+      out << "takes other options";
+      break;
+  }
+  out << " at " << event.at;
 }
 
 // Takes elements out while `fails` stays true, larger runs of them first.
@@ -316,6 +385,7 @@ std::string Program::ToString() const {
     at("replaces weight", pass.replaces_weight);
     at("edits weight", pass.edits_weight);
     at("raises at", pass.raises_at);
+    if (pass.begins_at > 0) at("begins at", pass.begins_at);
     at("builds at", pass.builds_at);
     at("evicts at", pass.evicts_at);
     at("gives back at", pass.gives_back_at);
@@ -329,6 +399,9 @@ std::string Program::ToString() const {
       }
     }
     if (pass.drops > 0) out << ", drops " << pass.drops;
+    for (const Event& event : pass.events) {
+      PrintEvent(*this, event, out << ", ");
+    }
     if (pass.settles) out << ", settles";
     if (pass.looks) out << ", looks";
     out << "\n";
@@ -360,6 +433,9 @@ Program Shrink(Program program,
                           &pass.frees_at}) {
           if (*line > static_cast<int>(i)) --*line;
         }
+        for (Event& event : pass.events) {
+          if (event.at > static_cast<int>(i)) --event.at;
+        }
       }
       if (fails()) {
         again = true;
@@ -369,6 +445,10 @@ Program Shrink(Program program,
     }
     for (size_t i = 0; i < program.passes.size() && attempts > 0; ++i) {
       Pass& pass = program.passes[i];
+      again |= TakeOut(pass.events, 0, fails);
+      for (Event& event : pass.events)
+        again |= Reset(event.twist, false, fails);
+      again |= Reset(pass.begins_at, 0, fails);
       again |= Reset(pass.uploads, false, fails);
       again |= Reset(pass.leaves_at, -1, fails);
       again |= Reset(pass.changes_at, -1, fails);

@@ -33,6 +33,23 @@ struct Line {
   uint32_t grows = 0;  // what the attribute grows by from pass to pass
 };
 
+// What happens before a line of a pass and is no op of the program.
+struct Event {
+  enum class What : uint8_t {
+    kForeignWrite,  // work of somebody else's writes the variable in place
+    kFree,          // the program drops it, and free memory goes to the device
+    kPause,         // ops are not shown any more, until kResume or the end
+    kResume,        // of the pass
+    kReset,         // the session forgets what it knows
+    kOtherOptions,  // a session with other options has the stream, or the
+                    // first one has it again
+  };
+  What what = What::kForeignWrite;
+  int at = 0;
+  Variable variable = 0;
+  bool twist = false;  // another way of doing it; see Twin
+};
+
 // One pass of the loop, and what disturbs it. Line numbers are those of the
 // body; -1 is never.
 struct Pass {
@@ -46,19 +63,14 @@ struct Pass {
   uint32_t holds = 0;        // bit i: local i is held after the pass
   int drops = 0;             // as many of the oldest held tensors
   bool looks = false;        // at its end the host looks
+  int begins_at = 0;         // lines before it are left out
   int builds_at = -1;        // before it, waiting builds are done
   int evicts_at = -1;        // before it, all plans that can be are evicted
   int gives_back_at = -1;    // before it, free memory goes to the device
   Variable frees = -1;       // the program drops it, ...
   int frees_at = -1;     // before that line; a weight is made anew afterwards
   bool settles = false;  // verdicts are waited for
-
-  bool disturbed() const {
-    return uploads || leaves_at >= 0 || changes_at >= 0 ||
-           replaces_weight >= 0 || edits_weight >= 0 || raises_at >= 0 ||
-           looks || gives_back_at >= 0 || frees_at >= 0 || settles ||
-           evicts_at >= 0;
-  }
+  std::vector<Event> events = {};
 };
 
 struct Program {
@@ -83,6 +95,9 @@ struct ProgramStyle {
   size_t passes = 30;
   // No cut, no raise, no random number, nothing that disturbs a pass.
   bool calm = false;
+  // Passes have events, and seldom anything else that disturbs them; for calm
+  // programs, so that the events meet replays.
+  bool eventful = false;
 };
 
 Program RandomProgram(uint32_t seed, const ProgramStyle& style);

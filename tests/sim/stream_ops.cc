@@ -311,7 +311,7 @@ std::vector<StreamTensor> StreamOps::Eager(OpKind kind,
     operands.push_back({input.address(), input.length()});
   }
   EagerSink sink(parts_.gpu, parts_.kernels, parts_.memory, parts_.frontend,
-                 ++ops_);
+                 ++eager_ops_);
   EnqueueOp(kind, operands, attribute, drawn, sink);
   if (kind == OpKind::kInto) return {inputs[0]};
   if (kind == OpKind::kSplit) {
@@ -382,7 +382,9 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
                                          const std::vector<Tensor>& inputs,
                                          uint32_t attribute) {
   scheduler::Session& session = *parts_.session;
+  ++ops_;
   parts_.gpu->eager_stream = parts_.stream;
+  if (!shows) return Eager(kind, inputs, attribute);
   const Shown shown(kind, inputs, attribute, parts_.fault);
   session.Lock();
   switch (session.Enter(shown.view)) {
@@ -414,6 +416,14 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   }
   Leave(shown, kind, results, std::move(call));
   return results;
+}
+
+void StreamOps::WriteForeign(const Tensor& tensor, uint32_t attribute) {
+  if (shows && parts_.fault != Fault::kForgottenInterrupt) {
+    parts_.session->Interrupt("foreign work");
+  }
+  parts_.gpu->eager_stream = parts_.stream;
+  Eager(OpKind::kMutate, {tensor}, attribute);
 }
 
 }  // namespace reprise::sim

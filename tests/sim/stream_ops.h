@@ -151,9 +151,21 @@ class StreamOps {
   };
   explicit StreamOps(const Parts& parts) : parts_(parts) {}
 
+  // From now on ops go through that one, on the same stream.
+  void Use(StreamFrontend* frontend, scheduler::Session* session) {
+    if (parts_.frontend != nullptr) frontend->draws = parts_.frontend->draws;
+    parts_.frontend = frontend;
+    parts_.session = session;
+  }
+  // While it is false no op is shown, as when a binding's hooks are off.
+  bool shows = true;
+
   Tensor New(size_t length);
   std::vector<Tensor> Run(OpKind kind, const std::vector<Tensor>& inputs,
                           uint32_t attribute);
+  uint64_t ops() const { return ops_; }
+  // Its session is told of it before, as of all that a binding observes.
+  void WriteForeign(const Tensor& tensor, uint32_t attribute);
 
  private:
   struct Shown;  // an op as a session is shown it
@@ -166,7 +178,8 @@ class StreamOps {
              std::unique_ptr<engine::Call> call);
 
   Parts parts_;
-  uint32_t ops_ = 0;
+  uint64_t ops_ = 0;
+  uint32_t eager_ops_ = 0;
 };
 
 }  // namespace reprise::sim

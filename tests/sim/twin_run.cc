@@ -1,6 +1,9 @@
 #include "tests/sim/twin_run.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -8,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/task.h"
 #include "engine/cuda_backend.h"
 #include "engine/device/launch_recorder.h"
@@ -32,6 +36,7 @@ struct Device {
     gpu.accessible = [this](uint64_t address, size_t size_bytes) {
       return memory.Accessible(address, size_bytes);
     };
+    times.seed(options.seed);
     // The host executor works on the thread that launches.
     if (options.executes == Executes::kOnDevice) {
       gpu.streams.SetPace(options.pace, options.seed);
@@ -69,6 +74,8 @@ struct Device {
   scheduler::PlanCache plans;
   BackendCounts counts;
   base::ManualTaskRunner builds;
+  base::ManualClock clock;
+  std::mt19937 times;  // that ops take by the clock
 };
 
 // One program on one stream, run through a session and plainly, line by line.
@@ -76,11 +83,14 @@ class Twin {
  public:
   Twin(const Program& program, const RunOptions& options, Device* device,
        CUstream stream)
-      : program_(program), device_(*device), stream_(stream) {
-    MakeSession(options);
+      : program_(program),
+        options_(options),
+        device_(*device),
+        stream_(stream) {
     ops_.emplace(StreamOps::Parts{&device->gpu, &device->kernels,
-                                  &device->memory, frontend_, session_.get(),
-                                  stream, options.fault});
+                                  &device->memory, nullptr, nullptr, stream,
+                                  options.fault});
+    Take(0);
     real_.emplace(&program_, &*ops_);
     plain_.emplace(&program_, &plain_ops_);
   }
@@ -93,8 +103,11 @@ class Twin {
     }
     if (pass_ == program_.passes.size()) return false;
     const Pass& pass = program_.passes[pass_];
+    if (!in_pass_) BeginPass(pass);
     const auto line = static_cast<int>(line_);
-    if (line_ == 0) BeginPass(pass);
+    for (const Event& event : pass.events) {
+      if (event.at == line) Happen(event);
+    }
     if (line == pass.builds_at) device_.builds.RunAll();
     if (line == pass.evicts_at) device_.plans.Trim(0);
     if (line == pass.frees_at) {
@@ -147,40 +160,61 @@ class Twin {
     }
   }
 
-  // Ends the session; the program's tensors live on.
-  void EndSession(RunResult& result) {
-    session_->Settle();
-    session_->Inspect([&result](const scheduler::Journal& journal, const auto&,
-                                const engine::Frontend&) {
-#define REPRISE_ADD(name, meaning) result.stats.name += journal.stats.name;
-      REPRISE_STATS(REPRISE_ADD)
+  // Ends the sessions; the program's tensors live on.
+  void EndSessions(RunResult& result) {
+    for (Slot& slot : slots_) {
+      if (slot.session == nullptr) continue;
+      slot.session->Settle();
+      Collect(*slot.session);
+      std::erase(device_.told, slot.session.get());
+      slot.session.reset();
+    }
+#define REPRISE_ADD(name, meaning) result.stats.name += stats_.name;
+    REPRISE_STATS(REPRISE_ADD)
 #undef REPRISE_ADD
-      for (const auto& [where, times] : journal.rejections) {
-        result.complaints.push_back(where.second);
-      }
-      for (const auto& [note, times] : journal.notes) {
-        result.complaints.push_back(note);
-      }
-      for (const auto& [cut, times] : journal.cuts) {
-        result.complaints.push_back(cut.second);
-      }
-    });
+    result.complaints.insert(result.complaints.end(), complaints_.begin(),
+                             complaints_.end());
     result.unfollowed_ops += unfollowed_ops_;
-    std::erase(device_.told, session_.get());
-    session_.reset();
+    result.ops += ops_->ops();
   }
 
   const std::string& failure() const { return failure_; }
 
  private:
-  void MakeSession(const RunOptions& options) {
+  // As a process has several runtimes, one for each set of options.
+  struct Slot {
+    std::unique_ptr<scheduler::StreamSession> session;
+    StreamFrontend* frontend = nullptr;  // the session's
+  };
+
+  // From now on ops go through the session of that slot.
+  void Take(size_t slot) {
+    if (slots_[slot].session == nullptr) {
+      RunOptions options = options_;
+      if (slot == 1) {
+        options.validate_share = options_.validate_share == 0 ? 0.5 : 0;
+        options.max_instances = 3 - options_.max_instances;
+        ++options.segment_launches;
+      }
+      MakeSession(options, slots_[slot]);
+    } else {
+      slots_[slot].session->Resume();
+    }
+    slot_ = slot;
+    ops_->Use(slots_[slot].frontend, slots_[slot].session.get());
+  }
+  scheduler::StreamSession& session() { return *slots_[slot_].session; }
+
+  void MakeSession(const RunOptions& options, Slot& slot) {
     auto frontend = std::make_unique<StreamFrontend>(
         &device_.gpu, &device_.memory, stream_, options.fault);
-    frontend_ = frontend.get();
+    slot.frontend = frontend.get();
     scheduler::StreamSession::Parts parts;
     parts.options.validate_share = options.validate_share;
     parts.options.max_arena_bytes = size_t{256} << 10;
     parts.options.max_instances = options.max_instances;
+    parts.policy = options.policy;
+    parts.clock = &device_.clock;
     std::unique_ptr<engine::Backend> backend;
     if (options.executes == Executes::kOnDevice) {
       engine::CudaContext context;
@@ -193,12 +227,13 @@ class Twin {
       how.max_arena_bytes = parts.options.max_arena_bytes;
       how.segment_launches = options.segment_launches;
       how.compare = [this] { return device_.Compare(); };
-      backend = std::make_unique<engine::CudaBackend>(context, frontend_, how);
+      backend =
+          std::make_unique<engine::CudaBackend>(context, slot.frontend, how);
     } else {
       backend = std::make_unique<engine::HostBackend>(
-          frontend_, engine::HostBackend::Options{
-                         .max_arena_bytes = parts.options.max_arena_bytes,
-                         .segment_ops = options.segment_launches});
+          slot.frontend, engine::HostBackend::Options{
+                             .max_arena_bytes = parts.options.max_arena_bytes,
+                             .segment_ops = options.segment_launches});
     }
     parts.backend =
         WatchBackend(std::move(backend), options.fault, &device_.counts);
@@ -207,41 +242,108 @@ class Twin {
     parts.build = [this](std::shared_ptr<scheduler::BuildJob> job) {
       device_.builds.Post([job] { job->Run(); });
     };
-    session_ = std::make_unique<scheduler::StreamSession>(std::move(parts));
+    slot.session = std::make_unique<scheduler::StreamSession>(std::move(parts));
     if (options.executes == Executes::kOnDevice &&
         options.fault != Fault::kGoesUntold) {
-      device_.told.push_back(session_.get());
+      device_.told.push_back(slot.session.get());
     }
   }
 
+  // Of all sessions there were.
   scheduler::Stats Stats() {
     scheduler::Stats stats;
-    session_->Inspect(
-        [&stats](const scheduler::Journal& journal, const auto&,
-                 const engine::Frontend&) { stats = journal.stats; });
+    for (Slot& slot : slots_) {
+      if (slot.session == nullptr) continue;
+      slot.session->Inspect([&stats](const scheduler::Journal& journal,
+                                     const auto&, const engine::Frontend&) {
+        stats.ops += journal.stats.ops;
+        stats.followed += journal.stats.followed;
+      });
+    }
     return stats;
   }
 
+  // What the session's journal holds, before it goes.
+  void Collect(scheduler::StreamSession& session) {
+    session.Inspect([this](const scheduler::Journal& journal, const auto&,
+                           const engine::Frontend&) {
+#define REPRISE_ADD(name, meaning) stats_.name += journal.stats.name;
+      REPRISE_STATS(REPRISE_ADD)
+#undef REPRISE_ADD
+      for (const auto& [where, times] : journal.rejections) {
+        complaints_.push_back(where.second);
+      }
+      for (const auto& [note, times] : journal.notes) {
+        complaints_.push_back(note);
+      }
+      for (const auto& [cut, times] : journal.cuts) {
+        complaints_.push_back(cut.second);
+      }
+    });
+  }
+
+  void Happen(const Event& event) {
+    switch (event.what) {
+      case Event::What::kForeignWrite: {
+        const auto attribute = static_cast<uint32_t>(pass_ + 77);
+        real_->WriteForeign(event.variable, attribute);
+        plain_->WriteForeign(event.variable, attribute);
+        break;
+      }
+      case Event::What::kFree:
+        real_->Free(event.variable);
+        plain_->Free(event.variable);
+        device_.GiveBack();
+        break;
+      case Event::What::kPause:
+        // An op may be on its way to the session when the hooks go off.
+        if (options_.fault != Fault::kOpenWhilePaused) session().Pause();
+        ops_->shows = event.twist;
+        break;
+      case Event::What::kResume:
+        Resume();
+        break;
+      case Event::What::kReset:
+        if (event.twist) device_.builds.RunAll();
+        Collect(session());
+        session().Reset();
+        break;
+      case Event::What::kOtherOptions:
+        session().Pause();
+        Take(1 - slot_);
+        ops_->shows = true;
+        break;
+    }
+  }
+  void Resume() {
+    session().Resume();
+    ops_->shows = true;
+  }
+
   void BeginPass(const Pass& pass) {
+    in_pass_ = true;
+    line_ = std::min(static_cast<size_t>(pass.begins_at), program_.body.size());
     before_pass_ = Stats();
     real_->BeginPass(pass, pass_);
     plain_->BeginPass(pass, pass_);
   }
 
   void EndPass(const Pass& pass) {
+    Resume();
     const scheduler::Stats stats = Stats();
     unfollowed_ops_ = (stats.ops - before_pass_.ops) -
                       (stats.followed - before_pass_.followed);
     real_->EndPass(pass);
     plain_->EndPass(pass);
-    if (pass.settles) session_->Settle();
+    if (pass.settles) session().Settle();
     if (pass.looks) Look();
     ++pass_;
-    line_ = 0;
+    in_pass_ = false;
   }
 
   void Execute(const Line& line, uint32_t change) {
     change += line.grows * static_cast<uint32_t>(pass_);
+    device_.clock.Advance(std::chrono::microseconds(device_.times() % 100));
     real_->Execute(line, line.attribute + change);
     plain_->Execute(line, line.attribute + change);
     CompareUses();
@@ -282,19 +384,23 @@ class Twin {
   }
 
   const Program& program_;
+  const RunOptions options_;
   Device& device_;
   CUstream stream_;
-  std::unique_ptr<scheduler::StreamSession> session_;
-  StreamFrontend* frontend_ = nullptr;  // the session's
+  std::array<Slot, 2> slots_;
+  size_t slot_ = 0;
   std::optional<StreamOps> ops_;
   PlainOps plain_ops_;
   std::optional<Interpreter<StreamOps>> real_;
   std::optional<Interpreter<PlainOps>> plain_;
   size_t preamble_ = 0;
   size_t pass_ = 0;
+  bool in_pass_ = false;
   size_t line_ = 0;
   scheduler::Stats before_pass_;
   uint64_t unfollowed_ops_ = 0;
+  scheduler::Stats stats_;  // of what has ended
+  std::vector<std::string> complaints_;
   std::string failure_;
 };
 
@@ -343,7 +449,7 @@ RunResult RunBeside(const std::vector<Program>& programs,
   // Builds that are left are dropped; tensors outlive sessions and plans.
   result.evictions = device->plans.stats().evictions;
   device->builds.RunAll();
-  for (const auto& twin : twins) twin->EndSession(result);
+  for (const auto& twin : twins) twin->EndSessions(result);
   gpu.streams.SynchronizeAll();
   if (result.failure.empty()) {
     for (const auto& twin : twins) twin->Compare();
@@ -378,8 +484,12 @@ RunResult RunBeside(const std::vector<Program>& programs,
 
 Scenario ScenarioOf(uint32_t seed, Executes executes) {
   std::mt19937 random(seed ^ 0x5bd1e995);
+  std::mt19937 dice(seed);
   Scenario scenario;
   ProgramStyle style;
+  style.eventful = style.calm = dice() % 2 == 0;
+  const bool measured = dice() % 4 == 0;
+  if (style.eventful || measured) style.passes = 50;
   scenario.programs.push_back(RandomProgram(2 * seed, style));
   if (random() % 3 == 0) {
     scenario.programs.push_back(RandomProgram(2 * seed + 1, style));
@@ -387,6 +497,7 @@ Scenario ScenarioOf(uint32_t seed, Executes executes) {
   RunOptions& options = scenario.options;
   options.executes = executes;
   options.seed = seed;
+  if (measured) options.policy = base::Policy::kMeasured;
   if (random() % 4 == 0) options.pace = SimulatedStreams::Pace::kByHand;
   if (random() % 4 == 0) {
     options.plan_budget_bytes = size_t{60} << 10;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/options.h"
 #include "scheduler/stats.h"
 #include "tests/sim/failing_calls.h"
 #include "tests/sim/fault.h"
@@ -27,6 +28,8 @@ struct RunOptions {
   double validate_share = 0;
   uint32_t segment_launches = 3;
   size_t max_instances = 2;
+  // kMeasured: by a clock that goes on at random.
+  base::Policy policy = base::Policy::kAlways;
   Fault fault = Fault::kNone;
   int fail_after = -1;  // as SimulatedGpu::FailAfter, from the first op on
   // The same for CUPTI and NVRTC.
@@ -39,6 +42,7 @@ struct RunResult {
   // What went wrong, in words; empty if nothing did.
   std::string failure;
 
+  uint64_t ops = 0;        // of the programs, shown or not
   scheduler::Stats stats;  // of all sessions together
   BackendCounts backend;
   uint64_t evictions = 0;
