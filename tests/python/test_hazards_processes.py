@@ -20,7 +20,14 @@ import torch
 from hazards import Case, Point, cases, check_case, same_as_eager
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
-from watching import assert_same_bits, randoms, settle, watched
+from watching import (
+    assert_same_bits,
+    randoms,
+    replaying,
+    settle,
+    until_replayed,
+    watched,
+)
 
 PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
 
@@ -125,12 +132,18 @@ def test_short_lived_threads_all_at_once(device: str) -> None:
 
     with watched(device) as session:
         settle(session, lambda: model(rounds[0][0]))
+        with replaying(session):
+            half = model[:5](rounds[0][1])
         for turn in range(len(rounds)):
             threads = [threading.Thread(target=work, args=(turn, n)) for n in range(4)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
+        whole = model[5:](half)
+        until_replayed(session, lambda: model(rounds[0][0]))
+    assert len(found) == 40
+    assert_same_bits(whole, model(rounds[0][1]))
     for (turn, index), value in found.items():
         assert_same_bits(value, model(rounds[turn][index]), f"{turn}, {index}")
 
@@ -142,14 +155,17 @@ def test_a_pipeline_of_threads(device: str) -> None:
     middle: queue.Queue[Any] = queue.Queue(2)
     done: queue.Queue[Any] = queue.Queue(2)
     found: list[torch.Tensor] = []
+    begun = threading.Event()
 
     def make() -> None:
         with torch.no_grad():
             for x in inputs:
                 middle.put(first(x))
+                begun.set()
         middle.put(None)
 
     def use() -> None:
+        begun.wait()  # so that the first pass at least begins as a replay
         with torch.no_grad():
             while (value := middle.get()) is not None:
                 found.append(second(value).relu())
@@ -163,10 +179,12 @@ def test_a_pipeline_of_threads(device: str) -> None:
     with watched(device) as session:
         settle(session, lambda: second(first(inputs[0])).relu())
         threads = [threading.Thread(target=work) for work in (make, use, drop)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with replaying(session):
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        until_replayed(session, lambda: second(first(inputs[0])).relu())
     assert_same_bits(found, [second(first(x)).relu() for x in inputs])
 
 
@@ -175,11 +193,13 @@ def test_backward_on_the_engines_threads_while_forward_goes_on(device: str) -> N
     other = models.mlp(layers=2).to(device)
     inputs = randoms(device, 4, 32, calls=30)
     found: list[Any] = []
+    begun = threading.Event()
 
     def forward() -> None:
         with torch.no_grad():
             for x in inputs:
                 found.append(other(x))
+                begun.set()
 
     def train(keep: list[Any]) -> None:
         for x in inputs:
@@ -191,9 +211,12 @@ def test_backward_on_the_engines_threads_while_forward_goes_on(device: str) -> N
     with watched(device) as session:
         settle(session, lambda: other(inputs[0]))
         thread = threading.Thread(target=forward)
-        thread.start()
-        train(gradients)
-        thread.join()
+        with replaying(session):
+            thread.start()
+            begun.wait()  # so that its first pass at least is a replay
+            train(gradients)
+            thread.join()
+        until_replayed(session, lambda: other(inputs[0]))
     expected: list[Any] = []
     train(expected)
     assert_same_bits(gradients, expected)
@@ -206,11 +229,14 @@ def test_switching_on_and_off_while_another_thread_runs(device: str) -> None:
     expected = [model(x) for x in inputs]
     found: list[list[torch.Tensor]] = []
     stop = threading.Event()
+    rounds = queue.Queue[None]()
+    replays = 0
 
     def work() -> None:
         with torch.no_grad():
             while not stop.is_set():
                 found.append([model(x) for x in inputs])
+                rounds.put(None)
 
     with watched(device) as session:
         settle(session, lambda: model(inputs[0]))
@@ -218,13 +244,17 @@ def test_switching_on_and_off_while_another_thread_runs(device: str) -> None:
     thread.start()
     for number in range(60):
         with reprise.session(device, policy="always") as session:
-            session.stats()
+            if number % 4 == 0:  # stays until a whole round has been under it
+                before = len(found)
+                while len(found) < before + 2:
+                    rounds.get()
+            replays += session.stats().replays
             if number % 10 == 9:
                 session.reset()
         str(session.explain())
     stop.set()
     thread.join()
-    assert found
+    assert replays > 0, str(session.explain())
     for values in found:
         assert_same_bits(values, expected)
 
@@ -258,7 +288,8 @@ def test_a_forked_childs_results_are_eagers(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "of_the_child"
     with watched("cpu") as session:
         settle(session, lambda: model(inputs[0]))
-        half = model[:7](inputs[1])
+        with replaying(session):
+            half = model[:7](inputs[1])
         child = os.fork()
         if child == 0:
             code = 3
@@ -268,7 +299,8 @@ def test_a_forked_childs_results_are_eagers(tmp_path: pathlib.Path) -> None:
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        found = [model[7:](half), *(model(x) for x in inputs)]
+        with replaying(session):
+            found = [model[7:](half), *(model(x) for x in inputs)]
     expected = [model[7:](model[:7](inputs[1])), *(model(x) for x in inputs)]
     assert_same_bits(found, expected)
     assert_same_bits(torch.load(file), expected)
@@ -308,29 +340,38 @@ def test_data_loaders_with_workers(device: str, persistent: bool) -> None:
 # --- The end ------------------------------------------------------------------
 
 _PROGRAM = """
-import os, sys, threading
+import atexit, os, sys, threading
 import torch, reprise
 torch.set_num_threads(1)
 torch.set_grad_enabled(False)
 model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(30)])
 reprise.enable("cpu", policy="always")
-def passes(count):
+def passes(count, rows=2):
     for _ in range(count):
-        kept = model(torch.randn(2, 32))
+        kept = model(torch.randn(rows, 32))
     return kept
+def settle():
+    for _ in range(20):
+        passes(1)
+        reprise.wait()
+    assert reprise.stats().replays > 0, reprise.explain()
+def recorded(before):
+    assert reprise.stats().recorded > before, reprise.explain()
+settle()
 """
 
 
 @pytest.mark.parametrize(
     "leave",
     [
-        "passes(3); threading.Thread(target=passes, args=(20,)).start()",
-        "import atexit; atexit.register(passes, 8); passes(5)",
+        "threading.Thread(target=passes, args=(20, 3)).start()",
+        "atexit.register(passes, 8, 3); passes(5, 3)",
     ],
 )
 def test_the_interpreter_leaves_with_builds_in_flight(leave: str) -> None:
     """Threads that go on, exit handlers that compute, an error: nothing else is said."""
-    result = _python(_PROGRAM + leave)
+    last = "atexit.register(recorded, reprise.stats().recorded)\n"
+    result = _python(_PROGRAM + last + leave)
     assert result.stderr == ""
 
 
@@ -342,8 +383,7 @@ def test_leaving_by_a_signal_in_the_middle_of_a_pass() -> None:
             """
             import signal
             x = torch.randn(2, 32)
-            passes(12); reprise.wait()
-            expected = None
+            expected, before = None, reprise.stats()
             def interrupt(*_):
                 raise KeyboardInterrupt
             signal.signal(signal.SIGALRM, interrupt)
@@ -358,6 +398,7 @@ def test_leaving_by_a_signal_in_the_middle_of_a_pass() -> None:
                 found = model(x)
                 assert expected is None or torch.equal(found, expected)
                 expected = found
+            assert reprise.stats().since(before).replays > 0, reprise.explain()
             reprise.disable()
             assert heard == 20
             assert torch.equal(model(x), expected)

@@ -117,7 +117,7 @@ def test_hooks_that_come_and_go_in_mid_pass(device: str) -> None:
             wait()
         return kept
 
-    same_as_eager(device, run, replays=False)
+    same_as_eager(device, run)
 
 
 def test_passes_of_generators_that_take_turns(device: str) -> None:

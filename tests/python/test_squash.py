@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy
 import pytest
-import reprise
 import torch
-from watching import BUILD_TIMEOUT_S, assert_same_bits, settle, watched
+from watching import assert_same_bits, settle, until_replayed, watched
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +18,6 @@ def _no_grad() -> Iterator[None]:
     with torch.no_grad():
         yield
 
-
-_PATIENCE_PASSES = 300
 
 # Each op makes a new value or overwrites the one before it; between the two kinds
 # lies what a squash has to restore.
@@ -67,21 +64,6 @@ def _run(
     return values
 
 
-def _pass_until_replayed(session: reprise.Session, call: Callable[[], Any]) -> None:
-    """Whole passes, until one is answered by a replay that is followed to its end.
-
-    A plan that was squashed rests for some passes.
-    """
-    for _ in range(_PATIENCE_PASSES):
-        before = session.stats()
-        call()
-        assert session.wait(BUILD_TIMEOUT_S)
-        during = session.stats().since(before)
-        if during.replays > 0 and during.squashes == 0:
-            return
-    raise AssertionError(str(session.explain()))
-
-
 @pytest.mark.parametrize("how", _LEAVE)
 def test_leaving_at_every_index(device: str, how: str) -> None:
     """For each index: a whole pass that replays, one that leaves, a whole one again.
@@ -100,7 +82,7 @@ def test_leaving_at_every_index(device: str, how: str) -> None:
     squashed = []
     with watched(device) as session:
         for index in range(1, len(_OPS)):
-            _pass_until_replayed(session, lambda: run(None))
+            until_replayed(session, lambda: run(None))
             before = session.stats()
             run(index)
             run(None)  # its first op shows that the pass before has ended
@@ -122,7 +104,7 @@ def test_reading_a_value_between_its_op_and_its_overwriter(device: str) -> None:
         return (x @ w).relu_() + 1
 
     with watched(device) as session:
-        _pass_until_replayed(session, whole)
+        until_replayed(session, whole)
         before = session.stats()
         product = x @ w
         seen = product.clone()
@@ -155,7 +137,7 @@ def test_looking_into_host_memory_before_it_is_overwritten(
     w = torch.randn(16, 16)
     x = torch.randn(16, 16)
     with watched("cpu") as session:
-        _pass_until_replayed(session, lambda: (x @ w).relu_() + 1)
+        until_replayed(session, lambda: (x @ w).relu_() + 1)
         before = session.stats()
         product = x @ w
         seen = look(product)
@@ -173,6 +155,6 @@ def test_squashes_do_not_wear_a_plan_out(device: str) -> None:
         settle(session, lambda: _run(x, w, None, ""))
         for number in range(100):
             _run(x, w, 1 + number % (len(_OPS) - 1), "by stopping")
-        _pass_until_replayed(session, lambda: _run(x, w, None, ""))
+        until_replayed(session, lambda: _run(x, w, None, ""))
         found = _run(x, w, None, "")
     assert_same_bits(found, _run(x, w, None, ""))

@@ -12,6 +12,7 @@ import torch
 
 BUILD_TIMEOUT_S = 120.0
 SETTLING_CALLS = 10  # calls of one program after which replays may be expected
+PATIENCE_CALLS = 300  # after which a plan must have come back from its rest
 RUSHED_CALLS = 8  # at the end of a check, without waiting for builds
 MOST_UNAWAITED = 3  # passes in a row, where programs wait at random
 
@@ -42,11 +43,30 @@ def rest(session: reprise.Session) -> None:
 
 
 @contextlib.contextmanager
-def watched(device: str) -> Iterator[reprise.Session]:
-    """A session that replays whatever was validated, and knows nothing yet."""
+def watched(device: str, *, replays: bool = True) -> Iterator[reprise.Session]:
+    """A session that replays whatever was validated, and knows nothing yet.
+
+    Fails a program that has not been replayed at its end. With `replays` false it is
+    the caller who says what must have been: of a program that resets the session, or
+    none of whose traces can be replayed.
+    """
     with reprise.session(device, policy="always") as session:
         session.reset()
-        yield session
+        if replays:
+            with replaying(session):
+                yield session
+        else:
+            yield session
+
+
+@contextlib.contextmanager
+def replaying(session: reprise.Session) -> Iterator[None]:
+    """What is within must be replayed, and ops of it followed."""
+    before = session.stats()
+    yield
+    during = session.stats().since(before)
+    assert during.replays > 0, str(session.explain())
+    assert during.followed > 0, str(session.explain())
 
 
 def settle(session: reprise.Session, call: Callable[[], Any]) -> None:
@@ -54,6 +74,21 @@ def settle(session: reprise.Session, call: Callable[[], Any]) -> None:
     for _ in range(SETTLING_CALLS):
         call()
         assert session.wait(BUILD_TIMEOUT_S)
+
+
+def until_replayed(session: reprise.Session, call: Callable[[], Any]) -> None:
+    """Whole passes, until one is answered by a replay that is followed to its end.
+
+    A plan that was squashed rests for some passes.
+    """
+    for _ in range(PATIENCE_CALLS):
+        before = session.stats()
+        call()
+        assert session.wait(BUILD_TIMEOUT_S)
+        during = session.stats().since(before)
+        if during.replays > 0 and during.squashes == 0:
+            return
+    raise AssertionError(str(session.explain()))
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -89,11 +124,7 @@ def assert_same_bits(found: Any, expected: Any, where: str = "") -> None:
 
 
 def check(
-    device: str,
-    step: Callable[..., Any],
-    inputs: Sequence[Any],
-    *,
-    replays: bool = True,
+    device: str, step: Callable[..., Any], inputs: Sequence[Any]
 ) -> reprise.Stats:
     """Call `step` on each input, keep all results, and compare them with eager's.
 
@@ -106,12 +137,8 @@ def check(
             if number < len(inputs) - RUSHED_CALLS:
                 rest(session)
         stats = session.stats()
-        report = str(session.explain())
     for number, (value, found) in enumerate(zip(inputs, kept, strict=True)):
         assert_same_bits(found, step(value), f"call {number}")
-    if replays:
-        assert stats.replays > 0, report
-        assert stats.followed > 0, report
     return stats
 
 
