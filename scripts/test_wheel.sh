@@ -31,12 +31,15 @@ for name in ("libreprise_torch.so", "libtbb.so.12"):
 assert list(site.parent.glob("reprise-*.dist-info/licenses/**/LICENSE"))
 
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
-with reprise.session(device="cpu"), torch.no_grad():
-    for _ in range(12):
-        x = torch.randn(2, 8)
-        assert torch.equal(model(x), torch.relu(x @ model[0].weight.T + model[0].bias))
-        reprise.wait()
-    print(reprise.stats())
+inputs = [torch.randn(2, 8) for _ in range(16)]
+with torch.no_grad():
+    expected = [model(x) for x in inputs]
+    with reprise.session(device="cpu") as session:
+        for x, y in zip(inputs, expected):
+            assert torch.equal(model(x), y)
+            assert session.wait(120)
+        print(session.stats())
+        assert session.stats().replays > 0, session.explain()
 
 loaded = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
 tbb = {path for path in loaded if "libtbb.so" in path}
