@@ -14,7 +14,8 @@ throughput_us, ratio (eager over mode, median of paired rounds) with a bootstrap
 first_replay_calls, prepare_ms (what is done once a process before, in the
 background: CUPTI and the comparison kernel), eager_peak_bytes and peak_bytes
 (of device memory in use, with all plans), plan_bytes, host_us (mode ``reprise_host``:
-followed passes whose launches are left out) and, by sampling such passes
+followed passes whose launches are left out; of a library built with
+``REPRISE_MEASURE=ON`` alone) and, by sampling such passes
 (``--sampler``), its parts own_us, python_us, torch_us, driver_us and libc_us,
 gpu, driver, torch, commit, dirty, command.
 """
@@ -84,13 +85,14 @@ class Mode:
     def __enter__(self) -> Mode:
         if self.enabled:
             reprise.enable("cuda", policy=self.policy)
-            # What is left of a pass without them is the host's share.
-            torch.ops.reprise.skip_launches(not self.launches)
+        if not self.launches:  # what is left of a pass is the host's share
+            torch.ops.reprise.skip_launches(True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.enabled:
+        if not self.launches:
             torch.ops.reprise.skip_launches(False)
+        if self.enabled:
             reprise.disable()
 
 
@@ -169,6 +171,13 @@ def prepare() -> float:
     reprise.reset()
     reprise.disable()
     return 1e3 * took
+
+
+def can_skip_launches() -> bool:
+    """Whether the library was built with what mode ``reprise_host`` needs; loads it."""
+    reprise.enable("cuda")
+    reprise.disable()
+    return hasattr(torch.ops.reprise, "skip_launches")
 
 
 def first_replay(
@@ -470,6 +479,13 @@ def main() -> None:
     parser.add_argument("--dirty", action="store_true")
     arguments = parser.parse_args()
     Mode.policy = arguments.policy
+    if "reprise_host" in arguments.modes and not can_skip_launches():
+        print(
+            "no mode reprise_host, and no host_us: the library has no operator "
+            "skip_launches, which the CMake option REPRISE_MEASURE=ON builds into it",
+            file=sys.stderr,
+        )
+        arguments.modes.remove("reprise_host")
     everything = []
     where = environment(arguments)
     for name in arguments.models:
