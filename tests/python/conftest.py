@@ -16,6 +16,7 @@ sys.path.insert(0, str(here))  # for the modules that tests share
 if importlib.util.find_spec("reprise") is None:  # else installed or on PYTHONPATH
     sys.path.insert(0, str(here.parents[1] / "bindings" / "python"))
 
+import skips  # noqa: E402
 import watching  # noqa: E402
 
 
@@ -47,14 +48,36 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    _check_skip(report)
     if report.failed and (seed := item.config.getoption("--build-delays")):
         report.sections.append(("build delays", f"--build-delays={seed}"))
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _check_skip(report)
+    return report
+
+
+def _check_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """A skip for a reason that does not hold here is a failure."""
+    if not report.skipped:
+        return
+    told = report.longrepr[2] if isinstance(report.longrepr, tuple) else "xfail"
+    reason = told.removeprefix("Skipped: ")
+    if not skips.allowed(reason):
+        report.outcome = "failed"
+        vars(report).pop("wasxfail", None)
+        report.longrepr = f"skipped, for which skips.py has no reason: {reason!r}"
+
+
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU")
+    if request.param == "cuda" and skips.gpus() == 0:
+        pytest.skip(skips.NO_GPU)
     torch.manual_seed(20)
     return str(request.param)

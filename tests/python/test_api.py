@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 import reprise
+import skips
 import torch
 from reprise import _native
 
@@ -369,7 +370,7 @@ def test_a_missing_library_is_named() -> None:
     assert "/nowhere/at/all.so" in result.stderr.splitlines()[-1]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(skips.gpus() > 0, reason=skips.A_GPU)
 def test_a_missing_gpu_is_one_sentence() -> None:
     with pytest.raises(RuntimeError, match="no CUDA device") as raised:
         reprise.enable("cuda")
@@ -377,7 +378,7 @@ def test_a_missing_gpu_is_one_sentence() -> None:
     assert _native.active() is None
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.skipif(skips.gpus() > 0, reason=skips.A_GPU)
 def test_the_best_device_without_a_gpu_is_the_host_and_says_so_once() -> None:
     result = python(
         """

@@ -15,6 +15,7 @@ import hazards
 import models
 import pytest
 import reprise
+import skips
 import torch
 from hazards import Hazard, Point, cases, check_case, same_as_eager
 from torch import nn
@@ -22,7 +23,7 @@ from watching import BUILD_TIMEOUT_S, assert_same_bits, settle, watched
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
+    pytest.mark.skipif(skips.gpus() == 0, reason=skips.NO_GPU),
 ]
 PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
 
@@ -420,7 +421,7 @@ def test_compiled_models_beside_replayed_ones(backend: str) -> None:
     same_as_eager("cuda", run)
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+@pytest.mark.skipif(skips.gpus() < 2, reason=skips.FEW_GPUS)
 def test_several_devices() -> None:
     parts = [models.mlp().cuda(0), nn.Linear(8, 32).cuda(1), models.mlp().cuda(0)]
 

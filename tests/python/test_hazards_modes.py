@@ -10,6 +10,7 @@ from typing import Any
 import hazards
 import pytest
 import reprise
+import skips
 import torch
 from hazards import Case, Hazard, Point, cases, check_case, restored, same_as_eager
 from torch import library, nn
@@ -499,7 +500,7 @@ def _library_kernel(point: Point) -> Any:
 )
 def test_between_two_ops(device: str, hazard: Hazard, case: Case) -> None:
     if device == "cuda" and hazard in (_profile, _profile_over_the_edge):
-        pytest.skip("torch keeps CUPTI for the rest of the process: a documented limit")
+        pytest.skip(skips.PROFILED)
     # Starting a profile or another session ends what is being recorded: passes without
     # it come in between, from the 8th to where replays have begun.
     ends = hazard in (_profile, _profile_over_the_edge, _nested_session)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import reprise
+import skips
 import torch
 
 pytestmark = pytest.mark.gpu
@@ -112,17 +113,15 @@ def _find(tool: str) -> str:
     for candidate in candidates:
         if candidate and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return candidate
-    pytest.skip(
-        f"there is no {tool} on the path, in /usr/local/cuda* or in nvidia's wheels"
-    )
+    pytest.skip(skips.NO_TOOL.format(tool))
 
 
 def _run(
     folder: pathlib.Path, body: str, *command: str, ends_well: bool = True
 ) -> dict[str, Any]:
     """What the program says that runs `body`, under a tool's command line."""
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+    if skips.gpus() == 0:
+        pytest.skip(skips.NO_GPU)
     program = folder / "program.py"
     program.write_text("".join(map(textwrap.dedent, (PROGRAM, body, END))))
     said = folder / "said.json"

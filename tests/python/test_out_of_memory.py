@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import reprise
+import skips
 import torch
 from watching import BUILD_TIMEOUT_S, SETTLING_CALLS, assert_same_bits
 
@@ -18,8 +19,8 @@ LARGE = {"max_arena_bytes": 8 << 30, "plan_budget_bytes": 8 << 30}
 
 @pytest.fixture(autouse=True)
 def _no_grad() -> Iterator[None]:
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+    if skips.gpus() == 0:
+        pytest.skip(skips.NO_GPU)
     torch.manual_seed(3)
     torch.cuda.empty_cache()
     with torch.no_grad():

@@ -1,0 +1,49 @@
+"""Why a test may be skipped. Any other skip fails it (conftest.py).
+
+A run that skips what it should have tested would look like one in which all is well.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from collections.abc import Callable
+
+import torch
+
+
+def gpus() -> int:
+    """How many torch sees."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def _no_gpu() -> bool:
+    """None that torch sees, and none that it should have seen."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    devices = pathlib.Path("/dev").glob("nvidia[0-9]*")
+    return gpus() == 0 and (hidden or not any(devices))
+
+
+NO_GPU = "no GPU"
+FEW_GPUS = "fewer than two GPUs"
+A_GPU = "there is a GPU"
+PROFILED = "torch keeps CUPTI for the rest of the process: a documented limit"
+NO_TOOL = "there is no {} on the path, in /usr/local/cuda* or in nvidia's wheels"
+
+# Reasons, with a place for a word, and whether they hold here.
+_ALLOWED: dict[str, Callable[[], bool]] = {
+    NO_GPU: _no_gpu,
+    FEW_GPUS: lambda: gpus() == 1 or _no_gpu(),
+    A_GPU: lambda: gpus() > 0,
+    PROFILED: lambda: gpus() > 0,
+    NO_TOOL: lambda: True,  # the caller has looked
+}
+
+
+def allowed(reason: str) -> bool:
+    """Whether a test may be skipped for it on this machine."""
+    return any(
+        re.fullmatch(re.escape(known).replace(r"\{\}", r"[\w-]+"), reason) and holds()
+        for known, holds in _ALLOWED.items()
+    )
