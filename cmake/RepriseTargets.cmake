@@ -78,6 +78,11 @@ function(reprise_add_test source)
     set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     return()
   endif()
+  # For a machine with a GPU and no build folder: scripts/gpu_bundle.sh.
+  if("gpu" IN_LIST arg_LABELS)
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
+    install(TARGETS ${target} RUNTIME DESTINATION . COMPONENT gpu_tests EXCLUDE_FROM_ALL)
+  endif()
   gtest_discover_tests(${target} TEST_PREFIX ${folder}/ DISCOVERY_MODE PRE_TEST
                        DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()
