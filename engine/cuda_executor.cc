@@ -96,8 +96,13 @@ Executor::Fit CudaExecutor::SetScalars(uint32_t op,
   return Fit::kBound;
 }
 
-base::Status CudaExecutor::LaunchSegment(size_t index) {
-  SegmentGraph& segment = segments_[index];
+Executor::Progress CudaExecutor::LaunchSegment(size_t index,
+                                               uint32_t first_op) {
+  // A graph is launched whole or not at all.
+  return {LaunchGraph(segments_[index]), first_op};
+}
+
+base::Status CudaExecutor::LaunchGraph(SegmentGraph& segment) {
   if (segment.graph == nullptr) return {};
   if (!comparing_ && context_.skip_launches->load(std::memory_order_relaxed)) {
     return {};

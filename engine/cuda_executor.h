@@ -68,7 +68,7 @@ class CudaExecutor : public Executor {
 
   void Bind(ValueId value, uint64_t origin) override;
   Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override;
-  base::Status LaunchSegment(size_t segment) override;
+  Progress LaunchSegment(size_t segment, uint32_t first_op) override;
   base::Status LaunchOp(size_t op) override;
   bool Touches(size_t op, ValueId value) const override;
   base::Status WaitFor(CUstream other) override;
@@ -85,6 +85,7 @@ class CudaExecutor : public Executor {
     std::vector<uint32_t> dirty;                 // indices within the graph
   };
 
+  base::Status LaunchGraph(SegmentGraph& segment);
   void MarkDirty(uint32_t launch);
 
   CudaContext context_;

@@ -45,8 +45,19 @@ class Executor {
   };
   virtual Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) = 0;
 
-  virtual base::Status LaunchSegment(size_t segment) = 0;
-  // Runs the recorded work of one op by itself.
+  // How far a launch of several ops has got. Where not all of them have run,
+  // `status` says why, those before `end_op` have, and of the others nothing
+  // has.
+  struct [[nodiscard]] Progress {
+    base::Status status;
+    uint32_t end_op = 0;
+  };
+  // The segment's ops from `first_op` on, which is its first one, or the
+  // `end_op` of a launch that got no further.
+  virtual Progress LaunchSegment(size_t segment, uint32_t first_op) = 0;
+  // Runs the recorded work of one op by itself. On an error, what it has
+  // written of its results is anything; the operands that it writes over are as
+  // they were (host), or hold what some of its launches wrote (device).
   virtual base::Status LaunchOp(size_t op) = 0;
   // The op's recorded work may write `value` (points into it).
   virtual bool Touches(size_t op, ValueId value) const = 0;

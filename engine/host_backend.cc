@@ -1,6 +1,7 @@
 #include "engine/host_backend.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -41,10 +42,10 @@ class HostExecutor : public Executor {
     origins_[value] = origin;
   }
 
-  base::Status LaunchSegment(size_t segment) override {
-    for (uint32_t k = segments_[segment].first_op;
-         k < segments_[segment].end_op; ++k) {
-      REPRISE_RETURN_IF_ERROR(LaunchOp(k));
+  Progress LaunchSegment(size_t segment, uint32_t first_op) override {
+    const uint32_t end_op = segments_[segment].end_op;
+    for (uint32_t k = first_op; k < end_op; ++k) {
+      if (base::Status run = LaunchOp(k); !run) return {std::move(run), k};
     }
     return {};
   }
@@ -65,7 +66,10 @@ class HostExecutor : public Executor {
     for (size_t i = 0; i < op.slots.size(); ++i) {
       op.call->SetScalar(op.slots[i].scalar, numbers_[index][i]);
     }
-    return op.call->Run(operands_, results_);
+    Save(op);
+    base::Status run = op.call->Run(operands_, results_);
+    if (!run) PutBack();
+    return run;
   }
 
   bool Touches(size_t op, ValueId) const override {
@@ -97,9 +101,38 @@ class HostExecutor : public Executor {
   }
 
  private:
+  // A piece of memory that an op is about to write over.
+  struct Saved {
+    std::byte* place;
+    std::vector<std::byte> bytes;
+  };
+
+  // An op may raise when it has done half of its work, and is run once more by
+  // eager then.
+  void Save(const TracedOp& op) {
+    saved_.clear();
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      const ValueRef& operand = op.operands[i];
+      if (!operand.written || operand.layout.elements() == 0) continue;
+      int64_t last = 0;  // strides are never negative
+      for (int d = 0; d < operand.layout.rank; ++d) {
+        last += (operand.layout.sizes[d] - 1) * operand.layout.strides[d];
+      }
+      auto* place = reinterpret_cast<std::byte*>(operands_[i]);
+      saved_.push_back(
+          {place, {place, place + (last + 1) * operand.layout.element_bytes}});
+    }
+  }
+  void PutBack() const {
+    for (const Saved& saved : saved_) {
+      std::ranges::copy(saved.bytes, saved.place);
+    }
+  }
+
   const Trace& trace_;
   std::vector<Segment> segments_;
   std::vector<bool> unwritten_;
+  std::vector<Saved> saved_;
   std::vector<uint64_t> origins_;
   std::vector<uint64_t> operands_;
   std::vector<uint64_t> results_;

@@ -8,24 +8,35 @@
 #include "engine/restore.h"
 
 namespace reprise::engine {
+namespace {
+
+// A restoration is begun so often.
+constexpr int kTries = 3;
+
+}  // namespace
 
 Instance::Instance(Plan* plan, BuiltPlan built)
     : plan_(plan),
       trace_(&plan->trace()),
       built_(std::move(built)),
       ledger_(Ledger::Create(std::move(built_.arena), trace_->values.size())),
-      origins_(trace_->values.size(), 0),
+      bound_(trace_->values.size()),
       shadow_(trace_->values.size(), 0),
       fresh_(trace_->values.size()),
-      places_(trace_->values.size()),
       externals_(built_.segments.size()),
       values_(built_.segments.size()),
       watched_(trace_->values.size(), false) {
+  arena_begin_ = ~uint64_t{0};
+  for (const ValueId v : plan_->outputs()) {
+    const uint64_t place = built_.places[v];
+    arena_begin_ = std::min(arena_begin_, place);
+    arena_end_ = std::max(arena_end_, place + built_.place_bytes[v]);
+  }
   for (ValueId v = 0; v < trace_->values.size(); ++v) {
     const Value& value = trace_->values[v];
-    origins_[v] = value.external ? value.origin : built_.places[v];
+    bound_[v].origin = value.external ? value.origin : built_.places[v];
     if (!value.external) continue;
-    places_[v] = {value.storage, value.base};
+    bound_[v].place = {value.storage, value.base};
     if (!plan_->input(v)) lasting_.push_back(v);
   }
   NoteTouched();
@@ -39,6 +50,7 @@ void Instance::NoteTouched() {
       for (const ValueRef& operand : trace_->ops[k].operands) {
         const ValueId v = operand.value;
         const Value& value = trace_->values[v];
+        if (plan_->input(v) && k > value.birth_op) watched_[v] = true;
         // Operands of the op at which the segment is launched are alive.
         const bool at_hand =
             value.birth_op == segment.first_op && (s == 0 || plan_->late(v));
@@ -46,15 +58,14 @@ void Instance::NoteTouched() {
         if (at_hand || own || noted[v] == s) continue;
         noted[v] = s;
         (value.external ? externals_ : values_)[s].push_back(v);
-        if (plan_->input(v)) watched_[v] = true;
       }
     }
   }
 }
 
 void Instance::BindAt(ValueId value, uint64_t origin) {
-  if (origins_[value] == origin) return;
-  origins_[value] = origin;
+  if (bound_[value].origin == origin) return;
+  bound_[value].origin = origin;
   built_.executor->Bind(value, origin);
 }
 
@@ -128,7 +139,12 @@ bool Instance::Matches(uint32_t index, const OpView& op) const {
   const TracedOp& expected = trace_->ops[index];
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
-    if (op.operands[i].address() != origins_[ref.value] + ref.offset_bytes) {
+    const Bound& bound = bound_[ref.value];
+    const Operand& operand = op.operands[i];
+    if (operand.address() != bound.origin + ref.offset_bytes) return false;
+    // Freed memory may be another storage's by now.
+    if (operand.storage != bound.place.storage &&
+        bound.place.storage != nullptr) {
       return false;
     }
   }
@@ -140,31 +156,66 @@ bool Instance::MatchesShadow(uint32_t index, const OpView& op) const {
   const TracedOp& expected = trace_->ops[index];
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
-    const uint64_t origin = trace_->values[ref.value].external
-                                ? origins_[ref.value]
-                                : shadow_[ref.value];
+    const bool external = trace_->values[ref.value].external;
+    const Bound& bound = bound_[ref.value];
+    const uint64_t origin = external ? bound.origin : shadow_[ref.value];
     if (op.operands[i].address() != origin + ref.offset_bytes) return false;
+    if (external && op.operands[i].storage != bound.place.storage) return false;
   }
   return true;
 }
 
-void Instance::Remember(ValueId value, const Operand& operand) {
-  StoragePlace& place = places_[value];
+void Instance::BindTo(const ValueRef& ref, const Operand& operand) {
+  const ValueId value = ref.value;
+  BindAt(value, operand.address() - ref.offset_bytes);
   // The trace's own storages are weakly held by it.
-  if (operand.storage != trace_->values[value].storage) {
+  if ((watched_[value] || !plan_->input(value)) &&
+      operand.storage != trace_->values[value].storage) {
     holds_->Watch(operand.storage);
   }
-  place = {operand.storage, operand.base};
+  bound_[value].place = {operand.storage, operand.base};
+}
+
+bool Instance::Apart(const Operand& operand) const {
+  const uint64_t begin = operand.base;
+  const uint64_t end = begin + operand.storage_bytes;
+  const auto apart = [&](ValueId v, uint64_t origin) {
+    return end <= origin || origin + built_.place_bytes[v] <= begin;
+  };
+  if (begin < arena_end_ && arena_begin_ < end) {
+    for (const ValueId v : plan_->outputs()) {
+      if (!apart(v, bound_[v].origin)) return false;
+    }
+  }
+  for (const ValueId v : plan_->escaping()) {
+    if (!apart(v, bound_[v].origin)) return false;
+  }
+  if (!shadowed_) return true;
+  return std::ranges::all_of(plan_->outputs(),
+                             [&](ValueId v) { return apart(v, shadow_[v]); });
+}
+
+bool Instance::Uses(uint64_t begin, uint64_t end) const {
+  for (ValueId v = 0; v < bound_.size(); ++v) {
+    const Value& value = trace_->values[v];
+    const Bound& bound = bound_[v];
+    if (value.external && bound.place.base < end &&
+        begin < bound.origin + value.size_bytes) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool Instance::Secure() {
   touched_.clear();
   for (const ValueId v : externals_[next_segment_]) {
-    touched_.push_back(places_[v]);
+    touched_.push_back(bound_[v].place);
   }
   if (!plan_->escaping().empty()) {
     for (const ValueId v : values_[next_segment_]) {
-      if (places_[v].storage != nullptr) touched_.push_back(places_[v]);
+      const StoragePlace& place = bound_[v].place;
+      if (place.storage != nullptr) touched_.push_back(place);
     }
   }
   return touched_.empty() || holds_->Hold(touched_);
@@ -173,7 +224,7 @@ bool Instance::Secure() {
 bool Instance::Stands() const {
   const Frontend& frontend = *trace_->frontend;
   const auto stands = [&](ValueId v) {
-    const StoragePlace& place = places_[v];
+    const StoragePlace& place = bound_[v].place;
     return place.storage == nullptr ||
            (frontend.Alive(place.storage) &&
             frontend.Base(place.storage) == place.base);
@@ -187,7 +238,7 @@ void Instance::Own(ValueId value, StorageToken storage) {
   // Behind the last op nothing is touched any more.
   if (holds_ == nullptr || !plan_->escapes(value)) return;
   holds_->Watch(storage);
-  places_[value] = {storage, origins_[value]};
+  bound_[value].place = {storage, bound_[value].origin};
 }
 
 Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
@@ -198,7 +249,14 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
     readiness = Readiness::kNoMemory;
   }
   if (readiness == Readiness::kReady) readiness = ResolveOutputs();
+  if (readiness == Readiness::kReady &&
+      !std::ranges::all_of(head.operands, [this](const Operand& operand) {
+        return Apart(operand);
+      })) {
+    readiness = Readiness::kOtherOp;
+  }
   next_segment_ = 0;
+  launched_ops_ = 0;
   next_launch_op_ = kNoOp;
   if (readiness != Readiness::kReady) Finish();
   return readiness;
@@ -228,11 +286,7 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
     }
   }
   for (size_t i = 0; i < head.operands.size(); ++i) {
-    const ValueRef& ref = expected.operands[i];
-    BindAt(ref.value, head.operands[i].address() - ref.offset_bytes);
-    if (watched_[ref.value] || !plan_->input(ref.value)) {
-      Remember(ref.value, head.operands[i]);
-    }
+    BindTo(expected.operands[i], head.operands[i]);
   }
   // A value that the head uses twice must be one value now as well.
   return Matches(0, head) ? BindScalars(0, head) : Readiness::kOtherOp;
@@ -252,7 +306,8 @@ Instance::Readiness Instance::ResolveOthers() {
 
 Instance::Readiness Instance::BindLate(const OpView& op) {
   const Segment& segment = built_.segments[next_segment_];
-  if (!segment.gated || !SameWords(segment.first_op, op)) {
+  if (!segment.gated || launched_ops_ > segment.first_op ||
+      !SameWords(segment.first_op, op)) {
     return Readiness::kReady;
   }
   const TracedOp& expected = trace_->ops[segment.first_op];
@@ -264,8 +319,8 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
     if (!built_.movable[ref.value] && origin != value.origin) {
       return Readiness::kUnproven;
     }
-    BindAt(ref.value, origin);
-    if (watched_[ref.value]) Remember(ref.value, op.operands[i]);
+    if (!Apart(op.operands[i])) return Readiness::kOtherOp;
+    BindTo(ref, op.operands[i]);
   }
   return BindScalars(segment.first_op, op);
 }
@@ -285,52 +340,80 @@ Instance::Readiness Instance::ResolveOutputs() {
       ++escapes_;
     }
     BindAt(v, fresh_[v].address());
-    places_[v] = {};
+    bound_[v].place = {};
   }
   return Readiness::kReady;
 }
 
 base::Status Instance::LaunchNext() {
-  REPRISE_RETURN_IF_ERROR(built_.executor->LaunchSegment(next_segment_));
-  SkipNext();
-  return {};
+  const Segment& segment = built_.segments[next_segment_];
+  const uint32_t from = std::max(launched_ops_, segment.first_op);
+  Executor::Progress progress =
+      built_.executor->LaunchSegment(next_segment_, from);
+  if (progress.status) {
+    GoOnFrom(from);
+  } else {
+    launched_ops_ = progress.end_op;
+    next_launch_op_ = progress.end_op;
+  }
+  return std::move(progress.status);
 }
 
-void Instance::SkipNext() {
+void Instance::GoOnFrom(uint32_t op) {
   const Segment& segment = built_.segments[next_segment_];
+  launched_ops_ = segment.end_op;
   ++next_segment_;
   if (next_segment_ == built_.segments.size()) {
     next_launch_op_ = kNoOp;
   } else if (built_.segments[next_segment_].gated) {
     next_launch_op_ = segment.end_op;
   } else {  // behind the op at which this one was launched
-    next_launch_op_ =
-        std::max((segment.first_op + segment.end_op) / 2, segment.first_op + 1);
+    next_launch_op_ = std::max((op + segment.end_op) / 2, op + 1);
   }
 }
 
 Block Instance::TakeBlock(ValueId value) {
   if (plan_->escapes(value)) return std::move(fresh_[value]);
-  return ledger_->Lease(value, origins_[value]);
+  return ledger_->Lease(value, bound_[value].origin);
 }
 
 void Instance::Finish() {
   next_segment_ = 0;
+  launched_ops_ = 0;
+  if (shadowed_) std::ranges::fill(shadow_, 0);
+  shadowed_ = false;
   if (holds_ != nullptr) holds_->EndPass();
   holds_ = nullptr;
 }
 
 base::Status Instance::Squash(uint32_t verified) {
-  const uint32_t launched =
-      next_segment_ == 0 ? 0 : built_.segments[next_segment_ - 1].end_op;
+  const uint32_t launched = launched_ops_;
   Finish();
   const auto needed = [this](ValueId v) {
     return plan_->escapes(v) ? !fresh_[v] : ledger_->leased(v);
   };
-  for (uint32_t k : OpsToRestore(*trace_, verified, launched, needed)) {
-    REPRISE_RETURN_IF_ERROR(built_.executor->LaunchOp(k));
+  const std::vector<uint32_t> ops =
+      OpsToRestore(*trace_, verified, launched, needed);
+  const auto restore = [&]() -> base::Status {
+    for (const uint32_t k : ops) {
+      REPRISE_RETURN_IF_ERROR(built_.executor->LaunchOp(k));
+    }
+    return {};
+  };
+  // Each value is rebuilt from its birth on, so it may be begun again.
+  base::Status restored = restore();
+  if (restored) return {};
+  for (int tries = 1; tries < kTries; ++tries) {
+    if (restore()) {
+      return base::Fail(restored.error().code(),
+                        restored.error().message() +
+                            " (at the end of a replay; tried again)");
+    }
   }
-  return {};
+  return base::Fail(restored.error().code(),
+                    "what the program has seen of a replay could not be made "
+                    "right: " +
+                        restored.error().message());
 }
 
 }  // namespace reprise::engine

@@ -64,9 +64,13 @@ class Instance {
   // That is half-way through the segment before, so that the device does not
   // run dry and at most one and a half segments run unverified; a gated segment
   // waits for its own first op.
+  //
+  // On an error the ops below launched_ops() have run, and of the others
+  // nothing has: the pass may go on, and the launch with it, when the program
+  // asks for the next one.
   base::Status LaunchNext();
   // The same without launching, for a pass that launches op by op.
-  void SkipNext();
+  void SkipNext() { GoOnFrom(built_.segments[next_segment_].first_op); }
   // Before LaunchNext at such an op: if its segment is gated, binds the late
   // externals and the numbers that the op brings. kReady too if this is another
   // op (Matches says so). kUnproven: an external lies where no recording has
@@ -75,6 +79,7 @@ class Instance {
   Readiness BindLate(const OpView& op);
   static constexpr uint32_t kNoOp = ~uint32_t{0};
   uint32_t next_launch_op() const { return next_launch_op_; }
+  uint32_t launched_ops() const { return launched_ops_; }
 
   // The op is the trace's op `index` on the values of this launch.
   bool Matches(uint32_t index, const OpView& op) const;
@@ -84,8 +89,10 @@ class Instance {
   // The op's numbers are all that keeps it from being the trace's op `index`,
   // and those that differ were the same whenever it was recorded.
   bool OtherNumbers(uint32_t index, const OpView& op) const;
-  void Shadow(ValueId value, uint64_t origin) { shadow_[value] = origin; }
-  uint64_t shadow(ValueId value) const { return shadow_[value]; }
+  void Shadow(ValueId value, uint64_t origin) {
+    shadow_[value] = origin;
+    shadowed_ = true;
+  }
 
   // The memory of a value made by a followed op. Once a launch. Where it is
   // no lease, Own tells which storage has it then.
@@ -94,8 +101,14 @@ class Instance {
 
   // All ops were followed, or nothing of the launch is wanted.
   void Finish();
-  // The program left before op `verified`: what it can see is made right.
+  // The program left before op `verified`: what it can see is made right. That
+  // is tried again where it fails; the error says so, and whether it was in
+  // vain.
   base::Status Squash(uint32_t verified);
+
+  // While a pass is under way: it reads memory of [begin, end), or may, that is
+  // not its own.
+  bool Uses(uint64_t begin, uint64_t end) const;
 
   // While a pass is under way: externals that are the same at each pass, and
   // outputs that escaped in this one, are alive and where they were. (Nothing
@@ -104,7 +117,7 @@ class Instance {
   bool Stands() const;
 
   // Where `value` begins in this launch.
-  uint64_t origin(ValueId value) const { return origins_[value]; }
+  uint64_t origin(ValueId value) const { return bound_[value].origin; }
   // The program holds `value` of an earlier launch, or anything, in the arena.
   bool leased(ValueId value) const { return ledger_->leased(value); }
   bool leased() const { return ledger_->leased(); }
@@ -132,30 +145,48 @@ class Instance {
   // this launch overwrites it.
   bool WaitForBorrowers();
   void BindAt(ValueId value, uint64_t origin);
-  // An operand's storage, until the pass ends.
-  void Remember(ValueId value, const Operand& operand);
+  // The next segment has been launched; `op` is the last of its ops to be the
+  // first of a launch.
+  void GoOnFrom(uint32_t op);
+  // Binds an external to an operand.
+  void BindTo(const ValueRef& ref, const Operand& operand);
+  // The operand's storage is apart from the memory of all values that this pass
+  // makes, as externals were when it was recorded.
+  bool Apart(const Operand& operand) const;
   void NoteTouched();
 
   Plan* plan_;
   const Trace* trace_;  // the plan's
   BuiltPlan built_;
   Ledger::Handle ledger_;
-  std::vector<uint64_t> origins_;
+  // By value. Of externals also the storage that was bound, of outputs that
+  // escaped the one that the program has over them; else null.
+  struct Bound {
+    uint64_t origin = 0;
+    StoragePlace place;
+  };
+  std::vector<Bound> bound_;
+  // By value, where eager put it in the pass that runs beside eager; all 0 in
+  // others.
   std::vector<uint64_t> shadow_;
+  bool shadowed_ = false;
   std::vector<uint64_t> numbers_;  // room for an op's
+  uint64_t arena_begin_ = 0;       // of the places in it
+  uint64_t arena_end_ = 0;
   std::vector<Block> fresh_;       // by value: memory of an escaping output
   StorageHolds* holds_ = nullptr;  // while a pass is under way
-  // By value, for this launch: externals as they were bound, and outputs that
-  // escaped, once the program has them.
-  std::vector<StoragePlace> places_;
   // By segment: externals, and values of segments before, that it touches and
   // that are not bound at its launch.
   std::vector<std::vector<ValueId>> externals_;
   std::vector<std::vector<ValueId>> values_;
-  std::vector<bool> watched_;          // by value: inputs touched later on
+  // By value: inputs that ops behind the one that brings them use as well, or
+  // that segments behind its own touch. Their storages must not be taken for
+  // others that are made meanwhile.
+  std::vector<bool> watched_;
   std::vector<ValueId> lasting_;       // externals that are no inputs
   std::vector<StoragePlace> touched_;  // Secure's
   uint32_t next_segment_ = 0;
+  uint32_t launched_ops_ = 0;
   uint32_t next_launch_op_ = kNoOp;
   uint64_t escapes_ = 0;
 };

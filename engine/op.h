@@ -32,8 +32,6 @@ struct Operand {
   uint64_t offset_bytes = 0;   // of the tensor's first element from `base`
   uint64_t storage_bytes = 0;  // size of the storage
   bool written = false;        // the schema says that the op writes it
-  // Holds indices that the kernel checks: one out of range stops the device.
-  bool indexes = false;
   uint32_t element_bytes = 0;
   std::span<const int64_t> sizes;    // in elements
   std::span<const int64_t> strides;  // in elements
@@ -61,6 +59,9 @@ struct OpView {
   bool may_use_generator = false;
   // Its library forks streams that nothing else uses, and joins them.
   bool forks_streams = false;
+  // Its kernels check their data (indices, probabilities), and stop the device
+  // where they find something else.
+  bool may_trap = false;
 };
 
 // One value that an op returned.

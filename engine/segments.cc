@@ -15,18 +15,6 @@ std::vector<ValueId> Inputs(const Trace& first, const Trace& second) {
   return inputs;
 }
 
-namespace {
-
-bool UsesIndicesFromOutside(const Trace& trace, const TracedOp& op) {
-  return std::any_of(op.operands.begin(), op.operands.end(),
-                     [&trace](const ValueRef& operand) {
-                       return operand.indexes &&
-                              trace.values[operand.value].external;
-                     });
-}
-
-}  // namespace
-
 std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second) {
   std::vector<uint64_t> changing(first.ops.size(), 0);
   for (size_t k = 0; k < first.ops.size(); ++k) {
@@ -111,7 +99,7 @@ std::vector<Segment> CutSegments(const Trace& trace,
   std::vector<bool> gates(ops, false);
   for (ValueId v : inputs) gates[trace.values[v].birth_op] = true;
   for (uint32_t k = 0; k < ops; ++k) {
-    if (UsesIndicesFromOutside(trace, trace.ops[k])) gates[k] = true;
+    if (trace.ops[k].may_trap) gates[k] = true;
   }
   for (uint32_t k : waiting) gates[k] = true;
   std::vector<Segment> segments;

@@ -17,9 +17,8 @@ struct Segment {
   uint32_t end_op = 0;
   uint32_t launches = 0;
   // It is launched when its first op has come, not before: the op uses an
-  // external or a number that only it tells, or indices that the trace did not
-  // make. Those might be out of range and stop the device, though the program
-  // never asks for the op.
+  // external or a number that only it tells, or may trap. The program might
+  // never ask for the op, and an index out of range would stop the device.
   bool gated = false;
 };
 
@@ -44,7 +43,7 @@ std::vector<uint32_t> OpsThatOverwrite(const Trace& trace);
 
 // Cuts the ops of `trace`, op k making `launches[k]`, into segments of about
 // `segment_launches`, before the first use of each late one of `inputs`, before
-// each op that uses indices from outside, and before each op of `waiting`.
+// each op that may trap, and before each op of `waiting`.
 std::vector<Segment> CutSegments(const Trace& trace,
                                  std::span<const ValueId> inputs,
                                  std::span<const uint32_t> waiting,

@@ -36,7 +36,6 @@ struct ValueRef {
   ValueId value = 0;
   uint64_t offset_bytes = 0;  // from the value's origin, modulo 2^64
   bool written = false;
-  bool indexes = false;    // see Operand; set where it is recorded
   kernels::Layout layout;  // of the tensor; filled for written operands
 };
 
@@ -75,6 +74,7 @@ struct TracedOp {
   std::vector<uint64_t> words;  // as they came
   std::vector<ValueRef> operands;
   std::vector<ResultSpec> results;
+  bool may_trap = false;  // see OpView
   // No device work and its results are views of its operands: runs natively.
   bool native = false;
   std::vector<ScalarSlot> slots;  // at most 64, in the order of the words

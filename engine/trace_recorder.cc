@@ -58,6 +58,7 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
                           std::span<const ValueRef> operands, ValueId values) {
   TracedOp& traced = trace_->ops.emplace_back();
   traced.op = op.op;
+  traced.may_trap = op.may_trap;
   traced.before = before;
   traced.words.assign(op.words.begin(), op.words.end());
   traced.hash = cache::HashWords(op.words).lo;
@@ -72,7 +73,6 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
   trace_->values.resize(values);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& operand = op.operands[i];
-    traced.operands[i].indexes = operand.indexes;
     if (operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank)) {
       traced.operands[i].layout = kernels::MakeLayout(
           operand.sizes, operand.strides, operand.element_bytes);

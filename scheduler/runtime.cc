@@ -16,6 +16,7 @@
 #include "scheduler/build_queue.h"
 #include "scheduler/report.h"
 #include "scheduler/stream_session.h"
+#include "scheduler/stream_writes.h"
 
 namespace reprise::scheduler {
 namespace {
@@ -63,6 +64,7 @@ class Runtime::Impl {
     if (sessions_.size() == 1 && sessions_[0].session != nullptr) {
       sessions_[0].session->ShowAll();
     }
+    if (session != nullptr) writes_.Add(session.get());
     sessions_.push_back({key, std::move(session)});
     return sessions_.back().session.get();
   }
@@ -98,7 +100,20 @@ class Runtime::Impl {
   void InterruptAll(const char* what) {
     // Cleared first: a trace that is begun meanwhile is not missed.
     opened_.store(false, std::memory_order_relaxed);
-    for (StreamSession* session : Sessions()) session->Interrupt(what);
+    InterruptOthers(nullptr, what);
+  }
+  void InterruptOthers(const Session* session, const char* what) {
+    for (StreamSession* other : Sessions()) {
+      if (other != session) other->Interrupt(what);
+    }
+  }
+  StreamWrites& writes() { return writes_; }
+  // Memory was used without an op since the last call: what writes it, on
+  // whatever stream, has not been seen.
+  void NoteUnseen() { unseen_.store(true, std::memory_order_relaxed); }
+  bool TakeUnseen() {
+    return unseen_.load(std::memory_order_relaxed) &&
+           unseen_.exchange(false, std::memory_order_relaxed);
   }
   const std::atomic<bool>& opened() const { return opened_; }
   const std::atomic<bool>& asleep() const { return asleep_; }
@@ -275,6 +290,10 @@ class Runtime::Impl {
   // Relaxed: it only tells a thread of what that thread has done.
   std::atomic<bool> opened_{false};
   std::atomic<bool> asleep_{false};
+  // Relaxed: the thread that uses memory without an op goes on to order others
+  // behind that itself.
+  std::atomic<bool> unseen_{false};
+  StreamWrites writes_;
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;
   std::unique_ptr<device::LaunchRecorder> recorder_;
@@ -322,6 +341,37 @@ bool Runtime::Interrupt(const StreamKey& key, const char* what) {
 }
 
 void Runtime::InterruptAll(const char* what) { impl_->InterruptAll(what); }
+
+void Runtime::MemoryIsUsed(const char* what) {
+  impl_->NoteUnseen();
+  impl_->InterruptAll(what);
+}
+
+void Runtime::BeforeWait(const StreamKey& stream, const char* what) {
+  Session* session = impl_->Find(stream);
+  if (impl_->TakeUnseen()) {
+    impl_->InterruptAll(what);
+  } else if (session != nullptr) {
+    (void)session->Interrupt(what);
+    impl_->writes().BeforeWait(session);
+  }
+}
+
+void Runtime::BeforeWaitForEvent() {
+  if (impl_->TakeUnseen()) {
+    impl_->InterruptAll("the host waits for an event");
+  } else {
+    impl_->writes().BeforeWait(nullptr);
+  }
+}
+
+void Runtime::BeforeCut(Session* session, const engine::OpView& op,
+                        bool waits) {
+  if (waits && impl_->TakeUnseen()) {
+    impl_->InterruptOthers(session, "the host waits for another stream");
+  }
+  impl_->writes().BeforeCut(session, op, waits);
+}
 
 const std::atomic<bool>& Runtime::opened() const { return impl_->opened(); }
 

@@ -14,6 +14,7 @@
 #include "engine/base/options.h"
 #include "engine/base/status.h"
 #include "engine/frontend.h"
+#include "engine/op.h"
 #include "scheduler/session.h"
 #include "scheduler/stats.h"
 
@@ -68,6 +69,16 @@ class Runtime {
   // Session::Interrupt). True if something had been run ahead.
   bool Interrupt(const StreamKey& key, const char* what);
   void InterruptAll(const char* what);
+  // The same, when the program takes an address: who writes there is not seen.
+  void MemoryIsUsed(const char* what);
+  // The host is about to wait for a stream, or for an event of whatever stream:
+  // Interrupts that stream's session, and others whose pass uses what has been
+  // written there (StreamWrites).
+  void BeforeWait(const StreamKey& stream, const char* what);
+  void BeforeWaitForEvent();
+  // See StreamWrites. `session` is one of this runtime's.
+  void BeforeCut(Session* session, const engine::OpView& op, bool waits);
+
   // False if, since the last InterruptAll, no trace has been begun on any
   // session: there is nothing to interrupt. Lives as long as the runtime.
   const std::atomic<bool>& opened() const;

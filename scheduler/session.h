@@ -18,9 +18,16 @@ namespace reprise::scheduler {
 
 // What the frontend does with the op that it has just shown.
 enum class Action : uint8_t {
-  kEager,    // run it; the session does not want its results
+  kEager,    // run it: its part of the trace needs no look at its results
+  kCut,      // run it; it is part of no trace, and may write anybody's memory
   kObserve,  // run it, then call Leave (or Abandon if it raised)
   kFollow,   // do not run it: its results are those of followed()
+};
+
+// [begin, end), addresses.
+struct MemoryRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
 };
 
 // Handles the ops of one (device, stream), one at a time:
@@ -30,6 +37,7 @@ enum class Action : uint8_t {
 //             make those that refer to operands
 //   kObserve: Unlock(); run eagerly; Lock(); Leave(results, call); Unlock()
 //   kEager:   Unlock(); run eagerly
+//   kCut:     Unlock(); tell other sessions (StreamWrites); run eagerly
 //
 // Ops may come from different threads. Where they overlap (one is entered while
 // another one is observed) what was being watched is dropped, and nothing is
@@ -71,6 +79,11 @@ class Session {
   // True if something had been run ahead, which is taken back now. Takes the
   // lock itself.
   virtual bool Interrupt(const char* what) REPRISE_EXCLUDES(lock_) = 0;
+
+  // The same if a replay or a validation is under way that uses some of that
+  // memory.
+  virtual void InterruptIfUsed(std::span<const MemoryRange> memory,
+                               const char* what) REPRISE_EXCLUDES(lock_) = 0;
 
   // The op raised: it is a cut from now on.
   virtual void Abandon(const engine::OpView& op) REPRISE_REQUIRES(lock_) = 0;

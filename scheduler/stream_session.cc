@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/base/log.h"
 #include "engine/mask_numbers.h"
 
 namespace reprise::scheduler {
@@ -30,10 +31,10 @@ constexpr uint64_t kPassesAWatch = 16;
 // the layers of a deep network, if something cuts between them.
 constexpr size_t kMostOfOneForm = 32;
 
-// A plan that is left at the same op this often, at one replay in so many, is
+// A plan that is left at the same op this often, at one run in so many, is
 // split there.
 constexpr uint32_t kLeavings = 4;
-constexpr uint32_t kReplaysALeaving = 8;
+constexpr uint32_t kRunsALeaving = 8;
 
 constexpr char kReleased[] =
     "memory ran short: plans were given back, to be recorded again";
@@ -92,7 +93,7 @@ Action StreamSession::Enter(const OpView& op) {
   if (++journal_.stats.ops % Attention::kOps == 0) LookAtWholeStream();
   if (observed_ != nullptr) {
     HandleOverlap();
-    return Action::kEager;
+    return Action::kCut;
   }
   if (mode_ == Mode::kFollowing) {
     if (op.cut == nullptr && cursor_ == instance().next_launch_op()) {
@@ -105,6 +106,7 @@ Action StreamSession::Enter(const OpView& op) {
   } else if (mode_ == Mode::kValidating) {
     if (op.cut == nullptr && GoOnBeside(op)) return Observe();
     LeaveValidation();
+    NoteLeaving(current_, cursor_);
   } else if (mode_ == Mode::kAway) [[unlikely]] {
     return Action::kEager;
   }
@@ -147,7 +149,7 @@ Action StreamSession::EnterMasked(const OpView& op,
 Action StreamSession::Sleep() {
   // Relaxed: whoever reads it late shows an op too many.
   if (asleep_ != nullptr) asleep_->store(true, std::memory_order_relaxed);
-  return Action::kEager;
+  return Action::kCut;
 }
 
 void StreamSession::PassOver(uint64_t ops) {
@@ -178,8 +180,23 @@ void StreamSession::LookAtWholeStream() {
 }
 
 bool StreamSession::Interrupt(const char* what) {
-  static constexpr uint64_t kWords[] = {engine::kNoOp};
   const Locked lock(*this);
+  return CutWithoutOp(what);
+}
+
+void StreamSession::InterruptIfUsed(std::span<const MemoryRange> memory,
+                                    const char* what) {
+  const Locked lock(*this);
+  if (mode_ != Mode::kFollowing && mode_ != Mode::kValidating) return;
+  for (const MemoryRange& range : memory) {
+    if (!instance().Uses(range.begin, range.end)) continue;
+    CutWithoutOp(what);
+    return;
+  }
+}
+
+bool StreamSession::CutWithoutOp(const char* what) {
+  static constexpr uint64_t kWords[] = {engine::kNoOp};
   may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
   if (mode_ == Mode::kAway) return false;
   if (mode_ == Mode::kBoundary && observed_ == nullptr) return false;
@@ -235,7 +252,7 @@ cache::Signature StreamSession::Mask(OpView& op) {
 Action StreamSession::RunCut(const OpView& op, std::string_view reason) {
   NoteCut(op, reason);
   Close();
-  return Action::kEager;
+  return Action::kCut;
 }
 
 void StreamSession::HandleOverlap() {
@@ -507,8 +524,7 @@ Action StreamSession::Follow() {
   ++journal_.stats.followed;
   if (cursor_ == current_->ops) {
     instance().Finish();
-    current_->rest = 0;
-    current_->next_rest = 1;
+    current_->EndRest();
     LinkTrace(current_);
     mode_ = Mode::kBoundary;
     following_.store(false, std::memory_order_release);
@@ -538,11 +554,20 @@ bool StreamSession::LaunchAt(const OpView& op) {
     Diverge(op);
     return false;
   }
-  if (auto launched = instance().LaunchNext(); !launched) {
+  const base::Status launched = instance().LaunchNext();
+  if (!Goes(launched)) {
     Squash(cursor_);
     GiveUp(current_, launched.error().message());
     return false;
   }
+  return true;
+}
+
+bool StreamSession::Goes(const base::Status& launched) {
+  if (launched) return true;
+  if (instance().launched_ops() <= cursor_) return false;
+  ++journal_.notes["launched no further than the program was: " +
+                   launched.error().message()];
   return true;
 }
 
@@ -560,13 +585,13 @@ void StreamSession::SquashAt(const OpView& op) {
 }
 
 void StreamSession::NoteLeaving(TraceEntry* entry, uint32_t op) {
-  if (entry->state != State::kReady) return;
+  if (!entry->has_plan()) return;
   if (entry->left_at != op ||
-      entry->replays - entry->left_since >
-          uint64_t{kReplaysALeaving} * (entry->left_times + 1)) {
+      entry->runs - entry->left_since >
+          uint64_t{kRunsALeaving} * (entry->left_times + 1)) {
     entry->left_at = op;
     entry->left_times = 0;
-    entry->left_since = entry->replays;
+    entry->left_since = entry->runs;
   }
   if (++entry->left_times < kLeavings) return;
   ends_.insert(entry->first->ops[op].before);
@@ -578,13 +603,14 @@ void StreamSession::NoteLeaving(TraceEntry* entry, uint32_t op) {
 void StreamSession::Squash(uint32_t verified) {
   ++journal_.stats.squashes;
   ++current_->squashes;
-  current_->rest = current_->next_rest;
-  current_->next_rest = std::min<uint32_t>(64, current_->next_rest * 2);
+  current_->Rest();
   mode_ = Mode::kBoundary;
   predictor_.Break();
   const base::Status restored = instance().Squash(verified);
   following_.store(false, std::memory_order_release);
-  if (!restored) GiveUp(current_, restored.error().message());
+  if (restored) return;
+  base::Log(base::LogLevel::kWarning, restored.error().message());
+  GiveUp(current_, restored.error().message());
 }
 
 // --- Validating ------------------------------------------------------------
@@ -609,13 +635,15 @@ bool StreamSession::GoOnBeside(const OpView& op) {
     return true;
   }
   if (!instance().Secure()) return false;
-  auto launched = instance().LaunchNext();
-  if (!launched) GiveUp(current_, launched.error().message());
-  return launched.has_value();
+  const base::Status launched = instance().LaunchNext();
+  if (Goes(launched)) return true;
+  GiveUp(current_, launched.error().message());
+  return false;
 }
 
 void StreamSession::LeaveValidation() {
   StopLearning();
+  current_->Rest();
   instance().Finish();
   mode_ = Mode::kBoundary;
   predictor_.Break();
@@ -632,6 +660,7 @@ void StreamSession::LeaveValidating(const OpView& op,
   if (++cursor_ < entry->ops) return;
   StopLearning();
   instance().Finish();
+  entry->EndRest();
   mode_ = Mode::kBoundary;
   LinkTrace(entry);
   if (auto ended = instance().executor().EndComparing(); !ended) {

@@ -99,6 +99,8 @@ class StreamSession final : public Session {
       REPRISE_REQUIRES(lock_);
   void Abandon(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
   bool Interrupt(const char* what) override REPRISE_EXCLUDES(lock_);
+  void InterruptIfUsed(std::span<const MemoryRange> memory,
+                       const char* what) override REPRISE_EXCLUDES(lock_);
   engine::Block TakeBlock(engine::ValueId value) override
       REPRISE_REQUIRES(lock_) {
     return instance().TakeBlock(value);
@@ -157,6 +159,8 @@ class StreamSession final : public Session {
     kFollowing
   };
 
+  // A cut without an op. True if something had been run ahead.
+  bool CutWithoutOp(const char* what) REPRISE_REQUIRES(lock_);
   void End() REPRISE_REQUIRES(lock_);  // of what is open; for Pause and Reset
   Action Sleep() REPRISE_REQUIRES(lock_);
   // An op that no plan expects; with markers in its words, and their hash.
@@ -243,6 +247,9 @@ class StreamSession final : public Session {
   Action Follow() REPRISE_REQUIRES(lock_);
   // Follows an op at which a segment is due; false if it cannot.
   bool LaunchAt(const engine::OpView& op) REPRISE_REQUIRES(lock_);
+  // A launch that was due at the cursor did what the pass needs now; what else
+  // went wrong is noted.
+  bool Goes(const base::Status& launched) REPRISE_REQUIRES(lock_);
   // The op is the next one of the validation; launches a segment that is due.
   bool GoOnBeside(const engine::OpView& op) REPRISE_REQUIRES(lock_);
   void LeaveValidating(const engine::OpView& op,

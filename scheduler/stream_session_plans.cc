@@ -59,11 +59,11 @@ std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
 }
 
 Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
-  if (entry->state != State::kReady) return Profit::Mode::kOther;
   if (entry->rest > 0) {
     --entry->rest;
     return Profit::Mode::kEager;
   }
+  if (entry->state != State::kReady) return Profit::Mode::kOther;
   const Profit::Mode mode = policy_ == base::Policy::kAlways
                                 ? Profit::Mode::kReplay
                                 : entry->profit.Choose(options_.margin);
@@ -401,6 +401,7 @@ std::optional<Action> StreamSession::StartValidation(TraceEntry* entry,
     GiveUp(entry, begun.error().message());
     return std::nullopt;
   }
+  ++entry->runs;
   current_ = entry;
   cursor_ = 0;
   mode_ = Mode::kValidating;
@@ -416,18 +417,19 @@ std::optional<Action> StreamSession::StartReplay(TraceEntry* entry,
     instance().Finish();
     return std::nullopt;
   }
-  if (auto launched = instance().LaunchNext(); !launched) {
+  cursor_ = 0;
+  if (const base::Status launched = instance().LaunchNext(); !Goes(launched)) {
     instance().Finish();
     GiveUp(entry, launched.error().message());
     return std::nullopt;
   }
   ++journal_.stats.replays;
+  ++entry->runs;
   ++entry->replays;
   InstanceUse& use = entry->instances[instance_index_];
   ++use.replays;
   use.last_replay = entry->replays;
   current_ = entry;
-  cursor_ = 0;
   mode_ = Mode::kFollowing;
   following_.store(true, std::memory_order_relaxed);
   return Follow();

@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_TRACE_ENTRY_H_
 #define REPRISE_SCHEDULER_TRACE_ENTRY_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -65,6 +66,8 @@ struct TraceEntry {
     kGivenUp,
   };
 
+  static constexpr uint32_t kMostRest = 64;
+
   cache::Signature signature;
   uint32_t ops = 0;
   uint64_t head_hash = 0;
@@ -99,12 +102,22 @@ struct TraceEntry {
   // to be told apart, and this one stands for those that are not known.
   Identity identity;
   bool shared = false;
-  // After a squash the plan rests for some passes, twice as many each time,
-  // until one of its replays is followed to its end.
+  // After the program has left it the plan rests for some passes, twice as many
+  // each time, until one of its runs (replays and validations) is followed to
+  // its end.
   uint32_t rest = 0;
   uint32_t next_rest = 1;
-  // Where the program left its replays last, how often there, and the replays
-  // that had begun when it first did.
+  void Rest() {
+    rest = next_rest;
+    next_rest = std::min(kMostRest, next_rest * 2);
+  }
+  void EndRest() {
+    rest = 0;
+    next_rest = 1;
+  }
+  // Where the program left its runs last, how often there, and the runs that
+  // had begun when it first did.
+  uint64_t runs = 0;
   uint32_t left_at = 0;
   uint32_t left_times = 0;
   uint64_t left_since = 0;
@@ -115,6 +128,9 @@ struct TraceEntry {
   uint64_t validations = 0;
   std::string reason;  // why it was given up, or tried again
 
+  bool has_plan() const {
+    return state >= State::kCheckOps && state <= State::kReady;
+  }
   // What the plan is charged for: all its instances.
   uint64_t bytes() const {
     uint64_t sum = 0;

@@ -29,13 +29,15 @@ TorchRuntime* Listener() {
 }
 
 // The stream is one of the current device's, as torch sees to.
+scheduler::StreamKey KeyOf(Handle stream) {
+  return {scheduler::DeviceKind::kCuda, c10::cuda::current_device(),
+          reinterpret_cast<void*>(stream)};
+}
+
 bool Interrupt(Handle stream, const char* what) {
   TorchRuntime* runtime = Listener();
   return runtime != nullptr &&
-         runtime->scheduler().Interrupt(
-             {scheduler::DeviceKind::kCuda, c10::cuda::current_device(),
-              reinterpret_cast<void*>(stream)},
-             what);
+         runtime->scheduler().Interrupt(KeyOf(stream), what);
 }
 
 // The part of an interpreter that GPUTrace asks for. The rest is never called.
@@ -60,7 +62,11 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
   }
   void trace_gpu_stream_synchronization(c10::DeviceType type,
                                         Handle stream) const override {
-    if (type == c10::kCUDA) Interrupt(stream, "the host waits for the stream");
+    TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
+    if (runtime != nullptr) {
+      runtime->scheduler().BeforeWait(KeyOf(stream),
+                                      "the host waits for the stream");
+    }
     if (auto* n = Next()) (*n)->trace_gpu_stream_synchronization(type, stream);
   }
   void trace_gpu_device_synchronization(c10::DeviceType type) const override {
@@ -93,6 +99,8 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
   }
   void trace_gpu_event_synchronization(c10::DeviceType type,
                                        Handle event) const override {
+    TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
+    if (runtime != nullptr) runtime->scheduler().BeforeWaitForEvent();
     if (auto* n = Next()) (*n)->trace_gpu_event_synchronization(type, event);
   }
 

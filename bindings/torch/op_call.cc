@@ -72,8 +72,8 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
   Locate(*tensor, storage, operand);
   operand.written = Written();
   if ((info_.index_arguments >> argument_ & 1) != 0) [[unlikely]] {
-    operand.indexes = at::isIntegralType(
-        c10::typeMetaToScalarType(tensor->dtype()), /*includeBool=*/false);
+    may_trap_ |= at::isIntegralType(c10::typeMetaToScalarType(tensor->dtype()),
+                                    /*includeBool=*/false);
   }
   if (operand.written) {
     has_written_ = true;
@@ -255,6 +255,7 @@ engine::OpView OpCall::view() const {
   view.cut = cut_;
   view.may_use_generator = info_.may_use_generator;
   view.forks_streams = info_.forks_streams;
+  view.may_trap = may_trap_ || info_.may_trap;
   return view;
 }
 

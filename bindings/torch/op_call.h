@@ -119,6 +119,7 @@ class OpCall {
   int device_ = -1;
   bool foreign_ = false;
   bool has_written_ = false;
+  bool may_trap_ = false;
   uint64_t true_arguments_ = 0;  // bit i: argument i is the bool true
   uint64_t dtypes_ = 0;  // bit d: an operand or host scalar is of dtype d
   const char* cut_ = nullptr;

@@ -37,8 +37,10 @@ struct OpInfo {
   // is true, or always where that is -1.
   uint64_t written_arguments = 0;
   uint64_t hidden_writes = 0;
-  // Bit i: argument i holds indices, where its elements are integers.
+  // Bit i: argument i holds indices, where its elements are integers. Such a
+  // call may trap (OpView); others always may.
   uint64_t index_arguments = 0;
+  bool may_trap = false;
   int training_argument = -1;
 
   // Why no call of it can be part of a trace; null if some can.

@@ -60,6 +60,23 @@ constexpr std::array kIndexArguments = {
     "index"sv, "indices"sv, "target"sv, "targets"sv, "offsets"sv,
 };
 
+// Whose kernels check other data than indices, and stop the device.
+constexpr std::array kMayTrap = {
+    "aten::binary_cross_entropy"sv,
+    "aten::binary_cross_entropy_backward"sv,
+    "aten::masked_scatter"sv,
+    "aten::masked_scatter_"sv,
+    "aten::multi_margin_loss"sv,
+    "aten::multi_margin_loss_backward"sv,
+    "aten::multilabel_margin_loss_forward"sv,
+    "aten::multilabel_margin_loss_backward"sv,
+    "aten::multinomial"sv,
+    "aten::segment_reduce"sv,
+    "aten::_segment_reduce_backward"sv,
+    "aten::_ctc_loss"sv,
+    "aten::_ctc_loss_backward"sv,
+};
+
 struct NamedCut {
   std::string_view name;
   const char* reason;
@@ -307,6 +324,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.cut = CutReason(op);
   info.may_use_generator = MayUseGenerator(op);
   info.forks_streams = Contains(kForkStreams, name);
+  info.may_trap = Contains(kMayTrap, name);
   info.numbers_by_value = TakesNumbersByValue(name);
   info.references = References(schema);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {

@@ -189,7 +189,7 @@ void TorchRuntime::Interrupt() {
       t_thread_state.depth > 0) {
     return;
   }
-  active->scheduler_->InterruptAll(
+  active->scheduler_->MemoryIsUsed(
       "memory is used without an op (data_ptr, numpy, a graph of its own)");
 }
 

@@ -58,6 +58,7 @@ WatchedOp::Step WatchedOp::Enter() {
       Unlock();
       return Step::kObserve;
     case Action::kEager:
+    case Action::kCut:
       break;
   }
   return Step::kEager;

@@ -294,7 +294,7 @@ TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
   });
   ASSERT_TRUE(plan) << plan.error().message();
   Executor& executor = (*plan)->instance(0).executor();
-  ASSERT_TRUE(executor.LaunchSegment(0));
+  ASSERT_TRUE(executor.LaunchSegment(0, 0).status);
   ASSERT_THAT(world_->gpu.execs(), SizeIs(1));
   const SimulatedGpu::Graph& exec = *world_->gpu.execs()[0];
   ASSERT_THAT(exec, SizeIs(3));
@@ -304,7 +304,7 @@ TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
   executor.Bind(0, x.base);
   // Not before the launch.
   EXPECT_EQ(exec[0].Word(8), old_word);
-  ASSERT_TRUE(executor.LaunchSegment(0));
+  ASSERT_TRUE(executor.LaunchSegment(0, 0).status);
   EXPECT_EQ(world_->gpu.updates, 2);
   EXPECT_EQ(exec[0].Word(8), x.base);   // add(out, a, b, elements)
   EXPECT_EQ(exec[1].Word(24), x.base);  // scale(elements, out, factor, a)
@@ -312,7 +312,7 @@ TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
   EXPECT_EQ(exec[2].Word(8), (*plan)->instance(0).origin(3));
   // Bound where it is, or launched again: nothing to patch.
   executor.Bind(0, x.base);
-  ASSERT_TRUE(executor.LaunchSegment(0));
+  ASSERT_TRUE(executor.LaunchSegment(0, 0).status);
   EXPECT_EQ(world_->gpu.updates, 2);
 }
 
@@ -424,14 +424,14 @@ TEST_F(CudaBackendTest, FillsAndCopiesArePatchedToo) {
     return copy;
   });
   ASSERT_TRUE(plan) << plan.error().message();
-  ASSERT_TRUE((*plan)->instance(0).executor().LaunchSegment(0));
+  ASSERT_TRUE((*plan)->instance(0).executor().LaunchSegment(0, 0).status);
   const SimulatedGpu::Graph& exec = *world_->gpu.execs()[0];
   ASSERT_THAT(exec, SizeIs(2));
   EXPECT_EQ(exec[0].copy.dstDevice, (*plan)->instance(0).origin(1));
   EXPECT_EQ(exec[1].fill.dst, (*plan)->instance(0).origin(2));
   const Tensor x = world_->program.Make(5);
   (*plan)->instance(0).executor().Bind(0, x.base);
-  ASSERT_TRUE((*plan)->instance(0).executor().LaunchSegment(0));
+  ASSERT_TRUE((*plan)->instance(0).executor().LaunchSegment(0, 0).status);
   EXPECT_EQ(exec[0].copy.srcDevice, x.base);
 }
 

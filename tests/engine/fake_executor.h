@@ -24,6 +24,8 @@ class FakeExecutor : public Executor {
     std::vector<size_t> segments;
     std::vector<size_t> ops;
     bool fail = false;
+    int failing_ops = 0;               // so many calls of LaunchOp fail
+    std::optional<uint32_t> stuck_at;  // launches of segments end there
   };
 
   explicit FakeExecutor(Log* log) : log_(log) {}
@@ -35,13 +37,17 @@ class FakeExecutor : public Executor {
     log_->scalars.emplace_back(op, std::vector(bits.begin(), bits.end()));
     return log_->fit;
   }
-  base::Status LaunchSegment(size_t segment) override {
-    if (log_->fail) return base::Fail(base::Code::kInternal, "told to fail");
+  Progress LaunchSegment(size_t segment, uint32_t first_op) override {
+    if (log_->fail || log_->stuck_at.has_value()) {
+      return {base::Fail(base::Code::kInternal, "told to fail"),
+              log_->stuck_at.value_or(first_op)};
+    }
     log_->segments.push_back(segment);
     return {};
   }
   base::Status LaunchOp(size_t op) override {
-    if (log_->fail) return base::Fail(base::Code::kInternal, "told to fail");
+    if (log_->fail || log_->failing_ops-- > 0)
+      return base::Fail(base::Code::kInternal, "told to fail");
     log_->ops.push_back(op);
     return {};
   }

@@ -441,6 +441,127 @@ TEST_F(InstanceTest, LaunchThatFailedMayBeTriedAgain) {
   EXPECT_THAT(log_.segments, ElementsAre(0));
 }
 
+// Ops that have run are followed, and the launch goes on where it got stuck
+// when the program is there, not before.
+TEST_F(InstanceTest, LaunchThatGetsStuckGoesOnWhereItDid) {
+  Build({{0, 4, 4}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  log_.stuck_at = 2;
+  EXPECT_FALSE(instance_->LaunchNext());
+  EXPECT_EQ(instance_->launched_ops(), 2u);
+  EXPECT_EQ(instance_->next_launch_op(), 2u);
+  EXPECT_FALSE(instance_->LaunchNext());  // and is stuck there once more
+  EXPECT_EQ(instance_->launched_ops(), 2u);
+  log_.stuck_at.reset();
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_EQ(instance_->launched_ops(), 4u);
+  EXPECT_EQ(instance_->next_launch_op(), Instance::kNoOp);
+}
+
+// The op at which the next segment is due has not passed by then.
+TEST_F(InstanceTest, SegmentBehindOneThatGotStuckIsStillDue) {
+  Build({{0, 3, 3}, {3, 4, 1}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  log_.stuck_at = 2;
+  EXPECT_FALSE(instance_->LaunchNext());
+  log_.stuck_at.reset();
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_EQ(instance_->next_launch_op(), 3u);
+}
+
+// What was overwritten by ops that ran before a launch got stuck is rebuilt.
+TEST_F(InstanceTest, SquashRestoresWhatAStuckLaunchOverwrote) {
+  Build({{0, 4, 4}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  log_.stuck_at = 3;  // behind op 2, which writes over a
+  EXPECT_FALSE(instance_->LaunchNext());
+  const Block a = instance_->TakeBlock(a_);
+  ASSERT_TRUE(instance_->Squash(1));
+  EXPECT_THAT(log_.ops, ElementsAre(0));
+}
+
+TEST_F(InstanceTest, RestorationThatFailsIsBegunAgain) {
+  Build({{0, 4, 4}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  const Block a = instance_->TakeBlock(a_);
+  log_.failing_ops = 1;
+  const base::Status restored = instance_->Squash(1);
+  ASSERT_FALSE(restored);
+  EXPECT_THAT(restored.error().message(), testing::HasSubstr("tried again"));
+  EXPECT_THAT(log_.ops, ElementsAre(0));
+
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  const Block again = instance_->TakeBlock(a_);
+  log_.failing_ops = 100;
+  EXPECT_THAT(instance_->Squash(1).error().message(),
+              testing::HasSubstr("could not be made right"));
+}
+
+// An input's memory is freed in mid-pass and taken by another storage.
+TEST_F(InstanceTest, AnotherStorageAtTheAddressOfAnExternalIsAnother) {
+  builder_.Op({x_}, {}, 1);
+  inputs_ = {x_, late_};
+  Build({{0, 3, 3}, {3, 5, 2, /*gated=*/true}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  auto call = OpAt(4, {First(x_)});
+  EXPECT_TRUE(instance_->Matches(4, call->view));
+  call->operands[0].storage = Token(99);
+  EXPECT_FALSE(instance_->Matches(4, call->view));
+  EXPECT_FALSE(instance_->MatchesShadow(4, call->view));
+}
+
+// So that the storage that takes it cannot have its name, too.
+TEST_F(InstanceTest, StorageOfAnInputThatComesAgainKeepsItsName) {
+  builder_.Op({x_}, {}, 1);
+  inputs_ = {x_, late_};
+  Build({{0, 3, 3}, {3, 5, 2, /*gated=*/true}});
+  auto head = OpAt(0, {First(x_)});
+  head->operands[0].storage = Token(77);
+  ASSERT_EQ(Resolve(head->view), Readiness::kReady);
+  EXPECT_EQ(frontend_.references.count(Token(77)), 1u);
+  instance_->Finish();
+  EXPECT_EQ(frontend_.references.count(Token(77)), 0u);
+}
+
+TEST_F(InstanceTest, LateExternalThatLiesInAValueOfThePassIsAnother) {
+  Build({{0, 3, 3}, {3, 4, 1, /*gated=*/true}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  const auto late_at = [&](uint64_t base, uint64_t bytes) {
+    auto call = OpAt(3, {Place(b_), base + 8});
+    call->operands[1].storage_bytes = bytes;
+    return instance_->BindLate(call->view);
+  };
+  EXPECT_EQ(late_at(Place(a_), kSizeBytes), Readiness::kOtherOp);
+  EXPECT_EQ(late_at(Place(a_) + kSizeBytes - 4, 64), Readiness::kOtherOp);
+  EXPECT_EQ(late_at(Place(a_) - 60, 64), Readiness::kOtherOp);
+  EXPECT_EQ(late_at(Place(a_) + kSizeBytes, 64), Readiness::kReady);
+  EXPECT_EQ(late_at(First(late_), 64), Readiness::kReady);
+  // Where eager has put the value counts beside eager, until the pass ends.
+  instance_->Shadow(a_, First(late_));
+  EXPECT_EQ(late_at(First(late_), 64), Readiness::kOtherOp);
+  instance_->Finish();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_EQ(late_at(First(late_), 64), Readiness::kReady);
+}
+
+TEST_F(InstanceTest, UsesWhatItsExternalsAreBoundTo) {
+  Build();
+  ASSERT_EQ(Resolve(First(x_) + 4096), Readiness::kReady);
+  const auto uses = [&](uint64_t address) {
+    return instance_->Uses(address, address + 4);
+  };
+  EXPECT_TRUE(uses(First(weight_)));
+  EXPECT_TRUE(uses(First(weight_) + kSizeBytes - 4));
+  EXPECT_FALSE(uses(First(weight_) + kSizeBytes));
+  EXPECT_TRUE(uses(First(x_) + 4096));
+  EXPECT_FALSE(uses(First(x_)));
+  EXPECT_FALSE(uses(Place(a_)));
+}
+
 TEST_F(InstanceTest, SegmentIsSecuredByReferencesToWhatItReads) {
   Build({{0, 1, 1}, {1, 3, 2}, {3, 4, 1, /*gated=*/true}});
   Give(x_, First(x_) - 8);

@@ -50,11 +50,10 @@ TEST_F(SegmentsTest, LateExternalsAreWaitedFor) {
   EXPECT_TRUE(segments[1].gated);
 }
 
-TEST_F(SegmentsTest, OpsThatTakeIndicesFromOutsideAreWaitedFor) {
+TEST_F(SegmentsTest, OpsThatMayTrapAreWaitedFor) {
   const ValueId chain = Chain(2);
-  const ValueId indices = builder_.External();
-  builder_.Op({chain, indices}, {}, 1);
-  builder_.trace().ops[2].operands[1].indexes = true;
+  builder_.Op({chain}, {}, 1);
+  builder_.trace().ops[2].may_trap = true;
   Chain(1);
   const std::vector<Segment> segments = Cut();
   ASSERT_EQ(segments.size(), 2u);
@@ -62,19 +61,11 @@ TEST_F(SegmentsTest, OpsThatTakeIndicesFromOutsideAreWaitedFor) {
   EXPECT_TRUE(segments[1].gated);
 }
 
-TEST_F(SegmentsTest, IndicesThatTheTraceMadeAreNot) {
-  const ValueId chain = Chain(2);
-  const ValueId indices = builder_.Op({chain}, {}, 1);
-  builder_.Op({chain, indices}, {}, 1);
-  builder_.trace().ops[3].operands[1].indexes = true;
-  EXPECT_EQ(Cut().size(), 1u);
-}
-
 // The program has asked for the head when the first segment is launched.
 TEST_F(SegmentsTest, HeadWaitsForNothing) {
   const ValueId indices = builder_.External();
   builder_.Op({indices}, {}, 1);
-  builder_.trace().ops[0].operands[0].indexes = true;
+  builder_.trace().ops[0].may_trap = true;
   const std::vector<Segment> segments = Cut();
   ASSERT_EQ(segments.size(), 1u);
   EXPECT_FALSE(segments[0].gated);

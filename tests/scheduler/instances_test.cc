@@ -83,8 +83,8 @@ class DifferingExecutor final : public engine::Executor {
   Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override {
     return real_->SetScalars(op, bits);
   }
-  base::Status LaunchSegment(size_t segment) override {
-    return real_->LaunchSegment(segment);
+  Progress LaunchSegment(size_t segment, uint32_t first_op) override {
+    return real_->LaunchSegment(segment, first_op);
   }
   base::Status LaunchOp(size_t op) override { return real_->LaunchOp(op); }
   bool Touches(size_t op, engine::ValueId value) const override {

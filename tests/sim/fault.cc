@@ -33,11 +33,11 @@ class WatchedExecutor : public Executor {
     if (fault_ == Fault::kStaleNumber && !comparing_) return Fit::kBound;
     return inner_->SetScalars(op, bits);
   }
-  base::Status LaunchSegment(size_t segment) override {
+  Progress LaunchSegment(size_t segment, uint32_t first_op) override {
     launched_ = segment + 1;
-    base::Status status = inner_->LaunchSegment(segment);
+    Progress progress = inner_->LaunchSegment(segment, first_op);
     if (segment + 1 == segments) launched_ = 0;
-    return status;
+    return progress;
   }
   base::Status LaunchOp(size_t op) override {
     if (!comparing_) {

@@ -164,6 +164,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
       return out;
     }
     case scheduler::Action::kEager:
+    case scheduler::Action::kCut:
       session_->Unlock();
       return Eager(op, inputs, attribute);
     case scheduler::Action::kObserve:

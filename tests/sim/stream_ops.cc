@@ -394,6 +394,7 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
       return results;
     }
     case scheduler::Action::kEager:
+    case scheduler::Action::kCut:
       session.Unlock();
       return Eager(kind, inputs, attribute);
     case scheduler::Action::kObserve:

@@ -70,6 +70,8 @@ class FakeSession final : public scheduler::Session {
              std::unique_ptr<engine::Call> call) override;
   void Abandon(const engine::OpView& op) override;
   bool Interrupt(const char*) override { return false; }
+  void InterruptIfUsed(std::span<const scheduler::MemoryRange>,
+                       const char*) override {}
   engine::Block TakeBlock(engine::ValueId value) override;
   void Own(engine::ValueId, engine::StorageToken) override {}
 

@@ -1,0 +1,69 @@
+// What cuts write on one stream, as the sessions of others must know it.
+
+#ifndef REPRISE_SCHEDULER_STREAM_WRITES_H_
+#define REPRISE_SCHEDULER_STREAM_WRITES_H_
+
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "engine/op.h"
+#include "scheduler/session.h"
+
+namespace reprise::scheduler {
+
+// A replay reads memory of the program's ahead of the program. Where another
+// stream writes some of it meanwhile and an event orders the two, the reader's
+// stream waits for the event, which its session is told of
+// (Session::Interrupt). Where only the host orders them (it waits for the
+// writer, then goes on), nothing tells it. So the pass that is under way on
+// another stream is interrupted if it uses
+//
+//   - what a cut is about to write;
+//   - what cuts have written since the host last waited for their stream, when
+//     it waits for it: the pass may have begun in between.
+//
+// What a trace writes is its own and is nobody else's before a cut.
+//
+// Sessions must outlive it. Thread-safe; called under no session's lock. While
+// there is one session, every call is one load.
+class StreamWrites {
+ public:
+  void Add(Session* session) REPRISE_EXCLUDES(mutex_);
+
+  // Session::Enter has answered kCut for `op`, which is run in a moment.
+  // `waits`: by its end the host has waited for the session's stream.
+  void BeforeCut(Session* session, const engine::OpView& op, bool waits) {
+    if (several_.load(std::memory_order_acquire)) [[unlikely]]
+      TellOthers(session, op, waits);
+  }
+
+  // The host is about to wait for the session's stream; null: for some stream.
+  void BeforeWait(const Session* session) REPRISE_EXCLUDES(mutex_);
+
+ private:
+  // Of what a stream has written, so many pieces are known apart; of more, no
+  // piece is known not to be among them.
+  static constexpr size_t kMostPieces = 64;
+
+  struct Stream {
+    Session* session = nullptr;
+    std::vector<MemoryRange> written;
+    bool anything = false;  // more than `written` says
+  };
+
+  void TellOthers(Session* session, const engine::OpView& op, bool waits)
+      REPRISE_EXCLUDES(mutex_);
+  std::vector<Session*> OthersThan(const Session* session) const
+      REPRISE_EXCLUDES(mutex_);
+
+  mutable base::Mutex mutex_;
+  std::vector<Stream> streams_ REPRISE_GUARDED_BY(mutex_);
+  // Release: who sees it set sees the sessions, too.
+  std::atomic<bool> several_{false};
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_STREAM_WRITES_H_

@@ -1,0 +1,107 @@
+#include "scheduler/stream_writes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace reprise::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Says by what it was interrupted.
+class FakeSession final : public Session {
+ public:
+  Action Enter(const engine::OpView&) override { return Action::kCut; }
+  bool wants_call() const override { return false; }
+  void Leave(const engine::OpView&, std::span<const engine::ResultView>,
+             std::unique_ptr<engine::Call>) override {}
+  void Abandon(const engine::OpView&) override {}
+  bool Interrupt(const char*) override {
+    ++interrupts;
+    return true;
+  }
+  void InterruptIfUsed(std::span<const MemoryRange> memory,
+                       const char*) override {
+    for (const MemoryRange& range : memory) asked.push_back(range.begin);
+  }
+  engine::Block TakeBlock(engine::ValueId) override { return {}; }
+  void Own(engine::ValueId, engine::StorageToken) override {}
+
+  std::vector<uint64_t> TakeAsked() { return std::exchange(asked, {}); }
+
+  std::vector<uint64_t> asked;
+  int interrupts = 0;
+};
+
+class StreamWritesTest : public testing::Test {
+ protected:
+  StreamWritesTest() {
+    writes_.Add(&a_);
+    writes_.Add(&b_);
+    writes_.Add(&c_);
+  }
+
+  // A cut on b's stream that writes there.
+  void Write(uint64_t base, bool waits = false) {
+    engine::Operand operands[2];
+    operands[0].base = base;
+    operands[0].storage_bytes = 64;
+    operands[0].written = true;
+    operands[1].base = 0x99;  // only read
+    engine::OpView op;
+    op.operands = operands;
+    writes_.BeforeCut(&b_, op, waits);
+  }
+  void Wait() { writes_.BeforeCut(&b_, {}, /*waits=*/true); }
+
+  FakeSession a_, b_, c_;
+  StreamWrites writes_;
+};
+
+TEST_F(StreamWritesTest, OthersAreToldBeforeAWrite) {
+  Write(0x100);
+  EXPECT_THAT(a_.asked, ElementsAre(0x100));
+  EXPECT_THAT(c_.asked, ElementsAre(0x100));
+  EXPECT_THAT(b_.asked, IsEmpty());
+}
+
+TEST_F(StreamWritesTest, OthersAreToldAgainWhenTheHostWaits) {
+  Write(0x100);
+  Write(0x200);
+  a_.asked.clear();
+  Wait();
+  EXPECT_THAT(a_.TakeAsked(), ElementsAre(0x100, 0x200));
+  Wait();  // nothing has been written since
+  EXPECT_THAT(a_.asked, IsEmpty());
+  Write(0x300, /*waits=*/true);
+  EXPECT_THAT(a_.asked, ElementsAre(0x300, 0x300));
+}
+
+TEST_F(StreamWritesTest, WaitingForAnotherStreamTellsNothing) {
+  Write(0x100);
+  a_.asked.clear();
+  writes_.BeforeWait(&a_);
+  EXPECT_THAT(a_.asked, IsEmpty());
+  EXPECT_THAT(c_.TakeAsked(), ElementsAre(0x100));  // of the write itself
+  writes_.BeforeWait(nullptr);
+  EXPECT_THAT(a_.asked, ElementsAre(0x100));
+  EXPECT_THAT(c_.asked, ElementsAre(0x100));
+}
+
+TEST_F(StreamWritesTest, WhatIsTooMuchToBeToldApartMayBeAnything) {
+  for (uint64_t i = 0; i < 100; ++i) Write(0x1000 * (i + 1));
+  EXPECT_EQ(a_.interrupts, 0);
+  a_.asked.clear();
+  Wait();
+  EXPECT_EQ(a_.interrupts, 1);
+  EXPECT_EQ(b_.interrupts, 0);
+  EXPECT_THAT(a_.asked, IsEmpty());
+  Wait();
+  EXPECT_EQ(a_.interrupts, 1);
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
