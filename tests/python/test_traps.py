@@ -45,3 +45,41 @@ def test_bad_indices_that_are_never_used_do_no_harm(device: str, kind: str) -> N
             torch.cuda.synchronize()
     expected += [step(x, False) for x in inputs] + [step(x, True) for x in inputs]
     assert_same_bits(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["embedding", "index", "binary_cross_entropy"])
+def test_bad_data_of_the_trace_that_is_never_used_does_no_harm(
+    device: str, kind: str
+) -> None:
+    """What an op checks was made by ops of the same trace, so that it runs with them."""
+    table = torch.randn(16, 8, device=device)
+    weight = torch.randn(8, 8, device=device)
+
+    def step(x: torch.Tensor, valid: bool) -> torch.Tensor:
+        h = (x @ weight).relu()
+        h = (h * 2).tanh() + x
+        scaled = x.abs() * 4
+        indices = scaled[:, 0].long()
+        if not valid:
+            return h.sin()
+        if kind == "embedding":
+            return (h + torch.nn.functional.embedding(indices, table)).cos()
+        if kind == "index":
+            return (h + table[indices]).cos()
+        target = torch.zeros_like(scaled)
+        return h + torch.nn.functional.binary_cross_entropy(scaled / 16, target)
+
+    good = [torch.rand(4, 8, device=device) for _ in range(8)]
+    bad = [x + 1e6 for x in good]  # indices out of range, probabilities above 1
+    calls = [(x, True) for x in good] + [(x, False) for x in bad]
+    calls += [(x, True) for x in good]
+    expected = [step(x, valid) for x, valid in calls]
+    with watched(device) as session:
+        settle(session, lambda: step(good[0], True))
+        with replaying(session):
+            found = [step(x, valid) for x, valid in calls[:8]]
+        with replaying(session):
+            found += [step(x, valid) for x, valid in calls[8:]]
+        if device == "cuda":
+            torch.cuda.synchronize()
+    assert_same_bits(found, expected)
