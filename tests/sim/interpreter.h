@@ -3,6 +3,7 @@
 #ifndef REPRISE_TESTS_SIM_INTERPRETER_H_
 #define REPRISE_TESTS_SIM_INTERPRETER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -22,9 +23,11 @@ struct OpRaised : std::runtime_error {
   OpRaised() : std::runtime_error("told to raise") {}
 };
 
-// `Ops` has a type Tensor with length() and uses(), how many tensors share its
-// storage; New(length), a tensor that no op made; Run(kind, inputs, attribute),
-// which gives the new results; and WriteForeign(tensor, attribute), kMutate by
+// `Ops` has a type Tensor with length(), uses(), how many tensors share its
+// storage, SameStorage(tensor) and Part(offset, length); New(length), a tensor
+// that no op made; Run(kind, inputs, attribute), which gives the new results;
+// PlaceOf(tensor) and NewAt(place, length, attribute), a tensor of kUpload's
+// words that nobody is told of; WriteForeign(tensor, attribute), kMutate by
 // somebody whom no session sees. The program, borrowed, decides by
 // nothing else: two interpreters of one program do the same ops as long as
 // uses() agree. Single-thread.
@@ -72,7 +75,43 @@ class Interpreter {
     ops_.WriteForeign(*variables_[variable], attribute);
   }
 
+  // Somebody else's data, made without an op, becomes the variable; its old
+  // memory is theirs if nothing else holds it.
+  void Retake(Variable variable, uint32_t attribute) {
+    std::optional<Tensor>& old = variables_[variable];
+    if (!old.has_value()) return;
+    const size_t length = old->length();
+    const auto place = ops_.PlaceOf(*old);
+    // The same may be in the set that the inputs came from.
+    std::vector<Tensor>& set = input_sets_[input_set_];
+    const auto at = std::find_if(
+        set.begin(), set.end(),
+        [&old](const Tensor& input) { return input.SameStorage(*old); });
+    const bool in_set = at != set.end();
+    const ptrdiff_t index = at - set.begin();
+    if (in_set) set.erase(at);
+    old.reset();
+    Tensor made = ops_.NewAt(place, length, attribute);
+    if (in_set) set.insert(set.begin() + index, made);
+    variables_[variable] = made;
+  }
+
+  // An input or a weight, if the other one is as long at least.
+  void Alias(Variable variable, Variable other) {
+    std::optional<Tensor>& one = variables_[variable];
+    const std::optional<Tensor>& whole = variables_[other];
+    if (!one.has_value() || !whole.has_value() ||
+        whole->length() < one->length()) {
+      return;
+    }
+    aliased_.emplace_back(variable, *one);
+    one = whole->Part(whole->length() - one->length(), one->length());
+  }
+
   void EndPass(const Pass& pass) {
+    for (; !aliased_.empty(); aliased_.pop_back()) {
+      variables_[aliased_.back().first] = aliased_.back().second;
+    }
     MakeWeights();
     const size_t first = program_.weights + program_.inputs;
     for (size_t v = 0; v < program_.locals; ++v) {
@@ -160,6 +199,7 @@ class Interpreter {
   }
 
   void TakeInputs(size_t set) {
+    input_set_ = set;
     for (size_t x = 0; x < program_.inputs; ++x) {
       variables_[program_.weights + x] = input_sets_[set][x];
     }
@@ -181,6 +221,8 @@ class Interpreter {
   Ops& ops_;
   std::vector<std::optional<Tensor>> variables_;
   std::vector<std::vector<Tensor>> input_sets_;
+  size_t input_set_ = 0;
+  std::vector<std::pair<Variable, Tensor>> aliased_;
   std::deque<Tensor> held_;
   size_t remade_ = 0;
   uint64_t ops_done_ = 0;
@@ -202,6 +244,9 @@ class PlainOps {
     Tensor Part(size_t offset, size_t length) const {
       return Tensor(storage_, offset_ + offset, length);
     }
+    bool SameStorage(const Tensor& other) const {
+      return storage_ == other.storage_;
+    }
     std::vector<uint32_t> values() const {
       const auto begin = storage_->begin() + static_cast<ptrdiff_t>(offset_);
       return {begin, begin + static_cast<ptrdiff_t>(length_)};
@@ -218,6 +263,14 @@ class PlainOps {
   }
   std::vector<Tensor> Run(OpKind kind, const std::vector<Tensor>& inputs,
                           uint32_t attribute);
+  // Nothing lies anywhere.
+  struct Place {};
+  Place PlaceOf(const Tensor&) const { return {}; }
+  Tensor NewAt(Place, size_t length, uint32_t attribute) {
+    Tensor made = New(length);
+    Run(OpKind::kUpload, {made}, attribute);
+    return made;
+  }
   void WriteForeign(const Tensor& tensor, uint32_t attribute) {
     Run(OpKind::kMutate, {tensor}, attribute);
   }

@@ -235,6 +235,10 @@ class Generator {
     event.at = static_cast<int>(Below(program_.body.size()));
     event.variable = static_cast<Variable>(Below(program_.variables()));
     event.twist = Below(2) == 0;
+    if (what == Event::What::kRetake || what == Event::What::kAlias) {
+      event.variable = Below(2) == 0 ? Input() : Weight();
+      event.other = AnyLocal();
+    }
     pass.events.push_back(event);
     if (what != Event::What::kPause) return;
     event.what = Event::What::kResume;
@@ -245,7 +249,9 @@ class Generator {
   // Before it nothing can be replayed.
   static constexpr size_t kFirstEventful = 5;
   Event::What AnyEvent() {
-    const uint32_t dice = Below(16);
+    const uint32_t dice = Below(24);
+    if (dice >= 20) return Event::What::kAlias;
+    if (dice >= 16) return Event::What::kRetake;
     if (dice < 7) return Event::What::kForeignWrite;
     if (dice < 10) return Event::What::kFree;
     if (dice < 14) return Event::What::kPause;
@@ -301,6 +307,12 @@ void PrintEvent(const Program& program, const Event& event, std::ostream& out) {
       break;
     case Event::What::kFree:
       out << "frees and gives back " << name;
+      break;
+    case Event::What::kRetake:
+      out << "has other data in place of " << name;
+      break;
+    case Event::What::kAlias:
+      out << "has a part of " << program.Name(event.other) << " as " << name;
       break;
     case Event::What::kPause:
       out << (event.twist ? "pauses, ops are shown all the same" : "pauses");

@@ -38,6 +38,10 @@ struct Event {
   enum class What : uint8_t {
     kForeignWrite,  // work of somebody else's writes the variable in place
     kFree,          // the program drops it, and free memory goes to the device
+    kRetake,        // the same, and new data of somebody else's, in its place
+                    // in memory if that is free, is the variable now
+    kAlias,         // a part of another variable's memory is the variable,
+                    // until the end of the pass
     kPause,         // ops are not shown any more, until kResume or the end
     kResume,        // of the pass
     kReset,         // the session forgets what it knows
@@ -47,6 +51,7 @@ struct Event {
   What what = What::kForeignWrite;
   int at = 0;
   Variable variable = 0;
+  Variable other = 0;
   bool twist = false;  // another way of doing it; see Twin
 };
 

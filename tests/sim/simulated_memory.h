@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -53,6 +54,16 @@ class SimulatedMemory {
     blocks_[address] = {size_bytes, pool, true};
     Fill(address, size_bytes, kPoison);
     return address;
+  }
+  // Lends the block that begins there; false if none does that is free and
+  // large enough.
+  bool Take(uint64_t address, size_t size_bytes) {
+    const auto found = std::find(free_.begin(), free_.end(), address);
+    if (found == free_.end()) return false;
+    if (blocks_.at(address).size_bytes < size_bytes) return false;
+    free_.erase(found);
+    blocks_[address].lent = true;
+    return true;
   }
   void Free(uint64_t address) {
     Block& block = blocks_.at(address);

@@ -1,5 +1,7 @@
 #include "tests/sim/stream_ops.h"
 
+#include <sanitizer/asan_interface.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -146,6 +148,32 @@ class StreamCall : public engine::Call {
 };
 
 }  // namespace
+
+// --- Storages ---------------------------------------------------------------
+
+namespace {
+
+// Kept, and out of bounds until it is used again.
+std::vector<void*>& FreeStorages() {
+  static auto* const free = new std::vector<void*>;
+  return *free;
+}
+
+}  // namespace
+
+void* StreamStorage::operator new(size_t size) {
+  std::vector<void*>& free = FreeStorages();
+  if (free.empty()) return ::operator new(size);
+  void* storage = free.back();
+  free.pop_back();
+  ASAN_UNPOISON_MEMORY_REGION(storage, size);
+  return storage;
+}
+
+void StreamStorage::operator delete(void* storage, size_t size) {
+  ASAN_POISON_MEMORY_REGION(storage, size);
+  FreeStorages().push_back(storage);
+}
 
 // --- The frontend ----------------------------------------------------------
 
@@ -417,6 +445,18 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   }
   Leave(shown, kind, results, std::move(call));
   return results;
+}
+
+StreamTensor StreamOps::NewAt(uint64_t address, size_t length,
+                              uint32_t attribute) {
+  if (!parts_.memory->Take(address, 4 * length)) {
+    address = parts_.frontend->AllocateForOp(4 * length);
+  }
+  Tensor made(new StreamStorage(parts_.frontend->Adopt(address), 4 * length), 0,
+              length);
+  parts_.gpu->eager_stream = parts_.stream;
+  Eager(OpKind::kUpload, {made}, attribute);
+  return made;
 }
 
 void StreamOps::WriteForeign(const Tensor& tensor, uint32_t attribute) {

@@ -26,9 +26,14 @@
 namespace reprise::sim {
 
 // Memory with its owner. Its address names it while anybody holds it, weakly or
-// not; afterwards the next storage may have it.
+// not; afterwards the next storage has it.
 class StreamStorage {
  public:
+  // Tokens are used again in the same way at each run, whatever the heap has
+  // been through.
+  static void* operator new(size_t size);
+  static void operator delete(void* storage, size_t size);
+
   StreamStorage(engine::Block block, size_t size_bytes)
       : block_(std::move(block)), size_bytes_(size_bytes) {}
 
@@ -75,6 +80,12 @@ class StreamTensor {
   size_t offset() const { return offset_; }  // in words
   uint64_t address() const { return storage_->base() + 4 * offset_; }
   long uses() const { return storage_->uses(); }
+  StreamTensor Part(size_t offset, size_t length) const {
+    return StreamTensor(storage_, offset_ + offset, length);
+  }
+  bool SameStorage(const StreamTensor& other) const {
+    return storage_ == other.storage_;
+  }
 
  private:
   StreamStorage* storage_;
@@ -163,6 +174,11 @@ class StreamOps {
   Tensor New(size_t length);
   std::vector<Tensor> Run(OpKind kind, const std::vector<Tensor>& inputs,
                           uint32_t attribute);
+  // An address. NewAt takes it if it is free.
+  uint64_t PlaceOf(const Tensor& tensor) const {
+    return tensor.storage()->base();
+  }
+  Tensor NewAt(uint64_t address, size_t length, uint32_t attribute);
   uint64_t ops() const { return ops_; }
   // Its session is told of it before, as of all that a binding observes.
   void WriteForeign(const Tensor& tensor, uint32_t attribute);

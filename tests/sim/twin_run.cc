@@ -295,6 +295,16 @@ class Twin {
         plain_->Free(event.variable);
         device_.GiveBack();
         break;
+      case Event::What::kRetake: {
+        const auto attribute = static_cast<uint32_t>(3000 + pass_);
+        real_->Retake(event.variable, attribute);
+        plain_->Retake(event.variable, attribute);
+        break;
+      }
+      case Event::What::kAlias:
+        real_->Alias(event.variable, event.other);
+        plain_->Alias(event.variable, event.other);
+        break;
       case Event::What::kPause:
         // An op may be on its way to the session when the hooks go off.
         if (options_.fault != Fault::kOpenWhilePaused) session().Pause();
