@@ -60,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{Fault::kOverlappingTemporary,
                             "OverlappingTemporary", false},
                     Planted{Fault::kForgottenInterrupt, "ForgottenInterrupt"},
+                    Planted{Fault::kOthersUntold, "OthersUntold"},
                     Planted{Fault::kOpenWhilePaused, "OpenWhilePaused", false},
                     Planted{Fault::kFreedIsHeld, "FreedIsHeld", false},
                     Planted{Fault::kGoesUntold, "GoesUntold", false}),

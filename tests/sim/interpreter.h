@@ -27,7 +27,8 @@ struct OpRaised : std::runtime_error {
 // storage, SameStorage(tensor) and Part(offset, length); New(length), a tensor
 // that no op made; Run(kind, inputs, attribute), which gives the new results;
 // PlaceOf(tensor) and NewAt(place, length, attribute), a tensor of kUpload's
-// words that nobody is told of; WriteForeign(tensor, attribute), kMutate by
+// words that nobody is told of; RunAside, as Run on another stream;
+// WriteForeign(tensor, attribute), kMutate by
 // somebody whom no session sees. The program, borrowed, decides by
 // nothing else: two interpreters of one program do the same ops as long as
 // uses() agree. Single-thread.
@@ -73,6 +74,20 @@ class Interpreter {
   void WriteForeign(Variable variable, uint32_t attribute) {
     if (!variables_[variable].has_value()) return;
     ops_.WriteForeign(*variables_[variable], attribute);
+  }
+
+  // Ops on another stream write it.
+  void WriteAside(Variable variable, uint32_t attribute) {
+    if (!variables_[variable].has_value()) return;
+    const Tensor tensor = *variables_[variable];
+    const std::vector<Tensor> scaled =
+        ops_.RunAside(OpKind::kScale, {tensor}, attribute);
+    const std::vector<Tensor> combined =
+        ops_.RunAside(OpKind::kCombine, {scaled[0], tensor}, 0);
+    ops_.RunAside(OpKind::kAccumulate, {tensor, combined[0]}, 0);
+  }
+  const std::optional<Tensor>& variable(Variable variable) const {
+    return variables_[variable];
   }
 
   // Somebody else's data, made without an op, becomes the variable; its old
@@ -244,6 +259,8 @@ class PlainOps {
     Tensor Part(size_t offset, size_t length) const {
       return Tensor(storage_, offset_ + offset, length);
     }
+    // Names the storage while it is alive.
+    const void* storage() const { return storage_.get(); }
     bool SameStorage(const Tensor& other) const {
       return storage_ == other.storage_;
     }
@@ -263,6 +280,10 @@ class PlainOps {
   }
   std::vector<Tensor> Run(OpKind kind, const std::vector<Tensor>& inputs,
                           uint32_t attribute);
+  std::vector<Tensor> RunAside(OpKind kind, const std::vector<Tensor>& inputs,
+                               uint32_t attribute) {
+    return Run(kind, inputs, attribute);
+  }
   // Nothing lies anywhere.
   struct Place {};
   Place PlaceOf(const Tensor&) const { return {}; }

@@ -238,18 +238,26 @@ class Generator {
     if (what == Event::What::kRetake || what == Event::What::kAlias) {
       event.variable = Below(2) == 0 ? Input() : Weight();
       event.other = AnyLocal();
+    } else if (what == Event::What::kPause) {
+      pass.events.push_back(event);
+      event.what = Event::What::kResume;
+      event.at += static_cast<int>(Below(4));
+    } else if (what == Event::What::kAside) {
+      event.variable = Weight();
+      Event fence = event;
+      fence.what = Event::What::kFence;
+      fence.at = std::max(0, event.at - static_cast<int>(Below(6)));
+      fence.twist = Below(2) == 0;
+      pass.events.push_back(fence);
     }
-    pass.events.push_back(event);
-    if (what != Event::What::kPause) return;
-    event.what = Event::What::kResume;
-    event.at += static_cast<int>(Below(4));
     pass.events.push_back(event);
   }
 
   // Before it nothing can be replayed.
   static constexpr size_t kFirstEventful = 5;
   Event::What AnyEvent() {
-    const uint32_t dice = Below(24);
+    const uint32_t dice = Below(30);
+    if (dice >= 24) return Event::What::kAside;
     if (dice >= 20) return Event::What::kAlias;
     if (dice >= 16) return Event::What::kRetake;
     if (dice < 7) return Event::What::kForeignWrite;
@@ -301,6 +309,7 @@ void PrintLines(const Program& program, const std::vector<Line>& lines,
 
 void PrintEvent(const Program& program, const Event& event, std::ostream& out) {
   const std::string name = program.Name(event.variable);
+  const char* const by = event.twist ? "events," : "the host,";
   switch (event.what) {
     case Event::What::kForeignWrite:
       out << "foreign work writes " << name;
@@ -313,6 +322,12 @@ void PrintEvent(const Program& program, const Event& event, std::ostream& out) {
       break;
     case Event::What::kAlias:
       out << "has a part of " << program.Name(event.other) << " as " << name;
+      break;
+    case Event::What::kFence:
+      out << "has another stream wait, by " << by;
+      break;
+    case Event::What::kAside:
+      out << "has it write " << name << ", by " << by;
       break;
     case Event::What::kPause:
       out << (event.twist ? "pauses, ops are shown all the same" : "pauses");

@@ -42,6 +42,9 @@ struct Event {
                     // in memory if that is free, is the variable now
     kAlias,         // a part of another variable's memory is the variable,
                     // until the end of the pass
+    kFence,         // another stream waits for this one, ...
+    kAside,         // ... and its ops write the variable before this one
+                    // touches it again
     kPause,         // ops are not shown any more, until kResume or the end
     kResume,        // of the pass
     kReset,         // the session forgets what it knows

@@ -424,6 +424,12 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
     case scheduler::Action::kEager:
     case scheduler::Action::kCut:
       session.Unlock();
+      // What it writes, or what the host does by what it reads, may be what
+      // others have run ahead on.
+      if (TraitsOf(kind).writes_first || kind == OpKind::kRead) {
+        parts_.interrupt_others(&session);
+        parts_.gpu->eager_stream = parts_.stream;
+      }
       return Eager(kind, inputs, attribute);
     case scheduler::Action::kObserve:
       break;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -159,6 +160,10 @@ class StreamOps {
     scheduler::Session* session;
     CUstream stream;
     Fault fault;
+    // Before ops that other sessions of the device must not have run ahead of:
+    // tells them.
+    std::function<void(scheduler::Session*)> interrupt_others = {};
+    StreamOps* aside = nullptr;  // on another stream
   };
   explicit StreamOps(const Parts& parts) : parts_(parts) {}
 
@@ -174,6 +179,10 @@ class StreamOps {
   Tensor New(size_t length);
   std::vector<Tensor> Run(OpKind kind, const std::vector<Tensor>& inputs,
                           uint32_t attribute);
+  std::vector<Tensor> RunAside(OpKind kind, const std::vector<Tensor>& inputs,
+                               uint32_t attribute) {
+    return parts_.aside->Run(kind, inputs, attribute);
+  }
   // An address. NewAt takes it if it is free.
   uint64_t PlaceOf(const Tensor& tensor) const {
     return tensor.storage()->base();

@@ -1,99 +1,32 @@
 #include "tests/sim/twin_run.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "engine/base/clock.h"
-#include "engine/base/task.h"
-#include "engine/cuda_backend.h"
-#include "engine/device/launch_recorder.h"
-#include "engine/host_backend.h"
-#include "kernels/compare.h"
-#include "kernels/nvrtc.h"
-#include "scheduler/stream_session.h"
 #include "tests/sim/interpreter.h"
-#include "tests/sim/simulated_gpu.h"
-#include "tests/sim/simulated_memory.h"
-#include "tests/sim/simulated_nvrtc.h"
-#include "tests/sim/simulated_program.h"
-#include "tests/sim/stream_ops.h"
+#include "tests/sim/twin_stream.h"
 
 namespace reprise::sim {
 namespace {
 
-// What all programs share.
-struct Device {
-  explicit Device(const RunOptions& options)
-      : plans(options.plan_budget_bytes) {
-    gpu.accessible = [this](uint64_t address, size_t size_bytes) {
-      return memory.Accessible(address, size_bytes);
-    };
-    times.seed(options.seed);
-    // The host executor works on the thread that launches.
-    if (options.executes == Executes::kOnDevice) {
-      gpu.streams.SetPace(options.pace, options.seed);
-    }
-  }
-
-  // As the allocator of a device does; that of the host tells nobody.
-  void GiveBack() {
-    for (scheduler::StreamSession* session : told) session->BeforeMemoryGoes();
-    gpu.streams.SynchronizeAll();
-    memory.GiveBack();
-  }
-
-  // As a Runtime has it, but that the kernels are functions.
-  base::Result<kernels::DeviceCompare*> Compare() {
-    if (compiled == nullptr) {
-      REPRISE_ASSIGN_OR_RETURN(const kernels::Nvrtc made,
-                               kernels::Nvrtc::Create(nvrtc.entries));
-      REPRISE_ASSIGN_OR_RETURN(
-          compiled, kernels::DeviceCompare::Create(gpu.driver, 0, made));
-    }
-    return &compare;
-  }
-
-  std::vector<scheduler::StreamSession*> told;
-  SimulatedGpu gpu;
-  SimulatedMemory memory{size_t{3} << 20};
-  ModelKernels kernels;
-  SimulatedCompare compare{&gpu.streams};
-  SimulatedNvrtc nvrtc;
-  std::unique_ptr<kernels::DeviceCompare> compiled;
-  std::unique_ptr<device::LaunchRecorder> recorder =
-      device::LaunchRecorder::Create(gpu.driver, gpu.cupti);
-  std::atomic<bool> skip_launches{false};
-  scheduler::PlanCache plans;
-  BackendCounts counts;
-  base::ManualTaskRunner builds;
-  base::ManualClock clock;
-  std::mt19937 times;  // that ops take by the clock
-};
-
 // One program on one stream, run through a session and plainly, line by line.
 class Twin {
  public:
-  Twin(const Program& program, const RunOptions& options, Device* device,
-       CUstream stream)
+  Twin(const Program& program, const RunOptions& options, TwinDevice* device,
+       CUstream stream, TwinStream* aside)
       : program_(program),
-        options_(options),
         device_(*device),
-        stream_(stream) {
-    ops_.emplace(StreamOps::Parts{&device->gpu, &device->kernels,
-                                  &device->memory, nullptr, nullptr, stream,
-                                  options.fault});
-    Take(0);
-    real_.emplace(&program_, &*ops_);
-    plain_.emplace(&program_, &plain_ops_);
-  }
+        aside_(*aside),
+        stream_(options, device, stream, &aside->ops()),
+        real_(&program_, &stream_.ops()),
+        plain_(&program_, &plain_ops_) {}
 
   // Does one line; false after the last one of the last pass.
   bool Step() {
@@ -111,8 +44,9 @@ class Twin {
     if (line == pass.builds_at) device_.builds.RunAll();
     if (line == pass.evicts_at) device_.plans.Trim(0);
     if (line == pass.frees_at) {
-      real_->Free(pass.frees);
-      plain_->Free(pass.frees);
+      TouchAll();
+      real_.Free(pass.frees);
+      plain_.Free(pass.frees);
     }
     if (line == pass.gives_back_at) device_.GiveBack();
     if (line == pass.raises_at) {
@@ -132,15 +66,15 @@ class Twin {
 
   // The host looks at everything that is live.
   void Look() {
-    real_->Look();
-    plain_->Look();
+    real_.Look();
+    plain_.Look();
     Compare();
   }
 
   void Compare() {
-    device_.gpu.streams.Synchronize(stream_);
-    const std::vector<const StreamTensor*> real = real_->Live();
-    const std::vector<const PlainOps::Tensor*> plain = plain_->Live();
+    device_.gpu.streams.Synchronize(stream_.stream());
+    const std::vector<const StreamTensor*> real = real_.Live();
+    const std::vector<const PlainOps::Tensor*> plain = plain_.Live();
     if (real.size() != plain.size()) return Fail("holds other tensors");
     for (size_t i = 0; i < real.size(); ++i) {
       if ((real[i] == nullptr) != (plain[i] == nullptr)) {
@@ -162,190 +96,140 @@ class Twin {
 
   // Ends the sessions; the program's tensors live on.
   void EndSessions(RunResult& result) {
-    for (Slot& slot : slots_) {
-      if (slot.session == nullptr) continue;
-      slot.session->Settle();
-      Collect(*slot.session);
-      std::erase(device_.told, slot.session.get());
-      slot.session.reset();
-    }
-#define REPRISE_ADD(name, meaning) result.stats.name += stats_.name;
-    REPRISE_STATS(REPRISE_ADD)
-#undef REPRISE_ADD
-    result.complaints.insert(result.complaints.end(), complaints_.begin(),
-                             complaints_.end());
+    stream_.End(result);
     result.unfollowed_ops += unfollowed_ops_;
-    result.ops += ops_->ops();
   }
 
   const std::string& failure() const { return failure_; }
 
  private:
-  // As a process has several runtimes, one for each set of options.
-  struct Slot {
-    std::unique_ptr<scheduler::StreamSession> session;
-    StreamFrontend* frontend = nullptr;  // the session's
-  };
+  // --- Another stream that writes a weight of this one ---
 
-  // From now on ops go through the session of that slot.
-  void Take(size_t slot) {
-    if (slots_[slot].session == nullptr) {
-      RunOptions options = options_;
-      if (slot == 1) {
-        options.validate_share = options_.validate_share == 0 ? 0.5 : 0;
-        options.max_instances = 3 - options_.max_instances;
-        ++options.segment_launches;
-      }
-      MakeSession(options, slots_[slot]);
+  // What is asked of it from now on comes behind what this stream has done.
+  void Fence(bool by_events) {
+    if (by_events) {
+      stream_.session().Interrupt("records an event");
+      aside_.session().Interrupt("waits for an event");
+      Order(stream_.stream(), aside_.stream());
     } else {
-      slots_[slot].session->Resume();
+      device_.InterruptAll(&stream_.session());
+      device_.gpu.streams.Synchronize(stream_.stream());
     }
-    slot_ = slot;
-    ops_->Use(slots_[slot].frontend, slots_[slot].session.get());
+    touched_.clear();
+    all_touched_ = false;
   }
-  scheduler::StreamSession& session() { return *slots_[slot_].session; }
-
-  void MakeSession(const RunOptions& options, Slot& slot) {
-    auto frontend = std::make_unique<StreamFrontend>(
-        &device_.gpu, &device_.memory, stream_, options.fault);
-    slot.frontend = frontend.get();
-    scheduler::StreamSession::Parts parts;
-    parts.options.validate_share = options.validate_share;
-    parts.options.max_arena_bytes = size_t{256} << 10;
-    parts.options.max_instances = options.max_instances;
-    parts.policy = options.policy;
-    parts.clock = &device_.clock;
-    std::unique_ptr<engine::Backend> backend;
-    if (options.executes == Executes::kOnDevice) {
-      engine::CudaContext context;
-      context.driver = &device_.gpu.driver;
-      context.recorder = device_.recorder.get();
-      context.stream = stream_;
-      context.context = device_.gpu.context;
-      context.skip_launches = &device_.skip_launches;
-      engine::CudaBackend::Options how;
-      how.max_arena_bytes = parts.options.max_arena_bytes;
-      how.segment_launches = options.segment_launches;
-      how.compare = [this] { return device_.Compare(); };
-      backend =
-          std::make_unique<engine::CudaBackend>(context, slot.frontend, how);
+  void WriteAside(Variable variable, bool by_events) {
+    const std::optional<PlainOps::Tensor>& tensor = plain_.variable(variable);
+    if (!tensor.has_value()) return;
+    if (all_touched_ || touched_.contains(tensor->storage())) Fence(by_events);
+    const auto attribute = static_cast<uint32_t>(5000 + pass_);
+    real_.WriteAside(variable, attribute);
+    plain_.WriteAside(variable, attribute);
+    joins_for_ = tensor->storage();
+    joins_by_events_ = by_events;
+  }
+  // What this stream does from now on comes behind that.
+  void Join() {
+    if (joins_for_ == nullptr) return;
+    joins_for_ = nullptr;
+    if (joins_by_events_) {
+      aside_.session().Interrupt("records an event");
+      stream_.session().Interrupt("waits for an event");
+      Order(aside_.stream(), stream_.stream());
     } else {
-      backend = std::make_unique<engine::HostBackend>(
-          slot.frontend, engine::HostBackend::Options{
-                             .max_arena_bytes = parts.options.max_arena_bytes,
-                             .segment_ops = options.segment_launches});
-    }
-    parts.backend =
-        WatchBackend(std::move(backend), options.fault, &device_.counts);
-    parts.frontend = std::move(frontend);
-    parts.plans = &device_.plans;
-    parts.build = [this](std::shared_ptr<scheduler::BuildJob> job) {
-      device_.builds.Post([job] { job->Run(); });
-    };
-    slot.session = std::make_unique<scheduler::StreamSession>(std::move(parts));
-    if (options.executes == Executes::kOnDevice &&
-        options.fault != Fault::kGoesUntold) {
-      device_.told.push_back(slot.session.get());
+      device_.InterruptAll(&aside_.session());
+      device_.gpu.streams.Synchronize(aside_.stream());
     }
   }
-
-  // Of all sessions there were.
-  scheduler::Stats Stats() {
-    scheduler::Stats stats;
-    for (Slot& slot : slots_) {
-      if (slot.session == nullptr) continue;
-      slot.session->Inspect([&stats](const scheduler::Journal& journal,
-                                     const auto&, const engine::Frontend&) {
-        stats.ops += journal.stats.ops;
-        stats.followed += journal.stats.followed;
-      });
-    }
-    return stats;
+  void Order(CUstream before, CUstream after) {
+    const uint64_t chain = kOrderChains + ++device_.orders;
+    device_.gpu.streams.Enqueue(
+        before, [] {}, chain);
+    device_.gpu.streams.Enqueue(
+        after, [] {}, chain);
   }
-
-  // What the session's journal holds, before it goes.
-  void Collect(scheduler::StreamSession& session) {
-    session.Inspect([this](const scheduler::Journal& journal, const auto&,
-                           const engine::Frontend&) {
-#define REPRISE_ADD(name, meaning) stats_.name += journal.stats.name;
-      REPRISE_STATS(REPRISE_ADD)
-#undef REPRISE_ADD
-      for (const auto& [where, times] : journal.rejections) {
-        complaints_.push_back(where.second);
-      }
-      for (const auto& [note, times] : journal.notes) {
-        complaints_.push_back(note);
-      }
-      for (const auto& [cut, times] : journal.cuts) {
-        complaints_.push_back(cut.second);
-      }
-    });
+  // A line is about to use those variables.
+  void Touch(const std::vector<Variable>& variables) {
+    for (const Variable variable : variables) {
+      const std::optional<PlainOps::Tensor>& tensor = plain_.variable(variable);
+      if (!tensor.has_value()) continue;
+      if (tensor->storage() == joins_for_) Join();
+      touched_.insert(tensor->storage());
+    }
+  }
+  // Something is about to use any of them.
+  void TouchAll() {
+    Join();
+    all_touched_ = true;
   }
 
   void Happen(const Event& event) {
+    if (event.what != Event::What::kFence &&
+        event.what != Event::What::kAside) {
+      TouchAll();
+    }
     switch (event.what) {
       case Event::What::kForeignWrite: {
         const auto attribute = static_cast<uint32_t>(pass_ + 77);
-        real_->WriteForeign(event.variable, attribute);
-        plain_->WriteForeign(event.variable, attribute);
+        real_.WriteForeign(event.variable, attribute);
+        plain_.WriteForeign(event.variable, attribute);
         break;
       }
       case Event::What::kFree:
-        real_->Free(event.variable);
-        plain_->Free(event.variable);
+        real_.Free(event.variable);
+        plain_.Free(event.variable);
         device_.GiveBack();
         break;
       case Event::What::kRetake: {
         const auto attribute = static_cast<uint32_t>(3000 + pass_);
-        real_->Retake(event.variable, attribute);
-        plain_->Retake(event.variable, attribute);
+        real_.Retake(event.variable, attribute);
+        plain_.Retake(event.variable, attribute);
         break;
       }
       case Event::What::kAlias:
-        real_->Alias(event.variable, event.other);
-        plain_->Alias(event.variable, event.other);
+        real_.Alias(event.variable, event.other);
+        plain_.Alias(event.variable, event.other);
+        break;
+      case Event::What::kFence:
+        Fence(event.twist);
+        break;
+      case Event::What::kAside:
+        WriteAside(event.variable, event.twist);
         break;
       case Event::What::kPause:
-        // An op may be on its way to the session when the hooks go off.
-        if (options_.fault != Fault::kOpenWhilePaused) session().Pause();
-        ops_->shows = event.twist;
+        stream_.Pause(event.twist);
         break;
       case Event::What::kResume:
-        Resume();
+        stream_.Resume();
         break;
       case Event::What::kReset:
         if (event.twist) device_.builds.RunAll();
-        Collect(session());
-        session().Reset();
+        stream_.Reset();
         break;
       case Event::What::kOtherOptions:
-        session().Pause();
-        Take(1 - slot_);
-        ops_->shows = true;
+        stream_.TakeOtherOptions();
         break;
     }
-  }
-  void Resume() {
-    session().Resume();
-    ops_->shows = true;
   }
 
   void BeginPass(const Pass& pass) {
     in_pass_ = true;
+    TouchAll();
     line_ = std::min(static_cast<size_t>(pass.begins_at), program_.body.size());
-    before_pass_ = Stats();
-    real_->BeginPass(pass, pass_);
-    plain_->BeginPass(pass, pass_);
+    before_pass_ = stream_.Stats();
+    real_.BeginPass(pass, pass_);
+    plain_.BeginPass(pass, pass_);
   }
 
   void EndPass(const Pass& pass) {
-    Resume();
-    const scheduler::Stats stats = Stats();
+    stream_.Resume();
+    TouchAll();
+    const scheduler::Stats stats = stream_.Stats();
     unfollowed_ops_ = (stats.ops - before_pass_.ops) -
                       (stats.followed - before_pass_.followed);
-    real_->EndPass(pass);
-    plain_->EndPass(pass);
-    if (pass.settles) session().Settle();
+    real_.EndPass(pass);
+    plain_.EndPass(pass);
+    if (pass.settles) stream_.session().Settle();
     if (pass.looks) Look();
     ++pass_;
     in_pass_ = false;
@@ -353,30 +237,33 @@ class Twin {
 
   void Execute(const Line& line, uint32_t change) {
     change += line.grows * static_cast<uint32_t>(pass_);
+    Touch(line.inputs);
+    Touch(line.outputs);
     device_.clock.Advance(std::chrono::microseconds(device_.times() % 100));
-    real_->Execute(line, line.attribute + change);
-    plain_->Execute(line, line.attribute + change);
+    real_.Execute(line, line.attribute + change);
+    plain_.Execute(line, line.attribute + change);
     CompareUses();
   }
 
   void Raise() {
+    TouchAll();
     bool raised = false;
     try {
-      real_->Raise();
+      real_.Raise();
     } catch (const OpRaised&) {
       raised = true;
     }
     if (!raised) Fail("an op did not raise");
     try {
-      plain_->Raise();
+      plain_.Raise();
     } catch (const OpRaised&) {
     }
   }
 
   void CompareUses() {
-    if (real_->ops() != plain_->ops()) return Fail("did other ops");
-    const std::vector<const StreamTensor*> real = real_->Live();
-    const std::vector<const PlainOps::Tensor*> plain = plain_->Live();
+    if (real_.ops() != plain_.ops()) return Fail("did other ops");
+    const std::vector<const StreamTensor*> real = real_.Live();
+    const std::vector<const PlainOps::Tensor*> plain = plain_.Live();
     for (size_t i = 0; i < real.size() && i < plain.size(); ++i) {
       if (real[i] == nullptr || plain[i] == nullptr) continue;
       if (real[i]->uses() != plain[i]->uses()) {
@@ -393,28 +280,31 @@ class Twin {
                std::to_string(line_) + ": " + what;
   }
 
+  // Apart from those of the driver.
+  static constexpr uint64_t kOrderChains = uint64_t{1} << 48;
+
   const Program& program_;
-  const RunOptions options_;
-  Device& device_;
-  CUstream stream_;
-  std::array<Slot, 2> slots_;
-  size_t slot_ = 0;
-  std::optional<StreamOps> ops_;
+  TwinDevice& device_;
+  TwinStream& aside_;
+  TwinStream stream_;
   PlainOps plain_ops_;
-  std::optional<Interpreter<StreamOps>> real_;
-  std::optional<Interpreter<PlainOps>> plain_;
+  Interpreter<StreamOps> real_;
+  Interpreter<PlainOps> plain_;
+  // Storages that the stream has used since the last fence.
+  std::set<const void*> touched_;
+  bool all_touched_ = true;
+  const void* joins_for_ = nullptr;  // a storage, before it is used
+  bool joins_by_events_ = false;
   size_t preamble_ = 0;
   size_t pass_ = 0;
   bool in_pass_ = false;
   size_t line_ = 0;
   scheduler::Stats before_pass_;
   uint64_t unfollowed_ops_ = 0;
-  scheduler::Stats stats_;  // of what has ended
-  std::vector<std::string> complaints_;
   std::string failure_;
 };
 
-std::string FailureOf(const Device& device,
+std::string FailureOf(const TwinDevice& device,
                       const std::vector<std::unique_ptr<Twin>>& twins) {
   for (size_t i = 0; i < twins.size(); ++i) {
     if (twins[i]->failure().empty()) continue;
@@ -431,13 +321,14 @@ std::string FailureOf(const Device& device,
 RunResult RunBeside(const std::vector<Program>& programs,
                     const RunOptions& options) {
   RunResult result;
-  const auto device = std::make_unique<Device>(options);
+  const auto device = std::make_unique<TwinDevice>(options);
   SimulatedGpu& gpu = device->gpu;
+  TwinStream aside(options, device.get(), gpu.streams.Make(), nullptr);
   std::vector<std::unique_ptr<Twin>> twins;
   for (size_t i = 0; i < programs.size(); ++i) {
     const CUstream stream = i == 0 ? gpu.stream : gpu.streams.Make();
-    twins.push_back(
-        std::make_unique<Twin>(programs[i], options, device.get(), stream));
+    twins.push_back(std::make_unique<Twin>(programs[i], options, device.get(),
+                                           stream, &aside));
   }
   gpu.FailAfter(options.fail_after);
   gpu.cupti_calls.FailAfter(options.fail_cupti_after, options.lasts);
@@ -460,6 +351,7 @@ RunResult RunBeside(const std::vector<Program>& programs,
   result.evictions = device->plans.stats().evictions;
   device->builds.RunAll();
   for (const auto& twin : twins) twin->EndSessions(result);
+  aside.End(result);
   gpu.streams.SynchronizeAll();
   if (result.failure.empty()) {
     for (const auto& twin : twins) twin->Compare();

@@ -1,0 +1,171 @@
+#include "tests/sim/twin_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/cuda_backend.h"
+#include "engine/host_backend.h"
+
+namespace reprise::sim {
+
+using scheduler::StreamSession;
+
+namespace {
+constexpr size_t kMaxArenaBytes = size_t{256} << 10;
+}  // namespace
+
+TwinStream::TwinStream(const RunOptions& options, TwinDevice* device,
+                       CUstream stream, StreamOps* aside)
+    : options_(options),
+      device_(*device),
+      stream_(stream),
+      ops_({.gpu = &device->gpu,
+            .kernels = &device->kernels,
+            .memory = &device->memory,
+            .frontend = nullptr,
+            .session = nullptr,
+            .stream = stream,
+            .fault = options.fault,
+            .interrupt_others =
+                [device](scheduler::Session* session) {
+                  device->InterruptOthers(session);
+                },
+            .aside = aside}) {
+  Take(0);
+}
+
+TwinStream::~TwinStream() {
+  RunResult result;
+  End(result);
+}
+
+void TwinStream::Pause(bool shows_ops_all_the_same) {
+  if (options_.fault != Fault::kOpenWhilePaused) session().Pause();
+  ops_.shows = shows_ops_all_the_same;
+}
+
+void TwinStream::Resume() {
+  session().Resume();
+  ops_.shows = true;
+}
+
+void TwinStream::Reset() {
+  Collect(session());
+  session().Reset();
+}
+
+void TwinStream::TakeOtherOptions() {
+  session().Pause();
+  Take(1 - slot_);
+  Resume();
+}
+
+void TwinStream::Take(size_t slot) {
+  if (slots_[slot].session == nullptr) {
+    RunOptions options = options_;
+    if (slot == 1) {
+      options.validate_share = options_.validate_share == 0 ? 0.5 : 0;
+      options.max_instances = 3 - options_.max_instances;
+      ++options.segment_launches;
+    }
+    MakeSession(options, slots_[slot]);
+  }
+  slot_ = slot;
+  ops_.Use(slots_[slot].frontend, slots_[slot].session.get());
+}
+
+void TwinStream::MakeSession(const RunOptions& options, Slot& slot) {
+  auto frontend = std::make_unique<StreamFrontend>(
+      &device_.gpu, &device_.memory, stream_, options.fault);
+  slot.frontend = frontend.get();
+  StreamSession::Parts parts;
+  parts.options.validate_share = options.validate_share;
+  parts.options.max_arena_bytes = kMaxArenaBytes;
+  parts.options.max_instances = options.max_instances;
+  parts.policy = options.policy;
+  parts.clock = &device_.clock;
+  parts.backend = WatchBackend(MakeBackend(options, slot.frontend),
+                               options.fault, &device_.counts);
+  parts.frontend = std::move(frontend);
+  parts.plans = &device_.plans;
+  parts.build = [this](std::shared_ptr<scheduler::BuildJob> job) {
+    device_.builds.Post([job] { job->Run(); });
+  };
+  slot.session = std::make_unique<StreamSession>(std::move(parts));
+  device_.sessions.push_back(slot.session.get());
+  if (options.executes == Executes::kOnDevice &&
+      options.fault != Fault::kGoesUntold) {
+    device_.told.push_back(slot.session.get());
+  }
+}
+
+std::unique_ptr<engine::Backend> TwinStream::MakeBackend(
+    const RunOptions& options, StreamFrontend* frontend) {
+  if (options.executes == Executes::kOnHost) {
+    return std::make_unique<engine::HostBackend>(
+        frontend,
+        engine::HostBackend::Options{.max_arena_bytes = kMaxArenaBytes,
+                                     .segment_ops = options.segment_launches});
+  }
+  engine::CudaContext context;
+  context.driver = &device_.gpu.driver;
+  context.recorder = device_.recorder.get();
+  context.stream = stream_;
+  context.context = device_.gpu.context;
+  context.skip_launches = &device_.skip_launches;
+  engine::CudaBackend::Options how;
+  how.max_arena_bytes = kMaxArenaBytes;
+  how.segment_launches = options.segment_launches;
+  how.compare = [this] { return device_.Compare(); };
+  return std::make_unique<engine::CudaBackend>(context, frontend, how);
+}
+
+scheduler::Stats TwinStream::Stats() {
+  scheduler::Stats stats;
+  for (Slot& slot : slots_) {
+    if (slot.session == nullptr) continue;
+    slot.session->Inspect([&stats](const scheduler::Journal& journal,
+                                   const auto&, const engine::Frontend&) {
+      stats.ops += journal.stats.ops;
+      stats.followed += journal.stats.followed;
+    });
+  }
+  return stats;
+}
+
+void TwinStream::Collect(StreamSession& session) {
+  session.Inspect([this](const scheduler::Journal& journal, const auto&,
+                         const engine::Frontend&) {
+#define REPRISE_ADD(name, meaning) stats_.name += journal.stats.name;
+    REPRISE_STATS(REPRISE_ADD)
+#undef REPRISE_ADD
+    for (const auto& [where, times] : journal.rejections) {
+      complaints_.push_back(where.second);
+    }
+    for (const auto& [note, times] : journal.notes) {
+      complaints_.push_back(note);
+    }
+    for (const auto& [cut, times] : journal.cuts) {
+      complaints_.push_back(cut.second);
+    }
+  });
+}
+
+void TwinStream::End(RunResult& result) {
+  for (Slot& slot : slots_) {
+    if (slot.session == nullptr) continue;
+    slot.session->Settle();
+    Collect(*slot.session);
+    std::erase(device_.sessions, slot.session.get());
+    std::erase(device_.told, slot.session.get());
+    slot.session.reset();
+  }
+#define REPRISE_ADD(name, meaning) result.stats.name += stats_.name;
+  REPRISE_STATS(REPRISE_ADD)
+#undef REPRISE_ADD
+  result.complaints.insert(result.complaints.end(), complaints_.begin(),
+                           complaints_.end());
+  result.ops += ops_.ops();
+}
+
+}  // namespace reprise::sim
