@@ -55,13 +55,14 @@ class SimulatedMemory {
     Fill(address, size_bytes, kPoison);
     return address;
   }
+  bool IsFree(uint64_t address) const {
+    return std::find(free_.begin(), free_.end(), address) != free_.end();
+  }
   // Lends the block that begins there; false if none does that is free and
   // large enough.
   bool Take(uint64_t address, size_t size_bytes) {
-    const auto found = std::find(free_.begin(), free_.end(), address);
-    if (found == free_.end()) return false;
-    if (blocks_.at(address).size_bytes < size_bytes) return false;
-    free_.erase(found);
+    if (!IsFree(address) || SizeOf(address) < size_bytes) return false;
+    std::erase(free_, address);
     blocks_[address].lent = true;
     return true;
   }

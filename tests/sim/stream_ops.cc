@@ -422,14 +422,13 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
       return results;
     }
     case scheduler::Action::kEager:
+      session.Unlock();
+      return Eager(kind, inputs, attribute);
     case scheduler::Action::kCut:
       session.Unlock();
-      // What it writes, or what the host does by what it reads, may be what
-      // others have run ahead on.
-      if (TraitsOf(kind).writes_first || kind == OpKind::kRead) {
-        parts_.interrupt_others(&session);
-        parts_.gpu->eager_stream = parts_.stream;
-      }
+      parts_.before_cut(&session, shown.view, kind == OpKind::kRead);
+      // Squashes of others have worked on streams of theirs.
+      parts_.gpu->eager_stream = parts_.stream;
       return Eager(kind, inputs, attribute);
     case scheduler::Action::kObserve:
       break;
@@ -455,6 +454,8 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
 
 StreamTensor StreamOps::NewAt(uint64_t address, size_t length,
                               uint32_t attribute) {
+  // The framework's allocator says what it gives away.
+  if (parts_.memory->IsFree(address)) parts_.before_memory_goes();
   if (!parts_.memory->Take(address, 4 * length)) {
     address = parts_.frontend->AllocateForOp(4 * length);
   }

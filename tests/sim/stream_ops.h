@@ -160,9 +160,10 @@ class StreamOps {
     scheduler::Session* session;
     CUstream stream;
     Fault fault;
-    // Before ops that other sessions of the device must not have run ahead of:
-    // tells them.
-    std::function<void(scheduler::Session*)> interrupt_others = {};
+    // See Runtime::BeforeCut and BeforeMemoryGoes.
+    std::function<void(scheduler::Session*, const engine::OpView&, bool waits)>
+        before_cut;
+    std::function<void()> before_memory_goes;
     StreamOps* aside = nullptr;  // on another stream
   };
   explicit StreamOps(const Parts& parts) : parts_(parts) {}

@@ -112,7 +112,7 @@ class Twin {
       aside_.session().Interrupt("waits for an event");
       Order(stream_.stream(), aside_.stream());
     } else {
-      device_.InterruptAll(&stream_.session());
+      device_.BeforeWait(&stream_.session(), false);
       device_.gpu.streams.Synchronize(stream_.stream());
     }
     touched_.clear();
@@ -121,6 +121,7 @@ class Twin {
   void WriteAside(Variable variable, bool by_events) {
     const std::optional<PlainOps::Tensor>& tensor = plain_.variable(variable);
     if (!tensor.has_value()) return;
+    Join();
     if (all_touched_ || touched_.contains(tensor->storage())) Fence(by_events);
     const auto attribute = static_cast<uint32_t>(5000 + pass_);
     real_.WriteAside(variable, attribute);
@@ -137,7 +138,7 @@ class Twin {
       stream_.session().Interrupt("waits for an event");
       Order(aside_.stream(), stream_.stream());
     } else {
-      device_.InterruptAll(&aside_.session());
+      device_.BeforeWait(&aside_.session(), pass_ % 2 == 0);
       device_.gpu.streams.Synchronize(aside_.stream());
     }
   }

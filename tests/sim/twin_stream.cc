@@ -26,10 +26,10 @@ TwinStream::TwinStream(const RunOptions& options, TwinDevice* device,
             .session = nullptr,
             .stream = stream,
             .fault = options.fault,
-            .interrupt_others =
-                [device](scheduler::Session* session) {
-                  device->InterruptOthers(session);
-                },
+            .before_cut =
+                [device](scheduler::Session* session, const engine::OpView& op,
+                         bool waits) { device->BeforeCut(session, op, waits); },
+            .before_memory_goes = [device] { device->BeforeMemoryGoes(); },
             .aside = aside}) {
   Take(0);
 }
@@ -92,7 +92,7 @@ void TwinStream::MakeSession(const RunOptions& options, Slot& slot) {
     device_.builds.Post([job] { job->Run(); });
   };
   slot.session = std::make_unique<StreamSession>(std::move(parts));
-  device_.sessions.push_back(slot.session.get());
+  device_.writes.Add(slot.session.get());
   if (options.executes == Executes::kOnDevice &&
       options.fault != Fault::kGoesUntold) {
     device_.told.push_back(slot.session.get());
@@ -156,7 +156,6 @@ void TwinStream::End(RunResult& result) {
     if (slot.session == nullptr) continue;
     slot.session->Settle();
     Collect(*slot.session);
-    std::erase(device_.sessions, slot.session.get());
     std::erase(device_.told, slot.session.get());
     slot.session.reset();
   }

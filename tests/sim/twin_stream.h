@@ -21,6 +21,7 @@
 #include "scheduler/plan_cache.h"
 #include "scheduler/stats.h"
 #include "scheduler/stream_session.h"
+#include "scheduler/stream_writes.h"
 #include "tests/sim/fault.h"
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_memory.h"
@@ -46,8 +47,11 @@ struct TwinDevice {
   }
 
   // As the allocator of a device does; that of the host tells nobody.
-  void GiveBack() {
+  void BeforeMemoryGoes() {
     for (scheduler::StreamSession* session : told) session->BeforeMemoryGoes();
+  }
+  void GiveBack() {
+    BeforeMemoryGoes();
     gpu.streams.SynchronizeAll();
     memory.GiveBack();
   }
@@ -63,21 +67,20 @@ struct TwinDevice {
     return &compare;
   }
 
-  // As a runtime does for what streams do to each other; kOthersUntold keeps it
-  // to `own`.
-  void InterruptOthers(scheduler::Session* own) {
-    if (fault == Fault::kOthersUntold) return;
-    for (scheduler::StreamSession* session : sessions) {
-      if (session != own) session->Interrupt("another stream");
-    }
+  // As a Runtime has them. kOthersUntold: to no session but one.
+  void BeforeCut(scheduler::Session* session, const engine::OpView& op,
+                 bool waits) {
+    if (fault != Fault::kOthersUntold) writes.BeforeCut(session, op, waits);
   }
-  void InterruptAll(scheduler::Session* own) {
-    own->Interrupt("the host waits");
-    InterruptOthers(own);
+  // `event`: the host waits for an event of its stream.
+  void BeforeWait(scheduler::Session* session, bool event) {
+    if (!event) session->Interrupt("the host waits for the stream");
+    if (fault == Fault::kOthersUntold) return;
+    writes.BeforeWait(event ? nullptr : session);
   }
 
   const Fault fault;
-  std::vector<scheduler::StreamSession*> sessions;
+  scheduler::StreamWrites writes;
   std::vector<scheduler::StreamSession*> told;  // of memory that goes
   SimulatedGpu gpu;
   SimulatedMemory memory{size_t{3} << 20};
