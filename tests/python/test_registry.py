@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 import torch.nn.functional as F
-from registry import effects, findings, replays, sweep
+from registry import effects, findings, known, replays, sweep
 from registry.hooks import Call, Hook, hooks
 from torch import library as torch_library
 from watching import BUILD_TIMEOUT_S, assert_same_bits, watched
@@ -22,7 +22,11 @@ def test_the_tables_cover_what_operators_do(device: str) -> None:
     """No effect that they do not know, no call lost, no bit that is not eager's."""
     from registry.calls import units  # torch's lists of samples take seconds to load
 
-    lines, crashes, _ = sweep.sweep(units()[::SHARDS], device)
+    if SHARDS == 1:
+        lines, crashes, _ = sweep.whole(device)
+        assert findings.unneeded(lines, device) == []
+    else:
+        lines, crashes, _ = sweep.sweep(units()[::SHARDS], device)
     assert findings.problems(lines, crashes) == []
     replayed = {line["op"] for line in lines if line["verdict"] == "replayed"}
     assert len(replayed) > 1200 / SHARDS
@@ -113,6 +117,26 @@ def test_a_table_that_lacks_or_invents_a_hidden_write_is_found(
         monkeypatch.setitem(hooks(), call.name, changed)
     assert any("writes [3, 4], which neither" in text for text in _problems(norm))
     assert any("hidden writes, no call has any" in text for text in _problems(relu))
+
+
+def test_what_is_known_and_no_longer_found_is_told() -> None:
+    rows = [
+        *known.COMPOSITES,
+        *known.UNREPEATABLE,
+        *known.REFUSED,
+        *known.SOMETIMES_CUT,
+    ]
+    expected = [row for row in rows if "cpu" in row.found_on]
+    told = findings.unneeded([], "cpu")
+    assert len(told) == len(expected) > 5
+    line = {"op": "aten::empty_like", "seen": 1, "reasons": ["draws random numbers"]}
+    found = {**line, "verdict": "cut", "repeats": False}
+    gone = set(told) - set(findings.unneeded([found], "cpu"))
+    assert len(gone) == 2
+    assert any("memory without contents" in text for text in gone)
+    assert any("draws random numbers" in text for text in gone)
+    found = {**line, "verdict": "replayed", "repeats": True}
+    assert findings.unneeded([found], "cpu") == told
 
 
 # --- What it found ----------------------------------------------------------------

@@ -17,7 +17,7 @@ def worth_guessing(reached: Iterable[str]) -> list[str]:
     return sorted(
         name
         for name in hooks().keys() - set(reached)
-        if not name.startswith(known.NEVER_GUESSED)
+        if not name.startswith(tuple(known.NEVER_GUESSED))
     )
 
 
@@ -73,7 +73,7 @@ def _of_call(line: Line) -> Iterable[str]:
         yield "draws from the default generator, which the tables do not say"
     if line["keeps"] and not hook.cut:
         yield "gives out memory that it keeps"
-    one_op = line["one_op"] and line["op"] not in known.COMPOSITES
+    one_op = line["one_op"] and not known.composite(line["op"])
     if line["seen"] != 1 and one_op:
         yield f"is {line['seen']} ops to the session, not one"
     if line["differs"]:
@@ -90,8 +90,38 @@ def _of_call(line: Line) -> Iterable[str]:
         yield f"neither replayed nor cut: {line['reasons']}"
     if line["verdict"] == "cut" and repeats:
         for reason in line["reasons"]:
-            if reason != hook.cut and not known.reason(reason):
+            if reason != hook.cut and not known.sometimes_cut(line["op"], reason):
                 yield f"unknown reason: {reason}"
+
+
+def unneeded(lines: list[Line], device: str) -> list[str]:
+    """What known.py says of a device, and no line of a whole sweep of it shows."""
+    found = {
+        known.COMPOSITES: [
+            line
+            for line in lines
+            if line["seen"] != 1 or line["verdict"] == "not watched"
+        ],
+        known.UNREPEATABLE: [line for line in lines if not line["repeats"]],
+        known.REFUSED: [line for line in lines if line["verdict"] == "lost"],
+        known.SOMETIMES_CUT: [line for line in lines if line["verdict"] == "cut"],
+    }
+    return [
+        f"known.py, {row.operators or row.reason!r} ({row.why}): nothing is so any more"
+        for rows, shown in found.items()
+        for row in rows
+        if device in row.found_on
+        and not any(row.covers(line["op"], _unforeseen(line)) for line in shown)
+    ] + [
+        f"known.py, {name!r}: no operator is called so"
+        for name in (*known.BREAK_TORCH, *known.ORDERED)
+        if name not in hooks()
+    ]
+
+
+def _unforeseen(line: Line) -> list[str]:
+    """Reasons that the hooks' tables do not give."""
+    return [reason for reason in line["reasons"] if reason != hooks()[line["op"]].cut]
 
 
 def counts(summary: dict[str, Line]) -> str:
