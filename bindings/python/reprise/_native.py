@@ -33,8 +33,6 @@ _WAIT_SLICE_S = 0.1  # how long Ctrl-C may take
 _EXIT_WAIT_S = 5.0  # for builds that are running when the interpreter exits
 _WAYS_IN = ("reprise", "reprise._native", "contextlib")  # modules that lead to `_warn`
 
-_devices: dict[int, str] = {}  # their types, by the ids of runtimes
-
 
 def switched_off() -> bool:
     """`REPRISE=0`: nothing is loaded, nothing is done."""
@@ -64,6 +62,7 @@ def _check_torch(found: str) -> None:
 def _ops() -> Any:
     """`torch.ops.reprise`, after loading the library once."""
     _check_torch(torch.__version__)
+    _observers.check_layout()
     ops: Any = torch.ops
     tried = list(_candidates())
     for path in tried:
@@ -103,21 +102,12 @@ def enable(device: Device, options: Mapping[str, OptionValue]) -> None:
     if runtime is None:  # by option, or in a forked child
         return
     _at_first_enable()
-    _devices[runtime] = name
-    _observe(runtime)
     if name == "cpu":
         try:
             _at_first_enable_of_the_host()
         except Warning:  # the program has made errors of warnings
             activate(before)
             raise
-
-
-def _observe(runtime: int | None) -> None:
-    if runtime is None:
-        _observers.watch(None, 0)
-    else:
-        _observers.watch(_devices[runtime], _ops().opened_address())
 
 
 def _best_device() -> str:
@@ -131,7 +121,7 @@ def _at_first_enable() -> None:
         pause=lambda: _ops().pause_recording(),
         resume=lambda: _ops().resume_recording(),
     )
-    _observers.wrap(_ops().interrupt.default)
+    _observers.wrap(_ops().observer_of, _ops().plain_functions())
     _observers.pass_trace_on(lambda: _ops().pass_gpu_trace_on())
 
 
@@ -169,7 +159,6 @@ def activate(runtime: int | None) -> None:
     """Let that runtime serve the hooks, or none."""
     if loaded():
         _ops().activate(-1 if runtime is None else runtime)
-        _observe(runtime)
 
 
 def wait(runtime: int | None, timeout: float | None) -> bool:

@@ -2,85 +2,222 @@
 
 What runs ahead of the program may have overwritten in place what the program is about
 to read, or have read what it is about to write: it has to be taken back first.
+
+The program must not notice that it is observed. A method that is replaced in torch's
+classes is another key in tables of methods (`torch.overrides`, a subclass's own), another
+function to Dynamo and to `inspect`. So the objects stay, and what changes is the C
+function that they call: one that interrupts, and then calls the one from before.
 """
 
 from __future__ import annotations
 
 import ctypes
+import enum
 import functools
-from collections.abc import Callable
+import importlib.abc
+import importlib.machinery
+import mmap
+import os
+import re
+import struct
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
-# What else torch's Python offers (`__array__`, `__cuda_array_interface__`, `storage`,
-# `torch.save`) calls these; Triton's launcher calls `data_ptr`.
-_OF_TENSORS = ("data_ptr", "numpy", "tolist", "untyped_storage", "__dlpack__")
-_OF_STORAGES = ("data_ptr", "resize_")
 
-_NOTHING_OPEN = ctypes.c_bool(False)
+class _Use(enum.IntEnum):
+    """What a function uses, as `observer_of` in bindings/torch/library.cc takes it."""
 
-_device: str | None = None  # the type of the watched device
-_opened = _NOTHING_OPEN  # false while there is nothing to interrupt
+    TENSOR = 0
+    STORAGE = 1
+    MEMORY = 2
+    STREAMS = 3
+    LAUNCHES = 4
 
 
-def watch(device: str | None, opened_address: int) -> None:
-    """Which uses are seen from now on, and where it is told that they matter."""
-    global _device, _opened
-    _device = device
-    _opened = (
-        ctypes.c_bool.from_address(opened_address) if opened_address else _NOTHING_OPEN
+# By dotted name in `torch._C`, with the names of attributes as regular expressions. What
+# else torch's Python offers (`__array__`, `__cuda_array_interface__`, `__dlpack__`,
+# `storage`, `share_memory_`, pickling) calls these; Triton's launcher calls `data_ptr`.
+# What a build of torch lacks is passed over.
+_OBSERVED: tuple[tuple[_Use, str, str], ...] = (
+    (
+        _Use.TENSOR,
+        "TensorBase",
+        "data_ptr|numpy|tolist|untyped_storage|apply_|map_|map2_",
+    ),
+    (
+        _Use.STORAGE,
+        "StorageBase",
+        "data_ptr|resize_|fill_|copy_|_byteswap|_write_file|_set_from_file|_share_.*_",
+    ),
+    (_Use.MEMORY, "", "_to_dlpack.*|_(storage|data)_address|_gds_(load|save)_storage"),
+    (_Use.MEMORY, "", "_pickle_save|_save_jit_module.*|_save_mobile_module.*"),
+    (_Use.MEMORY, "PyTorchFileWriter", "write_record"),
+    # Who is told that something elsewhere is done has been ordered behind it.
+    (_Use.STREAMS, "_CudaStreamBase", "query|synchronize"),
+    (_Use.STREAMS, "_CudaEventBase", "query|synchronize|elapsed_time"),
+    (_Use.STREAMS, "Stream", "query|synchronize"),
+    (_Use.STREAMS, "Event", "query|synchronize|elapsed_time"),
+    (_Use.MEMORY, "Future", "wait|value|done"),
+    (
+        _Use.MEMORY,
+        "_distributed_c10d.Work",
+        "wait|is_completed|is_success|exception|synchronize|result|block_current_stream",
+    ),
+    # What has run ahead may have to be rebuilt from memory that is free by then.
+    (_Use.STREAMS, "", "_cuda_emptyCache|_accelerator_emptyCache"),
+    # Code that was compiled elsewhere, and graphs of the program's own: they work on
+    # what they are given and on what they were captured with.
+    (_Use.STREAMS, "_CUDAGraph", "replay"),
+    (_Use.STREAMS, "ScriptFunction|ScriptMethod", "__call__"),  # they may be fused
+    (_Use.LAUNCHES, "", "_cuda_jiterator_compile_and_launch_kernel"),
+    (_Use.LAUNCHES, "", "_nccl_(all_.*|broadcast|reduce|reduce_scatter)"),
+    (_Use.LAUNCHES, "", "_broadcast|_broadcast_coalesced|_broadcast_out"),
+    (_Use.LAUNCHES, "_StaticCudaLauncher", "_launch_kernel"),
+    (_Use.LAUNCHES, "_aoti.AOTIModel.*", "(?!__init__).*"),
+    (_Use.LAUNCHES, "_nativert.PyModelRunner", "(?!__init__).*"),
+    (_Use.LAUNCHES, "_te.(TensorExprKernel|CodeGen.*)", "run|fallback|call.*"),
+    (_Use.LAUNCHES, "StaticModule", "__call__|runAsync|benchmark.*"),
+    # Collectives that go round the dispatcher.
+    (
+        _Use.LAUNCHES,
+        "_distributed_c10d.Backend",
+        "(_?all|broadcast|_?reduce|gather|scatter|send|recv|barrier|monitored).*",
+    ),
+    (_Use.LAUNCHES, "_distributed_c10d._SymmetricMemory", "(?!__init__).*"),
+)
+
+_INDUCTOR = "torch._inductor.output_code"  # the module of what Inductor compiles
+
+_PYTHONS_WORDS_BYTES = object.__basicsize__  # what every object begins with
+
+
+class _MethodDef(ctypes.Structure):
+    """`PyMethodDef`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
     )
 
 
-def wrap(interrupt: Callable[[], None]) -> None:
-    """Call `interrupt` before each use of the watched device. Once a process."""
+# Where in an object of Python's the pointer to its `PyMethodDef` is: behind those to its
+# type and its two names in a descriptor, at once in a function.
+_METHOD_DEF_AT = {
+    types.MethodDescriptorType: _PYTHONS_WORDS_BYTES + 3 * 8,
+    types.ClassMethodDescriptorType: _PYTHONS_WORDS_BYTES + 3 * 8,
+    types.BuiltinFunctionType: _PYTHONS_WORDS_BYTES,
+}
 
-    def of_memory(method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if _opened.value and self.device.type == _device:
-                interrupt()
-            return method(self, *args, **kwargs)
+_in_use: list[_MethodDef] = []  # Python's objects refer to them, for good
 
-        return wrapper
 
-    def of_streams(method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if _opened.value and _device == "cuda":
-                interrupt()
-            return method(self, *args, **kwargs)
+class _Observer:
+    """Lets functions of C interrupt before they do what they do."""
 
-        return wrapper
+    def __init__(self, observer_of: Callable[[int, int], int]) -> None:
+        self._observer_of = observer_of
+        self._observers: dict[tuple[int, _Use], int] = {}  # by what they observe
 
-    def of_cache(function: Callable[[], None]) -> Callable[[], None]:
-        @functools.wraps(function)
-        def wrapper() -> None:
-            if _opened.value and _device == "cuda":
-                interrupt()
-            function()
+    def of(self, function: int, use: _Use) -> int:
+        """The address of a function's observer; of its own where there are too many."""
+        if function in self._observers.values():
+            return function
+        if (function, use) not in self._observers:
+            self._observers[function, use] = self._observer_of(function, use)
+        return self._observers[function, use] or function
 
-        return wrapper
+    def observe(self, attribute: Any, use: _Use) -> None:
+        """Observe what a class or a module has, if that is a function of C."""
+        found = getattr(attribute, "__func__", attribute)  # pybind11's, and static ones
+        place = _METHOD_DEF_AT.get(type(found))
+        if place is None:
+            return
+        pointer = ctypes.c_void_p.from_address(id(found) + place)
+        before = _MethodDef.from_address(pointer.value or 0)
+        after = _MethodDef.from_buffer_copy(before)
+        after.function = self.of(before.function, use)
+        _in_use.append(after)
+        pointer.value = ctypes.addressof(after)
 
-    for cls, methods in (
-        (torch.Tensor, _OF_TENSORS),
-        (torch.UntypedStorage, _OF_STORAGES),
-    ):
-        for name in methods:
-            setattr(cls, name, of_memory(getattr(cls, name)))
-    # A graph of the program's own reads and writes what it was captured with; a
-    # stream that is asked whether it is done orders the host behind it.
-    for cls, name in ((torch.cuda.CUDAGraph, "replay"), (torch.cuda.Stream, "query")):
-        setattr(cls, name, of_streams(getattr(cls, name)))
+    def observe_all(self, owner: Any, names: str, use: _Use) -> None:
+        """Observe what a class or a module itself has of those names."""
+        for name, attribute in list(vars(owner).items()):
+            if re.fullmatch(names, name):
+                self.observe(attribute, use)
 
-    # What has run ahead may have to be rebuilt from memory that is free by now.
-    torch._C._cuda_emptyCache = of_cache(torch._C._cuda_emptyCache)
+
+def check_layout() -> None:
+    """Raise RuntimeError unless Python and torch keep things where we look for them."""
+    if not _layout_is_known():
+        raise RuntimeError(
+            "reprise does not know how this Python lays out its methods "
+            f"({sys.implementation.name} {sys.version.split()[0]}): use CPython"
+        )
+
+
+def _layout_is_known() -> bool:
+    if sys.implementation.name != "cpython" or _PYTHONS_WORDS_BYTES != 16:
+        return False
+    tensor = torch.empty(1)
+    storage = torch._C.TensorBase.untyped_storage(tensor)
+    method = torch._C.TensorBase.numpy
+    place = _METHOD_DEF_AT[types.MethodDescriptorType]
+    definition = ctypes.c_void_p.from_address(id(method) + place)
+    return (
+        _word_behind(tensor) == tensor._cdata
+        and _word_behind(storage) == storage._cdata
+        and _MethodDef.from_address(definition.value or 0).name == b"numpy"
+    )
+
+
+def _word_behind(held: Any) -> int | None:
+    return ctypes.c_void_p.from_address(id(held) + _PYTHONS_WORDS_BYTES).value
+
+
+def _owners(path: str) -> Iterator[Any]:
+    """Classes and modules of `torch._C`, the last of the dotted names being a pattern."""
+    owner: Any = torch._C
+    *modules, pattern = path.split(".", 1) if path else [""]
+    for name in modules:
+        owner = getattr(owner, name, None)
+    if not pattern:
+        yield owner
+    elif owner is not None:
+        for name, found in list(vars(owner).items()):
+            if isinstance(found, type) and re.fullmatch(pattern, name):
+                yield found
+
+
+def wrap(
+    observer_of: Callable[[int, int], int], plain_functions: Iterable[int]
+) -> None:
+    """Interrupt before each use of the watched device from now on. Once a process.
+
+    Args:
+        observer_of: takes the address of a function and a `_Use`, returns the address
+            of a function that interrupts and calls it.
+        plain_functions: addresses of functions without parameters: one that interrupts,
+            and two to be called around what launches without ops.
+    """
+    observer = _Observer(observer_of)
+    # These give Python's lock up, which whoever is inside a session may wait for.
+    interrupt, enter, leave = map(ctypes.CFUNCTYPE(None), plain_functions)
+    for use, path, names in _OBSERVED:
+        for owner in _owners(path):
+            observer.observe_all(owner, names, use)
+    _observe_exchange(observer)
+    _observe_inductor(enter, leave)
+    _observe_extensions(observer)
 
     # Torch cannot empty a pool while another one is open, as ours is in a recording.
     def before_end(self: Any) -> None:
-        if _opened.value and _device == "cuda":
-            interrupt()
+        interrupt()
 
     torch.cuda.MemPool.__del__ = before_end
 
@@ -88,3 +225,156 @@ def wrap(interrupt: Callable[[], None]) -> None:
 def pass_trace_on(activate: Callable[[], None]) -> None:
     """Let torch's own tracer of streams, if it is switched on, hear what we hear."""
     torch._C._activate_gpu_trace = activate
+
+
+def _observe_exchange(observer: _Observer) -> None:
+    """The functions that DLPack's consumers in C call with tensors, past Python."""
+    as_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    as_pointer.restype = ctypes.c_void_p
+    as_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    capsule = torch.Tensor.__dlpack_c_exchange_api__  # type: ignore[attr-defined]
+    table = _ExchangeApi.from_address(as_pointer(capsule, b"dlpack_exchange_api"))
+    for name in ("managed_tensor_from_py_object", "dl_tensor_from_py_object"):
+        setattr(table, name, observer.of(getattr(table, name), _Use.TENSOR))
+
+
+class _ExchangeApi(ctypes.Structure):
+    """`DLPackExchangeAPI`."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint32 * 2),
+        ("previous", ctypes.c_void_p),
+        ("managed_tensor_allocator", ctypes.c_void_p),
+        ("managed_tensor_from_py_object", ctypes.c_void_p),
+        ("managed_tensor_to_py_object", ctypes.c_void_p),
+        ("dl_tensor_from_py_object", ctypes.c_void_p),
+        ("current_work_stream", ctypes.c_void_p),
+    )
+
+
+def _observe_inductor(enter: Callable[[], None], leave: Callable[[], None]) -> None:
+    """What Inductor compiles launches past the hooks, between ops that it runs, too."""
+
+    def wrap_calls(module: Any) -> None:
+        cls = module.CompiledFxGraph
+        method = cls.__call__
+
+        @functools.wraps(method)
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            enter()
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                leave()
+
+        cls.__call__ = wrapper
+
+    if _INDUCTOR in sys.modules:
+        wrap_calls(sys.modules[_INDUCTOR])
+    else:  # importing it takes seconds
+        sys.meta_path.insert(0, _Import(_INDUCTOR, wrap_calls))
+
+
+class _Import(importlib.abc.MetaPathFinder):
+    """Does something once a module has been imported; in Python's list until then."""
+
+    def __init__(self, name: str, then: Callable[[Any], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Any,
+        target: types.ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        """None but for that module."""
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def exec_module(module: types.ModuleType) -> None:
+                del loader.exec_module
+                execute(module)
+                self._then(module)
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _observe_extensions(observer: _Observer) -> None:
+    """Functions of extensions take tensors and look at their memory past Python."""
+
+    def observe(module: Any) -> None:
+        path = getattr(module, "__file__", None)
+        if not path or not _is_extension_of_torch(path):
+            return
+        for attribute in list(vars(module).values()):
+            observer.observe(attribute, _Use.LAUNCHES)
+            if isinstance(attribute, type) and attribute.__module__ == module.__name__:
+                observer.observe_all(attribute, "(?!__new__).*", _Use.LAUNCHES)
+
+    cls = importlib.machinery.ExtensionFileLoader
+    for module in list(sys.modules.values()):
+        if isinstance(getattr(module, "__loader__", None), cls):
+            observe(module)
+    execute = cls.exec_module
+
+    @functools.wraps(execute)
+    def exec_module(self: Any, module: types.ModuleType) -> None:
+        execute(self, module)
+        observe(module)
+
+    cls.exec_module = exec_module  # type: ignore[method-assign]
+
+
+def _is_extension_of_torch(path: str) -> bool:
+    """Whether a library that is no part of torch names one of torch's as its own."""
+    if os.path.realpath(path).startswith(os.path.dirname(torch.__file__) + os.sep):
+        return False
+    try:
+        return any(name.startswith((b"libtorch", b"libc10")) for name in _needed(path))
+    except (OSError, ValueError, struct.error):
+        return False  # no library of this machine
+
+
+_LOAD, _DYNAMIC = 1, 2  # of segments: PT_LOAD, PT_DYNAMIC
+_NEEDED, _STRINGS = 1, 5  # of entries of the dynamic segment: DT_NEEDED, DT_STRTAB
+
+
+def _needed(path: str) -> list[bytes]:
+    """The libraries that a 64-bit ELF library names as its own."""
+    with (
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        if data[:5] != b"\x7fELF\x02":
+            return []
+        (headers,) = struct.unpack_from("<Q", data, 32)
+        size, count = struct.unpack_from("<HH", data, 54)
+        segments = [
+            struct.unpack_from("<IIQQQQ", data, headers + index * size)
+            for index in range(count)
+        ]
+        entries = [
+            entry
+            for kind, _, offset, _, _, length in segments
+            if kind == _DYNAMIC
+            for entry in struct.iter_unpack("<qQ", data[offset : offset + length])
+        ]
+        strings = [
+            value - virtual + offset
+            for tag, value in entries
+            if tag == _STRINGS
+            for kind, _, offset, virtual, _, length in segments
+            if kind == _LOAD and virtual <= value < virtual + length
+        ]
+        return [
+            data[strings[0] + value : data.find(b"\0", strings[0] + value)]
+            for tag, value in entries
+            if tag == _NEEDED and strings
+        ]

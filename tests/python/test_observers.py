@@ -1,0 +1,360 @@
+"""Memory that the program uses without an op: seen, and the program sees nothing of it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hazards
+import numpy
+import pytest
+import reprise
+import torch
+from hazards import LATE, PASSES, WIDTH, Case, Point, check_case, same_as_eager
+from torch.utils import dlpack
+
+PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
+TIMEOUT_S = 540.0  # compilers are slow beside other tests
+
+needs_a_compiler = pytest.mark.skipif(
+    shutil.which("c++") is None, reason="no C++ compiler"
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with hazards.quiet():
+        yield
+
+
+class _Address:
+    """A float array that others see, at an address."""
+
+    def __init__(self, address: int, count: int) -> None:
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": (count,),
+            "typestr": "<f4",
+            "version": 3,
+        }
+
+
+def _write_at(address: int, values: torch.Tensor) -> None:
+    """Other values at every second place, by whoever has an address."""
+    array = numpy.asarray(_Address(address, values.numel()))
+    array[::2] = array[::2] * 0.5 + 3
+
+
+class _Capsule:
+    """Whoever has a capsule of DLPack's can hand it on."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def _write_capsule(capsule: Any, h: torch.Tensor) -> None:
+    _write_at(numpy.from_dlpack(_Capsule(capsule)).ctypes.data, h)
+
+
+def _write_array(array: Any) -> None:
+    array[..., 1] = array[..., 0] * 0.5 + 3
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint8 * 4),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+def _write_by_exchange(h: torch.Tensor) -> None:
+    """As DLPack's consumers in C do, which call no Python."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype = ctypes.c_void_p
+    pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    table = pointer(type(h).__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    entry = ctypes.c_void_p.from_address(table + 5 * 8).value
+    look = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(entry)
+    found = _DLTensor()
+    assert look(h, ctypes.addressof(found)) == 0
+    _write_at(found.data, h)
+
+
+_ONES = torch.ones(WIDTH, WIDTH)
+
+_WAYS: dict[str, Callable[[torch.Tensor], object]] = {
+    "data_ptr": lambda h: _write_at(h.data_ptr(), h),
+    "an unbound data_ptr": lambda h: _write_at(torch.Tensor.data_ptr(h), h),
+    "the base's data_ptr": lambda h: _write_at(torch._C.TensorBase.data_ptr(h), h),
+    "_data_address": lambda h: _write_at(torch._C._data_address(h), h),
+    "numpy": lambda h: _write_array(h.numpy()),
+    "numpy by force": lambda h: _write_array(h.numpy(force=True)),
+    "asarray": lambda h: _write_array(numpy.asarray(h)),
+    "__array__": lambda h: _write_array(h.__array__()),
+    "numpy's from_dlpack": lambda h: _write_array(numpy.from_dlpack(h)),
+    "__dlpack__": lambda h: _write_capsule(h.__dlpack__(), h),
+    "__dlpack__ 1.0": lambda h: _write_capsule(h.__dlpack__(max_version=(1, 0)), h),
+    "to_dlpack": lambda h: _write_capsule(dlpack.to_dlpack(h), h),
+    "torch.to_dlpack": lambda h: _write_capsule(torch.to_dlpack(h), h),
+    "_to_dlpack_versioned": lambda h: _write_capsule(
+        torch._C._to_dlpack_versioned(h), h
+    ),
+    "DLPack's exchange": _write_by_exchange,
+    "a storage's data_ptr": lambda h: _write_at(h.untyped_storage().data_ptr(), h),
+    "a storage's item": lambda h: h.untyped_storage().__setitem__(2, 1),
+    "a storage's slice": lambda h: h.untyped_storage().__setitem__(slice(2, 4), 1),
+    "a storage's fill_": lambda h: h.untyped_storage().fill_(1),
+    "a storage's copy_": lambda h: h.untyped_storage().copy_(_ONES.untyped_storage()),
+    "a typed storage's item": lambda h: h.storage().__setitem__(3, 7.0),
+    "a typed storage's fill_": lambda h: h.storage().fill_(2.0),
+    "a typed storage's data_ptr": lambda h: _write_at(h.storage().data_ptr(), h),
+    "_typed_storage": lambda h: _write_at(h._typed_storage()._data_ptr(), h),
+    "apply_": lambda h: h.apply_(lambda value: value * 0.5 + 3),
+    "map_": lambda h: h.map_(_ONES, lambda a, b: a * 0.5 + b),
+    "map2_": lambda h: h.map2_(_ONES, _ONES, lambda a, b, c: a * 0.5 + b + c),
+}
+
+
+_FROM_LATE_ON = Case("late", lambda number: number >= LATE and number % 3 < 2, 4)
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("way", _WAYS)
+def test_writing_in_the_middle_of_a_pass(way: str) -> None:
+    """No op tells of it: those that follow are the same as in other passes."""
+
+    def write(point: Point) -> None:
+        assert point.h.is_contiguous()
+        _WAYS[way](point.h)
+
+    check_case("cpu", write, _FROM_LATE_ON)
+
+
+_STORAGES_WAYS: dict[str, Callable[[torch.UntypedStorage], object]] = {
+    "data_ptr": lambda storage: ctypes.memset(storage.data_ptr(), 1, 64),
+    "item": lambda storage: storage.__setitem__(3, 64),
+    "fill_": lambda storage: storage.fill_(1),
+    "copy_": lambda storage: storage.copy_(torch.ones(64).untyped_storage()),
+    "typed": lambda storage: torch.TypedStorage(
+        wrap_storage=storage, dtype=torch.float32, _internal=True
+    )._setitem(5, 3.0),
+    "_byteswap": lambda storage: storage._byteswap(4),
+}
+
+
+@pytest.mark.parametrize("way", _STORAGES_WAYS)
+def test_writing_by_a_storage_kept_from_before(way: str) -> None:
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        w = torch.randn(8, 8)
+        storage = w.untyped_storage()
+        kept = []
+        for number in range(PASSES):
+            h = torch.randn(8, 8)
+            for _ in range(4):
+                h = (h + 0.5).relu_()
+            if number >= LATE and number % 2:
+                _STORAGES_WAYS[way](storage)
+            kept.append(torch.tanh(h @ w))
+            wait()
+        return kept
+
+    same_as_eager("cpu", run)
+
+
+_UNDISTURBED = """
+    import inspect, pickle, warnings
+    warnings.simplefilter("ignore")
+    import torch
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+    import reprise
+
+    methods = (
+        [(torch.Tensor, name) for name in (
+            "numpy", "tolist", "data_ptr", "untyped_storage", "__dlpack__", "apply_",
+            "__array__", "storage", "share_memory_", "__reduce_ex__")]
+        + [(torch.UntypedStorage, name) for name in ("data_ptr", "resize_", "fill_")]
+        + [(torch.cuda.Stream, "query"), (torch.cuda.Event, "synchronize")]
+        + [(torch._C, "_to_dlpack"), (torch._C, "_cuda_emptyCache")]
+    )
+    found_before = [getattr(owner, name) for owner, name in methods]
+    mine = {torch.Tensor.numpy: lambda self: "mine"}  # made before Reprise is enabled
+    seen = []
+
+    class Log(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append(["subclass", str(func)])
+            if func in mine:
+                return mine[func](*args)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    class FunctionMode(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(["function mode", str(func)])
+            return func(*args, **(kwargs or {}))
+
+    class DispatchMode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(["dispatch mode", str(func)])
+            return func(*args, **(kwargs or {}))
+
+    def signature(function):
+        try:
+            return str(inspect.signature(function))
+        except ValueError as error:
+            return str(error)
+
+    def traced(x):
+        y = x * 2
+        y.data_ptr
+        values = y.sum(0)
+        return values, y.untyped_storage(), y.numpy()
+
+    def breaks(function):
+        torch._dynamo.reset()
+        said = torch._dynamo.explain(function)(torch.ones(3))
+        return [said.graph_count, said.graph_break_count, said.op_count]
+
+    @torch.jit.script
+    def scripted(x):
+        values: list[float] = x.tolist()
+        return x * values[0]
+
+    def use(x):
+        torch.ones(3) * 2  # something is open
+        results = [x.numpy(), x.tolist(), x.data_ptr() != 0]
+        x.untyped_storage(), x.__dlpack__(), torch.utils.dlpack.to_dlpack(x)
+        return [str(type(result)) for result in results]
+
+    def facts():
+        seen.clear()
+        with torch.no_grad():
+            used = [use(torch.ones(4)), use(torch.ones(4).as_subclass(Log))]
+            with FunctionMode():
+                used.append(use(torch.ones(4)))
+            with DispatchMode():
+                used.append(use(torch.ones(4)))
+        overrides = torch.overrides
+        return {
+            "used": used,
+            "seen": list(seen),
+            "overridable": torch.Tensor.numpy in overrides.get_testing_overrides(),
+            "is a method": [
+                overrides.is_tensor_method_or_property(found) for found in found_before],
+            "names": [overrides.resolve_name(found) for found in found_before],
+            "types": [str(type(getattr(*method))) for method in methods],
+            "members": [sorted(vars(owner)) for owner, _ in methods[:-2]],
+            "signatures": [signature(getattr(*method)) for method in methods],
+            "pickled": [pickle.dumps(found).hex() for found in found_before],
+            "breaks": [breaks(traced), breaks(lambda x: (x + 1).tolist())],
+            "script": scripted(torch.ones(3)).tolist(),
+            "module": [torch.Tensor.numpy.__module__ if hasattr(
+                torch.Tensor.numpy, "__module__") else None,
+                torch.Tensor.numpy.__doc__],
+        }
+
+    without = facts()
+    with reprise.session("cpu", policy="always") as session:
+        within = facts()
+    assert all(
+        getattr(*method) is found
+        for method, found in zip(methods, found_before, strict=True))
+    for key in without:
+        assert within[key] == without[key], (key, without[key], within[key])
+    assert "<class 'str'>" in within["used"][1]
+    assert session.stats().ops > 0
+"""
+
+
+def _run(folder: pathlib.Path, program: str, *arguments: str) -> None:
+    """A process of its own, in which nothing was enabled or imported before."""
+    path = folder / "program.py"
+    path.write_text(textwrap.dedent(program))
+    result = subprocess.run(
+        [sys.executable, str(path), *arguments],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_program_sees_nothing_of_it(tmp_path: pathlib.Path) -> None:
+    """The same objects, calls, names and graphs as before the first `enable`."""
+    _run(tmp_path, _UNDISTURBED)
+
+
+_PASSES = """
+    import sys, warnings
+    warnings.simplefilter("ignore")
+    import torch, reprise
+
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    DEVICE = sys.argv[1]
+
+    def passes(update, late, wait):
+        torch.manual_seed(0)
+        x, w = torch.randn(2, 64, 64, device=DEVICE).unbind()
+        buffer = torch.zeros(64, 64, device=DEVICE)
+        kept = []
+        for number in range(40):
+            h = x * 1.5
+            h = h + 1
+            if number >= late:
+                update(buffer, h, w)
+            kept.append((h + buffer).clone())
+            wait()
+        return kept
+
+    def check(update):
+        for late in (0, 30):
+            with reprise.session(DEVICE, policy="always") as session:
+                session.reset()
+                found = passes(update, late, session.wait)
+                assert session.stats().replays > 0, str(session.explain())
+            expected = passes(update, late, lambda: None)
+            wrong = [
+                number for number, (a, b) in enumerate(zip(found, expected, strict=True))
+                if not torch.equal(a.view(torch.int32), b.view(torch.int32))
+            ]
+            assert not wrong, (late, wrong, str(session.explain()))
+"""
+
+# Writes an external in code of its own, before and behind an op that it calls.
+_COMPILED = """
+    @torch.compile(backend="inductor")
+    def update(buffer, h, w):
+        buffer.mul_(0.5)
+        buffer.add_(h @ w)
+"""
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("imported", ["before", "afterwards"])
+def test_code_of_inductors(tmp_path: pathlib.Path, device: str, imported: str) -> None:
+    """Nothing is followed across it, whether it is known when Reprise is enabled."""
+    known = "import torch._inductor.output_code" if imported == "before" else ""
+    program = map(textwrap.dedent, (_PASSES, known, _COMPILED, "check(update)\n"))
+    _run(tmp_path, "\n".join(program), device)
