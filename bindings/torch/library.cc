@@ -178,7 +178,7 @@ struct Observed {
   Use use = Use::kMemory;
 };
 
-constexpr size_t kMostObserved = 256;
+constexpr size_t kMostObserved = 1024;
 // Written once each, under Python's lock, before anybody calls the observer.
 constinit std::array<Observed, kMostObserved> g_observed;
 constinit size_t g_observed_count = 0;

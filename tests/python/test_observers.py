@@ -85,17 +85,21 @@ class _DLTensor(ctypes.Structure):
     )
 
 
-def _write_by_exchange(h: torch.Tensor) -> None:
-    """As DLPack's consumers in C do, which call no Python."""
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype = ctypes.c_void_p
-    pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    table = pointer(type(h).__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+def _exchanged_address(h: torch.Tensor) -> int:
+    """As DLPack's consumers in C get it, which call no Python."""
+    table = _pointer(type(h).__dlpack_c_exchange_api__, b"dlpack_exchange_api")
     entry = ctypes.c_void_p.from_address(table + 5 * 8).value
     look = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(entry)
     found = _DLTensor()
     assert look(h, ctypes.addressof(found)) == 0
-    _write_at(found.data, h)
+    return found.data
+
+
+def _pointer(capsule: Any, name: bytes) -> int:
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype = ctypes.c_void_p
+    get.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    return get(capsule, name)
 
 
 _ONES = torch.ones(WIDTH, WIDTH)
@@ -117,7 +121,7 @@ _WAYS: dict[str, Callable[[torch.Tensor], object]] = {
     "_to_dlpack_versioned": lambda h: _write_capsule(
         torch._C._to_dlpack_versioned(h), h
     ),
-    "DLPack's exchange": _write_by_exchange,
+    "DLPack's exchange": lambda h: _write_at(_exchanged_address(h), h),
     "a storage's data_ptr": lambda h: _write_at(h.untyped_storage().data_ptr(), h),
     "a storage's item": lambda h: h.untyped_storage().__setitem__(2, 1),
     "a storage's slice": lambda h: h.untyped_storage().__setitem__(slice(2, 4), 1),
@@ -358,3 +362,131 @@ def test_code_of_inductors(tmp_path: pathlib.Path, device: str, imported: str) -
     known = "import torch._inductor.output_code" if imported == "before" else ""
     program = map(textwrap.dedent, (_PASSES, known, _COMPILED, "check(update)\n"))
     _run(tmp_path, "\n".join(program), device)
+
+
+_SOURCE = """
+    #include <torch/csrc/utils/pybind.h>
+
+    PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+      module.def("put", [](at::Tensor t) { t.data_ptr<float>()[1] += 3.5f; });
+    }
+"""
+
+_EXTENSION = """
+    import importlib.util, shutil
+    from torch.utils import cpp_extension
+
+    folder = sys.argv[2]
+    extension = cpp_extension.load(
+        "extension", [folder + "/extension.cc"], build_directory=folder)
+
+    def update(buffer, h, w):
+        extension.put(h)
+
+    check(update)  # known when Reprise is enabled
+
+    path = shutil.copy(extension.__file__, folder + "/extension_again.so")
+    spec = importlib.util.spec_from_file_location("extension", path)
+    extension = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(extension)
+    check(update)
+"""
+
+
+@needs_a_compiler
+def test_functions_of_extensions(tmp_path: pathlib.Path) -> None:
+    """What pybind11 hands on is a tensor that C++ writes without asking anybody."""
+    (tmp_path / "extension.cc").write_text(_SOURCE)
+    program = textwrap.dedent(_PASSES) + textwrap.dedent(_EXTENSION)
+    _run(tmp_path, program, "cpu", str(tmp_path))
+
+
+# --- On a GPU -----------------------------------------------------------------
+
+_ADDRESSES: dict[str, Callable[[torch.Tensor], int]] = {
+    "data_ptr": lambda h: h.data_ptr(),
+    "_data_address": lambda h: torch._C._data_address(h),
+    "a storage's data_ptr": lambda h: h.untyped_storage().data_ptr(),
+    "__cuda_array_interface__": lambda h: h.__cuda_array_interface__["data"][0],
+    "__dlpack__": lambda h: _dlpack_address(h.__dlpack__()),
+    "to_dlpack": lambda h: _dlpack_address(dlpack.to_dlpack(h)),
+    "DLPack's exchange": _exchanged_address,
+}
+
+
+def _dlpack_address(capsule: Any) -> int:
+    return _DLTensor.from_address(_pointer(capsule, b"dltensor")).data
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("way", _ADDRESSES)
+def test_writing_at_an_address_of_the_device(way: str) -> None:
+    driver = ctypes.CDLL("libcuda.so.1")
+    half = ctypes.c_size_t(4 * WIDTH * WIDTH // 2)
+
+    def write(point: Point) -> None:
+        address = ctypes.c_uint64(_ADDRESSES[way](point.h))
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        # Bytes of 0x3e: 0.185791.
+        assert driver.cuMemsetD8Async(address, 0x3E, half, stream) == 0
+
+    check_case("cuda", write, _FROM_LATE_ON)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_kernel_of_jiterators() -> None:
+    twice = torch.cuda.jiterator._create_jit_fn(
+        "template <typename T> T twice(T a) { return a + a; }"
+    )
+
+    def launch(point: Point) -> torch.Tensor:
+        return twice(point.h)
+
+    check_case("cuda", launch, _FROM_LATE_ON)
+
+
+_LEARNING: dict[str, Callable[[torch.cuda.Stream, torch.cuda.Event], object]] = {
+    "Stream.query": lambda side, done: _until(side.query),
+    "Stream.synchronize": lambda side, done: side.synchronize(),
+    "Event.query": lambda side, done: _until(done.query),
+    "Event.synchronize": lambda side, done: done.synchronize(),
+}
+
+
+def _until(done: Callable[[], bool]) -> None:
+    while not done():
+        pass
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("way", _LEARNING)
+def test_the_host_learns_that_another_stream_is_done(way: str) -> None:
+    """What comes next is ordered behind that stream, which no stream is told."""
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        side, done = torch.cuda.Stream(), torch.cuda.Event()
+        w = torch.randn(WIDTH, WIDTH, device="cuda")
+        values = torch.randn(PASSES, WIDTH, WIDTH, device="cuda").unbind()
+        kept = []
+        for number, value in enumerate(values):
+            h = value * 2
+            for _ in range(6):
+                h = (h + 0.5).relu()
+            if number >= LATE:
+                with torch.cuda.stream(side):
+                    torch.cuda._sleep(100_000)
+                    w.copy_(value)
+                    done.record()
+                _LEARNING[way](side, done)
+            for _ in range(3):
+                h = torch.tanh(h @ w)
+            kept.append(h)
+            torch.cuda.synchronize()  # before the side stream writes the weight again
+            wait()
+        return kept
+
+    same_as_eager("cuda", run)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import functools
+import gc
 import importlib.abc
 import importlib.machinery
 import mmap
@@ -169,7 +170,7 @@ def _layout_is_known() -> bool:
     method = torch._C.TensorBase.numpy
     place = _METHOD_DEF_AT[types.MethodDescriptorType]
     definition = ctypes.c_void_p.from_address(id(method) + place)
-    return (
+    return bool(
         _word_behind(tensor) == tensor._cdata
         and _word_behind(storage) == storage._cdata
         and _MethodDef.from_address(definition.value or 0).name == b"numpy"
@@ -232,7 +233,7 @@ def _observe_exchange(observer: _Observer) -> None:
     as_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     as_pointer.restype = ctypes.c_void_p
     as_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    capsule = torch.Tensor.__dlpack_c_exchange_api__  # type: ignore[attr-defined]
+    capsule = torch.Tensor.__dlpack_c_exchange_api__
     table = _ExchangeApi.from_address(as_pointer(capsule, b"dlpack_exchange_api"))
     for name in ("managed_tensor_from_py_object", "dl_tensor_from_py_object"):
         setattr(table, name, observer.of(getattr(table, name), _Use.TENSOR))
@@ -288,19 +289,21 @@ class _Import(importlib.abc.MetaPathFinder):
         path: Any,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """None but for that module."""
+        """What another finder says, and None but for that module."""
         if fullname != self._name:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        others = (finder for finder in list(sys.meta_path) if finder is not self)
+        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
             execute = loader.exec_module
 
             def exec_module(module: types.ModuleType) -> None:
-                del loader.exec_module
                 execute(module)
-                self._then(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    self._then(module)
 
             loader.exec_module = exec_module
         return spec
@@ -319,8 +322,10 @@ def _observe_extensions(observer: _Observer) -> None:
                 observer.observe_all(attribute, "(?!__new__).*", _Use.LAUNCHES)
 
     cls = importlib.machinery.ExtensionFileLoader
-    for module in list(sys.modules.values()):
-        if isinstance(getattr(module, "__loader__", None), cls):
+    for module in gc.get_objects():  # those that torch compiles are in no list
+        if type(module) is types.ModuleType and isinstance(
+            getattr(module, "__loader__", None), cls
+        ):
             observe(module)
     execute = cls.exec_module
 
@@ -334,7 +339,11 @@ def _observe_extensions(observer: _Observer) -> None:
 
 def _is_extension_of_torch(path: str) -> bool:
     """Whether a library that is no part of torch names one of torch's as its own."""
-    if os.path.realpath(path).startswith(os.path.dirname(torch.__file__) + os.sep):
+    torchs = [os.path.dirname(torch.__file__)]
+    if inductor := sys.modules.get("torch._inductor.runtime.cache_dir_utils"):
+        torchs.append(inductor.cache_dir())  # kernels without number
+    path = os.path.realpath(path)
+    if any(path.startswith(os.path.realpath(folder) + os.sep) for folder in torchs):
         return False
     try:
         return any(name.startswith((b"libtorch", b"libc10")) for name in _needed(path))
