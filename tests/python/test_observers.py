@@ -346,12 +346,19 @@ _PASSES = """
             assert not wrong, (late, wrong, str(session.explain()))
 """
 
-# Writes an external in code of its own, before and behind an op that it calls.
+# Write an external in code of their own; the second one calls ops between.
 _COMPILED = """
     @torch.compile(backend="inductor")
-    def update(buffer, h, w):
+    def alone(buffer, h, w):
+        buffer.mul_(0.5).add_(w)
+
+    @torch.compile(backend="inductor")
+    def around_an_op(buffer, h, w):
         buffer.mul_(0.5)
-        buffer.add_(h @ w)
+        buffer.add_((buffer + 1) @ w)
+
+    check(alone)
+    check(around_an_op)
 """
 
 
@@ -360,7 +367,7 @@ _COMPILED = """
 def test_code_of_inductors(tmp_path: pathlib.Path, device: str, imported: str) -> None:
     """Nothing is followed across it, whether it is known when Reprise is enabled."""
     known = "import torch._inductor.output_code" if imported == "before" else ""
-    program = map(textwrap.dedent, (_PASSES, known, _COMPILED, "check(update)\n"))
+    program = map(textwrap.dedent, (_PASSES, known, _COMPILED))
     _run(tmp_path, "\n".join(program), device)
 
 
