@@ -278,11 +278,12 @@ void EnterLaunches() {
 }
 void LeaveLaunches() { --t_thread_state.depth; }
 
-// The addresses of Interrupt, EnterLaunches and LeaveLaunches, which take and
-// return nothing and need no lock of Python's: modes of the program's that see
-// every call of an operator do not see these.
+// The addresses of ObserverOf, Interrupt, EnterLaunches and LeaveLaunches, of
+// which the last three need no lock of Python's: modes of the program's that
+// see every call of an operator do not see these.
 std::vector<int64_t> PlainFunctions() {
-  return {reinterpret_cast<int64_t>(&TorchRuntime::Interrupt),
+  return {reinterpret_cast<int64_t>(&ObserverOf),
+          reinterpret_cast<int64_t>(&TorchRuntime::Interrupt),
           reinterpret_cast<int64_t>(&EnterLaunches),
           reinterpret_cast<int64_t>(&LeaveLaunches)};
 }
@@ -304,7 +305,6 @@ TORCH_LIBRARY(reprise, library) {
   library.def("hook_table() -> str[][]", &b::HookTable);
   library.def("pause_recording() -> ()", &b::TorchRuntime::PauseRecording);
   library.def("resume_recording() -> ()", &b::TorchRuntime::ResumeRecording);
-  library.def("observer_of(int function, int use) -> int", &b::ObserverOf);
   library.def("plain_functions() -> int[]", &b::PlainFunctions);
   library.def("pass_gpu_trace_on() -> ()", &b::PassGpuTraceOn);
   library.def("skip_launches(bool skip) -> ()", &b::SkipLaunches);

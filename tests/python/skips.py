@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shutil
 from collections.abc import Callable
 
 import torch
@@ -25,7 +26,13 @@ def _no_gpu() -> bool:
     return gpus() == 0 and (hidden or not any(devices))
 
 
+def has_compiler() -> bool:
+    """Whether there is what torch compiles with."""
+    return shutil.which(os.environ.get("CXX", "c++")) is not None
+
+
 NO_GPU = "no GPU"
+NO_COMPILER = "no C++ compiler"
 FEW_GPUS = "fewer than two GPUs"
 A_GPU = "there is a GPU"
 PROFILED = "torch keeps CUPTI for the rest of the process: a documented limit"
@@ -35,6 +42,7 @@ NO_TOOL = "there is no {} on the path, in /usr/local/cuda* or in nvidia's wheels
 _ALLOWED: dict[str, Callable[[], bool]] = {
     NO_GPU: _no_gpu,
     FEW_GPUS: lambda: gpus() == 1 or _no_gpu(),
+    NO_COMPILER: lambda: not has_compiler(),
     A_GPU: lambda: gpus() > 0,
     PROFILED: lambda: gpus() > 0,
     NO_TOOL: lambda: True,  # the caller has looked

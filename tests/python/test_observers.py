@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -16,6 +15,7 @@ import hazards
 import numpy
 import pytest
 import reprise
+import skips
 import torch
 from hazards import LATE, PASSES, WIDTH, Case, Point, check_case, same_as_eager
 from torch.utils import dlpack
@@ -24,8 +24,9 @@ PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
 TIMEOUT_S = 540.0  # compilers are slow beside other tests
 
 needs_a_compiler = pytest.mark.skipif(
-    shutil.which("c++") is None, reason="no C++ compiler"
+    not skips.has_compiler(), reason=skips.NO_COMPILER
 )
+no_gpu = pytest.mark.skipif(skips.gpus() == 0, reason=skips.NO_GPU)
 
 
 @pytest.fixture(autouse=True)
@@ -426,7 +427,7 @@ def _dlpack_address(capsule: Any) -> int:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@no_gpu
 @pytest.mark.parametrize("way", _ADDRESSES)
 def test_writing_at_an_address_of_the_device(way: str) -> None:
     driver = ctypes.CDLL("libcuda.so.1")
@@ -442,7 +443,7 @@ def test_writing_at_an_address_of_the_device(way: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@no_gpu
 def test_a_kernel_of_jiterators() -> None:
     twice = torch.cuda.jiterator._create_jit_fn(
         "template <typename T> T twice(T a) { return a + a; }"
@@ -468,7 +469,7 @@ def _until(done: Callable[[], bool]) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@no_gpu
 @pytest.mark.parametrize("way", _LEARNING)
 def test_the_host_learns_that_another_stream_is_done(way: str) -> None:
     """What comes next is ordered behind that stream, which no stream is told."""

@@ -121,7 +121,7 @@ def _at_first_enable() -> None:
         pause=lambda: _ops().pause_recording(),
         resume=lambda: _ops().resume_recording(),
     )
-    _observers.wrap(_ops().observer_of, _ops().plain_functions())
+    _observers.wrap(_ops().plain_functions())
     _observers.pass_trace_on(lambda: _ops().pass_gpu_trace_on())
 
 

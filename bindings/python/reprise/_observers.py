@@ -30,7 +30,7 @@ import torch
 
 
 class _Use(enum.IntEnum):
-    """What a function uses, as `observer_of` in bindings/torch/library.cc takes it."""
+    """What a function uses, as bindings/torch/library.cc has it."""
 
     TENSOR = 0
     STORAGE = 1
@@ -57,11 +57,10 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
     (_Use.MEMORY, "", "_to_dlpack.*|_(storage|data)_address|_gds_(load|save)_storage"),
     (_Use.MEMORY, "", "_pickle_save|_save_jit_module.*|_save_mobile_module.*"),
     (_Use.MEMORY, "PyTorchFileWriter", "write_record"),
-    # Who is told that something elsewhere is done has been ordered behind it.
-    (_Use.STREAMS, "_CudaStreamBase", "query|synchronize"),
-    (_Use.STREAMS, "_CudaEventBase", "query|synchronize|elapsed_time"),
-    (_Use.STREAMS, "Stream", "query|synchronize"),
-    (_Use.STREAMS, "Event", "query|synchronize|elapsed_time"),
+    # Who is told that something elsewhere is done has been ordered behind it. Of waiting
+    # for a stream or an event torch's tracer tells (gpu_trace.h).
+    (_Use.STREAMS, "_CudaStreamBase|Stream", "query"),
+    (_Use.STREAMS, "_CudaEventBase|Event", "query|elapsed_time"),
     (_Use.MEMORY, "Future", "wait|value|done"),
     (
         _Use.MEMORY,
@@ -91,6 +90,9 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
     (_Use.LAUNCHES, "_distributed_c10d._SymmetricMemory", "(?!__init__).*"),
 )
 
+# Of methods of extensions: not those that only compare, print and count.
+_EXTENSIONS_METHODS = "__(init|call)__|(?!__|_pybind11_).*"
+
 _INDUCTOR = "torch._inductor.output_code"  # the module of what Inductor compiles
 
 _PYTHONS_WORDS_BYTES = object.__basicsize__  # what every object begins with
@@ -114,8 +116,6 @@ _METHOD_DEF_AT = {
     types.ClassMethodDescriptorType: _PYTHONS_WORDS_BYTES + 3 * 8,
     types.BuiltinFunctionType: _PYTHONS_WORDS_BYTES,
 }
-
-_in_use: list[_MethodDef] = []  # Python's objects refer to them, for good
 
 
 class _Observer:
@@ -143,7 +143,8 @@ class _Observer:
         before = _MethodDef.from_address(pointer.value or 0)
         after = _MethodDef.from_buffer_copy(before)
         after.function = self.of(before.function, use)
-        _in_use.append(after)
+        # Python's object refers to it, beyond the end of this module.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(after))
         pointer.value = ctypes.addressof(after)
 
     def observe_all(self, owner: Any, names: str, use: _Use) -> None:
@@ -195,20 +196,20 @@ def _owners(path: str) -> Iterator[Any]:
                 yield found
 
 
-def wrap(
-    observer_of: Callable[[int, int], int], plain_functions: Iterable[int]
-) -> None:
+def wrap(plain_functions: Iterable[int]) -> None:
     """Interrupt before each use of the watched device from now on. Once a process.
 
     Args:
-        observer_of: takes the address of a function and a `_Use`, returns the address
-            of a function that interrupts and calls it.
-        plain_functions: addresses of functions without parameters: one that interrupts,
-            and two to be called around what launches without ops.
+        plain_functions: addresses of functions of C: one that takes the address of a
+            function and a `_Use`, and returns that of a function that interrupts and
+            calls it; one that interrupts; two to be called around what launches
+            without ops.
     """
-    observer = _Observer(observer_of)
+    observer_of, *others = plain_functions
+    as_observer = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    observer = _Observer(as_observer(observer_of))
     # These give Python's lock up, which whoever is inside a session may wait for.
-    interrupt, enter, leave = map(ctypes.CFUNCTYPE(None), plain_functions)
+    interrupt, enter, leave = map(ctypes.CFUNCTYPE(None), others)
     for use, path, names in _OBSERVED:
         for owner in _owners(path):
             observer.observe_all(owner, names, use)
@@ -319,13 +320,11 @@ def _observe_extensions(observer: _Observer) -> None:
         for attribute in list(vars(module).values()):
             observer.observe(attribute, _Use.LAUNCHES)
             if isinstance(attribute, type) and attribute.__module__ == module.__name__:
-                observer.observe_all(attribute, "(?!__new__).*", _Use.LAUNCHES)
+                observer.observe_all(attribute, _EXTENSIONS_METHODS, _Use.LAUNCHES)
 
     cls = importlib.machinery.ExtensionFileLoader
-    for module in gc.get_objects():  # those that torch compiles are in no list
-        if type(module) is types.ModuleType and isinstance(
-            getattr(module, "__loader__", None), cls
-        ):
+    for module in _modules():
+        if isinstance(vars(module).get("__loader__"), cls):
             observe(module)
     execute = cls.exec_module
 
@@ -335,6 +334,17 @@ def _observe_extensions(observer: _Observer) -> None:
         observe(module)
 
     cls.exec_module = exec_module  # type: ignore[method-assign]
+
+
+def _modules() -> Iterator[types.ModuleType]:
+    """All that are loaded but lazy ones, some more than once."""
+    found: list[Any] = list(sys.modules.values())
+    compiler = sys.modules.get("torch.utils.cpp_extension")
+    if compiler is not None and compiler.JIT_EXTENSION_VERSIONER.entries:
+        found += gc.get_objects()  # what torch compiles is in no list of Python's
+    for module in found:
+        if type(module) is types.ModuleType:
+            yield module
 
 
 def _is_extension_of_torch(path: str) -> bool:
