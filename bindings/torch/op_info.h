@@ -42,6 +42,8 @@ struct OpInfo {
   uint64_t index_arguments = 0;
   bool may_trap = false;
   int training_argument = -1;
+  // Where it is true, the host does not wait for the copy; -1: there is none.
+  int non_blocking_argument = -1;
 
   // Why no call of it can be part of a trace; null if some can.
   const char* cut = nullptr;

@@ -332,6 +332,9 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
     if (alias != nullptr && alias->isWrite()) {
       info.written_arguments |= uint64_t{1} << i;
     }
+    if (schema.arguments()[i].name() == "non_blocking") {
+      info.non_blocking_argument = static_cast<int>(i);
+    }
     if (Contains(kIndexArguments, schema.arguments()[i].name())) {
       info.index_arguments |= uint64_t{1} << i;
     }

@@ -21,4 +21,11 @@ scheduler::Session* SessionFor(c10::Device device, void* stream) {
   return runtime == nullptr ? nullptr : runtime->SessionFor(device, stream);
 }
 
+void BeforeCut(scheduler::Session* session, const engine::OpView& op,
+               bool may_wait) {
+  if (TorchRuntime* runtime = TorchRuntime::Active()) {
+    runtime->scheduler().BeforeCut(session, op, may_wait);
+  }
+}
+
 }  // namespace reprise::bindings

@@ -29,6 +29,12 @@ void PassOver(uint64_t ops);
 // none. May take a lock: hooks keep what they get while g_runtime_epoch stands.
 scheduler::Session* SessionFor(c10::Device device, void* stream);
 
+// The session has answered Action::kCut, and the op is run in a moment: other
+// sessions are told (scheduler::StreamWrites). `may_wait`: by its end the host
+// may have waited for the stream. May take locks; under no session's lock.
+void BeforeCut(scheduler::Session* session, const engine::OpView& op,
+               bool may_wait);
+
 }  // namespace reprise::bindings
 
 #endif  // REPRISE_BINDINGS_TORCH_SESSION_SOURCE_H_

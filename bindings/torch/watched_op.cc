@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include "bindings/torch/session_source.h"
+
 namespace reprise::bindings {
 
 using scheduler::Action;
@@ -57,8 +59,11 @@ WatchedOp::Step WatchedOp::Enter() {
       wants_call_ = session_->wants_call();
       Unlock();
       return Step::kObserve;
-    case Action::kEager:
     case Action::kCut:
+      Unlock();
+      BeforeCut(session_, call_.view(), call_.may_wait());
+      break;
+    case Action::kEager:
       break;
   }
   return Step::kEager;

@@ -297,5 +297,6 @@ std::optional<Watched> WatchedNow() {
 void PassOver(uint64_t) {}
 
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
+void BeforeCut(scheduler::Session*, const engine::OpView&, bool) {}
 
 }  // namespace reprise::bindings
