@@ -92,9 +92,9 @@ class OpCall {
   engine::OpView view() const;
   // A call that is a cut may end with the host having waited for the stream.
   bool may_wait() const {
-    return cut_ != nullptr && (info_.non_blocking_argument < 0 ||
-                               (true_arguments_ >> info_.non_blocking_argument &
-                                1) == 0);
+    return cut_ != nullptr &&
+           (info_.non_blocking_argument < 0 ||
+            (true_arguments_ >> info_.non_blocking_argument & 1) == 0);
   }
 
   std::span<const engine::Operand> operands() const { return operands_.span(); }

@@ -2,13 +2,20 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <atomic>
 #include <deque>
+#include <iterator>
+#include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "bindings/torch/boxed_hook.h"
 #include "bindings/torch/hook_registrar.h"
 #include "bindings/torch/hooked_ops/shards.h"
 #include "bindings/torch/op_policy.h"
+#include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
 namespace {
@@ -43,6 +50,75 @@ class SilentOverrides {
   c10::WarningUtils::WarningHandlerGuard guard_;
 };
 
+// Operators that came after RegisterAll.
+class LateOperators final : public c10::OpRegistrationListener {
+ public:
+  // From now on.
+  void Listen() {
+    // Never undone: the handle that would undo it is leaked.
+    new c10::RegistrationHandleRAII(
+        c10::Dispatcher::singleton().addRegistrationListener(
+            std::unique_ptr<c10::OpRegistrationListener>(this)));
+    // Told of all that there was.
+    const std::lock_guard lock(mutex_);
+    waiting_.clear();
+    any_.store(false, std::memory_order_relaxed);
+  }
+
+  void onOperatorRegistered(const c10::OperatorHandle& op) override {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back({op.operator_name(), 0});
+    any_.store(true, std::memory_order_relaxed);
+    g_runtime_epoch.fetch_add(1, std::memory_order_release);
+  }
+  void onOperatorDeregistered(const c10::OperatorHandle&) override {}
+
+  // An operator that has no kernel yet, as its library is still being loaded,
+  // is waited for, by so many ops of others.
+  void HookAll() {
+    if (!any_.load(std::memory_order_relaxed)) return;
+    std::vector<Operator> waiting;
+    {
+      const std::lock_guard lock(mutex_);
+      waiting = std::exchange(waiting_, {});
+      any_.store(false, std::memory_order_relaxed);
+    }
+    // Not under our lock: the dispatcher's comes first.
+    std::vector<Operator> left;
+    for (Operator& late : waiting) {
+      const auto op = c10::Dispatcher::singleton().findSchema(late.name);
+      if (!op.has_value()) continue;
+      if (MayBeHooked(*op)) {
+        HookRegistrar().AddBoxed(*op);
+      } else if (++late.tries < kMostTries) {
+        left.push_back(std::move(late));
+      }
+    }
+    if (left.empty()) return;
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(left, std::back_inserter(waiting_));
+    any_.store(true, std::memory_order_relaxed);
+    g_runtime_epoch.fetch_add(1, std::memory_order_release);
+  }
+
+ private:
+  static constexpr int kMostTries = 64;
+
+  struct Operator {
+    c10::OperatorName name;
+    int tries = 0;
+  };
+
+  std::mutex mutex_;
+  std::vector<Operator> waiting_;  // guarded by mutex_
+  std::atomic<bool> any_{false};   // what HookAll looks at first
+};
+
+LateOperators& Late() {
+  static auto* const late = new LateOperators;  // the dispatcher's, for ever
+  return *late;
+}
+
 HookCounts RegisterAll() {
   const SilentOverrides silent;
   HookRegistrar registrar;
@@ -52,6 +128,7 @@ HookCounts RegisterAll() {
     const auto op = c10::Dispatcher::singleton().findSchema(name);
     if (op.has_value()) registrar.AddBoxed(*op);
   }
+  Late().Listen();
   return HookCounts{registrar.unboxed(), registrar.boxed()};
 }
 
@@ -101,6 +178,8 @@ HookCounts RegisterHooksOnce() {
   std::call_once(once, [] { counts = RegisterAll(); });
   return counts;
 }
+
+void HookLateOperators() { Late().HookAll(); }
 
 std::string OpName(engine::OpId op) {
   OpTable& table = Table();

@@ -20,12 +20,17 @@ struct HookCounts {
 // Hooks every operator that can do work on a device, for the rest of the
 // process: taking hooks away while another thread dispatches crashes. Does
 // nothing the second time, but to say what was hooked. Operators that are
-// registered later are not hooked: what they call is. Thread-safe. Raises
+// registered later are left to HookLateOperators. Thread-safe. Raises
 // c10::Error where torch is not the one this was built for.
 //
 // About 30 ms once. A hook costs an op some 5 ns (boxed: 50) while nothing is
 // watched.
 HookCounts RegisterHooksOnce();
+
+// Hooks operators that were registered since: the dispatcher holds a lock while
+// it tells of them. g_runtime_epoch changes with each, so that each thread
+// calls this before it shows its next op. Thread-safe.
+void HookLateOperators();
 
 // "aten::add.Tensor"; empty for an id that no hook has shown. Thread-safe.
 std::string OpName(engine::OpId op);

@@ -3,6 +3,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "bindings/torch/register_hooks.h"
 #include "bindings/torch/session_source.h"
 #include "bindings/torch/torch_runtime.h"
 
@@ -14,6 +15,7 @@ bool ThreadState::Refresh() {
   if (now == epoch) [[likely]]
     return watched;
   epoch = now;
+  HookLateOperators();
   known = {};
   const auto active = WatchedNow();
   watched = active.has_value();

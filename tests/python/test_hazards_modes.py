@@ -122,7 +122,6 @@ def test_switches(device: str, hazard: Hazard, case: Case) -> None:
     why_not = ""
     if device == "cpu" and case.name == "always":
         why_not = {
-            _flip_default_dtype: "of 12 bytes, which is not what was recorded",
             _flip_denormals: "gave other bits than eager",
         }.get(hazard, "")
     run = _from_the_same_switches(device, hazard, case)

@@ -30,7 +30,7 @@ import torch
 
 
 class _Use(enum.IntEnum):
-    """What a function uses, as bindings/torch/library.cc has it."""
+    """What a function uses, as bindings/torch/python_observers.cc has it."""
 
     TENSOR = 0
     STORAGE = 1

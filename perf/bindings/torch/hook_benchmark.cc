@@ -43,7 +43,7 @@ class NoWork final : public engine::Executor {
   Fit SetScalars(uint32_t, std::span<const uint64_t>) override {
     return Fit::kBound;
   }
-  base::Status LaunchSegment(size_t) override { return {}; }
+  Progress LaunchSegment(size_t, uint32_t) override { return {}; }
   base::Status LaunchOp(size_t) override { return {}; }
   bool Touches(size_t, engine::ValueId) const override { return false; }
   base::Status WaitFor(CUstream) override { return {}; }

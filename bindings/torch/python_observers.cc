@@ -1,0 +1,147 @@
+#include "bindings/torch/python_observers.h"
+
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+#include <dlfcn.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+#include "bindings/torch/thread_state.h"
+#include "bindings/torch/torch_runtime.h"
+
+namespace reprise::bindings {
+namespace {
+
+// What a function that Python calls uses without an op.
+enum class Use : int64_t {
+  kTensor = 0,    // memory of the Python tensor that is its first parameter
+  kStorage = 1,   // memory of the Python storage that is its first parameter
+  kMemory = 2,    // memory, whatever its parameters are
+  kStreams = 3,   // streams of CUDA
+  kLaunches = 4,  // as kMemory, and what ops it runs meanwhile belong to it
+};
+
+// Such a function, whatever it takes: at most five words. Those that it does
+// not take are passed all the same, in registers that it does not look at
+// (x86-64). What it returns is one word or less.
+using Function = void* (*)(void*, void*, void*, void*, void*);
+
+struct Observed {
+  Function function = nullptr;
+  Use use = Use::kMemory;
+};
+
+constexpr size_t kMostObserved = 1024;
+// Written once each, under Python's lock, before anybody calls the observer.
+constinit std::array<Observed, kMostObserved> g_observed;
+constinit size_t g_observed_count = 0;
+
+// Tensors and storages of Python: behind its own two words is what they hold
+// (THPVariable, THPStorage). The package checks that.
+struct PythonObject {
+  void* python[2];
+  void* held;
+};
+
+// Asks nothing of a tensor that Python might answer, as a subclass may.
+bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
+  const bool cuda = kind == scheduler::DeviceKind::kCuda;
+  switch (use) {
+    case Use::kTensor: {
+      const void* held = static_cast<const PythonObject*>(first)->held;
+      return held != nullptr &&
+             static_cast<const c10::TensorImpl*>(held)->key_set().has_backend(
+                 cuda ? c10::BackendComponent::CUDABit
+                      : c10::BackendComponent::CPUBit);
+    }
+    case Use::kStorage: {
+      const void* held = static_cast<const PythonObject*>(first)->held;
+      return held != nullptr &&
+             static_cast<const c10::StorageImpl*>(held)->device_type() ==
+                 (cuda ? c10::kCUDA : c10::kCPU);
+    }
+    case Use::kStreams:
+      return cuda;
+    case Use::kMemory:
+    case Use::kLaunches:
+      break;
+  }
+  return true;
+}
+
+template <class Signature>
+Signature* OfPython(const char* name) {
+  return reinterpret_cast<Signature*>(dlsym(RTLD_DEFAULT, name));
+}
+
+// Python's lock, if the caller has it, is given up meanwhile: whoever is inside
+// a session may wait for it.
+void InterruptWithoutPython() {
+  static const auto locked = OfPython<int()>("PyGILState_Check");
+  static const auto save = OfPython<void*()>("PyEval_SaveThread");
+  static const auto restore = OfPython<void(void*)>("PyEval_RestoreThread");
+  void* const thread = locked() != 0 ? save() : nullptr;
+  TorchRuntime::Interrupt();
+  if (thread != nullptr) restore(thread);
+}
+
+void* RunObserved(void* first, void* b, void* c, void* d, void* e,
+                  const Observed& observed) {
+  if (g_watching.load(std::memory_order_relaxed)) {
+    TorchRuntime* const active = TorchRuntime::Active();
+    if (active != nullptr &&
+        active->scheduler().opened().load(std::memory_order_relaxed) &&
+        UsesMemoryOf(active->kind(), observed.use, first)) {
+      InterruptWithoutPython();
+    }
+  }
+  if (observed.use != Use::kLaunches) {
+    return observed.function(first, b, c, d, e);
+  }
+  const DepthGuard inside;
+  return observed.function(first, b, c, d, e);
+}
+
+template <size_t kIndex>
+void* Observer(void* first, void* b, void* c, void* d, void* e) {
+  return RunObserved(first, b, c, d, e, g_observed[kIndex]);
+}
+
+template <size_t... kIndices>
+constexpr std::array<Function, sizeof...(kIndices)> Observers(
+    std::index_sequence<kIndices...>) {
+  return {&Observer<kIndices>...};
+}
+
+// The address of a function that interrupts before it does what the one at
+// `function` does. Under Python's lock. 0: there are too many.
+int64_t ObserverOf(int64_t function, int64_t use) {
+  static constexpr auto kObservers =
+      Observers(std::make_index_sequence<kMostObserved>());
+  if (g_observed_count == kMostObserved) return 0;
+  g_observed[g_observed_count] = {reinterpret_cast<Function>(function),
+                                  static_cast<Use>(use)};
+  return reinterpret_cast<int64_t>(kObservers[g_observed_count++]);
+}
+
+// Around what launches without ops (see Use). They nest.
+void EnterLaunches() {
+  TorchRuntime::Interrupt();
+  ++t_thread_state.depth;
+}
+void LeaveLaunches() { --t_thread_state.depth; }
+
+}  // namespace
+
+std::vector<int64_t> PlainFunctions() {
+  return {reinterpret_cast<int64_t>(&ObserverOf),
+          reinterpret_cast<int64_t>(&TorchRuntime::Interrupt),
+          reinterpret_cast<int64_t>(&EnterLaunches),
+          reinterpret_cast<int64_t>(&LeaveLaunches)};
+}
+
+}  // namespace reprise::bindings
