@@ -9,12 +9,15 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -115,11 +118,37 @@ class TorchFrontend : public engine::Frontend {
   const OpNames op_names_;
 };
 
+// Memory that goes back to the system when it is released.
+base::Result<engine::Block> AllocatePages(size_t size_bytes) {
+  struct Pages {
+    void* address;
+    size_t size_bytes;
+  };
+  void* address = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) {
+    return base::Fail(base::Code::kResourceExhausted,
+                      "the host has no " + std::to_string(size_bytes) +
+                          " bytes of memory left");
+  }
+  return engine::Block(
+      reinterpret_cast<uint64_t>(address), new Pages{address, size_bytes},
+      [](void* context) {
+        const std::unique_ptr<Pages> pages(static_cast<Pages*>(context));
+        munmap(pages->address, pages->size_bytes);
+      });
+}
+
 class HostFrontend final : public TorchFrontend {
  public:
   using TorchFrontend::TorchFrontend;
 
+  // A heap would keep the memory of plans that come and go, each a little
+  // larger than the last one, wherever something small lies between them.
+  static constexpr size_t kFewestPageBytes = size_t{128} << 10;
+
   base::Result<engine::Block> Allocate(size_t size_bytes) override {
+    if (size_bytes >= kFewestPageBytes) return AllocatePages(size_bytes);
     try {
       c10::DataPtr data =
           c10::GetCPUAllocator()->allocate(std::max<size_t>(size_bytes, 1));
