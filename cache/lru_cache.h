@@ -105,6 +105,9 @@ class PinnedLruCache {
   // An empty pin if there is no such entry.
   Pin Lookup(const Key& key) REPRISE_EXCLUDES(mutex_);
 
+  // Lookup would find it. Nothing is used by it.
+  bool Contains(const Key& key) const REPRISE_EXCLUDES(mutex_);
+
   // From now on the pinned value counts for `charge_bytes`. Evicts idle entries
   // until the charge is within the budget; kResourceExhausted, and nothing has
   // changed, if even that is not enough. Charging less never fails.
@@ -221,6 +224,12 @@ auto PinnedLruCache<Key, Value, Hash>::Lookup(const Key& key) -> Pin {
   ++hits_;
   PinLocked(found->second);
   return Pin(this, found->second);
+}
+
+template <typename Key, typename Value, typename Hash>
+bool PinnedLruCache<Key, Value, Hash>::Contains(const Key& key) const {
+  base::MutexLock lock(mutex_);
+  return table_.contains(key);
 }
 
 template <typename Key, typename Value, typename Hash>

@@ -42,6 +42,11 @@ Instance::Instance(Plan* plan, BuiltPlan built)
   NoteTouched();
 }
 
+void Instance::MoveTo(Plan* plan) {
+  plan_ = plan;
+  trace_ = &plan->trace();
+}
+
 void Instance::NoteTouched() {
   std::vector<size_t> noted(trace_->values.size(), ~size_t{0});  // the segment
   for (size_t s = 0; s < built_.segments.size(); ++s) {

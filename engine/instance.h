@@ -122,6 +122,8 @@ class Instance {
   bool leased(ValueId value) const { return ledger_->leased(value); }
   bool leased() const { return ledger_->leased(); }
 
+  // `plan` is of the same recordings and owns it from now on.
+  void MoveTo(Plan* plan);
   const Plan& plan() const { return *plan_; }
   const Trace& trace() const { return *trace_; }
   Executor& executor() { return *built_.executor; }

@@ -31,6 +31,12 @@ void Plan::Add(BuiltPlan built) {
   instances_.push_back(std::make_unique<Instance>(this, std::move(built)));
 }
 
+void Plan::Adopt(Plan& other) {
+  instances_.push_back(std::move(other.instances_.back()));
+  other.instances_.pop_back();
+  instances_.back()->MoveTo(this);
+}
+
 Plan::Choice Plan::Choose() const {
   for (size_t i = 0; i < instances_.size(); ++i) {
     if (!instances_[i]->leased()) return {i, instances_[i].get(), 0, 0};

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/executor.h"
@@ -25,8 +26,9 @@ namespace reprise::engine {
 // That an output escapes is learned by one instance and holds for all, for as
 // long as the plan lives: the program will keep it next time too.
 //
-// Owns its instances; the arena of each lives on until its last lease ends. All
-// calls under the session's lock; destruction on any thread once idle.
+// Owns its instances; the arena of each lives on until its last lease ends.
+// Owns its recordings, together with who else asks for them. All calls under
+// the session's lock; destruction on any thread once idle.
 class Plan {
  public:
   // With its first instance.
@@ -36,6 +38,9 @@ class Plan {
 
   // `built` from the recordings that the first one was built from.
   void Add(BuiltPlan built);
+  // Takes the only instance of a plan of the same recordings, which is of no
+  // use any more.
+  void Adopt(Plan& other);
   // Destroys the last instance. It is not the only one, and it is idle.
   void DropLast() { instances_.pop_back(); }
 
@@ -54,6 +59,19 @@ class Plan {
   size_t instances() const { return instances_.size(); }
   Instance& instance(size_t index) { return *instances_[index]; }
   const Instance& instance(size_t index) const { return *instances_[index]; }
+
+  // The recordings. Other instances are built from both; where there is no
+  // second one, none can be.
+  void KeepSecond(std::shared_ptr<const Trace> second) {
+    second_ = std::move(second);
+  }
+  void DropSecond() { second_.reset(); }
+  const std::shared_ptr<const Trace>& first() const { return trace_; }
+  const std::shared_ptr<const Trace>& second() const { return second_; }
+  // The host's memory that they take.
+  size_t recording_bytes() const {
+    return trace_->host_bytes + (second_ == nullptr ? 0 : second_->host_bytes);
+  }
 
   const Trace& trace() const { return *trace_; }
   // The last op that writes `value`.
@@ -75,7 +93,8 @@ class Plan {
   const std::vector<ValueId>& escaping() const { return escaping_; }
 
  private:
-  std::shared_ptr<const Trace> trace_;  // shared with the entry and builds
+  std::shared_ptr<const Trace> trace_;  // shared with builds
+  std::shared_ptr<const Trace> second_;
   std::vector<uint32_t> last_writers_;
   std::vector<bool> inputs_;  // by value
   std::vector<ValueId> others_;

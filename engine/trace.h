@@ -3,6 +3,7 @@
 #ifndef REPRISE_ENGINE_TRACE_H_
 #define REPRISE_ENGINE_TRACE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -100,7 +101,12 @@ struct Trace {
   cache::Signature signature;
   std::vector<TracedOp> ops;
   std::vector<Value> values;
+  size_t host_bytes = 0;  // HostBytes, set when the recording ends
 };
+
+// About how much of the host's memory a recording takes, with what its weak
+// references keep of storages that are gone. Cost: a walk over all of it.
+size_t HostBytes(const Trace& trace);
 
 }  // namespace reprise::engine
 

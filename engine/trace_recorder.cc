@@ -162,6 +162,9 @@ std::unique_ptr<Trace> TraceRecorder::Finish(
   backend_->StopRecording();
   recording_ = false;
   trace_->signature = signature;
+  trace_->ops.shrink_to_fit();
+  trace_->values.shrink_to_fit();
+  trace_->host_bytes = HostBytes(*trace_);
   return std::move(trace_);
 }
 

@@ -1,50 +1,100 @@
-// One build of an instance on its way from a session to the build queue and
-// back.
+// One build of an instance on its way from a session, over the build queue,
+// into the cache of plans.
 
 #ifndef REPRISE_SCHEDULER_BUILD_JOB_H_
 #define REPRISE_SCHEDULER_BUILD_JOB_H_
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/executor.h"
 #include "engine/trace.h"
+#include "scheduler/plan_cache.h"
 
 namespace reprise::scheduler {
 
-// The session makes it and reads the outcome once done() is true; the build
-// thread calls Run in between, once. A job that is dropped unrun stays undone.
+// What the report says of a plan, also when it has been evicted since.
+struct PlanSummary {
+  uint32_t launches = 0;
+  size_t segments = 0;
+  const char* mechanism = "";
+  std::vector<std::string> notes;
+};
+
+// The session makes it, and the build thread calls Run, once:
+//
+//   kQueued ─Run─► kRunning ───► kDone
+//      └────────────Abandon─┴──────┴──► kAbandoned
+//
+// What was built is put into the cache by Run itself, under a key of its own:
+// it is charged and may be evicted from then on, whether or not its trace comes
+// again. The session that sees done() takes the outcome, and looks the plan up.
+//
+// Abandoned, it leaves nothing in the cache: what has been put there is erased
+// by Abandon if the job was done, else by Run. While it was queued, nothing is
+// built, and the recordings go at once.
+//
+// Thread-safe as said; `backend` and `plans` must outlive Run.
 class BuildJob {
  public:
-  using Outcome = tl::expected<engine::BuiltPlan, engine::BuildFailure>;
+  enum class Makes : uint8_t {
+    kOnlyInstance,   // a plan that will have no other instance
+    kFirstInstance,  // a plan that keeps what another one is built from
+    kNextInstance,   // one for a plan that there is (Plan::Adopt)
+  };
+  struct Parts {
+    engine::Backend* backend = nullptr;
+    PlanCache* plans = nullptr;
+    PlanKey key;
+    // The job's, until they are the plan's that it has put. Those of a build
+    // that failed or was refused go with the job.
+    std::shared_ptr<const engine::Trace> first;
+    std::shared_ptr<const engine::Trace> second;
+    Makes makes = Makes::kOnlyInstance;
+  };
+  struct Built {
+    PlanSummary summary;
+    uint64_t bytes = 0;   // arena and graphs
+    std::string refusal;  // why it is not in the cache; empty if it was put
+  };
+  using Outcome = tl::expected<Built, engine::BuildFailure>;
 
-  // The recordings are shared with the session, which may have the same build
-  // done again.
-  BuildJob(engine::Backend* backend, std::shared_ptr<const engine::Trace> first,
-           std::shared_ptr<const engine::Trace> second)
-      : backend_(backend),
-        first_(std::move(first)),
-        second_(std::move(second)) {}
-
-  void Run() {
-    outcome_ = backend_->Build(*first_, *second_);
-    second_.reset();
-    // Release: publishes `outcome_` to the session that sees true (acquire).
-    done_.store(true, std::memory_order_release);
+  explicit BuildJob(Parts parts)
+      : parts_(std::move(parts)),
+        recording_bytes_(parts_.first->host_bytes + parts_.second->host_bytes) {
   }
 
-  bool done() const { return done_.load(std::memory_order_acquire); }
+  void Run();
+  // By the session, which wants nothing of it any more.
+  void Abandon();
 
+  // Acquire: publishes the outcome.
+  bool done() const {
+    return state_.load(std::memory_order_acquire) == State::kDone;
+  }
+  const PlanKey& key() const { return parts_.key; }
+  // What it keeps of the host's memory until it is done.
+  size_t recording_bytes() const { return done() ? 0 : recording_bytes_; }
+  // Once, when it is done.
   Outcome TakeOutcome() { return std::move(*outcome_); }
 
  private:
-  engine::Backend* backend_;  // owned by the session, which outlives the queue
-  std::shared_ptr<const engine::Trace> first_;
-  std::shared_ptr<const engine::Trace> second_;
+  enum class State : uint8_t { kQueued, kRunning, kDone, kAbandoned };
+
+  Outcome Build();
+  // Says why not, or nothing.
+  std::string Put(engine::BuiltPlan built);
+
+  Parts parts_;
+  const size_t recording_bytes_;
   std::optional<Outcome> outcome_;
-  std::atomic<bool> done_{false};
+  std::atomic<State> state_{State::kQueued};
 };
 
 }  // namespace reprise::scheduler

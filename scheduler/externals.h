@@ -83,6 +83,8 @@ class Identity {
     return likeness;
   }
 
+  size_t storages() const { return externals_.size(); }
+
   // Such a pass was this trace's.
   void Follow(Externals pass) {
     for (size_t i = 0; i < externals_.size(); ++i) {

@@ -4,6 +4,7 @@
 #define REPRISE_SCHEDULER_HEADS_H_
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,8 +34,8 @@ class Heads {
 
   void Put(uint64_t hash, TraceEntry* entry,
            std::vector<engine::StorageToken> storages) {
-    filter_ |= Bit(hash);
     std::vector<Head>& heads = heads_[hash];
+    if (heads.empty() && bits_[hash % kBits]++ == 0) filter_ |= Bit(hash);
     Head head{entry, std::move(storages), {}};
     head.varies.resize(head.storages.size(), false);
     const auto old = Of(heads, entry);
@@ -62,14 +63,14 @@ class Heads {
   // that came once (it may be several in a row), then `foreseen`, then the last
   // one. Null if the op has other weights than all.
   TraceEntry* Choose(uint64_t hash, std::span<const engine::Operand> operands,
-                     const TraceEntry* foreseen) const {
+                     TraceId foreseen) const {
     TraceEntry* best = nullptr;
     std::tuple<int, bool, bool> best_rank;
     for (const Head& head : Find(hash)) {
       const int agreement = Agreement(head, operands);
       if (agreement < 0 && operands.size() > 1) continue;
       const std::tuple<int, bool, bool> rank{agreement, head.entry->seen > 1,
-                                             head.entry == foreseen};
+                                             head.entry->id == foreseen};
       if (best != nullptr && rank < best_rank) continue;
       best = head.entry;
       best_rank = rank;
@@ -83,12 +84,19 @@ class Heads {
     if (found == heads_.end()) return;
     const auto head = Of(found->second, entry);
     if (head != found->second.end()) found->second.erase(head);
+    if (!found->second.empty()) return;
+    heads_.erase(found);
+    if (--bits_[hash % kBits] == 0) filter_ &= ~Bit(hash);
   }
 
   void Clear() {
     heads_.clear();
+    bits_ = {};
     filter_ = 0;
   }
+
+  // Words of heads that are known.
+  size_t size() const { return heads_.size(); }
 
   // How an op compares with a head of the same words: how many of its operands
   // are the same storage in the same place (weights, usually). Operands that
@@ -118,7 +126,8 @@ class Heads {
 
  private:
   // Keeps most look-ups out of the table.
-  static uint64_t Bit(uint64_t hash) { return uint64_t{1} << (hash & 63); }
+  static constexpr uint64_t kBits = 64;
+  static uint64_t Bit(uint64_t hash) { return uint64_t{1} << hash % kBits; }
 
   static std::vector<Head>::iterator Of(std::vector<Head>& heads,
                                         const TraceEntry* entry) {
@@ -141,6 +150,7 @@ class Heads {
 
   std::unordered_map<uint64_t, std::vector<Head>> heads_;
   uint64_t filter_ = 0;
+  std::array<uint32_t, kBits> bits_{};  // how many hashes have each
 };
 
 }  // namespace reprise::scheduler

@@ -9,29 +9,28 @@
 #include <memory>
 
 #include "cache/lru_cache.h"
-#include "cache/signature.h"
 #include "engine/plan.h"
 
 namespace reprise::scheduler {
 
-// A plan belongs to one trace of one session: its graphs and its arena are used
-// in the order of one stream.
+// A plan belongs to one session: its graphs and its arena are used in the order
+// of one stream. The session numbers its builds, so that no key comes again.
 struct PlanKey {
-  cache::Signature signature;
-  const void* entry = nullptr;    // the session's, of the trace
+  uint64_t build = 0;
   const void* session = nullptr;  // whose plan it is
   bool operator==(const PlanKey&) const = default;
 };
 
 struct PlanKeyHash {
   size_t operator()(const PlanKey& key) const noexcept {
-    return std::hash<cache::Signature>()(key.signature) ^
-           std::hash<const void*>()(key.entry);
+    return std::hash<uint64_t>()(key.build) ^
+           std::hash<const void*>()(key.session);
   }
 };
 
-// A plan is charged for all its instances, and evicted with all of them. A
-// session pins the plan that it validates or follows.
+// A plan is put here by the thread that built it (BuildJob). It is charged for
+// all its instances and for its recordings, which it owns, and evicted with all
+// of them. A session pins the plan that it validates or follows.
 using PlanCache =
     cache::PinnedLruCache<PlanKey, std::unique_ptr<engine::Plan>, PlanKeyHash>;
 

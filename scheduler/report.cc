@@ -24,8 +24,8 @@ json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {
                {"operators", json::array()}};
   plan["eager_us"] = Microseconds(entry.profit.Median(Profit::Mode::kEager));
   plan["replay_us"] = Microseconds(entry.profit.Median(Profit::Mode::kReplay));
-  if (entry.first != nullptr) {
-    for (const engine::TracedOp& op : entry.first->ops) {
+  if (const auto recording = entry.recording()) {
+    for (const engine::TracedOp& op : recording->ops) {
       plan["operators"].push_back(frontend.OpName(op.op));
     }
   }

@@ -8,21 +8,23 @@
 namespace reprise::scheduler {
 
 // X(name, meaning)
-#define REPRISE_STATS(X)                                  \
-  X(ops, "seen by hooks")                                 \
-  X(followed, "ops answered from a replay")               \
-  X(traces, "traces closed")                              \
-  X(signatures, "distinct signatures")                    \
-  X(recorded, "recordings kept")                          \
-  X(builds, "instances of plans built")                   \
-  X(rejected, "builds or plans given up")                 \
-  X(validated, "validation passes that found equal bits") \
-  X(replays, "plans launched in place of eager")          \
-  X(squashes, "replays that the program left")            \
-  X(escapes, "outputs written to fresh memory")           \
-  X(evictions, "plans evicted")                           \
-  X(plans, "plans now in the cache")                      \
-  X(plan_bytes, "bytes of arenas and graphs now held")
+#define REPRISE_STATS(X)                                                 \
+  X(ops, "seen by hooks")                                                \
+  X(followed, "ops answered from a replay")                              \
+  X(traces, "traces closed")                                             \
+  X(signatures, "distinct signatures")                                   \
+  X(recorded, "recordings kept")                                         \
+  X(builds, "instances of plans built")                                  \
+  X(rejected, "builds or plans given up")                                \
+  X(validated, "validation passes that found equal bits")                \
+  X(replays, "plans launched in place of eager")                         \
+  X(squashes, "replays that the program left")                           \
+  X(escapes, "outputs written to fresh memory")                          \
+  X(evictions, "plans evicted")                                          \
+  X(forgotten, "traces, cuts and notes forgotten to stay within bounds") \
+  X(plans, "plans now in the cache")                                     \
+  X(plan_bytes, "bytes of arenas, graphs and recordings now held")       \
+  X(trace_bytes, "bytes of the host now kept of traces without a plan")
 
 struct Stats {
 #define REPRISE_STATS_FIELD(name, meaning) uint64_t name = 0;

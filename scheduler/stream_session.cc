@@ -27,10 +27,6 @@ constexpr uint64_t kFewestOpsSeen = 32;
 // words do not tell that values are used in another way than before.
 constexpr uint64_t kPassesAWatch = 16;
 
-// Traces of one signature that are told apart by the storages that they use:
-// the layers of a deep network, if something cuts between them.
-constexpr size_t kMostOfOneForm = 32;
-
 // A plan that is left at the same op this often, at one run in so many, is
 // split there.
 constexpr uint32_t kLeavings = 4;
@@ -78,12 +74,17 @@ StreamSession::StreamSession(Parts parts)
       recording_forbidden_(parts.recording_forbidden),
       opened_(parts.opened),
       asleep_(parts.asleep),
-      externals_(frontend_.get()) {}
+      externals_(frontend_.get()),
+      traces_(options_.trace_budget_bytes,
+              [this](TraceEntry& entry) REPRISE_REQUIRES(lock_) {
+                heads_.Remove(entry.head_hash, &entry);
+                Unpublish(entry);
+              }) {}
 
 StreamSession::~StreamSession() {
   holds_.EndPass();
   pinned_ = PlanCache::Pin();
-  for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
+  traces_.Clear();
 }
 
 // --- The stream ------------------------------------------------------------
@@ -129,8 +130,8 @@ Action StreamSession::EnterMasked(const OpView& op,
   if (mode_ == Mode::kPassing && PassOn(op, hash)) return Action::kEager;
   if (op.cut != nullptr) return RunCut(op, op.cut);
   if (!learned_cuts_.empty()) {
-    if (const auto cut = learned_cuts_.find(hash); cut != learned_cuts_.end()) {
-      return RunCut(op, cut->second);
+    if (const std::string* why = learned_cuts_.Find(hash)) {
+      return RunCut(op, *why);
     }
   }
   if (mode_ == Mode::kWatching &&
@@ -242,7 +243,7 @@ cache::Signature StreamSession::Mask(OpView& op) {
   const std::span<const uint64_t> words = op.words;
   op.words = engine::MaskNumbers(op, masked_);
   cache::Signature hash = cache::HashWords(op.words);
-  if (!unmasked_.empty() && unmasked_.contains(hash.lo)) {
+  if (!unmasked_.empty() && unmasked_.Find(hash.lo) != nullptr) {
     op.words = words;
     hash = cache::HashWords(words);
   }
@@ -403,27 +404,34 @@ bool StreamSession::EndsAtForeignWork() {
   const std::optional<std::string> call = backend_->TakeForeignWork();
   if (!call.has_value()) return false;
   ++journal_.cuts[{engine::kNoOp, *call + " between two ops"}];
-  ends_.insert(open_.signature());
+  ends_.Put(open_.signature());
   return true;
 }
 
 bool StreamSession::MayBecome(const TraceEntry& entry) const {
   if (open_.ops() > entry.ops) return false;
   if (open_.ops() == entry.ops) return open_.signature() == entry.signature;
-  // One that was never recorded tells nothing of its middle.
-  return entry.first == nullptr ||
-         entry.first->ops[open_.ops()].before == open_.signature();
+  // One that has no recording tells nothing of its middle.
+  const engine::Trace* recording = entry.first.get();
+  std::shared_ptr<const engine::Trace> planned;
+  if (recording == nullptr) {
+    planned = entry.planned.lock();
+    recording = planned.get();
+  }
+  return recording == nullptr ||
+         recording->ops[open_.ops()].before == open_.signature();
 }
 
 bool StreamSession::Ends() {
   if (open_.ops() >= options_.max_trace_ops) return true;
-  if (!ends_.empty() && ends_.contains(open_.signature())) return true;
+  if (!ends_.empty() && ends_.Find(open_.signature()) != nullptr) return true;
   if (expected_ == nullptr) return false;
   if (open_.ops() <= expected_->ops && !MayBecome(*expected_)) {
     // It is another one of those that begin like this, perhaps.
     for (const Heads::Head& head : heads_.Find(head_hash_)) {
       const TraceEntry& other = *head.entry;
-      const bool known = other.first != nullptr || open_.ops() == other.ops;
+      const bool known = other.first != nullptr || !other.planned.expired() ||
+                         open_.ops() == other.ops;
       if (known && MayBecome(other)) expected_ = head.entry;
     }
   }
@@ -446,7 +454,7 @@ void StreamSession::Close() {
     StopLearning();
     return;
   }
-  TraceEntry* entry = EntryFor(open_.signature());
+  TraceEntry* entry = EntryOfOpen();
   LinkTrace(entry);
   heads_.Put(head_hash_, entry, head_storages_);
   if (recorder_ != nullptr) {
@@ -464,48 +472,24 @@ void StreamSession::Close() {
       IsWorthRecording(*entry)) {
     entry->state = State::kRecord;
   }
+  traces_.Count(entry);
+  traces_.Trim([this](const TraceEntry& other) {
+    return plans_->Contains(KeyOf(other));
+  });
 }
 
-TraceEntry* StreamSession::EntryFor(const cache::Signature& signature) {
-  const auto [begin, end] = entries_.equal_range(signature);
-  TraceEntry* best = nullptr;
-  TraceEntry* shared = nullptr;
-  TraceEntry* furthest = nullptr;
-  Identity::Likeness likeness;
-  size_t count = 0;
-  for (auto it = begin; it != end; ++it, ++count) {
-    TraceEntry* entry = it->second.get();
-    const Identity::Likeness found = entry->identity.Compare(externals_);
-    if (found.one() && (best == nullptr || likeness < found)) {
-      best = entry;
-      likeness = found;
-    }
-    if (entry->shared) shared = entry;
-    if (furthest == nullptr || entry->seen > furthest->seen) furthest = entry;
-  }
-  if (best == nullptr) best = shared;
-  if (best == nullptr && count == kMostOfOneForm) {
-    best = furthest;
-    best->shared = true;
-  }
-  if (best != nullptr) {
-    best->identity.Follow(std::move(externals_));
-    return best;
-  }
-  const auto made = entries_.emplace(
-      signature, std::make_unique<TraceEntry>(Identity(std::move(externals_))));
-  TraceEntry* entry = made->second.get();
-  entry->signature = signature;
-  entry->ops = open_.ops();
-  entry->head_hash = head_hash_;
-  if (count == 0) ++journal_.stats.signatures;
-  return entry;
+TraceEntry* StreamSession::EntryOfOpen() {
+  const TraceTable::Found found = traces_.EntryFor(
+      {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
+  if (found.new_signature) ++journal_.stats.signatures;
+  return found.entry;
 }
 
 void StreamSession::LinkTrace(TraceEntry* entry) {
   ++journal_.stats.traces;
   ++entry->seen;
-  predictor_.Saw(entry);
+  traces_.Use(entry);
+  predictor_.Saw(*entry);
 }
 
 void StreamSession::NoteCut(const OpView& op, std::string_view reason) {
@@ -513,7 +497,7 @@ void StreamSession::NoteCut(const OpView& op, std::string_view reason) {
 }
 
 void StreamSession::LearnCut(uint64_t hash, std::string_view reason) {
-  learned_cuts_.emplace(hash, reason);
+  learned_cuts_.Put(hash, std::string(reason));
 }
 
 // --- Following -------------------------------------------------------------
@@ -594,7 +578,7 @@ void StreamSession::NoteLeaving(TraceEntry* entry, uint32_t op) {
     entry->left_since = entry->runs;
   }
   if (++entry->left_times < kLeavings) return;
-  ends_.insert(entry->first->ops[op].before);
+  ends_.Put(instance().trace().ops[op].before);
   heads_.Remove(entry->head_hash, entry);
   GiveUp(entry, "is left at op " + std::to_string(op) +
                     " too often: its beginning and its rest are traces now");
@@ -709,10 +693,16 @@ base::Status StreamSession::CompareOp(const OpView& op,
 
 void StreamSession::Settle() {
   const Locked lock(*this);
-  for (auto& [signature, entry] : entries_) {
-    if (entry->state == State::kBuilding) CollectBuild(entry.get());
+  std::vector<TraceEntry*> due;
+  traces_.ForEach([&due](TraceEntry& entry) {
+    if (entry.state == State::kBuilding || entry.verdict_pending) {
+      due.push_back(&entry);
+    }
+  });
+  for (TraceEntry* entry : due) {
+    if (entry->state == State::kBuilding) CollectBuild(entry);
     if (entry->verdict_pending) {
-      CollectVerdict(entry.get(), engine::Executor::Patience::kWait);
+      CollectVerdict(entry, engine::Executor::Patience::kWait);
     }
   }
 }
@@ -746,16 +736,15 @@ void StreamSession::Reset() {
   const Locked lock(*this);
   End();
   pinned_ = PlanCache::Pin();
-  for (const auto& [signature, entry] : entries_) plans_->Erase(KeyOf(*entry));
-  entries_.clear();
+  traces_.Clear();
   heads_.Clear();
   predictor_.Clear();
-  ends_.clear();
-  learned_cuts_.clear();
-  unmasked_.clear();
+  ends_.Clear();
+  learned_cuts_.Clear();
+  unmasked_.Clear();
   attention_ = Attention{};
   if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
-  journal_ = Journal{};
+  journal_.Clear();
   releases_.store(0, std::memory_order_relaxed);
   current_ = nullptr;
   instance_ = nullptr;
@@ -801,9 +790,12 @@ void StreamSession::Inspect(
     journal_.notes[kReleased] += releases;
   }
   std::vector<const TraceEntry*> entries;
-  for (const auto& [signature, entry] : entries_) {
-    entries.push_back(entry.get());
-  }
+  traces_.ForEach(
+      [&entries](const TraceEntry& entry) { entries.push_back(&entry); });
+  journal_.stats.trace_bytes = traces_.counted_bytes();
+  journal_.stats.forgotten = traces_.forgotten() + ends_.forgotten() +
+                             learned_cuts_.forgotten() + unmasked_.forgotten() +
+                             journal_.forgotten();
   read(journal_, entries, *frontend_);
 }
 

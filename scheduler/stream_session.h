@@ -11,10 +11,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
+#include <variant>
 #include <vector>
 
+#include "cache/lru_map.h"
 #include "engine/base/clock.h"
 #include "engine/base/options.h"
 #include "engine/executor.h"
@@ -32,6 +32,7 @@
 #include "scheduler/repetition.h"
 #include "scheduler/session.h"
 #include "scheduler/trace_entry.h"
+#include "scheduler/trace_table.h"
 
 namespace reprise::scheduler {
 
@@ -203,9 +204,8 @@ class StreamSession final : public Session {
   bool Ends() REPRISE_REQUIRES(lock_);
   // The open trace may still become that one.
   bool MayBecome(const TraceEntry& entry) const REPRISE_REQUIRES(lock_);
-  // The entry of the trace that was open, among those of its signature.
-  TraceEntry* EntryFor(const cache::Signature& signature)
-      REPRISE_REQUIRES(lock_);
+  // The entry of the trace that was open.
+  TraceEntry* EntryOfOpen() REPRISE_REQUIRES(lock_);
   bool Keeps(const TraceEntry& entry) const REPRISE_REQUIRES(lock_);
   void NoteCut(const engine::OpView& op, std::string_view reason)
       REPRISE_REQUIRES(lock_);
@@ -262,12 +262,16 @@ class StreamSession final : public Session {
   // A trace's way to a plan.
   void KeepRecording(TraceEntry* entry, std::unique_ptr<engine::Trace> trace)
       REPRISE_REQUIRES(lock_);
+  void PostBuild(TraceEntry* entry, BuildJob::Makes makes)
+      REPRISE_REQUIRES(lock_);
   void CollectBuild(TraceEntry* entry) REPRISE_REQUIRES(lock_);
   // The same for another instance of the pinned plan.
   bool WantsInstance(const TraceEntry& entry,
                      const engine::Plan::Choice& choice) const
       REPRISE_REQUIRES(lock_);
   void CollectInstance(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  // The pinned plan, which is the entry's, is charged for what it is now.
+  base::Status Recharge(const TraceEntry& entry) REPRISE_REQUIRES(lock_);
   void RefuseInstance(TraceEntry* entry, std::string_view reason)
       REPRISE_REQUIRES(lock_);
   void DropIdleInstance(TraceEntry* entry) REPRISE_REQUIRES(lock_);
@@ -280,15 +284,18 @@ class StreamSession final : public Session {
   // proves that it can.
   void RecordAgain(TraceEntry* entry) REPRISE_REQUIRES(lock_);
   void DropPlan(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  // Nothing of it is wanted in the cache any more, now or later.
+  void Unpublish(TraceEntry& entry) REPRISE_REQUIRES(lock_);
   void GiveUp(TraceEntry* entry, std::string_view reason)
       REPRISE_REQUIRES(lock_);
   void Reject(const TraceEntry& entry, std::string_view reason)
       REPRISE_REQUIRES(lock_);
 
-  PlanKey KeyOf(const TraceEntry& entry) const {
-    return {entry.signature, &entry, this};
-  }
+  PlanKey KeyOf(const TraceEntry& entry) const { return {entry.build, this}; }
   engine::Instance& instance() REPRISE_REQUIRES(lock_) { return *instance_; }
+
+  // Of the ops and places that were learned something about.
+  static constexpr size_t kMostLearned = 4096;
 
   std::unique_ptr<engine::Frontend> frontend_;
   std::unique_ptr<engine::Backend> backend_;
@@ -336,20 +343,22 @@ class StreamSession final : public Session {
   engine::Backend::Pass recording_pass_ REPRISE_GUARDED_BY(lock_) =
       engine::Backend::Pass::kFirst;
 
-  // Several of a signature: see Identity.
-  std::unordered_multimap<cache::Signature, std::unique_ptr<TraceEntry>>
-      entries_ REPRISE_GUARDED_BY(lock_);
   Heads heads_ REPRISE_GUARDED_BY(lock_);
   Predictor predictor_ REPRISE_GUARDED_BY(lock_);
+  // Trimmed at a boundary, where no trace is expected.
+  TraceTable traces_ REPRISE_GUARDED_BY(lock_);
+  uint64_t last_build_ REPRISE_GUARDED_BY(lock_) = 0;  // of those posted
   // Signatures of traces that end there whatever was expected: the program goes
   // several ways from there.
-  std::unordered_set<cache::Signature> ends_ REPRISE_GUARDED_BY(lock_);
+  cache::LruMap<cache::Signature, std::monostate> ends_
+      REPRISE_GUARDED_BY(lock_){kMostLearned};
   // Ops, by the hash of their words, that are cuts, and why.
-  std::unordered_map<uint64_t, std::string> learned_cuts_
-      REPRISE_GUARDED_BY(lock_);
+  cache::LruMap<uint64_t, std::string> learned_cuts_ REPRISE_GUARDED_BY(lock_){
+      kMostLearned};
   // Ops, by the hash of their masked words, whose numbers are not masked: a
   // build found that nothing tells how kernels hold them.
-  std::unordered_set<uint64_t> unmasked_ REPRISE_GUARDED_BY(lock_);
+  cache::LruMap<uint64_t, std::monostate> unmasked_ REPRISE_GUARDED_BY(lock_){
+      kMostLearned};
   Allowance allowance_ REPRISE_GUARDED_BY(lock_);
   Attention attention_ REPRISE_GUARDED_BY(lock_);  // by policy kMeasured only
   Journal journal_ REPRISE_GUARDED_BY(lock_);

@@ -106,9 +106,7 @@ bool StreamSession::TakeInstance(TraceEntry* entry) {
   const Plan::Choice choice = plan.Choose();
   if (choice.held > 0) {
     if (entry->job == nullptr && WantsInstance(*entry, choice)) {
-      entry->job = std::make_shared<BuildJob>(backend_.get(), entry->first,
-                                              entry->second);
-      build_(entry->job);
+      PostBuild(entry, BuildJob::Makes::kNextInstance);
     }
     if (entry->job != nullptr) return false;
   }
@@ -159,21 +157,42 @@ void StreamSession::KeepRecording(TraceEntry* entry,
     }
     if (++entry->equal_recordings < kNumberTries) return;
   }
-  entry->job =
-      std::make_shared<BuildJob>(backend_.get(), entry->first, entry->second);
   entry->state = State::kBuilding;
-  build_(entry->job);
+  PostBuild(entry, options_.max_instances == 1
+                       ? BuildJob::Makes::kOnlyInstance
+                       : BuildJob::Makes::kFirstInstance);
 }
 
 // --- Building --------------------------------------------------------------
 
+void StreamSession::PostBuild(TraceEntry* entry, BuildJob::Makes makes) {
+  BuildJob::Parts parts;
+  parts.backend = backend_.get();
+  parts.plans = plans_;
+  parts.key = {++last_build_, this};
+  parts.makes = makes;
+  if (makes == BuildJob::Makes::kNextInstance) {
+    parts.first = (*pinned_)->first();
+    parts.second = (*pinned_)->second();
+  } else {
+    entry->planned = entry->first;
+    parts.first = std::move(entry->first);
+    parts.second = std::move(entry->second);
+    entry->build = parts.key.build;
+  }
+  entry->job = std::make_shared<BuildJob>(std::move(parts));
+  build_(entry->job);
+}
+
 void StreamSession::CollectBuild(TraceEntry* entry) {
   if (!entry->job->done()) return;
-  BuildJob::Outcome outcome = entry->job->TakeOutcome();
-  entry->job.reset();
+  // Where it built nothing, it has the recording still.
+  const std::shared_ptr<BuildJob> job = std::move(entry->job);
+  BuildJob::Outcome outcome = job->TakeOutcome();
   if (!outcome && !outcome.error().unexplained.empty()) {
+    const std::shared_ptr<const engine::Trace> recording = entry->recording();
     for (const uint32_t op : outcome.error().unexplained) {
-      unmasked_.insert(entry->first->ops[op].hash);
+      unmasked_.Put(recording->ops[op].hash);
     }
     // It never comes again in this form.
     heads_.Remove(entry->head_hash, entry);
@@ -185,31 +204,25 @@ void StreamSession::CollectBuild(TraceEntry* entry) {
     return;
   }
   ++journal_.stats.builds;
-  engine::BuiltPlan& built = *outcome;
-  entry->summary = {built.launches, built.segments.size(), built.mechanism,
-                    built.notes};
-  entry->instances = {InstanceUse{.bytes = built.bytes}};
-  if (built.launches < 2) {
-    GiveUp(entry, "a single launch gains nothing");
+  entry->summary = std::move(outcome->summary);
+  entry->instances = {InstanceUse{.bytes = outcome->bytes}};
+  if (!outcome->refusal.empty()) {
+    GiveUp(entry, outcome->refusal);
     return;
   }
-  if (options_.max_instances == 1) entry->second.reset();
-  const uint64_t bytes = built.bytes;
-  auto kept = plans_->Insert(
-      KeyOf(*entry), std::make_unique<Plan>(entry->first, std::move(built)),
-      bytes);
-  if (!kept) {
-    GiveUp(entry, kept.error().message());
+  if (!plans_->Contains(KeyOf(*entry))) {  // evicted before its head came
+    StartOver(entry);
     return;
   }
   entry->state = State::kCheckOps;
+  traces_.HasPlan(entry);
 }
 
 bool StreamSession::WantsInstance(const TraceEntry& entry,
                                   const Plan::Choice& choice) const {
   const uint64_t bytes = entry.instances.front().bytes;
   const size_t count = entry.instances.size();
-  return entry.second != nullptr && count < options_.max_instances &&
+  return (*pinned_)->second() != nullptr && count < options_.max_instances &&
          bytes <= options_.max_arena_bytes / (count + 1) &&
          AnotherInstancePays(choice.held, choice.held_bytes, bytes);
 }
@@ -217,24 +230,43 @@ bool StreamSession::WantsInstance(const TraceEntry& entry,
 void StreamSession::CollectInstance(TraceEntry* entry) {
   if (!entry->job->done()) return;
   BuildJob::Outcome outcome = entry->job->TakeOutcome();
+  const PlanKey key = entry->job->key();
   entry->job.reset();
   if (!outcome) {
     RefuseInstance(entry, outcome.error().error.message());
     return;
   }
   ++journal_.stats.builds;
+  if (!outcome->refusal.empty()) {
+    RefuseInstance(entry, outcome->refusal);
+    return;
+  }
+  const PlanCache::Pin built = plans_->Lookup(key);
+  if (!built) {
+    RefuseInstance(entry, "memory ran short before it was used");
+    return;
+  }
+  // Its charge moves to the plan. Charging less never fails.
+  plans_->Erase(key);
+  (void)plans_->Recharge(built, 0);
   entry->instances.push_back(
       {.bytes = outcome->bytes, .last_replay = entry->replays});
-  if (auto charged = plans_->Recharge(pinned_, entry->bytes()); !charged) {
+  if (auto charged = Recharge(*entry); !charged) {
     entry->instances.pop_back();
     RefuseInstance(entry, charged.error().message());
     return;
   }
-  (*pinned_)->Add(*std::move(outcome));
+  (*pinned_)->Adopt(**built);
+}
+
+base::Status StreamSession::Recharge(const TraceEntry& entry) {
+  return plans_->Recharge(pinned_,
+                          entry.bytes() + (*pinned_)->recording_bytes());
 }
 
 void StreamSession::RefuseInstance(TraceEntry* entry, std::string_view reason) {
-  entry->second.reset();
+  (*pinned_)->DropSecond();
+  (void)Recharge(*entry);  // charging less never fails
   entry->summary.notes.push_back("no other instance: " + std::string(reason));
 }
 
@@ -246,8 +278,7 @@ void StreamSession::DropIdleInstance(TraceEntry* entry) {
   }
   (*pinned_)->DropLast();
   entry->instances.pop_back();
-  // Charging less never fails.
-  (void)plans_->Recharge(pinned_, entry->bytes());
+  (void)Recharge(*entry);  // charging less never fails
 }
 
 void StreamSession::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
@@ -259,9 +290,9 @@ void StreamSession::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
     return;
   }
   // The op becomes a cut, so that what lies before and after it can be had.
-  if (op.has_value() && entry->first != nullptr) {
-    const engine::TracedOp& traced = entry->first->ops[*op];
-    LearnCut(traced.hash, reason);
+  const std::shared_ptr<const engine::Trace> recording = entry->recording();
+  if (op.has_value() && recording != nullptr) {
+    LearnCut(recording->ops[*op].hash, reason);
   }
   GiveUp(entry, reason);
 }
@@ -270,6 +301,7 @@ void StreamSession::StartOver(TraceEntry* entry) {
   DropPlan(entry);
   entry->first.reset();
   entry->state = State::kRecord;
+  traces_.Count(entry);
 }
 
 void StreamSession::RecordAgain(TraceEntry* entry) {
@@ -282,7 +314,7 @@ bool StreamSession::LearnNumbers(TraceEntry* entry, uint32_t index,
   if (entry->state == State::kGivenUp || ++entry->number_tries > kNumberTries) {
     return false;
   }
-  const engine::TracedOp& traced = entry->first->ops[index];
+  const engine::TracedOp& traced = instance().trace().ops[index];
   for (uint32_t i = 0; i < traced.slots.size(); ++i) {
     const engine::ScalarSlot& slot = traced.slots[i];
     if (op.scalars[slot.scalar].bits != slot.recorded.bits) {
@@ -294,10 +326,19 @@ bool StreamSession::LearnNumbers(TraceEntry* entry, uint32_t index,
 }
 
 void StreamSession::DropPlan(TraceEntry* entry) {
-  plans_->Erase(KeyOf(*entry));
-  entry->verdict_pending = false;
+  // The plan lets it go.
+  if (entry->first == nullptr) entry->first = entry->planned.lock();
+  entry->planned.reset();
   entry->second.reset();
-  entry->job.reset();
+  entry->verdict_pending = false;
+  Unpublish(*entry);
+  traces_.HasNoPlan(entry);
+}
+
+void StreamSession::Unpublish(TraceEntry& entry) {
+  if (entry.job != nullptr) entry.job->Abandon();
+  entry.job.reset();
+  plans_->Erase(KeyOf(entry));
 }
 
 void StreamSession::GiveUp(TraceEntry* entry, std::string_view reason) {

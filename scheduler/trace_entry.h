@@ -4,7 +4,9 @@
 #define REPRISE_SCHEDULER_TRACE_ENTRY_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <set>
 #include <string>
@@ -20,13 +22,9 @@
 
 namespace reprise::scheduler {
 
-// What the report says of a plan, also when it has been evicted since.
-struct PlanSummary {
-  uint32_t launches = 0;
-  size_t segments = 0;
-  const char* mechanism = "";
-  std::vector<std::string> notes;
-};
+// Never another trace's, so that who keeps one need not hear that its trace was
+// forgotten.
+enum class TraceId : uint64_t { kNone = 0 };
 
 // What an instance of a plan has done. It may replace eager after two
 // validations, op by op and whole.
@@ -51,7 +49,8 @@ struct InstanceUse {
 // another one is built and validated while the plan is ready.
 //
 // Under the session's lock.
-// From kCheckOps on its plan is in the cache, unless it was evicted.
+// From kCheckOps on its plan is in the cache, unless it was evicted. TraceTable
+// owns it, and forgets it in any state.
 struct TraceEntry {
   explicit TraceEntry(Identity identity) : identity(std::move(identity)) {}
 
@@ -68,6 +67,7 @@ struct TraceEntry {
 
   static constexpr uint32_t kMostRest = 64;
 
+  TraceId id = TraceId::kNone;
   cache::Signature signature;
   uint32_t ops = 0;
   uint64_t head_hash = 0;
@@ -78,13 +78,15 @@ struct TraceEntry {
   std::vector<uint64_t> op_hashes;
   uint64_t passes = 0;
 
-  // The recordings: shared with build jobs, the first one also with the plan.
-  // The second one goes when no other instance can come.
+  // The recordings. While kBuilding they are the job's, from kCheckOps on the
+  // plan's, and go with it; `planned` is the first one then.
   std::shared_ptr<const engine::Trace> first;
   std::shared_ptr<const engine::Trace> second;
+  std::weak_ptr<const engine::Trace> planned;
   // While kBuilding, and while another instance of a plan that is ready is
   // built.
   std::shared_ptr<BuildJob> job;
+  uint64_t build = 0;   // of its plan: see PlanKey
   PlanSummary summary;  // from kCheckOps on
   std::vector<InstanceUse>
       instances;  // as in the plan; the last one may be new
@@ -128,10 +130,19 @@ struct TraceEntry {
   uint64_t validations = 0;
   std::string reason;  // why it was given up, or tried again
 
+  // TraceTable's own.
+  std::list<TraceEntry>::iterator place;
+  bool kept_with_plan = false;
+  size_t counted_bytes = 0;
+
   bool has_plan() const {
     return state >= State::kCheckOps && state <= State::kReady;
   }
-  // What the plan is charged for: all its instances.
+  // The first recording, wherever it is; null if there is none.
+  std::shared_ptr<const engine::Trace> recording() const {
+    return first != nullptr ? first : planned.lock();
+  }
+  // Arenas and graphs of all instances.
   uint64_t bytes() const {
     uint64_t sum = 0;
     for (const InstanceUse& use : instances) sum += use.bytes;

@@ -135,9 +135,15 @@ constexpr OptionRow kTable[] = {
      "for bit",
      SetShare<&Options::validate_share>},
     {"plan_budget_bytes", "REPRISE_PLAN_BUDGET_BYTES", "2GiB", kAcceptedBytes,
-     "the memory of all plans together, arenas and graphs; the plan unused for "
-     "longest is dropped first",
+     "the memory of all plans together, arenas, graphs and recordings; the "
+     "plan "
+     "unused for longest is dropped first",
      SetBytes<&Options::plan_budget_bytes>},
+    {"trace_budget_bytes", "REPRISE_TRACE_BUDGET_BYTES", "24MiB",
+     kAcceptedBytes,
+     "the host's memory for what a stream keeps of traces that have no plan; "
+     "the trace unseen for longest is forgotten first",
+     SetBytes<&Options::trace_budget_bytes>},
     {"max_arena_bytes", "REPRISE_MAX_ARENA_BYTES", "512MiB", kAcceptedBytes,
      "the intermediates of one plan, of all its instances together; a trace "
      "that needs more stays eager",

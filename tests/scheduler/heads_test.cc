@@ -19,7 +19,10 @@ class HeadsTest : public testing::Test {
  protected:
   HeadsTest()
       : a_(std::make_unique<TraceEntry>(Identity(Externals(&frontend_)))),
-        b_(std::make_unique<TraceEntry>(Identity(Externals(&frontend_)))) {}
+        b_(std::make_unique<TraceEntry>(Identity(Externals(&frontend_)))) {
+    a_->id = TraceId{1};
+    b_->id = TraceId{2};
+  }
 
   static engine::StorageToken Token(uint64_t number) {
     return reinterpret_cast<engine::StorageToken>(number * 16);
@@ -29,7 +32,8 @@ class HeadsTest : public testing::Test {
     engine::Operand operands[2];
     operands[0].storage = Token(input);
     operands[1].storage = Token(weight);
-    return heads_.Choose(kHash, operands, foreseen);
+    return heads_.Choose(kHash, operands,
+                         foreseen == nullptr ? TraceId::kNone : foreseen->id);
   }
   void Put(TraceEntry* entry, uint64_t input, uint64_t weight) {
     heads_.Put(kHash, entry, {Token(input), Token(weight)});
@@ -84,6 +88,26 @@ TEST_F(HeadsTest, TheOldestIsForgotten) {
   EXPECT_EQ(heads_.Find(kHash).size(), Heads::kMost);
   EXPECT_EQ(Choose(1000, 2000), nullptr);
   EXPECT_EQ(Choose(1001, 2001), entries[1].get());
+}
+
+TEST_F(HeadsTest, WhatWasRemovedTakesNoRoom) {
+  constexpr uint64_t kHeads = 10000;
+  std::vector<std::unique_ptr<TraceEntry>> entries;
+  for (uint64_t hash = 0; hash < kHeads; ++hash) {
+    entries.push_back(
+        std::make_unique<TraceEntry>(Identity(Externals(&frontend_))));
+    heads_.Put(hash, entries.back().get(), {Token(1)});
+  }
+  EXPECT_EQ(heads_.size(), kHeads);
+  for (uint64_t hash = 0; hash < kHeads; ++hash) {
+    EXPECT_EQ(heads_.Find(hash).size(), 1u);
+    heads_.Remove(hash, entries[hash].get());
+    EXPECT_TRUE(heads_.Find(hash).empty());
+  }
+  EXPECT_EQ(heads_.size(), 0u);
+  // And is found again where it comes again.
+  Put(a_.get(), 10, 1);
+  EXPECT_EQ(Choose(10, 1), a_.get());
 }
 
 }  // namespace

@@ -238,6 +238,13 @@ class InstancesTest : public testing::Test {
     });
   }
 
+  // What the one plan is charged for beside its instances.
+  uint64_t RecordingBytes() {
+    uint64_t bytes = plans_->stats().charge_bytes;
+    for (const InstanceUse& use : instances()) bytes -= use.bytes;
+    return bytes;
+  }
+
   // Passes until a plan of one instance is replayed, nothing kept.
   void Warm(const Step& step) {
     Passes(8, step, 0);
@@ -267,8 +274,18 @@ TEST_F(InstancesTest, OutputsOfTheLastPassTakeTurnsInTwoInstances) {
   EXPECT_GE(stats().replays, 30u);
   EXPECT_EQ(stats().escapes, 0u);
   EXPECT_EQ(stats().squashes, 0u);
-  EXPECT_EQ(plans_->stats().charge_bytes,
-            instances()[0].bytes + instances()[1].bytes);
+}
+
+TEST_F(InstancesTest, APlanIsChargedForItsInstancesAndItsRecordings) {
+  Warm(Forward);
+  const uint64_t recordings = RecordingBytes();
+  // Two of ten ops at least.
+  EXPECT_GT(recordings, 2u * 10u * sizeof(engine::TracedOp));
+  EXPECT_EQ(stats().trace_bytes, 0u);
+  Passes(30, Forward, 1);
+  ASSERT_THAT(instances(), SizeIs(2));
+  EXPECT_EQ(RecordingBytes(), recordings);
+  EXPECT_EQ(plans_->stats().entries, 1u);
 }
 
 TEST_F(InstancesTest, OutputsOfTheLastTwoPassesNeedThree) {
@@ -407,20 +424,22 @@ TEST_F(InstancesTest, BudgetThatHoldsOneInstanceIsNotExceeded) {
   Warm(Forward);
   const uint64_t bytes = instances()[0].bytes;
   base::Options options = Defaults();
-  options.plan_budget_bytes = 2 * bytes - 1;
+  const uint64_t recordings = RecordingBytes();
+  options.plan_budget_bytes = recordings + 2 * bytes - 1;
   Restart(options);
   Passes(40, Forward, 1);
   EXPECT_THAT(instances(), SizeIs(1));
-  EXPECT_EQ(plans_->stats().charge_bytes, bytes);
+  // The second recording would be of use for another instance only.
+  EXPECT_EQ(plans_->stats().charge_bytes, bytes + recordings / 2);
   EXPECT_GT(stats().escapes, 0u);
   EXPECT_GE(stats().replays, 25u);
   EXPECT_THAT(notes(), Contains(HasSubstr("raise the budget")));
 
-  options.plan_budget_bytes = 2 * bytes;
+  options.plan_budget_bytes = recordings + 2 * bytes;
   Restart(options);
   Passes(40, Forward, 1);
   EXPECT_THAT(instances(), SizeIs(2));
-  EXPECT_EQ(plans_->stats().charge_bytes, 2 * bytes);
+  EXPECT_EQ(plans_->stats().charge_bytes, recordings + 2 * bytes);
 }
 
 TEST_F(InstancesTest, ArenasOfAllInstancesTogetherStayBelowTheirMost) {
@@ -471,10 +490,11 @@ TEST_F(InstancesTest, EvictionTakesAllInstancesAndWhatIsKeptStays) {
 TEST_F(InstancesTest, InstanceThatIsNotNeededForLongIsDropped) {
   Passes(30, Forward, 1);
   ASSERT_THAT(instances(), SizeIs(2));
+  const uint64_t recordings = RecordingBytes();
   const uint64_t bytes = instances()[0].bytes;
   Passes(static_cast<int>(kReplaysWithoutInstance) + 10, Forward, 0);
   EXPECT_THAT(instances(), SizeIs(1));
-  EXPECT_EQ(plans_->stats().charge_bytes, bytes);
+  EXPECT_EQ(plans_->stats().charge_bytes, recordings + bytes);
   const uint64_t before = stats().replays;
   Passes(30, Forward, 1);
   EXPECT_THAT(instances(), SizeIs(2));

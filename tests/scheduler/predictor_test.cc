@@ -22,6 +22,7 @@ class PredictorTest : public testing::Test {
       entries_.push_back(
           std::make_unique<TraceEntry>(Identity(Externals(&frontend_))));
       entries_.back()->head_hash = kHead;
+      entries_.back()->id = TraceId{static_cast<uint64_t>(i) + 1};
     }
   }
 
@@ -29,9 +30,10 @@ class PredictorTest : public testing::Test {
   size_t Foreseen(const std::string& order) {
     size_t right = 0;
     for (size_t i = 0; i < order.size(); ++i) {
-      TraceEntry* const next =
-          entries_[static_cast<size_t>(order[i] - 'a')].get();
-      if (i >= order.size() / 2 && predictor_.Foresee(kHead) == next) ++right;
+      const TraceEntry& next = *entries_[static_cast<size_t>(order[i] - 'a')];
+      if (i >= order.size() / 2 && predictor_.Foresee(kHead) == next.id) {
+        ++right;
+      }
       predictor_.Saw(next);
     }
     return right;
@@ -53,10 +55,34 @@ TEST_F(PredictorTest, OrdersThatComeAgainAreForeseen) {
 
 TEST_F(PredictorTest, NothingIsForeseenAfterABreakOrOfAnotherHead) {
   Foreseen("abababab");
-  EXPECT_NE(predictor_.Foresee(kHead), nullptr);
-  EXPECT_EQ(predictor_.Foresee(kHead + 1), nullptr);
+  EXPECT_NE(predictor_.Foresee(kHead), TraceId::kNone);
+  EXPECT_EQ(predictor_.Foresee(kHead + 1), TraceId::kNone);
   predictor_.Break();
-  EXPECT_EQ(predictor_.Foresee(kHead), nullptr);
+  EXPECT_EQ(predictor_.Foresee(kHead), TraceId::kNone);
+}
+
+// One that was forgotten is foreseen by its id only, which no other has.
+TEST_F(PredictorTest, WhatIsForeseenNeedNotBeThere) {
+  Foreseen("abababab");
+  const TraceId due = entries_[0]->id;
+  entries_[0].reset();
+  EXPECT_EQ(predictor_.Foresee(kHead), due);
+}
+
+TEST_F(PredictorTest, TheOrderThatCameLongAgoIsForgotten) {
+  Foreseen("abcabc");
+  const TraceEntry& a = *entries_[0];
+  predictor_.Break();
+  predictor_.Saw(a);
+  ASSERT_EQ(predictor_.Foresee(kHead), entries_[1]->id);
+  TraceEntry other(Identity{Externals(&frontend_)});
+  for (uint64_t id = 10; id < 20000; ++id) {
+    other.id = TraceId{id};
+    predictor_.Saw(other);
+  }
+  predictor_.Break();
+  predictor_.Saw(a);
+  EXPECT_EQ(predictor_.Foresee(kHead), TraceId::kNone);
 }
 
 }  // namespace

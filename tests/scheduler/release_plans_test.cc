@@ -172,7 +172,7 @@ TEST_F(ReleasePlansTest, APendingVerdictOfAPlanThatWentIsForgotten) {
 
 TEST_F(ReleasePlansTest, OfOneSessionOnly) {
   Warm();
-  const PlanKey others{.signature = {}, .entry = this, .session = this};
+  const PlanKey others{.build = 1, .session = this};
   ASSERT_TRUE(plans_->Insert(others, nullptr, 100).has_value());
   EXPECT_GT(ReleaseElsewhere(), 0u);
   EXPECT_EQ(plans_->stats().entries, 1u);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -36,11 +37,13 @@ class TwinPrograms : public testing::Test {
   TwinPrograms() { Restart(); }
 
   // A session that knows nothing, and weights of 64 elements.
-  void Restart(size_t plan_budget_bytes = size_t{1} << 20) {
+  void Restart(size_t plan_budget_bytes = size_t{1} << 20,
+               size_t trace_budget_bytes = base::Options{}.trace_budget_bytes) {
     session_.reset();
     plans_ = std::make_unique<PlanCache>(plan_budget_bytes);
     base::Options options;
     options.validate_share = 0;
+    options.trace_budget_bytes = trace_budget_bytes;
     StreamSession::Parts parts;
     auto frontend = std::make_unique<sim::ModelFrontend>();
     frontend_ = frontend.get();
@@ -48,7 +51,7 @@ class TwinPrograms : public testing::Test {
         frontend.get(),
         engine::HostBackend::Options{.max_arena_bytes = options.max_arena_bytes,
                                      .segment_ops = 3},
-        &recordings_open_, &explains_numbers_);
+        this);
     parts.recording_forbidden = &recording_forbidden_;
     parts.asleep = &asleep_;
     parts.policy = policy_;
@@ -77,23 +80,26 @@ class TwinPrograms : public testing::Test {
 
   ~TwinPrograms() override { session_.reset(); }
 
-  // Says whether it is recording, as CUPTI would be taken.
+  // Says what it is asked for, and does what the test says.
   class Backend final : public engine::HostBackend {
    public:
-    Backend(engine::Frontend* frontend, const Options& options, int* open,
-            const bool* explains_numbers)
-        : HostBackend(frontend, options),
-          open_(open),
-          explains_numbers_(explains_numbers) {}
+    Backend(engine::Frontend* frontend, const Options& options,
+            TwinPrograms* test)
+        : HostBackend(frontend, options), test_(test) {}
     base::Status StartRecording(Pass) override {
-      ++*open_;
+      ++test_->recordings_open_;
       return {};
     }
-    void StopRecording() override { --*open_; }
+    void StopRecording() override { --test_->recordings_open_; }
+    std::optional<std::string> TakeForeignWork() override {
+      return std::exchange(test_->foreign_work_, std::nullopt);
+    }
     tl::expected<engine::BuiltPlan, engine::BuildFailure> Build(
         const engine::Trace& first, const engine::Trace& second) override {
+      ++test_->builds_run_;
+      if (test_->on_build_) test_->on_build_();
       const auto slots = engine::ChangingSlots(first, second);
-      for (uint32_t k = 0; k < slots.size() && !*explains_numbers_; ++k) {
+      for (uint32_t k = 0; k < slots.size() && !test_->explains_numbers_; ++k) {
         if (slots[k] == 0) continue;
         return tl::unexpected<engine::BuildFailure>(
             {base::Error(base::Code::kFailedPrecondition, "told to fail"),
@@ -104,8 +110,7 @@ class TwinPrograms : public testing::Test {
     }
 
    private:
-    int* open_;
-    const bool* explains_numbers_;
+    TwinPrograms* test_;
   };
 
   // Runs the step on both sides, builds what is due, compares what it returns.
@@ -121,10 +126,22 @@ class TwinPrograms : public testing::Test {
 
   std::map<std::string, uint64_t> notes() {
     std::map<std::string, uint64_t> notes;
-    session_->Inspect(
-        [&notes](const Journal& journal, const std::vector<const TraceEntry*>&,
-                 const engine::Frontend&) { notes = journal.notes; });
+    session_->Inspect([&notes](const Journal& journal,
+                               const std::vector<const TraceEntry*>&,
+                               const engine::Frontend&) {
+      notes = {journal.notes.begin(), journal.notes.end()};
+    });
     return notes;
+  }
+  // Cuts for that reason, of all ops.
+  uint64_t Cuts(const std::string& reason) {
+    uint64_t cuts = 0;
+    session_->Inspect([&](const Journal& journal, const auto&, const auto&) {
+      for (const auto& [cut, times] : journal.cuts) {
+        if (cut.second.starts_with(reason)) cuts += times;
+      }
+    });
+    return cuts;
   }
   Stats stats() {
     Stats stats;
@@ -160,8 +177,11 @@ class TwinPrograms : public testing::Test {
     return text.str();
   }
 
-  int recordings_open_ = 0;
+  int recordings_open_ = 0;  // CUPTI would be taken as often
+  int builds_run_ = 0;
+  std::function<void()> on_build_;  // runs within each build
   bool explains_numbers_ = true;
+  std::optional<std::string> foreign_work_;  // before the next op
   // From the next restart on.
   base::Policy policy_ = base::Policy::kAlways;
   base::ManualClock clock_;

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-_GAUGES = frozenset({"plans", "plan_bytes"})
+_GAUGES = frozenset({"plans", "plan_bytes", "trace_bytes"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """Counters since `enable` or `reset`, and the gauges `plans`, `plan_bytes`."""
+    """Counters since `enable` or `reset`; `plans` and what ends in `_bytes` are gauges."""
 
     ops: int = 0  #: seen by hooks
     followed: int = 0  #: ops answered from a replay
@@ -23,8 +23,10 @@ class Stats:
     squashes: int = 0  #: replays that the program left
     escapes: int = 0  #: outputs written to fresh memory
     evictions: int = 0  #: plans evicted
+    forgotten: int = 0  #: traces, cuts and notes forgotten to stay within bounds
     plans: int = 0  #: plans now in the cache
-    plan_bytes: int = 0  #: bytes of arenas and graphs now held
+    plan_bytes: int = 0  #: bytes of arenas, graphs and recordings now held
+    trace_bytes: int = 0  #: bytes of the host now kept of traces without a plan
 
     def since(self, before: Stats) -> Stats:
         """These counters less those of `before`; gauges as they are.
