@@ -30,8 +30,7 @@ namespace reprise::cache {
 //               └─Erase, Insert of its key─► detached ─last pin─► gone
 //
 // Every entry that is not gone counts towards the charge, so the charge is what
-// the values really hold. It exceeds the budget only after SetBudget lowered
-// it, until pins go.
+// the values really hold. It never exceeds the budget.
 //
 // The cache must outlive its pins. Values are destroyed, and the eviction
 // callback runs, under no lock of the cache's, on the thread whose call let the
@@ -130,8 +129,6 @@ class PinnedLruCache {
   template <typename Predicate>
   size_t EvictIf(const Predicate& goes) REPRISE_EXCLUDES(mutex_);
 
-  void SetBudget(size_t budget_bytes) REPRISE_EXCLUDES(mutex_);
-
   Stats stats() const REPRISE_EXCLUDES(mutex_);
 
  private:
@@ -160,8 +157,8 @@ class PinnedLruCache {
   void Report(Entries& evicted) REPRISE_EXCLUDES(mutex_);
 
   const EvictionCallback on_evict_;
+  const size_t budget_bytes_;
   mutable base::Mutex mutex_;
-  size_t budget_bytes_ REPRISE_GUARDED_BY(mutex_);
   size_t charge_bytes_ REPRISE_GUARDED_BY(mutex_) = 0;
   size_t idle_bytes_ REPRISE_GUARDED_BY(mutex_) = 0;
   Entries idle_ REPRISE_GUARDED_BY(mutex_);    // least recently used first
@@ -279,17 +276,6 @@ size_t PinnedLruCache<Key, Value, Hash>::EvictIf(const Predicate& goes) {
 }
 
 template <typename Key, typename Value, typename Hash>
-void PinnedLruCache<Key, Value, Hash>::SetBudget(size_t budget_bytes) {
-  Entries evicted;
-  {
-    base::MutexLock lock(mutex_);
-    budget_bytes_ = budget_bytes;
-    TrimLocked(budget_bytes, evicted);
-  }
-  Report(evicted);
-}
-
-template <typename Key, typename Value, typename Hash>
 auto PinnedLruCache<Key, Value, Hash>::stats() const -> Stats {
   base::MutexLock lock(mutex_);
   return {.hits = hits_,
@@ -302,21 +288,16 @@ auto PinnedLruCache<Key, Value, Hash>::stats() const -> Stats {
 
 template <typename Key, typename Value, typename Hash>
 void PinnedLruCache<Key, Value, Hash>::Unpin(Position position) {
-  Entries gone;
-  Entries evicted;
-  {
-    base::MutexLock lock(mutex_);
-    if (--position->pins != 0) return;
-    if (position->detached) {
-      charge_bytes_ -= position->charge_bytes;
-      gone.splice(gone.end(), pinned_, position);
-    } else {
-      idle_bytes_ += position->charge_bytes;
-      idle_.splice(idle_.end(), pinned_, position);
-      TrimLocked(budget_bytes_, evicted);
-    }
+  Entries gone;  // outlives the lock, as in Clear
+  base::MutexLock lock(mutex_);
+  if (--position->pins != 0) return;
+  if (position->detached) {
+    charge_bytes_ -= position->charge_bytes;
+    gone.splice(gone.end(), pinned_, position);
+  } else {
+    idle_bytes_ += position->charge_bytes;
+    idle_.splice(idle_.end(), pinned_, position);
   }
-  Report(evicted);
 }
 
 template <typename Key, typename Value, typename Hash>

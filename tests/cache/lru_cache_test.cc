@@ -227,17 +227,6 @@ TEST_F(LruCacheTest, EvictIfTakesWhatIsAcceptedAndNotPinned) {
   EXPECT_TRUE(cache_.Lookup(3));
 }
 
-TEST_F(LruCacheTest, LowerBudgetWaitsForPins) {
-  Insert(1);
-  Insert(2);
-  Cache::Pin pin = cache_.Lookup(1);
-  cache_.SetBudget(5);
-  EXPECT_THAT(evicted_, ElementsAre(2));
-  EXPECT_EQ(cache_.stats().charge_bytes, 10u);
-  pin = {};
-  EXPECT_THAT(evicted_, ElementsAre(2, 1));
-}
-
 TEST_F(LruCacheTest, MovedFromPinHoldsNothing) {
   Insert(1);
   Cache::Pin pin = cache_.Lookup(1);
