@@ -3,8 +3,10 @@
 #ifndef REPRISE_ENGINE_BASE_STATUS_H_
 #define REPRISE_ENGINE_BASE_STATUS_H_
 
+#include <functional>
 #include <string>
 #include <tl/expected.hpp>
+#include <type_traits>
 #include <utility>
 
 namespace reprise::base {
@@ -38,8 +40,51 @@ class [[nodiscard]] Error {
   std::string message_;
 };
 
+// A value, or the error in its place. A type of its own, so that the compiler
+// warns of every call whose result nobody looks at; what is dropped on purpose
+// is cast to void. Thread-compatible value.
 template <typename T>
-using Result = tl::expected<T, Error>;
+class [[nodiscard]] Result : public tl::expected<T, Error> {
+  using Base = tl::expected<T, Error>;
+
+ public:
+  Result() = default;
+  // From all that tl::expected is made from: a value, the unexpected, a result
+  // of what a T is made from.
+  template <typename U = T,
+            std::enable_if_t<!std::is_same_v<std::remove_cvref_t<U>, Result> &&
+                                 std::is_constructible_v<Base, U>,
+                             int> = 0>
+  explicit(!std::is_convertible_v<U, Base>) Result(U&& from)
+      : Base(std::forward<U>(from)) {}
+
+  // What `next`, which gives a result, makes of the value; else the error.
+  // tl::expected's own takes no type but its own for a result.
+  template <typename F>
+  auto and_then(F&& next) const& {
+    return Then(*this, std::forward<F>(next));
+  }
+  template <typename F>
+  auto and_then(F&& next) && {
+    return Then(std::move(*this), std::forward<F>(next));
+  }
+
+ private:
+  template <typename Self, typename F>
+  static auto Then(Self&& self, F&& next) {
+    if constexpr (std::is_void_v<T>) {
+      using Next = std::invoke_result_t<F>;
+      return self ? std::invoke(std::forward<F>(next))
+                  : Next(tl::unexpected(std::forward<Self>(self).error()));
+    } else {
+      using Next = std::invoke_result_t<F, decltype(*std::forward<Self>(self))>;
+      return self
+                 ? std::invoke(std::forward<F>(next), *std::forward<Self>(self))
+                 : Next(tl::unexpected(std::forward<Self>(self).error()));
+    }
+  }
+};
+
 using Status = Result<void>;
 
 inline tl::unexpected<Error> Fail(Code code, std::string message) {

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace reprise::base {
 namespace {
@@ -26,6 +28,12 @@ Status CheckEven(int number) {
   return {};
 }
 
+Result<std::unique_ptr<int>> Own(std::unique_ptr<int> number) {
+  REPRISE_ASSIGN_OR_RETURN(std::unique_ptr<int> owned,
+                           Result<std::unique_ptr<int>>(std::move(number)));
+  return owned;
+}
+
 TEST(StatusTest, ValuePassesThrough) {
   EXPECT_EQ(Quarter(12).value(), 3);
   EXPECT_TRUE(CheckEven(2));
@@ -45,10 +53,41 @@ TEST(StatusTest, InKeepsTheCodeAndNamesThePlace) {
   EXPECT_EQ(error.message(), "quarter: 3 is odd");
 }
 
-Result<std::unique_ptr<int>> Own(std::unique_ptr<int> number) {
-  REPRISE_ASSIGN_OR_RETURN(std::unique_ptr<int> owned,
-                           Result<std::unique_ptr<int>>(std::move(number)));
-  return owned;
+TEST(StatusTest, AndThenGoesOnWithTheValue) {
+  const Result<int> twelve = 12;
+  EXPECT_EQ(*twelve.and_then(Half), 6);
+  EXPECT_EQ(*Half(12).and_then(Half), 3);
+  EXPECT_EQ(Half(6).and_then(Half).error().message(), "3 is odd");
+  EXPECT_EQ(*CheckEven(2).and_then([] { return Half(4); }), 2);
+  EXPECT_EQ(CheckEven(1).and_then([] { return Half(4); }).error().message(),
+            "1 is odd");
+  const auto take = [](std::unique_ptr<int> owned) -> Result<int> {
+    return *owned;
+  };
+  EXPECT_EQ(*Own(std::make_unique<int>(5)).and_then(take), 5);
+}
+
+TEST(StatusTest, ConvertsAsItsValueDoes) {
+  const auto base = [](bool fails) -> Result<std::shared_ptr<const int>> {
+    if (fails) return Result<std::shared_ptr<int>>(Fail(Code::kInternal, "no"));
+    return Result<std::shared_ptr<int>>(std::make_shared<int>(3));
+  };
+  EXPECT_EQ(**base(false), 3);
+  EXPECT_EQ(base(true).error().message(), "no");
+  static_assert(std::is_convertible_v<const char*, Result<std::string>>);
+  static_assert(!std::is_convertible_v<int, Result<std::string>>);
+  static_assert(!std::is_convertible_v<int, Result<std::unique_ptr<int>>>);
+}
+
+// A copy is one, also of a result of what every result converts to.
+TEST(StatusTest, CopiesOfResultsOfBoolAreCopies) {
+  Result<bool> no = false;
+  const Result<bool> copy(no);
+  ASSERT_TRUE(copy);
+  EXPECT_FALSE(*copy);
+  Result<bool> failed = Fail(Code::kInternal, "no");
+  const Result<bool> same(failed);
+  EXPECT_FALSE(same);
 }
 
 TEST(StatusTest, MovesWhatCannotBeCopied) {
