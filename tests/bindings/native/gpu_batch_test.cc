@@ -10,6 +10,7 @@
 
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/reprise.h"
+#include "tests/engine/device/count_devices.h"
 
 namespace reprise {
 namespace {
@@ -31,8 +32,9 @@ constexpr LaunchConfig kConfig{.grid = {kCount / 128}, .block = {128}};
 class GpuBatchTest : public testing::Test {
  protected:
   void SetUp() override {
+    REPRISE_NEEDS_DEVICES(1);
     auto runtime = Runtime::Create({});
-    if (!runtime) GTEST_SKIP() << runtime.error().message();
+    ASSERT_TRUE(runtime) << runtime.error().message();
     runtime_.emplace(*runtime);
     stream_.emplace(*runtime_->CreateStream());
     axpy_.emplace(

@@ -9,6 +9,7 @@
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/reprise.h"
 #include "engine/device/driver.h"
+#include "tests/engine/device/count_devices.h"
 
 namespace reprise {
 namespace {
@@ -28,8 +29,9 @@ constexpr LaunchConfig kConfig{.grid = {kCount / 256}, .block = {256}};
 class GpuCaptureTest : public testing::Test {
  protected:
   void SetUp() override {
+    REPRISE_NEEDS_DEVICES(1);
     auto runtime = Runtime::Create({});
-    if (!runtime) GTEST_SKIP() << runtime.error().message();
+    ASSERT_TRUE(runtime) << runtime.error().message();
     runtime_.emplace(*runtime);
     driver_ = *device::Driver::Load();
     stream_.emplace(*runtime_->CreateStream());

@@ -12,6 +12,7 @@
 #include "engine/device/context_scope.h"
 #include "engine/device/driver.h"
 #include "engine/device/unique_handle.h"
+#include "tests/engine/device/count_devices.h"
 #include "tests/engine/device/cuda_libraries.h"
 #include "tests/kernels/temporary_folder.h"
 
@@ -49,13 +50,9 @@ class GpuCompileTest : public testing::Test {
  protected:
   void SetUp() override {
     device::PreloadCudaLibraries();
+    REPRISE_NEEDS_DEVICES(1);
     auto runtime = Runtime::Create({.cache_dir = folder_.path()});
-    if (!runtime) {
-      if (runtime.error().code() != Code::kUnavailable) {
-        FAIL() << runtime.error().message();
-      }
-      GTEST_SKIP() << runtime.error().message();
-    }
+    ASSERT_TRUE(runtime) << runtime.error().message();
     runtime_.emplace(*runtime);
     stream_.emplace(*runtime_->CreateStream());
     values_ = *runtime_->Allocate<float>(kCount);

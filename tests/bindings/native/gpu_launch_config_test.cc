@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings/native/reprise.h"
+#include "tests/engine/device/count_devices.h"
 
 namespace reprise {
 namespace {
@@ -45,8 +46,9 @@ extern "C" __global__ void step(unsigned* x, unsigned* y, unsigned count) {
 class GpuLaunchConfigTest : public testing::Test {
  protected:
   void SetUp() override {
+    REPRISE_NEEDS_DEVICES(1);
     auto runtime = Runtime::Create({});
-    if (!runtime) GTEST_SKIP() << runtime.error().message();
+    ASSERT_TRUE(runtime) << runtime.error().message();
     runtime_.emplace(*runtime);
     stream_.emplace(*runtime_->CreateStream());
   }

@@ -9,6 +9,7 @@
 
 #include "bindings/native/reprise.h"
 #include "engine/device/driver.h"
+#include "tests/engine/device/count_devices.h"
 
 namespace reprise {
 namespace {
@@ -27,8 +28,9 @@ constexpr LaunchConfig kConfig{.grid = {kCount / 256}, .block = {256}};
 class GpuMemoryPoolTest : public testing::Test {
  protected:
   void SetUp() override {
+    REPRISE_NEEDS_DEVICES(1);
     auto runtime = Runtime::Create({});
-    if (!runtime) GTEST_SKIP() << runtime.error().message();
+    ASSERT_TRUE(runtime) << runtime.error().message();
     runtime_.emplace(*runtime);
   }
   static Kernel<Mix> MixOf(const Runtime& runtime) {
@@ -140,8 +142,9 @@ TEST_F(GpuMemoryPoolTest, ContextOfTheCallersHasStreamsOfItsOwn) {
 }
 
 TEST_F(GpuMemoryPoolTest, DevicesSideBySide) {
+  REPRISE_NEEDS_DEVICES(2);
   const auto second = Runtime::Create({.device = 1});
-  if (!second) GTEST_SKIP() << second.error().message();
+  ASSERT_TRUE(second) << second.error().message();
   const Stream here = *runtime_->CreateStream();
   const Stream there = *second->CreateStream();
   const Kernel<Mix> mix_here = MixOf(*runtime_);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings/native/reprise.h"
+#include "tests/engine/device/count_devices.h"
 
 namespace reprise {
 namespace {
@@ -108,10 +109,7 @@ class Side {
 
 class GpuPatchingTest : public testing::TestWithParam<Patching> {
  protected:
-  void SetUp() override {
-    const auto runtime = Runtime::Create({});
-    if (!runtime) GTEST_SKIP() << runtime.error().message();
-  }
+  void SetUp() override { REPRISE_NEEDS_DEVICES(1); }
 };
 
 void ExpectSame(const std::vector<float>& a, const std::vector<float>& b) {

@@ -13,6 +13,7 @@
 #include "engine/device/driver.h"
 #include "engine/device/unique_handle.h"
 #include "kernels/nvrtc.h"
+#include "tests/engine/device/count_devices.h"
 #include "tests/engine/device/cuda_libraries.h"
 
 namespace reprise::device {
@@ -65,11 +66,9 @@ class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     PreloadCudaLibraries();
+    REPRISE_NEEDS_DEVICES(1);
     const auto loaded = Driver::Load();
-    if (!loaded) {
-      ASSERT_EQ(loaded.error().code(), base::Code::kUnavailable);
-      GTEST_SKIP() << loaded.error().message();
-    }
+    ASSERT_TRUE(loaded) << loaded.error().message();
     driver_ = *loaded;
     REPRISE_ASSERT_CU(cuDeviceGet(&device_, 0));
     CUcontext context;
