@@ -1,6 +1,6 @@
 // Threads submit batches to streams of their own and to one that two share,
-// while graphs are built, go over to other mechanisms, are evicted and are
-// looked at by others: every thread finds what plain launches give.
+// while graphs are built, replayed, go over to other mechanisms, are evicted
+// and are looked at by others: every thread finds what plain launches give.
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -28,7 +30,7 @@ namespace reprise::native {
 namespace {
 
 constexpr uint32_t kWordsOfBuffer = 16;
-constexpr int kRounds = 120;
+constexpr int kRounds = 60;
 constexpr size_t kOwners = 4;  // threads with a stream of their own
 
 // One thread's buffers, and what should be in them. Single-thread.
@@ -49,14 +51,14 @@ class Worker {
   // Empty if all was as it should be.
   std::string Run() {
     for (int round = 0; round < kRounds; ++round) {
-      if (random_() % 16 == 0) Replace(random_() % buffers_.size());
-      // A few shapes that come again, each with arguments of this time.
-      SubmitOne(random_() % 5);
-      if (failure_.empty() && round % 20 == 19) Look();
+      if (random_() % 8 == 0) Replace(random_() % buffers_.size());
+      SubmitSome(round);
+      if (failure_.empty() && round % 10 == 9) Look();
       if (!failure_.empty()) break;
     }
     return failure_;
   }
+  uint64_t submitted() const { return submitted_; }
 
  private:
   void Check(const Status& status) {
@@ -73,12 +75,24 @@ class Worker {
                                        kWordsOfBuffer));
   }
 
-  void SubmitOne(uint32_t shape) {
+  // One of a few shapes, some times in a row, each time with other arguments.
+  // Now and then what was begun is built before it comes again.
+  void SubmitSome(int round) {
+    const auto shape = static_cast<uint32_t>(random_() % 5);
+    const size_t shift = random_() % 2;
+    const bool waits = round % 3 == 0;
+    const size_t times = waits ? 4 : 1 + random_() % 4;
+    for (size_t i = 0; i < times; ++i) {
+      SubmitOne(shape, shift);
+      if (waits && i == 1) runtime_->queue().WaitIdle(std::nullopt);
+    }
+  }
+
+  void SubmitOne(uint32_t shape, size_t shift) {
     Batch batch(stream_);
     std::mt19937 steps(seed_ * 100 + shape);
     const size_t launches = 2 + steps() % 5;
     const auto by = static_cast<uint32_t>(random_() % 3);
-    const size_t shift = random_() % 2;
     for (size_t i = 0; i < launches; ++i) {
       const size_t to = (steps() + shift) % buffers_.size();
       const size_t from = (to + 1) % buffers_.size();
@@ -86,6 +100,7 @@ class Worker {
       Launch(batch, steps() % 4, to, from, blocks, by);
     }
     Check(batch.Submit());
+    ++submitted_;
   }
 
   void Launch(Batch& batch, uint32_t kind, size_t to, size_t from,
@@ -130,6 +145,7 @@ class Worker {
   const uint32_t seed_;
   std::array<Buffer<uint32_t>, 3> buffers_;
   std::array<std::array<uint32_t, kWordsOfBuffer>, 3> plain_{};
+  uint64_t submitted_ = 0;
   std::string failure_;
 };
 
@@ -161,12 +177,14 @@ TEST_P(BatchThreadsTest, EveryThreadFindsWhatPlainLaunchesGive) {
           runtime, *runtime->device().MakeStream(), /*owned=*/true));
     }
     std::vector<std::string> failures(kOwners + 2);
+    std::vector<uint64_t> submitted(failures.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < failures.size(); ++i) {
       threads.emplace_back([&, i] {
         Worker worker(runtime, streams[std::min(i, kOwners)], mix, blend,
                       GetParam() * 10 + static_cast<uint32_t>(i));
         failures[i] = worker.Run();
+        submitted[i] = worker.submitted();
       });
     }
     std::atomic<bool> done{false};
@@ -185,11 +203,15 @@ TEST_P(BatchThreadsTest, EveryThreadFindsWhatPlainLaunchesGive) {
     for (const std::string& failure : failures) EXPECT_EQ(failure, "");
     uint64_t batches = 0;
     for (const auto& stream : streams) {
-      batches += stream->stats().batches;
+      const StreamStats stats = stream->stats();
+      batches += stats.batches;
       // No build has lost the memory that it names.
-      EXPECT_EQ(stream->stats().refused, 0u);
+      EXPECT_EQ(stats.refused, 0u);
+      EXPECT_GT(stats.built, 0u);
+      EXPECT_GT(stats.replayed, 0u);
     }
-    EXPECT_EQ(batches, (kOwners + 2) * kRounds);
+    EXPECT_EQ(batches,
+              std::accumulate(submitted.begin(), submitted.end(), uint64_t{0}));
     streams.clear();
   }
   EXPECT_EQ(gpu.objects(), 0u);
