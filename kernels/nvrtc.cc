@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "engine/device/library_identity.h"
@@ -70,6 +72,27 @@ base::Result<NvrtcFile> FindNvrtc() {
 const base::Result<NvrtcFile>& TheNvrtcFile() {
   static const auto* const found = new base::Result<NvrtcFile>(FindNvrtc());
   return *found;
+}
+
+// In "lib64" or "targets/x86_64-linux/lib", and "include" is beside that.
+std::vector<std::string> FindIncludePaths() {
+  const base::Result<NvrtcFile>& file = TheNvrtcFile();
+  if (!file) return {};
+  std::error_code error;  // what cannot be looked at is not there
+  std::filesystem::path library(file->path);
+  for (const auto& path :
+       {library, std::filesystem::canonical(library, error)}) {
+    const std::filesystem::path headers =
+        path.parent_path().parent_path() / "include";
+    if (!std::filesystem::exists(headers / "cuda_fp16.h", error)) continue;
+    std::vector<std::string> paths = {headers.native()};
+    // The C++ library's own folder, which only nvcc knows by itself.
+    if (std::filesystem::exists(headers / "cccl", error)) {
+      paths.push_back(headers / "cccl");
+    }
+    return paths;
+  }
+  return {};
 }
 
 base::Result<const Nvrtc*> LoadNvrtc() {
@@ -361,6 +384,12 @@ Status CheckArchitecture(const std::string& architecture) {
   return Fail(Code::kInvalidArgument, "'" + architecture +
                                           "' is no architecture; give one "
                                           "like sm_90 or compute_90");
+}
+
+const std::vector<std::string>& ToolkitIncludePaths() {
+  static const auto* const found =
+      new std::vector<std::string>(FindIncludePaths());
+  return *found;
 }
 
 base::Result<std::string> NvrtcIdentity() {

@@ -90,6 +90,11 @@ base::Result<std::vector<char>> CompileToCubin(
 // kInvalidArgument if it is not written as one. Loads nothing.
 base::Status CheckArchitecture(const std::string& architecture);
 
+// Folders of the headers (cuda_fp16.h, cuda/std/...) of the toolkit or wheel
+// that the NVRTC of Nvrtc::Load lies in; none where it has no headers beside
+// it. Loads nothing more than NvrtcIdentity does. Thread-safe.
+const std::vector<std::string>& ToolkitIncludePaths();
+
 // Tells one build of the NVRTC that Nvrtc::Load loads from another;
 // kUnavailable where there is none. Loads nothing where the file can be found
 // without the loader (device::LocateSharedLibrary); some 250 us, once.

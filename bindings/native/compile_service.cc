@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/nvrtc.h"
+
 namespace reprise::native {
 namespace {
 
@@ -20,6 +22,16 @@ bool IsExpression(const std::string& name) {
   });
 }
 
+// It may include something. One that does not is compiled, and found again,
+// wherever the toolkit lies.
+bool MayInclude(const KernelSource& source) {
+  const auto includes = [](const std::string& text) {
+    return text.find("include") != std::string::npos;
+  };
+  return includes(source.source) ||
+         std::any_of(source.options.begin(), source.options.end(), includes);
+}
+
 kernels::KernelSource RequestOf(const KernelSource& source,
                                 const std::string& architecture) {
   kernels::KernelSource request{.source = source.source,
@@ -31,6 +43,11 @@ kernels::KernelSource RequestOf(const KernelSource& source,
                                 .headers = source.headers,
                                 .include_paths = source.include_paths,
                                 .name_expressions = source.instances};
+  if (MayInclude(source)) {
+    for (const std::string& path : kernels::ToolkitIncludePaths()) {
+      request.include_paths.push_back(path);
+    }
+  }
   std::vector<std::string>& names = request.name_expressions;
   if (IsExpression(source.name)) names.push_back(source.name);
   // In one order, so that sources that name the same are the same.

@@ -271,6 +271,60 @@ TEST_F(CompileServiceTest, AllThatDecidesWhatIsCompiledReachesTheCompiler) {
   EXPECT_THAT(*world.Named<Two>("add").Log(), IsEmpty());
 }
 
+// As CUDA's own programs include them: without a word about folders.
+TEST_F(CompileServiceTest, HeadersOfTheToolkitAreFound) {
+  if (!std::filesystem::exists(REPRISE_TEST_CUDA_LIBRARY_DIR
+                               "/libnvrtc.so.13")) {
+    GTEST_SKIP() << "nvrtc lies apart from the headers of the build";
+  }
+  const kernels::TemporaryFolder folder;
+  World world({.cache_dir = folder.path()});
+  for (const char* header : {"cooperative_groups.h", "cuda/std/type_traits"}) {
+    const Status compiled =
+        world
+            .Compile<One>(
+                {.source = "#include <" + std::string(header) + ">\n" + kSource,
+                 .name = "twice"})
+            .Wait();
+    EXPECT_TRUE(compiled) << header << ": " << compiled.error().message();
+  }
+  const KernelSource halves{.source = R"(#include <cuda_fp16.h>
+extern "C" __global__ void twice(float* p) {
+  *p = __half2float(__hadd(__float2half(*p), __float2half(*p)));
+})",
+                            .name = "twice"};
+  ASSERT_TRUE(world.Run(world.Compile<One>(halves), &world.value));
+  EXPECT_EQ(world.value, 2.0f);
+
+  // What they include is known, so that another process finds the code.
+  world.NewService();
+  ASSERT_TRUE(world.Compile<One>(halves).Wait());
+  EXPECT_EQ(world.service->stats().compiled, 0u);
+  EXPECT_EQ(world.service->stats().disk_hits, 1u);
+}
+
+TEST_F(CompileServiceTest, FoldersOfTheSourceComeBeforeTheToolkits) {
+  const kernels::TemporaryFolder folder;
+  folder.Write("cuda_fp16.h", "#define MINE\n");
+  World world;
+  const auto mine = world.Compile<One>(
+      {.source =
+           "#include <cuda_fp16.h>\n#ifndef MINE\n#error theirs\n#endif\n" +
+           std::string(kSource),
+       .name = "twice",
+       .include_paths = {folder.path()}});
+  const Status compiled = mine.Wait();
+  EXPECT_TRUE(compiled) << compiled.error().message();
+}
+
+// It is the same wherever the toolkit lies.
+TEST_F(CompileServiceTest, SourceThatIncludesNothingHasNoFolders) {
+  World world;
+  const auto add = world.Named<Two>("add");
+  ASSERT_TRUE(add.Wait());
+  EXPECT_THAT(add.code()->source()->include_paths, IsEmpty());
+}
+
 TEST_F(CompileServiceTest, DeviceThatNvrtcDoesNotKnowIsGivenPtx) {
   World world;
   const auto add = world.Compile<Two>(
