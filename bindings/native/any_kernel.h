@@ -26,7 +26,9 @@ struct Argument {
   // The bytes of a value, a pointer among them.
   template <typename T>
   explicit Argument(const T& value) : data(&value), size_bytes(sizeof value) {
-    static_assert(std::is_trivially_copyable_v<T>);
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "an argument is a value that is copied as bytes: of a Buffer "
+                  "it is its data()");
   }
   template <typename T>
   explicit Argument(const T&& value) = delete;  // it would be gone

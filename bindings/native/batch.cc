@@ -103,7 +103,8 @@ Result<Plan> Batch::Prepare() {
                                            stream_->workshop(), recipe,
                                            record->image(), hold, captured));
   return Plan(std::make_unique<native::PreparedPlan>(
-      stream_, std::move(recipe), std::move(graph), record->points()));
+      stream_, std::move(recipe), std::move(graph), record->points(),
+      record->fills()));
 }
 
 }  // namespace reprise

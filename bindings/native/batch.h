@@ -37,6 +37,28 @@ template <typename A>
 inline constexpr bool kIsAnnotated = false;
 template <typename T, bool kReads, bool kWrites>
 inline constexpr bool kIsAnnotated<Annotated<T, kReads, kWrites>> = true;
+template <typename A>
+inline constexpr bool kIsOut = false;
+template <typename T>
+inline constexpr bool kIsOut<Annotated<T, false, true>> = true;
+template <typename A>
+inline constexpr bool kIsBuffer = false;
+template <typename T>
+inline constexpr bool kIsBuffer<Buffer<T>> = true;
+
+template <typename... P>
+void AsKernel(const Kernel<void(P...)>&);
+void AsKernel(const AnyKernel&);
+template <typename K>
+concept NoKernel = !requires(const K& kernel) {
+  AsKernel(kernel);
+};
+template <typename To>
+concept NoOut = !kIsOut<To>;
+
+// In static_asserts of what is always wrong.
+template <typename...>
+inline constexpr bool kNever = false;
 }  // namespace native
 
 // Arguments that say what the launch does with memory. A launch whose pointers
@@ -83,12 +105,15 @@ class Batch {
   uint32_t Launch(const Kernel<void(P...)>& kernel, const LaunchConfig& config,
                   const A&... arguments) {
     static_assert(sizeof...(P) == sizeof...(A),
-                  "as many arguments as the kernel has parameters");
+                  "a launch takes as many arguments as the kernel has "
+                  "parameters");
     using Image = native::ParamImage<P...>;
     std::byte* image = record_->AddKernel(kernel.code(), config, Image::kBytes);
     if constexpr (!Image::kDense) std::memset(image, 0, Image::kBytes);
-    [[maybe_unused]] size_t i = 0;
-    (Put<P>(image + Image::kOffsets[i], i, arguments), ...);
+    if constexpr (sizeof...(P) == sizeof...(A)) {
+      [[maybe_unused]] size_t i = 0;
+      (Put<P>(image + Image::kOffsets[i], i, arguments), ...);
+    }
     return record_->EndLaunch();
   }
 
@@ -99,30 +124,58 @@ class Batch {
                                  const LaunchConfig& config,
                                  std::span<const Argument> arguments);
 
+  template <native::NoKernel K, typename... A>
+  uint32_t Launch(const K&, const LaunchConfig&, const A&...) {
+    static_assert(native::kNever<K>,
+                  "Launch takes a Kernel or an AnyKernel: of a Result, give "
+                  "its value, *kernel");
+    return 0;
+  }
+
   // Copies within the device; as many elements as both name. Its addresses are
   // arguments, the number of bytes is not: another one is another batch.
   template <typename T>
   uint32_t Copy(native::Annotated<T, false, true> to,
                 native::Annotated<const T, true, false> from) {
     const uint32_t launch =
-        record_->AddCopy(to.data, from.data, to.count * sizeof(T));
+        record_->AddCopy(to.data, from.data, to.count, sizeof(T));
     if (to.count != from.count) {
       record_->Refuse("copies " + std::to_string(from.count) + " elements to " +
                       std::to_string(to.count));
     }
     return launch;
   }
+  template <typename To, typename From>
+  uint32_t Copy(const To&, const From&) {
+    static_assert(native::kNever<To>,
+                  "Copy takes Out(to) and In(from), of elements of one type");
+    return 0;
+  }
 
-  // Sets every element to `value`; elements of 1, 2 or 4 bytes. Address and
-  // value are arguments; the number and the size of the elements are not, the
-  // driver may refuse to change them in a graph.
+  // Sets every element to `value`; elements of 1, 2 or 4 bytes, or of 8 whose
+  // value has two equal halves, as 0 has. Address and value are arguments; the
+  // number and the size of the elements are not, the driver may refuse to
+  // change them in a graph.
   template <typename T>
   uint32_t Fill(native::Annotated<T, false, true> to,
                 std::type_identity_t<T> value) {
-    static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4);
-    uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof value);
-    return record_->AddFill(to.data, to.count, sizeof(T), bits);
+    constexpr bool kFits =
+        std::is_trivially_copyable_v<T> &&
+        (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
+    static_assert(kFits,
+                  "Fill takes elements of 1, 2, 4 or 8 bytes that are copied "
+                  "as bytes: fill larger ones by their parts");
+    if constexpr (kFits) {
+      return record_->AddFill(to.data, to.count, native::ParamType::Of<T>(),
+                              &value);
+    }
+    return 0;
+  }
+  template <native::NoOut To, typename V>
+  uint32_t Fill(const To&, const V&) {
+    static_assert(native::kNever<To>,
+                  "Fill takes Out(to) and the value of an element");
+    return 0;
   }
 
   // What is behind it in the batch waits for the event. The event may be
@@ -174,35 +227,56 @@ class Batch {
  private:
   template <typename F>
   static native::CaptureFunction ReturningStatus(F&& work) {
-    if constexpr (std::is_void_v<std::invoke_result_t<F&, CUstream_st*>>) {
+    constexpr bool kIsVoid = [] {
+      if constexpr (std::is_invocable_v<F&, CUstream_st*>) {
+        return std::is_void_v<std::invoke_result_t<F&, CUstream_st*>>;
+      }
+      return false;
+    }();
+    constexpr bool kFits =
+        kIsVoid || std::is_invocable_r_v<Status, F&, CUstream_st*>;
+    static_assert(kFits,
+                  "captured work is called as work(stream), with a CUstream, "
+                  "and returns a Status or nothing");
+    if constexpr (kIsVoid) {
       return [work = std::forward<F>(work)](CUstream_st* stream) mutable {
         work(stream);
         return Status();
       };
-    } else {
+    } else if constexpr (kFits) {
       return std::forward<F>(work);
+    } else {
+      return {};
     }
   }
   // One argument into its place.
   template <typename P, typename A>
   void Put(std::byte* place, size_t& index, const A& argument) {
-    if constexpr (native::kIsAnnotated<A>) {
-      static_assert(std::is_convertible_v<decltype(argument.data), P>,
+    if constexpr (native::kIsBuffer<A>) {
+      static_assert(native::kNever<A>,
+                    "a Buffer does not say what the launch does with it: give "
+                    "In(buffer), Out(buffer) or InOut(buffer)");
+    } else if constexpr (native::kIsAnnotated<A>) {
+      constexpr bool kFits = std::is_convertible_v<decltype(argument.data), P>;
+      static_assert(kFits,
                     "In gives a pointer to const, Out and InOut one that is "
                     "not; the kernel's parameter must take it");
-      record_->AddAccess(argument.data, argument.count * sizeof(*argument.data),
-                         A::kWritten, index);
-      const P value = argument.data;
-      std::memcpy(place, &value, sizeof value);
+      if constexpr (kFits) {
+        record_->AddAccess(argument.data, argument.count,
+                           sizeof(*argument.data), A::kWritten, index);
+        const P value = argument.data;
+        std::memcpy(place, &value, sizeof value);
+      }
+    } else if constexpr (std::is_pointer_v<P> && !std::is_pointer_v<A>) {
+      static_assert(native::kNever<A>, "a pointer parameter takes a pointer");
     } else {
-      static_assert(std::is_convertible_v<const A&, P>,
-                    "the argument's type does not fit the parameter's");
-      static_assert(
-          std::is_pointer_v<P> == std::is_pointer_v<A> || !std::is_pointer_v<P>,
-          "a pointer parameter takes a pointer");
-      const P value = argument;
-      if constexpr (std::is_pointer_v<P>) record_->AddPointer(value, index);
-      std::memcpy(place, &value, sizeof value);
+      constexpr bool kFits = std::is_convertible_v<const A&, P>;
+      static_assert(kFits, "the argument's type does not fit the parameter's");
+      if constexpr (kFits) {
+        const P value = argument;
+        if constexpr (std::is_pointer_v<P>) record_->AddPointer(value, index);
+        std::memcpy(place, &value, sizeof value);
+      }
     }
     ++index;
   }

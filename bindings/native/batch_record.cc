@@ -1,5 +1,9 @@
 #include "bindings/native/batch_record.h"
 
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cstdio>
 #include <utility>
 
 #include "bindings/native/event_core.h"
@@ -8,30 +12,57 @@
 
 namespace reprise::native {
 
-uint32_t BatchRecord::AddCopy(void* to, const void* from, uint64_t bytes) {
+uint32_t BatchRecord::AddCopy(void* to, const void* from, uint64_t count,
+                              uint32_t element_bytes) {
   Node& node = nodes_.emplace_back();
   node.kind = Node::Kind::kCopy;
-  node.width = bytes;
+  node.width = count * element_bytes;  // AddAccess refuses what is too much
   std::byte* image = AddImage(node, 16);
   std::memcpy(image, &to, sizeof to);
   std::memcpy(image + 8, &from, sizeof from);
-  AddAccess(to, bytes, true, 0);
-  AddAccess(from, bytes, false, 1);
-  if (bytes == 0) Refuse("copies nothing");
+  AddAccess(to, count, element_bytes, true, 0);
+  AddAccess(from, count, element_bytes, false, 1);
+  if (count == 0) Refuse("copies nothing");
   return EndLaunch();
 }
 
-uint32_t BatchRecord::AddFill(void* to, uint64_t count, uint32_t element_bytes,
-                              uint32_t value) {
+Result<BatchRecord::Pattern> BatchRecord::PatternOf(const ParamType& element,
+                                                    const void* value) {
+  Pattern pattern{.bytes = std::min<uint32_t>(element.size_bytes, 4)};
+  std::memcpy(&pattern.bits, value, pattern.bytes);
+  if (element.size_bytes == 8) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, value, sizeof bits);
+    if (bits >> 32 != pattern.bits) {
+      std::array<char, 19> hex{};
+      std::snprintf(hex.data(), hex.size(), "0x%016" PRIx64, bits);
+      return base::Fail(
+          Code::kInvalidArgument,
+          "fills elements of type " + element.Spelled() + " with " +
+              hex.data() +
+              ", whose halves differ: a device repeats 1, 2 or 4 bytes, so "
+              "that "
+              "of values of 8 bytes it takes those of two equal halves, as 0");
+    }
+  }
+  return pattern;
+}
+
+uint32_t BatchRecord::AddFill(void* to, uint64_t count,
+                              const ParamType& element, const void* value) {
   Node& node = nodes_.emplace_back();
   node.kind = Node::Kind::kFill;
-  node.width = count;
-  node.element_bytes = element_bytes;
-  std::byte* image = AddImage(node, kFillValue + sizeof value);
+  fills_.push_back({EndLaunch(), element});
+  const auto pattern = PatternOf(element, value);
+  const uint32_t bits = pattern ? pattern->bits : 0;
+  node.element_bytes = std::min<uint32_t>(element.size_bytes, 4);
+  node.width = count * (element.size_bytes / node.element_bytes);
+  std::byte* image = AddImage(node, kFillValue + sizeof bits);
   std::memcpy(image, &to, sizeof to);
-  std::memcpy(image + kFillValue, &value, sizeof value);
-  AddAccess(to, count * element_bytes, true, 0);
+  std::memcpy(image + kFillValue, &bits, sizeof bits);
+  AddAccess(to, count, element.size_bytes, true, 0);
   if (count == 0) Refuse("fills nothing");
+  if (!pattern) Refuse(pattern.error().message());
   return EndLaunch();
 }
 
@@ -110,6 +141,12 @@ void BatchRecord::CheckCluster(const LaunchConfig& config) {
            ", which does not divide the grid of " + std::to_string(grid[d]));
     return;
   }
+}
+
+void BatchRecord::RefuseCount(uint64_t count, uint64_t element_bytes,
+                              size_t argument) {
+  Refuse("has " + ElementsOf(count, element_bytes) + " as argument " +
+         std::to_string(argument) + ", which go beyond the last address");
 }
 
 void BatchRecord::RefuseNull(size_t argument) {

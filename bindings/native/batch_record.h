@@ -15,6 +15,7 @@
 
 #include "bindings/native/capture.h"
 #include "bindings/native/common.h"
+#include "bindings/native/param_type.h"
 
 namespace reprise::native {
 
@@ -109,10 +110,12 @@ class BatchRecord {
       CheckCluster(config);
     return AddImage(node, image_bytes);
   }
-  REPRISE_EXPORT uint32_t AddCopy(void* to, const void* from, uint64_t bytes);
-  // The image is the destination and, in its low bytes, the value.
+  REPRISE_EXPORT uint32_t AddCopy(void* to, const void* from, uint64_t count,
+                                  uint32_t element_bytes);
+  // The image is the destination and, in its low bytes, the value. Elements of
+  // 8 bytes are two of 4, which must be equal.
   REPRISE_EXPORT uint32_t AddFill(void* to, uint64_t count,
-                                  uint32_t element_bytes, uint32_t value);
+                                  const ParamType& element, const void* value);
 
   // The image is the address of the event, which the record keeps alive.
   uint32_t AddWait(std::shared_ptr<EventCore> event);
@@ -122,12 +125,18 @@ class BatchRecord {
   REPRISE_EXPORT uint32_t AddCapture(const CaptureKey* key,
                                      CaptureFunction work);
 
-  void AddAccess(const void* data, uint64_t bytes, bool written,
-                 size_t argument) {
+  void AddAccess(const void* data, uint64_t count, uint32_t element_bytes,
+                 bool written, size_t argument) {
     if (data == nullptr) [[unlikely]]
       RefuseNull(argument);
-    accesses_.push_back(
-        {reinterpret_cast<uint64_t>(data), bytes, written ? 1u : 0u});
+    const auto begin = reinterpret_cast<uint64_t>(data);
+    uint64_t bytes = 0;
+    uint64_t end = 0;
+    if (__builtin_mul_overflow(count, element_bytes, &bytes) ||
+        __builtin_add_overflow(begin, bytes, &end)) [[unlikely]] {
+      RefuseCount(count, element_bytes, argument);
+    }
+    accesses_.push_back({begin, bytes, written ? 1u : 0u});
     ++nodes_.back().accesses;
   }
   void AddPointer(const void* data, size_t argument) {
@@ -149,6 +158,7 @@ class BatchRecord {
     waits_.clear();
     points_.clear();
     captures_.clear();
+    fills_.clear();
     has_unknown_work_ = false;
     mistake_.reset();
   }
@@ -164,8 +174,21 @@ class BatchRecord {
   const std::vector<EventUse>& waits() const { return waits_; }
   const std::vector<EventUse>& points() const { return points_; }
   const std::vector<CaptureFunction>& captures() const { return captures_; }
+  // What the elements of fills are, in the order of the nodes.
+  struct FillOf {
+    uint32_t node;
+    ParamType element;
+  };
+  const std::vector<FillOf>& fills() const { return fills_; }
   // It must not be replayed.
   bool has_unknown_work() const { return has_unknown_work_; }
+  // What a fill with that value repeats; kInvalidArgument where the two halves
+  // of one of 8 bytes differ.
+  struct Pattern {
+    uint32_t bits = 0;
+    uint32_t bytes = 0;
+  };
+  static Result<Pattern> PatternOf(const ParamType& element, const void* value);
   // Of a fill, by its image.
   static uint32_t ValueIn(const std::byte* image) {
     uint32_t value = 0;
@@ -202,6 +225,8 @@ class BatchRecord {
   uint32_t AddEvent(Node::Kind kind, std::vector<EventUse>& uses,
                     std::shared_ptr<EventCore> event);
   REPRISE_EXPORT void RefuseNull(size_t argument);
+  REPRISE_EXPORT void RefuseCount(uint64_t count, uint64_t element_bytes,
+                                  size_t argument);
   REPRISE_EXPORT void CheckCluster(const LaunchConfig& config);
 
   std::vector<Node> nodes_;
@@ -210,6 +235,7 @@ class BatchRecord {
   std::vector<EventUse> waits_;
   std::vector<EventUse> points_;
   std::vector<CaptureFunction> captures_;
+  std::vector<FillOf> fills_;
   bool has_unknown_work_ = false;
   std::optional<std::string> mistake_;
 };

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "engine/base/status.h"
 
@@ -16,6 +17,14 @@ using base::Code;
 using base::Error;
 using base::Result;
 using base::Status;
+
+namespace native {
+// For messages: "3 elements of 8 bytes".
+inline std::string ElementsOf(uint64_t count, uint64_t element_bytes) {
+  return std::to_string(count) + " elements of " +
+         std::to_string(element_bytes) + " bytes";
+}
+}  // namespace native
 
 // A number of blocks or threads in each direction.
 struct Dim3 {

@@ -104,8 +104,10 @@ void CompileService::Start() {
 }
 
 std::shared_ptr<KernelCode> CompileService::Compile(
-    const KernelSource& source, std::vector<device::ParamSpan> params) {
-  auto code = std::make_shared<KernelCode>(source.name, std::move(params));
+    const KernelSource& source, std::vector<device::ParamSpan> params,
+    std::span<const ParamType> types) {
+  auto code =
+      std::make_shared<KernelCode>(source.name, std::move(params), types);
   if (libraries_ == nullptr) {
     code->Fail(Error(Code::kUnavailable,
                      "a host runtime compiles no CUDA: make kernel '" +

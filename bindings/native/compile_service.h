@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,11 @@ class CompileService {
   CompileService& operator=(const CompileService&) = delete;
 
   // Begins; KernelCode::Wait tells. Costs what kernels::Compiler::Compile does.
+  // What the source includes is looked for in the folders of NVRTC's toolkit,
+  // too (kernels::ToolkitIncludePaths), behind its own.
   std::shared_ptr<KernelCode> Compile(const KernelSource& source,
-                                      std::vector<device::ParamSpan> params)
+                                      std::vector<device::ParamSpan> params,
+                                      std::span<const ParamType> types = {})
       REPRISE_EXCLUDES(mutex_);
 
   // The same with a source of Reprise's own, of which `name` is a name

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 
 #include "bindings/native/cuda_graph.h"
 #include "bindings/native/device.h"
+#include "bindings/native/guarded_call.h"
 #include "bindings/native/kernel_params.h"
 #include "bindings/native/memory_holds.h"
 #include "engine/base/mutex.h"
@@ -28,6 +30,7 @@ class CudaDevice final : public Device {
       : driver_(driver),
         context_(context),
         limits_(limits),
+        occupancy_(MakeCudaOccupancy(driver)),
         architecture_(std::move(architecture)),
         pool_(std::move(pool)) {}
   ~CudaDevice() override {
@@ -179,7 +182,7 @@ class CudaDevice final : public Device {
   Status Admit(const Node& node) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
-    return native::Admit(driver_, limits_, node);
+    return native::Admit(*occupancy_, limits_, node);
   }
   Status Enqueue(const Node& node, const std::byte* image,
                  CUstream stream) override {
@@ -193,7 +196,7 @@ class CudaDevice final : public Device {
     // In this mode no other thread is disturbed.
     REPRISE_CU(driver_, cuStreamBeginCapture(
                             stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    const Status done = work(stream);
+    const Status done = GuardedCall([&] { return work(stream); });
     CUgraph graph = nullptr;
     const Status ended =
         device::Check(driver_, driver_.cuStreamEndCapture(stream, &graph),
@@ -294,6 +297,7 @@ class CudaDevice final : public Device {
   const device::Driver& driver_;
   const CUcontext context_;
   const LaunchLimits limits_;
+  const std::unique_ptr<Occupancy> occupancy_;
   const std::string architecture_;
   std::unique_ptr<MemoryPool> pool_;
   MemoryHolds holds_;

@@ -79,7 +79,8 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // What is to be current, and whose; no driver on the host.
+  // What is to be current, and whose; no driver on the host, where each device
+  // has a context, never to be current, by which its kernels are told apart.
   struct Context {
     const device::Driver* driver = nullptr;
     CUcontext context = nullptr;

@@ -1,10 +1,15 @@
 // Kernels as functions of the host, at once and in program order.
 
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "bindings/native/device.h"
+#include "bindings/native/guarded_call.h"
 
 namespace reprise::native {
 namespace {
@@ -15,28 +20,40 @@ uint64_t Word(const std::byte* image, size_t offset_bytes) {
   return word;
 }
 
-void Run(const Node& node, const std::byte* image) {
+Status RunKernel(const Node& node, const std::byte* image) {
+  Status done = GuardedCall([&]() -> Status {
+    node.kernel->host()(node.config(), image);
+    return {};
+  });
+  if (!done) {
+    return tl::unexpected(
+        done.error().In("kernel '" + node.kernel->name() + "'"));
+  }
+  return {};
+}
+
+Status Run(const Node& node, const std::byte* image) {
   switch (node.kind) {
     case Node::Kind::kKernel:
-      node.kernel->host()(node.config(), image);
-      return;
+      return RunKernel(node, image);
     case Node::Kind::kCopy:
       std::memcpy(reinterpret_cast<void*>(Word(image, 0)),
                   reinterpret_cast<const void*>(Word(image, 8)), node.width);
-      return;
+      return {};
     case Node::Kind::kFill: {
       auto* to = reinterpret_cast<std::byte*>(Word(image, 0));
       const uint32_t value = BatchRecord::ValueIn(image);
       for (uint64_t i = 0; i < node.width; ++i) {
         std::memcpy(to + i * node.element_bytes, &value, node.element_bytes);
       }
-      return;
+      return {};
     }
     case Node::Kind::kWait:
     case Node::Kind::kRecord:
     case Node::Kind::kCapture:
-      return;  // all before it is done; captures are called by their graph
+      return {};  // all before it is done; captures are called by their graph
   }
+  return {};
 }
 
 // There is nothing to capture: it is called each time.
@@ -67,10 +84,11 @@ class HostGraph final : public Graph {
       const std::byte* image = image_.data() + node.image_begin;
       if (node.kind == Node::Kind::kCapture) {
         const size_t number = BatchRecord::CaptureIn(image);
+        const auto& host = static_cast<const HostWork&>(*captures_[number]);
         REPRISE_RETURN_IF_ERROR(
-            static_cast<const HostWork&>(*captures_[number]).work(nullptr));
+            GuardedCall([&] { return host.work(nullptr); }));
       }
-      Run(node, image);
+      REPRISE_RETURN_IF_ERROR(Run(node, image));
     }
     return {};
   }
@@ -134,10 +152,11 @@ class HostDevice final : public Device {
     return {};
   }
 
-  Status Admit(const Node&) override { return {}; }
+  Status Admit(const Node& node) override {
+    return native::Admit(*occupancy_, limits_, node);
+  }
   Status Enqueue(const Node& node, const std::byte* image, CUstream) override {
-    Run(node, image);
-    return {};
+    return Run(node, image);
   }
   Result<std::shared_ptr<Captured>> Capture(
       const CaptureFunction& work) override {
@@ -162,7 +181,19 @@ class HostDevice final : public Device {
                       "a host runtime adopts no kernels: make them with "
                       "HostKernel");
   }
-  Context context() const override { return {}; }
+  Context context() const override { return {nullptr, context_}; }
+
+ private:
+  // One that no other device of the process has had.
+  static CUcontext NewContext() {
+    static std::atomic<uintptr_t> last{0};  // relaxed: it orders nothing
+    return reinterpret_cast<CUcontext>(
+        last.fetch_add(1, std::memory_order_relaxed) + 1);
+  }
+
+  const CUcontext context_ = NewContext();
+  const LaunchLimits limits_ = LaunchLimits::OfHost();
+  const std::unique_ptr<Occupancy> occupancy_ = MakeHostOccupancy();
 };
 
 }  // namespace

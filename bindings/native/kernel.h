@@ -12,9 +12,11 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bindings/native/common.h"
+#include "bindings/native/param_type.h"
 
 namespace reprise {
 
@@ -30,6 +32,7 @@ struct ParamImage {
   static constexpr size_t kCount = sizeof...(P);
   static constexpr std::array<uint32_t, kCount> kSizes{sizeof(P)...};
   static constexpr std::array<uint32_t, kCount> kAlignments{alignof(P)...};
+  static constexpr std::array<ParamType, kCount> kTypes{ParamType::Of<P>()...};
 
   static constexpr std::array<uint32_t, kCount> Offsets() {
     std::array<uint32_t, kCount> offsets{};
@@ -77,17 +80,29 @@ struct KernelSource {
   std::vector<std::string> instances = {};
 };
 
+namespace native {
+// What a kernel may be of: void(P...), its parameters copied as bytes.
 template <typename Signature>
-class Kernel;
+inline constexpr bool kIsSignature = false;
+template <typename... P>
+inline constexpr bool kIsSignature<void(P...)> =
+    (std::is_trivially_copyable_v<P> && ...);
+}  // namespace native
+
+// No kernel is of such a signature.
+template <typename Signature>
+class Kernel {
+  static_assert(native::kIsSignature<Signature>,
+                "a kernel's signature is void(P...): it returns nothing, and "
+                "its parameters are values that are copied as bytes");
+};
 
 // A kernel whose parameters are of types P... (trivially copyable ones). Copies
 // name the same kernel. A kernel from source is compiled in the background:
 // launching waits for it where it must. Thread-safe.
 template <typename... P>
+requires native::kIsSignature<void(P...)>
 class Kernel<void(P...)> {
-  static_assert((std::is_trivially_copyable_v<P> && ...),
-                "parameters are copied as bytes");
-
  public:
   using Image = native::ParamImage<P...>;
 
@@ -108,6 +123,14 @@ class Kernel<void(P...)> {
 };
 
 namespace native {
+// Kernel<Signature>; where there is none, a type that compiles, so that all
+// that is said is what Kernel says.
+template <typename Signature>
+using KernelOf =
+    typename std::conditional_t<kIsSignature<Signature>,
+                                std::type_identity<Kernel<Signature>>,
+                                std::type_identity<std::monostate>>::type;
+
 // Calls `function(config, parameters...)` with the parameters in `image`.
 template <typename... P, typename F, size_t... I>
 void CallWithImage(const F& function, const LaunchConfig& config,

@@ -7,10 +7,18 @@
 
 namespace reprise::native {
 
-KernelCode::KernelCode(std::string name, std::vector<device::ParamSpan> params)
+KernelCode::KernelCode(std::string name, std::vector<device::ParamSpan> params,
+                       std::span<const ParamType> types)
     : name_(std::make_shared<const std::string>(std::move(name))),
       params_(std::make_shared<const std::vector<device::ParamSpan>>(
-          std::move(params))) {}
+          std::move(params))),
+      types_(types.begin(), types.end()) {}
+
+ParamType KernelCode::TypeOf(size_t index) const {
+  return index < types_.size()
+             ? types_[index].type()
+             : ParamType{.size_bytes = (*params_)[index].size_bytes};
+}
 
 void KernelCode::Load(std::shared_ptr<kernels::Compilation> compilation,
                       std::shared_ptr<LibraryTable> libraries,
@@ -94,7 +102,8 @@ void KernelCode::FinishAdopting(const device::Driver& driver,
   Publish(std::move(adopted));
 }
 
-void KernelCode::FinishHost(HostFunction function) {
+void KernelCode::FinishHost(CUcontext context, HostFunction function) {
+  context_ = context;
   host_ = std::move(function);
   Publish({});
 }

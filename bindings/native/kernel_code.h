@@ -9,12 +9,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bindings/native/common.h"
 #include "bindings/native/kernel.h"
 #include "bindings/native/library_table.h"
+#include "bindings/native/param_type.h"
 #include "engine/base/mutex.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch.h"
@@ -30,14 +32,17 @@ namespace reprise::native {
 // Thread-safe. Keeps its library loaded; owned by handles, graphs and builds.
 class KernelCode : public std::enable_shared_from_this<KernelCode> {
  public:
-  KernelCode(std::string name, std::vector<device::ParamSpan> params);
+  // `types` has one for each parameter, or none where nobody knows them.
+  KernelCode(std::string name, std::vector<device::ParamSpan> params,
+             std::span<const ParamType> types = {});
   KernelCode(const KernelCode&) = delete;
   KernelCode& operator=(const KernelCode&) = delete;
 
-  // From a handle of the caller's; from a function of the host. The parameters
-  // are checked against what the driver knows of the kernel.
+  // From a handle of the caller's; from a function of the host, for the device
+  // that has this context. The parameters are checked against what the driver
+  // knows of the kernel.
   void FinishAdopting(const device::Driver& driver, CUfunction handle);
-  void FinishHost(HostFunction function);
+  void FinishHost(CUcontext context, HostFunction function);
   void Fail(Error error);
 
   // Refuses what was compiled.
@@ -63,10 +68,12 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   const std::shared_ptr<const std::vector<device::ParamSpan>>& params() const {
     return params_;
   }
+  // Of parameter `index`, which there is; its size is known always.
+  ParamType TypeOf(size_t index) const;
   // Once it is ready.
   CUfunction function() const { return function_; }
   const HostFunction& host() const { return host_; }
-  // Of the device that it can be launched on; null on the host.
+  // Of the device that it can be launched on.
   CUcontext context() const { return context_; }
   // The driver lets it have all dynamic shared memory that the device has.
   bool large_shared() const {
@@ -94,6 +101,7 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
 
   const std::shared_ptr<const std::string> name_;
   const std::shared_ptr<const std::vector<device::ParamSpan>> params_;
+  const std::vector<KeptParamType> types_;
 
   // Written before `ready_` is released.
   std::shared_ptr<KernelLibrary> library_;  // with other kernels of one source

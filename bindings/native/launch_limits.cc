@@ -1,6 +1,9 @@
 #include "bindings/native/launch_limits.h"
 
+#include <algorithm>
+#include <limits>
 #include <string>
+#include <utility>
 
 #include "bindings/native/kernel_code.h"
 
@@ -10,6 +13,7 @@ namespace {
 // What every kernel may have of each without asking.
 constexpr int kPlainSharedBytes = 48 << 10;
 constexpr uint64_t kPlainClusterBlocks = 8;
+constexpr int kHostMultiprocessors = 132;
 
 Result<int> Attribute(const device::Driver& driver, CUdevice device,
                       CUdevice_attribute attribute) {
@@ -47,13 +51,10 @@ Status AdmitShape(const LaunchLimits& limits, const Node& node) {
   return {};
 }
 
-Status AdmitSharedMemory(const device::Driver& driver,
-                         const LaunchLimits& limits, const Node& node) {
+Status AdmitSharedMemory(const Occupancy& occupancy, const LaunchLimits& limits,
+                         const Node& node) {
   KernelCode& kernel = *node.kernel;
-  int own = 0;  // that the kernel declares by itself
-  REPRISE_CU(driver,
-             cuFuncGetAttribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-                                kernel.function()));
+  REPRISE_ASSIGN_OR_RETURN(const int own, occupancy.OwnSharedBytes(kernel));
   const int64_t wanted = int64_t{node.shared_bytes} + own;
   if (wanted > limits.shared_bytes) {
     return Refuse(std::to_string(node.shared_bytes) +
@@ -64,35 +65,13 @@ Status AdmitSharedMemory(const device::Driver& driver,
   }
   if (wanted <= kPlainSharedBytes || kernel.large_shared()) return {};
   // All that there is, so that launches of other sizes need not ask again.
-  REPRISE_CU(driver,
-             cuFuncSetAttribute(kernel.function(),
-                                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                limits.shared_bytes - own));
+  REPRISE_RETURN_IF_ERROR(
+      occupancy.AllowShared(kernel, limits.shared_bytes - own));
   kernel.set_large_shared();
   return {};
 }
 
-Result<uint64_t> MostClusters(const device::Driver& driver, const Node& node) {
-  CUlaunchAttribute attribute{};
-  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  attribute.value.clusterDim = {node.cluster.x, node.cluster.y, node.cluster.z};
-  CUlaunchConfig config{};
-  config.gridDimX = node.grid.x;
-  config.gridDimY = node.grid.y;
-  config.gridDimZ = node.grid.z;
-  config.blockDimX = node.block.x;
-  config.blockDimY = node.block.y;
-  config.blockDimZ = node.block.z;
-  config.sharedMemBytes = node.shared_bytes;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int clusters = 0;
-  REPRISE_CU(driver, cuOccupancyMaxActiveClusters(
-                         &clusters, node.kernel->function(), &config));
-  return static_cast<uint64_t>(clusters);
-}
-
-Status AdmitCluster(const device::Driver& driver, const LaunchLimits& limits,
+Status AdmitCluster(const Occupancy& occupancy, const LaunchLimits& limits,
                     const Node& node) {
   if (!limits.clusters) {
     return Refuse(
@@ -101,12 +80,10 @@ Status AdmitCluster(const device::Driver& driver, const LaunchLimits& limits,
   }
   const uint64_t blocks = BlocksOf(node.cluster);
   if (blocks > kPlainClusterBlocks) {
-    REPRISE_CU(driver,
-               cuFuncSetAttribute(
-                   node.kernel->function(),
-                   CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+    REPRISE_RETURN_IF_ERROR(occupancy.AllowLargeClusters(*node.kernel));
   }
-  REPRISE_ASSIGN_OR_RETURN(const uint64_t clusters, MostClusters(driver, node));
+  REPRISE_ASSIGN_OR_RETURN(const uint64_t clusters,
+                           occupancy.MostClusters(node));
   if (clusters == 0) {
     return Refuse("clusters of " + std::to_string(blocks) +
                   " blocks, of which the device can hold none");
@@ -120,19 +97,14 @@ Status AdmitCluster(const device::Driver& driver, const LaunchLimits& limits,
   return {};
 }
 
-Status AdmitCooperative(const device::Driver& driver,
-                        const LaunchLimits& limits, const Node& node) {
+Status AdmitCooperative(const Occupancy& occupancy, const LaunchLimits& limits,
+                        const Node& node) {
   if (!limits.cooperative) {
     return Refuse("a cooperative grid, which the device has not");
   }
   if (node.clustered()) return {};  // counted with its clusters
-  int blocks = 0;                   // of a multiprocessor
-  REPRISE_CU(driver,
-             cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                 &blocks, node.kernel->function(),
-                 static_cast<int>(BlocksOf(node.block)), node.shared_bytes));
-  const uint64_t most = static_cast<uint64_t>(blocks) *
-                        static_cast<uint64_t>(limits.multiprocessors);
+  REPRISE_ASSIGN_OR_RETURN(const uint64_t blocks, occupancy.MostBlocks(node));
+  const uint64_t most = blocks * static_cast<uint64_t>(limits.multiprocessors);
   if (BlocksOf(node.grid) > most) {
     return Refuse("a cooperative grid of " +
                   std::to_string(BlocksOf(node.grid)) +
@@ -141,6 +113,90 @@ Status AdmitCooperative(const device::Driver& driver,
   }
   return {};
 }
+
+class CudaOccupancy final : public Occupancy {
+ public:
+  explicit CudaOccupancy(const device::Driver& driver) : driver_(driver) {}
+
+  Result<int> OwnSharedBytes(KernelCode& kernel) const override {
+    int bytes = 0;
+    REPRISE_CU(driver_,
+               cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                  kernel.function()));
+    return bytes;
+  }
+  Status AllowShared(KernelCode& kernel, int bytes) const override {
+    REPRISE_CU(driver_,
+               cuFuncSetAttribute(
+                   kernel.function(),
+                   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes));
+    return {};
+  }
+  Status AllowLargeClusters(KernelCode& kernel) const override {
+    REPRISE_CU(driver_,
+               cuFuncSetAttribute(
+                   kernel.function(),
+                   CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+    return {};
+  }
+  Result<uint64_t> MostClusters(const Node& node) const override {
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim = {node.cluster.x, node.cluster.y,
+                                  node.cluster.z};
+    CUlaunchConfig config{};
+    config.gridDimX = node.grid.x;
+    config.gridDimY = node.grid.y;
+    config.gridDimZ = node.grid.z;
+    config.blockDimX = node.block.x;
+    config.blockDimY = node.block.y;
+    config.blockDimZ = node.block.z;
+    config.sharedMemBytes = node.shared_bytes;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    int clusters = 0;
+    REPRISE_CU(driver_, cuOccupancyMaxActiveClusters(
+                            &clusters, node.kernel->function(), &config));
+    return static_cast<uint64_t>(clusters);
+  }
+  Result<uint64_t> MostBlocks(const Node& node) const override {
+    int blocks = 0;
+    REPRISE_CU(driver_,
+               cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                   &blocks, node.kernel->function(),
+                   static_cast<int>(BlocksOf(node.block)), node.shared_bytes));
+    return static_cast<uint64_t>(blocks);
+  }
+
+ private:
+  const device::Driver& driver_;
+};
+
+// Of compute capability 9.0, for kernels that need few registers.
+class HostOccupancy final : public Occupancy {
+ public:
+  Result<int> OwnSharedBytes(KernelCode&) const override { return 0; }
+  Status AllowShared(KernelCode&, int) const override { return {}; }
+  Status AllowLargeClusters(KernelCode&) const override { return {}; }
+  Result<uint64_t> MostClusters(const Node& node) const override {
+    constexpr uint64_t kMostBlocksOfACluster = 16;
+    const uint64_t blocks = BlocksOf(node.cluster);
+    if (blocks > kMostBlocksOfACluster) return 0;
+    REPRISE_ASSIGN_OR_RETURN(const uint64_t most, MostBlocks(node));
+    return most * kHostMultiprocessors / blocks;
+  }
+  Result<uint64_t> MostBlocks(const Node& node) const override {
+    constexpr uint64_t kThreads = 2048;
+    constexpr uint64_t kBlocks = 32;
+    constexpr uint64_t kSharedBytes = 228 << 10;
+    constexpr uint64_t kSharedBytesOfABlock = 1 << 10;  // beside its own
+    constexpr uint64_t kWarp = 32;
+    const uint64_t threads = (BlocksOf(node.block) + kWarp - 1) / kWarp * kWarp;
+    return std::min(
+        {kBlocks, kThreads / threads,
+         kSharedBytes / (node.shared_bytes + kSharedBytesOfABlock)});
+  }
+};
 
 }  // namespace
 
@@ -178,11 +234,29 @@ Result<LaunchLimits> LaunchLimits::Of(const device::Driver& driver,
   return limits;
 }
 
-Status Admit(const device::Driver& driver, const LaunchLimits& limits,
+LaunchLimits LaunchLimits::OfHost() {
+  constexpr int kMostBlocks = 65'535;
+  return {.grid = {std::numeric_limits<int>::max(), kMostBlocks, kMostBlocks},
+          .block = {1024, 1024, 64},
+          .threads = 1024,
+          .shared_bytes = 227 << 10,
+          .multiprocessors = kHostMultiprocessors,
+          .priority_greatest = -5};
+}
+
+std::unique_ptr<Occupancy> MakeCudaOccupancy(const device::Driver& driver) {
+  return std::make_unique<CudaOccupancy>(driver);
+}
+
+std::unique_ptr<Occupancy> MakeHostOccupancy() {
+  return std::make_unique<HostOccupancy>();
+}
+
+Status Admit(const Occupancy& occupancy, const LaunchLimits& limits,
              const Node& node) {
   REPRISE_RETURN_IF_ERROR(AdmitShape(limits, node));
   if (node.shared_bytes > 0) {
-    REPRISE_RETURN_IF_ERROR(AdmitSharedMemory(driver, limits, node));
+    REPRISE_RETURN_IF_ERROR(AdmitSharedMemory(occupancy, limits, node));
   }
   if (node.priority < limits.priority_greatest ||
       node.priority > limits.priority_least) {
@@ -192,10 +266,10 @@ Status Admit(const device::Driver& driver, const LaunchLimits& limits,
                   std::to_string(limits.priority_least));
   }
   if (node.clustered()) {
-    REPRISE_RETURN_IF_ERROR(AdmitCluster(driver, limits, node));
+    REPRISE_RETURN_IF_ERROR(AdmitCluster(occupancy, limits, node));
   }
   if (node.cooperative != 0) {
-    REPRISE_RETURN_IF_ERROR(AdmitCooperative(driver, limits, node));
+    REPRISE_RETURN_IF_ERROR(AdmitCooperative(occupancy, limits, node));
   }
   if (node.programmatic != 0 && !limits.clusters) {
     return Refuse(

@@ -6,6 +6,8 @@
 #include <cuda.h>
 
 #include <array>
+#include <cstdint>
+#include <memory>
 
 #include "bindings/native/batch_record.h"
 #include "bindings/native/common.h"
@@ -29,13 +31,36 @@ struct LaunchLimits {
 
   // Needs a current context of `device`.
   static Result<LaunchLimits> Of(const device::Driver& driver, CUdevice device);
+  // Of a GPU of compute capability 9.0 with 132 multiprocessors, for who runs
+  // on the host what is to run there.
+  static LaunchLimits OfHost();
 };
+
+// What the device's driver says of one kernel. Thread-compatible.
+class Occupancy {
+ public:
+  virtual ~Occupancy() = default;
+  // Shared memory of a block that the kernel declares by itself.
+  virtual Result<int> OwnSharedBytes(KernelCode& kernel) const = 0;
+  // Lets the kernel have so much dynamic shared memory, or clusters larger
+  // than every device has.
+  virtual Status AllowShared(KernelCode& kernel, int bytes) const = 0;
+  virtual Status AllowLargeClusters(KernelCode& kernel) const = 0;
+  // Of that launch, at a time on the device and on one of its multiprocessors.
+  virtual Result<uint64_t> MostClusters(const Node& node) const = 0;
+  virtual Result<uint64_t> MostBlocks(const Node& node) const = 0;
+};
+
+// Needs a current context, as its methods do.
+std::unique_ptr<Occupancy> MakeCudaOccupancy(const device::Driver& driver);
+// For LaunchLimits::OfHost and functions of the host, which declare nothing.
+std::unique_ptr<Occupancy> MakeHostOccupancy();
 
 // kInvalidArgument, with a sentence, for a launch that the device would not
 // take; its kernel is ready. Lets a kernel have as much dynamic shared memory
 // and as large clusters as the device has, the first time that it asks for more
-// than is allowed without asking. Needs a current context.
-Status Admit(const device::Driver& driver, const LaunchLimits& limits,
+// than is allowed without asking.
+Status Admit(const Occupancy& occupancy, const LaunchLimits& limits,
              const Node& node);
 
 }  // namespace reprise::native

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "bindings/native/common.h"
+
 namespace reprise {
 
 // All give the same bits.
@@ -30,7 +32,7 @@ enum class Patching : uint8_t {
   kExecUpdate,
 };
 
-const char* ToString(Patching patching);
+REPRISE_EXPORT const char* ToString(Patching patching);
 
 // A graph that a stream holds, or a batch that it could not build one for
 // (nothing but `launches` and `why_not`), for people.

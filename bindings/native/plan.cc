@@ -1,5 +1,7 @@
 #include "bindings/native/plan.h"
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -17,34 +19,80 @@ Status PreparedPlan::HasLaunch(uint32_t launch) const {
                         std::to_string(launch));
 }
 
-Status PreparedPlan::Set(uint32_t launch, size_t argument, const void* value,
-                         size_t size_bytes) {
+std::string PreparedPlan::NameOf(uint32_t launch) const {
+  const Node& node = recipe_->nodes[launch];
+  return "launch " + std::to_string(launch) +
+         (node.kernel == nullptr ? ""
+                                 : " (kernel '" + node.kernel->name() + "')");
+}
+
+PreparedPlan::Parameters PreparedPlan::ParametersOf(uint32_t launch) const {
+  const Node& node = recipe_->nodes[launch];
+  const ParamType to = ParamType::Of<void*>();
+  switch (node.kind) {
+    case Node::Kind::kKernel:
+      return {.count = node.kernel->params()->size()};
+    case Node::Kind::kCopy:
+      return {.count = 2, .types = {to, ParamType::Of<const void*>()}};
+    case Node::Kind::kFill: {
+      const auto fill = std::lower_bound(
+          fills_.begin(), fills_.end(), launch,
+          [](const Fill& f, uint32_t node) { return f.node < node; });
+      return {.count = 2, .types = {to, fill->element.type()}};
+    }
+    default:
+      return {};
+  }
+}
+
+Status PreparedPlan::Set(uint32_t launch, size_t argument,
+                         const ParamType& type, const void* value) {
   REPRISE_RETURN_IF_ERROR(HasLaunch(launch));
   const Node& node = recipe_->nodes[launch];
-  device::ParamSpan span{static_cast<uint32_t>(8 * argument), 8};
-  size_t count = 0;
-  if (node.kind == Node::Kind::kKernel) {
-    count = node.kernel->params()->size();
-    if (argument < count) span = (*node.kernel->params())[argument];
-  } else if (node.kind == Node::Kind::kCopy || node.kind == Node::Kind::kFill) {
-    count = 2;
-    const bool is_value = node.kind == Node::Kind::kFill && argument == 1;
-    if (is_value) span = {BatchRecord::kFillValue, node.element_bytes};
+  const bool of_kernel = node.kind == Node::Kind::kKernel;
+  const Parameters parameters = ParametersOf(launch);
+  if (argument >= parameters.count) {
+    return base::Fail(
+        Code::kInvalidArgument,
+        NameOf(launch) + " has " + std::to_string(parameters.count) +
+            " arguments, there is no argument " + std::to_string(argument));
   }
-  const auto place = [&] { return "launch " + std::to_string(launch); };
-  if (argument >= count) {
-    return base::Fail(Code::kInvalidArgument,
-                      place() + " has " + std::to_string(count) +
-                          " arguments, there is no argument " +
-                          std::to_string(argument));
+  const auto place = [&] {
+    return "argument " + std::to_string(argument) + " of " + NameOf(launch);
+  };
+  const ParamType expected =
+      of_kernel ? node.kernel->TypeOf(argument) : parameters.types[argument];
+  if (expected.kind == ParamType::Kind::kPointer &&
+      type.kind == ParamType::Kind::kPointer) {
+    const void* pointer = nullptr;
+    std::memcpy(&pointer, value, sizeof pointer);
+    if (pointer == nullptr) {
+      return base::Fail(Code::kInvalidArgument, place() + " is of type " +
+                                                    expected.Spelled() +
+                                                    ", and must not be null");
+    }
   }
-  if (span.size_bytes != size_bytes) {
-    return base::Fail(Code::kInvalidArgument,
-                      "argument " + std::to_string(argument) + " of " +
-                          place() + " has " + std::to_string(span.size_bytes) +
-                          " bytes, not " + std::to_string(size_bytes));
+  if (!expected.Takes(type)) {
+    const bool is_known = expected.kind != ParamType::Kind::kUnknown;
+    return base::Fail(
+        Code::kInvalidArgument,
+        is_known ? place() + " is of type " + expected.Spelled() + ", not " +
+                       type.Spelled()
+                 : place() + " has " + std::to_string(expected.size_bytes) +
+                       " bytes, not " + std::to_string(type.size_bytes) +
+                       " as " + type.Spelled());
   }
-  graph_->Set(launch, span.offset_bytes, value, size_bytes);
+  if (of_kernel) {
+    const device::ParamSpan& span = (*node.kernel->params())[argument];
+    graph_->Set(launch, span.offset_bytes, value, span.size_bytes);
+  } else if (node.kind == Node::Kind::kFill && argument == 1) {
+    const auto pattern = BatchRecord::PatternOf(expected, value);
+    if (!pattern) return tl::unexpected(pattern.error().In(NameOf(launch)));
+    graph_->Set(launch, BatchRecord::kFillValue, &pattern->bits,
+                pattern->bytes);
+  } else {
+    graph_->Set(launch, 8 * argument, value, sizeof(void*));
+  }
   return {};
 }
 
@@ -96,9 +144,9 @@ Status Plan::SetEvent(uint32_t launch, const Event& event) {
   return plan_->SetEvent(launch, event);
 }
 
-Status Plan::SetBytes(uint32_t launch, size_t argument, const void* value,
-                      size_t size_bytes) {
-  return plan_->Set(launch, argument, value, size_bytes);
+Status Plan::SetBytes(uint32_t launch, size_t argument,
+                      const native::ParamType& type, const void* value) {
+  return plan_->Set(launch, argument, type, value);
 }
 
 }  // namespace reprise

@@ -10,6 +10,7 @@
 
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
+#include "bindings/native/param_type.h"
 #include "bindings/native/patching.h"
 
 namespace reprise {
@@ -31,13 +32,18 @@ class Plan {
   // From the next launch on, that argument of that launch (as Batch::Launch
   // numbered them; a copy's are its destination and its source, a fill's its
   // destination and the value of an element) has `value`.
-  // kInvalidArgument where there is no such argument or it has another size.
+  // Types convert as little as bytes do: a number is of the parameter's own
+  // type (of integers the size counts), a pointer one that converts to it, and
+  // not null. kInvalidArgument where it is not, and where there is no such
+  // argument. Of a kernel without a signature sizes are compared.
   // Memory that was annotated must not come to overlap with memory that it did
   // not overlap with when the plan was made.
   template <typename T>
   Status Set(uint32_t launch, size_t argument, const T& value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    return SetBytes(launch, argument, &value, sizeof value);
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "an argument is a value that is copied as bytes: of a Buffer "
+                  "it is its data()");
+    return SetBytes(launch, argument, native::ParamType::Of<T>(), &value);
   }
 
   // The same for the event of Batch::Wait.
@@ -49,7 +55,8 @@ class Plan {
 
  private:
   REPRISE_EXPORT Status SetBytes(uint32_t launch, size_t argument,
-                                 const void* value, size_t size_bytes);
+                                 const native::ParamType& type,
+                                 const void* value);
 
   std::unique_ptr<native::PreparedPlan> plan_;
 };

@@ -3,14 +3,17 @@
 #ifndef REPRISE_BINDINGS_NATIVE_PREPARED_PLAN_H_
 #define REPRISE_BINDINGS_NATIVE_PREPARED_PLAN_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "bindings/native/adaptive_graph.h"
+#include "bindings/native/param_type.h"
 #include "bindings/native/stream_core.h"
 
 namespace reprise::native {
@@ -21,25 +24,45 @@ class PreparedPlan {
   PreparedPlan(std::shared_ptr<StreamCore> stream,
                std::shared_ptr<const AdaptiveGraph::Recipe> recipe,
                std::unique_ptr<AdaptiveGraph> graph,
-               std::vector<BatchRecord::EventUse> points)
+               std::vector<BatchRecord::EventUse> points,
+               const std::vector<BatchRecord::FillOf>& fills)
       : stream_(std::move(stream)),
         recipe_(std::move(recipe)),
         graph_(std::move(graph)),
-        points_(std::move(points)) {}
+        points_(std::move(points)) {
+    for (const BatchRecord::FillOf& fill : fills) {
+      fills_.push_back({fill.node, KeptParamType(fill.element)});
+    }
+  }
 
-  Status Set(uint32_t launch, size_t argument, const void* value,
-             size_t size_bytes);
+  Status Set(uint32_t launch, size_t argument, const ParamType& type,
+             const void* value);
   Status SetEvent(uint32_t launch, const Event& event);
   Status Launch();
   PlanReport report() const { return graph_->report(); }
 
  private:
+  // What a fill's elements are.
+  struct Fill {
+    uint32_t node;
+    KeptParamType element;
+  };
+  // How many a launch has, and, of copies and fills, of what type.
+  struct Parameters {
+    size_t count = 0;
+    std::array<ParamType, 2> types = {};
+  };
+
   Status HasLaunch(uint32_t launch) const;
+  // For messages, of one that there is.
+  std::string NameOf(uint32_t launch) const;
+  Parameters ParametersOf(uint32_t launch) const;
 
   const std::shared_ptr<StreamCore> stream_;
   const std::shared_ptr<const AdaptiveGraph::Recipe> recipe_;
   const std::unique_ptr<AdaptiveGraph> graph_;
   const std::vector<BatchRecord::EventUse> points_;
+  std::vector<Fill> fills_;  // in the order of the nodes
   // Of waits, until the graph has taken them.
   std::unordered_map<uint32_t, std::shared_ptr<EventCore>> events_;
 };

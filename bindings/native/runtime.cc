@@ -1,5 +1,6 @@
 #include "bindings/native/runtime.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,8 +54,8 @@ Result<Stream> Runtime::AdoptStream(void* handle) const {
 
 Runtime::SharedCode Runtime::Compile(const KernelSource& source,
                                      const Shape& shape) const {
-  return core_->compile_service().Compile(source,
-                                          SpansOf(shape.offsets, shape.sizes));
+  return core_->compile_service().Compile(
+      source, SpansOf(shape.offsets, shape.sizes), shape.types);
 }
 
 Runtime::SharedCode Runtime::Adopt(void* handle, std::string name,
@@ -64,7 +65,7 @@ Runtime::SharedCode Runtime::Adopt(void* handle, std::string name,
                       "the handle of kernel '" + name + "' is null");
   }
   auto code = std::make_shared<native::KernelCode>(
-      std::move(name), SpansOf(shape.offsets, shape.sizes));
+      std::move(name), SpansOf(shape.offsets, shape.sizes), shape.types);
   core_->device().Adopt(static_cast<CUfunction>(handle), *code);
   REPRISE_RETURN_IF_ERROR(code->Wait());
   return code;
@@ -124,14 +125,22 @@ Runtime::SharedCode Runtime::FromHost(native::HostFunction function,
                           "kHost)");
   }
   auto code = std::make_shared<native::KernelCode>(
-      std::move(name), SpansOf(shape.offsets, shape.sizes));
-  code->FinishHost(std::move(function));
+      std::move(name), SpansOf(shape.offsets, shape.sizes), shape.types);
+  code->FinishHost(core_->device().context().context, std::move(function));
   return code;
 }
 
 RuntimeStats Runtime::stats() const { return core_->compile_service().stats(); }
 
-Result<void*> Runtime::AllocateBytes(size_t bytes) const {
+Result<void*> Runtime::AllocateElements(size_t count,
+                                        size_t element_bytes) const {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
+    return base::Fail(Code::kInvalidArgument,
+                      "cannot allocate " +
+                          native::ElementsOf(count, element_bytes) +
+                          ": they have more bytes than a size can say");
+  }
   return core_->device().Allocate(bytes);
 }
 

@@ -11,7 +11,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "bindings/native/any_kernel.h"
 #include "bindings/native/buffer.h"
@@ -28,7 +30,8 @@ class RuntimeCore;
 
 struct RuntimeOptions {
   // A CUDA device by number, or kHost: kernels are functions of the host
-  // (HostKernel), everything else is the same.
+  // (HostKernel), everything else is the same. What a launch may be are the
+  // limits of a GPU of compute capability 9.0 then.
   static constexpr int kHost = -1;
   int device = 0;
   // A CUcontext of the caller's, in place of the primary one of `device`; it
@@ -85,28 +88,45 @@ class Runtime {
   // kInvalidArgument for the source's mistakes; kUnavailable without NVRTC, or
   // on a host runtime.
   template <typename Signature>
-  Result<Kernel<Signature>> CompileKernel(const KernelSource& source) const {
-    REPRISE_ASSIGN_OR_RETURN(
-        auto code, Compile(source, ShapeOf(static_cast<Signature*>(nullptr))));
-    return Kernel<Signature>(std::move(code));
+  Result<native::KernelOf<Signature>> CompileKernel(
+      const KernelSource& source) const {
+    if constexpr (native::kIsSignature<Signature>) {
+      REPRISE_ASSIGN_OR_RETURN(
+          auto code,
+          Compile(source, ShapeOf(static_cast<Signature*>(nullptr))));
+      return Kernel<Signature>(std::move(code));
+    } else {
+      return Refused<Kernel<Signature>>();
+    }
   }
   // A CUfunction or CUkernel of the caller's, which must outlive the kernel.
   template <typename Signature>
-  Result<Kernel<Signature>> AdoptKernel(void* handle, std::string name) const {
-    REPRISE_ASSIGN_OR_RETURN(auto code,
-                             Adopt(handle, std::move(name),
-                                   ShapeOf(static_cast<Signature*>(nullptr))));
-    return Kernel<Signature>(std::move(code));
+  Result<native::KernelOf<Signature>> AdoptKernel(void* handle,
+                                                  std::string name) const {
+    if constexpr (native::kIsSignature<Signature>) {
+      REPRISE_ASSIGN_OR_RETURN(
+          auto code, Adopt(handle, std::move(name),
+                           ShapeOf(static_cast<Signature*>(nullptr))));
+      return Kernel<Signature>(std::move(code));
+    } else {
+      return Refused<Kernel<Signature>>();
+    }
   }
   // One whose parameters the driver tells.
   REPRISE_EXPORT Result<AnyKernel> AdoptKernel(void* handle,
                                                std::string name) const;
   // `function(const LaunchConfig&, P...)` stands for the kernel; once a launch,
-  // on the thread that submits. Host runtimes only.
+  // on the thread that submits. What it throws is the error of that launch
+  // (kInternal). Host runtimes only.
   template <typename Signature, typename F>
-  Result<Kernel<Signature>> HostKernel(std::string name, F function) const {
-    return MakeHostKernel(static_cast<Signature*>(nullptr), std::move(name),
-                          std::move(function));
+  Result<native::KernelOf<Signature>> HostKernel(std::string name,
+                                                 F function) const {
+    if constexpr (native::kIsSignature<Signature>) {
+      return MakeHostKernel(static_cast<Signature*>(nullptr), std::move(name),
+                            std::move(function));
+    } else {
+      return Refused<Kernel<Signature>>();
+    }
   }
 
   // The same for parameters of these sizes.
@@ -117,10 +137,11 @@ class Runtime {
   REPRISE_EXPORT RuntimeStats stats() const;
 
   // Memory of the device, not initialised, from a pool of the runtime's.
-  // kResourceExhausted if there is none, also once work in flight is over.
+  // kResourceExhausted if there is none, also once work in flight is over;
+  // kInvalidArgument for more than a number of bytes can say.
   template <typename T>
   Result<Buffer<T>> Allocate(size_t count) const {
-    REPRISE_ASSIGN_OR_RETURN(void* memory, AllocateBytes(count * sizeof(T)));
+    REPRISE_ASSIGN_OR_RETURN(void* memory, AllocateElements(count, sizeof(T)));
     return Buffer<T>(core_, static_cast<T*>(memory), count);
   }
 
@@ -131,27 +152,44 @@ class Runtime {
   struct Shape {
     std::vector<uint32_t> offsets;
     std::vector<uint32_t> sizes;
+    std::vector<native::ParamType> types = {};  // none: nobody knows
   };
+  // Never runs: K, or what was asserted before, does not compile and says why.
+  template <typename K>
+  static tl::unexpected<Error> Refused() {
+    static_assert(sizeof(K) > 0);
+    return base::Fail(Code::kInvalidArgument, "no kernel");
+  }
   template <typename... P>
   static Shape ShapeOf(void (*)(P...)) {
     using Image = native::ParamImage<P...>;
     return {{Image::kOffsets.begin(), Image::kOffsets.end()},
-            {Image::kSizes.begin(), Image::kSizes.end()}};
+            {Image::kSizes.begin(), Image::kSizes.end()},
+            {Image::kTypes.begin(), Image::kTypes.end()}};
   }
   template <typename... P, typename F>
   Result<Kernel<void(P...)>> MakeHostKernel(void (*signature)(P...),
                                             std::string name,
                                             F function) const {
-    REPRISE_ASSIGN_OR_RETURN(
-        auto code, FromHost(
-                       [function = std::move(function)](
-                           const LaunchConfig& config, const std::byte* image) {
-                         native::CallWithImage<P...>(
-                             function, config, image,
-                             std::index_sequence_for<P...>());
-                       },
-                       std::move(name), ShapeOf(signature)));
-    return Kernel<void(P...)>(std::move(code));
+    constexpr bool kFits = std::is_invocable_v<const F&, const LaunchConfig&,
+                                               std::remove_const_t<P>&...>;
+    static_assert(kFits,
+                  "the function of a host kernel is called as function(const "
+                  "LaunchConfig&, P...), with the parameters of its signature");
+    if constexpr (kFits) {
+      REPRISE_ASSIGN_OR_RETURN(
+          auto code,
+          FromHost(
+              [function = std::move(function)](const LaunchConfig& config,
+                                               const std::byte* image) {
+                native::CallWithImage<P...>(function, config, image,
+                                            std::index_sequence_for<P...>());
+              },
+              std::move(name), ShapeOf(signature)));
+      return Kernel<void(P...)>(std::move(code));
+    } else {
+      return Refused<Kernel<void(P...)>>();
+    }
   }
 
   using SharedCode = Result<std::shared_ptr<native::KernelCode>>;
@@ -162,7 +200,8 @@ class Runtime {
   REPRISE_EXPORT SharedCode FromHost(native::HostFunction function,
                                      std::string name,
                                      const Shape& shape) const;
-  REPRISE_EXPORT Result<void*> AllocateBytes(size_t bytes) const;
+  REPRISE_EXPORT Result<void*> AllocateElements(size_t count,
+                                                size_t element_bytes) const;
 
   std::shared_ptr<native::RuntimeCore> core_;
 };

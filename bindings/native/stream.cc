@@ -5,6 +5,25 @@
 #include "bindings/native/stream_core.h"
 
 namespace reprise {
+namespace {
+
+Result<size_t> BytesToCopy(const void* to, const void* from, size_t count,
+                           size_t element_bytes) {
+  const auto refuse = [&](const char* why) {
+    return base::Fail(
+        Code::kInvalidArgument,
+        "cannot copy " + native::ElementsOf(count, element_bytes) + why);
+  };
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
+    return refuse(": they have more bytes than a size can say");
+  }
+  if (bytes > 0 && to == nullptr) return refuse(" to a null pointer");
+  if (bytes > 0 && from == nullptr) return refuse(" from a null pointer");
+  return bytes;
+}
+
+}  // namespace
 
 Event::Event(std::shared_ptr<native::EventCore> core)
     : core_(std::move(core)) {}
@@ -48,11 +67,17 @@ std::vector<PlanReport> Stream::plans() const { return core_->plans(); }
 
 void* Stream::handle() const { return core_->stream(); }
 
-Status Stream::CopyIn(void* to, const void* from, size_t bytes) const {
+Status Stream::CopyIn(void* to, const void* from, size_t count,
+                      size_t element_bytes) const {
+  REPRISE_ASSIGN_OR_RETURN(const size_t bytes,
+                           BytesToCopy(to, from, count, element_bytes));
   return core_->runtime().device().CopyIn(to, from, bytes, core_->stream());
 }
 
-Status Stream::CopyOut(void* to, const void* from, size_t bytes) const {
+Status Stream::CopyOut(void* to, const void* from, size_t count,
+                       size_t element_bytes) const {
+  REPRISE_ASSIGN_OR_RETURN(const size_t bytes,
+                           BytesToCopy(to, from, count, element_bytes));
   return core_->runtime().device().CopyOut(to, from, bytes, core_->stream());
 }
 

@@ -46,14 +46,15 @@ class Stream {
   REPRISE_EXPORT Status Wait(const Event& event) const;
 
   // Copies between the host and the device, in stream order. The host's memory
-  // may be used again on return.
+  // may be used again on return. kInvalidArgument for null pointers, unless
+  // nothing is copied, and for more than a number of bytes can say.
   template <typename T>
   Status CopyToDevice(T* to, const T* from, size_t count) const {
-    return CopyIn(to, from, count * sizeof(T));
+    return CopyIn(to, from, count, sizeof(T));
   }
   template <typename T>
   Status CopyToHost(T* to, const T* from, size_t count) const {
-    return CopyOut(to, from, count * sizeof(T));
+    return CopyOut(to, from, count, sizeof(T));
   }
 
   // Waits for all that was submitted; tells of errors of the device.
@@ -69,8 +70,10 @@ class Stream {
   REPRISE_EXPORT void* handle() const;
 
  private:
-  REPRISE_EXPORT Status CopyIn(void* to, const void* from, size_t bytes) const;
-  REPRISE_EXPORT Status CopyOut(void* to, const void* from, size_t bytes) const;
+  REPRISE_EXPORT Status CopyIn(void* to, const void* from, size_t count,
+                               size_t element_bytes) const;
+  REPRISE_EXPORT Status CopyOut(void* to, const void* from, size_t count,
+                                size_t element_bytes) const;
 
   std::shared_ptr<native::StreamCore> core_;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bindings/native/dependencies.h"
+#include "bindings/native/guarded_call.h"
 
 namespace reprise::native {
 namespace {
@@ -69,7 +70,9 @@ Status StreamCore::Check(const BatchRecord& record) const {
     }
     if (node.kernel->context() != runtime_->device().context().context) {
       return base::Fail(Code::kInvalidArgument,
-                        place() + " is of another device or context");
+                        place() +
+                            " is of another runtime's device or context than "
+                            "the stream");
     }
     if (Status admitted = runtime_->device().Admit(node); !admitted) {
       return tl::unexpected(admitted.error().In(place()));
@@ -281,10 +284,13 @@ void StreamCore::TakeGraphOver(BatchEntry& entry, const BatchRecord& record) {
 Status StreamCore::LaunchAll(const BatchRecord& record) {
   for (const Node& node : record.nodes()) {
     const std::byte* image = record.image().data() + node.image_begin;
-    REPRISE_RETURN_IF_ERROR(
-        node.kind == Node::Kind::kCapture
-            ? record.captures()[BatchRecord::CaptureIn(image)](stream_)
-            : runtime_->device().Enqueue(node, image, stream_));
+    if (node.kind == Node::Kind::kCapture) {
+      const CaptureFunction& work =
+          record.captures()[BatchRecord::CaptureIn(image)];
+      REPRISE_RETURN_IF_ERROR(GuardedCall([&] { return work(stream_); }));
+    } else {
+      REPRISE_RETURN_IF_ERROR(runtime_->device().Enqueue(node, image, stream_));
+    }
     ++stats_.launches;
   }
   return {};

@@ -99,7 +99,7 @@ struct Solver {
 
   void Begin() {
     auto batch = stream.BeginBatch();
-    batch.Fill(Out(reinterpret_cast<uint32_t*>(x.data()), 2 * x.size()), 0u);
+    batch.Fill(Out(x), 0.0);
     batch.Copy(Out(r), In(b));
     batch.Copy(Out(p), In(b));
     batch.Launch(dot, kOne, In(r), In(r), Out(rr[0]), count);

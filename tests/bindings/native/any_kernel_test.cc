@@ -109,8 +109,9 @@ TEST_F(AnyKernelTest, PlanTakesArgumentsBySize) {
   auto plan = batch.Prepare();
   ASSERT_TRUE(plan);
   ASSERT_TRUE(plan->Set(launch, 2, 10.0));
-  EXPECT_EQ(Why(plan->Set(launch, 1, 10)),
-            "argument 1 of launch 0 has 1 bytes, not 4");
+  EXPECT_EQ(
+      Why(plan->Set(launch, 1, 10)),
+      "argument 1 of launch 0 (kernel 'scale') has 1 bytes, not 4 as int");
   ASSERT_TRUE(plan->Launch());
   EXPECT_EQ(value_, 11);
 }

@@ -360,7 +360,8 @@ TEST_F(MemoryPoolTest, KernelOfAnotherContextIsRefused) {
   batch.Launch(*kernel_, {}, &value, 1.0f);
   batch.Launch(*other, {}, &value, 1.0f);
   EXPECT_EQ(batch.Submit().error().message(),
-            "launch 1 (kernel 'raise') is of another device or context");
+            "launch 1 (kernel 'raise') is of another runtime's device or "
+            "context than the stream");
   EXPECT_EQ(value, 0);
 }
 

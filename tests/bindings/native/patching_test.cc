@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -65,8 +64,8 @@ class PatchingTest : public ::testing::Test {
       std::memcpy(image, &to, 8);
       std::memcpy(image + 8, &from, 8);
       std::memcpy(image + 16, &value, 4);
-      record.AddAccess(to, 4, true, 0);
-      record.AddAccess(from, 4, false, 1);
+      record.AddAccess(to, 1, 4, true, 0);
+      record.AddAccess(from, 1, 4, false, 1);
       record.EndLaunch();
     }
     return record;
@@ -199,8 +198,8 @@ TEST_F(TableTest, IsNotTakenOver) {
 TEST_F(PatchingTest, TableLeavesFillsAndCopiesToSetParams) {
   const auto record = [this](float by, float filled) {
     BatchRecord record = Record(add_code_, by, 1);
-    record.AddFill(&memory_[2], 2, 4, std::bit_cast<uint32_t>(filled));
-    record.AddCopy(&memory_[4], &memory_[1], 4);
+    record.AddFill(&memory_[2], 2, ParamType::Of<float>(), &filled);
+    record.AddCopy(&memory_[4], &memory_[1], 1, 4);
     return record;
   };
   Mechanism mechanism{.patching = Patching::kTable};
@@ -325,9 +324,10 @@ TYPED_TEST(FillTest, PlanTakesItsValueFromSet) {
 
   const Status wide = plan->Set(fill, 1, uint64_t{5});
   ASSERT_FALSE(wide);
-  EXPECT_EQ(wide.error().message(), "argument 1 of launch 0 has " +
-                                        std::to_string(sizeof(T)) +
-                                        " bytes, not 8");
+  EXPECT_EQ(wide.error().message(), "argument 1 of launch 0 is of type " +
+                                        ParamType::Of<T>().Spelled() +
+                                        ", not " +
+                                        ParamType::Of<uint64_t>().Spelled());
   EXPECT_FALSE(plan->Set(fill, 2, T{}));
 }
 
