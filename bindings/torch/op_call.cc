@@ -1,6 +1,7 @@
 #include "bindings/torch/op_call.h"
 
 #include <c10/core/impl/COWDeleter.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <bit>
@@ -32,6 +33,12 @@ constexpr uint64_t kDtypesOfNumbers = [] {
   }
   return dtypes;
 }();
+
+// Torch makes a tensor of Python's numbers with Python's key excluded, and
+// writes them into it past the dispatcher.
+bool IsAboutToFill() {
+  return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python);
+}
 
 bool IsCopyOnWrite(const c10::StorageImpl& storage) {
   auto& unchecked = const_cast<c10::StorageImpl&>(storage);
@@ -189,7 +196,8 @@ std::optional<int> OpCall::Finish() {
     }
   }
   if (device_ < 0) {
-    if (!info_.factory || kind_ != scheduler::DeviceKind::kHost) {
+    if (!info_.factory || kind_ != scheduler::DeviceKind::kHost ||
+        IsAboutToFill()) {
       return std::nullopt;
     }
     device_ = 0;

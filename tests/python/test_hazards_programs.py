@@ -64,6 +64,67 @@ def test_optimizers(device: str, make: Callable[..., optim.Optimizer]) -> None:
     same_as_eager(device, functools.partial(_train, device, make))
 
 
+@pytest.mark.parametrize("make", ["tensor", "FloatTensor", "new_tensor", "as_tensor"])
+def test_tensors_that_are_made_of_numbers(device: str, make: str) -> None:
+    """What torch writes into them, behind the op that gives them memory, is no op."""
+    weight = torch.randn(64, 64, device=device)
+
+    def made(number: int) -> torch.Tensor:
+        values = [[float(number % 7)] * 64] * 64
+        if make == "new_tensor":
+            return weight.new_tensor(values)
+        if make == "FloatTensor":
+            return torch.FloatTensor(values).to(device)
+        function = torch.tensor if make == "tensor" else torch.as_tensor
+        return function(values, device=device)
+
+    def run(wait: Wait) -> list[torch.Tensor]:
+        torch.manual_seed(3)
+        kept = []
+        for number, x in enumerate(_inputs(device, 64)):
+            given = made(number)
+            h = (x @ weight).relu()
+            h = (h + given[:4]).tanh() * 0.5
+            kept.append(h @ given)
+            wait()
+        return kept
+
+    same_as_eager(device, run)
+
+
+def test_operators_that_are_registered_late(device: str) -> None:
+    """One that writes where it has kept the address is seen by its name alone."""
+    library = torch.library.Library("reprise_late", "FRAGMENT")
+    count = itertools.count()
+
+    def run(wait: Wait) -> list[torch.Tensor]:
+        torch.manual_seed(3)
+        state = torch.zeros(4, 32, device=device)
+        name = f"put{next(count)}"  # the first run's is known to the second one
+
+        def put(to: torch.Tensor, value: float) -> None:
+            # As a library does: its own kernels are no ops.
+            with torch._C._ExcludeDispatchKeyGuard(
+                torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)
+            ):
+                to.fill_(value)
+
+        kept = []
+        for number, x in enumerate(_inputs(device)):
+            if number == PASSES // 2:
+                library.define(f"{name}(Tensor(a!) to, float value) -> ()")
+                library.impl(name, put, "CUDA" if device == "cuda" else "CPU")
+            h = (x * 1.5).tanh()
+            h = h + 0.5
+            if number >= PASSES // 2:
+                getattr(torch.ops.reprise_late, name)(state, float(number))
+            kept.append((h + state).sin())
+            wait()
+        return kept
+
+    same_as_eager(device, run)
+
+
 def test_gradients_of_gradients(device: str) -> None:
     def run(wait: Wait) -> list[torch.Tensor]:
         inputs = _inputs(device)
