@@ -112,14 +112,15 @@ void OpCall::AddTensor(const at::Tensor& tensor) {
     return;
   }
   if (!IsPlainTensor(*impl)) [[unlikely]] {
-    SetForeign();
+    AddForeignTensor(*impl);
     return;
   }
   if (kind_ == scheduler::DeviceKind::kCuda) {
     const c10::Device device = impl->device();
     if (device.is_cuda()) {
       if (device_ < 0) device_ = device.index();
-      if (device_ != device.index()) Cut("operands on several devices");
+      if (device_ != device.index()) [[unlikely]]
+        AddOtherDevice(device.index());
       AddOperand(impl);
     } else if (!device.is_cpu()) {
       SetForeign();
@@ -136,6 +137,32 @@ void OpCall::AddTensor(const at::Tensor& tensor) {
     device_ = 0;
     AddOperand(impl);
   }
+}
+
+// By its keys and its storage alone: where a subclass says that it is would be
+// a call of the program's.
+void OpCall::AddForeignTensor(const c10::TensorImpl& tensor) {
+  SetForeign();
+  const c10::DispatchKeySet keys = tensor.key_set();
+  if (kind_ == scheduler::DeviceKind::kHost) {
+    if (keys.has_backend(c10::BackendComponent::CPUBit)) device_ = 0;
+    return;
+  }
+  if (!keys.has_backend(c10::BackendComponent::CUDABit)) return;
+  const c10::Storage& storage = tensor.unsafe_storage();
+  if (!storage || !storage.device().is_cuda()) {
+    if (device_ < 0) device_ = 0;
+    other_devices_ = kEveryDevice;
+    return;
+  }
+  const c10::DeviceIndex device = storage.device().index();
+  if (device_ < 0) device_ = device;
+  if (device_ != device) AddOtherDevice(device);
+}
+
+void OpCall::AddOtherDevice(c10::DeviceIndex device) {
+  Cut("operands on several devices");
+  other_devices_ |= uint64_t{1} << device;
 }
 
 void OpCall::AddHostScalar(const c10::TensorImpl* tensor) {

@@ -73,13 +73,21 @@ class OpCall {
   void Cut(const char* reason) {
     if (cut_ == nullptr) cut_ = reason;
   }
-  // The call is none of the session's business: a subclass, another device, a
-  // layout that is not strided.
+  // No trace can hold the call, and no session is shown it: a subclass, another
+  // device, a layout that is not strided.
   void SetForeign() { foreign_ = true; }
 
   // After the last argument: the device whose session sees this call, or none
   // if it is foreign. Completes words and operands.
   std::optional<int> Finish();
+
+  // Whose memory the call may use, foreign or not. -1: of no device that is
+  // watched.
+  int device() const { return device_; }
+  // Bit d: device d's as well.
+  uint64_t other_devices() const { return other_devices_; }
+  // An operand does not say where its memory is: any device's.
+  static constexpr uint64_t kEveryDevice = ~uint64_t{0};
 
   // After the op ran: reads again where written operands are. False if one has
   // got another layout or another storage, which a replay could not repeat.
@@ -88,7 +96,6 @@ class OpCall {
   const OpInfo& info() const { return info_; }
   scheduler::DeviceKind kind() const { return kind_; }
   bool foreign() const { return foreign_; }
-  int device() const { return device_; }
   engine::OpView view() const;
   // A call that is a cut may end with the host having waited for the stream.
   bool may_wait() const {
@@ -113,6 +120,8 @@ class OpCall {
 
   void AddOperand(c10::TensorImpl* tensor);
   void AddHostScalar(const c10::TensorImpl* tensor);
+  void AddForeignTensor(const c10::TensorImpl& tensor);
+  void AddOtherDevice(c10::DeviceIndex device);
   bool Written() const {
     return (info_.written_arguments >> argument_ & 1) != 0;
   }
@@ -123,6 +132,7 @@ class OpCall {
   int argument_ = -1;
   int device_argument_ = -2;
   int device_ = -1;
+  uint64_t other_devices_ = 0;
   bool foreign_ = false;
   bool has_written_ = false;
   bool may_trap_ = false;

@@ -28,4 +28,18 @@ void BeforeCut(scheduler::Session* session, const engine::OpView& op,
   }
 }
 
+void InterruptSession(c10::Device device, void* stream, const char* what) {
+  if (TorchRuntime* runtime = TorchRuntime::Active()) {
+    runtime->scheduler().Interrupt(
+        {runtime->kind(), device.has_index() ? device.index() : 0, stream},
+        what);
+  }
+}
+
+void InterruptSessions(const char* what) {
+  if (TorchRuntime* runtime = TorchRuntime::Active()) {
+    runtime->scheduler().InterruptAll(what);
+  }
+}
+
 }  // namespace reprise::bindings

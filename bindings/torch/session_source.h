@@ -35,6 +35,11 @@ scheduler::Session* SessionFor(c10::Device device, void* stream);
 void BeforeCut(scheduler::Session* session, const engine::OpView& op,
                bool may_wait);
 
+// Interrupts the session of a stream (scheduler::Session::Interrupt), if it has
+// one, or all sessions. May take a lock.
+void InterruptSession(c10::Device device, void* stream, const char* what);
+void InterruptSessions(const char* what);
+
 }  // namespace reprise::bindings
 
 #endif  // REPRISE_BINDINGS_TORCH_SESSION_SOURCE_H_

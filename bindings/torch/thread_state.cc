@@ -32,6 +32,16 @@ void ThreadState::SkipOp() {
   PassOver(scheduler::Runtime::kOpsPassedOver);
 }
 
+void ThreadState::Interrupt(int device, const char* what) {
+  if (kind == scheduler::DeviceKind::kHost) {
+    InterruptSession(c10::Device(c10::kCPU), nullptr, what);
+    return;
+  }
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  InterruptSession(c10::Device(c10::kCUDA, index),
+                   c10::cuda::getCurrentCUDAStream(index).stream(), what);
+}
+
 scheduler::Session* ThreadState::FindSession(int device) {
   int64_t stream = 0;
   if (kind == scheduler::DeviceKind::kCuda) {

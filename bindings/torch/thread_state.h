@@ -42,6 +42,8 @@ struct ThreadState {
   void SkipOp();
   // The session of the device's current stream. Null where there is none.
   scheduler::Session* FindSession(int device);
+  // Interrupts it (scheduler::Session::Interrupt); makes none.
+  void Interrupt(int device, const char* what);
 };
 
 inline thread_local constinit ThreadState t_thread_state;

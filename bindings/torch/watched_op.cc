@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <bit>
+
 #include "bindings/torch/session_source.h"
 
 namespace reprise::bindings {
@@ -9,20 +11,48 @@ namespace reprise::bindings {
 using scheduler::Action;
 using scheduler::DeviceKind;
 
-ThreadState* WatchingThread(c10::DispatchKeySet below) {
-  using c10::DispatchKey;
-  constexpr c10::DispatchKeySet kDenseHost(DispatchKey::CPU);
-  constexpr c10::DispatchKeySet kDense({DispatchKey::CPU, DispatchKey::CUDA});
+namespace {
+
+using c10::BackendComponent;
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+constexpr char kForeign[] =
+    "memory is used by an op that is not watched (sparse, wrapped, quantized, "
+    "of another device)";
+
+// A backend that is watched computes the call on ordinary dense tensors.
+bool IsOurs(DispatchKeySet below, DeviceKind kind) {
+  constexpr DispatchKeySet kDenseHost(DispatchKey::CPU);
+  constexpr DispatchKeySet kDense({DispatchKey::CPU, DispatchKey::CUDA});
+  return kind == DeviceKind::kHost
+             ? below == kDenseHost
+             : (below.raw_repr() & ~kDense.raw_repr()) == 0 &&
+                   below.has_backend(BackendComponent::CUDABit);
+}
+
+// A tensor of the call is of a device that is watched. Of tensors without
+// memory, only the shape is computed, whatever else the call is given.
+bool MayUseOurs(DispatchKeySet below, DeviceKind kind) {
+  return below.has_backend(kind == DeviceKind::kHost
+                               ? BackendComponent::CPUBit
+                               : BackendComponent::CUDABit) &&
+         !below.has_backend(BackendComponent::MetaBit);
+}
+
+}  // namespace
+
+ThreadState* WatchingThread(DispatchKeySet below) {
   ThreadState& thread = t_thread_state;
   if (thread.depth != 0 || !thread.Refresh()) return nullptr;
+  const bool ours = IsOurs(below, thread.kind);
+  if (!ours && !MayUseOurs(below, thread.kind)) return nullptr;
   // What a thread of the host's pool calls belongs to the op that it works for.
-  const bool ours = thread.kind == DeviceKind::kHost
-                        ? below == kDenseHost && !at::in_parallel_region()
-                        : (below.raw_repr() & ~kDense.raw_repr()) == 0 &&
-                              below.has_backend(c10::BackendComponent::CUDABit);
-  if (!ours) return nullptr;
+  if (thread.kind == DeviceKind::kHost && at::in_parallel_region()) {
+    return nullptr;
+  }
   if (thread.asleep->load(std::memory_order_relaxed)) [[unlikely]] {
-    thread.SkipOp();
+    if (ours) thread.SkipOp();
     return nullptr;
   }
   return &thread;
@@ -45,8 +75,11 @@ void WatchedOp::Unlock() {
 }
 
 WatchedOp::Step WatchedOp::Enter() {
+  if (!IsOurs(below_, thread_.kind)) [[unlikely]] call_.SetForeign();
   const std::optional<int> device = call_.Finish();
-  if (!device.has_value()) return Step::kPass;
+  if (!device.has_value()) {
+    return call_.device() < 0 ? Step::kPass : Step::kEager;
+  }
   session_ = thread_.FindSession(*device);
   if (session_ == nullptr) return Step::kPass;
   session_->Lock();
@@ -75,8 +108,22 @@ void WatchedOp::GiveCall(std::unique_ptr<BoxedCall> boxed) {
 
 void WatchedOp::StartEager() {
   Unlock();
+  if (session_ == nullptr || call_.other_devices() != 0) [[unlikely]]
+    InterruptSessionsOfCall();
   deep_ = true;
   ++thread_.depth;
+}
+
+void WatchedOp::InterruptSessionsOfCall() {
+  uint64_t devices = call_.other_devices();
+  if (devices == OpCall::kEveryDevice) {
+    InterruptSessions(kForeign);
+    return;
+  }
+  if (session_ == nullptr) devices |= uint64_t{1} << call_.device();
+  for (; devices != 0; devices &= devices - 1) {
+    thread_.Interrupt(std::countr_zero(devices), kForeign);
+  }
 }
 
 void WatchedOp::Leave(const ResultList& results) {

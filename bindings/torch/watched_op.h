@@ -17,8 +17,9 @@
 namespace reprise::bindings {
 
 // The calling thread's state if a call with these keys may be a session's
-// business, else null: the call is no part of another op, and a backend that is
-// watched computes it on ordinary dense tensors. Asked while g_watching is set.
+// business, else null: the call is no part of another op, and has a tensor of a
+// device that is watched, whatever kind of tensor it is. Asked while g_watching
+// is set.
 ThreadState* WatchingThread(c10::DispatchKeySet below);
 
 // One call from its hook to its end, on the stack of the hook:
@@ -27,7 +28,9 @@ ThreadState* WatchingThread(c10::DispatchKeySet below);
 //   encode every argument into op.call();
 //   switch (op.Enter()) {
 //     kPass:    redispatch, as if there were no hook
-//     kEager:   op.StartEager(); redispatch
+//     kEager:   op.StartEager(); redispatch (also of a call that no trace can
+//               hold, but that may use a session's memory: its sessions are
+//               interrupted, and all that it calls belongs to it)
 //     kObserve: op.StartEager(box); redispatch; op.Leave(results)
 //     kFollow:  make the results by op.maker()
 //   }
@@ -64,6 +67,8 @@ class WatchedOp {
 
  private:
   void Unlock();
+  // Those of the devices whose memory the call may use, but its own session.
+  void InterruptSessionsOfCall();
 
   ThreadState& thread_;
   OpCall call_;

@@ -42,6 +42,12 @@ void PassOver(uint64_t) {}
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
 void BeforeCut(scheduler::Session*, const engine::OpView&, bool) {}
 
+void InterruptSession(c10::Device, void*, const char* what) {
+  g_session->Interrupt(what);
+}
+
+void InterruptSessions(const char* what) { g_session->Interrupt(what); }
+
 void Serve(scheduler::Session* session, scheduler::DeviceKind kind) {
   RegisterHooksOnce();
   g_kind = kind;

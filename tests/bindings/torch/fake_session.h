@@ -58,6 +58,7 @@ class FakeSession final : public scheduler::Session {
   const std::vector<SeenOp>& seen() const { return seen_; }
   size_t follows() const { return follows_; }
   size_t entered() const { return entered_; }
+  size_t interrupts() const { return interrupts_; }
   // Runs the i-th recorded call on its operands' memory and returns the bytes
   // of each result.
   std::vector<std::vector<char>> RunCall(size_t i);
@@ -69,7 +70,10 @@ class FakeSession final : public scheduler::Session {
              std::span<const engine::ResultView> results,
              std::unique_ptr<engine::Call> call) override;
   void Abandon(const engine::OpView& op) override;
-  bool Interrupt(const char*) override { return false; }
+  bool Interrupt(const char*) override {
+    ++interrupts_;
+    return false;
+  }
   void InterruptIfUsed(std::span<const scheduler::MemoryRange>,
                        const char*) override {}
   engine::Block TakeBlock(engine::ValueId value) override;
@@ -86,6 +90,7 @@ class FakeSession final : public scheduler::Session {
   Mode mode_ = Mode::kPass;
   bool wants_calls_ = false;
   size_t entered_ = 0;
+  size_t interrupts_ = 0;
   size_t follows_ = 0;
   size_t next_ = 0;
 

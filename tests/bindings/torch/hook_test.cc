@@ -4,6 +4,7 @@
 #include "bindings/torch/hook.h"
 
 #include <ATen/ATen.h>
+#include <ATen/NamedTensor.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/library.h>
@@ -213,6 +214,55 @@ TEST_F(HookTest, CountsNestedCallsToTheOutermost) {
   ASSERT_EQ(session_.seen().size(), 2u);
   EXPECT_EQ(session_.seen()[0].name, "aten::full");
   EXPECT_EQ(session_.seen()[1].name, "aten::constant_pad_nd");
+}
+
+// Ops that no session is shown, but that use memory which sessions know.
+TEST_F(HookTest, InterruptsWhereOthersUseMemoryOfItsDevice) {
+  auto dense = at::zeros({4, 4});
+  const auto indices = at::ones({2, 1}, at::kLong), values = at::ones({1});
+  const auto sparse = at::sparse_coo_tensor(indices, values, {4, 4});
+  const auto rows = sparse.to_sparse_csr();
+  auto named = at::zeros({2});
+  named.unsafeGetTensorImpl()->set_named_tensor_meta(
+      std::make_unique<at::NamedTensorMeta>(
+          at::NamedTensorMeta::HasNonWildcard,
+          std::vector{at::Dimname::fromSymbol(at::Symbol::dimname("n"))}));
+  const std::vector<std::function<void()>> programs = {
+      [&] { dense.add_(sparse); },
+      [&] { dense.add_(rows); },
+      [&] { at::mm(sparse, dense); },
+      [&] { at::quantize_per_tensor(dense, 0.5, 1, at::kQInt8).dequantize(); },
+      [&] { dense.to_sparse(); },
+      [&] { named.add_(1); },
+      [&] { dense.to(at::kMeta); },
+  };
+  for (size_t i = 0; i < programs.size(); ++i) {
+    session_.Record();
+    const size_t before = session_.interrupts();
+    programs[i]();
+    EXPECT_GT(session_.interrupts(), before) << i;
+    // What such an op calls is part of it.
+    for (const SeenOp& seen : session_.seen()) {
+      EXPECT_NE(seen.name, "aten::add_.Tensor") << i;
+      EXPECT_NE(seen.name, "aten::index_select") << i;
+    }
+  }
+  session_.Pass();
+  EXPECT_EQ(dense[1][1].item<float>(), 2);
+}
+
+TEST_F(HookTest, PassesOverOpsThatUseNoMemoryOfItsDevice) {
+  const auto meta = at::empty({4, 4}, at::kMeta), dense = at::zeros({4});
+  const auto blocked = dense.to_mkldnn();
+  session_.Record();
+  const size_t before = session_.interrupts();
+  meta.add(meta).mul_(2.0);
+  meta.add(dense);
+  at::zeros({2, 2}, at::TensorOptions(at::kSparse));
+  blocked.relu();
+  EXPECT_EQ(session_.interrupts(), before);
+  at::neg(dense);
+  EXPECT_EQ(session_.interrupts(), before);
 }
 
 TEST_F(HookTest, LetsExceptionsPassAndAbandonsTheirOps) {
