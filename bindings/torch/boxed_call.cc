@@ -179,7 +179,7 @@ base::Status BoxedCall::StoreResults(std::span<const c10::IValue> returned,
     const size_t i = next++;
     if (i >= results.size() || results[i] == 0) return {};
     const c10::Storage& storage = tensor.storage();
-    if (i >= expected_->size() || storage.nbytes() != (*expected_)[i]) {
+    if (i >= expected_.size() || storage.nbytes() != expected_[i]) {
       return base::Fail(base::Code::kInternal,
                         info_.name + " returned a result of " +
                             std::to_string(storage.nbytes()) +
@@ -221,11 +221,10 @@ base::Status BoxedCall::Run(std::span<const uint64_t> operands,
   }
 }
 
-void ExpectResults(const BoxedCall::Expected& expected,
-                   std::span<const engine::ResultView> results) {
-  expected->clear();
+void BoxedCall::Expect(std::span<const engine::ResultView> results) {
+  expected_.clear();
   for (const engine::ResultView& result : results) {
-    expected->push_back(result.storage_bytes);
+    expected_.push_back(result.storage_bytes);
   }
 }
 

@@ -24,13 +24,10 @@ namespace reprise::bindings {
 // place. Keeps no tensor of the program: wrapped numbers are copied.
 //
 // Boxed argument by argument with Box, in the order of OpCall, before the op
-// runs; ExpectResults says after it how large its results are. Run redispatches
-// as the call did, below autograd, on any thread. Run after Run, one at a time.
+// runs; Expect says after it how large its results are. Run redispatches as the
+// call did, below autograd, on any thread. Run after Run, one at a time.
 class BoxedCall final : public engine::Call {
  public:
-  // What Run checks its results against; filled after the call is given away.
-  using Expected = std::shared_ptr<std::vector<uint64_t>>;
-
   BoxedCall(const OpInfo& info, c10::DispatchKeySet keys)
       : info_(info), keys_(keys) {}
 
@@ -40,7 +37,8 @@ class BoxedCall final : public engine::Call {
       const c10::List<std::optional<at::Tensor>>& tensors);
   void AddValue(c10::IValue value);
   void AddScalar(const at::Scalar& value);
-  const Expected& expected() const { return expected_; }
+  // What Run checks its results against.
+  void Expect(std::span<const engine::ResultView> results);
 
   base::Status Run(std::span<const uint64_t> operands,
                    std::span<const uint64_t> results) override;
@@ -81,12 +79,8 @@ class BoxedCall final : public engine::Call {
   const c10::DispatchKeySet keys_;
   std::vector<Argument> arguments_;
   std::vector<Number> numbers_;
-  Expected expected_ = std::make_shared<std::vector<uint64_t>>();
+  std::vector<uint64_t> expected_;  // the bytes of each result's storage
 };
-
-// After the op ran: the bytes of the storage of each result.
-void ExpectResults(const BoxedCall::Expected& expected,
-                   std::span<const engine::ResultView> results);
 
 // Arguments of every type that operators have.
 inline void Box(BoxedCall& call, const at::Tensor& tensor) {

@@ -114,11 +114,10 @@ void BoxedHook::Watch(ThreadState& thread, c10::DispatchKeySet below,
       Follow(op, stack);
       return;
     case WatchedOp::Step::kObserve:
+      op.StartEager();
       if (op.wants_call()) {
-        auto boxed = op.NewBoxedCall();
-        for (const c10::IValue& argument : arguments)
-          BoxBoxed(*boxed, argument);
-        op.GiveCall(std::move(boxed));
+        BoxedCall& boxed = op.NewBoxedCall();
+        for (const c10::IValue& argument : arguments) BoxBoxed(boxed, argument);
       }
       Observe(op, below, stack);
       return;
@@ -136,7 +135,6 @@ void BoxedHook::Observe(WatchedOp& op, c10::DispatchKeySet below,
   // The call takes its arguments off the stack, but the session is shown them
   // once more after it.
   const torch::jit::Stack arguments(stack->end() - arguments_, stack->end());
-  op.StartEager();
   info_->handle.redispatchBoxed(below, stack);
   ResultList list(op.call());
   const auto returned = torch::jit::last(*stack, returns_.size());
@@ -148,22 +146,43 @@ void BoxedHook::Observe(WatchedOp& op, c10::DispatchKeySet below,
 
 void BoxedHook::Follow(WatchedOp& op, torch::jit::Stack* stack) {
   ResultMaker maker(op.session(), op.call());
-  torch::jit::Stack returned;
-  returned.reserve(returns_.size());
-  const auto arguments = torch::jit::last(*stack, arguments_);
+  // What is no argument, by what it is.
+  struct Part {
+    bool list = false;
+    std::vector<at::Tensor> tensors;
+    c10::IValue host;
+  };
+  std::vector<Part> parts(returns_.size());
   for (size_t r = 0; r < returns_.size(); ++r) {
+    if (returns_[r] >= 0) continue;
     const auto kind = info_->handle.schema().returns()[r].type()->kind();
-    if (returns_[r] >= 0) {
-      returned.push_back(arguments[returns_[r]]);
-    } else if (kind == c10::TypeKind::TensorType) {
-      returned.emplace_back(maker.TakeTensor());
+    if (kind == c10::TypeKind::TensorType) {
+      parts[r].tensors.push_back(maker.TakeTensor());
     } else if (kind == c10::TypeKind::ListType) {
       const size_t count = results_ == 1
                                ? maker.count()
                                : static_cast<size_t>(maker.TakeHost().toInt());
-      returned.emplace_back(maker.TakeTensors(count));
+      parts[r].list = true;
+      parts[r].tensors = maker.TakeTensors(count);
     } else {
-      returned.push_back(maker.TakeHost());
+      parts[r].host = maker.TakeHost();
+    }
+  }
+  op.Unlock();
+  torch::jit::Stack returned;
+  returned.reserve(returns_.size());
+  const auto arguments = torch::jit::last(*stack, arguments_);
+  for (size_t r = 0; r < returns_.size(); ++r) {
+    Part& part = parts[r];
+    maker.Complete(part.tensors);
+    if (returns_[r] >= 0) {
+      returned.push_back(arguments[returns_[r]]);
+    } else if (part.list) {
+      returned.emplace_back(std::move(part.tensors));
+    } else if (!part.tensors.empty()) {
+      returned.emplace_back(std::move(part.tensors.front()));
+    } else {
+      returned.push_back(std::move(part.host));
     }
   }
   torch::jit::drop(*stack, arguments_);

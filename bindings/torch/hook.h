@@ -69,10 +69,10 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
       case WatchedOp::Step::kFollow:
         return Follow(op, args...);
       case WatchedOp::Step::kObserve:
+        op.StartEager();
         if (op.wants_call()) {
-          auto boxed = op.NewBoxedCall();
-          (Box(*boxed, args), ...);
-          op.GiveCall(std::move(boxed));
+          BoxedCall& boxed = op.NewBoxedCall();
+          (Box(boxed, args), ...);
         }
         return Observe(op, below, std::forward<A>(args)...);
       case WatchedOp::Step::kEager:
@@ -85,7 +85,6 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
   }
 
   R Observe(WatchedOp& op, c10::DispatchKeySet below, A... args) {
-    op.StartEager();
     ResultList list(op.call());
     if constexpr (std::is_void_v<R>) {
       redispatch_(below, std::forward<A>(args)...);
@@ -115,7 +114,13 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
       (note(std::type_identity<A>(), args), ...);
       return References(std::type_identity<R>(), written.data());
     } else {
-      return ResultMaker(op.session(), op.call()).template Make<R>();
+      ResultMaker maker(op.session(), op.call());
+      R result = maker.template Make<R>();
+      if (!maker.complete()) [[unlikely]] {
+        op.Unlock();
+        maker.Complete(result);
+      }
+      return result;
     }
   }
 

@@ -26,11 +26,20 @@ const engine::ResultSpec& ResultMaker::Next() {
 
 at::Tensor ResultMaker::TakeTensor() {
   const engine::ResultSpec& spec = Next();
+  ++tensors_;
   switch (spec.kind) {
     case engine::ResultSpec::Kind::kUndefined:
       return at::Tensor();
     case engine::ResultSpec::Kind::kOperand:
-      return TensorOf(call_.tensor(spec.operand));
+      late_.push_back(Late{.tensor = tensors_ - 1,
+                           .operand = spec.operand,
+                           .view = false,
+                           .storage_offset = 0,
+                           .keys = {},
+                           .dtype = {},
+                           .sizes = {},
+                           .strides = {}});
+      return at::Tensor();
     case engine::ResultSpec::Kind::kValue:
       return OverValue(spec);
     case engine::ResultSpec::Kind::kHost:
@@ -53,9 +62,12 @@ const c10::IValue& ResultMaker::TakeHost() {
 }
 
 at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
-  const bool cuda = call_.kind() == scheduler::DeviceKind::kCuda;
-  const auto backend = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU;
-  uint64_t offset_bytes = spec.offset_bytes;
+  const auto offset = [&spec](uint64_t offset_bytes) -> int64_t {
+    if (spec.element_bytes == 0) return 0;
+    return static_cast<int64_t>(offset_bytes) / spec.element_bytes;
+  };
+  const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, spec.key_set);
+  const auto dtype = static_cast<at::ScalarType>(spec.dtype);
   c10::Storage storage;
   for (const Made& made : made_) {
     if (made.value == spec.value) storage = made.storage;
@@ -64,14 +76,21 @@ at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
     // A view of an operand, made by an op that does more than that.
     for (size_t i = 0; i < op_.operands.size(); ++i) {
       if (op_.operands[i].value != spec.value) continue;
-      storage = call_.tensor(i)->unsafe_storage();
-      offset_bytes +=
-          call_.operands()[i].offset_bytes - op_.operands[i].offset_bytes;
-      break;
+      late_.push_back(
+          Late{.tensor = tensors_ - 1,
+               .operand = static_cast<uint32_t>(i),
+               .view = true,
+               .storage_offset = offset(spec.offset_bytes +
+                                        call_.operands()[i].offset_bytes -
+                                        op_.operands[i].offset_bytes),
+               .keys = keys,
+               .dtype = dtype,
+               .sizes = spec.sizes,
+               .strides = spec.strides});
+      return at::Tensor();
     }
-  }
-  if (!storage) {
     const engine::Block::Parts block = session_.TakeBlock(spec.value).Detach();
+    const bool cuda = call_.kind() == scheduler::DeviceKind::kCuda;
     const c10::Device device =
         cuda ? c10::Device(c10::kCUDA,
                            static_cast<c10::DeviceIndex>(call_.device()))
@@ -90,15 +109,32 @@ at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
     if (op_.results.size() > 1) made_.push_back(Made{spec.value, storage});
   }
   TensorLayout layout;
-  layout.keys = c10::DispatchKeySet(c10::DispatchKeySet::RAW, spec.key_set);
-  layout.dtype = static_cast<at::ScalarType>(spec.dtype);
-  layout.storage_offset =
-      spec.element_bytes == 0
-          ? 0
-          : static_cast<int64_t>(offset_bytes) / spec.element_bytes;
+  layout.keys = keys;
+  layout.dtype = dtype;
+  layout.storage_offset = offset(spec.offset_bytes);
   layout.sizes = spec.sizes;
   layout.strides = spec.strides;
-  return MakeTensor(std::move(storage), backend, layout);
+  return MakeTensor(std::move(storage), backend(), layout);
+}
+
+void ResultMaker::CompleteTensor(at::Tensor& tensor) {
+  const size_t index = completed_++;
+  for (const Late& late : late_) {
+    if (late.tensor != index) continue;
+    c10::TensorImpl* operand = call_.tensor(late.operand);
+    if (!late.view) {
+      tensor = TensorOf(operand);
+      return;
+    }
+    TensorLayout layout;
+    layout.keys = late.keys;
+    layout.dtype = late.dtype;
+    layout.storage_offset = late.storage_offset;
+    layout.sizes = late.sizes;
+    layout.strides = late.strides;
+    tensor = MakeTensor(operand->unsafe_storage(), backend(), layout);
+    return;
+  }
 }
 
 }  // namespace reprise::bindings

@@ -19,8 +19,14 @@
 namespace reprise::bindings {
 
 // Makes what `call` returns from session.followed(), result by result, in the
-// order and with the flattening of ResultList. Single use, under the session's
-// lock. About 85 ns a tensor, which is three allocations.
+// order and with the flattening of ResultList, in two steps:
+//
+//   Make()      under the session's lock: all tensors over memory of the plan
+//   Complete()  after it, unless complete(): those that are the program's own,
+//               operands and views of them. A reference to one may need
+//               Python's lock, and who has that one may wait for the session.
+//
+// Single use. About 85 ns a tensor, which is three allocations.
 class ResultMaker {
  public:
   ResultMaker(scheduler::Session& session, const OpCall& call)
@@ -28,7 +34,8 @@ class ResultMaker {
   ResultMaker(const ResultMaker&) = delete;
   ResultMaker& operator=(const ResultMaker&) = delete;
 
-  // R is a type that no part of is a reference.
+  // R is a type that no part of is a reference. Undefined tensors stand where
+  // Complete puts others.
   template <typename R>
   R Make() {
     if constexpr (std::is_same_v<R, std::vector<at::Tensor>>) {
@@ -38,6 +45,20 @@ class ResultMaker {
     }
   }
 
+  bool complete() const { return late_.empty(); }
+  // Once, of all that was made, in the same order.
+  template <typename R>
+  void Complete(R& made) {
+    if constexpr (std::is_same_v<R, at::Tensor>) {
+      CompleteTensor(made);
+    } else if constexpr (std::is_same_v<R, std::vector<at::Tensor>>) {
+      for (at::Tensor& tensor : made) CompleteTensor(tensor);
+    } else if constexpr (requires { std::tuple_size<R>::value; }) {
+      std::apply([this](auto&... part) { (Complete(part), ...); }, made);
+    }
+  }
+
+  // As parts of Make.
   at::Tensor TakeTensor();
   std::vector<at::Tensor> TakeTensors(size_t count);
   const c10::IValue& TakeHost();
@@ -59,19 +80,38 @@ class ResultMaker {
     return std::tuple<T...>{MakePart(static_cast<T*>(nullptr))...};
   }
 
-  const engine::ResultSpec& Next();
-  at::Tensor OverValue(const engine::ResultSpec& spec);
-
   struct Made {
     engine::ValueId value;
     c10::Storage storage;
   };
+  // An operand, or a view of one; kept apart from the plan, which may go.
+  struct Late {
+    size_t tensor;  // of all that are made
+    uint32_t operand;
+    bool view;
+    int64_t storage_offset;
+    c10::DispatchKeySet keys;
+    at::ScalarType dtype;
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+  };
+
+  const engine::ResultSpec& Next();
+  at::Tensor OverValue(const engine::ResultSpec& spec);
+  void CompleteTensor(at::Tensor& tensor);
+  c10::DispatchKey backend() const {
+    return call_.kind() == scheduler::DeviceKind::kCuda ? c10::DispatchKey::CUDA
+                                                        : c10::DispatchKey::CPU;
+  }
 
   scheduler::Session& session_;
   const OpCall& call_;
   const engine::TracedOp& op_;
   size_t next_ = 0;
+  size_t tensors_ = 0;
+  size_t completed_ = 0;
   c10::SmallVector<Made, 2> made_;
+  c10::SmallVector<Late, 1> late_;
 };
 
 }  // namespace reprise::bindings

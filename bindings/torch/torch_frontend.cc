@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ExclusivelyOwnedTensorTraits.h>
 #include <c10/util/intrusive_ptr.h>
 #include <sys/mman.h>
 
@@ -25,7 +26,34 @@
 #include "bindings/torch/thread_state.h"
 
 namespace reprise::bindings {
+struct Held;
+}
+
+// A friend of reference counts.
+template <>
+struct c10::ExclusivelyOwnedTensorTraits<reprise::bindings::Held> {
+  // Adds a strong reference to what is weakly held. False if there is none, or
+  // only a Python object's: another one needs Python's lock then, and who has
+  // that one may wait for the session. (lock() of a weak pointer takes it.)
+  static bool TryAdd(const c10::intrusive_ptr_target& target) {
+    uint64_t count = target.combined_refcount_.load(std::memory_order_relaxed);
+    do {
+      const uint32_t references = c10::detail::refcount(count);
+      if (references == 0 ||
+          (references == 1 && c10::detail::has_pyobject(count))) {
+        return false;
+      }
+    } while (!target.combined_refcount_.compare_exchange_weak(
+        count, count + c10::detail::kReferenceCountOne,
+        std::memory_order_acquire, std::memory_order_relaxed));
+    return true;
+  }
+};
+
+namespace reprise::bindings {
 namespace {
+
+using StrongReference = c10::ExclusivelyOwnedTensorTraits<Held>;
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
@@ -90,13 +118,8 @@ class TorchFrontend : public engine::Frontend {
     size_t held = 0;
     for (const engine::StoragePlace& place : storages) {
       c10::StorageImpl* storage = StorageOf(place.storage);
-      // If only a Python object refers to it, another reference needs Python's
-      // lock, and who has that one may wait for the session.
-      const bool pythons =
-          c10::raw::weak_intrusive_ptr::use_count(storage) == 1 &&
-          storage->pyobj_slot()->load_pyobj() != nullptr;
-      if (pythons || BaseOf(*storage) != place.base ||
-          c10::raw::weak_intrusive_ptr::lock(storage) == nullptr) {
+      if (BaseOf(*storage) != place.base ||
+          !StrongReference::TryAdd(*storage)) {
         break;
       }
       ++held;

@@ -102,10 +102,6 @@ WatchedOp::Step WatchedOp::Enter() {
   return Step::kEager;
 }
 
-void WatchedOp::GiveCall(std::unique_ptr<BoxedCall> boxed) {
-  boxed_ = std::move(boxed);
-}
-
 void WatchedOp::StartEager() {
   Unlock();
   if (session_ == nullptr || call_.other_devices() != 0) [[unlikely]]
@@ -126,10 +122,15 @@ void WatchedOp::InterruptSessionsOfCall() {
   }
 }
 
+BoxedCall& WatchedOp::NewBoxedCall() {
+  boxed_ = std::make_unique<BoxedCall>(call_.info(), below_);
+  return *boxed_;
+}
+
 void WatchedOp::Leave(const ResultList& results) {
   // What cannot be described or repeated is left to be abandoned.
   if (!results.describable() || !call_.RefreshWritten()) return;
-  if (boxed_ != nullptr) ExpectResults(boxed_->expected(), results.views());
+  if (boxed_ != nullptr) boxed_->Expect(results.views());
   observed_ = false;
   session_->Lock();
   locked_ = true;

@@ -31,9 +31,15 @@ ThreadState* WatchingThread(c10::DispatchKeySet below);
 //     kEager:   op.StartEager(); redispatch (also of a call that no trace can
 //               hold, but that may use a session's memory: its sessions are
 //               interrupted, and all that it calls belongs to it)
-//     kObserve: op.StartEager(box); redispatch; op.Leave(results)
-//     kFollow:  make the results by op.maker()
+//     kObserve: op.StartEager(); box the arguments into op.NewBoxedCall() if
+//               op.wants_call(); redispatch; op.Leave(results)
+//     kFollow:  make the results (ResultMaker), with op.Unlock() between its
+//               steps
 //   }
+//
+// From kFollow and kObserve to Unlock or StartEager the session's lock is held,
+// and no tensor or storage of the program's is referenced or released: that may
+// need Python's lock, and who has that one may wait for the session.
 //
 // The destructor puts everything right on every way out: it releases the
 // session, and abandons an op that raised.
@@ -50,23 +56,20 @@ class WatchedOp {
   OpCall& call() { return call_; }
   Step Enter();
 
-  // After kObserve: the session wants the arguments, boxed by the hook (behind
-  // its lock: boxing may count references to tensors).
-  bool wants_call() const { return wants_call_; }
-  std::unique_ptr<BoxedCall> NewBoxedCall() const {
-    return std::make_unique<BoxedCall>(call_.info(), below_);
-  }
-  void GiveCall(std::unique_ptr<BoxedCall> boxed);
-
   // What is called from here on belongs to this op.
   void StartEager();
+
+  // After kObserve and StartEager: the session wants the arguments, boxed by
+  // the hook.
+  bool wants_call() const { return wants_call_; }
+  BoxedCall& NewBoxedCall();
   void Leave(const ResultList& results);
 
-  // After kFollow, as long as this object lives.
+  // After kFollow, until Unlock.
   scheduler::Session& session() { return *session_; }
+  void Unlock();
 
  private:
-  void Unlock();
   // Those of the devices whose memory the call may use, but its own session.
   void InterruptSessionsOfCall();
 
