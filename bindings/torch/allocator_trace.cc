@@ -13,10 +13,9 @@ namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-// How many Begins of this thread are open: looked at on every allocation of the
-// process, so it needs no construction.
-constinit thread_local size_t t_open = 0;
-// What each of them has noted; kept beyond Take for its memory.
+// What each Begin of this thread has noted; kept beyond Take for its memory.
+// How many are open is looked at on every allocation of the process, so it
+// stands where nothing is constructed.
 thread_local std::vector<std::vector<engine::Allocation>> t_notes;
 
 constexpr size_t kAllocationsAnOp = 32;  // beyond it a vector grows
@@ -118,7 +117,12 @@ base::Status AllocatorTrace::Attach() {
 void AllocatorTrace::OnEntry(const Entry& entry) {
   switch (entry.action_) {
     case Entry::ALLOC:
-      if (t_open > 0) t_notes[t_open - 1].push_back({entry.addr_, entry.size_});
+      if (const size_t open = t_thread_state.open_notes; open > 0) {
+        t_notes[open - 1].push_back({entry.addr_, entry.size_});
+      }
+      return;
+    case Entry::FREE_REQUESTED:
+      watches_.Freed(entry.addr_, entry.size_);
       return;
     case Entry::SEGMENT_ALLOC:
     case Entry::SEGMENT_MAP: {
@@ -145,15 +149,18 @@ bool AllocatorTrace::Owns(uint64_t address) const {
 }
 
 void AllocatorTrace::Begin() {
-  if (t_notes.size() == t_open)
-    t_notes.emplace_back().reserve(kAllocationsAnOp);
-  t_notes[t_open].clear();
-  ++t_open;
+  size_t& open = t_thread_state.open_notes;
+  if (t_notes.size() == open) t_notes.emplace_back().reserve(kAllocationsAnOp);
+  t_notes[open].clear();
+  ++open;
 }
 
 std::vector<engine::Allocation> AllocatorTrace::Take() {
-  if (t_open == 0) return {};
-  return t_notes[--t_open];
+  size_t& open = t_thread_state.open_notes;
+  if (open == 0) return {};
+  return t_notes[--open];
 }
+
+void AllocatorTrace::Close() { t_thread_state.open_notes = 0; }
 
 }  // namespace reprise::bindings

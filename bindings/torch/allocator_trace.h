@@ -48,6 +48,8 @@ class AllocatorTrace {
   // twice. They nest, and the inner pair's are the inner pair's only.
   static void Begin();
   static std::vector<engine::Allocation> Take();
+  // Ends what this thread has begun and not taken.
+  static void Close();
 
  private:
   using Entry = c10::CachingDeviceAllocator::TraceEntry;

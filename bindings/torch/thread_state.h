@@ -25,6 +25,8 @@ struct ThreadState {
   // Hooked calls that this thread is inside of and that were shown to a
   // session (or kept from it): what they call belongs to them.
   int depth = 0;
+  // Pairs of AllocatorTrace's Begin and Take that are open: an op is recorded.
+  size_t open_notes = 0;
 
   // Of g_runtime_epoch `epoch`.
   uint64_t epoch = ~uint64_t{0};

@@ -4,7 +4,9 @@
 
 #include <bit>
 
+#include "bindings/torch/allocator_trace.h"
 #include "bindings/torch/session_source.h"
+#include "engine/device/launch_recorder.h"
 
 namespace reprise::bindings {
 
@@ -65,7 +67,14 @@ WatchedOp::~WatchedOp() {
     session_->Abandon(call_.view());
   }
   Unlock();
-  if (deep_) --thread_.depth;
+  if (!deep_) return;
+  --thread_.depth;
+  // Where the session no longer recorded the op when it ended: what was opened
+  // for it on this thread is nobody else's to close.
+  if (thread_.open_notes != 0) [[unlikely]] {
+    AllocatorTrace::Close();
+    device::LaunchRecorder::DropOp();
+  }
 }
 
 void WatchedOp::Unlock() {
@@ -75,7 +84,8 @@ void WatchedOp::Unlock() {
 }
 
 WatchedOp::Step WatchedOp::Enter() {
-  if (!IsOurs(below_, thread_.kind)) [[unlikely]] call_.SetForeign();
+  if (!IsOurs(below_, thread_.kind)) [[unlikely]]
+    call_.SetForeign();
   const std::optional<int> device = call_.Finish();
   if (!device.has_value()) {
     return call_.device() < 0 ? Step::kPass : Step::kEager;

@@ -368,6 +368,10 @@ std::unique_ptr<LaunchRecorder> LaunchRecorder::Create(const Driver& driver,
   return std::make_unique<CuptiLaunchRecorder>(driver, cupti);
 }
 
+void LaunchRecorder::DropOp() {
+  delete std::exchange(thread_state.op, nullptr);
+}
+
 LaunchRecorder::Hidden::Hidden() { ++thread_state.hidden; }
 LaunchRecorder::Hidden::~Hidden() { --thread_state.hidden; }
 

@@ -77,6 +77,9 @@ class LaunchRecorder {
   // what they wait for (ForkedStreams).
   virtual void LetOpFork() = 0;
   virtual RecordedLaunches EndOp() = 0;
+  // The op that this thread has open, with any recorder, is over, and nobody
+  // asks what it enqueued. Nothing if none is.
+  static void DropOp();
 
   // The first device work since the last call that no op made, by the name of
   // its driver call; none if there was none.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "bindings/torch/thread_state.h"
+
 namespace reprise::bindings {
 namespace {
 
@@ -52,6 +54,18 @@ TEST(AddressSetTest, IgnoresEmptyRangesAndStrangersLeaving) {
 
 TEST(AllocatorTraceTest, TakesNothingWhereNothingWasBegun) {
   EXPECT_TRUE(AllocatorTrace::Take().empty());
+}
+
+TEST(AllocatorTraceTest, ClosesAllThatAThreadHasBegun) {
+  AllocatorTrace::Begin();
+  AllocatorTrace::Begin();
+  AllocatorTrace::Close();
+  EXPECT_EQ(t_thread_state.open_notes, 0u);
+  EXPECT_TRUE(AllocatorTrace::Take().empty());
+  AllocatorTrace::Begin();
+  EXPECT_EQ(t_thread_state.open_notes, 1u);
+  AllocatorTrace::Take();
+  EXPECT_EQ(t_thread_state.open_notes, 0u);
 }
 
 }  // namespace

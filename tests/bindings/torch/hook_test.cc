@@ -12,6 +12,7 @@
 #include <functional>
 #include <thread>
 
+#include "bindings/torch/allocator_trace.h"
 #include "bindings/torch/register_hooks.h"
 #include "tests/bindings/torch/fake_session.h"
 
@@ -276,6 +277,38 @@ TEST_F(HookTest, LetsExceptionsPassAndAbandonsTheirOps) {
   // The thread is not inside of anything.
   at::neg(a);
   EXPECT_EQ(session_.seen().size(), 2u);
+}
+
+// Begins to note what an op allocates, and no longer asks when the op ends, as
+// a session does where ops of several threads overlap.
+class ForgetfulSession final : public scheduler::Session {
+ public:
+  scheduler::Action Enter(const engine::OpView&) override {
+    AllocatorTrace::Begin();
+    open_within = t_thread_state.open_notes;
+    return scheduler::Action::kObserve;
+  }
+  bool wants_call() const override { return false; }
+  void Leave(const engine::OpView&, std::span<const engine::ResultView>,
+             std::unique_ptr<engine::Call>) override {}
+  void Abandon(const engine::OpView&) override {}
+  bool Interrupt(const char*) override { return false; }
+  engine::Block TakeBlock(engine::ValueId) override { return {}; }
+  void Own(engine::ValueId, engine::StorageToken) override {}
+
+  size_t open_within = 0;
+};
+
+TEST_F(HookTest, LeavesNothingOpenWhateverBecomesOfAnOp) {
+  const auto a = at::rand({3, 3}), b = at::rand({4, 4});
+  ForgetfulSession session;
+  Serve(&session);
+  at::neg(a);
+  EXPECT_EQ(session.open_within, 1u);
+  EXPECT_EQ(t_thread_state.open_notes, 0u);
+  EXPECT_THROW(at::mm(a, b), c10::Error);
+  EXPECT_EQ(session.open_within, 1u);
+  EXPECT_EQ(t_thread_state.open_notes, 0u);
 }
 
 TEST_F(HookTest, AbandonsOpsThatResizeWhatTheyWrite) {

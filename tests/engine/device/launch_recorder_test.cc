@@ -542,6 +542,21 @@ TEST_F(LaunchRecorderTest, OpsOfTwoThreadsStayApart) {
   EXPECT_EQ(recorder_->TakeForeignWork(), std::nullopt);
 }
 
+// What comes after an op that nobody has ended is not its work.
+TEST_F(LaunchRecorderTest, NoticesForeignWorkBehindAnOpThatWasDropped) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->BeginOp();
+  KernelCall call(stream_);
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  LaunchRecorder::DropOp();
+  EXPECT_EQ(recorder_->TakeForeignWork(), std::nullopt);
+  REPRISE_CALL(cuLaunchKernel, &call.params);
+  EXPECT_EQ(recorder_->TakeForeignWork(), "cuLaunchKernel");
+  LaunchRecorder::DropOp();  // none is open
+  recorder_->BeginOp();
+  EXPECT_THAT(recorder_->EndOp().launches, IsEmpty());
+}
+
 TEST_F(LaunchRecorderTest, StartsAgainAfterStop) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(recorder_->active());
