@@ -79,12 +79,14 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
     return frontend_->OwnsAddress(address);
   });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
+  if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
   auto plan = Assemble(first, Inputs(first, second), OpsThatWait(first, second),
                        *std::move(explained));
   if (!plan) {
     return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
   }
   plan->slots = ChangingSlots(first, second);
+  plan->lasting = second.memory;
   return *std::move(plan);
 }
 

@@ -88,6 +88,9 @@ struct BuiltPlan {
   std::vector<uint64_t> slots;  // by op: ChangingSlots; or none at all
   std::vector<Segment> segments;
   std::unique_ptr<Executor> executor;
+  // Of memory that the recorded work names and that nobody of ours owns; null
+  // where there is none.
+  std::shared_ptr<const MemoryWatch> lasting;
   uint64_t bytes = 0;          // arena and graphs
   const char* mechanism = "";  // how it runs and is patched, for the report
   uint32_t launches = 0;

@@ -369,6 +369,8 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
                                owner.value,
                                owner.offset_bytes + site.delta_bytes});
     }
+    explained.lasting.insert(explained.lasting.end(), scan->lasting.begin(),
+                             scan->lasting.end());
     if (!scan->unexplained.empty()) {
       explained.notes.push_back(
           Place(first, k) + ": " + std::to_string(scan->unexplained.size()) +

@@ -22,6 +22,9 @@ struct ExplainedProgram {
   // By value, temporaries included: the bytes that its place needs. More than
   // its own where buffers of the op reuse its memory.
   std::vector<uint64_t> place_bytes;
+  // Addresses in memory of the allocator that launches name and that is no
+  // value: it lay where it lies in both recordings.
+  std::vector<uint64_t> lasting;
   std::vector<std::string> notes;
 };
 

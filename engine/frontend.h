@@ -17,6 +17,8 @@
 
 namespace reprise::engine {
 
+class MemoryWatch;
+
 // Memory that was allocated while an op ran.
 struct Allocation {
   uint64_t address;
@@ -92,6 +94,10 @@ class Frontend {
 
   // The address lies in memory that the framework's allocator owns. Any thread.
   virtual bool OwnsAddress(uint64_t address) const = 0;
+
+  // Tells from now on what of that memory is freed that is in use now; the
+  // frontend outlives it. Null where nobody can tell.
+  virtual std::shared_ptr<MemoryWatch> WatchMemory() { return nullptr; }
 };
 
 inline std::string NameOf(const Frontend& frontend, OpId op) {

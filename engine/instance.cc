@@ -213,6 +213,7 @@ bool Instance::Uses(uint64_t begin, uint64_t end) const {
 }
 
 bool Instance::Secure() {
+  if (broken()) return false;
   touched_.clear();
   for (const ValueId v : externals_[next_segment_]) {
     touched_.push_back(bound_[v].place);
@@ -227,6 +228,7 @@ bool Instance::Secure() {
 }
 
 bool Instance::Stands() const {
+  if (broken()) return false;
   const Frontend& frontend = *trace_->frontend;
   const auto stands = [&](ValueId v) {
     const StoragePlace& place = bound_[v].place;
@@ -298,6 +300,7 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
 }
 
 Instance::Readiness Instance::ResolveOthers() {
+  if (broken()) return Readiness::kReplaced;
   const Frontend& frontend = *trace_->frontend;
   for (ValueId v : plan_->others()) {
     const Value& value = trace_->values[v];

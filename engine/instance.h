@@ -45,7 +45,8 @@ class Instance {
     kOtherOp,   // this is not its head
     kUnproven,  // a head operand lies elsewhere, and never moved while recorded
     kUntold,    // it brings a number of which the recordings do not tell enough
-    kReplaced,  // an external that the head does not name is gone or moved
+    kReplaced,  // an external that the head does not name is gone or moved, or
+                // memory that launches name and nobody of ours owns is freed
     kNoMemory,  // for an output that escapes; or its own is still being read
   };
   // Binds every value for a launch at `head`: externals to where they are,
@@ -55,9 +56,17 @@ class Instance {
   Readiness Resolve(const OpView& head, StorageHolds& holds);
 
   // Before LaunchNext: holds what the next segment touches of the program's
-  // memory. False if some of it has been freed or moved since it was bound: the
-  // program cannot want that segment.
+  // memory. False if some of it has been freed or moved since it was bound, so
+  // that the program cannot want that segment, or if memory has been freed that
+  // launches name (broken).
   bool Secure();
+  // Memory that recorded work names and that nobody of ours owns has been
+  // freed: nothing of it may be launched but what makes a squash right. That
+  // may, while the memory is still the process's, because the program cannot
+  // have written there since: it would have used another op, or an address.
+  bool broken() const {
+    return built_.lasting != nullptr && built_.lasting->broken();
+  }
 
   // Launches the next segment: the first one at the head, each further one when
   // the op next_launch_op() is reached, before its results are handed out.
@@ -111,9 +120,9 @@ class Instance {
   bool Uses(uint64_t begin, uint64_t end) const;
 
   // While a pass is under way: externals that are the same at each pass, and
-  // outputs that escaped in this one, are alive and where they were. (Nothing
-  // is rebuilt from inputs: see OpsThatWait.) Asks the framework for nothing
-  // that takes a lock.
+  // outputs that escaped in this one, are alive and where they were, and no
+  // memory that launches name is freed. (Nothing is rebuilt from inputs: see
+  // OpsThatWait.) Asks the framework for nothing that takes a lock.
   bool Stands() const;
 
   // Where `value` begins in this launch.

@@ -101,6 +101,8 @@ struct Trace {
   cache::Signature signature;
   std::vector<TracedOp> ops;
   std::vector<Value> values;
+  // Of a relocated recording: what has been freed since it began.
+  std::shared_ptr<MemoryWatch> memory;
   size_t host_bytes = 0;  // HostBytes, set when the recording ends
 };
 

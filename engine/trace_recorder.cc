@@ -42,6 +42,9 @@ base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(frontend, backend));
   REPRISE_RETURN_IF_ERROR(backend->StartRecording(pass));
   recorder->recording_ = true;
+  if (pass == Backend::Pass::kRelocated) {
+    recorder->trace_->memory = frontend->WatchMemory();
+  }
   return recorder;
 }
 

@@ -608,7 +608,7 @@ bool StreamSession::GoOnBeside(const OpView& op) {
     LearnNumbers(current_, cursor_, op);
   }
   // Before a segment is launched: another op has not told late externals.
-  if (readiness != Readiness::kReady ||
+  if (readiness != Readiness::kReady || instance().broken() ||
       !instance().MatchesShadow(cursor_, op)) {
     return false;
   }
@@ -636,6 +636,10 @@ void StreamSession::LeaveValidation() {
 void StreamSession::LeaveValidating(const OpView& op,
                                     std::span<const ResultView> results) {
   TraceEntry* entry = current_;
+  if (instance().broken()) {
+    LeaveValidation();
+    return;
+  }
   if (auto compared = CompareOp(op, results); !compared) {
     LeaveValidation();
     GiveUp(entry, compared.error().message());

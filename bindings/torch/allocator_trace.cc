@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "bindings/torch/thread_state.h"
+
 namespace reprise::bindings {
 namespace {
 
@@ -21,43 +23,6 @@ thread_local std::vector<std::vector<engine::Allocation>> t_notes;
 constexpr size_t kAllocationsAnOp = 32;  // beyond it a vector grows
 
 }  // namespace
-
-void AddressSet::Insert(uint64_t begin, uint64_t end) {
-  if (begin >= end) return;
-  auto next = ranges_.upper_bound(begin);
-  if (next != ranges_.begin()) {
-    if (auto before = std::prev(next); before->second >= begin) {
-      begin = before->first;
-      end = std::max(end, before->second);
-      ranges_.erase(before);
-    }
-  }
-  while (next != ranges_.end() && next->first <= end) {
-    end = std::max(end, next->second);
-    next = ranges_.erase(next);
-  }
-  ranges_.emplace(begin, end);
-}
-
-void AddressSet::Erase(uint64_t begin, uint64_t end) {
-  auto next = ranges_.upper_bound(begin);
-  if (next != ranges_.begin()) --next;
-  while (next != ranges_.end() && next->first < end) {
-    const auto [from, to] = *next;
-    if (to <= begin) {
-      ++next;
-      continue;
-    }
-    next = ranges_.erase(next);
-    if (from < begin) ranges_.emplace(from, begin);
-    if (to > end) ranges_.emplace(end, to);
-  }
-}
-
-bool AddressSet::Contains(uint64_t address) const {
-  auto after = ranges_.upper_bound(address);
-  return after != ranges_.begin() && address < std::prev(after)->second;
-}
 
 base::Result<AllocatorTrace*> AllocatorTrace::Get() {
   static base::Mutex mutex;
@@ -146,6 +111,21 @@ void AllocatorTrace::OnEntry(const Entry& entry) {
 bool AllocatorTrace::Owns(uint64_t address) const {
   base::MutexLock lock(mutex_);
   return segments_.Contains(address);
+}
+
+std::shared_ptr<engine::MemoryWatch> AllocatorTrace::WatchMemory() {
+  return watches_.Begin([] {
+    std::vector<engine::MemoryWatches::Block> blocks;
+    const auto snapshot = allocator::snapshot({0, 0}, /*include_traces=*/false);
+    for (const auto& segment : snapshot.segments) {
+      uint64_t address = segment.address;
+      for (const auto& block : segment.blocks) {
+        if (block.allocated) blocks.push_back({address, block.size});
+        address += block.size;
+      }
+    }
+    return blocks;
+  });
 }
 
 void AllocatorTrace::Begin() {

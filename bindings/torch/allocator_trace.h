@@ -7,25 +7,15 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <vector>
 
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "engine/frontend.h"
+#include "engine/memory_watch.h"
 
 namespace reprise::bindings {
-
-// Addresses as a set of disjoint half-open ranges. Thread-compatible.
-class AddressSet {
- public:
-  void Insert(uint64_t begin, uint64_t end);
-  void Erase(uint64_t begin, uint64_t end);
-  bool Contains(uint64_t address) const;
-
- private:
-  std::map<uint64_t, uint64_t> ranges_;  // begin -> end
-};
 
 // The process's one tracker of the allocator. Attached by the first Get() and
 // never detached, as torch has no way to. Thread-safe.
@@ -42,6 +32,9 @@ class AllocatorTrace {
 
   // The address lies in a segment of the allocator, in use or cached.
   bool Owns(uint64_t address) const;
+
+  // Of blocks of any device.
+  std::shared_ptr<engine::MemoryWatch> WatchMemory();
 
   // From Begin to the matching Take, allocations by this thread on any device
   // are noted, in order; an address that was freed and handed out again comes
@@ -60,8 +53,9 @@ class AllocatorTrace {
   void OnEntry(const Entry& entry);
 
   mutable base::Mutex mutex_;
-  AddressSet segments_ REPRISE_GUARDED_BY(mutex_);
+  engine::AddressSet segments_ REPRISE_GUARDED_BY(mutex_);
   uint64_t segment_events_ REPRISE_GUARDED_BY(mutex_) = 0;
+  engine::MemoryWatches watches_;
 };
 
 }  // namespace reprise::bindings

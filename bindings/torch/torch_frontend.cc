@@ -306,6 +306,13 @@ class CudaFrontend final : public TorchFrontend {
   bool OwnsAddress(uint64_t address) const override {
     return trace_->Owns(address);
   }
+  std::shared_ptr<engine::MemoryWatch> WatchMemory() override {
+    try {
+      return trace_->WatchMemory();
+    } catch (const std::exception&) {
+      return nullptr;  // torch could not list its blocks
+    }
+  }
 
  private:
   // Released pools whose cached memory is left to be; giving it back costs a

@@ -57,6 +57,15 @@ Explanation Explain(std::span<const KnownRange> ranges, uint64_t first,
   return found;
 }
 
+// The address lies in a range that was the same in both recordings.
+bool Pinned(std::span<const KnownRange> ranges, uint64_t address) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [address](const KnownRange& range) {
+                       return range.first_address == range.second_address &&
+                              address - range.first_address < range.size_bytes;
+                     });
+}
+
 // Where the word lay as seen from the nearest range of the first recording.
 std::string Nearest(std::span<const KnownRange> ranges, uint64_t first,
                     uint64_t second) {
@@ -105,7 +114,13 @@ base::Result<ScanResult> Scan(
          offset += kWordBytes) {
       const uint64_t before = PaddedWord(first[i], offset);
       const uint64_t after = PaddedWord(second[i], offset);
-      if (before == after) continue;
+      if (before == after) {
+        if (before >> 16 != 0 && !Pinned(ranges, before) &&
+            !Pinned(background, before) && is_device_address(before)) {
+          result.lasting.push_back(before);
+        }
+        continue;
+      }
       if (offset + kWordBytes <= first[i].image.size()) {
         Explanation found = Explain(ranges, before, after, false);
         if (found.range == nullptr) {

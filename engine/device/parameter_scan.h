@@ -47,6 +47,9 @@ struct ScanResult {
   // padding, mostly), named for the report.
   std::vector<std::string> unexplained;
   std::vector<ImageWord> unexplained_words;
+  // Device addresses that are the same in both recordings and lie in no range
+  // that is: memory of somebody else's, a library's workspace.
+  std::vector<uint64_t> lasting;
 };
 
 // Compares two recordings of the same op, word by word (8-byte aligned words of

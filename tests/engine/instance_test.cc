@@ -67,6 +67,7 @@ class InstanceTest : public testing::Test {
     built.segments = std::move(segments);
     built.inputs = inputs_;
     built.slots = slots_;
+    built.lasting = lasting_;
     built.executor = std::make_unique<FakeExecutor>(&log_);
     plan_ = std::make_unique<Plan>(builder_.Take(), std::move(built));
     instance_ = &plan_->instance(0);
@@ -116,6 +117,7 @@ class InstanceTest : public testing::Test {
   int arena_releases_ = 0;
   std::vector<ValueId> immovable_;
   std::vector<uint64_t> slots_;
+  std::shared_ptr<MemoryWatch> lasting_;
   std::unique_ptr<Plan> plan_;
   Instance* instance_ = nullptr;
   std::vector<ValueId> inputs_;
@@ -175,6 +177,26 @@ TEST_F(InstanceTest, WeightThatDiedOrMovedWasReplaced) {
   EXPECT_EQ(Resolve(First(x_)), Readiness::kReplaced);
   Give(weight_, First(weight_));
   EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
+}
+
+TEST_F(InstanceTest, NothingIsLaunchedOnceMemoryThatLaunchesNameIsFreed) {
+  MemoryWatches watches;
+  lasting_ = watches.Begin([] {
+    return std::vector<MemoryWatches::Block>{{0x4000, 512}};
+  });
+  lasting_->Narrow(std::vector<uint64_t>{0x4010});
+  Build({{0, 1, 1}, {1, 3, 2}, {3, 4, 1, /*gated=*/true}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_TRUE(instance_->Secure());
+  EXPECT_TRUE(instance_->Stands());
+  watches.Freed(0x4000, 512);
+  EXPECT_TRUE(instance_->broken());
+  EXPECT_FALSE(instance_->Secure());
+  EXPECT_FALSE(instance_->Stands());
+  instance_->Finish();
+  EXPECT_EQ(Resolve(First(x_)), Readiness::kReplaced);
+  plan_.reset();
+  lasting_.reset();
 }
 
 TEST_F(InstanceTest, LateExternalIsBoundWhenItsOpComesAndNotBefore) {

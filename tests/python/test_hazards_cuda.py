@@ -421,6 +421,104 @@ def test_compiled_models_beside_replayed_ones(backend: str) -> None:
     same_as_eager("cuda", run)
 
 
+def _clear_workspaces(number: int) -> torch.Tensor:
+    """A library gives its memory up, and the program takes it at once."""
+    torch._C._cuda_clearCublasWorkspaces()  # type: ignore[attr-defined]
+    return torch.full((16 << 20,), float(number), device="cuda")
+
+
+@pytest.mark.parametrize("place", ["between passes", "within a pass"])
+@pytest.mark.parametrize("often", [1, 4])
+def test_workspaces_of_cublas_are_freed(place: str, often: int) -> None:
+    """Kernels of matrix products that are split along a long sum name them."""
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        a = torch.randn(64, 1 << 14, device="cuda")
+        b = torch.randn(1 << 14, 64, device="cuda")
+        kept = []
+        for number in range(48):
+            clears = number >= 24 and number % often == 0
+            h = (a * (1 + number / 64)) @ b
+            h = (h @ h.t()).tanh_()
+            if clears and place == "within a pass":
+                kept.append(_clear_workspaces(number))
+            h = h + (a * 0.5) @ b
+            for _ in range(4):
+                h = (h @ h).tanh_()
+            kept.append(h)
+            if clears and place == "between passes":
+                kept.append(_clear_workspaces(number))
+            wait()
+        return kept
+
+    same_as_eager("cuda", run)
+
+
+class _ForeignStream:
+    """A stream that torch does not own, ended where the program says so."""
+
+    def __init__(self) -> None:
+        handle = ctypes.c_void_p()
+        create = ctypes.CDLL(None).cudaStreamCreateWithFlags
+        assert create(ctypes.byref(handle), 1) == 0
+        self.handle = handle
+        self.stream = torch.cuda.ExternalStream(handle.value)
+
+    def end(self) -> None:
+        self.stream.synchronize()
+        assert ctypes.CDLL(None).cudaStreamDestroy(self.handle) == 0
+
+
+def test_values_lent_to_a_stream_that_ends() -> None:
+    """It has ended when their memory is used again, and when it is given back."""
+    model = models.mlp().cuda()
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        kept = []
+        for number in range(40):
+            y = model(torch.randn(4, 32, device="cuda"))
+            if number >= 20:
+                foreign = _ForeignStream()
+                foreign.stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(foreign.stream):
+                    torch.cuda._sleep(200_000)
+                    kept.append(y + 1)
+                y.record_stream(foreign.stream)
+                del y
+                torch.cuda.current_stream().wait_stream(foreign.stream)
+                foreign.end()
+            wait()
+        return kept
+
+    same_as_eager("cuda", run)
+    torch.cuda.empty_cache()
+
+
+def test_a_session_whose_stream_has_ended() -> None:
+    """Its builds and verdicts may still be under way, and its plans are dropped."""
+    model = models.mlp().cuda()
+    kept, expected = [], []
+    inputs = [torch.randn(4, 32, device="cuda") for _ in range(24)]
+    torch.cuda.synchronize()
+    with watched("cuda") as session:
+        for passes in range(1, 9):
+            foreign = _ForeignStream()
+            with torch.cuda.stream(foreign.stream):
+                for x in inputs[:passes]:
+                    kept.append(model(x).clone())
+            foreign.end()
+            assert session.wait(BUILD_TIMEOUT_S)
+        session.reset()
+        settle(session, lambda: model(inputs[0]))
+        kept += [model(x) for x in inputs]
+        assert session.stats().replays > 0, str(session.explain())
+    for passes in range(1, 9):
+        expected += [model(x) for x in inputs[:passes]]
+    assert_same_bits(kept, expected + [model(x) for x in inputs])
+
+
 @pytest.mark.skipif(skips.gpus() < 2, reason=skips.FEW_GPUS)
 def test_several_devices() -> None:
     parts = [models.mlp().cuda(0), nn.Linear(8, 32).cuda(1), models.mlp().cuda(0)]

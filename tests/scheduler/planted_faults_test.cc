@@ -63,7 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{Fault::kOthersUntold, "OthersUntold"},
                     Planted{Fault::kOpenWhilePaused, "OpenWhilePaused", false},
                     Planted{Fault::kFreedIsHeld, "FreedIsHeld", false},
-                    Planted{Fault::kGoesUntold, "GoesUntold", false}),
+                    Planted{Fault::kGoesUntold, "GoesUntold", false},
+                    Planted{Fault::kClearsUntold, "ClearsUntold", false}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -291,6 +291,38 @@ TEST_P(RandomStreamsTest, MemoryGivenBackInMidPassIsNotTouched) {
   EXPECT_GT(sum_.stats.squashes, 100u);
 }
 
+// A library's workspace, which kernels name and no value is, is freed before
+// any line of a pass, and its memory is given to others or goes back to the
+// device.
+TEST_P(RandomStreamsTest, WorkspaceThatIsFreedIsNotTouched) {
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    Program calm = CalmProgram(seed, 24);
+    calm.body.insert(
+        calm.body.begin() + static_cast<ptrdiff_t>(calm.body.size() / 2),
+        {.kind = OpKind::kFold,
+         .inputs = {0},
+         .outputs = {static_cast<Variable>(calm.weights + calm.inputs)}});
+    calm.passes.assign(24, Pass{.builds_at = 0});
+    for (size_t line = 0; line < calm.body.size(); ++line) {
+      for (const size_t at : {3, 4, 5, 6, 7, 9}) {
+        Program program = calm;
+        Pass& pass = program.passes[at];
+        pass.clears_at = static_cast<int>(line);
+        if (at % 2 == 0) pass.gives_back_at = static_cast<int>(line);
+        if (at % 3 == 0) pass.leaves_at = static_cast<int>(line) + 1;
+        pass.looks = true;
+        const Scenario scenario{{program},
+                                {.executes = GetParam(), .seed = seed}};
+        const RunResult result = RunBeside(scenario.programs, scenario.options);
+        ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
+        EXPECT_GT(result.stats.replays, 0u) << program.ToString();
+        Add(result);
+      }
+    }
+  }
+  EXPECT_GT(sum_.stats.replays, 2000u);
+}
+
 // A value is overwritten in place ahead of the program, which then drops the
 // weight that could rebuild it, gives its memory back and leaves.
 TEST_P(RandomStreamsTest, SquashAfterItsWeightWasGivenBack) {

@@ -29,6 +29,7 @@ enum class Fault : uint8_t {
   kOthersUntold,          // of what one stream does to memory of another
   kOpenWhilePaused,       // hooks go off, and the session is not paused
   kGoesUntold,            // free memory goes back to the device in silence
+  kClearsUntold,          // a library's workspace is freed in silence
 };
 
 // What a backend did.

@@ -75,9 +75,13 @@ void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
       sink.Combine(sink.Result(0, size_bytes(0)), length(0), a(), b(),
                    length(1));
       break;
-    case OpKind::kFold:
-      sink.Fold(sink.Result(0, 4 * kFoldLength), a(), length(0));
+    case OpKind::kFold: {
+      const uint64_t workspace = sink.Workspace();
+      const uint64_t out = sink.Result(0, 4 * kFoldLength);
+      if (workspace != 0) sink.Copy(workspace, a(), size_bytes(0));
+      sink.Fold(out, workspace != 0 ? workspace : a(), length(0));
       break;
+    }
     case OpKind::kTwice: {
       const uint64_t scaled = sink.Temporary(size_bytes(0));
       const uint64_t large = sink.Temporary(kLargeTemporaryBytes);

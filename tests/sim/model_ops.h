@@ -19,7 +19,7 @@ namespace reprise::sim {
 enum class OpKind : uint8_t {
   kScale,       // new = f(a, attribute)
   kCombine,     // new = f(a, b), b repeated or cut to a's length
-  kFold,        // new, of eight words: a reduction of a
+  kFold,        // new, of eight words: a reduction of a, by way of a workspace
   kTwice,       // new = f(f(a), b) by way of temporaries
   kPair,        // two new: f(a), a reduction of a
   kSplit,       // two new that share a storage: the halves of f(a)
@@ -55,6 +55,7 @@ const OpTraits& TraitsOf(OpKind kind);
 
 inline constexpr std::array<size_t, 3> kLengths = {8, 40, 200};
 inline constexpr size_t kFoldLength = 8;
+inline constexpr size_t kWorkspaceBytes = 4 * kLengths.back();
 
 // The length of each new result, by those of the inputs.
 std::vector<size_t> ResultLengths(OpKind kind, std::span<const size_t> inputs,
@@ -74,6 +75,8 @@ struct OpSink {
   virtual uint64_t Result(size_t index, size_t size_bytes) = 0;
   virtual uint64_t Temporary(size_t size_bytes) = 0;
   virtual void FreeTemporary(uint64_t address) = 0;
+  // Of kWorkspaceBytes; 0 where kernels need none.
+  virtual uint64_t Workspace() { return 0; }
   virtual void Fill(uint64_t to, unsigned char byte, size_t size_bytes) = 0;
   virtual void Copy(uint64_t to, uint64_t from, size_t size_bytes) = 0;
   virtual void Write(uint64_t to, const void* from, size_t size_bytes) = 0;

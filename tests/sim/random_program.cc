@@ -155,7 +155,7 @@ class Generator {
     const auto some_line = [&] {
       return static_cast<int>(Below(program_.body.size()));
     };
-    switch (Below(13)) {
+    switch (Below(14)) {
       case 0:
       case 1:
       case 2:
@@ -190,6 +190,10 @@ class Generator {
         pass.frees = static_cast<Variable>(Below(program_.variables()));
         pass.frees_at = some_line();
         pass.gives_back_at = pass.frees_at;
+        break;
+      case 13:
+        pass.clears_at = some_line();
+        if (Below(2) == 0) pass.gives_back_at = some_line();
         break;
     }
   }
@@ -416,6 +420,7 @@ std::string Program::ToString() const {
     at("builds at", pass.builds_at);
     at("evicts at", pass.evicts_at);
     at("gives back at", pass.gives_back_at);
+    at("clears workspaces at", pass.clears_at);
     if (pass.frees_at >= 0) {
       out << ", frees " << Name(pass.frees) << " at " << pass.frees_at;
     }
@@ -457,7 +462,7 @@ Program Shrink(Program program,
       for (Pass& pass : program.passes) {
         for (int* line : {&pass.leaves_at, &pass.changes_at, &pass.raises_at,
                           &pass.builds_at, &pass.evicts_at, &pass.gives_back_at,
-                          &pass.frees_at}) {
+                          &pass.clears_at, &pass.frees_at}) {
           if (*line > static_cast<int>(i)) --*line;
         }
         for (Event& event : pass.events) {
@@ -486,6 +491,7 @@ Program Shrink(Program program,
       again |= Reset(pass.holds, 0u, fails);
       again |= Reset(pass.drops, 0, fails);
       again |= Reset(pass.gives_back_at, -1, fails);
+      again |= Reset(pass.clears_at, -1, fails);
       again |= Reset(pass.frees_at, -1, fails);
       again |= Reset(pass.looks, false, fails);
       again |= Reset(pass.settles, false, fails);

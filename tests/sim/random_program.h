@@ -75,6 +75,7 @@ struct Pass {
   int builds_at = -1;        // before it, waiting builds are done
   int evicts_at = -1;        // before it, all plans that can be are evicted
   int gives_back_at = -1;    // before it, free memory goes to the device
+  int clears_at = -1;        // before it, a library's workspace is freed
   Variable frees = -1;       // the program drops it, ...
   int frees_at = -1;     // before that line; a weight is made anew afterwards
   bool settles = false;  // verdicts are waited for

@@ -10,7 +10,10 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <vector>
+
+#include "engine/memory_watch.h"
 
 namespace reprise::sim {
 
@@ -71,6 +74,18 @@ class SimulatedMemory {
     EXPECT_TRUE(block.lent) << "freed twice";
     block.lent = false;
     free_.push_back(address);
+    watches_.Freed(address, block.size_bytes);
+  }
+
+  // As engine::Frontend::WatchMemory.
+  std::shared_ptr<engine::MemoryWatch> Watch() {
+    return watches_.Begin([this] {
+      std::vector<engine::MemoryWatches::Block> in_use;
+      for (const auto& [address, block] : blocks_) {
+        if (block.lent) in_use.push_back({address, block.size_bytes});
+      }
+      return in_use;
+    });
   }
 
   // All that is free goes back to the device, which has to be at rest.
@@ -142,6 +157,7 @@ class SimulatedMemory {
   Pool pools_ = 0;
   std::map<uint64_t, Block> blocks_;  // by address
   std::vector<uint64_t> free_;
+  engine::MemoryWatches watches_;
 };
 
 }  // namespace reprise::sim

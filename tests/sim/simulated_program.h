@@ -54,6 +54,10 @@ class SimulatedFrontend : public engine::FakeFrontend {
     return memory.Owns(address);
   }
 
+  std::shared_ptr<engine::MemoryWatch> WatchMemory() override {
+    return memory.Watch();
+  }
+
   // For the program's ops.
   uint64_t AllocateForOp(size_t size_bytes) {
     const uint64_t address = Poisoned(size_bytes);

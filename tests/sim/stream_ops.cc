@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tests/sim/interpreter.h"
 
@@ -84,6 +85,7 @@ class EagerSink : public OpSink {
     return frontend_->AllocateForOp(size_bytes);
   }
   void FreeTemporary(uint64_t address) override { memory_->Free(address); }
+  uint64_t Workspace() override { return frontend_->Workspace(); }
   void Fill(uint64_t to, unsigned char byte, size_t size_bytes) override {
     gpu_->Fill(to, byte, size_bytes);
   }
@@ -248,6 +250,20 @@ uint64_t StreamFrontend::AllocateForOp(size_t size_bytes) {
                 size_bytes);
   });
   return address;
+}
+
+std::shared_ptr<engine::MemoryWatch> StreamFrontend::WatchMemory() {
+  if (fault_ == Fault::kClearsUntold) return nullptr;
+  return memory_->Watch();
+}
+
+uint64_t StreamFrontend::Workspace() {
+  if (workspace_ == 0) workspace_ = AllocateForOp(kWorkspaceBytes);
+  return workspace_;
+}
+
+void StreamFrontend::ClearWorkspace() {
+  if (workspace_ != 0) memory_->Free(std::exchange(workspace_, 0));
 }
 
 Block StreamFrontend::Adopt(uint64_t address) {

@@ -99,6 +99,7 @@ class StreamFrontend : public engine::Frontend {
  public:
   StreamFrontend(SimulatedGpu* gpu, SimulatedMemory* memory, CUstream stream,
                  Fault fault);
+  ~StreamFrontend() override { ClearWorkspace(); }
 
   std::string OpName(engine::OpId op) const override;
   void Retain(engine::StorageToken token) override { Of(token)->RefWeakly(); }
@@ -119,9 +120,15 @@ class StreamFrontend : public engine::Frontend {
     return memory_->Owns(address);
   }
 
+  std::shared_ptr<engine::MemoryWatch> WatchMemory() override;
+
   // For ops: poisoned in stream order.
   uint64_t AllocateForOp(size_t size_bytes);
   engine::Block Adopt(uint64_t address);
+  // Memory that a library keeps from the first op on that needs it; the program
+  // may tell it to give that back.
+  uint64_t Workspace();
+  void ClearWorkspace();
 
   uint32_t draws = 0;
 
@@ -137,6 +144,7 @@ class StreamFrontend : public engine::Frontend {
   SimulatedMemory::Pool own_pool_;
   SimulatedMemory::Pool pool_;
   std::optional<std::vector<engine::Allocation>> noted_;
+  uint64_t workspace_ = 0;   // none
   uint64_t lent_twice_ = 0;  // planted
 };
 

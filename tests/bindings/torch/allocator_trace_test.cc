@@ -1,4 +1,4 @@
-// What a device's segments add up to, without a device.
+// What a thread notes of what it allocates, without a device.
 
 #include "bindings/torch/allocator_trace.h"
 
@@ -8,49 +8,6 @@
 
 namespace reprise::bindings {
 namespace {
-
-TEST(AddressSetTest, HoldsEveryAddressOfARangeAndNoOther) {
-  AddressSet set;
-  set.Insert(100, 200);
-  EXPECT_FALSE(set.Contains(99));
-  EXPECT_TRUE(set.Contains(100));
-  EXPECT_TRUE(set.Contains(199));
-  EXPECT_FALSE(set.Contains(200));
-}
-
-TEST(AddressSetTest, JoinsRangesThatTouchOrOverlap) {
-  AddressSet set;
-  set.Insert(100, 200);
-  set.Insert(300, 400);
-  set.Insert(200, 250);
-  set.Insert(240, 320);
-  EXPECT_TRUE(set.Contains(260));
-  set.Erase(100, 400);
-  for (uint64_t address = 90; address < 410; ++address) {
-    EXPECT_FALSE(set.Contains(address)) << address;
-  }
-}
-
-TEST(AddressSetTest, SplitsARangeWhosePartGoes) {
-  AddressSet set;
-  set.Insert(100, 400);
-  set.Erase(200, 300);
-  EXPECT_TRUE(set.Contains(199));
-  EXPECT_FALSE(set.Contains(200));
-  EXPECT_FALSE(set.Contains(299));
-  EXPECT_TRUE(set.Contains(300));
-}
-
-TEST(AddressSetTest, IgnoresEmptyRangesAndStrangersLeaving) {
-  AddressSet set;
-  set.Insert(100, 100);
-  EXPECT_FALSE(set.Contains(100));
-  set.Insert(100, 200);
-  set.Erase(200, 300);
-  set.Erase(0, 100);
-  EXPECT_TRUE(set.Contains(100));
-  EXPECT_TRUE(set.Contains(199));
-}
 
 TEST(AllocatorTraceTest, TakesNothingWhereNothingWasBegun) {
   EXPECT_TRUE(AllocatorTrace::Take().empty());

@@ -67,6 +67,16 @@ TEST(ParameterScanTest, FindsWordAtSameOffsetOfMovedRange) {
   EXPECT_THAT(result->unexplained, IsEmpty());
 }
 
+// Somebody else's memory lies where it lay; what never moved is known.
+TEST(ParameterScanTest, NamesMemoryThatIsNoRangeAndStayed) {
+  const Launch launch = Kernel({1, kElsewhere + 16, kFirst, 64});
+  const auto result =
+      ScanOne(launch, launch, {{1, kFirst, kFirst, 64}, {2, kFirst, 0, 64}});
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_THAT(result->sites, IsEmpty());
+  EXPECT_THAT(result->lasting, ElementsAre(kElsewhere + 16));
+}
+
 TEST(ParameterScanTest, NumbersLaunchesOfTheOp) {
   const Launch first[] = {Kernel({kFirst}), Kernel({3}),
                           Kernel({4, kFirst + 8})};
