@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/device/context_scope.h"
+#include "engine/device/unique_handle.h"
 
 namespace reprise::engine {
 
@@ -27,6 +28,10 @@ CudaExecutor::CudaExecutor(const CudaContext& context, CudaProgram program,
 }
 
 base::Status CudaExecutor::MakeGraphs(std::span<const Segment> segments) {
+  // The program may end the session's stream meanwhile.
+  CUstream stream = nullptr;
+  REPRISE_CU(*context_.driver, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const device::UniqueStream uploads(*context_.driver, stream);
   for (const Segment& segment : segments) {
     SegmentGraph& made = segments_.emplace_back();
     made.first_launch = program_.op_begin[segment.first_op];
@@ -38,9 +43,11 @@ base::Status CudaExecutor::MakeGraphs(std::span<const Segment> segments) {
       segment_of_[i] = static_cast<uint32_t>(segments_.size() - 1);
     }
     REPRISE_ASSIGN_OR_RETURN(
-        made.graph, device::LaunchGraph::Create(*context_.driver, launches,
-                                                context_.stream));
+        made.graph,
+        device::LaunchGraph::Create(*context_.driver, launches, uploads.get()));
   }
+  // The session's stream knows nothing of this one.
+  REPRISE_CU(*context_.driver, cuStreamSynchronize(uploads.get()));
   return {};
 }
 
@@ -141,22 +148,12 @@ bool CudaExecutor::Touches(size_t op, ValueId value) const {
   return false;
 }
 
-base::Status CudaExecutor::WaitFor(CUstream other) {
+base::Status CudaExecutor::WaitFor(CUevent event) {
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
-  const device::Driver& driver = *context_.driver;
-  CUevent event = nullptr;
-  REPRISE_CU(driver, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-  base::Status waited = device::Check(
-      driver, driver.cuEventRecord(event, other), "cuEventRecord");
-  if (waited) {
-    waited = device::Check(driver,
-                           driver.cuStreamWaitEvent(context_.stream, event, 0),
-                           "cuStreamWaitEvent");
-  }
-  driver.cuEventDestroy(event);  // once it has come
-  return waited;
+  REPRISE_CU(*context_.driver, cuStreamWaitEvent(context_.stream, event, 0));
+  return {};
 }
 
 base::Status CudaExecutor::BeginComparing() {
@@ -189,7 +186,7 @@ base::Result<std::optional<Verdict>> CudaExecutor::Poll(Patience patience) {
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
-  return flag_->Poll(context_.stream, patience);
+  return flag_->Poll(patience);
 }
 
 }  // namespace reprise::engine

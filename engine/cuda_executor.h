@@ -49,8 +49,7 @@ struct CudaContext {
   CUstream stream = nullptr;
   CUcontext context = nullptr;
   // While true, the segments of replays are not launched: what is left of a
-  // pass is the host's share, and its results are not computed. For
-  // measurements.
+  // pass is the host's share, and its results are not computed.
   const std::atomic<bool>* skip_launches = nullptr;
 };
 
@@ -71,7 +70,7 @@ class CudaExecutor : public Executor {
   Progress LaunchSegment(size_t segment, uint32_t first_op) override;
   base::Status LaunchOp(size_t op) override;
   bool Touches(size_t op, ValueId value) const override;
-  base::Status WaitFor(CUstream other) override;
+  base::Status WaitFor(CUevent event) override;
   base::Status BeginComparing() override;
   base::Status Compare(uint64_t eager, uint64_t replayed,
                        const kernels::Layout& layout, uint32_t tag) override;

@@ -15,6 +15,8 @@
 
 #include "engine/base/status.h"
 #include "engine/block.h"
+#include "engine/ledger.h"
+#include "engine/memory_watch.h"
 #include "engine/segments.h"
 #include "engine/trace.h"
 #include "kernels/compare.h"
@@ -62,9 +64,8 @@ class Executor {
   // The op's recorded work may write `value` (points into it).
   virtual bool Touches(size_t op, ValueId value) const = 0;
 
-  // What is launched from now on runs after all that `other`, a stream of the
-  // same device, has been given by now.
-  virtual base::Status WaitFor(CUstream other) = 0;
+  // What is launched from now on runs after the device has come to `event`.
+  virtual base::Status WaitFor(CUevent event) = 0;
 
   // Validation: Begin, then any number of Compare, then End; Poll gives the
   // verdict once the device has reached End, or waits for it.
@@ -79,6 +80,7 @@ class Executor {
 // What a build yields beside the trace it was built from.
 struct BuiltPlan {
   Block arena;
+  ArenaDevice device;
   std::vector<uint64_t>
       places;  // by ValueId: address in the arena; 0: external
   std::vector<uint64_t> place_bytes;  // by ValueId: what its memory must hold

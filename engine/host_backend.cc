@@ -76,7 +76,7 @@ class HostExecutor : public Executor {
     return !trace_.ops[op].native && !unwritten_[op];
   }
 
-  base::Status WaitFor(CUstream) override { return {}; }
+  base::Status WaitFor(CUevent) override { return {}; }
 
   base::Status BeginComparing() override {
     verdict_ = Verdict{};

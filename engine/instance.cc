@@ -19,7 +19,8 @@ Instance::Instance(Plan* plan, BuiltPlan built)
     : plan_(plan),
       trace_(&plan->trace()),
       built_(std::move(built)),
-      ledger_(Ledger::Create(std::move(built_.arena), trace_->values.size())),
+      ledger_(Ledger::Create(std::move(built_.arena), trace_->values.size(),
+                             built_.device)),
       bound_(trace_->values.size()),
       shadow_(trace_->values.size(), 0),
       fresh_(trace_->values.size()),
@@ -270,10 +271,10 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
 }
 
 bool Instance::WaitForBorrowers() {
-  const std::vector<CUstream> streams = ledger_->TakeLent();
-  for (CUstream stream : streams) {
-    if (built_.executor->WaitFor(stream)) continue;
-    ledger_->Lend(streams);
+  std::vector<device::UniqueEvent> uses = ledger_->TakeUses();
+  for (const device::UniqueEvent& use : uses) {
+    if (built_.executor->WaitFor(use.get())) continue;
+    ledger_->ReturnUses(std::move(uses));
     return false;
   }
   return true;

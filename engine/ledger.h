@@ -12,9 +12,17 @@
 
 #include "engine/base/mutex.h"
 #include "engine/block.h"
+#include "engine/device/driver.h"
+#include "engine/device/unique_handle.h"
 #include "engine/trace.h"
 
 namespace reprise::engine {
+
+// Where an arena is. None on the host, where nothing is lent.
+struct ArenaDevice {
+  const device::Driver* driver = nullptr;
+  CUcontext context = nullptr;
+};
 
 // Owns an arena and counts the leases on it. The arena is released when the
 // plan has dropped the ledger (Close) and the last lease has ended, on
@@ -24,6 +32,10 @@ namespace reprise::engine {
 // Each place has two states: free and leased. Lease: free → leased. The release
 // function of the block: leased → free, with release order, so that a thread
 // that sees `free` (acquire) also sees all that the tensor's last user did.
+//
+// A lease may be lent to other streams. What they were given by its end is
+// marked there by events: afterwards the program may end those streams, and no
+// handle of theirs is kept. An end that cannot be marked waits for the device.
 class Ledger {
  public:
   struct Closer {
@@ -31,7 +43,7 @@ class Ledger {
   };
   using Handle = std::unique_ptr<Ledger, Closer>;
 
-  static Handle Create(Block arena, size_t places);
+  static Handle Create(Block arena, size_t places, ArenaDevice device = {});
 
   // A block over the place of `value` at `address`; its release ends the lease.
   Block Lease(ValueId value, uint64_t address) {
@@ -49,13 +61,13 @@ class Ledger {
 
   // The memory of a block, by its context and release function, is read by
   // `stream` until the program drops it, and for as long as what that stream
-  // was given by then takes. Returns the address of the arena, which is to be
-  // kept as long; 0 if the block is no lease. Any thread, while the lease
-  // lives.
-  static uint64_t Lend(void* context, Block::Release release, CUstream stream);
-  // The streams that leases were lent to since the last call.
-  std::vector<CUstream> TakeLent();
-  void Lend(const std::vector<CUstream>& streams);
+  // was given by then takes; the stream lives until then. False if the block is
+  // no lease. Any thread, while the lease lives.
+  static bool Lend(void* context, Block::Release release, CUstream stream);
+  // The uses of leases that were lent and have ended since the last call:
+  // before their places are written, the device must have come to them.
+  std::vector<device::UniqueEvent> TakeUses();
+  void ReturnUses(std::vector<device::UniqueEvent> uses);
 
   // Any place is. Acquire: as for one place.
   bool leased() const {
@@ -66,11 +78,21 @@ class Ledger {
   struct Entry {
     Ledger* ledger = nullptr;
     std::atomic<uint32_t> live{0};
+    std::atomic<bool> lent{false};
+  };
+  struct Loan {
+    const Entry* lease;
+    CUstream stream;
   };
 
-  Ledger(Block arena, size_t places);
+  Ledger(Block arena, size_t places, ArenaDevice device);
+  // Waits on the host for uses that nobody has taken: the allocator that gets
+  // the arena knows nothing of them.
+  ~Ledger();
   void Close();
   static void EndLease(void* entry);
+  // Marks what the streams of a lease that ends were given.
+  void EndLoans(Entry& lease);
   // Whoever brings the count to nothing deletes.
   void Drop(uint64_t references);
 
@@ -82,11 +104,12 @@ class Ledger {
   std::atomic<uint64_t> references_{kOpen};
   uint64_t leased_ = 0;  // in all
 
+  const ArenaDevice device_;
   base::Mutex mutex_;
-  std::vector<CUstream> lent_ REPRISE_GUARDED_BY(mutex_);
-  // There are some: what a launch looks at. Released by Lend, which the end of
-  // a lease follows.
-  std::atomic<bool> any_lent_{false};
+  std::vector<Loan> loans_ REPRISE_GUARDED_BY(mutex_);
+  std::vector<device::UniqueEvent> uses_ REPRISE_GUARDED_BY(mutex_);
+  // There are some: what a launch looks at. Released before the lease ends.
+  std::atomic<bool> any_uses_{false};
 };
 
 }  // namespace reprise::engine

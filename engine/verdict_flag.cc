@@ -35,9 +35,9 @@ base::Status VerdictFlag::Read(CUstream stream) {
 }
 
 base::Result<std::optional<Verdict>> VerdictFlag::Poll(
-    CUstream stream, Executor::Patience patience) {
+    Executor::Patience patience) {
   if (patience == Executor::Patience::kWait) {
-    REPRISE_CU(driver_, cuStreamSynchronize(stream));
+    REPRISE_CU(driver_, cuEventSynchronize(event_));
   } else {
     const CUresult state = driver_.cuEventQuery(event_);
     if (state == CUDA_ERROR_NOT_READY) return std::nullopt;

@@ -28,8 +28,7 @@ class VerdictFlag {
 
   base::Status Clear(CUstream stream);
   base::Status Read(CUstream stream);
-  base::Result<std::optional<Verdict>> Poll(CUstream stream,
-                                            Executor::Patience patience);
+  base::Result<std::optional<Verdict>> Poll(Executor::Patience patience);
 
   uint64_t address() const { return device_word_; }
 

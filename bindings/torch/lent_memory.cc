@@ -2,10 +2,9 @@
 //
 // Torch keeps what a tensor leaves behind from being used again before another
 // stream has done with it. Its allocator does so by the pointer, which a place
-// in an arena is not.
+// in an arena is not: the arena's ledger does it in its place.
 
 #include <ATen/ops/record_stream_ops.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
@@ -15,23 +14,13 @@
 namespace reprise::bindings {
 namespace {
 
-namespace allocator = c10::cuda::CUDACachingAllocator;
-
 void LendMemory(const at::Tensor& tensor, c10::Stream stream) {
   if (!tensor.has_storage()) return;
   const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
   const c10::DataPtr& data =
       const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
-  const c10::cuda::CUDAStream borrower(stream);
-  const uint64_t arena = engine::Ledger::Lend(
-      data.get_context(), data.get_deleter(), borrower.stream());
-  if (arena == 0) return;
-  // The arena itself may go before its next launch.
-  auto* const block = reinterpret_cast<void*>(arena);
-  c10::DataPtr whole(block, block, allocator::get()->raw_deleter(),
-                     data.device());
-  allocator::recordStream(whole, borrower);
-  whole.release_context();
+  engine::Ledger::Lend(data.get_context(), data.get_deleter(),
+                       c10::cuda::CUDAStream(stream).stream());
 }
 
 void RecordStream(c10::DispatchKeySet keys, at::Tensor& tensor,

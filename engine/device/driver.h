@@ -27,6 +27,7 @@ namespace reprise::device {
   X(cuDevicePrimaryCtxRelease)                   \
   X(cuCtxGetCurrent)                             \
   X(cuCtxSetCurrent)                             \
+  X(cuCtxSynchronize)                            \
   X(cuFuncGetParamInfo)                          \
   X(cuFuncLoad)                                  \
   X(cuKernelGetParamInfo)                        \
@@ -59,6 +60,7 @@ namespace reprise::device {
   X(cuEventDestroy)                              \
   X(cuEventRecord)                               \
   X(cuEventQuery)                                \
+  X(cuEventSynchronize)                          \
   X(cuEventElapsedTime)                          \
   X(cuStreamWaitEvent)                           \
   X(cuGraphCreate)                               \

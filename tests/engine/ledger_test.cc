@@ -47,26 +47,10 @@ TEST_F(LedgerTest, PlaceIsLeasedWhileItsBlockLives) {
   EXPECT_TRUE(ledger->leased(1));
 }
 
-TEST_F(LedgerTest, StreamsThatALeaseIsLentToAreToldOnce) {
-  const auto side = reinterpret_cast<CUstream>(0x51);
-  const auto other = reinterpret_cast<CUstream>(0x52);
-  Ledger::Handle ledger = Ledger::Create(Arena(), 3);
-  EXPECT_TRUE(ledger->TakeLent().empty());
-  Block block = ledger->Lease(1, 0x1200);
-  const Block::Parts parts = block.Detach();
-  EXPECT_EQ(Ledger::Lend(parts.context, parts.release, side), 0x1000u);
-  EXPECT_EQ(Ledger::Lend(parts.context, parts.release, side), 0x1000u);
-  EXPECT_EQ(Ledger::Lend(parts.context, parts.release, other), 0x1000u);
-  parts.release(parts.context);
-  EXPECT_EQ(ledger->TakeLent(), (std::vector<CUstream>{side, other}));
-  EXPECT_TRUE(ledger->TakeLent().empty());
-}
-
 TEST_F(LedgerTest, WhatIsNoLeaseIsNotLent) {
   int context = 0;
-  EXPECT_EQ(Ledger::Lend(
-                &context, [](void*) {}, nullptr),
-            0u);
+  EXPECT_FALSE(Ledger::Lend(
+      &context, [](void*) {}, nullptr));
 }
 
 TEST_F(LedgerTest, LeaseThatOutlivesThePlanKeepsTheArena) {

@@ -90,9 +90,7 @@ class DifferingExecutor final : public engine::Executor {
   bool Touches(size_t op, engine::ValueId value) const override {
     return real_->Touches(op, value);
   }
-  base::Status WaitFor(CUstream other) override {
-    return real_->WaitFor(other);
-  }
+  base::Status WaitFor(CUevent event) override { return real_->WaitFor(event); }
   base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
                        uint32_t) override {

@@ -49,8 +49,8 @@ class WatchedExecutor : public Executor {
   bool Touches(size_t op, ValueId value) const override {
     return inner_->Touches(op, value);
   }
-  base::Status WaitFor(CUstream other) override {
-    return inner_->WaitFor(other);
+  base::Status WaitFor(CUevent event) override {
+    return inner_->WaitFor(event);
   }
   base::Status BeginComparing() override {
     comparing_ = true;

@@ -323,6 +323,11 @@ void SimulatedGpu::MakeDriver() {
     *name = "CUDA_ERROR_SIMULATED";
     return CUDA_SUCCESS;
   };
+  driver.cuCtxSynchronize = [] {
+    REPRISE_ENTER("cuCtxSynchronize");
+    only->streams.SynchronizeAll();
+    return CUDA_SUCCESS;
+  };
   driver.cuCtxGetCurrent = [](CUcontext* current) {
     REPRISE_ENTER("cuCtxGetCurrent");
     *current = only->current_;
@@ -528,7 +533,7 @@ void SimulatedGpu::MakeStreamEntries() {
                                CUfunction function, void** params,
                                void** extra) {
     REPRISE_ENTER("cuLaunchKernelEx");
-    EXPECT_TRUE(only->streams.Has(config->hStream));
+    only->Use(config->hStream);
     EXPECT_EQ(extra, nullptr);
     const Kernel& kernel = KernelOf(function);
     if (static_cast<int>(config->sharedMemBytes) + kernel.own_shared_bytes >
@@ -549,18 +554,21 @@ void SimulatedGpu::MakeStreamEntries() {
   driver.cuMemsetD8Async = [](CUdeviceptr to, unsigned char value,
                               size_t size_bytes, CUstream stream) {
     REPRISE_ENTER("cuMemsetD8Async");
+    only->Use(stream);
     only->streams.Enqueue(stream, [=] { DoFill(to, value, 1, size_bytes); });
     return CUDA_SUCCESS;
   };
   driver.cuMemsetD16Async = [](CUdeviceptr to, unsigned short value,
                                size_t width, CUstream stream) {
     REPRISE_ENTER("cuMemsetD16Async");
+    only->Use(stream);
     only->streams.Enqueue(stream, [=] { DoFill(to, value, 2, width); });
     return CUDA_SUCCESS;
   };
   driver.cuMemsetD32Async = [](CUdeviceptr to, unsigned value, size_t width,
                                CUstream stream) {
     REPRISE_ENTER("cuMemsetD32Async");
+    only->Use(stream);
     only->streams.Enqueue(stream, [=] {
       if (width != 1) return DoFill(to, value, 4, width);
       // One of the engine's own words, perhaps, which `accessible` does not
@@ -573,6 +581,7 @@ void SimulatedGpu::MakeStreamEntries() {
   driver.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from,
                                 size_t size_bytes, CUstream stream) {
     REPRISE_ENTER("cuMemcpyHtoDAsync");
+    only->Use(stream);
     const auto* bytes = static_cast<const std::byte*>(from);
     only->streams.Enqueue(
         stream, [to, kept = std::vector<std::byte>(bytes, bytes + size_bytes)] {
@@ -584,6 +593,7 @@ void SimulatedGpu::MakeStreamEntries() {
   driver.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from,
                                 size_t size_bytes, CUstream stream) {
     REPRISE_ENTER("cuMemcpyDtoDAsync");
+    only->Use(stream);
     Node node;
     node.kind = Node::Kind::kCopy;
     node.copy.dstDevice = to;
@@ -596,6 +606,7 @@ void SimulatedGpu::MakeStreamEntries() {
   driver.cuMemcpyDtoHAsync = [](void* to, CUdeviceptr from, size_t size_bytes,
                                 CUstream stream) {
     REPRISE_ENTER("cuMemcpyDtoHAsync");
+    only->Use(stream);
     only->streams.Enqueue(stream, [=] {
       std::memcpy(to, reinterpret_cast<const void*>(from), size_bytes);
     });
@@ -603,17 +614,21 @@ void SimulatedGpu::MakeStreamEntries() {
   };
   driver.cuStreamSynchronize = [](CUstream stream) {
     REPRISE_ENTER("cuStreamSynchronize");
+    only->Use(stream);
     only->streams.Synchronize(stream);
     return CUDA_SUCCESS;
   };
   driver.cuStreamQuery = [](CUstream stream) {
     REPRISE_ENTER("cuStreamQuery");
+    only->Use(stream);
     EXPECT_FALSE(only->capturing) << "the capture would end";
     return only->streams.pending(stream) == 0 ? CUDA_SUCCESS
                                               : CUDA_ERROR_NOT_READY;
   };
-  driver.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
+  driver.cuStreamIsCapturing = [](CUstream stream,
+                                  CUstreamCaptureStatus* status) {
     REPRISE_ENTER("cuStreamIsCapturing");
+    only->Use(stream);
     *status = only->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
                               : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
@@ -633,6 +648,7 @@ void SimulatedGpu::MakeStreamEntries() {
   };
   driver.cuStreamBeginCapture = [](CUstream stream, CUstreamCaptureMode mode) {
     REPRISE_ENTER("cuStreamBeginCapture");
+    only->Use(stream);
     EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     EXPECT_EQ(only->captured_stream_, nullptr);
     only->captured_stream_ = stream;
@@ -672,12 +688,20 @@ void SimulatedGpu::MakeStreamEntries() {
   };
   driver.cuEventRecord = [](CUevent event, CUstream stream) {
     REPRISE_ENTER("cuEventRecord");
+    only->Use(stream);
     only->EnqueueRecord(stream, event);
     return CUDA_SUCCESS;
   };
   driver.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
     REPRISE_ENTER("cuStreamWaitEvent");
+    only->Use(stream);
     only->EnqueueWait(stream, event);
+    return CUDA_SUCCESS;
+  };
+  driver.cuEventSynchronize = [](CUevent event) {
+    REPRISE_ENTER("cuEventSynchronize");
+    const auto& asked = *reinterpret_cast<const Event*>(event);
+    if (asked.reached != asked.recorded) only->streams.SynchronizeAll();
     return CUDA_SUCCESS;
   };
   driver.cuEventQuery = [](CUevent event) {
@@ -846,8 +870,7 @@ void SimulatedGpu::MakeExecEntries() {
         if ((params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
           only->upload_streams.insert(params->hUploadStream);
         }
-        EXPECT_FALSE(only->ended_streams_.contains(params->hUploadStream))
-            << "uploaded by a stream that has ended";
+        only->Use(params->hUploadStream);
         only->execs_.push_back(std::make_unique<Exec>(
             Exec{++only->exec_ids_, std::make_shared<Graph>(nodes),
                  only->graph_ids_.at(reinterpret_cast<Graph*>(graph))}));
@@ -970,6 +993,7 @@ void SimulatedGpu::MakeExecEntries() {
       };
   driver.cuGraphLaunch = [](CUgraphExec handle, CUstream stream) {
     REPRISE_ENTER("cuGraphLaunch");
+    only->Use(stream);
     ++only->graph_launches;
     only->contexts_of_launches.insert(only->current_);
     const Exec& exec = *reinterpret_cast<Exec*>(handle);

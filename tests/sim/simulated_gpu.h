@@ -237,6 +237,10 @@ class SimulatedGpu {
   void EnqueueWait(CUstream stream, CUevent event);
   // True if the stream is being captured; the work is part of its graph then.
   bool Captured(CUstream stream, Node node);
+  // Whatever names a stream that has ended is undefined.
+  void Use(CUstream stream) const {
+    EXPECT_FALSE(ended_streams_.contains(stream)) << "a stream that has ended";
+  }
 
   static inline SimulatedGpu* only = nullptr;
   // Held by every entry of the driver: builds call it from a thread of theirs.
