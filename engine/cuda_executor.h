@@ -48,9 +48,11 @@ struct CudaContext {
   kernels::DeviceCompare* compare = nullptr;
   CUstream stream = nullptr;
   CUcontext context = nullptr;
+#ifdef REPRISE_MEASURE
   // While true, the segments of replays are not launched: what is left of a
   // pass is the host's share, and its results are not computed.
   const std::atomic<bool>* skip_launches = nullptr;
+#endif
 };
 
 // Patches on change: Bind writes into the host copy of the launches, the next

@@ -153,9 +153,11 @@ class Runtime::Impl {
 
   DeviceKind kind() const { return kind_; }
   PlanCache& plans() { return plans_; }
+#ifdef REPRISE_MEASURE
   void SkipLaunches(bool skip) {
     skip_launches_.store(skip, std::memory_order_relaxed);
   }
+#endif
   void ForbidRecording() {
     recording_forbidden_.store(true, std::memory_order_relaxed);
     for (StreamSession* session : Sessions()) session->StopRecording();
@@ -252,7 +254,9 @@ class Runtime::Impl {
     context.driver = driver_;
     context.recorder = recorder_.get();
     context.stream = static_cast<CUstream>(key.stream);
+#ifdef REPRISE_MEASURE
     context.skip_launches = &skip_launches_;
+#endif
     // The framework's own: retained for as long as the process lives.
     CUdevice device = 0;
     REPRISE_CU(*driver_, cuDeviceGet(&device, key.device));
@@ -283,7 +287,9 @@ class Runtime::Impl {
   base::Policy policy_;
   PlanCache plans_;
   std::atomic<uint64_t> evictions_before_reset_{0};
+#ifdef REPRISE_MEASURE
   std::atomic<bool> skip_launches_{false};
+#endif
   // Relaxed: a session that reads it late holds its lock then, and
   // StopRecording, which takes that lock afterwards, ends what it began.
   std::atomic<bool> recording_forbidden_{false};
@@ -410,7 +416,9 @@ std::string Runtime::ExplainJson() const {
 
 const base::Options& Runtime::options() const { return impl_->options(); }
 
+#ifdef REPRISE_MEASURE
 void Runtime::SkipLaunches(bool skip) { impl_->SkipLaunches(skip); }
+#endif
 
 uint64_t Runtime::ReleaseMemory(int device, Shortage shortage) {
   return impl_->ReleaseMemory(device, shortage);

@@ -106,9 +106,11 @@ class Runtime {
 
   const base::Options& options() const;
 
+#ifdef REPRISE_MEASURE
   // While true, replays launch nothing and compute nothing, so that the host's
   // share of a pass can be measured.
   void SkipLaunches(bool skip);
+#endif
 
   // Gives back the plans of `device` that are not in use and returns their
   // bytes. kPossible: only where less than 1/16 of the device is free, the

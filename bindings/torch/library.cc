@@ -147,12 +147,14 @@ std::vector<Texts> HookTable() {
   return rows;
 }
 
-// For measurements: while true, replays launch nothing and compute nothing.
+#ifdef REPRISE_MEASURE
+// While true, replays launch nothing and compute nothing.
 void SkipLaunches(bool skip) {
   if (TorchRuntime* runtime = TorchRuntime::Latest()) {
     runtime->scheduler().SkipLaunches(skip);
   }
 }
+#endif
 
 }  // namespace
 }  // namespace reprise::bindings
@@ -173,5 +175,7 @@ TORCH_LIBRARY(reprise, library) {
   library.def("resume_recording() -> ()", &b::TorchRuntime::ResumeRecording);
   library.def("plain_functions() -> int[]", &b::PlainFunctions);
   library.def("pass_gpu_trace_on() -> ()", &b::PassGpuTraceOn);
+#ifdef REPRISE_MEASURE
   library.def("skip_launches(bool skip) -> ()", &b::SkipLaunches);
+#endif
 }

@@ -48,7 +48,7 @@ class Twin {
       real_.Free(pass.frees);
       plain_.Free(pass.frees);
     }
-    if (line == pass.clears_at) frontend_->ClearWorkspace();
+    if (line == pass.clears_at) stream_.ClearWorkspaces();
     if (line == pass.gives_back_at) device_.GiveBack();
     if (line == pass.raises_at) {
       Raise();

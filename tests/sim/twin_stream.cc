@@ -112,12 +112,20 @@ std::unique_ptr<engine::Backend> TwinStream::MakeBackend(
   context.recorder = device_.recorder.get();
   context.stream = stream_;
   context.context = device_.gpu.context;
+#ifdef REPRISE_MEASURE
   context.skip_launches = &device_.skip_launches;
+#endif
   engine::CudaBackend::Options how;
   how.max_arena_bytes = kMaxArenaBytes;
   how.segment_launches = options.segment_launches;
   how.compare = [this] { return device_.Compare(); };
   return std::make_unique<engine::CudaBackend>(context, frontend, how);
+}
+
+void TwinStream::ClearWorkspaces() {
+  for (const Slot& slot : slots_) {
+    if (slot.frontend != nullptr) slot.frontend->ClearWorkspace();
+  }
 }
 
 scheduler::Stats TwinStream::Stats() {

@@ -90,7 +90,9 @@ struct TwinDevice {
   std::unique_ptr<kernels::DeviceCompare> compiled;
   std::unique_ptr<device::LaunchRecorder> recorder =
       device::LaunchRecorder::Create(gpu.driver, gpu.cupti);
+#ifdef REPRISE_MEASURE
   std::atomic<bool> skip_launches{false};
+#endif
   scheduler::PlanCache plans;
   BackendCounts counts;
   base::ManualTaskRunner builds;
@@ -120,6 +122,9 @@ class TwinStream {
   void Reset();
   // Back and forth between two.
   void TakeOtherOptions();
+
+  // What a library keeps for itself is freed.
+  void ClearWorkspaces();
 
   // Of all its sessions there were since they were last reset.
   scheduler::Stats Stats();
