@@ -111,9 +111,10 @@ def measure(name: str, passes: int) -> dict[str, Any]:
         command = [sys.executable, __file__, "--run", name, mode, str(passes)]
         output = subprocess.run(command, check=True, capture_output=True, text=True)
         found[mode] = json.loads(output.stdout.splitlines()[-1])
-    extra = max(
-        found["on"]["grown_mib"], found["on"]["grown_after_wait_mib"]
-    ) - found["off"]["grown_mib"]
+    extra = (
+        max(found["on"]["grown_mib"], found["on"]["grown_after_wait_mib"])
+        - found["off"]["grown_mib"]
+    )
     found["extra_mib"] = round(extra, 1)
     return found
 

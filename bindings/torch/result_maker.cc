@@ -80,9 +80,9 @@ at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
           Late{.tensor = tensors_ - 1,
                .operand = static_cast<uint32_t>(i),
                .view = true,
-               .storage_offset = offset(spec.offset_bytes +
-                                        call_.operands()[i].offset_bytes -
-                                        op_.operands[i].offset_bytes),
+               .storage_offset =
+                   offset(spec.offset_bytes + call_.operands()[i].offset_bytes -
+                          op_.operands[i].offset_bytes),
                .keys = keys,
                .dtype = dtype,
                .sizes = spec.sizes,

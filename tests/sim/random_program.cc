@@ -155,7 +155,7 @@ class Generator {
     const auto some_line = [&] {
       return static_cast<int>(Below(program_.body.size()));
     };
-    switch (Below(14)) {
+    switch (Below(13)) {
       case 0:
       case 1:
       case 2:
@@ -191,10 +191,6 @@ class Generator {
         pass.frees_at = some_line();
         pass.gives_back_at = pass.frees_at;
         break;
-      case 13:
-        pass.clears_at = some_line();
-        if (Below(2) == 0) pass.gives_back_at = some_line();
-        break;
     }
   }
 
@@ -211,6 +207,10 @@ class Generator {
       if (Below(2) == 0) Disturb(pass);
     }
     if (!style_.calm && Below(4) == 0) pass.looks = true;
+    if (!style_.calm && index > 2 && clears_() % 16 == 0) {
+      const auto lines = static_cast<uint32_t>(program_.body.size());
+      pass.clears_at = static_cast<int>(clears_() % lines);
+    }
     program_.passes.push_back(pass);
   }
 
@@ -272,6 +272,7 @@ class Generator {
   }
 
   std::mt19937 random_;
+  std::mt19937 clears_{random_};  // apart: the rest stays as it is
   ProgramStyle style_;
   Program program_;
   std::vector<bool> set_;
