@@ -101,6 +101,7 @@ void AllocatorTrace::OnEntry(const Entry& entry) {
       base::MutexLock lock(mutex_);
       ++segment_events_;
       segments_.Erase(entry.addr_, entry.addr_ + entry.size_);
+      segments_freed_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
     default:

@@ -6,6 +6,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -33,6 +34,11 @@ class AllocatorTrace {
   // The address lies in a segment of the allocator, in use or cached.
   bool Owns(uint64_t address) const;
 
+  // How often memory of any device has been given back to it.
+  uint64_t segments_freed() const {
+    return segments_freed_.load(std::memory_order_relaxed);
+  }
+
   // Of blocks of any device.
   std::shared_ptr<engine::MemoryWatch> WatchMemory();
 
@@ -55,6 +61,7 @@ class AllocatorTrace {
   mutable base::Mutex mutex_;
   engine::AddressSet segments_ REPRISE_GUARDED_BY(mutex_);
   uint64_t segment_events_ REPRISE_GUARDED_BY(mutex_) = 0;
+  std::atomic<uint64_t> segments_freed_{0};  // relaxed: it only counts
   engine::MemoryWatches watches_;
 };
 

@@ -206,6 +206,9 @@ void OpCall::AddDevice(std::optional<c10::Device> device) {
 }
 
 std::optional<int> OpCall::Finish() {
+  if (info_.factory && kind_ == scheduler::DeviceKind::kHost && device_ < 0 &&
+      IsAboutToFill()) [[unlikely]]
+    return std::nullopt;
   if (foreign_) return std::nullopt;
   if (device_option_.has_value()) {
     const c10::Device wanted = *device_option_;
@@ -223,8 +226,7 @@ std::optional<int> OpCall::Finish() {
     }
   }
   if (device_ < 0) {
-    if (!info_.factory || kind_ != scheduler::DeviceKind::kHost ||
-        IsAboutToFill()) {
+    if (!info_.factory || kind_ != scheduler::DeviceKind::kHost) {
       return std::nullopt;
     }
     device_ = 0;

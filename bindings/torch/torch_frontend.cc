@@ -259,6 +259,7 @@ class CudaFrontend final : public TorchFrontend {
                 std::to_string(free_bytes >> 20) +
                 " MiB free, too little to record a pass in memory of its own");
       }
+      TakeFreedPlaces();
       pool_ = at::cuda::MemPool::graph_pool_handle(/*is_user_created=*/false);
       allocator::beginAllocateToPool(
           device_, pool_, [stream = stream_](cudaStream_t allocating) {
@@ -274,6 +275,8 @@ class CudaFrontend final : public TorchFrontend {
   void EndPrivatePool() override {
     if (!pool_open_) return;
     pool_open_ = false;
+    spacers_.clear();
+    segments_freed_ = trace_->segments_freed();
     try {
       allocator::endAllocateToPool(device_, pool_);
       allocator::releasePool(device_, pool_);
@@ -330,10 +333,24 @@ class CudaFrontend final : public TorchFrontend {
     }
   }
 
+  // Where memory has gone back to the device, the pool's might come to lie where
+  // that of the first recording lay. So the first segment of each of torch's
+  // sizes is taken before it is opened, until it is closed.
+  void TakeFreedPlaces() {
+    if (trace_->segments_freed() == segments_freed_) return;
+    for (const size_t size_bytes : {size_t{1} << 20, size_t{8} << 20}) {
+      if (auto spacer = Allocate(size_bytes)) {
+        spacers_.push_back(*std::move(spacer));
+      }
+    }
+  }
+
   const c10::DeviceIndex device_;
   const cudaStream_t stream_;
   AllocatorTrace* const trace_;
   bool pool_open_ = false;
+  uint64_t segments_freed_ = 0;  // when the last pool was closed
+  std::vector<engine::Block> spacers_;
   c10::MempoolId_t pool_{0, 0};
   std::deque<c10::MempoolId_t> released_pools_;
 };

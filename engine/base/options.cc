@@ -139,7 +139,7 @@ constexpr OptionRow kTable[] = {
      "plan "
      "unused for longest is dropped first",
      SetBytes<&Options::plan_budget_bytes>},
-    {"trace_budget_bytes", "REPRISE_TRACE_BUDGET_BYTES", "24MiB",
+    {"trace_budget_bytes", "REPRISE_TRACE_BUDGET_BYTES", "16MiB",
      kAcceptedBytes,
      "the host's memory for what a stream keeps of traces that have no plan; "
      "the trace unseen for longest is forgotten first",

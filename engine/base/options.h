@@ -28,7 +28,7 @@ struct Options {
   double margin = 0.05;
   double validate_share = 0.001;
   size_t plan_budget_bytes = size_t{2} << 30;
-  size_t trace_budget_bytes = size_t{24} << 20;
+  size_t trace_budget_bytes = size_t{16} << 20;
   size_t max_arena_bytes = size_t{512} << 20;
   size_t max_instances = 2;
   size_t max_trace_ops = 4096;

@@ -215,7 +215,7 @@ def test_a_scalar_that_changes_at_every_call(device: str, first: bool) -> None:
         scale, x = pick
         h = x * scale if first else x.tanh() * scale
         h = h.relu() + scale
-        return [h, h.new_tensor(h.sum().item()), model(h)]
+        return [h, torch.tensor(h.sum().item()), model(h)]
 
     scales = [1 + number / 7 for number in range(24)]
     check(device, step, list(zip(scales, randoms(device, 4, 32), strict=True)))
@@ -308,7 +308,7 @@ def test_threads_that_run_at_once(device: str) -> None:
                 found[which].append(pair[which](x))
 
     with watched(device) as session:
-        settle(session, lambda: [model(inputs[0][0]) for model in pair])
+        settle(session, lambda x: [model(x) for model in pair], inputs[0])
         with replaying(session):
             half = pair[0][:5](inputs[1][0])
         threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
@@ -364,7 +364,7 @@ def test_switching_off_in_the_middle_of_a_pass(device: str) -> None:
     left, right = models.mlp(layers=2).to(device), models.mlp(layers=2).to(device)
     inputs = randoms(device, 4, 32)
     with watched(device) as session:
-        settle(session, lambda: [left(inputs[0]), right(inputs[0])])
+        settle(session, lambda x: [left(x), right(x)], inputs)
         with replaying(session):
             found = [left(inputs[1])]
     found += [right(inputs[1]), left(inputs[2])]

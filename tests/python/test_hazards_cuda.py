@@ -437,9 +437,9 @@ def test_workspaces_of_cublas_are_freed(place: str, often: int) -> None:
         a = torch.randn(64, 1 << 14, device="cuda")
         b = torch.randn(1 << 14, 64, device="cuda")
         kept = []
-        for number in range(48):
-            clears = number >= 24 and number % often == 0
-            h = (a * (1 + number / 64)) @ b
+        for number in range(64):
+            clears = number >= 40 and number % often == 0
+            h = (a * 0.25 + number) @ b
             h = (h @ h.t()).tanh_()
             if clears and place == "within a pass":
                 kept.append(_clear_workspaces(number))
@@ -447,6 +447,7 @@ def test_workspaces_of_cublas_are_freed(place: str, often: int) -> None:
             for _ in range(4):
                 h = (h @ h).tanh_()
             kept.append(h)
+            torch.cuda.synchronize()
             if clears and place == "between passes":
                 kept.append(_clear_workspaces(number))
             wait()

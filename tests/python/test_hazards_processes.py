@@ -131,7 +131,7 @@ def test_short_lived_threads_all_at_once(device: str) -> None:
             found[turn, index] = model(rounds[turn][index])
 
     with watched(device) as session:
-        settle(session, lambda: model(rounds[0][0]))
+        settle(session, model, rounds[0])
         with replaying(session):
             half = model[:5](rounds[0][1])
         for turn in range(len(rounds)):

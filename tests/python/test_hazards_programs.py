@@ -92,39 +92,6 @@ def test_tensors_that_are_made_of_numbers(device: str, make: str) -> None:
     same_as_eager(device, run)
 
 
-def test_operators_that_are_registered_late(device: str) -> None:
-    """One that writes where it has kept the address is seen by its name alone."""
-    library = torch.library.Library("reprise_late", "FRAGMENT")
-    count = itertools.count()
-
-    def run(wait: Wait) -> list[torch.Tensor]:
-        torch.manual_seed(3)
-        state = torch.zeros(4, 32, device=device)
-        name = f"put{next(count)}"  # the first run's is known to the second one
-
-        def put(to: torch.Tensor, value: float) -> None:
-            # As a library does: its own kernels are no ops.
-            with torch._C._ExcludeDispatchKeyGuard(
-                torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)
-            ):
-                to.fill_(value)
-
-        kept = []
-        for number, x in enumerate(_inputs(device)):
-            if number == PASSES // 2:
-                library.define(f"{name}(Tensor(a!) to, float value) -> ()")
-                library.impl(name, put, "CUDA" if device == "cuda" else "CPU")
-            h = (x * 1.5).tanh()
-            h = h + 0.5
-            if number >= PASSES // 2:
-                getattr(torch.ops.reprise_late, name)(state, float(number))
-            kept.append((h + state).sin())
-            wait()
-        return kept
-
-    same_as_eager(device, run)
-
-
 def test_gradients_of_gradients(device: str) -> None:
     def run(wait: Wait) -> list[torch.Tensor]:
         inputs = _inputs(device)

@@ -33,7 +33,7 @@ def test_bad_indices_that_are_never_used_do_no_harm(device: str, kind: str) -> N
     inputs = [torch.randn(4, 8, device=device) for _ in range(8)]
     expected = [step(x, True) for x in inputs]
     with watched(device) as session:
-        settle(session, lambda: step(inputs[0], True))
+        settle(session, lambda x: step(x, True), inputs)
         with replaying(session):
             found = [step(x, True) for x in inputs]
         indices.fill_(1_000_000)
@@ -75,7 +75,7 @@ def test_bad_data_of_the_trace_that_is_never_used_does_no_harm(
     calls += [(x, True) for x in good]
     expected = [step(x, valid) for x, valid in calls]
     with watched(device) as session:
-        settle(session, lambda: step(good[0], True))
+        settle(session, lambda x: step(x, True), good)
         with replaying(session):
             found = [step(x, valid) for x, valid in calls[:8]]
         with replaying(session):

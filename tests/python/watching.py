@@ -69,10 +69,16 @@ def replaying(session: reprise.Session) -> Iterator[None]:
     assert during.followed > 0, str(session.explain())
 
 
-def settle(session: reprise.Session, call: Callable[[], Any]) -> None:
-    """Call until replays may be expected; results are dropped."""
-    for _ in range(SETTLING_CALLS):
-        call()
+def settle(
+    session: reprise.Session, call: Callable[..., Any], inputs: Sequence[Any] = ()
+) -> None:
+    """Call until replays may be expected; results are dropped.
+
+    With `inputs`, each call is given the next of them: what is the same at each pass is
+    taken for a weight.
+    """
+    for number in range(SETTLING_CALLS):
+        call(*([inputs[number % len(inputs)]] if inputs else []))
         assert session.wait(BUILD_TIMEOUT_S)
 
 

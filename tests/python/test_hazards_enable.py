@@ -1,0 +1,72 @@
+"""The first `enable` of a process, while other threads are within ops."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import reprise
+
+PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
+PROCESSES = 4  # each enables for the first time: hooks are registered once
+
+_PROGRAM = """
+import sys, threading, warnings
+warnings.simplefilter("ignore")
+import torch
+import reprise
+
+torch.set_num_threads(1)
+PASSES = 40  # of each thread, before it and after it
+before, after = (threading.Barrier(4) for _ in range(2))
+wrong = []
+
+def issue():
+    weight = torch.ones(8, 8)
+    for number in range(2 * PASSES):
+        if number == PASSES:
+            before.wait()  # the main thread enables from here on, beside them
+        x = torch.empty(8, 8).fill_(0.5) + torch.zeros(8, 8)
+        x = x @ weight + torch.arange(8.0) + torch.full((8, 8), 2.0)
+        x = torch.cat([x, torch.ones_like(x)], 1).relu_()
+        if x.sum().item() != 8 * 8 * 6 + 8 * 28 + 64:
+            wrong.append(number)
+    after.wait()
+
+threads = [threading.Thread(target=issue) for _ in range(3)]
+for thread in threads:
+    thread.start()
+before.wait()
+reprise.enable("cpu", policy="always")
+after.wait()
+for thread in threads:
+    thread.join()
+assert not wrong, wrong
+for _ in range(12):  # and what repeats is replayed
+    x = torch.ones(4, 4)
+    for _ in range(6):
+        x = x * 1.5 + 0.25
+    x.sum().item()
+    reprise.wait()
+assert reprise.stats().replays > 0, str(reprise.explain())
+"""
+
+
+def test_hooks_are_registered_beside_threads_that_issue_ops() -> None:
+    for _ in range(PROCESSES):
+        run = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(_PROGRAM)],
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr[-2000:]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), "OMP_NUM_THREADS": "1"}
