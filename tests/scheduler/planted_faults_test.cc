@@ -13,7 +13,7 @@ namespace reprise::sim {
 namespace {
 
 // None is caught so seldom that this is not many times enough.
-constexpr uint32_t kSeeds = 800;
+constexpr uint32_t kSeeds = 2000;
 
 struct Planted {
   Fault fault;
@@ -60,6 +60,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{Fault::kOverlappingTemporary,
                             "OverlappingTemporary", false},
                     Planted{Fault::kForgottenInterrupt, "ForgottenInterrupt"},
+                    Planted{Fault::kTokenUsedAgain, "TokenUsedAgain"},
+                    Planted{Fault::kOverlapUntold, "OverlapUntold"},
+                    Planted{Fault::kEffectTwice, "EffectTwice"},
                     Planted{Fault::kOthersUntold, "OthersUntold"},
                     Planted{Fault::kOpenWhilePaused, "OpenWhilePaused", false},
                     Planted{Fault::kFreedIsHeld, "FreedIsHeld", false},

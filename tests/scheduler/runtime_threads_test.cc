@@ -114,6 +114,9 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
       (void)runtime.Wait(std::chrono::milliseconds(i % 8 == 0 ? 1 : 0));
       if (i % 4 == 1) runtime.InterruptAll("somebody looks");
       runtime.BeforeMemoryGoes(static_cast<int>(i % 2));
+      if (i % 8 == 3) runtime.BeforeWait({.device = 0}, "somebody waits");
+      if (i % 8 == 5) runtime.BeforeWaitForEvent();
+      if (i % 32 == 17) runtime.MemoryIsUsed("somebody has an address");
       if (i % 16 == 9) runtime.Pause();
       if (i % 16 == 11) runtime.Resume();
       if (i % 32 == 20) runtime.Reset();

@@ -36,6 +36,10 @@ class WatchedExecutor : public Executor {
   Progress LaunchSegment(size_t segment, uint32_t first_op) override {
     launched_ = segment + 1;
     Progress progress = inner_->LaunchSegment(segment, first_op);
+    if (fault_ == Fault::kEffectTwice && !comparing_ && progress.status &&
+        ++launches_ % 5 == 0) {
+      progress = {base::Fail(base::Code::kInternal, "told to fail"), first_op};
+    }
     if (segment + 1 == segments) launched_ = 0;
     return progress;
   }
@@ -83,6 +87,7 @@ class WatchedExecutor : public Executor {
   BackendCounts* counts_;
   engine::Block arena_;
   uint64_t binds_ = 0;
+  uint64_t launches_ = 0;
   size_t launched_ = 0;
   bool comparing_ = false;
 };

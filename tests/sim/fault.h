@@ -26,6 +26,9 @@ enum class Fault : uint8_t {
   kOverlappingTemporary,  // over a live value, and verdicts ignored
   kFreedIsHeld,           // what is freed can be held all the same
   kForgottenInterrupt,    // work that is no op's is not told of
+  kTokenUsedAgain,        // of a storage that is held weakly
+  kOverlapUntold,         // a view of a value is told as another storage
+  kEffectTwice,           // what was launched is said not to have been
   kOthersUntold,          // of what one stream does to memory of another
   kOpenWhilePaused,       // hooks go off, and the session is not paused
   kGoesUntold,            // free memory goes back to the device in silence

@@ -38,6 +38,7 @@ void Copy(const Tensor& out, const Tensor& a) {
 std::vector<Tensor> PlainOps::Run(OpKind kind,
                                   const std::vector<Tensor>& inputs,
                                   uint32_t attribute) {
+  if (OverlapsItself(kind, inputs)) throw OpRaised();
   switch (kind) {
     case OpKind::kScale: {
       Tensor out = New(inputs[0].length());

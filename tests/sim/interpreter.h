@@ -23,6 +23,22 @@ struct OpRaised : std::runtime_error {
   OpRaised() : std::runtime_error("told to raise") {}
 };
 
+// The op writes over a tensor and reads another one that shares a part of its
+// memory: what comes out would depend on the kernel, so the framework raises.
+template <typename Tensor>
+bool OverlapsItself(OpKind kind, const std::vector<Tensor>& inputs) {
+  if (kind != OpKind::kAccumulate && kind != OpKind::kInto) return false;
+  const Tensor& out = inputs[0];
+  return std::any_of(
+      inputs.begin() + 1, inputs.end(), [&out](const Tensor& in) {
+        const bool same =
+            in.offset() == out.offset() && in.length() == out.length();
+        return in.SameStorage(out) && !same &&
+               in.offset() < out.offset() + out.length() &&
+               out.offset() < in.offset() + in.length();
+      });
+}
+
 // `Ops` has a type Tensor with length(), uses(), how many tensors share its
 // storage, SameStorage(tensor) and Part(offset, length); New(length), a tensor
 // that no op made; Run(kind, inputs, attribute), which gives the new results;
@@ -120,7 +136,9 @@ class Interpreter {
       return;
     }
     aliased_.emplace_back(variable, *one);
-    one = whole->Part(whole->length() - one->length(), one->length());
+    Tensor view = whole->Part(whole->length() - one->length(), one->length());
+    ops_.Alias(*one, view);
+    one = std::move(view);
   }
 
   void EndPass(const Pass& pass) {
@@ -254,6 +272,7 @@ class PlainOps {
         : storage_(std::move(storage)), offset_(offset), length_(length) {}
 
     size_t length() const { return length_; }
+    size_t offset() const { return offset_; }
     long uses() const { return storage_.use_count(); }
     uint32_t& operator[](size_t i) const { return (*storage_)[offset_ + i]; }
     Tensor Part(size_t offset, size_t length) const {
@@ -284,6 +303,7 @@ class PlainOps {
                                uint32_t attribute) {
     return Run(kind, inputs, attribute);
   }
+  void Alias(const Tensor&, const Tensor&) const {}
   // Nothing lies anywhere.
   struct Place {};
   Place PlaceOf(const Tensor&) const { return {}; }

@@ -260,15 +260,15 @@ class Generator {
   // Before it nothing can be replayed.
   static constexpr size_t kFirstEventful = 5;
   Event::What AnyEvent() {
-    const uint32_t dice = Below(30);
-    if (dice >= 24) return Event::What::kAside;
-    if (dice >= 20) return Event::What::kAlias;
-    if (dice >= 16) return Event::What::kRetake;
-    if (dice < 7) return Event::What::kForeignWrite;
+    const uint32_t dice = Below(32);
+    if (dice < 4) return Event::What::kForeignWrite;
     if (dice < 10) return Event::What::kFree;
-    if (dice < 14) return Event::What::kPause;
-    if (dice < 15) return Event::What::kReset;
-    return Event::What::kOtherOptions;
+    if (dice < 13) return Event::What::kPause;
+    if (dice < 14) return Event::What::kReset;
+    if (dice < 15) return Event::What::kOtherOptions;
+    if (dice < 22) return Event::What::kRetake;
+    if (dice < 25) return Event::What::kAlias;
+    return Event::What::kAside;
   }
 
   std::mt19937 random_;

@@ -121,9 +121,10 @@ class EagerSink : public OpSink {
 // A recorded call of the host executor.
 class StreamCall : public engine::Call {
  public:
-  StreamCall(SimulatedMemory* memory, OpKind kind, std::vector<size_t> lengths,
-             uint32_t attribute)
+  StreamCall(SimulatedMemory* memory, FailingCalls* calls, OpKind kind,
+             std::vector<size_t> lengths, uint32_t attribute)
       : memory_(memory),
+        calls_(calls),
         kind_(kind),
         lengths_(std::move(lengths)),
         attribute_(attribute) {}
@@ -139,11 +140,16 @@ class StreamCall : public engine::Call {
     }
     HostSink sink(memory_, results);
     EnqueueOp(kind_, inputs, attribute_, 0, sink);
+    // As an op that raises when it has written already.
+    if (calls_->Fails("a call")) {
+      return base::Fail(base::Code::kInternal, "told to fail");
+    }
     return {};
   }
 
  private:
   SimulatedMemory* memory_;
+  FailingCalls* calls_;
   OpKind kind_;
   std::vector<size_t> lengths_;
   uint32_t attribute_;
@@ -338,6 +344,7 @@ std::vector<StreamTensor> StreamOps::Eager(OpKind kind,
                                            const std::vector<Tensor>& inputs,
                                            uint32_t attribute) {
   if (kind == OpKind::kRaise && attribute == 1) throw OpRaised();
+  if (OverlapsItself(kind, inputs)) throw OpRaised();
   if (kind == OpKind::kHalf) {
     const Tensor& a = inputs[0];
     const size_t half = a.length() / 2;
@@ -422,6 +429,15 @@ void StreamOps::Leave(const Shown& shown, OpKind kind,
   parts_.session->Unlock();
 }
 
+std::vector<StreamTensor> StreamOps::Told(
+    const std::vector<Tensor>& inputs) const {
+  std::vector<Tensor> told = inputs;
+  for (const auto& [view, original] : aliases_) {
+    std::replace(told.begin(), told.end(), view, original);
+  }
+  return told;
+}
+
 std::vector<StreamTensor> StreamOps::Run(OpKind kind,
                                          const std::vector<Tensor>& inputs,
                                          uint32_t attribute) {
@@ -429,7 +445,7 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   ++ops_;
   parts_.gpu->eager_stream = parts_.stream;
   if (!shows) return Eager(kind, inputs, attribute);
-  const Shown shown(kind, inputs, attribute, parts_.fault);
+  const Shown shown(kind, Told(inputs), attribute, parts_.fault);
   session.Lock();
   switch (session.Enter(shown.view)) {
     case scheduler::Action::kFollow: {
@@ -451,8 +467,8 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   }
   std::unique_ptr<engine::Call> call;
   if (session.wants_call()) {
-    call = std::make_unique<StreamCall>(parts_.memory, kind, LengthsOf(inputs),
-                                        attribute);
+    call = std::make_unique<StreamCall>(parts_.memory, parts_.host_calls, kind,
+                                        LengthsOf(inputs), attribute);
   }
   session.Unlock();
   std::vector<Tensor> results;
@@ -468,15 +484,22 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   return results;
 }
 
-StreamTensor StreamOps::NewAt(uint64_t address, size_t length,
+StreamTensor StreamOps::NewAt(const Place& place, size_t length,
                               uint32_t attribute) {
+  uint64_t address = place.address;
   // The framework's allocator says what it gives away.
   if (parts_.memory->IsFree(address)) parts_.before_memory_goes();
   if (!parts_.memory->Take(address, 4 * length)) {
     address = parts_.frontend->AllocateForOp(4 * length);
   }
-  Tensor made(new StreamStorage(parts_.frontend->Adopt(address), 4 * length), 0,
-              length);
+  StreamStorage* storage = place.storage;
+  if (storage != nullptr && storage->uses() == 0) {
+    storage->Revive(parts_.frontend->Adopt(address), 4 * length);
+  } else {
+    storage = new StreamStorage(parts_.frontend->Adopt(address), 4 * length);
+  }
+  Tensor made(storage, 0, length);
+  if (place.storage != nullptr) place.storage->UnrefWeakly();
   parts_.gpu->eager_stream = parts_.stream;
   Eager(OpKind::kUpload, {made}, attribute);
   return made;

@@ -19,6 +19,7 @@
 #include "engine/frontend.h"
 #include "engine/op.h"
 #include "scheduler/session.h"
+#include "tests/sim/failing_calls.h"
 #include "tests/sim/fault.h"
 #include "tests/sim/model_ops.h"
 #include "tests/sim/simulated_gpu.h"
@@ -41,6 +42,11 @@ class StreamStorage {
   uint64_t base() const { return block_.address(); }
   size_t size_bytes() const { return size_bytes_; }
   int uses() const { return strong_; }
+  // Other memory, under the same name, though somebody may hold it weakly.
+  void Revive(engine::Block block, size_t size_bytes) {
+    block_ = std::move(block);
+    size_bytes_ = size_bytes;
+  }
 
   void Ref() { ++strong_; }
   void Unref() {
@@ -87,6 +93,7 @@ class StreamTensor {
   bool SameStorage(const StreamTensor& other) const {
     return storage_ == other.storage_;
   }
+  bool operator==(const StreamTensor&) const = default;
 
  private:
   StreamStorage* storage_;
@@ -164,6 +171,7 @@ class StreamOps {
     SimulatedGpu* gpu;
     const ModelKernels* kernels;
     SimulatedMemory* memory;
+    FailingCalls* host_calls;
     StreamFrontend* frontend;
     scheduler::Session* session;
     CUstream stream;
@@ -192,11 +200,23 @@ class StreamOps {
                                uint32_t attribute) {
     return parts_.aside->Run(kind, inputs, attribute);
   }
-  // An address. NewAt takes it if it is free.
-  uint64_t PlaceOf(const Tensor& tensor) const {
-    return tensor.storage()->base();
+  // NewAt takes the address if it is free.
+  struct Place {
+    uint64_t address;
+    StreamStorage* storage;  // planted: held weakly, to be given out again
+  };
+  Place PlaceOf(const Tensor& tensor) const {
+    const bool again = parts_.fault == Fault::kTokenUsedAgain;
+    if (again) tensor.storage()->RefWeakly();
+    return {tensor.storage()->base(), again ? tensor.storage() : nullptr};
   }
-  Tensor NewAt(uint64_t address, size_t length, uint32_t attribute);
+  Tensor NewAt(const Place& place, size_t length, uint32_t attribute);
+  // `view` stands in for `original` from now on.
+  void Alias(const Tensor& original, const Tensor& view) {
+    if (parts_.fault == Fault::kOverlapUntold) {
+      aliases_.emplace_back(view, original);
+    }
+  }
   uint64_t ops() const { return ops_; }
   // Its session is told of it before, as of all that a binding observes.
   void WriteForeign(const Tensor& tensor, uint32_t attribute);
@@ -212,6 +232,10 @@ class StreamOps {
              std::unique_ptr<engine::Call> call);
 
   Parts parts_;
+  // As they are told of to the session: planted faults.
+  std::vector<Tensor> Told(const std::vector<Tensor>& inputs) const;
+
+  std::vector<std::pair<Tensor, Tensor>> aliases_;
   uint64_t ops_ = 0;
   uint32_t eager_ops_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -242,24 +243,27 @@ class Twin {
     Touch(line.inputs);
     Touch(line.outputs);
     device_.clock.Advance(std::chrono::microseconds(device_.times() % 100));
-    real_.Execute(line, line.attribute + change);
-    plain_.Execute(line, line.attribute + change);
+    const uint32_t attribute = line.attribute + change;
+    const bool raised = Raises([&] { real_.Execute(line, attribute); });
+    if (raised != Raises([&] { plain_.Execute(line, attribute); })) {
+      Fail(raised ? "an op raised" : "an op did not raise");
+    }
     CompareUses();
   }
 
   void Raise() {
     TouchAll();
-    bool raised = false;
+    if (!Raises([this] { real_.Raise(); })) Fail("an op did not raise");
+    (void)Raises([this] { plain_.Raise(); });
+  }
+
+  static bool Raises(const std::function<void()>& run) {
     try {
-      real_.Raise();
+      run();
     } catch (const OpRaised&) {
-      raised = true;
+      return true;
     }
-    if (!raised) Fail("an op did not raise");
-    try {
-      plain_.Raise();
-    } catch (const OpRaised&) {
-    }
+    return false;
   }
 
   void CompareUses() {
@@ -337,9 +341,15 @@ RunResult RunBeside(const std::vector<Program>& programs,
   device->nvrtc.calls.FailAfter(options.fail_nvrtc_after, options.lasts);
   if (options.executes == Executes::kOnDevice) (void)device->recorder->Attach();
   std::mt19937 random(options.seed);
+  std::mt19937 failures(options.seed);
   std::vector<Twin*> running;
   for (const auto& twin : twins) running.push_back(twin.get());
   while (!running.empty() && result.failure.empty()) {
+    if (options.fails_at_random && failures() % 48 == 0) {
+      const auto calls = static_cast<int>(failures() % 16);
+      gpu.FailAfter(calls);
+      device->host_calls.FailAfter(calls);
+    }
     const size_t next = random() % running.size();
     if (!running[next]->Step()) {
       running[next]->Look();
@@ -392,6 +402,7 @@ Scenario ScenarioOf(uint32_t seed, Executes executes) {
   Scenario scenario;
   ProgramStyle style;
   style.eventful = style.calm = dice() % 2 == 0;
+  scenario.options.fails_at_random = dice() % 4 == 0;
   const bool measured = dice() % 4 == 0;
   if (style.eventful || measured) style.passes = 50;
   scenario.programs.push_back(RandomProgram(2 * seed, style));

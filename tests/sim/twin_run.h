@@ -31,6 +31,9 @@ struct RunOptions {
   // kMeasured: by a clock that goes on at random.
   base::Policy policy = base::Policy::kAlways;
   Fault fault = Fault::kNone;
+  // Now and then a driver call or, on the host executor, a recorded call that
+  // has done its work fails.
+  bool fails_at_random = false;
   int fail_after = -1;  // as SimulatedGpu::FailAfter, from the first op on
   // The same for CUPTI and NVRTC.
   int fail_cupti_after = -1;

@@ -22,6 +22,7 @@
 #include "scheduler/stats.h"
 #include "scheduler/stream_session.h"
 #include "scheduler/stream_writes.h"
+#include "tests/sim/failing_calls.h"
 #include "tests/sim/fault.h"
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_memory.h"
@@ -97,7 +98,8 @@ struct TwinDevice {
   BackendCounts counts;
   base::ManualTaskRunner builds;
   base::ManualClock clock;
-  std::mt19937 times;   // that ops take by the clock
+  std::mt19937 times;  // that ops take by the clock
+  FailingCalls host_calls;
   uint64_t orders = 0;  // of streams among each other
 };
 
