@@ -409,6 +409,35 @@ def test_functions_of_extensions(tmp_path: pathlib.Path) -> None:
     _run(tmp_path, program, "cpu", str(tmp_path))
 
 
+_LATE_SOURCE = """
+    #include <ATen/ATen.h>
+    #include <torch/library.h>
+    void put(const at::Tensor& t) { t.data_ptr<float>()[1] += 3.5f; }
+    TORCH_LIBRARY(reprise_late, library) {
+      library.def("put(Tensor(a!) t) -> ()");
+      library.impl("put", c10::DispatchKey::CPU, TORCH_FN(put));
+    }
+"""
+
+_LATE = """
+    from torch.utils import cpp_extension
+
+    check(lambda buffer, h, w: h.add_(1))  # Reprise is enabled, and has its hooks
+    folder = sys.argv[2]
+    cpp_extension.load("late", [folder + "/late.cc"], build_directory=folder,
+                       is_python_module=False)
+    check(lambda buffer, h, w: torch.ops.reprise_late.put(h))
+"""
+
+
+@needs_a_compiler
+def test_operators_that_are_registered_late(tmp_path: pathlib.Path) -> None:
+    """They are hooked when the next op comes."""
+    (tmp_path / "late.cc").write_text(_LATE_SOURCE)
+    program = textwrap.dedent(_PASSES) + textwrap.dedent(_LATE)
+    _run(tmp_path, program, "cpu", str(tmp_path))
+
+
 # --- On a GPU -----------------------------------------------------------------
 
 _ADDRESSES: dict[str, Callable[[torch.Tensor], int]] = {
