@@ -65,6 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{Fault::kEffectTwice, "EffectTwice"},
                     Planted{Fault::kOthersUntold, "OthersUntold"},
                     Planted{Fault::kOpenWhilePaused, "OpenWhilePaused", false},
+                    Planted{Fault::kPlanKept, "PlanKept"},
                     Planted{Fault::kFreedIsHeld, "FreedIsHeld", false},
                     Planted{Fault::kGoesUntold, "GoesUntold", false},
                     Planted{Fault::kClearsUntold, "ClearsUntold", false}),

@@ -15,11 +15,17 @@ using engine::ValueId;
 class WatchedExecutor : public Executor {
  public:
   WatchedExecutor(std::unique_ptr<Executor> inner, Fault fault,
-                  BackendCounts* counts, engine::Block arena)
+                  BackendCounts* counts, engine::Block arena, uint64_t bytes)
       : inner_(std::move(inner)),
         fault_(fault),
         counts_(counts),
-        arena_(std::move(arena)) {}
+        arena_(std::move(arena)),
+        bytes_(bytes) {
+    counts_->live_bytes += bytes_;
+  }
+  ~WatchedExecutor() override {
+    if (fault_ != Fault::kPlanKept) counts_->live_bytes -= bytes_;
+  }
 
   void Bind(ValueId value, uint64_t origin) override {
     const bool late = launched_ > 0;
@@ -86,6 +92,7 @@ class WatchedExecutor : public Executor {
   Fault fault_;
   BackendCounts* counts_;
   engine::Block arena_;
+  const uint64_t bytes_;
   uint64_t binds_ = 0;
   uint64_t launches_ = 0;
   size_t launched_ = 0;
@@ -129,7 +136,8 @@ class WatchedBackend : public engine::Backend {
                             engine::Block(address, nullptr, [](void*) {}));
     }
     auto watched = std::make_unique<WatchedExecutor>(
-        std::move(plan->executor), fault_, counts_, std::move(arena));
+        std::move(plan->executor), fault_, counts_, std::move(arena),
+        plan->bytes);
     watched->segments = plan->segments.size();
     plan->executor = std::move(watched);
     return plan;

@@ -31,6 +31,7 @@ enum class Fault : uint8_t {
   kEffectTwice,           // what was launched is said not to have been
   kOthersUntold,          // of what one stream does to memory of another
   kOpenWhilePaused,       // hooks go off, and the session is not paused
+  kPlanKept,              // a plan's memory does not go with it
   kGoesUntold,            // free memory goes back to the device in silence
   kClearsUntold,          // a library's workspace is freed in silence
 };
@@ -38,6 +39,7 @@ enum class Fault : uint8_t {
 // What a backend did.
 struct BackendCounts {
   uint64_t builds = 0;
+  uint64_t live_bytes = 0;      // of plans that were built and are not gone
   uint64_t late_externals = 0;  // of the plans built
   uint64_t restored_ops = 0;    // launched by themselves outside validations
   uint64_t numbers = 0;         // ops whose numbers were set

@@ -364,6 +364,10 @@ RunResult RunBeside(const std::vector<Program>& programs,
   device->builds.RunAll();
   for (const auto& twin : twins) twin->EndSessions(result);
   aside.End(result);
+  if (result.failure.empty() && device->counts.live_bytes != 0) {
+    result.failure =
+        std::to_string(device->counts.live_bytes) + " bytes of plans are left";
+  }
   gpu.streams.SynchronizeAll();
   if (result.failure.empty()) {
     for (const auto& twin : twins) twin->Compare();
