@@ -34,6 +34,13 @@ std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second) {
   std::vector<bool> from_input(values, false);
   std::vector<bool> overwritten(values, false);
   for (ValueId v : Inputs(first, second)) from_input[v] = true;
+  // Memory that goes without a word is as good as an input's.
+  for (ValueId v = 0; v < values; ++v) {
+    const Value& value = first.values[v];
+    if (value.external && !first.frontend->OwnsAddress(value.origin)) {
+      from_input[v] = true;
+    }
+  }
   for (const TracedOp& op : first.ops) {
     for (const ValueRef& operand : op.operands) {
       if (operand.written) overwritten[operand.value] = true;

@@ -33,8 +33,9 @@ std::vector<ValueId> Inputs(const Trace& first, const Trace& second);
 std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second);
 
 // Ops that are not launched ahead: those with slots that change, and those that
-// write over a value which only inputs of the pass can rebuild. The program may
-// be done with the inputs before it leaves the trace.
+// write over a value which only inputs of the pass can rebuild, or memory that
+// is not of the framework's allocator (which tells before it goes). The program
+// may be done with both before it leaves the trace.
 std::vector<uint32_t> OpsThatWait(const Trace& first, const Trace& second);
 
 // All ops that write over a value, for executors whose memory may be anybody's

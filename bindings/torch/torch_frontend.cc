@@ -223,7 +223,8 @@ class CudaFrontend final : public TorchFrontend {
       : TorchFrontend(op_names),
         device_(static_cast<c10::DeviceIndex>(key.device)),
         stream_(static_cast<cudaStream_t>(key.stream)),
-        trace_(trace) {}
+        trace_(trace),
+        segments_freed_(trace->segments_freed()) {}
 
   ~CudaFrontend() override { EndPrivatePool(); }
 
@@ -249,6 +250,7 @@ class CudaFrontend final : public TorchFrontend {
     const DepthGuard no_hooks;
     try {
       c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
+      TakeFreedPlaces();
       ReleaseOldPools();
       const auto [free_bytes, total_bytes] =
           allocator::get()->getMemoryInfo(device_);
@@ -259,7 +261,6 @@ class CudaFrontend final : public TorchFrontend {
                 std::to_string(free_bytes >> 20) +
                 " MiB free, too little to record a pass in memory of its own");
       }
-      TakeFreedPlaces();
       pool_ = at::cuda::MemPool::graph_pool_handle(/*is_user_created=*/false);
       allocator::beginAllocateToPool(
           device_, pool_, [stream = stream_](cudaStream_t allocating) {
@@ -333,9 +334,9 @@ class CudaFrontend final : public TorchFrontend {
     }
   }
 
-  // Where memory has gone back to the device, the pool's might come to lie where
-  // that of the first recording lay. So the first segment of each of torch's
-  // sizes is taken before it is opened, until it is closed.
+  // Where memory has gone back to the device, the pool's might come to lie
+  // where that of the first recording lay. So the first segment of each of
+  // torch's sizes is taken before it is opened, until it is closed.
   void TakeFreedPlaces() {
     if (trace_->segments_freed() == segments_freed_) return;
     for (const size_t size_bytes : {size_t{1} << 20, size_t{8} << 20}) {
@@ -349,7 +350,7 @@ class CudaFrontend final : public TorchFrontend {
   const cudaStream_t stream_;
   AllocatorTrace* const trace_;
   bool pool_open_ = false;
-  uint64_t segments_freed_ = 0;  // when the last pool was closed
+  uint64_t segments_freed_ = 0;  // by others, when a pool was last closed
   std::vector<engine::Block> spacers_;
   c10::MempoolId_t pool_{0, 0};
   std::deque<c10::MempoolId_t> released_pools_;

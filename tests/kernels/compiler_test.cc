@@ -253,7 +253,7 @@ TEST_F(CompilerTest, ResultsOutliveTheProcessOnDisk) {
 // Sound for the disk cache, but not what the compiler writes.
 TEST_F(CompilerTest, StrangeBytesOnDiskAreCompiledOver) {
   const TemporaryFolder folder;
-  Compiler(tasks_, {.disk = Disk(folder)}).Compile(Numbered(1))->Wait();
+  (void)Compiler(tasks_, {.disk = Disk(folder)}).Compile(Numbered(1))->Wait();
   const auto disk = Disk(folder);
   std::string name;
   for (const auto& item : std::filesystem::directory_iterator(folder.path())) {

@@ -308,7 +308,7 @@ def test_threads_that_run_at_once(device: str) -> None:
                 found[which].append(pair[which](x))
 
     with watched(device) as session:
-        settle(session, lambda x: [model(x) for model in pair], inputs[0])
+        settle(session, lambda x: [model(x).sum().item() for model in pair], inputs[0])
         with replaying(session):
             half = pair[0][:5](inputs[1][0])
         threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
@@ -364,7 +364,7 @@ def test_switching_off_in_the_middle_of_a_pass(device: str) -> None:
     left, right = models.mlp(layers=2).to(device), models.mlp(layers=2).to(device)
     inputs = randoms(device, 4, 32)
     with watched(device) as session:
-        settle(session, lambda x: [left(x), right(x)], inputs)
+        settle(session, lambda x: [m(x).sum().item() for m in (left, right)], inputs)
         with replaying(session):
             found = [left(inputs[1])]
     found += [right(inputs[1]), left(inputs[2])]

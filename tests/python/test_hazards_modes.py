@@ -514,7 +514,7 @@ def test_between_two_ops(device: str, hazard: Hazard, case: Case) -> None:
         Case("at first", lambda number: number < 9, 10),
         Case("once replayed", lambda number: number == 15, 4),
         Case("once replayed, near the end", lambda number: number == 15, 13),
-        Case("now and then", lambda number: number in (13, 14), 1),
+        Case("now and then", lambda number: number in (4, 9), 1),
     ],
     ids=lambda case: case.name,
 )
@@ -526,7 +526,7 @@ def test_forgetting_everything_between_two_ops(device: str, case: Case) -> None:
         reprise.reset()
 
     stats, report = check_case(device, reset, case)  # replayed after the last time
-    assert max(forgotten) > 0 or case.name == "at first", str(report)
+    assert max(forgotten) > 0 or not case.name.startswith("once"), str(report)
     assert stats.replays > 0, str(report)
 
 

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -71,7 +72,17 @@ class SimulatedStreams {
   // Time goes by.
   void Tick() {
     if (pace_ != Pace::kAtRandom || random_() % 4 != 0) return;
-    Stream& stream = *streams_[random_() % streams_.size()];
+    // One that has work: streams do not wait for idle ones.
+    const auto busy = static_cast<size_t>(std::count_if(
+        streams_.begin(), streams_.end(),
+        [](const auto& stream) { return !stream->queue.empty(); }));
+    if (busy == 0) return;
+    auto nth = static_cast<size_t>(random_() % busy);
+    const auto chosen = std::find_if(
+        streams_.begin(), streams_.end(), [&nth](const auto& stream) {
+          return !stream->queue.empty() && nth-- == 0;
+        });
+    Stream& stream = **chosen;
     for (size_t n = random_() % 16; n > 0 && !stream.queue.empty(); --n) {
       DoNext(stream);
     }

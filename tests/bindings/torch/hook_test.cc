@@ -290,6 +290,8 @@ class ForgetfulSession final : public scheduler::Session {
              std::unique_ptr<engine::Call>) override {}
   void Abandon(const engine::OpView&) override {}
   bool Interrupt(const char*) override { return false; }
+  void InterruptIfUsed(std::span<const scheduler::MemoryRange>,
+                       const char*) override {}
   engine::Block TakeBlock(engine::ValueId) override { return {}; }
   void Own(engine::ValueId, engine::StorageToken) override {}
 
