@@ -253,10 +253,12 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
   holds_ = &holds;
   Readiness readiness = ResolveHead(head);
   if (readiness == Readiness::kReady) readiness = ResolveOthers();
+  if (readiness == Readiness::kReady) readiness = ResolveOutputs();
+  // Behind it: a place that was found free may have been lent until just now,
+  // and its borrowers are told of before it is free.
   if (readiness == Readiness::kReady && !WaitForBorrowers()) {
     readiness = Readiness::kNoMemory;
   }
-  if (readiness == Readiness::kReady) readiness = ResolveOutputs();
   if (readiness == Readiness::kReady &&
       !std::ranges::all_of(head.operands, [this](const Operand& operand) {
         return Apart(operand);

@@ -23,6 +23,7 @@ Ledger::~Ledger() {
   if (uses.empty() || device::Exiting()) return;
   const device::LaunchRecorder::Hidden hidden;
   const device::RelaxedCapture relaxed(*device_.driver);
+  const device::ContextScope scope(*device_.driver, device_.context);
   for (const device::UniqueEvent& use : uses) {
     // Fails where the device does, and nothing reads any more.
     (void)device_.driver->cuEventSynchronize(use.get());

@@ -108,13 +108,11 @@ class Runtime::Impl {
     }
   }
   StreamWrites& writes() { return writes_; }
-  // Memory was used without an op since the last call: what writes it, on
-  // whatever stream, has not been seen.
+  bool several() const { return Sessions().size() > 1; }
+  // Memory was used without an op: what writes it from now on, on whatever
+  // stream, is not seen.
   void NoteUnseen() { unseen_.store(true, std::memory_order_relaxed); }
-  bool TakeUnseen() {
-    return unseen_.load(std::memory_order_relaxed) &&
-           unseen_.exchange(false, std::memory_order_relaxed);
-  }
+  bool unseen() const { return unseen_.load(std::memory_order_relaxed); }
   const std::atomic<bool>& opened() const { return opened_; }
   const std::atomic<bool>& asleep() const { return asleep_; }
   void PassOver(uint64_t ops) {
@@ -353,9 +351,17 @@ void Runtime::MemoryIsUsed(const char* what) {
   impl_->InterruptAll(what);
 }
 
+void Runtime::MemoryIsUsedOn(const StreamKey& stream, const char* what) {
+  if (impl_->several()) {
+    MemoryIsUsed(what);
+    return;
+  }
+  if (Session* session = impl_->Find(stream)) (void)session->Interrupt(what);
+}
+
 void Runtime::BeforeWait(const StreamKey& stream, const char* what) {
   Session* session = impl_->Find(stream);
-  if (impl_->TakeUnseen()) {
+  if (impl_->unseen()) {
     impl_->InterruptAll(what);
   } else if (session != nullptr) {
     (void)session->Interrupt(what);
@@ -364,7 +370,7 @@ void Runtime::BeforeWait(const StreamKey& stream, const char* what) {
 }
 
 void Runtime::BeforeWaitForEvent() {
-  if (impl_->TakeUnseen()) {
+  if (impl_->unseen()) {
     impl_->InterruptAll("the host waits for an event");
   } else {
     impl_->writes().BeforeWait(nullptr);
@@ -373,7 +379,7 @@ void Runtime::BeforeWaitForEvent() {
 
 void Runtime::BeforeCut(Session* session, const engine::OpView& op,
                         bool waits) {
-  if (waits && impl_->TakeUnseen()) {
+  if (waits && impl_->unseen()) {
     impl_->InterruptOthers(session, "the host waits for another stream");
   }
   impl_->writes().BeforeCut(session, op, waits);

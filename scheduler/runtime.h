@@ -71,6 +71,8 @@ class Runtime {
   void InterruptAll(const char* what);
   // The same, when the program takes an address: who writes there is not seen.
   void MemoryIsUsed(const char* what);
+  // The same by work on that stream: the others are behind what orders them.
+  void MemoryIsUsedOn(const StreamKey& stream, const char* what);
   // The host is about to wait for a stream, or for an event of whatever stream:
   // Interrupts that stream's session, and others whose pass uses what has been
   // written there (StreamWrites).

@@ -28,6 +28,7 @@ enum class Action : uint8_t {
 struct MemoryRange {
   uint64_t begin = 0;
   uint64_t end = 0;
+  bool operator==(const MemoryRange&) const = default;
 };
 
 // Handles the ops of one (device, stream), one at a time:

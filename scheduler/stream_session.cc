@@ -127,7 +127,13 @@ Action StreamSession::EnterUnmatched(const OpView& op) {
 Action StreamSession::EnterMasked(const OpView& op,
                                   const cache::Signature& words) {
   const uint64_t hash = words.lo;
-  if (mode_ == Mode::kPassing && PassOn(op, hash)) return Action::kEager;
+  if (mode_ == Mode::kPassing && PassOn(op, hash)) {
+    // Its words say that it is the trace's op, and not on whose memory it is.
+    const bool writes = std::ranges::any_of(
+        op.operands,
+        [](const engine::Operand& operand) { return operand.written; });
+    return writes ? Action::kCut : Action::kEager;
+  }
   if (op.cut != nullptr) return RunCut(op, op.cut);
   if (!learned_cuts_.empty()) {
     if (const std::string* why = learned_cuts_.Find(hash)) {

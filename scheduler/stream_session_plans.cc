@@ -155,7 +155,10 @@ void StreamSession::KeepRecording(TraceEntry* entry,
         entry->second->ops[op].slots[slot].recorded.bits) {
       continue;
     }
-    if (++entry->equal_recordings < kNumberTries) return;
+    if (++entry->equal_recordings < kNumberTries) {
+      entry->second.reset();
+      return;
+    }
   }
   entry->state = State::kBuilding;
   PostBuild(entry, options_.max_instances == 1

@@ -1,6 +1,6 @@
 #include "scheduler/stream_writes.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace reprise::scheduler {
 namespace {
@@ -33,49 +33,58 @@ std::vector<Session*> StreamWrites::OthersThan(const Session* session) const {
   return others;
 }
 
+void StreamWrites::Note(Stream& stream,
+                        const std::vector<MemoryRange>& written) {
+  for (const MemoryRange& range : written) {
+    if (stream.anything) return;
+    // A program writes the same places again and again.
+    if (std::ranges::find(stream.written, range) != stream.written.end()) {
+      continue;
+    }
+    stream.written.push_back(range);
+    if (stream.written.size() > kMostPieces) {
+      stream.anything = true;
+      stream.written.clear();
+    }
+  }
+}
+
 void StreamWrites::TellOthers(Session* session, const engine::OpView& op,
-                              bool waits) {
+                              bool may_wait) {
   const std::vector<MemoryRange> written = WrittenBy(op);
   if (!written.empty()) {
     {
       const base::MutexLock lock(mutex_);
       for (Stream& stream : streams_) {
-        if (stream.session != session) continue;
-        if (stream.written.size() + written.size() > kMostPieces) {
-          stream.anything = true;
-          stream.written.clear();
-        }
-        if (!stream.anything) {
-          stream.written.insert(stream.written.end(), written.begin(),
-                                written.end());
-        }
+        if (stream.session == session) Note(stream, written);
       }
     }
     for (Session* other : OthersThan(session)) {
       other->InterruptIfUsed(written, kWritten);
     }
   }
-  if (waits) BeforeWait(session);
+  if (may_wait) BeforeWait(nullptr);
 }
 
 void StreamWrites::BeforeWait(const Session* session) {
   if (!several_.load(std::memory_order_acquire)) return;
-  std::vector<Stream> waited_for;
+  std::vector<Stream> writers;
   {
     const base::MutexLock lock(mutex_);
     for (Stream& stream : streams_) {
-      if (session != nullptr && stream.session != session) continue;
       if (stream.written.empty() && !stream.anything) continue;
-      waited_for.push_back({stream.session, std::exchange(stream.written, {}),
-                            std::exchange(stream.anything, false)});
+      writers.push_back(stream);
+      if (stream.session != session) continue;
+      stream.written.clear();
+      stream.anything = false;
     }
   }
-  for (const Stream& stream : waited_for) {
-    for (Session* other : OthersThan(stream.session)) {
-      if (stream.anything) {
+  for (const Stream& writer : writers) {
+    for (Session* other : OthersThan(writer.session)) {
+      if (writer.anything) {
         (void)other->Interrupt(kWritten);
       } else {
-        other->InterruptIfUsed(stream.written, kWritten);
+        other->InterruptIfUsed(writer.written, kWritten);
       }
     }
   }

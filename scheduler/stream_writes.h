@@ -21,8 +21,10 @@ namespace reprise::scheduler {
 // another stream is interrupted if it uses
 //
 //   - what a cut is about to write;
-//   - what cuts have written since the host last waited for their stream, when
-//     it waits for it: the pass may have begun in between.
+//   - what cuts on whatever stream have written, when the host waits for one:
+//     the pass may have begun in between, and events may have led from one
+//     stream to the other. It is forgotten when the host has waited for the
+//     stream of the cut itself.
 //
 // What a trace writes is its own and is nobody else's before a cut.
 //
@@ -33,19 +35,20 @@ class StreamWrites {
   void Add(Session* session) REPRISE_EXCLUDES(mutex_);
 
   // Session::Enter has answered kCut for `op`, which is run in a moment.
-  // `waits`: by its end the host has waited for the session's stream.
-  void BeforeCut(Session* session, const engine::OpView& op, bool waits) {
+  // `may_wait`: by its end the host may have waited for the session's stream.
+  void BeforeCut(Session* session, const engine::OpView& op, bool may_wait) {
     if (several_.load(std::memory_order_acquire)) [[unlikely]]
-      TellOthers(session, op, waits);
+      TellOthers(session, op, may_wait);
   }
 
-  // The host is about to wait for the session's stream; null: for some stream.
+  // The host is about to wait for all that the session's stream was given;
+  // null: for something else.
   void BeforeWait(const Session* session) REPRISE_EXCLUDES(mutex_);
 
  private:
   // Of what a stream has written, so many pieces are known apart; of more, no
   // piece is known not to be among them.
-  static constexpr size_t kMostPieces = 64;
+  static constexpr size_t kMostPieces = 256;
 
   struct Stream {
     Session* session = nullptr;
@@ -53,8 +56,9 @@ class StreamWrites {
     bool anything = false;  // more than `written` says
   };
 
-  void TellOthers(Session* session, const engine::OpView& op, bool waits)
+  void TellOthers(Session* session, const engine::OpView& op, bool may_wait)
       REPRISE_EXCLUDES(mutex_);
+  static void Note(Stream& stream, const std::vector<MemoryRange>& written);
   std::vector<Session*> OthersThan(const Session* session) const
       REPRISE_EXCLUDES(mutex_);
 

@@ -89,16 +89,20 @@ BoxedHook::BoxedHook(const OpInfo* info)
   }
 }
 
-void BoxedHook::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys,
-                           torch::jit::Stack* stack) {
+void BoxedHook::operator()(const c10::OperatorHandle& op,
+                           c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowHook;
-  if (g_watching.load(std::memory_order_relaxed)) {
+  // An operator that its library has taken back may have been defined anew.
+  const c10::FunctionSchema& schema = op.schema();
+  const bool same = schema.arguments().size() == arguments_ &&
+                    schema.returns().size() == returns_.size();
+  if (g_watching.load(std::memory_order_relaxed) && same) {
     if (ThreadState* thread = WatchingThread(below)) {
       Watch(*thread, below, stack);
       return;
     }
   }
-  info_->handle.redispatchBoxed(below, stack);
+  op.redispatchBoxed(below, stack);
 }
 
 void BoxedHook::Watch(ThreadState& thread, c10::DispatchKeySet below,

@@ -3,13 +3,13 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
-#include <dlfcn.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <utility>
 
+#include "bindings/torch/python_lock.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
 
@@ -73,20 +73,10 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
   return true;
 }
 
-template <class Signature>
-Signature* OfPython(const char* name) {
-  return reinterpret_cast<Signature*>(dlsym(RTLD_DEFAULT, name));
-}
-
-// Python's lock, if the caller has it, is given up meanwhile: whoever is inside
-// a session may wait for it.
+// Whoever is inside a session may wait for Python's lock.
 void InterruptWithoutPython() {
-  static const auto locked = OfPython<int()>("PyGILState_Check");
-  static const auto save = OfPython<void*()>("PyEval_SaveThread");
-  static const auto restore = OfPython<void(void*)>("PyEval_RestoreThread");
-  void* const thread = locked() != 0 ? save() : nullptr;
+  const PythonLockGivenUp python;
   TorchRuntime::Interrupt();
-  if (thread != nullptr) restore(thread);
 }
 
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,

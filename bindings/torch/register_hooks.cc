@@ -59,10 +59,12 @@ class LateOperators final : public c10::OpRegistrationListener {
     new c10::RegistrationHandleRAII(
         c10::Dispatcher::singleton().addRegistrationListener(
             std::unique_ptr<c10::OpRegistrationListener>(this)));
-    // Told of all that there was.
-    const std::lock_guard lock(mutex_);
-    waiting_.clear();
-    any_.store(false, std::memory_order_relaxed);
+    // Told of all that there was: what has no kernel yet is waited for.
+    {
+      const std::lock_guard lock(mutex_);
+      for (Operator& known : waiting_) known.tries = kMostTries;
+    }
+    HookAll();
   }
 
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
@@ -74,7 +76,7 @@ class LateOperators final : public c10::OpRegistrationListener {
   void onOperatorDeregistered(const c10::OperatorHandle&) override {}
 
   // An operator that has no kernel yet, as its library is still being loaded,
-  // is waited for, by so many ops of others.
+  // is tried again before each of so many ops, and later when others come.
   void HookAll() {
     if (!any_.load(std::memory_order_relaxed)) return;
     std::vector<Operator> waiting;
@@ -85,12 +87,14 @@ class LateOperators final : public c10::OpRegistrationListener {
     }
     // Not under our lock: the dispatcher's comes first.
     std::vector<Operator> left;
+    bool soon = false;
     for (Operator& late : waiting) {
       const auto op = c10::Dispatcher::singleton().findSchema(late.name);
       if (!op.has_value()) continue;
       if (MayBeHooked(*op)) {
         HookRegistrar().AddBoxed(*op);
-      } else if (++late.tries < kMostTries) {
+      } else if (!HasKernel(*op)) {
+        soon |= ++late.tries < kMostTries;
         left.push_back(std::move(late));
       }
     }
@@ -98,11 +102,21 @@ class LateOperators final : public c10::OpRegistrationListener {
     const std::lock_guard lock(mutex_);
     std::ranges::move(left, std::back_inserter(waiting_));
     any_.store(true, std::memory_order_relaxed);
-    g_runtime_epoch.fetch_add(1, std::memory_order_release);
+    if (soon) g_runtime_epoch.fetch_add(1, std::memory_order_release);
   }
 
  private:
   static constexpr int kMostTries = 64;
+
+  // Of any kind: without one for a device, or for all, it is composite.
+  static bool HasKernel(const c10::OperatorHandle& op) {
+    return op.hasKernelForDispatchKey(
+               c10::DispatchKey::CompositeImplicitAutograd) ||
+           op.hasKernelForDispatchKey(
+               c10::DispatchKey::CompositeExplicitAutograd) ||
+           op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+           op.hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+  }
 
   struct Operator {
     c10::OperatorName name;

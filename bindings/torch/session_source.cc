@@ -30,7 +30,7 @@ void BeforeCut(scheduler::Session* session, const engine::OpView& op,
 
 void InterruptSession(c10::Device device, void* stream, const char* what) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
-    runtime->scheduler().Interrupt(
+    runtime->scheduler().MemoryIsUsedOn(
         {runtime->kind(), device.has_index() ? device.index() : 0, stream},
         what);
   }
@@ -38,7 +38,7 @@ void InterruptSession(c10::Device device, void* stream, const char* what) {
 
 void InterruptSessions(const char* what) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
-    runtime->scheduler().InterruptAll(what);
+    runtime->scheduler().MemoryIsUsed(what);
   }
 }
 

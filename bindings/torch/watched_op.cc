@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "bindings/torch/allocator_trace.h"
+#include "bindings/torch/python_lock.h"
 #include "bindings/torch/session_source.h"
 #include "engine/device/launch_recorder.h"
 
@@ -42,6 +43,15 @@ bool MayUseOurs(DispatchKeySet below, DeviceKind kind) {
          !below.has_backend(BackendComponent::MetaBit);
 }
 
+// Some of torch's functions call operators with Python's lock held, and who is
+// inside may wait for it.
+void LockSession(scheduler::Session& session) {
+  if (session.TryLock()) [[likely]]
+    return;
+  const PythonLockGivenUp python;
+  session.Lock();
+}
+
 }  // namespace
 
 ThreadState* WatchingThread(DispatchKeySet below) {
@@ -62,7 +72,7 @@ ThreadState* WatchingThread(DispatchKeySet below) {
 
 WatchedOp::~WatchedOp() {
   if (observed_) [[unlikely]] {
-    session_->Lock();
+    LockSession(*session_);
     locked_ = true;
     session_->Abandon(call_.view());
   }
@@ -92,7 +102,7 @@ WatchedOp::Step WatchedOp::Enter() {
   }
   session_ = thread_.FindSession(*device);
   if (session_ == nullptr) return Step::kPass;
-  session_->Lock();
+  LockSession(*session_);
   locked_ = true;
   switch (session_->Enter(call_.view())) {
     case Action::kFollow:
@@ -142,7 +152,7 @@ void WatchedOp::Leave(const ResultList& results) {
   if (!results.describable() || !call_.RefreshWritten()) return;
   if (boxed_ != nullptr) boxed_->Expect(results.views());
   observed_ = false;
-  session_->Lock();
+  LockSession(*session_);
   locked_ = true;
   session_->Leave(call_.view(), results.views(), std::move(boxed_));
   Unlock();

@@ -32,6 +32,7 @@ bool IsHarmless(const std::string& call) {
       "cuMemFree",
       "cuMemFreeHost",
       "cuEventDestroy",
+      "cuStreamDestroy",
       "cuFuncGetName",
       "cuFuncGetParamInfo",
       "cuLibraryUnload",

@@ -11,6 +11,7 @@ function that they call: one that interrupts, and then calls the one from before
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import enum
 import functools
@@ -294,7 +295,11 @@ class _Import(importlib.abc.MetaPathFinder):
         if fullname != self._name:
             return None
         others = (finder for finder in list(sys.meta_path) if finder is not self)
-        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        specs = (
+            finder.find_spec(fullname, path, target)
+            for finder in others
+            if hasattr(finder, "find_spec")
+        )
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
@@ -314,6 +319,11 @@ def _observe_extensions(observer: _Observer) -> None:
     """Functions of extensions take tensors and look at their memory past Python."""
 
     def observe(module: Any) -> None:
+        # Whatever a module is made of: its import is the program's, and goes on.
+        with contextlib.suppress(Exception):
+            observe_functions(module)
+
+    def observe_functions(module: Any) -> None:
         path = getattr(module, "__file__", None)
         if not path or not _is_extension_of_torch(path):
             return

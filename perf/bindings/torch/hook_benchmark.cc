@@ -298,5 +298,7 @@ void PassOver(uint64_t) {}
 
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
 void BeforeCut(scheduler::Session*, const engine::OpView&, bool) {}
+void InterruptSession(c10::Device, void*, const char*) {}
+void InterruptSessions(const char*) {}
 
 }  // namespace reprise::bindings
