@@ -166,7 +166,8 @@ TEST_F(GpuMemoryPoolTest, DevicesSideBySide) {
   Batch batch = here.BeginBatch();
   batch.Launch(mix_there, kConfig, x.data(), 1u, kCount);
   EXPECT_EQ(batch.Submit().error().message(),
-            "launch 0 (kernel 'mix') is of another device or context");
+            "launch 0 (kernel 'mix') is of another runtime's device or context "
+            "than the stream");
 }
 
 TEST_F(GpuMemoryPoolTest, EverythingMayEndWithWorkInFlight) {

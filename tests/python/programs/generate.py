@@ -20,8 +20,8 @@ TABLE = 72  # rows; no width is larger, so that a column is a row of it, too
 OPTIONS: tuple[dict[str, object], ...] = (
     {},
     {"validate_share": 0.2},
-    {"plan_budget_bytes": "160KiB"},
-    {"plan_budget_bytes": "640KiB"},  # a graph's nodes count, too
+    {"plan_budget_bytes": "480KiB"},
+    {"plan_budget_bytes": "1MiB"},  # recordings and a graph's nodes count, too
     {"max_instances": 4, "plan_budget_bytes": "1MiB"},
     {"max_trace_ops": 24, "max_instances": 1},
 )
