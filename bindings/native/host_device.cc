@@ -144,11 +144,11 @@ class HostDevice final : public Device {
   void Free(void* memory) override { std::free(memory); }
   MemoryHold HoldMemory() override { return nullptr; }
   Status CopyIn(void* to, const void* from, size_t bytes, CUstream) override {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);  // an empty buffer's is null
     return {};
   }
   Status CopyOut(void* to, const void* from, size_t bytes, CUstream) override {
-    std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(to, from, bytes);
     return {};
   }
 
