@@ -108,7 +108,6 @@ class Runtime::Impl {
     }
   }
   StreamWrites& writes() { return writes_; }
-  bool several() const { return Sessions().size() > 1; }
   // Memory was used without an op: what writes it from now on, on whatever
   // stream, is not seen.
   void NoteUnseen() { unseen_.store(true, std::memory_order_relaxed); }
@@ -352,7 +351,7 @@ void Runtime::MemoryIsUsed(const char* what) {
 }
 
 void Runtime::MemoryIsUsedOn(const StreamKey& stream, const char* what) {
-  if (impl_->several()) {
+  if (impl_->writes().several()) {
     MemoryIsUsed(what);
     return;
   }
@@ -363,10 +362,11 @@ void Runtime::BeforeWait(const StreamKey& stream, const char* what) {
   Session* session = impl_->Find(stream);
   if (impl_->unseen()) {
     impl_->InterruptAll(what);
-  } else if (session != nullptr) {
-    (void)session->Interrupt(what);
-    impl_->writes().BeforeWait(session);
+    return;
   }
+  if (session != nullptr) (void)session->Interrupt(what);
+  // Also where it has none: events may have led there from others.
+  impl_->writes().BeforeWait(session);
 }
 
 void Runtime::BeforeWaitForEvent() {
@@ -378,11 +378,12 @@ void Runtime::BeforeWaitForEvent() {
 }
 
 void Runtime::BeforeCut(Session* session, const engine::OpView& op,
-                        bool waits) {
-  if (waits && impl_->unseen()) {
+                        bool may_wait) {
+  if (!impl_->writes().several()) return;
+  if (may_wait && impl_->unseen()) {
     impl_->InterruptOthers(session, "the host waits for another stream");
   }
-  impl_->writes().BeforeCut(session, op, waits);
+  impl_->writes().BeforeCut(session, op, may_wait);
 }
 
 const std::atomic<bool>& Runtime::opened() const { return impl_->opened(); }

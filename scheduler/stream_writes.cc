@@ -67,7 +67,7 @@ void StreamWrites::TellOthers(Session* session, const engine::OpView& op,
 }
 
 void StreamWrites::BeforeWait(const Session* session) {
-  if (!several_.load(std::memory_order_acquire)) return;
+  if (!several()) return;
   std::vector<Stream> writers;
   {
     const base::MutexLock lock(mutex_);

@@ -33,11 +33,13 @@ namespace reprise::scheduler {
 class StreamWrites {
  public:
   void Add(Session* session) REPRISE_EXCLUDES(mutex_);
+  // There are two sessions or more.
+  bool several() const { return several_.load(std::memory_order_acquire); }
 
   // Session::Enter has answered kCut for `op`, which is run in a moment.
   // `may_wait`: by its end the host may have waited for the session's stream.
   void BeforeCut(Session* session, const engine::OpView& op, bool may_wait) {
-    if (several_.load(std::memory_order_acquire)) [[unlikely]]
+    if (several()) [[unlikely]]
       TellOthers(session, op, may_wait);
   }
 

@@ -1,4 +1,4 @@
-// What a session knows of one signature.
+// What a session knows of one trace.
 
 #ifndef REPRISE_SCHEDULER_TRACE_ENTRY_H_
 #define REPRISE_SCHEDULER_TRACE_ENTRY_H_
