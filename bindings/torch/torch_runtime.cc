@@ -193,14 +193,6 @@ void TorchRuntime::Interrupt() {
       "memory is used without an op (data_ptr, numpy, a graph of its own)");
 }
 
-int64_t TorchRuntime::OpenedAddress() {
-  TorchRuntime* active = Active();
-  static_assert(sizeof(std::atomic<bool>) == 1);
-  return active == nullptr
-             ? 0
-             : reinterpret_cast<int64_t>(&active->scheduler_->opened());
-}
-
 TorchRuntime::TorchRuntime(int id, scheduler::DeviceKind kind,
                            const base::Options& options,
                            std::unique_ptr<scheduler::Runtime> scheduler)

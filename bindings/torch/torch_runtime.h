@@ -65,9 +65,6 @@ class TorchRuntime {
   // hook sees: what was run ahead is taken back first. Does nothing inside an
   // op.
   static void Interrupt();
-  // The address of a byte that is 0 while there is nothing to interrupt, which
-  // saves the call. Of the active runtime; 0 if none is.
-  static int64_t OpenedAddress();
 
   TorchRuntime(const TorchRuntime&) = delete;
   TorchRuntime& operator=(const TorchRuntime&) = delete;
