@@ -38,6 +38,7 @@ def test_a_skip_without_a_reason_fails(tmp_path: pathlib.Path) -> None:
     for name, text in (("right", RIGHT), ("wrong", WRONG), ("whole", WHOLE)):
         (tmp_path / f"test_{name}.py").write_text(text)
     options = ["-pconftest", "-pno:cacheprovider", "--continue-on-collection-errors"]
+    options += ["-rN"]  # The summary names each once more, whole where CI is set.
     result = subprocess.run(
         [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", tmp_path],
         env={**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"},
