@@ -28,6 +28,7 @@ CudaExecutor::CudaExecutor(const CudaContext& context, CudaProgram program,
 }
 
 base::Status CudaExecutor::MakeGraphs(std::span<const Segment> segments) {
+  const device::LaunchRecorder::Hidden hidden;
   // The program may end the session's stream meanwhile.
   CUstream stream = nullptr;
   REPRISE_CU(*context_.driver, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

@@ -158,6 +158,7 @@ class Runtime::Impl {
   void ForbidRecording() {
     recording_forbidden_.store(true, std::memory_order_relaxed);
     for (StreamSession* session : Sessions()) session->StopRecording();
+    if (recorder_ != nullptr) recorder_->GiveUp();
   }
   void AllowRecording() {
     recording_forbidden_.store(false, std::memory_order_relaxed);
@@ -218,11 +219,13 @@ class Runtime::Impl {
         base::Log(base::LogLevel::kWarning, context.error().message());
         return nullptr;
       }
-      // What the first recording and the first build need takes long.
+      // Here, where the program waits: not beside a graph that it launches. A
+      // recording finds out whether it failed.
+      (void)recorder_->Attach();
+      // What the first build needs takes long.
       background().Post([this, device = key.device] {
         // It may capture meanwhile.
         const device::RelaxedCapture relaxed(*driver_);
-        (void)recorder_->Attach();
         (void)CompareFor(device);
       });
       parts.backend = std::make_unique<engine::CudaBackend>(

@@ -76,6 +76,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   if (ChooseMode(entry) == Profit::Mode::kEager) return TryPass(entry);
   pinned_ = plans_->Lookup(KeyOf(*entry));
   if (!pinned_) {  // evicted
+    instance_ = nullptr;
     StartOver(entry);
     StartRecording(engine::Backend::Pass::kFirst);
     return std::nullopt;

@@ -12,6 +12,7 @@
 #include "bindings/torch/python_lock.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
+#include "engine/device/launch_recorder.h"
 
 namespace reprise::bindings {
 namespace {
@@ -23,6 +24,7 @@ enum class Use : int64_t {
   kMemory = 2,    // memory, whatever its parameters are
   kStreams = 3,   // streams of CUDA
   kLaunches = 4,  // as kMemory, and what ops it runs meanwhile belong to it
+  kGraph = 5,     // as kStreams, and it launches a graph of the program's
 };
 
 // Such a function, whatever it takes: at most five words. Those that it does
@@ -65,6 +67,7 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
                  (cuda ? c10::kCUDA : c10::kCPU);
     }
     case Use::kStreams:
+    case Use::kGraph:
       return cuda;
     case Use::kMemory:
     case Use::kLaunches:
@@ -81,6 +84,7 @@ void InterruptWithoutPython() {
 
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,
                   const Observed& observed) {
+  if (observed.use == Use::kGraph) device::LaunchRecorder::NoteGraphOfProgram();
   if (g_watching.load(std::memory_order_relaxed)) {
     TorchRuntime* const active = TorchRuntime::Active();
     if (active != nullptr &&

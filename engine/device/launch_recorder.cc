@@ -1,17 +1,17 @@
 #include "engine/device/launch_recorder.h"
 
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <thread>
 #include <utility>
 
 #include "engine/device/cupti.h"
+#include "engine/device/cupti_attachment.h"
+#include "engine/device/cupti_gate.h"
 #include "engine/device/driver_call.h"
 #include "engine/device/exiting.h"
 #include "engine/device/forked_streams.h"
 #include "engine/device/launch_decoder.h"
-#include "engine/device/relaxed_capture.h"
 
 namespace reprise::device {
 namespace {
@@ -37,8 +37,6 @@ struct OpenOp {
   }
 };
 
-using Clock = std::chrono::steady_clock;
-
 // What callbacks share. It lives for the whole process, so that a callback that
 // is still running on another thread when its recorder stops touches nothing
 // that is gone; a value of the wrong session that it may then write is a cut
@@ -51,19 +49,8 @@ struct Watch {
   std::atomic<CUstream> stream{nullptr};
   std::atomic<CUcontext> context{nullptr};
   std::atomic<const char*> foreign_call{nullptr};
-  // CUPTI is in the process because a recorder has subscribed, and how many
-  // nodes were launched since the last one stopped.
-  std::atomic<bool> attached{false};
-  std::atomic<uint64_t> launched{0};
-  std::atomic<Clock::rep> last_use{0};
 };
 constinit Watch watch;
-
-// 0.2 us a node make the 10 ms that detaching and attaching again cost: whoever
-// waits that long before he pays, never pays more than twice the best.
-constexpr uint64_t kNodesBeforeDetaching = 50'000;
-// For programs that launch graphs of their own, which nobody counts.
-constexpr Clock::duration kRestBeforeDetaching = std::chrono::seconds(1);
 
 struct ThreadState {
   int hidden = 0;
@@ -126,6 +113,10 @@ void CUPTIAPI OnDriverCall(void*, CUpti_CallbackDomain domain,
   if (domain != CUPTI_CB_DOMAIN_DRIVER_API || thread_state.hidden != 0) return;
   const auto& data = *static_cast<const CUpti_CallbackData*>(raw);
   if (data.callbackSite != CUPTI_API_ENTER) return;
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch ||
+      id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz) {
+    CuptiAttachment::NoteGraphOfProgram();
+  }
   const DriverCall& call = ClassifyDriverCall(id);
   if (call.use == DriverCall::Use::kIgnored) return;
   if (call.use == DriverCall::Use::kUnloads) {
@@ -150,12 +141,12 @@ void CUPTIAPI OnDriverCall(void*, CUpti_CallbackDomain domain,
 class CuptiLaunchRecorder final : public LaunchRecorder {
  public:
   CuptiLaunchRecorder(const Driver& driver, const Cupti& cupti)
-      : driver_(driver), cupti_(cupti) {}
+      : driver_(driver), cupti_(driver, cupti, OnDriverCall) {}
 
   ~CuptiLaunchRecorder() override {
     if (!Exiting()) {
       Stop();
-      Unsubscribe();
+      GiveUp();
     }
     delete idle_decoder_.load(kRelaxed);
   }
@@ -174,8 +165,8 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     // Functions may have been unloaded while nobody watched.
     watch.unloads.fetch_add(1, kRelaxed);
     const Hidden hidden;
-    Status started = Subscribe();
-    if (started) started = Enable();
+    Status started = cupti_.Subscribe();
+    if (started) started = cupti_.Enable();
     if (!started) watch.owner.store(nullptr);
     return started;
   }
@@ -183,35 +174,35 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
   void Stop() override {
     if (!active()) return;
     const Hidden hidden;
-    cupti_.cuptiEnableDomain(0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API);
-    Unsubscribe();
+    cupti_.Disable();
     watch.session.fetch_add(1, kRelaxed);
-    NoteUse();
     watch.owner.store(nullptr);
   }
 
   Status Attach() override {
-    if (watch.attached.load(kRelaxed)) return {};
+    if (CuptiAttachment::attached()) return {};
     if (Own(&watch) != nullptr) return {};  // recording, so it is attached
     const Hidden hidden;
-    Status subscribed = Subscribe();
-    Unsubscribe();
-    NoteUse();
+    Status subscribed = cupti_.Subscribe();
     watch.owner.store(nullptr);
     return subscribed;
   }
 
+  void GiveUp() override {
+    if (Own(&watch) != nullptr) return;  // whoever records needs it
+    const Hidden hidden;
+    cupti_.GiveUp();
+    watch.owner.store(nullptr);
+  }
+
   void Resting(uint32_t nodes) override {
-    if (!watch.attached.load(kRelaxed)) return;
-    const uint64_t before = watch.launched.fetch_add(nodes, kRelaxed);
-    const Clock::duration rest(Clock::now().time_since_epoch().count() -
-                               watch.last_use.load(kRelaxed));
-    if (before + nodes < kNodesBeforeDetaching && rest < kRestBeforeDetaching) {
+    if (!CuptiAttachment::attached() || !CuptiAttachment::Launched(nodes)) {
       return;
     }
     const void* nobody = nullptr;
     if (!watch.owner.compare_exchange_strong(nobody, &watch)) return;
-    Detach();
+    const Hidden hidden;
+    cupti_.Detach();
     watch.owner.store(nullptr);
   }
 
@@ -274,81 +265,8 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     return nullptr;
   }
 
-  static void NoteUse() {
-    watch.launched.store(0, kRelaxed);
-    watch.last_use.store(Clock::now().time_since_epoch().count(), kRelaxed);
-  }
-
-  // Attaching and detaching allocate; a capture by another thread goes on.
-  Status Subscribe() {
-    const RelaxedCapture relaxed(driver_);
-    char holder[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
-    CUpti_SubscriberParams params{};
-    params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
-    params.subscriberName = "reprise";
-    params.oldSubscriberName = holder;
-    params.oldSubscriberSize = sizeof holder;
-    Unsubscribe();
-    CUpti_SubscriberHandle subscriber = nullptr;
-    const CUptiResult result =
-        cupti_.cuptiSubscribe_v2(&subscriber, OnDriverCall, nullptr, &params);
-    if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
-      return Fail(Code::kUnavailable,
-                  "another tool holds CUPTI" +
-                      (holder[0] == '\0' ? std::string()
-                                         : " (" + std::string(holder) + ")"));
-    }
-    REPRISE_RETURN_IF_ERROR(Explain(result, "cuptiSubscribe_v2"));
-    subscriber_ = subscriber;
-    watch.attached.store(true, kRelaxed);
-    return {};
-  }
-
-  Status Enable() {
-    Status enabled = Explain(
-        cupti_.cuptiEnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API),
-        "cuptiEnableDomain");
-    if (!enabled) Unsubscribe();
-    return enabled;
-  }
-
-  // What cannot be given up now is given up by the next Subscribe, which would
-  // be refused as long as we hold CUPTI ourselves.
-  void Unsubscribe() {
-    if (subscriber_ == nullptr) return;
-    const Hidden hidden;
-    if (cupti_.cuptiUnsubscribe(subscriber_) == CUPTI_SUCCESS) {
-      subscriber_ = nullptr;
-    }
-  }
-
-  // Who can subscribe is alone: another tool's subscription would be lost.
-  void Detach() {
-    const Hidden hidden;
-    const RelaxedCapture relaxed(driver_);
-    if (Subscribe()) {
-      Unsubscribe();
-      if (cupti_.cuptiFinalize() != CUPTI_SUCCESS) {
-        NoteUse();  // and try again as late as this time
-        return;
-      }
-      subscriber_ = nullptr;
-    }
-    watch.attached.store(false, kRelaxed);
-  }
-
-  Status Explain(CUptiResult result, const char* call) const {
-    if (result == CUPTI_SUCCESS) return {};
-    const char* meaning = nullptr;
-    cupti_.cuptiGetResultString(result, &meaning);
-    return Fail(Code::kUnavailable,
-                std::string(call) + " failed with " +
-                    (meaning != nullptr ? meaning : std::to_string(result)));
-  }
-
   const Driver& driver_;
-  const Cupti& cupti_;
-  CUpti_SubscriberHandle subscriber_ = nullptr;  // its owner's in `watch`
+  CuptiAttachment cupti_;  // its owner's in `watch`
   // A decoder that no op is using, so that what it learnt about functions
   // serves the next op. Ops that are open at once each have their own.
   std::atomic<LaunchDecoder*> idle_decoder_{nullptr};
@@ -372,7 +290,16 @@ void LaunchRecorder::DropOp() {
   delete std::exchange(thread_state.op, nullptr);
 }
 
-LaunchRecorder::Hidden::Hidden() { ++thread_state.hidden; }
-LaunchRecorder::Hidden::~Hidden() { --thread_state.hidden; }
+void LaunchRecorder::NoteGraphOfProgram() {
+  CuptiAttachment::NoteGraphOfProgram();
+}
+
+LaunchRecorder::Hidden::Hidden() {
+  if (thread_state.hidden++ == 0) CuptiGate::Enter();
+}
+
+LaunchRecorder::Hidden::~Hidden() {
+  if (--thread_state.hidden == 0) CuptiGate::Leave();
+}
 
 }  // namespace reprise::device

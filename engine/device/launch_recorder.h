@@ -29,9 +29,9 @@ struct RecordedLaunches {
 
 // Records the launches of one thread at a time, op by op. CUPTI admits one
 // subscriber a process: Start() fails with kUnavailable where another tool or
-// another recorder holds it, and Stop() gives it back (if CUPTI refuses to take
-// it, the next Start or the end of the recorder does). A copy is recorded only
-// within one device; work of no size is left out.
+// another recorder holds it, or where CUPTI cannot be attached now; it is kept
+// until CUPTI is detached (Resting), GiveUp, or the end of the recorder. A copy
+// is recorded only within one device; work of no size is left out.
 //
 //   Start() ─► { BeginOp() … eager runs … EndOp() }* ─► Stop()
 //
@@ -45,7 +45,7 @@ struct RecordedLaunches {
 // different ops may come from different threads. Costs: a subscription that
 // attaches CUPTI to the process takes about 10 ms, later ones microseconds; a
 // recorded pass is 5 to 15 % slower; while CUPTI stays attached, also with
-// nobody subscribed, a graph launch takes 0.2 us more for each of its nodes
+// nobody recording, a graph launch takes 0.2 us more for each of its nodes
 // (docs/decisions/0006-detach-cupti.md), which is why Resting() is told.
 class LaunchRecorder {
  public:
@@ -60,8 +60,12 @@ class LaunchRecorder {
   virtual ~LaunchRecorder() = default;
 
   // Attaches CUPTI to the process, if it is not, so that the next Start takes
-  // microseconds. Any thread; a Start waits for it.
+  // microseconds. Any thread; a Start waits for it. Not beside threads that
+  // launch graphs of the program's own, or the process may crash.
   virtual base::Status Attach() = 0;
+  // Another tool is about to need CUPTI. Nothing happens while a recorder
+  // records. Any thread.
+  virtual void GiveUp() = 0;
 
   // Of the stream in that context: a null stream is another one in each. Null:
   // in any.
@@ -88,12 +92,19 @@ class LaunchRecorder {
   // Nothing is being recorded, and a graph of that many nodes was launched (0:
   // none). Once graphs have cost about what detaching CUPTI and attaching it
   // again costs, or a second has passed since CUPTI was last of use, detaches
-  // it (2 ms), unless another tool has subscribed meanwhile; a failure is tried
-  // again as much later. Any thread that has no op open. A load where CUPTI is
-  // not attached, else a look at the clock.
+  // it (2 ms), unless another tool has subscribed meanwhile or other threads
+  // are at work with graphs; a failure is tried again as much later. Any thread
+  // that has no op open. A load where CUPTI is not attached, else a look at the
+  // clock.
   virtual void Resting(uint32_t nodes) = 0;
 
-  // While one lives, driver calls of this thread are not recorded.
+  // This thread launches a graph that is not Reprise's: beside it CUPTI is
+  // neither attached nor detached by other threads any more.
+  static void NoteGraphOfProgram();
+
+  // While one lives, driver calls of this thread are not recorded. Around all
+  // of Reprise's own: CUPTI is attached and detached by a thread that has one
+  // while no other has (CuptiGate), so the first of a thread may wait for that.
   class Hidden {
    public:
     Hidden();

@@ -125,8 +125,9 @@ TEST_P(ToolFailuresTest, EveryCallOfCuptiMayFail) {
     EXPECT_TRUE(Says(result, " failed with ") || Says(result, "holds CUPTI"))
         << result.failed_call;
   }
-  EXPECT_GT(poorer, 3);
-  EXPECT_GE(failed.size(), 3u);
+  EXPECT_GE(poorer, 3);
+  EXPECT_TRUE(failed.contains("cuptiSubscribe_v2"));
+  EXPECT_TRUE(failed.contains("cuptiEnableDomain"));
 }
 
 // Without a comparison nothing is validated, so nothing is replayed.

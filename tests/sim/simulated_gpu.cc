@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <iterator>
 #include <numeric>
+#include <thread>
+#include <utility>
 
 namespace reprise::sim {
 namespace {
@@ -252,6 +254,22 @@ bool SimulatedGpu::Captured(CUstream stream, Node node) {
   return true;
 }
 
+namespace {
+
+// One more while it lives.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
+}  // namespace
+
 // Every entry begins with it.
 CUresult SimulatedGpu::Enter(const char* name) {
   const std::lock_guard entered(entries_);
@@ -285,6 +303,9 @@ void SimulatedGpu::MakeCupti() {
     if (only->callback_ != nullptr) {
       return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     }
+    // The real one crashes (docs/decisions/0022-cupti-beside-other-threads.md).
+    EXPECT_TRUE(std::exchange(only->attached_, true) ||
+                only->launches_under_way_.load() == 0);
     only->callback_ = callback;
     only->enabled_ = false;
     *handle = reinterpret_cast<CUpti_SubscriberHandle>(only);
@@ -293,6 +314,7 @@ void SimulatedGpu::MakeCupti() {
   cupti.cuptiUnsubscribe = [](CUpti_SubscriberHandle) {
     REPRISE_ENTER_CUPTI("cuptiUnsubscribe");
     if (only->callback_ == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+    EXPECT_FALSE(only->enabled_) << "a callback may be on its way";
     only->callback_ = nullptr;
     return CUPTI_SUCCESS;
   };
@@ -305,6 +327,8 @@ void SimulatedGpu::MakeCupti() {
   };
   cupti.cuptiFinalize = [] {
     REPRISE_ENTER_CUPTI("cuptiFinalize");
+    EXPECT_EQ(only->launches_under_way_.load(), 0);
+    only->attached_ = false;
     only->callback_ = nullptr;
     ++only->finalized;
     return CUPTI_SUCCESS;
@@ -992,6 +1016,8 @@ void SimulatedGpu::MakeExecEntries() {
         return CUDA_SUCCESS;
       };
   driver.cuGraphLaunch = [](CUgraphExec handle, CUstream stream) {
+    const Counted launching(only->launches_under_way_);
+    std::this_thread::yield();  // for what must not come beside it
     REPRISE_ENTER("cuGraphLaunch");
     only->Use(stream);
     ++only->graph_launches;

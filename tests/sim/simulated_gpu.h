@@ -6,6 +6,7 @@
 #include <cuda.h>
 #include <cupti.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -248,6 +249,8 @@ class SimulatedGpu {
 
   CUpti_CallbackFunc callback_ = nullptr;
   bool enabled_ = false;
+  inline static bool attached_ = false;      // to the process
+  std::atomic<int> launches_under_way_ = 0;  // that are under way
   int fail_after_ = -1;
   CUresult failure_ = CUDA_ERROR_UNKNOWN;
   CUcontext current_ = context;

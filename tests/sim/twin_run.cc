@@ -387,7 +387,8 @@ RunResult RunBeside(const std::vector<Program>& programs,
   const bool lasts = options.lasts == FailingCalls::Lasts::kForGood;
   if (gpu.objects() != 0) {
     result.failure = std::to_string(gpu.objects()) + " driver objects are left";
-  } else if (gpu.subscribed() && !lasts) {
+  } else if (gpu.subscribed() && !lasts &&
+             gpu.cupti_calls.failed() != "cuptiUnsubscribe") {
     result.failure = "CUPTI is still subscribed to";
   } else if (device->nvrtc.programs() != 0) {
     result.failure = std::to_string(device->nvrtc.programs()) +

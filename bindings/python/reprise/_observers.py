@@ -38,6 +38,7 @@ class _Use(enum.IntEnum):
     MEMORY = 2
     STREAMS = 3
     LAUNCHES = 4
+    GRAPH = 5
 
 
 # By dotted name in `torch._C`, with the names of attributes as regular expressions. What
@@ -72,7 +73,7 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
     (_Use.STREAMS, "", "_cuda_emptyCache|_accelerator_emptyCache"),
     # Code that was compiled elsewhere, and graphs of the program's own: they work on
     # what they are given and on what they were captured with.
-    (_Use.STREAMS, "_CUDAGraph", "replay"),
+    (_Use.GRAPH, "_CUDAGraph", "replay"),
     (_Use.STREAMS, "ScriptFunction|ScriptMethod", "__call__"),  # they may be fused
     (_Use.LAUNCHES, "", "_cuda_jiterator_compile_and_launch_kernel"),
     (_Use.LAUNCHES, "", "_nccl_(all_.*|broadcast|reduce|reduce_scatter)"),

@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -31,7 +34,11 @@ struct Simulation {
   bool held_by_another_tool = false;
   bool domain_fails = false;
   int questions = 0;
+  int subscriptions = 0;
   int finalized = 0;
+  std::function<void()> on_subscribe;
+  std::function<void()> on_unsubscribe;
+  std::function<void()> on_finalize;
   std::map<CUfunction, std::vector<ParamSpan>> functions;
   std::map<CUfunction, std::vector<ParamSpan>> kernels;
   std::map<CUdeviceptr, int> device_of;
@@ -112,11 +119,14 @@ class LaunchRecorderTest : public ::testing::Test {
       if (simulation->callback != nullptr) {
         return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
       }
+      if (simulation->on_subscribe) simulation->on_subscribe();
+      ++simulation->subscriptions;
       simulation->callback = callback;
       *handle = reinterpret_cast<CUpti_SubscriberHandle>(simulation);
       return CUPTI_SUCCESS;
     };
     cupti.cuptiUnsubscribe = [](CUpti_SubscriberHandle) {
+      if (simulation->on_unsubscribe) simulation->on_unsubscribe();
       simulation->callback = nullptr;
       simulation->enabled = false;
       return CUPTI_SUCCESS;
@@ -129,6 +139,7 @@ class LaunchRecorderTest : public ::testing::Test {
       return CUPTI_SUCCESS;
     };
     cupti.cuptiFinalize = [] {
+      if (simulation->on_finalize) simulation->on_finalize();
       ++simulation->finalized;
       return CUPTI_SUCCESS;
     };
@@ -568,9 +579,137 @@ TEST_F(LaunchRecorderTest, StartsAgainAfterStop) {
     REPRISE_CALL(cuLaunchKernel, &call.params);
     EXPECT_THAT(recorder_->EndOp().launches, SizeIs(1));
     recorder_->Stop();
-    EXPECT_EQ(simulation_.callback, nullptr);
+    EXPECT_FALSE(simulation_.enabled);
+    EXPECT_EQ(simulation_.subscriptions, 1);
   }
   recorder_->Stop();
+}
+
+// Who is about to call back may still be walking by the subscription.
+TEST_F(LaunchRecorderTest, EndsTheSubscriptionOnlyWhileNothingCallsBack) {
+  simulation_.on_unsubscribe = [&] {
+    EXPECT_FALSE(simulation_.enabled);
+    EXPECT_FALSE(recorder_->active());
+  };
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->GiveUp();  // it is needed
+  EXPECT_NE(simulation_.callback, nullptr);
+  recorder_->Stop();
+  EXPECT_NE(simulation_.callback, nullptr);
+  recorder_->GiveUp();
+  EXPECT_EQ(simulation_.callback, nullptr);
+  recorder_->GiveUp();
+  ASSERT_TRUE(recorder_->Start(stream_));
+  EXPECT_EQ(simulation_.subscriptions, 2);
+  recorder_->Stop();
+  recorder_->Resting(1'000'000);
+  EXPECT_EQ(simulation_.callback, nullptr);
+  EXPECT_EQ(simulation_.finalized, 1);
+}
+
+TEST_F(LaunchRecorderTest, AnotherRecorderTakesTheSubscription) {
+  auto other = LaunchRecorder::Create(simulation_.driver, simulation_.cupti);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(other->Start(stream_));
+    other->Stop();
+    ASSERT_TRUE(recorder_->Start(stream_));
+    recorder_->Stop();
+  }
+  EXPECT_EQ(simulation_.subscriptions, 4);
+  other.reset();
+  EXPECT_NE(simulation_.callback, nullptr);
+  ASSERT_TRUE(recorder_->Start(stream_));
+  EXPECT_EQ(simulation_.subscriptions, 4);
+  recorder_->Stop();
+  other = LaunchRecorder::Create(simulation_.driver, simulation_.cupti);
+  other->Resting(1'000'000);
+  EXPECT_EQ(simulation_.finalized, 1);
+}
+
+// A thread with a scope of ours, in the middle of it until it may end.
+class AtWork {
+ public:
+  AtWork() {
+    while (!inside_.load()) std::this_thread::yield();
+  }
+  ~AtWork() {
+    may_end_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> inside_ = false;
+  std::atomic<bool> may_end_ = false;
+  std::thread thread_{[this] {
+    const LaunchRecorder::Hidden hidden;
+    inside_ = true;
+    while (!may_end_.load()) std::this_thread::yield();
+  }};
+};
+
+TEST_F(LaunchRecorderTest, IsNeitherAttachedNorDetachedBesideOurOwnCalls) {
+  {
+    const AtWork other;
+    const base::Status attached = recorder_->Start(stream_);
+    ASSERT_FALSE(attached);
+    EXPECT_EQ(attached.error().code(), base::Code::kUnavailable);
+    EXPECT_THAT(attached.error().message(), HasSubstr("other threads"));
+    EXPECT_FALSE(recorder_->active());
+    EXPECT_FALSE(recorder_->Attach());
+  }
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->Stop();
+  {
+    const AtWork other;
+    ASSERT_TRUE(recorder_->Start(stream_));  // attached already
+    recorder_->Stop();
+    recorder_->Resting(1'000'000);
+    EXPECT_EQ(simulation_.finalized, 0);
+  }
+  recorder_->Resting(0);
+  EXPECT_EQ(simulation_.finalized, 1);
+}
+
+TEST_F(LaunchRecorderTest, OurOwnCallsWaitForAttachingAndDetaching) {
+  std::atomic<bool> closed = false;
+  std::thread other;
+  const auto while_closed = [&] {
+    closed = true;
+    other = std::thread([&] {
+      const LaunchRecorder::Hidden hidden;
+      EXPECT_FALSE(closed.load());
+    });
+    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();
+    closed = false;
+  };
+  simulation_.on_subscribe = while_closed;
+  ASSERT_TRUE(recorder_->Start(stream_));
+  other.join();
+  recorder_->Stop();
+  simulation_.on_subscribe = nullptr;
+  simulation_.on_finalize = while_closed;
+  recorder_->Resting(1'000'000);
+  other.join();
+  EXPECT_EQ(simulation_.finalized, 1);
+}
+
+// In a process of its own: what is known of the program's threads stays known.
+TEST_F(LaunchRecorderTest, StaysAttachedBesideGraphsOfTheProgramsThreads) {
+  const auto run = [&](bool on_another_thread) {
+    EXPECT_TRUE(recorder_->Start(stream_));
+    cuGraphLaunch_params launch{nullptr, stream_};
+    const auto launch_graph = [&] { REPRISE_CALL(cuGraphLaunch, &launch); };
+    if (on_another_thread) {
+      std::thread(launch_graph).join();
+    } else {
+      launch_graph();
+    }
+    recorder_->Stop();
+    recorder_->Resting(1'000'000);
+    std::exit(HasFailure() ? -1 : simulation_.finalized);
+  };
+  EXPECT_EXIT(run(false), testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(run(true), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(LaunchRecorderTest, ForeignWorkOfAnEarlierRecordingIsForgotten) {
@@ -638,7 +777,7 @@ TEST_F(LaunchRecorderTest, DetachesOnceReplaysHaveCostMoreThanAttachingAgain) {
 
 TEST_F(LaunchRecorderTest, AttachesAheadOfTheFirstStart) {
   ASSERT_TRUE(recorder_->Attach());
-  EXPECT_EQ(simulation_.callback, nullptr);
+  EXPECT_FALSE(simulation_.enabled);
   EXPECT_FALSE(recorder_->active());
   ASSERT_TRUE(recorder_->Start(stream_));
   ASSERT_TRUE(recorder_->Attach());
@@ -653,6 +792,7 @@ TEST_F(LaunchRecorderTest, AttachesAheadOfTheFirstStart) {
 TEST_F(LaunchRecorderTest, LeavesCuptiToAToolThatHasSubscribedSince) {
   ASSERT_TRUE(recorder_->Start(stream_));
   recorder_->Stop();
+  recorder_->GiveUp();
   simulation_.held_by_another_tool = true;
   for (int i = 0; i < 1000; ++i) recorder_->Resting(100);
   EXPECT_EQ(simulation_.finalized, 0);

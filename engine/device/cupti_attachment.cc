@@ -1,0 +1,205 @@
+#include "engine/device/cupti_attachment.h"
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "engine/device/cupti_gate.h"
+#include "engine/device/relaxed_capture.h"
+
+namespace reprise::device {
+namespace {
+
+using base::Code;
+using base::Fail;
+using base::Status;
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// 0.2 us a node make the 10 ms that detaching and attaching again cost: whoever
+// waits that long before he pays, never pays more than twice the best.
+constexpr uint64_t kNodesBeforeDetaching = 50'000;
+// For programs that launch graphs of their own, which nobody counts.
+constexpr Clock::duration kRestBeforeDetaching = std::chrono::seconds(1);
+// A thread that was about to call back when callbacks were switched off needs
+// less than a microsecond, unless it is not running.
+constexpr Clock::duration kGrace = std::chrono::milliseconds(2);
+// A replay takes microseconds; who builds is longer inside.
+constexpr int kTriesToClose = 1000;
+
+constinit std::atomic<bool> g_attached{false};
+// Nodes launched since the last use of CUPTI, and when that was.
+constinit std::atomic<uint64_t> g_launched{0};
+constinit std::atomic<Clock::rep> g_last_use{0};
+// Who has the subscription.
+constinit std::atomic<CuptiAttachment*> g_holder{nullptr};
+
+// A thread, by the address of something of its own.
+constinit thread_local char t_mark = 0;
+// Who launches graphs of the program's, and whether more than one thread does.
+constinit std::atomic<const char*> g_graphs_of{nullptr};
+constinit std::atomic<bool> g_graphs_of_several{false};
+
+void NoteUse() {
+  g_launched.store(0, kRelaxed);
+  g_last_use.store(Clock::now().time_since_epoch().count(), kRelaxed);
+}
+
+Clock::duration SinceLastUse() {
+  return Clock::duration(Clock::now().time_since_epoch().count() -
+                         g_last_use.load(kRelaxed));
+}
+
+bool OthersLaunchGraphs() {
+  const char* thread = g_graphs_of.load(kRelaxed);
+  return g_graphs_of_several.load(kRelaxed) ||
+         (thread != nullptr && thread != &t_mark);
+}
+
+// Nobody else is at work with graphs while one lives that is `alone`.
+class Alone {
+ public:
+  explicit Alone(int tries) {
+    if (OthersLaunchGraphs()) return;
+    while (!(alone_ = CuptiGate::TryClose()) && --tries > 0) {
+      std::this_thread::yield();
+    }
+  }
+  ~Alone() {
+    if (alone_) CuptiGate::Open();
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+  bool alone() const { return alone_; }
+
+ private:
+  bool alone_ = false;
+};
+
+}  // namespace
+
+CuptiAttachment::~CuptiAttachment() {
+  CuptiAttachment* self = this;
+  g_holder.compare_exchange_strong(self, nullptr, kRelaxed);
+}
+
+bool CuptiAttachment::attached() { return g_attached.load(kRelaxed); }
+
+Status CuptiAttachment::Subscribe() {
+  if (subscriber_ != nullptr) return {};
+  if (CuptiAttachment* other = g_holder.load(kRelaxed)) other->GiveUp();
+  if (attached()) return SubscribeOnly();
+  const Alone gate(kTriesToClose);
+  if (!gate.alone()) {
+    return Fail(Code::kUnavailable,
+                "CUPTI cannot be attached while other threads work with CUDA "
+                "graphs");
+  }
+  return SubscribeOnly();
+}
+
+// Attaching and detaching allocate; a capture by another thread goes on.
+Status CuptiAttachment::SubscribeOnly() {
+  const RelaxedCapture relaxed(driver_);
+  char holder[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
+  CUpti_SubscriberParams params{};
+  params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+  params.subscriberName = "reprise";
+  params.oldSubscriberName = holder;
+  params.oldSubscriberSize = sizeof holder;
+  CUpti_SubscriberHandle subscriber = nullptr;
+  const CUptiResult result =
+      cupti_.cuptiSubscribe_v2(&subscriber, callback_, nullptr, &params);
+  if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
+    return Fail(Code::kUnavailable,
+                "another tool holds CUPTI" +
+                    (holder[0] == '\0' ? std::string()
+                                       : " (" + std::string(holder) + ")"));
+  }
+  REPRISE_RETURN_IF_ERROR(Explain(result, "cuptiSubscribe_v2"));
+  subscriber_ = subscriber;
+  g_holder.store(this, kRelaxed);
+  if (!g_attached.exchange(true, kRelaxed)) NoteUse();
+  return {};
+}
+
+Status CuptiAttachment::Enable() {
+  Status enabled = Explain(
+      cupti_.cuptiEnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API),
+      "cuptiEnableDomain");
+  if (enabled) {
+    enabled_ = true;
+  } else {
+    GiveUp();
+  }
+  return enabled;
+}
+
+void CuptiAttachment::Disable() {
+  if (cupti_.cuptiEnableDomain(0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API) ==
+      CUPTI_SUCCESS) {
+    enabled_ = false;
+  }
+  NoteUse();
+}
+
+void CuptiAttachment::GiveUp() {
+  if (subscriber_ == nullptr) return;
+  if (enabled_) Disable();
+  if (enabled_) return;
+  if (const Clock::duration since = SinceLastUse(); since < kGrace) {
+    std::this_thread::sleep_for(kGrace - since);
+  }
+  if (cupti_.cuptiUnsubscribe(subscriber_) != CUPTI_SUCCESS) return;
+  subscriber_ = nullptr;
+  g_holder.store(nullptr, kRelaxed);
+}
+
+bool CuptiAttachment::Launched(uint32_t nodes) {
+  const uint64_t before = g_launched.fetch_add(nodes, kRelaxed);
+  return before + nodes >= kNodesBeforeDetaching ||
+         SinceLastUse() >= kRestBeforeDetaching;
+}
+
+// Who can subscribe is alone: another tool's subscription would be lost.
+void CuptiAttachment::Detach() {
+  const Alone gate(1);
+  if (!gate.alone()) {
+    if (OthersLaunchGraphs()) NoteUse();  // for good: look again some day
+    return;
+  }
+  if (Subscribe()) {
+    const RelaxedCapture relaxed(driver_);
+    GiveUp();
+    if (enabled_ || cupti_.cuptiFinalize() != CUPTI_SUCCESS) {
+      NoteUse();  // and try again as late as this time
+      return;
+    }
+    subscriber_ = nullptr;
+    g_holder.store(nullptr, kRelaxed);
+  }
+  g_attached.store(false, kRelaxed);
+}
+
+void CuptiAttachment::NoteGraphOfProgram() {
+  const char* first = nullptr;
+  if (!g_graphs_of.compare_exchange_strong(first, &t_mark, kRelaxed) &&
+      first != &t_mark) {
+    g_graphs_of_several.store(true, kRelaxed);
+  }
+}
+
+Status CuptiAttachment::Explain(CUptiResult result, const char* call) const {
+  if (result == CUPTI_SUCCESS) return {};
+  const char* meaning = nullptr;
+  cupti_.cuptiGetResultString(result, &meaning);
+  return Fail(Code::kUnavailable,
+              std::string(call) + " failed with " +
+                  (meaning != nullptr ? meaning : std::to_string(result)));
+}
+
+}  // namespace reprise::device
