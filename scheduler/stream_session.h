@@ -280,6 +280,9 @@ class StreamSession final : public Session {
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
               std::string_view reason, uint32_t tries) REPRISE_REQUIRES(lock_);
   void StartOver(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  // What its plan names is not there any more.
+  void Renew(TraceEntry* entry, std::string_view reason)
+      REPRISE_REQUIRES(lock_);
   // An external lies where it never moved to while recorded: its next pass
   // proves that it can.
   void RecordAgain(TraceEntry* entry) REPRISE_REQUIRES(lock_);

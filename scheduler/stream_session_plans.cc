@@ -24,14 +24,23 @@ constexpr uint32_t kTries = 3;
 // so many of its recordings are dropped because they did not.
 constexpr uint32_t kNumberTries = 16;
 
+constexpr char kMemoryGone[] =
+    "a library's memory that its kernels name is freed again and again: "
+    "recorded ever more rarely";
+constexpr char kOtherMemory[] =
+    "an operand that comes from outside is replaced again and again: recorded "
+    "ever more rarely";
+
 }  // namespace
 
 std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
   TraceEntry* entry =
       heads_.Choose(hash, op.operands, predictor_.Foresee(hash));
   expected_ = entry;
-  const bool to_record = entry != nullptr && (entry->state == State::kRecord ||
-                                              entry->state == State::kConfirm);
+  const bool to_record =
+      entry != nullptr &&
+      ((entry->state == State::kRecord && !entry->renewal.waiting()) ||
+       entry->state == State::kConfirm);
   if (!to_record) backend_->Resting();
   if (entry == nullptr || backend_->Capturing()) return std::nullopt;
   if (entry->state == State::kBuilding) CollectBuild(entry);
@@ -41,7 +50,11 @@ std::optional<Action> StreamSession::TryHead(const OpView& op, uint64_t hash) {
   }
   switch (entry->state) {
     case State::kRecord:
-      StartRecording(engine::Backend::Pass::kFirst);
+      if (entry->renewal.waiting()) {
+        entry->renewal.Pass();
+      } else {
+        StartRecording(engine::Backend::Pass::kFirst);
+      }
       break;
     case State::kConfirm:
       StartRecording(engine::Backend::Pass::kRelocated);
@@ -308,6 +321,15 @@ void StreamSession::StartOver(TraceEntry* entry) {
   traces_.Count(entry);
 }
 
+void StreamSession::Renew(TraceEntry* entry, std::string_view reason) {
+  entry->renewal.Replaced(entry->plan_replays());
+  if (entry->renewal.waiting()) {
+    Reject(*entry, reason);
+    entry->reason = reason;
+  }
+  StartOver(entry);
+}
+
 void StreamSession::RecordAgain(TraceEntry* entry) {
   DropPlan(entry);
   entry->state = State::kConfirm;
@@ -419,8 +441,10 @@ bool StreamSession::Resolve(TraceEntry* entry, const OpView& op) {
       }
       return false;
     case Instance::Readiness::kReplaced:
-      StartOver(entry);
-      StartRecording(engine::Backend::Pass::kFirst);
+      Renew(entry, instance().broken() ? kMemoryGone : kOtherMemory);
+      if (!entry->renewal.waiting()) {
+        StartRecording(engine::Backend::Pass::kFirst);
+      }
       return false;
     case Instance::Readiness::kOtherOp:
     case Instance::Readiness::kNoMemory:

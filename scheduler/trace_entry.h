@@ -19,6 +19,7 @@
 #include "scheduler/build_job.h"
 #include "scheduler/externals.h"
 #include "scheduler/profit.h"
+#include "scheduler/renewal.h"
 
 namespace reprise::scheduler {
 
@@ -56,7 +57,7 @@ struct TraceEntry {
 
   enum class State : uint8_t {
     kSeen,        // closed once
-    kRecord,      // its next pass is recorded
+    kRecord,      // its next pass is recorded, or a later one (Renewal)
     kConfirm,     // its next pass is recorded again, relocated
     kBuilding,    // both recordings are with the build queue
     kCheckOps,    // its next pass validates the plan op by op
@@ -93,6 +94,7 @@ struct TraceEntry {
   bool verdict_pending = false;
   size_t validating = 0;  // the instance that the verdict is for
   uint32_t attempts = 0;  // failed builds and validations
+  Renewal renewal;
 
   // Numbers that are known to change: op and slot. Both recordings must hold
   // another one. The tries say how often that has sent the trace back.
@@ -141,6 +143,12 @@ struct TraceEntry {
   // The first recording, wherever it is; null if there is none.
   std::shared_ptr<const engine::Trace> recording() const {
     return first != nullptr ? first : planned.lock();
+  }
+  // Of its plan, since that was built.
+  uint64_t plan_replays() const {
+    uint64_t sum = 0;
+    for (const InstanceUse& use : instances) sum += use.replays;
+    return sum;
   }
   // Arenas and graphs of all instances.
   uint64_t bytes() const {

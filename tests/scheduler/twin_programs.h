@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/task.h"
 #include "engine/host_backend.h"
+#include "engine/memory_watch.h"
 #include "scheduler/stream_session.h"
 #include "tests/sim/model_frontend.h"
 
@@ -106,7 +108,11 @@ class TwinPrograms : public testing::Test {
              k,
              {k}});
       }
-      return HostBackend::Build(first, second);
+      auto plan = HostBackend::Build(first, second);
+      if (plan && test_->library_memory_.has_value()) {
+        plan->lasting = test_->WatchLibraryMemory();
+      }
+      return plan;
     }
 
    private:
@@ -177,6 +183,20 @@ class TwinPrograms : public testing::Test {
     return text.str();
   }
 
+  // Of a library's memory, which is freed and taken again.
+  void FreeLibraryMemory() {
+    watches_.Freed(library_memory_->address, library_memory_->size_bytes);
+  }
+  std::shared_ptr<const engine::MemoryWatch> WatchLibraryMemory() {
+    auto watch =
+        watches_.Begin([this] { return std::vector{*library_memory_}; });
+    watch->Narrow(std::array{library_memory_->address});
+    return watch;
+  }
+
+  engine::MemoryWatches watches_;
+  // What all plans that are built from now on name.
+  std::optional<engine::MemoryWatches::Block> library_memory_;
   int recordings_open_ = 0;  // CUPTI would be taken as often
   int builds_run_ = 0;
   std::function<void()> on_build_;  // runs within each build
