@@ -3,6 +3,8 @@
 #ifndef REPRISE_ENGINE_BLOCK_H_
 #define REPRISE_ENGINE_BLOCK_H_
 
+#include <cuda.h>
+
 #include <cstdint>
 #include <utility>
 
@@ -57,6 +59,10 @@ class Block {
   void* context_ = nullptr;
   Release release_ = nullptr;
 };
+
+// Has memory of an allocator kept, once it is released, until what `stream` was
+// given until then is done, whether or not it is being captured. Any thread.
+using KeepMemory = void (*)(uint64_t address, CUstream stream);
 
 }  // namespace reprise::engine
 

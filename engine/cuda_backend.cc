@@ -106,7 +106,7 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
   BuiltPlan plan;
   REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(
                                            layout.size_bytes, 1)));
-  plan.device = {&driver, context_.context};
+  plan.device = {&driver, context_.context, frontend_->keep_memory()};
   plan.inputs = std::move(inputs);
   plan.segments =
       CutSegments(trace, plan.inputs, waiting, LaunchesByOp(explained.program),

@@ -80,6 +80,10 @@ class Frontend {
   // kResourceExhausted when there is none. Any thread.
   virtual base::Result<Block> Allocate(size_t size_bytes) = 0;
 
+  // For what Allocate gives, beyond the frontend's end. Null where nothing is
+  // used by other streams.
+  virtual KeepMemory keep_memory() const { return nullptr; }
+
   // From Begin to End, allocations of the session's stream come from memory
   // that no earlier recording used, so that every value moves.
   virtual base::Status BeginPrivatePool() = 0;

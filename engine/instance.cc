@@ -273,10 +273,11 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
 }
 
 bool Instance::WaitForBorrowers() {
-  std::vector<device::UniqueEvent> uses = ledger_->TakeUses();
-  for (const device::UniqueEvent& use : uses) {
+  std::optional<std::vector<device::UniqueEvent>> uses = ledger_->TakeUses();
+  if (!uses.has_value()) return false;
+  for (const device::UniqueEvent& use : *uses) {
     if (built_.executor->WaitFor(use.get())) continue;
-    ledger_->ReturnUses(std::move(uses));
+    ledger_->ReturnUses(*std::move(uses));
     return false;
   }
   return true;

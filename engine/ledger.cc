@@ -1,5 +1,7 @@
 #include "engine/ledger.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "engine/device/context_scope.h"
@@ -8,6 +10,18 @@
 #include "engine/device/relaxed_capture.h"
 
 namespace reprise::engine {
+namespace {
+
+// An event would become a part of its graph, and the host may not wait for it.
+bool IsCaptured(const device::Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = driver.cuStreamIsCapturing(stream, &status);
+  // The default stream waits for others, one of which is captured.
+  return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+         (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+}  // namespace
 
 Ledger::Handle Ledger::Create(Block arena, size_t places, ArenaDevice device) {
   return Handle(new Ledger(std::move(arena), places, device));
@@ -19,14 +33,18 @@ Ledger::Ledger(Block arena, size_t places, ArenaDevice device)
 }
 
 Ledger::~Ledger() {
-  const std::vector<device::UniqueEvent> uses = TakeUses();
-  if (uses.empty() || device::Exiting()) return;
+  if (!any_ended_.load(std::memory_order_acquire) || device::Exiting()) return;
+  const Ended ended = TakeEnded();
+  const device::Driver& driver = *device_.driver;
   const device::LaunchRecorder::Hidden hidden;
-  const device::RelaxedCapture relaxed(*device_.driver);
-  const device::ContextScope scope(*device_.driver, device_.context);
-  for (const device::UniqueEvent& use : uses) {
+  const device::RelaxedCapture relaxed(driver);
+  const device::ContextScope scope(driver, device_.context);
+  for (const device::UniqueEvent& use : ended.uses) {
     // Fails where the device does, and nothing reads any more.
-    (void)device_.driver->cuEventSynchronize(use.get());
+    (void)driver.cuEventSynchronize(use.get());
+  }
+  for (const CUstream stream : ended.captured) {
+    device_.keep(arena_.address(), stream);
   }
 }
 
@@ -66,11 +84,20 @@ void Ledger::EndLoans(Entry& lease) {
     });
   }
   lease.lent.store(false, std::memory_order_relaxed);
+  Return(Mark(streams));
+}
+
+Ledger::Ended Ledger::Mark(const std::vector<CUstream>& streams) {
   const device::Driver& driver = *device_.driver;
   const device::LaunchRecorder::Hidden hidden;
   const device::RelaxedCapture relaxed(driver);
   const device::ContextScope scope(driver, device_.context);
+  Ended ended;
   for (const CUstream stream : streams) {
+    if (IsCaptured(driver, stream)) {
+      ended.captured.push_back(stream);
+      continue;
+    }
     CUevent event = nullptr;
     if (driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
       driver.cuCtxSynchronize();
@@ -81,24 +108,46 @@ void Ledger::EndLoans(Entry& lease) {
       driver.cuCtxSynchronize();
       continue;
     }
-    const base::MutexLock lock(mutex_);
-    uses_.push_back(std::move(use));
-    any_uses_.store(true, std::memory_order_release);
+    ended.uses.push_back(std::move(use));
   }
+  return ended;
 }
 
-std::vector<device::UniqueEvent> Ledger::TakeUses() {
-  if (!any_uses_.load(std::memory_order_acquire)) [[likely]]
-    return {};
+Ledger::Ended Ledger::TakeEnded() {
+  Ended ended;
+  {
+    const base::MutexLock lock(mutex_);
+    any_ended_.store(false, std::memory_order_relaxed);
+    ended = std::exchange(ended_, {});
+  }
+  if (ended.captured.empty()) [[likely]]
+    return ended;
+  Ended marked = Mark(ended.captured);
+  std::ranges::move(marked.uses, std::back_inserter(ended.uses));
+  ended.captured = std::move(marked.captured);
+  return ended;
+}
+
+void Ledger::Return(Ended ended) {
+  if (ended.uses.empty() && ended.captured.empty()) return;
   const base::MutexLock lock(mutex_);
-  any_uses_.store(false, std::memory_order_relaxed);
-  return std::exchange(uses_, {});
+  std::ranges::move(ended.uses, std::back_inserter(ended_.uses));
+  std::ranges::copy(ended.captured, std::back_inserter(ended_.captured));
+  any_ended_.store(true, std::memory_order_release);
+}
+
+std::optional<std::vector<device::UniqueEvent>> Ledger::TakeUses() {
+  std::vector<device::UniqueEvent> none;
+  if (!any_ended_.load(std::memory_order_acquire)) [[likely]]
+    return none;
+  Ended ended = TakeEnded();
+  if (ended.captured.empty()) return std::move(ended.uses);
+  Return(std::move(ended));
+  return std::nullopt;
 }
 
 void Ledger::ReturnUses(std::vector<device::UniqueEvent> uses) {
-  const base::MutexLock lock(mutex_);
-  for (device::UniqueEvent& use : uses) uses_.push_back(std::move(use));
-  any_uses_.store(true, std::memory_order_release);
+  Return({.uses = std::move(uses), .captured = {}});
 }
 
 void Ledger::Close() { Drop(kOpen - leased_); }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/base/mutex.h"
@@ -22,6 +23,7 @@ namespace reprise::engine {
 struct ArenaDevice {
   const device::Driver* driver = nullptr;
   CUcontext context = nullptr;
+  KeepMemory keep = nullptr;  // of the arena's allocator, which has it
 };
 
 // Owns an arena and counts the leases on it. The arena is released when the
@@ -36,6 +38,9 @@ struct ArenaDevice {
 // A lease may be lent to other streams. What they were given by its end is
 // marked there by events: afterwards the program may end those streams, and no
 // handle of theirs is kept. An end that cannot be marked waits for the device.
+// A stream that is being captured then would take the event for a part of its
+// graph, and nobody may wait for it: it is marked once that is over, and lives
+// until then.
 class Ledger {
  public:
   struct Closer {
@@ -65,8 +70,10 @@ class Ledger {
   // no lease. Any thread, while the lease lives.
   static bool Lend(void* context, Block::Release release, CUstream stream);
   // The uses of leases that were lent and have ended since the last call:
-  // before their places are written, the device must have come to them.
-  std::vector<device::UniqueEvent> TakeUses();
+  // before their places are written, the device must have come to them. None
+  // are taken and nothing may be written while one cannot be marked, because
+  // its stream is being captured.
+  std::optional<std::vector<device::UniqueEvent>> TakeUses();
   void ReturnUses(std::vector<device::UniqueEvent> uses);
 
   // Any place is. Acquire: as for one place.
@@ -93,6 +100,15 @@ class Ledger {
   static void EndLease(void* entry);
   // Marks what the streams of a lease that ends were given.
   void EndLoans(Entry& lease);
+  // What leases that have ended left behind.
+  struct Ended {
+    std::vector<device::UniqueEvent> uses;
+    std::vector<CUstream> captured;  // not marked yet
+  };
+  // Marks what these streams were given.
+  Ended Mark(const std::vector<CUstream>& streams);
+  Ended TakeEnded();
+  void Return(Ended ended);
   // Whoever brings the count to nothing deletes.
   void Drop(uint64_t references);
 
@@ -107,9 +123,9 @@ class Ledger {
   const ArenaDevice device_;
   base::Mutex mutex_;
   std::vector<Loan> loans_ REPRISE_GUARDED_BY(mutex_);
-  std::vector<device::UniqueEvent> uses_ REPRISE_GUARDED_BY(mutex_);
-  // There are some: what a launch looks at. Released before the lease ends.
-  std::atomic<bool> any_uses_{false};
+  Ended ended_ REPRISE_GUARDED_BY(mutex_);
+  // There is something: what a launch looks at. Released before the lease ends.
+  std::atomic<bool> any_ended_{false};
 };
 
 }  // namespace reprise::engine

@@ -7,6 +7,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ExclusivelyOwnedTensorTraits.h>
 #include <c10/util/intrusive_ptr.h>
@@ -24,6 +25,8 @@
 
 #include "bindings/torch/allocator_trace.h"
 #include "bindings/torch/thread_state.h"
+#include "engine/base/log.h"
+#include "engine/ledger.h"
 
 namespace reprise::bindings {
 struct Held;
@@ -242,6 +245,8 @@ class CudaFrontend final : public TorchFrontend {
     }
   }
 
+  engine::KeepMemory keep_memory() const override { return &KeepMemory; }
+
   base::Status BeginPrivatePool() override {
     if (pool_open_) {
       return base::Fail(base::Code::kFailedPrecondition,
@@ -325,6 +330,22 @@ class CudaFrontend final : public TorchFrontend {
   // A pool is opened only while this share of the device is free: with less,
   // its allocations would make plans give way to the recording of others.
   static constexpr size_t kFreeShare = 16;
+
+  // Torch puts the end of what a tensor was used for off, too, while a stream
+  // is captured. In the context of the memory's device.
+  static void KeepMemory(uint64_t address, CUstream stream) {
+    try {
+      const c10::DeviceIndex device = c10::cuda::current_device();
+      void* const memory = reinterpret_cast<void*>(address);
+      // Owns nothing.
+      const c10::DataPtr data(memory, nullptr, allocator::get()->raw_deleter(),
+                              c10::Device(c10::kCUDA, device));
+      allocator::get()->recordStream(
+          data, c10::cuda::getStreamFromExternal(stream, device));
+    } catch (const std::exception& error) {
+      base::Log(base::LogLevel::kWarning, error.what());
+    }
+  }
 
   void ReleaseOldPools() {
     while (released_pools_.size() > kCachedPools) {

@@ -132,7 +132,9 @@ class World {
     view.words = head.words;
     view.operands = operands;
     StorageHolds holds(&frontend);
-    EXPECT_EQ(instance.Resolve(view, holds), Instance::Readiness::kReady);
+    if (instance.Resolve(view, holds) != Instance::Readiness::kReady) {
+      return base::Fail(base::Code::kFailedPrecondition, "is not ready");
+    }
     for (size_t s = 0; s < instance.built().segments.size(); ++s) {
       REPRISE_RETURN_IF_ERROR(instance.LaunchNext());
     }
@@ -477,6 +479,29 @@ TEST_F(CudaBackendTest, LaunchWaitsForStreamsThatItsMemoryWasLentTo) {
   streams.SetPace(SimulatedStreams::Pace::kAtOnce);
   EXPECT_EQ(read, ValuesOf(step(world_->program, x)));
   EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, y)));
+}
+
+// While a stream is captured nobody can wait for what it was given before.
+TEST_F(CudaBackendTest, NothingIsLaunchedOverWhatACapturedStreamWasLent) {
+  const Step step = MixedStep(world_->weight);
+  auto plan = world_->Build(step);
+  ASSERT_TRUE(plan) << plan.error().message();
+  const Tensor x = world_->program.Make(5);
+  const CUstream side = world_->gpu.streams.Make();
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  const device::Driver& driver = world_->gpu.driver;
+  ASSERT_EQ(
+      driver.cuStreamBeginCapture(side, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+      CUDA_SUCCESS);
+  const ValueId result = (*plan)->trace().ops.back().results[0].value;
+  const Block::Parts parts = (*plan)->instance(0).TakeBlock(result).Detach();
+  ASSERT_TRUE(Ledger::Lend(parts.context, parts.release, side));
+  parts.release(parts.context);
+  EXPECT_FALSE(world_->Launch(**plan, x));
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver.cuStreamEndCapture(side, &graph), CUDA_SUCCESS);
+  driver.cuGraphDestroy(graph);
+  EXPECT_TRUE(world_->Launch(**plan, x));
 }
 
 // The session's context is not the thread's, and is put back.

@@ -19,7 +19,15 @@ import skips
 import torch
 from hazards import Hazard, Point, cases, check_case, same_as_eager
 from torch import nn
-from watching import BUILD_TIMEOUT_S, assert_same_bits, settle, watched
+from watching import (
+    BUILD_TIMEOUT_S,
+    SETTLING_CALLS,
+    assert_same_bits,
+    replaying,
+    rest,
+    settle,
+    watched,
+)
 
 pytestmark = [
     pytest.mark.gpu,
@@ -401,6 +409,39 @@ def test_a_capture_of_a_replayed_model() -> None:
         model(torch.full_like(x, number / 5)) for number in range(12) for _ in range(2)
     ]
     assert_same_bits(found, expected)
+
+
+def test_a_value_that_ends_while_the_stream_it_was_lent_to_is_captured() -> None:
+    """Its use is marked behind the capture, of which a mark would become a part."""
+    model = models.mlp().cuda()
+    side = torch.cuda.Stream()
+
+    def step(x: torch.Tensor) -> list[torch.Tensor]:
+        y = model(x)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            used = y * 3
+        y.record_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            del y
+            made = used + 1
+        graph.replay()
+        kept = [used.clone(), made.clone()]
+        torch.cuda.synchronize()
+        return kept
+
+    inputs = [torch.randn(4, 32, device="cuda") for _ in range(4 * SETTLING_CALLS)]
+    found = []
+    with watched("cuda") as session:
+        for x in inputs[: 2 * SETTLING_CALLS]:
+            found.append(step(x))
+            rest(session)
+        with replaying(session):
+            for x in inputs[2 * SETTLING_CALLS :]:
+                found.append(step(x))
+                rest(session)
+    assert_same_bits(found, [step(x) for x in inputs])
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])

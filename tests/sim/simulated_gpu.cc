@@ -653,8 +653,10 @@ void SimulatedGpu::MakeStreamEntries() {
                                   CUstreamCaptureStatus* status) {
     REPRISE_ENTER("cuStreamIsCapturing");
     only->Use(stream);
-    *status = only->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                              : CU_STREAM_CAPTURE_STATUS_NONE;
+    const bool captured = only->capturing || (stream != nullptr &&
+                                              stream == only->captured_stream_);
+    *status = captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                       : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
   };
   driver.cuStreamCreate = [](CUstream* stream, unsigned) {
@@ -713,24 +715,31 @@ void SimulatedGpu::MakeStreamEntries() {
   driver.cuEventRecord = [](CUevent event, CUstream stream) {
     REPRISE_ENTER("cuEventRecord");
     only->Use(stream);
-    only->EnqueueRecord(stream, event);
+    const bool captured = stream != nullptr && stream == only->captured_stream_;
+    only->EventOf(event)->captured = captured;
+    if (!captured) only->EnqueueRecord(stream, event);
     return CUDA_SUCCESS;
   };
   driver.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
     REPRISE_ENTER("cuStreamWaitEvent");
     only->Use(stream);
+    if (only->EventOf(event)->captured && stream != only->captured_stream_) {
+      return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
     only->EnqueueWait(stream, event);
     return CUDA_SUCCESS;
   };
   driver.cuEventSynchronize = [](CUevent event) {
     REPRISE_ENTER("cuEventSynchronize");
     const auto& asked = *reinterpret_cast<const Event*>(event);
+    if (asked.captured) return CUDA_ERROR_CAPTURED_EVENT;
     if (asked.reached != asked.recorded) only->streams.SynchronizeAll();
     return CUDA_SUCCESS;
   };
   driver.cuEventQuery = [](CUevent event) {
     REPRISE_ENTER("cuEventQuery");
     const auto& asked = *reinterpret_cast<const Event*>(event);
+    if (asked.captured) return CUDA_ERROR_CAPTURED_EVENT;
     return asked.reached == asked.recorded ? CUDA_SUCCESS
                                            : CUDA_ERROR_NOT_READY;
   };

@@ -205,6 +205,7 @@ class SimulatedGpu {
     uint64_t recorded = 0;  // times
     uint64_t reached = 0;   // times
     uint64_t chain = 0;
+    bool captured = false;  // recorded in a graph: nobody outside may ask
   };
   // Apart from the chains of executable graphs.
   static constexpr uint64_t kEventChains = uint64_t{1} << 32;
