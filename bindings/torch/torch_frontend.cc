@@ -145,11 +145,17 @@ class TorchFrontend : public engine::Frontend {
 };
 
 // Memory that goes back to the system when it is released.
+struct Pages {
+  void* address;
+  size_t size_bytes;
+};
+
+void ReleasePages(void* context) {
+  const std::unique_ptr<Pages> pages(static_cast<Pages*>(context));
+  munmap(pages->address, pages->size_bytes);
+}
+
 base::Result<engine::Block> AllocatePages(size_t size_bytes) {
-  struct Pages {
-    void* address;
-    size_t size_bytes;
-  };
   void* address = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
@@ -157,12 +163,8 @@ base::Result<engine::Block> AllocatePages(size_t size_bytes) {
                       "the host has no " + std::to_string(size_bytes) +
                           " bytes of memory left");
   }
-  return engine::Block(
-      reinterpret_cast<uint64_t>(address), new Pages{address, size_bytes},
-      [](void* context) {
-        const std::unique_ptr<Pages> pages(static_cast<Pages*>(context));
-        munmap(pages->address, pages->size_bytes);
-      });
+  return engine::Block(reinterpret_cast<uint64_t>(address),
+                       new Pages{address, size_bytes}, &ReleasePages);
 }
 
 class HostFrontend final : public TorchFrontend {
@@ -378,6 +380,10 @@ class CudaFrontend final : public TorchFrontend {
 };
 
 }  // namespace
+
+bool IsLent(engine::Block::Release release) {
+  return engine::Ledger::IsLease(release) || release == &ReleasePages;
+}
 
 bool AllocatingForReprise() { return t_own_allocation; }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/base/status.h"
+#include "engine/block.h"
 #include "engine/frontend.h"
 #include "engine/op.h"
 #include "scheduler/runtime.h"
@@ -28,6 +29,10 @@ inline uint64_t BaseOf(const c10::StorageImpl& storage) {
   return reinterpret_cast<uint64_t>(
       unchecked._mutable_data_ptr_no_checks().get());
 }
+
+// It releases memory that a result may have got from Reprise and from nobody
+// else: a place in an arena, or pages of the host.
+bool IsLent(engine::Block::Release release);
 
 // Names the ops of the hooks' table.
 using OpNames = std::string (*)(engine::OpId);
