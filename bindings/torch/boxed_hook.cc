@@ -1,13 +1,14 @@
 #include "bindings/torch/boxed_hook.h"
 
-#include <sstream>
-#include <string>
+#include <utility>
 
 #include "bindings/torch/boxed_call.h"
 #include "bindings/torch/encode.h"
 #include "bindings/torch/hook.h"
 #include "bindings/torch/result_maker.h"
 #include "bindings/torch/results.h"
+#include "bindings/torch/session_source.h"
+#include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
@@ -51,33 +52,16 @@ void EncodeBoxed(OpCall& call, const c10::IValue& value) {
   }
 }
 
-// A kernel that has no unboxed form is one of Python's, as a rule. (Those that
-// take symbolic sizes do not show theirs, but only torch's own are many.)
-bool HasOpaqueKernel(const c10::OperatorHandle& op) {
-  if (op.schema().name().starts_with("aten::")) return false;
-  std::istringstream lines(op.dumpState());
-  for (std::string line; std::getline(lines, line);) {
-    const bool device = line.starts_with("CPU:") || line.starts_with("CUDA:") ||
-                        line.starts_with("CompositeExplicitAutograd");
-    if (device && line.find("unboxed") == std::string::npos) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
-bool MayBeHookedBoxed(const c10::OperatorHandle& op) {
-  return !op.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect) &&
-         !HasOpaqueKernel(op);
-}
-
-BoxedHook::BoxedHook(const OpInfo* info)
-    : info_(info), arguments_(info->handle.schema().arguments().size()) {
+BoxedHook::Form::Form(const OpInfo* described) : info(described) {
+  if (info == nullptr) return;
   const c10::FunctionSchema& schema = info->handle.schema();
+  arguments = schema.arguments().size();
   for (const c10::Argument& result : schema.returns()) {
-    int& argument = returns_.emplace_back(-1);
+    int& argument = returns.emplace_back(-1);
     if (result.alias_info() != nullptr) {
-      for (size_t i = 0; i < arguments_; ++i) {
+      for (size_t i = 0; i < arguments; ++i) {
         const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
         if (alias != nullptr &&
             alias->beforeSets() == result.alias_info()->beforeSets()) {
@@ -85,37 +69,49 @@ BoxedHook::BoxedHook(const OpInfo* info)
         }
       }
     }
-    results_ += argument < 0;
+    results += argument < 0;
   }
+}
+
+void BoxedHook::Define(const OpInfo* info) {
+  if (forms_.size() == kMostForms) return;
+  forms_.push_back(std::make_unique<const Form>(info));
+  form_.store(forms_.back().get(), std::memory_order_release);
 }
 
 void BoxedHook::operator()(const c10::OperatorHandle& op,
                            c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowHook;
-  // An operator that its library has taken back may have been defined anew.
-  const c10::FunctionSchema& schema = op.schema();
-  const bool same = schema.arguments().size() == arguments_ &&
-                    schema.returns().size() == returns_.size();
-  if (g_watching.load(std::memory_order_relaxed) && same) {
+  if (g_watching.load(std::memory_order_relaxed)) {
     if (ThreadState* thread = WatchingThread(below)) {
-      Watch(*thread, below, stack);
-      return;
+      // Behind it: that is where what was defined anew is described.
+      const Form* form = form_.load(std::memory_order_acquire);
+      if (form == nullptr) {
+        InterruptSessions("an operator that was defined anew");
+        const DepthGuard inside;
+        op.redispatchBoxed(below, stack);
+        return;
+      }
+      if (form->info != nullptr) {
+        Watch(*form, *thread, below, stack);
+        return;
+      }
     }
   }
   op.redispatchBoxed(below, stack);
 }
 
-void BoxedHook::Watch(ThreadState& thread, c10::DispatchKeySet below,
-                      torch::jit::Stack* stack) {
-  WatchedOp op(thread, *info_, below);
-  const auto arguments = torch::jit::last(*stack, arguments_);
+void BoxedHook::Watch(const Form& form, ThreadState& thread,
+                      c10::DispatchKeySet below, torch::jit::Stack* stack) {
+  WatchedOp op(thread, *form.info, below);
+  const auto arguments = torch::jit::last(*stack, form.arguments);
   for (const c10::IValue& argument : arguments) {
     op.call().NextArgument();
     EncodeBoxed(op.call(), argument);
   }
   switch (op.Enter()) {
     case WatchedOp::Step::kFollow:
-      Follow(op, stack);
+      Follow(form, op, stack);
       return;
     case WatchedOp::Step::kObserve:
       op.StartEager();
@@ -123,7 +119,7 @@ void BoxedHook::Watch(ThreadState& thread, c10::DispatchKeySet below,
         BoxedCall& boxed = op.NewBoxedCall();
         for (const c10::IValue& argument : arguments) BoxBoxed(boxed, argument);
       }
-      Observe(op, below, stack);
+      Observe(form, op, below, stack);
       return;
     case WatchedOp::Step::kEager:
       op.StartEager();
@@ -131,24 +127,26 @@ void BoxedHook::Watch(ThreadState& thread, c10::DispatchKeySet below,
     case WatchedOp::Step::kPass:
       break;
   }
-  info_->handle.redispatchBoxed(below, stack);
+  form.info->handle.redispatchBoxed(below, stack);
 }
 
-void BoxedHook::Observe(WatchedOp& op, c10::DispatchKeySet below,
-                        torch::jit::Stack* stack) {
+void BoxedHook::Observe(const Form& form, WatchedOp& op,
+                        c10::DispatchKeySet below, torch::jit::Stack* stack) {
   // The call takes its arguments off the stack, but the session is shown them
   // once more after it.
-  const torch::jit::Stack arguments(stack->end() - arguments_, stack->end());
-  info_->handle.redispatchBoxed(below, stack);
+  const torch::jit::Stack arguments(stack->end() - form.arguments,
+                                    stack->end());
+  form.info->handle.redispatchBoxed(below, stack);
   ResultList list(op.call());
-  const auto returned = torch::jit::last(*stack, returns_.size());
-  for (size_t r = 0; r < returns_.size(); ++r) {
-    if (returns_[r] < 0) list.AddBoxed(returned[r], results_ == 1);
+  const auto returned = torch::jit::last(*stack, form.returns.size());
+  for (size_t r = 0; r < form.returns.size(); ++r) {
+    if (form.returns[r] < 0) list.AddBoxed(returned[r], form.results == 1);
   }
   op.Leave(list);
 }
 
-void BoxedHook::Follow(WatchedOp& op, torch::jit::Stack* stack) {
+void BoxedHook::Follow(const Form& form, WatchedOp& op,
+                       torch::jit::Stack* stack) {
   ResultMaker maker(op.session(), op.call());
   // What is no argument, by what it is.
   struct Part {
@@ -156,14 +154,14 @@ void BoxedHook::Follow(WatchedOp& op, torch::jit::Stack* stack) {
     std::vector<at::Tensor> tensors;
     c10::IValue host;
   };
-  std::vector<Part> parts(returns_.size());
-  for (size_t r = 0; r < returns_.size(); ++r) {
-    if (returns_[r] >= 0) continue;
-    const auto kind = info_->handle.schema().returns()[r].type()->kind();
+  std::vector<Part> parts(form.returns.size());
+  for (size_t r = 0; r < form.returns.size(); ++r) {
+    if (form.returns[r] >= 0) continue;
+    const auto kind = form.info->handle.schema().returns()[r].type()->kind();
     if (kind == c10::TypeKind::TensorType) {
       parts[r].tensors.push_back(maker.TakeTensor());
     } else if (kind == c10::TypeKind::ListType) {
-      const size_t count = results_ == 1
+      const size_t count = form.results == 1
                                ? maker.count()
                                : static_cast<size_t>(maker.TakeHost().toInt());
       parts[r].list = true;
@@ -174,13 +172,13 @@ void BoxedHook::Follow(WatchedOp& op, torch::jit::Stack* stack) {
   }
   op.Unlock();
   torch::jit::Stack returned;
-  returned.reserve(returns_.size());
-  const auto arguments = torch::jit::last(*stack, arguments_);
-  for (size_t r = 0; r < returns_.size(); ++r) {
+  returned.reserve(form.returns.size());
+  const auto arguments = torch::jit::last(*stack, form.arguments);
+  for (size_t r = 0; r < form.returns.size(); ++r) {
     Part& part = parts[r];
     maker.Complete(part.tensors);
-    if (returns_[r] >= 0) {
-      returned.push_back(arguments[returns_[r]]);
+    if (form.returns[r] >= 0) {
+      returned.push_back(arguments[form.returns[r]]);
     } else if (part.list) {
       returned.emplace_back(std::move(part.tensors));
     } else if (!part.tensors.empty()) {
@@ -189,7 +187,7 @@ void BoxedHook::Follow(WatchedOp& op, torch::jit::Stack* stack) {
       returned.push_back(std::move(part.host));
     }
   }
-  torch::jit::drop(*stack, arguments_);
+  torch::jit::drop(*stack, form.arguments);
   for (c10::IValue& value : returned) stack->push_back(std::move(value));
 }
 

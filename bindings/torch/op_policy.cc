@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
+#include <string>
 #include <utility>
 
 namespace reprise::bindings {
@@ -223,6 +225,45 @@ bool ReturnsView(const c10::FunctionSchema& schema) {
                      });
 }
 
+// What an operator's kernels for devices are.
+enum class Kernels : uint8_t {
+  kTyped,   // compiled code, for arguments of the types of its schema
+  kBoxed,   // some are compiled code for a stack of whatever values there are
+  kPython,  // some are Python's
+};
+
+bool IsCompiled(std::string_view file) {
+  constexpr std::array kSuffixes = {".c"sv,   ".cc"sv,  ".cpp"sv, ".cxx"sv,
+                                    ".c++"sv, ".C"sv,   ".cu"sv,  ".h"sv,
+                                    ".hh"sv,  ".hpp"sv, ".hxx"sv, ".cuh"sv,
+                                    ".inc"sv, ".inl"sv, ".ipp"sv, ".hip"sv};
+  return std::ranges::any_of(kSuffixes, [file](std::string_view suffix) {
+    return file.ends_with(suffix);
+  });
+}
+
+// By what torch says of each: "CPU: registered at FILE:LINE :: (TYPES) ...".
+// Kernels for boxed values have no types, and Python's are of that kind.
+Kernels KernelsOf(const c10::OperatorHandle& op) {
+  if (op.schema().name().starts_with("aten::")) return Kernels::kTyped;
+  Kernels kernels = Kernels::kTyped;
+  std::istringstream lines(op.dumpState());
+  for (std::string text; std::getline(lines, text);) {
+    const std::string_view line = text;
+    const bool device = line.starts_with("CPU:") || line.starts_with("CUDA:") ||
+                        line.starts_with("CompositeExplicitAutograd");
+    const size_t types = line.rfind(" :: ");
+    if (!device || types == std::string_view::npos ||
+        !line.substr(types).starts_with(" :: (none)")) {
+      continue;
+    }
+    const std::string_view place = line.substr(0, types);
+    if (!IsCompiled(place.substr(0, place.rfind(':')))) return Kernels::kPython;
+    kernels = Kernels::kBoxed;
+  }
+  return kernels;
+}
+
 const char* CutReason(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string_view name = schema.name();
@@ -244,6 +285,9 @@ const char* CutReason(const c10::OperatorHandle& op) {
   if (!schema.returns().empty() && !any_tensor &&
       !Contains(kHostResultsFromShapes, name)) {
     return "returns host data";
+  }
+  if (KernelsOf(op) == Kernels::kBoxed) {
+    return "its kernel does not say what it takes";
   }
   return nullptr;
 }
@@ -309,11 +353,22 @@ bool MayBeHooked(const c10::OperatorHandle& op) {
       (ReturnsView(schema) || op.hasTag(at::Tag::inplace_view))) {
     return false;
   }
+  if (KernelsOf(op) == Kernels::kPython) return false;
   return op.hasKernelForDispatchKey(DispatchKey::CUDA) ||
          op.hasKernelForDispatchKey(DispatchKey::CPU) ||
          op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
          op.hasKernelForDispatchKey(
              DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+bool HasKernel(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) ||
+         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(
+             DispatchKey::CompositeExplicitAutogradNonFunctional) ||
+         op.hasKernelForDispatchKey(DispatchKey::CPU) ||
+         op.hasKernelForDispatchKey(DispatchKey::CUDA);
 }
 
 OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {

@@ -20,6 +20,10 @@ std::string FullName(const c10::OperatorName& name);
 // Asks for its kernels, so it is called when they are registered.
 bool MayBeHooked(const c10::OperatorHandle& op);
 
+// It has kernels of some kind: without one for a device, or for all, it is
+// composite.
+bool HasKernel(const c10::OperatorHandle& op);
+
 // All but the id.
 OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory);
 

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,11 +21,12 @@
 namespace reprise::bindings {
 namespace {
 
-// Immutable once its mutex is released by RegisterHooksOnce; entries never
-// move.
+// Entries never change or move.
 struct OpTable {
   std::mutex mutex;
   std::deque<OpInfo> ops;  // guarded by mutex while it grows
+  // Guarded by mutex, also what they point to is defined and forgotten.
+  std::unordered_map<c10::OperatorName, BoxedHook*> boxed;
 };
 
 OpTable& Table() {
@@ -73,7 +75,13 @@ class LateOperators final : public c10::OpRegistrationListener {
     any_.store(true, std::memory_order_relaxed);
     g_runtime_epoch.fetch_add(1, std::memory_order_release);
   }
-  void onOperatorDeregistered(const c10::OperatorHandle&) override {}
+  // Its hook stays, for what may come in its place.
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override {
+    OpTable& table = Table();
+    const std::lock_guard lock(table.mutex);
+    const auto hook = table.boxed.find(op.operator_name());
+    if (hook != table.boxed.end()) hook->second->Forget();
+  }
 
   // An operator that has no kernel yet, as its library is still being loaded,
   // is tried again before each of so many ops, and later when others come.
@@ -91,9 +99,9 @@ class LateOperators final : public c10::OpRegistrationListener {
     for (Operator& late : waiting) {
       const auto op = c10::Dispatcher::singleton().findSchema(late.name);
       if (!op.has_value()) continue;
-      if (MayBeHooked(*op)) {
+      if (HasKernel(*op)) {
         HookRegistrar().AddBoxed(*op);
-      } else if (!HasKernel(*op)) {
+      } else {
         soon |= ++late.tries < kMostTries;
         left.push_back(std::move(late));
       }
@@ -107,16 +115,6 @@ class LateOperators final : public c10::OpRegistrationListener {
 
  private:
   static constexpr int kMostTries = 64;
-
-  // Of any kind: without one for a device, or for all, it is composite.
-  static bool HasKernel(const c10::OperatorHandle& op) {
-    return op.hasKernelForDispatchKey(
-               c10::DispatchKey::CompositeImplicitAutograd) ||
-           op.hasKernelForDispatchKey(
-               c10::DispatchKey::CompositeExplicitAutograd) ||
-           op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
-           op.hasKernelForDispatchKey(c10::DispatchKey::CUDA);
-  }
 
   struct Operator {
     c10::OperatorName name;
@@ -177,12 +175,33 @@ void HookRegistrar::Register(const OpInfo& info, c10::KernelFunction kernel,
 }
 
 void HookRegistrar::AddBoxed(const c10::OperatorHandle& op) {
-  if (!MayBeHooked(op) || !MayBeHookedBoxed(op)) return;
-  const OpInfo* info = AddToTable(op, /*factory=*/false);
+  OpTable& table = Table();
+  const bool wanted = MayBeHooked(op);
+  BoxedHook* known = nullptr;
+  {
+    const std::lock_guard lock(table.mutex);
+    const auto found = table.boxed.find(op.operator_name());
+    if (found != table.boxed.end()) known = found->second;
+    if (known != nullptr && !known->forgotten()) return;
+  }
+  if (known == nullptr && (!wanted || op.hasKernelForDispatchKey(
+                                          c10::DispatchKey::BackendSelect))) {
+    return;
+  }
+  // Never what it was before: its kernels may be others.
+  const OpInfo* info = wanted ? AddToTable(op, /*factory=*/false) : nullptr;
+  if (known != nullptr) {
+    const std::lock_guard lock(table.mutex);
+    known->Define(info);
+    return;
+  }
+  auto hook = std::make_unique<BoxedHook>(info);
+  {
+    const std::lock_guard lock(table.mutex);
+    table.boxed.emplace(op.operator_name(), hook.get());
+  }
   ++boxed_;
-  Register(*info,
-           c10::KernelFunction::makeFromBoxedFunctor(
-               std::make_unique<BoxedHook>(info)),
+  Register(*info, c10::KernelFunction::makeFromBoxedFunctor(std::move(hook)),
            std::nullopt);
 }
 

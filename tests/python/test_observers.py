@@ -413,9 +413,15 @@ _LATE_SOURCE = """
     #include <ATen/ATen.h>
     #include <torch/library.h>
     void put(const at::Tensor& t) { t.data_ptr<float>()[1] += 3.5f; }
+    void put_boxed(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+      put(torch::jit::pop(*stack).toTensor());
+    }
     TORCH_LIBRARY(reprise_late, library) {
       library.def("put(Tensor(a!) t) -> ()");
       library.impl("put", c10::DispatchKey::CPU, TORCH_FN(put));
+      library.def("put_boxed(Tensor(a!) t) -> ()");
+      library.impl("put_boxed", c10::DispatchKey::CPU,
+                   torch::CppFunction::makeFromBoxedFunction<&put_boxed>());
     }
 """
 
@@ -427,6 +433,7 @@ _LATE = """
     cpp_extension.load("late", [folder + "/late.cc"], build_directory=folder,
                        is_python_module=False)
     check(lambda buffer, h, w: torch.ops.reprise_late.put(h))
+    check(lambda buffer, h, w: torch.ops.reprise_late.put_boxed(h))
 """
 
 

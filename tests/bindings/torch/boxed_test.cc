@@ -7,6 +7,10 @@
 
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bindings/torch/boxed_call.h"
 #include "bindings/torch/boxed_hook.h"
@@ -133,6 +137,108 @@ TEST_F(BoxedTest, LeavesViewsAlone) {
   session_.Record();
   Call("reprise_test::shape", {a});
   EXPECT_TRUE(session_.seen().empty());
+}
+
+// Operators of a library that comes and goes.
+class BoxedLibraryTest : public BoxedTest {
+ protected:
+  // The operator `op` of the library, in the place of the one before.
+  void Define(const char* schema, torch::CppFunction kernel,
+              const char* file = __FILE__) {
+    library_.reset();
+    library_ = std::make_unique<torch::Library>(torch::Library::DEF, name_,
+                                                std::nullopt, file, __LINE__);
+    library_->def(schema);
+    library_->impl("op",
+                   torch::dispatch(c10::DispatchKey::CPU, std::move(kernel)));
+    b_.neg();  // hooks come with the next op
+  }
+  SeenOp SeenOf(torch::jit::Stack stack) {
+    session_.Record();
+    Call((name_ + "::op").c_str(), std::move(stack));
+    EXPECT_EQ(session_.seen().size(), 1u);
+    return session_.seen().empty() ? SeenOp() : session_.seen().front();
+  }
+  static torch::CppFunction Reads() {
+    return torch::CppFunction([](const at::Tensor&, const at::Tensor&) {});
+  }
+  static torch::CppFunction Writes() {
+    return torch::CppFunction(
+        [](const at::Tensor& a, const at::Tensor& b) { a.add_(b); });
+  }
+  // Takes whatever is on the stack, and writes the last of it.
+  static void Negate(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    ++g_runs;
+    torch::jit::pop(*stack).toTensor().neg_();
+    torch::jit::drop(*stack, op.schema().arguments().size() - 1);
+  }
+  static torch::CppFunction Boxed() {
+    return torch::CppFunction::makeFromBoxedFunction<&Negate>();
+  }
+
+  // An operator of its own for each test: hooks stay.
+  const std::string name_ =
+      ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  at::Tensor a_ = at::rand({3});
+  at::Tensor b_ = at::rand({3});
+  std::unique_ptr<torch::Library> library_;
+};
+
+TEST_F(BoxedLibraryTest, OperatorThatIsDefinedAnewIsWhatItIsNow) {
+  Define("op(Tensor a, Tensor b) -> ()", Reads());
+  EXPECT_FALSE(SeenOf({a_, b_}).operands[0].written);
+  Define("op(Tensor(a!) a, Tensor b) -> ()", Writes());
+  const SeenOp written = SeenOf({a_, b_});
+  EXPECT_TRUE(written.operands[0].written);
+  EXPECT_FALSE(written.operands[1].written);
+  // Kernels of other C++ types torch does not take.
+  Define("op(Tensor a, Tensor b, Tensor(c!) c) -> ()", Boxed());
+  const SeenOp longer = SeenOf({a_, b_, b_});
+  ASSERT_EQ(longer.operands.size(), 3u);
+  EXPECT_FALSE(longer.operands[0].written);
+  EXPECT_TRUE(longer.operands[2].written);
+}
+
+// What was recorded of the one before is nothing that it does.
+TEST_F(BoxedLibraryTest, OperatorThatIsDefinedAnewIsAnotherOne) {
+  Define("op(Tensor(a!) a, Tensor b) -> ()", Writes());
+  const std::vector<uint64_t> words = SeenOf({a_, b_}).words;
+  EXPECT_EQ(SeenOf({a_, b_}).words, words);
+  Define("op(Tensor(a!) a, Tensor b) -> ()",
+         torch::CppFunction(
+             [](const at::Tensor& a, const at::Tensor& b) { a.sub_(b); }));
+  EXPECT_NE(SeenOf({a_, b_}).words, words);
+}
+
+TEST_F(BoxedLibraryTest, OperatorThatIsDefinedForEverInterruptsInTheEnd) {
+  for (int i = 0; i < 100; ++i) {
+    Define("op(Tensor(a!) a, Tensor b) -> ()", Writes());
+    session_.Record();
+    Call((name_ + "::op").c_str(), {a_, b_});
+    EXPECT_NE(session_.interrupts() == 0, session_.seen().empty());
+  }
+  EXPECT_GT(session_.interrupts(), 0u);
+  EXPECT_TRUE(session_.seen().empty());
+}
+
+TEST_F(BoxedLibraryTest, CompiledKernelThatTakesAnythingIsACut) {
+  Define("op(Tensor(a!) a) -> ()", Boxed());
+  const SeenOp seen = SeenOf({a_});
+  EXPECT_EQ(seen.name, name_ + "::op");
+  EXPECT_EQ(seen.cut, "its kernel does not say what it takes");
+  EXPECT_EQ(g_runs, 1);
+}
+
+TEST_F(BoxedLibraryTest, OfAKernelOfPythonsWhatItCallsIsSeen) {
+  for (const char* file : {"/tmp/program.py", "<string>"}) {
+    Define("op(Tensor(a!) a) -> ()", Boxed(), file);
+    EXPECT_EQ(SeenOf({a_}).name, "aten::neg_");
+  }
+  // It was another one's before.
+  Define("op(Tensor(a!) a, Tensor b) -> ()", Writes());
+  EXPECT_EQ(SeenOf({a_, b_}).name, name_ + "::op");
+  Define("op(Tensor(a!) a) -> ()", Boxed(), "/tmp/program.py");
+  EXPECT_EQ(SeenOf({a_}).name, "aten::neg_");
 }
 
 // Each recorded call, run again on the same operands, gives eager's bytes.
