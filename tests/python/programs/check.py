@@ -41,7 +41,7 @@ def _walk(program: Compiled, state: State) -> None:
         step(state)
     state.begin()
     for number, steps in enumerate(program.passes):
-        state.number = number
+        state.begin_pass(number)
         for step in steps:
             step(state)
         if program.steady:
@@ -67,6 +67,7 @@ def _run(
         except Exception as raised:  # whatever it is, eager's must be the same
             error = f"{type(raised).__name__}: {raised}"
         state.join()
+        state.meet()
     return state, error
 
 
@@ -143,6 +144,12 @@ def _count(state: State, report: dict[str, Any], program: Compiled) -> Counts:
     plans = report.get("plans", [])
     counts["several instances"] = sum(len(plan["instances"]) > 1 for plan in plans)
     counts["looks"] = len(state.sights)
+    counts.update({f"step: {step}": count for step, count in state.steps.items()})
+    policy = program.options.get("policy", "always")
+    counts[f"replays under {policy}"] += counts["replays"]
+    if not state.waited:
+        counts["programs that wait for no build"] += 1
+        counts["replays of builds not waited for"] += counts["replays"]
     return counts
 
 
@@ -166,6 +173,8 @@ def check(program: Compiled, device: str) -> Outcome:
         session.reset()
         found, error = _run(program, device, session)
         counts = _count(found, session.explain().to_dict(), program)
+    again = "addresses taken again"  # by eager: nothing asks for them under Reprise
+    counts[again] = plain.steps[again]
     outcome = Outcome([], counts)
     if error:
         # A device that is lost raises again, here.

@@ -24,12 +24,17 @@ OPTIONS: tuple[dict[str, object], ...] = (
     {"plan_budget_bytes": "1MiB"},  # recordings and a graph's nodes count, too
     {"max_instances": 4, "plan_budget_bytes": "1MiB"},
     {"max_trace_ops": 24, "max_instances": 1},
+    {"policy": "measured", "margin": 0.0},  # trials go both ways
+    {"policy": "measured", "margin": 0.0, "validate_share": 0.2},
 )
+_DELAYED = {"build_delays": 3}  # for programs that wait for no build
 
 _WEIGHTS = [weight for weight, _ in ops.FAMILIES]
-_EVENTS = ("s.wait()", "s.synchronize()", "s.empty_cache()", "s.forget()")
+_EVENT_WEIGHTS = [weight for weight, _ in ops.EVENTS]
+_WAITS = ("s.wait()", "s.synchronize()", "s.empty_cache()", "s.forget()")
 _LOOKS = ("s.look()", "s.look_aside()", "s.look_aside()", "s.look_on_host()")
 _TOKEN = re.compile(r"\{(\w)(!?)\}")
+_NAME = re.compile(r"\b[a-z]\d\b")
 _NUMBER = re.compile(r"(?<![\w.])-?0\.\d\d\d\b")
 
 
@@ -46,6 +51,13 @@ class _Generator:
         self._draws = r.choice((0, 0, 0, 0.01, 0.04))
         self._hosts = r.choice((0, 0, 0, 0, 0.01, 0.03))
         self._sides = r.random() < 0.2
+        # Calm programs repeat one pass that is replayed as a whole, so that what
+        # happens between its ops meets a replay.
+        self._calm = r.random() < 0.4
+        self._events = r.choice((0.0, 0.05, 0.2))
+        if self._calm:
+            self._draws, self._hosts, self._sides = 0, 0, False
+            self._events = r.choice((0.05, 0.15))
         self._set: list[str] = []
 
     # --- Lines --------------------------------------------------------------------
@@ -72,7 +84,7 @@ class _Generator:
         made = [name for name in self._set[-12:] if name[0] == kind]
         if made:
             return self._random.choice(made)
-        if self._random.random() < 0.9:
+        if self._calm or self._random.random() < 0.9:
             raise LookupError(kind)
         return self._local(kind)
 
@@ -91,6 +103,8 @@ class _Generator:
                 return f"s.g{r.randrange(2)}"
             if kind == "b":  # a value that nothing writes by out=
                 return f"s.{self._value('a').replace('u0', 'x0')}"
+            if kind == "n":
+                return self._written("a")
             if in_place:
                 return f"s.{self._written(kind)}"
             if kind.isupper():
@@ -119,6 +133,8 @@ class _Generator:
         if dice < self._draws + self._hosts:
             return self._try_line(ops.HOST)
         family = r.choices(ops.FAMILIES, _WEIGHTS)[0][1]
+        if self._calm and family in (ops.KEPT_OUTS, ops.TRAPS):
+            family = ops.LATE
         return self._try_line(family)
 
     def _body(self, beginning: list[str]) -> list[str]:
@@ -136,8 +152,13 @@ class _Generator:
                 *between,
                 self._line(ops.JOIN),
             ]
-        if r.random() < 0.12:
+        if r.random() < 0.3:
+            for _ in range(r.randint(1, 3)):
+                lines.insert(r.randint(1, len(lines)), self._try_line(ops.LATE))
+        if not self._calm and r.random() < 0.12:
             lines.insert(r.randint(1, len(lines)), self._line(ops.TRAIN))
+        if self._events and r.random() < 0.2:
+            lines = self._happen(lines, r.choice(ops.UNCUT) if self._calm else None)
         return lines
 
     # --- Setup --------------------------------------------------------------------
@@ -159,6 +180,8 @@ class _Generator:
             f"for _ in range({INPUTS})]"
         )
         lines.append(f"s.hosts = [torch.randn({b}, {d}) for _ in range({INPUTS})]")
+        lines.append("s.arrays = [host.numpy() for host in s.hosts]")
+        lines.append(f"s.x9 = torch.randn({b * d + d}, {device})")
         lines.append(f"s.x8 = torch.randn({b * d + 512}, {device})")
         lines.append("s.x0, s.x1 = s.inputs[0].clone(), s.inputs[1].clone()")
         lines.append("s.x2 = s.indices[0]")
@@ -177,6 +200,8 @@ class _Generator:
         for name, kind in (("u0", "a"), ("p0", "o"), ("q0", "v")):
             lines.append(f"s.{name} = {shapes[kind]}")
         lines += [f"s.y{n} = {shapes['a']}" for n in range(3)]
+        for n, at in enumerate((0, d // 2, d)):
+            lines.append(f"s.z{n} = s.x9[{at} : {at + b * d}].view({b}, {d})")
         return lines
 
     # --- Passes -------------------------------------------------------------------
@@ -185,15 +210,18 @@ class _Generator:
         r = self._random
         setup = self._setup()
         bodies = [self._body([])]
-        for _ in range(r.choice((0, 0, 1, 2))):
+        for _ in range(0 if self._calm else r.choice((0, 0, 1, 2))):
             first = bodies[0]
             shared = first[: r.randint(1, len(first))] if r.random() < 0.4 else []
             bodies.append(self._body(shared))
         self._bodies = bodies
         self._detours = [self._any_line() for _ in range(4)]
-        self._input = r.choice(("sets", "sets", "slices", "fresh", "upload", "static"))
+        self._input = r.choice(
+            ("sets", "sets", "slices", "fresh", "upload", "static", "array", "array")
+        )
         self._sets = r.choice((1, 2, INPUTS))
-        self._trouble = r.choice((0.0, 0.08, 0.25))
+        self._moves = r.random() < 0.5  # whether z2 is elsewhere at each pass
+        self._trouble = 0.0 if self._calm else r.choice((0.0, 0.08, 0.25))
         self._waits = r.choice(("early", "early", "random", "never"))
         self._keeps_locals = r.random() < 0.4
         made = [f"s.{n}" for n in dict.fromkeys(self._set)]
@@ -204,10 +232,13 @@ class _Generator:
             ([0], [0], list(range(len(bodies))), [0, 0, len(bodies) - 1], None)
         )
         self._loop = sorted(r.sample(range(len(bodies[0]) + 1), 2))
-        self._turns = r.choice(((1,), (1,), (2,), (1, 2, 3)))
+        self._turns = (1,) if self._calm else r.choice(((1,), (1,), (2,), (1, 2, 3)))
+        options = dict(r.choice(OPTIONS))
+        if self._waits == "never" and r.random() < 0.5:
+            options |= _DELAYED
         return Program(
             self._seed,
-            dict(r.choice(OPTIONS)),
+            options,
             r.random() < 0.25,
             setup,
             [
@@ -229,10 +260,16 @@ class _Generator:
                 lines.append(f"s.x0 = s.hosts[{n}].to(s.device, copy=True)")
             case "static":
                 lines.append(f"s.x0.copy_(s.inputs[{n}])")
+            case "array":
+                for name, at in (("x0", n), ("x1", INPUTS - 1 - n)):
+                    array = f"torch.from_numpy(s.arrays[{at}].copy())"
+                    lines.append(f"s.{name} = {array}.to(s.device)")
             case "slices":
                 at = r.choice((0, 64, 256, 16, 4, 1, 0, 0))
                 shape = f"{self._rows}, {self._width}"
                 lines.append(f"s.x0 = s.x8[{at} : {at + size}].view({shape})")
+        if self._moves:
+            lines.append(f"s.z2 = s.inputs[{r.randrange(INPUTS)}]")
         return lines
 
     def _pass(self, number: int, body: int) -> list[str]:
@@ -248,6 +285,13 @@ class _Generator:
         if number > 3 and r.random() < self._trouble:
             for _ in range(r.randint(1, 2)):
                 before, lines = self._disturb(before, lines)
+        if number > (12 if self._calm else 3) and r.random() < self._events:
+            for _ in range(r.randint(1, 2)):
+                lines = self._happen(lines)
+            if r.random() < 0.7:  # before what is wrong is gone
+                after.append("s.look_aside()")
+        if r.random() < 0.15:
+            before.insert(0, "s.on()")
         if r.random() < 0.1:
             after.append(f"s.held += [s.a{r.randrange(6)}, s.v{r.randrange(2)}]")
         if r.random() < 0.5:
@@ -262,6 +306,35 @@ class _Generator:
         if early or (self._waits != "never" and r.random() < 0.2):
             after.append("s.wait()")
         return before + lines + after
+
+    def _event(self, family: list[str], before: str, after: str) -> str:
+        """A line that touches what was made before it or is used after it, as a rule."""
+        kept = self._set
+        if family is ops.OVERLAPS:
+            late = [line for line in after.splitlines() if "s.z2" in line]
+            after = "\n".join(late) or after
+        used = set(_NAME.findall(after))
+        made = [name for name in _NAME.findall(before) if name in used]
+        self._set = made or kept
+        for _ in range(8):
+            event = self._try_line(family)
+            if not used.isdisjoint(_NAME.findall(event)):
+                break
+        self._set = kept
+        return event
+
+    def _happen(self, lines: list[str], family: list[str] | None = None) -> list[str]:
+        """A pass's lines with an event among them."""
+        r = self._random
+        family = family or r.choices(ops.EVENTS, _EVENT_WEIGHTS)[0][1]
+        begin, end = sorted(r.randint(0, len(lines)) for _ in range(2))
+        event = self._event(family, "\n".join(lines[:begin]), "\n".join(lines[begin:]))
+        if family is ops.SWITCHES and r.random() < 0.8:
+            end = begin if r.random() < 0.6 else end  # a replay would go on
+            lines = [*lines[:end], "s.on()", *lines[end:]]
+        if family is ops.RAISES and r.random() < 0.3:
+            lines = lines[:begin]
+        return [*lines[:begin], event, *lines[begin:]]
 
     def _disturb(
         self, before: list[str], lines: list[str]
@@ -296,7 +369,7 @@ class _Generator:
                 host = f"s.hosts[{r.randrange(INPUTS)}]"
                 return [*before, f"s.x0 = {host}.to(s.device, copy=True)"], lines
             case _:
-                event = r.choice((*_EVENTS, *_LOOKS))
+                event = r.choice((*_WAITS, *_LOOKS))
                 return before, [*lines[:at], event, *lines[at:]]
 
 

@@ -8,6 +8,9 @@ A variable's first letter is its kind, so that any line can follow any other:
 - `w` `g` `t` weights: (width, width), (width), a table; `w9` is never written
 - `x` inputs: `x0` `x1` as `a`, `x2` as `i`
 - `y` as `a`, for the side stream
+- `z` as `a`: `z0` and `z1` overlap, `z2` may be a view of anything
+
+The events at the end are no ops, or unusual ones: what happens between two ops.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from __future__ import annotations
 LOCALS = {"a": 6, "h": 2, "v": 2, "r": 1, "i": 1, "k": 1, "o": 1, "e": 1}
 
 # {A} is a local to be set, {a} a value, {a!} a local that is written or aliased, {b} as
-# {a} but not `u0`; {c} a number, {w} a matrix, {g} a gain. Each is chosen anew.
+# {a} but not `u0`; {c} a number, {w} a matrix, {g} a gain; {n} the name of an {a!}.
+# Each is chosen anew.
 # Sizes: %(b)d rows, %(d)d wide.
 POINTWISE = """
 {A} = torch.tanh({a})
@@ -210,6 +214,118 @@ s.g0.sub_(s.g1, alpha=0.02)
 s.t0.clamp_(-1.5, 1.5).mul_(0.98)
 """.strip().splitlines()
 
+# Reads of views that were made before the pass, and writes that raise where they overlap.
+LATE = """
+{A} = torch.tanh(s.z0 + s.z1)
+{A} = {a} - s.z2 * {c}
+{A} = torch.lerp(s.z2, {a}, {c})
+{o!}[:, :%(d)d].clamp_(-2, 2).lerp_(s.z2, {c})
+s.attempt(lambda: {o!}[:, 1 : %(d)d + 1].lerp_(s.z2, {c}))
+s.attempt(lambda: {a!}[1:].lerp_(s.z2[:-1], {c}))
+s.attempt(lambda: torch.lerp({a}, s.z2, {c}, out={a!}))
+s.attempt(lambda: {e!}[1 : %(b)d + 1].lerp_(s.z2, {c}))
+""".strip().splitlines()
+# What is made in the pass says whether it raises.
+TRAPS = """
+{A} = s.attempt_on_host(lambda: F.embedding({i}, s.t0[:70])[:, :%(d)d], {a})
+{A} = s.attempt_on_host(lambda: s.t0[:71][{i}][:, :%(d)d], {a})
+{A} = s.attempt_on_host(lambda: torch.index_select(s.t0[:71], 0, {i})[:, :%(d)d], {a})
+{A} = s.attempt_on_host(lambda: F.binary_cross_entropy({a} * 0.5 + 0.5, {k}.float(), reduction="none").clamp(max=2), {a})
+""".strip().splitlines()
+
+# --- Events -----------------------------------------------------------------------
+
+WRITES = [
+    f's.write({target}, {{c}}, "{way}")'
+    for target in ("{a!}", "{a!}", "{w}", "s.x0", "{v!}", "{o!}", "s.z0", "s.x9")
+    for way in ("address", "storage", "array", "dlpack")
+]
+ACROSS = [
+    f'with s.across("{there}", "{back}"):\n    {line}'
+    for line in """
+{w}.mul_(0.99)
+s.t0.clamp_(-1.5, 1.5).mul_(0.98)
+{a!}.mul_({c})
+s.y2 = torch.mm({a}, s.w9)
+{A} = torch.tanh({a})
+{A} = {a!}[:]; {a!}.tanh_()
+torch.lerp({a}, {a}, {c}, out=s.u0)
+s.x0.mul_(0.9)
+""".strip().splitlines()
+    for there in ("event", "stream", "host", "host event")
+    for back in ("event", "stream", "host", "host event", "query")
+]
+FREES = """
+s.clear_workspaces()
+s.empty_cache()
+s.clear_workspaces(); s.empty_cache()
+""".strip().splitlines()
+REPLACEMENTS = [
+    f's.replace("{name}", {{c}}, "{way}")'
+    for name in ("{n}", "x0", "x0", "x1", "x1", "w0", "z2")
+    for way in ("op", "array", "array", "array", "aside", "viewed")
+]
+OVERLAPS = """
+s.overlap({o!}[:, :%(d)d])
+s.overlap({o!}[:, 1 : %(d)d + 1])
+s.overlap({e!}[:%(b)d])
+s.overlap({a!})
+s.overlap({a!}[:])
+s.overlap(torch.from_dlpack({a!}))
+s.overlap(s.x0)
+s.overlap(s.z1)
+s.overlap({a} * {c})
+s.z2.mul_({c})
+s.z0.mul_(0.9)
+s.z1.lerp_(s.z0.clone(), 0.3)
+s.x9.mul_(0.9)
+""".strip().splitlines()
+RAISES = """
+s.raises(lambda: torch.mm(s.a0, torch.empty(%(b)d, 2, device=s.device)))
+s.raises(lambda: {a!}.add_(s.g0[1:]))
+s.raises(lambda: torch._foreach_mul_([{a!}, {a!}], [{a}, s.g0[1:]]))
+s.raises(lambda: torch.cat([{a}, {r}]))
+s.raises(lambda: torch.add({a}, {a}, out={i!}))
+s.raises(lambda: {a}[%(b)d])
+s.raises(lambda: {a!}.view(-1, 7 * %(d)d))
+s.raises_on_host(lambda: F.embedding({i} + 72, s.t0))
+s.raises_on_host(lambda: {a!}.index_add_(0, {i} + 72, {a}))
+s.raises_on_host(lambda: {a!}.index_put_(({i} + 72,), {a}))
+s.raises_on_host(lambda: torch._assert_async({k}.all() & {k}.logical_not().all()))
+""".strip().splitlines()
+# Until `s.on()`.
+SWITCHES = """
+s.off()
+s.off(); {w}.mul_(0.9)
+s.off(); s.x0.mul_(0.9)
+s.off(); {a!}.mul_({c})
+s.enable(max_trace_ops=16)
+s.enable(max_trace_ops=16); {a!}.mul_({c})
+s.enable(max_instances=1, validate_share=0.3)
+""".strip().splitlines()
+RESETS = ["s.forget()"]
+BESIDE = """
+s.meanwhile("reset")
+s.meanwhile("disable")
+s.meanwhile("disable"); {w}.mul_(0.9)
+s.meanwhile("options")
+s.meanwhile("wait")
+""".strip().splitlines()
+
+EVENTS = (
+    (8, WRITES),
+    (4, ACROSS),
+    (1, FREES),
+    (6, REPLACEMENTS),
+    (8, OVERLAPS),
+    (5, RAISES),
+    (4, SWITCHES),
+    (1, RESETS),
+    (4, BESIDE),
+)
+
+UNCUT = (REPLACEMENTS, OVERLAPS)  # what a pass may have each time and be replayed
+
 FAMILIES = (
     (26, POINTWISE),
     (16, IN_PLACE),
@@ -222,4 +338,6 @@ FAMILIES = (
     (6, OUTS),
     (1, KEPT_OUTS),
     (5, CASTS),
+    (1, LATE),
+    (1, TRAPS),
 )

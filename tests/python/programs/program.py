@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import reprise
 import torch
 import torch.nn.functional as F
+
+from programs import memory
 
 BUILD_TIMEOUT_S = 120.0
 _KEPT = "wgtx"  # with what names of weights and inputs begin; others are locals
@@ -120,6 +124,12 @@ class State:
         self._first: dict[str, torch.Tensor] = {}
         self._forked = False
         self._counts: list[reprise.Stats] = []
+        self._others: dict[str, reprise.Session] = {}  # by options
+        self._beside: concurrent.futures.ThreadPoolExecutor | None = None
+        self._promised: list[concurrent.futures.Future[None]] = []
+        self._followed = 0  # before the pass
+        self.waited = False  # for a build
+        self.steps: collections.Counter[str] = collections.Counter()
         self.streams: list[Any] = []
         self._event: Any = None
         if device == "cuda":
@@ -137,11 +147,35 @@ class State:
 
     def raises(self, call: Callable[[], object]) -> None:
         """An op that fails, and a program that goes on."""
+        self._note("an op raised")
         try:
             call()
-        except RuntimeError:
+        except (IndexError, RuntimeError):
             return
         raise AssertionError("an op did not raise")
+
+    def raises_on_host(self, call: Callable[[], object]) -> None:
+        """The same for an op whose failure a GPU does not survive."""
+        if self.device == "cpu":
+            self.raises(call)
+
+    def attempt(
+        self, call: Callable[[], Any], otherwise: torch.Tensor | None = None
+    ) -> Any:
+        """What an op returns that may fail; the host is told whether it has."""
+        try:
+            result = call()
+        except (IndexError, RuntimeError):
+            result = otherwise
+            self._note("an op raised that may")
+            self.say("raised")
+        return result
+
+    def attempt_on_host(
+        self, call: Callable[[], torch.Tensor], otherwise: torch.Tensor
+    ) -> torch.Tensor:
+        """The same for an op whose failure a GPU does not survive."""
+        return self.attempt(call, otherwise) if self.device == "cpu" else otherwise
 
     def clear(self) -> None:
         """Let go of what the pass made."""
@@ -170,21 +204,153 @@ class State:
             torch.cuda.current_stream().wait_event(self._event)
         self._forked = False
 
+    @contextlib.contextmanager
+    def across(self, there: str, back: str) -> Iterator[None]:
+        """Ops inside run on the side stream, after all before and before all behind.
+
+        `there` and `back` say how streams are ordered: by "event", "stream", or on
+        the host: "host", "host event", "query".
+        """
+        if not self.streams:
+            yield
+            return
+        self._note(f"a side stream, ordered by {there}")
+        self._note(f"back from a side stream, ordered by {back}")
+        self.join()
+        here, side = torch.cuda.current_stream(), self.streams[0]
+        self._order(here, side, there)
+        with torch.cuda.stream(side):
+            yield
+        self._order(side, here, back)
+
+    def _order(self, first: Any, then: Any, how: str) -> None:
+        event = torch.cuda.Event()
+        match how:
+            case "event":
+                event.record(first)
+                then.wait_event(event)
+            case "stream":
+                then.wait_stream(first)
+            case "host":
+                first.synchronize()
+            case "host event":
+                event.record(first)
+                event.synchronize()
+            case "query":
+                while not first.query():
+                    pass
+            case _:
+                raise ValueError(how)
+
+    def write(self, tensor: torch.Tensor, value: float, way: str) -> None:
+        """Somebody else's work fills a tensor (`memory.write`)."""
+        self._note(f"written by {way}")
+        memory.write(tensor, value, way)
+
+    def replace(self, name: str, value: float, way: str) -> None:
+        """Another tensor for a variable, in the memory of the old one if that is free.
+
+        `way` is one of `memory.filled`; "aside": unseen by the session; "viewed": a
+        view that is held keeps the memory.
+        """
+        self._note(f"replaced, {way}")
+        old = self.__dict__[name]
+        shape, address = old.shape, 0
+        if self._session is None:  # under Reprise this would interrupt
+            address = old.data_ptr()
+        if way == "viewed":
+            self.held.append(old[1:])
+        self.__dict__[name] = None
+        del old
+        with self._aside() if way == "aside" else contextlib.nullcontext():
+            made = memory.filled(shape, value, self.device, way)
+        if self._session is None and made.data_ptr() == address:
+            self.steps["addresses taken again"] += 1
+        self.__dict__[name] = made
+
+    def overlap(self, view: torch.Tensor) -> None:
+        """What `z2` is from now on."""
+        self._note("a late view of other memory")
+        self.z2 = view
+
+    def clear_workspaces(self) -> None:
+        """Those of cuBLAS."""
+        if self.device == "cuda":
+            self._note("workspaces freed")
+            torch._C._cuda_clearCublasWorkspaces()
+
+    def off(self) -> None:
+        """Ops are not shown to a session, until `on`."""
+        self._note("disabled in a pass")
+        if self._session is not None:
+            reprise.disable()
+
+    def on(self) -> None:
+        """The session of this run is enabled (again)."""
+        if self._session is not None:
+            self._resume()
+
+    def enable(self, **options: Any) -> None:
+        """A session with other options has the ops, until `on`."""
+        self._note("other options in a pass")
+        self._enable(options)
+
+    def _enable(self, options: dict[str, Any]) -> None:
+        if self._session is None:
+            return
+        reprise.enable(self.device, **{"policy": "always", **options})
+        if repr(options) not in self._others:  # what programs before this one left
+            session = reprise.Session(reprise._native.active())
+            session.reset()
+            self._others[repr(options)] = session
+
+    def meanwhile(self, what: str) -> None:
+        """Another thread does it while this one goes on with its ops."""
+        self._note(f"{what} beside ops")
+        if self._session is None:
+            return
+        if self._beside is None:
+            self._beside = concurrent.futures.ThreadPoolExecutor(1)
+        self._promised.append(self._beside.submit(self._do_beside, what))
+
+    def _do_beside(self, what: str) -> None:
+        match what:
+            case "reset":
+                self._forget()
+            case "disable":
+                reprise.disable()
+                self._resume()
+            case "options":
+                self._enable({"max_trace_ops": 16})
+                self._resume()
+            case "wait":
+                self.wait()
+            case _:
+                raise ValueError(what)
+
     def synchronize(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
     def empty_cache(self) -> None:
         if self.device == "cuda":
+            self._note("cache emptied")
             torch.cuda.empty_cache()
 
     def wait(self) -> None:
         """Builds are done."""
+        self.waited = True
         if self._session is not None:
-            assert self._session.wait(BUILD_TIMEOUT_S)
+            for session in (self._session, *self._others.values()):
+                assert session.wait(BUILD_TIMEOUT_S)
 
     def forget(self) -> None:
         """All plans."""
+        self._note("reset in a pass")
+        self._forget()
+
+    def _forget(self) -> None:
+        self.waited = True
         if self._session is not None:
             self._counts.append(self._session.stats())
             self._session.reset()
@@ -197,9 +363,14 @@ class State:
     def look_aside(self) -> None:
         """At all that is live, while the session is disabled."""
         self.join()
+        with self._aside():
+            self.sights.append(self._sight())
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
         if self._session is not None:
             reprise.disable()
-        self.sights.append(self._sight())
+        yield
         if self._session is not None:
             self._resume()
 
@@ -219,10 +390,33 @@ class State:
             n: t for n, t in mine if type(t) is torch.Tensor and n[0] not in _KEPT
         }
 
+    def begin_pass(self, number: int) -> None:
+        self.number = number
+        if self._session is not None:
+            self._followed = self._session.stats().followed
+
+    def meet(self) -> None:
+        """What `meanwhile` began is done."""
+        for promised in self._promised:
+            promised.result(BUILD_TIMEOUT_S)
+        self._promised.clear()
+        if self._beside is not None:
+            self._beside.shutdown()
+        self._beside = None
+
     def counts(self) -> list[reprise.Stats]:
-        """Of the session, each part of the run that `forget` ends for itself."""
+        """Of the sessions, each part of the run that `forget` ends for itself."""
         assert self._session is not None
-        return [*self._counts, self._session.stats()]
+        others = [session.stats() for session in self._others.values()]
+        return [*self._counts, self._session.stats(), *others]
+
+    def _note(self, step: str) -> None:
+        """Counts what a line does, and whether that meets a replay's pass."""
+        if self._session is None:
+            return
+        self.steps[step] += 1
+        if self._session.stats().followed > self._followed:
+            self.steps[f"{step}, in a replay"] += 1
 
     def _live(self) -> list[tuple[str, torch.Tensor]]:
         live = [i for i in self.__dict__.items() if type(i[1]) is torch.Tensor]
