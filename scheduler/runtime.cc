@@ -54,6 +54,19 @@ class Runtime::Impl {
   }
 
   Session* SessionFor(const StreamKey& key) REPRISE_EXCLUDES(mutex_) {
+    Session* const session = FindOrMake(key);
+    // While the program waits, so not beside a graph that it launches; without
+    // the lock, which whoever frees memory asks for. A recording finds out
+    // whether it failed.
+    if (recorder_ != nullptr && session != nullptr &&
+        !recording_forbidden_.load(std::memory_order_relaxed) &&
+        !attached_once_.exchange(true, std::memory_order_relaxed)) {
+      (void)recorder_->Attach();
+    }
+    return session;
+  }
+
+  Session* FindOrMake(const StreamKey& key) REPRISE_EXCLUDES(mutex_) {
     const base::MutexLock lock(mutex_);
     for (const Slot& slot : sessions_) {
       if (slot.key == key) return slot.session.get();
@@ -74,6 +87,7 @@ class Runtime::Impl {
   void Pause() REPRISE_EXCLUDES(mutex_) {
     SetPaused(true);
     for (StreamSession* session : Sessions()) session->Pause();
+    if (recorder_ != nullptr) recorder_->GiveUp();
   }
   void Resume() REPRISE_EXCLUDES(mutex_) {
     SetPaused(false);
@@ -219,9 +233,6 @@ class Runtime::Impl {
         base::Log(base::LogLevel::kWarning, context.error().message());
         return nullptr;
       }
-      // Here, where the program waits: not beside a graph that it launches. A
-      // recording finds out whether it failed.
-      (void)recorder_->Attach();
       // What the first build needs takes long.
       background().Post([this, device = key.device] {
         // It may capture meanwhile.
@@ -293,6 +304,7 @@ class Runtime::Impl {
   // Relaxed: a session that reads it late holds its lock then, and
   // StopRecording, which takes that lock afterwards, ends what it began.
   std::atomic<bool> recording_forbidden_{false};
+  std::atomic<bool> attached_once_{false};
   // Relaxed: it only tells a thread of what that thread has done.
   std::atomic<bool> opened_{false};
   std::atomic<bool> asleep_{false};

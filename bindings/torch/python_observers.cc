@@ -84,7 +84,6 @@ void InterruptWithoutPython() {
 
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,
                   const Observed& observed) {
-  if (observed.use == Use::kGraph) device::LaunchRecorder::NoteGraphOfProgram();
   if (g_watching.load(std::memory_order_relaxed)) {
     TorchRuntime* const active = TorchRuntime::Active();
     if (active != nullptr &&
@@ -92,6 +91,10 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
         UsesMemoryOf(active->kind(), observed.use, first)) {
       InterruptWithoutPython();
     }
+  }
+  if (observed.use == Use::kGraph) {
+    const device::LaunchRecorder::GraphOfProgram launching;
+    return observed.function(first, b, c, d, e);
   }
   if (observed.use != Use::kLaunches) {
     return observed.function(first, b, c, d, e);

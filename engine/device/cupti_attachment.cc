@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "engine/device/cupti_gate.h"
 #include "engine/device/relaxed_capture.h"
@@ -36,6 +37,7 @@ constinit std::atomic<uint64_t> g_launched{0};
 constinit std::atomic<Clock::rep> g_last_use{0};
 // Who has the subscription.
 constinit std::atomic<CuptiAttachment*> g_holder{nullptr};
+constinit std::atomic<int> g_callbacks{0};
 
 // A thread, by the address of something of its own.
 constinit thread_local char t_mark = 0;
@@ -91,6 +93,7 @@ bool CuptiAttachment::attached() { return g_attached.load(kRelaxed); }
 
 Status CuptiAttachment::Subscribe() {
   if (subscriber_ != nullptr) return {};
+  if (doubtful_ != nullptr) (void)End(doubtful_);
   if (CuptiAttachment* other = g_holder.load(kRelaxed)) other->GiveUp();
   if (attached()) return SubscribeOnly();
   const Alone gate(kTriesToClose);
@@ -122,6 +125,8 @@ Status CuptiAttachment::SubscribeOnly() {
   }
   REPRISE_RETURN_IF_ERROR(Explain(result, "cuptiSubscribe_v2"));
   subscriber_ = subscriber;
+  doubtful_ = nullptr;
+  enabled_ = false;
   g_holder.store(this, kRelaxed);
   if (!g_attached.exchange(true, kRelaxed)) NoteUse();
   return {};
@@ -135,6 +140,7 @@ Status CuptiAttachment::Enable() {
     enabled_ = true;
   } else {
     GiveUp();
+    doubtful_ = std::exchange(subscriber_, nullptr);
   }
   return enabled;
 }
@@ -148,15 +154,35 @@ void CuptiAttachment::Disable() {
 }
 
 void CuptiAttachment::GiveUp() {
-  if (subscriber_ == nullptr) return;
-  if (enabled_) Disable();
-  if (enabled_) return;
+  if (subscriber_ != nullptr && End(subscriber_)) {
+    g_holder.store(nullptr, kRelaxed);
+  }
+  if (doubtful_ != nullptr) (void)End(doubtful_);
+}
+
+bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber) {
+  if (enabled_) {
+    enabled_ = cupti_.cuptiEnableDomain(
+                   0, subscriber, CUPTI_CB_DOMAIN_DRIVER_API) != CUPTI_SUCCESS;
+    NoteUse();
+  }
+  if (enabled_) return false;
   if (const Clock::duration since = SinceLastUse(); since < kGrace) {
     std::this_thread::sleep_for(kGrace - since);
   }
-  if (cupti_.cuptiUnsubscribe(subscriber_) != CUPTI_SUCCESS) return;
-  subscriber_ = nullptr;
-  g_holder.store(nullptr, kRelaxed);
+  while (g_callbacks.load(std::memory_order_acquire) > 0) {
+    std::this_thread::yield();
+  }
+  if (cupti_.cuptiUnsubscribe(subscriber) != CUPTI_SUCCESS) return false;
+  subscriber = nullptr;
+  return true;
+}
+
+CuptiAttachment::InCallback::InCallback() {
+  g_callbacks.fetch_add(1, kRelaxed);
+}
+CuptiAttachment::InCallback::~InCallback() {
+  g_callbacks.fetch_sub(1, std::memory_order_release);
 }
 
 bool CuptiAttachment::Launched(uint32_t nodes) {

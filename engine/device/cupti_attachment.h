@@ -17,9 +17,10 @@ namespace reprise::device {
 // docs/decisions/0022-cupti-beside-other-threads.md:
 //
 // - A subscription ends while no callback can be on its way: callbacks are off
-//   since kGrace. So it is kept from one recording to the next.
+//   since kGrace, and those that were under way are over. So it is kept from
+//   one recording to the next.
 // - CUPTI is attached and detached behind the CuptiGate, and not at all where
-//   another thread launches graphs of the program's own.
+//   another thread launches graphs of the program's own outside it.
 //
 // CUPTI admits one subscriber a process; an attachment takes the subscription
 // of another one. Calls are made by one thread at a time, whatever the
@@ -60,11 +61,23 @@ class CuptiAttachment {
   // fails, else with the next launch.
   void Detach();
 
-  // The calling thread is about to launch a graph that is not Reprise's.
+  // The calling thread is about to launch a graph that is not Reprise's,
+  // outside the gate.
   static void NoteGraphOfProgram();
+
+  // A callback is being run while one lives. It must not enter the gate.
+  class InCallback {
+   public:
+    InCallback();
+    ~InCallback();
+    InCallback(const InCallback&) = delete;
+    InCallback& operator=(const InCallback&) = delete;
+  };
 
  private:
   base::Status SubscribeOnly();
+  // Ends the subscription, and forgets it; where CUPTI refuses, false.
+  bool End(CUpti_SubscriberHandle& subscriber);
   base::Status Explain(CUptiResult result, const char* call) const;
 
   const Driver& driver_;
@@ -72,6 +85,9 @@ class CuptiAttachment {
   const CUpti_CallbackFunc callback_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   bool enabled_ = false;
+  // One that CUPTI does not know any more, perhaps, as another tool has
+  // detached CUPTI: it is given up, or else another one is had beside it.
+  CUpti_SubscriberHandle doubtful_ = nullptr;
 };
 
 }  // namespace reprise::device

@@ -11,12 +11,12 @@ namespace reprise::device {
 class CuptiGate {
  public:
   // Around a thread's driver calls. Enter waits while the gate is closed, some
-  // ten milliseconds. Does not nest.
+  // ten milliseconds. A thread that is inside may enter once more.
   static void Enter();
   static void Leave();
 
-  // By a thread that is inside. True: no other thread is, and none comes in
-  // before Open. Never waits.
+  // By a thread that is inside, once. True: no other thread is, and none comes
+  // in before Open. Never waits.
   static bool TryClose();
   static void Open();
 };

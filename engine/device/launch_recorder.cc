@@ -54,9 +54,19 @@ constinit Watch watch;
 
 struct ThreadState {
   int hidden = 0;
+  bool in_graph_of_program = false;
   OpenOp* op = nullptr;
 };
 constinit thread_local ThreadState thread_state;
+
+// Hidden without the gate, for which a callback must not wait.
+class HiddenInCallback {
+ public:
+  HiddenInCallback() { ++thread_state.hidden; }
+  ~HiddenInCallback() { --thread_state.hidden; }
+  HiddenInCallback(const HiddenInCallback&) = delete;
+  HiddenInCallback& operator=(const HiddenInCallback&) = delete;
+};
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
@@ -96,7 +106,7 @@ void Record(OpenOp& op, const DriverCall& call, CUpti_CallbackId id,
   }
   op.decoder->SetGeneration(watch.unloads.load(kRelaxed));
   // What the decoder asks the driver comes back here as callbacks.
-  const LaunchRecorder::Hidden hidden;
+  const HiddenInCallback hidden;
   DecodedCall decoded =
       op.decoder->Decode(id, data.functionParams, data.symbolName);
   if (refuse(decoded.refusal) || !decoded.launch.has_value()) return;
@@ -111,10 +121,12 @@ void Record(OpenOp& op, const DriverCall& call, CUpti_CallbackId id,
 void CUPTIAPI OnDriverCall(void*, CUpti_CallbackDomain domain,
                            CUpti_CallbackId id, const void* raw) {
   if (domain != CUPTI_CB_DOMAIN_DRIVER_API || thread_state.hidden != 0) return;
+  const CuptiAttachment::InCallback under_way;
   const auto& data = *static_cast<const CUpti_CallbackData*>(raw);
   if (data.callbackSite != CUPTI_API_ENTER) return;
-  if (id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch ||
-      id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz) {
+  const bool launches_graph = id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch ||
+                              id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz;
+  if (launches_graph && !thread_state.in_graph_of_program) {
     CuptiAttachment::NoteGraphOfProgram();
   }
   const DriverCall& call = ClassifyDriverCall(id);
@@ -290,8 +302,14 @@ void LaunchRecorder::DropOp() {
   delete std::exchange(thread_state.op, nullptr);
 }
 
-void LaunchRecorder::NoteGraphOfProgram() {
-  CuptiAttachment::NoteGraphOfProgram();
+LaunchRecorder::GraphOfProgram::GraphOfProgram() {
+  CuptiGate::Enter();
+  outer_ = std::exchange(thread_state.in_graph_of_program, true);
+}
+
+LaunchRecorder::GraphOfProgram::~GraphOfProgram() {
+  thread_state.in_graph_of_program = outer_;
+  CuptiGate::Leave();
 }
 
 LaunchRecorder::Hidden::Hidden() {

@@ -98,9 +98,18 @@ class LaunchRecorder {
   // clock.
   virtual void Resting(uint32_t nodes) = 0;
 
-  // This thread launches a graph that is not Reprise's: beside it CUPTI is
-  // neither attached nor detached by other threads any more.
-  static void NoteGraphOfProgram();
+  // While one lives, this thread launches graphs that are not Reprise's, and
+  // CUPTI is neither attached nor detached by other threads. May wait for them.
+  class GraphOfProgram {
+   public:
+    GraphOfProgram();
+    ~GraphOfProgram();
+    GraphOfProgram(const GraphOfProgram&) = delete;
+    GraphOfProgram& operator=(const GraphOfProgram&) = delete;
+
+   private:
+    bool outer_ = false;
+  };
 
   // While one lives, driver calls of this thread are not recorded. Around all
   // of Reprise's own: CUPTI is attached and detached by a thread that has one

@@ -30,12 +30,13 @@ CUevent Event(uintptr_t value) { return std::bit_cast<CUevent>(value); }
 // and pointers. Each answer comes back as a callback, as the real one's does.
 struct Simulation {
   CUpti_CallbackFunc callback = nullptr;
-  bool enabled = false;
+  std::atomic<bool> enabled = false;
   bool held_by_another_tool = false;
   bool domain_fails = false;
   int questions = 0;
   int subscriptions = 0;
   int finalized = 0;
+  std::function<void()> on_question;
   std::function<void()> on_subscribe;
   std::function<void()> on_unsubscribe;
   std::function<void()> on_finalize;
@@ -50,14 +51,15 @@ Simulation* simulation = nullptr;
 
 void Call(CUpti_CallbackId id, const char* name, const void* params,
           const char* symbol = nullptr) {
-  if (!simulation->enabled) return;
+  const CUpti_CallbackFunc callback = simulation->callback;
   for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
+    if (!simulation->enabled) return;
     CUpti_CallbackData data{};
     data.callbackSite = site;
     data.functionName = name;
     data.functionParams = params;
     data.symbolName = symbol;
-    simulation->callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+    callback(nullptr, CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
   }
 }
 #define REPRISE_CALL(name, params) \
@@ -67,6 +69,7 @@ CUresult Param(const std::map<CUfunction, std::vector<ParamSpan>>& known,
                CUfunction function, size_t index, size_t* offset,
                size_t* size) {
   ++simulation->questions;
+  if (simulation->on_question) simulation->on_question();
   // An unknown call would refuse the op, if the recorder saw it.
   Call(CUPTI_DRIVER_TRACE_CBID_INVALID, "question", nullptr);
   const auto found = known.find(function);
@@ -126,6 +129,7 @@ class LaunchRecorderTest : public ::testing::Test {
       return CUPTI_SUCCESS;
     };
     cupti.cuptiUnsubscribe = [](CUpti_SubscriberHandle) {
+      if (simulation->callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
       if (simulation->on_unsubscribe) simulation->on_unsubscribe();
       simulation->callback = nullptr;
       simulation->enabled = false;
@@ -134,6 +138,7 @@ class LaunchRecorderTest : public ::testing::Test {
     cupti.cuptiEnableDomain = [](uint32_t enable, CUpti_SubscriberHandle,
                                  CUpti_CallbackDomain domain) {
       if (simulation->domain_fails) return CUPTI_ERROR_NOT_COMPATIBLE;
+      if (simulation->callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
       EXPECT_EQ(domain, CUPTI_CB_DOMAIN_DRIVER_API);
       simulation->enabled = enable != 0;
       return CUPTI_SUCCESS;
@@ -607,6 +612,59 @@ TEST_F(LaunchRecorderTest, EndsTheSubscriptionOnlyWhileNothingCallsBack) {
   EXPECT_EQ(simulation_.finalized, 1);
 }
 
+TEST_F(LaunchRecorderTest, EndsTheSubscriptionBehindCallbacksThatAreUnderWay) {
+  std::atomic<bool> calling = false;
+  std::atomic<bool> called = false;
+  simulation_.on_question = [&] {
+    if (calling.exchange(true)) return;
+    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();
+    called = true;
+  };
+  simulation_.on_unsubscribe = [&] { EXPECT_TRUE(called.load()); };
+  ASSERT_TRUE(recorder_->Start(stream_));
+  std::thread other([&] {
+    recorder_->BeginOp();
+    KernelCall call(stream_);
+    REPRISE_CALL(cuLaunchKernel, &call.params);
+    EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("stopped"));
+  });
+  while (!calling.load()) std::this_thread::yield();
+  recorder_->Stop();
+  recorder_->GiveUp();
+  EXPECT_EQ(simulation_.callback, nullptr);
+  other.join();
+  simulation_.on_unsubscribe = nullptr;
+}
+
+// Whoever has detached CUPTI has taken our subscription along.
+TEST_F(LaunchRecorderTest, SubscribesAnewWhereTheSubscriptionIsGone) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->Stop();
+  simulation_.callback = nullptr;
+  EXPECT_FALSE(recorder_->Start(stream_));
+  EXPECT_TRUE(recorder_->Start(stream_));
+  EXPECT_EQ(simulation_.subscriptions, 2);
+}
+
+TEST_F(LaunchRecorderTest, IsNotDetachedBesideGraphsOfTheProgramThatAreTold) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  recorder_->Stop();
+  std::atomic<bool> inside = false;
+  std::atomic<bool> may_end = false;
+  std::thread other([&] {
+    const LaunchRecorder::GraphOfProgram launching;
+    inside = true;
+    while (!may_end.load()) std::this_thread::yield();
+  });
+  while (!inside.load()) std::this_thread::yield();
+  recorder_->Resting(1'000'000);
+  EXPECT_EQ(simulation_.finalized, 0);
+  may_end = true;
+  other.join();
+  recorder_->Resting(0);
+  EXPECT_EQ(simulation_.finalized, 1);
+}
+
 TEST_F(LaunchRecorderTest, AnotherRecorderTakesTheSubscription) {
   auto other = LaunchRecorder::Create(simulation_.driver, simulation_.cupti);
   for (int i = 0; i < 2; ++i) {
@@ -704,6 +762,10 @@ TEST_F(LaunchRecorderTest, StaysAttachedBesideGraphsOfTheProgramsThreads) {
     } else {
       launch_graph();
     }
+    std::thread([&] {
+      const LaunchRecorder::GraphOfProgram launching;
+      launch_graph();  // that is told apart anyway
+    }).join();
     recorder_->Stop();
     recorder_->Resting(1'000'000);
     std::exit(HasFailure() ? -1 : simulation_.finalized);
