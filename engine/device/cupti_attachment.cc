@@ -35,6 +35,8 @@ constinit std::atomic<bool> g_attached{false};
 // Nodes launched since the last use of CUPTI, and when that was.
 constinit std::atomic<uint64_t> g_launched{0};
 constinit std::atomic<Clock::rep> g_last_use{0};
+// When callbacks were last on.
+constinit std::atomic<Clock::rep> g_last_enabled{0};
 // Who has the subscription.
 constinit std::atomic<CuptiAttachment*> g_holder{nullptr};
 constinit std::atomic<int> g_callbacks{0};
@@ -50,9 +52,9 @@ void NoteUse() {
   g_last_use.store(Clock::now().time_since_epoch().count(), kRelaxed);
 }
 
-Clock::duration SinceLastUse() {
+Clock::duration Since(const std::atomic<Clock::rep>& time) {
   return Clock::duration(Clock::now().time_since_epoch().count() -
-                         g_last_use.load(kRelaxed));
+                         time.load(kRelaxed));
 }
 
 bool OthersLaunchGraphs() {
@@ -145,13 +147,7 @@ Status CuptiAttachment::Enable() {
   return enabled;
 }
 
-void CuptiAttachment::Disable() {
-  if (cupti_.cuptiEnableDomain(0, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API) ==
-      CUPTI_SUCCESS) {
-    enabled_ = false;
-  }
-  NoteUse();
-}
+void CuptiAttachment::Disable() { SwitchOff(subscriber_); }
 
 void CuptiAttachment::GiveUp() {
   if (subscriber_ != nullptr && End(subscriber_)) {
@@ -160,14 +156,17 @@ void CuptiAttachment::GiveUp() {
   if (doubtful_ != nullptr) (void)End(doubtful_);
 }
 
+void CuptiAttachment::SwitchOff(CUpti_SubscriberHandle subscriber) {
+  enabled_ = cupti_.cuptiEnableDomain(
+                 0, subscriber, CUPTI_CB_DOMAIN_DRIVER_API) != CUPTI_SUCCESS;
+  NoteUse();
+  g_last_enabled.store(g_last_use.load(kRelaxed), kRelaxed);
+}
+
 bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber) {
-  if (enabled_) {
-    enabled_ = cupti_.cuptiEnableDomain(
-                   0, subscriber, CUPTI_CB_DOMAIN_DRIVER_API) != CUPTI_SUCCESS;
-    NoteUse();
-  }
+  if (enabled_) SwitchOff(subscriber);
   if (enabled_) return false;
-  if (const Clock::duration since = SinceLastUse(); since < kGrace) {
+  if (const Clock::duration since = Since(g_last_enabled); since < kGrace) {
     std::this_thread::sleep_for(kGrace - since);
   }
   while (g_callbacks.load(std::memory_order_acquire) > 0) {
@@ -188,7 +187,11 @@ CuptiAttachment::InCallback::~InCallback() {
 bool CuptiAttachment::Launched(uint32_t nodes) {
   const uint64_t before = g_launched.fetch_add(nodes, kRelaxed);
   return before + nodes >= kNodesBeforeDetaching ||
-         SinceLastUse() >= kRestBeforeDetaching;
+         Since(g_last_use) >= kRestBeforeDetaching;
+}
+
+bool CuptiAttachment::Idle() {
+  return g_holder.load(kRelaxed) != nullptr && Since(g_last_enabled) >= kGrace;
 }
 
 // Who can subscribe is alone: another tool's subscription would be lost.

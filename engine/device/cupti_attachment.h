@@ -17,8 +17,8 @@ namespace reprise::device {
 // docs/decisions/0022-cupti-beside-other-threads.md:
 //
 // - A subscription ends while no callback can be on its way: callbacks are off
-//   since kGrace, and those that were under way are over. So it is kept from
-//   one recording to the next.
+//   since kGrace, and those that were under way are over. So it outlasts a
+//   recording by that.
 // - CUPTI is attached and detached behind the CuptiGate, and not at all where
 //   another thread launches graphs of the program's own outside it.
 //
@@ -56,6 +56,8 @@ class CuptiAttachment {
   // or none for a while. True once attaching and detaching cost less than
   // staying attached.
   static bool Launched(uint32_t nodes);
+  // There is a subscription that has been of no use for a while.
+  static bool Idle();
   // Detaches CUPTI (2 ms), unless another tool has subscribed or other threads
   // are at work with graphs; that is tried again as much later where CUPTI
   // fails, else with the next launch.
@@ -76,6 +78,7 @@ class CuptiAttachment {
 
  private:
   base::Status SubscribeOnly();
+  void SwitchOff(CUpti_SubscriberHandle subscriber);
   // Ends the subscription, and forgets it; where CUPTI refuses, false.
   bool End(CUpti_SubscriberHandle& subscriber);
   base::Status Explain(CUptiResult result, const char* call) const;

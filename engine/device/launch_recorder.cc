@@ -196,6 +196,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     if (Own(&watch) != nullptr) return {};  // recording, so it is attached
     const Hidden hidden;
     Status subscribed = cupti_.Subscribe();
+    cupti_.GiveUp();
     watch.owner.store(nullptr);
     return subscribed;
   }
@@ -208,13 +209,17 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
   }
 
   void Resting(uint32_t nodes) override {
-    if (!CuptiAttachment::attached() || !CuptiAttachment::Launched(nodes)) {
-      return;
-    }
+    if (!CuptiAttachment::attached()) return;
+    const bool detach = CuptiAttachment::Launched(nodes);
+    if (!detach && !CuptiAttachment::Idle()) return;
     const void* nobody = nullptr;
     if (!watch.owner.compare_exchange_strong(nobody, &watch)) return;
     const Hidden hidden;
-    cupti_.Detach();
+    if (detach) {
+      cupti_.Detach();
+    } else {
+      cupti_.GiveUp();
+    }
     watch.owner.store(nullptr);
   }
 

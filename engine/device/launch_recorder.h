@@ -29,9 +29,9 @@ struct RecordedLaunches {
 
 // Records the launches of one thread at a time, op by op. CUPTI admits one
 // subscriber a process: Start() fails with kUnavailable where another tool or
-// another recorder holds it, or where CUPTI cannot be attached now; it is kept
-// until CUPTI is detached (Resting), GiveUp, or the end of the recorder. A copy
-// is recorded only within one device; work of no size is left out.
+// another recorder holds it, or where CUPTI cannot be attached now. It is given
+// up a while after Stop (Resting), by GiveUp, or at the end of the recorder. A
+// copy is recorded only within one device; work of no size is left out.
 //
 //   Start() ─► { BeginOp() … eager runs … EndOp() }* ─► Stop()
 //
@@ -90,7 +90,8 @@ class LaunchRecorder {
   virtual std::optional<std::string> TakeForeignWork() = 0;
 
   // Nothing is being recorded, and a graph of that many nodes was launched (0:
-  // none). Once graphs have cost about what detaching CUPTI and attaching it
+  // none). Gives CUPTI up for other tools, if 2 ms have passed since Stop. Once
+  // graphs have cost about what detaching CUPTI and attaching it
   // again costs, or a second has passed since CUPTI was last of use, detaches
   // it (2 ms), unless another tool has subscribed meanwhile or other threads
   // are at work with graphs; a failure is tried again as much later. Any thread

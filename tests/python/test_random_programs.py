@@ -66,6 +66,9 @@ STEPS = {
 REACHED |= {f"step: {step}, in a replay": count for step, count in STEPS.items()}
 # And on a GPU alone.
 REACHED_ON_GPU = {
+    # Where ops of memory and of traps cost their traces more.
+    "step: an op raised that may, in a replay": 1,
+    "step: replaced, op, in a replay": 1,
     "cut: the stream waits for an event": 1,
     "step: cache emptied": 1,
     "step: workspaces freed": 1,

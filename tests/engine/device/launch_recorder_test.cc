@@ -607,6 +607,11 @@ TEST_F(LaunchRecorderTest, EndsTheSubscriptionOnlyWhileNothingCallsBack) {
   ASSERT_TRUE(recorder_->Start(stream_));
   EXPECT_EQ(simulation_.subscriptions, 2);
   recorder_->Stop();
+  while (simulation_.callback != nullptr) recorder_->Resting(0);  // a while
+  EXPECT_EQ(simulation_.finalized, 0);
+  ASSERT_TRUE(recorder_->Start(stream_));
+  EXPECT_EQ(simulation_.subscriptions, 3);
+  recorder_->Stop();
   recorder_->Resting(1'000'000);
   EXPECT_EQ(simulation_.callback, nullptr);
   EXPECT_EQ(simulation_.finalized, 1);
@@ -839,7 +844,7 @@ TEST_F(LaunchRecorderTest, DetachesOnceReplaysHaveCostMoreThanAttachingAgain) {
 
 TEST_F(LaunchRecorderTest, AttachesAheadOfTheFirstStart) {
   ASSERT_TRUE(recorder_->Attach());
-  EXPECT_FALSE(simulation_.enabled);
+  EXPECT_EQ(simulation_.callback, nullptr);
   EXPECT_FALSE(recorder_->active());
   ASSERT_TRUE(recorder_->Start(stream_));
   ASSERT_TRUE(recorder_->Attach());
