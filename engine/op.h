@@ -62,6 +62,9 @@ struct OpView {
   // Its kernels check their data (indices, probabilities), and stop the device
   // where they find something else.
   bool may_trap = false;
+  // Its library may try out kernels, time them and keep the fastest for calls
+  // to come: what a recording shows of that is dropped, and recorded again.
+  bool may_try_kernels = false;
 };
 
 // One value that an op returned.

@@ -32,6 +32,10 @@ constexpr uint64_t kPassesAWatch = 16;
 constexpr uint32_t kLeavings = 4;
 constexpr uint32_t kRunsALeaving = 8;
 
+// An op that may try out kernels, and could not be recorded so often in a row,
+// is a cut; fewer times may have been trials.
+constexpr uint32_t kTrials = 3;
+
 constexpr char kReleased[] =
     "memory ran short: plans were given back, to be recorded again";
 constexpr char kFreed[] =
@@ -387,6 +391,7 @@ Action StreamSession::Watch(const OpView& op, const cache::Signature& words) {
 void StreamSession::LeaveWatching(const OpView& op,
                                   std::span<const ResultView> results) {
   std::string refusal;
+  bool is_trial = false;
   if (op.may_use_generator &&
       frontend_->GeneratorState() != generator_before_) {
     refusal = "draws random numbers";
@@ -396,8 +401,13 @@ void StreamSession::LeaveWatching(const OpView& op,
     std::string why = recorder_->Leave(op, results, values, open_.values());
     if (refusal.empty()) refusal = std::move(why);
   }
+  if (op.may_try_kernels && recorder_ != nullptr) {
+    uint32_t& trials = trials_.Put(observed_hash_);
+    trials = refusal.empty() ? 0 : trials + 1;
+    is_trial = trials > 0 && trials < kTrials;
+  }
   if (!refusal.empty()) {
-    LearnCut(observed_hash_, refusal);
+    if (!is_trial) LearnCut(observed_hash_, refusal);
     NoteCut(op, refusal);
     DiscardOpenTrace();
     return;
@@ -752,6 +762,7 @@ void StreamSession::Reset() {
   ends_.Clear();
   learned_cuts_.Clear();
   unmasked_.Clear();
+  trials_.Clear();
   attention_ = Attention{};
   if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
   journal_.Clear();
@@ -805,7 +816,7 @@ void StreamSession::Inspect(
   journal_.stats.trace_bytes = traces_.counted_bytes();
   journal_.stats.forgotten = traces_.forgotten() + ends_.forgotten() +
                              learned_cuts_.forgotten() + unmasked_.forgotten() +
-                             journal_.forgotten();
+                             trials_.forgotten() + journal_.forgotten();
   read(journal_, entries, *frontend_);
 }
 

@@ -362,6 +362,10 @@ class StreamSession final : public Session {
   // build found that nothing tells how kernels hold them.
   cache::LruMap<uint64_t, std::monostate> unmasked_ REPRISE_GUARDED_BY(lock_){
       kMostLearned};
+  // Ops that may try out kernels, by the hash of their words: how often in a
+  // row they could not be recorded.
+  cache::LruMap<uint64_t, uint32_t> trials_ REPRISE_GUARDED_BY(lock_){
+      kMostLearned};
   Allowance allowance_ REPRISE_GUARDED_BY(lock_);
   Attention attention_ REPRISE_GUARDED_BY(lock_);  // by policy kMeasured only
   Journal journal_ REPRISE_GUARDED_BY(lock_);

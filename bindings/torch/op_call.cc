@@ -233,9 +233,8 @@ std::optional<int> OpCall::Finish() {
   }
   words_[0] |= uint64_t{operands_.size()} << 32;
   if (info_.switches != kNoSwitches) {
-    if (const char* reason = AddSwitches(info_.switches, kind_, words_)) {
-      Cut(reason);
-    }
+    AddSwitches(info_.switches, kind_, words_);
+    may_try_kernels_ = MayTryKernels(info_.switches, kind_);
   }
   if (info_.hidden_writes != 0) [[unlikely]]
     ApplyHiddenWrites();
@@ -293,6 +292,7 @@ engine::OpView OpCall::view() const {
   view.may_use_generator = info_.may_use_generator;
   view.forks_streams = info_.forks_streams;
   view.may_trap = may_trap_ || info_.may_trap;
+  view.may_try_kernels = may_try_kernels_;
   return view;
 }
 

@@ -136,6 +136,7 @@ class OpCall {
   bool foreign_ = false;
   bool has_written_ = false;
   bool may_trap_ = false;
+  bool may_try_kernels_ = false;
   uint64_t true_arguments_ = 0;  // bit i: argument i is the bool true
   uint64_t dtypes_ = 0;  // bit d: an operand or host scalar is of dtype d
   const char* cut_ = nullptr;

@@ -21,6 +21,7 @@ enum SwitchClass : uint8_t {
   kAttentionSwitches = 4,
   kRnnSwitches = 8,
   kLinalgSwitches = 16,
+  kCudnnSwitches = 32,
 };
 
 // An operator that is hooked. Made once at registration from its schema and by

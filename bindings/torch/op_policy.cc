@@ -137,10 +137,18 @@ constexpr HiddenWrites kHiddenWrites[] = {
     {"aten::batch_norm_update_stats"sv, 1 << 1 | 1 << 2, -1},
 };
 
-// Operators whose library forks streams of its own, which nothing else uses,
-// and joins them: the layers and directions of cuDNN's recurrent networks.
-constexpr std::array kForkStreams = {"aten::_cudnn_rnn"sv,
-                                     "aten::_cudnn_rnn_backward"sv};
+// Operators of cuDNN, which forks streams of its own (layers and directions of
+// recurrent networks, some engines of convolutions) and joins them; they belong
+// to a handle, which one thread uses at a time.
+constexpr std::array kForkStreams = {"aten::_convolution"sv,
+                                     "aten::_cudnn_rnn"sv,
+                                     "aten::_cudnn_rnn_backward"sv,
+                                     "aten::convolution"sv,
+                                     "aten::convolution_backward"sv,
+                                     "aten::cudnn_convolution"sv,
+                                     "aten::cudnn_convolution_add_relu"sv,
+                                     "aten::cudnn_convolution_relu"sv,
+                                     "aten::cudnn_convolution_transpose"sv};
 
 // Operators whose kernels take numbers by value and make nothing else of them,
 // and that take no lists of them (BoxedCall does not count those). Those that
@@ -178,10 +186,10 @@ constexpr NamedSwitches kSwitches[] = {
     {"attention"sv, kMatmulSwitches | kAttentionSwitches},
     {"sdp"sv, kMatmulSwitches | kAttentionSwitches},
     {"conv"sv, kMatmulSwitches | kConvolutionSwitches},
-    {"batch_norm"sv, kConvolutionSwitches},
-    {"grid"sv, kConvolutionSwitches},
-    {"ctc_loss"sv, kConvolutionSwitches},
-    {"cudnn"sv, kConvolutionSwitches},
+    {"batch_norm"sv, kCudnnSwitches},
+    {"grid"sv, kCudnnSwitches},
+    {"ctc_loss"sv, kCudnnSwitches},
+    {"cudnn"sv, kCudnnSwitches},
     {"rnn"sv, kMatmulSwitches | kRnnSwitches},
     {"lstm"sv, kMatmulSwitches | kRnnSwitches},
     {"gru"sv, kMatmulSwitches | kRnnSwitches},

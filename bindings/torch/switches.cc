@@ -5,6 +5,8 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
 
+#include <atomic>
+
 namespace reprise::bindings {
 namespace {
 
@@ -55,7 +57,27 @@ uint64_t MatmulWord(at::Context& context, scheduler::DeviceKind kind) {
   return bits.word();
 }
 
+// Each thread has a number, from one on.
+uint64_t ThreadNumber() {
+  static std::atomic<uint64_t> threads{0};
+  thread_local const uint64_t number = ++threads;
+  return number;
+}
+
+uint64_t CudnnWord(at::Context& context) {
+  BitPacker bits;
+  // Some host kernels are picked by whether gradients may be asked for.
+  bits.Add(at::GradMode::is_enabled(), 1);
+  bits.Add(context.userEnabledCuDNN(), 1);
+  bits.Add(context.deterministicCuDNN(), 1);
+  return bits.word();
+}
+
+// Each thread keeps the kernels that it has chosen, with cudnn.benchmark by
+// their time. So from the first time on that this is on, threads may have
+// different ones, also once it is off again.
 uint64_t ConvolutionWord(at::Context& context, scheduler::DeviceKind kind) {
+  static std::atomic<bool> has_benchmarked{false};
   BitPacker bits;
   // Some host kernels are picked by whether gradients may be asked for.
   bits.Add(at::GradMode::is_enabled(), 1);
@@ -72,6 +94,12 @@ uint64_t ConvolutionWord(at::Context& context, scheduler::DeviceKind kind) {
   bits.Add(context.userEnabledCuDNN(), 1);
   bits.Add(context.deterministicCuDNN(), 1);
   bits.Add(context.benchmarkCuDNN(), 1);
+  if (context.benchmarkCuDNN()) {
+    has_benchmarked.store(true, std::memory_order_relaxed);
+  }
+  if (has_benchmarked.load(std::memory_order_relaxed)) {
+    bits.Add(ThreadNumber(), 32);
+  }
   return bits.word();
 }
 
@@ -100,7 +128,6 @@ uint64_t RnnWord(at::Context& context, scheduler::DeviceKind kind) {
            4);
   bits.Add(context.userEnabledCuDNN(), 1);
   bits.Add(context.deterministicCuDNN(), 1);
-  bits.Add(context.benchmarkCuDNN(), 1);
   return bits.word();
 }
 
@@ -123,24 +150,26 @@ uint64_t CommonSwitches(scheduler::DeviceKind kind) {
   return bits.word();
 }
 
-const char* AddSwitches(uint8_t classes, scheduler::DeviceKind kind,
-                        WordBuffer& words) {
+void AddSwitches(uint8_t classes, scheduler::DeviceKind kind,
+                 WordBuffer& words) {
   at::Context& context = at::globalContext();
-  const char* cut = nullptr;
   if ((classes & kMatmulSwitches) != 0) words.Push(MatmulWord(context, kind));
   if ((classes & kConvolutionSwitches) != 0) {
     words.Push(ConvolutionWord(context, kind));
-    if (kind == scheduler::DeviceKind::kCuda && context.benchmarkCuDNN() &&
-        context.userEnabledCuDNN()) {
-      cut = "cudnn.benchmark picks kernels";
-    }
   }
+  if ((classes & kCudnnSwitches) != 0) words.Push(CudnnWord(context));
   if ((classes & kAttentionSwitches) != 0) words.Push(AttentionWord(context));
   if ((classes & kRnnSwitches) != 0) words.Push(RnnWord(context, kind));
   if ((classes & kLinalgSwitches) != 0) {
     words.Push(static_cast<uint64_t>(context.linalgPreferredBackend()));
   }
-  return cut;
+}
+
+bool MayTryKernels(uint8_t classes, scheduler::DeviceKind kind) {
+  const at::Context& context = at::globalContext();
+  return (classes & kConvolutionSwitches) != 0 &&
+         kind == scheduler::DeviceKind::kCuda && context.benchmarkCuDNN() &&
+         context.userEnabledCuDNN();
 }
 
 }  // namespace reprise::bindings

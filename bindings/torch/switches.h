@@ -15,10 +15,12 @@ namespace reprise::bindings {
 // on the host the number of threads. About 5 ns.
 uint64_t CommonSwitches(scheduler::DeviceKind kind);
 
-// Appends those of the operator's classes. Returns why their present state
-// keeps the operator out of traces (a string literal), or null.
-const char* AddSwitches(uint8_t classes, scheduler::DeviceKind kind,
-                        WordBuffer& words);
+// Appends those of the operator's classes.
+void AddSwitches(uint8_t classes, scheduler::DeviceKind kind,
+                 WordBuffer& words);
+
+// An operator of these classes may try out kernels now, and keep the fastest.
+bool MayTryKernels(uint8_t classes, scheduler::DeviceKind kind);
 
 }  // namespace reprise::bindings
 

@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +34,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(skips.gpus() == 0, reason=skips.NO_GPU),
 ]
+PASSES = 12
 PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
 
 
@@ -370,6 +372,67 @@ def test_recurrent_networks_fork_streams(kind: type[nn.RNNBase], train: bool) ->
     # In training part of a result, its reserve, may stay unwritten, and differ.
     assert train or "aten::_cudnn_rnn:" not in report, report  # no cut
     assert_same_bits(kept, [step(x) for x in inputs])
+
+
+def test_kernels_that_cudnn_has_picked_by_time() -> None:
+    """Each thread tries them out at its first call of a shape, and keeps them."""
+    torch.manual_seed(7)
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1, groups=4),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2),
+    )
+    model = model.cuda().half().eval()
+    shapes = [(4, 3, 32, 32), (2, 3, 48, 48)]
+    inputs = [
+        torch.randn(shapes[i % 2], device="cuda").half() for i in range(2 * PASSES)
+    ]
+    weights = list(model.parameters())
+    wrong: list[BaseException] = []
+
+    def step(x: torch.Tensor) -> list[torch.Tensor]:
+        y = model(x)
+        gradients = torch.autograd.grad(y.float().square().mean(), weights)
+        return [y.detach(), *gradients]
+
+    def run(session: reprise.Session) -> None:
+        kept = []
+        for x in inputs:
+            kept.append(step(x))
+            assert session.wait(BUILD_TIMEOUT_S)
+        with reprise.session("cuda", enabled=False):
+            assert_same_bits(kept, [step(x) for x in inputs])
+
+    def on_a_thread(session: reprise.Session) -> None:
+        try:
+            run(session)
+        except BaseException as error:
+            wrong.append(error)
+
+    torch.backends.cudnn.benchmark = True
+    try:
+        with watched("cuda") as session:
+            run(session)
+            first = session.stats()
+            thread = threading.Thread(target=on_a_thread, args=(session,))
+            thread.start()
+            thread.join()
+            assert not wrong, wrong
+            report = str(session.explain())
+            assert first.replays >= PASSES, report
+            assert session.stats().replays >= first.replays + PASSES, report
+            cuts = {cut["op"] for cut in session.explain().to_dict()["cuts"]}
+            assert not any("conv" in op for op in cuts), report
+            before = session.stats()
+            step(inputs[0])
+            now = session.stats()
+            # As good as all: the backward pass is another thread's.
+            assert now.followed - before.followed > 0.8 * (now.ops - before.ops)
+    finally:
+        torch.backends.cudnn.benchmark = False
 
 
 def test_graphed_callables_beside_replays() -> None:

@@ -93,6 +93,15 @@ class TwinPrograms : public testing::Test {
       return {};
     }
     void StopRecording() override { --test_->recordings_open_; }
+    std::string EndOp(engine::TracedOp& op) override {
+      std::string refusal = HostBackend::EndOp(op);
+      const bool refused =
+          test_->refused_op_ == static_cast<sim::ModelOp>(op.op) &&
+          test_->refusals_left_ > 0;
+      if (!refused) return refusal;
+      --test_->refusals_left_;
+      return "told to refuse";
+    }
     std::optional<std::string> TakeForeignWork() override {
       return std::exchange(test_->foreign_work_, std::nullopt);
     }
@@ -201,6 +210,9 @@ class TwinPrograms : public testing::Test {
   int builds_run_ = 0;
   std::function<void()> on_build_;  // runs within each build
   bool explains_numbers_ = true;
+  // Recorded, this op is refused so often.
+  sim::ModelOp refused_op_ = sim::ModelOp::kAdd;
+  int refusals_left_ = 0;
   std::optional<std::string> foreign_work_;  // before the next op
   // From the next restart on.
   base::Policy policy_ = base::Policy::kAlways;

@@ -150,6 +150,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
   if (op == ModelOp::kScale) view.scalars = {&factor, 1};
   view.cut = op == ModelOp::kRead ? "the host looks" : nullptr;
   view.may_use_generator = op == ModelOp::kRandom;
+  view.may_try_kernels = op == tries_kernels;
 
   switch (session_->Enter(view)) {
     case scheduler::Action::kFollow: {

@@ -210,6 +210,9 @@ class ModelProgram {
 
   ModelTensor Run(ModelOp op, std::vector<ModelTensor> inputs, float attribute);
 
+  // Ops that may try out kernels, if any do.
+  std::optional<ModelOp> tries_kernels;
+
   // Ops whose results the session wanted to see.
   int observed() const { return observed_; }
   // Ops that a replay answered.

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <thread>
+#include <type_traits>
 
 #include "tests/bindings/torch/fake_session.h"
 
@@ -106,13 +108,36 @@ TEST_F(CudaHookTest, CutsCopiesThatTouchTheHost) {
   EXPECT_EQ(Last([&] { at::index(a, {at::arange(2)}); }).cut, "host operand");
 }
 
-TEST_F(CudaHookTest, CutsWhatCudnnPicksByBenchmark) {
+// Each thread has its own choices.
+TEST_F(CudaHookTest, WhatCudnnPicksByBenchmarkIsTheThreads) {
   const auto x = Rand({2, 3, 8, 8}), w = Rand({4, 3, 3, 3});
-  EXPECT_EQ(Last([&] { at::conv2d(x, w); }).cut, "");
+  const auto mean = Rand({3}), var = Rand({3});
+  const auto convolve = [&] { return Last([&] { at::conv2d(x, w); }); };
+  const auto normalize = [&] {
+    return Last([&] {
+             at::batch_norm(x, {}, {}, mean, var, false, 0.1, 1e-5, true);
+           })
+        .words;
+  };
+  const auto elsewhere = [](const auto& work) {
+    std::remove_cvref_t<decltype(work())> result;
+    std::thread([&] { result = work(); }).join();
+    return result;
+  };
+  const auto before = normalize();
   at::globalContext().setBenchmarkCuDNN(true);
-  EXPECT_EQ(Last([&] { at::conv2d(x, w); }).cut,
-            "cudnn.benchmark picks kernels");
+  const SeenOp here = convolve();
+  EXPECT_EQ(here.cut, "");
+  EXPECT_TRUE(here.may_try_kernels);
+  EXPECT_EQ(here.words, convolve().words);
+  EXPECT_NE(here.words, elsewhere(convolve).words);
+  EXPECT_EQ(before, normalize());
+  EXPECT_EQ(before, elsewhere(normalize));
   at::globalContext().setBenchmarkCuDNN(false);
+  // Choices outlast the switch.
+  EXPECT_FALSE(convolve().may_try_kernels);
+  EXPECT_NE(convolve().words, elsewhere(convolve).words);
+  ExpectFollowed([&] { return Tensors{at::conv2d(x, w)}; });
 }
 
 TEST_F(CudaHookTest, ShowsPrecisionsToMatmuls) {

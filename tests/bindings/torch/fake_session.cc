@@ -192,6 +192,7 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
   seen.operands.assign(op.operands.begin(), op.operands.end());
   seen.cut = op.cut == nullptr ? "" : op.cut;
   seen.may_use_generator = op.may_use_generator;
+  seen.may_try_kernels = op.may_try_kernels;
   engine::TracedOp& traced = ops_.emplace_back();
   traced.op = op.op;
   traced.words = seen.words;

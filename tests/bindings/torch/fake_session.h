@@ -29,6 +29,7 @@ struct SeenOp {
   std::vector<engine::Operand> operands;  // their spans are stale
   std::string cut;
   bool may_use_generator = false;
+  bool may_try_kernels = false;
   bool left = false;
   bool abandoned = false;
   std::vector<engine::ResultView> results;  // their spans are stale
