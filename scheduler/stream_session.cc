@@ -36,6 +36,8 @@ constexpr uint32_t kRunsALeaving = 8;
 // is a cut; fewer times may have been trials.
 constexpr uint32_t kTrials = 3;
 
+constexpr char kNew[] = "another one each time, as what came here before it";
+
 constexpr char kReleased[] =
     "memory ran short: plans were given back, to be recorded again";
 constexpr char kFreed[] =
@@ -138,12 +140,13 @@ Action StreamSession::EnterMasked(const OpView& op,
         [](const engine::Operand& operand) { return operand.written; });
     return writes ? Action::kCut : Action::kEager;
   }
-  if (op.cut != nullptr) return RunCut(op, op.cut);
+  if (op.cut != nullptr) return RunCut(op, hash, op.cut);
   if (!learned_cuts_.empty()) {
     if (const std::string* why = learned_cuts_.Find(hash)) {
-      return RunCut(op, *why);
+      return RunCut(op, hash, *why);
     }
   }
+  if (!IsExpected(hash) && IsNew(hash)) return LeaveOut(op, kNew);
   if (mode_ == Mode::kWatching &&
       (BeginsTrace(op, hash) || EndsAtForeignWork())) {
     Close();
@@ -155,6 +158,17 @@ Action StreamSession::EnterMasked(const OpView& op,
     if (const std::optional<Action> action = TryHead(op, hash)) return *action;
   }
   return Watch(op, words);
+}
+
+bool StreamSession::IsExpected(uint64_t hash) const {
+  if (mode_ != Mode::kWatching || expected_ == nullptr) return false;
+  const std::vector<uint64_t>& hashes = expected_->op_hashes;
+  return open_.ops() < hashes.size() && hashes[open_.ops()] == hash;
+}
+
+bool StreamSession::IsNew(uint64_t hash) {
+  if (mode_ != Mode::kWatching) return novelty_.Meet(hash);
+  return novelty_.Meet(hash, open_.signature().lo);
 }
 
 Action StreamSession::Sleep() {
@@ -260,7 +274,14 @@ cache::Signature StreamSession::Mask(OpView& op) {
   return hash;
 }
 
-Action StreamSession::RunCut(const OpView& op, std::string_view reason) {
+Action StreamSession::RunCut(const OpView& op, uint64_t hash,
+                             std::string_view reason) {
+  const Action action = LeaveOut(op, reason);
+  novelty_.CutPassed(hash);
+  return action;
+}
+
+Action StreamSession::LeaveOut(const OpView& op, std::string_view reason) {
   NoteCut(op, reason);
   Close();
   return Action::kCut;
@@ -363,7 +384,7 @@ Action StreamSession::Watch(const OpView& op, const cache::Signature& words) {
     mode_ = Mode::kWatching;
   }
   if (open_.WritesExternal(op)) {
-    return RunCut(op, "writes memory that its trace did not make");
+    return RunCut(op, hash, "writes memory that its trace did not make");
   }
   op_hashes_.push_back(hash);
   const cache::Signature before = open_.signature();
@@ -410,6 +431,7 @@ void StreamSession::LeaveWatching(const OpView& op,
     if (!is_trial) LearnCut(observed_hash_, refusal);
     NoteCut(op, refusal);
     DiscardOpenTrace();
+    novelty_.CutPassed(observed_hash_);
     return;
   }
   if (Ends()) Close();
@@ -504,6 +526,7 @@ TraceEntry* StreamSession::EntryOfOpen() {
 void StreamSession::LinkTrace(TraceEntry* entry) {
   ++journal_.stats.traces;
   ++entry->seen;
+  novelty_.TraceEnded(entry->signature.lo);
   traces_.Use(entry);
   predictor_.Saw(*entry);
 }
@@ -606,6 +629,9 @@ void StreamSession::Squash(uint32_t verified) {
   current_->Rest();
   mode_ = Mode::kBoundary;
   predictor_.Break();
+  if (verified < current_->ops) {
+    novelty_.TraceEnded(instance().trace().ops[verified].before.lo);
+  }
   const base::Status restored = instance().Squash(verified);
   following_.store(false, std::memory_order_release);
   if (restored) return;
@@ -763,6 +789,7 @@ void StreamSession::Reset() {
   learned_cuts_.Clear();
   unmasked_.Clear();
   trials_.Clear();
+  novelty_.Clear();
   attention_ = Attention{};
   if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
   journal_.Clear();

@@ -27,6 +27,7 @@
 #include "scheduler/externals.h"
 #include "scheduler/heads.h"
 #include "scheduler/journal.h"
+#include "scheduler/novelty.h"
 #include "scheduler/plan_cache.h"
 #include "scheduler/predictor.h"
 #include "scheduler/repetition.h"
@@ -172,7 +173,10 @@ class StreamSession final : public Session {
   // Puts markers in place of the op's numbers, in a copy of its words that
   // lives until the next call, and hashes them.
   cache::Signature Mask(engine::OpView& op) REPRISE_REQUIRES(lock_);
-  Action RunCut(const engine::OpView& op, std::string_view reason)
+  Action RunCut(const engine::OpView& op, uint64_t hash,
+                std::string_view reason) REPRISE_REQUIRES(lock_);
+  // The op belongs to no trace, and the open one ends before it.
+  Action LeaveOut(const engine::OpView& op, std::string_view reason)
       REPRISE_REQUIRES(lock_);
 
   // Leaving what was expected.
@@ -210,6 +214,10 @@ class StreamSession final : public Session {
   void NoteCut(const engine::OpView& op, std::string_view reason)
       REPRISE_REQUIRES(lock_);
   void LearnCut(uint64_t hash, std::string_view reason) REPRISE_REQUIRES(lock_);
+  // The op is what comes next in the trace that its head promised.
+  bool IsExpected(uint64_t hash) const REPRISE_REQUIRES(lock_);
+  // The op is another one each time where it stands.
+  bool IsNew(uint64_t hash) REPRISE_REQUIRES(lock_);
   void LinkTrace(TraceEntry* entry) REPRISE_REQUIRES(lock_);
 
   // Whether the stream is worth watching now; called every so many ops.
@@ -366,6 +374,7 @@ class StreamSession final : public Session {
   // row they could not be recorded.
   cache::LruMap<uint64_t, uint32_t> trials_ REPRISE_GUARDED_BY(lock_){
       kMostLearned};
+  Novelty novelty_ REPRISE_GUARDED_BY(lock_);
   Allowance allowance_ REPRISE_GUARDED_BY(lock_);
   Attention attention_ REPRISE_GUARDED_BY(lock_);  // by policy kMeasured only
   Journal journal_ REPRISE_GUARDED_BY(lock_);

@@ -133,8 +133,9 @@ TEST_F(BoundsTest, WhatIsForgottenIsCountedFromTheReset) {
 TEST_F(BoundsTest, CutsAreForgottenAndLearnedAgain) {
   const auto forms = [this](size_t begin, size_t end) {
     for (size_t form = begin; form < end; ++form) {
-      watched_.program->Random(watched_.program->Make(1, form));
-      watched_.program->Read(watched_.weights[0]);
+      const ModelTensor x = watched_.program->Make(1, form);
+      watched_.program->Random(x);
+      watched_.program->Read(x);
     }
   };
   Restart(kAmple, kAmple);

@@ -1,0 +1,105 @@
+// Ops that are others at each pass of a program.
+
+#ifndef REPRISE_SCHEDULER_NOVELTY_H_
+#define REPRISE_SCHEDULER_NOVELTY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "cache/lru_map.h"
+
+namespace reprise::scheduler {
+
+// Some ops never come in two passes: a text that grows by a word, an attribute
+// that counts passes. No trace with such an op in it comes again, though all
+// around it does. They are told by where they stand: behind a trace, a
+// beginning of one or a cut behind which so many others have come that had
+// never come before. From then on, what is new there belongs to no trace, nor
+// does what is new right behind it, nor what is the same elsewhere in that
+// pass.
+//
+// What comes in another pass is not new, so that of a program that goes on to
+// other sizes altogether the first pass is lost, and no more; but the first op
+// of what was new stays out, so that traces begin behind it all the same.
+// Forgets what was not met for longest. Single-thread. Cost: one or two hash
+// look-ups an op.
+class Novelty {
+ public:
+  // The op that is met next, by the hash of its words, and the signature of the
+  // trace that is open, if one is. True if the op is new where things are new
+  // each time: it is no part of that trace.
+  bool Meet(uint64_t hash, std::optional<uint64_t> open = std::nullopt) {
+    const uint64_t place = open.value_or(behind_);
+    if (Found* found = known_.Find(hash)) {
+      const bool is_new = Go(IsOfThisPass(*found, place));
+      // As the first here it parts what is before from what is behind.
+      return is_new || (found->first && found->place == place);
+    }
+    Found& found = known_.Put(hash);
+    if (stretch_ == 0 && ++new_ones_.Put(place) < kTimes) return Go(false);
+    // So much at once is another part of the program.
+    if (stretch_ == kLongestStretch) {
+      ++pass_;
+      return Go(false);
+    }
+    found = {.pass = pass_, .place = place, .first = stretch_ == 0};
+    return Go(true);
+  }
+  // A trace has ended, by its signature.
+  void TraceEnded(uint64_t signature) { behind_ = signature; }
+  // A cut has passed, by the hash of its words.
+  void CutPassed(uint64_t hash) {
+    behind_ = hash;
+    stretch_ = 0;
+  }
+
+  void Clear() {
+    known_.Clear();
+    new_ones_.Clear();
+    behind_ = 0;
+    ++pass_;
+    stretch_ = 0;
+  }
+
+ private:
+  // In which pass an op was found to be new (0: in none), where first, whether
+  // as the first of a stretch, and how often elsewhere.
+  struct Found {
+    uint64_t pass = 0;
+    uint64_t place = 0;
+    bool first = false;
+    uint32_t again = 0;
+  };
+  static constexpr uint32_t kTimes = 4;
+  static constexpr uint32_t kMostPlaces = 6;
+  static constexpr uint32_t kLongestStretch = 32;
+  static constexpr size_t kMostKnown = size_t{1} << 15;
+
+  // What was new here before, or with nothing known in between, is so no more,
+  // nor all that came with it: this is another pass. So it is if it stands in
+  // all too many places.
+  bool IsOfThisPass(Found& found, uint64_t place) {
+    if (found.pass != pass_) return false;
+    const bool again = stretch_ == 0 && (found.place == place || !among_known_);
+    if (!again && ++found.again < kMostPlaces) return true;
+    ++pass_;
+    return false;
+  }
+  bool Go(bool is_new) {
+    stretch_ = is_new ? stretch_ + 1 : 0;
+    among_known_ = !is_new;
+    return is_new;
+  }
+
+  cache::LruMap<uint64_t, Found> known_{kMostKnown};
+  cache::LruMap<uint64_t, uint32_t> new_ones_{kMostKnown};  // by place
+  uint64_t behind_ = 0;
+  uint64_t pass_ = 1;
+  uint32_t stretch_ = 0;     // new ops in a row
+  bool among_known_ = true;  // the last op was not new
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_NOVELTY_H_

@@ -1,0 +1,127 @@
+// What is new each time where it stands is told from what is new once.
+
+#include "scheduler/novelty.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tests/scheduler/twin_programs.h"
+
+namespace reprise::scheduler {
+namespace {
+
+// How many of a pass are new each time, behind a cut.
+int NewOf(Novelty& novelty, const std::vector<uint64_t>& hashes) {
+  novelty.CutPassed(7);
+  int count = 0;
+  std::optional<uint64_t> open;
+  for (const uint64_t hash : hashes) {
+    if (novelty.Meet(hash, open)) {
+      ++count;
+      if (open.has_value()) novelty.TraceEnded(*open);
+      open.reset();
+    } else {
+      open = 31 * open.value_or(17) + hash;
+    }
+  }
+  return count;
+}
+
+TEST(NoveltyTest, WhatIsAnotherOneEachTimeIsTold) {
+  Novelty novelty;
+  for (uint64_t pass = 0; pass < 20; ++pass) {
+    const uint64_t fresh = 1000 + 10 * pass;
+    EXPECT_EQ(NewOf(novelty, {1, 2, fresh, fresh + 1, 3, 4}), pass < 3 ? 0 : 2)
+        << pass;
+    EXPECT_EQ(NewOf(novelty, {fresh + 5, 5}), pass < 2 ? 0 : 1) << pass;
+  }
+}
+
+// The same stands in several places of a pass.
+TEST(NoveltyTest, WhatIsNewIsSoInTheWholePass) {
+  Novelty novelty;
+  uint64_t fresh = 1000;
+  const auto pass = [&] {
+    novelty.CutPassed(7);
+    int told = novelty.Meet(fresh);
+    novelty.TraceEnded(8);
+    EXPECT_FALSE(novelty.Meet(2));
+    told += novelty.Meet(fresh, 2);
+    told += novelty.Meet(fresh);
+    return told;
+  };
+  for (int i = 0; i < 20; ++i, ++fresh) EXPECT_EQ(pass(), i < 3 ? 0 : 3) << i;
+  --fresh;
+  EXPECT_EQ(pass(), 1);
+}
+
+// Of other sizes the first pass is lost, and no more but the first op.
+TEST(NoveltyTest, WhatComesAgainIsNotNew) {
+  Novelty novelty;
+  for (int again = 0; again < 3; ++again) {
+    for (uint64_t size = 1; size < 12; ++size) {
+      const uint64_t first = 100 * size;
+      const int told = NewOf(novelty, {first, first + 1, first + 2});
+      const int lost = size > 3 ? again == 0 ? 3 : 1 : 0;
+      EXPECT_EQ(told, lost) << size << " " << again;
+    }
+  }
+}
+
+TEST(NoveltyTest, APlaceIsWhatIsBehind) {
+  Novelty novelty;
+  for (uint64_t pass = 0; pass < 8; ++pass) {
+    novelty.TraceEnded(4);
+    EXPECT_EQ(novelty.Meet(1000 + pass), pass >= 3) << pass;
+    EXPECT_FALSE(novelty.Meet(5, 6)) << pass;
+    EXPECT_FALSE(novelty.Meet(2000 + pass, 100 * pass)) << pass;
+  }
+}
+
+TEST(NoveltyTest, ClearedItKnowsNothing) {
+  Novelty novelty;
+  for (uint64_t pass = 0; pass < 8; ++pass) NewOf(novelty, {1, 1000 + pass});
+  novelty.Clear();
+  EXPECT_EQ(NewOf(novelty, {1, 2000, 1, 2001}), 0);
+}
+
+class GrowingProgramTest : public TwinPrograms {};
+
+// What grows by an element a pass stands before, in and behind what stays.
+TEST_F(GrowingProgramTest, WhatStaysIsReplayed) {
+  const auto call = [&](int i) {
+    Both([&](Side& side) {
+      sim::ModelProgram& program = *side.program;
+      const auto grow = [&] {
+        const auto grown =
+            program.Make(static_cast<float>(i), 100 + static_cast<size_t>(i));
+        return program.Scale(program.Add(grown, grown), 7);
+      };
+      Held held{grow()};
+      sim::ModelTensor h = program.Make(static_cast<float>(i), 64);
+      for (size_t k = 0; k < 12; ++k) {
+        h = program.Add(program.Scale(h, 7), side.weights[k % 8]);
+        if (k == 8) program.Negate(h);
+        if (k == 5) held.push_back(grow());
+      }
+      held.push_back(grow());
+      program.Read(h);
+      held.push_back(h);
+      return held;
+    });
+  };
+  int i = 0;
+  for (; i < 30; ++i) call(i);
+  const Stats before = stats();
+  for (; i < 60; ++i) call(i);
+  // All but what grows, and what reads.
+  EXPECT_EQ(FollowedSince(before), 25.0 / 32) << Traces();
+  EXPECT_EQ(stats().recorded, 4u) << Traces();
+  EXPECT_GT(Cuts("another one each time"), 150u);
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
