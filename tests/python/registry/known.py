@@ -88,7 +88,7 @@ REFUSED = (
           _CUDA, r"a device address that no operand, output or temporary explains"),
     Known(r"^aten::(_foreach_|convolution_backward)",
           "one launch writes several results, some without elements or in one buffer",
-          _CUDA, r"its output took the middle of a temporary buffer"),
+          _AT_TIMES, r"its output took the middle of a temporary buffer"),
 )  # fmt: skip
 
 #: Reasons for which some calls of an operator are cuts and others are not.
@@ -105,7 +105,7 @@ SOMETIMES_CUT = (
     Known("", "of results and of tables", _CUDA, r"a copy between host and device"),
     Known("", "of results", _AT_TIMES, r"copies to the host"),
     Known("", "solvers that look at what they found", _CUDA, r"a wait of the host for the device"),
-    Known("", "cuDNN's streams of its own", _CUDA, r"an event or a wait in the stream"),
+    Known("", "streams of a library's own", _AT_TIMES, r"an event or a wait in the stream"),
 )  # fmt: skip
 
 
