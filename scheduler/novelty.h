@@ -19,11 +19,11 @@ namespace reprise::scheduler {
 // does what is new right behind it, nor what is the same elsewhere in that
 // pass.
 //
-// What comes in another pass is not new, so that of a program that goes on to
-// other sizes altogether the first pass is lost, and no more; but the first op
-// of what was new stays out, so that traces begin behind it all the same.
-// Forgets what was not met for longest. Single-thread. Cost: one or two hash
-// look-ups an op.
+// What comes in another pass is not new; but the first op of what was new stays
+// out, so that traces begin behind it all the same. Where a program goes on to
+// other sizes altogether, it loses one pass, and nothing more is left out
+// there. Forgets what was not met for longest. Single-thread. Cost: one or two
+// hash look-ups an op.
 class Novelty {
  public:
   // The op that is met next, by the hash of its words, and the signature of the
@@ -37,9 +37,14 @@ class Novelty {
       return is_new || (found->first && found->place == place);
     }
     Found& found = known_.Put(hash);
-    if (stretch_ == 0 && ++new_ones_.Put(place) < kTimes) return Go(false);
-    // So much at once is another part of the program.
+    if (stretch_ == 0) {
+      uint32_t& new_ones = new_ones_.Put(place);
+      if (new_ones == kPartsComeHere || ++new_ones < kTimes) return Go(false);
+      stretch_place_ = place;
+      stretch_behind_cut_ = !open.has_value() && behind_cut_;
+    }
     if (stretch_ == kLongestStretch) {
+      APartCameHere();
       ++pass_;
       return Go(false);
     }
@@ -47,10 +52,15 @@ class Novelty {
     return Go(true);
   }
   // A trace has ended, by its signature.
-  void TraceEnded(uint64_t signature) { behind_ = signature; }
+  void TraceEnded(uint64_t signature) {
+    behind_ = signature;
+    behind_cut_ = false;
+  }
   // A cut has passed, by the hash of its words.
   void CutPassed(uint64_t hash) {
+    if (stretch_ > 0 && stretch_behind_cut_) APartCameHere();
     behind_ = hash;
+    behind_cut_ = true;
     stretch_ = 0;
   }
 
@@ -74,6 +84,7 @@ class Novelty {
   static constexpr uint32_t kTimes = 4;
   static constexpr uint32_t kMostPlaces = 6;
   static constexpr uint32_t kLongestStretch = 32;
+  static constexpr uint32_t kPartsComeHere = ~uint32_t{0};
   static constexpr size_t kMostKnown = size_t{1} << 15;
 
   // What was new here before, or with nothing known in between, is so no more,
@@ -82,10 +93,16 @@ class Novelty {
   bool IsOfThisPass(Found& found, uint64_t place) {
     if (found.pass != pass_) return false;
     const bool again = stretch_ == 0 && (found.place == place || !among_known_);
-    if (!again && ++found.again < kMostPlaces) return true;
+    if (!again && ++found.again < kMostPlaces) {
+      if (stretch_ == 0) stretch_behind_cut_ = false;
+      return true;
+    }
     ++pass_;
     return false;
   }
+  // All was new from a cut to the next, or very much at once: that is another
+  // part of the program, not something in it that grows.
+  void APartCameHere() { new_ones_.Put(stretch_place_) = kPartsComeHere; }
   bool Go(bool is_new) {
     stretch_ = is_new ? stretch_ + 1 : 0;
     among_known_ = !is_new;
@@ -95,9 +112,12 @@ class Novelty {
   cache::LruMap<uint64_t, Found> known_{kMostKnown};
   cache::LruMap<uint64_t, uint32_t> new_ones_{kMostKnown};  // by place
   uint64_t behind_ = 0;
+  bool behind_cut_ = false;  // and not a trace
   uint64_t pass_ = 1;
   uint32_t stretch_ = 0;     // new ops in a row
   bool among_known_ = true;  // the last op was not new
+  uint64_t stretch_place_ = 0;
+  bool stretch_behind_cut_ = false;
 };
 
 }  // namespace reprise::scheduler
