@@ -272,6 +272,16 @@ Kernels KernelsOf(const c10::OperatorHandle& op) {
   return kernels;
 }
 
+// For one of them or for all: it is not made of other operators alone.
+bool HasKernelForDevices(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  return op.hasKernelForDispatchKey(DispatchKey::CUDA) ||
+         op.hasKernelForDispatchKey(DispatchKey::CPU) ||
+         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(
+             DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
 const char* CutReason(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string_view name = schema.name();
@@ -350,7 +360,6 @@ std::string FullName(const c10::OperatorName& name) {
 }
 
 bool MayBeHooked(const c10::OperatorHandle& op) {
-  using c10::DispatchKey;
   const c10::FunctionSchema& schema = op.schema();
   const std::string_view name = schema.name();
   if (Contains(kNotHooked, name) ||
@@ -361,22 +370,13 @@ bool MayBeHooked(const c10::OperatorHandle& op) {
       (ReturnsView(schema) || op.hasTag(at::Tag::inplace_view))) {
     return false;
   }
-  if (KernelsOf(op) == Kernels::kPython) return false;
-  return op.hasKernelForDispatchKey(DispatchKey::CUDA) ||
-         op.hasKernelForDispatchKey(DispatchKey::CPU) ||
-         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-         op.hasKernelForDispatchKey(
-             DispatchKey::CompositeExplicitAutogradNonFunctional);
+  return KernelsOf(op) != Kernels::kPython && HasKernelForDevices(op);
 }
 
 bool HasKernel(const c10::OperatorHandle& op) {
-  using c10::DispatchKey;
-  return op.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd) ||
-         op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+  return HasKernelForDevices(op) ||
          op.hasKernelForDispatchKey(
-             DispatchKey::CompositeExplicitAutogradNonFunctional) ||
-         op.hasKernelForDispatchKey(DispatchKey::CPU) ||
-         op.hasKernelForDispatchKey(DispatchKey::CUDA);
+             c10::DispatchKey::CompositeImplicitAutograd);
 }
 
 OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
