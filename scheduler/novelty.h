@@ -68,8 +68,10 @@ class Novelty {
     known_.Clear();
     new_ones_.Clear();
     behind_ = 0;
+    behind_cut_ = false;
     ++pass_;
     stretch_ = 0;
+    among_known_ = true;
   }
 
  private:
