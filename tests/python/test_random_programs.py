@@ -159,11 +159,17 @@ def test_a_fault_that_comes_with_replays_is_found_and_shrunk(
     found = check(compiled(program), "cpu").wrong
     assert any("g0" in line for line in found), found
 
+    failed: list[Program] = []
+
     def fails(candidate: Program) -> bool:
-        return random_programs.fails(candidate, "cpu")
+        wrong = random_programs.fails(candidate, "cpu")
+        failed.extend([candidate] if wrong else [])
+        return wrong
 
     smaller = shrink(program, fails)
-    assert fails(smaller)
+    # Whether the first replay comes a pass later hangs on where memory happens to lie,
+    # so that the last of them need not fail again.
+    assert smaller in failed
     assert 4 <= len(smaller.passes) <= 15
     assert len({text for one in smaller.passes for text in one}) <= 8
     monkeypatch.undo()
