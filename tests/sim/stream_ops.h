@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/mutex.h"
 #include "engine/frontend.h"
 #include "engine/op.h"
 #include "scheduler/session.h"
@@ -226,7 +227,9 @@ class StreamOps {
 
   std::vector<Tensor> Eager(OpKind kind, const std::vector<Tensor>& inputs,
                             uint32_t attribute);
-  std::vector<Tensor> Followed(const std::vector<Tensor>& inputs);
+  // Under the session's lock, which has no name here.
+  std::vector<Tensor> Followed(const std::vector<Tensor>& inputs)
+      REPRISE_NO_THREAD_SAFETY_ANALYSIS;
   void Leave(const Shown& shown, OpKind kind,
              const std::vector<Tensor>& results,
              std::unique_ptr<engine::Call> call);

@@ -1,0 +1,114 @@
+// Where a session's traces begin and end, as far as its stream has shown.
+
+#ifndef REPRISE_SCHEDULER_BOUNDARIES_H_
+#define REPRISE_SCHEDULER_BOUNDARIES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cache/lru_map.h"
+#include "cache/signature.h"
+#include "engine/op.h"
+#include "scheduler/heads.h"
+#include "scheduler/novelty.h"
+#include "scheduler/predictor.h"
+#include "scheduler/trace_entry.h"
+
+namespace reprise::scheduler {
+
+// A trace ends before an op that belongs to none (a cut, or one that is another
+// one each time), where one was found to end whatever was expected, and where a
+// head comes. Ops go by the hash of their words. Knows entries of the session's
+// table, which says when one goes (Forget). Single-thread. Cost: a hash look-up
+// an op, and one a trace.
+class Boundaries {
+ public:
+  // --- Ops that belong to no trace ---
+
+  // Why the op is a cut; null where nothing was learned of it.
+  const std::string* WhyCut(uint64_t hash) {
+    return cuts_.empty() ? nullptr : cuts_.Find(hash);
+  }
+  void LearnCut(uint64_t hash, std::string_view reason) {
+    cuts_.Put(hash, std::string(reason));
+  }
+  void CutPassed(uint64_t hash) { novelty_.CutPassed(hash); }
+  // The op comes, in a trace of that signature if one is open (Novelty::Meet).
+  bool IsNew(uint64_t hash, std::optional<uint64_t> open) {
+    return novelty_.Meet(hash, open);
+  }
+
+  // --- Ends ---
+
+  // From now on traces that begin like this end here: the program goes several
+  // ways from there.
+  void EndAt(const cache::Signature& beginning) { ends_.Put(beginning); }
+  bool EndsAt(const cache::Signature& beginning) {
+    return !ends_.empty() && ends_.Find(beginning) != nullptr;
+  }
+
+  // --- Heads ---
+
+  // A trace that began with an op on those storages.
+  void Began(uint64_t hash, TraceEntry* entry,
+             std::vector<engine::StorageToken> storages) {
+    heads_.Put(hash, entry, std::move(storages));
+  }
+  std::span<const Heads::Head> Find(uint64_t hash) const {
+    return heads_.Find(hash);
+  }
+  // The trace that begins with such an op now; null if none is known.
+  TraceEntry* Choose(uint64_t hash,
+                     std::span<const engine::Operand> operands) const {
+    return heads_.Choose(hash, operands, predictor_.Foresee(hash));
+  }
+  // No trace is expected to be that one any more.
+  void Forget(const TraceEntry& entry) {
+    heads_.Remove(entry.head_hash, &entry);
+  }
+
+  // --- The stream's way ---
+
+  // It has come to a trace's end.
+  void Ended(const TraceEntry& entry) {
+    novelty_.TraceEnded(entry.signature.lo);
+    predictor_.Saw(entry);
+  }
+  // It has left a trace behind that beginning.
+  void Left(const cache::Signature& beginning) {
+    novelty_.TraceEnded(beginning.lo);
+    predictor_.Break();
+  }
+  // It was interrupted: what comes next follows on nothing.
+  void Break() { predictor_.Break(); }
+
+  void Clear() {
+    cuts_.Clear();
+    novelty_.Clear();
+    ends_.Clear();
+    heads_.Clear();
+    predictor_.Clear();
+  }
+  // What was learned and went for a bound.
+  uint64_t forgotten() const { return cuts_.forgotten() + ends_.forgotten(); }
+
+ private:
+  static constexpr size_t kMostLearned = 4096;
+
+  cache::LruMap<uint64_t, std::string> cuts_{kMostLearned};
+  Novelty novelty_;
+  cache::LruMap<cache::Signature, std::monostate> ends_{kMostLearned};
+  Heads heads_;
+  Predictor predictor_;
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_BOUNDARIES_H_

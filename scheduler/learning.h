@@ -1,0 +1,104 @@
+// What a session learns of a trace while eager runs it, and at what price.
+
+#ifndef REPRISE_SCHEDULER_LEARNING_H_
+#define REPRISE_SCHEDULER_LEARNING_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "engine/base/clock.h"
+#include "engine/base/options.h"
+#include "engine/executor.h"
+#include "engine/frontend.h"
+#include "engine/trace.h"
+#include "engine/trace_recorder.h"
+#include "scheduler/allowance.h"
+#include "scheduler/journal.h"
+#include "scheduler/trace_entry.h"
+
+namespace reprise::scheduler {
+
+// The recording that is under way, and the time that recordings and validations
+// may take:
+//
+//   idle ─StartRecording─► recording ─Stop─► idle
+//   idle ─StartValidating──────────── Stop─► idle
+//
+// Under the session's lock.
+class Learning {
+ public:
+  struct Parts {  // all borrowed
+    engine::Frontend* frontend = nullptr;
+    engine::Backend* backend = nullptr;
+    Journal* journal = nullptr;
+    const base::Clock* clock = nullptr;
+    base::Policy policy = base::Policy::kAlways;
+    // While it is true nothing is recorded or validated; null: never.
+    const std::atomic<bool>* forbidden = nullptr;
+  };
+  explicit Learning(Parts parts) : parts_(parts) {}
+
+  // Something may be recorded or validated at all.
+  bool allowed() const {
+    return parts_.forbidden == nullptr ||
+           !parts_.forbidden->load(std::memory_order_relaxed);
+  }
+  // And there is time for it now.
+  bool May() {
+    return allowed() && (always() || allowance_.Has(parts_.clock->Now()));
+  }
+  // So much of the trace has been seen that a recording may pay.
+  bool IsWorthIt(const TraceEntry& entry) const {
+    return always() || entry.seen * entry.ops >= kFewestOpsSeen;
+  }
+
+  // Records from the next op on, if it may and can.
+  void StartRecording(engine::Backend::Pass pass) {
+    if (!May()) return;
+    allowance_.Begin(parts_.clock->Now());
+    auto recorder =
+        engine::TraceRecorder::Start(parts_.frontend, parts_.backend, pass);
+    if (!recorder) {
+      ++parts_.journal
+            ->notes["nothing is recorded: " + recorder.error().message()];
+      return;
+    }
+    recorder_ = *std::move(recorder);
+    pass_ = pass;
+  }
+  void StartValidating() { allowance_.Begin(parts_.clock->Now()); }
+  // Ends what is under way; a recording that was not taken is dropped.
+  void Stop() {
+    recorder_.reset();
+    allowance_.End(parts_.clock->Now());
+  }
+  // The same for a recording, by somebody who took no part in it.
+  void DropRecording() { recorder_.reset(); }
+
+  bool recording() const { return recorder_ != nullptr; }
+  // Null while nothing is recorded.
+  engine::TraceRecorder* recorder() { return recorder_.get(); }
+  // What is recorded is what the entry waits for.
+  bool IsFor(const TraceEntry& entry) const {
+    using Pass = engine::Backend::Pass;
+    using State = TraceEntry::State;
+    return (entry.state == State::kRecord && pass_ == Pass::kFirst) ||
+           (entry.state == State::kConfirm && pass_ == Pass::kRelocated);
+  }
+
+ private:
+  // What two ops gain pays only if they come often.
+  static constexpr uint64_t kFewestOpsSeen = 32;
+
+  bool always() const { return parts_.policy == base::Policy::kAlways; }
+
+  const Parts parts_;
+  std::unique_ptr<engine::TraceRecorder> recorder_;
+  engine::Backend::Pass pass_ = engine::Backend::Pass::kFirst;
+  Allowance allowance_;
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_LEARNING_H_

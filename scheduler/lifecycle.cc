@@ -1,0 +1,409 @@
+#include "scheduler/lifecycle.h"
+
+#include <string>
+#include <utility>
+
+#include "scheduler/instance_policy.h"
+
+namespace reprise::scheduler {
+
+using engine::OpView;
+using engine::Plan;
+using State = TraceEntry::State;
+
+namespace {
+
+// Builds and validations may fail for what happens once in a process (a library
+// that makes its workspace); then the trace is recorded again.
+constexpr uint32_t kTries = 3;
+
+// A trace is recorded again so often for numbers that turned out to change, and
+// so many of its recordings are dropped because they did not.
+constexpr uint32_t kNumberTries = 16;
+
+// A plan that is left at the same op this often, at one run in so many, is
+// split there.
+constexpr uint32_t kLeavings = 4;
+constexpr uint32_t kRunsALeaving = 8;
+
+}  // namespace
+
+const char* ToString(TraceEntry::State state) {
+  switch (state) {
+    case State::kSeen:
+      return "seen";
+    case State::kRecord:
+      return "waiting to be recorded";
+    case State::kConfirm:
+      return "waiting to be recorded again";
+    case State::kBuilding:
+      return "building";
+    case State::kCheckOps:
+      return "validating op by op";
+    case State::kCheckWhole:
+      return "validating whole segments";
+    case State::kReady:
+      return "ready";
+    case State::kGivenUp:
+      return "given up";
+  }
+  return "?";
+}
+
+Lifecycle::Lifecycle(Parts parts)
+    : parts_(std::move(parts)),
+      journal_(*parts_.journal),
+      boundaries_(*parts_.boundaries),
+      plans_(*parts_.plans),
+      traces_(parts_.options->trace_budget_bytes, [this](TraceEntry& entry) {
+        boundaries_.Forget(entry);
+        Unpublish(entry);
+      }) {}
+
+Lifecycle::~Lifecycle() { traces_.Clear(); }
+
+// --- Traces that come --------------------------------------------------------
+
+TraceEntry* Lifecycle::EntryFor(TraceTable::Closed closed) {
+  const TraceTable::Found found = traces_.EntryFor(std::move(closed));
+  if (found.new_signature) ++journal_.stats.signatures;
+  return found.entry;
+}
+
+void Lifecycle::PassEnded(TraceEntry* entry) {
+  ++journal_.stats.traces;
+  ++entry->seen;
+  traces_.Use(entry);
+  boundaries_.Ended(*entry);
+}
+
+void Lifecycle::CountAndTrim(TraceEntry* entry) {
+  traces_.Count(entry);
+  traces_.Trim([this](const TraceEntry& other) {
+    return plans_.Contains(KeyOf(other));
+  });
+}
+
+std::vector<const TraceEntry*> Lifecycle::entries() {
+  std::vector<const TraceEntry*> entries;
+  traces_.ForEach(
+      [&entries](const TraceEntry& entry) { entries.push_back(&entry); });
+  return entries;
+}
+
+// --- From recordings to a plan -----------------------------------------------
+
+void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
+  ++journal_.stats.recorded;
+  if (entry->state == State::kRecord) {
+    entry->first = std::move(trace);
+    entry->state = State::kConfirm;
+    return;
+  }
+  entry->second = std::move(trace);
+  for (const auto& [op, slot] : entry->changing) {
+    if (entry->first->ops[op].slots[slot].recorded.bits !=
+        entry->second->ops[op].slots[slot].recorded.bits) {
+      continue;
+    }
+    if (++entry->equal_recordings < kNumberTries) {
+      entry->second.reset();
+      return;
+    }
+  }
+  entry->state = State::kBuilding;
+  entry->planned = entry->first;
+  PostBuild(entry,
+            parts_.options->max_instances == 1
+                ? BuildJob::Makes::kOnlyInstance
+                : BuildJob::Makes::kFirstInstance,
+            std::move(entry->first), std::move(entry->second));
+  entry->build = last_build_;
+}
+
+void Lifecycle::PostBuild(TraceEntry* entry, BuildJob::Makes makes,
+                          std::shared_ptr<const engine::Trace> first,
+                          std::shared_ptr<const engine::Trace> second) {
+  entry->job = std::make_shared<BuildJob>(
+      BuildJob::Parts{.backend = parts_.backend,
+                      .plans = parts_.plans,
+                      .key = {++last_build_, parts_.session},
+                      .first = std::move(first),
+                      .second = std::move(second),
+                      .makes = makes});
+  parts_.build(entry->job);
+}
+
+void Lifecycle::CollectBuild(TraceEntry* entry) {
+  if (!entry->job->done()) return;
+  // Where it built nothing, it has the recording still.
+  const std::shared_ptr<BuildJob> job = std::move(entry->job);
+  BuildJob::Outcome outcome = job->TakeOutcome();
+  if (!outcome && !outcome.error().unexplained.empty()) {
+    const std::shared_ptr<const engine::Trace> recording = entry->recording();
+    for (const uint32_t op : outcome.error().unexplained) {
+      parts_.numbers->Keep(recording->ops[op].hash);
+    }
+    // It never comes again in this form.
+    boundaries_.Forget(*entry);
+    GiveUp(entry, outcome.error().error.message());
+    return;
+  }
+  if (!outcome) {
+    FailAt(entry, outcome.error().op, outcome.error().error.message());
+    return;
+  }
+  ++journal_.stats.builds;
+  entry->summary = std::move(outcome->summary);
+  entry->instances = {InstanceUse{.bytes = outcome->bytes}};
+  if (!outcome->refusal.empty()) {
+    GiveUp(entry, outcome->refusal);
+    return;
+  }
+  if (!plans_.Contains(KeyOf(*entry))) {  // evicted before its head came
+    StartOver(entry);
+    return;
+  }
+  entry->state = State::kCheckOps;
+  traces_.HasPlan(entry);
+}
+
+void Lifecycle::CollectVerdict(TraceEntry* entry,
+                               engine::Executor::Patience patience) {
+  const PlanCache::Pin pin = Pin(entry);
+  if (!pin) return;
+  auto verdict = (*pin)->instance(entry->validating).executor().Poll(patience);
+  if (!verdict) {
+    GiveUp(entry, verdict.error().message());
+    return;
+  }
+  if (!verdict->has_value()) return;
+  entry->verdict_pending = false;
+  if (!(*verdict)->equal) {
+    const uint32_t op = (*verdict)->tag;
+    FailAt(entry, op,
+           "op " + std::to_string(op) + " (" +
+               parts_.frontend->OpName((*pin)->trace().ops[op].op) +
+               ") gave other bits than eager");
+    return;
+  }
+  ++journal_.stats.validated;
+  ++entry->validations;
+  ++entry->instances[entry->validating].validations;
+  if (entry->state == State::kCheckOps) {
+    entry->state = State::kCheckWhole;
+  } else if (entry->state == State::kCheckWhole) {
+    entry->state = State::kReady;
+  }
+}
+
+void Lifecycle::Settle() {
+  std::vector<TraceEntry*> due;
+  traces_.ForEach([&due](TraceEntry& entry) {
+    if (entry.state == State::kBuilding || entry.verdict_pending) {
+      due.push_back(&entry);
+    }
+  });
+  for (TraceEntry* entry : due) {
+    if (entry->state == State::kBuilding) CollectBuild(entry);
+    if (entry->verdict_pending) {
+      CollectVerdict(entry, engine::Executor::Patience::kWait);
+    }
+  }
+}
+
+// --- A plan, and its instances -----------------------------------------------
+
+PlanCache::Pin Lifecycle::Pin(TraceEntry* entry) {
+  PlanCache::Pin pin = plans_.Lookup(KeyOf(*entry));
+  if (!pin) StartOver(entry);
+  return pin;
+}
+
+std::optional<size_t> Lifecycle::ChooseInstance(TraceEntry* entry,
+                                                const PlanCache::Pin& pin,
+                                                bool may_validate) {
+  if (entry->job != nullptr) CollectInstance(entry, pin);
+  const Plan& plan = **pin;
+  // While it may not be validated the others go on.
+  if (!entry->instances.back().usable() &&
+      (may_validate || plan.instances() == 1)) {
+    return plan.instances() - 1;
+  }
+  const Plan::Choice choice = plan.Choose();
+  if (choice.held > 0) {
+    if (entry->job == nullptr && WantsInstance(*entry, plan, choice)) {
+      PostBuild(entry, BuildJob::Makes::kNextInstance, plan.first(),
+                plan.second());
+    }
+    if (entry->job != nullptr) return std::nullopt;
+  }
+  DropIdleInstance(entry, pin, choice.index);
+  return choice.index;
+}
+
+bool Lifecycle::WantsInstance(const TraceEntry& entry, const Plan& plan,
+                              const Plan::Choice& choice) const {
+  const uint64_t bytes = entry.instances.front().bytes;
+  const size_t count = entry.instances.size();
+  return plan.second() != nullptr && count < parts_.options->max_instances &&
+         bytes <= parts_.options->max_arena_bytes / (count + 1) &&
+         AnotherInstancePays(choice.held, choice.held_bytes, bytes);
+}
+
+void Lifecycle::CollectInstance(TraceEntry* entry, const PlanCache::Pin& pin) {
+  if (!entry->job->done()) return;
+  BuildJob::Outcome outcome = entry->job->TakeOutcome();
+  const PlanKey key = entry->job->key();
+  entry->job.reset();
+  if (!outcome) {
+    RefuseInstance(entry, pin, outcome.error().error.message());
+    return;
+  }
+  ++journal_.stats.builds;
+  if (!outcome->refusal.empty()) {
+    RefuseInstance(entry, pin, outcome->refusal);
+    return;
+  }
+  const PlanCache::Pin built = plans_.Lookup(key);
+  if (!built) {
+    RefuseInstance(entry, pin, "memory ran short before it was used");
+    return;
+  }
+  // Its charge moves to the plan. Charging less never fails.
+  plans_.Erase(key);
+  (void)plans_.Recharge(built, 0);
+  entry->instances.push_back(
+      {.bytes = outcome->bytes, .last_replay = entry->replays});
+  if (auto charged = Recharge(*entry, pin); !charged) {
+    entry->instances.pop_back();
+    RefuseInstance(entry, pin, charged.error().message());
+    return;
+  }
+  (*pin)->Adopt(**built);
+}
+
+base::Status Lifecycle::Recharge(const TraceEntry& entry,
+                                 const PlanCache::Pin& pin) {
+  return plans_.Recharge(pin, entry.bytes() + (*pin)->recording_bytes());
+}
+
+void Lifecycle::RefuseInstance(TraceEntry* entry, const PlanCache::Pin& pin,
+                               std::string_view reason) {
+  (*pin)->DropSecond();
+  (void)Recharge(*entry, pin);  // charging less never fails
+  entry->summary.notes.push_back("no other instance: " + std::string(reason));
+}
+
+void Lifecycle::DropIdleInstance(TraceEntry* entry, const PlanCache::Pin& pin,
+                                 size_t chosen) {
+  const InstanceUse& last = entry->instances.back();
+  if (chosen + 1 == entry->instances.size() ||
+      entry->replays - last.last_replay < kReplaysWithoutInstance) {
+    return;
+  }
+  (*pin)->DropLast();
+  entry->instances.pop_back();
+  (void)Recharge(*entry, pin);  // charging less never fails
+}
+
+// --- Back --------------------------------------------------------------------
+
+void Lifecycle::NoteLeaving(TraceEntry* entry, uint32_t op,
+                            const engine::TracedOp& traced) {
+  if (!entry->has_plan()) return;
+  if (entry->left_at != op ||
+      entry->runs - entry->left_since >
+          uint64_t{kRunsALeaving} * (entry->left_times + 1)) {
+    entry->left_at = op;
+    entry->left_times = 0;
+    entry->left_since = entry->runs;
+  }
+  if (++entry->left_times < kLeavings) return;
+  boundaries_.EndAt(traced.before);
+  boundaries_.Forget(*entry);
+  GiveUp(entry, "is left at op " + std::to_string(op) +
+                    " too often: its beginning and its rest are traces now");
+}
+
+bool Lifecycle::LearnNumbers(TraceEntry* entry, uint32_t index,
+                             const engine::TracedOp& traced, const OpView& op) {
+  if (entry->state == State::kGivenUp || ++entry->number_tries > kNumberTries) {
+    return false;
+  }
+  for (uint32_t i = 0; i < traced.slots.size(); ++i) {
+    const engine::ScalarSlot& slot = traced.slots[i];
+    if (op.scalars[slot.scalar].bits != slot.recorded.bits) {
+      entry->changing.emplace(index, i);
+    }
+  }
+  RecordAgain(entry);
+  return true;
+}
+
+void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
+                       std::string_view reason) {
+  Reject(*entry, reason);
+  entry->reason = reason;
+  if (++entry->attempts < kTries) {
+    StartOver(entry);
+    return;
+  }
+  // The op becomes a cut, so that what lies before and after it can be had.
+  const std::shared_ptr<const engine::Trace> recording = entry->recording();
+  if (op.has_value() && recording != nullptr) {
+    boundaries_.LearnCut(recording->ops[*op].hash, reason);
+  }
+  GiveUp(entry, reason);
+}
+
+void Lifecycle::StartOver(TraceEntry* entry) {
+  DropPlan(entry);
+  entry->first.reset();
+  entry->state = State::kRecord;
+  traces_.Count(entry);
+}
+
+void Lifecycle::Renew(TraceEntry* entry, std::string_view reason) {
+  entry->renewal.Replaced(entry->plan_replays());
+  if (entry->renewal.waiting()) {
+    Reject(*entry, reason);
+    entry->reason = reason;
+  }
+  StartOver(entry);
+}
+
+void Lifecycle::RecordAgain(TraceEntry* entry) {
+  DropPlan(entry);
+  entry->state = State::kConfirm;
+}
+
+void Lifecycle::DropPlan(TraceEntry* entry) {
+  // The plan lets it go.
+  if (entry->first == nullptr) entry->first = entry->planned.lock();
+  entry->planned.reset();
+  entry->second.reset();
+  entry->verdict_pending = false;
+  Unpublish(*entry);
+  traces_.HasNoPlan(entry);
+}
+
+void Lifecycle::Unpublish(TraceEntry& entry) {
+  if (entry.job != nullptr) entry.job->Abandon();
+  entry.job.reset();
+  plans_.Erase(KeyOf(entry));
+}
+
+void Lifecycle::GiveUp(TraceEntry* entry, std::string_view reason) {
+  entry->state = State::kGivenUp;
+  entry->reason = reason;
+  DropPlan(entry);
+  Reject(*entry, reason);
+}
+
+void Lifecycle::Reject(const TraceEntry& entry, std::string_view reason) {
+  ++journal_.stats.rejected;
+  ++journal_.rejections[{entry.signature.ToHex(), std::string(reason)}];
+}
+
+}  // namespace reprise::scheduler

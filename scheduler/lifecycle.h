@@ -1,0 +1,145 @@
+// A trace's way to a plan and back.
+
+#ifndef REPRISE_SCHEDULER_LIFECYCLE_H_
+#define REPRISE_SCHEDULER_LIFECYCLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/options.h"
+#include "engine/base/status.h"
+#include "engine/executor.h"
+#include "engine/frontend.h"
+#include "engine/op.h"
+#include "engine/plan.h"
+#include "engine/trace.h"
+#include "scheduler/boundaries.h"
+#include "scheduler/build_job.h"
+#include "scheduler/journal.h"
+#include "scheduler/number_mask.h"
+#include "scheduler/plan_cache.h"
+#include "scheduler/trace_entry.h"
+#include "scheduler/trace_table.h"
+
+namespace reprise::scheduler {
+
+// Owns the entries of a session's traces and takes each from state to state
+// (TraceEntry::State): recordings come in, builds go out, verdicts come back,
+// and what fails or changed is tried again or given up. Erases their plans from
+// the cache when it ends. Under the session's lock.
+class Lifecycle {
+ public:
+  struct Parts {  // all borrowed, but `build`
+    engine::Frontend* frontend = nullptr;
+    engine::Backend* backend = nullptr;
+    PlanCache* plans = nullptr;
+    // Runs a build off the program's threads.
+    std::function<void(std::shared_ptr<BuildJob>)> build;
+    const base::Options* options = nullptr;
+    Journal* journal = nullptr;
+    Boundaries* boundaries = nullptr;
+    NumberMask* numbers = nullptr;
+    // In keys of the cache, whose plans they are.
+    const void* session = nullptr;
+  };
+  explicit Lifecycle(Parts parts);
+  ~Lifecycle();
+  Lifecycle(const Lifecycle&) = delete;
+  Lifecycle& operator=(const Lifecycle&) = delete;
+
+  // --- Traces that come ---
+
+  // The entry of a trace that has come to its end.
+  TraceEntry* EntryFor(TraceTable::Closed closed);
+  // A pass of its trace has come to its end, watched or not.
+  void PassEnded(TraceEntry* entry);
+  // What it keeps has changed; entries may be forgotten. To be called where
+  // nobody uses one.
+  void CountAndTrim(TraceEntry* entry);
+
+  // --- From recordings to a plan ---
+
+  // The recording that the entry waited for.
+  void Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace);
+  // kBuilding: goes on if the build is done.
+  void CollectBuild(TraceEntry* entry);
+  // A verdict is pending: goes on if it is there.
+  void CollectVerdict(TraceEntry* entry, engine::Executor::Patience patience);
+  // All builds that are done, and all verdicts, which are waited for.
+  void Settle();
+
+  // --- A plan, and its instances ---
+
+  // Pins its plan. Empty where that was evicted: the entry starts over then.
+  PlanCache::Pin Pin(TraceEntry* entry);
+  // Which instance of its plan a pass runs on; nothing if another one is on its
+  // way. One that is not validated yet goes first where it may be.
+  std::optional<size_t> ChooseInstance(TraceEntry* entry,
+                                       const PlanCache::Pin& plan,
+                                       bool may_validate);
+
+  // --- Back ---
+
+  // The program left a pass of its plan before `op`.
+  void NoteLeaving(TraceEntry* entry, uint32_t op,
+                   const engine::TracedOp& traced);
+  // The op, which came for `traced`, brings numbers that the recordings do not
+  // tell enough of. True if another recording may help: the plan is dropped.
+  bool LearnNumbers(TraceEntry* entry, uint32_t index,
+                    const engine::TracedOp& traced, const engine::OpView& op);
+  // An external lies where it never moved to while recorded: the next pass
+  // proves that it can.
+  void RecordAgain(TraceEntry* entry);
+  // What its plan names is not there any more.
+  void Renew(TraceEntry* entry, std::string_view reason);
+  void GiveUp(TraceEntry* entry, std::string_view reason);
+
+  // Forgets all.
+  void Clear() { traces_.Clear(); }
+
+  std::vector<const TraceEntry*> entries();
+  size_t counted_bytes() const { return traces_.counted_bytes(); }
+  uint64_t forgotten() const { return traces_.forgotten(); }
+
+ private:
+  void PostBuild(TraceEntry* entry, BuildJob::Makes makes,
+                 std::shared_ptr<const engine::Trace> first,
+                 std::shared_ptr<const engine::Trace> second);
+  bool WantsInstance(const TraceEntry& entry, const engine::Plan& plan,
+                     const engine::Plan::Choice& choice) const;
+  void CollectInstance(TraceEntry* entry, const PlanCache::Pin& plan);
+  void RefuseInstance(TraceEntry* entry, const PlanCache::Pin& plan,
+                      std::string_view reason);
+  // One that the chosen one has replaced for long.
+  void DropIdleInstance(TraceEntry* entry, const PlanCache::Pin& plan,
+                        size_t chosen);
+  // The plan is charged for what it is now.
+  base::Status Recharge(const TraceEntry& entry, const PlanCache::Pin& plan);
+
+  void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
+              std::string_view reason);
+  void StartOver(TraceEntry* entry);
+  void DropPlan(TraceEntry* entry);
+  // Nothing of it is wanted in the cache any more, now or later.
+  void Unpublish(TraceEntry& entry);
+  void Reject(const TraceEntry& entry, std::string_view reason);
+  PlanKey KeyOf(const TraceEntry& entry) const {
+    return {entry.build, parts_.session};
+  }
+
+  const Parts parts_;
+  Journal& journal_;
+  Boundaries& boundaries_;
+  PlanCache& plans_;
+  TraceTable traces_;
+  uint64_t last_build_ = 0;  // of those posted
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_LIFECYCLE_H_

@@ -1,0 +1,72 @@
+// What validations and replays have in common.
+
+#ifndef REPRISE_SCHEDULER_PLAN_PASS_H_
+#define REPRISE_SCHEDULER_PLAN_PASS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/base/status.h"
+#include "engine/instance.h"
+#include "engine/op.h"
+#include "engine/plan.h"
+#include "engine/trace.h"
+#include "scheduler/journal.h"
+#include "scheduler/lifecycle.h"
+#include "scheduler/plan_cache.h"
+#include "scheduler/trace_entry.h"
+
+namespace reprise::scheduler {
+
+// The plan of an entry, pinned, and the instance of it that a pass runs on.
+struct PlanInUse {
+  TraceEntry* entry = nullptr;
+  PlanCache::Pin plan;
+  size_t index = 0;
+  engine::Instance* instance = nullptr;
+};
+
+// A pass that runs on an instance of a plan: how far it is, and what follows
+// where it goes another way. Under the session's lock.
+class PlanPass {
+ public:
+  // All borrowed.
+  PlanPass(PlanInUse* in_use, Lifecycle* life, Journal* journal)
+      : in_use_(*in_use), life_(*life), journal_(*journal) {}
+
+  // All ops have come.
+  bool over() const { return cursor_ == in_use_.entry->ops; }
+
+ protected:
+  TraceEntry* entry() const { return in_use_.entry; }
+  engine::Instance& instance() const { return *in_use_.instance; }
+  // The op that is due, or comes next.
+  const engine::TracedOp& traced() const {
+    return instance().trace().ops[cursor_];
+  }
+
+  // A launch that was due did what the pass needs now; what else went wrong is
+  // noted.
+  bool Goes(const base::Status& launched) {
+    if (launched) return true;
+    if (instance().launched_ops() <= cursor_) return false;
+    ++journal_.notes["launched no further than the program was: " +
+                     launched.error().message()];
+    return true;
+  }
+  // The pass was left before the op that was due.
+  void NoteLeaving() { life_.NoteLeaving(entry(), cursor_, traced()); }
+  // The op that came brings numbers that the recordings do not tell enough of.
+  bool LearnNumbers(const engine::OpView& op) {
+    return life_.LearnNumbers(entry(), cursor_, traced(), op);
+  }
+
+  PlanInUse& in_use_;
+  Lifecycle& life_;
+  Journal& journal_;
+  uint32_t cursor_ = 0;
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_PLAN_PASS_H_

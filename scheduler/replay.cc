@@ -1,0 +1,115 @@
+#include "scheduler/replay.h"
+
+#include "engine/base/log.h"
+#include "engine/instance.h"
+
+namespace reprise::scheduler {
+
+using engine::OpView;
+
+namespace {
+
+constexpr char kFreed[] =
+    "memory that a replay under way was to read was freed: it ended there";
+
+}  // namespace
+
+bool Replay::Begin() {
+  cursor_ = 0;
+  if (!instance().Secure()) {
+    instance().Finish();
+    return false;
+  }
+  if (const base::Status launched = instance().LaunchNext(); !Goes(launched)) {
+    instance().Finish();
+    life_.GiveUp(entry(), launched.error().message());
+    return false;
+  }
+  ++journal_.stats.replays;
+  ++entry()->runs;
+  ++entry()->replays;
+  InstanceUse& use = entry()->instances[in_use_.index];
+  ++use.replays;
+  use.last_replay = entry()->replays;
+  GoOn();
+  return true;
+}
+
+void Replay::Finish() {
+  instance().Finish();
+  entry()->EndRest();
+  life_.PassEnded(entry());
+}
+
+bool Replay::EnterElse(const OpView& op) {
+  if (op.cut == nullptr && cursor_ == instance().next_launch_op()) {
+    if (!LaunchAt(op)) return false;
+    GoOn();
+    return true;
+  }
+  Diverge(op);
+  return false;
+}
+
+bool Replay::LaunchAt(const OpView& op) {
+  using Readiness = engine::Instance::Readiness;
+  const Readiness readiness = instance().BindLate(op);
+  if (readiness == Readiness::kUnproven) {
+    LeaveAt(op);
+    life_.RecordAgain(entry());
+    return false;
+  }
+  if (readiness == Readiness::kUntold) {
+    LeaveAt(op);
+    if (!LearnNumbers(op)) NoteLeaving();
+    return false;
+  }
+  if (readiness != Readiness::kReady || !instance().Matches(cursor_, op)) {
+    Diverge(op);
+    return false;
+  }
+  if (!instance().Secure()) {
+    ++journal_.notes[kFreed];
+    Diverge(op);
+    return false;
+  }
+  if (const base::Status launched = instance().LaunchNext(); !Goes(launched)) {
+    Leaving();
+    life_.GiveUp(entry(), launched.error().message());
+    return false;
+  }
+  return true;
+}
+
+void Replay::Diverge(const OpView& op) {
+  const bool numbers = instance().OtherNumbers(cursor_, op);
+  LeaveAt(op);
+  if (numbers && LearnNumbers(op)) return;
+  NoteLeaving();
+}
+
+void Replay::LeaveAt(const OpView& op) {
+  ++journal_.squashes[{entry()->signature.ToHex(), cursor_,
+                       engine::NameOf(frontend_, op.op)}];
+  Leaving();
+}
+
+bool Replay::LeaveIfMemoryGoes() {
+  if (instance().Stands()) return false;
+  ++journal_.notes[kFreed];
+  Leaving();
+  return true;
+}
+
+void Replay::Leaving() {
+  ++journal_.stats.squashes;
+  ++entry()->squashes;
+  entry()->Rest();
+  boundaries_.Left(traced().before);
+  const base::Status restored = instance().Squash(cursor_);
+  if (restored) return;
+  base::Log(base::LogLevel::kWarning, restored.error().message());
+  life_.GiveUp(entry(), restored.error().message());
+}
+
+}  // namespace reprise::scheduler

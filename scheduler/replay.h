@@ -1,0 +1,82 @@
+// A pass in which a plan stands for eager.
+
+#ifndef REPRISE_SCHEDULER_REPLAY_H_
+#define REPRISE_SCHEDULER_REPLAY_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "engine/frontend.h"
+#include "engine/op.h"
+#include "engine/trace.h"
+#include "scheduler/boundaries.h"
+#include "scheduler/plan_pass.h"
+
+namespace reprise::scheduler {
+
+// Segments of the plan are launched ahead, and each op is compared with the one
+// that is due and answered:
+//
+//   Begin ─► Enter* ─► over()
+//              └─────► Leaving: what the program has seen is made right
+//
+// Under the session's lock. Cost of an op: a comparison of its words and
+// operands.
+class Replay : public PlanPass {
+ public:
+  struct Parts {  // all borrowed
+    PlanInUse* in_use = nullptr;
+    Lifecycle* life = nullptr;
+    Journal* journal = nullptr;
+    Boundaries* boundaries = nullptr;
+    const engine::Frontend* frontend = nullptr;
+  };
+  explicit Replay(const Parts& parts)
+      : PlanPass(parts.in_use, parts.life, parts.journal),
+        boundaries_(*parts.boundaries),
+        frontend_(*parts.frontend) {}
+
+  // At the head, which is followed, too: the instance is resolved. False if it
+  // cannot be launched: eager goes on, and nothing was begun.
+  bool Begin();
+  // The op comes. True if it is the one that is due: its results are those of
+  // followed(). Else the replay has been left.
+  bool Enter(const engine::OpView& op) {
+    if (op.cut == nullptr && cursor_ != instance().next_launch_op() &&
+        instance().Matches(cursor_, op)) [[likely]] {
+      GoOn();
+      return true;
+    }
+    return EnterElse(op);
+  }
+  // The stream leaves here, for another reason than an op.
+  void Leaving();
+  // Memory was freed that it may have to read, and goes back to the device:
+  // the replay is left if so.
+  bool LeaveIfMemoryGoes();
+
+  // Of the op that came last.
+  const engine::TracedOp& followed() const {
+    return instance().trace().ops[cursor_ - 1];
+  }
+
+ private:
+  // The op is due.
+  void GoOn() {
+    if (++cursor_ == entry()->ops) Finish();
+  }
+  void Finish();
+  bool EnterElse(const engine::OpView& op);
+  // The op at which a segment is due. False if it could not be launched, or if
+  // this is another op: the replay has been left.
+  bool LaunchAt(const engine::OpView& op);
+  void Diverge(const engine::OpView& op);
+  void LeaveAt(const engine::OpView& op);
+
+  Boundaries& boundaries_;
+  const engine::Frontend& frontend_;
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_REPLAY_H_

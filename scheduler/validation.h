@@ -1,0 +1,65 @@
+// A pass in which a plan runs beside eager.
+
+#ifndef REPRISE_SCHEDULER_VALIDATION_H_
+#define REPRISE_SCHEDULER_VALIDATION_H_
+
+#include <span>
+
+#include "engine/base/status.h"
+#include "engine/op.h"
+#include "scheduler/boundaries.h"
+#include "scheduler/learning.h"
+#include "scheduler/plan_pass.h"
+
+namespace reprise::scheduler {
+
+// Eager runs each op; an instance runs the same, and every bit of what both
+// write is compared on the device. Its first pass launches op by op, later ones
+// whole segments, as a replay does:
+//
+//   Begin ─► (Enter ─► Leave)* ─► over(): the entry's verdict is pending
+//              └─────────┴──────► left: nothing is learned
+//
+// Under the session's lock.
+class Validation : public PlanPass {
+ public:
+  struct Parts {  // all borrowed
+    PlanInUse* in_use = nullptr;
+    Lifecycle* life = nullptr;
+    Journal* journal = nullptr;
+    Boundaries* boundaries = nullptr;
+    Learning* learning = nullptr;
+  };
+  explicit Validation(const Parts& parts)
+      : PlanPass(parts.in_use, parts.life, parts.journal),
+        boundaries_(*parts.boundaries),
+        learning_(*parts.learning) {}
+
+  // At the head, which eager is about to run: the instance is resolved. False
+  // if it cannot be launched: nothing was begun.
+  bool Begin();
+  // The op comes. True if it is the one that is due: eager is to run it, and
+  // then Leave is called. Else the validation has been left.
+  bool Enter(const engine::OpView& op);
+  // Eager has run the op that came last. False: the validation was left.
+  bool Leave(const engine::OpView& op,
+             std::span<const engine::ResultView> results);
+  // The stream leaves here, for another reason than an op.
+  void Leaving();
+
+ private:
+  // Launches a segment that is due. False if this is another op, or if it could
+  // not be launched.
+  bool GoOn(const engine::OpView& op);
+  base::Status Compare(const engine::OpView& op,
+                       std::span<const engine::ResultView> results);
+  void Finish();
+
+  Boundaries& boundaries_;
+  Learning& learning_;
+  bool whole_ = false;  // launches whole segments
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_VALIDATION_H_

@@ -1,0 +1,214 @@
+#include "scheduler/watching.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/trace.h"
+#include "scheduler/trace_table.h"
+
+namespace reprise::scheduler {
+
+using engine::OpView;
+using engine::ResultView;
+using State = TraceEntry::State;
+
+namespace {
+
+// A head that comes again sooner than this does not end a trace: parallel ops
+// on one input (queries, keys and values) look alike.
+constexpr uint32_t kShortestRepetition = 4;
+
+// An op that may try out kernels, and could not be recorded so often in a row,
+// is a cut; fewer times may have been trials.
+constexpr uint32_t kTrials = 3;
+
+}  // namespace
+
+Watching::Watching(const Parts& parts)
+    : frontend_(*parts.frontend),
+      backend_(*parts.backend),
+      options_(*parts.options),
+      journal_(*parts.journal),
+      boundaries_(*parts.boundaries),
+      learning_(*parts.learning),
+      life_(*parts.life),
+      externals_(parts.frontend) {}
+
+void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
+  open_.Clear();
+  externals_.Clear();
+  repetition_.Clear();
+  repeated_ = false;
+  head_hash_ = hash;
+  op_hashes_.clear();
+  head_storages_.clear();
+  for (const engine::Operand& operand : op.operands) {
+    head_storages_.push_back(operand.storage);
+  }
+  expected_ = expected;
+}
+
+// --- Where it ends -----------------------------------------------------------
+
+bool Watching::IsExpected(uint64_t hash) const {
+  if (expected_ == nullptr) return false;
+  const std::vector<uint64_t>& hashes = expected_->op_hashes;
+  return open_.ops() < hashes.size() && hashes[open_.ops()] == hash;
+}
+
+bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
+  return BeginsTrace(op, hash) || EndsAtForeignWork();
+}
+
+bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
+  if (repeated_) return true;
+  const bool enough = open_.ops() >= kShortestRepetition;
+  if (hash == head_hash_) {
+    const Heads::Likeness likeness =
+        Heads::Compare(op.operands, head_storages_, open_);
+    if (likeness.all() || (enough && likeness.some())) return true;
+  }
+  // While the trace that the head promised may still come, other heads are
+  // ops in its middle. One that came once promises nothing: it may have been
+  // two in a row.
+  if (!enough) return false;
+  if (expected_ != nullptr && expected_->seen > 1 &&
+      open_.ops() < expected_->ops) {
+    return false;
+  }
+  for (const Heads::Head& head : boundaries_.Find(hash)) {
+    if (head.entry->state >= State::kConfirm &&
+        head.entry->state <= State::kReady &&
+        Heads::Compare(op.operands, head.storages, open_).some()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Watching::EndsAtForeignWork() {
+  if (!learning_.recording()) return false;
+  const std::optional<std::string> call = backend_.TakeForeignWork();
+  if (!call.has_value()) return false;
+  ++journal_.cuts[{engine::kNoOp, *call + " between two ops"}];
+  boundaries_.EndAt(open_.signature());
+  return true;
+}
+
+bool Watching::MayBecome(const TraceEntry& entry) const {
+  if (open_.ops() > entry.ops) return false;
+  if (open_.ops() == entry.ops) return open_.signature() == entry.signature;
+  // One that has no recording tells nothing of its middle.
+  const engine::Trace* recording = entry.first.get();
+  std::shared_ptr<const engine::Trace> planned;
+  if (recording == nullptr) {
+    planned = entry.planned.lock();
+    recording = planned.get();
+  }
+  return recording == nullptr ||
+         recording->ops[open_.ops()].before == open_.signature();
+}
+
+bool Watching::Ends() {
+  if (open_.ops() >= options_.max_trace_ops) return true;
+  if (boundaries_.EndsAt(open_.signature())) return true;
+  if (expected_ == nullptr) return false;
+  if (open_.ops() <= expected_->ops && !MayBecome(*expected_)) {
+    // It is another one of those that begin like this, perhaps.
+    for (const Heads::Head& head : boundaries_.Find(head_hash_)) {
+      const TraceEntry& other = *head.entry;
+      const bool known = other.first != nullptr || !other.planned.expired() ||
+                         open_.ops() == other.ops;
+      if (known && MayBecome(other)) expected_ = head.entry;
+    }
+  }
+  return open_.ops() == expected_->ops &&
+         open_.signature() == expected_->signature;
+}
+
+// --- Op by op ----------------------------------------------------------------
+
+void Watching::Enter(const OpView& op, const cache::Signature& words) {
+  hash_ = words.lo;
+  op_hashes_.push_back(hash_);
+  const cache::Signature before = open_.signature();
+  const engine::ValueId known = open_.values();
+  const std::span<const engine::ValueRef> operands = open_.Enter(op, words);
+  if (open_.ops() > 1 && open_.values() > known) {
+    engine::ValueId next = known;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].value != next) continue;
+      externals_.Add(op.operands[i].storage);
+      ++next;
+    }
+  }
+  if (learning_.recording()) {
+    learning_.recorder()->Enter(op, before, operands, open_.values());
+  }
+  if (expected_ == nullptr || open_.ops() > expected_->ops) {
+    repeated_ = repetition_.Add(hash_, op.operands, operands, open_);
+  }
+  if (op.may_use_generator) generator_before_ = frontend_.GeneratorState();
+}
+
+bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
+  std::string refusal;
+  bool is_trial = false;
+  if (op.may_use_generator && frontend_.GeneratorState() != generator_before_) {
+    refusal = "draws random numbers";
+  }
+  const std::span<const engine::ValueId> values = open_.Leave(results);
+  if (learning_.recording()) {
+    std::string why =
+        learning_.recorder()->Leave(op, results, values, open_.values());
+    if (refusal.empty()) refusal = std::move(why);
+    if (op.may_try_kernels) {
+      uint32_t& trials = trials_.Put(hash_);
+      trials = refusal.empty() ? 0 : trials + 1;
+      is_trial = trials > 0 && trials < kTrials;
+    }
+  }
+  if (refusal.empty()) return true;
+  if (!is_trial) boundaries_.LearnCut(hash_, refusal);
+  ++journal_.cuts[{op.op, std::move(refusal)}];
+  return false;
+}
+
+// --- Its end -----------------------------------------------------------------
+
+void Watching::Close() {
+  expected_ = nullptr;
+  if (open_.ops() == 0) {
+    learning_.Stop();
+    return;
+  }
+  TraceEntry* entry = life_.EntryFor(
+      {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
+  life_.PassEnded(entry);
+  boundaries_.Began(head_hash_, entry, head_storages_);
+  if (learning_.recording()) {
+    // Of whichever trace it has become.
+    if (learning_.IsFor(*entry)) {
+      life_.Keep(entry, learning_.recorder()->Finish(open_.signature()));
+    }
+    learning_.Stop();
+  }
+  if (entry->seen > 1 && entry->op_hashes.empty()) {
+    entry->op_hashes = op_hashes_;
+  }
+  // A single op is worth it only if it launches much: it is recorded late.
+  if (entry->state == State::kSeen && (entry->ops > 1 || entry->seen > 1) &&
+      learning_.IsWorthIt(*entry)) {
+    entry->state = State::kRecord;
+  }
+  life_.CountAndTrim(entry);
+}
+
+void Watching::Drop() {
+  learning_.Stop();
+  expected_ = nullptr;
+}
+
+}  // namespace reprise::scheduler

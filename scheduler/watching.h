@@ -1,0 +1,115 @@
+// A pass that is watched, and perhaps recorded.
+
+#ifndef REPRISE_SCHEDULER_WATCHING_H_
+#define REPRISE_SCHEDULER_WATCHING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/lru_map.h"
+#include "cache/signature.h"
+#include "engine/base/options.h"
+#include "engine/executor.h"
+#include "engine/frontend.h"
+#include "engine/op.h"
+#include "engine/open_trace.h"
+#include "scheduler/boundaries.h"
+#include "scheduler/externals.h"
+#include "scheduler/journal.h"
+#include "scheduler/learning.h"
+#include "scheduler/lifecycle.h"
+#include "scheduler/repetition.h"
+#include "scheduler/trace_entry.h"
+
+namespace reprise::scheduler {
+
+// Eager runs each op, and the open trace grows by it, until it is found to end:
+//
+//   Begin ─► (Takes ─► Enter ─► Leave)* ─► Close: an entry has the trace
+//                                    └───► Drop: nothing has it
+//
+// What Learning records meanwhile goes to the entry, if that waits for it.
+// Under the session's lock. Cost of an op: its values are numbered and its
+// words hashed into the trace's signature.
+class Watching {
+ public:
+  struct Parts {  // all borrowed
+    engine::Frontend* frontend = nullptr;
+    engine::Backend* backend = nullptr;
+    const base::Options* options = nullptr;
+    Journal* journal = nullptr;
+    Boundaries* boundaries = nullptr;
+    Learning* learning = nullptr;
+    Lifecycle* life = nullptr;
+  };
+  explicit Watching(const Parts& parts);
+
+  // A trace is opened at that head, which promises the expected one (null: none
+  // is known).
+  void Begin(const engine::OpView& op, uint64_t hash, TraceEntry* expected);
+
+  // The op is what comes next in the trace that was expected.
+  bool IsExpected(uint64_t hash) const;
+  // The trace has ended before this op.
+  bool EndsBefore(const engine::OpView& op, uint64_t hash);
+  // The op may be part of a trace: it writes what this one has made, at most.
+  bool Takes(const engine::OpView& op) const {
+    return !open_.WritesExternal(op);
+  }
+  // The op comes, and eager is about to run it.
+  void Enter(const engine::OpView& op, const cache::Signature& words);
+  // Eager has run the op that came last. False if it is no part of any trace:
+  // the trace is to be dropped.
+  bool Leave(const engine::OpView& op,
+             std::span<const engine::ResultView> results);
+  // The op that came last is the last one of the trace.
+  bool Ends();
+
+  void Close();
+  void Drop();
+
+  // Of the trace's ops so far.
+  const cache::Signature& signature() const { return open_.signature(); }
+  // Of the op that came last.
+  uint64_t hash() const { return hash_; }
+  size_t forgotten() const { return trials_.forgotten(); }
+  // Forgets what was learned of ops.
+  void Forget() { trials_.Clear(); }
+
+ private:
+  bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
+  // Device work that no op made came before the op of the recording that is
+  // due: traces end there, now and ever after.
+  bool EndsAtForeignWork();
+  // The open trace may still become that one.
+  bool MayBecome(const TraceEntry& entry) const;
+
+  engine::Frontend& frontend_;
+  engine::Backend& backend_;
+  const base::Options& options_;
+  Journal& journal_;
+  Boundaries& boundaries_;
+  Learning& learning_;
+  Lifecycle& life_;
+
+  engine::OpenTrace open_;
+  uint64_t head_hash_ = 0;
+  std::vector<engine::StorageToken> head_storages_;
+  std::vector<uint64_t> op_hashes_;
+  Externals externals_;
+  TraceEntry* expected_ = nullptr;
+  Repetition repetition_;
+  bool repeated_ = false;  // the next op begins a loop's body once more
+  uint64_t hash_ = 0;
+  uint64_t generator_before_ = 0;
+  // Ops that may try out kernels, by the hash of their words: how often in a
+  // row they could not be recorded.
+  static constexpr size_t kMostTried = 4096;
+  cache::LruMap<uint64_t, uint32_t> trials_{kMostTried};
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_WATCHING_H_
