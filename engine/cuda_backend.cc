@@ -80,19 +80,18 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
   });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
-  auto plan = Assemble(first, Inputs(first, second), OpsThatWait(first, second),
-                       *std::move(explained));
+  auto plan =
+      Assemble(first, Effects::Of(first, second, Effects::Remake::kWhatLasts),
+               *std::move(explained));
   if (!plan) {
     return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
   }
-  plan->slots = ChangingSlots(first, second);
   plan->lasting = second.memory;
   return *std::move(plan);
 }
 
 base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
-                                              std::vector<ValueId> inputs,
-                                              std::vector<uint32_t> waiting,
+                                              Effects effects,
                                               ExplainedProgram explained) {
   const device::Driver& driver = *context_.driver;
   const device::RelaxedCapture relaxed(driver);
@@ -107,10 +106,9 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
   REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(
                                            layout.size_bytes, 1)));
   plan.device = {&driver, context_.context, frontend_->keep_memory()};
-  plan.inputs = std::move(inputs);
-  plan.segments =
-      CutSegments(trace, plan.inputs, waiting, LaunchesByOp(explained.program),
-                  options_.segment_launches);
+  plan.effects = std::move(effects);
+  plan.segments = CutSegments(plan.effects, LaunchesByOp(explained.program),
+                              options_.segment_launches);
   plan.launches = static_cast<uint32_t>(explained.program.launches.size());
   plan.bytes = layout.size_bytes + plan.launches * kBytesPerNode;
   plan.mechanism = "graphs, patched by SetParams";

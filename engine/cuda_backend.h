@@ -50,8 +50,7 @@ class CudaBackend : public Backend {
 
  private:
   base::Result<BuiltPlan> Assemble(const Trace& trace,
-                                   std::vector<ValueId> inputs,
-                                   std::vector<uint32_t> waiting,
+                                   Effects effects,
                                    ExplainedProgram explained);
 
   CudaContext context_;

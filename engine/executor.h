@@ -15,6 +15,7 @@
 
 #include "engine/base/status.h"
 #include "engine/block.h"
+#include "engine/effects.h"
 #include "engine/ledger.h"
 #include "engine/memory_watch.h"
 #include "engine/segments.h"
@@ -86,8 +87,7 @@ struct BuiltPlan {
   std::vector<uint64_t> place_bytes;  // by ValueId: what its memory must hold
   // By ValueId: the recorded work can be pointed at another address.
   std::vector<bool> movable;
-  std::vector<ValueId> inputs;  // see segments.h
-  std::vector<uint64_t> slots;  // by op: ChangingSlots; or none at all
+  Effects effects;
   std::vector<Segment> segments;
   std::unique_ptr<Executor> executor;
   // Of memory that the recorded work names and that nobody of ours owns; null

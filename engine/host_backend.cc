@@ -170,13 +170,10 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   plan.bytes = layout.size_bytes;
   plan.mechanism = "calls";
   plan.launches = static_cast<uint32_t>(first.ops.size());
-  plan.inputs = Inputs(first, second);
-  plan.slots = ChangingSlots(first, second);
-  std::vector<uint32_t> waiting = OpsThatWait(first, second);
-  std::ranges::copy(OpsThatOverwrite(first), std::back_inserter(waiting));
-  plan.segments = CutSegments(first, plan.inputs, waiting,
-                              std::vector<uint32_t>(first.ops.size(), 1),
-                              options_.segment_ops);
+  plan.effects = Effects::Of(first, second, Effects::Remake::kNothing);
+  plan.segments =
+      CutSegments(plan.effects, std::vector<uint32_t>(first.ops.size(), 1),
+                  options_.segment_ops);
   std::vector<bool> unwritten;
   for (const TracedOp& op : first.ops) {
     unwritten.push_back(LeavesUnwritten(frontend_->OpName(op.op)));

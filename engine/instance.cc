@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/plan.h"
-#include "engine/restore.h"
 
 namespace reprise::engine {
 namespace {
@@ -38,7 +37,7 @@ Instance::Instance(Plan* plan, BuiltPlan built)
     bound_[v].origin = value.external ? value.origin : built_.places[v];
     if (!value.external) continue;
     bound_[v].place = {value.storage, value.base};
-    if (!plan_->input(v)) lasting_.push_back(v);
+    if (!plan_->effects().input(v)) lasting_.push_back(v);
   }
   NoteTouched();
 }
@@ -56,10 +55,10 @@ void Instance::NoteTouched() {
       for (const ValueRef& operand : trace_->ops[k].operands) {
         const ValueId v = operand.value;
         const Value& value = trace_->values[v];
-        if (plan_->input(v) && k > value.birth_op) watched_[v] = true;
+        if (plan_->effects().input(v) && k > value.birth_op) watched_[v] = true;
         // Operands of the op at which the segment is launched are alive.
-        const bool at_hand =
-            value.birth_op == segment.first_op && (s == 0 || plan_->late(v));
+        const bool at_hand = value.birth_op == segment.first_op &&
+                             (s == 0 || plan_->effects().late(v));
         const bool own = !value.external && value.birth_op >= segment.first_op;
         if (at_hand || own || noted[v] == s) continue;
         noted[v] = s;
@@ -86,7 +85,7 @@ bool Instance::SameWords(uint32_t index, const OpView& op) const {
     return true;
   }
   return !expected.slots.empty() &&
-         SameWordsAround(expected, Changing(index), op);
+         SameWordsAround(expected, plan_->effects().changing(index), op);
 }
 
 bool Instance::SameWordsAround(const TracedOp& expected, uint64_t changing,
@@ -118,13 +117,13 @@ bool Instance::OtherNumbers(uint32_t index, const OpView& op) const {
   return !expected.slots.empty() && op.op == expected.op &&
          op.words.size() == expected.words.size() &&
          op.operands.size() == expected.operands.size() &&
-         !SameWordsAround(expected, Changing(index), op) &&
+         !SameWordsAround(expected, plan_->effects().changing(index), op) &&
          SameWordsAround(expected, ~uint64_t{0}, op);
 }
 
 Instance::Readiness Instance::BindScalars(uint32_t index, const OpView& op) {
   const TracedOp& expected = trace_->ops[index];
-  if (Changing(index) == 0) return Readiness::kReady;
+  if (plan_->effects().changing(index) == 0) return Readiness::kReady;
   numbers_.clear();
   for (const ScalarSlot& slot : expected.slots) {
     numbers_.push_back(op.scalars[slot.scalar].bits);
@@ -175,7 +174,7 @@ void Instance::BindTo(const ValueRef& ref, const Operand& operand) {
   const ValueId value = ref.value;
   BindAt(value, operand.address() - ref.offset_bytes);
   // The trace's own storages are weakly held by it.
-  if ((watched_[value] || !plan_->input(value)) &&
+  if ((watched_[value] || !plan_->effects().input(value)) &&
       operand.storage != trace_->values[value].storage) {
     holds_->Watch(operand.storage);
   }
@@ -326,7 +325,8 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
     const Value& value = trace_->values[ref.value];
-    if (!plan_->late(ref.value) || value.birth_op != segment.first_op) continue;
+    if (!plan_->effects().late(ref.value) || value.birth_op != segment.first_op)
+      continue;
     const uint64_t origin = op.operands[i].address() - ref.offset_bytes;
     if (!built_.movable[ref.value] && origin != value.origin) {
       return Readiness::kUnproven;
@@ -405,7 +405,7 @@ base::Status Instance::Squash(uint32_t verified) {
     return plan_->escapes(v) ? !fresh_[v] : ledger_->leased(v);
   };
   const std::vector<uint32_t> ops =
-      OpsToRestore(*trace_, verified, launched, needed);
+      plan_->effects().OpsToRestore(verified, launched, needed);
   const auto restore = [&]() -> base::Status {
     for (const uint32_t k : ops) {
       REPRISE_RETURN_IF_ERROR(built_.executor->LaunchOp(k));

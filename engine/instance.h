@@ -122,7 +122,7 @@ class Instance {
   // While a pass is under way: externals that are the same at each pass, and
   // outputs that escaped in this one, are alive and where they were, and no
   // memory that launches name is freed. (Nothing is rebuilt from inputs: see
-  // OpsThatWait.) Asks the framework for nothing that takes a lock.
+  // Effects.) Asks the framework for nothing that takes a lock.
   bool Stands() const;
 
   // Where `value` begins in this launch.
@@ -145,9 +145,6 @@ class Instance {
   // Of an op with as many words and operands: all but the numbers.
   bool SameWordsAround(const TracedOp& expected, uint64_t changing,
                        const OpView& op) const;
-  uint64_t Changing(uint32_t index) const {
-    return built_.slots.empty() ? 0 : built_.slots[index];
-  }
   Readiness BindScalars(uint32_t index, const OpView& op);
   Readiness ResolveHead(const OpView& head);
   Readiness ResolveOthers();

@@ -6,22 +6,14 @@ namespace reprise::engine {
 
 Plan::Plan(std::shared_ptr<const Trace> trace, BuiltPlan built)
     : trace_(std::move(trace)),
-      last_writers_(trace_->values.size(), 0),
-      inputs_(trace_->values.size(), false),
+      effects_(std::move(built.effects)),
       escapes_(trace_->values.size(), false) {
-  for (ValueId v : built.inputs) inputs_[v] = true;
   for (ValueId v = 0; v < trace_->values.size(); ++v) {
     const Value& value = trace_->values[v];
-    last_writers_[v] = value.birth_op;
     if (!value.external) {
       if (value.size_bytes > 0) outputs_.push_back(v);
-    } else if (value.birth_op > 0 && !inputs_[v]) {
+    } else if (value.birth_op > 0 && !effects_.input(v)) {
       others_.push_back(v);
-    }
-  }
-  for (uint32_t k = 0; k < trace_->ops.size(); ++k) {
-    for (const ValueRef& operand : trace_->ops[k].operands) {
-      if (operand.written) last_writers_[operand.value] = k;
     }
   }
   Add(std::move(built));

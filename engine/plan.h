@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/effects.h"
 #include "engine/executor.h"
 #include "engine/instance.h"
 #include "engine/trace.h"
@@ -74,14 +75,7 @@ class Plan {
   }
 
   const Trace& trace() const { return *trace_; }
-  // The last op that writes `value`.
-  uint32_t last_writer(ValueId value) const { return last_writers_[value]; }
-  // An external that is another one at each pass (see Inputs).
-  bool input(ValueId value) const { return inputs_[value]; }
-  // An input whose place is told by the op that uses it first.
-  bool late(ValueId value) const {
-    return inputs_[value] && trace_->values[value].birth_op > 0;
-  }
+  const Effects& effects() const { return effects_; }
   // Externals of old that the head op does not use.
   const std::vector<ValueId>& others() const { return others_; }
   // Values that the trace makes and that have memory.
@@ -95,8 +89,7 @@ class Plan {
  private:
   std::shared_ptr<const Trace> trace_;  // shared with builds
   std::shared_ptr<const Trace> second_;
-  std::vector<uint32_t> last_writers_;
-  std::vector<bool> inputs_;  // by value
+  Effects effects_;
   std::vector<ValueId> others_;
   std::vector<ValueId> outputs_;
   std::vector<bool> escapes_;  // by value

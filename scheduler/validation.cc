@@ -110,7 +110,7 @@ base::Status Validation::Compare(const OpView& op,
   const auto comparable = [&, op = cursor_,
                            whole = whole_](engine::ValueId value) {
     return executor.Touches(op, value) &&
-           (!whole || instance.plan().last_writer(value) == op);
+           (!whole || instance.plan().effects().last_writer(value) == op);
   };
   for (size_t r = 0; r < results.size(); ++r) {
     const engine::ResultSpec& spec = traced.results[r];

@@ -65,8 +65,8 @@ class InstanceTest : public testing::Test {
       if (!trace.values[v].external) built.places[v] = Place(v);
     }
     built.segments = std::move(segments);
-    built.inputs = inputs_;
-    built.slots = slots_;
+    built.effects =
+        Effects(&trace, inputs_, slots_, Effects::Remake::kWhatLasts);
     built.lasting = lasting_;
     built.executor = std::make_unique<FakeExecutor>(&log_);
     plan_ = std::make_unique<Plan>(builder_.Take(), std::move(built));
@@ -315,9 +315,9 @@ TEST_F(InstanceTest, MatchesComparesOpAndAddresses) {
 
 TEST_F(InstanceTest, LastWriterIsBirthOrTheLastWriteInPlace) {
   Build();
-  EXPECT_EQ(plan_->last_writer(a_), 2u);
-  EXPECT_EQ(plan_->last_writer(b_), 1u);
-  EXPECT_EQ(plan_->last_writer(c_), 3u);
+  EXPECT_EQ(plan_->effects().last_writer(a_), 2u);
+  EXPECT_EQ(plan_->effects().last_writer(b_), 1u);
+  EXPECT_EQ(plan_->effects().last_writer(c_), 3u);
 }
 
 TEST_F(InstanceTest,

@@ -61,6 +61,7 @@ class PlanTest : public testing::Test {
     for (ValueId v = 0; v < trace.values.size(); ++v) {
       if (!trace.values[v].external) built.places[v] = Place(index, v);
     }
+    built.effects = Effects(&trace, {}, {}, Effects::Remake::kWhatLasts);
     built.segments = {{0, 5, 5}};
     built.executor = std::make_unique<FakeExecutor>(&logs_[index]);
     return built;

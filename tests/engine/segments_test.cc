@@ -21,10 +21,12 @@ class SegmentsTest : public testing::Test {
     return value;
   }
 
-  std::vector<Segment> Cut(const std::vector<ValueId>& late = {},
+  std::vector<Segment> Cut(const std::vector<ValueId>& inputs = {},
                            uint32_t segment_launches = 4) {
-    const std::vector<uint32_t> launches(builder_.ops(), 1);
-    return CutSegments(builder_.trace(), late, {}, launches, segment_launches);
+    const Effects effects(&builder_.trace(), inputs, {},
+                          Effects::Remake::kWhatLasts);
+    return CutSegments(effects, std::vector<uint32_t>(builder_.ops(), 1),
+                       segment_launches);
   }
 
   FakeFrontend frontend_;

@@ -123,8 +123,8 @@ class WatchedBackend : public engine::Backend {
     auto plan = inner_->Build(first, second);
     if (!plan) return plan;
     ++counts_->builds;
-    for (const ValueId input : plan->inputs) {
-      if (first.values[input].birth_op > 0) ++counts_->late_externals;
+    for (ValueId v = 0; v < first.values.size(); ++v) {
+      if (plan->effects.late(v)) ++counts_->late_externals;
     }
     if (fault_ == Fault::kOverlappingTemporary) Overlap(first, *plan);
     if (fault_ == Fault::kVerdictIgnored) Spoil(first, *plan);

@@ -1,8 +1,9 @@
-// Which ops a squash runs again: exact answers on small traces, and, on
-// thousands of random ones that are interpreted over numbers, that every value
-// the program can see ends as the verified ops alone had left it.
+// What ops wait for; and which ones a squash runs again: exact answers on small
+// traces, and, on thousands of random ones that are interpreted over numbers,
+// that every value the program can see ends as the verified ops alone had left
+// it.
 
-#include "engine/restore.h"
+#include "engine/effects.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,12 +23,97 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+// Of a trace without inputs.
+Effects EffectsOf(const Trace& trace) {
+  return Effects(&trace, {}, {}, Effects::Remake::kWhatLasts);
+}
+
+using Gate = Effects::Gate;
+using Remake = Effects::Remake;
+
+class GateTest : public testing::Test {
+ protected:
+  std::vector<Gate> Gates(const std::vector<ValueId>& inputs = {},
+                          const std::vector<uint64_t>& changing = {},
+                          Remake remake = Remake::kWhatLasts) {
+    const Effects effects(&builder_.trace(), inputs, changing, remake);
+    std::vector<Gate> gates;
+    for (uint32_t k = 0; k < builder_.ops(); ++k) {
+      gates.push_back(effects.gate(k));
+    }
+    return gates;
+  }
+
+  FakeFrontend frontend_;
+  TraceBuilder builder_{&frontend_};
+};
+
+TEST_F(GateTest, OpsThatMakeValuesWaitForNothing) {
+  const ValueId x = builder_.External();
+  builder_.Op({builder_.Op({x}, {}, 1)}, {}, 1);
+  EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kNone));
+}
+
+TEST_F(GateTest, InputsAreToldByTheOpsThatUseThemFirst) {
+  const ValueId x = builder_.External();
+  const ValueId a = builder_.Op({x}, {}, 1);
+  const ValueId y = builder_.External();
+  const ValueId b = builder_.Op({a, y}, {}, 1);
+  builder_.Op({b, y}, {}, 1);
+  EXPECT_THAT(Gates({x, y}),
+              ElementsAre(Gate::kInput, Gate::kInput, Gate::kNone));
+  const Effects effects(&builder_.trace(), {x, y}, {}, Remake::kWhatLasts);
+  EXPECT_FALSE(effects.late(x));  // the head tells it
+  EXPECT_TRUE(effects.late(y));
+}
+
+TEST_F(GateTest, NumbersThatChangeAndTrapsAreWaitedFor) {
+  const ValueId x = builder_.External();
+  const ValueId a = builder_.Op({x}, {}, 1);
+  builder_.Op({a}, {}, 1);
+  builder_.trace().ops[0].may_trap = true;
+  EXPECT_THAT(Gates({}, {0, 1}), ElementsAre(Gate::kTrap, Gate::kNumber));
+}
+
+TEST_F(GateTest, WhatComesFromAWeightMayBeWrittenOverAhead) {
+  const ValueId weight = builder_.External();
+  const ValueId a = builder_.Op({weight}, {}, 1);
+  builder_.Op({}, {a});
+  EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kNone));
+  EXPECT_THAT(Gates({}, {}, Remake::kNothing),
+              ElementsAre(Gate::kNone, Gate::kRemake));
+}
+
+TEST_F(GateTest, WhatComesFromAnInputIsNotWrittenOverAhead) {
+  const ValueId x = builder_.External();
+  const ValueId weight = builder_.External();
+  const ValueId a = builder_.Op({x, weight}, {}, 1);
+  const ValueId b = builder_.Op({weight}, {}, 1);
+  builder_.Op({}, {b});
+  builder_.Op({}, {a});
+  // And what is made of a value that was written over, once it is, too.
+  const ValueId c = builder_.Op({a}, {}, 1);
+  builder_.Op({}, {c});
+  EXPECT_THAT(Gates({x}),
+              ElementsAre(Gate::kInput, Gate::kNone, Gate::kNone, Gate::kRemake,
+                          Gate::kNone, Gate::kRemake));
+}
+
+// Nobody says when memory of another allocator goes.
+TEST_F(GateTest, WhatComesFromForeignMemoryIsNotWrittenOverAhead) {
+  const ValueId weight = builder_.External();
+  const ValueId a = builder_.Op({weight}, {}, 1);
+  builder_.Op({}, {a});
+  builder_.trace().values[weight].origin = FakeFrontend::kEndAddress;
+  EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kRemake));
+}
+
 class RestoreTest : public testing::Test {
  protected:
   std::vector<uint32_t> Restore(uint32_t verified,
                                 std::vector<ValueId> needed) {
-    return OpsToRestore(
-        builder_.trace(), verified, builder_.ops(), [&needed](ValueId value) {
+    return EffectsOf(builder_.trace())
+        .OpsToRestore(verified, builder_.ops(), [&needed](ValueId value) {
           return std::find(needed.begin(), needed.end(), value) != needed.end();
         });
   }
@@ -67,9 +153,10 @@ TEST_F(RestoreTest, OnlyOpsThatWereLaunchedCount) {
   builder_.Op({a}, {}, 1);
   builder_.Op({}, {a});
   const auto all = [](ValueId) { return true; };
-  EXPECT_THAT(OpsToRestore(builder_.trace(), 1, 2, all), IsEmpty());
-  EXPECT_THAT(OpsToRestore(builder_.trace(), 1, 3, all), ElementsAre(0));
-  EXPECT_THAT(OpsToRestore(builder_.trace(), 0, 3, all), IsEmpty());
+  const Effects effects = EffectsOf(builder_.trace());
+  EXPECT_THAT(effects.OpsToRestore(1, 2, all), IsEmpty());
+  EXPECT_THAT(effects.OpsToRestore(1, 3, all), ElementsAre(0));
+  EXPECT_THAT(effects.OpsToRestore(0, 3, all), IsEmpty());
 }
 
 TEST_F(RestoreTest, ChainOfWritesInPlaceIsRunFromBirthOn) {
@@ -236,9 +323,8 @@ TEST_F(RestoreTest, RandomTracesEndAsTheVerifiedOpsAloneLeftThem) {
     for (uint32_t k = 0; k < verified; ++k) Interpret(trace, k, memory);
     const Memory expected = memory;
     for (uint32_t k = verified; k < launched; ++k) Interpret(trace, k, memory);
-    const std::vector<uint32_t> again =
-        OpsToRestore(trace, verified, launched,
-                     [&needed](ValueId value) { return needed[value]; });
+    const std::vector<uint32_t> again = EffectsOf(trace).OpsToRestore(
+        verified, launched, [&needed](ValueId value) { return needed[value]; });
     ASSERT_TRUE(std::is_sorted(again.begin(), again.end()));
     for (const uint32_t k : again) {
       ASSERT_LT(k, verified);
