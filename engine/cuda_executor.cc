@@ -151,6 +151,17 @@ bool CudaExecutor::Touches(size_t op, ValueId value) const {
   return false;
 }
 
+base::Status CudaExecutor::Copy(uint64_t to, uint64_t from,
+                                uint64_t size_bytes) {
+  if (size_bytes == 0) return {};
+  const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  REPRISE_CU(*context_.driver,
+             cuMemcpyDtoDAsync(to, from, size_bytes, context_.stream));
+  return {};
+}
+
 base::Status CudaExecutor::WaitFor(CUevent event) {
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);

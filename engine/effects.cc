@@ -31,6 +31,105 @@ bool Writes(const TracedOp& op, uint32_t index, const Trace& trace,
   });
 }
 
+bool WritesExternal(const TracedOp& op, const Trace& trace) {
+  return std::ranges::any_of(op.operands, [&trace](const ValueRef& operand) {
+    return operand.written && trace.values[operand.value].external;
+  });
+}
+
+// Which values can be made again, in program order. An op that is passed may be
+// the last one that the program has asked for.
+class Remaking {
+ public:
+  Remaking(const Trace& trace, const std::vector<bool>& inputs,
+           Effects::Remake remake)
+      : trace_(trace),
+        users_(trace.values.size()),
+        overwritten_(trace.values.size(), false),
+        lost_(inputs) {
+    for (uint32_t k = 0; k < trace.ops.size(); ++k) {
+      for (const ValueRef& operand : trace.ops[k].operands) {
+        users_[operand.value].push_back(k);
+        if (operand.written) overwritten_[operand.value] = true;
+      }
+      for (const ResultSpec& result : trace.ops[k].results) {
+        if (result.kind != ResultSpec::Kind::kValue) continue;
+        users_[result.value].push_back(k);
+      }
+    }
+    for (ValueId v = 0; v < lost_.size(); ++v) {
+      const Value& value = trace.values[v];
+      if (remake == Effects::Remake::kNothing ||
+          (value.external && !trace.frontend->OwnsAddress(value.origin))) {
+        lost_[v] = true;
+      }
+    }
+  }
+
+  // The op writes over a value that could not be made again where all ops
+  // before it have been asked for.
+  bool Keeps(uint32_t k) const {
+    return std::ranges::any_of(trace_.ops[k].operands,
+                               [this](const ValueRef& operand) {
+                                 return operand.written && lost_[operand.value];
+                               });
+  }
+
+  void Pass(uint32_t k) {
+    const TracedOp& op = trace_.ops[k];
+    bool is_lost = false;
+    for (const ValueRef& operand : op.operands) {
+      is_lost |= lost_[operand.value] && ReadsAgain(operand.value);
+      if (!operand.written || !external(operand.value)) continue;
+      is_lost = true;
+      // They read what is there no more.
+      for (const uint32_t user : users_[operand.value]) {
+        if (user >= k) break;
+        LoseWhatItMakes(user, k);
+      }
+    }
+    if (is_lost) LoseWhatItMakes(k, k);
+  }
+
+ private:
+  bool external(ValueId value) const { return trace_.values[value].external; }
+  // An op that is run again reads it as it is then, or has it made again, too.
+  bool ReadsAgain(ValueId value) const {
+    return external(value) || overwritten_[value];
+  }
+
+  // What the op makes or writes, and what cannot be made again without: by ops
+  // that read it, or that would write over it.
+  void LoseWhatItMakes(uint32_t op, uint32_t passed) {
+    std::vector<uint32_t> due = {op};
+    const auto lose = [&](ValueId value) {
+      if (external(value) || lost_[value]) return;
+      lost_[value] = true;
+      if (!overwritten_[value]) return;
+      for (const uint32_t user : users_[value]) {
+        if (user > passed) break;
+        due.push_back(user);
+      }
+    };
+    while (!due.empty()) {
+      const TracedOp& traced = trace_.ops[due.back()];
+      due.pop_back();
+      for (const ResultSpec& result : traced.results) {
+        if (result.kind == ResultSpec::Kind::kValue) lose(result.value);
+      }
+      for (const ValueRef& operand : traced.operands) {
+        if (operand.written) lose(operand.value);
+      }
+    }
+  }
+
+  const Trace& trace_;
+  // By value: the ops that make it, read it or write it, ascending.
+  std::vector<std::vector<uint32_t>> users_;
+  std::vector<bool> overwritten_;  // by value, in the whole trace
+  std::vector<bool> lost_;         // by value
+};
+
 }  // namespace
 
 std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second) {
@@ -66,66 +165,24 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       last_writers_(
           LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))) {
   for (const ValueId v : inputs) inputs_[v] = true;
-  const std::vector<bool> unlasting =
-      remake == Remake::kNothing ? std::vector<bool>(inputs_.size(), true)
-                                 : Unlasting();
   std::vector<bool> tells(trace->ops.size(), false);
   for (const ValueId v : inputs) tells[trace->values[v].birth_op] = true;
+  Remaking remaking(*trace, inputs_, remake);
   for (uint32_t k = 0; k < gates_.size(); ++k) {
     const TracedOp& op = trace->ops[k];
-    if (tells[k]) {
+    if (WritesExternal(op, *trace)) {
+      gates_[k] = Gate::kOutside;
+    } else if (tells[k]) {
       gates_[k] = Gate::kInput;
     } else if (this->changing(k) != 0) {
       gates_[k] = Gate::kNumber;
     } else if (op.may_trap) {
       gates_[k] = Gate::kTrap;
-    } else if (std::ranges::any_of(op.operands, [&](const ValueRef& operand) {
-                 return operand.written && unlasting[operand.value];
-               })) {
+    } else if (remaking.Keeps(k)) {
       gates_[k] = Gate::kRemake;
     }
+    remaking.Pass(k);
   }
-}
-
-std::vector<bool> Effects::Unlasting() const {
-  std::vector<bool> unlasting = inputs_;
-  for (ValueId v = 0; v < unlasting.size(); ++v) {
-    const Value& value = trace_->values[v];
-    if (value.external && !trace_->frontend->OwnsAddress(value.origin)) {
-      unlasting[v] = true;
-    }
-  }
-  std::vector<bool> overwritten(unlasting.size(), false);
-  for (const TracedOp& op : trace_->ops) {
-    for (const ValueRef& operand : op.operands) {
-      if (operand.written) overwritten[operand.value] = true;
-    }
-  }
-  // A value that is overwritten is made again in its turn, from what it came
-  // from.
-  for (bool grew = true; grew;) {
-    grew = false;
-    const auto add = [&](ValueId v) {
-      if (unlasting[v]) return;
-      unlasting[v] = true;
-      grew = true;
-    };
-    for (const TracedOp& op : trace_->ops) {
-      bool reads = false;
-      for (const ValueRef& operand : op.operands) {
-        const ValueId v = operand.value;
-        reads |= unlasting[v] && (trace_->values[v].external || overwritten[v]);
-      }
-      if (!reads) continue;
-      for (const ResultSpec& result : op.results) {
-        if (result.kind == ResultSpec::Kind::kValue) add(result.value);
-      }
-      for (const ValueRef& operand : op.operands) {
-        if (operand.written) add(operand.value);
-      }
-    }
-  }
-  return unlasting;
 }
 
 std::vector<uint32_t> Effects::OpsToRestore(

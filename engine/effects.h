@@ -21,7 +21,8 @@ std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second);
 // An op is launched ahead of the program, or, gated, when the program has asked
 // for it. Where the program leaves the trace, an op that was launched ahead is
 // undone: what it wrote over is made again by the ops that had made it. So one
-// that writes over what could not be made again is gated.
+// that writes over what could not be made again is gated; and one that writes
+// externals, of which nothing is ever undone: it has been asked for.
 //
 // Immutable; borrows the trace. Cost: some walks over the trace, when made.
 class Effects {
@@ -29,17 +30,19 @@ class Effects {
   // What an op waits for; the first that holds.
   enum class Gate : uint8_t {
     kNone,
-    kInput,   // where an input is, which only it tells
-    kNumber,  // a number that changes
+    kOutside,  // it writes memory of the program's, which nothing undoes
+    kInput,    // where an input is, which only it tells
+    kNumber,   // a number that changes
     kTrap,    // it stops the device for data that the program may never give it
     kRemake,  // what it writes over could not be made again
   };
 
   // What is made again where the program leaves the trace.
   enum class Remake : uint8_t {
-    // Values that come from no input of the pass and from no memory but that of
-    // the framework's allocator, which tells before it goes: the program may be
-    // done with all other before it leaves.
+    // Values that come from no input of the pass, from nothing that it writes
+    // outside, and from no memory but that of the framework's allocator, which
+    // tells before it goes: the program may be done with all other before it
+    // leaves.
     kWhatLasts,
     // None: for executors whose memory may be anybody's as soon as the program
     // has freed it.
@@ -61,6 +64,9 @@ class Effects {
   // --- Ops ---
 
   Gate gate(uint32_t op) const { return gates_[op]; }
+  bool writes_outside(uint32_t op) const {
+    return gates_[op] == Gate::kOutside;
+  }
   // Which of its numbers may change.
   uint64_t changing(uint32_t op) const {
     return changing_.empty() ? 0 : changing_[op];
@@ -85,16 +91,13 @@ class Effects {
   // still see it.
   //
   // Running an op again needs its operands as they were: those that were
-  // written since are made again, too, from their birth on (fixpoint).
-  // Externals are never written by a trace. Linear in the trace a round.
+  // written since are made again, too, from their birth on (fixpoint). No op
+  // that writes externals is among them. Linear in the trace a round.
   std::vector<uint32_t> OpsToRestore(
       uint32_t verified, uint32_t launched,
       const std::function<bool(ValueId)>& needed) const;
 
  private:
-  // By value: making it again would read what may be gone.
-  std::vector<bool> Unlasting() const;
-
   const Trace* trace_ = nullptr;
   std::vector<bool> inputs_;
   std::vector<uint64_t> changing_;

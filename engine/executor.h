@@ -65,6 +65,10 @@ class Executor {
   // The op's recorded work may write `value` (points into it).
   virtual bool Touches(size_t op, ValueId value) const = 0;
 
+  // Of memory of the session's device, in stream order; the two do not overlap.
+  virtual base::Status Copy(uint64_t to, uint64_t from,
+                            uint64_t size_bytes) = 0;
+
   // What is launched from now on runs after the device has come to `event`.
   virtual base::Status WaitFor(CUevent event) = 0;
 
@@ -122,6 +126,8 @@ class Backend {
   // Puts what the op enqueued into `op`; says why it cannot be replayed, or
   // nothing.
   virtual std::string EndOp(TracedOp& op) = 0;
+  // Ops that write what their trace did not make may be part of it.
+  virtual bool replays_outside_writes() const = 0;
   // The frontend is to give each op's call before it runs (host).
   virtual bool wants_call() const = 0;
   // While recording, between ops: the first device work of the stream since the

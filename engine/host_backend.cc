@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -74,6 +74,12 @@ class HostExecutor : public Executor {
 
   bool Touches(size_t op, ValueId) const override {
     return !trace_.ops[op].native && !unwritten_[op];
+  }
+
+  base::Status Copy(uint64_t to, uint64_t from, uint64_t size_bytes) override {
+    std::memcpy(reinterpret_cast<void*>(to),
+                reinterpret_cast<const void*>(from), size_bytes);
+    return {};
   }
 
   base::Status WaitFor(CUevent) override { return {}; }

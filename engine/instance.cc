@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "engine/plan.h"
@@ -118,7 +120,22 @@ bool Instance::OtherNumbers(uint32_t index, const OpView& op) const {
          op.words.size() == expected.words.size() &&
          op.operands.size() == expected.operands.size() &&
          !SameWordsAround(expected, plan_->effects().changing(index), op) &&
-         SameWordsAround(expected, ~uint64_t{0}, op);
+         SameWordsAround(expected, ~uint64_t{0}, op) && SameBound(index, op);
+}
+
+bool Instance::SameBound(uint32_t index, const OpView& op) const {
+  if (index == 0) return true;
+  const TracedOp& expected = trace_->ops[index];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const Value& value = trace_->values[ref.value];
+    if (plan_->effects().late(ref.value) && value.birth_op == index) continue;
+    const uint64_t origin = shadowed_ && !value.external
+                                ? shadow_[ref.value]
+                                : bound_[ref.value].origin;
+    if (op.operands[i].address() != origin + ref.offset_bytes) return false;
+  }
+  return true;
 }
 
 Instance::Readiness Instance::BindScalars(uint32_t index, const OpView& op) {
@@ -198,6 +215,41 @@ bool Instance::Apart(const Operand& operand) const {
   if (!shadowed_) return true;
   return std::ranges::all_of(plan_->outputs(),
                              [&](ValueId v) { return apart(v, shadow_[v]); });
+}
+
+bool Instance::WritesApart(uint32_t index, const OpView& op) const {
+  const Effects& effects = plan_->effects();
+  if (!effects.writes_outside(index)) return true;
+  const std::vector<ValueRef>& refs = trace_->ops[index].operands;
+  // All others lie as they did when the op was recorded.
+  if (std::ranges::none_of(refs, [&effects](const ValueRef& ref) {
+        return effects.input(ref.value);
+      })) {
+    return true;
+  }
+  std::vector<size_t> by_place(refs.size());
+  std::iota(by_place.begin(), by_place.end(), size_t{0});
+  std::ranges::sort(by_place, {}, [&op](size_t i) {
+    return std::pair(op.operands[i].base, op.operands[i].storage_bytes);
+  });
+  const auto end = [&op](size_t i) {
+    return op.operands[i].base + op.operands[i].storage_bytes;
+  };
+  // Of those that begin earlier, the ones that reach furthest.
+  std::optional<size_t> any;
+  std::optional<size_t> written;
+  for (const size_t i : by_place) {
+    const std::optional<size_t>& other = refs[i].written ? any : written;
+    if (other.has_value() && refs[*other].value != refs[i].value &&
+        op.operands[i].base < end(*other)) {
+      return false;
+    }
+    if (!any.has_value() || end(*any) < end(i)) any = i;
+    if (refs[i].written && (!written.has_value() || end(*written) < end(i))) {
+      written = i;
+    }
+  }
+  return true;
 }
 
 bool Instance::Uses(uint64_t begin, uint64_t end) const {
@@ -299,7 +351,8 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
     BindTo(expected.operands[i], head.operands[i]);
   }
   // A value that the head uses twice must be one value now as well.
-  return Matches(0, head) ? BindScalars(0, head) : Readiness::kOtherOp;
+  return Matches(0, head) && WritesApart(0, head) ? BindScalars(0, head)
+                                                  : Readiness::kOtherOp;
 }
 
 Instance::Readiness Instance::ResolveOthers() {
@@ -334,6 +387,7 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
     if (!Apart(op.operands[i])) return Readiness::kOtherOp;
     BindTo(ref, op.operands[i]);
   }
+  if (!WritesApart(segment.first_op, op)) return Readiness::kOtherOp;
   return BindScalars(segment.first_op, op);
 }
 

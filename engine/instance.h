@@ -96,7 +96,8 @@ class Instance {
   // them (Shadow).
   bool MatchesShadow(uint32_t index, const OpView& op) const;
   // The op's numbers are all that keeps it from being the trace's op `index`,
-  // and those that differ were the same whenever it was recorded.
+  // as far as its operands are bound, and those that differ were the same
+  // whenever it was recorded.
   bool OtherNumbers(uint32_t index, const OpView& op) const;
   void Shadow(ValueId value, uint64_t origin) {
     shadow_[value] = origin;
@@ -142,6 +143,9 @@ class Instance {
 
  private:
   bool SameWords(uint32_t index, const OpView& op) const;
+  // Of an op with as many operands: each lies where its value does. Those that
+  // the op itself tells are let pass.
+  bool SameBound(uint32_t index, const OpView& op) const;
   // Of an op with as many words and operands: all but the numbers.
   bool SameWordsAround(const TracedOp& expected, uint64_t changing,
                        const OpView& op) const;
@@ -161,6 +165,9 @@ class Instance {
   // The operand's storage is apart from the memory of all values that this pass
   // makes, as externals were when it was recorded.
   bool Apart(const Operand& operand) const;
+  // Of an op that writes outside: no operand that it writes shares memory with
+  // one that is another value. The op might raise, or give other bits.
+  bool WritesApart(uint32_t index, const OpView& op) const;
   void NoteTouched();
 
   Plan* plan_;

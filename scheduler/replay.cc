@@ -16,7 +16,7 @@ constexpr char kFreed[] =
 
 bool Replay::Begin() {
   cursor_ = 0;
-  if (!instance().Secure()) {
+  if (ConcernsOthers() || !instance().Secure()) {
     instance().Finish();
     return false;
   }
@@ -25,6 +25,7 @@ bool Replay::Begin() {
     life_.GiveUp(entry(), launched.error().message());
     return false;
   }
+  if (WritesOutside()) ++journal_.stats.effects;
   ++journal_.stats.replays;
   ++entry()->runs;
   ++entry()->replays;
@@ -64,7 +65,8 @@ bool Replay::LaunchAt(const OpView& op) {
     if (!LearnNumbers(op)) NoteLeaving();
     return false;
   }
-  if (readiness != Readiness::kReady || !instance().Matches(cursor_, op)) {
+  if (readiness != Readiness::kReady || !instance().Matches(cursor_, op) ||
+      ConcernsOthers()) {
     Diverge(op);
     return false;
   }
@@ -78,6 +80,7 @@ bool Replay::LaunchAt(const OpView& op) {
     life_.GiveUp(entry(), launched.error().message());
     return false;
   }
+  if (WritesOutside()) ++journal_.stats.effects;
   return true;
 }
 

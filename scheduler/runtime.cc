@@ -251,6 +251,7 @@ class Runtime::Impl {
     parts.policy = policy_;
     parts.recording_forbidden = &recording_forbidden_;
     parts.opened = &opened_;
+    parts.writes = &writes_;
     if (sessions_.empty()) parts.asleep = &asleep_;
     parts.plans = &plans_;
     parts.build = [this](std::shared_ptr<BuildJob> job) {

@@ -20,6 +20,7 @@ namespace reprise::scheduler {
   X(replays, "plans launched in place of eager")                         \
   X(squashes, "replays that the program left")                           \
   X(escapes, "outputs written to fresh memory")                          \
+  X(effects, "followed ops that wrote memory of the program's")          \
   X(evictions, "plans evicted")                                          \
   X(forgotten, "traces, cuts and notes forgotten to stay within bounds") \
   X(plans, "plans now in the cache")                                     \

@@ -56,6 +56,7 @@ StreamSession::StreamSession(Parts parts)
       watching_({.frontend = frontend_.get(),
                  .backend = backend_.get(),
                  .options = &options_,
+                 .writes = parts.writes,
                  .journal = &journal_,
                  .boundaries = &boundaries_,
                  .learning = &learning_,
@@ -65,12 +66,14 @@ StreamSession::StreamSession(Parts parts)
                    .life = &life_,
                    .journal = &journal_,
                    .boundaries = &boundaries_,
-                   .learning = &learning_}),
+                   .learning = &learning_,
+                   .frontend = frontend_.get()}),
       replay_({.in_use = &in_use_,
                .life = &life_,
                .journal = &journal_,
                .boundaries = &boundaries_,
-               .frontend = frontend_.get()}) {}
+               .frontend = frontend_.get(),
+               .writes = parts.writes}) {}
 
 StreamSession::~StreamSession() { holds_.EndPass(); }
 
@@ -348,7 +351,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   if (WantsValidation(entry)) {
     entry->profit.Disregard();
     if (!learning_.May()) return TryPass(entry);
-    if (!Resolve(op) || !validation_.Begin()) return std::nullopt;
+    if (!Resolve(op) || !validation_.Begin(op)) return std::nullopt;
     mode_ = Mode::kValidating;
     return Observe();
   }

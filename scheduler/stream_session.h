@@ -29,6 +29,7 @@
 #include "scheduler/plan_cache.h"
 #include "scheduler/replay.h"
 #include "scheduler/session.h"
+#include "scheduler/stream_writes.h"
 #include "scheduler/trace_entry.h"
 #include "scheduler/validation.h"
 #include "scheduler/watching.h"
@@ -63,6 +64,8 @@ class StreamSession final : public Session {
     const std::atomic<bool>* recording_forbidden = nullptr;
     // Becomes true when a trace is begun; null: nobody asks. Borrowed.
     std::atomic<bool>* opened = nullptr;
+    // What other streams have to be told; null: there is none. Borrowed.
+    const StreamWrites* writes = nullptr;
     // True while no op need be shown (PassOver); null: all are. Borrowed.
     std::atomic<bool>* asleep = nullptr;
   };

@@ -1,6 +1,7 @@
 #include "scheduler/validation.h"
 
 #include <cstddef>
+#include <utility>
 
 #include "engine/executor.h"
 #include "engine/instance.h"
@@ -11,7 +12,7 @@ namespace reprise::scheduler {
 using engine::OpView;
 using engine::ResultView;
 
-bool Validation::Begin() {
+bool Validation::Begin(const OpView& head) {
   cursor_ = 0;
   whole_ = entry()->instances[in_use_.index].validations > 0;
   if (whole_ && !instance().Secure()) {
@@ -20,7 +21,12 @@ bool Validation::Begin() {
   }
   learning_.StartValidating();
   auto begun = instance().executor().BeginComparing();
-  if (begun && whole_) begun = instance().LaunchNext();
+  if (begun) begun = KeepOutside(head);
+  if (begun && whole_) {
+    begun = instance().LaunchNext();
+    base::Status taken_back = TakeBackOutside();
+    if (begun) begun = std::move(taken_back);
+  }
   if (!whole_) instance().SkipNext();
   if (!begun) {
     instance().Finish();
@@ -52,6 +58,7 @@ bool Validation::GoOn(const OpView& op) {
     return false;
   }
   if (!due) return true;
+  if (!KeepOutside(op)) return false;
   // Op by op, segments only pass by; launched, if the pass is of whole ones.
   if (!whole_) {
     instance().SkipNext();
@@ -59,9 +66,30 @@ bool Validation::GoOn(const OpView& op) {
   }
   if (!instance().Secure()) return false;
   const base::Status launched = instance().LaunchNext();
-  if (Goes(launched)) return true;
-  life_.GiveUp(entry(), launched.error().message());
+  const base::Status taken_back = TakeBackOutside();
+  if (Goes(launched) && taken_back) return true;
+  life_.GiveUp(entry(), (launched ? taken_back : launched).error().message());
   return false;
+}
+
+base::Status Validation::KeepOutside(const OpView& op) {
+  outside_.End();
+  if (!instance().plan().effects().writes_outside(cursor_)) return {};
+  return outside_.Begin(traced(), op, instance().trace(),
+                        instance().executor());
+}
+
+base::Status Validation::TakeBackOutside() {
+  base::Status kept = outside_.Keep(instance().executor());
+  base::Status put = outside_.PutBefore(instance().executor());
+  return kept ? std::move(put) : std::move(kept);
+}
+
+base::Status Validation::LaunchAfterEager() {
+  engine::Executor& executor = instance().executor();
+  REPRISE_RETURN_IF_ERROR(outside_.Keep(executor));
+  REPRISE_RETURN_IF_ERROR(outside_.PutBefore(executor));
+  return executor.LaunchOp(cursor_);
 }
 
 bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
@@ -69,7 +97,13 @@ bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
     Leaving();
     return false;
   }
-  if (auto compared = Compare(op, results); !compared) {
+  base::Status compared = Compare(op, results);
+  if (!whole_) {
+    base::Status put = outside_.PutKept(instance().executor());
+    if (compared) compared = std::move(put);
+  }
+  outside_.End();
+  if (!compared) {
     Leaving();
     life_.GiveUp(entry(), compared.error().message());
     return false;
@@ -94,6 +128,7 @@ void Validation::Finish() {
 void Validation::Leaving() {
   learning_.Stop();
   entry()->Rest();
+  outside_.End();
   instance().Finish();
   boundaries_.Break();
 }
@@ -104,7 +139,7 @@ base::Status Validation::Compare(const OpView& op,
   engine::Executor& executor = instance.executor();
   const engine::TracedOp& traced = this->traced();
   if (traced.native) return {};
-  if (!whole_) REPRISE_RETURN_IF_ERROR(executor.LaunchOp(cursor_));
+  if (!whole_) REPRISE_RETURN_IF_ERROR(LaunchAfterEager());
   // Op by op, the plan's memory holds this op's version now; launched whole,
   // it holds each value's last version.
   const auto comparable = [&, op = cursor_,
@@ -124,7 +159,13 @@ base::Status Validation::Compare(const OpView& op,
   }
   for (size_t i = 0; i < traced.operands.size(); ++i) {
     const engine::ValueRef& ref = traced.operands[i];
-    if (!ref.written || !comparable(ref.value)) continue;
+    if (!ref.written) continue;
+    if (const uint64_t kept = outside_.kept(i); kept != 0) {
+      REPRISE_RETURN_IF_ERROR(executor.Compare(op.operands[i].address(), kept,
+                                               ref.layout, cursor_));
+      continue;
+    }
+    if (!comparable(ref.value)) continue;
     REPRISE_RETURN_IF_ERROR(executor.Compare(
         op.operands[i].address(), instance.origin(ref.value) + ref.offset_bytes,
         ref.layout, cursor_));

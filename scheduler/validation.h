@@ -6,7 +6,9 @@
 #include <span>
 
 #include "engine/base/status.h"
+#include "engine/frontend.h"
 #include "engine/op.h"
+#include "engine/outside_writes.h"
 #include "scheduler/boundaries.h"
 #include "scheduler/learning.h"
 #include "scheduler/plan_pass.h"
@@ -20,6 +22,9 @@ namespace reprise::scheduler {
 //   Begin ─► (Enter ─► Leave)* ─► over(): the entry's verdict is pending
 //              └─────────┴──────► left: nothing is learned
 //
+// Where both write the program's memory, they do so one after the other, each
+// upon the same bits (OutsideWrites), and what eager wrote is what stays.
+//
 // Under the session's lock.
 class Validation : public PlanPass {
  public:
@@ -29,15 +34,17 @@ class Validation : public PlanPass {
     Journal* journal = nullptr;
     Boundaries* boundaries = nullptr;
     Learning* learning = nullptr;
+    engine::Frontend* frontend = nullptr;
   };
   explicit Validation(const Parts& parts)
       : PlanPass(parts.in_use, parts.life, parts.journal),
         boundaries_(*parts.boundaries),
-        learning_(*parts.learning) {}
+        learning_(*parts.learning),
+        outside_(parts.frontend) {}
 
   // At the head, which eager is about to run: the instance is resolved. False
   // if it cannot be launched: nothing was begun.
-  bool Begin();
+  bool Begin(const engine::OpView& head);
   // The op comes. True if it is the one that is due: eager is to run it, and
   // then Leave is called. Else the validation has been left.
   bool Enter(const engine::OpView& op);
@@ -51,6 +58,13 @@ class Validation : public PlanPass {
   // Launches a segment that is due. False if this is another op, or if it could
   // not be launched.
   bool GoOn(const engine::OpView& op);
+  // The op is due and eager has not run it. What it writes outside is kept.
+  base::Status KeepOutside(const engine::OpView& op);
+  // What was launched has written outside; eager is to do so from the same
+  // bits.
+  base::Status TakeBackOutside();
+  // The op is launched by itself after eager has run it.
+  base::Status LaunchAfterEager();
   base::Status Compare(const engine::OpView& op,
                        std::span<const engine::ResultView> results);
   void Finish();
@@ -58,6 +72,7 @@ class Validation : public PlanPass {
   Boundaries& boundaries_;
   Learning& learning_;
   bool whole_ = false;  // launches whole segments
+  engine::OutsideWrites outside_;
 };
 
 }  // namespace reprise::scheduler

@@ -30,6 +30,7 @@ Watching::Watching(const Parts& parts)
     : frontend_(*parts.frontend),
       backend_(*parts.backend),
       options_(*parts.options),
+      writes_(parts.writes),
       journal_(*parts.journal),
       boundaries_(*parts.boundaries),
       learning_(*parts.learning),

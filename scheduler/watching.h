@@ -21,6 +21,7 @@
 #include "scheduler/learning.h"
 #include "scheduler/lifecycle.h"
 #include "scheduler/repetition.h"
+#include "scheduler/stream_writes.h"
 #include "scheduler/trace_entry.h"
 
 namespace reprise::scheduler {
@@ -39,6 +40,8 @@ class Watching {
     engine::Frontend* frontend = nullptr;
     engine::Backend* backend = nullptr;
     const base::Options* options = nullptr;
+    // Of all streams; null: there is one.
+    const StreamWrites* writes = nullptr;
     Journal* journal = nullptr;
     Boundaries* boundaries = nullptr;
     Learning* learning = nullptr;
@@ -54,9 +57,12 @@ class Watching {
   bool IsExpected(uint64_t hash) const;
   // The trace has ended before this op.
   bool EndsBefore(const engine::OpView& op, uint64_t hash);
-  // The op may be part of a trace: it writes what this one has made, at most.
+  // The op may be part of a trace: where it writes what this one has not made,
+  // that can be replayed, and no other stream would have to be told.
   bool Takes(const engine::OpView& op) const {
-    return !open_.WritesExternal(op);
+    return !open_.WritesExternal(op) ||
+           (backend_.replays_outside_writes() &&
+            (writes_ == nullptr || !writes_->several()));
   }
   // The op comes, and eager is about to run it.
   void Enter(const engine::OpView& op, const cache::Signature& words);
@@ -89,6 +95,7 @@ class Watching {
   engine::Frontend& frontend_;
   engine::Backend& backend_;
   const base::Options& options_;
+  const StreamWrites* writes_;
   Journal& journal_;
   Boundaries& boundaries_;
   Learning& learning_;

@@ -287,7 +287,8 @@ class RandomTrace {
     ref.value = trace_.values.empty() || random() % 5 == 0
                     ? Make(/*external=*/true, index)
                     : static_cast<ValueId>(random() % trace_.values.size());
-    ref.written = !trace_.values[ref.value].external && random() % 2 == 0;
+    const bool external = trace_.values[ref.value].external;
+    ref.written = random() % (external ? 6 : 2) == 0;
     if (ref.written) ref.offset_bytes = random() % kCells;
     op.operands.push_back(ref);
   }
@@ -297,6 +298,7 @@ class RandomTrace {
     Value& value = trace_.values.emplace_back();
     value.external = external;
     value.birth_op = birth_op;
+    value.origin = TraceBuilder::AddressOf(id);
     value.storage = Token(uint64_t{id} + 1);
     trace_.frontend->Retain(value.storage);
     return id;
@@ -307,33 +309,44 @@ class RandomTrace {
 
 TEST_F(RestoreTest, RandomTracesEndAsTheVerifiedOpsAloneLeftThem) {
   int restored = 0;
-  for (uint32_t seed = 0; seed < 20'000; ++seed) {
+  for (uint32_t seed = 0; seed < 60'000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
     const RandomTrace made(&frontend_, random);
     const Trace& trace = made.trace();
     const auto ops = static_cast<uint32_t>(trace.ops.size());
-    const uint32_t launched = random() % (ops + 1);
-    const uint32_t verified = random() % (launched + 1);
+    std::vector<ValueId> inputs;
     std::vector<bool> needed(trace.values.size());
-    for (size_t v = 0; v < needed.size(); ++v) needed[v] = random() % 3 != 0;
+    for (ValueId v = 0; v < needed.size(); ++v) {
+      needed[v] = random() % 3 != 0;
+      if (trace.values[v].external && random() % 3 == 0) inputs.push_back(v);
+    }
+    const Effects effects(&trace, inputs, {}, Remake::kWhatLasts);
+    const uint32_t verified = random() % (ops + 1);
+    uint32_t ahead = verified;
+    while (ahead < ops && effects.gate(ahead) == Gate::kNone) ++ahead;
+    const uint32_t launched = verified + random() % (ahead - verified + 1);
 
     Memory memory(trace.values.size());
     for (size_t v = 0; v < memory.size(); ++v) memory[v] = {v, v + 1, v + 2};
     for (uint32_t k = 0; k < verified; ++k) Interpret(trace, k, memory);
     const Memory expected = memory;
     for (uint32_t k = verified; k < launched; ++k) Interpret(trace, k, memory);
-    const std::vector<uint32_t> again = EffectsOf(trace).OpsToRestore(
+    // The program is done with them.
+    for (const ValueId v : inputs) memory[v] = {7, 7, 7};
+    const std::vector<uint32_t> again = effects.OpsToRestore(
         verified, launched, [&needed](ValueId value) { return needed[value]; });
     ASSERT_TRUE(std::is_sorted(again.begin(), again.end()));
     for (const uint32_t k : again) {
       ASSERT_LT(k, verified);
+      ASSERT_FALSE(effects.writes_outside(k)) << k;
       Interpret(trace, k, memory);
     }
     if (!again.empty()) ++restored;
 
     for (ValueId v = 0; v < trace.values.size(); ++v) {
       const Value& value = trace.values[v];
+      if (effects.input(v)) continue;
       if (!value.external && (!needed[v] || value.birth_op >= verified)) {
         continue;
       }

@@ -52,6 +52,7 @@ class FakeExecutor : public Executor {
     return {};
   }
   bool Touches(size_t, ValueId) const override { return true; }
+  base::Status Copy(uint64_t, uint64_t, uint64_t) override { return {}; }
   base::Status WaitFor(CUevent) override { return {}; }
   base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,

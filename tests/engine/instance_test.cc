@@ -220,6 +220,28 @@ TEST_F(InstanceTest, LateExternalThatNeverMovedIsNotBoundElsewhere) {
             Readiness::kReady);
 }
 
+// What an op writes outside is shared by no other operand that it reads, unless
+// both are one value.
+TEST_F(InstanceTest, OpThatWritesOutsideKeepsWhatItWritesApart) {
+  builder_.Op({late_}, {weight_}, 0);
+  Build({{0, 3, 3}, {3, 4, 1, true}, {4, 5, 1, true}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  const uint64_t place = 0x7f00'6000'0000;
+  ASSERT_EQ(instance_->BindLate(OpAt(3, {Place(b_), place})->view),
+            Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  const auto bind = [this](uint64_t base) {
+    const auto op = OpAt(4, {First(weight_), base});
+    op->operands[0].storage_bytes = op->operands[1].storage_bytes = 64;
+    return instance_->BindLate(op->view);
+  };
+  EXPECT_EQ(bind(place), Readiness::kReady);
+  EXPECT_EQ(bind(First(weight_) + 64), Readiness::kReady);
+  EXPECT_EQ(bind(First(weight_) + 32), Readiness::kOtherOp);
+  EXPECT_EQ(bind(First(weight_) - 32), Readiness::kOtherOp);
+}
+
 // The op's last word is a number, which was 4.5 when the trace was recorded.
 class InstanceNumbersTest : public InstanceTest {
  protected:

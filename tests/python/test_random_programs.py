@@ -29,13 +29,12 @@ REACHED = {
     "squashes": 80,
     "escapes": 1_000,
     "rejected": 10,
-    "evictions": 3,
+    "evictions": 1,
     "several instances": 4,
     "looks": 200,
     "programs that stayed finite": PROGRAMS // 2,
     "cut: draws random numbers": 100,
     "cut: hands data to the host": 10,
-    "cut: writes memory that its trace did not make": 500,
     "cut: raised an error or returned what cannot be kept": 5,
     "addresses taken again": 10,
     "replays under measured": 30,
@@ -48,24 +47,26 @@ STEPS = {
     "an op raised": 10,
     "an op raised that may": 5,
     "disable beside ops": 1,
-    "disabled in a pass": 5,
+    "disabled in a pass": 2,
     "options beside ops": 1,
-    "other options in a pass": 5,
+    "other options in a pass": 2,
     "replaced, array": 20,
-    "replaced, aside": 5,
-    "replaced, op": 5,
+    "replaced, aside": 1,
+    "replaced, op": 1,
     "replaced, viewed": 5,
     "reset beside ops": 1,
     "reset in a pass": 1,
     "wait beside ops": 1,
-    "written by address": 3,
-    "written by array": 3,
-    "written by dlpack": 3,
-    "written by storage": 3,
+    "written by address": 1,
+    "written by array": 1,
+    "written by dlpack": 1,
+    "written by storage": 1,
 }
 REACHED |= {f"step: {step}, in a replay": count for step, count in STEPS.items()}
-# And on a GPU alone.
+# And on the host executor alone, or on a GPU alone.
+REACHED_ON_HOST = {"effects": 500}
 REACHED_ON_GPU = {
+    "cut: writes memory that its trace did not make": 500,
     # Where ops of memory and of traps cost their traces more.
     "step: an op raised that may, in a replay": 1,
     "step: replaced, op, in a replay": 1,
@@ -95,7 +96,7 @@ def test_random_programs_hold_eagers_bits(device: str) -> None:
     assert found["failures"] == []
     assert found["invalid"] == []
     counts = found["counts"]
-    least = REACHED | (REACHED_ON_GPU if device == "cuda" else {})
+    least = REACHED | (REACHED_ON_GPU if device == "cuda" else REACHED_ON_HOST)
     few = {name: counts.get(name, 0) for name in least}
     few = {name: count for name, count in few.items() if count < least[name]}
     assert few == {}, counts

@@ -98,6 +98,7 @@ TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
   EXPECT_GT(sum_.stats.validated, 100u);
   EXPECT_GT(sum_.evictions, 5u);
   EXPECT_GT(sum_.backend.late_externals, 20u);
+  EXPECT_GT(sum_.stats.effects, 50u);
   ExpectRestoredOps(5);
   EXPECT_GT(sum_.backend.numbers, 40u);
 }

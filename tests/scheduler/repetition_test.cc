@@ -87,6 +87,32 @@ TEST_F(RepetitionTest, ShortBodyIsFoundInMultiples) {
   EXPECT_EQ(*found, 2 * 20);
 }
 
+// One op takes nothing from those before it.
+TEST_F(RepetitionTest, BodyBeginsWhereTheFewestValuesCross) {
+  const auto op = [this](uint64_t i) {
+    return i == 5 ? Op(10 + i, {1 + i}) : Op(10 + i, {1 + i, last_});
+  };
+  for (uint64_t i = 12; i < 20; ++i) EXPECT_FALSE(op(i));
+  std::optional<uint64_t> last;
+  for (uint64_t i = 0; i < 60 && !last.has_value(); ++i) {
+    if (op(i % 20)) last = i % 20;
+  }
+  EXPECT_EQ(last, 4u);
+}
+
+// What a pass is given (labels) is used by some op with nothing else.
+TEST_F(RepetitionTest, OpsOnWhatAPassIsGivenMayBeInALoop) {
+  const auto pass = [this](uint64_t number) {
+    for (uint64_t i = 0; i < 30; ++i) {
+      const uint64_t given = 5000 + 2 * number;
+      if (Op(10 + i, {i == 7 ? given : 100 + i})) return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(pass(0));
+  EXPECT_TRUE(pass(1));
+}
+
 // Layers of equal form, which differ in their weights.
 TEST_F(RepetitionTest, OtherWeightsAreNoRepetition) {
   for (uint64_t layer = 0; layer < 4; ++layer) {

@@ -22,6 +22,7 @@
 #include "engine/host_backend.h"
 #include "engine/memory_watch.h"
 #include "scheduler/stream_session.h"
+#include "scheduler/stream_writes.h"
 #include "tests/sim/model_frontend.h"
 
 namespace reprise::scheduler {
@@ -61,6 +62,7 @@ class TwinPrograms : public testing::Test {
     parts.frontend = std::move(frontend);
     parts.options = options;
     parts.plans = plans_.get();
+    parts.writes = &writes_;
     parts.build = [this](std::shared_ptr<BuildJob> job) {
       builds_.Post([job] { job->Run(); });
     };
@@ -220,6 +222,7 @@ class TwinPrograms : public testing::Test {
   std::atomic<bool> asleep_{false};
   std::atomic<bool> recording_forbidden_{false};
   base::ManualTaskRunner builds_;
+  StreamWrites writes_;  // knows no stream
   std::unique_ptr<PlanCache> plans_;
   sim::ModelFrontend plain_frontend_;
   sim::ModelFrontend* frontend_ = nullptr;

@@ -59,6 +59,9 @@ class WatchedExecutor : public Executor {
   bool Touches(size_t op, ValueId value) const override {
     return inner_->Touches(op, value);
   }
+  base::Status Copy(uint64_t to, uint64_t from, uint64_t size_bytes) override {
+    return inner_->Copy(to, from, size_bytes);
+  }
   base::Status WaitFor(CUevent event) override {
     return inner_->WaitFor(event);
   }
@@ -114,6 +117,9 @@ class WatchedBackend : public engine::Backend {
   bool wants_call() const override { return inner_->wants_call(); }
   std::optional<std::string> TakeForeignWork() override {
     return inner_->TakeForeignWork();
+  }
+  bool replays_outside_writes() const override {
+    return inner_->replays_outside_writes();
   }
   void Resting() override { inner_->Resting(); }
   bool Capturing() const override { return inner_->Capturing(); }

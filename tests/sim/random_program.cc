@@ -55,6 +55,8 @@ class Generator {
     }
     return Input();
   }
+  // Of an op in place: mostly what the program made.
+  Variable Target() { return Below(6) == 0 ? Weight() : Local(); }
   Variable Operand() {
     const uint32_t dice = Below(10);
     return dice < 6 ? Local() : dice < 9 ? Weight() : Input();
@@ -122,11 +124,11 @@ class Generator {
     } else if (dice < 75) {
       AddOp(lines, OpKind::kClone, {Operand()});
     } else if (dice < 82) {
-      AddInPlace(lines, OpKind::kMutate, {Local()});
+      AddInPlace(lines, OpKind::kMutate, {Target()});
     } else if (dice < 89) {
-      AddInPlace(lines, OpKind::kAccumulate, {Local(), Operand()});
+      AddInPlace(lines, OpKind::kAccumulate, {Target(), Operand()});
     } else if (dice < 92) {
-      AddInPlace(lines, OpKind::kInto, {Local(), Operand(), Operand()});
+      AddInPlace(lines, OpKind::kInto, {Target(), Operand(), Operand()});
     } else if (dice < 96) {
       AddOp(lines, OpKind::kHalf, {Operand()});
     } else if (style_.calm) {
@@ -137,14 +139,13 @@ class Generator {
     } else if (dice < 99) {
       AddOp(lines, OpKind::kRead, {Operand()});
     } else {
-      AddInPlace(lines, OpKind::kUpload, {Local()});
+      AddInPlace(lines, OpKind::kUpload, {Target()});
     }
   }
 
-  // Only into what the program made: all else is a cut, and comes seldom.
   void AddInPlace(std::vector<Line>& lines, OpKind kind,
                   std::vector<Variable> inputs) {
-    if (inputs[0] < FirstLocal() && (style_.calm || Below(8) != 0)) return;
+    if (inputs[0] < FirstLocal() && style_.calm) return;
     AddOp(lines, kind, std::move(inputs));
   }
   Variable FirstLocal() const {

@@ -27,7 +27,9 @@ class Twin {
         aside_(*aside),
         stream_(options, device, stream, &aside->ops()),
         real_(&program_, &stream_.ops()),
-        plain_(&program_, &plain_ops_) {}
+        plain_(&program_, &plain_ops_) {
+    stream_.Begin();
+  }
 
   // Does one line; false after the last one of the last pass.
   bool Step() {
@@ -123,6 +125,7 @@ class Twin {
   void WriteAside(Variable variable, bool by_events) {
     const std::optional<PlainOps::Tensor>& tensor = plain_.variable(variable);
     if (!tensor.has_value()) return;
+    aside_.Begin();
     Join();
     if (all_touched_ || touched_.contains(tensor->storage())) Fence(by_events);
     const auto attribute = static_cast<uint32_t>(5000 + pass_);

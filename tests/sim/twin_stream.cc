@@ -35,6 +35,13 @@ TwinStream::TwinStream(const RunOptions& options, TwinDevice* device,
   Take(0);
 }
 
+void TwinStream::Begin() {
+  if (std::exchange(begun_, true)) return;
+  for (const Slot& slot : slots_) {
+    if (slot.session != nullptr) device_.writes.Add(slot.session.get());
+  }
+}
+
 TwinStream::~TwinStream() {
   RunResult result;
   End(result);
@@ -89,11 +96,12 @@ void TwinStream::MakeSession(const RunOptions& options, Slot& slot) {
                                options.fault, &device_.counts);
   parts.frontend = std::move(frontend);
   parts.plans = &device_.plans;
+  parts.writes = &device_.writes;
   parts.build = [this](std::shared_ptr<scheduler::BuildJob> job) {
     device_.builds.Post([job] { job->Run(); });
   };
   slot.session = std::make_unique<StreamSession>(std::move(parts));
-  device_.writes.Add(slot.session.get());
+  if (begun_) device_.writes.Add(slot.session.get());
   if (options.executes == Executes::kOnDevice &&
       options.fault != Fault::kGoesUntold) {
     device_.told.push_back(slot.session.get());
@@ -119,6 +127,7 @@ std::unique_ptr<engine::Backend> TwinStream::MakeBackend(
   engine::CudaBackend::Options how;
   how.max_arena_bytes = kMaxArenaBytes;
   how.segment_launches = options.segment_launches;
+  how.replays_outside_writes = true;
   how.compare = [this] { return device_.Compare(); };
   return std::make_unique<engine::CudaBackend>(context, frontend, how);
 }

@@ -111,6 +111,9 @@ class TwinStream {
   // Ops aside go through `aside`, if they come.
   TwinStream(const RunOptions& options, TwinDevice* device, CUstream stream,
              StreamOps* aside);
+  // It is one of those that are told of each other's writes: from its first op
+  // on, as a Runtime has it.
+  void Begin();
   ~TwinStream();
   TwinStream(const TwinStream&) = delete;
   TwinStream& operator=(const TwinStream&) = delete;
@@ -155,6 +158,7 @@ class TwinStream {
   size_t slot_ = 0;
   scheduler::Stats stats_;  // of what has ended
   std::vector<std::string> complaints_;
+  bool begun_ = false;
 };
 
 }  // namespace reprise::sim

@@ -22,6 +22,7 @@ class Stats:
     replays: int = 0  #: plans launched in place of eager
     squashes: int = 0  #: replays that the program left
     escapes: int = 0  #: outputs written to fresh memory
+    effects: int = 0  #: followed ops that wrote memory of the program's
     evictions: int = 0  #: plans evicted
     forgotten: int = 0  #: traces, cuts and notes forgotten to stay within bounds
     plans: int = 0  #: plans now in the cache

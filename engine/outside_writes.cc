@@ -1,0 +1,113 @@
+#include "engine/outside_writes.h"
+
+#include <utility>
+
+namespace reprise::engine {
+namespace {
+
+constexpr uint64_t kAlignment = 512;
+
+// A copy back is begun so often.
+constexpr int kTries = 3;
+
+uint64_t RoundUp(uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// From the tensor's first element to its last; strides are never negative.
+uint64_t Extent(const kernels::Layout& layout) {
+  if (layout.elements() == 0) return 0;
+  int64_t last = 0;
+  for (int d = 0; d < layout.rank; ++d) {
+    last += (layout.sizes[d] - 1) * layout.strides[d];
+  }
+  return static_cast<uint64_t>(last + 1) * layout.element_bytes;
+}
+
+}  // namespace
+
+base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
+                                  const Trace& trace, Executor& executor) {
+  End();
+  kept_.assign(traced.operands.size(), 0);
+  uint64_t bytes = 0;
+  const auto place = [&bytes](uint64_t size) {
+    return std::exchange(bytes, bytes + RoundUp(size));
+  };
+  std::vector<size_t> operands;
+  for (size_t i = 0; i < traced.operands.size(); ++i) {
+    const ValueRef& ref = traced.operands[i];
+    if (!ref.written || !trace.values[ref.value].external) continue;
+    Piece& piece = pieces_.emplace_back();
+    piece.address = op.operands[i].address();
+    piece.bytes = Extent(ref.layout);
+    piece.before = place(piece.bytes);
+    piece.kept = place(piece.bytes);
+    operands.push_back(i);
+  }
+  if (bytes == 0) return {};
+  auto copies = frontend_.Allocate(bytes);
+  if (!copies) {
+    End();
+    return tl::unexpected<base::Error>(copies.error());
+  }
+  copies_ = *std::move(copies);
+  for (size_t p = 0; p < pieces_.size(); ++p) {
+    Piece& piece = pieces_[p];
+    piece.before += copies_.address();
+    piece.kept += copies_.address();
+    kept_[operands[p]] = piece.kept;
+    REPRISE_RETURN_IF_ERROR(
+        executor.Copy(piece.before, piece.address, piece.bytes));
+  }
+  return {};
+}
+
+base::Status OutsideWrites::Keep(Executor& executor) {
+  for (const Piece& piece : pieces_) {
+    REPRISE_RETURN_IF_ERROR(
+        executor.Copy(piece.kept, piece.address, piece.bytes));
+  }
+  is_kept_ = true;
+  return {};
+}
+
+base::Status OutsideWrites::PutBefore(Executor& executor) {
+  return Put(executor, &Piece::before);
+}
+
+base::Status OutsideWrites::PutKept(Executor& executor) {
+  return is_kept_ ? Put(executor, &Piece::kept) : base::Status{};
+}
+
+base::Status OutsideWrites::Put(Executor& executor, uint64_t Piece::*from) {
+  const auto put = [&]() -> base::Status {
+    for (const Piece& piece : pieces_) {
+      REPRISE_RETURN_IF_ERROR(
+          executor.Copy(piece.address, piece.*from, piece.bytes));
+    }
+    return {};
+  };
+  base::Status done = put();
+  if (done) return {};
+  for (int tries = 1; tries < kTries; ++tries) {
+    if (put()) {
+      return base::Fail(
+          done.error().code(),
+          done.error().message() + " (in a validation; tried again)");
+    }
+  }
+  return base::Fail(
+      done.error().code(),
+      "the program's memory could not be put right after a validation: " +
+          done.error().message());
+}
+
+void OutsideWrites::End() {
+  copies_ = Block();
+  pieces_.clear();
+  kept_.clear();
+  is_kept_ = false;
+}
+
+}  // namespace reprise::engine

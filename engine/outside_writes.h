@@ -1,0 +1,70 @@
+// An op that writes the program's memory, run by a plan and by eager.
+
+#ifndef REPRISE_ENGINE_OUTSIDE_WRITES_H_
+#define REPRISE_ENGINE_OUTSIDE_WRITES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/block.h"
+#include "engine/executor.h"
+#include "engine/frontend.h"
+#include "engine/op.h"
+#include "engine/trace.h"
+
+namespace reprise::engine {
+
+// Both write in the same place, one after the other, from the same bits, and
+// what eager has written is what stays:
+//
+//   plan first:   Begin ─ plan ─ Keep ─ PutBefore ─ eager ─ compare ─ End
+//   eager first:  Begin ─ eager ─ Keep ─ PutBefore ─ plan ─ compare ─ PutKept ─
+//                 End
+//
+// All in the order of the session's stream. What puts back is tried again where
+// it fails; the error says so, and whether it was in vain. Under the session's
+// lock.
+class OutsideWrites {
+ public:
+  // `frontend` is borrowed.
+  explicit OutsideWrites(Frontend* frontend) : frontend_(*frontend) {}
+
+  // The op is about to be run for the first time. kResourceExhausted where
+  // there is no memory for twice what it writes.
+  base::Status Begin(const TracedOp& traced, const OpView& op,
+                     const Trace& trace, Executor& executor);
+  // What has been written.
+  base::Status Keep(Executor& executor);
+  // What was there before.
+  base::Status PutBefore(Executor& executor);
+  // What was kept, if it was.
+  base::Status PutKept(Executor& executor);
+  void End();
+
+  // Where what was kept of an operand is; 0 of operands that are not outside.
+  uint64_t kept(size_t operand) const {
+    return operand < kept_.size() ? kept_[operand] : 0;
+  }
+
+ private:
+  struct Piece {
+    uint64_t address = 0;  // the program's
+    uint64_t bytes = 0;
+    uint64_t before = 0;  // copies
+    uint64_t kept = 0;
+  };
+
+  base::Status Put(Executor& executor, uint64_t Piece::*from);
+
+  Frontend& frontend_;
+  Block copies_;
+  std::vector<Piece> pieces_;
+  std::vector<uint64_t> kept_;  // by operand
+  bool is_kept_ = false;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_OUTSIDE_WRITES_H_
