@@ -27,10 +27,10 @@ std::vector<uint32_t> LaunchesByOp(const CudaProgram& program) {
 
 }  // namespace
 
-base::Status CudaBackend::StartRecording(Pass pass) {
+base::Status CudaBackend::StartRecording(Recording recording) {
   REPRISE_RETURN_IF_ERROR(
       context_.recorder->Start(context_.stream, context_.context));
-  if (pass == Pass::kRelocated) {
+  if (recording == Recording::kRelocated) {
     if (auto pool = frontend_->BeginPrivatePool(); !pool) {
       context_.recorder->Stop();
       return pool;

@@ -36,7 +36,7 @@ class CudaBackend : public Backend {
   CudaBackend(const CudaContext& context, Frontend* frontend, Options options)
       : context_(context), frontend_(frontend), options_(std::move(options)) {}
 
-  base::Status StartRecording(Pass pass) override;
+  base::Status StartRecording(Recording recording) override;
   void StopRecording() override;
   void BeginOp(const OpView& op) override;
   std::string EndOp(TracedOp& op) override;

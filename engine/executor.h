@@ -116,11 +116,11 @@ struct BuildFailure {
 // thread; Build comes from any thread, one at a time.
 class Backend {
  public:
-  enum class Pass : uint8_t { kFirst, kRelocated };
+  enum class Recording : uint8_t { kFirst, kRelocated };
 
   virtual ~Backend() = default;
 
-  virtual base::Status StartRecording(Pass pass) = 0;
+  virtual base::Status StartRecording(Recording recording) = 0;
   virtual void StopRecording() = 0;
   virtual void BeginOp(const OpView& op) = 0;
   // Puts what the op enqueued into `op`; says why it cannot be replayed, or

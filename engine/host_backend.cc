@@ -52,7 +52,7 @@ class HostExecutor : public Executor {
 
   base::Status LaunchOp(size_t index) override {
     const TracedOp& op = trace_.ops[index];
-    if (op.native) return {};
+    if (op.by_eager) return {};
     operands_.clear();
     results_.clear();
     for (const ValueRef& operand : op.operands) {
@@ -73,7 +73,7 @@ class HostExecutor : public Executor {
   }
 
   bool Touches(size_t op, ValueId) const override {
-    return !trace_.ops[op].native && !unwritten_[op];
+    return !trace_.ops[op].by_eager && !unwritten_[op];
   }
 
   base::Status Copy(uint64_t to, uint64_t from, uint64_t size_bytes) override {

@@ -25,7 +25,7 @@ class HostBackend : public Backend {
   HostBackend(Frontend* frontend, const Options& options)
       : frontend_(frontend), options_(options) {}
 
-  base::Status StartRecording(Pass) override { return {}; }
+  base::Status StartRecording(Recording) override { return {}; }
   void StopRecording() override {}
   void BeginOp(const OpView&) override {}
   std::string EndOp(TracedOp& op) override;

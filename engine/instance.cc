@@ -318,7 +318,7 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
   }
   next_segment_ = 0;
   launched_ops_ = 0;
-  next_launch_op_ = kNoOp;
+  next_launch_op_ = kNoLaunch;
   if (readiness != Readiness::kReady) Finish();
   return readiness;
 }
@@ -430,7 +430,7 @@ void Instance::GoOnFrom(uint32_t op) {
   launched_ops_ = segment.end_op;
   ++next_segment_;
   if (next_segment_ == built_.segments.size()) {
-    next_launch_op_ = kNoOp;
+    next_launch_op_ = kNoLaunch;
   } else if (built_.segments[next_segment_].gated) {
     next_launch_op_ = segment.end_op;
   } else {  // behind the op at which this one was launched

@@ -86,7 +86,7 @@ class Instance {
   // seen it move to. kUntold: as at the head. kOtherOp: the op may be another
   // one with such a number.
   Readiness BindLate(const OpView& op);
-  static constexpr uint32_t kNoOp = ~uint32_t{0};
+  static constexpr uint32_t kNoLaunch = ~uint32_t{0};
   uint32_t next_launch_op() const { return next_launch_op_; }
   uint32_t launched_ops() const { return launched_ops_; }
 
@@ -202,7 +202,7 @@ class Instance {
   std::vector<StoragePlace> touched_;  // Secure's
   uint32_t next_segment_ = 0;
   uint32_t launched_ops_ = 0;
-  uint32_t next_launch_op_ = kNoOp;
+  uint32_t next_launch_op_ = kNoLaunch;
   uint64_t escapes_ = 0;
 };
 

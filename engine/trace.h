@@ -77,7 +77,7 @@ struct TracedOp {
   std::vector<ResultSpec> results;
   bool may_trap = false;  // see OpView
   // No device work and its results are views of its operands: runs natively.
-  bool native = false;
+  bool by_eager = false;
   std::vector<ScalarSlot> slots;  // at most 64, in the order of the words
   uint64_t hash = 0;              // of the words with markers in their place
 

@@ -38,11 +38,11 @@ bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
 }  // namespace
 
 base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
-    Frontend* frontend, Backend* backend, Backend::Pass pass) {
+    Frontend* frontend, Backend* backend, Backend::Recording recording) {
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(frontend, backend));
-  REPRISE_RETURN_IF_ERROR(backend->StartRecording(pass));
+  REPRISE_RETURN_IF_ERROR(backend->StartRecording(recording));
   recorder->recording_ = true;
-  if (pass == Backend::Pass::kRelocated) {
+  if (recording == Backend::Recording::kRelocated) {
     recorder->trace_->memory = frontend->WatchMemory();
   }
   return recorder;
@@ -155,7 +155,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     if (aliases != tensors || !traced.launches.empty()) {
       return "result shares memory with an operand";
     }
-    traced.native = true;
+    traced.by_eager = true;
   }
   return {};
 }

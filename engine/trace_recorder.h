@@ -18,9 +18,8 @@ namespace reprise::engine {
 // the backend's recording and nothing is kept. Called under the session's lock.
 class TraceRecorder {
  public:
-  static base::Result<std::unique_ptr<TraceRecorder>> Start(Frontend* frontend,
-                                                            Backend* backend,
-                                                            Backend::Pass pass);
+  static base::Result<std::unique_ptr<TraceRecorder>> Start(
+      Frontend* frontend, Backend* backend, Backend::Recording recording);
   ~TraceRecorder();
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;

@@ -54,18 +54,18 @@ class Learning {
   }
 
   // Records from the next op on, if it may and can.
-  void StartRecording(engine::Backend::Pass pass) {
+  void StartRecording(engine::Backend::Recording recording) {
     if (!May()) return;
     allowance_.Begin(parts_.clock->Now());
-    auto recorder =
-        engine::TraceRecorder::Start(parts_.frontend, parts_.backend, pass);
+    auto recorder = engine::TraceRecorder::Start(parts_.frontend,
+                                                 parts_.backend, recording);
     if (!recorder) {
       ++parts_.journal
             ->notes["nothing is recorded: " + recorder.error().message()];
       return;
     }
     recorder_ = *std::move(recorder);
-    pass_ = pass;
+    which_ = recording;
   }
   void StartValidating() { allowance_.Begin(parts_.clock->Now()); }
   // Ends what is under way; a recording that was not taken is dropped.
@@ -81,10 +81,10 @@ class Learning {
   engine::TraceRecorder* recorder() { return recorder_.get(); }
   // What is recorded is what the entry waits for.
   bool IsFor(const TraceEntry& entry) const {
-    using Pass = engine::Backend::Pass;
+    using Recording = engine::Backend::Recording;
     using State = TraceEntry::State;
-    return (entry.state == State::kRecord && pass_ == Pass::kFirst) ||
-           (entry.state == State::kConfirm && pass_ == Pass::kRelocated);
+    return (entry.state == State::kRecord && which_ == Recording::kFirst) ||
+           (entry.state == State::kConfirm && which_ == Recording::kRelocated);
   }
 
  private:
@@ -95,7 +95,7 @@ class Learning {
 
   const Parts parts_;
   std::unique_ptr<engine::TraceRecorder> recorder_;
-  engine::Backend::Pass pass_ = engine::Backend::Pass::kFirst;
+  engine::Backend::Recording which_ = engine::Backend::Recording::kFirst;
   Allowance allowance_;
 };
 

@@ -32,7 +32,7 @@ class Novelty {
   bool Meet(uint64_t hash, std::optional<uint64_t> open = std::nullopt) {
     const uint64_t place = open.value_or(behind_);
     if (Found* found = known_.Find(hash)) {
-      const bool is_new = Go(IsOfThisPass(*found, place));
+      const bool is_new = Go(MeetAgain(*found, place));
       // As the first here it parts what is before from what is behind.
       return is_new || (found->first && found->place == place);
     }
@@ -89,10 +89,11 @@ class Novelty {
   static constexpr uint32_t kPartsComeHere = ~uint32_t{0};
   static constexpr size_t kMostKnown = size_t{1} << 15;
 
-  // What was new here before, or with nothing known in between, is so no more,
-  // nor all that came with it: this is another pass. So it is if it stands in
-  // all too many places.
-  bool IsOfThisPass(Found& found, uint64_t place) {
+  // True if what was new elsewhere in this pass is so here. What was new in
+  // this very place, or with nothing known in between, is so no more, nor all
+  // that came with it: another pass has begun. So it has if it stands in all
+  // too many places.
+  bool MeetAgain(Found& found, uint64_t place) {
     if (found.pass != pass_) return false;
     const bool again = stretch_ == 0 && (found.place == place || !among_known_);
     if (!again && ++found.again < kMostPlaces) {

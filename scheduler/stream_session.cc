@@ -165,7 +165,7 @@ Action StreamSession::Follow() {
   followed_ = &replay_.followed();
   ++journal_.stats.followed;
   if (replay_.over()) EndReplay();
-  return followed_->native ? Action::kEager : Action::kFollow;
+  return followed_->by_eager ? Action::kEager : Action::kFollow;
 }
 
 Action StreamSession::Observe() {
@@ -307,11 +307,11 @@ std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
       if (entry->renewal.waiting()) {
         entry->renewal.Pass();
       } else {
-        learning_.StartRecording(engine::Backend::Pass::kFirst);
+        learning_.StartRecording(engine::Backend::Recording::kFirst);
       }
       break;
     case State::kConfirm:
-      learning_.StartRecording(engine::Backend::Pass::kRelocated);
+      learning_.StartRecording(engine::Backend::Recording::kRelocated);
       break;
     case State::kCheckOps:
     case State::kCheckWhole:
@@ -336,7 +336,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   if (ChooseMode(entry) == Profit::Mode::kEager) return TryPass(entry);
   in_use_ = {.entry = entry, .plan = life_.Pin(entry)};
   if (!in_use_.plan) {  // evicted
-    learning_.StartRecording(engine::Backend::Pass::kFirst);
+    learning_.StartRecording(engine::Backend::Recording::kFirst);
     return std::nullopt;
   }
   const std::optional<size_t> index =
@@ -386,7 +386,7 @@ bool StreamSession::WantsValidation(TraceEntry* entry) {
 
 bool StreamSession::Resolve(const OpView& op) {
   using engine::Instance;
-  using Pass = engine::Backend::Pass;
+  using Recording = engine::Backend::Recording;
   Instance& instance = *in_use_.instance;
   TraceEntry* entry = in_use_.entry;
   const uint64_t escapes = instance.escapes();
@@ -397,16 +397,17 @@ bool StreamSession::Resolve(const OpView& op) {
       return true;
     case Instance::Readiness::kUnproven:
       life_.RecordAgain(entry);
-      learning_.StartRecording(Pass::kRelocated);
+      learning_.StartRecording(Recording::kRelocated);
       return false;
     case Instance::Readiness::kUntold:
       if (life_.LearnNumbers(entry, 0, instance.trace().ops.front(), op)) {
-        learning_.StartRecording(Pass::kRelocated);
+        learning_.StartRecording(Recording::kRelocated);
       }
       return false;
     case Instance::Readiness::kReplaced:
       life_.Renew(entry, instance.broken() ? kMemoryGone : kOtherMemory);
-      if (!entry->renewal.waiting()) learning_.StartRecording(Pass::kFirst);
+      if (!entry->renewal.waiting())
+        learning_.StartRecording(Recording::kFirst);
       return false;
     case Instance::Readiness::kOtherOp:
     case Instance::Readiness::kNoMemory:

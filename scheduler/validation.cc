@@ -138,7 +138,7 @@ base::Status Validation::Compare(const OpView& op,
   engine::Instance& instance = this->instance();
   engine::Executor& executor = instance.executor();
   const engine::TracedOp& traced = this->traced();
-  if (traced.native) return {};
+  if (traced.by_eager) return {};
   if (!whole_) REPRISE_RETURN_IF_ERROR(LaunchAfterEager());
   // Op by op, the plan's memory holds this op's version now; launched whole,
   // it holds each value's last version.

@@ -74,11 +74,11 @@ class World {
 
   // Runs `step` as a session does while it records; the reason, if an op
   // cannot be part of a trace.
-  base::Result<std::unique_ptr<Trace>> Record(Backend::Pass pass,
+  base::Result<std::unique_ptr<Trace>> Record(Backend::Recording which,
                                               const Step& step, Tensor x) {
     REPRISE_ASSIGN_OR_RETURN(
         std::unique_ptr<TraceRecorder> recording,
-        TraceRecorder::Start(&frontend, backend.get(), pass));
+        TraceRecorder::Start(&frontend, backend.get(), which));
     OpenTrace open;
     std::string refusal;
     std::vector<uint64_t> room;
@@ -108,9 +108,9 @@ class World {
   // Two passes on inputs of their own, and a plan.
   base::Result<std::unique_ptr<Plan>> Build(const Step& step) {
     REPRISE_ASSIGN_OR_RETURN(
-        auto first, Record(Backend::Pass::kFirst, step, program.Make(1)));
-    REPRISE_ASSIGN_OR_RETURN(
-        auto second, Record(Backend::Pass::kRelocated, step, program.Make(2)));
+        auto first, Record(Backend::Recording::kFirst, step, program.Make(1)));
+    REPRISE_ASSIGN_OR_RETURN(auto second, Record(Backend::Recording::kRelocated,
+                                                 step, program.Make(2)));
     auto built = backend->Build(*first, *second);
     if (!built) return tl::unexpected(built.error().error);
     return std::make_unique<Plan>(std::move(first), *std::move(built));
@@ -205,9 +205,9 @@ TEST_F(CudaBackendTest, PlanComputesWhatEagerComputes) {
 TEST_F(CudaBackendTest, InstancesOfOnePlanShareNeitherMemoryNorGraphs) {
   const Step step = MixedStep(world_->weight);
   auto first =
-      world_->Record(Backend::Pass::kFirst, step, world_->program.Make(1));
-  auto second =
-      world_->Record(Backend::Pass::kRelocated, step, world_->program.Make(2));
+      world_->Record(Backend::Recording::kFirst, step, world_->program.Make(1));
+  auto second = world_->Record(Backend::Recording::kRelocated, step,
+                               world_->program.Make(2));
   ASSERT_TRUE(first && second);
   const std::shared_ptr<const Trace> trace = *std::move(first);
   auto built = world_->backend->Build(*trace, **second);
@@ -329,8 +329,8 @@ class CudaNumbersTest : public CudaBackendTest {
  protected:
   void Record(NumberStep step, float first, float second) {
     step_ = std::move(step);
-    first_ = RecordWith(Backend::Pass::kFirst, first);
-    second_ = RecordWith(Backend::Pass::kRelocated, second);
+    first_ = RecordWith(Backend::Recording::kFirst, first);
+    second_ = RecordWith(Backend::Recording::kRelocated, second);
     ASSERT_TRUE(first_ != nullptr && second_ != nullptr);
   }
 
@@ -352,9 +352,9 @@ class CudaNumbersTest : public CudaBackendTest {
   std::unique_ptr<Trace> second_;
 
  private:
-  std::unique_ptr<Trace> RecordWith(Backend::Pass pass, float number) {
+  std::unique_ptr<Trace> RecordWith(Backend::Recording which, float number) {
     auto trace = world_->Record(
-        pass,
+        which,
         [&](SimulatedProgram& p, Tensor x) { return step_(p, x, number); },
         world_->program.Make(number));
     return trace ? *std::move(trace) : nullptr;
@@ -591,7 +591,7 @@ TEST_F(CudaBackendTest, SkippedLaunchesComputeNothing) {
 
 TEST_F(CudaBackendTest, OpThatReadsToTheHostIsRefused) {
   const auto trace = world_->Record(
-      Backend::Pass::kFirst,
+      Backend::Recording::kFirst,
       [](SimulatedProgram& p, Tensor x) {
         p.First(x);
         return x;
@@ -602,17 +602,17 @@ TEST_F(CudaBackendTest, OpThatReadsToTheHostIsRefused) {
 }
 
 TEST_F(CudaBackendTest, RelocatedPassRunsInAPrivatePool) {
-  ASSERT_TRUE(world_->backend->StartRecording(Backend::Pass::kFirst));
+  ASSERT_TRUE(world_->backend->StartRecording(Backend::Recording::kFirst));
   EXPECT_EQ(world_->frontend.open_pools, 0);
   world_->backend->StopRecording();
-  ASSERT_TRUE(world_->backend->StartRecording(Backend::Pass::kRelocated));
+  ASSERT_TRUE(world_->backend->StartRecording(Backend::Recording::kRelocated));
   EXPECT_EQ(world_->frontend.open_pools, 1);
   EXPECT_TRUE(world_->recorder->active());
   world_->backend->StopRecording();
   EXPECT_EQ(world_->frontend.open_pools, 0);
   EXPECT_FALSE(world_->recorder->active());
   world_->frontend.pool_fails = true;
-  EXPECT_FALSE(world_->backend->StartRecording(Backend::Pass::kRelocated));
+  EXPECT_FALSE(world_->backend->StartRecording(Backend::Recording::kRelocated));
   EXPECT_FALSE(world_->recorder->active());
   EXPECT_EQ(world_->frontend.open_pools, 0);
 }
@@ -622,7 +622,7 @@ TEST_F(CudaBackendTest, WhereAnotherRecorderIsActiveNothingIsRecorded) {
       device::LaunchRecorder::Create(world_->gpu.driver, world_->gpu.cupti);
   ASSERT_TRUE(other->Start(world_->gpu.stream));
   const base::Status started =
-      world_->backend->StartRecording(Backend::Pass::kRelocated);
+      world_->backend->StartRecording(Backend::Recording::kRelocated);
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().code(), base::Code::kUnavailable);
   EXPECT_EQ(world_->frontend.open_pools, 0);
@@ -686,13 +686,13 @@ TEST_F(CudaBackendTest, TemporaryWhoseMemoryWasReusedOnceStaysApart) {
     return p.CloneAfterLargeTemporary(a);
   };
   auto first =
-      world_->Record(Backend::Pass::kFirst, step, world_->program.Make(1));
+      world_->Record(Backend::Recording::kFirst, step, world_->program.Make(1));
   ASSERT_TRUE(first) << first.error().message();
   const Tensor x = world_->program.Make(2);
   // One for the first op, one for the result of the second.
   const Tensor spare[] = {world_->program.Make(0), world_->program.Make(0)};
   for (const Tensor& tensor : spare) world_->program.Drop(tensor);
-  auto second = world_->Record(Backend::Pass::kRelocated, step, x);
+  auto second = world_->Record(Backend::Recording::kRelocated, step, x);
   ASSERT_TRUE(second) << second.error().message();
   EXPECT_EQ((*first)->ops[1].temporaries[0].address,
             (*first)->values.back().origin);

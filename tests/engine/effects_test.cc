@@ -229,7 +229,7 @@ using Memory = std::vector<std::array<uint64_t, kCells>>;
 // What op `index` does to memory: all it writes depends on all it reads.
 void Interpret(const Trace& trace, uint32_t index, Memory& memory) {
   const TracedOp& op = trace.ops[index];
-  if (op.native) return;
+  if (op.by_eager) return;
   uint64_t digest = index + 1;
   for (const ValueRef& operand : op.operands) {
     for (const uint64_t cell : memory[operand.value]) {
@@ -263,8 +263,8 @@ class RandomTrace {
       TracedOp& op = trace_.ops.emplace_back();
       const uint32_t operands = random() % 4;
       for (uint32_t i = 0; i < operands; ++i) AddOperand(op, k, random);
-      op.native = random() % 10 == 0;
-      if (op.native) {
+      op.by_eager = random() % 10 == 0;
+      if (op.by_eager) {
         for (ValueRef& operand : op.operands) operand.written = false;
         continue;
       }

@@ -154,6 +154,7 @@ TEST_F(InstanceTest, OperandThatTheHeadUsedTwiceMustBeOneAgain) {
   x_ = builder_.External();
   builder_.Op({x_, x_}, {}, 1);
   builder_.trace().ops[0].operands[1].offset_bytes = 16;
+  inputs_.clear();
   Build({{0, 1, 1}});
   const uint64_t there = 0x7f00'5000'0000;
   EXPECT_EQ(Resolve(OpAt(0, {there, there + 16})->view), Readiness::kReady);
@@ -430,12 +431,12 @@ TEST_F(InstanceTest, SegmentsAreLaunchedHalfASegmentAhead) {
   // A single op is no half: the next one follows it.
   EXPECT_EQ(instance_->next_launch_op(), 3u);
   ASSERT_TRUE(instance_->LaunchNext());
-  EXPECT_EQ(instance_->next_launch_op(), Instance::kNoOp);
+  EXPECT_EQ(instance_->next_launch_op(), Instance::kNoLaunch);
   EXPECT_THAT(log_.segments, ElementsAre(0, 1, 2));
   instance_->Finish();
   // The next launch begins with the first segment again.
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
-  EXPECT_EQ(instance_->next_launch_op(), Instance::kNoOp);
+  EXPECT_EQ(instance_->next_launch_op(), Instance::kNoLaunch);
   ASSERT_TRUE(instance_->LaunchNext());
   EXPECT_THAT(log_.segments, ElementsAre(0, 1, 2, 0));
   EXPECT_EQ(instance_->next_launch_op(), 1u);
@@ -498,7 +499,7 @@ TEST_F(InstanceTest, LaunchThatGetsStuckGoesOnWhereItDid) {
   log_.stuck_at.reset();
   ASSERT_TRUE(instance_->LaunchNext());
   EXPECT_EQ(instance_->launched_ops(), 4u);
-  EXPECT_EQ(instance_->next_launch_op(), Instance::kNoOp);
+  EXPECT_EQ(instance_->next_launch_op(), Instance::kNoLaunch);
 }
 
 // The op at which the next segment is due has not passed by then.

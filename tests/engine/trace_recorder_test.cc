@@ -27,11 +27,11 @@ using ::testing::SizeIs;
 // Hands out what the test says each op enqueued.
 class FakeBackend : public Backend {
  public:
-  base::Status StartRecording(Pass pass) override {
+  base::Status StartRecording(Recording which) override {
     if (start_fails) {
       return base::Fail(base::Code::kUnavailable, "told to fail");
     }
-    passes.push_back(pass);
+    recordings.push_back(which);
     ++recording;
     return {};
   }
@@ -56,7 +56,7 @@ class FakeBackend : public Backend {
   }
 
   bool start_fails = false;
-  std::vector<Pass> passes;
+  std::vector<Recording> recordings;
   int recording = 0;
   int stops = 0;
   int open_ops = 0;
@@ -76,8 +76,8 @@ class TraceRecorderTest : public testing::Test {
     EXPECT_EQ(backend_.recording, 0);
   }
 
-  void Start(Backend::Pass pass = Backend::Pass::kFirst) {
-    auto recorder = TraceRecorder::Start(&frontend_, &backend_, pass);
+  void Start(Backend::Recording recording = Backend::Recording::kFirst) {
+    auto recorder = TraceRecorder::Start(&frontend_, &backend_, recording);
     ASSERT_TRUE(recorder) << recorder.error().message();
     recorder_ = *std::move(recorder);
   }
@@ -137,15 +137,15 @@ class TraceRecorderTest : public testing::Test {
 TEST_F(TraceRecorderTest, BackendThatCannotRecordSaysWhy) {
   backend_.start_fails = true;
   const auto recorder =
-      TraceRecorder::Start(&frontend_, &backend_, Backend::Pass::kFirst);
+      TraceRecorder::Start(&frontend_, &backend_, Backend::Recording::kFirst);
   ASSERT_FALSE(recorder);
   EXPECT_EQ(recorder.error().code(), base::Code::kUnavailable);
   EXPECT_EQ(backend_.stops, 0);
 }
 
 TEST_F(TraceRecorderTest, StopsTheBackendOnceHoweverItEnds) {
-  Start(Backend::Pass::kRelocated);
-  EXPECT_THAT(backend_.passes, ElementsAre(Backend::Pass::kRelocated));
+  Start(Backend::Recording::kRelocated);
+  EXPECT_THAT(backend_.recordings, ElementsAre(Backend::Recording::kRelocated));
   EXPECT_EQ(Op({Tensor(1)}, {Result(2)}), "");
   EXPECT_NE(Finish(), nullptr);
   EXPECT_EQ(backend_.stops, 1);
@@ -335,8 +335,8 @@ TEST_F(TraceRecorderTest, ViewWithoutLaunchesRunsNatively) {
   backend_.launches = 1;
   EXPECT_EQ(Op({Tensor(1)}, {Result(2)}), "");
   const auto trace = Finish();
-  EXPECT_TRUE(trace->ops[0].native);
-  EXPECT_FALSE(trace->ops[1].native);
+  EXPECT_TRUE(trace->ops[0].by_eager);
+  EXPECT_FALSE(trace->ops[1].by_eager);
 }
 
 TEST_F(TraceRecorderTest, ViewThatComesWithWorkOrNewTensorsIsRefused) {
@@ -357,8 +357,8 @@ TEST_F(TraceRecorderTest, OpWithoutLaunchesThatMakesATensorIsNotNative) {
   EXPECT_EQ(Op({Tensor(1)}, {Result(2)}), "");
   EXPECT_EQ(Op({Tensor(1)}, {}), "");
   const auto trace = Finish();
-  EXPECT_FALSE(trace->ops[0].native);
-  EXPECT_FALSE(trace->ops[1].native);
+  EXPECT_FALSE(trace->ops[0].by_eager);
+  EXPECT_FALSE(trace->ops[1].by_eager);
 }
 
 TEST_F(TraceRecorderTest, TemporariesAreWhatWasAllocatedForNoResult) {

@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 // Builds plans without ops, as told.
 class Backend final : public engine::Backend {
  public:
-  base::Status StartRecording(Pass) override { return {}; }
+  base::Status StartRecording(Recording) override { return {}; }
   void StopRecording() override {}
   void BeginOp(const engine::OpView&) override {}
   std::string EndOp(engine::TracedOp&) override { return {}; }

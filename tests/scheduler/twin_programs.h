@@ -90,7 +90,7 @@ class TwinPrograms : public testing::Test {
     Backend(engine::Frontend* frontend, const Options& options,
             TwinPrograms* test)
         : HostBackend(frontend, options), test_(test) {}
-    base::Status StartRecording(Pass) override {
+    base::Status StartRecording(Recording) override {
       ++test_->recordings_open_;
       return {};
     }

@@ -108,8 +108,8 @@ class WatchedBackend : public engine::Backend {
                  BackendCounts* counts)
       : inner_(std::move(inner)), fault_(fault), counts_(counts) {}
 
-  base::Status StartRecording(Pass pass) override {
-    return inner_->StartRecording(pass);
+  base::Status StartRecording(Recording recording) override {
+    return inner_->StartRecording(recording);
   }
   void StopRecording() override { inner_->StopRecording(); }
   void BeginOp(const engine::OpView& op) override { inner_->BeginOp(op); }
