@@ -82,10 +82,13 @@ class Remaking {
       is_lost |= lost_[operand.value] && ReadsAgain(operand.value);
       if (!operand.written || !external(operand.value)) continue;
       is_lost = true;
-      // They read what is there no more.
-      for (const uint32_t user : users_[operand.value]) {
-        if (user >= k) break;
-        LoseWhatItMakes(user, k);
+      // What is read there is there no more.
+      for (ValueId v = 0; v < users_.size(); ++v) {
+        if (!external(v) || !Overlap(v, operand.value)) continue;
+        for (const uint32_t user : users_[v]) {
+          if (user >= k) break;
+          LoseWhatItMakes(user, k);
+        }
       }
     }
     if (is_lost) LoseWhatItMakes(k, k);
@@ -93,6 +96,13 @@ class Remaking {
 
  private:
   bool external(ValueId value) const { return trace_.values[value].external; }
+  // Storages may lie in one memory (DLPack).
+  bool Overlap(ValueId a, ValueId b) const {
+    const Value& one = trace_.values[a];
+    const Value& other = trace_.values[b];
+    return a == b || (one.base < other.origin + other.size_bytes &&
+                      other.base < one.origin + one.size_bytes);
+  }
   // An op that is run again reads it as it is then, or has it made again, too.
   bool ReadsAgain(ValueId value) const {
     return external(value) || overwritten_[value];
@@ -167,6 +177,16 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
   for (const ValueId v : inputs) inputs_[v] = true;
   std::vector<bool> tells(trace->ops.size(), false);
   for (const ValueId v : inputs) tells[trace->values[v].birth_op] = true;
+  std::vector<bool> written(inputs_.size(), false);
+  for (const TracedOp& op : trace->ops) {
+    for (const ValueRef& operand : op.operands) {
+      const ValueId v = operand.value;
+      if (!operand.written || written[v] || !trace->values[v].external)
+        continue;
+      written[v] = true;
+      outside_.push_back(v);
+    }
+  }
   Remaking remaking(*trace, inputs_, remake);
   for (uint32_t k = 0; k < gates_.size(); ++k) {
     const TracedOp& op = trace->ops[k];

@@ -79,6 +79,8 @@ class Effects {
   bool late(ValueId value) const {
     return inputs_[value] && trace_->values[value].birth_op > 0;
   }
+  // Externals that the trace writes.
+  const std::vector<ValueId>& written_outside() const { return outside_; }
   uint32_t last_writer(ValueId value) const { return last_writers_[value]; }
 
   // --- Squashes ---
@@ -102,6 +104,7 @@ class Effects {
   std::vector<bool> inputs_;
   std::vector<uint64_t> changing_;
   std::vector<Gate> gates_;
+  std::vector<ValueId> outside_;
   std::vector<uint32_t> last_writers_;
 };
 

@@ -217,14 +217,37 @@ bool Instance::Apart(const Operand& operand) const {
                              [&](ValueId v) { return apart(v, shadow_[v]); });
 }
 
+bool Instance::IsMoved(ValueId value) const {
+  const Value& recorded = trace_->values[value];
+  const Bound& bound = bound_[value];
+  return recorded.external && (bound.origin != recorded.origin ||
+                               bound.place.base != recorded.base ||
+                               bound.place.storage != recorded.storage);
+}
+
+bool Instance::MovesOntoWrites(const OpView& head) const {
+  const std::vector<ValueRef>& refs = trace_->ops[0].operands;
+  for (size_t i = 0; i < refs.size(); ++i) {
+    const ValueId v = refs[i].value;
+    if (plan_->effects().input(v) || !IsMoved(v)) continue;
+    const Operand& operand = head.operands[i];
+    for (const ValueId written : plan_->effects().written_outside()) {
+      const uint64_t end =
+          bound_[written].origin + trace_->values[written].size_bytes;
+      if (written != v && operand.base < end &&
+          bound_[written].place.base < operand.base + operand.storage_bytes) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 bool Instance::WritesApart(uint32_t index, const OpView& op) const {
-  const Effects& effects = plan_->effects();
-  if (!effects.writes_outside(index)) return true;
+  if (!plan_->effects().writes_outside(index)) return true;
   const std::vector<ValueRef>& refs = trace_->ops[index].operands;
-  // All others lie as they did when the op was recorded.
-  if (std::ranges::none_of(refs, [&effects](const ValueRef& ref) {
-        return effects.input(ref.value);
-      })) {
+  if (std::ranges::none_of(
+          refs, [this](const ValueRef& ref) { return IsMoved(ref.value); })) {
     return true;
   }
   std::vector<size_t> by_place(refs.size());
@@ -311,9 +334,10 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
     readiness = Readiness::kNoMemory;
   }
   if (readiness == Readiness::kReady &&
-      !std::ranges::all_of(head.operands, [this](const Operand& operand) {
-        return Apart(operand);
-      })) {
+      (MovesOntoWrites(head) ||
+       !std::ranges::all_of(head.operands, [this](const Operand& operand) {
+         return Apart(operand);
+       }))) {
     readiness = Readiness::kOtherOp;
   }
   next_segment_ = 0;

@@ -165,6 +165,11 @@ class Instance {
   // The operand's storage is apart from the memory of all values that this pass
   // makes, as externals were when it was recorded.
   bool Apart(const Operand& operand) const;
+  // An external is another storage, or elsewhere, than it was recorded.
+  bool IsMoved(ValueId value) const;
+  // An operand of the head that never moved before shares memory with what the
+  // pass writes outside: nothing can be made again from it behind that.
+  bool MovesOntoWrites(const OpView& head) const;
   // Of an op that writes outside: no operand that it writes shares memory with
   // one that is another value. The op might raise, or give other bits.
   bool WritesApart(uint32_t index, const OpView& op) const;

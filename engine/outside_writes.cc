@@ -26,6 +26,16 @@ uint64_t Extent(const kernels::Layout& layout) {
 
 }  // namespace
 
+bool IsWhole(const Operand& operand) {
+  int64_t elements = 1;
+  int64_t last = 0;
+  for (size_t d = 0; d < operand.sizes.size(); ++d) {
+    elements *= operand.sizes[d];
+    last += (operand.sizes[d] - 1) * operand.strides[d];
+  }
+  return elements == 0 || elements == last + 1;
+}
+
 base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
                                   const Trace& trace, Executor& executor) {
   End();

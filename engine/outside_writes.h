@@ -16,6 +16,10 @@
 
 namespace reprise::engine {
 
+// Between the operand's first and last element there is nothing else. What lies
+// in gaps is others', who may write it at any time: it must not be copied.
+bool IsWhole(const Operand& operand);
+
 // Both write in the same place, one after the other, from the same bits, and
 // what eager has written is what stays:
 //

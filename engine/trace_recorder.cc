@@ -152,7 +152,9 @@ std::string TraceRecorder::Leave(const OpView& op,
   ForgetResults(*trace_, traced);
   if (TooManyDimensions(op, results)) return "tensor of too many dimensions";
   if (aliases > 0) {
-    if (aliases != tensors || !traced.launches.empty()) {
+    const bool writes = std::ranges::any_of(
+        op.operands, [](const Operand& operand) { return operand.written; });
+    if (aliases != tensors || !traced.launches.empty() || writes) {
       return "result shares memory with an operand";
     }
     traced.by_eager = true;

@@ -14,6 +14,7 @@
 #include "scheduler/journal.h"
 #include "scheduler/lifecycle.h"
 #include "scheduler/plan_cache.h"
+#include "scheduler/stream_writes.h"
 #include "scheduler/trace_entry.h"
 
 namespace reprise::scheduler {
@@ -30,11 +31,12 @@ struct PlanInUse {
 // where it goes another way. Under the session's lock.
 class PlanPass {
  public:
-  // All borrowed.
-  PlanPass(PlanInUse* in_use, Lifecycle* life, Journal* journal)
-      : in_use_(*in_use), life_(*life), journal_(*journal) {}
+  // All borrowed. `writes`: of all streams; null: there is one.
+  PlanPass(PlanInUse* in_use, Lifecycle* life, Journal* journal,
+           const StreamWrites* writes)
+      : in_use_(*in_use), life_(*life), journal_(*journal), writes_(writes) {}
 
-  // All ops have come.
+  // While the pass is under way, and right behind it: all ops have come.
   bool over() const { return cursor_ == in_use_.entry->ops; }
 
  protected:
@@ -43,6 +45,15 @@ class PlanPass {
   // The op that is due, or comes next.
   const engine::TracedOp& traced() const {
     return instance().trace().ops[cursor_];
+  }
+
+  // The op that is due writes memory of the program's ...
+  bool WritesOutside() const {
+    return instance().plan().effects().writes_outside(cursor_);
+  }
+  // ... and other streams would have to be told before.
+  bool ConcernsOthers() const {
+    return WritesOutside() && writes_ != nullptr && writes_->several();
   }
 
   // A launch that was due did what the pass needs now; what else went wrong is
@@ -64,6 +75,7 @@ class PlanPass {
   PlanInUse& in_use_;
   Lifecycle& life_;
   Journal& journal_;
+  const StreamWrites* writes_;
   uint32_t cursor_ = 0;
 };
 

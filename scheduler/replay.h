@@ -35,10 +35,9 @@ class Replay : public PlanPass {
     const StreamWrites* writes = nullptr;
   };
   explicit Replay(const Parts& parts)
-      : PlanPass(parts.in_use, parts.life, parts.journal),
+      : PlanPass(parts.in_use, parts.life, parts.journal, parts.writes),
         boundaries_(*parts.boundaries),
-        frontend_(*parts.frontend),
-        writes_(parts.writes) {}
+        frontend_(*parts.frontend) {}
 
   // At the head, which is followed, too: the instance is resolved. False if it
   // cannot be launched: eager goes on, and nothing was begun.
@@ -71,14 +70,6 @@ class Replay : public PlanPass {
   }
   void Finish();
   bool EnterElse(const engine::OpView& op);
-  // The op that is due writes memory of the program's ...
-  bool WritesOutside() const {
-    return instance().plan().effects().writes_outside(cursor_);
-  }
-  // ... and other streams would have to be told before.
-  bool ConcernsOthers() const {
-    return WritesOutside() && writes_ != nullptr && writes_->several();
-  }
   // The op at which a segment is due. False if it could not be launched, or if
   // this is another op: the replay has been left.
   bool LaunchAt(const engine::OpView& op);
@@ -87,7 +78,6 @@ class Replay : public PlanPass {
 
   Boundaries& boundaries_;
   const engine::Frontend& frontend_;
-  const StreamWrites* writes_;
 };
 
 }  // namespace reprise::scheduler

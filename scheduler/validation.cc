@@ -15,13 +15,13 @@ using engine::ResultView;
 bool Validation::Begin(const OpView& head) {
   cursor_ = 0;
   whole_ = entry()->instances[in_use_.index].validations > 0;
-  if (whole_ && !instance().Secure()) {
+  if (ConcernsOthers() || (whole_ && !instance().Secure()) ||
+      !KeepOutside(head)) {
     instance().Finish();
     return false;
   }
   learning_.StartValidating();
   auto begun = instance().executor().BeginComparing();
-  if (begun) begun = KeepOutside(head);
   if (begun && whole_) {
     begun = instance().LaunchNext();
     base::Status taken_back = TakeBackOutside();
@@ -29,6 +29,8 @@ bool Validation::Begin(const OpView& head) {
   }
   if (!whole_) instance().SkipNext();
   if (!begun) {
+    learning_.Stop();
+    outside_.End();
     instance().Finish();
     life_.GiveUp(entry(), begun.error().message());
     return false;
@@ -38,9 +40,10 @@ bool Validation::Begin(const OpView& head) {
 }
 
 bool Validation::Enter(const OpView& op) {
+  short_of_memory_ = false;
   if (op.cut == nullptr && GoOn(op)) return true;
   Leaving();
-  NoteLeaving();
+  if (!short_of_memory_) NoteLeaving();
   return false;
 }
 
@@ -54,7 +57,7 @@ bool Validation::GoOn(const OpView& op) {
   }
   // Before a segment is launched: another op has not told late externals.
   if (readiness != Readiness::kReady || instance().broken() ||
-      !instance().MatchesShadow(cursor_, op)) {
+      !instance().MatchesShadow(cursor_, op) || ConcernsOthers()) {
     return false;
   }
   if (!due) return true;
@@ -72,11 +75,17 @@ bool Validation::GoOn(const OpView& op) {
   return false;
 }
 
-base::Status Validation::KeepOutside(const OpView& op) {
+bool Validation::KeepOutside(const OpView& op) {
   outside_.End();
-  if (!instance().plan().effects().writes_outside(cursor_)) return {};
-  return outside_.Begin(traced(), op, instance().trace(),
-                        instance().executor());
+  if (!WritesOutside()) return true;
+  const base::Status kept =
+      outside_.Begin(traced(), op, instance().trace(), instance().executor());
+  if (kept) return true;
+  outside_.End();
+  short_of_memory_ = true;
+  ++journal_.notes["not validated: what an op writes could not be kept: " +
+                   kept.error().message()];
+  return false;
 }
 
 base::Status Validation::TakeBackOutside() {

@@ -12,6 +12,7 @@
 #include "scheduler/boundaries.h"
 #include "scheduler/learning.h"
 #include "scheduler/plan_pass.h"
+#include "scheduler/stream_writes.h"
 
 namespace reprise::scheduler {
 
@@ -35,9 +36,11 @@ class Validation : public PlanPass {
     Boundaries* boundaries = nullptr;
     Learning* learning = nullptr;
     engine::Frontend* frontend = nullptr;
+    // Of all streams; null: there is one.
+    const StreamWrites* writes = nullptr;
   };
   explicit Validation(const Parts& parts)
-      : PlanPass(parts.in_use, parts.life, parts.journal),
+      : PlanPass(parts.in_use, parts.life, parts.journal, parts.writes),
         boundaries_(*parts.boundaries),
         learning_(*parts.learning),
         outside_(parts.frontend) {}
@@ -58,8 +61,9 @@ class Validation : public PlanPass {
   // Launches a segment that is due. False if this is another op, or if it could
   // not be launched.
   bool GoOn(const engine::OpView& op);
-  // The op is due and eager has not run it. What it writes outside is kept.
-  base::Status KeepOutside(const engine::OpView& op);
+  // The op is due and eager has not run it. What it writes over outside is
+  // kept; false if it cannot be.
+  bool KeepOutside(const engine::OpView& op);
   // What was launched has written outside; eager is to do so from the same
   // bits.
   base::Status TakeBackOutside();
@@ -71,7 +75,8 @@ class Validation : public PlanPass {
 
   Boundaries& boundaries_;
   Learning& learning_;
-  bool whole_ = false;  // launches whole segments
+  bool whole_ = false;            // launches whole segments
+  bool short_of_memory_ = false;  // that is why it was left
   engine::OutsideWrites outside_;
 };
 

@@ -1,10 +1,12 @@
 #include "scheduler/watching.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "engine/outside_writes.h"
 #include "engine/trace.h"
 #include "scheduler/trace_table.h"
 
@@ -127,6 +129,14 @@ bool Watching::Ends() {
   }
   return open_.ops() == expected_->ops &&
          open_.signature() == expected_->signature;
+}
+
+bool Watching::TakesOutside(const OpView& op) const {
+  if (!backend_.replays_outside_writes()) return false;
+  if (writes_ != nullptr && writes_->several()) return false;
+  return std::ranges::all_of(op.operands, [this](const engine::Operand& one) {
+    return !one.written || open_.Owns(one) || engine::IsWhole(one);
+  });
 }
 
 // --- Op by op ----------------------------------------------------------------

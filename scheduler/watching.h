@@ -60,9 +60,7 @@ class Watching {
   // The op may be part of a trace: where it writes what this one has not made,
   // that can be replayed, and no other stream would have to be told.
   bool Takes(const engine::OpView& op) const {
-    return !open_.WritesExternal(op) ||
-           (backend_.replays_outside_writes() &&
-            (writes_ == nullptr || !writes_->several()));
+    return !open_.WritesExternal(op) || TakesOutside(op);
   }
   // The op comes, and eager is about to run it.
   void Enter(const engine::OpView& op, const cache::Signature& words);
@@ -85,6 +83,7 @@ class Watching {
   void Forget() { trials_.Clear(); }
 
  private:
+  bool TakesOutside(const engine::OpView& op) const;
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
   // Device work that no op made came before the op of the recording that is
   // due: traces end there, now and ever after.

@@ -63,6 +63,12 @@ bool IsCopyOnWrite(const c10::StorageImpl& storage) {
   operand.strides = {strides.data(), strides.size()};
 }
 
+// Not of tensors of inference mode, which have none.
+uint32_t VersionOf(const c10::TensorImpl& tensor) {
+  const c10::VariableVersion& version = tensor.version_counter();
+  return version.enabled() ? version.current_version() : 0;
+}
+
 }  // namespace
 
 OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
@@ -86,8 +92,8 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
     has_written_ = true;
     if (IsCopyOnWrite(storage)) Cut("copy-on-write operand");
   }
-  sources_.Push(
-      Source{tensor, static_cast<uint32_t>(words_.size()), argument_});
+  sources_.Push(Source{tensor, static_cast<uint32_t>(words_.size()), argument_,
+                       operand.written ? VersionOf(*tensor) : 0});
   const size_t rank = operand.sizes.size();
   const at::ScalarType dtype = c10::typeMetaToScalarType(tensor->dtype());
   dtypes_ |= uint64_t{1} << static_cast<int>(dtype);
@@ -249,6 +255,7 @@ void OpCall::ApplyHiddenWrites() {
   for (size_t i = 0; i < operands_.size(); ++i) {
     if ((info_.hidden_writes >> sources_[i].argument & 1) != 0) {
       operands_[i].written = true;
+      sources_[i].version = VersionOf(*sources_[i].tensor);
       has_written_ = true;
     }
   }
@@ -275,7 +282,8 @@ bool OpCall::RefreshWritten() {
            operand.storage_bytes == before.storage_bytes &&
            operand.sizes.size() == rank &&
            std::memcmp(words, operand.sizes.data(), rank * 8) == 0 &&
-           std::memcmp(words + rank, operand.strides.data(), rank * 8) == 0;
+           std::memcmp(words + rank, operand.strides.data(), rank * 8) == 0 &&
+           VersionOf(tensor) == sources_[i].version;
   }
   return same;
 }

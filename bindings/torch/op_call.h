@@ -90,7 +90,8 @@ class OpCall {
   static constexpr uint64_t kEveryDevice = ~uint64_t{0};
 
   // After the op ran: reads again where written operands are. False if one has
-  // got another layout or another storage, which a replay could not repeat.
+  // got another layout or another storage, or was counted as written by
+  // autograd below this hook, which a replay could not repeat.
   bool RefreshWritten();
 
   const OpInfo& info() const { return info_; }
@@ -116,6 +117,7 @@ class OpCall {
     c10::TensorImpl* tensor;
     uint32_t word;  // of its tag
     int argument;
+    uint32_t version;  // as autograd counts, of what is written; else 0
   };
 
   void AddOperand(c10::TensorImpl* tensor);

@@ -108,6 +108,30 @@ TEST_F(GateTest, WhatComesFromForeignMemoryIsNotWrittenOverAhead) {
   EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kRemake));
 }
 
+// Two storages in one memory.
+TEST_F(GateTest, WhatReadsMemoryThatIsWrittenUnderAnotherNameIsNotMadeAgain) {
+  const ValueId weight = builder_.External();
+  const ValueId other = builder_.External();
+  const ValueId a = builder_.Op({other}, {}, 1);
+  builder_.Op({}, {weight});
+  builder_.Op({}, {a});
+  EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kOutside, Gate::kNone));
+  Value& value = builder_.trace().values[other];
+  value.base = value.origin = TraceBuilder::AddressOf(weight) + 32;
+  EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kOutside, Gate::kRemake));
+}
+
+// A weight that is updated at the end keeps nothing waiting before.
+TEST_F(GateTest, WhatIsWrittenLaterMayBeReadAgain) {
+  const ValueId weight = builder_.External();
+  const ValueId a = builder_.Op({weight}, {}, 1);
+  builder_.Op({}, {a});
+  builder_.Op({a}, {weight});
+  builder_.Op({}, {a});
+  EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kNone, Gate::kOutside,
+                                   Gate::kRemake));
+}
+
 class RestoreTest : public testing::Test {
  protected:
   std::vector<uint32_t> Restore(uint32_t verified,
@@ -298,7 +322,8 @@ class RandomTrace {
     Value& value = trace_.values.emplace_back();
     value.external = external;
     value.birth_op = birth_op;
-    value.origin = TraceBuilder::AddressOf(id);
+    value.origin = value.base = TraceBuilder::AddressOf(id);
+    value.size_bytes = 64;
     value.storage = Token(uint64_t{id} + 1);
     trace_.frontend->Retain(value.storage);
     return id;

@@ -243,6 +243,24 @@ TEST_F(InstanceTest, OpThatWritesOutsideKeepsWhatItWritesApart) {
   EXPECT_EQ(bind(First(weight_) - 32), Readiness::kOtherOp);
 }
 
+// A weight is elsewhere than it was recorded, where the pass writes.
+TEST_F(InstanceTest, HeadOperandThatMovesOntoWhatThePassWritesIsAnotherOne) {
+  const ValueId state = builder_.External();
+  builder_.Op({c_}, {state}, 0);
+  Give(state, First(state));
+  Build({{0, 3, 3}, {3, 4, 1, true}, {4, 5, 1, true}});
+  const auto resolve = [this](uint64_t address) {
+    const auto head = OpAt(0, {address});
+    head->operands[0].storage_bytes = 64;
+    const Readiness readiness = Resolve(head->view);
+    instance_->Finish();
+    return readiness;
+  };
+  EXPECT_EQ(resolve(0x7f00'6000'0000), Readiness::kReady);
+  EXPECT_EQ(resolve(First(state) + 32), Readiness::kOtherOp);
+  EXPECT_EQ(resolve(First(state) + 128), Readiness::kReady);
+}
+
 // The op's last word is a number, which was 4.5 when the trace was recorded.
 class InstanceNumbersTest : public InstanceTest {
  protected:

@@ -76,6 +76,25 @@ class OutsideWritesTest : public testing::Test {
   OutsideWrites outside_{&frontend_};
 };
 
+// What lies in gaps is others'.
+TEST_F(OutsideWritesTest, OperandsWithoutGapsAreWhole) {
+  const auto is_whole = [](std::vector<int64_t> sizes,
+                           std::vector<int64_t> strides) {
+    Operand operand;
+    operand.sizes = sizes;
+    operand.strides = strides;
+    return IsWhole(operand);
+  };
+  EXPECT_TRUE(is_whole({4, 3}, {3, 1}));
+  EXPECT_TRUE(is_whole({4, 3}, {1, 4}));
+  EXPECT_TRUE(is_whole({}, {}));
+  EXPECT_TRUE(is_whole({0, 3}, {7, 1}));
+  EXPECT_TRUE(is_whole({4, 1}, {1, 9}));
+  EXPECT_FALSE(is_whole({4, 3}, {6, 1}));
+  EXPECT_FALSE(is_whole({4}, {2}));
+  EXPECT_FALSE(is_whole({4, 3}, {0, 1}));
+}
+
 TEST_F(OutsideWritesTest, PlanFirst) {
   ASSERT_TRUE(Begin());
   weight() = kPlan;
