@@ -12,7 +12,7 @@ import reprise
 import torch
 from watching import assert_same_bits, rest, watched
 
-PASSES = 30
+PASSES = 40
 LATE = 18  # a pass at which what repeats has long been replayed
 WIDTH = 16
 

@@ -29,7 +29,6 @@ REACHED = {
     "squashes": 80,
     "escapes": 1_000,
     "rejected": 10,
-    "evictions": 1,
     "several instances": 4,
     "looks": 200,
     "programs that stayed finite": PROGRAMS // 2,
