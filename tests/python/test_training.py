@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from watching import assert_same_bits, randoms, rest, watched
 
-STEPS = 24
+STEPS = 32
 
 Made = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
