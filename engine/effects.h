@@ -24,7 +24,8 @@ std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second);
 // that writes over what could not be made again is gated; and one that writes
 // externals, of which nothing is ever undone: it has been asked for.
 //
-// Immutable; borrows the trace. Cost: some walks over the trace, when made.
+// Immutable; borrows the trace. Cost, when made: some walks over the trace, and
+// at each write of an external one over its values, and over its users.
 class Effects {
  public:
   // What an op waits for; the first that holds.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kernels/compare.h"
+
 namespace reprise::engine {
 namespace {
 
@@ -14,26 +16,12 @@ uint64_t RoundUp(uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// From the tensor's first element to its last; strides are never negative.
-uint64_t Extent(const kernels::Layout& layout) {
-  if (layout.elements() == 0) return 0;
-  int64_t last = 0;
-  for (int d = 0; d < layout.rank; ++d) {
-    last += (layout.sizes[d] - 1) * layout.strides[d];
-  }
-  return static_cast<uint64_t>(last + 1) * layout.element_bytes;
-}
-
 }  // namespace
 
 bool IsWhole(const Operand& operand) {
-  int64_t elements = 1;
-  int64_t last = 0;
-  for (size_t d = 0; d < operand.sizes.size(); ++d) {
-    elements *= operand.sizes[d];
-    last += (operand.sizes[d] - 1) * operand.strides[d];
-  }
-  return elements == 0 || elements == last + 1;
+  return operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank) &&
+         kernels::IsDense(kernels::MakeLayout(operand.sizes, operand.strides,
+                                              operand.element_bytes));
 }
 
 base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
@@ -50,7 +38,8 @@ base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
     if (!ref.written || !trace.values[ref.value].external) continue;
     Piece& piece = pieces_.emplace_back();
     piece.address = op.operands[i].address();
-    piece.bytes = Extent(ref.layout);
+    piece.bytes =
+        static_cast<uint64_t>(ref.layout.elements()) * ref.layout.element_bytes;
     piece.before = place(piece.bytes);
     piece.kept = place(piece.bytes);
     operands.push_back(i);

@@ -16,8 +16,8 @@
 
 namespace reprise::engine {
 
-// Between the operand's first and last element there is nothing else. What lies
-// in gaps is others', who may write it at any time: it must not be copied.
+// The operand's elements lie side by side. What lies in gaps is others', who
+// may write it at any time: it must not be copied.
 bool IsWhole(const Operand& operand);
 
 // Both write in the same place, one after the other, from the same bits, and
@@ -35,7 +35,8 @@ class OutsideWrites {
   // `frontend` is borrowed.
   explicit OutsideWrites(Frontend* frontend) : frontend_(*frontend) {}
 
-  // The op is about to be run for the first time. kResourceExhausted where
+  // The op is about to be run for the first time; what it writes outside is
+  // whole. kResourceExhausted where
   // there is no memory for twice what it writes.
   base::Status Begin(const TracedOp& traced, const OpView& op,
                      const Trace& trace, Executor& executor);

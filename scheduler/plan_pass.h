@@ -11,6 +11,7 @@
 #include "engine/op.h"
 #include "engine/plan.h"
 #include "engine/trace.h"
+#include "scheduler/boundaries.h"
 #include "scheduler/journal.h"
 #include "scheduler/lifecycle.h"
 #include "scheduler/plan_cache.h"
@@ -31,10 +32,20 @@ struct PlanInUse {
 // where it goes another way. Under the session's lock.
 class PlanPass {
  public:
-  // All borrowed. `writes`: of all streams; null: there is one.
-  PlanPass(PlanInUse* in_use, Lifecycle* life, Journal* journal,
-           const StreamWrites* writes)
-      : in_use_(*in_use), life_(*life), journal_(*journal), writes_(writes) {}
+  struct Parts {  // all borrowed
+    PlanInUse* in_use = nullptr;
+    Lifecycle* life = nullptr;
+    Journal* journal = nullptr;
+    Boundaries* boundaries = nullptr;
+    // Of all streams; null: there is one.
+    const StreamWrites* writes = nullptr;
+  };
+  explicit PlanPass(const Parts& parts)
+      : in_use_(*parts.in_use),
+        life_(*parts.life),
+        journal_(*parts.journal),
+        boundaries_(*parts.boundaries),
+        writes_(parts.writes) {}
 
   // While the pass is under way, and right behind it: all ops have come.
   bool over() const { return cursor_ == in_use_.entry->ops; }
@@ -75,6 +86,7 @@ class PlanPass {
   PlanInUse& in_use_;
   Lifecycle& life_;
   Journal& journal_;
+  Boundaries& boundaries_;
   const StreamWrites* writes_;
   uint32_t cursor_ = 0;
 };

@@ -41,10 +41,6 @@ class Repetition {
     names_.clear();
     last_.clear();
     period_ = 0;
-    matched_ = 0;
-    weights_ = 0;
-    strange_ = 0;
-    left_ = 0;
   }
 
   // The operands as the open trace numbers them. True if the next op begins the

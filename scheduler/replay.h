@@ -9,9 +9,7 @@
 #include "engine/frontend.h"
 #include "engine/op.h"
 #include "engine/trace.h"
-#include "scheduler/boundaries.h"
 #include "scheduler/plan_pass.h"
-#include "scheduler/stream_writes.h"
 
 namespace reprise::scheduler {
 
@@ -25,19 +23,9 @@ namespace reprise::scheduler {
 // operands.
 class Replay : public PlanPass {
  public:
-  struct Parts {  // all borrowed
-    PlanInUse* in_use = nullptr;
-    Lifecycle* life = nullptr;
-    Journal* journal = nullptr;
-    Boundaries* boundaries = nullptr;
-    const engine::Frontend* frontend = nullptr;
-    // Of all streams; null: there is one.
-    const StreamWrites* writes = nullptr;
-  };
-  explicit Replay(const Parts& parts)
-      : PlanPass(parts.in_use, parts.life, parts.journal, parts.writes),
-        boundaries_(*parts.boundaries),
-        frontend_(*parts.frontend) {}
+  // `frontend` is borrowed, too.
+  Replay(const Parts& parts, const engine::Frontend* frontend)
+      : PlanPass(parts), frontend_(*frontend) {}
 
   // At the head, which is followed, too: the instance is resolved. False if it
   // cannot be launched: eager goes on, and nothing was begun.
@@ -76,7 +64,6 @@ class Replay : public PlanPass {
   void Diverge(const engine::OpView& op);
   void LeaveAt(const engine::OpView& op);
 
-  Boundaries& boundaries_;
   const engine::Frontend& frontend_;
 };
 

@@ -62,19 +62,16 @@ StreamSession::StreamSession(Parts parts)
                  .learning = &learning_,
                  .life = &life_}),
       passing_(&life_),
-      validation_({.in_use = &in_use_,
-                   .life = &life_,
-                   .journal = &journal_,
-                   .boundaries = &boundaries_,
-                   .learning = &learning_,
-                   .frontend = frontend_.get(),
-                   .writes = parts.writes}),
-      replay_({.in_use = &in_use_,
-               .life = &life_,
-               .journal = &journal_,
-               .boundaries = &boundaries_,
-               .frontend = frontend_.get(),
-               .writes = parts.writes}) {}
+      validation_(OnPlans(parts.writes), &learning_, frontend_.get()),
+      replay_(OnPlans(parts.writes), frontend_.get()) {}
+
+PlanPass::Parts StreamSession::OnPlans(const StreamWrites* writes) {
+  return {.in_use = &in_use_,
+          .life = &life_,
+          .journal = &journal_,
+          .boundaries = &boundaries_,
+          .writes = writes};
+}
 
 StreamSession::~StreamSession() { holds_.EndPass(); }
 

@@ -27,6 +27,7 @@
 #include "scheduler/number_mask.h"
 #include "scheduler/passing.h"
 #include "scheduler/plan_cache.h"
+#include "scheduler/plan_pass.h"
 #include "scheduler/replay.h"
 #include "scheduler/session.h"
 #include "scheduler/stream_writes.h"
@@ -161,6 +162,10 @@ class StreamSession final : public Session {
     kValidating,
     kReplaying
   };
+
+  // For the constructor.
+  PlanPass::Parts OnPlans(const StreamWrites* writes)
+      REPRISE_NO_THREAD_SAFETY_ANALYSIS;
 
   // --- The stream ---
 

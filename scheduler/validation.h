@@ -9,10 +9,8 @@
 #include "engine/frontend.h"
 #include "engine/op.h"
 #include "engine/outside_writes.h"
-#include "scheduler/boundaries.h"
 #include "scheduler/learning.h"
 #include "scheduler/plan_pass.h"
-#include "scheduler/stream_writes.h"
 
 namespace reprise::scheduler {
 
@@ -29,21 +27,9 @@ namespace reprise::scheduler {
 // Under the session's lock.
 class Validation : public PlanPass {
  public:
-  struct Parts {  // all borrowed
-    PlanInUse* in_use = nullptr;
-    Lifecycle* life = nullptr;
-    Journal* journal = nullptr;
-    Boundaries* boundaries = nullptr;
-    Learning* learning = nullptr;
-    engine::Frontend* frontend = nullptr;
-    // Of all streams; null: there is one.
-    const StreamWrites* writes = nullptr;
-  };
-  explicit Validation(const Parts& parts)
-      : PlanPass(parts.in_use, parts.life, parts.journal, parts.writes),
-        boundaries_(*parts.boundaries),
-        learning_(*parts.learning),
-        outside_(parts.frontend) {}
+  // Both are borrowed, too.
+  Validation(const Parts& parts, Learning* learning, engine::Frontend* frontend)
+      : PlanPass(parts), learning_(*learning), outside_(frontend) {}
 
   // At the head, which eager is about to run: the instance is resolved. False
   // if it cannot be launched: nothing was begun.
@@ -73,7 +59,6 @@ class Validation : public PlanPass {
                        std::span<const engine::ResultView> results);
   void Finish();
 
-  Boundaries& boundaries_;
   Learning& learning_;
   bool whole_ = false;            // launches whole segments
   bool short_of_memory_ = false;  // that is why it was left

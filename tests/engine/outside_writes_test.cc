@@ -81,6 +81,7 @@ TEST_F(OutsideWritesTest, OperandsWithoutGapsAreWhole) {
   const auto is_whole = [](std::vector<int64_t> sizes,
                            std::vector<int64_t> strides) {
     Operand operand;
+    operand.element_bytes = 4;
     operand.sizes = sizes;
     operand.strides = strides;
     return IsWhole(operand);
