@@ -63,12 +63,11 @@ struct TorchRuntime::Switches {
   std::vector<TorchRuntime*> made REPRISE_GUARDED_BY(mutex);
   int pauses REPRISE_GUARDED_BY(mutex) = 0;
 
-  // Nobody watches while the sessions change hands, and an op that was on its
-  // way when the hooks were switched off finds its session paused.
+  // Hooks watch until the sessions are paused: an op that they let pass before
+  // would find what was run ahead, and have its own writes taken back with it.
   void Activate(TorchRuntime* next) REPRISE_REQUIRES(mutex) {
     TorchRuntime* const before = Active();
     if (next == before) return;
-    g_watching.store(false, std::memory_order_relaxed);
     if (before != nullptr) before->scheduler_->Pause();
     if (next != nullptr) {
       next->scheduler_->Resume();

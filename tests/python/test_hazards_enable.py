@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 
 import reprise
+import torch
+from watching import settle, watched
 
 PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
 PROCESSES = 4  # each enables for the first time: hooks are registered once
@@ -70,3 +75,45 @@ def test_hooks_are_registered_beside_threads_that_issue_ops() -> None:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), "OMP_NUM_THREADS": "1"}
+
+
+SWITCHED_PASSES = 4000
+
+
+def test_switching_off_beside_a_pass_loses_no_write(device: str) -> None:
+    """What was run ahead is taken back before an op runs without Reprise."""
+    x, v = torch.randn(12, 48, device=device), torch.ones(48, device=device)
+
+    def step() -> torch.Tensor:
+        y = x.abs()
+        for i in range(12):
+            y[i].copy_(v)
+            y.mul_(1.25)
+            y[i].neg_()
+        return y
+
+    expected = step()
+    wrong: list[int] = []
+    with watched(device) as session:
+        settle(session, step)
+        runtime = reprise._native.active()
+        ended = threading.Event()
+
+        def switch() -> None:
+            pauses = random.Random(7)
+            while not ended.is_set():
+                reprise.disable()
+                reprise._native.activate(runtime)
+                time.sleep(pauses.random() * 5e-3)
+
+        beside = threading.Thread(target=switch)
+        beside.start()
+        try:
+            for number in range(SWITCHED_PASSES):
+                y = step()
+                if not torch.equal(y, expected):
+                    wrong.append(number)
+        finally:
+            ended.set()
+            beside.join()
+    assert not wrong, wrong
