@@ -2,7 +2,10 @@
 
 #include <ATen/Parallel.h>
 
+#include <array>
 #include <bit>
+#include <cstddef>
+#include <cstring>
 
 #include "bindings/torch/allocator_trace.h"
 #include "bindings/torch/python_lock.h"
@@ -50,6 +53,16 @@ void LockSession(scheduler::Session& session) {
     return;
   const PythonLockGivenUp python;
   session.Lock();
+}
+
+// Structs that kernels take have parts that nobody writes: there lies what was
+// on the stack, such as the addresses that ops before had. Zeros there are the
+// same in each recording.
+[[gnu::noinline]] void ClearStackBelow() {
+  constexpr size_t kBytes = size_t{32} << 10;  // an op's frames, seldom more
+  std::array<std::byte, kBytes> frames;
+  std::memset(frames.data(), 0, frames.size());
+  asm volatile("" : : "r"(frames.data()) : "memory");  // is not left out
 }
 
 }  // namespace
@@ -128,6 +141,8 @@ void WatchedOp::StartEager() {
     InterruptSessionsOfCall();
   deep_ = true;
   ++thread_.depth;
+  if (thread_.open_notes != 0) [[unlikely]]
+    ClearStackBelow();
 }
 
 void WatchedOp::InterruptSessionsOfCall() {
