@@ -393,6 +393,7 @@ def test_kernels_that_cudnn_has_picked_by_time() -> None:
     weights = list(model.parameters())
     wrong: list[BaseException] = []
 
+    @torch.enable_grad()
     def step(x: torch.Tensor) -> list[torch.Tensor]:
         y = model(x)
         gradients = torch.autograd.grad(y.float().square().mean(), weights)

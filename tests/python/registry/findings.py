@@ -87,7 +87,8 @@ def _of_call(line: Line) -> Iterable[str]:
         yield "no hook shows it"
     refused = known.refused(line["op"], line["reasons"])
     if line["verdict"] == "lost" and repeats and not refused:
-        yield f"neither replayed nor cut: {line['reasons']}"
+        why = line["reasons"] or line["states"]
+        yield f"neither replayed nor cut, of {line['source']}: {why}"
     if line["verdict"] == "cut" and repeats:
         for reason in line["reasons"]:
             if reason != hook.cut and not known.sometimes_cut(line["op"], reason):

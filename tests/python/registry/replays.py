@@ -31,6 +31,7 @@ NOTHING = {
     "replays": 0,
     "reasons": [],
     "others": [],
+    "states": [],
     "seen": 0,
     "inputs": 0,
 }
@@ -239,4 +240,5 @@ def _verdict(report: dict[str, Any], name: str) -> dict[str, Any]:
         "replays": replays,
         "reasons": cuts + rejections,
         "others": others,
+        "states": [plan["state"] for plan in plans] + report["notes"],
     }
