@@ -27,7 +27,6 @@ class CudaBackend : public Backend {
   struct Options {
     uint64_t max_arena_bytes = 0;
     uint32_t segment_launches = 100;
-    bool replays_outside_writes = false;
     // Gives the comparison for validations; called by Build, where the first
     // call may compile.
     std::function<base::Result<kernels::DeviceCompare*>()> compare;
@@ -40,9 +39,6 @@ class CudaBackend : public Backend {
   void StopRecording() override;
   void BeginOp(const OpView& op) override;
   std::string EndOp(TracedOp& op) override;
-  bool replays_outside_writes() const override {
-    return options_.replays_outside_writes;
-  }
   bool wants_call() const override { return false; }
   void Resting() override { context_.recorder->Resting(0); }
   std::optional<std::string> TakeForeignWork() override {

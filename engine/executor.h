@@ -126,8 +126,6 @@ class Backend {
   // Puts what the op enqueued into `op`; says why it cannot be replayed, or
   // nothing.
   virtual std::string EndOp(TracedOp& op) = 0;
-  // Ops that write what their trace did not make may be part of it.
-  virtual bool replays_outside_writes() const = 0;
   // The frontend is to give each op's call before it runs (host).
   virtual bool wants_call() const = 0;
   // While recording, between ops: the first device work of the stream since the

@@ -29,7 +29,6 @@ class HostBackend : public Backend {
   void StopRecording() override {}
   void BeginOp(const OpView&) override {}
   std::string EndOp(TracedOp& op) override;
-  bool replays_outside_writes() const override { return true; }
   bool wants_call() const override { return true; }
   bool Capturing() const override { return false; }
   tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,

@@ -132,7 +132,6 @@ bool Watching::Ends() {
 }
 
 bool Watching::TakesOutside(const OpView& op) const {
-  if (!backend_.replays_outside_writes()) return false;
   if (writes_ != nullptr && writes_->several()) return false;
   return std::ranges::all_of(op.operands, [this](const engine::Operand& one) {
     return !one.written || open_.Owns(one) || engine::IsWhole(one);

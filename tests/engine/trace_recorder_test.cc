@@ -46,7 +46,6 @@ class FakeBackend : public Backend {
     op.temporaries = std::exchange(temporaries, {});
     return refusal;
   }
-  bool replays_outside_writes() const override { return false; }
   bool wants_call() const override { return true; }
   bool Capturing() const override { return false; }
   tl::expected<BuiltPlan, BuildFailure> Build(const Trace&,

@@ -27,7 +27,6 @@ class Backend final : public engine::Backend {
   void StopRecording() override {}
   void BeginOp(const engine::OpView&) override {}
   std::string EndOp(engine::TracedOp&) override { return {}; }
-  bool replays_outside_writes() const override { return false; }
   bool wants_call() const override { return false; }
   bool Capturing() const override { return false; }
   tl::expected<engine::BuiltPlan, engine::BuildFailure> Build(

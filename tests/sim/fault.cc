@@ -118,9 +118,6 @@ class WatchedBackend : public engine::Backend {
   std::optional<std::string> TakeForeignWork() override {
     return inner_->TakeForeignWork();
   }
-  bool replays_outside_writes() const override {
-    return inner_->replays_outside_writes();
-  }
   void Resting() override { inner_->Resting(); }
   bool Capturing() const override { return inner_->Capturing(); }
 

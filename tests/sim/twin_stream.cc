@@ -127,7 +127,6 @@ std::unique_ptr<engine::Backend> TwinStream::MakeBackend(
   engine::CudaBackend::Options how;
   how.max_arena_bytes = kMaxArenaBytes;
   how.segment_launches = options.segment_launches;
-  how.replays_outside_writes = true;
   how.compare = [this] { return device_.Compare(); };
   return std::make_unique<engine::CudaBackend>(context, frontend, how);
 }
