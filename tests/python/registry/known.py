@@ -70,7 +70,7 @@ UNREPEATABLE = (
     Known(r"^aten::(_weight_norm_interface|_masked_softmax_backward|_reshape_alias_copy)"
           r"|_nested_compute_contiguous_strides", "does not check its operands' sizes", _BOTH),
     Known(r"_prepack|_pack_gemm_matrix", "packed weights with gaps", _AT_TIMES),
-    Known(r"^aten::((reflection|replication)_pad|(cudnn_)?grid_sampler_|upsample_|_upsample_"
+    Known(r"^aten::((reflection|replication)_pad|(cudnn_)?grid_sampler|upsample_|_upsample_"
           r"|adaptive_max_pool|fractional_max_pool)\w*_backward", "adds atomically on CUDA", _CUDA),
     Known(r"^aten::_embedding_bag(_forward_only)?(\.|$)", "results that its mode does not use", _AT_TIMES),
     Known(r"^aten::_flash_attention_forward", "a seed that is not drawn is not written", _AT_TIMES),
