@@ -32,6 +32,9 @@ struct Operand {
   uint64_t offset_bytes = 0;   // of the tensor's first element from `base`
   uint64_t storage_bytes = 0;  // size of the storage
   bool written = false;        // the schema says that the op writes it
+  // Behind an op that eager has run: how often it has raised the tensor's count
+  // of writes itself, where the frontend keeps one (torch: autograd's version).
+  uint8_t version_bumps = 0;
   uint32_t element_bytes = 0;
   std::span<const int64_t> sizes;    // in elements
   std::span<const int64_t> strides;  // in elements

@@ -37,7 +37,8 @@ struct ValueRef {
   ValueId value = 0;
   uint64_t offset_bytes = 0;  // from the value's origin, modulo 2^64
   bool written = false;
-  kernels::Layout layout;  // of the tensor; filled for written operands
+  uint8_t version_bumps = 0;  // see Operand; repeated where the op is followed
+  kernels::Layout layout;     // of the tensor; filled for written operands
 };
 
 // How one result is made when the op is followed.
@@ -78,6 +79,7 @@ struct TracedOp {
   bool may_trap = false;  // see OpView
   // No device work and its results are views of its operands: runs natively.
   bool by_eager = false;
+  bool bumps_versions = false;    // of some operand
   std::vector<ScalarSlot> slots;  // at most 64, in the order of the words
   uint64_t hash = 0;              // of the words with markers in their place
 

@@ -104,6 +104,10 @@ std::string TraceRecorder::Leave(const OpView& op,
   TracedOp& traced = trace_->ops.back();
   const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
   trace_->values.resize(values);
+  for (size_t i = 0; i < traced.operands.size(); ++i) {
+    traced.operands[i].version_bumps = op.operands[i].version_bumps;
+    traced.bumps_versions |= op.operands[i].version_bumps != 0;
+  }
   size_t aliases = 0;
   size_t tensors = 0;
   for (size_t r = 0; r < results.size(); ++r) {

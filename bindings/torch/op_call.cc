@@ -11,6 +11,7 @@
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/switches.h"
 #include "bindings/torch/torch_frontend.h"
+#include "engine/trace.h"
 
 namespace reprise::bindings {
 namespace {
@@ -282,10 +283,22 @@ bool OpCall::RefreshWritten() {
            operand.storage_bytes == before.storage_bytes &&
            operand.sizes.size() == rank &&
            std::memcmp(words, operand.sizes.data(), rank * 8) == 0 &&
-           std::memcmp(words + rank, operand.strides.data(), rank * 8) == 0 &&
-           VersionOf(tensor) == sources_[i].version;
+           std::memcmp(words + rank, operand.strides.data(), rank * 8) == 0;
+    const uint32_t bumps = VersionOf(tensor) - sources_[i].version;
+    operand.version_bumps = static_cast<uint8_t>(bumps);
+    same = same && operand.version_bumps == bumps;
   }
   return same;
+}
+
+void OpCall::BumpVersions(const engine::TracedOp& op) const {
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    // Views have one count with their base: it is raised once.
+    const uint32_t version = sources_[i].version + op.operands[i].version_bumps;
+    while (VersionOf(*sources_[i].tensor) < version) {
+      sources_[i].tensor->bump_version();
+    }
+  }
 }
 
 engine::OpView OpCall::view() const {

@@ -15,6 +15,10 @@
 #include "engine/op.h"
 #include "scheduler/runtime.h"
 
+namespace reprise::engine {
+struct TracedOp;
+}
+
 namespace reprise::bindings {
 
 // What a word that opens an argument says in its highest byte; the lower bytes
@@ -89,10 +93,13 @@ class OpCall {
   // An operand does not say where its memory is: any device's.
   static constexpr uint64_t kEveryDevice = ~uint64_t{0};
 
-  // After the op ran: reads again where written operands are. False if one has
-  // got another layout or another storage, or was counted as written by
-  // autograd below this hook, which a replay could not repeat.
+  // After the op ran: reads again where written operands are, and how often
+  // autograd has counted them as written below this hook. False if one has got
+  // another layout or another storage.
   bool RefreshWritten();
+  // Has autograd count what the followed op writes as eager does below this
+  // hook.
+  void BumpVersions(const engine::TracedOp& op) const;
 
   const OpInfo& info() const { return info_; }
   scheduler::DeviceKind kind() const { return kind_; }

@@ -11,6 +11,7 @@
 #include "bindings/torch/python_lock.h"
 #include "bindings/torch/session_source.h"
 #include "engine/device/launch_recorder.h"
+#include "engine/trace.h"
 
 namespace reprise::bindings {
 
@@ -119,6 +120,8 @@ WatchedOp::Step WatchedOp::Enter() {
   locked_ = true;
   switch (session_->Enter(call_.view())) {
     case Action::kFollow:
+      if (session_->followed().bumps_versions) [[unlikely]]
+        call_.BumpVersions(session_->followed());
       return Step::kFollow;
     case Action::kObserve:
       observed_ = true;
