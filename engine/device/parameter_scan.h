@@ -63,7 +63,9 @@ struct ScanResult {
 // below. One past the end of a range counts, if no range explains the word from
 // within. A word that differs and is a device address in both recordings by
 // `is_device_address`, without such an explanation, makes the op unbuildable:
-// kFailedPrecondition naming launch, kernel and offset. So do launches that
+// kFailedPrecondition naming launch, kernel and offset; but not of a parameter
+// of which nobody wrote one half (away from all ranges, and unaligned or the
+// same in its lower half). So do launches that
 // differ in number or shape. Pure function of its arguments.
 //
 // `background` is memory that the op has no business with, made by ops before

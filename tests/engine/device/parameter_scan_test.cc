@@ -47,12 +47,12 @@ base::Result<ScanResult> ScanOne(const Launch& first, const Launch& second,
 TEST(ParameterScanTest, StaleAddressFollowsWhatItPointedTo) {
   // An address of memory that an earlier op made, left in an unwritten entry.
   const KnownRange background{9, kFirst, kSecond, 64};
-  const Launch first = Kernel({1, kFirst + 8});
-  const Launch second = Kernel({1, kSecond + 8});
+  const Launch first = Kernel({1, kFirst + 16});
+  const Launch second = Kernel({1, kSecond + 16});
   const auto result =
       Scan({&first, 1}, {&second, 1}, {}, {&background, 1}, IsDeviceAddress);
   ASSERT_TRUE(result) << result.error().message();
-  EXPECT_THAT(result->sites, testing::ElementsAre(PointerSite{0, 8, 9, 8}));
+  EXPECT_THAT(result->sites, testing::ElementsAre(PointerSite{0, 8, 9, 16}));
   EXPECT_FALSE(
       Scan({&first, 1}, {&second, 1}, {}, {}, IsDeviceAddress).has_value());
 }
@@ -114,8 +114,39 @@ TEST(ParameterScanTest, ChangedPaddingIsNamedAndNoSite) {
                     HasSubstr("0x432100000200")));
 }
 
-// A half-initialised word that looks like an address and changed cannot be told
-// from an address that nobody explains: the op must not be built.
+// An int beside four stale bytes, and stale bytes beside four that stayed.
+TEST(ParameterScanTest, HalfInitialisedWordThatChangedIsNoAddress) {
+  const std::pair<uint64_t, uint64_t> words[] = {
+      {0x7f4b'0000'0001, 0x7f4a'0000'0001},
+      {0x7f4b'0000'0200, 0x7f4a'0000'0200},
+      {0x7f4b'0001'9e0e, 0x7f4b'0001'eaee},
+      {0x7f4b'0001'9e00, 0x7f4b'0001'eaee}};
+  for (const auto& [before, after] : words) {
+    const auto result =
+        ScanOne(Kernel({before, kFirst}), Kernel({after, kSecond}),
+                {{1, kFirst, kSecond, 4096}});
+    ASSERT_TRUE(result) << result.error().message();
+    EXPECT_THAT(result->sites, ElementsAre(PointerSite{0, 8, 1, 0}));
+    EXPECT_THAT(result->unexplained, SizeIs(1));
+  }
+}
+
+// What copies name is always written.
+TEST(ParameterScanTest, CopyOfUnknownUnalignedMemoryMakesOpUnbuildable) {
+  Launch first;
+  first.kind = Launch::Kind::kMemcpy;
+  first.image.resize(16);
+  first.width = 32;
+  Launch second = first;
+  first.SetWord(0, kFirst);
+  first.SetWord(8, kElsewhere + 1);
+  second.SetWord(0, kSecond);
+  second.SetWord(8, kElsewhere + 4096 + 1);
+  EXPECT_FALSE(ScanOne(first, second, {{1, kFirst, kSecond, 32}}).has_value());
+}
+
+// A word that is aligned, looks like an address and changed cannot be told from
+// an address that nobody explains: the op must not be built.
 TEST(ParameterScanTest, ChangedStaleAddressMakesOpUnbuildable) {
   const auto result =
       ScanOne(Kernel({0x7f4b'0000'0200}), Kernel({kElsewhere + 0x200}),
@@ -204,11 +235,11 @@ TEST(ParameterScanTest, AddressInOneRecordingOnlyIsKeptAndNamed) {
 }
 
 TEST(ParameterScanTest, UnexplainedAddressNamesTheNearestRange) {
-  const auto result = ScanOne(Kernel({kFirst - 8}), Kernel({kSecond - 16}),
+  const auto result = ScanOne(Kernel({kFirst - 16}), Kernel({kSecond - 32}),
                               {{7, kFirst, kSecond, 64}});
   ASSERT_FALSE(result);
   EXPECT_THAT(result.error().message(),
-              testing::HasSubstr("range 7 of 64 bytes, at -8, then at -16"));
+              testing::HasSubstr("range 7 of 64 bytes, at -16, then at -32"));
 }
 
 TEST(ParameterScanTest, SmallestRangeWinsWhereRangesOverlap) {
