@@ -1,5 +1,7 @@
 #include "scheduler/runtime.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <map>
 #include <utility>
@@ -25,6 +27,21 @@ void Add(Stats& sum, const Stats& stats) {
 #define REPRISE_STATS_ADD(name, meaning) sum.name += stats.name;
   REPRISE_STATS(REPRISE_STATS_ADD)
 #undef REPRISE_STATS_ADD
+}
+
+// The host's, or the first device's.
+base::Result<size_t> MemoryBytes(DeviceKind kind) {
+  if (kind == DeviceKind::kHost) {
+    return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
+           static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  }
+  REPRISE_ASSIGN_OR_RETURN(const device::Driver* const driver,
+                           device::Driver::Load());
+  CUdevice device = 0;
+  REPRISE_CU(*driver, cuDeviceGet(&device, 0));
+  size_t bytes = 0;
+  REPRISE_CU(*driver, cuDeviceTotalMem(&bytes, device));
+  return bytes;
 }
 
 }  // namespace
@@ -333,7 +350,9 @@ class Runtime::Impl {
 
 base::Result<std::unique_ptr<Runtime>> Runtime::Create(
     DeviceKind kind, const base::Options& options, MakeFrontend make_frontend) {
-  auto impl = std::make_unique<Impl>(kind, options, std::move(make_frontend));
+  REPRISE_ASSIGN_OR_RETURN(const size_t memory_bytes, MemoryBytes(kind));
+  auto impl = std::make_unique<Impl>(kind, options.For(memory_bytes),
+                                     std::move(make_frontend));
   REPRISE_RETURN_IF_ERROR(impl->LoadDevice());
   return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
 }

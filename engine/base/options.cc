@@ -134,19 +134,20 @@ constexpr OptionRow kTable[] = {
      "the share of replays that run beside eager and are compared again, bit "
      "for bit",
      SetShare<&Options::validate_share>},
-    {"plan_budget_bytes", "REPRISE_PLAN_BUDGET_BYTES", "2GiB", kAcceptedBytes,
+    {"plan_budget_bytes", "REPRISE_PLAN_BUDGET_BYTES", "0", kAcceptedBytes,
      "the memory of all plans together, arenas, graphs and recordings; the "
-     "plan "
-     "unused for longest is dropped first",
+     "plan unused for longest is dropped first; 0: an eighth of the memory of "
+     "the first device",
      SetBytes<&Options::plan_budget_bytes>},
     {"trace_budget_bytes", "REPRISE_TRACE_BUDGET_BYTES", "16MiB",
      kAcceptedBytes,
      "the host's memory for what a stream keeps of traces that have no plan; "
      "the trace unseen for longest is forgotten first",
      SetBytes<&Options::trace_budget_bytes>},
-    {"max_arena_bytes", "REPRISE_MAX_ARENA_BYTES", "512MiB", kAcceptedBytes,
+    {"max_arena_bytes", "REPRISE_MAX_ARENA_BYTES", "0", kAcceptedBytes,
      "the intermediates of one plan, of all its instances together; a trace "
-     "that needs more stays eager",
+     "that needs more stays eager; 0: a sixteenth of the memory of the first "
+     "device",
      SetBytes<&Options::max_arena_bytes>},
     {"max_instances", "REPRISE_MAX_INSTANCES", "2",
      "a whole number from 1 to 16",
@@ -169,6 +170,13 @@ constexpr OptionRow kTable[] = {
 }  // namespace
 
 std::span<const OptionRow> OptionTable() { return kTable; }
+
+Options Options::For(size_t memory_bytes) const {
+  Options options = *this;
+  if (plan_budget_bytes == 0) options.plan_budget_bytes = memory_bytes / 8;
+  if (max_arena_bytes == 0) options.max_arena_bytes = memory_bytes / 16;
+  return options;
+}
 
 Status Options::Set(std::string_view name, std::string_view value) {
   std::string names;

@@ -27,15 +27,19 @@ struct Options {
   Policy policy = Policy::kAuto;
   double margin = 0.05;
   double validate_share = 0.001;
-  size_t plan_budget_bytes = size_t{2} << 30;
+  size_t plan_budget_bytes = 0;  // see For
   size_t trace_budget_bytes = size_t{16} << 20;
-  size_t max_arena_bytes = size_t{512} << 20;
+  size_t max_arena_bytes = 0;  // see For
   size_t max_instances = 2;
   size_t max_trace_ops = 4096;
   LogLevel log = LogLevel::kWarning;
   uint64_t build_delays = 0;
 
   bool operator==(const Options&) const = default;
+
+  // For a device with so much memory: an eighth of it is plan_budget_bytes, a
+  // sixteenth max_arena_bytes, where they are 0.
+  Options For(size_t memory_bytes) const;
 
   // Sets one option from text. kInvalidArgument, naming the option and what it
   // accepts, if there is no such option or value; nothing has changed then.

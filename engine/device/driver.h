@@ -23,6 +23,7 @@ namespace reprise::device {
   X(cuDeviceGet)                                 \
   X(cuDeviceGetAttribute)                        \
   X(cuDeviceGetName)                             \
+  X(cuDeviceTotalMem)                            \
   X(cuDevicePrimaryCtxRetain)                    \
   X(cuDevicePrimaryCtxRelease)                   \
   X(cuCtxGetCurrent)                             \

@@ -129,7 +129,7 @@ class BackendWithABadSecondBuild final : public engine::HostBackend {
 class InstancesTest : public testing::Test {
  protected:
   static base::Options Defaults() {
-    base::Options options;
+    base::Options options = base::Options().For(size_t{1} << 30);
     options.validate_share = 0;
     return options;
   }

@@ -23,11 +23,14 @@ using sim::ModelOp;
 using sim::ModelProgram;
 using sim::ModelTensor;
 
+constexpr size_t kMemoryBytes = size_t{1} << 30;
+
 class StreamSessionTest : public testing::Test {
  protected:
   StreamSessionTest() { Restart(base::Options{}); }
 
   void Restart(base::Options options) {
+    options = options.For(kMemoryBytes);
     options.validate_share = 0;
     StreamSession::Parts parts;
     auto frontend = std::make_unique<ModelFrontend>();

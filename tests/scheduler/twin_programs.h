@@ -44,7 +44,7 @@ class TwinPrograms : public testing::Test {
                size_t trace_budget_bytes = base::Options{}.trace_budget_bytes) {
     session_.reset();
     plans_ = std::make_unique<PlanCache>(plan_budget_bytes);
-    base::Options options;
+    base::Options options = base::Options().For(size_t{1} << 30);
     options.validate_share = 0;
     options.trace_budget_bytes = trace_budget_bytes;
     StreamSession::Parts parts;
