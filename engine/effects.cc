@@ -161,7 +161,9 @@ Effects Effects::Of(const Trace& first, const Trace& second, Remake remake) {
     const Value& a = first.values[v];
     const Value& b = second.values[v];
     if (!a.external) continue;
-    if (a.storage != b.storage || a.origin != b.origin) inputs.push_back(v);
+    if (a.arrives || a.storage != b.storage || a.origin != b.origin) {
+      inputs.push_back(v);
+    }
   }
   return Effects(&first, inputs, ChangingSlots(first, second), remake);
 }

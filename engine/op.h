@@ -58,6 +58,9 @@ struct OpView {
   std::span<const Scalar> scalars;
   // Why the op cannot be part of a trace (a string literal); null if it can.
   const char* cut = nullptr;
+  // Eager runs it always, and its results are the program's: a copy of what the
+  // host has, which the words do not tell.
+  bool by_eager = false;
   // It may draw random numbers: the generator is looked at around it.
   bool may_use_generator = false;
   // Its library forks streams that nothing else uses, and joins them.

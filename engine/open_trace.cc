@@ -51,7 +51,8 @@ std::span<const ValueRef> OpenTrace::Enter(const OpView& op,
   return operands_;
 }
 
-std::span<const ValueId> OpenTrace::Leave(std::span<const ResultView> results) {
+std::span<const ValueId> OpenTrace::Leave(std::span<const ResultView> results,
+                                          bool by_eager) {
   results_.assign(results.size(), kNoValue);
   for (size_t r = 0; r < results.size(); ++r) {
     const ResultView& result = results[r];
@@ -67,9 +68,9 @@ std::span<const ValueId> OpenTrace::Leave(std::span<const ResultView> results) {
     }
     if (results_[r] != kNoValue) continue;
     results_[r] = next_value_++;
-    external_.push_back(false);
+    external_.push_back(by_eager);
     storages_.Put({result.storage, result.base, result.base, results_[r],
-                   /*external=*/false});
+                   /*external=*/by_eager});
   }
   return results_;
 }

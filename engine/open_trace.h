@@ -36,9 +36,11 @@ class OpenTrace {
 
   // After the op ran: its results become values. One entry a result; kNoValue
   // for those that are no tensor, an operand, or share an operand's storage.
-  // Results that share a storage are one value.
+  // Results that share a storage are one value. Those of an op that eager runs
+  // always are externals.
   static constexpr ValueId kNoValue = ~ValueId{0};
-  std::span<const ValueId> Leave(std::span<const ResultView> results);
+  std::span<const ValueId> Leave(std::span<const ResultView> results,
+                                 bool by_eager = false);
 
   // The operand's storage was made by this trace.
   bool Owns(const Operand& operand) const;

@@ -23,9 +23,12 @@ using ValueId = uint32_t;
 // A storage that the trace reads, writes or makes.
 struct Value {
   bool external = false;
-  uint32_t birth_op = 0;  // first op that uses (external) or makes it
-  // External: the address of the tensor of its first use. Internal: the
-  // storage's base. All offsets within the value count from here.
+  bool arrives = false;  // external: made by an op of the trace, see by_eager
+  // First op that uses (external) or makes it; of one that arrives and that no
+  // op uses, the one with which it arrives.
+  uint32_t birth_op = 0;
+  // External: the address of the tensor of its first use. Else, and of one that
+  // arrives: the storage's base. All offsets within the value count from here.
   uint64_t origin = 0;
   uint64_t base = 0;               // of its storage
   uint64_t size_bytes = 0;         // from `origin` to the end of the storage
@@ -77,7 +80,8 @@ struct TracedOp {
   std::vector<ValueRef> operands;
   std::vector<ResultSpec> results;
   bool may_trap = false;  // see OpView
-  // No device work and its results are views of its operands: runs natively.
+  // Eager runs it where it is followed, too: its results are views of its
+  // operands, without device work, or are values that arrive.
   bool by_eager = false;
   bool bumps_versions = false;    // of some operand
   std::vector<ScalarSlot> slots;  // at most 64, in the order of the words

@@ -74,6 +74,7 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
   }
   const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
   trace_->values.resize(values);
+  used_.resize(values);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& operand = op.operands[i];
     if (operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank)) {
@@ -81,7 +82,11 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
           operand.sizes, operand.strides, operand.element_bytes);
     }
     Value& value = trace_->values[operands[i].value];
-    if (value.storage != nullptr) continue;  // met before
+    if (value.storage != nullptr) {  // met before
+      if (value.arrives && !used_[operands[i].value]) value.birth_op = index;
+      used_[operands[i].value] = true;
+      continue;
+    }
     value.external = true;
     value.birth_op = index;
     value.origin = operand.address();
@@ -104,6 +109,7 @@ std::string TraceRecorder::Leave(const OpView& op,
   TracedOp& traced = trace_->ops.back();
   const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
   trace_->values.resize(values);
+  used_.resize(values);
   for (size_t i = 0; i < traced.operands.size(); ++i) {
     traced.operands[i].version_bumps = op.operands[i].version_bumps;
     traced.bumps_versions |= op.operands[i].version_bumps != 0;
@@ -143,7 +149,8 @@ std::string TraceRecorder::Leave(const OpView& op,
     spec.strides.assign(result.strides.begin(), result.strides.end());
     Value& value = trace_->values[spec.value];
     if (value.storage != nullptr) continue;  // shared with an earlier result
-    value.external = false;
+    value.external = op.by_eager;
+    value.arrives = op.by_eager;
     value.birth_op = index;
     value.origin = result.base;
     value.base = result.base;
@@ -152,6 +159,14 @@ std::string TraceRecorder::Leave(const OpView& op,
     frontend_->Retain(value.storage);
   }
   std::string refusal = backend_->EndOp(traced);
+  if (op.by_eager) {
+    traced.by_eager = true;
+    traced.launches.clear();
+    traced.temporaries.clear();
+    traced.call.reset();
+    traced.results.clear();
+    return {};
+  }
   if (!refusal.empty()) return refusal;
   ForgetResults(*trace_, traced);
   if (TooManyDimensions(op, results)) return "tensor of too many dimensions";

@@ -43,6 +43,7 @@ class TraceRecorder {
   Frontend* frontend_;
   Backend* backend_;
   std::unique_ptr<Trace> trace_;
+  std::vector<bool> used_;  // by value: some op uses it, of those that arrive
   bool recording_ = false;
 };
 

@@ -169,7 +169,8 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
   if (op.may_use_generator && frontend_.GeneratorState() != generator_before_) {
     refusal = "draws random numbers";
   }
-  const std::span<const engine::ValueId> values = open_.Leave(results);
+  const std::span<const engine::ValueId> values =
+      open_.Leave(results, op.by_eager);
   if (learning_.recording()) {
     std::string why =
         learning_.recorder()->Leave(op, results, values, open_.values());

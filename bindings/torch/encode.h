@@ -19,7 +19,6 @@
 #include <c10/util/OptionalArrayRef.h>
 
 #include <array>
-#include <bit>
 #include <optional>
 #include <string_view>
 
@@ -50,11 +49,7 @@ inline void Encode(OpCall& call, int64_t value) {
   word[0] = TagWord(Tag::kInt);
   word[1] = static_cast<uint64_t>(value);
 }
-inline void Encode(OpCall& call, double value) {
-  uint64_t* word = call.words().Extend(2);
-  word[0] = TagWord(Tag::kDouble);
-  word[1] = std::bit_cast<uint64_t>(value);
-}
+inline void Encode(OpCall& call, double value) { call.AddDouble(value); }
 inline void Encode(OpCall& call, bool value) { call.AddBool(value); }
 void Encode(OpCall& call, const c10::SymInt& value);
 void Encode(OpCall& call, const at::Scalar& value);

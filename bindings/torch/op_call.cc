@@ -131,6 +131,8 @@ void OpCall::AddTensor(const at::Tensor& tensor) {
       AddOperand(impl);
     } else if (!device.is_cpu()) {
       SetForeign();
+    } else if (info_.copies_from_host) {
+      AddHostTensor(*impl);
     } else if (impl->dim() == 0 && !Written()) {
       AddHostScalar(impl);
     } else {
@@ -191,9 +193,28 @@ void OpCall::AddHostScalar(const c10::TensorImpl* tensor) {
       static_cast<uint64_t>(tensor->storage_offset()) * size_bytes;
   std::memcpy(&word[2], reinterpret_cast<const void*>(base + offset_bytes),
               size_bytes);
+  if ((info_.seed_arguments >> argument_ & 1) != 0) [[unlikely]] {
+    seed_words_[seed_words_[0] != 0] = static_cast<uint32_t>(words_.size() - 2);
+  }
   const at::ScalarType dtype = c10::typeMetaToScalarType(tensor->dtype());
   dtypes_ |= uint64_t{1} << static_cast<int>(dtype);
   if (const auto type = NumberTypeOf(dtype)) AddNumber(*type, 2);
+}
+
+void OpCall::AddHostTensor(const c10::TensorImpl& tensor) {
+  by_eager_ = true;
+  const size_t rank = static_cast<size_t>(tensor.dim());
+  uint64_t* word = words_.Extend(2 + 2 * rank);
+  word[0] = TagWord(
+      Tag::kHostTensor,
+      uint64_t{rank} << 16 |
+          static_cast<uint64_t>(c10::typeMetaToScalarType(tensor.dtype())));
+  word[1] = tensor.key_set().raw_repr();
+  word += 2;
+  for (size_t i = 0; i < rank; ++i) {
+    word[i] = static_cast<uint64_t>(tensor.sizes()[i]);
+    word[rank + i] = static_cast<uint64_t>(tensor.strides()[i]);
+  }
 }
 
 void OpCall::AddBool(bool value) {
@@ -245,7 +266,16 @@ std::optional<int> OpCall::Finish() {
   }
   if (info_.hidden_writes != 0) [[unlikely]]
     ApplyHiddenWrites();
+  if (info_.seed_arguments != 0) [[unlikely]]
+    ForgetSeeds();
   return device_;
+}
+
+void OpCall::ForgetSeeds() {
+  if ((zero_arguments_ >> info_.dropout_argument & 1) == 0) return;
+  for (const uint32_t word : seed_words_) {
+    if (word != 0) words_[word] = 0;
+  }
 }
 
 void OpCall::ApplyHiddenWrites() {
@@ -310,6 +340,7 @@ engine::OpView OpCall::view() const {
     view.scalars = {numbers_room_.data(), numbers_};
   }
   view.cut = cut_;
+  view.by_eager = by_eager_;
   view.may_use_generator = info_.may_use_generator;
   view.forks_streams = info_.forks_streams;
   view.may_trap = may_trap_ || info_.may_trap;

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,6 +29,7 @@ enum class Tag : uint8_t {
   kUndefined,   // an undefined tensor
   kOperand,     // a tensor of the session's device
   kHostScalar,  // a 0-dimensional host tensor, by value
+  kHostTensor,  // any other one, without what it holds
   kTensorList,
   kInt,
   kDouble,
@@ -64,6 +66,12 @@ class OpCall {
   void NextArgument() { ++argument_; }
   void AddTensor(const at::Tensor& tensor);
   void AddBool(bool value);
+  void AddDouble(double value) {
+    uint64_t* word = words_.Extend(2);
+    word[0] = TagWord(Tag::kDouble);
+    word[1] = std::bit_cast<uint64_t>(value);
+    zero_arguments_ |= uint64_t{value == 0} << argument_;
+  }
   // The word `from_end` words before the end is a number that may be a slot.
   void AddNumber(engine::NumberType type, size_t from_end) {
     if (!info_.numbers_by_value || numbers_ == numbers_room_.size()) return;
@@ -129,12 +137,14 @@ class OpCall {
 
   void AddOperand(c10::TensorImpl* tensor);
   void AddHostScalar(const c10::TensorImpl* tensor);
+  void AddHostTensor(const c10::TensorImpl& tensor);
   void AddForeignTensor(const c10::TensorImpl& tensor);
   void AddOtherDevice(c10::DeviceIndex device);
   bool Written() const {
     return (info_.written_arguments >> argument_ & 1) != 0;
   }
   void ApplyHiddenWrites();
+  void ForgetSeeds();
 
   const OpInfo& info_;
   const scheduler::DeviceKind kind_;
@@ -146,7 +156,9 @@ class OpCall {
   bool has_written_ = false;
   bool may_trap_ = false;
   bool may_try_kernels_ = false;
+  bool by_eager_ = false;
   uint64_t true_arguments_ = 0;  // bit i: argument i is the bool true
+  uint64_t zero_arguments_ = 0;  // bit i: argument i is the double 0
   uint64_t dtypes_ = 0;  // bit d: an operand or host scalar is of dtype d
   const char* cut_ = nullptr;
   std::optional<c10::Device> device_option_;
@@ -156,6 +168,7 @@ class OpCall {
   // More than any operator takes; what is beyond stays in the key.
   size_t numbers_ = 0;
   std::array<engine::Scalar, 4> numbers_room_;
+  std::array<uint32_t, 2> seed_words_{};  // of a seed and an offset; 0: none
 };
 
 }  // namespace reprise::bindings

@@ -43,6 +43,10 @@ struct OpInfo {
   uint64_t index_arguments = 0;
   bool may_trap = false;
   int training_argument = -1;
+  // Bit i: argument i is the seed or the offset with which the double
+  // `dropout_argument` drew. Where that is 0, nobody has written them.
+  uint64_t seed_arguments = 0;
+  int dropout_argument = 0;
   // Where it is true, the host does not wait for the copy; -1: there is none.
   int non_blocking_argument = -1;
 
@@ -50,6 +54,8 @@ struct OpInfo {
   const char* cut = nullptr;
   bool may_use_generator = false;
   bool forks_streams = false;  // see OpView
+  // Of a tensor of the host it makes one of the device: see OpView::by_eager.
+  bool copies_from_host = false;
   bool factory = false;  // makes tensors by options: the host is its default
   // Its kernels take its numbers as OpView::scalars says.
   bool numbers_by_value = false;

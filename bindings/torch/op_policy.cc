@@ -62,6 +62,10 @@ constexpr std::array kIndexArguments = {
     "index"sv, "indices"sv, "target"sv, "targets"sv, "offsets"sv,
 };
 
+// What arguments of attention's backward pass are called that tell what its
+// forward pass has drawn.
+constexpr std::array kSeedArguments = {"philox_seed"sv, "philox_offset"sv};
+
 // Whose kernels check other data than indices, and stop the device.
 constexpr std::array kMayTrap = {
     "aten::binary_cross_entropy"sv,
@@ -387,6 +391,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.cut = CutReason(op);
   info.may_use_generator = MayUseGenerator(op);
   info.forks_streams = Contains(kForkStreams, name);
+  info.copies_from_host = name == "aten::_to_copy";
   info.may_trap = Contains(kMayTrap, name);
   info.numbers_by_value = TakesNumbersByValue(name);
   info.references = References(schema);
@@ -397,6 +402,12 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
     }
     if (schema.arguments()[i].name() == "non_blocking") {
       info.non_blocking_argument = static_cast<int>(i);
+    }
+    if (Contains(kSeedArguments, schema.arguments()[i].name())) {
+      info.seed_arguments |= uint64_t{1} << i;
+    }
+    if (schema.arguments()[i].name() == "dropout_p") {
+      info.dropout_argument = static_cast<int>(i);
     }
     if (Contains(kIndexArguments, schema.arguments()[i].name())) {
       info.index_arguments |= uint64_t{1} << i;

@@ -67,6 +67,20 @@ TEST_F(GateTest, InputsAreToldByTheOpsThatUseThemFirst) {
   EXPECT_TRUE(effects.late(y));
 }
 
+// Though they have lain in one place in both recordings.
+TEST_F(GateTest, WhatArrivesIsWaitedFor) {
+  const ValueId weight = builder_.External();
+  const ValueId a = builder_.Op({weight}, {}, 1);
+  const ValueId arrives = builder_.External();
+  builder_.Op({a, arrives}, {}, 1);
+  builder_.trace().values[arrives].arrives = true;
+  const Effects effects =
+      Effects::Of(builder_.trace(), builder_.trace(), Remake::kWhatLasts);
+  EXPECT_EQ(effects.gate(0), Gate::kNone);
+  EXPECT_EQ(effects.gate(1), Gate::kInput);
+  EXPECT_TRUE(effects.late(arrives));
+}
+
 TEST_F(GateTest, NumbersThatChangeAndTrapsAreWaitedFor) {
   const ValueId x = builder_.External();
   const ValueId a = builder_.Op({x}, {}, 1);

@@ -110,16 +110,18 @@ class TraceRecorderTest : public testing::Test {
 
   // One op, as the session passes it on; the answer is Leave's.
   std::string Op(const std::vector<Operand>& operands,
-                 const std::vector<ResultView>& results) {
+                 const std::vector<ResultView>& results,
+                 bool by_eager = false) {
     const uint64_t words[] = {7, open_.ops()};
     OpView view;
     view.op = 7;
+    view.by_eager = by_eager;
     view.words = words;
     view.operands = operands;
     const cache::Signature before = open_.signature();
     const auto refs = open_.Enter(view);
     recorder_->Enter(view, before, refs, open_.values());
-    const auto values = open_.Leave(results);
+    const auto values = open_.Leave(results, by_eager);
     return recorder_->Leave(view, results, values, open_.values());
   }
 
@@ -358,6 +360,32 @@ TEST_F(TraceRecorderTest, OpWithoutLaunchesThatMakesATensorIsNotNative) {
   const auto trace = Finish();
   EXPECT_FALSE(trace->ops[0].by_eager);
   EXPECT_FALSE(trace->ops[1].by_eager);
+}
+
+// Whatever the backend says of how they came.
+TEST_F(TraceRecorderTest, ResultsOfWhatEagerRunsArrive) {
+  Start();
+  backend_.launches = 2;
+  backend_.refusal = "waits for the device";
+  backend_.temporaries = {{0x9000, 64}};
+  EXPECT_EQ(Op({}, {Result(1), Result(2)}, /*by_eager=*/true), "");
+  backend_.refusal.clear();
+  EXPECT_EQ(Op({Tensor(3)}, {Result(4)}), "");
+  EXPECT_EQ(Op({Tensor(4), Tensor(1, 64)}, {}), "");
+  EXPECT_EQ(Op({Tensor(1)}, {}), "");
+  const auto trace = Finish();
+  EXPECT_TRUE(trace->ops[0].by_eager);
+  EXPECT_THAT(trace->ops[0].launches, IsEmpty());
+  EXPECT_THAT(trace->ops[0].temporaries, IsEmpty());
+  EXPECT_THAT(trace->ops[0].results, IsEmpty());
+  const Value& used = trace->values[0];
+  EXPECT_TRUE(used.external && used.arrives);
+  EXPECT_EQ(used.birth_op, 2u);
+  EXPECT_EQ(used.origin, 0x1000u);
+  const Value& unused = trace->values[1];
+  EXPECT_TRUE(unused.external && unused.arrives);
+  EXPECT_EQ(unused.birth_op, 0u);
+  EXPECT_FALSE(trace->values[2].arrives);
 }
 
 TEST_F(TraceRecorderTest, TemporariesAreWhatWasAllocatedForNoResult) {

@@ -118,6 +118,12 @@ std::vector<Tensor> PlainOps::Run(OpKind kind,
         inputs[0][i] = Mix(i, attribute);
       }
       return {};
+    case OpKind::kBring: {
+      Tensor out = New(kLengths[attribute % kLengths.size()]);
+      ++brought_;
+      for (uint32_t i = 0; i < out.length(); ++i) out[i] = Mix(i, brought_);
+      return {out};
+    }
     case OpKind::kRead:
       return {};
   }

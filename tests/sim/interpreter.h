@@ -318,6 +318,7 @@ class PlainOps {
 
  private:
   uint32_t drawn_ = 0;
+  uint32_t brought_ = 0;
 };
 
 }  // namespace reprise::sim

@@ -17,7 +17,7 @@ constexpr OpTraits kTraits[kOpKinds] = {
     {"accumulate_", 2, 0, true, nullptr}, {"into", 3, 1, true, nullptr},
     {"half", 1, 1, false, nullptr},       {"draw", 1, 1, false, nullptr},
     {"read", 1, 0, false, kReads},        {"upload_", 1, 0, true, kWrites},
-    {"raise", 1, 1, false, nullptr},
+    {"raise", 1, 1, false, nullptr},      {"bring", 0, 1, false, nullptr},
 };
 
 constexpr size_t kLargeTemporaryBytes = 3000;
@@ -39,6 +39,7 @@ std::vector<size_t> ResultLengths(OpKind kind, std::span<const size_t> inputs,
       return {std::max<size_t>(inputs[0] / 2, 1),
               std::max<size_t>(inputs[0] / 2, 1)};
     case OpKind::kFill:
+    case OpKind::kBring:
       return {kLengths[attribute % kLengths.size()]};
     case OpKind::kScale:
     case OpKind::kCombine:
@@ -132,6 +133,13 @@ void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
       std::vector<uint32_t> words(inputs[0].length);
       for (uint32_t i = 0; i < words.size(); ++i) words[i] = Mix(i, attribute);
       sink.Write(a(), words.data(), size_bytes(0));
+      break;
+    }
+    case OpKind::kBring: {
+      std::vector<uint32_t> words(kLengths[attribute % kLengths.size()]);
+      for (uint32_t i = 0; i < words.size(); ++i) words[i] = Mix(i, drawn);
+      const size_t bytes = 4 * words.size();
+      sink.Write(sink.Result(0, bytes), words.data(), bytes);
       break;
     }
     case OpKind::kHalf:

@@ -34,8 +34,10 @@ enum class OpKind : uint8_t {
   kRead,        // a cut: the host looks
   kUpload,      // a cut: a = words that the host made of the attribute
   kRaise,       // new = f(a); raises if the attribute is 1
+  kBring,       // new = words of the host's, others at each call; a length by
+                // the attribute
 };
-inline constexpr size_t kOpKinds = 17;
+inline constexpr size_t kOpKinds = 18;
 
 // Its attribute may be a slot: kernels hold it, but for those of kTwice, which
 // pay no heed to it.
@@ -93,7 +95,8 @@ struct OpInput {
   size_t length;
 };
 
-// Enqueues the work of one op. `drawn` is the random number of kDraw.
+// Enqueues the work of one op. `drawn` is the random number of kDraw, or tells
+// the words of kBring.
 void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
                uint32_t drawn, OpSink& sink);
 

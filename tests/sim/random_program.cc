@@ -119,8 +119,10 @@ class Generator {
       AddOp(lines, OpKind::kPair, {Operand()});
     } else if (dice < 67) {
       AddOp(lines, OpKind::kSplit, {Operand()});
-    } else if (dice < 71) {
+    } else if (dice < 70) {
       AddOp(lines, OpKind::kFill, {});
+    } else if (dice < 71) {
+      AddOp(lines, OpKind::kBring, {});
     } else if (dice < 75) {
       AddOp(lines, OpKind::kClone, {Operand()});
     } else if (dice < 82) {

@@ -321,6 +321,7 @@ struct StreamOps::Shown {
     if (HasNumber(kind)) view.scalars = {&number, 1};
     view.cut = traits.cut;
     view.may_use_generator = kind == OpKind::kDraw;
+    view.by_eager = kind == OpKind::kBring;
   }
   Shown(const Shown&) = delete;
   Shown& operator=(const Shown&) = delete;
@@ -355,8 +356,11 @@ std::vector<StreamTensor> StreamOps::Eager(OpKind kind,
     parts_.gpu->Read(words.data(), inputs[0].address(), 4 * words.size());
     return {};
   }
-  const uint32_t drawn =
-      kind == OpKind::kDraw && attribute != 0 ? ++parts_.frontend->draws : 0;
+  uint32_t drawn = 0;
+  if (kind == OpKind::kDraw && attribute != 0) {
+    drawn = ++parts_.frontend->draws;
+  }
+  if (kind == OpKind::kBring) drawn = ++parts_.frontend->brought;
   std::vector<OpInput> operands;
   for (const Tensor& input : inputs) {
     operands.push_back({input.address(), input.length()});

@@ -139,6 +139,7 @@ class StreamFrontend : public engine::Frontend {
   void ClearWorkspace();
 
   uint32_t draws = 0;
+  uint32_t brought = 0;
 
  private:
   static StreamStorage* Of(engine::StorageToken token) {
@@ -187,7 +188,10 @@ class StreamOps {
 
   // From now on ops go through that one, on the same stream.
   void Use(StreamFrontend* frontend, scheduler::Session* session) {
-    if (parts_.frontend != nullptr) frontend->draws = parts_.frontend->draws;
+    if (parts_.frontend != nullptr) {
+      frontend->draws = parts_.frontend->draws;
+      frontend->brought = parts_.frontend->brought;
+    }
     parts_.frontend = frontend;
     parts_.session = session;
   }
