@@ -4,9 +4,11 @@
 #ifndef REPRISE_ENGINE_HOST_BACKEND_H_
 #define REPRISE_ENGINE_HOST_BACKEND_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "engine/base/heap_trim.h"
 #include "engine/executor.h"
 #include "engine/frontend.h"
 
@@ -26,10 +28,13 @@ class HostBackend : public Backend {
       : frontend_(frontend), options_(options) {}
 
   base::Status StartRecording(Recording) override { return {}; }
-  void StopRecording() override {}
+  void StopRecording() override { heap_.AfterLastingBlocks(); }
   void BeginOp(const OpView&) override {}
   std::string EndOp(TracedOp& op) override;
   bool wants_call() const override { return true; }
+  void Resting() override {
+    if (++heads_ % 64 == 0) heap_.AfterLastingBlocks();
+  }
   bool Capturing() const override { return false; }
   tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,
                                               const Trace& second) override;
@@ -37,6 +42,9 @@ class HostBackend : public Backend {
  private:
   Frontend* frontend_;
   Options options_;
+  // What is kept of traces lies beside the program's tensors.
+  base::HeapTrim heap_;
+  uint32_t heads_ = 0;
 };
 
 }  // namespace reprise::engine
