@@ -69,10 +69,10 @@ def test_masks_of_other_sizes_are_other_traces() -> None:
 
     with watched("cuda") as session:
         found = []
-        for number in range(PASSES):
+        for number in range(3 * PASSES):
             found.append(step(64 if number % 2 else 32, number))
             rest(session)
-    expected = [step(64 if n % 2 else 32, n) for n in range(PASSES)]
+    expected = [step(64 if n % 2 else 32, n) for n in range(3 * PASSES)]
     assert_same_bits(found, expected)
 
 
