@@ -58,6 +58,10 @@ std::string CudaBackend::EndOp(TracedOp& op) {
   for (const Allocation& allocation : frontend_->TakeAllocations()) {
     op.temporaries.push_back(allocation);
   }
+  if (recorded.refusal.empty() && op.draws &&
+      frontend_->Generator().seed != op.generator.seed) {
+    return "seeds the generator";
+  }
   return std::move(recorded.refusal);
 }
 
@@ -80,9 +84,10 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
   });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
-  auto plan =
-      Assemble(first, Effects::Of(first, second, Effects::Remake::kWhatLasts),
-               *std::move(explained));
+  auto plan = Assemble(first,
+                       Effects::Of(first, second, Effects::Remake::kWhatLasts,
+                                   Draws::Ahead(first, second)),
+                       *std::move(explained));
   if (!plan) {
     return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
   }

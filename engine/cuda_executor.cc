@@ -104,6 +104,18 @@ Executor::Fit CudaExecutor::SetScalars(uint32_t op,
   return Fit::kBound;
 }
 
+void CudaExecutor::SetGenerator(uint32_t op, const GeneratorState& state) {
+  const auto sites =
+      std::ranges::equal_range(program_.draws, op, {}, &DrawSite::op);
+  for (const DrawSite& site : sites) {
+    device::Launch& launch = program_.launches[site.launch];
+    const uint64_t word = site.WordAt(state);
+    if (launch.Word(site.offset_bytes) == word) continue;
+    launch.SetWord(site.offset_bytes, word);
+    MarkDirty(site.launch);
+  }
+}
+
 Executor::Progress CudaExecutor::LaunchSegment(size_t index,
                                                uint32_t first_op) {
   // A graph is launched whole or not at all.

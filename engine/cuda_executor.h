@@ -16,6 +16,7 @@
 #include "engine/device/launch.h"
 #include "engine/device/launch_graph.h"
 #include "engine/device/launch_recorder.h"
+#include "engine/draw_sites.h"
 #include "engine/executor.h"
 #include "engine/scalar.h"
 #include "engine/verdict_flag.h"
@@ -38,6 +39,7 @@ struct CudaProgram {
   std::vector<uint32_t> op_begin;  // launches of op k: [op_begin[k], [k + 1])
   std::vector<ValueSite> sites;
   std::vector<ScalarSite> scalars;  // in the order of ops
+  std::vector<DrawSite> draws;      // in the order of ops
   uint32_t values = 0;  // temporaries are numbered after the trace's values
 };
 
@@ -69,6 +71,7 @@ class CudaExecutor : public Executor {
 
   void Bind(ValueId value, uint64_t origin) override;
   Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override;
+  void SetGenerator(uint32_t op, const GeneratorState& state) override;
   Progress LaunchSegment(size_t segment, uint32_t first_op) override;
   base::Status LaunchOp(size_t op) override;
   bool Touches(size_t op, ValueId value) const override;

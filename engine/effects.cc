@@ -155,7 +155,8 @@ std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second) {
   return changing;
 }
 
-Effects Effects::Of(const Trace& first, const Trace& second, Remake remake) {
+Effects Effects::Of(const Trace& first, const Trace& second, Remake remake,
+                    Draws draws) {
   std::vector<ValueId> inputs;
   for (ValueId v = 0; v < first.values.size(); ++v) {
     const Value& a = first.values[v];
@@ -165,14 +166,16 @@ Effects Effects::Of(const Trace& first, const Trace& second, Remake remake) {
       inputs.push_back(v);
     }
   }
-  return Effects(&first, inputs, ChangingSlots(first, second), remake);
+  return Effects(&first, inputs, ChangingSlots(first, second), remake,
+                 std::move(draws));
 }
 
 Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
-                 std::vector<uint64_t> changing, Remake remake)
+                 std::vector<uint64_t> changing, Remake remake, Draws draws)
     : trace_(trace),
       inputs_(trace->values.size(), false),
       changing_(std::move(changing)),
+      draws_(std::move(draws)),
       gates_(trace->ops.size(), Gate::kNone),
       last_writers_(
           LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))) {
@@ -198,6 +201,8 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       gates_[k] = Gate::kInput;
     } else if (this->changing(k) != 0) {
       gates_[k] = Gate::kNumber;
+    } else if (draws_.Waits(k)) {
+      gates_[k] = Gate::kGenerator;
     } else if (op.may_trap) {
       gates_[k] = Gate::kTrap;
     } else if (remaking.Keeps(k)) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "engine/draws.h"
 #include "engine/trace.h"
 
 namespace reprise::engine {
@@ -31,9 +32,10 @@ class Effects {
   // What an op waits for; the first that holds.
   enum class Gate : uint8_t {
     kNone,
-    kOutside,  // it writes memory of the program's, which nothing undoes
-    kInput,    // where an input is, which only it tells
-    kNumber,   // a number that changes
+    kOutside,    // it writes memory of the program's, which nothing undoes
+    kInput,      // where an input is, which only it tells
+    kNumber,     // a number that changes
+    kGenerator,  // where the generator is, or its turn at it (Draws)
     kTrap,    // it stops the device for data that the program may never give it
     kRemake,  // what it writes over could not be made again
   };
@@ -58,9 +60,10 @@ class Effects {
   // the program has not vouched for. `changing`: see ChangingSlots; empty where
   // no number changes.
   Effects(const Trace* trace, const std::vector<ValueId>& inputs,
-          std::vector<uint64_t> changing, Remake remake);
+          std::vector<uint64_t> changing, Remake remake, Draws draws = {});
   // As two recordings tell.
-  static Effects Of(const Trace& first, const Trace& second, Remake remake);
+  static Effects Of(const Trace& first, const Trace& second, Remake remake,
+                    Draws draws);
 
   // --- Ops ---
 
@@ -72,6 +75,8 @@ class Effects {
   uint64_t changing(uint32_t op) const {
     return changing_.empty() ? 0 : changing_[op];
   }
+
+  const Draws& draws() const { return draws_; }
 
   // --- Values ---
 
@@ -104,6 +109,7 @@ class Effects {
   const Trace* trace_ = nullptr;
   std::vector<bool> inputs_;
   std::vector<uint64_t> changing_;
+  Draws draws_;
   std::vector<Gate> gates_;
   std::vector<ValueId> outside_;
   std::vector<uint32_t> last_writers_;

@@ -48,6 +48,10 @@ class Executor {
   };
   virtual Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) = 0;
 
+  // From the next launch on, `op` draws as it does where the generator is at
+  // `state`, which stays where it is (Draws::ahead).
+  virtual void SetGenerator(uint32_t op, const GeneratorState& state) = 0;
+
   // How far a launch of several ops has got. Where not all of them have run,
   // `status` says why, those before `end_op` have, and of the others nothing
   // has.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/device/parameter_scan.h"
+#include "engine/draw_sites.h"
 #include "engine/layout.h"
 
 namespace reprise::engine {
@@ -340,7 +341,12 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     }
     auto ranges = RangesOf(first, second, k, next_value, explained.place_bytes);
     if (!ranges) return fail(ranges.error());
-    auto scan = device::Scan(a.launches, second.ops[k].launches,
+    const bool draws = a.draws || second.ops[k].draws;
+    base::Result<ExplainedDraw> draw;
+    if (draws) draw = ExplainDraw(a, second.ops[k]);
+    if (!draw) return fail(draw.error());
+    auto scan = device::Scan(draws ? draw->first : a.launches,
+                             draws ? draw->second : second.ops[k].launches,
                              ranges->ranges(), background, is_device_address);
     if (!scan && changing[k] == 0) return fail(scan.error());
     if (changing[k] != 0) {
@@ -359,8 +365,15 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     }
     const auto base = static_cast<uint32_t>(program.launches.size());
     program.op_begin.push_back(base);
-    program.launches.insert(program.launches.end(), a.launches.begin(),
-                            a.launches.end());
+    const std::vector<device::Launch>& launches =
+        draws ? draw->launches : a.launches;
+    program.launches.insert(program.launches.end(), launches.begin(),
+                            launches.end());
+    for (DrawSite site : draw->sites) {
+      site.op = static_cast<uint32_t>(k);
+      site.launch += base;
+      program.draws.push_back(site);
+    }
     for (const device::PointerSite& site : scan->sites) {
       const RangeOwner owner = (site.id & kBackground) != 0
                                    ? RangeOwner{site.id & ~kBackground, 0}

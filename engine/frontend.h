@@ -13,6 +13,7 @@
 
 #include "engine/base/status.h"
 #include "engine/block.h"
+#include "engine/generator.h"
 #include "engine/op.h"
 
 namespace reprise::engine {
@@ -93,8 +94,15 @@ class Frontend {
   virtual void BeginAllocations() = 0;
   virtual std::vector<Allocation> TakeAllocations() = 0;
 
-  // A number that changes whenever the device's random generator is used.
-  virtual uint64_t GeneratorState() const = 0;
+  // The default random generator of the session's device, which other threads
+  // may use meanwhile. Another state whenever it has been used or seeded.
+  virtual GeneratorState Generator() const = 0;
+  // It is at `from`, and at `to` from now on; the two have one seed. False if
+  // it is elsewhere: nothing is changed then.
+  virtual bool MoveGenerator(const GeneratorState& from,
+                             const GeneratorState& to) = 0;
+  // Null where recorded work does not use it, but is told where it is.
+  virtual std::unique_ptr<KeptGenerator> KeepGenerator() = 0;
 
   // The address lies in memory that the framework's allocator owns. Any thread.
   virtual bool OwnsAddress(uint64_t address) const = 0;

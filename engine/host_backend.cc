@@ -38,6 +38,8 @@ class HostExecutor : public Executor {
     return Fit::kBound;
   }
 
+  void SetGenerator(uint32_t, const GeneratorState&) override {}
+
   void Bind(ValueId value, uint64_t origin) override {
     origins_[value] = origin;
   }
@@ -117,6 +119,8 @@ class HostExecutor : public Executor {
   // eager then.
   void Save(const TracedOp& op) {
     saved_.clear();
+    generator_.reset();
+    if (op.may_draw) generator_ = trace_.frontend->KeepGenerator();
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const ValueRef& operand = op.operands[i];
       if (!operand.written || operand.layout.elements() == 0) continue;
@@ -133,12 +137,14 @@ class HostExecutor : public Executor {
     for (const Saved& saved : saved_) {
       std::ranges::copy(saved.bytes, saved.place);
     }
+    if (generator_ != nullptr) generator_->PutBack();
   }
 
   const Trace& trace_;
   std::vector<Segment> segments_;
   std::vector<bool> unwritten_;
   std::vector<Saved> saved_;
+  std::unique_ptr<KeptGenerator> generator_;  // before an op that may draw
   std::vector<uint64_t> origins_;
   std::vector<uint64_t> operands_;
   std::vector<uint64_t> results_;
@@ -176,7 +182,8 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   plan.bytes = layout.size_bytes;
   plan.mechanism = "calls";
   plan.launches = static_cast<uint32_t>(first.ops.size());
-  plan.effects = Effects::Of(first, second, Effects::Remake::kNothing);
+  plan.effects = Effects::Of(first, second, Effects::Remake::kNothing,
+                             Draws::InTurn(first));
   plan.segments =
       CutSegments(plan.effects, std::vector<uint32_t>(first.ops.size(), 1),
                   options_.segment_ops);

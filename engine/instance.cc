@@ -41,6 +41,12 @@ Instance::Instance(Plan* plan, BuiltPlan built)
     bound_[v].place = {value.storage, value.base};
     if (!plan_->effects().input(v)) lasting_.push_back(v);
   }
+  // As recorded, until they are bound.
+  const Draws& draws = plan_->effects().draws();
+  for (const engine::Draw& draw : draws.ahead()) {
+    const GeneratorState& source = draws.sources()[draw.source].recorded;
+    generator_.push_back(source.After(draw.ahead));
+  }
   NoteTouched();
 }
 
@@ -154,6 +160,57 @@ Instance::Readiness Instance::BindScalars(uint32_t index, const OpView& op) {
       return Readiness::kOtherOp;
   }
   return Readiness::kReady;
+}
+
+Instance::Readiness Instance::BindDraws(uint32_t source) {
+  const Draws& draws = plan_->effects().draws();
+  const GeneratorState now = trace_->frontend->Generator();
+  if (!draws.sources()[source].Takes(now)) return Readiness::kElsewhere;
+  for (size_t i = 0; i < generator_.size(); ++i) {
+    const engine::Draw& draw = draws.ahead()[i];
+    if (draw.source != source) continue;
+    generator_[i] = now.After(draw.ahead);
+    built_.executor->SetGenerator(draw.op, generator_[i]);
+  }
+  return Readiness::kReady;
+}
+
+void Instance::GoOnDrawing(uint32_t draw) {
+  const std::span<const engine::Draw> ahead = plan_->effects().draws().ahead();
+  next_draw_ = draw;
+  next_draw_op_ = draw < ahead.size() ? ahead[draw].op : kNoLaunch;
+  next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
+}
+
+bool Instance::Draw() {
+  const uint64_t increment =
+      plan_->effects().draws().ahead()[next_draw_].increment;
+  const GeneratorState& at = generator_[next_draw_];
+  if (!trace_->frontend->MoveGenerator(at, at.After(increment))) return false;
+  GoOnDrawing(next_draw_ + 1);
+  return true;
+}
+
+void Instance::TakeBackDraw() {
+  GoOnDrawing(next_draw_ - 1);
+  const uint64_t increment =
+      plan_->effects().draws().ahead()[next_draw_].increment;
+  const GeneratorState& at = generator_[next_draw_];
+  // Where others have used it meanwhile, they have used what lies behind.
+  (void)trace_->frontend->MoveGenerator(at.After(increment), at);
+}
+
+bool Instance::DrawsBesideEager() {
+  if (trace_->frontend->Generator() != generator_[next_draw_]) return false;
+  GoOnDrawing(next_draw_ + 1);
+  return true;
+}
+
+bool Instance::DrewBesideEager(uint32_t op) const {
+  if (next_draw_ == 0) return true;
+  const engine::Draw& last = plan_->effects().draws().ahead()[next_draw_ - 1];
+  return last.op != op || trace_->frontend->Generator() ==
+                              generator_[next_draw_ - 1].After(last.increment);
 }
 
 bool Instance::Matches(uint32_t index, const OpView& op) const {
@@ -343,6 +400,7 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
   next_segment_ = 0;
   launched_ops_ = 0;
   next_launch_op_ = kNoLaunch;
+  GoOnDrawing(0);
   if (readiness != Readiness::kReady) Finish();
   return readiness;
 }
@@ -389,7 +447,8 @@ Instance::Readiness Instance::ResolveOthers() {
       return Readiness::kReplaced;
     }
   }
-  return Readiness::kReady;
+  return plan_->effects().draws().uses_head() ? BindDraws(Draws::kHead)
+                                              : Readiness::kReady;
 }
 
 Instance::Readiness Instance::BindLate(const OpView& op) {
@@ -412,7 +471,11 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
     BindTo(ref, op.operands[i]);
   }
   if (!WritesApart(segment.first_op, op)) return Readiness::kOtherOp;
-  return BindScalars(segment.first_op, op);
+  const Readiness bound = BindScalars(segment.first_op, op);
+  if (bound != Readiness::kReady) return bound;
+  const std::optional<uint32_t> source =
+      plan_->effects().draws().ToldBy(segment.first_op);
+  return source.has_value() ? BindDraws(*source) : Readiness::kReady;
 }
 
 Instance::Readiness Instance::ResolveOutputs() {
@@ -445,6 +508,7 @@ base::Status Instance::LaunchNext() {
   } else {
     launched_ops_ = progress.end_op;
     next_launch_op_ = progress.end_op;
+    next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
   }
   return std::move(progress.status);
 }
@@ -460,6 +524,7 @@ void Instance::GoOnFrom(uint32_t op) {
   } else {  // behind the op at which this one was launched
     next_launch_op_ = std::max((op + segment.end_op) / 2, op + 1);
   }
+  next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
 }
 
 Block Instance::TakeBlock(ValueId value) {

@@ -44,6 +44,7 @@ class Instance {
     kReady,
     kOtherOp,   // this is not its head
     kUnproven,  // a head operand lies elsewhere, and never moved while recorded
+    kElsewhere,  // the generator is where no recording has seen it
     kUntold,    // it brings a number of which the recordings do not tell enough
     kReplaced,  // an external that the head does not name is gone or moved, or
                 // memory that launches name and nobody of ours owns is freed
@@ -81,14 +82,30 @@ class Instance {
   // The same without launching, for a pass that launches op by op.
   void SkipNext() { GoOnFrom(built_.segments[next_segment_].first_op); }
   // Before LaunchNext at such an op: if its segment is gated, binds the late
-  // externals and the numbers that the op brings. kReady too if this is another
-  // op (Matches says so). kUnproven: an external lies where no recording has
-  // seen it move to. kUntold: as at the head. kOtherOp: the op may be another
-  // one with such a number.
+  // externals and the numbers that the op brings, and where the generator is.
+  // kReady too if this is another op (Matches says so). kUnproven: an external
+  // lies where no recording has seen it move to. kElsewhere, kUntold: as at the
+  // head. kOtherOp: the op may be another one with such a number.
   Readiness BindLate(const OpView& op);
   static constexpr uint32_t kNoLaunch = ~uint32_t{0};
   uint32_t next_launch_op() const { return next_launch_op_; }
+  // The next op that draws what was bound before it came (Draws::ahead), ...
+  uint32_t next_draw_op() const { return next_draw_op_; }
+  // ... and the first of these two: at all others there is nothing to do.
+  uint32_t next_stop_op() const { return next_stop_op_; }
   uint32_t launched_ops() const { return launched_ops_; }
+
+  // At next_draw_op, which is followed: moves the generator as the op does.
+  // False if it is not where it was bound, and nothing has changed: the program
+  // has set it, or others have used it.
+  bool Draw();
+  // The op is not followed after all, and was the last to draw.
+  void TakeBackDraw();
+  // The same in a pass in which eager runs the op, and has not yet.
+  bool DrawsBesideEager();
+  // Behind it: the generator is where the op was to move it, if it draws. Else
+  // others have used it meanwhile, and who drew what is not known.
+  bool DrewBesideEager(uint32_t op) const;
 
   // The op is the trace's op `index` on the values of this launch.
   bool Matches(uint32_t index, const OpView& op) const;
@@ -150,6 +167,9 @@ class Instance {
   bool SameWordsAround(const TracedOp& expected, uint64_t changing,
                        const OpView& op) const;
   Readiness BindScalars(uint32_t index, const OpView& op);
+  // What is drawn from that source is drawn from where the generator is now.
+  Readiness BindDraws(uint32_t source);
+  void GoOnDrawing(uint32_t draw);
   Readiness ResolveHead(const OpView& head);
   Readiness ResolveOthers();
   Readiness ResolveOutputs();
@@ -205,9 +225,14 @@ class Instance {
   std::vector<bool> watched_;
   std::vector<ValueId> lasting_;       // externals that are no inputs
   std::vector<StoragePlace> touched_;  // Secure's
+  // By draw that runs ahead: where the generator is when its op comes.
+  std::vector<GeneratorState> generator_;
+  uint32_t next_draw_ = 0;
+  uint32_t next_draw_op_ = kNoLaunch;
   uint32_t next_segment_ = 0;
   uint32_t launched_ops_ = 0;
   uint32_t next_launch_op_ = kNoLaunch;
+  uint32_t next_stop_op_ = kNoLaunch;
   uint64_t escapes_ = 0;
 };
 

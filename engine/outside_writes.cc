@@ -27,6 +27,7 @@ bool IsWhole(const Operand& operand) {
 base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
                                   const Trace& trace, Executor& executor) {
   End();
+  if (traced.may_draw) generator_before_ = frontend_.KeepGenerator();
   kept_.assign(traced.operands.size(), 0);
   uint64_t bytes = 0;
   const auto place = [&bytes](uint64_t size) {
@@ -67,15 +68,20 @@ base::Status OutsideWrites::Keep(Executor& executor) {
     REPRISE_RETURN_IF_ERROR(
         executor.Copy(piece.kept, piece.address, piece.bytes));
   }
+  if (generator_before_ != nullptr) {
+    generator_kept_ = frontend_.KeepGenerator();
+  }
   is_kept_ = true;
   return {};
 }
 
 base::Status OutsideWrites::PutBefore(Executor& executor) {
+  if (generator_before_ != nullptr) generator_before_->PutBack();
   return Put(executor, &Piece::before);
 }
 
 base::Status OutsideWrites::PutKept(Executor& executor) {
+  if (generator_kept_ != nullptr) generator_kept_->PutBack();
   return is_kept_ ? Put(executor, &Piece::kept) : base::Status{};
 }
 
@@ -106,6 +112,8 @@ void OutsideWrites::End() {
   copies_ = Block();
   pieces_.clear();
   kept_.clear();
+  generator_before_.reset();
+  generator_kept_.reset();
   is_kept_ = false;
 }
 

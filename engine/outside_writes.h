@@ -1,16 +1,19 @@
-// An op that writes the program's memory, run by a plan and by eager.
+// An op that writes the program's memory, or uses its random generator, run by
+// a plan and by eager.
 
 #ifndef REPRISE_ENGINE_OUTSIDE_WRITES_H_
 #define REPRISE_ENGINE_OUTSIDE_WRITES_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/base/status.h"
 #include "engine/block.h"
 #include "engine/executor.h"
 #include "engine/frontend.h"
+#include "engine/generator.h"
 #include "engine/op.h"
 #include "engine/trace.h"
 
@@ -21,7 +24,8 @@ namespace reprise::engine {
 bool IsWhole(const Operand& operand);
 
 // Both write in the same place, one after the other, from the same bits, and
-// what eager has written is what stays:
+// what eager has written is what stays. So it is with the generator, where
+// recorded work uses it:
 //
 //   plan first:   Begin ─ plan ─ Keep ─ PutBefore ─ eager ─ compare ─ End
 //   eager first:  Begin ─ eager ─ Keep ─ PutBefore ─ plan ─ compare ─ PutKept ─
@@ -66,7 +70,9 @@ class OutsideWrites {
   Frontend& frontend_;
   Block copies_;
   std::vector<Piece> pieces_;
-  std::vector<uint64_t> kept_;  // by operand
+  std::vector<uint64_t> kept_;                       // by operand
+  std::unique_ptr<KeptGenerator> generator_before_;  // null: is not used
+  std::unique_ptr<KeptGenerator> generator_kept_;
   bool is_kept_ = false;
 };
 

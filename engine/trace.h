@@ -12,6 +12,7 @@
 #include "cache/signature.h"
 #include "engine/device/launch.h"
 #include "engine/frontend.h"
+#include "engine/generator.h"
 #include "engine/op.h"
 #include "kernels/compare.h"
 
@@ -80,6 +81,11 @@ struct TracedOp {
   std::vector<ValueRef> operands;
   std::vector<ResultSpec> results;
   bool may_trap = false;  // see OpView
+  bool may_draw = false;  // OpView::may_use_generator: another time, perhaps
+  // It moved the default generator from there, its offset by so much.
+  bool draws = false;
+  GeneratorState generator;
+  uint64_t increment = 0;
   // Eager runs it where it is followed, too: its results are views of its
   // operands, without device work, or are values that arrive.
   bool by_eager = false;
@@ -107,6 +113,7 @@ struct Trace {
   cache::Signature signature;
   std::vector<TracedOp> ops;
   std::vector<Value> values;
+  GeneratorState generator;  // at its head
   // Of a relocated recording: what has been freed since it began.
   std::shared_ptr<MemoryWatch> memory;
   size_t host_bytes = 0;  // HostBytes, set when the recording ends

@@ -27,6 +27,10 @@ void ForgetResults(const Trace& trace, TracedOp& op) {
   }
 }
 
+bool IsOfHost(const ResultSpec& result) {
+  return result.kind == ResultSpec::Kind::kHost;
+}
+
 bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
   const auto too_many = [](const auto& tensor) {
     return tensor.sizes.size() > static_cast<size_t>(kernels::kMaxRank);
@@ -59,8 +63,11 @@ TraceRecorder::~TraceRecorder() {
 
 void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
                           std::span<const ValueRef> operands, ValueId values) {
+  if (trace_->ops.empty()) trace_->generator = frontend_->Generator();
   TracedOp& traced = trace_->ops.emplace_back();
   traced.op = op.op;
+  traced.may_draw = op.may_use_generator;
+  if (traced.may_draw) traced.generator = frontend_->Generator();
   traced.may_trap = op.may_trap;
   traced.before = before;
   traced.words.assign(op.words.begin(), op.words.end());
@@ -114,6 +121,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     traced.operands[i].version_bumps = op.operands[i].version_bumps;
     traced.bumps_versions |= op.operands[i].version_bumps != 0;
   }
+  if (op.may_use_generator) NoteDraw(traced);
   size_t aliases = 0;
   size_t tensors = 0;
   for (size_t r = 0; r < results.size(); ++r) {
@@ -121,7 +129,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     ResultSpec& spec = traced.results.emplace_back();
     spec.host = result.host;
     // Seeds and offsets of an op that drew no number are memory that nobody
-    // wrote (it would be a cut if it had drawn one).
+    // wrote (it is a cut if it has drawn one).
     spec.host_hash = op.may_use_generator ? 0 : result.host_hash;
     if (result.kind == ResultView::Kind::kHost) {
       spec.kind = ResultSpec::Kind::kHost;
@@ -168,6 +176,9 @@ std::string TraceRecorder::Leave(const OpView& op,
     return {};
   }
   if (!refusal.empty()) return refusal;
+  if (traced.draws && std::ranges::any_of(traced.results, &IsOfHost)) {
+    return "draws random numbers, and tells the host of them";
+  }
   ForgetResults(*trace_, traced);
   if (TooManyDimensions(op, results)) return "tensor of too many dimensions";
   if (aliases > 0) {
@@ -179,6 +190,12 @@ std::string TraceRecorder::Leave(const OpView& op,
     traced.by_eager = true;
   }
   return {};
+}
+
+void TraceRecorder::NoteDraw(TracedOp& op) const {
+  const GeneratorState now = frontend_->Generator();
+  op.draws = now != op.generator;
+  op.increment = now.offset - op.generator.offset;
 }
 
 std::unique_ptr<Trace> TraceRecorder::Finish(

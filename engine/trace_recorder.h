@@ -40,6 +40,9 @@ class TraceRecorder {
  private:
   TraceRecorder(Frontend* frontend, Backend* backend);
 
+  // The op has run.
+  void NoteDraw(TracedOp& op) const;
+
   Frontend* frontend_;
   Backend* backend_;
   std::unique_ptr<Trace> trace_;

@@ -21,6 +21,12 @@ constexpr uint32_t kTries = 3;
 // so many of its recordings are dropped because they did not.
 constexpr uint32_t kNumberTries = 16;
 
+// A trace is recorded again so often because the program sets the generator
+// where no recording saw it, and as often again once it has been replayed so
+// many times since. Else it is left there, as at an op that is another one.
+constexpr uint32_t kDrawTries = 4;
+constexpr uint64_t kReplaysToTryAgain = 256;
+
 // A plan that is left at the same op this often, at one run in so many, is
 // split there.
 constexpr uint32_t kLeavings = 4;
@@ -337,6 +343,18 @@ bool Lifecycle::LearnNumbers(TraceEntry* entry, uint32_t index,
       entry->changing.emplace(index, i);
     }
   }
+  RecordAgain(entry);
+  return true;
+}
+
+bool Lifecycle::LearnDraws(TraceEntry* entry) {
+  if (!entry->has_plan()) return false;
+  if (entry->replays - entry->draws_learned_at >= kReplaysToTryAgain) {
+    entry->draw_tries = 0;
+  }
+  if (entry->draw_tries == kDrawTries) return false;
+  ++entry->draw_tries;
+  entry->draws_learned_at = entry->replays;
   RecordAgain(entry);
   return true;
 }

@@ -92,6 +92,9 @@ class Lifecycle {
   // tell enough of. True if another recording may help: the plan is dropped.
   bool LearnNumbers(TraceEntry* entry, uint32_t index,
                     const engine::TracedOp& traced, const engine::OpView& op);
+  // The generator is not where the plan has it, because the program has set it.
+  // True if another recording may tell of it: the plan is dropped.
+  bool LearnDraws(TraceEntry* entry);
   // An external lies where it never moved to while recorded: the next pass
   // proves that it can.
   void RecordAgain(TraceEntry* entry);

@@ -16,11 +16,13 @@ constexpr char kFreed[] =
 
 bool Replay::Begin() {
   cursor_ = 0;
-  if (ConcernsOthers() || !instance().Secure()) {
+  const bool draws = cursor_ == instance().next_draw_op();
+  if (ConcernsOthers() || !instance().Secure() || !DrawsIfDue()) {
     instance().Finish();
     return false;
   }
   if (const base::Status launched = instance().LaunchNext(); !Goes(launched)) {
+    if (draws) instance().TakeBackDraw();
     instance().Finish();
     life_.GiveUp(entry(), launched.error().message());
     return false;
@@ -48,8 +50,26 @@ bool Replay::EnterElse(const OpView& op) {
     GoOn();
     return true;
   }
-  Diverge(op);
-  return false;
+  if (op.cut != nullptr || cursor_ != instance().next_draw_op() ||
+      !instance().Matches(cursor_, op)) {
+    Diverge(op);
+    return false;
+  }
+  if (!instance().Draw()) {
+    LeaveByGenerator(op);
+    return false;
+  }
+  GoOn();
+  return true;
+}
+
+bool Replay::DrawsIfDue() {
+  return cursor_ != instance().next_draw_op() || instance().Draw();
+}
+
+void Replay::LeaveByGenerator(const OpView& op) {
+  LeaveAt(op);
+  if (!life_.LearnDraws(entry())) NoteLeaving();
 }
 
 bool Replay::LaunchAt(const OpView& op) {
@@ -58,6 +78,10 @@ bool Replay::LaunchAt(const OpView& op) {
   if (readiness == Readiness::kUnproven) {
     LeaveAt(op);
     life_.RecordAgain(entry());
+    return false;
+  }
+  if (readiness == Readiness::kElsewhere) {
+    LeaveByGenerator(op);
     return false;
   }
   if (readiness == Readiness::kUntold) {
@@ -75,7 +99,13 @@ bool Replay::LaunchAt(const OpView& op) {
     Diverge(op);
     return false;
   }
+  const bool draws = cursor_ == instance().next_draw_op();
+  if (!DrawsIfDue()) {
+    LeaveByGenerator(op);
+    return false;
+  }
   if (const base::Status launched = instance().LaunchNext(); !Goes(launched)) {
+    if (draws) instance().TakeBackDraw();
     Leaving();
     life_.GiveUp(entry(), launched.error().message());
     return false;

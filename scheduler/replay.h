@@ -33,7 +33,7 @@ class Replay : public PlanPass {
   // The op comes. True if it is the one that is due: its results are those of
   // followed(). Else the replay has been left.
   bool Enter(const engine::OpView& op) {
-    if (op.cut == nullptr && cursor_ != instance().next_launch_op() &&
+    if (op.cut == nullptr && cursor_ != instance().next_stop_op() &&
         instance().Matches(cursor_, op)) [[likely]] {
       GoOn();
       return true;
@@ -61,6 +61,11 @@ class Replay : public PlanPass {
   // The op at which a segment is due. False if it could not be launched, or if
   // this is another op: the replay has been left.
   bool LaunchAt(const engine::OpView& op);
+  // The op that is due draws, and the generator moves on. False if the
+  // generator is not where it was expected.
+  bool DrawsIfDue();
+  // The op is the one that is due, but the generator is elsewhere.
+  void LeaveByGenerator(const engine::OpView& op);
   void Diverge(const engine::OpView& op);
   void LeaveAt(const engine::OpView& op);
 

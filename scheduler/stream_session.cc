@@ -397,6 +397,11 @@ bool StreamSession::Resolve(const OpView& op) {
       life_.RecordAgain(entry);
       learning_.StartRecording(Recording::kRelocated);
       return false;
+    case Instance::Readiness::kElsewhere:
+      if (life_.LearnDraws(entry)) {
+        learning_.StartRecording(Recording::kRelocated);
+      }
+      return false;
     case Instance::Readiness::kUntold:
       if (life_.LearnNumbers(entry, 0, instance.trace().ops.front(), op)) {
         learning_.StartRecording(Recording::kRelocated);

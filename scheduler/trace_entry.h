@@ -101,6 +101,9 @@ struct TraceEntry {
   std::set<std::pair<uint32_t, uint32_t>> changing;
   uint32_t number_tries = 0;
   uint32_t equal_recordings = 0;
+  // So often did the generator send it back, and after so many replays.
+  uint32_t draw_tries = 0;
+  uint64_t draws_learned_at = 0;
 
   // Which of the traces of this signature it is. Shared: there were too many
   // to be told apart, and this one stands for those that are not known.

@@ -20,6 +20,11 @@ bool Validation::Begin(const OpView& head) {
     instance().Finish();
     return false;
   }
+  if (!DrawsBesideEager()) {
+    outside_.End();
+    instance().Finish();
+    return false;
+  }
   learning_.StartValidating();
   auto begun = instance().executor().BeginComparing();
   if (begun && whole_) {
@@ -52,12 +57,17 @@ bool Validation::GoOn(const OpView& op) {
   const bool due = cursor_ == instance().next_launch_op();
   const Readiness readiness = due ? instance().BindLate(op) : Readiness::kReady;
   if (readiness == Readiness::kUnproven) life_.RecordAgain(entry());
+  if (readiness == Readiness::kElsewhere) life_.LearnDraws(entry());
   if (readiness == Readiness::kUntold || instance().OtherNumbers(cursor_, op)) {
     LearnNumbers(op);
   }
   // Before a segment is launched: another op has not told late externals.
   if (readiness != Readiness::kReady || instance().broken() ||
       !instance().MatchesShadow(cursor_, op) || ConcernsOthers()) {
+    return false;
+  }
+  if (!DrawsBesideEager()) {
+    life_.LearnDraws(entry());
     return false;
   }
   if (!due) return true;
@@ -75,9 +85,13 @@ bool Validation::GoOn(const OpView& op) {
   return false;
 }
 
+bool Validation::DrawsBesideEager() {
+  return cursor_ != instance().next_draw_op() || instance().DrawsBesideEager();
+}
+
 bool Validation::KeepOutside(const OpView& op) {
   outside_.End();
-  if (!WritesOutside()) return true;
+  if (!WritesOutside() && !traced().may_draw) return true;
   const base::Status kept =
       outside_.Begin(traced(), op, instance().trace(), instance().executor());
   if (kept) return true;
@@ -104,6 +118,11 @@ base::Status Validation::LaunchAfterEager() {
 bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
   if (instance().broken()) {
     Leaving();
+    return false;
+  }
+  if (!instance().DrewBesideEager(cursor_)) {
+    Leaving();
+    NoteLeaving();
     return false;
   }
   base::Status compared = Compare(op, results);

@@ -21,8 +21,9 @@ namespace reprise::scheduler {
 //   Begin ─► (Enter ─► Leave)* ─► over(): the entry's verdict is pending
 //              └─────────┴──────► left: nothing is learned
 //
-// Where both write the program's memory, they do so one after the other, each
-// upon the same bits (OutsideWrites), and what eager wrote is what stays.
+// Where both write the program's memory, or use its random generator, they do
+// so one after the other, each upon the same bits (OutsideWrites), and what
+// eager wrote is what stays.
 //
 // Under the session's lock.
 class Validation : public PlanPass {
@@ -47,6 +48,9 @@ class Validation : public PlanPass {
   // Launches a segment that is due. False if this is another op, or if it could
   // not be launched.
   bool GoOn(const engine::OpView& op);
+  // The op is due and eager has not run it. False if it draws, and the
+  // generator is not where the plan draws from.
+  bool DrawsBesideEager();
   // The op is due and eager has not run it. What it writes over outside is
   // kept; false if it cannot be.
   bool KeepOutside(const engine::OpView& op);

@@ -29,8 +29,7 @@ constexpr uint32_t kTrials = 3;
 }  // namespace
 
 Watching::Watching(const Parts& parts)
-    : frontend_(*parts.frontend),
-      backend_(*parts.backend),
+    : backend_(*parts.backend),
       options_(*parts.options),
       writes_(parts.writes),
       journal_(*parts.journal),
@@ -160,21 +159,15 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
     repeated_ = repetition_.Add(hash_, op.operands, operands, open_);
   }
-  if (op.may_use_generator) generator_before_ = frontend_.GeneratorState();
 }
 
 bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
   std::string refusal;
   bool is_trial = false;
-  if (op.may_use_generator && frontend_.GeneratorState() != generator_before_) {
-    refusal = "draws random numbers";
-  }
   const std::span<const engine::ValueId> values =
       open_.Leave(results, op.by_eager);
   if (learning_.recording()) {
-    std::string why =
-        learning_.recorder()->Leave(op, results, values, open_.values());
-    if (refusal.empty()) refusal = std::move(why);
+    refusal = learning_.recorder()->Leave(op, results, values, open_.values());
     if (op.may_try_kernels) {
       uint32_t& trials = trials_.Put(hash_);
       trials = refusal.empty() ? 0 : trials + 1;

@@ -91,7 +91,6 @@ class Watching {
   // The open trace may still become that one.
   bool MayBecome(const TraceEntry& entry) const;
 
-  engine::Frontend& frontend_;
   engine::Backend& backend_;
   const base::Options& options_;
   const StreamWrites* writes_;
@@ -109,7 +108,6 @@ class Watching {
   Repetition repetition_;
   bool repeated_ = false;  // the next op begins a loop's body once more
   uint64_t hash_ = 0;
-  uint64_t generator_before_ = 0;
   // Ops that may try out kernels, by the hash of their words: how often in a
   // row they could not be recorded.
   static constexpr size_t kMostTried = 4096;

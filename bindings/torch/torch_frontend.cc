@@ -19,6 +19,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -167,6 +168,35 @@ base::Result<engine::Block> AllocatePages(size_t size_bytes) {
                        new Pages{address, size_bytes}, &ReleasePages);
 }
 
+at::CPUGeneratorImpl& DefaultHostGenerator() {
+  return *static_cast<at::CPUGeneratorImpl*>(
+      at::detail::getDefaultCPUGenerator().unsafeGetGeneratorImpl());
+}
+
+// The host's, as it was when this was made.
+class KeptHostGenerator final : public engine::KeptGenerator {
+ public:
+  KeptHostGenerator() {
+    at::CPUGeneratorImpl& impl = DefaultHostGenerator();
+    std::lock_guard lock(impl.mutex_);
+    engine_ = impl.engine();
+    float_sample_ = impl.next_float_normal_sample();
+    double_sample_ = impl.next_double_normal_sample();
+  }
+  void PutBack() const override {
+    at::CPUGeneratorImpl& impl = DefaultHostGenerator();
+    std::lock_guard lock(impl.mutex_);
+    impl.set_engine(engine_);
+    impl.set_next_float_normal_sample(float_sample_);
+    impl.set_next_double_normal_sample(double_sample_);
+  }
+
+ private:
+  at::mt19937 engine_;
+  std::optional<float> float_sample_;
+  std::optional<double> double_sample_;
+};
+
 class HostFrontend final : public TorchFrontend {
  public:
   using TorchFrontend::TorchFrontend;
@@ -198,24 +228,31 @@ class HostFrontend final : public TorchFrontend {
   // Two words of the Mersenne Twister's block stand for all of it: its 624
   // words change together when it is used up, in between the position moves.
   // Copying the engine out, as torch offers nothing less, costs 0.1 us.
-  uint64_t GeneratorState() const override {
-    auto* impl = static_cast<at::CPUGeneratorImpl*>(
-        at::detail::getDefaultCPUGenerator().unsafeGetGeneratorImpl());
-    std::lock_guard lock(impl->mutex_);
-    const at::mt19937_data_pod engine = impl->engine().data();
+  engine::GeneratorState Generator() const override {
+    at::CPUGeneratorImpl& impl = DefaultHostGenerator();
+    std::lock_guard lock(impl.mutex_);
+    const at::mt19937_data_pod engine = impl.engine().data();
     uint64_t hash = Mix(0, engine.seed_);
     hash =
         Mix(hash, (static_cast<uint64_t>(engine.left_) << 32) | engine.next_);
     hash = Mix(hash, (static_cast<uint64_t>(engine.state_.front()) << 32) |
                          engine.state_.back());
     // A normal sample that was drawn in a pair and is kept for the next call.
-    if (auto sample = impl->next_float_normal_sample()) {
+    if (auto sample = impl.next_float_normal_sample()) {
       hash = Mix(hash, (uint64_t{1} << 32) | std::bit_cast<uint32_t>(*sample));
     }
-    if (auto sample = impl->next_double_normal_sample()) {
+    if (auto sample = impl.next_double_normal_sample()) {
       hash = Mix(Mix(hash, 2), std::bit_cast<uint64_t>(*sample));
     }
-    return hash;
+    return {.seed = hash};
+  }
+  // Only running an op moves it.
+  bool MoveGenerator(const engine::GeneratorState&,
+                     const engine::GeneratorState&) override {
+    return false;
+  }
+  std::unique_ptr<engine::KeptGenerator> KeepGenerator() override {
+    return std::make_unique<KeptHostGenerator>();
   }
 
   bool OwnsAddress(uint64_t) const override { return false; }
@@ -299,19 +336,24 @@ class CudaFrontend final : public TorchFrontend {
     return AllocatorTrace::Take();
   }
 
-  // Seed and Philox offset of the device's default generator: every use moves
-  // the offset, and seeding sets both. 0.1 us.
-  uint64_t GeneratorState() const override {
-    auto* impl = static_cast<at::CUDAGeneratorImpl*>(
-        at::cuda::detail::getDefaultCUDAGenerator(device_)
-            .unsafeGetGeneratorImpl());
-    std::lock_guard lock(impl->mutex_);
-    const uint64_t offset = impl->philox_offset_per_thread();
-    try {
-      return Mix(Mix(0, impl->current_seed()), offset);
-    } catch (const std::exception&) {
-      return Mix(1, offset);  // torch hides the seed while a stream captures
-    }
+  // Seed and Philox offset: every use moves the offset, and seeding sets both.
+  // 0.1 us.
+  engine::GeneratorState Generator() const override {
+    at::CUDAGeneratorImpl& impl = DefaultGenerator();
+    std::lock_guard lock(impl.mutex_);
+    return StateOf(impl);
+  }
+  // Setting the offset in any other way has cuDNN draw a new dropout state.
+  bool MoveGenerator(const engine::GeneratorState& from,
+                     const engine::GeneratorState& to) override {
+    at::CUDAGeneratorImpl& impl = DefaultGenerator();
+    std::lock_guard lock(impl.mutex_);
+    if (StateOf(impl) != from) return false;
+    impl.set_philox_offset_per_thread(to.offset);
+    return true;
+  }
+  std::unique_ptr<engine::KeptGenerator> KeepGenerator() override {
+    return nullptr;
   }
 
   bool OwnsAddress(uint64_t address) const override {
@@ -332,6 +374,21 @@ class CudaFrontend final : public TorchFrontend {
   // A pool is opened only while this share of the device is free: with less,
   // its allocations would make plans give way to the recording of others.
   static constexpr size_t kFreeShare = 16;
+
+  at::CUDAGeneratorImpl& DefaultGenerator() const {
+    return *static_cast<at::CUDAGeneratorImpl*>(
+        at::cuda::detail::getDefaultCUDAGenerator(device_)
+            .unsafeGetGeneratorImpl());
+  }
+  static engine::GeneratorState StateOf(const at::CUDAGeneratorImpl& impl) {
+    const uint64_t offset = impl.philox_offset_per_thread();
+    try {
+      return {.seed = impl.current_seed(), .offset = offset};
+    } catch (const std::exception&) {
+      // Some versions hide it while a stream captures, when nobody is told.
+      return {.offset = offset};
+    }
+  }
 
   // Torch puts the end of what a tensor was used for off, too, while a stream
   // is captured. In the context of the memory's device.

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/engine/fake_frontend.h"
@@ -35,8 +36,10 @@ class GateTest : public testing::Test {
  protected:
   std::vector<Gate> Gates(const std::vector<ValueId>& inputs = {},
                           const std::vector<uint64_t>& changing = {},
-                          Remake remake = Remake::kWhatLasts) {
-    const Effects effects(&builder_.trace(), inputs, changing, remake);
+                          Remake remake = Remake::kWhatLasts,
+                          Draws draws = {}) {
+    const Effects effects(&builder_.trace(), inputs, changing, remake,
+                          std::move(draws));
     std::vector<Gate> gates;
     for (uint32_t k = 0; k < builder_.ops(); ++k) {
       gates.push_back(effects.gate(k));
@@ -87,6 +90,22 @@ TEST_F(GateTest, NumbersThatChangeAndTrapsAreWaitedFor) {
   builder_.Op({a}, {}, 1);
   builder_.trace().ops[0].may_trap = true;
   EXPECT_THAT(Gates({}, {0, 1}), ElementsAre(Gate::kTrap, Gate::kNumber));
+}
+
+TEST_F(GateTest, OpsWaitForTheirTurnAtTheGenerator) {
+  const ValueId x = builder_.External();
+  const ValueId a = builder_.Op({x}, {}, 1);
+  const ValueId b = builder_.Op({a}, {}, 1);
+  builder_.Op({b}, {x});
+  for (const uint32_t k : {1u, 2u}) {
+    builder_.trace().ops[k].may_draw = builder_.trace().ops[k].draws = true;
+  }
+  EXPECT_THAT(Gates({}, {}, Remake::kNothing, Draws::InTurn(builder_.trace())),
+              ElementsAre(Gate::kNone, Gate::kGenerator, Gate::kOutside));
+  // Where it is known before they come they run ahead.
+  const Draws ahead = Draws::Ahead(builder_.trace(), builder_.trace());
+  EXPECT_THAT(Gates({}, {}, Remake::kWhatLasts, ahead),
+              ElementsAre(Gate::kNone, Gate::kNone, Gate::kOutside));
 }
 
 TEST_F(GateTest, WhatComesFromAWeightMayBeWrittenOverAhead) {

@@ -583,5 +583,41 @@ TEST_F(ExplainParametersTest, RandomProgramsCanBePlacedAnywhere) {
   EXPECT_GT(sites, 5000u);
 }
 
+// What nobody wrote behind the generator's state looks like an address that
+// moved, and is none.
+TEST_F(TwoOpsTest, WhatDrawsHasSitesOfTheGeneratorAndNoAddressBehindThem) {
+  for (Trace* trace : {first_.get(), second_.get()}) {
+    trace->ops[1].draws = true;
+    trace->ops[1].increment = 4;
+  }
+  first_->ops[1].generator = {7, 40};
+  second_->ops[1].generator = {7, 80};
+  Launches(0, {First(a_)}, {Second(a_)});
+  Launches(1, {First(b_), 7, 40, 0, First(a_) + 0x100},
+           {Second(b_), 7, 80, 0, Second(a_) + 0x100});
+  const auto explained = Explain();
+  ASSERT_TRUE(explained) << explained.error().error.message();
+  EXPECT_THAT(explained->program.sites,
+              UnorderedElementsAre(Site(0, 0, a_, 0), Site(1, 0, b_, 0)));
+  ASSERT_THAT(explained->program.draws, SizeIs(1));
+  const DrawSite& site = explained->program.draws.front();
+  EXPECT_EQ(site.op, 1u);
+  EXPECT_EQ(site.launch, 1u);
+  EXPECT_EQ(site.offset_bytes, 16u);
+  EXPECT_EQ(explained->program.launches[1].Word(16), 40u);
+  EXPECT_EQ(explained->program.launches[1].Word(32), 0u);
+  EXPECT_THAT(explained->notes, IsEmpty());
+}
+
+TEST_F(TwoOpsTest, WhatDrawsWithoutHoldingTheStateFailsByName) {
+  for (Trace* trace : {first_.get(), second_.get()}) {
+    trace->ops[1].draws = true;
+    trace->ops[1].increment = 4;
+  }
+  second_->ops[1].generator = {7, 80};
+  Launches(1, {First(b_)}, {Second(b_)});
+  ExpectFailure(1, "the generator's state");
+}
+
 }  // namespace
 }  // namespace reprise::engine

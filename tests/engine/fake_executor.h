@@ -21,6 +21,7 @@ class FakeExecutor : public Executor {
     std::vector<std::pair<ValueId, uint64_t>> binds;
     std::vector<std::pair<uint32_t, std::vector<uint64_t>>> scalars;
     Fit fit = Fit::kBound;
+    std::vector<std::pair<uint32_t, GeneratorState>> generator;
     std::vector<size_t> segments;
     std::vector<size_t> ops;
     bool fail = false;
@@ -36,6 +37,9 @@ class FakeExecutor : public Executor {
   Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override {
     log_->scalars.emplace_back(op, std::vector(bits.begin(), bits.end()));
     return log_->fit;
+  }
+  void SetGenerator(uint32_t op, const GeneratorState& state) override {
+    log_->generator.emplace_back(op, state);
   }
   Progress LaunchSegment(size_t segment, uint32_t first_op) override {
     if (log_->fail || log_->stuck_at.has_value()) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -83,7 +84,25 @@ class FakeFrontend : public Frontend {
   std::vector<Allocation> TakeAllocations() override {
     return std::exchange(allocations, {});
   }
-  uint64_t GeneratorState() const override { return 0; }
+  GeneratorState Generator() const override { return generator; }
+  bool MoveGenerator(const GeneratorState& from,
+                     const GeneratorState& to) override {
+    if (generator != from) return false;
+    generator = to;
+    return true;
+  }
+  std::unique_ptr<KeptGenerator> KeepGenerator() override {
+    struct Kept : KeptGenerator {
+      void PutBack() const override { frontend->generator = state; }
+      FakeFrontend* frontend = nullptr;
+      GeneratorState state;
+    };
+    if (!keeps_generator) return nullptr;
+    auto kept = std::make_unique<Kept>();
+    kept->frontend = this;
+    kept->state = generator;
+    return kept;
+  }
   bool OwnsAddress(uint64_t address) const override {
     return address >= kFirstAddress && address < kEndAddress;
   }
@@ -100,6 +119,8 @@ class FakeFrontend : public Frontend {
   std::vector<Allocation> allocations;  // for the next TakeAllocations
   int allocations_left = 1 << 30;
   int open_pools = 0;
+  GeneratorState generator;
+  bool keeps_generator = false;
 
  private:
   struct Lent {

@@ -147,5 +147,23 @@ TEST_F(HostBackendTest, OpThatRaisesHalfWayLeavesItsOperandsAsTheyWere) {
   EXPECT_EQ(at(a_)[3], 5u);
 }
 
+TEST_F(HostBackendTest, OpThatRaisesHalfWayLeavesTheGeneratorWhereItWas) {
+  frontend_.keeps_generator = true;
+  frontend_.generator = {7, 0};
+  const auto draw_and_raise = [this](bool raises) {
+    trace_->ops[0].call = std::make_unique<FunctionCall>(
+        [this, raises](const Words&, const Words&) {
+          frontend_.generator = {8, 0};
+          return !raises;
+        });
+    return executor().LaunchOp(0);
+  };
+  trace_->ops[0].may_draw = true;
+  EXPECT_FALSE(draw_and_raise(true));
+  EXPECT_EQ(frontend_.generator, (GeneratorState{7, 0}));
+  EXPECT_TRUE(draw_and_raise(false));
+  EXPECT_EQ(frontend_.generator, (GeneratorState{8, 0}));
+}
+
 }  // namespace
 }  // namespace reprise::engine

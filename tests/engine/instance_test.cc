@@ -66,11 +66,34 @@ class InstanceTest : public testing::Test {
     }
     built.segments = std::move(segments);
     built.effects =
-        Effects(&trace, inputs_, slots_, Effects::Remake::kWhatLasts);
+        Effects(&trace, inputs_, slots_, Effects::Remake::kWhatLasts,
+                Draws::Ahead(trace, second_));
     built.lasting = lasting_;
     built.executor = std::make_unique<FakeExecutor>(&log_);
     plan_ = std::make_unique<Plan>(builder_.Take(), std::move(built));
     instance_ = &plan_->instance(0);
+  }
+
+  // The op drew 4, from there in each recording.
+  void DrawsAt(uint32_t op, const GeneratorState& first,
+               const GeneratorState& second) {
+    second_.ops.resize(builder_.ops());
+    second_.ops[op].generator = second;
+    TracedOp& traced = builder_.trace().ops[op];
+    traced.draws = true;
+    traced.generator = first;
+    traced.increment = 4;
+  }
+  // Ops 1 and 3 do, from 40 and 44 on, then from 80 and 84 on; the head does
+  // not.
+  void DrawTwice() {
+    builder_.trace().generator = {7, 40};
+    second_.generator = {7, 80};
+    DrawsAt(1, {7, 40}, {7, 80});
+    DrawsAt(3, {7, 44}, {7, 84});
+    frontend_.generator = {7, 100};
+    inputs_.clear();
+    Give(late_, First(late_));
   }
 
   // The trace's op `index` on operands at `addresses`.
@@ -117,6 +140,7 @@ class InstanceTest : public testing::Test {
   int arena_releases_ = 0;
   std::vector<ValueId> immovable_;
   std::vector<uint64_t> slots_;
+  Trace second_{&frontend_};  // what it says of the generator
   std::shared_ptr<MemoryWatch> lasting_;
   std::unique_ptr<Plan> plan_;
   Instance* instance_ = nullptr;
@@ -755,6 +779,109 @@ TEST_F(InstanceTest, SquashThatCannotRestoreSaysSo) {
   const Block a = instance_->TakeBlock(a_);
   log_.fail = true;
   EXPECT_FALSE(instance_->Squash(2));
+}
+
+// --- The generator ---
+
+TEST_F(InstanceTest, DrawsAreBoundAheadAndTheGeneratorMovesWithTheProgram) {
+  DrawTwice();
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_THAT(log_.generator,
+              ElementsAre(std::pair(1u, GeneratorState{7, 100}),
+                          std::pair(3u, GeneratorState{7, 104})));
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_EQ(frontend_.generator.offset, 100u);
+  EXPECT_EQ(instance_->next_draw_op(), 1u);
+  EXPECT_EQ(instance_->next_stop_op(), 1u);
+  EXPECT_TRUE(instance_->Draw());
+  EXPECT_EQ(frontend_.generator.offset, 104u);
+  EXPECT_EQ(instance_->next_stop_op(), 3u);
+  EXPECT_TRUE(instance_->Draw());
+  EXPECT_EQ(frontend_.generator.offset, 108u);
+  EXPECT_EQ(instance_->next_stop_op(), Instance::kNoLaunch);
+  instance_->Finish();
+}
+
+TEST_F(InstanceTest, GeneratorThatIsElsewhereIsLeftWhereItIs) {
+  DrawTwice();
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_TRUE(instance_->Draw());
+  frontend_.generator = {9, 0};
+  EXPECT_FALSE(instance_->Draw());
+  EXPECT_FALSE(instance_->DrawsBesideEager());
+  EXPECT_EQ(frontend_.generator, (GeneratorState{9, 0}));
+  EXPECT_EQ(instance_->next_draw_op(), 3u);
+  instance_->Finish();
+}
+
+TEST_F(InstanceTest, DrawThatWasNotFollowedIsTakenBack) {
+  DrawTwice();
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->Draw());
+  instance_->TakeBackDraw();
+  EXPECT_EQ(frontend_.generator.offset, 100u);
+  EXPECT_EQ(instance_->next_draw_op(), 1u);
+  instance_->Finish();
+}
+
+TEST_F(InstanceTest, BesideEagerTheGeneratorIsOnlyLookedAt) {
+  DrawTwice();
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_TRUE(instance_->DrawsBesideEager());
+  EXPECT_EQ(frontend_.generator.offset, 100u);
+  EXPECT_EQ(instance_->next_draw_op(), 3u);
+  instance_->Finish();
+}
+
+// Another thread has drawn while eager ran the op: who drew what is not known.
+TEST_F(InstanceTest, BesideEagerTheGeneratorIsWhereTheOpMovesIt) {
+  DrawTwice();
+  Build();
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  EXPECT_TRUE(instance_->DrewBesideEager(0));
+  ASSERT_TRUE(instance_->DrawsBesideEager());
+  EXPECT_FALSE(instance_->DrewBesideEager(1));
+  frontend_.generator.offset = 104;
+  EXPECT_TRUE(instance_->DrewBesideEager(1));
+  frontend_.generator.offset = 108;
+  EXPECT_FALSE(instance_->DrewBesideEager(1));
+  EXPECT_TRUE(instance_->DrewBesideEager(2));
+  instance_->Finish();
+}
+
+TEST_F(InstanceTest, SeedThatNoRecordingSawChangeIsElsewhere) {
+  DrawTwice();
+  Build();
+  frontend_.generator = {8, 100};
+  EXPECT_EQ(Resolve(First(x_)), Readiness::kElsewhere);
+  frontend_.generator = {7, 0};
+  EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
+  instance_->Finish();
+}
+
+// The program seeds it in another way each time before op 1.
+TEST_F(InstanceTest, WhereTheOpTellsItIsBoundWhenThatComes) {
+  DrawsAt(1, {1, 0}, {2, 0});
+  DrawsAt(3, {1, 4}, {2, 4});
+  inputs_.clear();
+  Give(late_, First(late_));
+  Give(x_, First(x_) - 8);
+  Build({{0, 1, 1}, {1, 4, 3, /*gated=*/true}});
+  ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
+  ASSERT_TRUE(instance_->LaunchNext());
+  EXPECT_THAT(log_.generator, IsEmpty());
+  frontend_.generator = {3, 0};
+  const auto op = OpAt(1, {Place(a_), First(weight_)});
+  EXPECT_EQ(instance_->BindLate(op->view), Readiness::kReady);
+  EXPECT_THAT(log_.generator, ElementsAre(std::pair(1u, GeneratorState{3, 0}),
+                                          std::pair(3u, GeneratorState{3, 4})));
+  frontend_.generator = {3, 8};
+  EXPECT_EQ(instance_->BindLate(op->view), Readiness::kElsewhere);
+  instance_->Finish();
 }
 
 }  // namespace

@@ -159,5 +159,35 @@ TEST_F(OutsideWritesTest, PuttingBackIsTriedAgain) {
   }
 }
 
+TEST_F(OutsideWritesTest, GeneratorIsWhereEagerLeftItWhicheverRanFirst) {
+  frontend_.keeps_generator = true;
+  op().may_draw = true;
+  const GeneratorState before{7, 0};
+  const GeneratorState after{7, 4};
+  for (const bool plan_first : {true, false}) {
+    frontend_.generator = before;
+    ASSERT_TRUE(Begin());
+    frontend_.generator = plan_first ? GeneratorState{8, 8} : after;
+    ASSERT_TRUE(outside_.Keep(executor_));
+    ASSERT_TRUE(outside_.PutBefore(executor_));
+    EXPECT_EQ(frontend_.generator, before);
+    frontend_.generator = plan_first ? after : GeneratorState{8, 8};
+    if (!plan_first) {
+      ASSERT_TRUE(outside_.PutKept(executor_));
+    }
+    outside_.End();
+    EXPECT_EQ(frontend_.generator, after);
+  }
+}
+
+TEST_F(OutsideWritesTest, GeneratorOfAnOpThatDoesNotDrawIsLeft) {
+  frontend_.keeps_generator = true;
+  ASSERT_TRUE(Begin());
+  frontend_.generator = {7, 4};
+  ASSERT_TRUE(outside_.Keep(executor_));
+  ASSERT_TRUE(outside_.PutBefore(executor_));
+  EXPECT_EQ(frontend_.generator.offset, 4u);
+}
+
 }  // namespace
 }  // namespace reprise::engine

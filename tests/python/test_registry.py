@@ -129,12 +129,12 @@ def test_what_is_known_and_no_longer_found_is_told() -> None:
     expected = [row for row in rows if "cpu" in row.found_on]
     told = findings.unneeded([], "cpu")
     assert len(told) == len(expected) > 5
-    line = {"op": "aten::empty_like", "seen": 1, "reasons": ["draws random numbers"]}
+    line = {"op": "aten::empty_like", "seen": 1, "reasons": ["explicit generator"]}
     found = {**line, "verdict": "cut", "repeats": False}
     gone = set(told) - set(findings.unneeded([found], "cpu"))
     assert len(gone) == 2
     assert any("memory without contents" in text for text in gone)
-    assert any("draws random numbers" in text for text in gone)
+    assert any("explicit generator" in text for text in gone)
     found = {**line, "verdict": "replayed", "repeats": True}
     assert findings.unneeded([found], "cpu") == told
 

@@ -48,6 +48,7 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
     sum_.backend.late_externals += result.backend.late_externals;
     sum_.backend.restored_ops += result.backend.restored_ops;
     sum_.backend.numbers += result.backend.numbers;
+    sum_.backend.draws += result.backend.draws;
   }
 
   // More than so many, but none on the host executor, which overwrites nothing
@@ -108,6 +109,12 @@ TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
   EXPECT_GT(sum_.stats.effects, 50u);
   ExpectRestoredOps(5);
   EXPECT_GT(sum_.backend.numbers, 40u);
+  // The host executor runs them where the generator is.
+  if (GetParam() == Executes::kOnDevice) {
+    EXPECT_GT(sum_.backend.draws, 300u);
+  } else {
+    EXPECT_EQ(sum_.backend.draws, 0u);
+  }
 }
 
 TEST_P(RandomStreamsTest, RepetitionEndsInReplay) {

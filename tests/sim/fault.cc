@@ -39,6 +39,11 @@ class WatchedExecutor : public Executor {
     if (fault_ == Fault::kStaleNumber && !comparing_) return Fit::kBound;
     return inner_->SetScalars(op, bits);
   }
+  void SetGenerator(uint32_t op, const engine::GeneratorState& state) override {
+    ++counts_->draws;
+    if (fault_ == Fault::kStaleGenerator && ++told_ % 5 == 0) return;
+    inner_->SetGenerator(op, state);
+  }
   Progress LaunchSegment(size_t segment, uint32_t first_op) override {
     launched_ = segment + 1;
     Progress progress = inner_->LaunchSegment(segment, first_op);
@@ -98,6 +103,7 @@ class WatchedExecutor : public Executor {
   const uint64_t bytes_;
   uint64_t binds_ = 0;
   uint64_t launches_ = 0;
+  uint64_t told_ = 0;
   size_t launched_ = 0;
   bool comparing_ = false;
 };

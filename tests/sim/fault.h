@@ -34,6 +34,10 @@ enum class Fault : uint8_t {
   kPlanKept,              // a plan's memory does not go with it
   kGoesUntold,            // free memory goes back to the device in silence
   kClearsUntold,          // a library's workspace is freed in silence
+  kStaleGenerator,        // where it is is not patched into what draws
+  kGeneratorStays,        // ops that are followed do not move it; nor is it put
+                          // back behind validations (host executor)
+  kGeneratorUnlooked,     // nobody looks where it is when an op is followed
 };
 
 // What a backend did.
@@ -43,6 +47,7 @@ struct BackendCounts {
   uint64_t late_externals = 0;  // of the plans built
   uint64_t restored_ops = 0;    // launched by themselves outside validations
   uint64_t numbers = 0;         // ops whose numbers were set
+  uint64_t draws = 0;           // ops that were told where the generator is
 };
 
 // Passes all on to `inner`, counts, and plants the fault if it is one of

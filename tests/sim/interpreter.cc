@@ -104,7 +104,12 @@ std::vector<Tensor> PlainOps::Run(OpKind kind,
     }
     case OpKind::kDraw: {
       Tensor out = New(inputs[0].length());
-      Scale(out, inputs[0], attribute == 0 ? 0 : ++drawn_);
+      const int draws = DrawsOf(attribute);
+      if (draws == 0) Scale(out, inputs[0], 0);
+      for (int i = 0; i < draws; ++i) {
+        Scale(out, i == 0 ? inputs[0] : out,
+              ModelGenerator::NumberAt(generator.Draw(out.length())));
+      }
       return {out};
     }
     case OpKind::kRaise: {

@@ -42,12 +42,12 @@ bool OverlapsItself(OpKind kind, const std::vector<Tensor>& inputs) {
 // `Ops` has a type Tensor with length(), uses(), how many tensors share its
 // storage, SameStorage(tensor) and Part(offset, length); New(length), a tensor
 // that no op made; Run(kind, inputs, attribute), which gives the new results;
-// PlaceOf(tensor) and NewAt(place, length, attribute), a tensor of kUpload's
-// words that nobody is told of; RunAside, as Run on another stream;
-// WriteForeign(tensor, attribute), kMutate by
-// somebody whom no session sees. The program, borrowed, decides by
-// nothing else: two interpreters of one program do the same ops as long as
-// uses() agree. Single-thread.
+// `generator`, which kDraw uses; PlaceOf(tensor) and NewAt(place, length,
+// attribute), a tensor of kUpload's words that nobody is told of; RunAside, as
+// Run on another stream; WriteForeign(tensor, attribute), kMutate by somebody
+// whom no session sees. The program, borrowed, decides by nothing else: two
+// interpreters of one program do the same ops as long as uses() agree.
+// Single-thread.
 template <typename Ops>
 class Interpreter {
  public:
@@ -316,8 +316,9 @@ class PlainOps {
     Run(OpKind::kMutate, {tensor}, attribute);
   }
 
+  ModelGenerator generator;
+
  private:
-  uint32_t drawn_ = 0;
   uint32_t brought_ = 0;
 };
 

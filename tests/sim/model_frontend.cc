@@ -19,8 +19,12 @@ bool WritesFirst(ModelOp op) {
 
 class ModelCall : public engine::Call {
  public:
-  ModelCall(ModelOp op, float attribute, size_t elements)
-      : op_(op), attribute_(attribute), elements_(elements) {}
+  ModelCall(ModelFrontend* frontend, ModelOp op, float attribute,
+            size_t elements)
+      : frontend_(*frontend),
+        op_(op),
+        attribute_(attribute),
+        elements_(elements) {}
 
   void SetScalar(uint32_t, uint64_t bits) override {
     attribute_ = std::bit_cast<float>(static_cast<uint32_t>(bits));
@@ -31,6 +35,7 @@ class ModelCall : public engine::Call {
     for (uint64_t operand : operands) {
       inputs.push_back(reinterpret_cast<float*>(operand));
     }
+    if (op_ == ModelOp::kRandom) attribute_ = frontend_.NextRandom();
     Compute(op_, inputs, attribute_,
             results.empty() ? nullptr : reinterpret_cast<float*>(results[0]),
             elements_);
@@ -38,9 +43,21 @@ class ModelCall : public engine::Call {
   }
 
  private:
+  ModelFrontend& frontend_;
   ModelOp op_;
   float attribute_;
   size_t elements_;
+};
+
+class KeptDraws : public engine::KeptGenerator {
+ public:
+  explicit KeptDraws(ModelFrontend* frontend)
+      : frontend_(*frontend), draws_(frontend->random_draws) {}
+  void PutBack() const override { frontend_.random_draws = draws_; }
+
+ private:
+  ModelFrontend& frontend_;
+  const uint64_t draws_;
 };
 
 }  // namespace
@@ -69,6 +86,10 @@ void Compute(ModelOp op, std::span<float* const> inputs, float attribute,
         break;
     }
   }
+}
+
+std::unique_ptr<engine::KeptGenerator> ModelFrontend::KeepGenerator() {
+  return std::make_unique<KeptDraws>(this);
 }
 
 base::Result<engine::Block> ModelFrontend::AllocatePages(size_t size_bytes) {
@@ -108,7 +129,7 @@ ModelTensor ModelProgram::Eager(ModelOp op,
     throw std::runtime_error("told to raise");
   }
   if (op == ModelOp::kRandom) {
-    attribute = static_cast<float>(++frontend_->random_draws);
+    attribute = frontend_->NextRandom();
   }
   std::vector<float*> data;
   for (const ModelTensor& input : inputs) {
@@ -174,7 +195,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
   }
   std::unique_ptr<engine::Call> call;
   if (session_->wants_call()) {
-    call = std::make_unique<ModelCall>(op, attribute, elements);
+    call = std::make_unique<ModelCall>(frontend_, op, attribute, elements);
   }
   session_->Unlock();
   ModelTensor out;

@@ -153,7 +153,14 @@ class ModelFrontend : public engine::Frontend {
   void EndPrivatePool() override {}
   void BeginAllocations() override {}
   std::vector<engine::Allocation> TakeAllocations() override { return {}; }
-  uint64_t GeneratorState() const override { return random_draws; }
+  engine::GeneratorState Generator() const override {
+    return {.seed = random_draws};
+  }
+  bool MoveGenerator(const engine::GeneratorState&,
+                     const engine::GeneratorState&) override {
+    return false;
+  }
+  std::unique_ptr<engine::KeptGenerator> KeepGenerator() override;
   bool OwnsAddress(uint64_t) const override { return true; }
 
   // Moves a storage's memory elsewhere, its values with it.
@@ -171,6 +178,7 @@ class ModelFrontend : public engine::Frontend {
   bool takes_pages_away = false;
   std::function<void()> on_drop;
   bool fail_allocations = false;
+  float NextRandom() { return static_cast<float>(++random_draws); }
   uint64_t random_draws = 0;
 
  private:

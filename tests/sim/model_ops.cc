@@ -61,7 +61,7 @@ std::vector<size_t> ResultLengths(OpKind kind, std::span<const size_t> inputs,
 }
 
 void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
-               uint32_t drawn, OpSink& sink) {
+               ModelGenerator& generator, OpSink& sink) {
   const auto length = [&](size_t i) {
     return static_cast<uint32_t>(inputs[i].length);
   };
@@ -125,9 +125,18 @@ void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
       sink.Copy(a(), b(), 4 * std::min(inputs[0].length, inputs[1].length));
       sink.Combine(a(), length(0), a(), inputs[2].address, length(2));
       break;
-    case OpKind::kDraw:
+    case OpKind::kDraw: {
+      const uint64_t out = sink.Result(0, size_bytes(0));
+      const int draws = DrawsOf(attribute);
+      if (draws == 0) sink.Scale(out, length(0), 0, a());
+      for (int i = 0; i < draws; ++i) {
+        sink.Draw(out, length(0), i == 0 ? a() : out,
+                  generator.Draw(inputs[0].length));
+      }
+      break;
+    }
     case OpKind::kRaise:
-      sink.Scale(sink.Result(0, size_bytes(0)), length(0), drawn, a());
+      sink.Scale(sink.Result(0, size_bytes(0)), length(0), 0, a());
       break;
     case OpKind::kUpload: {
       std::vector<uint32_t> words(inputs[0].length);
@@ -136,8 +145,9 @@ void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
       break;
     }
     case OpKind::kBring: {
+      const uint32_t brought = sink.Bring();
       std::vector<uint32_t> words(kLengths[attribute % kLengths.size()]);
-      for (uint32_t i = 0; i < words.size(); ++i) words[i] = Mix(i, drawn);
+      for (uint32_t i = 0; i < words.size(); ++i) words[i] = Mix(i, brought);
       const size_t bytes = 4 * words.size();
       sink.Write(sink.Result(0, bytes), words.data(), bytes);
       break;
@@ -155,6 +165,15 @@ void DoScale(ScaleParams params) {
   for (uint32_t i = 0; i < params.length; ++i) {
     out[i] = Mix(a[i], params.attribute);
   }
+}
+
+void DoDraw(uint64_t out, uint32_t length, uint64_t a, DrawState state) {
+  if ((state.flag_and_unwritten & 0xFF) != 0 || state.more != 0) {
+    SimulatedGpu::Words(state.seed, 2);
+    return;
+  }
+  DoScale({out, length, 0, a,
+           ModelGenerator::NumberAt({state.seed, state.offset})});
 }
 
 // `out` may be `a`, and b may lie within it: a launch reads before it writes.

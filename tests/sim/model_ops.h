@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/generator.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::sim {
@@ -30,7 +31,8 @@ enum class OpKind : uint8_t {
   kAccumulate,  // a = f(a, b)
   kInto,        // a = f(b, c), a is returned
   kHalf,        // a view of a's second half
-  kDraw,        // new = f(a, random number); none where the attribute is 0
+  kDraw,        // new = f(a, random numbers), one or two by the attribute,
+                // none where that is 0
   kRead,        // a cut: the host looks
   kUpload,      // a cut: a = words that the host made of the attribute
   kRaise,       // new = f(a); raises if the attribute is 1
@@ -70,6 +72,29 @@ constexpr uint32_t Mix(uint32_t word, uint32_t with) {
 }
 inline constexpr uint32_t kNoAttribute = 0x51;  // of ops that take none
 
+// The generator of a stream's device. What is drawn is a function of where it
+// is, which kernels are told.
+struct ModelGenerator {
+  engine::GeneratorState state{.seed = 67280421310721};
+
+  void Seed(uint64_t seed) { state = {.seed = seed}; }
+  // As many numbers as `length` words need: where it was before.
+  engine::GeneratorState Draw(size_t length) {
+    const engine::GeneratorState before = state;
+    state = state.After(4 * (1 + length / 64));
+    return before;
+  }
+  static uint32_t NumberAt(const engine::GeneratorState& at) {
+    return Mix(Mix(static_cast<uint32_t>(at.seed),
+                   static_cast<uint32_t>(at.seed >> 32)),
+               static_cast<uint32_t>(at.offset));
+  }
+};
+// Of kDraw.
+constexpr int DrawsOf(uint32_t attribute) {
+  return attribute == 0 ? 0 : attribute % 3 == 0 ? 2 : 1;
+}
+
 // How an op's work is enqueued: `result` gives the memory of result r when the
 // op comes to make it.
 struct OpSink {
@@ -79,12 +104,16 @@ struct OpSink {
   virtual void FreeTemporary(uint64_t address) = 0;
   // Of kWorkspaceBytes; 0 where kernels need none.
   virtual uint64_t Workspace() { return 0; }
+  // Of kBring: a number that tells the words. No recorded work brings any.
+  virtual uint32_t Bring() { return 0; }
   virtual void Fill(uint64_t to, unsigned char byte, size_t size_bytes) = 0;
   virtual void Copy(uint64_t to, uint64_t from, size_t size_bytes) = 0;
   virtual void Write(uint64_t to, const void* from, size_t size_bytes) = 0;
   // The kernels: see model_ops.cc.
   virtual void Scale(uint64_t out, uint32_t length, uint32_t attribute,
                      uint64_t a) = 0;
+  virtual void Draw(uint64_t out, uint32_t length, uint64_t a,
+                    const engine::GeneratorState& at) = 0;
   virtual void Combine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
                        uint32_t b_length) = 0;
   virtual void Fold(uint64_t out, uint64_t a, uint32_t length) = 0;
@@ -95,10 +124,9 @@ struct OpInput {
   size_t length;
 };
 
-// Enqueues the work of one op. `drawn` is the random number of kDraw, or tells
-// the words of kBring.
+// Enqueues the work of one op.
 void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
-               uint32_t drawn, OpSink& sink);
+               ModelGenerator& generator, OpSink& sink);
 
 // Kernels as the device has them, and as functions of the host. kScale's
 // parameters are a struct with bytes that nobody wrote.
@@ -110,6 +138,15 @@ struct ScaleParams {
   uint32_t attribute;
 };
 void DoScale(ScaleParams params);
+// Where the generator is, as torch's kernels have it: of the last word one byte
+// is written, a flag, which makes an address of the seed.
+struct DrawState {
+  uint64_t seed;
+  uint64_t offset;
+  uint64_t more;
+  uint64_t flag_and_unwritten;
+};
+void DoDraw(uint64_t out, uint32_t length, uint64_t a, DrawState state);
 void DoCombine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
                uint32_t b_length);
 void DoFold(uint64_t out, uint64_t a, uint32_t length);

@@ -11,7 +11,9 @@ namespace {
 class Generator {
  public:
   Generator(uint32_t seed, const ProgramStyle& style)
-      : random_(seed * 2654435761u + 12345), style_(style) {}
+      : random_(seed * 2654435761u + 12345),
+        draws_(seed ^ 0x9e3779b9),
+        style_(style) {}
 
   Program Make() {
     Program& p = program_;
@@ -32,6 +34,7 @@ class Generator {
     AddLines(p.detour, 1 + Below(3));
     for (size_t i = 0; i < style_.passes; ++i) AddPass(i);
     if (style_.eventful) AddEvents();
+    AddDraws();
     return std::move(program_);
   }
 
@@ -260,6 +263,38 @@ class Generator {
     pass.events.push_back(event);
   }
 
+  // Some programs draw, and some of them set the generator.
+  void AddDraws() {
+    if (draws_() % 2 == 0) return;
+    for (Line& line : program_.body) {
+      const bool scales =
+          line.what == Line::What::kOp && line.kind == OpKind::kScale;
+      if (!scales || draws_() % 3 == 0) continue;
+      line.kind = OpKind::kDraw;
+      line.grows = 0;
+    }
+    const bool regularly = draws_() % 2 == 0;
+    const bool now_and_then = draws_() % 2 == 0;
+    std::vector<Event> each;
+    if (regularly) each.push_back(SomeSetting());
+    if (regularly && draws_() % 2 == 0) each.push_back(SomeSetting());
+    for (size_t i = 0; i < program_.passes.size(); ++i) {
+      std::vector<Event>& events = program_.passes[i].events;
+      events.insert(events.end(), each.begin(), each.end());
+      const bool disturbs = !style_.calm || style_.eventful;
+      if (now_and_then && disturbs && draws_() % 8 == 0) {
+        events.push_back(SomeSetting());
+      }
+    }
+  }
+  Event SomeSetting() {
+    Event event;
+    event.what = Event::What::kGenerator;
+    event.at = static_cast<int>(draws_() % program_.body.size());
+    event.generator = static_cast<Event::Generator>(draws_() % 5);
+    return event;
+  }
+
   // Before it nothing can be replayed.
   static constexpr size_t kFirstEventful = 5;
   Event::What AnyEvent() {
@@ -276,6 +311,7 @@ class Generator {
 
   std::mt19937 random_;
   std::mt19937 clears_{random_};  // apart: the rest stays as it is
+  std::mt19937 draws_;            // the same
   ProgramStyle style_;
   Program program_;
   std::vector<bool> set_;
@@ -349,6 +385,12 @@ void PrintEvent(const Program& program, const Event& event, std::ostream& out) {
     case Event::What::kOtherOptions:
       out << "takes other options";
       break;
+    case Event::What::kGenerator: {
+      const char* const kDone[] = {"seeds", "seeds again", "forks", "joins",
+                                   "uses"};
+      out << kDone[static_cast<size_t>(event.generator)] << " the generator";
+      break;
+    }
   }
   out << " at " << event.at;
 }

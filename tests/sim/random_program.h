@@ -50,12 +50,21 @@ struct Event {
     kReset,         // the session forgets what it knows
     kOtherOptions,  // a session with other options has the stream, or the
                     // first one has it again
+    kGenerator,     // the program does this to its random generator
+  };
+  enum class Generator : uint8_t {
+    kSeeds,    // each pass in another way
+    kReseeds,  // in the same way always
+    kForks,    // keeps where it is, and seeds it
+    kJoins,    // it is where it was kept, or where it was at the pass's begin
+    kUses,     // somebody else does
   };
   What what = What::kForeignWrite;
   int at = 0;
   Variable variable = 0;
   Variable other = 0;
   bool twist = false;  // another way of doing it; see Twin
+  Generator generator = Generator::kSeeds;
 };
 
 // One pass of the loop, and what disturbs it. Line numbers are those of the
@@ -102,7 +111,7 @@ struct Program {
 
 struct ProgramStyle {
   size_t passes = 30;
-  // No cut, no raise, no random number, nothing that disturbs a pass.
+  // No cut, no raise, nothing that disturbs a pass.
   bool calm = false;
   // Passes have events, and seldom anything else that disturbs them; for calm
   // programs, so that the events meet replays.

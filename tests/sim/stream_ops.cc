@@ -50,6 +50,10 @@ class HostSink : public OpSink {
              uint64_t a) override {
     DoScale({out, length, 0, a, attribute});
   }
+  void Draw(uint64_t out, uint32_t length, uint64_t a,
+            const engine::GeneratorState& at) override {
+    DoDraw(out, length, a, {at.seed, at.offset, 0, 0});
+  }
   void Combine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
                uint32_t b_length) override {
     DoCombine(out, length, a, b, b_length);
@@ -86,6 +90,7 @@ class EagerSink : public OpSink {
   }
   void FreeTemporary(uint64_t address) override { memory_->Free(address); }
   uint64_t Workspace() override { return frontend_->Workspace(); }
+  uint32_t Bring() override { return ++frontend_->brought; }
   void Fill(uint64_t to, unsigned char byte, size_t size_bytes) override {
     gpu_->Fill(to, byte, size_bytes);
   }
@@ -99,6 +104,14 @@ class EagerSink : public OpSink {
              uint64_t a) override {
     gpu_->Launch(kernels_->scale,
                  ScaleParams{out, length, op_ * 0x01020304u, a, attribute});
+  }
+  // What nobody writes is another stale address each time, of memory of the
+  // op's, but for its lowest byte.
+  void Draw(uint64_t out, uint32_t length, uint64_t a,
+            const engine::GeneratorState& at) override {
+    const uint64_t stale = (op_ % 2 == 0 ? out : a) & ~uint64_t{0xFF};
+    gpu_->Launch(kernels_->draw, out, length, a,
+                 DrawState{at.seed, at.offset, 0, stale});
   }
   void Combine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
                uint32_t b_length) override {
@@ -121,10 +134,12 @@ class EagerSink : public OpSink {
 // A recorded call of the host executor.
 class StreamCall : public engine::Call {
  public:
-  StreamCall(SimulatedMemory* memory, FailingCalls* calls, OpKind kind,
+  StreamCall(SimulatedMemory* memory, FailingCalls* calls,
+             ModelGenerator* generator, OpKind kind,
              std::vector<size_t> lengths, uint32_t attribute)
       : memory_(memory),
         calls_(calls),
+        generator_(generator),
         kind_(kind),
         lengths_(std::move(lengths)),
         attribute_(attribute) {}
@@ -139,7 +154,7 @@ class StreamCall : public engine::Call {
       inputs.push_back({operands[i], lengths_[i]});
     }
     HostSink sink(memory_, results);
-    EnqueueOp(kind_, inputs, attribute_, 0, sink);
+    EnqueueOp(kind_, inputs, attribute_, *generator_, sink);
     // As an op that raises when it has written already.
     if (calls_->Fails("a call")) {
       return base::Fail(base::Code::kInternal, "told to fail");
@@ -150,6 +165,7 @@ class StreamCall : public engine::Call {
  private:
   SimulatedMemory* memory_;
   FailingCalls* calls_;
+  ModelGenerator* generator_;
   OpKind kind_;
   std::vector<size_t> lengths_;
   uint32_t attribute_;
@@ -240,6 +256,28 @@ base::Result<Block> StreamFrontend::Allocate(size_t size_bytes) {
 base::Status StreamFrontend::BeginPrivatePool() {
   pool_ = memory_->NewPool();
   return {};
+}
+
+bool StreamFrontend::MoveGenerator(const engine::GeneratorState& from,
+                                   const engine::GeneratorState& to) {
+  if (fault_ == Fault::kGeneratorStays) return true;
+  const bool unlooked = fault_ == Fault::kGeneratorUnlooked;
+  if (!unlooked && generator->state != from) return false;
+  generator->state =
+      unlooked ? generator->state.After(to.offset - from.offset) : to;
+  return true;
+}
+
+std::unique_ptr<engine::KeptGenerator> StreamFrontend::KeepGenerator() {
+  struct Kept : engine::KeptGenerator {
+    explicit Kept(ModelGenerator* generator)
+        : generator(*generator), state(generator->state) {}
+    void PutBack() const override { generator.state = state; }
+    ModelGenerator& generator;
+    const engine::GeneratorState state;
+  };
+  if (!calls_draw || fault_ == Fault::kGeneratorStays) return nullptr;
+  return std::make_unique<Kept>(generator);
 }
 
 std::vector<engine::Allocation> StreamFrontend::TakeAllocations() {
@@ -356,18 +394,13 @@ std::vector<StreamTensor> StreamOps::Eager(OpKind kind,
     parts_.gpu->Read(words.data(), inputs[0].address(), 4 * words.size());
     return {};
   }
-  uint32_t drawn = 0;
-  if (kind == OpKind::kDraw && attribute != 0) {
-    drawn = ++parts_.frontend->draws;
-  }
-  if (kind == OpKind::kBring) drawn = ++parts_.frontend->brought;
   std::vector<OpInput> operands;
   for (const Tensor& input : inputs) {
     operands.push_back({input.address(), input.length()});
   }
   EagerSink sink(parts_.gpu, parts_.kernels, parts_.memory, parts_.frontend,
                  ++eager_ops_);
-  EnqueueOp(kind, operands, attribute, drawn, sink);
+  EnqueueOp(kind, operands, attribute, generator, sink);
   if (kind == OpKind::kInto) return {inputs[0]};
   if (kind == OpKind::kSplit) {
     const Tensor whole = sink.results[0];
@@ -471,8 +504,9 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   }
   std::unique_ptr<engine::Call> call;
   if (session.wants_call()) {
-    call = std::make_unique<StreamCall>(parts_.memory, parts_.host_calls, kind,
-                                        LengthsOf(inputs), attribute);
+    call = std::make_unique<StreamCall>(parts_.memory, parts_.host_calls,
+                                        &generator, kind, LengthsOf(inputs),
+                                        attribute);
   }
   session.Unlock();
   std::vector<Tensor> results;

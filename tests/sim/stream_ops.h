@@ -123,7 +123,10 @@ class StreamFrontend : public engine::Frontend {
   void EndPrivatePool() override { pool_ = own_pool_; }
   void BeginAllocations() override { noted_.emplace(); }
   std::vector<engine::Allocation> TakeAllocations() override;
-  uint64_t GeneratorState() const override { return draws; }
+  engine::GeneratorState Generator() const override { return generator->state; }
+  bool MoveGenerator(const engine::GeneratorState& from,
+                     const engine::GeneratorState& to) override;
+  std::unique_ptr<engine::KeptGenerator> KeepGenerator() override;
   bool OwnsAddress(uint64_t address) const override {
     return memory_->Owns(address);
   }
@@ -138,7 +141,8 @@ class StreamFrontend : public engine::Frontend {
   uint64_t Workspace();
   void ClearWorkspace();
 
-  uint32_t draws = 0;
+  ModelGenerator* generator = nullptr;  // the stream's
+  bool calls_draw = false;              // recorded work uses it (host executor)
   uint32_t brought = 0;
 
  private:
@@ -160,6 +164,7 @@ class StreamFrontend : public engine::Frontend {
 // The device's kernels; outlives all launches.
 struct ModelKernels {
   SimulatedGpu::Kernel scale = SimulatedGpu::MakeKernel(&DoScale);
+  SimulatedGpu::Kernel draw = SimulatedGpu::MakeKernel(&DoDraw);
   SimulatedGpu::Kernel combine = SimulatedGpu::MakeKernel(&DoCombine);
   SimulatedGpu::Kernel fold = SimulatedGpu::MakeKernel(&DoFold);
 };
@@ -189,14 +194,15 @@ class StreamOps {
   // From now on ops go through that one, on the same stream.
   void Use(StreamFrontend* frontend, scheduler::Session* session) {
     if (parts_.frontend != nullptr) {
-      frontend->draws = parts_.frontend->draws;
       frontend->brought = parts_.frontend->brought;
     }
+    frontend->generator = &generator;
     parts_.frontend = frontend;
     parts_.session = session;
   }
   // While it is false no op is shown, as when a binding's hooks are off.
   bool shows = true;
+  ModelGenerator generator;
 
   Tensor New(size_t length);
   std::vector<Tensor> Run(OpKind kind, const std::vector<Tensor>& inputs,

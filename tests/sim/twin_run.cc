@@ -215,11 +215,40 @@ class Twin {
       case Event::What::kOtherOptions:
         stream_.TakeOtherOptions();
         break;
+      case Event::What::kGenerator:
+        Set(stream_.ops().generator, kept_real_, event.generator);
+        Set(plain_ops_.generator, kept_plain_, event.generator);
+        break;
+    }
+  }
+
+  // No session is told of it.
+  void Set(ModelGenerator& generator, engine::GeneratorState& kept,
+           Event::Generator how) const {
+    switch (how) {
+      case Event::Generator::kSeeds:
+        generator.Seed(40 + pass_);
+        break;
+      case Event::Generator::kReseeds:
+        generator.Seed(7);
+        break;
+      case Event::Generator::kForks:
+        kept = generator.state;
+        generator.Seed(11);
+        break;
+      case Event::Generator::kJoins:
+        generator.state = kept;
+        break;
+      case Event::Generator::kUses:
+        generator.Draw(pass_);
+        break;
     }
   }
 
   void BeginPass(const Pass& pass) {
     in_pass_ = true;
+    kept_real_ = stream_.ops().generator.state;
+    kept_plain_ = plain_ops_.generator.state;
     TouchAll();
     line_ = std::min(static_cast<size_t>(pass.begins_at), program_.body.size());
     before_pass_ = stream_.Stats();
@@ -271,6 +300,9 @@ class Twin {
 
   void CompareUses() {
     if (real_.ops() != plain_.ops()) return Fail("did other ops");
+    if (stream_.ops().generator.state != plain_ops_.generator.state) {
+      return Fail("the random generator is elsewhere");
+    }
     const std::vector<const StreamTensor*> real = real_.Live();
     const std::vector<const PlainOps::Tensor*> plain = plain_.Live();
     for (size_t i = 0; i < real.size() && i < plain.size(); ++i) {
@@ -304,6 +336,8 @@ class Twin {
   bool all_touched_ = true;
   const void* joins_for_ = nullptr;  // a storage, before it is used
   bool joins_by_events_ = false;
+  engine::GeneratorState kept_real_;
+  engine::GeneratorState kept_plain_;
   size_t preamble_ = 0;
   size_t pass_ = 0;
   bool in_pass_ = false;

@@ -85,6 +85,7 @@ void TwinStream::Take(size_t slot) {
 void TwinStream::MakeSession(const RunOptions& options, Slot& slot) {
   auto frontend = std::make_unique<StreamFrontend>(
       &device_.gpu, &device_.memory, stream_, options.fault);
+  frontend->calls_draw = options.executes == Executes::kOnHost;
   slot.frontend = frontend.get();
   StreamSession::Parts parts;
   parts.options.validate_share = options.validate_share;

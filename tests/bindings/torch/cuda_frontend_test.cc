@@ -120,12 +120,12 @@ TEST_F(CudaFrontendTest, GivesOldPoolsBackToTheDevice) {
 }
 
 TEST_F(CudaFrontendTest, EveryUseOfTheGeneratorShows) {
-  const uint64_t before = frontend_->GeneratorState();
+  const engine::GeneratorState before = frontend_->Generator();
   Make(4).add_(1);
-  const uint64_t used = frontend_->GeneratorState();
+  const engine::GeneratorState used = frontend_->Generator();
   EXPECT_NE(used, before);
   at::ones({4}, at::TensorOptions(at::kCUDA)).add_(1);
-  EXPECT_EQ(frontend_->GeneratorState(), used);
+  EXPECT_EQ(frontend_->Generator(), used);
 }
 
 }  // namespace

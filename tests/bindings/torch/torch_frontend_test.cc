@@ -136,10 +136,10 @@ TEST_F(HostFrontendTest, AllocatesForNothingAndRefusesTheImpossible) {
 TEST_F(HostFrontendTest, EveryUseOfTheGeneratorShows) {
   at::manual_seed(1);
   const auto changes = [&](auto use) {
-    const uint64_t before = frontend_->GeneratorState();
-    EXPECT_EQ(frontend_->GeneratorState(), before);
+    const engine::GeneratorState before = frontend_->Generator();
+    EXPECT_EQ(frontend_->Generator(), before);
     use();
-    return frontend_->GeneratorState() != before;
+    return frontend_->Generator() != before;
   };
   EXPECT_TRUE(changes([] { at::rand({1}); }));
   EXPECT_TRUE(changes([] { at::randn({1}); }));   // draws a pair, keeps one

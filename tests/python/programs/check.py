@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import zlib
 from typing import Any
 
 import reprise
@@ -80,6 +81,7 @@ def _finish(state: State) -> None:
     if state.device == "cuda":
         state.say(torch.cuda.get_rng_state().tolist())
     state.say(torch.get_rng_state().tolist())
+    state.say([zlib.crc32(one.numpy().tobytes()) for one in state.generators])
     state.synchronize()
 
 

@@ -47,8 +47,8 @@ class _Generator:
         self._rows = r.choice((4, 8, 12, 16))
         self._width = r.choice((24, 32, 48, 64))
         self._half = r.choice(("torch.float16", "torch.bfloat16"))
-        # How much of the bodies cuts them.
         self._draws = r.choice((0, 0, 0, 0.01, 0.04))
+        # How much of the bodies cuts them.
         self._hosts = r.choice((0, 0, 0, 0, 0.01, 0.03))
         self._sides = r.random() < 0.2
         # Calm programs repeat one pass that is replayed as a whole, so that what
@@ -56,7 +56,7 @@ class _Generator:
         self._calm = r.random() < 0.4
         self._events = r.choice((0.0, 0.05, 0.2))
         if self._calm:
-            self._draws, self._hosts, self._sides = 0, 0, False
+            self._hosts, self._sides = 0, False
             self._events = r.choice((0.05, 0.15))
         self._set: list[str] = []
 
@@ -129,7 +129,7 @@ class _Generator:
         r = self._random
         dice = r.random()
         if dice < self._draws:
-            return self._try_line(ops.DRAWS)
+            return self._try_line(r.choice((ops.DRAWS,) * 5 + (ops.SEEDS,)))
         if dice < self._draws + self._hosts:
             return self._try_line(ops.HOST)
         family = r.choices(ops.FAMILIES, _WEIGHTS)[0][1]

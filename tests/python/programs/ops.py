@@ -172,7 +172,11 @@ DRAWS = """
 {A} = torch.randn(%(b)d, %(d)d, device=s.device)
 {A} = torch.bernoulli(torch.sigmoid({a}))
 {I} = torch.randint(72, (%(b)d,), device=s.device)
+{V} = torch.randperm(%(d)d, device=s.device) / %(d)d
+{A} = F.dropout(s.forked(lambda: torch.rand_like({a})), 0.5, True)
+{A} = s.drawn_again(lambda: F.dropout({a}, 0.3, True))
 """.strip().splitlines()
+SEEDS = ["s.seed('again')", "s.seed('anew')"]
 HOST = """
 s.say({a}.sum().item())
 s.say({a}[1].tolist())

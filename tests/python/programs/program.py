@@ -129,6 +129,7 @@ class State:
         self._promised: list[concurrent.futures.Future[None]] = []
         self._followed = 0  # before the pass
         self.waited = False  # for a build
+        self.generators: list[torch.Tensor] = []  # where they were at each pass
         self.steps: collections.Counter[str] = collections.Counter()
         self.streams: list[Any] = []
         self._event: Any = None
@@ -176,6 +177,25 @@ class State:
     ) -> torch.Tensor:
         """The same for an op whose failure a GPU does not survive."""
         return self.attempt(call, otherwise) if self.device == "cpu" else otherwise
+
+    def seed(self, how: str) -> None:
+        """The generators are seeded, of which no op tells: each pass the same, or not."""
+        self._note("a generator seeded")
+        torch.manual_seed(self.number if how == "anew" else 11)
+
+    def forked(self, call: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """What is drawn with other generators, which are as before behind it."""
+        self._note("a generator forked")
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
+            torch.manual_seed(5)
+            return call()
+
+    def drawn_again(self, call: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """What is drawn twice with the same numbers."""
+        self._note("numbers drawn again")
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
+            call()
+        return call()
 
     def clear(self) -> None:
         """Let go of what the pass made."""
@@ -392,6 +412,9 @@ class State:
 
     def begin_pass(self, number: int) -> None:
         self.number = number
+        self.generators.append(torch.get_rng_state())
+        if self.device == "cuda":
+            self.generators.append(torch.cuda.get_rng_state())
         if self._session is not None:
             self._followed = self._session.stats().followed
 

@@ -93,7 +93,8 @@ REFUSED = (
 
 #: Reasons for which some calls of an operator are cuts and others are not.
 SOMETIMES_CUT = (
-    Known("", "with a probability, or where it trains", _BOTH, r"draws random numbers"),
+    Known("attention", "memory-efficient, with dropout: its seed lies in tensors of the host",
+          _CUDA, r"draws random numbers, and tells the host of them"),
     Known("", "where one is given", _BOTH, r"explicit generator"),
     Known("", "masks as indices", _AT_TIMES, r"depends on data$"),
     Known("", "numbers that lie in tensors of the host", _CUDA, r"host operand"),
