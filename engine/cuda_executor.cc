@@ -72,17 +72,25 @@ void CudaExecutor::MarkDirty(uint32_t launch) {
 
 Executor::Fit CudaExecutor::SetScalars(uint32_t op,
                                        std::span<const uint64_t> bits) {
-  const auto begin =
-      std::ranges::lower_bound(program_.scalars, op, {}, &ScalarSite::op);
-  const auto end =
-      std::ranges::upper_bound(program_.scalars, op, {}, &ScalarSite::op);
+  for (const ScalarCopy& copy :
+       std::ranges::equal_range(program_.copies, op, {}, &ScalarCopy::op)) {
+    if (bits[copy.slot] != bits[copy.of]) return Fit::kUntold;
+  }
+  for (const ScalarRounding& rounding : std::ranges::equal_range(
+           program_.roundings, op, {}, &ScalarRounding::op)) {
+    const ScalarSource& source = rounding.source;
+    if (source.Encoded(bits[source.slot]) != rounding.encoded) {
+      return Fit::kUntold;
+    }
+  }
+  const auto sites =
+      std::ranges::equal_range(program_.scalars, op, {}, &ScalarSite::op);
   encoded_.clear();
-  for (auto site = begin; site != end; ++site) {
+  for (const ScalarSite& site : sites) {
     std::optional<uint64_t> word;
     bool outside = false;
-    for (const ScalarSource& source : site->sources) {
-      const std::optional<uint64_t> said =
-          Encode(source.encoding, source.type, bits[source.slot]);
+    for (const ScalarSource& source : site.sources) {
+      const std::optional<uint64_t> said = source.Encoded(bits[source.slot]);
       if (!said.has_value()) {
         outside = true;
         continue;
@@ -94,12 +102,13 @@ Executor::Fit CudaExecutor::SetScalars(uint32_t op,
     encoded_.push_back(*word);
   }
   auto word = encoded_.begin();
-  for (auto site = begin; site != end; ++site, ++word) {
+  for (const ScalarSite& site : sites) {
     std::byte* place =
-        program_.launches[site->launch].image.data() + site->offset_bytes;
-    if (std::memcmp(place, &*word, site->width_bytes) == 0) continue;
-    std::memcpy(place, &*word, site->width_bytes);
-    MarkDirty(site->launch);
+        program_.launches[site.launch].image.data() + site.offset_bytes;
+    const uint64_t bytes = *word++;
+    if (std::memcmp(place, &bytes, site.width_bytes) == 0) continue;
+    std::memcpy(place, &bytes, site.width_bytes);
+    MarkDirty(site.launch);
   }
   return Fit::kBound;
 }

@@ -39,7 +39,9 @@ struct CudaProgram {
   std::vector<uint32_t> op_begin;  // launches of op k: [op_begin[k], [k + 1])
   std::vector<ValueSite> sites;
   std::vector<ScalarSite> scalars;  // in the order of ops
-  std::vector<DrawSite> draws;      // in the order of ops
+  std::vector<ScalarCopy> copies;   // so these
+  std::vector<ScalarRounding> roundings;
+  std::vector<DrawSite> draws;  // in the order of ops
   uint32_t values = 0;  // temporaries are numbered after the trace's values
 };
 

@@ -142,14 +142,15 @@ class Remaking {
 
 }  // namespace
 
-std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second) {
-  std::vector<uint64_t> changing(first.ops.size(), 0);
+std::vector<SlotSet> ChangingSlots(const Trace& first, const Trace& second) {
+  std::vector<SlotSet> changing(first.ops.size());
   for (size_t k = 0; k < first.ops.size(); ++k) {
     const std::vector<ScalarSlot>& a = first.ops[k].slots;
     const std::vector<ScalarSlot>& b = second.ops[k].slots;
     for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
-      const bool same = a[i].recorded.bits == b[i].recorded.bits;
-      changing[k] |= uint64_t{!same} << i;
+      if (a[i].recorded.bits == b[i].recorded.bits) continue;
+      changing[k].resize(a.size());
+      changing[k][i] = true;
     }
   }
   return changing;
@@ -171,7 +172,7 @@ Effects Effects::Of(const Trace& first, const Trace& second, Remake remake,
 }
 
 Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
-                 std::vector<uint64_t> changing, Remake remake, Draws draws)
+                 std::vector<SlotSet> changing, Remake remake, Draws draws)
     : trace_(trace),
       inputs_(trace->values.size(), false),
       changing_(std::move(changing)),
@@ -179,6 +180,7 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       gates_(trace->ops.size(), Gate::kNone),
       last_writers_(
           LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))) {
+  changing_.resize(trace->ops.size());
   for (const ValueId v : inputs) inputs_[v] = true;
   std::vector<bool> tells(trace->ops.size(), false);
   for (const ValueId v : inputs) tells[trace->values[v].birth_op] = true;
@@ -199,7 +201,7 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       gates_[k] = Gate::kOutside;
     } else if (tells[k]) {
       gates_[k] = Gate::kInput;
-    } else if (this->changing(k) != 0) {
+    } else if (!changing_[k].empty()) {
       gates_[k] = Gate::kNumber;
     } else if (draws_.Waits(k)) {
       gates_[k] = Gate::kGenerator;

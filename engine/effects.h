@@ -13,9 +13,12 @@
 
 namespace reprise::engine {
 
-// By op, which of its slots differ between the recordings: bit i for slot i.
-// The others are taken for constants.
-std::vector<uint64_t> ChangingSlots(const Trace& first, const Trace& second);
+// By slot of an op, whether it is in the set. Empty where none is.
+using SlotSet = std::vector<bool>;
+
+// By op, which of its slots differ between the recordings. The others are taken
+// for constants.
+std::vector<SlotSet> ChangingSlots(const Trace& first, const Trace& second);
 
 // One analysis, which segments, squashes and validations all go by.
 //
@@ -60,7 +63,7 @@ class Effects {
   // the program has not vouched for. `changing`: see ChangingSlots; empty where
   // no number changes.
   Effects(const Trace* trace, const std::vector<ValueId>& inputs,
-          std::vector<uint64_t> changing, Remake remake, Draws draws = {});
+          std::vector<SlotSet> changing, Remake remake, Draws draws = {});
   // As two recordings tell.
   static Effects Of(const Trace& first, const Trace& second, Remake remake,
                     Draws draws);
@@ -72,9 +75,7 @@ class Effects {
     return gates_[op] == Gate::kOutside;
   }
   // Which of its numbers may change.
-  uint64_t changing(uint32_t op) const {
-    return changing_.empty() ? 0 : changing_[op];
-  }
+  const SlotSet& changing(uint32_t op) const { return changing_[op]; }
 
   const Draws& draws() const { return draws_; }
 
@@ -108,7 +109,7 @@ class Effects {
  private:
   const Trace* trace_ = nullptr;
   std::vector<bool> inputs_;
-  std::vector<uint64_t> changing_;
+  std::vector<SlotSet> changing_;  // by op
   Draws draws_;
   std::vector<Gate> gates_;
   std::vector<ValueId> outside_;

@@ -7,6 +7,7 @@
 #include "engine/device/parameter_scan.h"
 #include "engine/draw_sites.h"
 #include "engine/layout.h"
+#include "engine/scalar_scan.h"
 
 namespace reprise::engine {
 namespace {
@@ -211,101 +212,6 @@ base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
   return ranges;
 }
 
-// The bytes at a place of an image, as a number.
-uint64_t BytesAt(const device::Launch& launch, uint32_t offset_bytes,
-                 uint32_t width_bytes) {
-  uint64_t bytes = 0;
-  std::memcpy(&bytes, launch.image.data() + offset_bytes, width_bytes);
-  return bytes;
-}
-
-// Finds out where an op's launches hold its numbers.
-class ScalarScan {
- public:
-  ScalarScan(const TracedOp& first, const TracedOp& second, uint64_t changing)
-      : first_(first), second_(second), changing_(changing) {}
-
-  // False if some number has no place: something else is made of it. Words that
-  // differ and hold no number are unwritten memory (OpView::scalars).
-  bool Explain(std::span<const device::ImageWord> words) {
-    for (const device::ImageWord& word : words) {
-      const auto size = static_cast<uint32_t>(std::min<size_t>(
-          8, first_.launches[word.launch].image.size() - word.offset_bytes));
-      ExplainWord(word.launch, word.offset_bytes, size);
-    }
-    const auto host = [](const ResultSpec& result) {
-      return result.kind == ResultSpec::Kind::kHost;
-    };
-    const bool idle =
-        first_.launches.empty() &&
-        std::none_of(first_.results.begin(), first_.results.end(), host);
-    uint64_t found = 0;
-    for (const ScalarSite& site : sites_) {
-      for (const ScalarSource& source : site.sources) {
-        found |= uint64_t{1} << source.slot;
-      }
-    }
-    return found == changing_ || idle;
-  }
-
-  std::vector<ScalarSite> TakeSites() { return std::move(sites_); }
-
- private:
-  bool Differs(uint32_t launch, uint32_t offset, uint32_t width) const {
-    return BytesAt(first_.launches[launch], offset, width) !=
-           BytesAt(second_.launches[launch], offset, width);
-  }
-
-  // What differs in a half only is sought there first: an int of four bytes
-  // beside zeros looks like one of eight.
-  void ExplainWord(uint32_t launch, uint32_t offset, uint32_t size) {
-    const bool whole = size == 8;
-    const bool both =
-        whole && Differs(launch, offset, 4) && Differs(launch, offset + 4, 4);
-    if (both && Add(launch, offset, 8)) return;
-    const size_t known = sites_.size();
-    for (uint32_t at = 0; at < size; at += 4) {
-      ExplainHalf(launch, offset + at, std::min(size - at, 4u));
-    }
-    if (whole && !both && sites_.size() == known) Add(launch, offset, 8);
-  }
-
-  void ExplainHalf(uint32_t launch, uint32_t offset, uint32_t size) {
-    if (!Differs(launch, offset, size)) return;
-    if (size == 4 && Add(launch, offset, 4)) return;
-    for (uint32_t at = 0; at + 2 <= size; at += 2) {
-      if (Differs(launch, offset + at, 2)) Add(launch, offset + at, 2);
-    }
-  }
-
-  // Adds the place as a site if some number stands there in both recordings.
-  bool Add(uint32_t launch, uint32_t offset, uint32_t width) {
-    const uint64_t before = BytesAt(first_.launches[launch], offset, width);
-    const uint64_t after = BytesAt(second_.launches[launch], offset, width);
-    ScalarSite site{0, launch, offset, width, {}};
-    for (uint32_t i = 0; i < first_.slots.size(); ++i) {
-      if ((changing_ >> i & 1) == 0) continue;
-      const Scalar& a = first_.slots[i].recorded;
-      const Scalar& b = second_.slots[i].recorded;
-      for (const Encoding encoding : EncodingsOf(width)) {
-        if (Encode(encoding, a.type, a.bits) != before ||
-            Encode(encoding, b.type, b.bits) != after) {
-          continue;
-        }
-        site.sources.push_back({i, a.type, encoding});
-      }
-    }
-    if (site.sources.empty()) return false;
-    sites_.push_back(std::move(site));
-    return true;
-  }
-
-  const TracedOp& first_;
-  const TracedOp& second_;
-  const uint64_t changing_;
-  std::vector<ScalarSite> sites_;
-};
-
 }  // namespace
 
 tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
@@ -318,7 +224,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
                      "the recordings differ in their ops"),
          std::nullopt});
   }
-  const std::vector<uint64_t> changing = ChangingSlots(first, second);
+  const std::vector<SlotSet> changing = ChangingSlots(first, second);
   std::vector<uint32_t> unexplained;
   ExplainedProgram explained;
   CudaProgram& program = explained.program;
@@ -348,18 +254,30 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     auto scan = device::Scan(draws ? draw->first : a.launches,
                              draws ? draw->second : second.ops[k].launches,
                              ranges->ranges(), background, is_device_address);
-    if (!scan && changing[k] == 0) return fail(scan.error());
-    if (changing[k] != 0) {
-      ScalarScan scalars(a, second.ops[k], changing[k]);
-      if (!scan || !scalars.Explain(scan->unexplained_words)) {
+    if (!scan && changing[k].empty()) return fail(scan.error());
+    if (!changing[k].empty()) {
+      NumberPlaces places;
+      if (scan) {
+        places =
+            FindNumbers(a, second.ops[k], changing[k], scan->unexplained_words);
+      }
+      if (!places.complete) {
         unexplained.push_back(static_cast<uint32_t>(k));
         scan = device::ScanResult();
       }
       const auto begin = static_cast<uint32_t>(program.launches.size());
-      for (ScalarSite& site : scalars.TakeSites()) {
+      for (ScalarSite& site : places.sites) {
         site.op = static_cast<uint32_t>(k);
         site.launch += begin;
         program.scalars.push_back(std::move(site));
+      }
+      for (ScalarCopy& copy : places.copies) {
+        copy.op = static_cast<uint32_t>(k);
+        program.copies.push_back(copy);
+      }
+      for (ScalarRounding& rounding : places.roundings) {
+        rounding.op = static_cast<uint32_t>(k);
+        program.roundings.push_back(rounding);
       }
       scan->unexplained.clear();
     }

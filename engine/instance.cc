@@ -93,10 +93,11 @@ bool Instance::SameWords(uint32_t index, const OpView& op) const {
     return true;
   }
   return !expected.slots.empty() &&
-         SameWordsAround(expected, plan_->effects().changing(index), op);
+         SameWordsAround(expected, &plan_->effects().changing(index), op);
 }
 
-bool Instance::SameWordsAround(const TracedOp& expected, uint64_t changing,
+bool Instance::SameWordsAround(const TracedOp& expected,
+                               const SlotSet* changing,
                                const OpView& op) const {
   const auto same = [&](size_t begin, size_t end) {
     return std::memcmp(op.words.data() + begin, expected.words.data() + begin,
@@ -112,8 +113,10 @@ bool Instance::SameWordsAround(const TracedOp& expected, uint64_t changing,
     if (slot.scalar >= op.scalars.size()) return false;
     const Scalar& now = op.scalars[slot.scalar];
     if (now.word != recorded.word) return false;
-    if ((changing >> i & 1) == 0 ? now.bits != recorded.bits
-                                 : Marker(now) != Marker(recorded)) {
+    const bool may_change =
+        changing == nullptr || (!changing->empty() && (*changing)[i]);
+    if (may_change ? Marker(now) != Marker(recorded)
+                   : now.bits != recorded.bits) {
       return false;
     }
   }
@@ -125,8 +128,8 @@ bool Instance::OtherNumbers(uint32_t index, const OpView& op) const {
   return !expected.slots.empty() && op.op == expected.op &&
          op.words.size() == expected.words.size() &&
          op.operands.size() == expected.operands.size() &&
-         !SameWordsAround(expected, plan_->effects().changing(index), op) &&
-         SameWordsAround(expected, ~uint64_t{0}, op) && SameBound(index, op);
+         !SameWordsAround(expected, &plan_->effects().changing(index), op) &&
+         SameWordsAround(expected, nullptr, op) && SameBound(index, op);
 }
 
 bool Instance::SameBound(uint32_t index, const OpView& op) const {
@@ -146,7 +149,7 @@ bool Instance::SameBound(uint32_t index, const OpView& op) const {
 
 Instance::Readiness Instance::BindScalars(uint32_t index, const OpView& op) {
   const TracedOp& expected = trace_->ops[index];
-  if (plan_->effects().changing(index) == 0) return Readiness::kReady;
+  if (plan_->effects().changing(index).empty()) return Readiness::kReady;
   numbers_.clear();
   for (const ScalarSlot& slot : expected.slots) {
     numbers_.push_back(op.scalars[slot.scalar].bits);

@@ -163,8 +163,9 @@ class Instance {
   // Of an op with as many operands: each lies where its value does. Those that
   // the op itself tells are let pass.
   bool SameBound(uint32_t index, const OpView& op) const;
-  // Of an op with as many words and operands: all but the numbers.
-  bool SameWordsAround(const TracedOp& expected, uint64_t changing,
+  // Of an op with as many words and operands: all but the numbers that may
+  // change (null: any of its slots).
+  bool SameWordsAround(const TracedOp& expected, const SlotSet* changing,
                        const OpView& op) const;
   Readiness BindScalars(uint32_t index, const OpView& op);
   // What is drawn from that source is drawn from where the generator is now.

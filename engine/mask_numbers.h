@@ -11,9 +11,8 @@
 
 namespace reprise::engine {
 
-// The op's words with a marker in place of each number that has one, as far as
-// slots go: in `room`, or the op's own where there is nothing to mask. Valid
-// until either changes.
+// The op's words with a marker in place of each number that has one: in `room`,
+// or the op's own where there is nothing to mask. Valid until either changes.
 std::span<const uint64_t> MaskNumbers(const OpView& op,
                                       std::vector<uint64_t>& room);
 

@@ -85,64 +85,66 @@ Number NumberOf(NumberType type, uint64_t bits) {
   return {};
 }
 
-bool IsOrdinary(double value) {
+bool IsOrdinary(double value, Decides decides = Decides::kKernels) {
   const double size = std::fabs(value);
-  return std::isfinite(value) && size != 0 && size != 0.5 && size != 1 &&
-         size != 2 && size != 3;
+  if (!std::isfinite(value) || size == 0) return false;
+  return decides == Decides::kNothing ||
+         (size != 0.5 && size != 1 && size != 2 && size != 3);
 }
 
 // The bits of `value` in that many low bytes.
 using Bits = std::optional<uint64_t>;
 
-Bits Float64(double value) {
-  if (!IsOrdinary(value)) return std::nullopt;
+Bits Float64(double value, Decides decides) {
+  if (!IsOrdinary(value, decides)) return std::nullopt;
   return std::bit_cast<uint64_t>(value);
 }
 
-Bits Float32(float value) {
-  if (!IsOrdinary(value)) return std::nullopt;
+Bits Float32(float value, Decides decides) {
+  if (!IsOrdinary(value, decides)) return std::nullopt;
   return std::bit_cast<uint32_t>(value);
 }
 
-Bits Float16(float value) {
+Bits Float16(float value, Decides decides) {
   const uint16_t bits = ToFloat16(value);
-  if (!IsOrdinary(FromFloat16(bits))) return std::nullopt;
+  if (!IsOrdinary(FromFloat16(bits), decides)) return std::nullopt;
   return bits;
 }
 
-Bits BFloat16(float value) {
+Bits BFloat16(float value, Decides decides) {
   if (!std::isfinite(value)) return std::nullopt;
   const uint16_t bits = ToBFloat16(value);
-  if (!IsOrdinary(FromBFloat16(bits))) return std::nullopt;
+  if (!IsOrdinary(FromBFloat16(bits), decides)) return std::nullopt;
   return bits;
 }
 
-Bits Float16Wide(float value) {
-  const Bits bits = Float16(value);
+Bits Float16Wide(float value, Decides decides) {
+  const Bits bits = Float16(value, decides);
   if (!bits.has_value()) return std::nullopt;
   return std::bit_cast<uint32_t>(FromFloat16(static_cast<uint16_t>(*bits)));
 }
 
-Bits Float32Wide(float value) {
-  if (!IsOrdinary(value)) return std::nullopt;
+Bits Float32Wide(float value, Decides decides) {
+  if (!IsOrdinary(value, decides)) return std::nullopt;
   return std::bit_cast<uint64_t>(static_cast<double>(value));
 }
 
-Bits BFloat16High(float value) {
-  const Bits bits = BFloat16(value);
+Bits BFloat16High(float value, Decides decides) {
+  const Bits bits = BFloat16(value, decides);
   if (!bits.has_value()) return std::nullopt;
   return *bits << 16;
 }
 
 // Towards zero, as a cast does.
-Bits Integer(const Number& number, bool negative, int64_t most) {
+Bits Integer(const Number& number, bool negative, int64_t most,
+             Decides decides) {
   int64_t value = number.integer;
   if (!number.integral) {
     if (!(std::fabs(number.real) < 0x1p62)) return std::nullopt;
     value = static_cast<int64_t>(number.real);
   }
   if (value > most || value < -most) return std::nullopt;
-  if (!IsOrdinary(static_cast<double>(value))) return std::nullopt;
+  if (!IsOrdinary(static_cast<double>(value), decides)) return std::nullopt;
   if (negative) value = -value;
   return most > std::numeric_limits<int32_t>::max()
              ? static_cast<uint64_t>(value)
@@ -194,7 +196,7 @@ std::span<const Encoding> EncodingsOf(uint32_t width_bytes) {
 }
 
 std::optional<uint64_t> Encode(Encoding encoding, NumberType type,
-                               uint64_t bits) {
+                               uint64_t bits, Decides decides) {
   constexpr int64_t kMost32 = std::numeric_limits<int32_t>::max();
   constexpr int64_t kMost64 = std::numeric_limits<int64_t>::max();
   const Number number = NumberOf(type, bits);
@@ -204,57 +206,57 @@ std::optional<uint64_t> Encode(Encoding encoding, NumberType type,
                                        : static_cast<float>(wide);
   switch (encoding) {
     case Encoding::kFloat64:
-      return Float64(wide);
+      return Float64(wide, decides);
     case Encoding::kNegativeFloat64:
-      return Float64(-wide);
+      return Float64(-wide, decides);
     case Encoding::kInverseFloat64:
-      return Float64(1.0 / wide);
+      return Float64(1.0 / wide, decides);
     case Encoding::kFloat32Wide:
-      return Float32Wide(narrow);
+      return Float32Wide(narrow, decides);
     case Encoding::kNegativeFloat32Wide:
-      return Float32Wide(-narrow);
+      return Float32Wide(-narrow, decides);
     case Encoding::kInverseFloat32Wide:
-      return Float32Wide(1.0f / narrow);
+      return Float32Wide(1.0f / narrow, decides);
     case Encoding::kInt64:
-      return Integer(number, false, kMost64);
+      return Integer(number, false, kMost64, decides);
     case Encoding::kNegativeInt64:
-      return Integer(number, true, kMost64);
+      return Integer(number, true, kMost64, decides);
     case Encoding::kFloat32:
-      return Float32(narrow);
+      return Float32(narrow, decides);
     case Encoding::kNegativeFloat32:
-      return Float32(-narrow);
+      return Float32(-narrow, decides);
     case Encoding::kInverseFloat32:
-      return Float32(1.0f / narrow);
+      return Float32(1.0f / narrow, decides);
     case Encoding::kInverseRounded:
-      return Float32(static_cast<float>(1.0 / wide));
+      return Float32(static_cast<float>(1.0 / wide), decides);
     case Encoding::kInt32:
-      return Integer(number, false, kMost32);
+      return Integer(number, false, kMost32, decides);
     case Encoding::kNegativeInt32:
-      return Integer(number, true, kMost32);
+      return Integer(number, true, kMost32, decides);
     case Encoding::kBFloat16High:
-      return BFloat16High(narrow);
+      return BFloat16High(narrow, decides);
     case Encoding::kNegativeBFloat16High:
-      return BFloat16High(-narrow);
+      return BFloat16High(-narrow, decides);
     case Encoding::kInverseBFloat16High:
-      return BFloat16High(1.0f / narrow);
+      return BFloat16High(1.0f / narrow, decides);
     case Encoding::kFloat16Wide:
-      return Float16Wide(narrow);
+      return Float16Wide(narrow, decides);
     case Encoding::kNegativeFloat16Wide:
-      return Float16Wide(-narrow);
+      return Float16Wide(-narrow, decides);
     case Encoding::kInverseFloat16Wide:
-      return Float16Wide(1.0f / narrow);
+      return Float16Wide(1.0f / narrow, decides);
     case Encoding::kFloat16:
-      return Float16(narrow);
+      return Float16(narrow, decides);
     case Encoding::kNegativeFloat16:
-      return Float16(-narrow);
+      return Float16(-narrow, decides);
     case Encoding::kInverseFloat16:
-      return Float16(1.0f / narrow);
+      return Float16(1.0f / narrow, decides);
     case Encoding::kBFloat16:
-      return BFloat16(narrow);
+      return BFloat16(narrow, decides);
     case Encoding::kNegativeBFloat16:
-      return BFloat16(-narrow);
+      return BFloat16(-narrow, decides);
     case Encoding::kInverseBFloat16:
-      return BFloat16(1.0f / narrow);
+      return BFloat16(1.0f / narrow, decides);
   }
   return std::nullopt;
 }

@@ -19,11 +19,19 @@ enum class NumberType : uint8_t {
   kInt32,
 };
 
+// What an op decides by +-0.5, +-1, +-2 and +-3. Any op may decide by 0, by
+// what is infinite and by nan.
+enum class Decides : uint8_t {
+  kKernels,
+  kNothing,
+};
+
 // A number of an op at its call. Its type is told by other words of the op.
 struct Scalar {
   uint32_t word;  // which of the op's words holds it
   NumberType type;
   uint64_t bits;  // as in memory, in the low bytes
+  Decides decides = Decides::kKernels;
 };
 
 // What stands in an op's words in place of a number that may change: one marker
@@ -66,17 +74,23 @@ enum class Encoding : uint8_t {
 // The encodings that are `width_bytes` wide: 8, 4 or 2.
 std::span<const Encoding> EncodingsOf(uint32_t width_bytes);
 
-// The encoded number; none if it is out of range, or is one of those that have
-// no marker: an op may pick its kernel by the encoded number.
+// The encoded number; none if it is out of range, or one by which an op may
+// pick its kernel.
 std::optional<uint64_t> Encode(Encoding encoding, NumberType type,
-                               uint64_t bits);
+                               uint64_t bits,
+                               Decides decides = Decides::kKernels);
 
 // One of the numbers that may stand at a place, encoded so.
 struct ScalarSource {
   uint32_t slot = 0;  // of the op
   NumberType type = NumberType::kFloat64;
   Encoding encoding = Encoding::kFloat64;
+  Decides decides = Decides::kKernels;
   bool operator==(const ScalarSource&) const = default;
+
+  std::optional<uint64_t> Encoded(uint64_t bits) const {
+    return Encode(encoding, type, bits, decides);
+  }
 };
 
 // Bytes of a launch's parameters that hold a number of its op. The recordings
@@ -88,6 +102,25 @@ struct ScalarSite {
   uint32_t offset_bytes = 0;
   uint32_t width_bytes = 0;
   std::vector<ScalarSource> sources;
+};
+
+// How a number that stands in no word that changed was encoded in both
+// recordings: it changed too little to be seen. As long as all its encodings of
+// this kind stay, so does every word.
+struct ScalarRounding {
+  uint32_t op = 0;
+  ScalarSource source;
+  std::optional<uint64_t> encoded;  // as Encode says
+};
+
+// A slot that held the number of an earlier one of its op in both recordings,
+// as elements of a list do: nothing tells where each of them stands, so sites
+// name the earlier one, and are only known to be right where both hold one
+// number.
+struct ScalarCopy {
+  uint32_t op = 0;
+  uint32_t slot = 0;
+  uint32_t of = 0;  // the first slot that held it
 };
 
 }  // namespace reprise::engine

@@ -90,7 +90,7 @@ struct TracedOp {
   // operands, without device work, or are values that arrive.
   bool by_eager = false;
   bool bumps_versions = false;    // of some operand
-  std::vector<ScalarSlot> slots;  // at most 64, in the order of the words
+  std::vector<ScalarSlot> slots;  // in the order of the words
   uint64_t hash = 0;              // of the words with markers in their place
 
   // What the op enqueued: device launches (CUDA) or the call itself (host).

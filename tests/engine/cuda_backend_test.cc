@@ -343,7 +343,13 @@ class CudaNumbersTest : public CudaBackendTest {
               ValuesOf(step_(world_->program, x, number)));
   }
   static Executor::Fit Fit(Plan& plan, float number) {
-    const uint64_t bits[] = {std::bit_cast<uint32_t>(number)};
+    return Fit(plan, std::vector{number});
+  }
+  static Executor::Fit Fit(Plan& plan, const std::vector<float>& numbers) {
+    std::vector<uint64_t> bits;
+    for (const float number : numbers) {
+      bits.push_back(std::bit_cast<uint32_t>(number));
+    }
     return plan.instance(0).executor().SetScalars(1, bits);
   }
 
@@ -405,6 +411,58 @@ TEST_F(CudaNumbersTest, NumberThatNothingExplainsIsNoSlot) {
   ASSERT_FALSE(built);
   EXPECT_THAT(built.error().unexplained, ::testing::ElementsAre(1u));
   EXPECT_THAT(built.error().error.message(), HasSubstr("op 1"));
+}
+
+// As many as a list of parameters is long, each launch with some of them.
+TEST_F(CudaNumbersTest, ListsOfNumbersArePatched) {
+  const auto numbers = [](float number, size_t count) {
+    std::vector<float> numbers;
+    for (size_t i = 0; i < count; ++i) {
+      numbers.push_back(number + 0.01f * static_cast<float>(i % 3));
+    }
+    return numbers;
+  };
+  for (const size_t count : {1u, 7u, 97u}) {
+    Record(
+        [this, numbers, count](SimulatedProgram& p, Tensor x, float number) {
+          return p.ScaleEach(p.Add(x, world_->weight), numbers(number, count));
+        },
+        0.9f, 1.13f);
+    EXPECT_EQ(first_->signature, second_->signature);
+    auto built = world_->backend->Build(*first_, *second_);
+    ASSERT_TRUE(built) << built.error().error.message();
+    Plan plan(std::move(first_), *std::move(built));
+    for (const float number : {1.07f, 0.97f, 1.13f}) {
+      const Tensor x = world_->program.Make(5);
+      ASSERT_EQ(Fit(plan, numbers(number, count)), Executor::Fit::kBound);
+      ASSERT_TRUE(world_->Launch(plan, x));
+      EXPECT_EQ(world_->ResultOf(plan),
+                ValuesOf(step_(world_->program, x, number)));
+    }
+  }
+}
+
+// Both recordings have one number in the whole list, and nothing tells which
+// place is whose.
+TEST_F(CudaNumbersTest, ElementsThatWereAlwaysEqualMustStayEqual) {
+  Record(
+      [this](SimulatedProgram& p, Tensor x, float number) {
+        return p.ScaleEach(p.Add(x, world_->weight),
+                           std::vector<float>(70, number));
+      },
+      0.9f, 1.13f);
+  auto built = world_->backend->Build(*first_, *second_);
+  ASSERT_TRUE(built) << built.error().error.message();
+  Plan plan(std::move(first_), *std::move(built));
+  std::vector<float> numbers(70, 1.07f);
+  EXPECT_EQ(Fit(plan, numbers), Executor::Fit::kBound);
+  numbers[69] = 1.06f;
+  EXPECT_EQ(Fit(plan, numbers), Executor::Fit::kUntold);
+  numbers.assign(70, 1.05f);
+  ASSERT_EQ(Fit(plan, numbers), Executor::Fit::kBound);
+  const Tensor x = world_->program.Make(5);
+  ASSERT_TRUE(world_->Launch(plan, x));
+  EXPECT_EQ(world_->ResultOf(plan), ValuesOf(step_(world_->program, x, 1.05f)));
 }
 
 // Both numbers are whole: the recordings do not tell a float from a bfloat16

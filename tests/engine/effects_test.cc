@@ -35,7 +35,7 @@ using Remake = Effects::Remake;
 class GateTest : public testing::Test {
  protected:
   std::vector<Gate> Gates(const std::vector<ValueId>& inputs = {},
-                          const std::vector<uint64_t>& changing = {},
+                          const std::vector<SlotSet>& changing = {},
                           Remake remake = Remake::kWhatLasts,
                           Draws draws = {}) {
     const Effects effects(&builder_.trace(), inputs, changing, remake,
@@ -89,7 +89,7 @@ TEST_F(GateTest, NumbersThatChangeAndTrapsAreWaitedFor) {
   const ValueId a = builder_.Op({x}, {}, 1);
   builder_.Op({a}, {}, 1);
   builder_.trace().ops[0].may_trap = true;
-  EXPECT_THAT(Gates({}, {0, 1}), ElementsAre(Gate::kTrap, Gate::kNumber));
+  EXPECT_THAT(Gates({}, {{}, {true}}), ElementsAre(Gate::kTrap, Gate::kNumber));
 }
 
 TEST_F(GateTest, OpsWaitForTheirTurnAtTheGenerator) {

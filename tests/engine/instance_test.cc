@@ -139,7 +139,7 @@ class InstanceTest : public testing::Test {
   FakeExecutor::Log log_;
   int arena_releases_ = 0;
   std::vector<ValueId> immovable_;
-  std::vector<uint64_t> slots_;
+  std::vector<SlotSet> slots_;
   Trace second_{&frontend_};  // what it says of the generator
   std::shared_ptr<MemoryWatch> lasting_;
   std::unique_ptr<Plan> plan_;
@@ -290,12 +290,12 @@ class InstanceNumbersTest : public InstanceTest {
  protected:
   static constexpr uint32_t kOp = 1;
 
-  void BuildWithNumber(uint64_t changing) {
+  void BuildWithNumber(bool changes) {
     TracedOp& op = builder_.trace().ops[kOp];
     const auto word = static_cast<uint32_t>(op.words.size());
     op.words.push_back(std::bit_cast<uint64_t>(4.5));
     op.slots = {{0, {word, NumberType::kFloat64, op.words.back()}}};
-    slots_ = {0, changing, 0, 0};
+    slots_ = {{}, changes ? SlotSet{true} : SlotSet{}, {}, {}};
     Build({{0, 1, 1}, {1, 4, 3, true}});
     ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
     ASSERT_TRUE(instance_->LaunchNext());
@@ -312,7 +312,7 @@ class InstanceNumbersTest : public InstanceTest {
 };
 
 TEST_F(InstanceNumbersTest, NumberThatChangesIsBoundWhenItsOpComes) {
-  BuildWithNumber(1);
+  BuildWithNumber(true);
   EXPECT_THAT(log_.scalars, IsEmpty());
   const std::vector<uint64_t> bits = {std::bit_cast<uint64_t>(7.25)};
   EXPECT_EQ(instance_->BindLate(With(7.25)->view), Readiness::kReady);
@@ -325,7 +325,7 @@ TEST_F(InstanceNumbersTest, NumberThatChangesIsBoundWhenItsOpComes) {
 }
 
 TEST_F(InstanceNumbersTest, NumberThatStayedIsAConstant) {
-  BuildWithNumber(0);
+  BuildWithNumber(false);
   EXPECT_TRUE(instance_->Matches(kOp, With(4.5)->view));
   EXPECT_FALSE(instance_->Matches(kOp, With(7.25)->view));
   EXPECT_TRUE(instance_->OtherNumbers(kOp, With(7.25)->view));
@@ -334,7 +334,7 @@ TEST_F(InstanceNumbersTest, NumberThatStayedIsAConstant) {
 }
 
 TEST_F(InstanceNumbersTest, OtherSignsAndNumbersWithoutMarkerAreOtherOps) {
-  BuildWithNumber(1);
+  BuildWithNumber(true);
   for (const double number : {-7.25, 0.0, 1.0, 1e6, 1e300}) {
     EXPECT_FALSE(instance_->Matches(kOp, With(number)->view)) << number;
     EXPECT_FALSE(instance_->OtherNumbers(kOp, With(number)->view)) << number;
@@ -349,7 +349,7 @@ TEST_F(InstanceNumbersTest, OtherSignsAndNumbersWithoutMarkerAreOtherOps) {
 }
 
 TEST_F(InstanceNumbersTest, WhatTheExecutorDoesNotTakeIsTold) {
-  BuildWithNumber(1);
+  BuildWithNumber(true);
   log_.fit = Executor::Fit::kUntold;
   EXPECT_EQ(instance_->BindLate(With(7.25)->view), Readiness::kUntold);
   log_.fit = Executor::Fit::kOutside;

@@ -113,7 +113,7 @@ class TwinPrograms : public testing::Test {
       if (test_->on_build_) test_->on_build_();
       const auto slots = engine::ChangingSlots(first, second);
       for (uint32_t k = 0; k < slots.size() && !test_->explains_numbers_; ++k) {
-        if (slots[k] == 0) continue;
+        if (slots[k].empty()) continue;
         return tl::unexpected<engine::BuildFailure>(
             {base::Error(base::Code::kFailedPrecondition, "told to fail"),
              k,

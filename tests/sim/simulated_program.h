@@ -3,11 +3,14 @@
 #ifndef REPRISE_TESTS_SIM_SIMULATED_PROGRAM_H_
 #define REPRISE_TESTS_SIM_SIMULATED_PROGRAM_H_
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -138,6 +141,31 @@ class SimulatedProgram {
   SimulatedTensor ScaleBySquare(SimulatedTensor a, float root) {
     return ScaleBy(10, a, root, root * root);
   }
+  // Element i of a times those of `numbers` that are i modulo kElements.
+  // Kernels take a few numbers each, and what the others left where there are
+  // no more.
+  SimulatedTensor ScaleEach(SimulatedTensor a,
+                            const std::vector<float>& numbers) {
+    return Run(
+        11, {a}, false,
+        [this, a, &numbers] {
+          const SimulatedTensor out = NewTensor();
+          gpu_->Copy(out.base, a.base, kBytes);
+          ++list_.unwritten;
+          list_.out = out.base;
+          for (size_t begin = 0; begin < numbers.size();
+               begin += kNumbersALaunch) {
+            const size_t count =
+                std::min(kNumbersALaunch, numbers.size() - begin);
+            std::copy_n(&numbers[begin], count, list_.numbers);
+            list_.begin = static_cast<int>(begin);
+            list_.count = static_cast<int>(count);
+            gpu_->Launch(scale_each_, list_);
+          }
+          return std::vector{out};
+        },
+        numbers)[0];
+  }
   void Negate(SimulatedTensor a) {
     Run(3, {a}, true, [this, a] {
       gpu_->Launch(negate_, a.base, kElements);
@@ -212,26 +240,30 @@ class SimulatedProgram {
   // The op takes `number` and hands its kernel `factor`.
   SimulatedTensor ScaleBy(OpId op, SimulatedTensor a, float number,
                           float factor) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, &number, sizeof number);
-    return Run(
-        op, {a}, false,
-        [this, a, factor] {
-          const SimulatedTensor out = NewTensor();
-          gpu_->Launch(scale_, kElements, out.base, factor, a.base);
-          return std::vector{out};
-        },
-        bits)[0];
+    return Run(op, {a}, false,
+               [this, a, factor] {
+                 const SimulatedTensor out = NewTensor();
+                 gpu_->Launch(scale_, kElements, out.base, factor, a.base);
+                 return std::vector{out};
+               },
+               {&number, 1})[0];
   }
 
   std::vector<SimulatedTensor> Run(OpId op,
                                    const std::vector<SimulatedTensor>& inputs,
                                    bool writes_first, const Eager& eager,
-                                   uint64_t attribute = 0) {
+                                   std::span<const float> numbers = {}) {
     if (!around) return eager();
     static constexpr int64_t kSizes[] = {kElements};
     static constexpr int64_t kStrides[] = {1};
-    const uint64_t words[] = {op, inputs.size(), attribute};
+    std::vector<uint64_t> words = {op, inputs.size()};
+    std::vector<engine::Scalar> scalars;
+    for (const float number : numbers) {
+      scalars.push_back({static_cast<uint32_t>(words.size()),
+                         engine::NumberType::kFloat32,
+                         std::bit_cast<uint32_t>(number)});
+      words.push_back(scalars.back().bits);
+    }
     std::vector<Operand> operands;
     for (const SimulatedTensor& input : inputs) {
       Operand& operand = operands.emplace_back();
@@ -243,18 +275,27 @@ class SimulatedProgram {
       operand.strides = kStrides;
     }
     if (writes_first) operands[0].written = true;
-    const engine::Scalar scalar{2, engine::NumberType::kFloat32, attribute};
     OpView view;
-    if (attribute != 0) view.scalars = {&scalar, 1};
+    view.scalars = scalars;
     view.op = op;
     view.words = words;
     view.operands = operands;
     return around(view, eager);
   }
 
+  static constexpr size_t kNumbersALaunch = 5;
+  struct ListParams {
+    uint64_t out = 0;
+    uint64_t unwritten = 0;
+    float numbers[kNumbersALaunch] = {};
+    int begin = 0;
+    int count = 0;
+  };
+
   SimulatedGpu* gpu_;
   SimulatedFrontend* frontend_;
   uint64_t tokens_ = 0;
+  ListParams list_;  // as the last launch left it
   const SimulatedGpu::Kernel add_ = SimulatedGpu::MakeKernel(
       +[](uint64_t out, uint64_t a, uint64_t b, int elements) {
         for (int i = 0; i < elements; ++i) {
@@ -265,6 +306,13 @@ class SimulatedProgram {
       +[](int elements, uint64_t out, float factor, uint64_t a) {
         for (int i = 0; i < elements; ++i) {
           Floats(out)[i] = factor * Floats(a)[i];
+        }
+      });
+  const SimulatedGpu::Kernel scale_each_ =
+      SimulatedGpu::MakeKernel(+[](ListParams params) {
+        for (int i = 0; i < params.count; ++i) {
+          Floats(params.out)[(params.begin + i) % kElements] *=
+              params.numbers[i];
         }
       });
   const SimulatedGpu::Kernel negate_ =
