@@ -11,6 +11,15 @@
 #include "bindings/torch/thread_state.h"
 
 namespace reprise::bindings {
+namespace {
+
+// As OpCall has it: doubles and integers.
+bool IsNumber(const at::Scalar& value) {
+  return !value.isSymbolic() &&
+         (value.type() == at::kDouble || value.type() == at::kLong);
+}
+
+}  // namespace
 
 BoxedCall::TensorSlot BoxedCall::SlotOf(const at::Tensor& tensor) {
   TensorSlot slot;
@@ -64,25 +73,39 @@ void BoxedCall::AddValue(c10::IValue value) {
   arguments_.emplace_back().value = std::move(value);
 }
 
-void BoxedCall::AddScalar(const at::Scalar& value) {
-  // As OpCall has it: doubles and integers.
-  if (!value.isSymbolic() &&
-      (value.type() == at::kDouble || value.type() == at::kLong)) {
-    numbers_.push_back({arguments_.size(), 0});
-  }
+void BoxedCall::AddDouble(double value) {
+  if (info_.doubles_by_value) numbers_.push_back({arguments_.size(), 0});
   AddValue(c10::IValue(value));
+}
+
+void BoxedCall::AddScalar(const at::Scalar& value) {
+  if (IsNumber(value)) numbers_.push_back({arguments_.size(), 0});
+  AddValue(c10::IValue(value));
+}
+
+void BoxedCall::AddScalarList(at::ArrayRef<at::Scalar> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (IsNumber(values[i])) numbers_.push_back({arguments_.size(), i});
+  }
+  AddValue(c10::IValue(values));
 }
 
 void BoxedCall::SetScalar(uint32_t scalar, uint64_t bits) {
   const Number& number = numbers_[scalar];
   Argument& argument = arguments_[number.argument];
+  const auto renewed = [bits](const c10::IValue& value) {
+    return value.isDouble() ? c10::IValue(std::bit_cast<double>(bits))
+                            : c10::IValue(static_cast<int64_t>(bits));
+  };
   if (argument.kind != Argument::Kind::kValue) {
-    const at::Tensor& kept = argument.tensors[number.tensor].kept;
+    const at::Tensor& kept = argument.tensors[number.element].kept;
     std::memcpy(kept.mutable_data_ptr(), &bits, kept.itemsize());
-  } else if (argument.value.isDouble()) {
-    argument.value = std::bit_cast<double>(bits);
+  } else if (argument.value.isList()) {
+    // The one that the argument holds: lists are references.
+    c10::List<c10::IValue> list = argument.value.toList();
+    list.set(number.element, renewed(list.get(number.element)));
   } else {
-    argument.value = static_cast<int64_t>(bits);
+    argument.value = renewed(argument.value);
   }
 }
 

@@ -36,7 +36,9 @@ class BoxedCall final : public engine::Call {
   void AddOptionalTensorList(
       const c10::List<std::optional<at::Tensor>>& tensors);
   void AddValue(c10::IValue value);
+  void AddDouble(double value);
   void AddScalar(const at::Scalar& value);
+  void AddScalarList(at::ArrayRef<at::Scalar> values);
   // What Run checks its results against.
   void Expect(std::span<const engine::ResultView> results);
 
@@ -61,11 +63,11 @@ class BoxedCall final : public engine::Call {
     std::vector<TensorSlot> tensors;
   };
 
-  // A number of the call, in the order of OpCall: an argument, or a wrapped
-  // number among an argument's tensors.
+  // A number of the call, in the order of OpCall: an argument, or an element of
+  // one: of a list of numbers, or a wrapped number among tensors.
   struct Number {
     size_t argument;
-    size_t tensor;
+    size_t element;
   };
 
   TensorSlot SlotOf(const at::Tensor& tensor);
@@ -96,6 +98,10 @@ void Box(BoxedCall& call, const at::ITensorListRef& tensors);
 inline void Box(BoxedCall& call,
                 const c10::List<std::optional<at::Tensor>>& tensors) {
   call.AddOptionalTensorList(tensors);
+}
+inline void Box(BoxedCall& call, double value) { call.AddDouble(value); }
+inline void Box(BoxedCall& call, at::ArrayRef<at::Scalar> values) {
+  call.AddScalarList(values);
 }
 inline void Box(BoxedCall& call, const at::Scalar& value) {
   call.AddScalar(value);

@@ -337,7 +337,7 @@ engine::OpView OpCall::view() const {
   view.words = words_.span();
   view.operands = operands();
   if ((dtypes_ & ~kDtypesOfNumbers) == 0) {
-    view.scalars = {numbers_room_.data(), numbers_};
+    view.scalars = numbers_.span();
   }
   view.cut = cut_;
   view.by_eager = by_eager_;

@@ -71,13 +71,14 @@ class OpCall {
     word[0] = TagWord(Tag::kDouble);
     word[1] = std::bit_cast<uint64_t>(value);
     zero_arguments_ |= uint64_t{value == 0} << argument_;
+    if (info_.doubles_by_value) AddNumber(engine::NumberType::kFloat64, 1);
   }
   // The word `from_end` words before the end is a number that may be a slot.
   void AddNumber(engine::NumberType type, size_t from_end) {
-    if (!info_.numbers_by_value || numbers_ == numbers_room_.size()) return;
+    if (!info_.numbers_by_value) return;
     const size_t word = words_.size() - from_end;
-    numbers_room_[numbers_++] = {static_cast<uint32_t>(word), type,
-                                 words_[word]};
+    numbers_.Push({static_cast<uint32_t>(word), type, words_[word],
+                   info_.numbers_decide});
   }
   void AddDevice(std::optional<c10::Device> device);
   WordBuffer& words() { return words_; }
@@ -165,9 +166,8 @@ class OpCall {
   WordBuffer words_;
   InlineBuffer<engine::Operand, 6> operands_;
   InlineBuffer<Source, 6> sources_;
-  // More than any operator takes; what is beyond stays in the key.
-  size_t numbers_ = 0;
-  std::array<engine::Scalar, 4> numbers_room_;
+  // No operator takes more beside lists of them.
+  InlineBuffer<engine::Scalar, 4> numbers_;
   std::array<uint32_t, 2> seed_words_{};  // of a seed and an offset; 0: none
 };
 

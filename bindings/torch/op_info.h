@@ -57,8 +57,11 @@ struct OpInfo {
   // Of a tensor of the host it makes one of the device: see OpView::by_eager.
   bool copies_from_host = false;
   bool factory = false;  // makes tensors by options: the host is its default
-  // Its kernels take its numbers as OpView::scalars says.
+  // Its kernels take its numbers as OpView::scalars says, and its attributes of
+  // type double, too.
   bool numbers_by_value = false;
+  bool doubles_by_value = false;
+  engine::Decides numbers_decide = engine::Decides::kKernels;
   uint8_t switches = kNoSwitches;
 
   // The r-th result that is a reference is this one of the arguments of type

@@ -154,12 +154,12 @@ constexpr std::array kForkStreams = {"aten::_convolution"sv,
                                      "aten::cudnn_convolution_relu"sv,
                                      "aten::cudnn_convolution_transpose"sv};
 
-// Operators whose kernels take numbers by value and make nothing else of them,
-// and that take no lists of them (BoxedCall does not count those). Those that
-// write over an operand have a name that ends in '_'. Not here, among
-// others: what hands them to a library (addmm), computes with them on the host
-// (linspace, elu), compares them with each other (histc) or copies them to the
-// device (where).
+// Operators whose kernels take numbers by value and make nothing else of them.
+// Those that write over an operand have a name that ends in '_', those on lists
+// of tensors one that begins with "_foreach_". Not here, among others: what
+// hands them to a library (addmm), computes with them on the host (linspace,
+// elu), compares them with each other (histc) or copies them to the device
+// (where).
 constexpr std::array kNumbersByValue = {
     "add"sv,       "addcdiv"sv,      "addcmul"sv,     "clamp"sv,
     "clamp_max"sv, "clamp_min"sv,    "div"sv,         "eq"sv,
@@ -168,6 +168,19 @@ constexpr std::array kNumbersByValue = {
     "lerp"sv,      "lt"sv,           "masked_fill"sv, "mul"sv,
     "ne"sv,        "new_full"sv,     "pow"sv,         "remainder"sv,
     "rsub"sv,      "sub"sv,
+};
+
+// Those of them that pick no kernel by 0.5, 1, 2 or 3, to which numbers come
+// near that an optimizer makes of its steps.
+constexpr std::array kDecidingNothing = {"addcdiv"sv, "div"sv, "mul"sv};
+
+// Operators whose kernels take attributes of type double by value as well, and
+// that pick none by them.
+constexpr std::array kDoublesByValue = {
+    "aten::_fused_adagrad_"sv,
+    "aten::_fused_adam_"sv,
+    "aten::_fused_adamw_"sv,
+    "aten::_fused_sgd_"sv,
 };
 
 // A class of switches is read by operators whose name holds one of these.
@@ -314,12 +327,15 @@ const char* CutReason(const c10::OperatorHandle& op) {
   return nullptr;
 }
 
-bool TakesNumbersByValue(std::string_view name) {
+// "mul" of "aten::mul", "aten::mul_", "aten::_foreach_mul" and so on.
+std::string_view Plain(std::string_view name) {
   constexpr std::string_view kPrefix = "aten::";
-  if (!name.starts_with(kPrefix)) return false;
+  if (!name.starts_with(kPrefix)) return {};
   name.remove_prefix(kPrefix.size());
+  constexpr std::string_view kOfLists = "_foreach_";
+  if (name.starts_with(kOfLists)) name.remove_prefix(kOfLists.size());
   if (name.ends_with('_')) name.remove_suffix(1);
-  return Contains(kNumbersByValue, name);
+  return name;
 }
 
 bool MayUseGenerator(const c10::OperatorHandle& op) {
@@ -393,7 +409,12 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.forks_streams = Contains(kForkStreams, name);
   info.copies_from_host = name == "aten::_to_copy";
   info.may_trap = Contains(kMayTrap, name);
-  info.numbers_by_value = TakesNumbersByValue(name);
+  info.doubles_by_value = Contains(kDoublesByValue, name);
+  info.numbers_by_value =
+      info.doubles_by_value || Contains(kNumbersByValue, Plain(name));
+  if (info.doubles_by_value || Contains(kDecidingNothing, Plain(name))) {
+    info.numbers_decide = engine::Decides::kNothing;
+  }
   info.references = References(schema);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();

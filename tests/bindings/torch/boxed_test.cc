@@ -282,11 +282,11 @@ TEST_F(BoxedCallTest, RunsOnOtherMemory) {
 TEST_F(BoxedCallTest, TakesTheNumbersOfAnotherCall) {
   const auto x = at::rand({3, 4}), y = at::rand({3, 4}), z = at::rand({3, 4});
   const auto mask = x > 0.5;
-  using Program = std::function<at::Tensor(double, double)>;
-  const auto expect = [&](size_t numbers, const Program& program) {
+  using Program = std::function<std::vector<at::Tensor>(double, double)>;
+  const auto expect_lists = [&](size_t numbers, const Program& program) {
     session_.WantCalls();
     session_.Record();
-    const at::Tensor other = program(4.25, 5.75);
+    const std::vector<at::Tensor> other = program(4.25, 5.75);
     session_.Pass();
     const std::vector<engine::Scalar> scalars = session_.seen()[0].scalars;
     const std::vector<uint64_t> words = session_.seen()[0].words;
@@ -302,11 +302,19 @@ TEST_F(BoxedCallTest, TakesTheNumbersOfAnotherCall) {
       session_.call(0)->SetScalar(i, scalars[i].bits);
     }
     const auto bytes = session_.RunCall(0);
-    ASSERT_EQ(bytes[0].size(), other.storage().nbytes());
-    EXPECT_EQ(
-        std::memcmp(bytes[0].data(), other.storage().data(), bytes[0].size()),
-        0)
-        << session_.seen()[0].name;
+    ASSERT_EQ(bytes.size(), other.size());
+    for (size_t i = 0; i < other.size(); ++i) {
+      const c10::Storage& storage = other[i].storage();
+      ASSERT_EQ(bytes[i].size(), storage.nbytes());
+      EXPECT_EQ(std::memcmp(bytes[i].data(), storage.data(), bytes[i].size()),
+                0)
+          << session_.seen()[0].name << " " << i;
+    }
+  };
+  const auto expect = [&](size_t numbers, const auto& program) {
+    expect_lists(numbers, [&program](double s, double t) {
+      return std::vector{at::Tensor(program(s, t))};
+    });
   };
   expect(1, [&](double s, double) { return at::mul(x, s); });
   expect(1, [&](double s, double) { return at::mul(x, int64_t(10 * s)); });
@@ -319,6 +327,63 @@ TEST_F(BoxedCallTest, TakesTheNumbersOfAnotherCall) {
   expect(1, [&](double s, double) { return at::pow(x, s); });
   expect(1, [&](double s, double) { return at::full({2, 3}, s); });
   expect(1, [&](double s, double) { return at::masked_fill(x, mask, s); });
+  const std::vector<at::Tensor> xs = {x, y, z}, ys = {y, z, x};
+  using Numbers = std::vector<at::Scalar>;
+  expect_lists(1, [&](double s, double) { return at::_foreach_mul(xs, s); });
+  expect_lists(1,
+               [&](double s, double) { return at::_foreach_add(xs, ys, s); });
+  expect_lists(3, [&](double s, double t) {
+    return at::_foreach_div(xs, Numbers{s, t, s});
+  });
+  expect_lists(3, [&](double s, double t) {
+    return at::_foreach_addcdiv(xs, ys, xs, Numbers{int64_t(10 * s), 1.5, t});
+  });
+}
+
+TEST_F(BoxedCallTest, ListsOfNumbersMayBeLong) {
+  const std::vector<at::Tensor> xs(200, at::rand({4}));
+  session_.Record();
+  at::_foreach_mul(xs, std::vector<at::Scalar>(200, 4.25));
+  session_.Pass();
+  ASSERT_EQ(session_.seen()[0].scalars.size(), 200u);
+  for (const engine::Scalar& scalar : session_.seen()[0].scalars) {
+    EXPECT_EQ(session_.seen()[0].words[scalar.word], scalar.bits);
+  }
+}
+
+// Their numbers are attributes of type double.
+TEST_F(BoxedCallTest, FusedOptimizersTakeTheNumbersOfAnotherCall) {
+  const c10::InferenceMode uncounted;
+  std::vector<std::vector<at::Tensor>> lists;
+  const auto begin_anew = [&] {
+    lists.assign(5, {});
+    for (auto& list : lists) list = {at::ones({5}), at::ones({3})};
+    lists[4] = {at::ones({}), at::ones({})};  // steps
+  };
+  const auto step = [&](double lr) {
+    session_.WantCalls();
+    session_.Record();
+    at::_fused_adam_(lists[0], lists[1], lists[2], lists[3], {}, lists[4], lr,
+                     0.875, 0.9375, 0.25, 1e-6, false, false);
+    session_.Pass();
+  };
+  begin_anew();
+  const std::vector<at::Tensor> other = lists[0];
+  step(0.125);
+  const std::vector<engine::Scalar> scalars = session_.seen()[0].scalars;
+  ASSERT_EQ(scalars.size(), 5u);
+  begin_anew();
+  step(0.75);
+  EXPECT_FALSE(at::equal(lists[0][0], other[0]));
+  for (const auto& list : lists) {
+    for (const at::Tensor& tensor : list) tensor.fill_(1);
+  }
+  for (uint32_t i = 0; i < scalars.size(); ++i) {
+    session_.call(0)->SetScalar(i, scalars[i].bits);
+  }
+  session_.RunCall(0);
+  EXPECT_TRUE(at::equal(lists[0][0], other[0]));
+  EXPECT_TRUE(at::equal(lists[0][1], other[1]));
 }
 
 TEST_F(BoxedCallTest, NumbersByWhichMoreIsDecidedAreNoSlots) {
