@@ -104,9 +104,9 @@ struct ScalarSite {
   std::vector<ScalarSource> sources;
 };
 
-// How a number that stands in no word that changed was encoded in both
-// recordings: it changed too little to be seen. As long as all its encodings of
-// this kind stay, so does every word.
+// How a number was encoded in both recordings: it changed too little to be seen
+// so. As long as all its encodings of this kind stay, so does every word that
+// the recordings show unchanged.
 struct ScalarRounding {
   uint32_t op = 0;
   ScalarSource source;

@@ -19,6 +19,22 @@ uint64_t BytesAt(const device::Launch& launch, uint32_t offset_bytes,
   return bytes;
 }
 
+// Beside a number some kernels hold its inverse (of floor_divide), which may
+// have stayed where the number changed.
+struct Inverse {
+  Encoding number;
+  Encoding inverse;
+};
+constexpr Inverse kInverses[] = {
+    {Encoding::kFloat64, Encoding::kInverseFloat64},
+    {Encoding::kFloat32Wide, Encoding::kInverseFloat32Wide},
+    {Encoding::kFloat32, Encoding::kInverseFloat32},
+    {Encoding::kBFloat16High, Encoding::kInverseBFloat16High},
+    {Encoding::kFloat16Wide, Encoding::kInverseFloat16Wide},
+    {Encoding::kFloat16, Encoding::kInverseFloat16},
+    {Encoding::kBFloat16, Encoding::kInverseBFloat16},
+};
+
 // An op's numbers that changed, each one once, and how kernels may hold them.
 class ChangedNumbers {
  public:
@@ -51,27 +67,41 @@ class ChangedNumbers {
     return sources;
   }
 
-  // How each number that is not among `found` (slots) was encoded without a
-  // change. None if one of them changed by more than a float32 shows, so that
-  // whatever holds it has changed.
-  std::optional<std::vector<ScalarRounding>> RoundingsWithout(
-      const std::set<uint32_t>& found) const {
-    std::vector<ScalarRounding> roundings;
-    for (const Number& number : numbers_) {
-      if (found.contains(number.slot)) continue;
-      const ScalarSource narrow = number.In(Encoding::kFloat32);
-      if (!narrow.Encoded(number.before).has_value() ||
-          narrow.Encoded(number.before) != narrow.Encoded(number.after)) {
-        return std::nullopt;
+  // What must stay for no word to change that is not among `found`: how numbers
+  // without a place were encoded, and inverses beside numbers with one. None if
+  // a number without one changed by more than a float32 shows, so that whatever
+  // holds it has changed.
+  std::optional<std::vector<ScalarRounding>> RoundingsBeside(
+      std::span<const ScalarSite> found) const {
+    std::map<uint32_t, std::set<Encoding>> places;  // by slot
+    for (const ScalarSite& site : found) {
+      for (const ScalarSource& source : site.sources) {
+        places[source.slot].insert(source.encoding);
       }
+    }
+    std::vector<ScalarRounding> roundings;
+    const auto add_if_stayed = [&](const Number& number, Encoding encoding) {
+      const ScalarSource source = number.In(encoding);
+      const auto encoded = source.Encoded(number.before);
+      if (source.Encoded(number.after) != encoded) return false;
+      roundings.push_back({0, source, encoded});
+      return encoded.has_value();
+    };
+    for (const Number& number : numbers_) {
+      if (const auto place = places.find(number.slot); place != places.end()) {
+        for (const auto [direct, inverse] : kInverses) {
+          if (place->second.contains(direct)) add_if_stayed(number, inverse);
+        }
+        continue;
+      }
+      bool small = false;
       for (const uint32_t width : {8, 4, 2}) {
         for (const Encoding encoding : EncodingsOf(width)) {
-          const ScalarSource source = number.In(encoding);
-          const auto encoded = source.Encoded(number.before);
-          if (source.Encoded(number.after) != encoded) continue;
-          roundings.push_back({0, source, encoded});
+          const bool stayed = add_if_stayed(number, encoding);
+          small |= stayed && encoding == Encoding::kFloat32;
         }
       }
+      if (!small) return std::nullopt;
     }
     return roundings;
   }
@@ -130,22 +160,17 @@ class ScalarScan {
           8, first_.launches[word.launch].image.size() - word.offset_bytes));
       FindInWord(word.launch, word.offset_bytes, size);
     }
-    const auto host = [](const ResultSpec& result) {
-      return result.kind == ResultSpec::Kind::kHost;
-    };
-    const bool idle =
-        first_.launches.empty() && std::ranges::none_of(first_.results, host);
-    std::set<uint32_t> found;  // slots
-    for (const ScalarSite& site : sites_) {
-      for (const ScalarSource& source : site.sources) {
-        found.insert(source.slot);
-      }
+    // What the host holds of the results may be made of a number.
+    if (std::ranges::any_of(first_.results, [](const ResultSpec& result) {
+          return result.kind == ResultSpec::Kind::kHost;
+        })) {
+      return {};
     }
-    auto roundings = numbers_.RoundingsWithout(found);
-    const bool complete = idle || roundings.has_value();
-    return {std::move(sites_), numbers_.TakeCopies(),
-            std::move(roundings).value_or(std::vector<ScalarRounding>()),
-            complete};
+    if (first_.launches.empty()) return {{}, {}, {}, true};
+    auto roundings = numbers_.RoundingsBeside(sites_);
+    if (!roundings.has_value()) return {};
+    return {std::move(sites_), numbers_.TakeCopies(), *std::move(roundings),
+            true};
   }
 
  private:

@@ -35,6 +35,9 @@ constexpr uint64_t kDtypesOfNumbers = [] {
   return dtypes;
 }();
 
+// Of what the word says that opens an operand.
+constexpr uint64_t DtypeOf(uint64_t word) { return word & 0xffff; }
+
 // Torch makes a tensor of Python's numbers with Python's key excluded, and
 // writes them into it past the dispatcher.
 bool IsAboutToFill() {
@@ -336,7 +339,20 @@ engine::OpView OpCall::view() const {
   view.op = info_.id;
   view.words = words_.span();
   view.operands = operands();
-  if ((dtypes_ & ~kDtypesOfNumbers) == 0) {
+  // Ops on lists of tensors of several types hold one number in several ways,
+  // of which some may stay where others change. Attributes are held in one.
+  const auto mixed = [this] {
+    bool lists = false;
+    bool several = false;
+    for (size_t i = 1; i < sources_.size(); ++i) {
+      lists |= sources_[i].argument == sources_[i - 1].argument;
+      several |= DtypeOf(words_[sources_[i].word]) !=
+                 DtypeOf(words_[sources_[0].word]);
+    }
+    return lists && several;
+  };
+  if (numbers_.size() != 0 && (dtypes_ & ~kDtypesOfNumbers) == 0 &&
+      (std::has_single_bit(dtypes_) || info_.doubles_by_value || !mixed())) {
     view.scalars = numbers_.span();
   }
   view.cut = cut_;

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -397,6 +398,25 @@ TEST_F(CudaNumbersTest, KernelMayHoldTheInverse) {
   for (float number : {11.0f, 0.7f, 1e-30f}) ExpectSame(plan, number);
   // Its inverse is infinite; no recording has shown what happens then.
   EXPECT_EQ(Fit(plan, 1e-40f), Executor::Fit::kOutside);
+}
+
+// The recordings have two numbers, and one inverse.
+TEST_F(CudaNumbersTest, InverseThatDidNotChangeMustNotChange) {
+  const float number = 1.9f;
+  const float next = std::nextafter(number, 1.0f);
+  ASSERT_EQ(1 / number, 1 / next);
+  Record(
+      [this](SimulatedProgram& p, Tensor x, float divisor) {
+        return p.FloorDivide(p.Add(x, world_->weight), divisor);
+      },
+      number, next);
+  auto built = world_->backend->Build(*first_, *second_);
+  ASSERT_TRUE(built) << built.error().error.message();
+  Plan plan(std::move(first_), *std::move(built));
+  for (const float same : {number, next}) ExpectSame(plan, same);
+  for (const float other : {1.7f, 0.3f, 7.0f}) {
+    EXPECT_EQ(Fit(plan, other), Executor::Fit::kUntold) << other;
+  }
 }
 
 TEST_F(CudaNumbersTest, NumberThatNothingExplainsIsNoSlot) {

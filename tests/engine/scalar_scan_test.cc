@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -182,6 +183,26 @@ TEST_F(ScalarScanTest, NumberThatChangesByLessThanIsSeenMustStayRoundedSo) {
   EXPECT_FALSE(stays(1 / 0.3));
 }
 
+// A kernel may hold both, and would divide by what the number was.
+TEST_F(ScalarScanTest, InverseThatStayedBesideANumberMustStay) {
+  const float number = 1.9f, next = std::nextafter(number, 1.0f);
+  ASSERT_EQ(1 / number, 1 / next);
+  Numbers({number}, {next});
+  Launch<float>({number, 1 / number}, {next, 1 / next});
+  const NumberPlaces places = Find();
+  EXPECT_TRUE(places.complete);
+  EXPECT_THAT(places.sites, ElementsAre(Holds(0, 0, 4, 0)));
+  const auto stays = [&places](double now) {
+    return std::ranges::all_of(
+        places.roundings, [now](const ScalarRounding& rounding) {
+          return rounding.source.Encoded(std::bit_cast<uint64_t>(now)) ==
+                 rounding.encoded;
+        });
+  };
+  EXPECT_TRUE(stays(number));
+  EXPECT_FALSE(stays(1.7f));
+}
+
 TEST_F(ScalarScanTest, NumberThatIsWholeInBothIsNoRoundedOne) {
   Numbers({4.1}, {4.4});
   Launch<float>({4.1f * 4.1f}, {4.4f * 4.4f});
@@ -197,10 +218,21 @@ TEST_F(ScalarScanTest, ANumberThatDecidesNothingMayBecomeOne) {
   EXPECT_TRUE(Find().complete);
 }
 
-// A lone op without device work needs none.
+// A lone op without device work needs none, and holds none.
 TEST_F(ScalarScanTest, OpThatLaunchesNothingIsComplete) {
-  Numbers({0.3, 0.7}, {0.4, 0.1});
+  Numbers({0.3, 0.3, 0.7}, {0.4, 0.4, 0.7 + 1e-12});
+  const NumberPlaces places = Find();
+  EXPECT_TRUE(places.complete);
+  EXPECT_THAT(places.copies, IsEmpty());
+  EXPECT_THAT(places.roundings, IsEmpty());
+}
+
+TEST_F(ScalarScanTest, ResultsOfTheHostMayHoldANumber) {
+  Numbers({0.3}, {0.4});
+  Launch<float>({0.3f}, {0.4f});
   EXPECT_TRUE(Find().complete);
+  first_.results.emplace_back().kind = ResultSpec::Kind::kHost;
+  EXPECT_FALSE(Find().complete);
 }
 
 }  // namespace

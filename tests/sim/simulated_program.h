@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -136,6 +137,18 @@ class SimulatedProgram {
   // a / divisor, as a product with what the host has divided.
   SimulatedTensor Divide(SimulatedTensor a, float divisor) {
     return ScaleBy(9, a, divisor, 1.0f / divisor);
+  }
+  // What fits whole into a of `divisor`, by a kernel that holds its inverse,
+  // too.
+  SimulatedTensor FloorDivide(SimulatedTensor a, float divisor) {
+    return Run(12, {a}, false,
+               [this, a, divisor] {
+                 const SimulatedTensor out = NewTensor();
+                 gpu_->Launch(floor_divide_, kElements, out.base, divisor,
+                              1.0f / divisor, a.base);
+                 return std::vector{out};
+               },
+               {&divisor, 1})[0];
   }
   // a * root * root, as a product with what the host has multiplied.
   SimulatedTensor ScaleBySquare(SimulatedTensor a, float root) {
@@ -306,6 +319,14 @@ class SimulatedProgram {
       +[](int elements, uint64_t out, float factor, uint64_t a) {
         for (int i = 0; i < elements; ++i) {
           Floats(out)[i] = factor * Floats(a)[i];
+        }
+      });
+  const SimulatedGpu::Kernel floor_divide_ =
+      SimulatedGpu::MakeKernel(+[](int elements, uint64_t out, float divisor,
+                                   float inverse, uint64_t a) {
+        for (int i = 0; i < elements; ++i) {
+          const float whole = Floats(a)[i] - std::fmod(Floats(a)[i], divisor);
+          Floats(out)[i] = whole * inverse;
         }
       });
   const SimulatedGpu::Kernel scale_each_ =

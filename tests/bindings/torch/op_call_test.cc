@@ -161,6 +161,20 @@ TEST_F(OpCallTest, GrowsBeyondItsInlineRoom) {
   EXPECT_EQ(seen.words, Words([&] { at::_foreach_add(tensors, 1.0); }));
 }
 
+TEST_F(OpCallTest, NumbersOfMixedListsAreNoSlots) {
+  const auto a = at::rand({4}), b = at::rand({4});
+  const auto narrow = at::rand({4}, at::kBFloat16);
+  const auto numbers = [&](const std::vector<at::Tensor>& tensors,
+                           const std::vector<at::Tensor>& others) {
+    return Last([&] { at::_foreach_add(tensors, others, 0.7); }).scalars.size();
+  };
+  EXPECT_EQ(numbers({a, b}, {b, a}), 1u);
+  EXPECT_EQ(numbers({a, narrow}, {b, narrow}), 0u);
+  EXPECT_EQ(numbers({a, b}, {narrow, narrow}), 0u);
+  EXPECT_EQ(Last([&] { at::mul(a, narrow).mul(0.7); }).scalars.size(), 1u);
+  EXPECT_EQ(Last([&] { at::add(a, narrow, 0.7); }).scalars.size(), 1u);
+}
+
 TEST_F(OpCallTest, MarksWrittenOperands) {
   auto a = at::rand({4});
   const auto b = at::rand({4});
