@@ -14,6 +14,13 @@ namespace {
 // A restoration is begun so often.
 constexpr int kTries = 3;
 
+// Two slots hold one number, and did when the op was recorded.
+bool SameNumbers(const ScalarSlot& a, const ScalarSlot& b, const OpView& op) {
+  return a.recorded.bits == b.recorded.bits &&
+         a.recorded.type == b.recorded.type &&
+         op.scalars[a.scalar].bits == op.scalars[b.scalar].bits;
+}
+
 }  // namespace
 
 Instance::Instance(Plan* plan, BuiltPlan built)
@@ -100,6 +107,8 @@ bool Instance::SameWordsAround(const TracedOp& expected,
                                const SlotSet* changing,
                                const OpView& op) const {
   const auto same = [&](size_t begin, size_t end) {
+    // Between elements of a list there is a word.
+    if (end - begin == 1) return op.words[begin] == expected.words[begin];
     return std::memcmp(op.words.data() + begin, expected.words.data() + begin,
                        (end - begin) * sizeof(uint64_t)) == 0;
   };
@@ -115,9 +124,10 @@ bool Instance::SameWordsAround(const TracedOp& expected,
     if (now.word != recorded.word) return false;
     const bool may_change =
         changing == nullptr || (!changing->empty() && (*changing)[i]);
-    if (may_change ? Marker(now) != Marker(recorded)
-                   : now.bits != recorded.bits) {
-      return false;
+    if (!may_change) {
+      if (now.bits != recorded.bits) return false;
+    } else if (i == 0 || !SameNumbers(expected.slots[i - 1], slot, op)) {
+      if (Marker(now) != Marker(recorded)) return false;
     }
   }
   return same(next, op.words.size());

@@ -50,6 +50,13 @@ def as_narrow_tensor(value: float) -> Number:
 
 KINDS = [as_float, as_int, as_tensor, as_narrow_tensor]
 
+
+def _in_place(tensors: list[torch.Tensor], numbers: list[Number]) -> torch.Tensor:
+    torch._foreach_mul_(tensors, numbers)
+    torch._foreach_add_(tensors, numbers)
+    return torch.stack(tensors)
+
+
 BODIES: dict[str, Body] = {
     "mul": lambda x, t: x * t,
     "div": lambda x, t: x / t,
@@ -80,6 +87,15 @@ PLAIN_BODIES: dict[str, Body] = {
     "less": lambda x, t: (x < t).to(x.dtype),
     "equal": lambda x, t: (x == t).to(x.dtype) + x,
     "both": lambda x, t: torch.add(x * t, x, alpha=t) / t,
+    "foreach": lambda x, t: torch.stack(torch._foreach_mul([x, x + 1], t)),
+    "foreach alpha": lambda x, t: torch.stack(
+        torch._foreach_add([x, x + 1], [x, x], alpha=t)
+    ),
+    "list": lambda x, t: torch.stack(torch._foreach_div([x] * 70, [t] * 70)),
+    "lists": lambda x, t: torch.stack(
+        torch._foreach_addcdiv([x] * 3, [x, x + 1, x], [x + 2] * 3, [t, t + 1, t])
+    ),
+    "list_": lambda x, t: _in_place([x + 1, x + 2], [t, t + 0.25]),
 }
 
 # Of more is decided by the number than what a kernel takes.
@@ -108,8 +124,11 @@ DECIDING: dict[str, Body] = {
     "byte fill": lambda x, t: torch.full_like(x, 30 * t, dtype=torch.uint8) // 2,
     "bool fill": lambda x, t: torch.full_like(x, t - 4, dtype=torch.bool).to(x.dtype),
     "complex": lambda x, t: torch.view_as_real((x + 2j * x) * t),
-    "foreach": lambda x, t: torch.stack(torch._foreach_mul([x, x + 1], t)),
-    "scalars": lambda x, t: torch.stack(torch._foreach_add([x, x + 1], [t, t + 1])),
+    "bool list": lambda x, t: torch.stack(torch._foreach_add([x, x], [t, t > 5])),
+    "mixed list": lambda x, t: torch.stack(
+        [y.float() for y in torch._foreach_pow([x, x.bfloat16()], t)]
+    ),
+    "power list": lambda x, t: torch.stack(torch._foreach_pow([x, x + 1], [t, t // 2])),
     "where": lambda x, t: torch.where(x > 0.5, x, t),
 }
 
@@ -286,6 +305,27 @@ def test_a_number_that_changes_now_and_then(device: str) -> None:
     """As a learning rate does: a constant, and then another one."""
     numbers: list[Number] = [ordinary(call // 25) for call in range(150)]
     assert run(device, BODIES["mul"], torch.float32, numbers) > 0.7
+
+
+def test_elements_of_a_list_that_part(device: str) -> None:
+    """They all were one number in each pass that was recorded."""
+
+    def body(x: torch.Tensor, t: Number) -> torch.Tensor:
+        numbers = [t] * 70
+        if t > ordinary(CALLS):
+            numbers[40] = t + 0.125
+        return torch.stack(torch._foreach_mul([x] * 70, numbers))
+
+    numbers = [ordinary(call) for call in range(3 * CALLS)]
+    assert run(device, body, torch.float32, numbers) > 0.8
+
+
+@pytest.mark.parametrize("first", [0, 80])
+@pytest.mark.parametrize("name", ["mul", "div", "list", "lists"])
+def test_numbers_that_converge(device: str, name: str, first: int) -> None:
+    """As corrections for bias do: to 1, and long before to what a float32 holds."""
+    numbers = [1 - 0.8**call for call in range(first + 3, first + 3 + CALLS)]
+    assert run(device, PLAIN_BODIES[name], torch.float32, numbers) > 0.7
 
 
 def test_gradients_with_a_scale_that_changes(device: str) -> None:

@@ -51,6 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Fault::kSkippedPatch, "SkippedPatch"},
         Planted{Fault::kStaleLateExternal, "StaleLateExternal"},
         Planted{Fault::kStaleNumber, "StaleNumber"},
+        Planted{Fault::kElementForAnother, "ElementForAnother"},
         Planted{Fault::kIgnoredLease, "IgnoredLease"},
         Planted{Fault::kAttributeNotInKey, "AttributeNotInKey"},
         Planted{Fault::kOperandNotInKey, "OperandNotInKey"},

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -34,6 +35,13 @@ bool HasCuts(const RunResult& result) {
     if (reason == "writes memory that its trace did not make") return true;
   }
   return false;
+}
+
+// A build would copy out of memory that has gone back to the device.
+bool CopiesFromGone(const RunResult& result) {
+  return std::ranges::any_of(result.complaints, [](const std::string& reason) {
+    return reason.find("cuGraphAddMemcpyNode") != std::string::npos;
+  });
 }
 
 class RandomStreamsTest : public testing::TestWithParam<Executes> {
@@ -78,6 +86,10 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
                               {.executes = GetParam(), .seed = seed}};
       const RunResult result = RunBeside(scenario.programs, scenario.options);
       ASSERT_EQ(result.failure, "") << Explain(seed, scenario);
+      if (pass.gives_back_at >= 0 && CopiesFromGone(result)) {
+        ++copies_from_gone_;
+        continue;
+      }
       EXPECT_GT(result.stats.replays, 0u) << seed << "\n" << program.ToString();
       if (HasCuts(result)) continue;
       EXPECT_EQ(result.unfollowed_ops, 0u) << seed << "\n"
@@ -85,8 +97,11 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
       Add(result);
     }
     EXPECT_GT(sum_.stats.followed, kSeeds * 50u);
+    // Of what the pass before left, and an op that is a copy reads first.
+    EXPECT_LT(copies_from_gone_, kSeeds / 20);
   }
 
+  uint32_t copies_from_gone_ = 0;  // programs
   RunResult sum_;
 };
 

@@ -37,6 +37,10 @@ class WatchedExecutor : public Executor {
   Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override {
     ++counts_->numbers;
     if (fault_ == Fault::kStaleNumber && !comparing_) return Fit::kBound;
+    if (fault_ == Fault::kElementForAnother && !comparing_) {
+      const std::vector<uint64_t> first(bits.size(), bits[0]);
+      return inner_->SetScalars(op, first);
+    }
     return inner_->SetScalars(op, bits);
   }
   void SetGenerator(uint32_t op, const engine::GeneratorState& state) override {

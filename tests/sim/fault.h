@@ -16,6 +16,7 @@ enum class Fault : uint8_t {
   kSkippedPatch,       // an address that changed is not patched, now and then
   kStaleLateExternal,  // the same for those that come after the head only
   kStaleNumber,        // a number that changed is not patched
+  kElementForAnother,  // the first number of a list is taken for all of them
   kIgnoredLease,       // memory counts as free while a tensor is over it
   kAttributeNotInKey,  // ops that differ in an attribute look the same
   kOperandNotInKey,    // operands at other places look the same

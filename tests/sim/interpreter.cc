@@ -68,6 +68,14 @@ std::vector<Tensor> PlainOps::Run(OpKind kind,
       Fold(folded, inputs[0]);
       return {scaled, folded};
     }
+    case OpKind::kEach: {
+      Tensor out = New(inputs[0].length());
+      Copy(out, inputs[0]);
+      for (const uint32_t number : NumbersOf(kind, attribute)) {
+        Scale(out, out, number);
+      }
+      return {out};
+    }
     case OpKind::kSplit: {
       const Tensor out = New(inputs[0].length());
       Scale(out, inputs[0], attribute);

@@ -9,15 +9,16 @@ constexpr char kReads[] = "hands data to the host";
 constexpr char kWrites[] = "copies from the host";
 
 constexpr OpTraits kTraits[kOpKinds] = {
-    {"scale", 1, 1, false, nullptr},      {"combine", 2, 1, false, nullptr},
-    {"fold", 1, 1, false, nullptr},       {"twice", 2, 1, false, nullptr},
-    {"pair", 1, 2, false, nullptr},       {"split", 1, 2, false, nullptr},
-    {"fill", 0, 1, false, nullptr},       {"clone", 1, 1, false, nullptr},
-    {"empty", 1, 1, false, nullptr},      {"mutate_", 1, 0, true, nullptr},
-    {"accumulate_", 2, 0, true, nullptr}, {"into", 3, 1, true, nullptr},
-    {"half", 1, 1, false, nullptr},       {"draw", 1, 1, false, nullptr},
-    {"read", 1, 0, false, kReads},        {"upload_", 1, 0, true, kWrites},
-    {"raise", 1, 1, false, nullptr},      {"bring", 0, 1, false, nullptr},
+    {"scale", 1, 1, false, nullptr},  {"combine", 2, 1, false, nullptr},
+    {"fold", 1, 1, false, nullptr},   {"twice", 2, 1, false, nullptr},
+    {"pair", 1, 2, false, nullptr},   {"each", 1, 1, false, nullptr},
+    {"split", 1, 2, false, nullptr},  {"fill", 0, 1, false, nullptr},
+    {"clone", 1, 1, false, nullptr},  {"empty", 1, 1, false, nullptr},
+    {"mutate_", 1, 0, true, nullptr}, {"accumulate_", 2, 0, true, nullptr},
+    {"into", 3, 1, true, nullptr},    {"half", 1, 1, false, nullptr},
+    {"draw", 1, 1, false, nullptr},   {"read", 1, 0, false, kReads},
+    {"upload_", 1, 0, true, kWrites}, {"raise", 1, 1, false, nullptr},
+    {"bring", 0, 1, false, nullptr},
 };
 
 constexpr size_t kLargeTemporaryBytes = 3000;
@@ -44,6 +45,7 @@ std::vector<size_t> ResultLengths(OpKind kind, std::span<const size_t> inputs,
     case OpKind::kScale:
     case OpKind::kCombine:
     case OpKind::kTwice:
+    case OpKind::kEach:
     case OpKind::kClone:
     case OpKind::kEmpty:
     case OpKind::kDraw:
@@ -60,8 +62,17 @@ std::vector<size_t> ResultLengths(OpKind kind, std::span<const size_t> inputs,
   return {};
 }
 
-void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
-               ModelGenerator& generator, OpSink& sink) {
+std::vector<uint32_t> NumbersOf(OpKind kind, uint32_t attribute) {
+  if (kind != OpKind::kEach) return {attribute};
+  std::vector<uint32_t> numbers(kListLength, attribute);
+  if (attribute % 16 == 15) numbers[kListLength / 2] += attribute % 3;
+  return numbers;
+}
+
+void EnqueueOp(OpKind kind, std::span<const OpInput> inputs,
+               std::span<const uint32_t> numbers, ModelGenerator& generator,
+               OpSink& sink) {
+  const uint32_t attribute = numbers[0];
   const auto length = [&](size_t i) {
     return static_cast<uint32_t>(inputs[i].length);
   };
@@ -100,6 +111,9 @@ void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
       sink.Fold(sink.Result(1, 4 * kFoldLength), a(), length(0));
       break;
     }
+    case OpKind::kEach:
+      sink.Each(sink.Result(0, size_bytes(0)), length(0), a(), numbers);
+      break;
     case OpKind::kSplit:
       sink.Scale(sink.Result(0, size_bytes(0)), length(0), attribute, a());
       break;
@@ -174,6 +188,19 @@ void DoDraw(uint64_t out, uint32_t length, uint64_t a, DrawState state) {
   }
   DoScale({out, length, 0, a,
            ModelGenerator::NumberAt({state.seed, state.offset})});
+}
+
+void DoEach(EachParams params) {
+  uint32_t* out = SimulatedGpu::Words(params.out, params.length);
+  const uint32_t* a = SimulatedGpu::Words(params.a, params.length);
+  if (out == nullptr || a == nullptr) return;
+  for (uint32_t i = 0; i < params.length; ++i) {
+    uint32_t word = a[i];
+    for (uint32_t n = 0; n < params.count; ++n) {
+      word = Mix(word, params.numbers[n]);
+    }
+    out[i] = word;
+  }
 }
 
 // `out` may be `a`, and b may lie within it: a launch reads before it writes.

@@ -23,6 +23,7 @@ enum class OpKind : uint8_t {
   kFold,        // new, of eight words: a reduction of a, by way of a workspace
   kTwice,       // new = f(f(a), b) by way of temporaries
   kPair,        // two new: f(a), a reduction of a
+  kEach,        // new = f(...f(f(a, n0), n1)...) of the attribute's list
   kSplit,       // two new that share a storage: the halves of f(a)
   kFill,        // new = bytes of the attribute; a length by the attribute
   kClone,       // new = a
@@ -39,14 +40,20 @@ enum class OpKind : uint8_t {
   kBring,       // new = words of the host's, others at each call; a length by
                 // the attribute
 };
-inline constexpr size_t kOpKinds = 18;
+inline constexpr size_t kOpKinds = 19;
 
 // Its attribute may be a slot: kernels hold it, but for those of kTwice, which
 // pay no heed to it.
 constexpr bool HasNumber(OpKind kind) {
   return kind == OpKind::kScale || kind == OpKind::kTwice ||
-         kind == OpKind::kPair || kind == OpKind::kMutate;
+         kind == OpKind::kPair || kind == OpKind::kMutate ||
+         kind == OpKind::kEach;
 }
+
+// What an op is told beside its inputs: the attribute, or of kEach a list that
+// mostly holds the attribute alone.
+inline constexpr size_t kListLength = 70;
+std::vector<uint32_t> NumbersOf(OpKind kind, uint32_t attribute);
 
 struct OpTraits {
   const char* name;
@@ -114,6 +121,8 @@ struct OpSink {
                      uint64_t a) = 0;
   virtual void Draw(uint64_t out, uint32_t length, uint64_t a,
                     const engine::GeneratorState& at) = 0;
+  virtual void Each(uint64_t out, uint32_t length, uint64_t a,
+                    std::span<const uint32_t> numbers) = 0;
   virtual void Combine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
                        uint32_t b_length) = 0;
   virtual void Fold(uint64_t out, uint64_t a, uint32_t length) = 0;
@@ -124,9 +133,10 @@ struct OpInput {
   size_t length;
 };
 
-// Enqueues the work of one op.
-void EnqueueOp(OpKind kind, std::span<const OpInput> inputs, uint32_t attribute,
-               ModelGenerator& generator, OpSink& sink);
+// Enqueues the work of one op that is told `numbers`.
+void EnqueueOp(OpKind kind, std::span<const OpInput> inputs,
+               std::span<const uint32_t> numbers, ModelGenerator& generator,
+               OpSink& sink);
 
 // Kernels as the device has them, and as functions of the host. kScale's
 // parameters are a struct with bytes that nobody wrote.
@@ -147,6 +157,16 @@ struct DrawState {
   uint64_t flag_and_unwritten;
 };
 void DoDraw(uint64_t out, uint32_t length, uint64_t a, DrawState state);
+// Some of kEach's numbers: the others are the next launch's.
+inline constexpr size_t kNumbersALaunch = 16;
+struct EachParams {
+  uint64_t out;
+  uint64_t a;
+  uint32_t length;
+  uint32_t count;
+  uint32_t numbers[kNumbersALaunch];  // no more than `count` are written
+};
+void DoEach(EachParams params);
 void DoCombine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
                uint32_t b_length);
 void DoFold(uint64_t out, uint64_t a, uint32_t length);

@@ -118,8 +118,10 @@ class Generator {
       AddOp(lines, OpKind::kFold, {Operand()});
     } else if (dice < 58) {
       AddOp(lines, OpKind::kTwice, {Operand(), Operand()});
-    } else if (dice < 63) {
+    } else if (dice < 61) {
       AddOp(lines, OpKind::kPair, {Operand()});
+    } else if (dice < 63) {
+      AddOp(lines, OpKind::kEach, {Operand()});
     } else if (dice < 67) {
       AddOp(lines, OpKind::kSplit, {Operand()});
     } else if (dice < 70) {

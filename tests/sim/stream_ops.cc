@@ -54,6 +54,12 @@ class HostSink : public OpSink {
             const engine::GeneratorState& at) override {
     DoDraw(out, length, a, {at.seed, at.offset, 0, 0});
   }
+  void Each(uint64_t out, uint32_t length, uint64_t a,
+            std::span<const uint32_t> numbers) override {
+    for (const uint32_t number : numbers) {
+      Scale(out, length, number, std::exchange(a, out));
+    }
+  }
   void Combine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
                uint32_t b_length) override {
     DoCombine(out, length, a, b, b_length);
@@ -113,6 +119,21 @@ class EagerSink : public OpSink {
     gpu_->Launch(kernels_->draw, out, length, a,
                  DrawState{at.seed, at.offset, 0, stale});
   }
+  void Each(uint64_t out, uint32_t length, uint64_t a,
+            std::span<const uint32_t> numbers) override {
+    EachParams params;
+    std::ranges::fill(params.numbers, op_ * 0x01020304u);
+    params.out = out;
+    params.length = length;
+    while (!numbers.empty()) {
+      params.a = std::exchange(a, out);
+      params.count = static_cast<uint32_t>(
+          std::min<size_t>(kNumbersALaunch, numbers.size()));
+      std::ranges::copy(numbers.first(params.count), params.numbers);
+      gpu_->Launch(kernels_->each, params);
+      numbers = numbers.subspan(params.count);
+    }
+  }
   void Combine(uint64_t out, uint32_t length, uint64_t a, uint64_t b,
                uint32_t b_length) override {
     gpu_->Launch(kernels_->combine, out, length, a, b, b_length);
@@ -136,16 +157,16 @@ class StreamCall : public engine::Call {
  public:
   StreamCall(SimulatedMemory* memory, FailingCalls* calls,
              ModelGenerator* generator, OpKind kind,
-             std::vector<size_t> lengths, uint32_t attribute)
+             std::vector<size_t> lengths, std::vector<uint32_t> numbers)
       : memory_(memory),
         calls_(calls),
         generator_(generator),
         kind_(kind),
         lengths_(std::move(lengths)),
-        attribute_(attribute) {}
+        numbers_(std::move(numbers)) {}
 
-  void SetScalar(uint32_t, uint64_t bits) override {
-    attribute_ = static_cast<uint32_t>(bits);
+  void SetScalar(uint32_t scalar, uint64_t bits) override {
+    numbers_[scalar] = static_cast<uint32_t>(bits);
   }
   base::Status Run(std::span<const uint64_t> operands,
                    std::span<const uint64_t> results) override {
@@ -154,7 +175,7 @@ class StreamCall : public engine::Call {
       inputs.push_back({operands[i], lengths_[i]});
     }
     HostSink sink(memory_, results);
-    EnqueueOp(kind_, inputs, attribute_, *generator_, sink);
+    EnqueueOp(kind_, inputs, numbers_, *generator_, sink);
     // As an op that raises when it has written already.
     if (calls_->Fails("a call")) {
       return base::Fail(base::Code::kInternal, "told to fail");
@@ -168,7 +189,7 @@ class StreamCall : public engine::Call {
   ModelGenerator* generator_;
   OpKind kind_;
   std::vector<size_t> lengths_;
-  uint32_t attribute_;
+  std::vector<uint32_t> numbers_;
 };
 
 }  // namespace
@@ -327,11 +348,15 @@ struct StreamOps::Shown {
   Shown(OpKind kind, const std::vector<StreamTensor>& inputs,
         uint32_t attribute, Fault fault) {
     const OpTraits& traits = TraitsOf(kind);
-    words = {static_cast<uint64_t>(kind), inputs.size(),
-             fault == Fault::kAttributeNotInKey && kind != OpKind::kRaise &&
-                     kind != OpKind::kDraw && kind != OpKind::kFill
-                 ? 0
-                 : attribute};
+    words = {static_cast<uint64_t>(kind), inputs.size()};
+    const bool hidden = fault == Fault::kAttributeNotInKey &&
+                        kind != OpKind::kRaise && kind != OpKind::kDraw &&
+                        kind != OpKind::kFill;
+    for (const uint32_t number : NumbersOf(kind, attribute)) {
+      numbers.push_back({static_cast<uint32_t>(words.size()),
+                         engine::NumberType::kInt32, hidden ? 0 : number});
+      words.push_back(numbers.back().bits);
+    }
     for (size_t i = 0; i < inputs.size(); ++i) {
       const StreamTensor& input = inputs[i];
       words.push_back(input.length());
@@ -352,11 +377,10 @@ struct StreamOps::Shown {
       operand.strides = {&kStride, 1};
       operand.written = i == 0 && traits.writes_first;
     }
-    number.bits = words[number.word];
     view.op = static_cast<engine::OpId>(kind);
     view.words = words;
     view.operands = operands;
-    if (HasNumber(kind)) view.scalars = {&number, 1};
+    if (HasNumber(kind)) view.scalars = numbers;
     view.cut = traits.cut;
     view.may_use_generator = kind == OpKind::kDraw;
     view.by_eager = kind == OpKind::kBring;
@@ -368,7 +392,7 @@ struct StreamOps::Shown {
 
   std::vector<uint64_t> words;
   std::vector<engine::Operand> operands;
-  engine::Scalar number{2, engine::NumberType::kInt32, 0};
+  std::vector<engine::Scalar> numbers;
   int64_t sizes[kMostInputs] = {};
   engine::OpView view;
 };
@@ -400,7 +424,7 @@ std::vector<StreamTensor> StreamOps::Eager(OpKind kind,
   }
   EagerSink sink(parts_.gpu, parts_.kernels, parts_.memory, parts_.frontend,
                  ++eager_ops_);
-  EnqueueOp(kind, operands, attribute, generator, sink);
+  EnqueueOp(kind, operands, NumbersOf(kind, attribute), generator, sink);
   if (kind == OpKind::kInto) return {inputs[0]};
   if (kind == OpKind::kSplit) {
     const Tensor whole = sink.results[0];
@@ -506,7 +530,7 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   if (session.wants_call()) {
     call = std::make_unique<StreamCall>(parts_.memory, parts_.host_calls,
                                         &generator, kind, LengthsOf(inputs),
-                                        attribute);
+                                        NumbersOf(kind, attribute));
   }
   session.Unlock();
   std::vector<Tensor> results;

@@ -165,6 +165,7 @@ class StreamFrontend : public engine::Frontend {
 struct ModelKernels {
   SimulatedGpu::Kernel scale = SimulatedGpu::MakeKernel(&DoScale);
   SimulatedGpu::Kernel draw = SimulatedGpu::MakeKernel(&DoDraw);
+  SimulatedGpu::Kernel each = SimulatedGpu::MakeKernel(&DoEach);
   SimulatedGpu::Kernel combine = SimulatedGpu::MakeKernel(&DoCombine);
   SimulatedGpu::Kernel fold = SimulatedGpu::MakeKernel(&DoFold);
 };
