@@ -78,7 +78,7 @@ TEST_F(GateTest, WhatArrivesIsWaitedFor) {
   builder_.Op({a, arrives}, {}, 1);
   builder_.trace().values[arrives].arrives = true;
   const Effects effects =
-      Effects::Of(builder_.trace(), builder_.trace(), Remake::kWhatLasts);
+      Effects::Of(builder_.trace(), builder_.trace(), Remake::kWhatLasts, {});
   EXPECT_EQ(effects.gate(0), Gate::kNone);
   EXPECT_EQ(effects.gate(1), Gate::kInput);
   EXPECT_TRUE(effects.late(arrives));

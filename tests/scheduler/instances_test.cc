@@ -83,6 +83,9 @@ class DifferingExecutor final : public engine::Executor {
   Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override {
     return real_->SetScalars(op, bits);
   }
+  void SetGenerator(uint32_t op, const engine::GeneratorState& state) override {
+    real_->SetGenerator(op, state);
+  }
   Progress LaunchSegment(size_t segment, uint32_t first_op) override {
     return real_->LaunchSegment(segment, first_op);
   }

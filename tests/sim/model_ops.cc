@@ -65,7 +65,7 @@ std::vector<size_t> ResultLengths(OpKind kind, std::span<const size_t> inputs,
 std::vector<uint32_t> NumbersOf(OpKind kind, uint32_t attribute) {
   if (kind != OpKind::kEach) return {attribute};
   std::vector<uint32_t> numbers(kListLength, attribute);
-  if (attribute % 16 == 15) numbers[kListLength / 2] += attribute % 3;
+  if (attribute % 4 == 3) numbers[kListLength / 2] += 1 + attribute % 3;
   return numbers;
 }
 
