@@ -102,6 +102,52 @@ CUDA_MEMCPY3D MemcpyNodeParams(const Launch& launch) {
   return params;
 }
 
+// How much dynamic shared memory a kernel may have is a setting of its
+// function: a library that launches it with other sizes sets what it needs each
+// time, so that a launch of before may ask for more than is allowed now. The
+// most that the device has is set then: whoever sets less meanwhile does so for
+// a launch of its own, and nobody who sets more finds less.
+bool AllowSharedMemory(const Driver& driver, const Launch& launch) {
+  CUfunction function = launch.function;
+  int own_bytes = 0;
+  const auto own = [&] {
+    return driver.cuFuncGetAttribute(
+        &own_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+  };
+  if (own() != CUDA_SUCCESS) {  // a handle of a kernel, of whatever context
+    if (driver.cuKernelGetFunction(
+            &function, reinterpret_cast<CUkernel>(launch.function)) !=
+            CUDA_SUCCESS ||
+        own() != CUDA_SUCCESS) {
+      return false;
+    }
+  }
+  CUdevice device = 0;
+  int most_bytes = 0;
+  return driver.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+         driver.cuDeviceGetAttribute(
+             &most_bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+             device) == CUDA_SUCCESS &&
+         driver.cuFuncSetAttribute(
+             function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+             most_bytes - own_bytes) == CUDA_SUCCESS;
+}
+
+// What `call` says that is given the kernel's launch; it may be called again.
+template <typename Call>
+CUresult WithSharedMemory(const Driver& driver, const Launch& launch,
+                          const Call& call) {
+  constexpr int kTries = 4;  // another thread may set less in between
+  CUresult result = call();
+  for (int tries = 0; tries < kTries && result == CUDA_ERROR_INVALID_VALUE &&
+                      launch.shared_bytes > 0;
+       ++tries) {
+    if (!AllowSharedMemory(driver, launch)) break;
+    result = call();
+  }
+  return result;
+}
+
 Status EnqueueKernel(const Driver& driver, const Launch& launch,
                      CUstream stream) {
   std::vector<CUlaunchAttribute> attributes;
@@ -136,9 +182,11 @@ Status EnqueueKernel(const Driver& driver, const Launch& launch,
   config.attrs = attributes.data();
   config.numAttrs = static_cast<unsigned>(attributes.size());
   KernelArguments arguments(launch);
-  return Check(driver,
-               driver.cuLaunchKernelEx(&config, launch.function,
-                                       arguments.params(), arguments.extra()),
+  const auto enqueue = [&] {
+    return driver.cuLaunchKernelEx(&config, launch.function, arguments.params(),
+                                   arguments.extra());
+  };
+  return Check(driver, WithSharedMemory(driver, launch, enqueue),
                "cuLaunchKernelEx");
 }
 
@@ -366,12 +414,15 @@ Status LaunchGraph::AddKernelNode(const device::Launch& launch, Before before,
                                   Node& node) {
   KernelArguments arguments(launch);
   CUDA_KERNEL_NODE_PARAMS params = KernelNodeParams(launch, arguments, false);
-  if (driver_.cuGraphAddKernelNode(&node.node, graph_.get(), before.data(),
-                                   before.size(), &params) != CUDA_SUCCESS) {
+  const auto add = [&] {
+    return driver_.cuGraphAddKernelNode(&node.node, graph_.get(), before.data(),
+                                        before.size(), &params);
+  };
+  if (WithSharedMemory(driver_, launch, add) != CUDA_SUCCESS) {
     params = KernelNodeParams(launch, arguments, true);
-    REPRISE_CU(driver_,
-               cuGraphAddKernelNode(&node.node, graph_.get(), before.data(),
-                                    before.size(), &params));
+    REPRISE_RETURN_IF_ERROR(Check(driver_,
+                                  WithSharedMemory(driver_, launch, add),
+                                  "cuGraphAddKernelNode"));
     node.by_kernel_handle = true;
   }
   for (const CUlaunchAttribute& attribute : launch.attributes) {
@@ -402,9 +453,12 @@ Status LaunchGraph::Update(size_t index) {
       KernelArguments arguments(launch);
       const CUDA_KERNEL_NODE_PARAMS params =
           KernelNodeParams(launch, arguments, node.by_kernel_handle);
-      REPRISE_CU(driver_, cuGraphExecKernelNodeSetParams(exec_.get(), node.node,
-                                                         &params));
-      return {};
+      const auto update = [&] {
+        return driver_.cuGraphExecKernelNodeSetParams(exec_.get(), node.node,
+                                                      &params);
+      };
+      return Check(driver_, WithSharedMemory(driver_, launch, update),
+                   "cuGraphExecKernelNodeSetParams");
     }
     case device::Launch::Kind::kMemset: {
       const CUDA_MEMSET_NODE_PARAMS params = MemsetNodeParams(launch);
@@ -441,8 +495,11 @@ Status LaunchGraph::Stage(size_t index) {
       KernelArguments arguments(launch);
       const CUDA_KERNEL_NODE_PARAMS params =
           KernelNodeParams(launch, arguments, node.by_kernel_handle);
-      REPRISE_CU(driver_, cuGraphKernelNodeSetParams(node.node, &params));
-      return {};
+      const auto stage = [&] {
+        return driver_.cuGraphKernelNodeSetParams(node.node, &params);
+      };
+      return Check(driver_, WithSharedMemory(driver_, launch, stage),
+                   "cuGraphKernelNodeSetParams");
     }
     case device::Launch::Kind::kMemset: {
       const CUDA_MEMSET_NODE_PARAMS params = MemsetNodeParams(launch);

@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <string>
 
 namespace reprise::device {
@@ -26,6 +27,8 @@ struct Simulation {
   bool instantiate_fails = false;
   bool refuses_updates = false;
   std::vector<CUlaunchAttributeID> refused_attributes;
+  int allowed_shared_bytes = 48 << 10;  // of the only function
+  int lowered = 0;  // so often is it less again as soon as it has been set
   CUcontext context = std::bit_cast<CUcontext>(uintptr_t{0xc0});
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   CUstreamCaptureMode mode_at_instantiation = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -41,6 +44,10 @@ uint64_t FirstParam(void** params, void** extra) {
 
 CUgraphNode NewNode() {
   return std::bit_cast<CUgraphNode>(++simulation->nodes);
+}
+
+bool IsAllowed(unsigned shared_bytes) {
+  return static_cast<int>(shared_bytes) <= simulation->allowed_shared_bytes;
 }
 
 std::string Number(CUgraphNode node) {
@@ -63,6 +70,29 @@ Driver SimulatedDriver() {
     *context = simulation->context;
     return CUDA_SUCCESS;
   };
+  driver.cuCtxGetDevice = [](CUdevice* device) {
+    *device = 0;
+    return CUDA_SUCCESS;
+  };
+  driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute,
+                                   CUdevice) {
+    EXPECT_EQ(attribute, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    *value = 100'000;
+    return CUDA_SUCCESS;
+  };
+  driver.cuFuncGetAttribute = [](int* value, CUfunction_attribute attribute,
+                                 CUfunction) {
+    EXPECT_EQ(attribute, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+    *value = 1'000;
+    return CUDA_SUCCESS;
+  };
+  driver.cuFuncSetAttribute = [](CUfunction, CUfunction_attribute attribute,
+                                 int value) {
+    EXPECT_EQ(attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+    if (simulation->lowered-- > 0) return CUDA_SUCCESS;
+    simulation->allowed_shared_bytes = value;
+    return CUDA_SUCCESS;
+  };
   driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
     std::swap(simulation->mode, *mode);
     return CUDA_SUCCESS;
@@ -83,6 +113,7 @@ Driver SimulatedDriver() {
     if (simulation->functions_are_kernels && p->func != nullptr) {
       return CUDA_ERROR_INVALID_HANDLE;
     }
+    if (!IsAllowed(p->sharedMemBytes)) return CUDA_ERROR_INVALID_VALUE;
     *node = NewNode();
     simulation->log.push_back(
         std::string(p->func != nullptr ? "function " : "kernel ") +
@@ -134,6 +165,7 @@ Driver SimulatedDriver() {
   driver.cuGraphExecKernelNodeSetParams = [](CUgraphExec, CUgraphNode node,
                                              const CUDA_KERNEL_NODE_PARAMS* p) {
     EXPECT_EQ(p->func == nullptr, simulation->functions_are_kernels);
+    if (!IsAllowed(p->sharedMemBytes)) return CUDA_ERROR_INVALID_VALUE;
     simulation->log.push_back(
         "update " + Number(node) + " to " +
         std::to_string(FirstParam(p->kernelParams, p->extra)));
@@ -154,6 +186,7 @@ Driver SimulatedDriver() {
       };
   driver.cuGraphKernelNodeSetParams = [](CUgraphNode node,
                                          const CUDA_KERNEL_NODE_PARAMS* p) {
+    if (!IsAllowed(p->sharedMemBytes)) return CUDA_ERROR_INVALID_VALUE;
     simulation->log.push_back(
         "stage " + Number(node) + " with " +
         std::to_string(FirstParam(p->kernelParams, p->extra)) + ", grid " +
@@ -191,6 +224,7 @@ Driver SimulatedDriver() {
   };
   driver.cuLaunchKernelEx = [](const CUlaunchConfig* config, CUfunction,
                                void** params, void** extra) {
+    if (!IsAllowed(config->sharedMemBytes)) return CUDA_ERROR_INVALID_VALUE;
     simulation->log.push_back(
         "enqueue " + std::to_string(FirstParam(params, extra)) + " with " +
         std::to_string(config->numAttrs) + " attributes");
@@ -340,6 +374,30 @@ TEST_F(LaunchGraphTest, TakesKernelHandlesWhereFunctionsAreRefused) {
   ASSERT_TRUE(graph);
   EXPECT_THAT(simulation_.log, ElementsAre("kernel 100"));
   EXPECT_TRUE((*graph)->Update(0));
+}
+
+// A library has set less for another launch of the kernel, and may do so again.
+TEST_F(LaunchGraphTest, SharedMemoryIsAllowedAsWhenTheKernelWasLaunched) {
+  kernel_.shared_bytes = 16'384;
+  simulation_.allowed_shared_bytes = 4'096;
+  simulation_.lowered = 2;
+  const auto graph = Create({&kernel_});
+  ASSERT_TRUE(graph) << graph.error().message();
+  EXPECT_EQ(simulation_.allowed_shared_bytes, 99'000);
+  for (const auto& use :
+       {std::function<base::Status()>([&] { return (*graph)->Update(0); }),
+        std::function<base::Status()>([&] { return (*graph)->Stage(0); }),
+        std::function<base::Status()>(
+            [&] { return Enqueue(driver_, kernel_, nullptr); })}) {
+    simulation_.allowed_shared_bytes = 4'096;
+    EXPECT_TRUE(use());
+    EXPECT_EQ(simulation_.allowed_shared_bytes, 99'000);
+  }
+}
+
+TEST_F(LaunchGraphTest, MoreSharedMemoryThanThereIsIsAFailure) {
+  kernel_.shared_bytes = 100'000;
+  EXPECT_FALSE(Create({&kernel_}));
 }
 
 TEST_F(LaunchGraphTest, PassesPackedParametersPacked) {
