@@ -22,6 +22,9 @@ namespace reprise::scheduler {
 //        │                        │
 //        └── 8, 16, … 64 s ◄──────┴─ of whichever was faster
 //
+// At first, learning goes on for as long as plans are made or proved, within
+// 8 s: long passes take long to be learned, and say nothing before.
+//
 // Time is taken over so many ops at a time (`kOps`); stretches that took four
 // times the median are left out, because the program was away. Single-thread.
 class Attention {
@@ -30,6 +33,7 @@ class Attention {
   using Duration = Clock::duration;
   static constexpr uint64_t kOps = 1024;  // between two looks
   static constexpr Duration kLearn = std::chrono::seconds(1);
+  static constexpr Duration kLongestLearn = std::chrono::seconds(8);
   static constexpr Duration kMeasure = std::chrono::seconds(1);
   static constexpr Duration kTrial = std::chrono::milliseconds(500);
   static constexpr Duration kShortest = std::chrono::seconds(8);
@@ -38,8 +42,13 @@ class Attention {
   // Watching must be faster by this share.
   static constexpr double kMargin = 0.05;
 
-  // kOps more ops have come; `replayed` counts those that were, since ever.
-  void Look(uint64_t replayed, Clock::time_point now) {
+  // kOps more ops have come; `replayed` counts those that were, and `learned`
+  // plans that were made and passes that proved one, since ever.
+  void Look(uint64_t replayed, uint64_t learned, Clock::time_point now) {
+    if (learned != learned_) {
+      learned_ = learned;
+      taught_ = now;
+    }
     if (looks_++ == 0) {
       Begin(Phase::kLearn, replayed, now);
       return;
@@ -49,6 +58,7 @@ class Attention {
     if (now - begun_ < Length() || stretches_.size() < kStretches) return;
     switch (phase_) {
       case Phase::kLearn:
+        if (GoesOnLearning(now)) return;
         Begin(Phase::kMeasure, replayed, now);
         break;
       case Phase::kMeasure:
@@ -119,6 +129,11 @@ class Attention {
     return sum / count;
   }
 
+  bool GoesOnLearning(Clock::time_point now) const {
+    return unwatched_ == Duration{} && now - taught_ < kLearn &&
+           now - begun_ < kLongestLearn;
+  }
+
   bool Pays() const {
     return static_cast<double>(watched_.count()) <
            static_cast<double>(unwatched_.count()) * (1.0 - kMargin);
@@ -129,6 +144,8 @@ class Attention {
   Clock::time_point last_;
   uint64_t replayed_before_ = 0;
   uint64_t looks_ = 0;
+  uint64_t learned_ = 0;
+  Clock::time_point taught_;
   std::vector<Duration> stretches_;
   Duration watched_{};
   Duration unwatched_{};

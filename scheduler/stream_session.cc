@@ -442,7 +442,8 @@ void StreamSession::ShowAll() {
 void StreamSession::LookAtWholeStream() {
   if (policy_ != base::Policy::kMeasured) return;
   const bool before = attention_.asleep();
-  attention_.Look(journal_.stats.followed, clock_.Now());
+  const Stats& stats = journal_.stats;
+  attention_.Look(stats.followed, stats.builds + stats.validated, clock_.Now());
   const bool now = attention_.asleep();
   if (!now && asleep_ != nullptr) {
     asleep_->store(false, std::memory_order_relaxed);

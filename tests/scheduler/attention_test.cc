@@ -17,6 +17,7 @@ class Program {
   Duration watched = milliseconds(20);    // kOps ops, while it is watched
   Duration unwatched = milliseconds(20);  // while it is let pass
   uint64_t replayed_share = 0;            // of kOps, while it is watched
+  Duration learns_for{};                  // plans are made, at every look
 
   void Run(Duration duration) {
     for (const auto end = now_ + duration; now_ < end;) {
@@ -24,7 +25,8 @@ class Program {
       Wait(asleep ? unwatched : watched);
       (asleep ? asleep_ : awake_) += asleep ? unwatched : watched;
       replayed_ += asleep ? 0 : replayed_share;
-      attention.Look(replayed_, now_);
+      if (now_ - begun_ < learns_for) ++learned_;
+      attention.Look(replayed_, learned_, now_);
     }
   }
   void Wait(Duration duration) { now_ += duration; }
@@ -37,7 +39,9 @@ class Program {
   Attention attention;
 
  private:
-  Attention::Clock::time_point now_{seconds(1)};
+  const Attention::Clock::time_point begun_{seconds(1)};
+  Attention::Clock::time_point now_ = begun_;
+  uint64_t learned_ = 0;
   Duration asleep_{};
   Duration awake_{};
   uint64_t replayed_ = 0;
@@ -73,6 +77,27 @@ TEST(AttentionTest, BeginningIsNotJudged) {
   program.watched = milliseconds(50);
   program.Run(Attention::kLearn + Attention::kMeasure / 2);
   EXPECT_EQ(program.rest(), 0.0);
+}
+
+// Its passes are long, so that it takes some seconds to learn them.
+TEST(AttentionTest, StreamIsNotJudgedWhilePlansAreMade) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.learns_for = seconds(5);
+  program.Run(seconds(5));
+  EXPECT_EQ(program.rest(), 0.0);
+  program.watched = milliseconds(10);
+  program.replayed_share = Attention::kOps;
+  program.Run(seconds(300));
+  EXPECT_EQ(program.rest(), 0.0);
+}
+
+TEST(AttentionTest, StreamThatNeverStopsLearningIsLetPassToo) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.learns_for = seconds(1000);
+  program.Run(seconds(300));
+  EXPECT_GT(program.rest(), 0.85);
 }
 
 TEST(AttentionTest, ProgramThatChangesIsTakenUpAgain) {
