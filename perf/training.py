@@ -337,9 +337,8 @@ PROGRAMS: dict[str, Callable[[Make], Program]] = {
 
 def bits(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """Copies of their bytes, on the host."""
-    return [
-        t.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for t in tensors
-    ]
+    copies = [t.detach().to("cpu", copy=True).contiguous() for t in tensors]
+    return [t.reshape(-1).view(torch.uint8) for t in copies]
 
 
 def first_steps(name: str, optimizer: Make, policy: str | None) -> tuple[Any, Program]:
