@@ -81,7 +81,7 @@ base::Status SameResults(const TracedOp& first, const TracedOp& second) {
     const ResultSpec& a = first.results[r];
     const ResultSpec& b = second.results[r];
     same = a.kind == b.kind && a.host_hash == b.host_hash &&
-           a.sizes == b.sizes && a.strides == b.strides &&
+           a.tells == b.tells && a.sizes == b.sizes && a.strides == b.strides &&
            a.offset_bytes == b.offset_bytes && a.dtype == b.dtype &&
            a.value == b.value && a.key_set == b.key_set;
   }

@@ -99,6 +99,8 @@ class Instance {
   // False if it is not where it was bound, and nothing has changed: the program
   // has set it, or others have used it.
   bool Draw();
+  // Where the op drew that was the last to do so in this launch.
+  const GeneratorState& drawn() const { return generator_[next_draw_ - 1]; }
   // The op is not followed after all, and was the last to draw.
   void TakeBackDraw();
   // The same in a pass in which eager runs the op, and has not yet.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "engine/scalar.h"
@@ -96,6 +97,8 @@ struct ResultView {
   // recordings can agree.
   std::shared_ptr<const void> host;
   uint64_t host_hash = 0;
+  // kHost: a 0-dimensional tensor of the host of this integer.
+  std::optional<int64_t> host_integer;
 };
 
 }  // namespace reprise::engine

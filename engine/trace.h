@@ -60,6 +60,13 @@ struct ResultSpec {
   std::vector<int64_t> strides;
   std::shared_ptr<const void> host;  // kHost
   uint64_t host_hash = 0;
+  // kHost, of an op that draws: `host` with the generator's seed or offset, as
+  // they are where it draws, in place of its number.
+  enum class Tells : uint8_t { kNothing, kSeed, kOffset };
+  Tells tells = Tells::kNothing;
+  uint64_t Told(const GeneratorState& state) const {
+    return tells == Tells::kSeed ? state.seed : state.offset;
+  }
 
   // kValue: what is compared. At most kernels::kMaxRank dimensions.
   kernels::Layout layout() const {

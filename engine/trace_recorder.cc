@@ -129,7 +129,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     ResultSpec& spec = traced.results.emplace_back();
     spec.host = result.host;
     // Seeds and offsets of an op that drew no number are memory that nobody
-    // wrote (it is a cut if it has drawn one).
+    // wrote; of one that did, NoteTold looks at them.
     spec.host_hash = op.may_use_generator ? 0 : result.host_hash;
     if (result.kind == ResultView::Kind::kHost) {
       spec.kind = ResultSpec::Kind::kHost;
@@ -176,8 +176,13 @@ std::string TraceRecorder::Leave(const OpView& op,
     return {};
   }
   if (!refusal.empty()) return refusal;
-  if (traced.draws && std::ranges::any_of(traced.results, &IsOfHost)) {
-    return "draws random numbers, and tells the host of them";
+  if (traced.draws) {
+    // A call draws in its turn, and what it tells is not known before.
+    if (backend_->wants_call() &&
+        std::ranges::any_of(traced.results, &IsOfHost)) {
+      return "draws random numbers, and tells the host of them";
+    }
+    NoteTold(traced, results);
   }
   ForgetResults(*trace_, traced);
   if (TooManyDimensions(op, results)) return "tensor of too many dimensions";
@@ -196,6 +201,29 @@ void TraceRecorder::NoteDraw(TracedOp& op) const {
   const GeneratorState now = frontend_->Generator();
   op.draws = now != op.generator;
   op.increment = now.offset - op.generator.offset;
+}
+
+// Where seed and offset are one number, the former is told first, as torch's
+// attention does; a recording in which they differ says whether that is so.
+void TraceRecorder::NoteTold(TracedOp& op,
+                             std::span<const ResultView> results) const {
+  using Tells = ResultSpec::Tells;
+  bool seed_told = false;
+  for (size_t r = 0; r < results.size(); ++r) {
+    ResultSpec& spec = op.results[r];
+    spec.host_hash = results[r].host_hash;
+    if (!results[r].host_integer.has_value()) continue;
+    const auto told = static_cast<uint64_t>(*results[r].host_integer);
+    if (told == op.generator.seed && !seed_told) {
+      spec.tells = Tells::kSeed;
+      seed_told = true;
+    } else if (told == op.generator.offset) {
+      spec.tells = Tells::kOffset;
+    } else {
+      continue;
+    }
+    spec.host_hash = 0;
+  }
 }
 
 std::unique_ptr<Trace> TraceRecorder::Finish(

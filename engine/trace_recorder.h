@@ -42,6 +42,9 @@ class TraceRecorder {
 
   // The op has run.
   void NoteDraw(TracedOp& op) const;
+  // Of an op that has drawn: which results are the generator's seed and offset.
+  // All others must be the same each time, as its recordings tell.
+  void NoteTold(TracedOp& op, std::span<const ResultView> results) const;
 
   Frontend* frontend_;
   Backend* backend_;

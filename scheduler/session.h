@@ -101,6 +101,8 @@ class Session {
   // it now.
   virtual void Own(engine::ValueId value, engine::StorageToken storage)
       REPRISE_REQUIRES(lock_) = 0;
+  // The followed op tells of the generator (ResultSpec::Tells): where it drew.
+  virtual engine::GeneratorState drawn() const REPRISE_REQUIRES(lock_) = 0;
 
  protected:
   mutable base::SpinLock lock_;

@@ -113,6 +113,9 @@ class StreamSession final : public Session {
       REPRISE_REQUIRES(lock_) {
     in_use_.instance->Own(value, storage);
   }
+  engine::GeneratorState drawn() const override REPRISE_REQUIRES(lock_) {
+    return in_use_.instance->drawn();
+  }
 
   // The rest takes the lock itself, waiting for it. Any thread.
 

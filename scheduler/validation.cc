@@ -1,6 +1,7 @@
 #include "scheduler/validation.h"
 
 #include <cstddef>
+#include <string>
 #include <utility>
 
 #include "engine/executor.h"
@@ -177,6 +178,14 @@ base::Status Validation::Compare(const OpView& op,
   };
   for (size_t r = 0; r < results.size(); ++r) {
     const engine::ResultSpec& spec = traced.results[r];
+    if (spec.tells != engine::ResultSpec::Tells::kNothing &&
+        results[r].host_integer !=
+            static_cast<int64_t>(spec.Told(instance.drawn()))) {
+      return base::Fail(base::Code::kFailedPrecondition,
+                        "op " + std::to_string(cursor_) +
+                            " tells the host something else than the state of "
+                            "the generator where it drew");
+    }
     if (spec.kind != engine::ResultSpec::Kind::kValue) continue;
     instance.Shadow(spec.value, results[r].base);
     if (!comparable(spec.value)) continue;

@@ -36,6 +36,7 @@ class InlineBuffer {
   }
 
   void Push(const T& value) { ::new (Extend(1)) T(value); }
+  void Clear() { size_ = 0; }
 
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }

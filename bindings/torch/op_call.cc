@@ -279,6 +279,7 @@ void OpCall::ForgetSeeds() {
   for (const uint32_t word : seed_words_) {
     if (word != 0) words_[word] = 0;
   }
+  numbers_.Clear();  // it has no others
 }
 
 void OpCall::ApplyHiddenWrites() {

@@ -43,9 +43,7 @@ at::Tensor ResultMaker::TakeTensor() {
     case engine::ResultSpec::Kind::kValue:
       return OverValue(spec);
     case engine::ResultSpec::Kind::kHost:
-      return CopyHostTensor(*static_cast<const c10::IValue*>(spec.host.get())
-                                 ->toTensor()
-                                 .unsafeGetTensorImpl());
+      return OfHost(spec);
   }
   return at::Tensor();
 }
@@ -59,6 +57,18 @@ std::vector<at::Tensor> ResultMaker::TakeTensors(size_t count) {
 
 const c10::IValue& ResultMaker::TakeHost() {
   return *static_cast<const c10::IValue*>(Next().host.get());
+}
+
+at::Tensor ResultMaker::OfHost(const engine::ResultSpec& spec) {
+  at::Tensor tensor =
+      CopyHostTensor(*static_cast<const c10::IValue*>(spec.host.get())
+                          ->toTensor()
+                          .unsafeGetTensorImpl());
+  if (spec.tells != engine::ResultSpec::Tells::kNothing) {
+    *tensor.mutable_data_ptr<int64_t>() =
+        static_cast<int64_t>(spec.Told(session_.drawn()));
+  }
+  return tensor;
 }
 
 at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {

@@ -97,6 +97,7 @@ class ResultMaker {
   };
 
   const engine::ResultSpec& Next();
+  at::Tensor OfHost(const engine::ResultSpec& spec);
   at::Tensor OverValue(const engine::ResultSpec& spec);
   void CompleteTensor(at::Tensor& tensor);
   c10::DispatchKey backend() const {

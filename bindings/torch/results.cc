@@ -125,6 +125,9 @@ void ResultList::AddHostTensor(const c10::TensorImpl& tensor) {
   hash = HashBytes(copy.const_data_ptr(), copy.storage().nbytes(), hash);
   engine::ResultView& view = views_.emplace_back();
   view.kind = engine::ResultView::Kind::kHost;
+  if (copy.dim() == 0 && copy.scalar_type() == at::kLong) {
+    view.host_integer = *copy.const_data_ptr<int64_t>();
+  }
   view.host = KeepHostValue(std::move(copy));
   view.host_hash = hash;
 }

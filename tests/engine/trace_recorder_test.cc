@@ -46,7 +46,7 @@ class FakeBackend : public Backend {
     op.temporaries = std::exchange(temporaries, {});
     return refusal;
   }
-  bool wants_call() const override { return true; }
+  bool wants_call() const override { return calls; }
   bool Capturing() const override { return false; }
   tl::expected<BuiltPlan, BuildFailure> Build(const Trace&,
                                               const Trace&) override {
@@ -55,6 +55,7 @@ class FakeBackend : public Backend {
   }
 
   bool start_fails = false;
+  bool calls = true;
   std::vector<Recording> recordings;
   int recording = 0;
   int stops = 0;
@@ -386,6 +387,66 @@ TEST_F(TraceRecorderTest, ResultsOfWhatEagerRunsArrive) {
   EXPECT_TRUE(unused.external && unused.arrives);
   EXPECT_EQ(unused.birth_op, 0u);
   EXPECT_FALSE(trace->values[2].arrives);
+}
+
+class DrawingOpTest : public TraceRecorderTest {
+ protected:
+  static ResultView Told(int64_t number) {
+    ResultView result;
+    result.kind = ResultView::Kind::kHost;
+    result.host_integer = number;
+    result.host_hash = static_cast<uint64_t>(number);
+    return result;
+  }
+
+  // An op that draws eight numbers and tells the host of it.
+  std::string Draws(const std::vector<ResultView>& results) {
+    const uint64_t words[] = {9};
+    OpView view;
+    view.words = words;
+    view.may_use_generator = true;
+    const cache::Signature before = open_.signature();
+    const auto refs = open_.Enter(view);
+    recorder_->Enter(view, before, refs, open_.values());
+    frontend_.generator.offset += 8;
+    const auto values = open_.Leave(results);
+    return recorder_->Leave(view, results, values, open_.values());
+  }
+};
+
+TEST_F(DrawingOpTest, SeedAndOffsetThatAreToldAreKnown) {
+  using Tells = ResultSpec::Tells;
+  backend_.calls = false;
+  frontend_.generator = {.seed = 77, .offset = 12};
+  Start();
+  EXPECT_EQ(Draws({Result(1), Told(77), Told(12)}), "");
+  frontend_.generator = {.seed = 20, .offset = 20};
+  EXPECT_EQ(Draws({Told(20), Told(20)}), "");
+  const auto trace = Finish();
+  EXPECT_EQ(trace->ops[0].results[0].tells, Tells::kNothing);
+  for (const TracedOp& op : trace->ops) {
+    const size_t first = op.results.size() - 2;
+    EXPECT_EQ(op.results[first].tells, Tells::kSeed);
+    EXPECT_EQ(op.results[first + 1].tells, Tells::kOffset);
+    EXPECT_EQ(op.results[first + 1].Told({1, 5}), 5u);
+  }
+}
+
+// The recordings say whether it is the same each time.
+TEST_F(DrawingOpTest, WhatElseIsToldOfADrawIsKept) {
+  backend_.calls = false;
+  frontend_.generator = {.seed = 77, .offset = 12};
+  Start();
+  EXPECT_EQ(Draws({Told(77), Told(13)}), "");
+  const auto trace = Finish();
+  EXPECT_EQ(trace->ops[0].results[0].host_hash, 0u);
+  EXPECT_EQ(trace->ops[0].results[1].host_hash, 13u);
+}
+
+TEST_F(DrawingOpTest, WhatACallTellsIsRefused) {
+  frontend_.generator = {.seed = 77, .offset = 12};
+  Start();
+  EXPECT_THAT(Draws({Told(77), Told(12)}), HasSubstr("tells the host"));
 }
 
 TEST_F(TraceRecorderTest, TemporariesAreWhatWasAllocatedForNoResult) {

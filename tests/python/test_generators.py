@@ -430,14 +430,9 @@ def test_an_op_that_draws_and_waits_for_the_device() -> None:
     _check("cuda", step, least=0.5)
 
 
-# What is followed where attention is computed in that way. Memory-efficient attention
-# gives its seed to the host, which backward reads.
-ATTENTIONS = {
-    "MATH": 1.0,
-    "FLASH_ATTENTION": 1.0,
-    "CUDNN_ATTENTION": 1.0,
-    "EFFICIENT_ATTENTION": 0.5,
-}
+# Memory-efficient attention gives its seed and offset to the host, which backward
+# reads.
+ATTENTIONS = ["MATH", "FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"]
 
 
 @pytest.mark.gpu
@@ -455,7 +450,7 @@ def test_attention_with_dropout(name: str) -> None:
             )
         return [kept, nn.functional.dropout(kept * 2, 0.1) + 1]
 
-    _check("cuda", step, least=ATTENTIONS[name])
+    _check("cuda", step)
 
 
 class _Block(nn.Module):
@@ -480,7 +475,7 @@ class _Block(nn.Module):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["MATH", "FLASH_ATTENTION"])
+@pytest.mark.parametrize("name", ["MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION"])
 def test_training_of_a_transformer_with_dropout(name: str) -> None:
     """Parameters, momenta, losses and the generator after each of its steps."""
     backend = getattr(torch.nn.attention.SDPBackend, name)

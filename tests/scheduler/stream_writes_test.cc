@@ -29,6 +29,7 @@ class FakeSession final : public Session {
   }
   engine::Block TakeBlock(engine::ValueId) override { return {}; }
   void Own(engine::ValueId, engine::StorageToken) override {}
+  engine::GeneratorState drawn() const override { return {}; }
 
   std::vector<uint64_t> TakeAsked() { return std::exchange(asked, {}); }
 

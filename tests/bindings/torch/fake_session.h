@@ -79,6 +79,7 @@ class FakeSession final : public scheduler::Session {
                        const char*) override {}
   engine::Block TakeBlock(engine::ValueId value) override;
   void Own(engine::ValueId, engine::StorageToken) override {}
+  engine::GeneratorState drawn() const override { return {}; }
 
  private:
   bool RunExpected(const engine::OpView& op);

@@ -291,6 +291,7 @@ class ForgetfulSession final : public scheduler::Session {
                        const char*) override {}
   engine::Block TakeBlock(engine::ValueId) override { return {}; }
   void Own(engine::ValueId, engine::StorageToken) override {}
+  engine::GeneratorState drawn() const override { return {}; }
 
   size_t open_within = 0;
 };
