@@ -434,6 +434,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
       info.index_arguments |= uint64_t{1} << i;
     }
   }
+  if (info.written_arguments != 0) info.copies_from_host = false;
   // With them the op draws once more what was drawn: in each pass others.
   if (info.seed_arguments != 0) {
     info.numbers_by_value = true;

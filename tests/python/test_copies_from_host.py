@@ -109,3 +109,23 @@ def test_what_is_brought_is_written_by_the_pass() -> None:
             rest(session)
         assert session.stats().effects > 0
     assert_same_bits(found, [step(host) for host in sent])
+
+
+def test_a_copy_into_a_tensor_that_exists_is_a_cut() -> None:
+    out = torch.zeros(64, device="cuda")
+    sent = [torch.rand(64) for _ in range(PASSES)]
+
+    def step(host: torch.Tensor) -> torch.Tensor:
+        torch.ops.aten._to_copy.out(host, out=out)
+        h = out * 2
+        for _ in range(6):
+            h = h.sin() + 1
+        return h
+
+    with watched("cuda") as session:
+        found = []
+        for host in sent:
+            found.append(step(host))
+            rest(session)
+        assert "aten::_to_copy" in str(session.explain())
+    assert_same_bits(found, [step(host) for host in sent])

@@ -85,7 +85,7 @@ REFUSED = (
           _AT_TIMES, r"a device address that no operand, output or temp"),
     Known(r"^aten::(_linalg_solve_ex|linalg_inv_ex|lu_unpack|_foreach_powsum)",
           "tables of pointers into solvers' own memory; tables that are not written in full",
-          _CUDA, r"a device address that no operand, output or temporary explains"),
+          _AT_TIMES, r"a device address that no operand, output or temporary explains"),
     Known(r"^aten::(_foreach_|convolution_backward)",
           "one launch writes several results, some without elements or in one buffer",
           _AT_TIMES, r"its output took the middle of a temporary buffer"),
@@ -93,12 +93,10 @@ REFUSED = (
 
 #: Reasons for which some calls of an operator are cuts and others are not.
 SOMETIMES_CUT = (
-    Known("attention", "memory-efficient, with dropout: its seed lies in tensors of the host",
-          _CUDA, r"draws random numbers, and tells the host of them"),
     Known("", "where one is given", _BOTH, r"explicit generator"),
     Known("", "masks as indices", _AT_TIMES, r"depends on data$"),
     Known("", "numbers that lie in tensors of the host", _CUDA, r"host operand"),
-    Known("", "an operand that no clone could replace", _CUDA,
+    Known("", "an operand that no clone could replace", _AT_TIMES,
           r"writes memory that its trace did not make"),
     Known("", "sparse results, resized ones", _BOTH,
           r"raised an error or returned what cannot be kept"),
@@ -106,6 +104,8 @@ SOMETIMES_CUT = (
     Known("", "of results and of tables", _CUDA, r"a copy between host and device"),
     Known("", "of results", _AT_TIMES, r"copies to the host"),
     Known("", "solvers that look at what they found", _CUDA, r"a wait of the host for the device"),
+    Known("", "refused by builds too often: see REFUSED", _AT_TIMES,
+          r"a device address that no operand, output or temp"),
     Known("", "streams of a library's own", _AT_TIMES, r"an event or a wait in the stream"),
 )  # fmt: skip
 

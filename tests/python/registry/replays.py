@@ -23,7 +23,7 @@ from registry.memory import (
     walk,
 )
 
-PASSES = 40  # until then every call is replayed, or cut, or will never be
+PASSES = 60  # until then every call is replayed, or cut, or will never be
 CUT_PASSES = 4  # a call that is cut is looked at this often
 BUILD_TIMEOUT_S = 60.0
 NOTHING = {
