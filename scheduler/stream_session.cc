@@ -17,6 +17,7 @@ constexpr char kNew[] = "another one each time, as what came here before it";
 constexpr char kWritesOutside[] = "writes memory that its trace did not make";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
 
+constexpr char kFromHost[] = "copies from the host, between traces";
 constexpr char kReleased[] =
     "memory ran short: plans were given back, to be recorded again";
 constexpr char kMemoryGone[] =
@@ -125,6 +126,11 @@ Action StreamSession::EnterMasked(const OpView& op,
   if (op.cut != nullptr) return RunCut(op, hash, op.cut);
   if (const std::string* why = boundaries_.WhyCut(hash)) {
     return RunCut(op, hash, *why);
+  }
+  // No trace begins with what eager runs: of a model that is brought to the
+  // device, nothing would be replayed.
+  if (op.by_eager && mode_ == Mode::kBoundary) {
+    return RunCut(op, hash, kFromHost);
   }
   if (mode_ == Mode::kWatching) {
     if (!watching_.IsExpected(hash) &&

@@ -101,7 +101,9 @@ TEST_F(CudaHookTest, TakesHostScalarsByValue) {
 TEST_F(CudaHookTest, CutsCopiesThatTouchTheHost) {
   const auto a = Rand({4}), host = at::rand({4});
   EXPECT_EQ(Last([&] { a.to(at::kCPU); }).cut, "copies to the host");
-  EXPECT_EQ(Last([&] { host.to(at::kCUDA); }).cut, "host operand");
+  const SeenOp brought = Last([&] { host.to(at::kCUDA); });
+  EXPECT_EQ(brought.cut, "");
+  EXPECT_TRUE(brought.by_eager);
   EXPECT_EQ(Last([&] { a.copy_(host); }).cut, "host operand");
   EXPECT_EQ(Last([&] { host.copy_(a); }).cut, "host operand");
   EXPECT_EQ(Last([&] { a.sum().item(); }).cut, "hands data to the host");

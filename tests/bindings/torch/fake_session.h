@@ -30,6 +30,7 @@ struct SeenOp {
   std::string cut;
   bool may_use_generator = false;
   bool may_try_kernels = false;
+  bool by_eager = false;
   bool left = false;
   bool abandoned = false;
   std::vector<engine::ResultView> results;  // their spans are stale
