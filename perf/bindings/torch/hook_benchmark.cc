@@ -43,9 +43,11 @@ class NoWork final : public engine::Executor {
   Fit SetScalars(uint32_t, std::span<const uint64_t>) override {
     return Fit::kBound;
   }
+  void SetGenerator(uint32_t, const engine::GeneratorState&) override {}
   Progress LaunchSegment(size_t, uint32_t) override { return {}; }
   base::Status LaunchOp(size_t) override { return {}; }
   bool Touches(size_t, engine::ValueId) const override { return false; }
+  base::Status Copy(uint64_t, uint64_t, uint64_t) override { return {}; }
   base::Status WaitFor(CUevent) override { return {}; }
   base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
