@@ -3,6 +3,8 @@
 #ifndef REPRISE_SCHEDULER_REPETITION_H_
 #define REPRISE_SCHEDULER_REPETITION_H_
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -64,17 +66,9 @@ class Repetition {
       matched_ = 0;
       weights_ = 0;
       strange_ = 0;
-      const auto found = last_.find(hash);
-      if (found != last_.end()) {
-        const size_t distance = index - found->second;
-        const size_t times = (kShortestPeriod + distance - 1) / distance;
-        const size_t period = times * distance;
-        if (period <= index && Repeats(index, index - period)) {
-          period_ = period;
-        }
-      }
+      period_ = PeriodOf(index);
     }
-    last_[hash] = index;
+    last_[hash].Add(index);
     if (period_ == 0) return false;
     if (++matched_ < period_) return false;
     if (matched_ == period_) left_ = OpsToTheBody();
@@ -89,6 +83,30 @@ class Repetition {
     engine::ValueId values;  // when it came: its results are numbered from here
     bool has_older;
   };
+
+  // Where ops of one form were last: several of them may be in one pass, on
+  // other inputs.
+  struct Last {
+    static constexpr size_t kKept = 4;
+    std::array<size_t, kKept> at;
+    size_t count = 0;
+
+    void Add(size_t index) { at[count++ % kKept] = index; }
+  };
+
+  // How long ago the op of today may have come last; 0 if it has not.
+  size_t PeriodOf(size_t index) const {
+    const auto found = last_.find(ops_[index].hash);
+    if (found == last_.end()) return 0;
+    const Last& last = found->second;
+    for (size_t ago = 1; ago <= std::min(last.count, Last::kKept); ++ago) {
+      const size_t distance = index - last.at[(last.count - ago) % Last::kKept];
+      const size_t times = (kShortestPeriod + distance - 1) / distance;
+      const size_t period = times * distance;
+      if (period <= index && Repeats(index, index - period)) return period;
+    }
+    return 0;
+  }
 
   bool SameForm(size_t a, size_t b) const {
     return ops_[a].hash == ops_[b].hash && ops_[a].operands == ops_[b].operands;
@@ -152,9 +170,9 @@ class Repetition {
   }
 
   std::vector<Op> ops_;
-  std::vector<uint64_t> names_;                // of storages, op by op
-  std::unordered_map<uint64_t, size_t> last_;  // by hash: where it was last
-  size_t period_ = 0;                          // 0: no candidate
+  std::vector<uint64_t> names_;              // of storages, op by op
+  std::unordered_map<uint64_t, Last> last_;  // by hash
+  size_t period_ = 0;                        // 0: no candidate
   size_t matched_ = 0;
   size_t weights_ = 0;  // of the ops that matched: those on the same storages
   size_t strange_ = 0;  // and those on others

@@ -87,6 +87,21 @@ TEST_F(RepetitionTest, ShortBodyIsFoundInMultiples) {
   EXPECT_EQ(*found, 2 * 20);
 }
 
+// Two towers of one network, behind what made their weights: each op comes
+// twice in a body whose length no distance between the two divides.
+TEST_F(RepetitionTest, BodyInWhichOpsComeTwiceIsFound) {
+  std::optional<int> found;
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_FALSE(Op(5 + i, {900 + i}));
+  for (int body = 0; body < 8 && !found.has_value(); ++body) {
+    for (uint64_t layer = 0; layer < 6; ++layer) {
+      for (int tower = 0; tower < 2; ++tower) {
+        if (Op(10 + layer, {1 + layer, last_})) found = ops_;
+      }
+    }
+  }
+  ASSERT_TRUE(found.has_value());
+}
+
 // One op takes nothing from those before it.
 TEST_F(RepetitionTest, BodyBeginsWhereTheFewestValuesCross) {
   const auto op = [this](uint64_t i) {

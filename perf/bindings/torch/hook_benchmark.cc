@@ -76,7 +76,7 @@ class EmptyBackend final : public engine::Backend {
   bool wants_call() const override { return false; }
   bool Capturing() const override { return false; }
   tl::expected<engine::BuiltPlan, engine::BuildFailure> Build(
-      const engine::Trace& trace, const engine::Trace&) override {
+      const engine::Trace& trace, const engine::Trace& again) override {
     constexpr uint64_t kPlace = 512;
     engine::BuiltPlan plan;
     plan.arena = *frontend_->Allocate(kPlace * trace.values.size());
@@ -88,6 +88,8 @@ class EmptyBackend final : public engine::Backend {
     }
     plan.segments.push_back(
         {0, static_cast<uint32_t>(trace.ops.size()), kOps, false});
+    plan.effects = engine::Effects::Of(trace, again,
+                                       engine::Effects::Remake::kWhatLasts, {});
     plan.launches = kOps;
     plan.executor = std::make_unique<NoWork>();
     return plan;
@@ -110,6 +112,7 @@ std::unique_ptr<scheduler::StreamSession> MakeSession(
   parts.backend = std::make_unique<EmptyBackend>(parts.frontend.get(), records);
   parts.plans = &plans;
   parts.build = [](std::shared_ptr<scheduler::BuildJob> job) { job->Run(); };
+  parts.options = parts.options.For(size_t{1} << 30);
   parts.options.validate_share = 0;
   return std::make_unique<scheduler::StreamSession>(std::move(parts));
 }
