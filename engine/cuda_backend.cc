@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/device/context_scope.h"
+#include "engine/device/cupti_attachment.h"
 #include "engine/device/relaxed_capture.h"
 #include "engine/explain_parameters.h"
 #include "engine/layout.h"
@@ -63,6 +64,12 @@ std::string CudaBackend::EndOp(TracedOp& op) {
     return "seeds the generator";
   }
   return std::move(recorded.refusal);
+}
+
+void CudaBackend::Resting() {
+  // What CUPTI does when it goes may end a capture.
+  if (!device::CuptiAttachment::attached() || Capturing()) return;
+  context_.recorder->Resting(0);
 }
 
 bool CudaBackend::Capturing() const {

@@ -40,7 +40,7 @@ class CudaBackend : public Backend {
   void BeginOp(const OpView& op) override;
   std::string EndOp(TracedOp& op) override;
   bool wants_call() const override { return false; }
-  void Resting() override { context_.recorder->Resting(0); }
+  void Resting() override;
   std::optional<std::string> TakeForeignWork() override {
     return context_.recorder->TakeForeignWork();
   }

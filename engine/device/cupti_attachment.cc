@@ -107,7 +107,8 @@ Status CuptiAttachment::Subscribe() {
   return SubscribeOnly();
 }
 
-// Attaching and detaching allocate; a capture by another thread goes on.
+// All calls of CUPTI's may allocate and free; a capture by this thread or
+// another one goes on.
 Status CuptiAttachment::SubscribeOnly() {
   const RelaxedCapture relaxed(driver_);
   char holder[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
@@ -135,6 +136,7 @@ Status CuptiAttachment::SubscribeOnly() {
 }
 
 Status CuptiAttachment::Enable() {
+  const RelaxedCapture relaxed(driver_);
   Status enabled = Explain(
       cupti_.cuptiEnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API),
       "cuptiEnableDomain");
@@ -157,6 +159,7 @@ void CuptiAttachment::GiveUp() {
 }
 
 void CuptiAttachment::SwitchOff(CUpti_SubscriberHandle subscriber) {
+  const RelaxedCapture relaxed(driver_);
   enabled_ = cupti_.cuptiEnableDomain(
                  0, subscriber, CUPTI_CB_DOMAIN_DRIVER_API) != CUPTI_SUCCESS;
   NoteUse();
@@ -172,6 +175,7 @@ bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber) {
   while (g_callbacks.load(std::memory_order_acquire) > 0) {
     std::this_thread::yield();
   }
+  const RelaxedCapture relaxed(driver_);
   if (cupti_.cuptiUnsubscribe(subscriber) != CUPTI_SUCCESS) return false;
   subscriber = nullptr;
   return true;

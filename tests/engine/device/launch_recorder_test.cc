@@ -26,6 +26,8 @@ using ::testing::StartsWith;
 CUstream Stream(uintptr_t value) { return std::bit_cast<CUstream>(value); }
 CUevent Event(uintptr_t value) { return std::bit_cast<CUevent>(value); }
 
+thread_local CUstreamCaptureMode t_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
 // One subscriber, as CUPTI has it, and a driver that answers about functions
 // and pointers. Each answer comes back as a callback, as the real one's does.
 struct Simulation {
@@ -94,7 +96,8 @@ class LaunchRecorderTest : public ::testing::Test {
       return Param(simulation->kernels, reinterpret_cast<CUfunction>(k), i,
                    offset, size);
     };
-    driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) {
+    driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
+      std::swap(*mode, t_mode);
       return CUDA_SUCCESS;
     };
     driver.cuFuncGetName = [](const char** name, CUfunction) {
@@ -115,6 +118,7 @@ class LaunchRecorderTest : public ::testing::Test {
     cupti.cuptiSubscribe_v2 = [](CUpti_SubscriberHandle* handle,
                                  CUpti_CallbackFunc callback, void*,
                                  CUpti_SubscriberParams* params) {
+      EXPECT_EQ(t_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
       if (simulation->held_by_another_tool) {
         std::strcpy(params->oldSubscriberName, "CUPTI for a profiler");
         return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
@@ -129,6 +133,7 @@ class LaunchRecorderTest : public ::testing::Test {
       return CUPTI_SUCCESS;
     };
     cupti.cuptiUnsubscribe = [](CUpti_SubscriberHandle) {
+      EXPECT_EQ(t_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
       if (simulation->callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
       if (simulation->on_unsubscribe) simulation->on_unsubscribe();
       simulation->callback = nullptr;
@@ -137,6 +142,7 @@ class LaunchRecorderTest : public ::testing::Test {
     };
     cupti.cuptiEnableDomain = [](uint32_t enable, CUpti_SubscriberHandle,
                                  CUpti_CallbackDomain domain) {
+      EXPECT_EQ(t_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
       if (simulation->domain_fails) return CUPTI_ERROR_NOT_COMPATIBLE;
       if (simulation->callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
       EXPECT_EQ(domain, CUPTI_CB_DOMAIN_DRIVER_API);
@@ -144,6 +150,7 @@ class LaunchRecorderTest : public ::testing::Test {
       return CUPTI_SUCCESS;
     };
     cupti.cuptiFinalize = [] {
+      EXPECT_EQ(t_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
       if (simulation->on_finalize) simulation->on_finalize();
       ++simulation->finalized;
       return CUPTI_SUCCESS;
