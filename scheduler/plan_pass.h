@@ -64,7 +64,12 @@ class PlanPass {
   }
   // ... and other streams would have to be told before.
   bool ConcernsOthers() const {
-    return WritesOutside() && writes_ != nullptr && writes_->several();
+    return (WritesOutside() || Arrives()) && writes_ != nullptr &&
+           writes_->several();
+  }
+  // The op that is due copies from the host: the host may wait for it.
+  bool Arrives() const {
+    return traced().by_eager && traced().operands.empty();
   }
 
   // A launch that was due did what the pass needs now; what else went wrong is

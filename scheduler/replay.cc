@@ -45,17 +45,24 @@ void Replay::Finish() {
 }
 
 bool Replay::EnterElse(const OpView& op) {
+  // What eager allocates may be what the program has freed in this pass, and
+  // what a squash needs as it was.
+  if (op.by_eager && (ConcernsOthers() || !instance().Stands())) {
+    Diverge(op);
+    return false;
+  }
   if (op.cut == nullptr && cursor_ == instance().next_launch_op()) {
     if (!LaunchAt(op)) return false;
     GoOn();
     return true;
   }
-  if (op.cut != nullptr || cursor_ != instance().next_draw_op() ||
+  const bool draws = cursor_ == instance().next_draw_op();
+  if (op.cut != nullptr || (!draws && !op.by_eager) ||
       !instance().Matches(cursor_, op)) {
     Diverge(op);
     return false;
   }
-  if (!instance().Draw()) {
+  if (!DrawsIfDue()) {
     LeaveByGenerator(op);
     return false;
   }

@@ -33,8 +33,9 @@ class Replay : public PlanPass {
   // The op comes. True if it is the one that is due: its results are those of
   // followed(). Else the replay has been left.
   bool Enter(const engine::OpView& op) {
-    if (op.cut == nullptr && cursor_ != instance().next_stop_op() &&
-        instance().Matches(cursor_, op)) [[likely]] {
+    if (op.cut == nullptr && !op.by_eager &&
+        cursor_ != instance().next_stop_op() && instance().Matches(cursor_, op))
+        [[likely]] {
       GoOn();
       return true;
     }

@@ -118,7 +118,7 @@ Action StreamSession::EnterMasked(const OpView& op,
       const bool writes = std::ranges::any_of(
           op.operands,
           [](const engine::Operand& operand) { return operand.written; });
-      return writes ? Action::kCut : Action::kEager;
+      return writes || op.by_eager ? Action::kCut : Action::kEager;
     }
     mode_ = Mode::kBoundary;
     boundaries_.Break();
@@ -126,11 +126,6 @@ Action StreamSession::EnterMasked(const OpView& op,
   if (op.cut != nullptr) return RunCut(op, hash, op.cut);
   if (const std::string* why = boundaries_.WhyCut(hash)) {
     return RunCut(op, hash, *why);
-  }
-  // No trace begins with what eager runs: of a model that is brought to the
-  // device, nothing would be replayed.
-  if (op.by_eager && mode_ == Mode::kBoundary) {
-    return RunCut(op, hash, kFromHost);
   }
   if (mode_ == Mode::kWatching) {
     if (!watching_.IsExpected(hash) &&
@@ -140,6 +135,12 @@ Action StreamSession::EnterMasked(const OpView& op,
     if (watching_.EndsBefore(op, hash)) Close();
   } else if (boundaries_.IsNew(hash, std::nullopt)) {
     return LeaveOut(op, kNew);
+  }
+  // No trace begins with what eager runs: of a model that is brought to the
+  // device, nothing would be replayed. And where the host waits for the copy,
+  // other sessions have to be told.
+  if (op.by_eager && (mode_ == Mode::kBoundary || watching_.HasOthers())) {
+    return RunCut(op, hash, kFromHost);
   }
   TraceEntry* expected = nullptr;
   if (mode_ == Mode::kBoundary) {

@@ -130,8 +130,12 @@ bool Watching::Ends() {
          open_.signature() == expected_->signature;
 }
 
+bool Watching::HasOthers() const {
+  return writes_ != nullptr && writes_->several();
+}
+
 bool Watching::TakesOutside(const OpView& op) const {
-  if (writes_ != nullptr && writes_->several()) return false;
+  if (HasOthers()) return false;
   return std::ranges::all_of(op.operands, [this](const engine::Operand& one) {
     return !one.written || open_.Owns(one) || engine::IsWhole(one);
   });

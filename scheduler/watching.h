@@ -62,6 +62,8 @@ class Watching {
   bool Takes(const engine::OpView& op) const {
     return !open_.WritesExternal(op) || TakesOutside(op);
   }
+  // There are other streams, which have to be told of some ops before.
+  bool HasOthers() const;
   // The op comes, and eager is about to run it.
   void Enter(const engine::OpView& op, const cache::Signature& words);
   // Eager has run the op that came last. False if it is no part of any trace:

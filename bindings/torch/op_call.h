@@ -114,9 +114,10 @@ class OpCall {
   scheduler::DeviceKind kind() const { return kind_; }
   bool foreign() const { return foreign_; }
   engine::OpView view() const;
-  // A call that is a cut may end with the host having waited for the stream.
+  // A call that is a cut, or a copy from the host, may end with the host having
+  // waited for the stream.
   bool may_wait() const {
-    return cut_ != nullptr &&
+    return (cut_ != nullptr || by_eager_) &&
            (info_.non_blocking_argument < 0 ||
             (true_arguments_ >> info_.non_blocking_argument & 1) == 0);
   }
