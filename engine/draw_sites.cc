@@ -31,16 +31,6 @@ bool HasTail(const Launch& launch, size_t at) {
          launch.image[at + kPairBytes + kWordBytes] == std::byte{0};
 }
 
-// It lies within one parameter, as far as is known: what is behind a seed and
-// an offset that are parameters of their own is another one.
-bool MayBeStruct(const Launch& launch, size_t at) {
-  return launch.params == nullptr ||
-         std::ranges::any_of(*launch.params, [at](const ParamSpan& span) {
-           return span.offset_bytes <= at &&
-                  at + kStructBytes <= span.offset_bytes + span.size_bytes;
-         });
-}
-
 // A parameter of its own, of the struct's size.
 bool IsParameter(const Launch& launch, size_t at) {
   return launch.params != nullptr &&
@@ -81,8 +71,7 @@ base::Result<ExplainedDraw> ExplainDraw(const TracedOp& first,
           ahead >= first.increment || ahead % kStep != 0) {
         continue;
       }
-      const bool tail =
-          HasTail(one, at) && HasTail(other, at) && MayBeStruct(one, at);
+      const bool tail = HasTail(one, at) && HasTail(other, at);
       if (!telling && !(tail && IsParameter(one, at))) continue;
       const auto add = [&](DrawSite::Part part, size_t offset_bytes) {
         draw.sites.push_back(
