@@ -3,11 +3,21 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "engine/device/context_scope.h"
 #include "engine/device/unique_handle.h"
 
 namespace reprise::engine {
+namespace {
+
+// What `all`, in the order of ops, has of one of them.
+template <typename Site>
+auto Of(const std::vector<Site>& all, uint32_t op) {
+  return std::ranges::equal_range(all, op, {}, &Site::op);
+}
+
+}  // namespace
 
 CudaExecutor::CudaExecutor(const CudaContext& context, CudaProgram program,
                            std::unique_ptr<VerdictFlag> flag)
@@ -72,19 +82,16 @@ void CudaExecutor::MarkDirty(uint32_t launch) {
 
 Executor::Fit CudaExecutor::SetScalars(uint32_t op,
                                        std::span<const uint64_t> bits) {
-  for (const ScalarCopy& copy :
-       std::ranges::equal_range(program_.copies, op, {}, &ScalarCopy::op)) {
+  for (const ScalarCopy& copy : Of(program_.copies, op)) {
     if (bits[copy.slot] != bits[copy.of]) return Fit::kUntold;
   }
-  for (const ScalarRounding& rounding : std::ranges::equal_range(
-           program_.roundings, op, {}, &ScalarRounding::op)) {
+  for (const ScalarRounding& rounding : Of(program_.roundings, op)) {
     const ScalarSource& source = rounding.source;
     if (source.Encoded(bits[source.slot]) != rounding.encoded) {
       return Fit::kUntold;
     }
   }
-  const auto sites =
-      std::ranges::equal_range(program_.scalars, op, {}, &ScalarSite::op);
+  const auto sites = Of(program_.scalars, op);
   encoded_.clear();
   for (const ScalarSite& site : sites) {
     std::optional<uint64_t> word;
@@ -114,9 +121,7 @@ Executor::Fit CudaExecutor::SetScalars(uint32_t op,
 }
 
 void CudaExecutor::SetGenerator(uint32_t op, const GeneratorState& state) {
-  const auto sites =
-      std::ranges::equal_range(program_.draws, op, {}, &DrawSite::op);
-  for (const DrawSite& site : sites) {
+  for (const DrawSite& site : Of(program_.draws, op)) {
     device::Launch& launch = program_.launches[site.launch];
     const uint64_t word = site.WordAt(state);
     if (launch.Word(site.offset_bytes) == word) continue;

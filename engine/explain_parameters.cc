@@ -255,6 +255,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
                              draws ? draw->second : second.ops[k].launches,
                              ranges->ranges(), background, is_device_address);
     if (!scan && changing[k].empty()) return fail(scan.error());
+    const auto base = static_cast<uint32_t>(program.launches.size());
     if (!changing[k].empty()) {
       NumberPlaces places;
       if (scan) {
@@ -265,10 +266,9 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
         unexplained.push_back(static_cast<uint32_t>(k));
         scan = device::ScanResult();
       }
-      const auto begin = static_cast<uint32_t>(program.launches.size());
       for (ScalarSite& site : places.sites) {
         site.op = static_cast<uint32_t>(k);
-        site.launch += begin;
+        site.launch += base;
         program.scalars.push_back(std::move(site));
       }
       for (ScalarCopy& copy : places.copies) {
@@ -281,7 +281,6 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
       }
       scan->unexplained.clear();
     }
-    const auto base = static_cast<uint32_t>(program.launches.size());
     program.op_begin.push_back(base);
     const std::vector<device::Launch>& launches =
         draws ? draw->launches : a.launches;

@@ -257,6 +257,19 @@ def passes(mode: Mode, inputs: list[tuple], start: int, count: int) -> list[floa
     return times
 
 
+def interleaved(
+    modes: dict[str, Mode], inputs: list[tuple], rounds: int, count: int
+) -> dict[str, list[list[float]]]:
+    """Latencies of ``count`` passes of each mode, by round, each in another order."""
+    latencies: dict[str, list[list[float]]] = {name: [] for name in modes}
+    for index in range(rounds):
+        order = list(modes)
+        random.Random(index).shuffle(order)
+        for name in order:
+            latencies[name].append(passes(modes[name], inputs, index, count))
+    return latencies
+
+
 def back_to_back(mode: Mode, inputs: list[tuple], count: int) -> float:
     """Seconds a pass without a synchronisation between passes."""
     with mode:
@@ -344,14 +357,7 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
     modes = make_modes(model, make(), arguments.modes)
     if "reprise" in modes:
         settle(modes["reprise"], inputs, SETTLING[arguments.policy])
-    latencies: dict[str, list[list[float]]] = {name: [] for name in modes}
-    for round_index in range(arguments.rounds):
-        order = list(modes)
-        random.Random(round_index).shuffle(order)
-        for name in order:
-            latencies[name].append(
-                passes(modes[name], inputs, round_index, arguments.passes)
-            )
+    latencies = interleaved(modes, inputs, arguments.rounds, arguments.passes)
     for name, mode in modes.items():
         every = sorted(value for block in latencies[name] for value in block)
         ratios = [

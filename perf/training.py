@@ -23,7 +23,6 @@ import dataclasses
 import itertools
 import json
 import pathlib
-import random
 import statistics
 import sys
 from collections.abc import Callable, Iterable
@@ -396,14 +395,7 @@ def measure(name: str, kind: str, arguments: argparse.Namespace) -> dict[str, An
         for i in range(10):
             ours.step(i)
     steady = reprise.stats().since(before)
-    blocks: dict[str, list[list[float]]] = {which: [] for which in modes}
-    for index in range(arguments.rounds):
-        order = list(modes)
-        random.Random(index).shuffle(order)
-        for which in order:
-            blocks[which].append(
-                models.passes(modes[which], nothing, index, arguments.passes)
-            )
+    blocks = models.interleaved(modes, nothing, arguments.rounds, arguments.passes)
     medians = {which: [statistics.median(b) for b in blocks[which]] for which in modes}
     ratios = [e / r for e, r in zip(medians["eager"], medians["reprise"], strict=True)]
     controls = [

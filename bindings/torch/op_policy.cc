@@ -407,7 +407,6 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.cut = CutReason(op);
   info.may_use_generator = MayUseGenerator(op);
   info.forks_streams = Contains(kForkStreams, name);
-  info.copies_from_host = name == "aten::_to_copy";
   info.may_trap = Contains(kMayTrap, name);
   info.doubles_by_value = Contains(kDoublesByValue, name);
   info.numbers_by_value =
@@ -434,7 +433,8 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
       info.index_arguments |= uint64_t{1} << i;
     }
   }
-  if (info.written_arguments != 0) info.copies_from_host = false;
+  info.copies_from_host =
+      name == "aten::_to_copy" && info.written_arguments == 0;
   // With them the op draws once more what was drawn: in each pass others.
   if (info.seed_arguments != 0) {
     info.numbers_by_value = true;

@@ -38,6 +38,17 @@ bool IsDeviceAddress(uint64_t word) {
          (word >> 40) == (kElsewhere >> 40);
 }
 
+// Of 32 bytes.
+Launch Copy(uint64_t to, uint64_t from) {
+  Launch launch;
+  launch.kind = Launch::Kind::kMemcpy;
+  launch.image.resize(16);
+  launch.width = 32;
+  launch.SetWord(0, to);
+  launch.SetWord(8, from);
+  return launch;
+}
+
 base::Result<ScanResult> ScanOne(const Launch& first, const Launch& second,
                                  std::initializer_list<KnownRange> ranges) {
   return Scan({&first, 1}, {&second, 1},
@@ -133,15 +144,8 @@ TEST(ParameterScanTest, HalfInitialisedWordThatChangedIsNoAddress) {
 
 // What copies name is always written.
 TEST(ParameterScanTest, CopyOfUnknownUnalignedMemoryMakesOpUnbuildable) {
-  Launch first;
-  first.kind = Launch::Kind::kMemcpy;
-  first.image.resize(16);
-  first.width = 32;
-  Launch second = first;
-  first.SetWord(0, kFirst);
-  first.SetWord(8, kElsewhere + 1);
-  second.SetWord(0, kSecond);
-  second.SetWord(8, kElsewhere + 4096 + 1);
+  const Launch first = Copy(kFirst, kElsewhere + 1);
+  const Launch second = Copy(kSecond, kElsewhere + 4096 + 1);
   EXPECT_FALSE(ScanOne(first, second, {{1, kFirst, kSecond, 32}}).has_value());
 }
 
@@ -312,15 +316,8 @@ TEST(ParameterScanTest, OtherShapeMakesOpUnbuildable) {
 }
 
 TEST(ParameterScanTest, CopiesAndFillsAreScannedLikeKernels) {
-  Launch first;
-  first.kind = Launch::Kind::kMemcpy;
-  first.image.resize(16);
-  first.width = 32;
-  Launch second = first;
-  first.SetWord(0, kFirst);
-  first.SetWord(8, kElsewhere + 4);
-  second.SetWord(0, kSecond);
-  second.SetWord(8, kElsewhere + 4096 + 4);
+  const Launch first = Copy(kFirst, kElsewhere + 4);
+  const Launch second = Copy(kSecond, kElsewhere + 4096 + 4);
   const auto result = ScanOne(
       first, second,
       {{1, kFirst, kSecond, 32}, {2, kElsewhere, kElsewhere + 4096, 64}});
