@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "cache/lru_map.h"
+#include "cache/recent_map.h"
 
 namespace reprise::scheduler {
 
@@ -31,12 +31,14 @@ class Novelty {
   // each time: it is no part of that trace.
   bool Meet(uint64_t hash, std::optional<uint64_t> open = std::nullopt) {
     const uint64_t place = open.value_or(behind_);
-    if (Found* found = known_.Find(hash)) {
+    if (const bool* was_new = known_.Find(hash)) {
+      Found* found = *was_new ? found_.Find(hash) : nullptr;
+      if (found == nullptr) return Go(false);
       const bool is_new = Go(MeetAgain(*found, place));
       // As the first here it parts what is before from what is behind.
       return is_new || (found->first && found->place == place);
     }
-    Found& found = known_.Put(hash);
+    bool& was_new = known_.Put(hash);
     if (stretch_ == 0) {
       uint32_t& new_ones = new_ones_.Put(place);
       if (new_ones == kPartsComeHere || ++new_ones < kTimes) return Go(false);
@@ -48,7 +50,8 @@ class Novelty {
       ++pass_;
       return Go(false);
     }
-    found = {.pass = pass_, .place = place, .first = stretch_ == 0};
+    was_new = true;
+    found_.Put(hash) = {.pass = pass_, .place = place, .first = stretch_ == 0};
     return Go(true);
   }
   // A trace has ended, by its signature.
@@ -66,6 +69,7 @@ class Novelty {
 
   void Clear() {
     known_.Clear();
+    found_.Clear();
     new_ones_.Clear();
     behind_ = 0;
     behind_cut_ = false;
@@ -75,8 +79,8 @@ class Novelty {
   }
 
  private:
-  // In which pass an op was found to be new (0: in none), where first, whether
-  // as the first of a stretch, and how often elsewhere.
+  // In which pass an op was found to be new, where first, whether as the first
+  // of a stretch, and how often elsewhere.
   struct Found {
     uint64_t pass = 0;
     uint64_t place = 0;
@@ -87,7 +91,8 @@ class Novelty {
   static constexpr uint32_t kMostPlaces = 6;
   static constexpr uint32_t kLongestStretch = 32;
   static constexpr uint32_t kPartsComeHere = ~uint32_t{0};
-  static constexpr size_t kMostKnown = size_t{1} << 15;
+  static constexpr size_t kMostKnown = size_t{1} << 14;
+  static constexpr size_t kMostPlaced = size_t{1} << 13;
 
   // True if what was new elsewhere in this pass is so here. What was new in
   // this very place, or with nothing known in between, is so no more, nor all
@@ -112,8 +117,9 @@ class Novelty {
     return is_new;
   }
 
-  cache::LruMap<uint64_t, Found> known_{kMostKnown};
-  cache::LruMap<uint64_t, uint32_t> new_ones_{kMostKnown};  // by place
+  cache::RecentMap<bool> known_{kMostKnown};  // whether it was found to be new
+  cache::RecentMap<Found> found_{kMostPlaced};
+  cache::RecentMap<uint32_t> new_ones_{kMostPlaced};  // by place
   uint64_t behind_ = 0;
   bool behind_cut_ = false;  // and not a trace
   uint64_t pass_ = 1;
