@@ -154,8 +154,7 @@ Bits Integer(const Number& number, bool negative, int64_t most,
 }  // namespace
 
 std::optional<uint64_t> Marker(const Scalar& scalar) {
-  // By far the most numbers are default arguments.
-  if (scalar.type == NumberType::kInt64 && scalar.bits <= 3) return {};
+  if (IsSmallInteger(scalar)) return std::nullopt;
   const double value = NumberOf(scalar.type, scalar.bits).real;
   const double size = std::fabs(value);
   if (!IsOrdinary(value) || size >= 0x1p31) return std::nullopt;

@@ -40,6 +40,11 @@ struct Scalar {
 // what a dtype cannot hold. None for 0, +-0.5, +-1, +-2, +-3 and nan, by whose
 // value ops pick their kernels, nor from 2^31 on.
 std::optional<uint64_t> Marker(const Scalar& scalar);
+// The scalar has no marker, as one sees at once: by far the most numbers are
+// default arguments.
+inline bool IsSmallInteger(const Scalar& scalar) {
+  return scalar.type == NumberType::kInt64 && scalar.bits <= 3;
+}
 
 // A function of a number that kernels hold in place of it.
 enum class Encoding : uint8_t {

@@ -92,7 +92,7 @@ class Novelty {
   static constexpr uint32_t kLongestStretch = 32;
   static constexpr uint32_t kPartsComeHere = ~uint32_t{0};
   static constexpr size_t kMostKnown = size_t{1} << 14;
-  static constexpr size_t kMostPlaced = size_t{1} << 13;
+  static constexpr size_t kMostPlaced = size_t{1} << 12;
 
   // True if what was new elsewhere in this pass is so here. What was new in
   // this very place, or with nothing known in between, is so no more, nor all

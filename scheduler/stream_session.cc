@@ -102,7 +102,9 @@ Action StreamSession::Enter(const OpView& op) {
 }
 
 Action StreamSession::EnterUnmatched(const OpView& op) {
-  if (op.scalars.empty()) return EnterMasked(op, cache::HashWords(op.words));
+  if (std::ranges::all_of(op.scalars, engine::IsSmallInteger)) {
+    return EnterMasked(op, cache::HashWords(op.words));
+  }
   OpView masked = op;
   const cache::Signature words = numbers_.Apply(masked);
   return EnterMasked(masked, words);
