@@ -11,6 +11,7 @@ namespace {
 // Quiet nans whose payload no program makes.
 constexpr uint64_t kPositive = 0x7ffc'52e9'1b07'd3a6;
 constexpr uint64_t kLargePositive = 0x7ffd'52e9'1b07'd3a6;
+constexpr uint64_t kAnyInteger = 0x7ffe'52e9'1b07'd3a6;
 constexpr uint64_t kSign = uint64_t{1} << 63;
 
 constexpr double kLargestHalf = 65504;
@@ -155,6 +156,7 @@ Bits Integer(const Number& number, bool negative, int64_t most,
 
 std::optional<uint64_t> Marker(const Scalar& scalar) {
   if (IsSmallInteger(scalar)) return std::nullopt;
+  if (scalar.decides == Decides::kNothingAtAll) return kAnyInteger;
   const double value = NumberOf(scalar.type, scalar.bits).real;
   const double size = std::fabs(value);
   if (!IsOrdinary(value) || size >= 0x1p31) return std::nullopt;
@@ -196,6 +198,10 @@ std::span<const Encoding> EncodingsOf(uint32_t width_bytes) {
 
 std::optional<uint64_t> Encode(Encoding encoding, NumberType type,
                                uint64_t bits, Decides decides) {
+  if (decides == Decides::kNothingAtAll) {
+    if (encoding != Encoding::kInt64) return std::nullopt;
+    return bits;
+  }
   constexpr int64_t kMost32 = std::numeric_limits<int32_t>::max();
   constexpr int64_t kMost64 = std::numeric_limits<int64_t>::max();
   const Number number = NumberOf(type, bits);

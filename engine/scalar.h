@@ -24,6 +24,9 @@ enum class NumberType : uint8_t {
 enum class Decides : uint8_t {
   kKernels,
   kNothing,
+  // The seed or the offset of a generator: an integer of which no value is
+  // special, and which kernels hold as it is.
+  kNothingAtAll,
 };
 
 // A number of an op at its call. Its type is told by other words of the op.
@@ -38,12 +41,13 @@ struct Scalar {
 // for numbers above zero and one for those below, because ops refuse a sign;
 // others for those that a half cannot hold (from 65504 on), because ops refuse
 // what a dtype cannot hold. None for 0, +-0.5, +-1, +-2, +-3 and nan, by whose
-// value ops pick their kernels, nor from 2^31 on.
+// value ops pick their kernels, nor from 2^31 on. One for all of a generator's.
 std::optional<uint64_t> Marker(const Scalar& scalar);
 // The scalar has no marker, as one sees at once: by far the most numbers are
 // default arguments.
 inline bool IsSmallInteger(const Scalar& scalar) {
-  return scalar.type == NumberType::kInt64 && scalar.bits <= 3;
+  return scalar.type == NumberType::kInt64 && scalar.bits <= 3 &&
+         scalar.decides != Decides::kNothingAtAll;
 }
 
 // A function of a number that kernels hold in place of it.

@@ -61,16 +61,20 @@ class Heads {
   // Which trace begins with an op of these words: the one that the op's
   // weights tell; where they tell nothing, one that has come again before one
   // that came once (it may be several in a row), then `foreseen`, then the last
-  // one. Null if the op has other weights than all.
+  // one. Null if the op has other weights than all. One that came on an input
+  // of its own, as if that were a weight, and comes no more when it is
+  // promised, gives way.
   TraceEntry* Choose(uint64_t hash, std::span<const engine::Operand> operands,
                      TraceId foreseen) const {
     TraceEntry* best = nullptr;
-    std::tuple<int, bool, bool> best_rank;
+    std::tuple<bool, int, bool, bool> best_rank;
     for (const Head& head : Find(hash)) {
       const int agreement = Agreement(head, operands);
       if (agreement < 0 && operands.size() > 1) continue;
-      const std::tuple<int, bool, bool> rank{agreement, head.entry->seen > 1,
-                                             head.entry->id == foreseen};
+      const bool kept =
+          agreement > 0 && head.entry->broken_promises < kMostBroken;
+      const std::tuple<bool, int, bool, bool> rank{
+          kept, agreement, head.entry->seen > 1, head.entry->id == foreseen};
       if (best != nullptr && rank < best_rank) continue;
       best = head.entry;
       best_rank = rank;
@@ -125,6 +129,7 @@ class Heads {
   }
 
  private:
+  static constexpr uint32_t kMostBroken = 2;
   // Keeps most look-ups out of the table.
   static constexpr uint64_t kBits = 64;
   static uint64_t Bit(uint64_t hash) { return uint64_t{1} << hash % kBits; }

@@ -79,6 +79,7 @@ TraceEntry* Lifecycle::EntryFor(TraceTable::Closed closed) {
 void Lifecycle::PassEnded(TraceEntry* entry) {
   ++journal_.stats.traces;
   ++entry->seen;
+  entry->broken_promises = 0;
   traces_.Use(entry);
   boundaries_.Ended(*entry);
 }

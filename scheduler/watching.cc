@@ -49,7 +49,7 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
   for (const engine::Operand& operand : op.operands) {
     head_storages_.push_back(operand.storage);
   }
-  expected_ = expected;
+  promised_ = expected_ = expected;
 }
 
 // --- Where it ends -----------------------------------------------------------
@@ -187,10 +187,14 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
 // --- Its end -----------------------------------------------------------------
 
 void Watching::Close() {
+  TraceEntry* promised = std::exchange(promised_, nullptr);
   expected_ = nullptr;
   if (open_.ops() == 0) {
     learning_.Stop();
     return;
+  }
+  if (promised != nullptr && promised->signature != open_.signature()) {
+    ++promised->broken_promises;
   }
   TraceEntry* entry = life_.EntryFor(
       {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
@@ -216,7 +220,7 @@ void Watching::Close() {
 
 void Watching::Drop() {
   learning_.Stop();
-  expected_ = nullptr;
+  promised_ = expected_ = nullptr;
 }
 
 }  // namespace reprise::scheduler

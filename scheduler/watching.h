@@ -106,7 +106,8 @@ class Watching {
   std::vector<engine::StorageToken> head_storages_;
   std::vector<uint64_t> op_hashes_;
   Externals externals_;
-  TraceEntry* expected_ = nullptr;
+  TraceEntry* promised_ = nullptr;  // by the head
+  TraceEntry* expected_ = nullptr;  // the same, or another one that may come
   Repetition repetition_;
   bool repeated_ = false;  // the next op begins a loop's body once more
   uint64_t hash_ = 0;

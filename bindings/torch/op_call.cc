@@ -196,11 +196,14 @@ void OpCall::AddHostScalar(const c10::TensorImpl* tensor) {
       static_cast<uint64_t>(tensor->storage_offset()) * size_bytes;
   std::memcpy(&word[2], reinterpret_cast<const void*>(base + offset_bytes),
               size_bytes);
-  if ((info_.seed_arguments >> argument_ & 1) != 0) [[unlikely]] {
-    seed_words_[seed_words_[0] != 0] = static_cast<uint32_t>(words_.size() - 2);
-  }
   const at::ScalarType dtype = c10::typeMetaToScalarType(tensor->dtype());
   dtypes_ |= uint64_t{1} << static_cast<int>(dtype);
+  if ((info_.seed_arguments >> argument_ & 1) != 0 && dtype == at::kLong)
+      [[unlikely]] {
+    seed_words_[seed_words_[0] != 0] = static_cast<uint32_t>(words_.size() - 2);
+    AddNumber(engine::NumberType::kInt64, 2, engine::Decides::kNothingAtAll);
+    return;
+  }
   if (const auto type = NumberTypeOf(dtype)) AddNumber(*type, 2);
 }
 

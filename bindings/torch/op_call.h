@@ -75,10 +75,7 @@ class OpCall {
   }
   // The word `from_end` words before the end is a number that may be a slot.
   void AddNumber(engine::NumberType type, size_t from_end) {
-    if (!info_.numbers_by_value) return;
-    const size_t word = words_.size() - from_end;
-    numbers_.Push({static_cast<uint32_t>(word), type, words_[word],
-                   info_.numbers_decide});
+    if (info_.numbers_by_value) AddNumber(type, from_end, info_.numbers_decide);
   }
   void AddDevice(std::optional<c10::Device> device);
   WordBuffer& words() { return words_; }
@@ -130,6 +127,11 @@ class OpCall {
   bool follows_device() const { return device_argument_ == argument_ - 1; }
 
  private:
+  void AddNumber(engine::NumberType type, size_t from_end,
+                 engine::Decides decides) {
+    const size_t word = words_.size() - from_end;
+    numbers_.Push({static_cast<uint32_t>(word), type, words_[word], decides});
+  }
   struct Source {
     c10::TensorImpl* tensor;
     uint32_t word;  // of its tag

@@ -435,11 +435,6 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   }
   info.copies_from_host =
       name == "aten::_to_copy" && info.written_arguments == 0;
-  // With them the op draws once more what was drawn: in each pass others.
-  if (info.seed_arguments != 0) {
-    info.numbers_by_value = true;
-    info.numbers_decide = engine::Decides::kNothing;
-  }
   for (const HiddenWrites& hidden : kHiddenWrites) {
     if (hidden.name != name) continue;
     info.hidden_writes = hidden.arguments;

@@ -60,6 +60,27 @@ TEST(ScalarTest, NumbersThatSomeDtypeCannotHoldHaveOtherMarkers) {
   }
 }
 
+TEST(ScalarTest, NoSeedOrOffsetIsSpecial) {
+  constexpr Decides kAny = Decides::kNothingAtAll;
+  const auto marker = [](uint64_t bits) {
+    return Marker({0, NumberType::kInt64, bits, kAny});
+  };
+  for (uint64_t bits : {uint64_t{0}, uint64_t{3}, uint64_t{65505},
+                        uint64_t{1} << 31, uint64_t{1} << 63, ~uint64_t{0}}) {
+    ASSERT_TRUE(marker(bits)) << bits;
+    EXPECT_EQ(marker(bits), marker(40)) << bits;
+    EXPECT_EQ(Encode(Encoding::kInt64, NumberType::kInt64, bits, kAny), bits);
+    // It stands in kernels as it is.
+    for (uint32_t width : {2, 4, 8}) {
+      for (Encoding encoding : EncodingsOf(width)) {
+        if (encoding == Encoding::kInt64) continue;
+        EXPECT_FALSE(Encode(encoding, NumberType::kInt64, bits, kAny));
+      }
+    }
+  }
+  EXPECT_NE(marker(40), Marker({0, NumberType::kInt64, 40}));
+}
+
 TEST(ScalarTest, WideEncodingsAreCasts) {
   EXPECT_EQ(Of(Encoding::kFloat64, 0.3), std::bit_cast<uint64_t>(0.3));
   EXPECT_EQ(Of(Encoding::kNegativeFloat64, 0.3), std::bit_cast<uint64_t>(-0.3));

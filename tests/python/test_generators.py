@@ -506,6 +506,33 @@ def test_training_of_a_transformer_with_dropout(name: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("offset", [0, 65504 - 40 * CALLS, 1 << 31, 1 << 40])
+def test_attention_wherever_the_generator_is(offset: int) -> None:
+    """Backward reads its offset as a number, of which no value is special."""
+    block = _Block().cuda()
+    weights = list(block.parameters())
+    inputs = randoms("cuda", 2, 32, 64, calls=CALLS)
+    default = torch.cuda.default_generators[0]
+
+    def step(number: int) -> list[torch.Tensor]:
+        if number == 0:
+            torch.manual_seed((1 << 63) + 5)
+            default.set_offset(offset)
+        with torch.enable_grad():
+            y = block(inputs[number])
+            gradients = torch.autograd.grad(y.square().mean(), weights)
+        return [y.detach(), *gradients]
+
+    backend = torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with torch.nn.attention.sdpa_kernel(backend):
+            _check("cuda", step, least=0.95)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.gpu
 def test_offsets_that_the_program_sets() -> None:
     """As a program does that keeps where it was: by the generator, or by its state."""
     inputs = randoms("cuda", 4, 32, calls=60)

@@ -198,3 +198,52 @@ def test_versions_of_lists_are_eagers(device: str) -> None:
         torch._foreach_mul_([*pieces[:2], y], 0.5)
         eager = (flat._version - before, y._version, z._version)
     assert versions == [eager] * len(versions)
+
+
+def test_batches_that_come_again(device: str) -> None:
+    """What a batch's first pass was like, before boundaries were known, is no rule."""
+    batches = randoms(device, 8, 32, calls=8)
+
+    def run(session: reprise.Session | None) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        layers = [nn.Sequential(nn.Linear(32, 32), nn.GELU()) for _ in range(6)]
+        model = nn.Sequential(*layers).to(device)
+        optimizer = torch.optim.SGD(
+            model.parameters(), lr=0.01, momentum=0.9, foreach=True
+        )
+
+        def steps(count: int) -> list[torch.Tensor]:
+            losses = []
+            for number in range(count):
+                x = batches[number % len(batches)]
+                optimizer.zero_grad()
+                with torch.enable_grad():
+                    loss = nn.functional.mse_loss(model(x), x)
+                    loss.backward()
+                optimizer.step()
+                losses.append(loss.detach())
+                if session:
+                    rest(session)
+            return losses
+
+        kept = steps(40)
+        for _ in range(3):  # in between the program does without
+            with reprise.session(device, enabled=False):
+                kept += steps(5)
+            before = session.stats() if session else None
+            kept += steps(24)
+            if session and before:
+                shares.append(_followed(session, before))
+        return [*kept, *(p.detach().clone() for p in model.parameters())]
+
+    shares: list[float] = []
+    with watched(device) as session:
+        found = run(session)
+        told = str(session.explain())
+    assert_same_bits(found, run(None))
+    assert min(shares) >= 0.95, (shares, told)
+
+
+def _followed(session: reprise.Session, before: reprise.Stats) -> float:
+    during = session.stats().since(before)
+    return during.followed / max(during.ops, 1)

@@ -78,6 +78,20 @@ TEST_F(HeadsTest, WhatCameOnceGivesWayToWhatCameAgain) {
   EXPECT_EQ(Choose(30, 1, b_.get()), b_.get());
 }
 
+// It has come on one input only, which looks like a weight.
+TEST_F(HeadsTest, WhatComesNoMoreGivesWay) {
+  for (uint64_t input = 10; input < 14; ++input) Put(a_.get(), input, 1);
+  Put(b_.get(), 30, 1);
+  a_->seen = b_->seen = 3;
+  b_->broken_promises = 1;
+  EXPECT_EQ(Choose(30, 1), b_.get());
+  b_->broken_promises = 2;
+  EXPECT_EQ(Choose(30, 1), a_.get());
+  EXPECT_EQ(Choose(31, 1), a_.get());
+  a_->broken_promises = 2;
+  EXPECT_EQ(Choose(30, 1), b_.get());
+}
+
 TEST_F(HeadsTest, TheOldestIsForgotten) {
   std::vector<std::unique_ptr<TraceEntry>> entries;
   for (uint64_t i = 0; i <= Heads::kMost; ++i) {
