@@ -178,13 +178,16 @@ bool CudaExecutor::Touches(size_t op, ValueId value) const {
 }
 
 base::Status CudaExecutor::Copy(uint64_t to, uint64_t from,
-                                uint64_t size_bytes) {
-  if (size_bytes == 0) return {};
+                                const kernels::Layout& layout) {
+  if (layout.elements() == 0) return {};
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
+  if (!kernels::IsDense(layout)) {
+    return context_.compare->Copy(to, from, layout, context_.stream);
+  }
   REPRISE_CU(*context_.driver,
-             cuMemcpyDtoDAsync(to, from, size_bytes, context_.stream));
+             cuMemcpyDtoDAsync(to, from, layout.span_bytes(), context_.stream));
   return {};
 }
 

@@ -77,7 +77,8 @@ class CudaExecutor : public Executor {
   Progress LaunchSegment(size_t segment, uint32_t first_op) override;
   base::Status LaunchOp(size_t op) override;
   bool Touches(size_t op, ValueId value) const override;
-  base::Status Copy(uint64_t to, uint64_t from, uint64_t size_bytes) override;
+  base::Status Copy(uint64_t to, uint64_t from,
+                    const kernels::Layout& layout) override;
   base::Status WaitFor(CUevent event) override;
   base::Status BeginComparing() override;
   base::Status Compare(uint64_t eager, uint64_t replayed,

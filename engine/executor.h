@@ -69,9 +69,10 @@ class Executor {
   // The op's recorded work may write `value` (points into it).
   virtual bool Touches(size_t op, ValueId value) const = 0;
 
-  // Of memory of the session's device, in stream order; the two do not overlap.
+  // Of memory of the session's device, in stream order: every element, and no
+  // byte beside them. The two do not overlap.
   virtual base::Status Copy(uint64_t to, uint64_t from,
-                            uint64_t size_bytes) = 0;
+                            const kernels::Layout& layout) = 0;
 
   // What is launched from now on runs after the device has come to `event`.
   virtual base::Status WaitFor(CUevent event) = 0;

@@ -78,9 +78,10 @@ class HostExecutor : public Executor {
     return !trace_.ops[op].by_eager && !unwritten_[op];
   }
 
-  base::Status Copy(uint64_t to, uint64_t from, uint64_t size_bytes) override {
-    std::memcpy(reinterpret_cast<void*>(to),
-                reinterpret_cast<const void*>(from), size_bytes);
+  base::Status Copy(uint64_t to, uint64_t from,
+                    const kernels::Layout& layout) override {
+    kernels::CopyOnHost(reinterpret_cast<void*>(to),
+                        reinterpret_cast<const void*>(from), layout);
     return {};
   }
 

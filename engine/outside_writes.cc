@@ -1,8 +1,7 @@
 #include "engine/outside_writes.h"
 
+#include <algorithm>
 #include <utility>
-
-#include "kernels/compare.h"
 
 namespace reprise::engine {
 namespace {
@@ -18,10 +17,9 @@ uint64_t RoundUp(uint64_t bytes) {
 
 }  // namespace
 
-bool IsWhole(const Operand& operand) {
+bool CanCopy(const Operand& operand) {
   return operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank) &&
-         kernels::IsDense(kernels::MakeLayout(operand.sizes, operand.strides,
-                                              operand.element_bytes));
+         std::ranges::all_of(operand.strides, [](int64_t s) { return s >= 0; });
 }
 
 base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
@@ -39,10 +37,10 @@ base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
     if (!ref.written || !trace.values[ref.value].external) continue;
     Piece& piece = pieces_.emplace_back();
     piece.address = op.operands[i].address();
-    piece.bytes =
-        static_cast<uint64_t>(ref.layout.elements()) * ref.layout.element_bytes;
-    piece.before = place(piece.bytes);
-    piece.kept = place(piece.bytes);
+    piece.layout = ref.layout;
+    const auto span_bytes = static_cast<uint64_t>(ref.layout.span_bytes());
+    piece.before = place(span_bytes);
+    piece.kept = place(span_bytes);
     operands.push_back(i);
   }
   if (bytes == 0) return {};
@@ -58,7 +56,7 @@ base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
     piece.kept += copies_.address();
     kept_[operands[p]] = piece.kept;
     REPRISE_RETURN_IF_ERROR(
-        executor.Copy(piece.before, piece.address, piece.bytes));
+        executor.Copy(piece.before, piece.address, piece.layout));
   }
   return {};
 }
@@ -66,7 +64,7 @@ base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
 base::Status OutsideWrites::Keep(Executor& executor) {
   for (const Piece& piece : pieces_) {
     REPRISE_RETURN_IF_ERROR(
-        executor.Copy(piece.kept, piece.address, piece.bytes));
+        executor.Copy(piece.kept, piece.address, piece.layout));
   }
   if (generator_before_ != nullptr) {
     generator_kept_ = frontend_.KeepGenerator();
@@ -89,7 +87,7 @@ base::Status OutsideWrites::Put(Executor& executor, uint64_t Piece::*from) {
   const auto put = [&]() -> base::Status {
     for (const Piece& piece : pieces_) {
       REPRISE_RETURN_IF_ERROR(
-          executor.Copy(piece.address, piece.*from, piece.bytes));
+          executor.Copy(piece.address, piece.*from, piece.layout));
     }
     return {};
   };

@@ -16,12 +16,13 @@
 #include "engine/generator.h"
 #include "engine/op.h"
 #include "engine/trace.h"
+#include "kernels/compare.h"
 
 namespace reprise::engine {
 
-// The operand's elements lie side by side. What lies in gaps is others', who
-// may write it at any time: it must not be copied.
-bool IsWhole(const Operand& operand);
+// What is written through the operand can be copied back and forth: it has not
+// too many dimensions, and none goes backwards.
+bool CanCopy(const Operand& operand);
 
 // Both write in the same place, one after the other, from the same bits, and
 // what eager has written is what stays. So it is with the generator, where
@@ -31,17 +32,18 @@ bool IsWhole(const Operand& operand);
 //   eager first:  Begin ─ eager ─ Keep ─ PutBefore ─ plan ─ compare ─ PutKept ─
 //                 End
 //
-// All in the order of the session's stream. What puts back is tried again where
-// it fails; the error says so, and whether it was in vain. Under the session's
-// lock.
+// What lies in the gaps of a strided operand is others', who may write it at
+// any time: it is not copied. All in the order of the session's stream. What
+// puts back is tried again where it fails; the error says so, and whether it
+// was in vain. Under the session's lock.
 class OutsideWrites {
  public:
   // `frontend` is borrowed.
   explicit OutsideWrites(Frontend* frontend) : frontend_(*frontend) {}
 
-  // The op is about to be run for the first time; what it writes outside is
-  // whole. kResourceExhausted where
-  // there is no memory for twice what it writes.
+  // The op is about to be run for the first time; what it writes outside can be
+  // copied. kResourceExhausted where there is no memory for twice the span of
+  // what it writes.
   base::Status Begin(const TracedOp& traced, const OpView& op,
                      const Trace& trace, Executor& executor);
   // What has been written.
@@ -60,8 +62,8 @@ class OutsideWrites {
  private:
   struct Piece {
     uint64_t address = 0;  // the program's
-    uint64_t bytes = 0;
-    uint64_t before = 0;  // copies
+    kernels::Layout layout;
+    uint64_t before = 0;  // copies, of that layout
     uint64_t kept = 0;
   };
 

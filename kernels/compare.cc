@@ -51,6 +51,27 @@ CompareDims DimsOf(const ByteRuns& runs, int unit_bytes) {
   return dims;
 }
 
+// Calls `visit` with the offset and the bytes of each run, until it says no;
+// true if it never did.
+template <typename Visit>
+bool EachRun(const Layout& layout, Visit visit) {
+  const ByteRuns runs = ByteRunsOf(layout);
+  if (runs.run_bytes == 0) return true;
+  std::array<int64_t, kMaxRank> index{};
+  int64_t offset = 0;
+  while (true) {
+    if (!visit(offset, static_cast<size_t>(runs.run_bytes))) return false;
+    int d = 0;
+    for (; d < runs.rank; ++d) {
+      offset += runs.strides_bytes[d];
+      if (++index[d] < runs.sizes[d]) break;
+      offset -= runs.sizes[d] * runs.strides_bytes[d];
+      index[d] = 0;
+    }
+    if (d == runs.rank) return true;
+  }
+}
+
 class NvrtcDeviceCompare final : public DeviceCompare {
  public:
   NvrtcDeviceCompare(const device::Driver& driver,
@@ -60,12 +81,11 @@ class NvrtcDeviceCompare final : public DeviceCompare {
         most_blocks_(most_blocks) {}
 
   Status FindKernels() {
-    REPRISE_CU(driver_,
-               cuLibraryGetKernel(&dense_, library_.get(), "compare_dense"));
-    for (size_t i = 0; i < strided_.size(); ++i) {
-      const std::string name = "compare_strided_" + std::to_string(1 << i);
-      REPRISE_CU(driver_, cuLibraryGetKernel(&strided_[i], library_.get(),
-                                             name.c_str()));
+    REPRISE_RETURN_IF_ERROR(Find(&dense_, "compare_dense"));
+    for (size_t i = 0; i < kUnits; ++i) {
+      const std::string unit = std::to_string(1 << i);
+      REPRISE_RETURN_IF_ERROR(Find(&strided_[i], "compare_strided_" + unit));
+      REPRISE_RETURN_IF_ERROR(Find(&copy_strided_[i], "copy_strided_" + unit));
     }
     return {};
   }
@@ -82,20 +102,49 @@ class NvrtcDeviceCompare final : public DeviceCompare {
       void* params[] = {&left, &right, &vectors, &tail_bytes, &flag, &raised};
       return Launch(dense_, vectors, params, stream);
     }
-    uint64_t bits = left | right | static_cast<uint64_t>(runs.run_bytes);
+    Units units = UnitsOf(runs, left | right);
+    void* params[] = {&left, &right, &units.dims, &units.count, &flag, &raised};
+    return Launch(strided_[units.kernel], units.count, params, stream);
+  }
+
+  Status Copy(uint64_t to, uint64_t from, const Layout& layout,
+              CUstream stream) override {
+    const device::LaunchRecorder::Hidden hidden;
+    const ByteRuns runs = ByteRunsOf(layout);
+    if (runs.runs() == 0) return {};
+    Units units = UnitsOf(runs, to | from);
+    void* params[] = {&to, &from, &units.dims, &units.count};
+    return Launch(copy_strided_[units.kernel], units.count, params, stream);
+  }
+
+ private:
+  // What a strided kernel goes through, and which one it is.
+  struct Units {
+    CompareDims dims;
+    uint64_t count = 0;
+    size_t kernel = 0;
+  };
+  static constexpr size_t kUnits = 5;  // of 1, 2, 4, 8 and 16 bytes
+
+  // `addresses`: of both tensors, or-ed.
+  static Units UnitsOf(const ByteRuns& runs, uint64_t addresses) {
+    uint64_t bits = addresses | static_cast<uint64_t>(runs.run_bytes);
     for (int i = 0; i < runs.rank; ++i) {
       bits |= static_cast<uint64_t>(runs.strides_bytes[i]);
     }
     const int unit_bytes = UnitBytes(bits);
-    CompareDims dims = DimsOf(runs, unit_bytes);
-    uint64_t count =
-        static_cast<uint64_t>(runs.runs()) * (runs.run_bytes / unit_bytes);
-    void* params[] = {&left, &right, &dims, &count, &flag, &raised};
-    return Launch(strided_[std::countr_zero(unsigned(unit_bytes))], count,
-                  params, stream);
+    return {
+        DimsOf(runs, unit_bytes),
+        static_cast<uint64_t>(runs.runs()) * (runs.run_bytes / unit_bytes),
+        static_cast<size_t>(std::countr_zero(unsigned(unit_bytes))),
+    };
   }
 
- private:
+  Status Find(CUkernel* kernel, const std::string& name) {
+    REPRISE_CU(driver_,
+               cuLibraryGetKernel(kernel, library_.get(), name.c_str()));
+    return {};
+  }
   Status Launch(CUkernel kernel, uint64_t units, void** params,
                 CUstream stream) {
     constexpr uint64_t kUnitsPerBlock =
@@ -120,7 +169,8 @@ class NvrtcDeviceCompare final : public DeviceCompare {
   const device::UniqueLibrary library_;
   const unsigned most_blocks_;
   CUkernel dense_ = nullptr;
-  std::array<CUkernel, 5> strided_{};  // units of 1, 2, 4, 8 and 16 bytes
+  std::array<CUkernel, kUnits> strided_{};
+  std::array<CUkernel, kUnits> copy_strided_{};
 };
 
 }  // namespace
@@ -129,6 +179,15 @@ int64_t Layout::elements() const {
   int64_t count = 1;
   for (int i = 0; i < rank; ++i) count *= sizes[i];
   return count;
+}
+
+int64_t Layout::span_bytes() const {
+  int64_t last = 0;
+  for (int i = 0; i < rank; ++i) {
+    if (sizes[i] == 0) return 0;
+    last += (sizes[i] - 1) * strides[i];
+  }
+  return (last + 1) * element_bytes;
 }
 
 bool IsDense(const Layout& layout) {
@@ -176,25 +235,18 @@ base::Result<std::unique_ptr<DeviceCompare>> DeviceCompare::Create(
 }
 
 bool EqualOnHost(const void* left, const void* right, const Layout& layout) {
-  const ByteRuns runs = ByteRunsOf(layout);
-  if (runs.run_bytes == 0) return true;
-  std::array<int64_t, kMaxRank> index{};
-  int64_t offset = 0;
-  while (true) {
-    if (std::memcmp(static_cast<const char*>(left) + offset,
-                    static_cast<const char*>(right) + offset,
-                    static_cast<size_t>(runs.run_bytes)) != 0) {
-      return false;
-    }
-    int d = 0;
-    for (; d < runs.rank; ++d) {
-      offset += runs.strides_bytes[d];
-      if (++index[d] < runs.sizes[d]) break;
-      offset -= runs.sizes[d] * runs.strides_bytes[d];
-      index[d] = 0;
-    }
-    if (d == runs.rank) return true;
-  }
+  return EachRun(layout, [=](int64_t offset, size_t bytes) {
+    return std::memcmp(static_cast<const char*>(left) + offset,
+                       static_cast<const char*>(right) + offset, bytes) == 0;
+  });
+}
+
+void CopyOnHost(void* to, const void* from, const Layout& layout) {
+  EachRun(layout, [=](int64_t offset, size_t bytes) {
+    std::memcpy(static_cast<char*>(to) + offset,
+                static_cast<const char*>(from) + offset, bytes);
+    return true;
+  });
 }
 
 }  // namespace reprise::kernels

@@ -1,5 +1,5 @@
-// Bitwise comparison of two tensors of one layout, on the device and on the
-// host.
+// Bitwise comparison of two tensors of one layout, and copies from one to the
+// other, on the device and on the host.
 
 #ifndef REPRISE_KERNELS_COMPARE_H_
 #define REPRISE_KERNELS_COMPARE_H_
@@ -30,6 +30,9 @@ struct Layout {
   std::array<int64_t, kMaxRank> strides{};
 
   int64_t elements() const;
+  // From the first element to behind the last one; 0 where there are none. Of
+  // strides that are not negative.
+  int64_t span_bytes() const;
 };
 
 // `sizes` and `strides` have the same length, kMaxRank at most.
@@ -47,7 +50,7 @@ inline Layout MakeLayout(std::span<const int64_t> sizes,
 // The elements lie side by side, in any order, without gaps and none twice.
 bool IsDense(const Layout& layout);
 
-// Compares on the device. Owns the compiled module; thread-safe.
+// Compares and copies on the device. Owns the compiled module; thread-safe.
 class DeviceCompare {
  public:
   // Compiles with NVRTC for `device`: some 100 ms, once. kUnavailable where
@@ -67,10 +70,18 @@ class DeviceCompare {
   virtual base::Status Enqueue(uint64_t left, uint64_t right,
                                const Layout& layout, uint64_t flag,
                                uint32_t tag, CUstream stream) = 0;
+
+  // Enqueues on `stream`, in the current context of `device`: copies every
+  // element, and no byte beside them. The two do not overlap. Enqueues nothing
+  // where there are no elements. Hidden from a LaunchRecorder.
+  virtual base::Status Copy(uint64_t to, uint64_t from, const Layout& layout,
+                            CUstream stream) = 0;
 };
 
 // The host twin: true if every element is equal in every bit.
 bool EqualOnHost(const void* left, const void* right, const Layout& layout);
+// The same of Copy.
+void CopyOnHost(void* to, const void* from, const Layout& layout);
 
 }  // namespace reprise::kernels
 

@@ -12,6 +12,7 @@ inline constexpr int kCompareMaxRank = 13;
 // compare_dense: `vectors` times 16 bytes, then `tail_bytes` single ones.
 // compare_strided_N: `count` units of N bytes at the offsets that `dims` spans.
 // All raise the flag to `raised` if it is 0 and anything differs.
+// copy_strided_N: copies such units.
 inline constexpr char kCompareSource[] = R"(
 using Count = unsigned long long;
 
@@ -50,38 +51,57 @@ extern "C" __global__ void compare_dense(const char* left, const char* right,
   if (differ) atomicCAS(flag, 0u, raised);
 }
 
+__device__ long long OffsetOf(Count unit, const CompareDims& dims) {
+  long long offset = 0;
+  for (int d = 0; d < dims.rank; ++d) {
+    const Count size = dims.sizes[d];
+    const Count next = unit / size;
+    offset += (long long)(unit - next * size) * dims.strides_bytes[d];
+    unit = next;
+  }
+  return offset;
+}
+
 template <typename T>
 __device__ void CompareStrided(const char* left, const char* right,
                                const CompareDims& dims, Count count,
                                unsigned* flag, unsigned raised) {
   bool differ = false;
   for (Count i = FirstIndex(); i < count; i += IndexStep()) {
-    Count rest = i;
-    long long offset = 0;
-    for (int d = 0; d < dims.rank; ++d) {
-      const Count size = dims.sizes[d];
-      const Count next = rest / size;
-      offset += (long long)(rest - next * size) * dims.strides_bytes[d];
-      rest = next;
-    }
+    const long long offset = OffsetOf(i, dims);
     differ |= Differ(*reinterpret_cast<const T*>(left + offset),
                      *reinterpret_cast<const T*>(right + offset));
   }
   if (differ) atomicCAS(flag, 0u, raised);
 }
 
-#define COMPARE_STRIDED(bytes, type)                                      \
+template <typename T>
+__device__ void CopyStrided(char* to, const char* from,
+                            const CompareDims& dims, Count count) {
+  for (Count i = FirstIndex(); i < count; i += IndexStep()) {
+    const long long offset = OffsetOf(i, dims);
+    *reinterpret_cast<T*>(to + offset) =
+        *reinterpret_cast<const T*>(from + offset);
+  }
+}
+
+#define STRIDED(bytes, type)                                              \
   extern "C" __global__ void compare_strided_##bytes(                     \
       const char* left, const char* right,                                \
       const __grid_constant__ CompareDims dims, Count count,              \
       unsigned* flag, unsigned raised) {                                  \
     CompareStrided<type>(left, right, dims, count, flag, raised);         \
+  }                                                                       \
+  extern "C" __global__ void copy_strided_##bytes(                        \
+      char* to, const char* from,                                         \
+      const __grid_constant__ CompareDims dims, Count count) {            \
+    CopyStrided<type>(to, from, dims, count);                             \
   }
-COMPARE_STRIDED(1, unsigned char)
-COMPARE_STRIDED(2, unsigned short)
-COMPARE_STRIDED(4, unsigned)
-COMPARE_STRIDED(8, unsigned long long)
-COMPARE_STRIDED(16, uint4)
+STRIDED(1, unsigned char)
+STRIDED(2, unsigned short)
+STRIDED(4, unsigned)
+STRIDED(8, unsigned long long)
+STRIDED(16, uint4)
 )";
 
 }  // namespace reprise::kernels

@@ -137,7 +137,7 @@ bool Watching::HasOthers() const {
 bool Watching::TakesOutside(const OpView& op) const {
   if (HasOthers()) return false;
   return std::ranges::all_of(op.operands, [this](const engine::Operand& one) {
-    return !one.written || open_.Owns(one) || engine::IsWhole(one);
+    return !one.written || open_.Owns(one) || engine::CanCopy(one);
   });
 }
 

@@ -56,7 +56,9 @@ class FakeExecutor : public Executor {
     return {};
   }
   bool Touches(size_t, ValueId) const override { return true; }
-  base::Status Copy(uint64_t, uint64_t, uint64_t) override { return {}; }
+  base::Status Copy(uint64_t, uint64_t, const kernels::Layout&) override {
+    return {};
+  }
   base::Status WaitFor(CUevent) override { return {}; }
   base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,

@@ -22,12 +22,13 @@ namespace {
 class CopyingExecutor : public FakeExecutor {
  public:
   explicit CopyingExecutor(Log* log) : FakeExecutor(log) {}
-  base::Status Copy(uint64_t to, uint64_t from, uint64_t bytes) override {
+  base::Status Copy(uint64_t to, uint64_t from,
+                    const kernels::Layout& layout) override {
     ++copies;
     if (failing_from <= copies && copies < failing_from + failing) {
       return base::Fail(base::Code::kInternal, "told to fail");
     }
-    EXPECT_EQ(bytes, 12u);
+    EXPECT_EQ(layout.span_bytes(), 12);
     words[to] = words[from];
     return {};
   }
@@ -75,26 +76,6 @@ class OutsideWritesTest : public testing::Test {
   CopyingExecutor executor_{&log_};
   OutsideWrites outside_{&frontend_};
 };
-
-// What lies in gaps is others'.
-TEST_F(OutsideWritesTest, OperandsWithoutGapsAreWhole) {
-  const auto is_whole = [](std::vector<int64_t> sizes,
-                           std::vector<int64_t> strides) {
-    Operand operand;
-    operand.element_bytes = 4;
-    operand.sizes = sizes;
-    operand.strides = strides;
-    return IsWhole(operand);
-  };
-  EXPECT_TRUE(is_whole({4, 3}, {3, 1}));
-  EXPECT_TRUE(is_whole({4, 3}, {1, 4}));
-  EXPECT_TRUE(is_whole({}, {}));
-  EXPECT_TRUE(is_whole({0, 3}, {7, 1}));
-  EXPECT_TRUE(is_whole({4, 1}, {1, 9}));
-  EXPECT_FALSE(is_whole({4, 3}, {6, 1}));
-  EXPECT_FALSE(is_whole({4}, {2}));
-  EXPECT_FALSE(is_whole({4, 3}, {0, 1}));
-}
 
 TEST_F(OutsideWritesTest, PlanFirst) {
   ASSERT_TRUE(Begin());

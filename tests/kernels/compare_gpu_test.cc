@@ -102,6 +102,32 @@ TEST_F(DeviceCompareGpuTest, SeesOneBitExactlyWhereTheHostDoes) {
   }
 }
 
+TEST_F(DeviceCompareGpuTest, CopiesWhatTheHostDoes) {
+  std::mt19937 random(14);
+  const int64_t sizes[] = {1000, 500};
+  const int64_t strides[] = {1003, 2};
+  for (int round = 0; round < 300; ++round) {
+    const Layout layout =
+        round == 0 ? MakeLayout(sizes, strides, 2) : RandomLayout(random, 9);
+    const int64_t span = layout.span_bytes() + 8;
+    const int64_t to_shift = Below(random, 17) * layout.element_bytes;
+    const int64_t from_shift = Below(random, 17) * layout.element_bytes;
+    const std::vector<uint8_t> from = RandomBytes(from_shift + span, random);
+    std::vector<uint8_t> to = RandomBytes(to_shift + span, random);
+    Buffer device_from(driver(), from.size());
+    Buffer device_to(driver(), to.size());
+    device_from.Upload(from);
+    device_to.Upload(to);
+    const base::Status copied =
+        compare_->Copy(device_to.address() + to_shift,
+                       device_from.address() + from_shift, layout, stream());
+    ASSERT_TRUE(copied) << copied.error().message();
+    Synchronize();
+    CopyOnHost(to.data() + to_shift, from.data() + from_shift, layout);
+    EXPECT_EQ(device_to.Download<uint8_t>(), to) << "round " << round;
+  }
+}
+
 // More elements than threads, and a tail after the last whole vector.
 TEST_F(DeviceCompareGpuTest, SeesOneBitInALargeDenseTensor) {
   std::mt19937 random(12);

@@ -65,6 +65,27 @@ TEST(IsDenseTest, TellsGapsOverlapAndExpansion) {
   EXPECT_FALSE(IsDense(Strided(4, {3}, {2})));
 }
 
+TEST(CopyOnHostTest, CopiesElementsAndNothingBeside) {
+  std::mt19937 random(6);
+  for (int round = 0; round < 500; ++round) {
+    const Layout layout = RandomLayout(random);
+    EXPECT_EQ(layout.span_bytes(), SpanBytes(layout));
+    std::vector<unsigned char> from(SpanBytes(layout) + 8);
+    for (unsigned char& byte : from)
+      byte = static_cast<unsigned char>(random());
+    std::vector<unsigned char> to(from.size());
+    for (unsigned char& byte : to) byte = static_cast<unsigned char>(random());
+    std::vector<unsigned char> expected = to;
+    const std::vector<bool> copied =
+        BytesOf(layout, static_cast<int64_t>(from.size()));
+    for (size_t i = 0; i < to.size(); ++i) {
+      if (copied[i]) expected[i] = from[i];
+    }
+    CopyOnHost(to.data(), from.data(), layout);
+    EXPECT_EQ(to, expected);
+  }
+}
+
 // One bit flipped anywhere in the span is seen if and only if an element of the
 // naive walk holds it.
 TEST(EqualOnHostTest, AgreesWithNaiveComparisonOnEveryByte) {

@@ -93,8 +93,9 @@ class DifferingExecutor final : public engine::Executor {
   bool Touches(size_t op, engine::ValueId value) const override {
     return real_->Touches(op, value);
   }
-  base::Status Copy(uint64_t to, uint64_t from, uint64_t size_bytes) override {
-    return real_->Copy(to, from, size_bytes);
+  base::Status Copy(uint64_t to, uint64_t from,
+                    const kernels::Layout& layout) override {
+    return real_->Copy(to, from, layout);
   }
   base::Status WaitFor(CUevent event) override { return real_->WaitFor(event); }
   base::Status BeginComparing() override { return {}; }

@@ -68,8 +68,9 @@ class WatchedExecutor : public Executor {
   bool Touches(size_t op, ValueId value) const override {
     return inner_->Touches(op, value);
   }
-  base::Status Copy(uint64_t to, uint64_t from, uint64_t size_bytes) override {
-    return inner_->Copy(to, from, size_bytes);
+  base::Status Copy(uint64_t to, uint64_t from,
+                    const kernels::Layout& layout) override {
+    return inner_->Copy(to, from, layout);
   }
   base::Status WaitFor(CUevent event) override {
     return inner_->WaitFor(event);

@@ -380,6 +380,15 @@ class SimulatedCompare : public kernels::DeviceCompare {
     return {};
   }
 
+  base::Status Copy(uint64_t to, uint64_t from, const kernels::Layout& layout,
+                    CUstream stream) override {
+    streams_->Enqueue(stream, [=] {
+      kernels::CopyOnHost(reinterpret_cast<void*>(to),
+                          reinterpret_cast<const void*>(from), layout);
+    });
+    return {};
+  }
+
  private:
   SimulatedStreams* streams_;
 };

@@ -47,7 +47,9 @@ class NoWork final : public engine::Executor {
   Progress LaunchSegment(size_t, uint32_t) override { return {}; }
   base::Status LaunchOp(size_t) override { return {}; }
   bool Touches(size_t, engine::ValueId) const override { return false; }
-  base::Status Copy(uint64_t, uint64_t, uint64_t) override { return {}; }
+  base::Status Copy(uint64_t, uint64_t, const kernels::Layout&) override {
+    return {};
+  }
   base::Status WaitFor(CUevent) override { return {}; }
   base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
