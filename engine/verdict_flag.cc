@@ -1,6 +1,7 @@
 #include "engine/verdict_flag.h"
 
 #include "engine/device/exiting.h"
+#include "engine/device/relaxed_capture.h"
 
 namespace reprise::engine {
 
@@ -17,6 +18,8 @@ base::Result<std::unique_ptr<VerdictFlag>> VerdictFlag::Create(
 
 VerdictFlag::~VerdictFlag() {
   if (device::Exiting()) return;
+  // The program may be capturing, here or on another thread.
+  const device::RelaxedCapture relaxed(driver_);
   if (event_ != nullptr) driver_.cuEventDestroy(event_);
   if (host_word_ != nullptr) driver_.cuMemFreeHost(host_word_);
   if (device_word_ != 0) driver_.cuMemFree(device_word_);
@@ -36,6 +39,7 @@ base::Status VerdictFlag::Read(CUstream stream) {
 
 base::Result<std::optional<Verdict>> VerdictFlag::Poll(
     Executor::Patience patience) {
+  const device::RelaxedCapture relaxed(driver_);
   if (patience == Executor::Patience::kWait) {
     REPRISE_CU(driver_, cuEventSynchronize(event_));
   } else {

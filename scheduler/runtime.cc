@@ -268,7 +268,14 @@ class Runtime::Impl {
     if (sessions_.empty()) parts.asleep = &asleep_;
     parts.plans = &plans_;
     parts.build = [this](std::shared_ptr<BuildJob> job) {
-      background().Post([job = std::move(job)] { job->Run(); });
+      background().Post([this, job = std::move(job)]() mutable {
+        // The program may capture meanwhile. What the job leaves ends here,
+        // too.
+        std::optional<device::RelaxedCapture> relaxed;
+        if (kind_ == DeviceKind::kCuda) relaxed.emplace(*driver_);
+        job->Run();
+        job.reset();
+      });
     };
     return std::make_unique<StreamSession>(std::move(parts));
   }

@@ -9,11 +9,13 @@
 
 #include "engine/device/driver.h"
 #include "engine/device/exiting.h"
+#include "engine/device/relaxed_capture.h"
 
 namespace reprise::device {
 
 // Owns one driver object of `Traits::Handle` and ends it with
-// `Traits::Destroy(driver, handle)`, unless the process is exiting. A failure
+// `Traits::Destroy(driver, handle)`, unless the process is exiting. No capture
+// of the program's is disturbed by it (RelaxedCapture). A failure
 // to end it is ignored: there is nobody left to tell. The driver table is
 // borrowed and must outlive the handle. Move-only; moved-from and default-made
 // handles are empty. Thread-compatible.
@@ -40,7 +42,9 @@ class UniqueHandle {
 
   void Reset() noexcept {
     const Handle handle = std::exchange(handle_, Handle{});
-    if (handle != Handle{} && !Exiting()) Traits::Destroy(*driver_, handle);
+    if (handle == Handle{} || Exiting()) return;
+    const RelaxedCapture relaxed(*driver_);
+    Traits::Destroy(*driver_, handle);
   }
 
   Handle get() const { return handle_; }

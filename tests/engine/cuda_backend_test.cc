@@ -716,6 +716,28 @@ TEST_F(CudaBackendTest, CapturedStreamIsSeen) {
   EXPECT_TRUE(world_->backend->Capturing());
 }
 
+// Another thread captures, in the mode that forbids the most.
+TEST_F(CudaBackendTest, NoPlanDisturbsACaptureFromItsBuildToItsEnd) {
+  const Step step = MixedStep(world_->weight);
+  const Tensor x = world_->program.Make(5);
+  auto first =
+      world_->Record(Backend::Recording::kFirst, step, world_->program.Make(1));
+  ASSERT_TRUE(first) << first.error().message();
+  auto second = world_->Record(Backend::Recording::kRelocated, step, x);
+  ASSERT_TRUE(second) << second.error().message();
+  world_->gpu.capturing = true;
+  {
+    auto built = world_->backend->Build(**first, **second);
+    ASSERT_TRUE(built) << built.error().error.message();
+    Executor& executor = *built->executor;
+    ASSERT_TRUE(executor.BeginComparing());
+    ASSERT_TRUE(executor.EndComparing());
+    ASSERT_TRUE(executor.Poll(Executor::Patience::kPoll));
+    ASSERT_TRUE(executor.Poll(Executor::Patience::kWait));
+  }
+  EXPECT_EQ(world_->gpu.broken_captures, 0);
+}
+
 TEST_F(CudaBackendTest, ArenaOverItsBudgetIsNotBuilt) {
   CudaBackend::Options options = World::DefaultOptions();
   options.max_arena_bytes = 600;

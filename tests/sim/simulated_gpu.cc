@@ -349,6 +349,7 @@ void SimulatedGpu::MakeDriver() {
   };
   driver.cuCtxSynchronize = [] {
     REPRISE_ENTER("cuCtxSynchronize");
+    only->BreakCapture();
     only->streams.SynchronizeAll();
     return CUDA_SUCCESS;
   };
@@ -439,6 +440,7 @@ void SimulatedGpu::MakeDeviceEntries() {
                                 void**, unsigned, CUlibraryOption*, void**,
                                 unsigned) {
     REPRISE_ENTER("cuLibraryLoadData");
+    only->BreakCapture();
     only->libraries_.push_back(std::make_unique<uint64_t>());
     *library = reinterpret_cast<CUlibrary>(only->libraries_.back().get());
     return CUDA_SUCCESS;
@@ -451,6 +453,7 @@ void SimulatedGpu::MakeDeviceEntries() {
   };
   driver.cuLibraryUnload = [](CUlibrary library) {
     const std::lock_guard entered(only->entries_);
+    only->BreakCapture();
     End(only->libraries_, library);
     return only->Enter("cuLibraryUnload");
   };
@@ -483,12 +486,14 @@ void SimulatedGpu::MakeMemoryEntries() {
   };
   driver.cuMemHostAlloc = [](void** memory, size_t size_bytes, unsigned) {
     REPRISE_ENTER("cuMemHostAlloc");
+    only->BreakCapture();
     only->memory_.push_back(std::make_unique<uint64_t[]>((size_bytes + 7) / 8));
     *memory = only->memory_.back().get();
     return CUDA_SUCCESS;
   };
   driver.cuMemFreeHost = [](void* memory) {
     const std::lock_guard entered(only->entries_);
+    only->BreakCapture();
     only->streams.SynchronizeAll();
     End(only->memory_, memory);
     return only->Enter("cuMemFreeHost");
@@ -731,6 +736,7 @@ void SimulatedGpu::MakeStreamEntries() {
   };
   driver.cuEventSynchronize = [](CUevent event) {
     REPRISE_ENTER("cuEventSynchronize");
+    only->BreakCapture();
     const auto& asked = *reinterpret_cast<const Event*>(event);
     if (asked.captured) return CUDA_ERROR_CAPTURED_EVENT;
     if (asked.reached != asked.recorded) only->streams.SynchronizeAll();
@@ -738,6 +744,7 @@ void SimulatedGpu::MakeStreamEntries() {
   };
   driver.cuEventQuery = [](CUevent event) {
     REPRISE_ENTER("cuEventQuery");
+    only->BreakCapture();
     const auto& asked = *reinterpret_cast<const Event*>(event);
     if (asked.captured) return CUDA_ERROR_CAPTURED_EVENT;
     return asked.reached == asked.recorded ? CUDA_SUCCESS

@@ -185,7 +185,7 @@ class SimulatedGpu {
   int clusters_at_a_time = 4;
   int finalized = 0;  // times that CUPTI was detached
   bool capturing = false;
-  int broken_captures = 0;  // memory was asked for or freed in between
+  int broken_captures = 0;  // calls in between that no capture survives
   std::set<CUstream> upload_streams;  // of executable graphs
   size_t pool_bytes = ~size_t{0};     // that pools may have in use
   bool reuses_pool_memory = false;    // what was freed is given out again
