@@ -42,6 +42,25 @@ TITLES = {
     "lstm2_fp16": "LSTM, 2 layers, 64 steps, fp16",
     "unet_block_fp16": "U-Net block with attention, fp16",
 }
+PROGRAMS = {
+    "mlp20_b32": "MLP, 20 layers, batch 32",
+    "gpt2_bf16_b2x64": "GPT-2 bf16, 2 x 64 tokens, dropout",
+    "resnet18_b8": "ResNet-18, batch 8",
+    "bert_b8x128": "BERT-base, 8 x 128 tokens, dropout",
+    "resnet50_b32": "ResNet-50, batch 32",
+    "vit_s_b8": "ViT-S, batch 8, dropout",
+    "distilgpt2_b2x64": "DistilGPT2, 2 x 64 tokens, dropout",
+    "mt5_small_b2x64": "mT5, 2 x 64 tokens",
+    "densenet121_b8": "DenseNet-121, batch 8",
+    "lstm": "LSTM, 2 layers, dropout",
+    "gru": "GRU, 2 layers, dropout",
+    "gan": "GAN, two optimizers",
+    "accumulation_4": "MLP, gradients of 4 batches",
+    "dqn": "Q learning, target network",
+    "lora": "LoRA, 12 frozen layers",
+    "early_exit": "batch norm, early exit",
+    "llama_2_layers": "two Llama layers, bf16",
+}
 MARKS = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Records = dict[tuple[str, str], dict]
@@ -165,6 +184,41 @@ def peers() -> str:
     return table(head, rows)
 
 
+def training() -> str:
+    """Whole steps of training loops: speed, and the bits that they leave."""
+    lines = (RESULTS / "h200-training.jsonl").read_text().splitlines()
+    rows = []
+    for record in map(json.loads, lines):
+        bits = "yes" if record["bit_equal"] else "NO"
+        rows.append(
+            [
+                PROGRAMS.get(record["program"], record["program"]),
+                f"{record['eager_us']:.0f}",
+                f"{record['reprise_us']:.0f}",
+                f"{record['ratio']:.2f} [{record['ratio_low']:.2f}, {record['ratio_high']:.2f}]",
+                f"{record['control']:.2f}",
+                f"{record['host_us']:.0f}",
+                f"{100 * record['followed']:.0f}",
+                bits if record["deterministic"] else "eager's differ, too",
+                f"{record['plan_bytes'] / 2**20:.0f}",
+                f"{record['eager_peak_bytes'] / 2**20:.0f}",
+            ]
+        )
+    head = [
+        "a step of",
+        "eager µs",
+        "Reprise µs",
+        "speed-up [95 %]",
+        "eager against itself",
+        "host share µs",
+        "ops followed %",
+        "bits of eager",
+        "plans MiB",
+        "eager's peak MiB",
+    ]
+    return table(head, rows)
+
+
 def hooks() -> str:
     """What an op of two tensors costs more than without Reprise, in C++."""
     benchmarks = json.loads((RESULTS / "h200-hooks.json").read_text())["benchmarks"]
@@ -280,6 +334,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "sources": sources,
     "models": models,
     "zoo": zoo,
+    "training": training,
     "host": host,
     "hooks": hooks,
     "peers": peers,
