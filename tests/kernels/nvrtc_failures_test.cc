@@ -204,11 +204,15 @@ TEST(NvrtcFailuresTest, DeviceCompareIsWholeOrAbsent) {
     EXPECT_EQ(gpu.objects(), 0u);
     if (gpu.failed.empty()) break;
     driver_failed.insert(gpu.failed);
-    if (gpu.failed == "cuLibraryUnload") continue;  // in its destructor
+    // In its destructor.
+    if (gpu.failed == "cuLibraryUnload" ||
+        gpu.failed == "cuThreadExchangeStreamCaptureMode") {
+      continue;
+    }
     ASSERT_TRUE(error.has_value()) << gpu.failed;
     EXPECT_NE(error->message().find("SIMULATED"), std::string::npos);
   }
-  EXPECT_EQ(driver_failed.size(), 4u);
+  EXPECT_EQ(driver_failed.size(), 5u);
 }
 
 }  // namespace

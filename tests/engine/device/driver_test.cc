@@ -34,7 +34,16 @@ CUresult CUDAAPI ErrorString(CUresult, const char** text) {
 
 std::vector<CUgraph> destroyed;
 
+CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+CUresult CUDAAPI ExchangeCaptureMode(CUstreamCaptureMode* mode) {
+  std::swap(*mode, capture_mode);
+  return CUDA_SUCCESS;
+}
+
+// The program may be capturing.
 CUresult CUDAAPI DestroyGraph(CUgraph graph) {
+  EXPECT_EQ(capture_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
   destroyed.push_back(graph);
   return CUDA_SUCCESS;
 }
@@ -44,6 +53,7 @@ Driver FakeDriver() {
   driver.cuGetErrorName = ErrorName;
   driver.cuGetErrorString = ErrorString;
   driver.cuGraphDestroy = DestroyGraph;
+  driver.cuThreadExchangeStreamCaptureMode = ExchangeCaptureMode;
   return driver;
 }
 
@@ -99,6 +109,7 @@ TEST(UniqueHandleTest, EndsItsObjectOnce) {
     EXPECT_THAT(destroyed, IsEmpty());
   }
   EXPECT_THAT(destroyed, ElementsAre(Graph(1)));
+  EXPECT_EQ(capture_mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 TEST(UniqueHandleTest, AssignmentEndsTheOldObject) {
