@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/device/clear_stack.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/cupti_attachment.h"
 #include "engine/device/relaxed_capture.h"
@@ -52,7 +51,6 @@ void CudaBackend::BeginOp(const OpView& op) {
   frontend_->BeginAllocations();
   context_.recorder->BeginOp();
   if (op.forks_streams) context_.recorder->LetOpFork();
-  device::ClearStack();
 }
 
 std::string CudaBackend::EndOp(TracedOp& op) {

@@ -110,10 +110,11 @@ class HostExecutor : public Executor {
   }
 
  private:
-  // A piece of memory that an op is about to write over.
+  // Elements that an op is about to write over.
   struct Saved {
-    std::byte* place;
-    std::vector<std::byte> bytes;
+    uint64_t place = 0;
+    kernels::Layout layout;
+    std::vector<std::byte> bytes;  // of that layout
   };
 
   // An op may raise when it has done half of its work, and is run once more by
@@ -125,18 +126,19 @@ class HostExecutor : public Executor {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const ValueRef& operand = op.operands[i];
       if (!operand.written || operand.layout.elements() == 0) continue;
-      int64_t last = 0;  // strides are never negative
-      for (int d = 0; d < operand.layout.rank; ++d) {
-        last += (operand.layout.sizes[d] - 1) * operand.layout.strides[d];
-      }
-      auto* place = reinterpret_cast<std::byte*>(operands_[i]);
-      saved_.push_back(
-          {place, {place, place + (last + 1) * operand.layout.element_bytes}});
+      Saved& saved = saved_.emplace_back();
+      saved.place = operands_[i];
+      saved.layout = operand.layout;
+      saved.bytes.resize(static_cast<size_t>(saved.layout.span_bytes()));
+      kernels::CopyOnHost(saved.bytes.data(),
+                          reinterpret_cast<const void*>(saved.place),
+                          saved.layout);
     }
   }
   void PutBack() const {
     for (const Saved& saved : saved_) {
-      std::ranges::copy(saved.bytes, saved.place);
+      kernels::CopyOnHost(reinterpret_cast<void*>(saved.place),
+                          saved.bytes.data(), saved.layout);
     }
     if (generator_ != nullptr) generator_->PutBack();
   }

@@ -8,6 +8,11 @@ namespace {
 
 constexpr uint64_t kAlignment = 512;
 
+// Copies take the span of what is written: that much, or so many times the
+// elements' own bytes.
+constexpr int64_t kSpanBytes = int64_t{16} << 20;
+constexpr int64_t kSpanShare = 8;
+
 // A copy back is begun so often.
 constexpr int kTries = 3;
 
@@ -18,8 +23,15 @@ uint64_t RoundUp(uint64_t bytes) {
 }  // namespace
 
 bool CanCopy(const Operand& operand) {
-  return operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank) &&
-         std::ranges::all_of(operand.strides, [](int64_t s) { return s >= 0; });
+  if (operand.sizes.size() > static_cast<size_t>(kernels::kMaxRank) ||
+      std::ranges::any_of(operand.strides, [](int64_t s) { return s < 0; })) {
+    return false;
+  }
+  const kernels::Layout layout = kernels::MakeLayout(
+      operand.sizes, operand.strides, operand.element_bytes);
+  return layout.span_bytes() <=
+         std::max(kSpanBytes,
+                  kSpanShare * layout.elements() * layout.element_bytes);
 }
 
 base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,

@@ -21,7 +21,9 @@
 namespace reprise::engine {
 
 // What is written through the operand can be copied back and forth: it has not
-// too many dimensions, and none goes backwards.
+// too many dimensions, none goes backwards, and its elements do not lie all too
+// far apart, for copies take as much memory as lies between the first and the
+// last one.
 bool CanCopy(const Operand& operand);
 
 // Both write in the same place, one after the other, from the same bits, and

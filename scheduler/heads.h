@@ -61,20 +61,25 @@ class Heads {
   // Which trace begins with an op of these words: the one that the op's
   // weights tell; where they tell nothing, one that has come again before one
   // that came once (it may be several in a row), then `foreseen`, then the last
-  // one. Null if the op has other weights than all. One that came on an input
-  // of its own, as if that were a weight, and comes no more when it is
-  // promised, gives way.
+  // one. Null if the op has other weights than all. Of one that comes no more
+  // when it is promised, an operand that was always the same may have been an
+  // input that came once: it tells no more than those of others.
   TraceEntry* Choose(uint64_t hash, std::span<const engine::Operand> operands,
                      TraceId foreseen) const {
+    const std::span<const Head> heads = Find(hash);
+    int most = -1;  // of those that keep their promises
+    for (const Head& head : heads) {
+      if (KeepsPromises(head)) most = std::max(most, Agreement(head, operands));
+    }
     TraceEntry* best = nullptr;
-    std::tuple<bool, int, bool, bool> best_rank;
-    for (const Head& head : Find(hash)) {
-      const int agreement = Agreement(head, operands);
+    std::tuple<int, bool, bool, bool> best_rank;
+    for (const Head& head : heads) {
+      int agreement = Agreement(head, operands);
       if (agreement < 0 && operands.size() > 1) continue;
-      const bool kept =
-          agreement > 0 && head.entry->broken_promises < kMostBroken;
-      const std::tuple<bool, int, bool, bool> rank{
-          kept, agreement, head.entry->seen > 1, head.entry->id == foreseen};
+      const bool keeps = KeepsPromises(head);
+      if (!keeps && most > 0) agreement = std::min(agreement, most);
+      const std::tuple<int, bool, bool, bool> rank{
+          agreement, head.entry->seen > 1, head.entry->id == foreseen, keeps};
       if (best != nullptr && rank < best_rank) continue;
       best = head.entry;
       best_rank = rank;
@@ -139,6 +144,10 @@ class Heads {
     return std::find_if(heads.begin(), heads.end(), [entry](const Head& head) {
       return head.entry == entry;
     });
+  }
+
+  static bool KeepsPromises(const Head& head) {
+    return head.entry->broken_promises < kMostBroken;
   }
 
   // Weights that are the same, less those that are not.

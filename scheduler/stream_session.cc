@@ -10,6 +10,7 @@ namespace reprise::scheduler {
 using engine::OpView;
 using engine::ResultView;
 using State = TraceEntry::State;
+using Ending = Watching::Ending;
 
 namespace {
 
@@ -134,7 +135,7 @@ Action StreamSession::EnterMasked(const OpView& op,
         boundaries_.IsNew(hash, watching_.signature().lo)) {
       return LeaveOut(op, kNew);
     }
-    if (watching_.EndsBefore(op, hash)) Close();
+    if (watching_.EndsBefore(op, hash)) Close(Ending::kByItself);
   } else if (boundaries_.IsNew(hash, std::nullopt)) {
     return LeaveOut(op, kNew);
   }
@@ -189,7 +190,7 @@ Action StreamSession::RunCut(const OpView& op, uint64_t hash,
 
 Action StreamSession::LeaveOut(const OpView& op, std::string_view reason) {
   NoteCut(op, reason);
-  Close();
+  Close(Ending::kByCut);
   return Action::kCut;
 }
 
@@ -212,7 +213,7 @@ void StreamSession::Leave(const OpView& op, std::span<const ResultView> results,
       Discard();
       boundaries_.CutPassed(watching_.hash());
     } else if (watching_.Ends()) {
-      Close();
+      Close(Ending::kByItself);
     }
   }
 }
@@ -263,10 +264,10 @@ bool StreamSession::CutWithoutOp(const char* what) {
 
 // --- Passes end ------------------------------------------------------------
 
-void StreamSession::Close() {
+void StreamSession::Close(Ending ending) {
   if (mode_ != Mode::kWatching) return;
   mode_ = Mode::kBoundary;
-  watching_.Close();
+  watching_.Close(ending);
 }
 
 void StreamSession::Discard() {

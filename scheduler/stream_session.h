@@ -193,7 +193,7 @@ class StreamSession final : public Session {
   // --- Passes end ---
 
   // The trace that is watched, if one is, is one.
-  void Close() REPRISE_REQUIRES(lock_);
+  void Close(Watching::Ending ending) REPRISE_REQUIRES(lock_);
   // It is none, nor is the one that is let pass.
   void Discard() REPRISE_REQUIRES(lock_);
   // The pass is over, or has been left.

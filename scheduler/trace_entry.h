@@ -74,7 +74,8 @@ struct TraceEntry {
   uint64_t head_hash = 0;
   State state = State::kSeen;
   uint64_t seen = 0;  // times it was closed
-  // Times since it came last that its head promised it, and another one came.
+  // Times since it came last that its head promised it, and a trace of other
+  // ops came.
   uint32_t broken_promises = 0;
   // Of its ops' words, once it has been watched twice; and the passes since
   // then that could have been compared with them.

@@ -186,14 +186,15 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
 
 // --- Its end -----------------------------------------------------------------
 
-void Watching::Close() {
+void Watching::Close(Ending ending) {
   TraceEntry* promised = std::exchange(promised_, nullptr);
   expected_ = nullptr;
   if (open_.ops() == 0) {
     learning_.Stop();
     return;
   }
-  if (promised != nullptr && promised->signature != open_.signature()) {
+  if (promised != nullptr && promised->signature != open_.signature() &&
+      (ending == Ending::kByItself || open_.ops() >= promised->ops)) {
     ++promised->broken_promises;
   }
   TraceEntry* entry = life_.EntryFor(

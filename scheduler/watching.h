@@ -73,7 +73,12 @@ class Watching {
   // The op that came last is the last one of the trace.
   bool Ends();
 
-  void Close();
+  // How a trace comes to its end.
+  enum class Ending : uint8_t {
+    kByItself,  // it is over
+    kByCut,     // more of it may have come, if there had been no cut
+  };
+  void Close(Ending ending);
   void Drop();
 
   // Of the trace's ops so far.

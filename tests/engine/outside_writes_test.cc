@@ -77,6 +77,25 @@ class OutsideWritesTest : public testing::Test {
   OutsideWrites outside_{&frontend_};
 };
 
+TEST_F(OutsideWritesTest, WhatLiesTooFarApartIsNotCopied) {
+  const auto can_copy = [](std::vector<int64_t> sizes,
+                           std::vector<int64_t> strides) {
+    Operand operand;
+    operand.element_bytes = 4;
+    operand.sizes = sizes;
+    operand.strides = strides;
+    return CanCopy(operand);
+  };
+  EXPECT_TRUE(can_copy({}, {}));
+  EXPECT_TRUE(can_copy({0, 3}, {7, 1}));
+  EXPECT_TRUE(can_copy({64}, {1 << 10}));       // a column of a small table
+  EXPECT_TRUE(can_copy({1 << 24, 3}, {8, 1}));  // most of a large one
+  EXPECT_FALSE(can_copy({1 << 20}, {1000}));    // a column of a large one
+  EXPECT_FALSE(can_copy({4}, {-1}));
+  const std::vector<int64_t> ones(13, 1);
+  EXPECT_FALSE(can_copy(ones, ones));
+}
+
 TEST_F(OutsideWritesTest, PlanFirst) {
   ASSERT_TRUE(Begin());
   weight() = kPlan;

@@ -92,6 +92,18 @@ TEST_F(HeadsTest, WhatComesNoMoreGivesWay) {
   EXPECT_EQ(Choose(30, 1), b_.get());
 }
 
+// Where weights tell nothing, what it broke is forgotten if it is foreseen.
+TEST_F(HeadsTest, WhatIsForeseenComesFirstAmongEqualOnes) {
+  for (uint64_t input = 10; input < 14; ++input) {
+    Put(a_.get(), input, 1);
+    Put(b_.get(), input, 1);
+  }
+  a_->seen = b_->seen = 3;
+  a_->broken_promises = 2;
+  EXPECT_EQ(Choose(30, 1), b_.get());
+  EXPECT_EQ(Choose(30, 1, a_.get()), a_.get());
+}
+
 TEST_F(HeadsTest, TheOldestIsForgotten) {
   std::vector<std::unique_ptr<TraceEntry>> entries;
   for (uint64_t i = 0; i <= Heads::kMost; ++i) {
