@@ -16,7 +16,8 @@ namespace reprise::cache {
 //
 // Keys are hashes: their low bits are spread evenly. A pointer to a value holds
 // until the next call. Single-thread. Cost: a look-up touches one cache line,
-// mostly; memory at most 4 * `most` slots of a key, a value and a number.
+// mostly; memory for 4 * `most` slots of a key, a value and a number, rounded
+// up to a power of two, and twice that while it is built anew.
 template <typename Value>
 class RecentMap {
  public:

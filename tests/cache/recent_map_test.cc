@@ -1,4 +1,4 @@
-// Proves that the map knows what was used last, and is bounded.
+// Proves that the map knows what was used last, and forgets what was not.
 
 #include "cache/recent_map.h"
 
