@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace reprise::cache {
@@ -27,25 +28,28 @@ class RecentMap {
   Value* Find(uint64_t key) {
     if (slots_.empty()) return nullptr;
     Slot& slot = SlotFor(key);
-    return slot.used == 0 ? nullptr : &Use(key, slot);
+    return Empty(slot) ? nullptr : &Use(key, slot);
   }
-  // The value of `key`, from now on the most recently used; made anew if there
-  // was none.
-  Value& Put(uint64_t key) {
-    if (Value* value = Find(key)) return *value;
-    if (2 * (size_ + 1) > slots_.size()) {
-      Rebuild(slots_.empty() ? kFewest : 2 * slots_.size(), 1);
-    }
-    ++size_;
+  // The value of `key`, from now on the most recently used, and whether it was
+  // made anew, as there was none.
+  std::pair<Value&, bool> FindOrPut(uint64_t key) {
+    if (2 * (size_ + 1) > slots_.size()) [[unlikely]]
+      Rebuild(slots_.empty() ? kFewest : 2 * slots_.size(), oldest_);
     Slot& slot = SlotFor(key);
-    slot.key = key;
-    return Use(key, slot);
+    const bool fresh = Empty(slot);
+    if (fresh) {
+      ++size_;
+      slot = {.key = key};
+    }
+    return {Use(key, slot), fresh};
   }
+  Value& Put(uint64_t key) { return FindOrPut(key).first; }
+  // Takes no time: what there is belongs to generations that are over.
   void Clear() {
-    slots_.assign(slots_.size(), Slot{});
     size_ = 0;
     recent_ = 0;
-    generation_ = 1;
+    NextGeneration();
+    oldest_ = generation_;
   }
 
  private:
@@ -53,15 +57,17 @@ class RecentMap {
   struct Slot {
     uint64_t key = 0;
     Value value{};
-    uint32_t used = 0;  // in which generation last; 0: there is no entry
+    uint32_t used = 0;  // in which generation last
   };
   static constexpr size_t kFewest = 64;  // a power of two, as all are
+
+  bool Empty(const Slot& slot) const { return slot.used < oldest_; }
 
   // Where the key is, or would go.
   Slot& SlotFor(uint64_t key) {
     const size_t mask = slots_.size() - 1;
     size_t at = key & mask;
-    while (slots_[at].used != 0 && slots_[at].key != key) at = (at + 1) & mask;
+    while (!Empty(slots_[at]) && slots_[at].key != key) at = (at + 1) & mask;
     return slots_[at];
   }
   Value& Use(uint64_t key, Slot& slot) {
@@ -69,9 +75,16 @@ class RecentMap {
     slot.used = generation_;
     if (++recent_ < most_) return slot.value;
     Rebuild(slots_.size(), generation_);
-    ++generation_;
+    NextGeneration();
     recent_ = 0;
     return SlotFor(key).value;
+  }
+  void NextGeneration() {
+    if (++generation_ != 0) return;
+    // The numbers have come to an end: all that there is, is of the first one.
+    for (Slot& slot : slots_) slot.used = Empty(slot) ? 0 : 1;
+    oldest_ = 1;
+    generation_ = 2;
   }
   // Keeps what was used since that generation began.
   void Rebuild(size_t slots, uint32_t since) {
@@ -88,7 +101,8 @@ class RecentMap {
   const size_t most_;
   std::vector<Slot> slots_;
   size_t size_ = 0;
-  size_t recent_ = 0;  // that were used in this generation
+  size_t recent_ = 0;    // that were used in this generation
+  uint32_t oldest_ = 1;  // generation of which there may be entries
   uint32_t generation_ = 1;
 };
 

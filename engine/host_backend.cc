@@ -124,11 +124,10 @@ class HostExecutor : public Executor {
     generator_.reset();
     if (op.may_draw) generator_ = trace_.frontend->KeepGenerator();
     for (size_t i = 0; i < op.operands.size(); ++i) {
-      const ValueRef& operand = op.operands[i];
-      if (!operand.written || operand.layout.elements() == 0) continue;
+      if (!op.operands[i].written || op.LayoutOf(i).elements() == 0) continue;
       Saved& saved = saved_.emplace_back();
       saved.place = operands_[i];
-      saved.layout = operand.layout;
+      saved.layout = op.LayoutOf(i);
       saved.bytes.resize(static_cast<size_t>(saved.layout.span_bytes()));
       kernels::CopyOnHost(saved.bytes.data(),
                           reinterpret_cast<const void*>(saved.place),

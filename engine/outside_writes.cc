@@ -49,8 +49,8 @@ base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
     if (!ref.written || !trace.values[ref.value].external) continue;
     Piece& piece = pieces_.emplace_back();
     piece.address = op.operands[i].address();
-    piece.layout = ref.layout;
-    const auto span_bytes = static_cast<uint64_t>(ref.layout.span_bytes());
+    piece.layout = traced.LayoutOf(i);
+    const auto span_bytes = static_cast<uint64_t>(piece.layout.span_bytes());
     piece.before = place(span_bytes);
     piece.kept = place(span_bytes);
     operands.push_back(i);

@@ -36,8 +36,9 @@ size_t HostBytes(const device::Launch& launch) {
 
 size_t HostBytes(const TracedOp& op) {
   size_t bytes = Elements(op.words) + Elements(op.operands) +
-                 Elements(op.results) + Elements(op.slots) +
-                 Elements(op.launches) + Elements(op.temporaries);
+                 Elements(op.written) + Elements(op.results) +
+                 Elements(op.slots) + Elements(op.launches) +
+                 Elements(op.temporaries);
   for (const ResultSpec& result : op.results) bytes += HostBytes(result);
   for (const device::Launch& launch : op.launches) bytes += HostBytes(launch);
   if (op.call == nullptr) return bytes;
@@ -46,6 +47,12 @@ size_t HostBytes(const TracedOp& op) {
 }
 
 }  // namespace
+
+const kernels::Layout& TracedOp::LayoutOf(size_t operand) const {
+  size_t before = 0;
+  for (size_t i = 0; i < operand; ++i) before += operands[i].written ? 1 : 0;
+  return written[before];
+}
 
 size_t HostBytes(const Trace& trace) {
   size_t bytes = sizeof(Trace) + kAllocation + Elements(trace.ops) +

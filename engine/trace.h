@@ -42,7 +42,6 @@ struct ValueRef {
   uint64_t offset_bytes = 0;  // from the value's origin, modulo 2^64
   bool written = false;
   uint8_t version_bumps = 0;  // see Operand; repeated where the op is followed
-  kernels::Layout layout;     // of the tensor; filled for written operands
 };
 
 // How one result is made when the op is followed.
@@ -86,6 +85,7 @@ struct TracedOp {
   cache::Signature before;      // of the trace's ops before this one
   std::vector<uint64_t> words;  // as they came
   std::vector<ValueRef> operands;
+  std::vector<kernels::Layout> written;  // of those that are, in their order
   std::vector<ResultSpec> results;
   bool may_trap = false;  // see OpView
   bool may_draw = false;  // OpView::may_use_generator: another time, perhaps
@@ -104,6 +104,9 @@ struct TracedOp {
   std::vector<device::Launch> launches;
   std::vector<Allocation> temporaries;
   std::unique_ptr<Call> call;
+
+  // Of an operand that is written.
+  const kernels::Layout& LayoutOf(size_t operand) const;
 };
 
 // A recorded trace. Owns weak references to the storages of its values, through

@@ -31,6 +31,13 @@ bool IsOfHost(const ResultSpec& result) {
   return result.kind == ResultSpec::Kind::kHost;
 }
 
+// Empty of one that has too many dimensions: no trace holds its op.
+kernels::Layout LayoutOf(const Operand& operand) {
+  if (operand.sizes.size() > static_cast<size_t>(kernels::kMaxRank)) return {};
+  return kernels::MakeLayout(operand.sizes, operand.strides,
+                             operand.element_bytes);
+}
+
 bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
   const auto too_many = [](const auto& tensor) {
     return tensor.sizes.size() > static_cast<size_t>(kernels::kMaxRank);
@@ -42,10 +49,12 @@ bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
 }  // namespace
 
 base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
-    Frontend* frontend, Backend* backend, Backend::Recording recording) {
+    Frontend* frontend, Backend* backend, Backend::Recording recording,
+    size_t ops) {
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(frontend, backend));
   REPRISE_RETURN_IF_ERROR(backend->StartRecording(recording));
   recorder->recording_ = true;
+  recorder->trace_->ops.reserve(ops);
   if (recording == Backend::Recording::kRelocated) {
     recorder->trace_->memory = frontend->WatchMemory();
   }
@@ -61,7 +70,8 @@ TraceRecorder::~TraceRecorder() {
   if (recording_) backend_->StopRecording();
 }
 
-void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
+void TraceRecorder::Enter(const OpView& op, const cache::Signature& words,
+                          const cache::Signature& before,
                           std::span<const ValueRef> operands, ValueId values) {
   if (trace_->ops.empty()) trace_->generator = frontend_->Generator();
   TracedOp& traced = trace_->ops.emplace_back();
@@ -71,7 +81,7 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
   traced.may_trap = op.may_trap;
   traced.before = before;
   traced.words.assign(op.words.begin(), op.words.end());
-  traced.hash = cache::HashWords(op.words).lo;
+  traced.hash = words.lo;
   traced.operands.assign(operands.begin(), operands.end());
   for (uint32_t s = 0; s < op.scalars.size(); ++s) {
     const Scalar& scalar = op.scalars[s];
@@ -81,17 +91,14 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& before,
   }
   const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
   trace_->values.resize(values);
-  used_.resize(values);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& operand = op.operands[i];
-    if (operand.sizes.size() <= static_cast<size_t>(kernels::kMaxRank)) {
-      traced.operands[i].layout = kernels::MakeLayout(
-          operand.sizes, operand.strides, operand.element_bytes);
-    }
+    if (operand.written) traced.written.push_back(LayoutOf(operand));
     Value& value = trace_->values[operands[i].value];
     if (value.storage != nullptr) {  // met before
-      if (value.arrives && !used_[operands[i].value]) value.birth_op = index;
-      used_[operands[i].value] = true;
+      if (value.arrives && std::erase(unused_, operands[i].value) != 0) {
+        value.birth_op = index;
+      }
       continue;
     }
     value.external = true;
@@ -116,7 +123,6 @@ std::string TraceRecorder::Leave(const OpView& op,
   TracedOp& traced = trace_->ops.back();
   const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
   trace_->values.resize(values);
-  used_.resize(values);
   for (size_t i = 0; i < traced.operands.size(); ++i) {
     traced.operands[i].version_bumps = op.operands[i].version_bumps;
     traced.bumps_versions |= op.operands[i].version_bumps != 0;
@@ -159,6 +165,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     if (value.storage != nullptr) continue;  // shared with an earlier result
     value.external = op.by_eager;
     value.arrives = op.by_eager;
+    if (value.arrives) unused_.push_back(spec.value);
     value.birth_op = index;
     value.origin = result.base;
     value.base = result.base;

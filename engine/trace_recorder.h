@@ -3,9 +3,11 @@
 #ifndef REPRISE_ENGINE_TRACE_RECORDER_H_
 #define REPRISE_ENGINE_TRACE_RECORDER_H_
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/executor.h"
 #include "engine/op.h"
@@ -18,15 +20,20 @@ namespace reprise::engine {
 // the backend's recording and nothing is kept. Called under the session's lock.
 class TraceRecorder {
  public:
+  // The pass is foreseen to have so many ops.
   static base::Result<std::unique_ptr<TraceRecorder>> Start(
-      Frontend* frontend, Backend* backend, Backend::Recording recording);
+      Frontend* frontend, Backend* backend, Backend::Recording recording,
+      size_t ops = 0);
   ~TraceRecorder();
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
-  // `operands` as numbered by the open trace, which has `values` values now.
-  void Enter(const OpView& op, const cache::Signature& before,
-             std::span<const ValueRef> operands, ValueId values);
+  // `words` is cache::HashWords of the op's words, `before` the signature of
+  // the ops before; `operands` as numbered by the open trace, which has
+  // `values` values now.
+  void Enter(const OpView& op, const cache::Signature& words,
+             const cache::Signature& before, std::span<const ValueRef> operands,
+             ValueId values);
   // Of the op that was entered last: how to run it again (host executor).
   void GiveCall(std::unique_ptr<Call> call);
   // `result_values` as numbered by the open trace. Says why the op cannot be
@@ -49,7 +56,7 @@ class TraceRecorder {
   Frontend* frontend_;
   Backend* backend_;
   std::unique_ptr<Trace> trace_;
-  std::vector<bool> used_;  // by value: some op uses it, of those that arrive
+  std::vector<ValueId> unused_;  // that have arrived, and no op uses yet
   bool recording_ = false;
 };
 

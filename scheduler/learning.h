@@ -53,12 +53,13 @@ class Learning {
     return always() || entry.seen * entry.ops >= kFewestOpsSeen;
   }
 
-  // Records from the next op on, if it may and can.
-  void StartRecording(engine::Backend::Recording recording) {
+  // Records the entry's trace from the next op on, if it may and can.
+  void StartRecording(const TraceEntry& entry,
+                      engine::Backend::Recording recording) {
     if (!May()) return;
     allowance_.Begin(parts_.clock->Now());
-    auto recorder = engine::TraceRecorder::Start(parts_.frontend,
-                                                 parts_.backend, recording);
+    auto recorder = engine::TraceRecorder::Start(
+        parts_.frontend, parts_.backend, recording, entry.ops);
     if (!recorder) {
       ++parts_.journal
             ->notes["nothing is recorded: " + recorder.error().message()];

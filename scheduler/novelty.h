@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "cache/recent_map.h"
 
@@ -31,15 +32,19 @@ class Novelty {
   // each time: it is no part of that trace.
   bool Meet(uint64_t hash, std::optional<uint64_t> open = std::nullopt) {
     const uint64_t place = open.value_or(behind_);
-    if (const bool* was_new = known_.Find(hash)) {
-      Found* found = *was_new ? found_.Find(hash) : nullptr;
+    const auto [was_new, never_met] = known_.FindOrPut(hash);
+    if (!never_met) {
+      last_is_new_ = false;
+      Found* found = was_new ? found_.Find(hash) : nullptr;
       if (found == nullptr) return Go(false);
       const bool is_new = Go(MeetAgain(*found, place));
       // As the first here it parts what is before from what is behind.
       return is_new || (found->first && found->place == place);
     }
-    bool& was_new = known_.Put(hash);
+    // Behind an op that never came, none has come before.
+    const bool behind_new = std::exchange(last_is_new_, true);
     if (stretch_ == 0) {
+      if (behind_new && open.has_value()) return Go(false);
       uint32_t& new_ones = new_ones_.Put(place);
       if (new_ones == kPartsComeHere || ++new_ones < kTimes) return Go(false);
       stretch_place_ = place;
@@ -76,6 +81,7 @@ class Novelty {
     ++pass_;
     stretch_ = 0;
     among_known_ = true;
+    last_is_new_ = false;
   }
 
  private:
@@ -123,8 +129,9 @@ class Novelty {
   uint64_t behind_ = 0;
   bool behind_cut_ = false;  // and not a trace
   uint64_t pass_ = 1;
-  uint32_t stretch_ = 0;     // new ops in a row
-  bool among_known_ = true;  // the last op was not new
+  uint32_t stretch_ = 0;      // new ops in a row
+  bool among_known_ = true;   // the last op was not new, or is not left out
+  bool last_is_new_ = false;  // it never came before
   uint64_t stretch_place_ = 0;
   bool stretch_behind_cut_ = false;
 };

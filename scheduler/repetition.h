@@ -4,15 +4,14 @@
 #define REPRISE_SCHEDULER_REPETITION_H_
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <numeric>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
+#include "cache/recent_map.h"
 #include "engine/op.h"
 #include "engine/open_trace.h"
 #include "engine/trace.h"
@@ -41,7 +40,7 @@ class Repetition {
   void Clear() {
     ops_.clear();
     names_.clear();
-    last_.clear();
+    last_.Clear();
     period_ = 0;
   }
 
@@ -51,8 +50,10 @@ class Repetition {
            std::span<const engine::ValueRef> values,
            const engine::OpenTrace& open) {
     const size_t index = ops_.size();
-    ops_.push_back(
-        {hash, names_.size(), operands.size(), open.values(), false});
+    const auto [last, first] = last_.FindOrPut(hash);
+    ops_.push_back({hash, names_.size(), operands.size(), open.values(),
+                    first ? index : last, false});
+    last = index;
     for (size_t i = 0; i < operands.size(); ++i) {
       // A token of what the trace made may have been another's before; its
       // value's number has not. Tokens are even.
@@ -68,7 +69,6 @@ class Repetition {
       strange_ = 0;
       period_ = PeriodOf(index);
     }
-    last_[hash].Add(index);
     if (period_ == 0) return false;
     if (++matched_ < period_) return false;
     if (matched_ == period_) left_ = OpsToTheBody();
@@ -81,26 +81,21 @@ class Repetition {
     size_t first_name;
     size_t operands;
     engine::ValueId values;  // when it came: its results are numbered from here
+    size_t before;  // the last op of its form before it; itself: there is none
     bool has_older;
   };
 
-  // Where ops of one form were last: several of them may be in one pass, on
-  // other inputs.
-  struct Last {
-    static constexpr size_t kKept = 4;
-    std::array<size_t, kKept> at;
-    size_t count = 0;
-
-    void Add(size_t index) { at[count++ % kKept] = index; }
-  };
+  // So many ops of one form are looked at: several of them may be in one pass,
+  // on other inputs.
+  static constexpr size_t kMostBefore = 4;
+  static constexpr size_t kMostForms = size_t{1} << 20;
 
   // How long ago the op of today may have come last; 0 if it has not.
   size_t PeriodOf(size_t index) const {
-    const auto found = last_.find(ops_[index].hash);
-    if (found == last_.end()) return 0;
-    const Last& last = found->second;
-    for (size_t ago = 1; ago <= std::min(last.count, Last::kKept); ++ago) {
-      const size_t distance = index - last.at[(last.count - ago) % Last::kKept];
+    size_t before = index;
+    for (size_t n = 0; n < kMostBefore && ops_[before].before != before; ++n) {
+      before = ops_[before].before;
+      const size_t distance = index - before;
       const size_t times = (kShortestPeriod + distance - 1) / distance;
       const size_t period = times * distance;
       if (period <= index && Repeats(index, index - period)) return period;
@@ -170,9 +165,10 @@ class Repetition {
   }
 
   std::vector<Op> ops_;
-  std::vector<uint64_t> names_;              // of storages, op by op
-  std::unordered_map<uint64_t, Last> last_;  // by hash
-  size_t period_ = 0;                        // 0: no candidate
+  std::vector<uint64_t> names_;  // of storages, op by op
+  // By hash, the last op of such a form.
+  cache::RecentMap<size_t> last_{kMostForms};
+  size_t period_ = 0;  // 0: no candidate
   size_t matched_ = 0;
   size_t weights_ = 0;  // of the ops that matched: those on the same storages
   size_t strange_ = 0;  // and those on others

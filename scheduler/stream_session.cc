@@ -315,11 +315,11 @@ std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
       if (entry->renewal.waiting()) {
         entry->renewal.Pass();
       } else {
-        learning_.StartRecording(engine::Backend::Recording::kFirst);
+        learning_.StartRecording(*entry, engine::Backend::Recording::kFirst);
       }
       break;
     case State::kConfirm:
-      learning_.StartRecording(engine::Backend::Recording::kRelocated);
+      learning_.StartRecording(*entry, engine::Backend::Recording::kRelocated);
       break;
     case State::kCheckOps:
     case State::kCheckWhole:
@@ -344,7 +344,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   if (ChooseMode(entry) == Profit::Mode::kEager) return TryPass(entry);
   in_use_ = {.entry = entry, .plan = life_.Pin(entry)};
   if (!in_use_.plan) {  // evicted
-    learning_.StartRecording(engine::Backend::Recording::kFirst);
+    learning_.StartRecording(*entry, engine::Backend::Recording::kFirst);
     return std::nullopt;
   }
   const std::optional<size_t> index =
@@ -405,22 +405,22 @@ bool StreamSession::Resolve(const OpView& op) {
       return true;
     case Instance::Readiness::kUnproven:
       life_.RecordAgain(entry);
-      learning_.StartRecording(Recording::kRelocated);
+      learning_.StartRecording(*entry, Recording::kRelocated);
       return false;
     case Instance::Readiness::kElsewhere:
       if (life_.LearnDraws(entry)) {
-        learning_.StartRecording(Recording::kRelocated);
+        learning_.StartRecording(*entry, Recording::kRelocated);
       }
       return false;
     case Instance::Readiness::kUntold:
       if (life_.LearnNumbers(entry, 0, instance.trace().ops.front(), op)) {
-        learning_.StartRecording(Recording::kRelocated);
+        learning_.StartRecording(*entry, Recording::kRelocated);
       }
       return false;
     case Instance::Readiness::kReplaced:
       life_.Renew(entry, instance.broken() ? kMemoryGone : kOtherMemory);
       if (!entry->renewal.waiting())
-        learning_.StartRecording(Recording::kFirst);
+        learning_.StartRecording(*entry, Recording::kFirst);
       return false;
     case Instance::Readiness::kOtherOp:
     case Instance::Readiness::kNoMemory:

@@ -199,13 +199,13 @@ base::Status Validation::Compare(const OpView& op,
     if (!ref.written) continue;
     if (const uint64_t kept = outside_.kept(i); kept != 0) {
       REPRISE_RETURN_IF_ERROR(executor.Compare(op.operands[i].address(), kept,
-                                               ref.layout, cursor_));
+                                               traced.LayoutOf(i), cursor_));
       continue;
     }
     if (!comparable(ref.value)) continue;
     REPRISE_RETURN_IF_ERROR(executor.Compare(
         op.operands[i].address(), instance.origin(ref.value) + ref.offset_bytes,
-        ref.layout, cursor_));
+        traced.LayoutOf(i), cursor_));
   }
   return {};
 }

@@ -158,7 +158,7 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
     }
   }
   if (learning_.recording()) {
-    learning_.recorder()->Enter(op, before, operands, open_.values());
+    learning_.recorder()->Enter(op, words, before, operands, open_.values());
   }
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
     repeated_ = repetition_.Add(hash_, op.operands, operands, open_);

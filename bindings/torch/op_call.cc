@@ -274,7 +274,25 @@ std::optional<int> OpCall::Finish() {
     ApplyHiddenWrites();
   if (info_.seed_arguments != 0) [[unlikely]]
     ForgetSeeds();
+  if (!NumbersMayBeSlots()) numbers_.Clear();
   return device_;
+}
+
+bool OpCall::NumbersMayBeSlots() const {
+  if ((dtypes_ & ~kDtypesOfNumbers) != 0) return false;
+  const bool one_dtype = (dtypes_ & (dtypes_ - 1)) == 0;
+  return one_dtype || info_.doubles_by_value || !HasMixedList();
+}
+
+bool OpCall::HasMixedList() const {
+  bool lists = false;
+  bool several = false;
+  for (size_t i = 1; i < sources_.size(); ++i) {
+    lists |= sources_[i].argument == sources_[i - 1].argument;
+    several |=
+        DtypeOf(words_[sources_[i].word]) != DtypeOf(words_[sources_[0].word]);
+  }
+  return lists && several;
 }
 
 void OpCall::ForgetSeeds() {
@@ -343,22 +361,7 @@ engine::OpView OpCall::view() const {
   view.op = info_.id;
   view.words = words_.span();
   view.operands = operands();
-  // Ops on lists of tensors of several types hold one number in several ways,
-  // of which some may stay where others change. Attributes are held in one.
-  const auto mixed = [this] {
-    bool lists = false;
-    bool several = false;
-    for (size_t i = 1; i < sources_.size(); ++i) {
-      lists |= sources_[i].argument == sources_[i - 1].argument;
-      several |= DtypeOf(words_[sources_[i].word]) !=
-                 DtypeOf(words_[sources_[0].word]);
-    }
-    return lists && several;
-  };
-  if (numbers_.size() != 0 && (dtypes_ & ~kDtypesOfNumbers) == 0 &&
-      (std::has_single_bit(dtypes_) || info_.doubles_by_value || !mixed())) {
-    view.scalars = numbers_.span();
-  }
+  view.scalars = numbers_.span();
   view.cut = cut_;
   view.by_eager = by_eager_;
   view.may_use_generator = info_.may_use_generator;

@@ -148,6 +148,10 @@ class OpCall {
     return (info_.written_arguments >> argument_ & 1) != 0;
   }
   void ApplyHiddenWrites();
+  bool NumbersMayBeSlots() const;
+  // Ops on lists of tensors of several types hold one number in several ways,
+  // of which some may stay where others change. Attributes are held in one.
+  bool HasMixedList() const;
   void ForgetSeeds();
 
   const OpInfo& info_;

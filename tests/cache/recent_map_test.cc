@@ -71,5 +71,26 @@ TEST(RecentMapTest, ClearedItKnowsNothing) {
   EXPECT_EQ(map.Put(19), 0);
 }
 
+TEST(RecentMapTest, ClearedAgainAndAgainItKnowsWhatCameSince) {
+  RecentMap<uint64_t> map(64);
+  for (uint64_t round = 1; round < 1000; ++round) {
+    for (uint64_t key = round % 7; key < 30; key += 1 + round % 3) {
+      ASSERT_THAT(map.Find(key), IsNull()) << round;
+      map.Put(key) = round;
+      ASSERT_THAT(map.Find(key), Pointee(round)) << round;
+    }
+    map.Clear();
+  }
+}
+
+TEST(RecentMapTest, SaysWhatIsMadeAnew) {
+  RecentMap<int> map(8);
+  EXPECT_TRUE(map.FindOrPut(7).second);
+  map.FindOrPut(7).first = 70;
+  const auto [value, fresh] = map.FindOrPut(7);
+  EXPECT_EQ(value, 70);
+  EXPECT_FALSE(fresh);
+}
+
 }  // namespace
 }  // namespace reprise::cache

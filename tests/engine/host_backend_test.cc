@@ -68,7 +68,7 @@ class HostBackendTest : public testing::Test {
     Trace& trace = first.trace();
     const int64_t sizes[] = {2};
     const int64_t strides[] = {3};  // of the operand that is written
-    trace.ops[1].operands[0].layout = kernels::MakeLayout(sizes, strides, 4);
+    trace.ops[1].written = {kernels::MakeLayout(sizes, strides, 4)};
     trace.ops[0].call = std::make_unique<FunctionCall>(
         [](const Words& operands, const Words& results) {
           for (int i = 0; i < 4; ++i) results[0][i] = operands[0][i] + 1;

@@ -52,7 +52,7 @@ class OutsideWritesTest : public testing::Test {
     builder_.Op({x}, {weight}, 1);
     const std::array<int64_t, 1> sizes = {3};
     const std::array<int64_t, 1> strides = {1};
-    op().operands.front().layout = kernels::MakeLayout(sizes, strides, 4);
+    op().written = {kernels::MakeLayout(sizes, strides, 4)};
     operands_.resize(2);
     operands_[0].base = kWeight;
     operands_[1].base = kWeight + 0x1000;

@@ -121,7 +121,8 @@ class TraceRecorderTest : public testing::Test {
     view.operands = operands;
     const cache::Signature before = open_.signature();
     const auto refs = open_.Enter(view);
-    recorder_->Enter(view, before, refs, open_.values());
+    recorder_->Enter(view, cache::HashWords(view.words), before, refs,
+                     open_.values());
     const auto values = open_.Leave(results, by_eager);
     return recorder_->Leave(view, results, values, open_.values());
   }
@@ -191,7 +192,7 @@ TEST_F(TraceRecorderTest, NumberUnderAMarkerIsASlot) {
   op.op = 7;
   op.words = words;
   op.scalars = scalars;
-  recorder_->Enter(op, open_.signature(), {}, 0);
+  recorder_->Enter(op, cache::HashWords(op.words), open_.signature(), {}, 0);
   EXPECT_EQ(recorder_->Leave(op, {}, {}, 0), "");
   const auto trace = Finish();
   ASSERT_THAT(trace->ops, SizeIs(1));
@@ -243,11 +244,20 @@ TEST_F(TraceRecorderTest, ResultIsKnownFromItsStorageOn) {
   EXPECT_EQ(spec.layout().element_bytes, 4u);
 }
 
-TEST_F(TraceRecorderTest, OperandsKeepTheirLayout) {
+TEST_F(TraceRecorderTest, WrittenOperandsKeepTheirLayout) {
   Start();
-  Op({Tensor(1)}, {});
+  Operand written = Tensor(2);
+  written.written = true;
+  written.element_bytes = 8;
+  written.sizes = written.sizes.first(1);
+  written.strides = written.strides.first(1);
+  Operand also = Tensor(3);
+  also.written = true;
+  Op({Tensor(1), written, also}, {});
   const auto trace = Finish();
-  const kernels::Layout& layout = trace->ops[0].operands[0].layout;
+  EXPECT_EQ(trace->ops[0].LayoutOf(1).rank, 1);
+  EXPECT_EQ(trace->ops[0].LayoutOf(1).element_bytes, 8u);
+  const kernels::Layout& layout = trace->ops[0].LayoutOf(2);
   EXPECT_EQ(layout.rank, 2);
   EXPECT_EQ(layout.sizes[1], 8);
   EXPECT_EQ(layout.strides[0], 8);
@@ -302,7 +312,8 @@ TEST_F(TraceRecorderTest, RecordingThatIsDroppedGivesItsReferencesBack) {
   view.words = words;
   view.operands = operands;
   const auto refs = open_.Enter(view);
-  recorder_->Enter(view, open_.signature(), refs, open_.values());
+  recorder_->Enter(view, cache::HashWords(view.words), open_.signature(), refs,
+                   open_.values());
   EXPECT_THAT(frontend_.references, SizeIs(3));
   recorder_.reset();
   EXPECT_THAT(frontend_.references, IsEmpty());
@@ -407,7 +418,8 @@ class DrawingOpTest : public TraceRecorderTest {
     view.may_use_generator = true;
     const cache::Signature before = open_.signature();
     const auto refs = open_.Enter(view);
-    recorder_->Enter(view, before, refs, open_.values());
+    recorder_->Enter(view, cache::HashWords(view.words), before, refs,
+                     open_.values());
     frontend_.generator.offset += 8;
     const auto values = open_.Leave(results);
     return recorder_->Leave(view, results, values, open_.values());
@@ -485,7 +497,8 @@ TEST_F(TraceRecorderTest, CallIsKeptWithItsOp) {
   OpView view;
   view.operands = operands;
   const auto refs = open_.Enter(view);
-  recorder_->Enter(view, open_.signature(), refs, open_.values());
+  recorder_->Enter(view, cache::HashWords(view.words), open_.signature(), refs,
+                   open_.values());
   auto call = std::make_unique<NoCall>();
   const Call* expected = call.get();
   recorder_->GiveCall(std::move(call));

@@ -34,7 +34,7 @@ TEST(NoveltyTest, WhatIsAnotherOneEachTimeIsTold) {
   Novelty novelty;
   for (uint64_t pass = 0; pass < 20; ++pass) {
     const uint64_t fresh = 1000 + 10 * pass;
-    EXPECT_EQ(NewOf(novelty, {1, 2, fresh, fresh + 1, 3, 4}), pass < 3 ? 0 : 2)
+    EXPECT_EQ(NewOf(novelty, {1, 2, fresh, fresh + 1, 3, 4}), pass < 4 ? 0 : 2)
         << pass;
     EXPECT_EQ(NewOf(novelty, {fresh + 5, 5}), pass < 2 ? 0 : 1) << pass;
   }
