@@ -9,7 +9,7 @@
 #include "engine/device/relaxed_capture.h"
 #include "engine/explain_parameters.h"
 #include "engine/layout.h"
-#include "engine/verdict_flag.h"
+#include "engine/verdict_flags.h"
 
 namespace reprise::engine {
 namespace {
@@ -124,10 +124,12 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
   plan.launches = static_cast<uint32_t>(explained.program.launches.size());
   plan.bytes = layout.size_bytes + plan.launches * kBytesPerNode;
   plan.mechanism = "graphs, patched by SetParams";
-  REPRISE_ASSIGN_OR_RETURN(std::unique_ptr<VerdictFlag> flag,
-                           VerdictFlag::Create(driver));
+  const auto ops = static_cast<uint32_t>(trace.ops.size());
+  REPRISE_ASSIGN_OR_RETURN(
+      std::unique_ptr<VerdictFlags> flags,
+      VerdictFlags::Create(driver, Executor::kTagsAnOp * ops));
   auto executor = std::make_unique<CudaExecutor>(
-      context_, std::move(explained.program), std::move(flag));
+      context_, std::move(explained.program), std::move(flags));
   const uint64_t base = plan.arena.address();
   plan.places.assign(trace.values.size(), 0);
   for (size_t v = 0; v < trace.values.size(); ++v) {

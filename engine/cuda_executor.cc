@@ -20,13 +20,13 @@ auto Of(const std::vector<Site>& all, uint32_t op) {
 }  // namespace
 
 CudaExecutor::CudaExecutor(const CudaContext& context, CudaProgram program,
-                           std::unique_ptr<VerdictFlag> flag)
+                           std::unique_ptr<VerdictFlags> flags)
     : context_(context),
       program_(std::move(program)),
       origins_(program_.values, 0),
       segment_of_(program_.launches.size(), 0),
       dirty_(program_.launches.size(), false),
-      flag_(std::move(flag)) {
+      flags_(std::move(flags)) {
   std::stable_sort(
       program_.sites.begin(), program_.sites.end(),
       [](const ValueSite& a, const ValueSite& b) { return a.value < b.value; });
@@ -204,17 +204,22 @@ base::Status CudaExecutor::BeginComparing() {
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
   comparing_ = true;
-  return flag_->Clear(context_.stream);
+  return flags_->Clear(context_.stream);
 }
 
 base::Status CudaExecutor::Compare(uint64_t eager, uint64_t replayed,
-                                   const kernels::Layout& layout,
+                                   const kernels::Layout& layout, Alike alike,
                                    uint32_t tag) {
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
-  return context_.compare->Enqueue(eager, replayed, layout, flag_->address(),
-                                   tag, context_.stream);
+  kernels::DeviceCompare& compare = *context_.compare;
+  const uint64_t flag = flags_->address(tag);
+  return alike == Alike::kBits
+             ? compare.Enqueue(eager, replayed, layout, flag, tag,
+                               context_.stream)
+             : compare.EnqueueClose(eager, replayed, layout, flag, tag,
+                                    context_.stream);
 }
 
 base::Status CudaExecutor::EndComparing() {
@@ -222,14 +227,14 @@ base::Status CudaExecutor::EndComparing() {
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
   comparing_ = false;
-  return flag_->Read(context_.stream);
+  return flags_->Read(context_.stream);
 }
 
 base::Result<std::optional<Verdict>> CudaExecutor::Poll(Patience patience) {
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
-  return flag_->Poll(patience);
+  return flags_->Poll(patience);
 }
 
 }  // namespace reprise::engine

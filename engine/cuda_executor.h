@@ -19,7 +19,7 @@
 #include "engine/draw_sites.h"
 #include "engine/executor.h"
 #include "engine/scalar.h"
-#include "engine/verdict_flag.h"
+#include "engine/verdict_flags.h"
 #include "kernels/compare.h"
 
 namespace reprise::engine {
@@ -65,7 +65,7 @@ struct CudaContext {
 class CudaExecutor : public Executor {
  public:
   CudaExecutor(const CudaContext& context, CudaProgram program,
-               std::unique_ptr<VerdictFlag> flag);
+               std::unique_ptr<VerdictFlags> flags);
   // Once, before anything is launched, and after every value was bound: the
   // driver takes no fill or copy of freed memory into a graph, and what the
   // recording used may have gone.
@@ -82,7 +82,8 @@ class CudaExecutor : public Executor {
   base::Status WaitFor(CUevent event) override;
   base::Status BeginComparing() override;
   base::Status Compare(uint64_t eager, uint64_t replayed,
-                       const kernels::Layout& layout, uint32_t tag) override;
+                       const kernels::Layout& layout, Alike alike,
+                       uint32_t tag) override;
   base::Status EndComparing() override;
   base::Result<std::optional<Verdict>> Poll(Patience patience) override;
 
@@ -103,7 +104,7 @@ class CudaExecutor : public Executor {
   std::vector<uint32_t> segment_of_;   // by launch
   std::vector<bool> dirty_;            // by launch
   std::vector<SegmentGraph> segments_;
-  std::unique_ptr<VerdictFlag> flag_;
+  std::unique_ptr<VerdictFlags> flags_;
   bool comparing_ = false;
   std::vector<uint64_t> encoded_;  // room for an op's numbers
 };

@@ -77,7 +77,7 @@ class Remaking {
 
   void Pass(uint32_t k) {
     const TracedOp& op = trace_.ops[k];
-    bool is_lost = false;
+    bool is_lost = op.nondeterministic;
     for (const ValueRef& operand : op.operands) {
       is_lost |= lost_[operand.value] && ReadsAgain(operand.value);
       if (!operand.written || !external(operand.value)) continue;
@@ -209,6 +209,8 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       gates_[k] = Gate::kTrap;
     } else if (remaking.Keeps(k)) {
       gates_[k] = Gate::kRemake;
+    } else if (k > 0 && trace->ops[k - 1].nondeterministic) {
+      gates_[k] = Gate::kSettle;
     }
     remaking.Pass(k);
   }

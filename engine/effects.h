@@ -41,6 +41,9 @@ class Effects {
     kGenerator,  // where the generator is, or its turn at it (Draws)
     kTrap,    // it stops the device for data that the program may never give it
     kRemake,  // what it writes over could not be made again
+    // The op before it is nondeterministic: in a validation, what eager made
+    // there is put in place of what the plan did before anything goes on.
+    kSettle,
   };
 
   // What is made again where the program leaves the trace.
@@ -48,7 +51,7 @@ class Effects {
     // Values that come from no input of the pass, from nothing that it writes
     // outside, and from no memory but that of the framework's allocator, which
     // tells before it goes: the program may be done with all other before it
-    // leaves.
+    // leaves. Nor what nondeterministic ops made.
     kWhatLasts,
     // None: for executors whose memory may be anybody's as soon as the program
     // has freed it.

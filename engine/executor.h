@@ -6,6 +6,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,10 +25,15 @@
 
 namespace reprise::engine {
 
-// What a validation found. `tag` names the first comparison that differed.
+// What a validation found: the tags of comparisons that found a difference,
+// ascending.
 struct Verdict {
-  bool equal = true;
-  uint32_t tag = 0;
+  std::vector<uint32_t> differing;
+
+  bool equal() const { return differing.empty(); }
+  bool Differs(uint32_t tag) const {
+    return std::ranges::binary_search(differing, tag);
+  }
 };
 
 // Runs the ops of one plan on the session's stream. One thread at a time (the
@@ -78,10 +84,17 @@ class Executor {
   virtual base::Status WaitFor(CUevent event) = 0;
 
   // Validation: Begin, then any number of Compare, then End; Poll gives the
-  // verdict once the device has reached End, or waits for it.
+  // verdict once the device has reached End, or waits for it. Tags are below
+  // kTagsAnOp times the ops; several comparisons may have one.
+  static constexpr uint32_t kTagsAnOp = 2;
+  enum class Alike : uint8_t {
+    kBits,      // equal in every bit
+    kRounding,  // as sums of the same numbers in another order are
+  };
   virtual base::Status BeginComparing() = 0;
   virtual base::Status Compare(uint64_t eager, uint64_t replayed,
-                               const kernels::Layout& layout, uint32_t tag) = 0;
+                               const kernels::Layout& layout, Alike alike,
+                               uint32_t tag) = 0;
   virtual base::Status EndComparing() = 0;
   enum class Patience : uint8_t { kPoll, kWait };
   virtual base::Result<std::optional<Verdict>> Poll(Patience patience) = 0;

@@ -15,6 +15,7 @@
 #include "engine/block.h"
 #include "engine/generator.h"
 #include "engine/op.h"
+#include "kernels/compare.h"
 
 namespace reprise::engine {
 
@@ -56,6 +57,14 @@ class Frontend {
 
   // Of any op but kNoOp.
   virtual std::string OpName(OpId op) const = 0;
+
+  // Run again on the same bits, the op may give others (atomic sums), and the
+  // framework has not been told to refuse that.
+  virtual bool MayBeNondeterministic(OpId) const { return false; }
+  // Of a dtype, by the frontend's code.
+  virtual kernels::Element ElementOf(int32_t) const {
+    return kernels::Element::kBits;
+  }
 
   // Weak references: they keep a token from being used again and change no
   // use count that a program can see. Any thread.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -88,25 +89,26 @@ class HostExecutor : public Executor {
   base::Status WaitFor(CUevent) override { return {}; }
 
   base::Status BeginComparing() override {
-    verdict_ = Verdict{};
+    differing_.clear();
     return {};
   }
 
   base::Status Compare(uint64_t eager, uint64_t replayed,
-                       const kernels::Layout& layout, uint32_t tag) override {
-    if (verdict_.equal &&
-        !kernels::EqualOnHost(reinterpret_cast<const void*>(eager),
-                              reinterpret_cast<const void*>(replayed),
-                              layout)) {
-      verdict_ = Verdict{false, tag};
-    }
+                       const kernels::Layout& layout, Alike alike,
+                       uint32_t tag) override {
+    const auto* left = reinterpret_cast<const void*>(eager);
+    const auto* right = reinterpret_cast<const void*>(replayed);
+    const bool same = alike == Alike::kBits
+                          ? kernels::EqualOnHost(left, right, layout)
+                          : kernels::CloseOnHost(left, right, layout);
+    if (!same) differing_.insert(tag);
     return {};
   }
 
   base::Status EndComparing() override { return {}; }
 
   base::Result<std::optional<Verdict>> Poll(Patience) override {
-    return verdict_;
+    return Verdict{{differing_.begin(), differing_.end()}};
   }
 
  private:
@@ -151,7 +153,7 @@ class HostExecutor : public Executor {
   std::vector<uint64_t> operands_;
   std::vector<uint64_t> results_;
   std::vector<std::vector<uint64_t>> numbers_;  // by op
-  Verdict verdict_;
+  std::set<uint32_t> differing_;  // tags
 };
 
 }  // namespace

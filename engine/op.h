@@ -36,6 +36,7 @@ struct Operand {
   // Behind an op that eager has run: how often it has raised the tensor's count
   // of writes itself, where the frontend keeps one (torch: autograd's version).
   uint8_t version_bumps = 0;
+  int32_t dtype = 0;  // the frontend's code
   uint32_t element_bytes = 0;
   std::span<const int64_t> sizes;    // in elements
   std::span<const int64_t> strides;  // in elements

@@ -5,8 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/base/float16.h"
+
 namespace reprise::engine {
 namespace {
+
+using base::FromBFloat16;
+using base::FromFloat16;
 
 // Quiet nans whose payload no program makes.
 constexpr uint64_t kPositive = 0x7ffc'52e9'1b07'd3a6;
@@ -23,26 +28,6 @@ struct Number {
   double real = 0;
 };
 
-float FromBFloat16(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
-}
-
-float FromFloat16(uint16_t bits) {
-  const int exponent = bits >> 10 & 31;
-  const int fraction = bits & 1023;
-  float value = 0;
-  if (exponent == 31) {
-    value = fraction == 0 ? std::numeric_limits<float>::infinity()
-                          : std::numeric_limits<float>::quiet_NaN();
-  } else if (exponent == 0) {
-    value = std::ldexp(static_cast<float>(fraction), -24);
-  } else {
-    value = std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
-  }
-  return (bits & 0x8000) != 0 ? -value : value;
-}
-
-// To the nearest, ties to even.
 uint16_t ToBFloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

@@ -54,6 +54,7 @@ struct ResultSpec {
   uint64_t storage_bytes = 0;
   uint64_t key_set = 0;
   int32_t dtype = 0;
+  kernels::Element element = kernels::Element::kBits;
   uint32_t element_bytes = 0;
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
@@ -69,7 +70,7 @@ struct ResultSpec {
 
   // kValue: what is compared. At most kernels::kMaxRank dimensions.
   kernels::Layout layout() const {
-    return kernels::MakeLayout(sizes, strides, element_bytes);
+    return kernels::MakeLayout(sizes, strides, element_bytes, element);
   }
 };
 
@@ -89,6 +90,8 @@ struct TracedOp {
   std::vector<ResultSpec> results;
   bool may_trap = false;  // see OpView
   bool may_draw = false;  // OpView::may_use_generator: another time, perhaps
+  // Its work was seen to give other bits, run twice on the same ones.
+  bool nondeterministic = false;
   // It moved the default generator from there, its offset by so much.
   bool draws = false;
   GeneratorState generator;

@@ -32,10 +32,11 @@ bool IsOfHost(const ResultSpec& result) {
 }
 
 // Empty of one that has too many dimensions: no trace holds its op.
-kernels::Layout LayoutOf(const Operand& operand) {
+kernels::Layout LayoutOf(const Operand& operand, const Frontend& frontend) {
   if (operand.sizes.size() > static_cast<size_t>(kernels::kMaxRank)) return {};
   return kernels::MakeLayout(operand.sizes, operand.strides,
-                             operand.element_bytes);
+                             operand.element_bytes,
+                             frontend.ElementOf(operand.dtype));
 }
 
 bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
@@ -93,7 +94,9 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& words,
   trace_->values.resize(values);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& operand = op.operands[i];
-    if (operand.written) traced.written.push_back(LayoutOf(operand));
+    if (operand.written) {
+      traced.written.push_back(LayoutOf(operand, *frontend_));
+    }
     Value& value = trace_->values[operands[i].value];
     if (value.storage != nullptr) {  // met before
       if (value.arrives && std::erase(unused_, operands[i].value) != 0) {
@@ -158,6 +161,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     spec.storage_bytes = result.storage_bytes;
     spec.key_set = result.key_set;
     spec.dtype = result.dtype;
+    spec.element = frontend_->ElementOf(result.dtype);
     spec.element_bytes = result.element_bytes;
     spec.sizes.assign(result.sizes.begin(), result.sizes.end());
     spec.strides.assign(result.strides.begin(), result.strides.end());

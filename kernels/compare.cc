@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "engine/base/float16.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/device/unique_handle.h"
 #include "kernels/byte_runs.h"
@@ -72,6 +74,34 @@ bool EachRun(const Layout& layout, Visit visit) {
   }
 }
 
+// A float of that type at that place, as a double, which holds them all.
+double NumberAt(const char* place, Element element) {
+  const auto load = [place]<typename T>(T value) {
+    std::memcpy(&value, place, sizeof value);
+    return value;
+  };
+  switch (element) {
+    case Element::kBits:
+      break;
+    case Element::kFloat16:
+      return base::FromFloat16(load(uint16_t{}));
+    case Element::kBFloat16:
+      return base::FromBFloat16(load(uint16_t{}));
+    case Element::kFloat32:
+      return load(float{});
+    case Element::kFloat64:
+      return load(double{});
+  }
+  return 0;
+}
+
+bool Close(double left, double right, double most) {
+  if (!std::isfinite(left) || !std::isfinite(right)) {
+    return left == right || (std::isnan(left) && std::isnan(right));
+  }
+  return std::abs(left - right) <= most;
+}
+
 class NvrtcDeviceCompare final : public DeviceCompare {
  public:
   NvrtcDeviceCompare(const device::Driver& driver,
@@ -86,6 +116,10 @@ class NvrtcDeviceCompare final : public DeviceCompare {
       const std::string unit = std::to_string(1 << i);
       REPRISE_RETURN_IF_ERROR(Find(&strided_[i], "compare_strided_" + unit));
       REPRISE_RETURN_IF_ERROR(Find(&copy_strided_[i], "copy_strided_" + unit));
+    }
+    for (size_t i = 0; i < kFloats.size(); ++i) {
+      REPRISE_RETURN_IF_ERROR(
+          Find(&close_[i], std::string("close_") + kFloats[i]));
     }
     return {};
   }
@@ -107,6 +141,26 @@ class NvrtcDeviceCompare final : public DeviceCompare {
     return Launch(strided_[units.kernel], units.count, params, stream);
   }
 
+  Status EnqueueClose(uint64_t left, uint64_t right, const Layout& layout,
+                      uint64_t flag, uint32_t tag, CUstream stream) override {
+    if (layout.element == Element::kBits) {
+      return Enqueue(left, right, layout, flag, tag, stream);
+    }
+    const device::LaunchRecorder::Hidden hidden;
+    const ByteRuns runs = ByteRunsOf(layout);
+    if (runs.runs() == 0) return {};
+    const auto bytes = static_cast<int>(layout.element_bytes);
+    CompareDims dims = DimsOf(runs, bytes);
+    auto count =
+        static_cast<uint64_t>(runs.runs()) * (runs.run_bytes / bytes);
+    double share = ClosenessOf(layout.element);
+    uint32_t raised = 1 + tag;
+    void* params[] = {&left, &right, &dims, &count, &share, &flag, &raised};
+    // Element::kBits has none.
+    const CUkernel kernel = close_[static_cast<size_t>(layout.element) - 1];
+    return Launch(kernel, 1, kCloseThreads, params, stream);
+  }
+
   Status Copy(uint64_t to, uint64_t from, const Layout& layout,
               CUstream stream) override {
     const device::LaunchRecorder::Hidden hidden;
@@ -125,6 +179,10 @@ class NvrtcDeviceCompare final : public DeviceCompare {
     size_t kernel = 0;
   };
   static constexpr size_t kUnits = 5;  // of 1, 2, 4, 8 and 16 bytes
+  // In the order of Element.
+  static constexpr std::array<const char*, 4> kFloats = {"float16", "bfloat16",
+                                                         "float32", "float64"};
+  static constexpr unsigned kCloseThreads = 1024;
 
   // `addresses`: of both tensors, or-ed.
   static Units UnitsOf(const ByteRuns& runs, uint64_t addresses) {
@@ -149,12 +207,17 @@ class NvrtcDeviceCompare final : public DeviceCompare {
                 CUstream stream) {
     constexpr uint64_t kUnitsPerBlock =
         uint64_t{kBlockThreads} * kUnitsPerThread;
-    CUlaunchConfig config{};
-    config.gridDimX = static_cast<unsigned>(std::clamp<uint64_t>(
+    const auto blocks = static_cast<unsigned>(std::clamp<uint64_t>(
         (units + kUnitsPerBlock - 1) / kUnitsPerBlock, 1, most_blocks_));
+    return Launch(kernel, blocks, kBlockThreads, params, stream);
+  }
+  Status Launch(CUkernel kernel, unsigned blocks, unsigned threads,
+                void** params, CUstream stream) {
+    CUlaunchConfig config{};
+    config.gridDimX = blocks;
     config.gridDimY = 1;
     config.gridDimZ = 1;
-    config.blockDimX = kBlockThreads;
+    config.blockDimX = threads;
     config.blockDimY = 1;
     config.blockDimZ = 1;
     config.hStream = stream;
@@ -171,6 +234,7 @@ class NvrtcDeviceCompare final : public DeviceCompare {
   CUkernel dense_ = nullptr;
   std::array<CUkernel, kUnits> strided_{};
   std::array<CUkernel, kUnits> copy_strided_{};
+  std::array<CUkernel, kFloats.size()> close_{};
 };
 
 }  // namespace
@@ -238,6 +302,30 @@ bool EqualOnHost(const void* left, const void* right, const Layout& layout) {
   return EachRun(layout, [=](int64_t offset, size_t bytes) {
     return std::memcmp(static_cast<const char*>(left) + offset,
                        static_cast<const char*>(right) + offset, bytes) == 0;
+  });
+}
+
+bool CloseOnHost(const void* left, const void* right, const Layout& layout) {
+  if (layout.element == Element::kBits) return EqualOnHost(left, right, layout);
+  const size_t step = layout.element_bytes;
+  const auto at = [&layout](const void* base, int64_t offset) {
+    return NumberAt(static_cast<const char*>(base) + offset, layout.element);
+  };
+  double largest = 0;
+  EachRun(layout, [&](int64_t offset, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += step) {
+      const double value = std::abs(at(left, offset + static_cast<int64_t>(i)));
+      if (std::isfinite(value)) largest = std::max(largest, value);
+    }
+    return true;
+  });
+  const double most = ClosenessOf(layout.element) * largest;
+  return EachRun(layout, [&](int64_t offset, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += step) {
+      const int64_t place = offset + static_cast<int64_t>(i);
+      if (!Close(at(left, place), at(right, place), most)) return false;
+    }
+    return true;
   });
 }
 

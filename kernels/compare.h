@@ -21,11 +21,15 @@ class Nvrtc;
 
 inline constexpr int kMaxRank = 12;
 
+// What an element is, where it is more than its bits.
+enum class Element : uint8_t { kBits, kFloat16, kBFloat16, kFloat32, kFloat64 };
+
 // The elements of a strided tensor: sizes and strides in elements. Bytes
 // between elements (padding) are no part of it. Thread-compatible value.
 struct Layout {
   int rank = 0;
-  uint32_t element_bytes = 1;
+  uint32_t element_bytes = 1;  // of `element`, where that is a number
+  Element element = Element::kBits;
   std::array<int64_t, kMaxRank> sizes{};
   std::array<int64_t, kMaxRank> strides{};
 
@@ -38,8 +42,10 @@ struct Layout {
 // `sizes` and `strides` have the same length, kMaxRank at most.
 inline Layout MakeLayout(std::span<const int64_t> sizes,
                          std::span<const int64_t> strides,
-                         uint32_t element_bytes) {
+                         uint32_t element_bytes,
+                         Element element = Element::kBits) {
   Layout layout;
+  layout.element = element;
   layout.rank = static_cast<int>(sizes.size());
   layout.element_bytes = element_bytes;
   std::copy(sizes.begin(), sizes.end(), layout.sizes.begin());
@@ -71,6 +77,14 @@ class DeviceCompare {
                                const Layout& layout, uint64_t flag,
                                uint32_t tag, CUstream stream) = 0;
 
+  // The same, of elements that are more than rounding apart: by a share of the
+  // largest one of `left` that the element type's precision tells (see
+  // ClosenessOf). One that is infinite or not a number is close to its like
+  // only; elements that are but bits are to be equal. On one multiprocessor.
+  virtual base::Status EnqueueClose(uint64_t left, uint64_t right,
+                                    const Layout& layout, uint64_t flag,
+                                    uint32_t tag, CUstream stream) = 0;
+
   // Enqueues on `stream`, in the current context of `device`: copies every
   // element, and no byte beside them. The two do not overlap. Enqueues nothing
   // where there are no elements. Hidden from a LaunchRecorder.
@@ -78,8 +92,28 @@ class DeviceCompare {
                             CUstream stream) = 0;
 };
 
+// Sums of the same numbers in another order lie within this share of the
+// largest one of their tensor, and what is computed of other numbers does not.
+constexpr double ClosenessOf(Element element) {
+  switch (element) {
+    case Element::kBits:
+      break;
+    case Element::kFloat16:
+      return 0x1p-8;
+    case Element::kBFloat16:
+      return 0x1p-6;
+    case Element::kFloat32:
+      return 0x1p-12;
+    case Element::kFloat64:
+      return 0x1p-36;
+  }
+  return 0;
+}
+
 // The host twin: true if every element is equal in every bit.
 bool EqualOnHost(const void* left, const void* right, const Layout& layout);
+// The same of EnqueueClose.
+bool CloseOnHost(const void* left, const void* right, const Layout& layout);
 // The same of Copy.
 void CopyOnHost(void* to, const void* from, const Layout& layout);
 

@@ -13,6 +13,8 @@ inline constexpr int kCompareMaxRank = 13;
 // compare_strided_N: `count` units of N bytes at the offsets that `dims` spans.
 // All raise the flag to `raised` if it is 0 and anything differs.
 // copy_strided_N: copies such units.
+// close_TYPE: of `count` elements, if any is further than `share` of the largest
+// magnitude on the left from the one on the right. For one block.
 inline constexpr char kCompareSource[] = R"(
 using Count = unsigned long long;
 
@@ -102,6 +104,87 @@ STRIDED(2, unsigned short)
 STRIDED(4, unsigned)
 STRIDED(8, unsigned long long)
 STRIDED(16, uint4)
+
+struct Half {
+  using Number = float;
+  unsigned short bits;
+  __device__ Number Value() const {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+};
+struct BFloat {
+  using Number = float;
+  unsigned short bits;
+  __device__ Number Value() const {
+    return __uint_as_float(unsigned(bits) << 16);
+  }
+};
+struct Float {
+  using Number = float;
+  float number;
+  __device__ Number Value() const { return number; }
+};
+struct Double {
+  using Number = double;
+  double number;
+  __device__ Number Value() const { return number; }
+};
+
+template <typename T>
+__device__ bool Finite(T value) { return value - value == T(0); }
+template <typename T>
+__device__ T Magnitude(T value) { return value < T(0) ? -value : value; }
+template <typename T>
+__device__ bool Close(T left, T right, T most) {
+  if (!Finite(left) || !Finite(right)) {
+    return left == right || (left != left && right != right);
+  }
+  return Magnitude(left - right) <= most;
+}
+
+template <typename Element>
+__device__ void CompareClose(const char* left, const char* right,
+                             const CompareDims& dims, Count count, double share,
+                             unsigned* flag, unsigned raised) {
+  using Number = typename Element::Number;
+  __shared__ Number largest[1024];
+  const auto at = [&dims](const char* base, Count i) {
+    return reinterpret_cast<const Element*>(base + OffsetOf(i, dims))->Value();
+  };
+  Number own = 0;
+  for (Count i = threadIdx.x; i < count; i += blockDim.x) {
+    const Number value = Magnitude(at(left, i));
+    if (Finite(value) && value > own) own = value;
+  }
+  largest[threadIdx.x] = own;
+  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x >= half) continue;
+    const Number other = largest[threadIdx.x + half];
+    if (other > largest[threadIdx.x]) largest[threadIdx.x] = other;
+  }
+  __syncthreads();
+  const Number most = Number(share) * largest[0];
+  bool differ = false;
+  for (Count i = threadIdx.x; i < count; i += blockDim.x) {
+    differ |= !Close(at(left, i), at(right, i), most);
+  }
+  if (differ) atomicCAS(flag, 0u, raised);
+}
+
+#define CLOSE(name, type)                                                    \
+  extern "C" __global__ void close_##name(                                   \
+      const char* left, const char* right,                                   \
+      const __grid_constant__ CompareDims dims, Count count, double share,   \
+      unsigned* flag, unsigned raised) {                                     \
+    CompareClose<type>(left, right, dims, count, share, flag, raised);       \
+  }
+CLOSE(float16, Half)
+CLOSE(bfloat16, BFloat)
+CLOSE(float32, Float)
+CLOSE(float64, Double)
 )";
 
 }  // namespace reprise::kernels

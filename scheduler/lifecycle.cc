@@ -1,5 +1,7 @@
 #include "scheduler/lifecycle.h"
 
+#include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -16,6 +18,10 @@ namespace {
 // Builds and validations may fail for what happens once in a process (a library
 // that makes its workspace); then the trace is recorded again.
 constexpr uint32_t kTries = 3;
+
+// So many passes may find nothing new of suspects that were not yet seen to be
+// nondeterministic: some give other bits now and then only.
+constexpr uint32_t kSuspicions = 2;
 
 // A trace is recorded again so often for numbers that turned out to change, and
 // so many of its recordings are dropped because they did not.
@@ -102,6 +108,11 @@ std::vector<const TraceEntry*> Lifecycle::entries() {
 
 void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   ++journal_.stats.recorded;
+  if (!nondeterministic_.empty()) {
+    for (engine::TracedOp& op : trace->ops) {
+      op.nondeterministic = nondeterministic_.Find(op.hash) != nullptr;
+    }
+  }
   if (entry->state == State::kRecord) {
     entry->first = std::move(trace);
     entry->state = State::kConfirm;
@@ -186,14 +197,7 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
   }
   if (!verdict->has_value()) return;
   entry->verdict_pending = false;
-  if (!(*verdict)->equal) {
-    const uint32_t op = (*verdict)->tag;
-    FailAt(entry, op,
-           "op " + std::to_string(op) + " (" +
-               parts_.frontend->OpName((*pin)->trace().ops[op].op) +
-               ") gave other bits than eager");
-    return;
-  }
+  if (!Judge(entry, (*pin)->trace(), **verdict)) return;
   ++journal_.stats.validated;
   ++entry->validations;
   ++entry->instances[entry->validating].validations;
@@ -202,6 +206,65 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
   } else if (entry->state == State::kCheckWhole) {
     entry->state = State::kReady;
   }
+}
+
+bool Lifecycle::Judge(TraceEntry* entry, const engine::Trace& trace,
+                      const engine::Verdict& verdict) {
+  InstanceUse& use = entry->instances[entry->validating];
+  const bool op_by_op = use.validations == 0;
+  const auto fail = [&](uint32_t op) {
+    FailAt(entry, op,
+           "op " + std::to_string(op) + " (" +
+               parts_.frontend->OpName(trace.ops[op].op) +
+               ") gave other bits than eager");
+    return false;
+  };
+  std::map<uint32_t, bool>& suspects = entry->suspects;
+  bool all_seen = true;
+  bool found = false;
+  for (auto& [op, seen] : suspects) {
+    const bool now = verdict.Differs(entry->ops + op);
+    found |= now && !seen;
+    seen |= now;
+    all_seen &= seen;
+  }
+  for (const uint32_t op : verdict.differing) {
+    if (op >= entry->ops) break;
+    const engine::TracedOp& traced = trace.ops[op];
+    if (traced.nondeterministic || suspects.contains(op) ||
+        !parts_.frontend->MayBeNondeterministic(traced.op)) {
+      return fail(op);
+    }
+    suspects.emplace(op, false);
+    found = true;
+    all_seen = false;
+    // What comes behind may differ for that alone.
+    if (!op_by_op) break;
+  }
+  if (suspects.empty()) return true;
+  if (all_seen) {
+    LearnNondeterministic(entry, trace);
+    return false;
+  }
+  if (!found && ++entry->suspicions > kSuspicions) {
+    return fail(std::ranges::find_if(suspects, [](const auto& suspect) {
+                  return !suspect.second;
+                })->first);
+  }
+  use.validations = 0;
+  if (entry->instances.size() == 1) entry->state = State::kCheckOps;
+  return false;
+}
+
+void Lifecycle::LearnNondeterministic(TraceEntry* entry,
+                                      const engine::Trace& trace) {
+  for (const auto& [op, seen] : entry->suspects) {
+    const engine::TracedOp& traced = trace.ops[op];
+    nondeterministic_.Put(traced.hash);
+    ++journal_.notes["nondeterministic in eager, compared to within rounding: " +
+                     parts_.frontend->OpName(traced.op)];
+  }
+  StartOver(entry);
 }
 
 void Lifecycle::Settle() {
@@ -379,6 +442,8 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
 void Lifecycle::StartOver(TraceEntry* entry) {
   DropPlan(entry);
   entry->first.reset();
+  entry->suspects.clear();
+  entry->suspicions = 0;
   entry->state = State::kRecord;
   traces_.Count(entry);
 }

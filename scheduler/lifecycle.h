@@ -9,8 +9,10 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "cache/lru_map.h"
 #include "engine/base/options.h"
 #include "engine/base/status.h"
 #include "engine/executor.h"
@@ -103,7 +105,10 @@ class Lifecycle {
   void GiveUp(TraceEntry* entry, std::string_view reason);
 
   // Forgets all.
-  void Clear() { traces_.Clear(); }
+  void Clear() {
+    traces_.Clear();
+    nondeterministic_.Clear();
+  }
 
   std::vector<const TraceEntry*> entries();
   size_t counted_bytes() const { return traces_.counted_bytes(); }
@@ -124,6 +129,14 @@ class Lifecycle {
   // The plan is charged for what it is now.
   base::Status Recharge(const TraceEntry& entry, const PlanCache::Pin& plan);
 
+  // What a validation found of the ops, each by itself or in whole segments.
+  // False if the entry has gone another way, or has to be validated again.
+  bool Judge(TraceEntry* entry, const engine::Trace& trace,
+             const engine::Verdict& verdict);
+  // All suspects were seen to be nondeterministic: it is recorded again, as a
+  // trace that has such ops.
+  void LearnNondeterministic(TraceEntry* entry, const engine::Trace& trace);
+
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
               std::string_view reason);
   void StartOver(TraceEntry* entry);
@@ -140,6 +153,9 @@ class Lifecycle {
   Boundaries& boundaries_;
   PlanCache& plans_;
   TraceTable traces_;
+  // Ops, by the hash of their words.
+  static constexpr size_t kMostLearned = 4096;
+  cache::LruMap<uint64_t, std::monostate> nondeterministic_{kMostLearned};
   uint64_t last_build_ = 0;  // of those posted
 };
 

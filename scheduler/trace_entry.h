@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -97,6 +98,10 @@ struct TraceEntry {
   bool verdict_pending = false;
   size_t validating = 0;  // the instance that the verdict is for
   uint32_t attempts = 0;  // failed builds and validations
+  // Ops that gave other bits than eager, and may be nondeterministic: whether
+  // they were seen to be. Its next pass validates op by op and runs them twice.
+  std::map<uint32_t, bool> suspects;
+  uint32_t suspicions = 0;  // passes that found nothing new of them
   Renewal renewal;
 
   // Numbers that are known to change: op and slot. Both recordings must hold

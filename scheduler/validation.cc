@@ -6,6 +6,7 @@
 
 #include "engine/executor.h"
 #include "engine/instance.h"
+#include "engine/run_twice.h"
 #include "engine/trace.h"
 
 namespace reprise::scheduler {
@@ -109,11 +110,23 @@ base::Status Validation::TakeBackOutside() {
   return kept ? std::move(put) : std::move(kept);
 }
 
-base::Status Validation::LaunchAfterEager() {
+base::Status Validation::LaunchAfterEager(const OpView& op,
+                                          std::span<const Pair> pairs) {
   engine::Executor& executor = instance().executor();
   REPRISE_RETURN_IF_ERROR(outside_.Keep(executor));
   REPRISE_RETURN_IF_ERROR(outside_.PutBefore(executor));
-  return executor.LaunchOp(cursor_);
+  if (!IsSuspect()) return executor.LaunchOp(cursor_);
+  std::vector<engine::WrittenPlace> places;
+  for (const Pair& pair : pairs) {
+    places.push_back({pair.replayed, pair.layout, pair.overwritten});
+  }
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    if (outside_.kept(i) == 0) continue;
+    places.push_back({op.operands[i].address(), traced().LayoutOf(i), false});
+  }
+  return engine::RunTwice(
+      frontend_, executor, cursor_, places,
+      [&] { return outside_.PutBefore(executor); }, entry()->ops + cursor_);
 }
 
 bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
@@ -162,50 +175,78 @@ void Validation::Leaving() {
   boundaries_.Break();
 }
 
+// Op by op, the plan's memory holds this op's version now; launched whole, it
+// holds each value's last version, or that of the op with which its segment
+// ends, if it is nondeterministic.
+std::vector<Validation::Pair> Validation::PairsOf(
+    const OpView& op, std::span<const ResultView> results) {
+  engine::Instance& instance = this->instance();
+  const engine::TracedOp& traced = this->traced();
+  const auto comparable = [&](engine::ValueId value) {
+    return instance.executor().Touches(cursor_, value) &&
+           (!whole_ || traced.nondeterministic ||
+            instance.plan().effects().last_writer(value) == cursor_);
+  };
+  std::vector<Pair> pairs;
+  for (size_t r = 0; r < results.size(); ++r) {
+    const engine::ResultSpec& spec = traced.results[r];
+    if (spec.kind != engine::ResultSpec::Kind::kValue) continue;
+    instance.Shadow(spec.value, results[r].base);
+    if (!comparable(spec.value)) continue;
+    pairs.push_back(
+        {.eager = results[r].base + spec.offset_bytes,
+         .replayed = instance.origin(spec.value) + spec.offset_bytes,
+         .layout = spec.layout()});
+  }
+  for (size_t i = 0; i < traced.operands.size(); ++i) {
+    const engine::ValueRef& ref = traced.operands[i];
+    if (!ref.written || outside_.kept(i) != 0 || !comparable(ref.value)) {
+      continue;
+    }
+    pairs.push_back({.eager = op.operands[i].address(),
+                     .replayed = instance.origin(ref.value) + ref.offset_bytes,
+                     .layout = traced.LayoutOf(i),
+                     .overwritten = true});
+  }
+  return pairs;
+}
+
 base::Status Validation::Compare(const OpView& op,
                                  std::span<const ResultView> results) {
-  engine::Instance& instance = this->instance();
-  engine::Executor& executor = instance.executor();
+  using Alike = engine::Executor::Alike;
+  engine::Executor& executor = instance().executor();
   const engine::TracedOp& traced = this->traced();
   if (traced.by_eager) return {};
-  if (!whole_) REPRISE_RETURN_IF_ERROR(LaunchAfterEager());
-  // Op by op, the plan's memory holds this op's version now; launched whole,
-  // it holds each value's last version.
-  const auto comparable = [&, op = cursor_,
-                           whole = whole_](engine::ValueId value) {
-    return executor.Touches(op, value) &&
-           (!whole || instance.plan().effects().last_writer(value) == op);
-  };
   for (size_t r = 0; r < results.size(); ++r) {
     const engine::ResultSpec& spec = traced.results[r];
     if (spec.tells != engine::ResultSpec::Tells::kNothing &&
         results[r].host_integer !=
-            static_cast<int64_t>(spec.Told(instance.drawn()))) {
+            static_cast<int64_t>(spec.Told(instance().drawn()))) {
       return base::Fail(base::Code::kFailedPrecondition,
                         "op " + std::to_string(cursor_) +
                             " tells the host something else than the state of "
                             "the generator where it drew");
     }
-    if (spec.kind != engine::ResultSpec::Kind::kValue) continue;
-    instance.Shadow(spec.value, results[r].base);
-    if (!comparable(spec.value)) continue;
-    REPRISE_RETURN_IF_ERROR(
-        executor.Compare(results[r].base + spec.offset_bytes,
-                         instance.origin(spec.value) + spec.offset_bytes,
-                         spec.layout(), cursor_));
   }
+  const std::vector<Pair> pairs = PairsOf(op, results);
+  if (!whole_) REPRISE_RETURN_IF_ERROR(LaunchAfterEager(op, pairs));
+  const Alike alike = traced.nondeterministic || IsSuspect() ? Alike::kRounding
+                                                             : Alike::kBits;
   for (size_t i = 0; i < traced.operands.size(); ++i) {
-    const engine::ValueRef& ref = traced.operands[i];
-    if (!ref.written) continue;
-    if (const uint64_t kept = outside_.kept(i); kept != 0) {
-      REPRISE_RETURN_IF_ERROR(executor.Compare(op.operands[i].address(), kept,
-                                               traced.LayoutOf(i), cursor_));
-      continue;
-    }
-    if (!comparable(ref.value)) continue;
-    REPRISE_RETURN_IF_ERROR(executor.Compare(
-        op.operands[i].address(), instance.origin(ref.value) + ref.offset_bytes,
-        traced.LayoutOf(i), cursor_));
+    const uint64_t kept = outside_.kept(i);
+    if (kept == 0) continue;
+    REPRISE_RETURN_IF_ERROR(executor.Compare(op.operands[i].address(), kept,
+                                             traced.LayoutOf(i), alike,
+                                             cursor_));
+  }
+  for (const Pair& pair : pairs) {
+    REPRISE_RETURN_IF_ERROR(executor.Compare(pair.eager, pair.replayed,
+                                             pair.layout, alike, cursor_));
+  }
+  if (!Settles()) return {};
+  for (const Pair& pair : pairs) {
+    REPRISE_RETURN_IF_ERROR(
+        executor.Copy(pair.replayed, pair.eager, pair.layout));
   }
   return {};
 }

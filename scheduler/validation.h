@@ -3,7 +3,9 @@
 #ifndef REPRISE_SCHEDULER_VALIDATION_H_
 #define REPRISE_SCHEDULER_VALIDATION_H_
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/base/status.h"
 #include "engine/frontend.h"
@@ -25,12 +27,20 @@ namespace reprise::scheduler {
 // so one after the other, each upon the same bits (OutsideWrites), and what
 // eager wrote is what stays.
 //
+// Ops that gave other bits than eager, and may be nondeterministic, are run
+// twice, to see whether they are (TraceEntry::suspects); those that are known to
+// be are compared to within rounding. What eager made of them is put in place of
+// what the plan did, so that what comes behind is compared bit by bit.
+//
 // Under the session's lock.
 class Validation : public PlanPass {
  public:
   // Both are borrowed, too.
   Validation(const Parts& parts, Learning* learning, engine::Frontend* frontend)
-      : PlanPass(parts), learning_(*learning), outside_(frontend) {}
+      : PlanPass(parts),
+        learning_(*learning),
+        frontend_(*frontend),
+        outside_(frontend) {}
 
   // At the head, which eager is about to run: the instance is resolved. False
   // if it cannot be launched: nothing was begun.
@@ -57,13 +67,34 @@ class Validation : public PlanPass {
   // What was launched has written outside; eager is to do so from the same
   // bits.
   base::Status TakeBackOutside();
+  // What the op that came last has written of the trace's own, by eager and by
+  // the plan.
+  struct Pair {
+    uint64_t eager = 0;
+    uint64_t replayed = 0;
+    kernels::Layout layout;
+    bool overwritten = false;  // an operand
+  };
+  std::vector<Pair> PairsOf(const engine::OpView& op,
+                            std::span<const engine::ResultView> results);
   // The op is launched by itself after eager has run it.
-  base::Status LaunchAfterEager();
+  base::Status LaunchAfterEager(const engine::OpView& op,
+                                std::span<const Pair> pairs);
   base::Status Compare(const engine::OpView& op,
                        std::span<const engine::ResultView> results);
+  // It is to be found out whether the op that came last is nondeterministic.
+  bool IsSuspect() const {
+    return !whole_ && entry()->suspects.contains(cursor_);
+  }
+  // Eager's bits go in place of the plan's.
+  bool Settles() const {
+    return whole_ ? traced().nondeterministic
+                  : frontend_.MayBeNondeterministic(traced().op);
+  }
   void Finish();
 
   Learning& learning_;
+  engine::Frontend& frontend_;
   bool whole_ = false;            // launches whole segments
   bool short_of_memory_ = false;  // that is why it was left
   engine::OutsideWrites outside_;

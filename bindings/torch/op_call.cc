@@ -58,8 +58,9 @@ bool IsCopyOnWrite(const c10::StorageImpl& storage) {
   const at::IntArrayRef strides = tensor.strides();
   operand.storage = TokenOf(storage);
   operand.base = BaseOf(storage);
-  operand.element_bytes = static_cast<uint32_t>(
-      c10::elementSize(c10::typeMetaToScalarType(tensor.dtype())));
+  const at::ScalarType dtype = c10::typeMetaToScalarType(tensor.dtype());
+  operand.dtype = static_cast<int32_t>(dtype);
+  operand.element_bytes = static_cast<uint32_t>(c10::elementSize(dtype));
   operand.offset_bytes =
       static_cast<uint64_t>(tensor.storage_offset()) * operand.element_bytes;
   operand.storage_bytes = storage.nbytes();

@@ -105,6 +105,25 @@ class TorchFrontend : public engine::Frontend {
   explicit TorchFrontend(OpNames op_names) : op_names_(op_names) {}
 
   std::string OpName(engine::OpId op) const override { return op_names_(op); }
+  // Torch's own ops keep no state but its generators'; others may.
+  bool MayBeNondeterministic(engine::OpId op) const override {
+    return !at::globalContext().deterministicAlgorithms() &&
+           OpName(op).starts_with("aten::");
+  }
+  kernels::Element ElementOf(int32_t dtype) const override {
+    switch (static_cast<at::ScalarType>(dtype)) {
+      case at::kHalf:
+        return kernels::Element::kFloat16;
+      case at::kBFloat16:
+        return kernels::Element::kBFloat16;
+      case at::kFloat:
+        return kernels::Element::kFloat32;
+      case at::kDouble:
+        return kernels::Element::kFloat64;
+      default:
+        return kernels::Element::kBits;
+    }
+  }
 
   void Retain(engine::StorageToken storage) override {
     c10::raw::weak_intrusive_ptr::incref(StorageOf(storage));

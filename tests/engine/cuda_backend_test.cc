@@ -619,7 +619,7 @@ TEST_F(CudaBackendTest, OneOpRunsAgainByItself) {
       1, (*plan)->trace().ops[2].results[0].value));
 }
 
-TEST_F(CudaBackendTest, VerdictNamesTheFirstComparisonThatDiffered) {
+TEST_F(CudaBackendTest, VerdictNamesTheComparisonsThatDiffered) {
   auto plan = world_->Build(MixedStep(world_->weight));
   ASSERT_TRUE(plan) << plan.error().message();
   Executor& executor = (*plan)->instance(0).executor();
@@ -630,27 +630,30 @@ TEST_F(CudaBackendTest, VerdictNamesTheFirstComparisonThatDiffered) {
   const Tensor same = world_->program.Make(1);
   const Tensor other = world_->program.Make(2);
   const uint64_t x = same.base;
+  constexpr auto bits = Executor::Alike::kBits;
 
   ASSERT_TRUE(executor.BeginComparing());
-  ASSERT_TRUE(executor.Compare(x, x, layout, 4));
+  ASSERT_TRUE(executor.Compare(x, x, layout, bits, 4));
   ASSERT_TRUE(executor.EndComparing());
   auto verdict = executor.Poll(Executor::Patience::kPoll);
   ASSERT_TRUE(verdict && verdict->has_value());
-  EXPECT_TRUE((*verdict)->equal);
+  EXPECT_TRUE((*verdict)->equal());
 
   world_->gpu.streams.SetPace(SimulatedStreams::Pace::kByHand);
   ASSERT_TRUE(executor.BeginComparing());
-  ASSERT_TRUE(executor.Compare(x, x, layout, 4));
-  ASSERT_TRUE(executor.Compare(x, other.base, layout, 0));
-  ASSERT_TRUE(executor.Compare(x, other.base, layout, 6));
+  ASSERT_TRUE(executor.Compare(x, x, layout, bits, 4));
+  ASSERT_TRUE(executor.Compare(x, other.base, layout, bits, 6));
+  ASSERT_TRUE(executor.Compare(x, other.base, layout, Executor::Alike::kRounding,
+                               0));
   ASSERT_TRUE(executor.EndComparing());
   verdict = executor.Poll(Executor::Patience::kPoll);
   ASSERT_TRUE(verdict);
   EXPECT_FALSE(verdict->has_value());
   verdict = executor.Poll(Executor::Patience::kWait);
   ASSERT_TRUE(verdict && verdict->has_value());
-  EXPECT_FALSE((*verdict)->equal);
-  EXPECT_EQ((*verdict)->tag, 0u);
+  EXPECT_THAT((*verdict)->differing, ::testing::ElementsAre(0u, 6u));
+  EXPECT_TRUE((*verdict)->Differs(6));
+  EXPECT_FALSE((*verdict)->Differs(4));
 }
 
 #ifdef REPRISE_MEASURE
@@ -838,7 +841,7 @@ base::Status RunAll(World& world) {
   REPRISE_ASSIGN_OR_RETURN(auto verdict,
                            executor.Poll(Executor::Patience::kPoll));
   REPRISE_ASSIGN_OR_RETURN(verdict, executor.Poll(Executor::Patience::kWait));
-  EXPECT_TRUE(verdict.has_value() && verdict->equal);
+  EXPECT_TRUE(verdict.has_value() && verdict->equal());
   // Whatever failed and was not told did no harm.
   EXPECT_EQ(world.ResultOf(*plan), ValuesOf(step(world.program, x)));
   return {};

@@ -132,6 +132,27 @@ TEST_F(GateTest, WhatComesFromAnInputIsNotWrittenOverAhead) {
                           Gate::kNone, Gate::kRemake));
 }
 
+// Run again, its op would make other bits than the program may have seen.
+TEST_F(GateTest, WhatANondeterministicOpMadeIsNotWrittenOverAhead) {
+  const ValueId weight = builder_.External();
+  const ValueId a = builder_.Op({weight}, {}, 1);
+  const ValueId b = builder_.Op({weight}, {}, 1);
+  const ValueId c = builder_.Op({a}, {b}, 1);
+  const ValueId d = builder_.Op({a}, {}, 1);
+  builder_.Op({}, {c});
+  builder_.Op({}, {b});
+  builder_.Op({}, {a});
+  builder_.Op({}, {d});
+  EXPECT_THAT(Gates(),
+              ElementsAre(Gate::kNone, Gate::kNone, Gate::kNone, Gate::kNone,
+                          Gate::kNone, Gate::kNone, Gate::kNone, Gate::kNone));
+  builder_.trace().ops[2].nondeterministic = true;
+  EXPECT_THAT(
+      Gates(),
+      ElementsAre(Gate::kNone, Gate::kNone, Gate::kNone, Gate::kSettle,
+                  Gate::kRemake, Gate::kRemake, Gate::kNone, Gate::kNone));
+}
+
 // Nobody says when memory of another allocator goes.
 TEST_F(GateTest, WhatComesFromForeignMemoryIsNotWrittenOverAhead) {
   const ValueId weight = builder_.External();

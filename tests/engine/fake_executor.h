@@ -61,7 +61,7 @@ class FakeExecutor : public Executor {
   }
   base::Status WaitFor(CUevent) override { return {}; }
   base::Status BeginComparing() override { return {}; }
-  base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
+  base::Status Compare(uint64_t, uint64_t, const kernels::Layout&, Alike,
                        uint32_t) override {
     return {};
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <bit>
 #include <random>
 
 #include "kernels/compare.h"
@@ -181,6 +183,49 @@ TEST_F(DeviceCompareGpuTest, SeesOneBitInALargeStridedTensor) {
       FlipBit(right, byte, round % 8);
     }
   }
+}
+
+// Numbers a little apart, or a little further: of each type, in all layouts.
+TEST_F(DeviceCompareGpuTest, FindsCloseWhatTheHostDoes) {
+  std::mt19937 random(15);
+  int close = 0;
+  int far = 0;
+  for (int round = 0; round < 400; ++round) {
+    Layout layout = RandomLayout(random, 9);
+    layout.element = std::array{Element::kBits, Element::kFloat16,
+                                Element::kFloat32, Element::kFloat64,
+                                Element::kBits}[std::countr_zero(
+        layout.element_bytes)];
+    if (layout.element_bytes == 2 && round % 2 == 0) {
+      layout.element = Element::kBFloat16;
+    }
+    const int64_t span = layout.span_bytes();
+    if (span == 0) continue;
+    const std::vector<uint8_t> bytes = RandomBytes(span, random);
+    // Any bits, and numbers of which one bit among the low ones differs.
+    std::vector<uint8_t> changed = bytes;
+    const std::vector<int64_t> offsets = ElementOffsets(layout);
+    const int64_t at = offsets[random() % offsets.size()];
+    const int64_t bits = 8 * int64_t{layout.element_bytes};
+    const int64_t bit = Below(random, bits);
+    changed[at + bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
+    Buffer left(driver(), span);
+    Buffer right(driver(), span);
+    left.Upload(bytes);
+    right.Upload(changed);
+    flag_->Upload<uint32_t>({0, 0x5555'aaaa});
+    const base::Status enqueued =
+        compare_->EnqueueClose(left.address(), right.address(), layout,
+                               flag_->address(), 8, stream());
+    ASSERT_TRUE(enqueued) << enqueued.error().message();
+    Synchronize();
+    const bool expected = CloseOnHost(bytes.data(), changed.data(), layout);
+    ++(expected ? close : far);
+    EXPECT_EQ(flag_->Download<uint32_t>()[0], expected ? 0u : 9u)
+        << "round " << round << " bit " << bit;
+  }
+  EXPECT_GT(close, 20);
+  EXPECT_GT(far, 20);
 }
 
 TEST_F(DeviceCompareGpuTest, FirstDifferenceWins) {

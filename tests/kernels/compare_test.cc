@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -105,6 +106,59 @@ TEST(EqualOnHostTest, AgreesWithNaiveComparisonOnEveryByte) {
       right[i] = left[i];
     }
   }
+}
+
+Layout Floats(Element element, uint32_t element_bytes, int64_t count) {
+  Layout layout = Strided(element_bytes, {count}, {1});
+  layout.element = element;
+  return layout;
+}
+
+TEST(CloseOnHostTest, AsksForAShareOfTheLargest) {
+  const std::vector<float> left = {1.0f, -512.0f, 0.0f, 1e-6f};
+  const Layout layout = Floats(Element::kFloat32, 4, 4);
+  const float most = 512 * static_cast<float>(ClosenessOf(Element::kFloat32));
+  for (size_t i = 0; i < left.size(); ++i) {
+    std::vector<float> right = left;
+    right[i] += 0.9f * most;
+    EXPECT_TRUE(CloseOnHost(left.data(), right.data(), layout)) << i;
+    EXPECT_FALSE(EqualOnHost(left.data(), right.data(), layout)) << i;
+    right[i] += 0.2f * most;
+    EXPECT_FALSE(CloseOnHost(left.data(), right.data(), layout)) << i;
+  }
+}
+
+TEST(CloseOnHostTest, WhatIsNoNumberIsCloseToItsLikeOnly) {
+  const float infinite = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> values = {infinite, -infinite, nan, 1.0f};
+  const Layout one = Floats(Element::kFloat32, 4, 1);
+  for (size_t i = 0; i < values.size(); ++i) {
+    for (size_t j = 0; j < values.size(); ++j) {
+      EXPECT_EQ(CloseOnHost(&values[i], &values[j], one), i == j);
+    }
+  }
+  // Beside others, too: they are no largest element.
+  const std::vector<float> left = {infinite, 1.0f};
+  const std::vector<float> right = {infinite, 2.0f};
+  EXPECT_FALSE(CloseOnHost(left.data(), right.data(),
+                           Floats(Element::kFloat32, 4, 2)));
+}
+
+TEST(CloseOnHostTest, ReadsEachType) {
+  const uint16_t halves[] = {0x3c00, 0x3c01, 0x3c08};    // 1, 1 + 2^-10, ^-7
+  const uint16_t bfloats[] = {0x3f80, 0x3f81, 0x3f84};   // 1, 1 + 2^-7, ^-5
+  const double doubles[] = {1.0, 1.0 + 0x1p-40, 1.0 + 0x1p-30};
+  const auto expect = [](const auto* values, const Layout& layout) {
+    EXPECT_TRUE(CloseOnHost(&values[0], &values[1], layout));
+    EXPECT_FALSE(CloseOnHost(&values[0], &values[2], layout));
+  };
+  expect(halves, Floats(Element::kFloat16, 2, 1));
+  expect(bfloats, Floats(Element::kBFloat16, 2, 1));
+  expect(doubles, Floats(Element::kFloat64, 8, 1));
+  // Bits are equal or not.
+  EXPECT_FALSE(
+      CloseOnHost(&doubles[0], &doubles[1], Floats(Element::kBits, 8, 1)));
 }
 
 // Bits, not values: two zeros and two NaNs may differ.

@@ -99,13 +99,13 @@ class DifferingExecutor final : public engine::Executor {
   }
   base::Status WaitFor(CUevent event) override { return real_->WaitFor(event); }
   base::Status BeginComparing() override { return {}; }
-  base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
+  base::Status Compare(uint64_t, uint64_t, const kernels::Layout&, Alike,
                        uint32_t) override {
     return {};
   }
   base::Status EndComparing() override { return {}; }
   base::Result<std::optional<engine::Verdict>> Poll(Patience) override {
-    return engine::Verdict{.equal = false, .tag = 0};
+    return engine::Verdict{{0}};
   }
 
  private:

@@ -80,8 +80,9 @@ class WatchedExecutor : public Executor {
     return inner_->BeginComparing();
   }
   base::Status Compare(uint64_t eager, uint64_t replayed,
-                       const kernels::Layout& layout, uint32_t tag) override {
-    return inner_->Compare(eager, replayed, layout, tag);
+                       const kernels::Layout& layout, Alike alike,
+                       uint32_t tag) override {
+    return inner_->Compare(eager, replayed, layout, alike, tag);
   }
   base::Status EndComparing() override {
     comparing_ = false;

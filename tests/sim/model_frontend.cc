@@ -10,11 +10,13 @@ namespace {
 
 bool MakesTensor(ModelOp op) {
   return op == ModelOp::kAdd || op == ModelOp::kScale ||
-         op == ModelOp::kRandom || op == ModelOp::kRaise;
+         op == ModelOp::kRandom || op == ModelOp::kRaise ||
+         op == ModelOp::kSum;
 }
 
 bool WritesFirst(ModelOp op) {
-  return op == ModelOp::kNegate || op == ModelOp::kMix;
+  return op == ModelOp::kNegate || op == ModelOp::kMix ||
+         op == ModelOp::kSumInto;
 }
 
 class ModelCall : public engine::Call {
@@ -64,6 +66,8 @@ class KeptDraws : public engine::KeptGenerator {
 
 void Compute(ModelOp op, std::span<float* const> inputs, float attribute,
              float* out, size_t elements) {
+  static std::atomic<unsigned> runs{0};
+  const float off = 1.0f + static_cast<float>(++runs % 5) * attribute;
   for (size_t i = 0; i < elements; ++i) {
     switch (op) {
       case ModelOp::kAdd:
@@ -81,6 +85,12 @@ void Compute(ModelOp op, std::span<float* const> inputs, float attribute,
       case ModelOp::kRandom:
       case ModelOp::kRaise:
         out[i] = inputs[0][i] + attribute;
+        break;
+      case ModelOp::kSum:
+        out[i] = (inputs[0][i] + inputs[1][i]) * off;
+        break;
+      case ModelOp::kSumInto:
+        inputs[0][i] = (inputs[0][i] + inputs[1][i]) * off;
         break;
       case ModelOp::kRead:
         break;

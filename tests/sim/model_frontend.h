@@ -105,14 +105,25 @@ enum class ModelOp : engine::OpId {
   kRead = 5,    // a cut: the host looks
   kRandom = 6,  // out = a + next random number
   kRaise = 7,   // raises if the attribute is 1
+  // Nondeterministic: each run is off by another multiple of the attribute's
+  // share.
+  kSum = 8,        // out = a + b
+  kSumInto = 9,    // in place: a = a + b
 };
 
 class ModelFrontend : public engine::Frontend {
  public:
   std::string OpName(engine::OpId op) const override {
     static const char* const kNames[] = {"?",    "add",  "scale",  "negate_",
-                                         "mix_", "read", "random", "raise"};
+                                         "mix_", "read", "random", "raise",
+                                         "sum",  "sum_"};
     return std::string("model::") + kNames[op];
+  }
+  bool MayBeNondeterministic(engine::OpId) const override {
+    return may_be_nondeterministic;
+  }
+  kernels::Element ElementOf(int32_t) const override {
+    return kernels::Element::kFloat32;
   }
   void Retain(engine::StorageToken token) override { ++Of(token)->weak_; }
   void Release(engine::StorageToken token) override {
@@ -178,6 +189,7 @@ class ModelFrontend : public engine::Frontend {
   bool takes_pages_away = false;
   std::function<void()> on_drop;
   bool fail_allocations = false;
+  bool may_be_nondeterministic = true;
   float NextRandom() { return static_cast<float>(++random_draws); }
   uint64_t random_draws = 0;
 
@@ -206,6 +218,13 @@ class ModelProgram {
   void Negate(const ModelTensor& a) { Run(ModelOp::kNegate, {a}, 0); }
   void Mix(const ModelTensor& a, const ModelTensor& b) {
     Run(ModelOp::kMix, {a, b}, 0);
+  }
+  // Off by multiples of such a share.
+  ModelTensor Sum(const ModelTensor& a, const ModelTensor& b, float share) {
+    return Run(ModelOp::kSum, {a, b}, share);
+  }
+  void SumInto(const ModelTensor& a, const ModelTensor& b, float share) {
+    Run(ModelOp::kSumInto, {a, b}, share);
   }
   void Read(const ModelTensor& a) { Run(ModelOp::kRead, {a}, 0); }
   ModelTensor Random(const ModelTensor& a) {

@@ -598,11 +598,14 @@ void SimulatedGpu::MakeStreamEntries() {
                                CUstream stream) {
     REPRISE_ENTER("cuMemsetD32Async");
     only->Use(stream);
+    // The engine's own words, perhaps, which `accessible` does not know.
+    const bool own = std::ranges::any_of(
+        only->memory_, [to](const auto& memory) {
+          return reinterpret_cast<CUdeviceptr>(memory.get()) == to;
+        });
     only->streams.Enqueue(stream, [=] {
-      if (width != 1) return DoFill(to, value, 4, width);
-      // One of the engine's own words, perhaps, which `accessible` does not
-      // know.
-      std::memcpy(reinterpret_cast<void*>(to), &value, sizeof value);
+      if (!own) return DoFill(to, value, 4, width);
+      std::fill_n(reinterpret_cast<uint32_t*>(to), width, value);
     });
     return CUDA_SUCCESS;
   };

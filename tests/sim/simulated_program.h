@@ -380,6 +380,20 @@ class SimulatedCompare : public kernels::DeviceCompare {
     return {};
   }
 
+  base::Status EnqueueClose(uint64_t left, uint64_t right,
+                            const kernels::Layout& layout, uint64_t flag,
+                            uint32_t tag, CUstream stream) override {
+    streams_->Enqueue(stream, [=] {
+      auto* word = reinterpret_cast<uint32_t*>(flag);
+      if (*word == 0 &&
+          !kernels::CloseOnHost(reinterpret_cast<const void*>(left),
+                                reinterpret_cast<const void*>(right), layout)) {
+        *word = 1 + tag;
+      }
+    });
+    return {};
+  }
+
   base::Status Copy(uint64_t to, uint64_t from, const kernels::Layout& layout,
                     CUstream stream) override {
     streams_->Enqueue(stream, [=] {

@@ -52,7 +52,7 @@ class NoWork final : public engine::Executor {
   }
   base::Status WaitFor(CUevent) override { return {}; }
   base::Status BeginComparing() override { return {}; }
-  base::Status Compare(uint64_t, uint64_t, const kernels::Layout&,
+  base::Status Compare(uint64_t, uint64_t, const kernels::Layout&, Alike,
                        uint32_t) override {
     return {};
   }

@@ -1,0 +1,199 @@
+// Proves that traces with ops that give other bits each time are replayed, and
+// nothing but such ops.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/task.h"
+#include "engine/host_backend.h"
+#include "scheduler/stream_session.h"
+#include "tests/sim/model_frontend.h"
+
+namespace reprise::scheduler {
+namespace {
+
+using sim::ModelFrontend;
+using sim::ModelProgram;
+using sim::ModelTensor;
+
+constexpr size_t kMemoryBytes = size_t{1} << 30;
+constexpr float kRounding = 0x1p-20f;
+constexpr float kMuch = 0x1p-6f;
+
+class NondeterministicTest : public testing::Test {
+ protected:
+  NondeterministicTest() {
+    base::Options options = base::Options{}.For(kMemoryBytes);
+    options.validate_share = 0;
+    StreamSession::Parts parts;
+    auto frontend = std::make_unique<ModelFrontend>();
+    frontend_ = frontend.get();
+    parts.backend = std::make_unique<engine::HostBackend>(
+        frontend.get(),
+        engine::HostBackend::Options{.max_arena_bytes = options.max_arena_bytes,
+                                     .segment_ops = 8});
+    parts.frontend = std::move(frontend);
+    parts.options = options;
+    parts.plans = &plans_;
+    parts.build = [this](std::shared_ptr<BuildJob> job) {
+      builds_.Post([job] { job->Run(); });
+    };
+    session_ = std::make_unique<StreamSession>(std::move(parts));
+    program_ = std::make_unique<ModelProgram>(frontend_, session_.get());
+    weight_ = program_->Make(1);
+  }
+
+  Stats stats() {
+    Stats stats;
+    session_->Inspect(
+        [&stats](const Journal& journal, const std::vector<const TraceEntry*>&,
+                 const engine::Frontend&) { stats = journal.stats; });
+    return stats;
+  }
+  bool Notes(const std::string& what) {
+    bool found = false;
+    session_->Inspect([&](const Journal& journal, const auto&, const auto&) {
+      for (const auto& [note, times] : journal.notes) {
+        found |= note.find(what) != std::string::npos;
+      }
+    });
+    return found;
+  }
+
+  // What the program has of a pass, of which each op follows from the one
+  // before: `leave` ops run, then it goes another way.
+  struct Seen {
+    ModelTensor sum;
+    ModelTensor twice;
+    ModelTensor into;
+    ModelTensor last;
+  };
+  Seen Pass(float share, int leave = 99) {
+    ModelProgram& p = *program_;
+    Seen seen;
+    const ModelTensor x = p.Make(2);
+    const auto left = [&leave] { return leave-- <= 0; };
+    if (!left()) {
+      const ModelTensor h = p.Scale(x, 3);
+      if (!left()) seen.sum = p.Sum(h, weight_, share);
+      if (!left()) seen.twice = p.Scale(seen.sum, 2);
+      if (!left()) seen.into = p.Add(seen.twice, weight_);
+      if (!left()) p.SumInto(seen.into, seen.sum, share);
+      if (!left()) seen.last = p.Add(seen.into, seen.twice);
+      if (!left()) p.Negate(seen.last);
+      if (!left()) seen.last = p.Scale(seen.last, 5);
+    }
+    if (leave < 0 && leave > -90) p.Negate(p.Scale(weight_, 7));
+    p.Read(x);
+    builds_.RunAll();
+    return seen;
+  }
+
+  // What is deterministic follows from what the program saw, bit by bit; the
+  // rest to within rounding.
+  void ExpectConsistent(const Seen& seen) {
+    for (size_t i = 0; i < ModelProgram::kElements; ++i) {
+      const float x = 2 + 0.25f * static_cast<float>(i);
+      const float weight = 1 + 0.25f * static_cast<float>(i);
+      const float sum = seen.sum.values()[i];
+      ASSERT_NEAR(sum, x * 3 + weight, 1e-4f * sum);
+      const float twice = seen.twice.values()[i];
+      ASSERT_EQ(twice, sum * 2);
+      const float into = seen.into.values()[i];
+      ASSERT_NEAR(into, twice + weight + sum, 1e-4f * into);
+      ASSERT_EQ(seen.last.values()[i], -(into + twice) * 5);
+    }
+  }
+
+  base::ManualTaskRunner builds_;
+  PlanCache plans_{size_t{1} << 20};
+  ModelFrontend* frontend_ = nullptr;
+  std::unique_ptr<StreamSession> session_;
+  std::unique_ptr<ModelProgram> program_;
+  ModelTensor weight_;
+};
+
+TEST_F(NondeterministicTest, IsReplayed) {
+  for (int pass = 0; pass < 20; ++pass) ExpectConsistent(Pass(kRounding));
+  EXPECT_GE(stats().replays, 5u);
+  EXPECT_TRUE(Notes("nondeterministic in eager"));
+  EXPECT_TRUE(Notes("model::sum_"));
+}
+
+TEST_F(NondeterministicTest, WhatTheProgramHasSeenStaysWhereverItLeaves) {
+  for (int pass = 0; pass < 20; ++pass) Pass(kRounding);
+  for (int leave = 0; leave <= 8; ++leave) {
+    const uint64_t squashes = stats().squashes;
+    Seen seen = Pass(kRounding, leave);
+    EXPECT_EQ(stats().squashes, squashes + (leave > 0 && leave < 8 ? 1 : 0));
+    for (size_t i = 0; i < ModelProgram::kElements && leave > 2; ++i) {
+      ASSERT_EQ(seen.twice.values()[i], seen.sum.values()[i] * 2) << leave;
+    }
+    for (size_t i = 0; i < ModelProgram::kElements && leave == 6; ++i) {
+      const float twice = seen.twice.values()[i];
+      ASSERT_EQ(seen.last.values()[i], seen.into.values()[i] + twice);
+    }
+    for (int pass = 0; pass < 80; ++pass) Pass(kRounding);
+  }
+}
+
+TEST_F(NondeterministicTest, OneThatIsFarOffIsACut) {
+  for (int pass = 0; pass < 60; ++pass) {
+    const Seen seen = Pass(kMuch);
+    ASSERT_EQ(seen.twice.values()[3], seen.sum.values()[3] * 2);
+  }
+  EXPECT_FALSE(Notes("model::sum,"));
+  bool cut = false;
+  session_->Inspect([&](const Journal& journal, const auto&, const auto&) {
+    for (const auto& [what, times] : journal.cuts) {
+      cut |= what.second.find("gave other bits than eager") != what.second.npos;
+    }
+  });
+  EXPECT_TRUE(cut);
+}
+
+TEST_F(NondeterministicTest, WhereItMustNotBeItIsACut) {
+  frontend_->may_be_nondeterministic = false;
+  for (int pass = 0; pass < 60; ++pass) ExpectConsistent(Pass(kRounding));
+  EXPECT_FALSE(Notes("nondeterministic in eager"));
+  bool cut = false;
+  session_->Inspect([&](const Journal& journal, const auto&, const auto&) {
+    for (const auto& [what, times] : journal.cuts) {
+      cut |= what.second.find("gave other bits than eager") != what.second.npos;
+    }
+  });
+  EXPECT_TRUE(cut);
+}
+
+// Written over in a replay before the program leaves, it could not be made
+// again as it was.
+TEST_F(NondeterministicTest, IsNotMadeAgain) {
+  const auto pass = [this](int leave) {
+    ModelProgram& p = *program_;
+    const ModelTensor x = p.Make(2);
+    ModelTensor sum = p.Sum(p.Scale(x, 3), weight_, kRounding);
+    const ModelTensor twice = p.Scale(sum, 2);
+    if (leave == 0) p.Negate(p.Scale(weight_, 7));
+    if (leave != 0) p.Negate(sum);
+    const ModelTensor last = leave == 0 ? sum : p.Scale(sum, 5);
+    for (size_t i = 0; i < ModelProgram::kElements && leave == 0; ++i) {
+      EXPECT_EQ(twice.values()[i], sum.values()[i] * 2);
+    }
+    p.Read(x);
+    builds_.RunAll();
+  };
+  for (int i = 0; i < 20; ++i) pass(1);
+  const uint64_t replays = stats().replays;
+  EXPECT_GE(replays, 5u);
+  pass(0);
+  EXPECT_GT(stats().replays, replays);
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
