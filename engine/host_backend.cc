@@ -153,7 +153,7 @@ class HostExecutor : public Executor {
   std::vector<uint64_t> operands_;
   std::vector<uint64_t> results_;
   std::vector<std::vector<uint64_t>> numbers_;  // by op
-  std::set<uint32_t> differing_;  // tags
+  std::set<uint32_t> differing_;                // tags
 };
 
 }  // namespace

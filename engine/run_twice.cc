@@ -40,13 +40,13 @@ base::Status RunTwice(Frontend& frontend, Executor& executor, size_t op,
   const uint64_t base = bytes > 0 ? room.address() : 0;
   for (size_t i = 0; i < places.size(); ++i) {
     if (!places[i].overwritten) continue;
-    REPRISE_RETURN_IF_ERROR(executor.Copy(
-        base + copies[i].before, places[i].address, places[i].layout));
+    REPRISE_RETURN_IF_ERROR(executor.Copy(base + copies[i].before,
+                                          places[i].address, places[i].layout));
   }
   REPRISE_RETURN_IF_ERROR(executor.LaunchOp(op));
   for (size_t i = 0; i < places.size(); ++i) {
-    REPRISE_RETURN_IF_ERROR(executor.Copy(
-        base + copies[i].first, places[i].address, places[i].layout));
+    REPRISE_RETURN_IF_ERROR(executor.Copy(base + copies[i].first,
+                                          places[i].address, places[i].layout));
   }
   for (size_t i = 0; i < places.size(); ++i) {
     if (!places[i].overwritten) continue;

@@ -24,9 +24,9 @@ struct WrittenPlace {
 
 // Runs the op's recorded work twice from the same bits, and compares what it
 // wrote under `tag`. `put_back` does for places of the program's what this does
-// for those that are `overwritten`; it is called in between. In the order of the
-// session's stream. kResourceExhausted, and nothing is run, where there is no
-// memory for copies of what it writes.
+// for those that are `overwritten`; it is called in between. In the order of
+// the session's stream. kResourceExhausted, and nothing is run, where there is
+// no memory for copies of what it writes.
 base::Status RunTwice(Frontend& frontend, Executor& executor, size_t op,
                       std::span<const WrittenPlace> places,
                       const std::function<base::Status()>& put_back,

@@ -151,8 +151,7 @@ class NvrtcDeviceCompare final : public DeviceCompare {
     if (runs.runs() == 0) return {};
     const auto bytes = static_cast<int>(layout.element_bytes);
     CompareDims dims = DimsOf(runs, bytes);
-    auto count =
-        static_cast<uint64_t>(runs.runs()) * (runs.run_bytes / bytes);
+    auto count = static_cast<uint64_t>(runs.runs()) * (runs.run_bytes / bytes);
     double share = ClosenessOf(layout.element);
     uint32_t raised = 1 + tag;
     void* params[] = {&left, &right, &dims, &count, &share, &flag, &raised};

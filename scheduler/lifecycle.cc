@@ -261,8 +261,9 @@ void Lifecycle::LearnNondeterministic(TraceEntry* entry,
   for (const auto& [op, seen] : entry->suspects) {
     const engine::TracedOp& traced = trace.ops[op];
     nondeterministic_.Put(traced.hash);
-    ++journal_.notes["nondeterministic in eager, compared to within rounding: " +
-                     parts_.frontend->OpName(traced.op)];
+    ++journal_
+          .notes["nondeterministic in eager, compared to within rounding: " +
+                 parts_.frontend->OpName(traced.op)];
   }
   StartOver(entry);
 }

@@ -230,14 +230,13 @@ base::Status Validation::Compare(const OpView& op,
   }
   const std::vector<Pair> pairs = PairsOf(op, results);
   if (!whole_) REPRISE_RETURN_IF_ERROR(LaunchAfterEager(op, pairs));
-  const Alike alike = traced.nondeterministic || IsSuspect() ? Alike::kRounding
-                                                             : Alike::kBits;
+  const Alike alike =
+      traced.nondeterministic || IsSuspect() ? Alike::kRounding : Alike::kBits;
   for (size_t i = 0; i < traced.operands.size(); ++i) {
     const uint64_t kept = outside_.kept(i);
     if (kept == 0) continue;
-    REPRISE_RETURN_IF_ERROR(executor.Compare(op.operands[i].address(), kept,
-                                             traced.LayoutOf(i), alike,
-                                             cursor_));
+    REPRISE_RETURN_IF_ERROR(executor.Compare(
+        op.operands[i].address(), kept, traced.LayoutOf(i), alike, cursor_));
   }
   for (const Pair& pair : pairs) {
     REPRISE_RETURN_IF_ERROR(executor.Compare(pair.eager, pair.replayed,

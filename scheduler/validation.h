@@ -28,9 +28,9 @@ namespace reprise::scheduler {
 // eager wrote is what stays.
 //
 // Ops that gave other bits than eager, and may be nondeterministic, are run
-// twice, to see whether they are (TraceEntry::suspects); those that are known to
-// be are compared to within rounding. What eager made of them is put in place of
-// what the plan did, so that what comes behind is compared bit by bit.
+// twice, to see whether they are (TraceEntry::suspects); those that are known
+// to be are compared to within rounding. What eager made of them is put in
+// place of what the plan did, so that what comes behind is compared bit by bit.
 //
 // Under the session's lock.
 class Validation : public PlanPass {

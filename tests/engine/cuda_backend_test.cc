@@ -643,8 +643,8 @@ TEST_F(CudaBackendTest, VerdictNamesTheComparisonsThatDiffered) {
   ASSERT_TRUE(executor.BeginComparing());
   ASSERT_TRUE(executor.Compare(x, x, layout, bits, 4));
   ASSERT_TRUE(executor.Compare(x, other.base, layout, bits, 6));
-  ASSERT_TRUE(executor.Compare(x, other.base, layout, Executor::Alike::kRounding,
-                               0));
+  ASSERT_TRUE(
+      executor.Compare(x, other.base, layout, Executor::Alike::kRounding, 0));
   ASSERT_TRUE(executor.EndComparing());
   verdict = executor.Poll(Executor::Patience::kPoll);
   ASSERT_TRUE(verdict);

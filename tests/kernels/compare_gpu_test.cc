@@ -192,10 +192,9 @@ TEST_F(DeviceCompareGpuTest, FindsCloseWhatTheHostDoes) {
   int far = 0;
   for (int round = 0; round < 400; ++round) {
     Layout layout = RandomLayout(random, 9);
-    layout.element = std::array{Element::kBits, Element::kFloat16,
-                                Element::kFloat32, Element::kFloat64,
-                                Element::kBits}[std::countr_zero(
-        layout.element_bytes)];
+    layout.element = std::array{
+        Element::kBits, Element::kFloat16, Element::kFloat32, Element::kFloat64,
+        Element::kBits}[std::countr_zero(layout.element_bytes)];
     if (layout.element_bytes == 2 && round % 2 == 0) {
       layout.element = Element::kBFloat16;
     }
@@ -214,9 +213,8 @@ TEST_F(DeviceCompareGpuTest, FindsCloseWhatTheHostDoes) {
     left.Upload(bytes);
     right.Upload(changed);
     flag_->Upload<uint32_t>({0, 0x5555'aaaa});
-    const base::Status enqueued =
-        compare_->EnqueueClose(left.address(), right.address(), layout,
-                               flag_->address(), 8, stream());
+    const base::Status enqueued = compare_->EnqueueClose(
+        left.address(), right.address(), layout, flag_->address(), 8, stream());
     ASSERT_TRUE(enqueued) << enqueued.error().message();
     Synchronize();
     const bool expected = CloseOnHost(bytes.data(), changed.data(), layout);

@@ -141,13 +141,13 @@ TEST(CloseOnHostTest, WhatIsNoNumberIsCloseToItsLikeOnly) {
   // Beside others, too: they are no largest element.
   const std::vector<float> left = {infinite, 1.0f};
   const std::vector<float> right = {infinite, 2.0f};
-  EXPECT_FALSE(CloseOnHost(left.data(), right.data(),
-                           Floats(Element::kFloat32, 4, 2)));
+  EXPECT_FALSE(
+      CloseOnHost(left.data(), right.data(), Floats(Element::kFloat32, 4, 2)));
 }
 
 TEST(CloseOnHostTest, ReadsEachType) {
-  const uint16_t halves[] = {0x3c00, 0x3c01, 0x3c08};    // 1, 1 + 2^-10, ^-7
-  const uint16_t bfloats[] = {0x3f80, 0x3f81, 0x3f84};   // 1, 1 + 2^-7, ^-5
+  const uint16_t halves[] = {0x3c00, 0x3c01, 0x3c08};   // 1, 1 + 2^-10, ^-7
+  const uint16_t bfloats[] = {0x3f80, 0x3f81, 0x3f84};  // 1, 1 + 2^-7, ^-5
   const double doubles[] = {1.0, 1.0 + 0x1p-40, 1.0 + 0x1p-30};
   const auto expect = [](const auto* values, const Layout& layout) {
     EXPECT_TRUE(CloseOnHost(&values[0], &values[1], layout));

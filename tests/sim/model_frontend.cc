@@ -10,8 +10,7 @@ namespace {
 
 bool MakesTensor(ModelOp op) {
   return op == ModelOp::kAdd || op == ModelOp::kScale ||
-         op == ModelOp::kRandom || op == ModelOp::kRaise ||
-         op == ModelOp::kSum;
+         op == ModelOp::kRandom || op == ModelOp::kRaise || op == ModelOp::kSum;
 }
 
 bool WritesFirst(ModelOp op) {

@@ -107,8 +107,8 @@ enum class ModelOp : engine::OpId {
   kRaise = 7,   // raises if the attribute is 1
   // Nondeterministic: each run is off by another multiple of the attribute's
   // share.
-  kSum = 8,        // out = a + b
-  kSumInto = 9,    // in place: a = a + b
+  kSum = 8,      // out = a + b
+  kSumInto = 9,  // in place: a = a + b
 };
 
 class ModelFrontend : public engine::Frontend {

@@ -599,8 +599,8 @@ void SimulatedGpu::MakeStreamEntries() {
     REPRISE_ENTER("cuMemsetD32Async");
     only->Use(stream);
     // The engine's own words, perhaps, which `accessible` does not know.
-    const bool own = std::ranges::any_of(
-        only->memory_, [to](const auto& memory) {
+    const bool own =
+        std::ranges::any_of(only->memory_, [to](const auto& memory) {
           return reinterpret_cast<CUdeviceptr>(memory.get()) == to;
         });
     only->streams.Enqueue(stream, [=] {
