@@ -91,10 +91,17 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
   });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
+  const ArenaLayout layout = LayOut(first, explained->place_bytes);
+  if (layout.size_bytes > options_.max_arena_bytes) {
+    return tl::unexpected<BuildFailure>(
+        {.error = TooLarge(layout.size_bytes, options_.max_arena_bytes),
+         .op = std::nullopt,
+         .split = HalfWay(first, explained->place_bytes)});
+  }
   auto plan = Assemble(first,
                        Effects::Of(first, second, Effects::Remake::kWhatLasts,
                                    Draws::Ahead(first, second)),
-                       *std::move(explained));
+                       layout, *std::move(explained));
   if (!plan) {
     return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
   }
@@ -104,15 +111,11 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
 
 base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
                                               Effects effects,
+                                              const ArenaLayout& layout,
                                               ExplainedProgram explained) {
   const device::Driver& driver = *context_.driver;
   const device::RelaxedCapture relaxed(driver);
   REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
-  const ArenaLayout layout = LayOut(trace, explained.place_bytes);
-  if (layout.size_bytes > options_.max_arena_bytes) {
-    return tl::unexpected<base::Error>(
-        TooLarge(layout.size_bytes, options_.max_arena_bytes));
-  }
   REPRISE_ASSIGN_OR_RETURN(context_.compare, options_.compare());
   BuiltPlan plan;
   REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(

@@ -17,6 +17,7 @@
 #include "engine/executor.h"
 #include "engine/explain_parameters.h"
 #include "engine/frontend.h"
+#include "engine/layout.h"
 #include "kernels/compare.h"
 
 namespace reprise::engine {
@@ -50,6 +51,7 @@ class CudaBackend : public Backend {
 
  private:
   base::Result<BuiltPlan> Assemble(const Trace& trace, Effects effects,
+                                   const ArenaLayout& layout,
                                    ExplainedProgram explained);
 
   CudaContext context_;

@@ -128,6 +128,9 @@ struct BuildFailure {
   // Ops whose numbers changed in a way that no recording explains: they must
   // stand in the words.
   std::vector<uint32_t> unexplained = {};
+  // All of it is too much for one plan: traces that end before this op and
+  // begin with it may not be.
+  std::optional<uint32_t> split = {};
 };
 
 // Records and builds for one session. Recording calls come from the op's

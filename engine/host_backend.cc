@@ -177,7 +177,10 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   }
   const ArenaLayout layout = LayOut(first, place_bytes);
   if (layout.size_bytes > options_.max_arena_bytes) {
-    return fail(TooLarge(layout.size_bytes, options_.max_arena_bytes));
+    return tl::unexpected<BuildFailure>(
+        {.error = TooLarge(layout.size_bytes, options_.max_arena_bytes),
+         .op = std::nullopt,
+         .split = HalfWay(first, place_bytes)});
   }
   auto arena = frontend_->Allocate(std::max<uint64_t>(layout.size_bytes, 1));
   if (!arena) return fail(arena.error());

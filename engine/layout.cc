@@ -36,6 +36,23 @@ ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes) {
   return layout;
 }
 
+std::optional<uint32_t> HalfWay(const Trace& trace,
+                                std::span<const uint64_t> place_bytes) {
+  std::vector<uint64_t> made(trace.ops.size(), 0);  // by op
+  uint64_t all = 0;
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    if (trace.values[v].external) continue;
+    made[trace.values[v].birth_op] += place_bytes[v];
+    all += place_bytes[v];
+  }
+  uint64_t before = 0;
+  for (uint32_t k = 0; k < made.size(); ++k) {
+    if (k > 0 && before > 0 && before + made[k] > all / 2) return k;
+    before += made[k];
+  }
+  return std::nullopt;
+}
+
 base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes) {
   return base::Error(base::Code::kFailedPrecondition,
                      "its arena would take " + std::to_string(size_bytes) +

@@ -4,6 +4,7 @@
 #define REPRISE_ENGINE_LAYOUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,11 @@ ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes);
 
 // The error of a layout that is over its budget.
 base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes);
+
+// Where a trace that is over it is best split: before the first op by which
+// half of what it makes has come. None where one op makes all.
+std::optional<uint32_t> HalfWay(const Trace& trace,
+                                std::span<const uint64_t> place_bytes);
 
 }  // namespace reprise::engine
 

@@ -167,6 +167,13 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
     GiveUp(entry, outcome.error().error.message());
     return;
   }
+  if (!outcome && outcome.error().split.has_value()) {
+    const uint32_t op = *outcome.error().split;
+    SplitAt(entry, entry->recording()->ops[op].before,
+            outcome.error().error.message() + ": split at op " +
+                std::to_string(op));
+    return;
+  }
   if (!outcome) {
     FailAt(entry, outcome.error().op, outcome.error().error.message());
     return;
@@ -391,10 +398,16 @@ void Lifecycle::NoteLeaving(TraceEntry* entry, uint32_t op,
     entry->left_since = entry->runs;
   }
   if (++entry->left_times < kLeavings) return;
-  boundaries_.EndAt(traced.before);
+  SplitAt(entry, traced.before,
+          "is left at op " + std::to_string(op) +
+              " too often: its beginning and its rest are traces now");
+}
+
+void Lifecycle::SplitAt(TraceEntry* entry, const cache::Signature& beginning,
+                        std::string_view reason) {
+  boundaries_.EndAt(beginning);
   boundaries_.Forget(*entry);
-  GiveUp(entry, "is left at op " + std::to_string(op) +
-                    " too often: its beginning and its rest are traces now");
+  GiveUp(entry, reason);
 }
 
 bool Lifecycle::LearnNumbers(TraceEntry* entry, uint32_t index,
@@ -449,11 +462,16 @@ void Lifecycle::StartOver(TraceEntry* entry) {
   traces_.Count(entry);
 }
 
-void Lifecycle::Renew(TraceEntry* entry, std::string_view reason) {
+void Lifecycle::Renew(TraceEntry* entry, std::string_view reason,
+                      Replaced what) {
+  const bool soon = entry->plan_replays() < Renewal::kReplaysThatPay;
   entry->renewal.Replaced(entry->plan_replays());
   if (entry->renewal.waiting()) {
     Reject(*entry, reason);
     entry->reason = reason;
+  } else if (soon && what == Replaced::kExternal) {
+    RecordAgain(entry);
+    return;
   }
   StartOver(entry);
 }

@@ -100,8 +100,11 @@ class Lifecycle {
   // An external lies where it never moved to while recorded: the next pass
   // proves that it can.
   void RecordAgain(TraceEntry* entry);
-  // What its plan names is not there any more.
-  void Renew(TraceEntry* entry, std::string_view reason);
+  // What its plan names is not there any more: a library's memory, or an
+  // external. It is recorded anew; where an external did not last, once more,
+  // for two recordings that differ in it tell that it is an input.
+  enum class Replaced : uint8_t { kLasting, kExternal };
+  void Renew(TraceEntry* entry, std::string_view reason, Replaced what);
   void GiveUp(TraceEntry* entry, std::string_view reason);
 
   // Forgets all.
@@ -137,6 +140,9 @@ class Lifecycle {
   // trace that has such ops.
   void LearnNondeterministic(TraceEntry* entry, const engine::Trace& trace);
 
+  // It ends there from now on, and what is behind is a trace of its own.
+  void SplitAt(TraceEntry* entry, const cache::Signature& beginning,
+               std::string_view reason);
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
               std::string_view reason);
   void StartOver(TraceEntry* entry);

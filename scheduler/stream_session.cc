@@ -418,9 +418,16 @@ bool StreamSession::Resolve(const OpView& op) {
       }
       return false;
     case Instance::Readiness::kReplaced:
-      life_.Renew(entry, instance.broken() ? kMemoryGone : kOtherMemory);
-      if (!entry->renewal.waiting())
-        learning_.StartRecording(*entry, Recording::kFirst);
+      if (instance.broken()) {
+        life_.Renew(entry, kMemoryGone, Lifecycle::Replaced::kLasting);
+      } else {
+        life_.Renew(entry, kOtherMemory, Lifecycle::Replaced::kExternal);
+      }
+      if (!entry->renewal.waiting()) {
+        learning_.StartRecording(*entry, entry->state == State::kConfirm
+                                             ? Recording::kRelocated
+                                             : Recording::kFirst);
+      }
       return false;
     case Instance::Readiness::kOtherOp:
     case Instance::Readiness::kNoMemory:

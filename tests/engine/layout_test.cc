@@ -128,6 +128,22 @@ TEST_F(LayoutTest, RandomTracesOverlapNowhereThatIsUsedAtOnce) {
   }
 }
 
+TEST_F(LayoutTest, IsSplitWhereHalfOfItHasCome) {
+  const ValueId x = builder_.External();
+  const ValueId a = builder_.Op({x}, {}, 1);
+  const ValueId b = builder_.Op({a}, {}, 1);
+  const ValueId c = builder_.Op({b}, {}, 1);
+  builder_.Op({c}, {}, 1);
+  const auto split = [&](std::vector<uint64_t> bytes) {
+    return HalfWay(builder_.trace(), bytes);
+  };
+  EXPECT_EQ(split({9000, 100, 100, 100, 100}), 2u);
+  EXPECT_EQ(split({9000, 100, 100, 100, 900}), 3u);
+  EXPECT_EQ(split({9000, 900, 100, 100, 100}), 1u);
+  EXPECT_EQ(split({9000, 0, 900, 0, 0}), 2u);
+  EXPECT_EQ(split({9000, 0, 0, 0, 900}), std::nullopt);
+}
+
 TEST_F(LayoutTest, ArenaOverItsBudgetIsNamedWithBothNumbers) {
   const base::Error error = TooLarge(12345, 678);
   EXPECT_EQ(error.code(), base::Code::kFailedPrecondition);

@@ -12,7 +12,14 @@ import reprise
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from watching import assert_same_bits, randoms, replaying, rest, watched
+from watching import (
+    assert_same_bits,
+    followed_share,
+    randoms,
+    replaying,
+    rest,
+    watched,
+)
 
 CALLS = 30
 
@@ -52,8 +59,7 @@ def _check(
             kept.append(step(number))
             kept.append(_state(device))
             if session and before:
-                during = session.stats().since(before)
-                shares.append(during.followed / max(during.ops, 1))
+                shares.append(followed_share(session, before))
                 rest(session)
         return kept
 

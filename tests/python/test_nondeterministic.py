@@ -8,7 +8,7 @@ import pytest
 import reprise
 import torch
 from torch import nn
-from watching import randoms, rest, watched
+from watching import followed_share, randoms, rest, watched
 
 pytestmark = pytest.mark.gpu
 
@@ -38,11 +38,6 @@ OPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
-def _followed(session: reprise.Session, before: reprise.Stats) -> float:
-    during = session.stats - before
-    return during.followed / max(during.ops, 1)
-
-
 @pytest.mark.parametrize("name", OPS)
 def test_sums_in_any_order_are_followed(name: str) -> None:
     """What comes of them has the bits that eager gives of what the program saw."""
@@ -54,12 +49,12 @@ def test_sums_in_any_order_are_followed(name: str) -> None:
     with torch.inference_mode():
         with watched("cuda") as session:
             for x in randoms("cuda", ADDS, COLUMNS, calls=PASSES):
-                before = session.stats
+                before = session.stats()
                 scaled = x * weight
                 total = op(scaled, where)
                 scores = torch.tanh(total) + weight
                 passes.append((scaled, total, scores, scores * 3))
-                shares.append(_followed(session, before))
+                shares.append(followed_share(session, before))
                 rest(session)
         for scaled, total, scores, top in passes:
             wanted = op(scaled, where)
@@ -94,12 +89,12 @@ def test_training_with_such_a_gradient_is_followed() -> None:
         net.load_state_dict(start)
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
         for where in places:
-            before = None if session is None else session.stats
+            before = None if session is None else session.stats()
             optimizer.zero_grad()
             nn.functional.cross_entropy(net(where), labels).backward()
             optimizer.step()
             if session is not None and before is not None:
-                shares.append(_followed(session, before))
+                shares.append(followed_share(session, before))
                 rest(session)
         return net
 

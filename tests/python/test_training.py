@@ -9,7 +9,7 @@ import pytest
 import reprise
 import torch
 from torch import nn
-from watching import assert_same_bits, randoms, rest, watched
+from watching import assert_same_bits, followed_share, randoms, rest, watched
 
 STEPS = 32
 
@@ -249,7 +249,7 @@ def test_batches_that_come_again(device: str) -> None:
             before = session.stats() if session else None
             kept += steps(24)
             if session and before:
-                shares.append(_followed(session, before))
+                shares.append(followed_share(session, before))
         return [*kept, *(p.detach().clone() for p in model.parameters())]
 
     shares: list[float] = []
@@ -258,8 +258,3 @@ def test_batches_that_come_again(device: str) -> None:
         told = str(session.explain())
     assert_same_bits(found, run(None))
     assert min(shares) >= 0.95, (shares, told)
-
-
-def _followed(session: reprise.Session, before: reprise.Stats) -> float:
-    during = session.stats().since(before)
-    return during.followed / max(during.ops, 1)

@@ -69,6 +69,14 @@ def replaying(session: reprise.Session) -> Iterator[None]:
     assert during.followed > 0, str(session.explain())
 
 
+def followed_share(
+    session: reprise.Session, before: reprise.Stats, cuts: int = 0
+) -> float:
+    """Of the ops since `before`, those that replays answered; `cuts` do not count."""
+    during = session.stats().since(before)
+    return during.followed / max(during.ops - cuts, 1)
+
+
 def settle(
     session: reprise.Session, call: Callable[..., Any], inputs: Sequence[Any] = ()
 ) -> None:

@@ -61,14 +61,31 @@ TEST_F(ReplacedPlansTest,
   EXPECT_GT(stats().rejected, 5u);
 }
 
-TEST_F(ReplacedPlansTest, WeightThatIsReplacedOftenIsRecordedEverMoreRarely) {
+TEST_F(ReplacedPlansTest, WeightThatIsReplacedOftenIsAnInput) {
   Run(2000, 8, [this] {
     for (Side* side : {&watched_, &plain_}) {
       side->weights[5] = side->program->Make(static_cast<float>(steps_), 64);
     }
   });
-  EXPECT_GT(stats().replays, 0u) << Traces();
-  EXPECT_LT(stats().recorded, 30u) << Traces();
+  EXPECT_GT(stats().replays, 1800u) << Traces();
+  EXPECT_LT(stats().recorded, 10u) << Traces();
+}
+
+// The gradients of a step of several passes, say.
+TEST_F(ReplacedPlansTest, SeveralThatAreReplacedTogetherAreInputs) {
+  const auto replace = [this] {
+    for (Side* side : {&watched_, &plain_}) {
+      for (const int weight : {2, 3, 6}) {
+        side->weights[static_cast<size_t>(weight)] =
+            side->program->Make(static_cast<float>(steps_ + weight), 64);
+      }
+    }
+  };
+  Run(100, 15, replace);
+  const Stats before = stats();
+  Run(300, 15, replace);
+  EXPECT_EQ(stats().recorded, before.recorded) << Traces();
+  EXPECT_EQ(stats().replays - before.replays, 300u) << Traces();
 }
 
 TEST_F(ReplacedPlansTest, LibrarysMemoryThatLastsIsReplayedAgainAfterTheWait) {

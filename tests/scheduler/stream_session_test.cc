@@ -136,6 +136,24 @@ TEST_F(StreamSessionTest, RepetitionEndsInReplayWithinSixCalls) {
   EXPECT_EQ(stats().validated, 2u);
 }
 
+TEST_F(StreamSessionTest, WhatIsTooLargeForOnePlanIsSplit) {
+  base::Options options;
+  options.max_arena_bytes = 4 * 512;  // a pass makes six values
+  Restart(options);
+  Warm([](ModelProgram& p, std::vector<ModelTensor>& w,
+          const ModelTensor& x) { Step(p, w, x); },
+       20);
+  const Stats before = stats();
+  for (int call = 0; call < 5; ++call) {
+    const auto x = static_cast<float>(100 + call);
+    ExpectSame(Step(*program_, weights_, program_->Make(x)),
+               Step(*plain_, plain_weights_, plain_->Make(x)));
+    builds_.RunAll();
+  }
+  EXPECT_EQ(stats().followed - before.followed, 5u * 12u);
+  EXPECT_EQ(stats().replays - before.replays, 5u * 2u);
+}
+
 TEST_F(StreamSessionTest, HeldOutputsKeepTheirValues) {
   std::vector<std::vector<ModelTensor>> held;
   std::vector<std::vector<ModelTensor>> expected;
