@@ -91,27 +91,32 @@ tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
   });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
-  const ArenaLayout layout = LayOut(first, explained->place_bytes);
+  Effects effects = Effects::Of(first, second, Effects::Remake::kWhatLasts,
+                                Draws::Ahead(first, second));
+  std::vector<Segment> segments = CutSegments(
+      effects, LaunchesByOp(explained->program), options_.segment_launches);
+  const ArenaLayout layout =
+      LayOut(first, explained->place_bytes,
+             Lifetimes::Of(first, second, effects, segments));
   if (layout.size_bytes > options_.max_arena_bytes) {
     return tl::unexpected<BuildFailure>(
         {.error = TooLarge(layout.size_bytes, options_.max_arena_bytes),
          .op = std::nullopt,
          .split = HalfWay(first, explained->place_bytes)});
   }
-  auto plan = Assemble(first,
-                       Effects::Of(first, second, Effects::Remake::kWhatLasts,
-                                   Draws::Ahead(first, second)),
-                       layout, *std::move(explained));
+  auto plan =
+      Assemble(first, layout, std::move(segments), *std::move(explained));
   if (!plan) {
     return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
   }
+  plan->effects = std::move(effects);
   plan->lasting = second.memory;
   return *std::move(plan);
 }
 
 base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
-                                              Effects effects,
                                               const ArenaLayout& layout,
+                                              std::vector<Segment> segments,
                                               ExplainedProgram explained) {
   const device::Driver& driver = *context_.driver;
   const device::RelaxedCapture relaxed(driver);
@@ -121,9 +126,7 @@ base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
   REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(
                                            layout.size_bytes, 1)));
   plan.device = {&driver, context_.context, frontend_->keep_memory()};
-  plan.effects = std::move(effects);
-  plan.segments = CutSegments(plan.effects, LaunchesByOp(explained.program),
-                              options_.segment_launches);
+  plan.segments = std::move(segments);
   plan.launches = static_cast<uint32_t>(explained.program.launches.size());
   plan.bytes = layout.size_bytes + plan.launches * kBytesPerNode;
   plan.mechanism = "graphs, patched by SetParams";

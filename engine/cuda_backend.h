@@ -50,8 +50,10 @@ class CudaBackend : public Backend {
                                               const Trace& second) override;
 
  private:
-  base::Result<BuiltPlan> Assemble(const Trace& trace, Effects effects,
+  // All but the effects.
+  base::Result<BuiltPlan> Assemble(const Trace& trace,
                                    const ArenaLayout& layout,
+                                   std::vector<Segment> segments,
                                    ExplainedProgram explained);
 
   CudaContext context_;

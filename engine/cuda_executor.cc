@@ -215,11 +215,11 @@ base::Status CudaExecutor::Compare(uint64_t eager, uint64_t replayed,
   REPRISE_RETURN_IF_ERROR(scope.status());
   kernels::DeviceCompare& compare = *context_.compare;
   const uint64_t flag = flags_->address(tag);
-  return alike == Alike::kBits
+  return alike.in_every_bit
              ? compare.Enqueue(eager, replayed, layout, flag, tag,
                                context_.stream)
-             : compare.EnqueueClose(eager, replayed, layout, flag, tag,
-                                    context_.stream);
+             : compare.EnqueueClose(eager, replayed, alike.other_run, layout,
+                                    flag, tag, context_.stream);
 }
 
 base::Status CudaExecutor::EndComparing() {

@@ -87,9 +87,12 @@ class Executor {
   // verdict once the device has reached End, or waits for it. Tags are below
   // kTagsAnOp times the ops; several comparisons may have one.
   static constexpr uint32_t kTagsAnOp = 2;
-  enum class Alike : uint8_t {
-    kBits,      // equal in every bit
-    kRounding,  // as sums of the same numbers in another order are
+  struct Alike {
+    // Else as sums of the same numbers in another order are alike.
+    bool in_every_bit = true;
+    // Where the replayed work has written that another time, from the same
+    // bits: how far apart they are tells how far eager's may be. 0: nowhere.
+    uint64_t other_run = 0;
   };
   virtual base::Status BeginComparing() = 0;
   virtual base::Status Compare(uint64_t eager, uint64_t replayed,

@@ -98,9 +98,10 @@ class HostExecutor : public Executor {
                        uint32_t tag) override {
     const auto* left = reinterpret_cast<const void*>(eager);
     const auto* right = reinterpret_cast<const void*>(replayed);
-    const bool same = alike == Alike::kBits
+    const auto* other = reinterpret_cast<const void*>(alike.other_run);
+    const bool same = alike.in_every_bit
                           ? kernels::EqualOnHost(left, right, layout)
-                          : kernels::CloseOnHost(left, right, layout);
+                          : kernels::CloseOnHost(left, right, other, layout);
     if (!same) differing_.insert(tag);
     return {};
   }
@@ -175,7 +176,15 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   for (const Value& value : first.values) {
     place_bytes.push_back(value.external ? 0 : value.size_bytes);
   }
-  const ArenaLayout layout = LayOut(first, place_bytes);
+  BuiltPlan plan;
+  plan.effects = Effects::Of(first, second, Effects::Remake::kNothing,
+                             Draws::InTurn(first));
+  plan.segments =
+      CutSegments(plan.effects, std::vector<uint32_t>(first.ops.size(), 1),
+                  options_.segment_ops);
+  const ArenaLayout layout =
+      LayOut(first, place_bytes,
+             Lifetimes::Of(first, second, plan.effects, plan.segments));
   if (layout.size_bytes > options_.max_arena_bytes) {
     return tl::unexpected<BuildFailure>(
         {.error = TooLarge(layout.size_bytes, options_.max_arena_bytes),
@@ -184,16 +193,10 @@ tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
   }
   auto arena = frontend_->Allocate(std::max<uint64_t>(layout.size_bytes, 1));
   if (!arena) return fail(arena.error());
-  BuiltPlan plan;
   plan.arena = *std::move(arena);
   plan.bytes = layout.size_bytes;
   plan.mechanism = "calls";
   plan.launches = static_cast<uint32_t>(first.ops.size());
-  plan.effects = Effects::Of(first, second, Effects::Remake::kNothing,
-                             Draws::InTurn(first));
-  plan.segments =
-      CutSegments(plan.effects, std::vector<uint32_t>(first.ops.size(), 1),
-                  options_.segment_ops);
   std::vector<bool> unwritten;
   for (const TracedOp& op : first.ops) {
     unwritten.push_back(LeavesUnwritten(frontend_->OpName(op.op)));

@@ -55,6 +55,7 @@ Instance::Instance(Plan* plan, BuiltPlan built)
     generator_.push_back(source.After(draw.ahead));
   }
   NoteTouched();
+  NoteNeighbours();
 }
 
 void Instance::MoveTo(Plan* plan) {
@@ -80,6 +81,31 @@ void Instance::NoteTouched() {
         (value.external ? externals_ : values_)[s].push_back(v);
       }
     }
+  }
+}
+
+void Instance::NoteNeighbours() {
+  neighbours_.resize(trace_->values.size());
+  followers_.resize(built_.segments.size());
+  std::vector<ValueId> by_place = plan_->outputs();
+  std::ranges::sort(by_place, {},
+                    [this](ValueId v) { return built_.places[v]; });
+  for (size_t i = 0; i < by_place.size(); ++i) {
+    const ValueId v = by_place[i];
+    const uint64_t end = built_.places[v] + built_.place_bytes[v];
+    for (size_t j = i + 1;
+         j < by_place.size() && built_.places[by_place[j]] < end; ++j) {
+      neighbours_[v].push_back(by_place[j]);
+      neighbours_[by_place[j]].push_back(v);
+    }
+  }
+  size_t s = 0;
+  for (ValueId v = 0; v < neighbours_.size(); ++v) {
+    if (neighbours_[v].empty()) continue;
+    std::ranges::sort(neighbours_[v]);
+    // Values are numbered in the order in which they come.
+    while (built_.segments[s].end_op <= trace_->values[v].birth_op) ++s;
+    if (neighbours_[v].front() < v) followers_[s].push_back(v);
   }
 }
 
@@ -494,25 +520,58 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
 Instance::Readiness Instance::ResolveOutputs() {
   if (ledger_->leased()) {
     for (ValueId v : plan_->outputs()) {
-      if (ledger_->leased(v)) plan_->Escape(v);
+      if (!ledger_->leased(v)) continue;
+      plan_->Escape(v);
+      if (!neighbours_[v].empty()) outlived_.push_back(v);
+      // Nor may others be written over it.
+      for (const ValueId other : neighbours_[v]) plan_->Escape(other);
     }
   }
-  Frontend& frontend = *trace_->frontend;
   for (ValueId v : plan_->escaping()) {
-    if (!fresh_[v]) {
-      auto block = frontend.Allocate(built_.place_bytes[v]);
-      if (!block) return Readiness::kNoMemory;
-      fresh_[v] = *std::move(block);
-      ++escapes_;
-    }
-    BindAt(v, fresh_[v].address());
-    bound_[v].place = {};
+    if (!BindFresh(v)) return Readiness::kNoMemory;
   }
   return Readiness::kReady;
 }
 
+base::Status Instance::BindFresh(ValueId value) {
+  if (!fresh_[value]) {
+    REPRISE_ASSIGN_OR_RETURN(
+        fresh_[value], trace_->frontend->Allocate(built_.place_bytes[value]));
+    ++escapes_;
+  }
+  BindAt(value, fresh_[value].address());
+  bound_[value].place = {};
+  return {};
+}
+
+base::Status Instance::MakeRoom() {
+  const std::vector<ValueId>& followers = followers_[next_segment_];
+  if (followers.empty()) return {};
+  for (const ValueId v : followers) {
+    if (plan_->escapes(v)) continue;
+    for (const ValueId other : neighbours_[v]) {
+      if (other >= v) break;
+      if (!ledger_->leased(other)) continue;
+      outlived_.push_back(other);
+      plan_->Escape(v);
+      REPRISE_RETURN_IF_ERROR(BindFresh(v));
+      break;
+    }
+  }
+  // Behind it: see Resolve.
+  if (WaitForBorrowers()) return {};
+  return base::Fail(base::Code::kUnavailable,
+                    "memory is lent to a stream that is being captured");
+}
+
 base::Status Instance::LaunchNext() {
   const Segment& segment = built_.segments[next_segment_];
+  if (base::Status room = MakeRoom(); !room) {
+    launched_ops_ = std::max(launched_ops_, segment.first_op);
+    next_launch_op_ = launched_ops_;
+    next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
+    return room;
+  }
   const uint32_t from = std::max(launched_ops_, segment.first_op);
   Executor::Progress progress =
       built_.executor->LaunchSegment(next_segment_, from);

@@ -157,6 +157,9 @@ class Instance {
   const Trace& trace() const { return *trace_; }
   Executor& executor() { return *built_.executor; }
   const BuiltPlan& built() const { return built_; }
+  // Values that the program still had when their followers came, or behind the
+  // pass, though it had dropped them when they were recorded.
+  const std::vector<ValueId>& outlived() const { return outlived_; }
   // Times that an output was given fresh memory.
   uint64_t escapes() const { return escapes_; }
 
@@ -197,6 +200,13 @@ class Instance {
   // one that is another value. The op might raise, or give other bits.
   bool WritesApart(uint32_t index, const OpView& op) const;
   void NoteTouched();
+  void NoteNeighbours();
+  // The places of values that come with the next segment are the program's no
+  // more; where one is, its follower goes to fresh memory from now on, and the
+  // plan is better built anew (outlived).
+  base::Status MakeRoom();
+  // For this launch.
+  base::Status BindFresh(ValueId value);
 
   Plan* plan_;
   const Trace* trace_;  // the plan's
@@ -226,7 +236,12 @@ class Instance {
   // that segments behind its own touch. Their storages must not be taken for
   // others that are made meanwhile.
   std::vector<bool> watched_;
-  std::vector<ValueId> lasting_;       // externals that are no inputs
+  std::vector<ValueId> lasting_;  // externals that are no inputs
+  // By value: others whose places overlap its own (Lifetimes), ascending. By
+  // segment: values that come with it and follow such a one.
+  std::vector<std::vector<ValueId>> neighbours_;
+  std::vector<std::vector<ValueId>> followers_;
+  std::vector<ValueId> outlived_;
   std::vector<StoragePlace> touched_;  // Secure's
   // By draw that runs ahead: where the generator is when its op comes.
   std::vector<GeneratorState> generator_;

@@ -1,26 +1,104 @@
 #include "engine/layout.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 namespace reprise::engine {
-ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes) {
+namespace {
+
+// The memory of values, which follow each other.
+class Places {
+ public:
+  // The place of a value that is launched then, and which nothing needs from
+  // `free_from` on.
+  uint64_t Take(uint64_t bytes, uint32_t launched_at, uint32_t free_from) {
+    const uint64_t place = Find(bytes, launched_at);
+    Occupy(place, place + bytes, free_from);
+    end_ = std::max(end_, place + bytes);
+    return place;
+  }
+  uint64_t end() const { return end_; }
+
+ private:
+  struct Range {
+    uint64_t end;
+    uint32_t free_from;
+  };
+
+  // The smallest gap that is free by then, or what lies behind all.
+  uint64_t Find(uint64_t bytes, uint32_t launched_at) const {
+    uint64_t best = kNoPlace;
+    uint64_t best_bytes = kNoPlace;
+    uint64_t begin = 0;
+    uint64_t reach = 0;  // what is free reaches from `begin` to here
+    const auto consider = [&] {
+      if (reach - begin < bytes || reach - begin >= best_bytes) return;
+      best = begin;
+      best_bytes = reach - begin;
+    };
+    for (const auto& [at, range] : ranges_) {
+      if (range.free_from <= launched_at) {
+        reach = range.end;
+        continue;
+      }
+      consider();
+      begin = reach = range.end;
+    }
+    consider();
+    // The last gap grows.
+    return best == kNoPlace ? begin : best;
+  }
+
+  // What it takes of others is no more theirs: all that they were is free.
+  void Occupy(uint64_t begin, uint64_t end, uint32_t free_from) {
+    auto range = ranges_.upper_bound(begin);
+    if (range != ranges_.begin()) --range;
+    while (range != ranges_.end() && range->first < end) {
+      const uint64_t at = range->first;
+      const Range old = range->second;
+      if (old.end <= begin) {
+        ++range;
+        continue;
+      }
+      range = ranges_.erase(range);
+      if (at < begin) ranges_.insert({at, {begin, old.free_from}});
+      if (old.end > end) ranges_.insert({end, {old.end, old.free_from}});
+    }
+    ranges_.insert({begin, {end, free_from}});
+  }
+
+  std::map<uint64_t, Range> ranges_;  // by their beginning, without gaps
+  uint64_t end_ = 0;
+};
+
+}  // namespace
+
+ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
+                   const Lifetimes& lifetimes) {
   ArenaLayout layout;
   layout.places.reserve(trace.values.size());
-  uint64_t end = 0;
   size_t next_place = 0;
   const auto take = [&] {
     return PlaceBytes(std::max<uint64_t>(place_bytes[next_place++], 1));
   };
-  for (const Value& value : trace.values) {
+  Places places;
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    const Value& value = trace.values[v];
     const uint64_t bytes = take();
     if (value.external) {
       layout.places.push_back(kNoPlace);
-      continue;
+    } else if (value.size_bytes == 0 ||
+               lifetimes.free_from[v] == Lifetimes::kNever) {
+      // Alive when the plan is launched again, it has its place to itself.
+      layout.places.push_back(places.Take(bytes, 0, Lifetimes::kNever));
+    } else {
+      layout.places.push_back(places.Take(bytes,
+                                          lifetimes.launched_at[value.birth_op],
+                                          lifetimes.free_from[v]));
     }
-    layout.places.push_back(end);
-    end += bytes;
   }
+  uint64_t end = places.end();
   const uint64_t zone = end;
   layout.temporaries.reserve(trace.ops.size());
   for (const TracedOp& op : trace.ops) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/lifetimes.h"
 #include "engine/trace.h"
 
 namespace reprise::engine {
@@ -33,11 +34,15 @@ struct ArenaLayout {
   uint64_t size_bytes = 0;
 };
 
-// Every value gets a place of its own, because the program may look at it until
-// the plan is launched again; temporaries, which no program sees, share one
-// zone, because the launches of a plan run in program order. `place_bytes` says
-// how much each value takes, then each temporary in order. Pure function.
-ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes);
+// A value that lives on behind the pass has its place to itself, because the
+// program may look at it until the plan is launched again; others follow each
+// other where their lifetimes allow it: who launches them looks whether the
+// program is done with who was there before. Temporaries, which no program
+// sees, share one zone, because the launches of a plan run in program order.
+// `place_bytes` says how much each value takes, then each temporary in order.
+// Pure function. Cost: each value is compared with what is free.
+ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
+                   const Lifetimes& lifetimes);
 
 // The error of a layout that is over its budget.
 base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes);

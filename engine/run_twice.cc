@@ -16,49 +16,51 @@ uint64_t RoundUp(uint64_t bytes) {
 
 }  // namespace
 
-base::Status RunTwice(Frontend& frontend, Executor& executor, size_t op,
-                      std::span<const WrittenPlace> places,
-                      const std::function<base::Status()>& put_back,
-                      uint32_t tag) {
+base::Status RunTwice(Frontend& frontend, Executor& executor, TwiceTags tags,
+                      std::span<const WrittenPair> pairs,
+                      const std::function<base::Status()>& put_back) {
   struct Copies {
-    uint64_t before = 0;
+    uint64_t before = 0;  // 0: outside
     uint64_t first = 0;
   };
   std::vector<Copies> copies;
   uint64_t bytes = 0;
-  for (const WrittenPlace& place : places) {
-    const uint64_t span =
-        RoundUp(static_cast<uint64_t>(place.layout.span_bytes()));
-    Copies& made = copies.emplace_back();
-    made.first = std::exchange(bytes, bytes + span);
-    if (place.overwritten) made.before = std::exchange(bytes, bytes + span);
+  for (const WrittenPair& pair : pairs) {
+    bytes += 2 * RoundUp(static_cast<uint64_t>(pair.layout.span_bytes()));
   }
   Block room;
   if (bytes > 0) {
     REPRISE_ASSIGN_OR_RETURN(room, frontend.Allocate(bytes));
   }
-  const uint64_t base = bytes > 0 ? room.address() : 0;
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (!places[i].overwritten) continue;
-    REPRISE_RETURN_IF_ERROR(executor.Copy(base + copies[i].before,
-                                          places[i].address, places[i].layout));
+  uint64_t next = bytes > 0 ? room.address() : 0;
+  for (const WrittenPair& pair : pairs) {
+    const uint64_t span =
+        RoundUp(static_cast<uint64_t>(pair.layout.span_bytes()));
+    Copies& made = copies.emplace_back();
+    made.first = std::exchange(next, next + span);
+    if (pair.outside) continue;
+    made.before = std::exchange(next, next + span);
+    REPRISE_RETURN_IF_ERROR(
+        executor.Copy(made.before, pair.replayed, pair.layout));
   }
-  REPRISE_RETURN_IF_ERROR(executor.LaunchOp(op));
-  for (size_t i = 0; i < places.size(); ++i) {
-    REPRISE_RETURN_IF_ERROR(executor.Copy(base + copies[i].first,
-                                          places[i].address, places[i].layout));
-  }
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (!places[i].overwritten) continue;
-    REPRISE_RETURN_IF_ERROR(executor.Copy(
-        places[i].address, base + copies[i].before, places[i].layout));
+  REPRISE_RETURN_IF_ERROR(executor.LaunchOp(tags.op));
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const WrittenPair& pair = pairs[i];
+    REPRISE_RETURN_IF_ERROR(
+        executor.Copy(copies[i].first, pair.replayed, pair.layout));
+    if (pair.outside) continue;
+    REPRISE_RETURN_IF_ERROR(
+        executor.Copy(pair.replayed, copies[i].before, pair.layout));
   }
   REPRISE_RETURN_IF_ERROR(put_back());
-  REPRISE_RETURN_IF_ERROR(executor.LaunchOp(op));
-  for (size_t i = 0; i < places.size(); ++i) {
-    REPRISE_RETURN_IF_ERROR(
-        executor.Compare(base + copies[i].first, places[i].address,
-                         places[i].layout, Executor::Alike::kBits, tag));
+  REPRISE_RETURN_IF_ERROR(executor.LaunchOp(tags.op));
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const WrittenPair& pair = pairs[i];
+    REPRISE_RETURN_IF_ERROR(executor.Compare(copies[i].first, pair.replayed,
+                                             pair.layout, {}, tags.repeated));
+    REPRISE_RETURN_IF_ERROR(executor.Compare(
+        pair.eager, pair.replayed, pair.layout,
+        {.in_every_bit = false, .other_run = copies[i].first}, tags.op));
   }
   return {};
 }

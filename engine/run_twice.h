@@ -1,9 +1,9 @@
-// Whether an op's own work gives the same bits again.
+// Whether an op's own work gives the same bits again, and how far eager's are
+// from them.
 
 #ifndef REPRISE_ENGINE_RUN_TWICE_H_
 #define REPRISE_ENGINE_RUN_TWICE_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -15,22 +15,27 @@
 
 namespace reprise::engine {
 
-// What an op writes.
-struct WrittenPlace {
-  uint64_t address = 0;
+// What an op has written, or is to write.
+struct WrittenPair {
+  uint64_t eager = 0;  // where eager has written it
+  uint64_t replayed = 0;
   kernels::Layout layout;
-  bool overwritten = false;  // it reads what was there: is put back in between
+  bool outside = false;  // `replayed` is the program's memory
 };
 
-// Runs the op's recorded work twice from the same bits, and compares what it
-// wrote under `tag`. `put_back` does for places of the program's what this does
-// for those that are `overwritten`; it is called in between. In the order of
-// the session's stream. kResourceExhausted, and nothing is run, where there is
-// no memory for copies of what it writes.
-base::Status RunTwice(Frontend& frontend, Executor& executor, size_t op,
-                      std::span<const WrittenPlace> places,
-                      const std::function<base::Status()>& put_back,
-                      uint32_t tag);
+// Runs the op's recorded work twice, each time upon the same bits in all that
+// it writes, and compares: under `repeated`, both runs bit by bit; under `op`,
+// eager with the second one, to within how far the two are apart
+// (Executor::Alike). What is outside `put_back` puts back in between. In the
+// order of the session's stream. kResourceExhausted, and nothing is run, where
+// there is no memory for copies of what it writes.
+struct TwiceTags {
+  uint32_t op = 0;
+  uint32_t repeated = 0;
+};
+base::Status RunTwice(Frontend& frontend, Executor& executor, TwiceTags tags,
+                      std::span<const WrittenPair> pairs,
+                      const std::function<base::Status()>& put_back);
 
 }  // namespace reprise::engine
 

@@ -28,6 +28,7 @@ struct Number {
   double real = 0;
 };
 
+// To the nearest, ties to even.
 uint16_t ToBFloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

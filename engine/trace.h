@@ -31,8 +31,12 @@ struct Value {
   // External: the address of the tensor of its first use. Else, and of one that
   // arrives: the storage's base. All offsets within the value count from here.
   uint64_t origin = 0;
-  uint64_t base = 0;               // of its storage
-  uint64_t size_bytes = 0;         // from `origin` to the end of the storage
+  uint64_t base = 0;        // of its storage
+  uint64_t size_bytes = 0;  // from `origin` to the end of the storage
+  // Of one that the trace makes: the first op before which it was seen that the
+  // program had dropped it.
+  static constexpr uint32_t kLives = ~uint32_t{0};
+  uint32_t dead_at = kLives;
   StorageToken storage = nullptr;  // retained by the trace
 };
 

@@ -92,6 +92,7 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& words,
   }
   const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
   trace_->values.resize(values);
+  NoteDeaths(index);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Operand& operand = op.operands[i];
     if (operand.written) {
@@ -113,6 +114,18 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& words,
     frontend_->Retain(value.storage);
   }
   backend_->BeginOp(op);
+}
+
+void TraceRecorder::NoteDeaths(uint32_t op) {
+  constexpr size_t kLooksAnOp = 8;
+  if (++since_looked_ * kLooksAnOp < alive_.size()) return;
+  since_looked_ = 0;
+  std::erase_if(alive_, [&](ValueId v) {
+    Value& value = trace_->values[v];
+    if (frontend_->Alive(value.storage)) return false;
+    value.dead_at = op;
+    return true;
+  });
 }
 
 void TraceRecorder::GiveCall(std::unique_ptr<Call> call) {
@@ -169,7 +182,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     if (value.storage != nullptr) continue;  // shared with an earlier result
     value.external = op.by_eager;
     value.arrives = op.by_eager;
-    if (value.arrives) unused_.push_back(spec.value);
+    (value.arrives ? unused_ : alive_).push_back(spec.value);
     value.birth_op = index;
     value.origin = result.base;
     value.base = result.base;

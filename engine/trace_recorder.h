@@ -56,6 +56,11 @@ class TraceRecorder {
   Frontend* frontend_;
   Backend* backend_;
   std::unique_ptr<Trace> trace_;
+  // Looks whether values have died, at an op now and then where there are many.
+  void NoteDeaths(uint32_t op);
+
+  std::vector<ValueId> alive_;   // of those that the trace makes
+  size_t since_looked_ = 0;      // ops
   std::vector<ValueId> unused_;  // that have arrived, and no op uses yet
   bool recording_ = false;
 };

@@ -141,8 +141,9 @@ class NvrtcDeviceCompare final : public DeviceCompare {
     return Launch(strided_[units.kernel], units.count, params, stream);
   }
 
-  Status EnqueueClose(uint64_t left, uint64_t right, const Layout& layout,
-                      uint64_t flag, uint32_t tag, CUstream stream) override {
+  Status EnqueueClose(uint64_t left, uint64_t right, uint64_t other,
+                      const Layout& layout, uint64_t flag, uint32_t tag,
+                      CUstream stream) override {
     if (layout.element == Element::kBits) {
       return Enqueue(left, right, layout, flag, tag, stream);
     }
@@ -152,9 +153,13 @@ class NvrtcDeviceCompare final : public DeviceCompare {
     const auto bytes = static_cast<int>(layout.element_bytes);
     CompareDims dims = DimsOf(runs, bytes);
     auto count = static_cast<uint64_t>(runs.runs()) * (runs.run_bytes / bytes);
-    double share = ClosenessOf(layout.element);
+    const Closeness closeness = ClosenessOf(layout.element);
+    double share = closeness.share;
+    double rounding = closeness.rounding;
+    double spreads = kSpreads;
     uint32_t raised = 1 + tag;
-    void* params[] = {&left, &right, &dims, &count, &share, &flag, &raised};
+    void* params[] = {&left,  &right,    &other,   &dims, &count,
+                      &share, &rounding, &spreads, &flag, &raised};
     // Element::kBits has none.
     const CUkernel kernel = close_[static_cast<size_t>(layout.element) - 1];
     return Launch(kernel, 1, kCloseThreads, params, stream);
@@ -304,28 +309,42 @@ bool EqualOnHost(const void* left, const void* right, const Layout& layout) {
   });
 }
 
-bool CloseOnHost(const void* left, const void* right, const Layout& layout) {
+bool CloseOnHost(const void* left, const void* right, const void* other,
+                 const Layout& layout) {
   if (layout.element == Element::kBits) return EqualOnHost(left, right, layout);
-  const size_t step = layout.element_bytes;
-  const auto at = [&layout](const void* base, int64_t offset) {
-    return NumberAt(static_cast<const char*>(base) + offset, layout.element);
+  // `visit` with both numbers at each place, until it says no.
+  const auto each = [&layout](const void* one, const void* two, auto visit) {
+    const auto at = [&layout](const void* base, int64_t offset) {
+      return NumberAt(static_cast<const char*>(base) + offset, layout.element);
+    };
+    return EachRun(layout, [&](int64_t offset, size_t bytes) {
+      for (size_t i = 0; i < bytes; i += layout.element_bytes) {
+        const int64_t place = offset + static_cast<int64_t>(i);
+        if (!visit(at(one, place), at(two, place))) return false;
+      }
+      return true;
+    });
   };
   double largest = 0;
-  EachRun(layout, [&](int64_t offset, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += step) {
-      const double value = std::abs(at(left, offset + static_cast<int64_t>(i)));
-      if (std::isfinite(value)) largest = std::max(largest, value);
-    }
+  double spread = 0;
+  const void* again = other == nullptr ? right : other;
+  each(left, left, [&](double value, double) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
     return true;
   });
-  const double most = ClosenessOf(layout.element) * largest;
-  return EachRun(layout, [&](int64_t offset, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += step) {
-      const int64_t place = offset + static_cast<int64_t>(i);
-      if (!Close(at(left, place), at(right, place), most)) return false;
-    }
+  each(right, again, [&](double one, double two) {
+    const double apart = std::abs(one - two);
+    if (std::isfinite(apart)) spread = std::max(spread, apart);
     return true;
   });
+  const Closeness closeness = ClosenessOf(layout.element);
+  double most = closeness.share * largest;
+  if (other != nullptr) {
+    most = std::min(most,
+                    kSpreads * std::max(spread, closeness.rounding * largest));
+  }
+  return each(left, right,
+              [most](double one, double two) { return Close(one, two, most); });
 }
 
 void CopyOnHost(void* to, const void* from, const Layout& layout) {

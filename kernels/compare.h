@@ -77,13 +77,17 @@ class DeviceCompare {
                                const Layout& layout, uint64_t flag,
                                uint32_t tag, CUstream stream) = 0;
 
-  // The same, of elements that are more than rounding apart: by a share of the
-  // largest one of `left` that the element type's precision tells (see
-  // ClosenessOf). One that is infinite or not a number is close to its like
-  // only; elements that are but bits are to be equal. On one multiprocessor.
+  // The same, of elements that are further apart than another order of sums
+  // explains: than a share of the largest one of `left` (ClosenessOf) and,
+  // where there is another run of what made `right`, at `other`, than kSpreads
+  // times what those two are apart, or than some roundings of the largest one.
+  // One that is infinite or not a number is close to its like only; elements
+  // that are but bits are to be equal. `other` is 0 where there is none. On one
+  // multiprocessor.
   virtual base::Status EnqueueClose(uint64_t left, uint64_t right,
-                                    const Layout& layout, uint64_t flag,
-                                    uint32_t tag, CUstream stream) = 0;
+                                    uint64_t other, const Layout& layout,
+                                    uint64_t flag, uint32_t tag,
+                                    CUstream stream) = 0;
 
   // Enqueues on `stream`, in the current context of `device`: copies every
   // element, and no byte beside them. The two do not overlap. Enqueues nothing
@@ -92,28 +96,34 @@ class DeviceCompare {
                             CUstream stream) = 0;
 };
 
-// Sums of the same numbers in another order lie within this share of the
-// largest one of their tensor, and what is computed of other numbers does not.
-constexpr double ClosenessOf(Element element) {
+// How far apart sums of the same numbers in another order are, as a share of
+// the largest one of their tensor: mostly, and what a rounding is.
+struct Closeness {
+  double share = 0;
+  double rounding = 0;
+};
+constexpr Closeness ClosenessOf(Element element) {
   switch (element) {
     case Element::kBits:
       break;
     case Element::kFloat16:
-      return 0x1p-8;
+      return {0x1p-8, 0x1p-11};
     case Element::kBFloat16:
-      return 0x1p-6;
+      return {0x1p-6, 0x1p-8};
     case Element::kFloat32:
-      return 0x1p-12;
+      return {0x1p-12, 0x1p-24};
     case Element::kFloat64:
-      return 0x1p-36;
+      return {0x1p-36, 0x1p-53};
   }
-  return 0;
+  return {};
 }
+inline constexpr double kSpreads = 8;
 
 // The host twin: true if every element is equal in every bit.
 bool EqualOnHost(const void* left, const void* right, const Layout& layout);
-// The same of EnqueueClose.
-bool CloseOnHost(const void* left, const void* right, const Layout& layout);
+// The same of EnqueueClose; `other` may be null.
+bool CloseOnHost(const void* left, const void* right, const void* other,
+                 const Layout& layout);
 // The same of Copy.
 void CopyOnHost(void* to, const void* from, const Layout& layout);
 

@@ -144,20 +144,16 @@ __device__ bool Close(T left, T right, T most) {
   return Magnitude(left - right) <= most;
 }
 
-template <typename Element>
-__device__ void CompareClose(const char* left, const char* right,
-                             const CompareDims& dims, Count count, double share,
-                             unsigned* flag, unsigned raised) {
-  using Number = typename Element::Number;
+// The largest `value(i)` that is finite, told to all threads of the block.
+template <typename Number, typename Value>
+__device__ Number Largest(Count count, Value value) {
   __shared__ Number largest[1024];
-  const auto at = [&dims](const char* base, Count i) {
-    return reinterpret_cast<const Element*>(base + OffsetOf(i, dims))->Value();
-  };
   Number own = 0;
   for (Count i = threadIdx.x; i < count; i += blockDim.x) {
-    const Number value = Magnitude(at(left, i));
-    if (Finite(value) && value > own) own = value;
+    const Number next = Magnitude(value(i));
+    if (Finite(next) && next > own) own = next;
   }
+  __syncthreads();
   largest[threadIdx.x] = own;
   for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -166,7 +162,28 @@ __device__ void CompareClose(const char* left, const char* right,
     if (other > largest[threadIdx.x]) largest[threadIdx.x] = other;
   }
   __syncthreads();
-  const Number most = Number(share) * largest[0];
+  return largest[0];
+}
+
+template <typename Element>
+__device__ void CompareClose(const char* left, const char* right,
+                             const char* other, const CompareDims& dims,
+                             Count count, double share, double rounding,
+                             double spreads, unsigned* flag, unsigned raised) {
+  using Number = typename Element::Number;
+  const auto at = [&dims](const char* base, Count i) {
+    return reinterpret_cast<const Element*>(base + OffsetOf(i, dims))->Value();
+  };
+  const Number largest =
+      Largest<Number>(count, [&](Count i) { return at(left, i); });
+  Number most = Number(share * largest);
+  if (other != nullptr) {
+    const Number spread = Largest<Number>(
+        count, [&](Count i) { return at(right, i) - at(other, i); });
+    const double least = rounding * largest;
+    const Number apart = Number(spreads * (spread > least ? spread : least));
+    if (apart < most) most = apart;
+  }
   bool differ = false;
   for (Count i = threadIdx.x; i < count; i += blockDim.x) {
     differ |= !Close(at(left, i), at(right, i), most);
@@ -175,11 +192,12 @@ __device__ void CompareClose(const char* left, const char* right,
 }
 
 #define CLOSE(name, type)                                                    \
-  extern "C" __global__ void close_##name(                                   \
-      const char* left, const char* right,                                   \
+  extern "C" __global__ void __launch_bounds__(1024) close_##name(           \
+      const char* left, const char* right, const char* other,                \
       const __grid_constant__ CompareDims dims, Count count, double share,   \
-      unsigned* flag, unsigned raised) {                                     \
-    CompareClose<type>(left, right, dims, count, share, flag, raised);       \
+      double rounding, double spreads, unsigned* flag, unsigned raised) {    \
+    CompareClose<type>(left, right, other, dims, count, share, rounding,     \
+                       spreads, flag, raised);                               \
   }
 CLOSE(float16, Half)
 CLOSE(bfloat16, BFloat)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -26,6 +27,10 @@ constexpr uint32_t kSuspicions = 2;
 // A trace is recorded again so often for numbers that turned out to change, and
 // so many of its recordings are dropped because they did not.
 constexpr uint32_t kNumberTries = 16;
+
+// A trace is recorded again so often for values that the program kept; then
+// none of it shares memory any more.
+constexpr uint32_t kOutlivingTries = 8;
 
 // A trace is recorded again so often because the program sets the generator
 // where no recording saw it, and as often again once it has been replayed so
@@ -112,6 +117,13 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
     for (engine::TracedOp& op : trace->ops) {
       op.nondeterministic = nondeterministic_.Find(op.hash) != nullptr;
     }
+  }
+  const bool none_dies = entry->outliving_tries > kOutlivingTries;
+  for (engine::ValueId v = 0; v < trace->values.size() && none_dies; ++v) {
+    trace->values[v].dead_at = engine::Value::kLives;
+  }
+  for (const engine::ValueId v : entry->outliving) {
+    trace->values[v].dead_at = engine::Value::kLives;
   }
   if (entry->state == State::kRecord) {
     entry->first = std::move(trace);
@@ -217,8 +229,7 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
 
 bool Lifecycle::Judge(TraceEntry* entry, const engine::Trace& trace,
                       const engine::Verdict& verdict) {
-  InstanceUse& use = entry->instances[entry->validating];
-  const bool op_by_op = use.validations == 0;
+  const bool op_by_op = entry->instances[entry->validating].validations == 0;
   const auto fail = [&](uint32_t op) {
     FailAt(entry, op,
            "op " + std::to_string(op) + " (" +
@@ -258,21 +269,34 @@ bool Lifecycle::Judge(TraceEntry* entry, const engine::Trace& trace,
                   return !suspect.second;
                 })->first);
   }
-  use.validations = 0;
-  if (entry->instances.size() == 1) entry->state = State::kCheckOps;
+  // None is trusted before that is known.
+  for (InstanceUse& one : entry->instances) one.validations = 0;
+  entry->state = State::kCheckOps;
   return false;
 }
 
 void Lifecycle::LearnNondeterministic(TraceEntry* entry,
                                       const engine::Trace& trace) {
+  std::set<uint64_t> learned;
   for (const auto& [op, seen] : entry->suspects) {
     const engine::TracedOp& traced = trace.ops[op];
     nondeterministic_.Put(traced.hash);
-    ++journal_
-          .notes["nondeterministic in eager, compared to within rounding: " +
-                 parts_.frontend->OpName(traced.op)];
+    learned.insert(traced.hash);
+    ++journal_.notes["nondeterministic, compared to within rounding: " +
+                     parts_.frontend->OpName(traced.op)];
   }
-  StartOver(entry);
+  // Plans that were built without knowing it might undo such an op.
+  std::vector<TraceEntry*> unaware;
+  traces_.ForEach([&](TraceEntry& other) {
+    const std::shared_ptr<const engine::Trace> recording = other.recording();
+    if (recording == nullptr) return;
+    const bool has_any = std::ranges::any_of(
+        recording->ops, [&learned](const engine::TracedOp& op) {
+          return !op.nondeterministic && learned.contains(op.hash);
+        });
+    if (has_any) unaware.push_back(&other);
+  });
+  for (TraceEntry* other : unaware) StartOver(other);
 }
 
 void Lifecycle::Settle() {
@@ -435,6 +459,13 @@ bool Lifecycle::LearnDraws(TraceEntry* entry) {
   entry->draws_learned_at = entry->replays;
   RecordAgain(entry);
   return true;
+}
+
+void Lifecycle::LearnOutliving(TraceEntry* entry,
+                               std::span<const engine::ValueId> values) {
+  entry->outliving.insert(values.begin(), values.end());
+  ++entry->outliving_tries;
+  RecordAgain(entry);
 }
 
 void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -97,6 +98,13 @@ class Lifecycle {
   // The generator is not where the plan has it, because the program has set it.
   // True if another recording may tell of it: the plan is dropped.
   bool LearnDraws(TraceEntry* entry);
+  // The program keeps values for longer than it did when they were recorded.
+  void LearnOutliving(TraceEntry* entry,
+                      std::span<const engine::ValueId> values);
+  // A validation could not tell whether the op is nondeterministic.
+  void CannotTell(TraceEntry* entry, uint32_t op, std::string_view reason) {
+    FailAt(entry, op, reason);
+  }
   // An external lies where it never moved to while recorded: the next pass
   // proves that it can.
   void RecordAgain(TraceEntry* entry);

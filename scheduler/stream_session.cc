@@ -356,6 +356,11 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   }
   in_use_.index = *index;
   in_use_.instance = &(*in_use_.plan)->instance(*index);
+  if (!in_use_.instance->outlived().empty()) {
+    life_.LearnOutliving(entry, in_use_.instance->outlived());
+    learning_.StartRecording(*entry, engine::Backend::Recording::kRelocated);
+    return std::nullopt;
+  }
   if (WantsValidation(entry)) {
     entry->profit.Disregard();
     if (!learning_.May()) return TryPass(entry);

@@ -43,12 +43,17 @@ struct InstanceUse {
 //
 //   kSeen ─► kRecord ─► kConfirm ─► kBuilding ─► kCheckOps ─► kCheckWhole ─►
 //     kReady
-//   kCheckOps and on ─► kConfirm   an external is where it never moved to
+//   kCheckOps and on ─► kConfirm   what the recordings do not tell enough of:
+//   an
+//                                  external that moved or was replaced, a
+//                                  number, a value that the program kept
+//   kCheckWhole and on ─► kCheckOps  an op may be nondeterministic (suspects)
 //   kBuilding and on ─► kRecord    replaced, evicted, or tried again
 //   any ─► kGivenUp, with a reason; left only by Reset
 //
 // The states from kCheckOps to kReady are those of the plan's first instance;
-// another one is built and validated while the plan is ready.
+// another one is built and validated while the plan is ready. Each is replayed
+// once it was validated itself (InstanceUse::usable).
 //
 // Under the session's lock.
 // From kCheckOps on its plan is in the cache, unless it was evicted. TraceTable
@@ -109,6 +114,10 @@ struct TraceEntry {
   std::set<std::pair<uint32_t, uint32_t>> changing;
   uint32_t number_tries = 0;
   uint32_t equal_recordings = 0;
+  // Values that the program kept for longer than when they were recorded: they
+  // share no memory. After too many of them none does.
+  std::set<engine::ValueId> outliving;
+  uint32_t outliving_tries = 0;
   // So often did the generator send it back, and after so many replays.
   uint32_t draw_tries = 0;
   uint64_t draws_learned_at = 0;

@@ -6,7 +6,6 @@
 
 #include "engine/executor.h"
 #include "engine/instance.h"
-#include "engine/run_twice.h"
 #include "engine/trace.h"
 
 namespace reprise::scheduler {
@@ -110,23 +109,14 @@ base::Status Validation::TakeBackOutside() {
   return kept ? std::move(put) : std::move(kept);
 }
 
-base::Status Validation::LaunchAfterEager(const OpView& op,
-                                          std::span<const Pair> pairs) {
+base::Status Validation::LaunchAfterEager(std::span<const Pair> pairs) {
   engine::Executor& executor = instance().executor();
   REPRISE_RETURN_IF_ERROR(outside_.Keep(executor));
   REPRISE_RETURN_IF_ERROR(outside_.PutBefore(executor));
   if (!IsSuspect()) return executor.LaunchOp(cursor_);
-  std::vector<engine::WrittenPlace> places;
-  for (const Pair& pair : pairs) {
-    places.push_back({pair.replayed, pair.layout, pair.overwritten});
-  }
-  for (size_t i = 0; i < op.operands.size(); ++i) {
-    if (outside_.kept(i) == 0) continue;
-    places.push_back({op.operands[i].address(), traced().LayoutOf(i), false});
-  }
-  return engine::RunTwice(
-      frontend_, executor, cursor_, places,
-      [&] { return outside_.PutBefore(executor); }, entry()->ops + cursor_);
+  return engine::RunTwice(frontend_, executor,
+                          {cursor_, entry()->ops + cursor_}, pairs,
+                          [&] { return outside_.PutBefore(executor); });
 }
 
 bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
@@ -147,7 +137,12 @@ bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
   outside_.End();
   if (!compared) {
     Leaving();
-    life_.GiveUp(entry(), compared.error().message());
+    if (IsSuspect() &&
+        compared.error().code() == base::Code::kResourceExhausted) {
+      life_.CannotTell(entry(), cursor_, compared.error().message());
+    } else {
+      life_.GiveUp(entry(), compared.error().message());
+    }
     return false;
   }
   if (++cursor_ == entry()->ops) Finish();
@@ -178,7 +173,7 @@ void Validation::Leaving() {
 // Op by op, the plan's memory holds this op's version now; launched whole, it
 // holds each value's last version, or that of the op with which its segment
 // ends, if it is nondeterministic.
-std::vector<Validation::Pair> Validation::PairsOf(
+std::vector<engine::WrittenPair> Validation::PairsOf(
     const OpView& op, std::span<const ResultView> results) {
   engine::Instance& instance = this->instance();
   const engine::TracedOp& traced = this->traced();
@@ -188,6 +183,15 @@ std::vector<Validation::Pair> Validation::PairsOf(
             instance.plan().effects().last_writer(value) == cursor_);
   };
   std::vector<Pair> pairs;
+  for (size_t i = 0; i < traced.operands.size(); ++i) {
+    if (outside_.kept(i) == 0) continue;
+    // Op by op, eager's is what was kept; launched whole, the plan's.
+    const uint64_t here = op.operands[i].address();
+    pairs.push_back({.eager = whole_ ? here : outside_.kept(i),
+                     .replayed = whole_ ? outside_.kept(i) : here,
+                     .layout = traced.LayoutOf(i),
+                     .outside = true});
+  }
   for (size_t r = 0; r < results.size(); ++r) {
     const engine::ResultSpec& spec = traced.results[r];
     if (spec.kind != engine::ResultSpec::Kind::kValue) continue;
@@ -205,8 +209,7 @@ std::vector<Validation::Pair> Validation::PairsOf(
     }
     pairs.push_back({.eager = op.operands[i].address(),
                      .replayed = instance.origin(ref.value) + ref.offset_bytes,
-                     .layout = traced.LayoutOf(i),
-                     .overwritten = true});
+                     .layout = traced.LayoutOf(i)});
   }
   return pairs;
 }
@@ -229,21 +232,18 @@ base::Status Validation::Compare(const OpView& op,
     }
   }
   const std::vector<Pair> pairs = PairsOf(op, results);
-  if (!whole_) REPRISE_RETURN_IF_ERROR(LaunchAfterEager(op, pairs));
-  const Alike alike =
-      traced.nondeterministic || IsSuspect() ? Alike::kRounding : Alike::kBits;
-  for (size_t i = 0; i < traced.operands.size(); ++i) {
-    const uint64_t kept = outside_.kept(i);
-    if (kept == 0) continue;
-    REPRISE_RETURN_IF_ERROR(executor.Compare(
-        op.operands[i].address(), kept, traced.LayoutOf(i), alike, cursor_));
-  }
-  for (const Pair& pair : pairs) {
-    REPRISE_RETURN_IF_ERROR(executor.Compare(pair.eager, pair.replayed,
-                                             pair.layout, alike, cursor_));
+  if (!whole_) REPRISE_RETURN_IF_ERROR(LaunchAfterEager(pairs));
+  // Run twice, it has been compared.
+  if (!IsSuspect()) {
+    const Alike alike = {.in_every_bit = !traced.nondeterministic};
+    for (const Pair& pair : pairs) {
+      REPRISE_RETURN_IF_ERROR(executor.Compare(pair.eager, pair.replayed,
+                                               pair.layout, alike, cursor_));
+    }
   }
   if (!Settles()) return {};
   for (const Pair& pair : pairs) {
+    if (pair.outside) continue;
     REPRISE_RETURN_IF_ERROR(
         executor.Copy(pair.replayed, pair.eager, pair.layout));
   }

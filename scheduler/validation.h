@@ -11,6 +11,7 @@
 #include "engine/frontend.h"
 #include "engine/op.h"
 #include "engine/outside_writes.h"
+#include "engine/run_twice.h"
 #include "scheduler/learning.h"
 #include "scheduler/plan_pass.h"
 
@@ -27,10 +28,12 @@ namespace reprise::scheduler {
 // so one after the other, each upon the same bits (OutsideWrites), and what
 // eager wrote is what stays.
 //
-// Ops that gave other bits than eager, and may be nondeterministic, are run
-// twice, to see whether they are (TraceEntry::suspects); those that are known
-// to be are compared to within rounding. What eager made of them is put in
-// place of what the plan did, so that what comes behind is compared bit by bit.
+// Ops that gave other bits than eager, and may be nondeterministic
+// (TraceEntry::suspects), are run twice, to see whether they are and how far
+// apart two runs are; so are those that are known to be. In whole segments they
+// are compared to within rounding. Eager's bits are put in place of the plan's
+// behind each op that may be nondeterministic, so that what comes behind is
+// compared bit by bit.
 //
 // Under the session's lock.
 class Validation : public PlanPass {
@@ -67,24 +70,19 @@ class Validation : public PlanPass {
   // What was launched has written outside; eager is to do so from the same
   // bits.
   base::Status TakeBackOutside();
-  // What the op that came last has written of the trace's own, by eager and by
-  // the plan.
-  struct Pair {
-    uint64_t eager = 0;
-    uint64_t replayed = 0;
-    kernels::Layout layout;
-    bool overwritten = false;  // an operand
-  };
+  // What the op has written that came last, or is to write.
+  using Pair = engine::WrittenPair;
   std::vector<Pair> PairsOf(const engine::OpView& op,
                             std::span<const engine::ResultView> results);
   // The op is launched by itself after eager has run it.
-  base::Status LaunchAfterEager(const engine::OpView& op,
-                                std::span<const Pair> pairs);
+  base::Status LaunchAfterEager(std::span<const Pair> pairs);
   base::Status Compare(const engine::OpView& op,
                        std::span<const engine::ResultView> results);
-  // It is to be found out whether the op that came last is nondeterministic.
+  // The op is nondeterministic, or that is to be found out: op by op, it is run
+  // twice.
   bool IsSuspect() const {
-    return !whole_ && entry()->suspects.contains(cursor_);
+    return !whole_ &&
+           (traced().nondeterministic || entry()->suspects.contains(cursor_));
   }
   // Eager's bits go in place of the plan's.
   bool Settles() const {

@@ -29,8 +29,6 @@ inline float FromFloat16(uint16_t bits) {
   return (bits & 0x8000) != 0 ? -value : value;
 }
 
-// To the nearest, ties to even.
-
 }  // namespace reprise::base
 
 #endif  // REPRISE_ENGINE_BASE_FLOAT16_H_

@@ -146,7 +146,7 @@ constexpr OptionRow kTable[] = {
      SetBytes<&Options::trace_budget_bytes>},
     {"max_arena_bytes", "REPRISE_MAX_ARENA_BYTES", "0", kAcceptedBytes,
      "the intermediates of one plan, of all its instances together; a trace "
-     "that needs more stays eager; 0: a sixteenth of the memory of the first "
+     "that needs more is split; 0: a sixteenth of the memory of the first "
      "device",
      SetBytes<&Options::max_arena_bytes>},
     {"max_instances", "REPRISE_MAX_INSTANCES", "2",

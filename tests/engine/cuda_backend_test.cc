@@ -630,7 +630,7 @@ TEST_F(CudaBackendTest, VerdictNamesTheComparisonsThatDiffered) {
   const Tensor same = world_->program.Make(1);
   const Tensor other = world_->program.Make(2);
   const uint64_t x = same.base;
-  constexpr auto bits = Executor::Alike::kBits;
+  constexpr Executor::Alike bits;
 
   ASSERT_TRUE(executor.BeginComparing());
   ASSERT_TRUE(executor.Compare(x, x, layout, bits, 4));
@@ -644,7 +644,7 @@ TEST_F(CudaBackendTest, VerdictNamesTheComparisonsThatDiffered) {
   ASSERT_TRUE(executor.Compare(x, x, layout, bits, 4));
   ASSERT_TRUE(executor.Compare(x, other.base, layout, bits, 6));
   ASSERT_TRUE(
-      executor.Compare(x, other.base, layout, Executor::Alike::kRounding, 0));
+      executor.Compare(x, other.base, layout, {.in_every_bit = false}, 0));
   ASSERT_TRUE(executor.EndComparing());
   verdict = executor.Poll(Executor::Patience::kPoll);
   ASSERT_TRUE(verdict);

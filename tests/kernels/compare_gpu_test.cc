@@ -208,16 +208,25 @@ TEST_F(DeviceCompareGpuTest, FindsCloseWhatTheHostDoes) {
     const int64_t bits = 8 * int64_t{layout.element_bytes};
     const int64_t bit = Below(random, bits);
     changed[at + bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
+    // Another run, which tells how far apart they may be.
+    std::vector<uint8_t> nearby = changed;
+    const int64_t other_bit = Below(random, bits);
+    nearby[at + other_bit / 8] ^= static_cast<uint8_t>(1u << other_bit % 8);
     Buffer left(driver(), span);
     Buffer right(driver(), span);
+    Buffer other(driver(), span);
     left.Upload(bytes);
     right.Upload(changed);
+    other.Upload(nearby);
     flag_->Upload<uint32_t>({0, 0x5555'aaaa});
     const base::Status enqueued = compare_->EnqueueClose(
-        left.address(), right.address(), layout, flag_->address(), 8, stream());
+        left.address(), right.address(), round % 3 == 0 ? 0 : other.address(),
+        layout, flag_->address(), 8, stream());
     ASSERT_TRUE(enqueued) << enqueued.error().message();
     Synchronize();
-    const bool expected = CloseOnHost(bytes.data(), changed.data(), layout);
+    const bool expected =
+        CloseOnHost(bytes.data(), changed.data(),
+                    round % 3 == 0 ? nullptr : nearby.data(), layout);
     ++(expected ? close : far);
     EXPECT_EQ(flag_->Download<uint32_t>()[0], expected ? 0u : 9u)
         << "round " << round << " bit " << bit;

@@ -117,14 +117,15 @@ Layout Floats(Element element, uint32_t element_bytes, int64_t count) {
 TEST(CloseOnHostTest, AsksForAShareOfTheLargest) {
   const std::vector<float> left = {1.0f, -512.0f, 0.0f, 1e-6f};
   const Layout layout = Floats(Element::kFloat32, 4, 4);
-  const float most = 512 * static_cast<float>(ClosenessOf(Element::kFloat32));
+  const float most =
+      512 * static_cast<float>(ClosenessOf(Element::kFloat32).share);
   for (size_t i = 0; i < left.size(); ++i) {
     std::vector<float> right = left;
     right[i] += 0.9f * most;
-    EXPECT_TRUE(CloseOnHost(left.data(), right.data(), layout)) << i;
+    EXPECT_TRUE(CloseOnHost(left.data(), right.data(), nullptr, layout)) << i;
     EXPECT_FALSE(EqualOnHost(left.data(), right.data(), layout)) << i;
     right[i] += 0.2f * most;
-    EXPECT_FALSE(CloseOnHost(left.data(), right.data(), layout)) << i;
+    EXPECT_FALSE(CloseOnHost(left.data(), right.data(), nullptr, layout)) << i;
   }
 }
 
@@ -135,14 +136,14 @@ TEST(CloseOnHostTest, WhatIsNoNumberIsCloseToItsLikeOnly) {
   const Layout one = Floats(Element::kFloat32, 4, 1);
   for (size_t i = 0; i < values.size(); ++i) {
     for (size_t j = 0; j < values.size(); ++j) {
-      EXPECT_EQ(CloseOnHost(&values[i], &values[j], one), i == j);
+      EXPECT_EQ(CloseOnHost(&values[i], &values[j], nullptr, one), i == j);
     }
   }
   // Beside others, too: they are no largest element.
   const std::vector<float> left = {infinite, 1.0f};
   const std::vector<float> right = {infinite, 2.0f};
-  EXPECT_FALSE(
-      CloseOnHost(left.data(), right.data(), Floats(Element::kFloat32, 4, 2)));
+  EXPECT_FALSE(CloseOnHost(left.data(), right.data(), nullptr,
+                           Floats(Element::kFloat32, 4, 2)));
 }
 
 TEST(CloseOnHostTest, ReadsEachType) {
@@ -150,15 +151,15 @@ TEST(CloseOnHostTest, ReadsEachType) {
   const uint16_t bfloats[] = {0x3f80, 0x3f81, 0x3f84};  // 1, 1 + 2^-7, ^-5
   const double doubles[] = {1.0, 1.0 + 0x1p-40, 1.0 + 0x1p-30};
   const auto expect = [](const auto* values, const Layout& layout) {
-    EXPECT_TRUE(CloseOnHost(&values[0], &values[1], layout));
-    EXPECT_FALSE(CloseOnHost(&values[0], &values[2], layout));
+    EXPECT_TRUE(CloseOnHost(&values[0], &values[1], nullptr, layout));
+    EXPECT_FALSE(CloseOnHost(&values[0], &values[2], nullptr, layout));
   };
   expect(halves, Floats(Element::kFloat16, 2, 1));
   expect(bfloats, Floats(Element::kBFloat16, 2, 1));
   expect(doubles, Floats(Element::kFloat64, 8, 1));
   // Bits are equal or not.
-  EXPECT_FALSE(
-      CloseOnHost(&doubles[0], &doubles[1], Floats(Element::kBits, 8, 1)));
+  EXPECT_FALSE(CloseOnHost(&doubles[0], &doubles[1], nullptr,
+                           Floats(Element::kBits, 8, 1)));
 }
 
 // Bits, not values: two zeros and two NaNs may differ.

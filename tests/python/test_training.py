@@ -102,9 +102,8 @@ def test_steps_leave_eagers_bits(
                     _slow_down(optimizer)
                 losses.append(loss.detach())
                 if session and before:
-                    step = session.stats().since(before)
                     cuts = reads if device == "cpu" else 0
-                    shares.append(step.followed / (step.ops - cuts))
+                    shares.append(followed_share(session, before, cuts))
                     rest(session)
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         return [

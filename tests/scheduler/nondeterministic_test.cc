@@ -122,7 +122,7 @@ class NondeterministicTest : public testing::Test {
 TEST_F(NondeterministicTest, IsReplayed) {
   for (int pass = 0; pass < 20; ++pass) ExpectConsistent(Pass(kRounding));
   EXPECT_GE(stats().replays, 5u);
-  EXPECT_TRUE(Notes("nondeterministic in eager"));
+  EXPECT_TRUE(Notes("nondeterministic"));
   EXPECT_TRUE(Notes("model::sum_"));
 }
 
@@ -148,7 +148,7 @@ TEST_F(NondeterministicTest, OneThatIsFarOffIsACut) {
     const Seen seen = Pass(kMuch);
     ASSERT_EQ(seen.twice.values()[3], seen.sum.values()[3] * 2);
   }
-  EXPECT_FALSE(Notes("model::sum,"));
+  EXPECT_FALSE(Notes("nondeterministic"));
   bool cut = false;
   session_->Inspect([&](const Journal& journal, const auto&, const auto&) {
     for (const auto& [what, times] : journal.cuts) {
@@ -161,7 +161,7 @@ TEST_F(NondeterministicTest, OneThatIsFarOffIsACut) {
 TEST_F(NondeterministicTest, WhereItMustNotBeItIsACut) {
   frontend_->may_be_nondeterministic = false;
   for (int pass = 0; pass < 60; ++pass) ExpectConsistent(Pass(kRounding));
-  EXPECT_FALSE(Notes("nondeterministic in eager"));
+  EXPECT_FALSE(Notes("nondeterministic"));
   bool cut = false;
   session_->Inspect([&](const Journal& journal, const auto&, const auto&) {
     for (const auto& [what, times] : journal.cuts) {

@@ -369,11 +369,14 @@ TEST_F(StreamSessionTest, ValueOfAnEarlierTraceIsTakenWhenItsOpComes) {
     ModelTensor d = p.Scale(c, 3);
     return p.Add(d, b);
   };
+  std::vector<ModelTensor> inputs;
   std::vector<ModelTensor> held;
   std::vector<ModelTensor> expected;
   for (int call = 0; call < 16; ++call) {
     const float seed = static_cast<float>(call);
-    held.push_back(step(*program_, weights_, program_->Make(seed)));
+    // Kept, so that none has the memory of one before.
+    inputs.push_back(program_->Make(seed));
+    held.push_back(step(*program_, weights_, inputs.back()));
     expected.push_back(step(*plain_, plain_weights_, plain_->Make(seed)));
     builds_.RunAll();
   }

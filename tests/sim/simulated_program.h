@@ -380,14 +380,15 @@ class SimulatedCompare : public kernels::DeviceCompare {
     return {};
   }
 
-  base::Status EnqueueClose(uint64_t left, uint64_t right,
+  base::Status EnqueueClose(uint64_t left, uint64_t right, uint64_t other,
                             const kernels::Layout& layout, uint64_t flag,
                             uint32_t tag, CUstream stream) override {
     streams_->Enqueue(stream, [=] {
       auto* word = reinterpret_cast<uint32_t*>(flag);
       if (*word == 0 &&
           !kernels::CloseOnHost(reinterpret_cast<const void*>(left),
-                                reinterpret_cast<const void*>(right), layout)) {
+                                reinterpret_cast<const void*>(right),
+                                reinterpret_cast<const void*>(other), layout)) {
         *word = 1 + tag;
       }
     });
