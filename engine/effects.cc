@@ -163,7 +163,8 @@ Effects Effects::Of(const Trace& first, const Trace& second, Remake remake,
     const Value& a = first.values[v];
     const Value& b = second.values[v];
     if (!a.external) continue;
-    if (a.arrives || a.storage != b.storage || a.origin != b.origin) {
+    if (a.arrives || a.comes_anew || b.comes_anew || a.storage != b.storage ||
+        a.origin != b.origin) {
       inputs.push_back(v);
     }
   }

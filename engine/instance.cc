@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -478,16 +479,26 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
 
 Instance::Readiness Instance::ResolveOthers() {
   if (broken()) return Readiness::kReplaced;
-  const Frontend& frontend = *trace_->frontend;
-  for (ValueId v : plan_->others()) {
-    const Value& value = trace_->values[v];
-    if (!frontend.Alive(value.storage) ||
-        frontend.Base(value.storage) != value.base) {
-      return Readiness::kReplaced;
-    }
+  if (std::ranges::any_of(plan_->others(),
+                          [this](ValueId v) { return IsReplaced(v); })) {
+    return Readiness::kReplaced;
   }
   return plan_->effects().draws().uses_head() ? BindDraws(Draws::kHead)
                                               : Readiness::kReady;
+}
+
+bool Instance::IsReplaced(ValueId value) const {
+  const Value& recorded = trace_->values[value];
+  const Frontend& frontend = *trace_->frontend;
+  return !frontend.Alive(recorded.storage) ||
+         frontend.Base(recorded.storage) != recorded.base;
+}
+
+std::vector<ValueId> Instance::Replaced() const {
+  std::vector<ValueId> replaced;
+  std::ranges::copy_if(plan_->others(), std::back_inserter(replaced),
+                       [this](ValueId v) { return IsReplaced(v); });
+  return replaced;
 }
 
 Instance::Readiness Instance::BindLate(const OpView& op) {

@@ -160,6 +160,8 @@ class Instance {
   // Values that the program still had when their followers came, or behind the
   // pass, though it had dropped them when they were recorded.
   const std::vector<ValueId>& outlived() const { return outlived_; }
+  // Externals that keep it from being resolved (kReplaced).
+  std::vector<ValueId> Replaced() const;
   // Times that an output was given fresh memory.
   uint64_t escapes() const { return escapes_; }
 
@@ -191,6 +193,8 @@ class Instance {
   // The operand's storage is apart from the memory of all values that this pass
   // makes, as externals were when it was recorded.
   bool Apart(const Operand& operand) const;
+  // An external of the recording is gone or moved.
+  bool IsReplaced(ValueId value) const;
   // An external is another storage, or elsewhere, than it was recorded.
   bool IsMoved(ValueId value) const;
   // An operand of the head that never moved before shares memory with what the

@@ -125,6 +125,9 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   for (const engine::ValueId v : entry->outliving) {
     trace->values[v].dead_at = engine::Value::kLives;
   }
+  for (const engine::ValueId v : entry->come_anew) {
+    trace->values[v].comes_anew = true;
+  }
   if (entry->state == State::kRecord) {
     entry->first = std::move(trace);
     entry->state = State::kConfirm;
@@ -494,15 +497,14 @@ void Lifecycle::StartOver(TraceEntry* entry) {
 }
 
 void Lifecycle::Renew(TraceEntry* entry, std::string_view reason,
-                      Replaced what) {
-  const bool soon = entry->plan_replays() < Renewal::kReplaysThatPay;
+                      std::span<const engine::ValueId> replaced) {
+  if (entry->plan_replays() < Renewal::kReplaysThatPay) {
+    entry->come_anew.insert(replaced.begin(), replaced.end());
+  }
   entry->renewal.Replaced(entry->plan_replays());
   if (entry->renewal.waiting()) {
     Reject(*entry, reason);
     entry->reason = reason;
-  } else if (soon && what == Replaced::kExternal) {
-    RecordAgain(entry);
-    return;
   }
   StartOver(entry);
 }

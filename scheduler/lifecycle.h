@@ -108,11 +108,10 @@ class Lifecycle {
   // An external lies where it never moved to while recorded: the next pass
   // proves that it can.
   void RecordAgain(TraceEntry* entry);
-  // What its plan names is not there any more: a library's memory, or an
-  // external. It is recorded anew; where an external did not last, once more,
-  // for two recordings that differ in it tell that it is an input.
-  enum class Replaced : uint8_t { kLasting, kExternal };
-  void Renew(TraceEntry* entry, std::string_view reason, Replaced what);
+  // What its plan names is not there any more: a library's memory, or these
+  // externals, which are taken for inputs from now on if they did not last.
+  void Renew(TraceEntry* entry, std::string_view reason,
+             std::span<const engine::ValueId> replaced);
   void GiveUp(TraceEntry* entry, std::string_view reason);
 
   // Forgets all.

@@ -423,16 +423,10 @@ bool StreamSession::Resolve(const OpView& op) {
       }
       return false;
     case Instance::Readiness::kReplaced:
-      if (instance.broken()) {
-        life_.Renew(entry, kMemoryGone, Lifecycle::Replaced::kLasting);
-      } else {
-        life_.Renew(entry, kOtherMemory, Lifecycle::Replaced::kExternal);
-      }
-      if (!entry->renewal.waiting()) {
-        learning_.StartRecording(*entry, entry->state == State::kConfirm
-                                             ? Recording::kRelocated
-                                             : Recording::kFirst);
-      }
+      life_.Renew(entry, instance.broken() ? kMemoryGone : kOtherMemory,
+                  instance.Replaced());
+      if (!entry->renewal.waiting())
+        learning_.StartRecording(*entry, Recording::kFirst);
       return false;
     case Instance::Readiness::kOtherOp:
     case Instance::Readiness::kNoMemory:

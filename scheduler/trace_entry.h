@@ -45,8 +45,8 @@ struct InstanceUse {
 //     kReady
 //   kCheckOps and on ─► kConfirm   what the recordings do not tell enough of:
 //   an
-//                                  external that moved or was replaced, a
-//                                  number, a value that the program kept
+//                                  external that moved, a number, a value that
+//                                  the program kept
 //   kCheckWhole and on ─► kCheckOps  an op may be nondeterministic (suspects)
 //   kBuilding and on ─► kRecord    replaced, evicted, or tried again
 //   any ─► kGivenUp, with a reason; left only by Reset
@@ -114,6 +114,8 @@ struct TraceEntry {
   std::set<std::pair<uint32_t, uint32_t>> changing;
   uint32_t number_tries = 0;
   uint32_t equal_recordings = 0;
+  // Externals that were replaced soon after they were taken for constants.
+  std::set<engine::ValueId> come_anew;
   // Values that the program kept for longer than when they were recorded: they
   // share no memory. After too many of them none does.
   std::set<engine::ValueId> outliving;
