@@ -193,6 +193,7 @@ def training() -> str:
         rows.append(
             [
                 PROGRAMS.get(record["program"], record["program"]),
+                record["optimizer"],
                 f"{record['eager_us']:.0f}",
                 f"{record['reprise_us']:.0f}",
                 f"{record['ratio']:.2f} [{record['ratio_low']:.2f}, {record['ratio_high']:.2f}]",
@@ -206,6 +207,7 @@ def training() -> str:
         )
     head = [
         "a step of",
+        "optimizer",
         "eager µs",
         "Reprise µs",
         "speed-up [95 %]",
