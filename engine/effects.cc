@@ -21,14 +21,16 @@ std::vector<uint32_t> LastWriters(const Trace& trace, uint32_t end) {
   return last;
 }
 
-bool Writes(const TracedOp& op, uint32_t index, const Trace& trace,
-            ValueId value) {
-  if (!trace.values[value].external && trace.values[value].birth_op == index) {
-    return true;
-  }
-  return std::ranges::any_of(op.operands, [value](const ValueRef& operand) {
-    return operand.written && operand.value == value;
-  });
+// The op makes or writes a value that is in `values`.
+bool WritesAny(const TracedOp& op, const std::vector<bool>& values) {
+  return std::ranges::any_of(op.results,
+                             [&values](const ResultSpec& result) {
+                               return result.kind == ResultSpec::Kind::kValue &&
+                                      values[result.value];
+                             }) ||
+         std::ranges::any_of(op.operands, [&values](const ValueRef& operand) {
+           return operand.written && values[operand.value];
+         });
 }
 
 bool WritesExternal(const TracedOp& op, const Trace& trace) {
@@ -241,11 +243,7 @@ std::vector<uint32_t> Effects::OpsToRestore(
     for (uint32_t k = verified; k-- > 0;) {
       const TracedOp& op = trace.ops[k];
       if (!chosen[k]) {
-        bool writes = false;
-        for (ValueId v = 0; v < remade.size() && !writes; ++v) {
-          writes = remade[v] && Writes(op, k, trace, v);
-        }
-        if (!writes) continue;
+        if (!WritesAny(op, remade)) continue;
         chosen[k] = true;
         grew = true;
       }

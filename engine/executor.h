@@ -30,7 +30,6 @@ namespace reprise::engine {
 struct Verdict {
   std::vector<uint32_t> differing;
 
-  bool equal() const { return differing.empty(); }
   bool Differs(uint32_t tag) const {
     return std::ranges::binary_search(differing, tag);
   }

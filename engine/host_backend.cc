@@ -96,13 +96,7 @@ class HostExecutor : public Executor {
   base::Status Compare(uint64_t eager, uint64_t replayed,
                        const kernels::Layout& layout, Alike alike,
                        uint32_t tag) override {
-    const auto* left = reinterpret_cast<const void*>(eager);
-    const auto* right = reinterpret_cast<const void*>(replayed);
-    const auto* other = reinterpret_cast<const void*>(alike.other_run);
-    const bool same = alike.in_every_bit
-                          ? kernels::EqualOnHost(left, right, layout)
-                          : kernels::CloseOnHost(left, right, other, layout);
-    if (!same) differing_.insert(tag);
+    if (!AlikeOnHost(eager, replayed, layout, alike)) differing_.insert(tag);
     return {};
   }
 
@@ -158,6 +152,15 @@ class HostExecutor : public Executor {
 };
 
 }  // namespace
+
+bool AlikeOnHost(uint64_t eager, uint64_t replayed,
+                 const kernels::Layout& layout, Executor::Alike alike) {
+  const auto* left = reinterpret_cast<const void*>(eager);
+  const auto* right = reinterpret_cast<const void*>(replayed);
+  const auto* other = reinterpret_cast<const void*>(alike.other_run);
+  return alike.in_every_bit ? kernels::EqualOnHost(left, right, layout)
+                            : kernels::CloseOnHost(left, right, other, layout);
+}
 
 std::string HostBackend::EndOp(TracedOp& op) {
   return op.call == nullptr ? "this call cannot be kept" : "";

@@ -14,6 +14,10 @@
 
 namespace reprise::engine {
 
+// What Executor::Compare asks, of memory of the host.
+bool AlikeOnHost(uint64_t eager, uint64_t replayed,
+                 const kernels::Layout& layout, Executor::Alike alike);
+
 // Plans made here call the recorded ops on memory of the arena, in program
 // order, on the thread that launches. For correctness, not for speed. Borrows
 // the frontend.

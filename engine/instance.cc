@@ -600,13 +600,10 @@ void Instance::GoOnFrom(uint32_t op) {
   const Segment& segment = built_.segments[next_segment_];
   launched_ops_ = segment.end_op;
   ++next_segment_;
-  if (next_segment_ == built_.segments.size()) {
-    next_launch_op_ = kNoLaunch;
-  } else if (built_.segments[next_segment_].gated) {
-    next_launch_op_ = segment.end_op;
-  } else {  // behind the op at which this one was launched
-    next_launch_op_ = std::max((op + segment.end_op) / 2, op + 1);
-  }
+  next_launch_op_ =
+      next_segment_ == built_.segments.size()
+          ? kNoLaunch
+          : LaunchedAt(built_.segments[next_segment_], segment, op);
   next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
 }
 

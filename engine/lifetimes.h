@@ -26,11 +26,6 @@ struct Lifetimes {
   // from it. kNever for what lives on behind the pass, and for externals.
   std::vector<uint32_t> free_from;
 
-  // `later`, which comes behind `earlier`, may have its memory.
-  bool MayFollow(const Trace& trace, ValueId earlier, ValueId later) const {
-    return free_from[earlier] <= launched_at[trace.values[later].birth_op];
-  }
-
   // As two recordings of one trace tell; `effects` and `segments` are made from
   // the first one.
   static Lifetimes Of(const Trace& first, const Trace& second,

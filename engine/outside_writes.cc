@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/layout.h"
+
 namespace reprise::engine {
 namespace {
-
-constexpr uint64_t kAlignment = 512;
 
 // Copies take the span of what is written: that much, or so many times the
 // elements' own bytes.
@@ -15,10 +15,6 @@ constexpr int64_t kSpanShare = 8;
 
 // A copy back is begun so often.
 constexpr int kTries = 3;
-
-uint64_t RoundUp(uint64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 }  // namespace
 
@@ -41,7 +37,7 @@ base::Status OutsideWrites::Begin(const TracedOp& traced, const OpView& op,
   kept_.assign(traced.operands.size(), 0);
   uint64_t bytes = 0;
   const auto place = [&bytes](uint64_t size) {
-    return std::exchange(bytes, bytes + RoundUp(size));
+    return std::exchange(bytes, bytes + PlaceBytes(size));
   };
   std::vector<size_t> operands;
   for (size_t i = 0; i < traced.operands.size(); ++i) {

@@ -4,17 +4,9 @@
 #include <vector>
 
 #include "engine/block.h"
+#include "engine/layout.h"
 
 namespace reprise::engine {
-namespace {
-
-constexpr uint64_t kAlignment = 512;
-
-uint64_t RoundUp(uint64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-}  // namespace
 
 base::Status RunTwice(Frontend& frontend, Executor& executor, TwiceTags tags,
                       std::span<const WrittenPair> pairs,
@@ -26,7 +18,7 @@ base::Status RunTwice(Frontend& frontend, Executor& executor, TwiceTags tags,
   std::vector<Copies> copies;
   uint64_t bytes = 0;
   for (const WrittenPair& pair : pairs) {
-    bytes += 2 * RoundUp(static_cast<uint64_t>(pair.layout.span_bytes()));
+    bytes += 2 * PlaceBytes(static_cast<uint64_t>(pair.layout.span_bytes()));
   }
   Block room;
   if (bytes > 0) {
@@ -35,7 +27,7 @@ base::Status RunTwice(Frontend& frontend, Executor& executor, TwiceTags tags,
   uint64_t next = bytes > 0 ? room.address() : 0;
   for (const WrittenPair& pair : pairs) {
     const uint64_t span =
-        RoundUp(static_cast<uint64_t>(pair.layout.span_bytes()));
+        PlaceBytes(static_cast<uint64_t>(pair.layout.span_bytes()));
     Copies& made = copies.emplace_back();
     made.first = std::exchange(next, next + span);
     if (pair.outside) continue;

@@ -32,6 +32,9 @@ struct WrittenPair {
 struct TwiceTags {
   uint32_t op = 0;
   uint32_t repeated = 0;
+
+  // Of an op of a trace of so many (Executor::kTagsAnOp).
+  static TwiceTags Of(uint32_t op, uint32_t ops) { return {op, ops + op}; }
 };
 base::Status RunTwice(Frontend& frontend, Executor& executor, TwiceTags tags,
                       std::span<const WrittenPair> pairs,

@@ -1,6 +1,14 @@
 #include "engine/segments.h"
 
+#include <algorithm>
+
 namespace reprise::engine {
+
+uint32_t LaunchedAt(const Segment& segment, const Segment& before,
+                    uint32_t at) {
+  if (segment.gated) return segment.first_op;
+  return std::max((at + before.end_op) / 2, at + 1);
+}
 
 std::vector<Segment> CutSegments(const Effects& effects,
                                  std::span<const uint32_t> launches,

@@ -21,6 +21,11 @@ struct Segment {
   bool gated = false;
 };
 
+// The op at which `segment` is launched, behind `before`, which was launched at
+// op `at`: its own first op if it is gated; else half-way through what was left
+// of `before`, so that the device does not run dry.
+uint32_t LaunchedAt(const Segment& segment, const Segment& before, uint32_t at);
+
 // Cuts a trace's ops, op k making `launches[k]`, into segments of about
 // `segment_launches`, and before each op that is gated.
 std::vector<Segment> CutSegments(const Effects& effects,

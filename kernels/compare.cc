@@ -326,20 +326,19 @@ bool CloseOnHost(const void* left, const void* right, const void* other,
     });
   };
   double largest = 0;
-  double spread = 0;
-  const void* again = other == nullptr ? right : other;
   each(left, left, [&](double value, double) {
     if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
-    return true;
-  });
-  each(right, again, [&](double one, double two) {
-    const double apart = std::abs(one - two);
-    if (std::isfinite(apart)) spread = std::max(spread, apart);
     return true;
   });
   const Closeness closeness = ClosenessOf(layout.element);
   double most = closeness.share * largest;
   if (other != nullptr) {
+    double spread = 0;
+    each(right, other, [&](double one, double two) {
+      const double apart = std::abs(one - two);
+      if (std::isfinite(apart)) spread = std::max(spread, apart);
+      return true;
+    });
     most = std::min(most,
                     kSpreads * std::max(spread, closeness.rounding * largest));
   }

@@ -13,8 +13,8 @@ inline constexpr int kCompareMaxRank = 13;
 // compare_strided_N: `count` units of N bytes at the offsets that `dims` spans.
 // All raise the flag to `raised` if it is 0 and anything differs.
 // copy_strided_N: copies such units.
-// close_TYPE: of `count` elements, if any is further than `share` of the
-// largest magnitude on the left from the one on the right. For one block.
+// close_TYPE: of `count` elements, as DeviceCompare::EnqueueClose says. For one
+// block.
 inline constexpr char kCompareSource[] = R"(
 using Count = unsigned long long;
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/run_twice.h"
 #include "scheduler/instance_policy.h"
 
 namespace reprise::scheduler {
@@ -113,21 +114,7 @@ std::vector<const TraceEntry*> Lifecycle::entries() {
 
 void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   ++journal_.stats.recorded;
-  if (!nondeterministic_.empty()) {
-    for (engine::TracedOp& op : trace->ops) {
-      op.nondeterministic = nondeterministic_.Find(op.hash) != nullptr;
-    }
-  }
-  const bool none_dies = entry->outliving_tries > kOutlivingTries;
-  for (engine::ValueId v = 0; v < trace->values.size() && none_dies; ++v) {
-    trace->values[v].dead_at = engine::Value::kLives;
-  }
-  for (const engine::ValueId v : entry->outliving) {
-    trace->values[v].dead_at = engine::Value::kLives;
-  }
-  for (const engine::ValueId v : entry->come_anew) {
-    trace->values[v].comes_anew = true;
-  }
+  TellWhatIsKnown(*entry, *trace);
   if (entry->state == State::kRecord) {
     entry->first = std::move(trace);
     entry->state = State::kConfirm;
@@ -152,6 +139,24 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
                 : BuildJob::Makes::kFirstInstance,
             std::move(entry->first), std::move(entry->second));
   entry->build = last_build_;
+}
+
+void Lifecycle::TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace) {
+  if (!nondeterministic_.empty()) {
+    for (engine::TracedOp& op : trace.ops) {
+      op.nondeterministic = nondeterministic_.Find(op.hash) != nullptr;
+    }
+  }
+  for (const engine::ValueId v : entry.come_anew) {
+    trace.values[v].comes_anew = true;
+  }
+  for (const engine::ValueId v : entry.outliving) {
+    trace.values[v].dead_at = engine::Value::kLives;
+  }
+  if (entry.outliving_tries <= kOutlivingTries) return;
+  for (engine::Value& value : trace.values) {
+    value.dead_at = engine::Value::kLives;
+  }
 }
 
 void Lifecycle::PostBuild(TraceEntry* entry, BuildJob::Makes makes,
@@ -244,7 +249,8 @@ bool Lifecycle::Judge(TraceEntry* entry, const engine::Trace& trace,
   bool all_seen = true;
   bool found = false;
   for (auto& [op, seen] : suspects) {
-    const bool now = verdict.Differs(entry->ops + op);
+    const bool now =
+        verdict.Differs(engine::TwiceTags::Of(op, entry->ops).repeated);
     found |= now && !seen;
     seen |= now;
     all_seen &= seen;

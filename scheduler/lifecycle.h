@@ -125,6 +125,8 @@ class Lifecycle {
   uint64_t forgotten() const { return traces_.forgotten(); }
 
  private:
+  // What earlier passes have told of the trace, and its recording cannot.
+  void TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace);
   void PostBuild(TraceEntry* entry, BuildJob::Makes makes,
                  std::shared_ptr<const engine::Trace> first,
                  std::shared_ptr<const engine::Trace> second);

@@ -43,11 +43,9 @@ struct InstanceUse {
 //
 //   kSeen ─► kRecord ─► kConfirm ─► kBuilding ─► kCheckOps ─► kCheckWhole ─►
 //     kReady
-//   kCheckOps and on ─► kConfirm   what the recordings do not tell enough of:
-//   an
-//                                  external that moved, a number, a value that
-//                                  the program kept
-//   kCheckWhole and on ─► kCheckOps  an op may be nondeterministic (suspects)
+//   kCheckOps and on ─► kConfirm   an external, a number or a value does what
+//                                  no recording tells of
+//   kCheckWhole and on ─► kCheckOps   an op may be nondeterministic
 //   kBuilding and on ─► kRecord    replaced, evicted, or tried again
 //   any ─► kGivenUp, with a reason; left only by Reset
 //

@@ -115,7 +115,7 @@ base::Status Validation::LaunchAfterEager(std::span<const Pair> pairs) {
   REPRISE_RETURN_IF_ERROR(outside_.PutBefore(executor));
   if (!IsSuspect()) return executor.LaunchOp(cursor_);
   return engine::RunTwice(frontend_, executor,
-                          {cursor_, entry()->ops + cursor_}, pairs,
+                          engine::TwiceTags::Of(cursor_, entry()->ops), pairs,
                           [&] { return outside_.PutBefore(executor); });
 }
 

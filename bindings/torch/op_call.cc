@@ -88,10 +88,10 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
       *tensor->unsafe_storage().unsafeGetStorageImpl();
   engine::Operand& operand = *::new (operands_.Extend(1)) engine::Operand;
   Locate(*tensor, storage, operand);
+  const auto dtype = static_cast<at::ScalarType>(operand.dtype);
   operand.written = Written();
   if ((info_.index_arguments >> argument_ & 1) != 0) [[unlikely]] {
-    may_trap_ |= at::isIntegralType(c10::typeMetaToScalarType(tensor->dtype()),
-                                    /*includeBool=*/false);
+    may_trap_ |= at::isIntegralType(dtype, /*includeBool=*/false);
   }
   if (operand.written) {
     has_written_ = true;
@@ -100,7 +100,6 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
   sources_.Push(Source{tensor, static_cast<uint32_t>(words_.size()), argument_,
                        operand.written ? VersionOf(*tensor) : 0});
   const size_t rank = operand.sizes.size();
-  const at::ScalarType dtype = c10::typeMetaToScalarType(tensor->dtype());
   dtypes_ |= uint64_t{1} << static_cast<int>(dtype);
   uint64_t* word = words_.Extend(2 + 2 * rank);
   word[0] = TagWord(Tag::kOperand,

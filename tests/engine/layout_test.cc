@@ -164,7 +164,9 @@ TEST_F(LayoutTest, RandomTracesOverlapNowhereThatIsUsedAtOnce) {
       ASSERT_LE(place + trace.values[v].size_bytes, layout.size_bytes);
       for (uint64_t i = place; i < place + trace.values[v].size_bytes; ++i) {
         for (const ValueId earlier : owners[i]) {
-          ASSERT_TRUE(lifetimes.MayFollow(trace, earlier, v)) << earlier << v;
+          ASSERT_LE(lifetimes.free_from[earlier],
+                    lifetimes.launched_at[trace.values[v].birth_op])
+              << earlier << v;
           ASSERT_NE(lifetimes.free_from[v], Lifetimes::kNever);
         }
         followers += i == place && !owners[i].empty() ? 1 : 0;

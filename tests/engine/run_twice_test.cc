@@ -8,10 +8,11 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
-#include <optional>
 #include <set>
 #include <vector>
 
+#include "engine/host_backend.h"
+#include "tests/engine/fake_executor.h"
 #include "tests/engine/fake_frontend.h"
 
 namespace reprise::engine {
@@ -38,46 +39,28 @@ class HeapFrontend : public FakeFrontend {
   }
 };
 
-// Its only op is what a test says.
-class OneOp : public Executor {
+// Its only op is what a test says, on memory of the host.
+class OneOp : public FakeExecutor {
  public:
-  explicit OneOp(std::function<void()> op) : op_(std::move(op)) {}
+  explicit OneOp(std::function<void()> op)
+      : FakeExecutor(nullptr), op_(std::move(op)) {}
 
-  void Bind(ValueId, uint64_t) override {}
-  Fit SetScalars(uint32_t, std::span<const uint64_t>) override {
-    return Fit::kBound;
-  }
-  void SetGenerator(uint32_t, const GeneratorState&) override {}
-  Progress LaunchSegment(size_t, uint32_t) override { return {}; }
   base::Status LaunchOp(size_t) override {
     ++runs;
     op_();
     return {};
   }
-  bool Touches(size_t, ValueId) const override { return true; }
   base::Status Copy(uint64_t to, uint64_t from,
                     const kernels::Layout& layout) override {
     kernels::CopyOnHost(reinterpret_cast<void*>(to),
                         reinterpret_cast<const void*>(from), layout);
     return {};
   }
-  base::Status WaitFor(CUevent) override { return {}; }
-  base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t eager, uint64_t replayed,
                        const kernels::Layout& layout, Alike alike,
                        uint32_t tag) override {
-    const auto* left = reinterpret_cast<const void*>(eager);
-    const auto* right = reinterpret_cast<const void*>(replayed);
-    const auto* other = reinterpret_cast<const void*>(alike.other_run);
-    const bool same = alike.in_every_bit
-                          ? kernels::EqualOnHost(left, right, layout)
-                          : kernels::CloseOnHost(left, right, other, layout);
-    if (!same) differing.insert(tag);
+    if (!AlikeOnHost(eager, replayed, layout, alike)) differing.insert(tag);
     return {};
-  }
-  base::Status EndComparing() override { return {}; }
-  base::Result<std::optional<Verdict>> Poll(Patience) override {
-    return Verdict{};
   }
 
   int runs = 0;

@@ -3,67 +3,40 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
-#include <memory>
+#include <algorithm>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "engine/base/task.h"
-#include "engine/host_backend.h"
-#include "scheduler/stream_session.h"
-#include "tests/sim/model_frontend.h"
+#include "tests/scheduler/twin_programs.h"
 
 namespace reprise::scheduler {
 namespace {
 
-using sim::ModelFrontend;
 using sim::ModelProgram;
 using sim::ModelTensor;
 
-constexpr size_t kMemoryBytes = size_t{1} << 30;
 constexpr float kRounding = 0x1p-20f;
 constexpr float kMuch = 0x1p-6f;
 
-class NondeterministicTest : public testing::Test {
+class NondeterministicTest : public TwinPrograms {
  protected:
-  NondeterministicTest() {
-    base::Options options = base::Options{}.For(kMemoryBytes);
-    options.validate_share = 0;
-    StreamSession::Parts parts;
-    auto frontend = std::make_unique<ModelFrontend>();
-    frontend_ = frontend.get();
-    parts.backend = std::make_unique<engine::HostBackend>(
-        frontend.get(),
-        engine::HostBackend::Options{.max_arena_bytes = options.max_arena_bytes,
-                                     .segment_ops = 8});
-    parts.frontend = std::move(frontend);
-    parts.options = options;
-    parts.plans = &plans_;
-    parts.build = [this](std::shared_ptr<BuildJob> job) {
-      builds_.Post([job] { job->Run(); });
-    };
-    session_ = std::make_unique<StreamSession>(std::move(parts));
-    program_ = std::make_unique<ModelProgram>(frontend_, session_.get());
-    weight_ = program_->Make(1);
-  }
+  NondeterministicTest()
+      : program_(watched_.program), weight_(program_->Make(1)) {}
 
-  Stats stats() {
-    Stats stats;
-    session_->Inspect(
-        [&stats](const Journal& journal, const std::vector<const TraceEntry*>&,
-                 const engine::Frontend&) { stats = journal.stats; });
-    return stats;
-  }
   bool Notes(const std::string& what) {
-    bool found = false;
+    return std::ranges::any_of(notes(), [&what](const auto& note) {
+      return note.first.find(what) != std::string::npos;
+    });
+  }
+  // An op is a cut for what it gave.
+  bool GaveOtherBits() {
+    bool cut = false;
     session_->Inspect([&](const Journal& journal, const auto&, const auto&) {
-      for (const auto& [note, times] : journal.notes) {
-        found |= note.find(what) != std::string::npos;
+      for (const auto& [what, times] : journal.cuts) {
+        cut |=
+            what.second.find("gave other bits than eager") != what.second.npos;
       }
     });
-    return found;
+    return cut;
   }
 
   // What the program has of a pass, of which each op follows from the one
@@ -111,11 +84,7 @@ class NondeterministicTest : public testing::Test {
     }
   }
 
-  base::ManualTaskRunner builds_;
-  PlanCache plans_{size_t{1} << 20};
-  ModelFrontend* frontend_ = nullptr;
-  std::unique_ptr<StreamSession> session_;
-  std::unique_ptr<ModelProgram> program_;
+  ModelProgram* program_;
   ModelTensor weight_;
 };
 
@@ -149,26 +118,14 @@ TEST_F(NondeterministicTest, OneThatIsFarOffIsACut) {
     ASSERT_EQ(seen.twice.values()[3], seen.sum.values()[3] * 2);
   }
   EXPECT_FALSE(Notes("nondeterministic"));
-  bool cut = false;
-  session_->Inspect([&](const Journal& journal, const auto&, const auto&) {
-    for (const auto& [what, times] : journal.cuts) {
-      cut |= what.second.find("gave other bits than eager") != what.second.npos;
-    }
-  });
-  EXPECT_TRUE(cut);
+  EXPECT_TRUE(GaveOtherBits());
 }
 
 TEST_F(NondeterministicTest, WhereItMustNotBeItIsACut) {
   frontend_->may_be_nondeterministic = false;
   for (int pass = 0; pass < 60; ++pass) ExpectConsistent(Pass(kRounding));
   EXPECT_FALSE(Notes("nondeterministic"));
-  bool cut = false;
-  session_->Inspect([&](const Journal& journal, const auto&, const auto&) {
-    for (const auto& [what, times] : journal.cuts) {
-      cut |= what.second.find("gave other bits than eager") != what.second.npos;
-    }
-  });
-  EXPECT_TRUE(cut);
+  EXPECT_TRUE(GaveOtherBits());
 }
 
 // Written over in a replay before the program leaves, it could not be made

@@ -5,58 +5,28 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <random>
 #include <utility>
 #include <vector>
 
-#include "engine/base/task.h"
-#include "engine/host_backend.h"
-#include "scheduler/stream_session.h"
-#include "tests/sim/model_frontend.h"
+#include "tests/scheduler/twin_programs.h"
 
 namespace reprise::scheduler {
 namespace {
 
-using sim::ModelFrontend;
 using sim::ModelProgram;
 using sim::ModelTensor;
 
-constexpr size_t kMemoryBytes = size_t{1} << 30;
 constexpr int kOps = 40;
 
-class SharedMemoryTest : public testing::Test {
+class SharedMemoryTest : public TwinPrograms {
  protected:
   SharedMemoryTest() {
-    base::Options options = base::Options{}.For(kMemoryBytes);
-    options.validate_share = 0;
-    StreamSession::Parts parts;
-    auto frontend = std::make_unique<ModelFrontend>();
-    frontend_ = frontend.get();
-    parts.backend = std::make_unique<engine::HostBackend>(
-        frontend.get(),
-        engine::HostBackend::Options{.max_arena_bytes = options.max_arena_bytes,
-                                     .segment_ops = 3});
-    parts.frontend = std::move(frontend);
-    parts.options = options;
-    parts.plans = &plans_;
-    parts.build = [this](std::shared_ptr<BuildJob> job) {
-      builds_.Post([job] { job->Run(); });
-    };
-    session_ = std::make_unique<StreamSession>(std::move(parts));
-    program_ = std::make_unique<ModelProgram>(frontend_, session_.get());
-    plain_ = std::make_unique<ModelProgram>(&plain_frontend_, nullptr);
-    weight_ = program_->Make(1);
-    plain_weight_ = plain_->Make(1);
+    Restart(size_t{1} << 24);
+    weight_ = watched_.program->Make(1);
+    plain_weight_ = plain_.program->Make(1);
   }
 
-  Stats stats() {
-    Stats stats;
-    session_->Inspect(
-        [&stats](const Journal& journal, const std::vector<const TraceEntry*>&,
-                 const engine::Frontend&) { stats = journal.stats; });
-    return stats;
-  }
   // Of the largest plan.
   uint64_t Bytes() {
     uint64_t bytes = 0;
@@ -98,9 +68,10 @@ class SharedMemoryTest : public testing::Test {
   }
   void Compare(uint64_t keep, int leave = kOps) {
     ++seed_;
-    const auto seen = Chain(*program_, weight_, seed_, keep, leave);
+    const auto seen = Chain(*watched_.program, weight_, seed_, keep, leave);
     held_.push_back(seen);
-    wanted_.push_back(Chain(*plain_, plain_weight_, seed_, keep, leave));
+    wanted_.push_back(
+        Chain(*plain_.program, plain_weight_, seed_, keep, leave));
     builds_.RunAll();
     // All that it holds, of this pass and of those before.
     for (size_t pass = 0; pass < held_.size(); ++pass) {
@@ -116,13 +87,6 @@ class SharedMemoryTest : public testing::Test {
     }
   }
 
-  base::ManualTaskRunner builds_;
-  PlanCache plans_{size_t{1} << 24};
-  ModelFrontend plain_frontend_;
-  ModelFrontend* frontend_ = nullptr;
-  std::unique_ptr<StreamSession> session_;
-  std::unique_ptr<ModelProgram> program_;
-  std::unique_ptr<ModelProgram> plain_;
   ModelTensor weight_;
   ModelTensor plain_weight_;
   float seed_ = 0;
