@@ -31,7 +31,7 @@ Instance::Instance(Plan* plan, BuiltPlan built)
       ledger_(Ledger::Create(std::move(built_.arena), trace_->values.size(),
                              built_.device)),
       bound_(trace_->values.size()),
-      shadow_(trace_->values.size(), 0),
+      shadow_(trace_->values.size()),
       fresh_(trace_->values.size()),
       externals_(built_.segments.size()),
       values_(built_.segments.size()),
@@ -177,7 +177,7 @@ bool Instance::SameBound(uint32_t index, const OpView& op) const {
     const Value& value = trace_->values[ref.value];
     if (plan_->effects().late(ref.value) && value.birth_op == index) continue;
     const uint64_t origin = shadowed_ && !value.external
-                                ? shadow_[ref.value]
+                                ? shadow_[ref.value].base
                                 : bound_[ref.value].origin;
     if (op.operands[i].address() != origin + ref.offset_bytes) return false;
   }
@@ -277,11 +277,21 @@ bool Instance::MatchesShadow(uint32_t index, const OpView& op) const {
     const ValueRef& ref = expected.operands[i];
     const bool external = trace_->values[ref.value].external;
     const Bound& bound = bound_[ref.value];
-    const uint64_t origin = external ? bound.origin : shadow_[ref.value];
+    const StoragePlace& shadow = shadow_[ref.value];
+    const uint64_t origin = external ? bound.origin : shadow.base;
     if (op.operands[i].address() != origin + ref.offset_bytes) return false;
-    if (external && op.operands[i].storage != bound.place.storage) return false;
+    if (op.operands[i].storage !=
+        (external ? bound.place.storage : shadow.storage)) {
+      return false;
+    }
   }
   return true;
+}
+
+void Instance::Shadow(ValueId value, const StoragePlace& place) {
+  holds_->Watch(place.storage);
+  shadow_[value] = place;
+  shadowed_ = true;
 }
 
 void Instance::BindTo(const ValueRef& ref, const Operand& operand) {
@@ -310,8 +320,12 @@ bool Instance::Apart(const Operand& operand) const {
     if (!apart(v, bound_[v].origin)) return false;
   }
   if (!shadowed_) return true;
-  return std::ranges::all_of(plan_->outputs(),
-                             [&](ValueId v) { return apart(v, shadow_[v]); });
+  // Eager gives the memory of what the program has dropped to what comes next.
+  return std::ranges::all_of(plan_->outputs(), [&](ValueId v) {
+    const StoragePlace& shadow = shadow_[v];
+    return shadow.storage == nullptr || apart(v, shadow.base) ||
+           !trace_->frontend->Alive(shadow.storage);
+  });
 }
 
 bool Instance::IsMoved(ValueId value) const {
@@ -615,7 +629,7 @@ Block Instance::TakeBlock(ValueId value) {
 void Instance::Finish() {
   next_segment_ = 0;
   launched_ops_ = 0;
-  if (shadowed_) std::ranges::fill(shadow_, 0);
+  if (shadowed_) std::ranges::fill(shadow_, StoragePlace{});
   shadowed_ = false;
   if (holds_ != nullptr) holds_->EndPass();
   holds_ = nullptr;

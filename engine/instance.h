@@ -118,10 +118,8 @@ class Instance {
   // as far as its operands are bound, and those that differ were the same
   // whenever it was recorded.
   bool OtherNumbers(uint32_t index, const OpView& op) const;
-  void Shadow(ValueId value, uint64_t origin) {
-    shadow_[value] = origin;
-    shadowed_ = true;
-  }
+  // In such a pass, under way: eager has made the value, in that storage.
+  void Shadow(ValueId value, const StoragePlace& place);
 
   // The memory of a value made by a followed op. Once a launch. Where it is
   // no lease, Own tells which storage has it then.
@@ -223,9 +221,9 @@ class Instance {
     StoragePlace place;
   };
   std::vector<Bound> bound_;
-  // By value, where eager put it in the pass that runs beside eager; all 0 in
+  // By value, where eager put it in the pass that runs beside eager; none in
   // others.
-  std::vector<uint64_t> shadow_;
+  std::vector<StoragePlace> shadow_;
   bool shadowed_ = false;
   std::vector<uint64_t> numbers_;  // room for an op's
   uint64_t arena_begin_ = 0;       // of the places in it

@@ -195,7 +195,7 @@ std::vector<engine::WrittenPair> Validation::PairsOf(
   for (size_t r = 0; r < results.size(); ++r) {
     const engine::ResultSpec& spec = traced.results[r];
     if (spec.kind != engine::ResultSpec::Kind::kValue) continue;
-    instance.Shadow(spec.value, results[r].base);
+    instance.Shadow(spec.value, {results[r].storage, results[r].base});
     if (!comparable(spec.value)) continue;
     pairs.push_back(
         {.eager = results[r].base + spec.offset_bytes,

@@ -369,13 +369,17 @@ TEST_F(InstanceTest, MatchesComparesOpAndAddresses) {
   op->words.back() ^= 1;
   EXPECT_FALSE(instance_->Matches(1, op->view));
   // Beside eager, own values are where eager put them.
-  instance_->Shadow(a_, 0x7f00'7000'0000);
+  instance_->Shadow(a_, {TokenAt(1, 0), 0x7f00'7000'0000});
   EXPECT_TRUE(instance_->MatchesShadow(
       1, OpAt(1, {0x7f00'7000'0000, First(weight_)})->view));
   EXPECT_FALSE(
       instance_->MatchesShadow(1, OpAt(1, {Place(a_), First(weight_)})->view));
   EXPECT_FALSE(instance_->MatchesShadow(
       1, OpAt(1, {0x7f00'7000'0000, First(weight_) + 8})->view));
+  // Freed, and taken by another storage.
+  auto taken = OpAt(1, {0x7f00'7000'0000, First(weight_)});
+  taken->operands[0].storage = Token(99);
+  EXPECT_FALSE(instance_->MatchesShadow(1, taken->view));
 }
 
 TEST_F(InstanceTest, LastWriterIsBirthOrTheLastWriteInPlace) {
@@ -626,7 +630,13 @@ TEST_F(InstanceTest, LateExternalThatLiesInAValueOfThePassIsAnother) {
   EXPECT_EQ(late_at(Place(a_) + kSizeBytes, 64), Readiness::kReady);
   EXPECT_EQ(late_at(First(late_), 64), Readiness::kReady);
   // Where eager has put the value counts beside eager, until the pass ends.
-  instance_->Shadow(a_, First(late_));
+  Give(a_, First(late_));
+  instance_->Shadow(a_, {Token(a_ + 1), First(late_)});
+  EXPECT_EQ(late_at(First(late_), 64), Readiness::kOtherOp);
+  // As long as the program has it: what comes next is often put there then.
+  frontend_.bases.erase(Token(a_ + 1));
+  EXPECT_EQ(late_at(First(late_), 64), Readiness::kReady);
+  Give(a_, First(late_));
   EXPECT_EQ(late_at(First(late_), 64), Readiness::kOtherOp);
   instance_->Finish();
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
