@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_BOUNDARIES_H_
 #define REPRISE_SCHEDULER_BOUNDARIES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "cache/lru_map.h"
@@ -49,9 +49,19 @@ class Boundaries {
 
   // From now on traces that begin like this end here: the program goes several
   // ways from there.
-  void EndAt(const cache::Signature& beginning) { ends_.Put(beginning); }
+  void EndAt(const cache::Signature& beginning) {
+    ends_.Put(beginning) = kTimesThatTell;
+  }
+  // A trace that began like this ended here, which counts once it has again:
+  // it may have been another thread's doing.
+  void EndedAt(const cache::Signature& beginning) {
+    uint32_t& times = ends_.Put(beginning);
+    times = std::min(times + 1, kTimesThatTell);
+  }
   bool EndsAt(const cache::Signature& beginning) {
-    return !ends_.empty() && ends_.Find(beginning) != nullptr;
+    if (ends_.empty()) return false;
+    const uint32_t* times = ends_.Find(beginning);
+    return times != nullptr && *times == kTimesThatTell;
   }
 
   // --- Heads ---
@@ -101,10 +111,11 @@ class Boundaries {
 
  private:
   static constexpr size_t kMostLearned = 4096;
+  static constexpr uint32_t kTimesThatTell = 2;
 
   cache::LruMap<uint64_t, std::string> cuts_{kMostLearned};
   Novelty novelty_;
-  cache::LruMap<cache::Signature, std::monostate> ends_{kMostLearned};
+  cache::LruMap<cache::Signature, uint32_t> ends_{kMostLearned};
   Heads heads_;
   Predictor predictor_;
 };

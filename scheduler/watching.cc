@@ -74,9 +74,11 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   }
   // While the trace that the head promised may still come, other heads are
   // ops in its middle. One that came once promises nothing: it may have been
-  // two in a row.
-  if (!enough) return false;
-  if (expected_ != nullptr && expected_->seen > 1 &&
+  // two in a row. One that was given up is not waited for.
+  const bool hopeless =
+      expected_ != nullptr && expected_->state == State::kGivenUp;
+  if (!enough && !hopeless) return false;
+  if (expected_ != nullptr && !hopeless && expected_->seen > 1 &&
       open_.ops() < expected_->ops) {
     return false;
   }
@@ -95,7 +97,7 @@ bool Watching::EndsAtForeignWork() {
   const std::optional<std::string> call = backend_.TakeForeignWork();
   if (!call.has_value()) return false;
   ++journal_.cuts[{engine::kNoOp, *call + " between two ops"}];
-  boundaries_.EndAt(open_.signature());
+  boundaries_.EndedAt(open_.signature());
   return true;
 }
 

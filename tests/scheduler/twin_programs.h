@@ -92,6 +92,7 @@ class TwinPrograms : public testing::Test {
         : HostBackend(frontend, options), test_(test) {}
     base::Status StartRecording(Recording) override {
       ++test_->recordings_open_;
+      test_->foreign_work_.reset();
       return {};
     }
     void StopRecording() override { --test_->recordings_open_; }
@@ -111,6 +112,12 @@ class TwinPrograms : public testing::Test {
         const engine::Trace& first, const engine::Trace& second) override {
       ++test_->builds_run_;
       if (test_->on_build_) test_->on_build_();
+      if (test_->failing_builds_ > 0) {
+        --test_->failing_builds_;
+        return tl::unexpected<engine::BuildFailure>(
+            {base::Error(base::Code::kFailedPrecondition, "told to fail"),
+             std::nullopt});
+      }
       const auto slots = engine::ChangingSlots(first, second);
       for (uint32_t k = 0; k < slots.size() && !test_->explains_numbers_; ++k) {
         if (slots[k].empty()) continue;
@@ -211,6 +218,7 @@ class TwinPrograms : public testing::Test {
   int recordings_open_ = 0;  // CUPTI would be taken as often
   int builds_run_ = 0;
   std::function<void()> on_build_;  // runs within each build
+  int failing_builds_ = 0;          // so many, for nothing of the trace
   bool explains_numbers_ = true;
   // Recorded, this op is refused so often.
   sim::ModelOp refused_op_ = sim::ModelOp::kAdd;
