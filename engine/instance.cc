@@ -543,11 +543,14 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
 }
 
 Instance::Readiness Instance::ResolveOutputs() {
+  for (const ValueId v : outlived_) plan_->Escape(v);
   if (ledger_->leased()) {
     for (ValueId v : plan_->outputs()) {
       if (!ledger_->leased(v)) continue;
+      if (!plan_->escapes(v) && !neighbours_[v].empty()) {
+        outlived_.push_back(v);
+      }
       plan_->Escape(v);
-      if (!neighbours_[v].empty()) outlived_.push_back(v);
       // Nor may others be written over it.
       for (const ValueId other : neighbours_[v]) plan_->Escape(other);
     }
@@ -569,34 +572,27 @@ base::Status Instance::BindFresh(ValueId value) {
   return {};
 }
 
-base::Status Instance::MakeRoom() {
+bool Instance::HasRoom() {
   const std::vector<ValueId>& followers = followers_[next_segment_];
-  if (followers.empty()) return {};
+  // Of a launch that got stuck, some have their places already.
+  if (followers.empty() ||
+      launched_ops_ > built_.segments[next_segment_].first_op) {
+    return true;
+  }
+  const size_t outlived = outlived_.size();
   for (const ValueId v : followers) {
     if (plan_->escapes(v)) continue;
     for (const ValueId other : neighbours_[v]) {
       if (other >= v) break;
-      if (!ledger_->leased(other)) continue;
-      outlived_.push_back(other);
-      plan_->Escape(v);
-      REPRISE_RETURN_IF_ERROR(BindFresh(v));
-      break;
+      if (ledger_->leased(other)) outlived_.push_back(other);
     }
   }
   // Behind it: see Resolve.
-  if (WaitForBorrowers()) return {};
-  return base::Fail(base::Code::kUnavailable,
-                    "memory is lent to a stream that is being captured");
+  return outlived_.size() == outlived && WaitForBorrowers();
 }
 
 base::Status Instance::LaunchNext() {
   const Segment& segment = built_.segments[next_segment_];
-  if (base::Status room = MakeRoom(); !room) {
-    launched_ops_ = std::max(launched_ops_, segment.first_op);
-    next_launch_op_ = launched_ops_;
-    next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
-    return room;
-  }
   const uint32_t from = std::max(launched_ops_, segment.first_op);
   Executor::Progress progress =
       built_.executor->LaunchSegment(next_segment_, from);

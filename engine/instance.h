@@ -69,6 +69,13 @@ class Instance {
     return built_.lasting != nullptr && built_.lasting->broken();
   }
 
+  // Before LaunchNext at a further segment: what the program and other streams
+  // have of places that are written over by values that come with it. False if
+  // the program still has one that it had dropped when it was recorded
+  // (outlived), or if such a stream cannot be waited for: the pass is to be
+  // left there, and nothing of that segment has been launched.
+  bool HasRoom();
+
   // Launches the next segment: the first one at the head, each further one when
   // the op next_launch_op() is reached, before its results are handed out.
   // That is half-way through the segment before, so that the device does not
@@ -156,7 +163,9 @@ class Instance {
   Executor& executor() { return *built_.executor; }
   const BuiltPlan& built() const { return built_; }
   // Values that the program still had when their followers came, or behind the
-  // pass, though it had dropped them when they were recorded.
+  // pass, though it had dropped them when they were recorded. They escape from
+  // the next launch on, and a plan in which they have places of their own is
+  // better.
   const std::vector<ValueId>& outlived() const { return outlived_; }
   // Externals that keep it from being resolved (kReplaced).
   std::vector<ValueId> Replaced() const;
@@ -203,10 +212,6 @@ class Instance {
   bool WritesApart(uint32_t index, const OpView& op) const;
   void NoteTouched();
   void NoteNeighbours();
-  // The places of values that come with the next segment are the program's no
-  // more; where one is, its follower goes to fresh memory from now on, and the
-  // plan is better built anew (outlived).
-  base::Status MakeRoom();
   // For this launch.
   base::Status BindFresh(ValueId value);
 

@@ -1,5 +1,6 @@
 #include "engine/trace.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace reprise::engine {
@@ -52,6 +53,16 @@ const kernels::Layout& TracedOp::LayoutOf(size_t operand) const {
   size_t before = 0;
   for (size_t i = 0; i < operand; ++i) before += operands[i].written ? 1 : 0;
   return written[before];
+}
+
+bool TracedOp::Writes(ValueId value) const {
+  return std::ranges::any_of(results,
+                             [value](const ResultSpec& result) {
+                               return result.IsValue() && result.value == value;
+                             }) ||
+         std::ranges::any_of(operands, [value](const ValueRef& operand) {
+           return operand.written && operand.value == value;
+         });
 }
 
 size_t HostBytes(const Trace& trace) {

@@ -77,6 +77,7 @@ struct ResultSpec {
   kernels::Layout layout() const {
     return kernels::MakeLayout(sizes, strides, element_bytes, element);
   }
+  bool IsValue() const { return kind == Kind::kValue; }
 };
 
 // A number in place of which the session put a marker into the op's words: it
@@ -115,6 +116,8 @@ struct TracedOp {
 
   // Of an operand that is written.
   const kernels::Layout& LayoutOf(size_t operand) const;
+  // Makes the value, or writes it.
+  bool Writes(ValueId value) const;
 };
 
 // A recorded trace. Owns weak references to the storages of its values, through

@@ -33,6 +33,13 @@ constexpr uint32_t kNumberTries = 16;
 // none of it shares memory any more.
 constexpr uint32_t kOutlivingTries = 8;
 
+// A trace is recorded again so often because an external lies where it did in
+// neither recording; then ever more rarely.
+constexpr uint32_t kMoveTries = 8;
+constexpr char kMoves[] =
+    "an operand lies elsewhere again and again than it was recorded: recorded "
+    "ever more rarely";
+
 // A trace is recorded again so often because the program sets the generator
 // where no recording saw it, and as often again once it has been replayed so
 // many times since. Else it is left there, as at an op that is another one.
@@ -43,6 +50,18 @@ constexpr uint64_t kReplaysToTryAgain = 256;
 // split there.
 constexpr uint32_t kLeavings = 4;
 constexpr uint32_t kRunsALeaving = 8;
+
+// The two make or write one value.
+bool WriteTheSame(const engine::TracedOp& a, const engine::TracedOp& b) {
+  return std::ranges::any_of(b.results,
+                             [&a](const engine::ResultSpec& result) {
+                               return result.IsValue() &&
+                                      a.Writes(result.value);
+                             }) ||
+         std::ranges::any_of(b.operands, [&a](const engine::ValueRef& operand) {
+           return operand.written && a.Writes(operand.value);
+         });
+}
 
 }  // namespace
 
@@ -255,28 +274,39 @@ bool Lifecycle::Judge(TraceEntry* entry, const engine::Trace& trace,
     seen |= now;
     all_seen &= seen;
   }
-  for (const uint32_t op : verdict.differing) {
-    if (op >= entry->ops) break;
+  const auto suspect = [&](uint32_t op) {
     const engine::TracedOp& traced = trace.ops[op];
     if (traced.nondeterministic || suspects.contains(op) ||
         !parts_.frontend->MayBeNondeterministic(traced.op)) {
-      return fail(op);
+      return false;
     }
     suspects.emplace(op, false);
     found = true;
     all_seen = false;
-    // What comes behind may differ for that alone.
-    if (!op_by_op) break;
+    return true;
+  };
+  for (const uint32_t op : verdict.differing) {
+    if (op >= entry->ops) break;
+    if (!suspect(op)) return fail(op);
+    if (op_by_op) continue;
+    // It was the last one to write what differs; and what comes behind may
+    // differ for that alone.
+    for (uint32_t before = 0; before < op; ++before) {
+      if (WriteTheSame(trace.ops[before], trace.ops[op])) suspect(before);
+    }
+    break;
   }
   if (suspects.empty()) return true;
+  if (!found && !all_seen && ++entry->suspicions > kSuspicions) {
+    // Those that were not seen to be may have differed for those that were.
+    const uint32_t first = suspects.begin()->first;
+    std::erase_if(suspects, [](const auto& one) { return !one.second; });
+    if (suspects.empty()) return fail(first);
+    all_seen = true;
+  }
   if (all_seen) {
     LearnNondeterministic(entry, trace);
     return false;
-  }
-  if (!found && ++entry->suspicions > kSuspicions) {
-    return fail(std::ranges::find_if(suspects, [](const auto& suspect) {
-                  return !suspect.second;
-                })->first);
   }
   // None is trusted before that is known.
   for (InstanceUse& one : entry->instances) one.validations = 0;
@@ -294,18 +324,16 @@ void Lifecycle::LearnNondeterministic(TraceEntry* entry,
     ++journal_.notes["nondeterministic, compared to within rounding: " +
                      parts_.frontend->OpName(traced.op)];
   }
-  // Plans that were built without knowing it might undo such an op.
-  std::vector<TraceEntry*> unaware;
+  // Plans that were built without knowing it might undo such an op. A pass of
+  // one may be under way.
   traces_.ForEach([&](TraceEntry& other) {
     const std::shared_ptr<const engine::Trace> recording = other.recording();
-    if (recording == nullptr) return;
-    const bool has_any = std::ranges::any_of(
+    if (recording == nullptr || other.state == State::kGivenUp) return;
+    other.outdated |= std::ranges::any_of(
         recording->ops, [&learned](const engine::TracedOp& op) {
           return !op.nondeterministic && learned.contains(op.hash);
         });
-    if (has_any) unaware.push_back(&other);
   });
-  for (TraceEntry* other : unaware) StartOver(other);
 }
 
 void Lifecycle::Settle() {
@@ -470,6 +498,15 @@ bool Lifecycle::LearnDraws(TraceEntry* entry) {
   return true;
 }
 
+void Lifecycle::LearnMoves(TraceEntry* entry) {
+  if (entry->plan_replays() >= Renewal::kReplaysThatPay) entry->move_tries = 0;
+  if (++entry->move_tries <= kMoveTries) {
+    RecordAgain(entry);
+  } else {
+    Renew(entry, kMoves, {});
+  }
+}
+
 void Lifecycle::LearnOutliving(TraceEntry* entry,
                                std::span<const engine::ValueId> values) {
   entry->outliving.insert(values.begin(), values.end());
@@ -481,6 +518,7 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
                        std::string_view reason) {
   Reject(*entry, reason);
   entry->reason = reason;
+  if (entry->plan_replays() >= kReplaysToTryAgain) entry->attempts = 0;
   if (++entry->attempts < kTries) {
     StartOver(entry);
     return;
@@ -498,6 +536,7 @@ void Lifecycle::StartOver(TraceEntry* entry) {
   entry->first.reset();
   entry->suspects.clear();
   entry->suspicions = 0;
+  entry->outdated = false;
   entry->state = State::kRecord;
   traces_.Count(entry);
 }
@@ -517,7 +556,7 @@ void Lifecycle::Renew(TraceEntry* entry, std::string_view reason,
 
 void Lifecycle::RecordAgain(TraceEntry* entry) {
   DropPlan(entry);
-  entry->state = State::kConfirm;
+  entry->state = entry->first == nullptr ? State::kRecord : State::kConfirm;
 }
 
 void Lifecycle::DropPlan(TraceEntry* entry) {
@@ -540,6 +579,8 @@ void Lifecycle::GiveUp(TraceEntry* entry, std::string_view reason) {
   entry->state = State::kGivenUp;
   entry->reason = reason;
   DropPlan(entry);
+  entry->first.reset();
+  traces_.Count(entry);
   Reject(*entry, reason);
 }
 

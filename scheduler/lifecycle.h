@@ -105,9 +105,11 @@ class Lifecycle {
   void CannotTell(TraceEntry* entry, uint32_t op, std::string_view reason) {
     FailAt(entry, op, reason);
   }
-  // An external lies where it never moved to while recorded: the next pass
-  // proves that it can.
-  void RecordAgain(TraceEntry* entry);
+  // An external lies where it never moved to while recorded: the next pass is
+  // recorded, and proves that it can; where that does not help, a later one.
+  void LearnMoves(TraceEntry* entry);
+  // Back to its first recording, for what was learned since.
+  void StartOver(TraceEntry* entry);
   // What its plan names is not there any more: a library's memory, or these
   // externals, which are taken for inputs from now on if they did not last.
   void Renew(TraceEntry* entry, std::string_view reason,
@@ -145,8 +147,8 @@ class Lifecycle {
   // False if the entry has gone another way, or has to be validated again.
   bool Judge(TraceEntry* entry, const engine::Trace& trace,
              const engine::Verdict& verdict);
-  // All suspects were seen to be nondeterministic: it is recorded again, as a
-  // trace that has such ops.
+  // All suspects were seen to be nondeterministic: whatever has such ops is
+  // recorded again, as a trace that has them.
   void LearnNondeterministic(TraceEntry* entry, const engine::Trace& trace);
 
   // It ends there from now on, and what is behind is a trace of its own.
@@ -154,7 +156,8 @@ class Lifecycle {
                std::string_view reason);
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
               std::string_view reason);
-  void StartOver(TraceEntry* entry);
+  // Back to one recording: another second one may tell more.
+  void RecordAgain(TraceEntry* entry);
   void DropPlan(TraceEntry* entry);
   // Nothing of it is wanted in the cache any more, now or later.
   void Unpublish(TraceEntry& entry);

@@ -11,6 +11,8 @@ namespace {
 
 constexpr char kFreed[] =
     "memory that a replay under way was to read was freed: it ended there";
+constexpr char kHeld[] =
+    "what a replay under way was to write over was kept: it ended there";
 
 }  // namespace
 
@@ -84,7 +86,7 @@ bool Replay::LaunchAt(const OpView& op) {
   const Readiness readiness = instance().BindLate(op);
   if (readiness == Readiness::kUnproven) {
     LeaveAt(op);
-    life_.RecordAgain(entry());
+    life_.LearnMoves(entry());
     return false;
   }
   if (readiness == Readiness::kElsewhere) {
@@ -104,6 +106,11 @@ bool Replay::LaunchAt(const OpView& op) {
   if (!instance().Secure()) {
     ++journal_.notes[kFreed];
     Diverge(op);
+    return false;
+  }
+  if (!instance().HasRoom()) {
+    ++journal_.notes[kHeld];
+    LeaveAt(op);
     return false;
   }
   const bool draws = cursor_ == instance().next_draw_op();
@@ -147,6 +154,8 @@ void Replay::Leaving() {
   entry()->Rest();
   boundaries_.Left(traced().before);
   const base::Status restored = instance().Squash(cursor_);
+  // Release: who waits for it to end may take the memory away then.
+  following_.store(false, std::memory_order_release);
   if (restored) return;
   base::Log(base::LogLevel::kWarning, restored.error().message());
   life_.GiveUp(entry(), restored.error().message());

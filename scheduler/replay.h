@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_REPLAY_H_
 #define REPRISE_SCHEDULER_REPLAY_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -23,9 +24,11 @@ namespace reprise::scheduler {
 // operands.
 class Replay : public PlanPass {
  public:
-  // `frontend` is borrowed, too.
-  Replay(const Parts& parts, const engine::Frontend* frontend)
-      : PlanPass(parts), frontend_(*frontend) {}
+  // `frontend` is borrowed, too, and `following`, which becomes false once a
+  // replay that was left needs no memory any more.
+  Replay(const Parts& parts, const engine::Frontend* frontend,
+         std::atomic<bool>* following)
+      : PlanPass(parts), frontend_(*frontend), following_(*following) {}
 
   // At the head, which is followed, too: the instance is resolved. False if it
   // cannot be launched: eager goes on, and nothing was begun.
@@ -71,6 +74,7 @@ class Replay : public PlanPass {
   void LeaveAt(const engine::OpView& op);
 
   const engine::Frontend& frontend_;
+  std::atomic<bool>& following_;
 };
 
 }  // namespace reprise::scheduler

@@ -65,7 +65,7 @@ StreamSession::StreamSession(Parts parts)
                  .life = &life_}),
       passing_(&life_),
       validation_(OnPlans(parts.writes), &learning_, frontend_.get()),
-      replay_(OnPlans(parts.writes), frontend_.get()) {}
+      replay_(OnPlans(parts.writes), frontend_.get(), &following_) {}
 
 PlanPass::Parts StreamSession::OnPlans(const StreamWrites* writes) {
   return {.in_use = &in_use_,
@@ -310,6 +310,7 @@ std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
     life_.CollectVerdict(entry, engine::Executor::Patience::kPoll);
     if (entry->verdict_pending) return std::nullopt;
   }
+  if (entry->outdated) life_.StartOver(entry);
   switch (entry->state) {
     case State::kRecord:
       if (entry->renewal.waiting()) {
@@ -356,7 +357,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   }
   in_use_.index = *index;
   in_use_.instance = &(*in_use_.plan)->instance(*index);
-  if (!in_use_.instance->outlived().empty()) {
+  if (!in_use_.instance->outlived().empty() && learning_.May()) {
     life_.LearnOutliving(entry, in_use_.instance->outlived());
     learning_.StartRecording(*entry, engine::Backend::Recording::kRelocated);
     return std::nullopt;
@@ -409,8 +410,10 @@ bool StreamSession::Resolve(const OpView& op) {
     case Instance::Readiness::kReady:
       return true;
     case Instance::Readiness::kUnproven:
-      life_.RecordAgain(entry);
-      learning_.StartRecording(*entry, Recording::kRelocated);
+      life_.LearnMoves(entry);
+      if (entry->state == State::kConfirm) {
+        learning_.StartRecording(*entry, Recording::kRelocated);
+      }
       return false;
     case Instance::Readiness::kElsewhere:
       if (life_.LearnDraws(entry)) {

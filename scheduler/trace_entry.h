@@ -105,6 +105,9 @@ struct TraceEntry {
   // they were seen to be. Its next pass validates op by op and runs them twice.
   std::map<uint32_t, bool> suspects;
   uint32_t suspicions = 0;  // passes that found nothing new of them
+  // Its recordings and its plan do not know what was learned since: it starts
+  // over when its head comes.
+  bool outdated = false;
   Renewal renewal;
 
   // Numbers that are known to change: op and slot. Both recordings must hold
@@ -112,6 +115,9 @@ struct TraceEntry {
   std::set<std::pair<uint32_t, uint32_t>> changing;
   uint32_t number_tries = 0;
   uint32_t equal_recordings = 0;
+  // So often it was recorded again because an external lay where no recording
+  // had seen it.
+  uint32_t move_tries = 0;
   // Externals that were replaced soon after they were taken for constants.
   std::set<engine::ValueId> come_anew;
   // Values that the program kept for longer than when they were recorded: they

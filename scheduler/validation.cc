@@ -57,7 +57,7 @@ bool Validation::GoOn(const OpView& op) {
   using Readiness = engine::Instance::Readiness;
   const bool due = cursor_ == instance().next_launch_op();
   const Readiness readiness = due ? instance().BindLate(op) : Readiness::kReady;
-  if (readiness == Readiness::kUnproven) life_.RecordAgain(entry());
+  if (readiness == Readiness::kUnproven) life_.LearnMoves(entry());
   if (readiness == Readiness::kElsewhere) life_.LearnDraws(entry());
   if (readiness == Readiness::kUntold || instance().OtherNumbers(cursor_, op)) {
     LearnNumbers(op);
@@ -79,6 +79,10 @@ bool Validation::GoOn(const OpView& op) {
     return true;
   }
   if (!instance().Secure()) return false;
+  if (!instance().HasRoom()) {
+    short_of_memory_ = true;
+    return false;
+  }
   const base::Status launched = instance().LaunchNext();
   const base::Status taken_back = TakeBackOutside();
   if (Goes(launched) && taken_back) return true;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "tests/scheduler/twin_programs.h"
 
@@ -150,6 +151,124 @@ TEST_F(NondeterministicTest, IsNotMadeAgain) {
   EXPECT_GE(replays, 5u);
   pass(0);
   EXPECT_GT(stats().replays, replays);
+}
+
+// Sums that repeat their bits until they are told to vary.
+class LateTest : public TwinPrograms {
+ protected:
+  LateTest() { sim::g_sums_vary = false; }
+  ~LateTest() override { sim::g_sums_vary = true; }
+
+  bool Learned() {
+    return std::ranges::any_of(notes(), [](const auto& note) {
+      return note.first.starts_with("nondeterministic");
+    });
+  }
+  // Another trace with such a sum.
+  void Other() {
+    ModelProgram& p = *watched_.program;
+    ModelTensor h = p.Add(p.Make(2), watched_.weights[1]);
+    h = p.Sum(h, h, kRounding);
+    h = p.Add(h, h);
+    p.Read(p.Random(h));
+    builds_.RunAll();
+  }
+  // Verdicts may be asked for in its middle; true if that tells. Then it goes
+  // on with another number.
+  bool Pass(bool settles) {
+    ModelProgram& p = *watched_.program;
+    const ModelTensor x = p.Make(3);
+    ModelTensor h = p.Scale(x, 1.5f);
+    h = p.Sum(h, h, kRounding);
+    h = p.Add(h, x);
+    const bool before = Learned();
+    if (settles) session_->Settle();
+    const bool told = Learned() && !before;
+    h = p.Scale(h, told ? 0.371f : 0.713f);
+    h = p.Add(h, h);
+    p.Read(p.Add(h, x));
+    builds_.RunAll();
+    return told;
+  }
+};
+
+TEST_F(LateTest, ItMayBeLearnedWhileAReplayIsUnderWay) {
+  for (int pass = 0; pass < 14; ++pass) Pass(false);
+  ASSERT_GT(stats().replays, 0u) << Traces();
+  sim::g_sums_vary = true;
+  bool told = false;
+  for (int pass = 0; pass < 30 && !told; ++pass) {
+    Other();
+    told = Pass(true);
+  }
+  ASSERT_TRUE(told) << Traces();
+  for (int pass = 0; pass < 30; ++pass) Pass(false);
+  const uint64_t replays = stats().replays;
+  for (int pass = 0; pass < 10; ++pass) Pass(false);
+  EXPECT_GT(stats().replays, replays) << Traces();
+}
+
+// What was given up stays so.
+TEST_F(LateTest, WhatIsLearnedBringsNothingBack) {
+  const auto step = [this](bool longer) {
+    ModelProgram& p = *watched_.program;
+    ModelTensor h = p.Scale(p.Make(3), 1.5f);
+    h = p.Sum(h, h, kRounding);
+    for (int k = 0; k < 6; ++k) h = p.Add(h, watched_.weights[0]);
+    if (longer) h = p.Scale(p.Scale(h, 7), 9);
+    p.Read(h);
+    builds_.RunAll();
+  };
+  const auto given_up = [this] {
+    std::vector<cache::Signature> signatures;
+    session_->Inspect([&signatures](const Journal&, const auto& entries,
+                                    const engine::Frontend&) {
+      for (const TraceEntry* entry : entries) {
+        if (entry->state != TraceEntry::State::kGivenUp) continue;
+        signatures.push_back(entry->signature);
+      }
+    });
+    return signatures;
+  };
+  for (int pass = 0; pass < 4; ++pass) step(true);
+  for (int pass = 0; pass < 60; ++pass) step(false);
+  const auto before = given_up();
+  ASSERT_FALSE(before.empty()) << Traces();
+  sim::g_sums_vary = true;
+  for (int pass = 0; pass < 30 && !Learned(); ++pass) Other();
+  ASSERT_TRUE(Learned());
+  EXPECT_EQ(given_up(), before) << Traces();
+}
+
+// Compared op by op after each build, the sum repeats its bits; in whole
+// passes it is an op behind it that gives others.
+TEST_F(LateTest, AnOpThatWritesBehindItIsNotBlamed) {
+  const auto repeats = [this] {
+    bool repeats = false;
+    session_->Inspect([&repeats](const Journal&, const auto& entries,
+                                 const engine::Frontend&) {
+      for (const TraceEntry* entry : entries) {
+        repeats |= (entry->state == TraceEntry::State::kBuilding ||
+                    entry->state == TraceEntry::State::kCheckOps) &&
+                   entry->suspects.empty() && !entry->verdict_pending;
+      }
+    });
+    return repeats;
+  };
+  const auto pass = [&] {
+    sim::g_sums_vary = !repeats();
+    ModelProgram& p = *watched_.program;
+    ModelTensor h = p.Add(p.Make(2), watched_.weights[1]);
+    h = p.Sum(h, h, kRounding);
+    p.Negate(h);
+    p.Read(p.Scale(p.Add(h, h), 0.713f));
+    builds_.RunAll();
+  };
+  for (int i = 0; i < 60; ++i) pass();
+  EXPECT_TRUE(Learned()) << Traces();
+  const uint64_t replays = stats().replays;
+  for (int i = 0; i < 20; ++i) pass();
+  EXPECT_GT(stats().replays, replays + 10) << Traces();
 }
 
 }  // namespace

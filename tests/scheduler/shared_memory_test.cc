@@ -134,5 +134,48 @@ TEST_F(SharedMemoryTest, RandomlyKeptAndLeft) {
   EXPECT_GT(stats().replays, 100u);
 }
 
+// Who gives memory back to the device waits for a replay to be left, in the
+// allocator's lock: the replay must not wait for that.
+TEST_F(SharedMemoryTest, NothingIsAllocatedInMidReplay) {
+  for (int pass = 0; pass < 12; ++pass) Compare(0);
+  const uint64_t replays = stats().replays;
+  frontend_->on_allocate = [this] {
+    session_->BeforeMemoryGoes();
+    return true;
+  };
+  for (const uint64_t keep : {uint64_t{1} << 9, uint64_t{1} << 20}) {
+    for (int pass = 0; pass < 20; ++pass) Compare(pass == 0 ? keep : 0);
+  }
+  EXPECT_GT(stats().replays, replays);
+}
+
+TEST_F(SharedMemoryTest, WhereMemoryRunsShortAllIsAsEagerHasIt) {
+  for (int pass = 0; pass < 12; ++pass) Compare(0);
+  for (int keep = 2; keep < kOps; ++keep) {
+    int left = keep % 3;
+    frontend_->on_allocate = [&left] { return left-- != 0; };
+    Compare(uint64_t{1} << keep);
+    Compare(uint64_t{1} << keep);
+    frontend_->on_allocate = nullptr;
+    const uint64_t replays = stats().replays;
+    for (int pass = 0; pass < 40; ++pass) Compare(0);
+    EXPECT_GT(stats().replays, replays) << "kept " << keep << "\n" << Traces();
+  }
+}
+
+// Its plan is as good as before, but for memory.
+TEST_F(SharedMemoryTest, KeptOnceWhileNothingMayBeRecorded) {
+  for (int pass = 0; pass < 12; ++pass) Compare(0);
+  recording_forbidden_ = true;
+  Compare(uint64_t{1} << 9);
+  for (int pass = 0; pass < 10; ++pass) Compare(0);
+  const Stats before = stats();
+  for (int pass = 0; pass < 40; ++pass) Compare(uint64_t{1} << 9);
+  const Stats now = stats();
+  EXPECT_EQ(now.replays - before.replays, 40u) << Traces();
+  EXPECT_EQ(now.squashes, before.squashes);
+  EXPECT_EQ(now.recorded, before.recorded);
+}
+
 }  // namespace
 }  // namespace reprise::scheduler

@@ -151,7 +151,7 @@ class ModelFrontend : public engine::Frontend {
     }
   }
   base::Result<engine::Block> Allocate(size_t size_bytes) override {
-    if (fail_allocations) {
+    if (fail_allocations || (on_allocate && !on_allocate())) {
       return base::Fail(base::Code::kResourceExhausted, "told to fail");
     }
     if (takes_pages_away) return AllocatePages(size_bytes);
@@ -189,6 +189,7 @@ class ModelFrontend : public engine::Frontend {
   bool takes_pages_away = false;
   std::function<void()> on_drop;
   bool fail_allocations = false;
+  std::function<bool()> on_allocate;  // false: it fails
   bool may_be_nondeterministic = true;
   float NextRandom() { return static_cast<float>(++random_draws); }
   uint64_t random_draws = 0;
@@ -254,6 +255,9 @@ class ModelProgram {
   int observed_ = 0;
   int followed_ = 0;
 };
+
+// While false, the ops that give other bits each time repeat theirs.
+inline std::atomic<bool> g_sums_vary{true};
 
 // What the op computes; `out` is null for ops in place.
 void Compute(ModelOp op, std::span<float* const> inputs, float attribute,
