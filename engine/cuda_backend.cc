@@ -8,7 +8,6 @@
 #include "engine/device/cupti_attachment.h"
 #include "engine/device/relaxed_capture.h"
 #include "engine/explain_parameters.h"
-#include "engine/layout.h"
 #include "engine/verdict_flags.h"
 
 namespace reprise::engine {
@@ -18,7 +17,7 @@ namespace {
 // budget.
 constexpr uint64_t kBytesPerNode = 8 * 1024;
 
-std::vector<uint32_t> LaunchesByOp(const CudaProgram& program) {
+std::vector<uint32_t> LaunchesByOp(const LaunchProgram& program) {
   std::vector<uint32_t> launches;
   for (size_t k = 0; k + 1 < program.op_begin.size(); ++k) {
     launches.push_back(program.op_begin[k + 1] - program.op_begin[k]);
@@ -84,78 +83,70 @@ bool CudaBackend::Capturing() const {
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-tl::expected<BuiltPlan, BuildFailure> CudaBackend::Build(const Trace& first,
-                                                         const Trace& second) {
-  auto explained = ExplainParameters(first, second, [this](uint64_t address) {
+Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
+                                        const Trace& second) {
+  const Trace& trace = *first;
+  auto explained = ExplainParameters(trace, second, [this](uint64_t address) {
     return frontend_->OwnsAddress(address);
   });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
-  Effects effects = Effects::Of(first, second, Effects::Remake::kWhatLasts,
-                                Draws::Ahead(first, second));
-  std::vector<Segment> segments = CutSegments(
-      effects, LaunchesByOp(explained->program), options_.segment_launches);
-  const ArenaLayout layout =
-      LayOut(first, explained->place_bytes,
-             Lifetimes::Of(first, second, effects, segments));
-  if (layout.size_bytes > options_.max_arena_bytes) {
-    return tl::unexpected<BuildFailure>(
-        {.error = TooLarge(layout.size_bytes, options_.max_arena_bytes),
-         .op = std::nullopt,
-         .split = HalfWay(first, explained->place_bytes)});
-  }
-  auto plan =
-      Assemble(first, layout, std::move(segments), *std::move(explained));
-  if (!plan) {
-    return tl::unexpected<BuildFailure>({plan.error(), std::nullopt});
-  }
-  plan->effects = std::move(effects);
-  plan->lasting = second.memory;
-  return *std::move(plan);
+  auto program = std::make_shared<CudaProgram>(std::move(first),
+                                               std::move(explained->program));
+  program->effects = Effects::Of(trace, second, Effects::Remake::kWhatLasts,
+                                 Draws::Ahead(trace, second));
+  program->place_bytes = std::move(explained->place_bytes);
+  const auto arranged = Arrange(*program, second,
+                                {.launches = LaunchesByOp(program->work),
+                                 .segment_launches = options_.segment_launches,
+                                 .max_arena_bytes = options_.max_arena_bytes});
+  if (!arranged) return tl::unexpected(arranged.error());
+  program->movable = std::move(explained->movable);
+  program->lasting = second.memory;
+  program->launches = static_cast<uint32_t>(program->work.launches.size());
+  program->mechanism = "graphs, patched by SetParams";
+  program->notes = std::move(explained->notes);
+  program->host_bytes = trace.host_bytes + HostBytes(program->work.launches);
+  return program;
 }
 
-base::Result<BuiltPlan> CudaBackend::Assemble(const Trace& trace,
-                                              const ArenaLayout& layout,
-                                              std::vector<Segment> segments,
-                                              ExplainedProgram explained) {
+base::Result<InstanceParts> CudaBackend::Instantiate(
+    std::shared_ptr<const Program> explained) {
+  auto program = std::static_pointer_cast<const CudaProgram>(explained);
+  const Trace& trace = *program->trace;
+  const ArenaLayout& layout = program->layout;
   const device::Driver& driver = *context_.driver;
   const device::RelaxedCapture relaxed(driver);
   REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
   REPRISE_ASSIGN_OR_RETURN(context_.compare, options_.compare());
-  BuiltPlan plan;
-  REPRISE_ASSIGN_OR_RETURN(plan.arena, frontend_->Allocate(std::max<uint64_t>(
-                                           layout.size_bytes, 1)));
-  plan.device = {&driver, context_.context, frontend_->keep_memory()};
-  plan.segments = std::move(segments);
-  plan.launches = static_cast<uint32_t>(explained.program.launches.size());
-  plan.bytes = layout.size_bytes + plan.launches * kBytesPerNode;
-  plan.mechanism = "graphs, patched by SetParams";
+  InstanceParts parts;
+  REPRISE_ASSIGN_OR_RETURN(parts.arena, frontend_->Allocate(std::max<uint64_t>(
+                                            layout.size_bytes, 1)));
+  parts.device = {&driver, context_.context, frontend_->keep_memory()};
+  parts.bytes = layout.size_bytes + program->launches * kBytesPerNode;
   const auto ops = static_cast<uint32_t>(trace.ops.size());
   REPRISE_ASSIGN_OR_RETURN(
       std::unique_ptr<VerdictFlags> flags,
       VerdictFlags::Create(driver, Executor::kTagsAnOp * ops));
-  auto executor = std::make_unique<CudaExecutor>(
-      context_, std::move(explained.program), std::move(flags));
-  const uint64_t base = plan.arena.address();
-  plan.places.assign(trace.values.size(), 0);
+  auto executor = std::make_unique<CudaExecutor>(context_, std::move(program),
+                                                 std::move(flags));
+  const uint64_t base = parts.arena.address();
+  parts.places.assign(trace.values.size(), 0);
   for (size_t v = 0; v < trace.values.size(); ++v) {
     if (trace.values[v].external) {
       executor->Bind(static_cast<ValueId>(v), trace.values[v].origin);
     } else {
-      plan.places[v] = base + layout.places[v];
-      executor->Bind(static_cast<ValueId>(v), plan.places[v]);
+      parts.places[v] = base + layout.places[v];
+      executor->Bind(static_cast<ValueId>(v), parts.places[v]);
     }
   }
   auto temporary = static_cast<ValueId>(trace.values.size());
   for (const std::vector<uint64_t>& offsets : layout.temporaries) {
     for (uint64_t offset : offsets) executor->Bind(temporary++, base + offset);
   }
-  REPRISE_RETURN_IF_ERROR(executor->MakeGraphs(plan.segments));
-  plan.movable = std::move(explained.movable);
-  plan.place_bytes = std::move(explained.place_bytes);
-  plan.notes = std::move(explained.notes);
-  plan.executor = std::move(executor);
-  return plan;
+  REPRISE_RETURN_IF_ERROR(executor->MakeGraphs());
+  parts.executor = std::move(executor);
+  return parts;
 }
 
 }  // namespace reprise::engine

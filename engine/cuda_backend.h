@@ -15,9 +15,8 @@
 #include "engine/device/driver.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/executor.h"
-#include "engine/explain_parameters.h"
 #include "engine/frontend.h"
-#include "engine/layout.h"
+#include "engine/program.h"
 #include "kernels/compare.h"
 
 namespace reprise::engine {
@@ -28,8 +27,8 @@ class CudaBackend : public Backend {
   struct Options {
     uint64_t max_arena_bytes = 0;
     uint32_t segment_launches = 100;
-    // Gives the comparison for validations; called by Build, where the first
-    // call may compile.
+    // Gives the comparison for validations; called by Instantiate, where the
+    // first call may compile.
     std::function<base::Result<kernels::DeviceCompare*>()> compare;
   };
 
@@ -46,16 +45,12 @@ class CudaBackend : public Backend {
     return context_.recorder->TakeForeignWork();
   }
   bool Capturing() const override;
-  tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,
-                                              const Trace& second) override;
+  Explained Explain(std::shared_ptr<const Trace> first,
+                    const Trace& second) override;
+  base::Result<InstanceParts> Instantiate(
+      std::shared_ptr<const Program> program) override;
 
  private:
-  // All but the effects.
-  base::Result<BuiltPlan> Assemble(const Trace& trace,
-                                   const ArenaLayout& layout,
-                                   std::vector<Segment> segments,
-                                   ExplainedProgram explained);
-
   CudaContext context_;
   Frontend* frontend_;
   Options options_;

@@ -19,38 +19,42 @@ auto Of(const std::vector<Site>& all, uint32_t op) {
 
 }  // namespace
 
-CudaExecutor::CudaExecutor(const CudaContext& context, CudaProgram program,
-                           std::unique_ptr<VerdictFlags> flags)
-    : context_(context),
-      program_(std::move(program)),
-      origins_(program_.values, 0),
-      segment_of_(program_.launches.size(), 0),
-      dirty_(program_.launches.size(), false),
-      flags_(std::move(flags)) {
-  std::stable_sort(
-      program_.sites.begin(), program_.sites.end(),
-      [](const ValueSite& a, const ValueSite& b) { return a.value < b.value; });
-  sites_begin_.assign(program_.values + 1, 0);
-  for (const ValueSite& site : program_.sites) ++sites_begin_[site.value + 1];
-  for (uint32_t v = 0; v < program_.values; ++v) {
-    sites_begin_[v + 1] += sites_begin_[v];
+CudaProgram::CudaProgram(std::shared_ptr<const Trace> trace,
+                         LaunchProgram launches)
+    : Program(std::move(trace)), work(std::move(launches)) {
+  std::ranges::stable_sort(work.sites, {}, &ValueSite::value);
+  sites_begin.assign(work.values + 1, 0);
+  for (const ValueSite& site : work.sites) ++sites_begin[site.value + 1];
+  for (uint32_t v = 0; v < work.values; ++v) {
+    sites_begin[v + 1] += sites_begin[v];
   }
 }
 
-base::Status CudaExecutor::MakeGraphs(std::span<const Segment> segments) {
+CudaExecutor::CudaExecutor(const CudaContext& context,
+                           std::shared_ptr<const CudaProgram> program,
+                           std::unique_ptr<VerdictFlags> flags)
+    : context_(context),
+      program_(std::move(program)),
+      launches_(program_->work.launches),
+      origins_(program_->work.values, 0),
+      segment_of_(launches_.size(), 0),
+      dirty_(launches_.size(), false),
+      flags_(std::move(flags)) {}
+
+base::Status CudaExecutor::MakeGraphs() {
   const device::LaunchRecorder::Hidden hidden;
   // The program may end the session's stream meanwhile.
   CUstream stream = nullptr;
   REPRISE_CU(*context_.driver, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   const device::UniqueStream uploads(*context_.driver, stream);
-  for (const Segment& segment : segments) {
+  for (const Segment& segment : program_->segments) {
     SegmentGraph& made = segments_.emplace_back();
-    made.first_launch = program_.op_begin[segment.first_op];
-    const uint32_t end = program_.op_begin[segment.end_op];
+    made.first_launch = program_->work.op_begin[segment.first_op];
+    const uint32_t end = program_->work.op_begin[segment.end_op];
     if (made.first_launch == end) continue;
     std::vector<const device::Launch*> launches;
     for (uint32_t i = made.first_launch; i < end; ++i) {
-      launches.push_back(&program_.launches[i]);
+      launches.push_back(&launches_[i]);
       segment_of_[i] = static_cast<uint32_t>(segments_.size() - 1);
     }
     REPRISE_ASSIGN_OR_RETURN(
@@ -65,10 +69,9 @@ base::Status CudaExecutor::MakeGraphs(std::span<const Segment> segments) {
 void CudaExecutor::Bind(ValueId value, uint64_t origin) {
   if (origins_[value] == origin) return;
   origins_[value] = origin;
-  for (uint32_t i = sites_begin_[value]; i < sites_begin_[value + 1]; ++i) {
-    const ValueSite& site = program_.sites[i];
-    program_.launches[site.launch].SetWord(site.offset_bytes,
-                                           origin + site.delta_bytes);
+  for (const ValueSite& site : program_->SitesOf(value)) {
+    launches_[site.launch].SetWord(site.offset_bytes,
+                                   origin + site.delta_bytes);
     MarkDirty(site.launch);
   }
 }
@@ -82,16 +85,16 @@ void CudaExecutor::MarkDirty(uint32_t launch) {
 
 Executor::Fit CudaExecutor::SetScalars(uint32_t op,
                                        std::span<const uint64_t> bits) {
-  for (const ScalarCopy& copy : Of(program_.copies, op)) {
+  for (const ScalarCopy& copy : Of(program_->work.copies, op)) {
     if (bits[copy.slot] != bits[copy.of]) return Fit::kUntold;
   }
-  for (const ScalarRounding& rounding : Of(program_.roundings, op)) {
+  for (const ScalarRounding& rounding : Of(program_->work.roundings, op)) {
     const ScalarSource& source = rounding.source;
     if (source.Encoded(bits[source.slot]) != rounding.encoded) {
       return Fit::kUntold;
     }
   }
-  const auto sites = Of(program_.scalars, op);
+  const auto sites = Of(program_->work.scalars, op);
   encoded_.clear();
   for (const ScalarSite& site : sites) {
     std::optional<uint64_t> word;
@@ -110,8 +113,7 @@ Executor::Fit CudaExecutor::SetScalars(uint32_t op,
   }
   auto word = encoded_.begin();
   for (const ScalarSite& site : sites) {
-    std::byte* place =
-        program_.launches[site.launch].image.data() + site.offset_bytes;
+    std::byte* place = launches_[site.launch].image.data() + site.offset_bytes;
     const uint64_t bytes = *word++;
     if (std::memcmp(place, &bytes, site.width_bytes) == 0) continue;
     std::memcpy(place, &bytes, site.width_bytes);
@@ -121,8 +123,8 @@ Executor::Fit CudaExecutor::SetScalars(uint32_t op,
 }
 
 void CudaExecutor::SetGenerator(uint32_t op, const GeneratorState& state) {
-  for (const DrawSite& site : Of(program_.draws, op)) {
-    device::Launch& launch = program_.launches[site.launch];
+  for (const DrawSite& site : Of(program_->work.draws, op)) {
+    device::Launch& launch = launches_[site.launch];
     const uint64_t word = site.WordAt(state);
     if (launch.Word(site.offset_bytes) == word) continue;
     launch.SetWord(site.offset_bytes, word);
@@ -160,21 +162,21 @@ base::Status CudaExecutor::LaunchOp(size_t op) {
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
-  for (uint32_t i = program_.op_begin[op]; i < program_.op_begin[op + 1]; ++i) {
-    REPRISE_RETURN_IF_ERROR(device::Enqueue(
-        *context_.driver, program_.launches[i], context_.stream));
+  const std::vector<uint32_t>& op_begin = program_->work.op_begin;
+  for (uint32_t i = op_begin[op]; i < op_begin[op + 1]; ++i) {
+    REPRISE_RETURN_IF_ERROR(
+        device::Enqueue(*context_.driver, launches_[i], context_.stream));
   }
   return {};
 }
 
 bool CudaExecutor::Touches(size_t op, ValueId value) const {
-  const uint32_t begin = program_.op_begin[op];
-  const uint32_t end = program_.op_begin[op + 1];
-  for (uint32_t i = sites_begin_[value]; i < sites_begin_[value + 1]; ++i) {
-    const uint32_t launch = program_.sites[i].launch;
-    if (launch >= begin && launch < end) return true;
-  }
-  return false;
+  const uint32_t begin = program_->work.op_begin[op];
+  const uint32_t end = program_->work.op_begin[op + 1];
+  return std::ranges::any_of(program_->SitesOf(value),
+                             [begin, end](const ValueSite& site) {
+                               return site.launch >= begin && site.launch < end;
+                             });
 }
 
 base::Status CudaExecutor::Copy(uint64_t to, uint64_t from,

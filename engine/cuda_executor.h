@@ -16,33 +16,27 @@
 #include "engine/device/launch.h"
 #include "engine/device/launch_graph.h"
 #include "engine/device/launch_recorder.h"
-#include "engine/draw_sites.h"
 #include "engine/executor.h"
-#include "engine/scalar.h"
+#include "engine/launch_program.h"
+#include "engine/program.h"
 #include "engine/verdict_flags.h"
 #include "kernels/compare.h"
 
 namespace reprise::engine {
 
-// Eight bytes of a launch's image that hold the address of a value plus a
-// delta.
-struct ValueSite {
-  uint32_t launch;  // in the program
-  uint32_t offset_bytes;
-  ValueId value;
-  uint64_t delta_bytes;
-};
+// A program, and its launches with an index of their sites.
+struct CudaProgram : Program {
+  CudaProgram(std::shared_ptr<const Trace> trace, LaunchProgram launches);
 
-// All launches of a plan in program order, and where its values stand in them.
-struct CudaProgram {
-  std::vector<device::Launch> launches;
-  std::vector<uint32_t> op_begin;  // launches of op k: [op_begin[k], [k + 1])
-  std::vector<ValueSite> sites;
-  std::vector<ScalarSite> scalars;  // in the order of ops
-  std::vector<ScalarCopy> copies;   // so these
-  std::vector<ScalarRounding> roundings;
-  std::vector<DrawSite> draws;  // in the order of ops
-  uint32_t values = 0;  // temporaries are numbered after the trace's values
+  LaunchProgram work;  // its sites in the order of values
+  // Of value v: sites [sites_begin[v], sites_begin[v + 1]).
+  std::vector<uint32_t> sites_begin;
+
+  std::span<const ValueSite> SitesOf(ValueId value) const {
+    return std::span(work.sites)
+        .subspan(sites_begin[value],
+                 sites_begin[value + 1] - sites_begin[value]);
+  }
 };
 
 // What the executors of a session share; outlives them.
@@ -59,17 +53,18 @@ struct CudaContext {
 #endif
 };
 
-// Patches on change: Bind writes into the host copy of the launches, the next
-// launch of a segment first updates the nodes that changed. Owns graphs and
-// launches; borrows the context. See Executor for threads.
+// Patches on change: Bind writes into its own copy of the program's launches,
+// the next launch of a segment first updates the nodes that changed. Owns
+// graphs; borrows the context. See Executor for threads.
 class CudaExecutor : public Executor {
  public:
-  CudaExecutor(const CudaContext& context, CudaProgram program,
+  CudaExecutor(const CudaContext& context,
+               std::shared_ptr<const CudaProgram> program,
                std::unique_ptr<VerdictFlags> flags);
   // Once, before anything is launched, and after every value was bound: the
   // driver takes no fill or copy of freed memory into a graph, and what the
   // recording used may have gone.
-  base::Status MakeGraphs(std::span<const Segment> segments);
+  base::Status MakeGraphs();
 
   void Bind(ValueId value, uint64_t origin) override;
   Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override;
@@ -98,11 +93,11 @@ class CudaExecutor : public Executor {
   void MarkDirty(uint32_t launch);
 
   CudaContext context_;
-  CudaProgram program_;
-  std::vector<uint32_t> sites_begin_;  // of value v: [v], [v + 1]
-  std::vector<uint64_t> origins_;      // as bound
-  std::vector<uint32_t> segment_of_;   // by launch
-  std::vector<bool> dirty_;            // by launch
+  std::shared_ptr<const CudaProgram> program_;
+  std::vector<device::Launch> launches_;  // the program's, as bound
+  std::vector<uint64_t> origins_;         // as bound
+  std::vector<uint32_t> segment_of_;      // by launch
+  std::vector<bool> dirty_;               // by launch
   std::vector<SegmentGraph> segments_;
   std::unique_ptr<VerdictFlags> flags_;
   bool comparing_ = false;

@@ -1,5 +1,5 @@
-// How recorded work is kept, built and run again: on a GPU as graphs of eager's
-// launches, on the host by calling the ops.
+// How recorded work is kept, explained and run again: on a GPU as graphs of
+// eager's launches, on the host by calling the ops.
 
 #ifndef REPRISE_ENGINE_EXECUTOR_H_
 #define REPRISE_ENGINE_EXECUTOR_H_
@@ -16,10 +16,8 @@
 
 #include "engine/base/status.h"
 #include "engine/block.h"
-#include "engine/effects.h"
 #include "engine/ledger.h"
-#include "engine/memory_watch.h"
-#include "engine/segments.h"
+#include "engine/program.h"
 #include "engine/trace.h"
 #include "kernels/compare.h"
 
@@ -35,8 +33,8 @@ struct Verdict {
   }
 };
 
-// Runs the ops of one plan on the session's stream. One thread at a time (the
-// session's lock); all work is enqueued in stream order.
+// Runs the ops of one instance of a program on the session's stream. One thread
+// at a time (the session's lock); all work is enqueued in stream order.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -102,41 +100,18 @@ class Executor {
   virtual base::Result<std::optional<Verdict>> Poll(Patience patience) = 0;
 };
 
-// What a build yields beside the trace it was built from.
-struct BuiltPlan {
+// What an instance of a program has of its own.
+struct InstanceParts {
   Block arena;
   ArenaDevice device;
-  std::vector<uint64_t>
-      places;  // by ValueId: address in the arena; 0: external
-  std::vector<uint64_t> place_bytes;  // by ValueId: what its memory must hold
-  // By ValueId: the recorded work can be pointed at another address.
-  std::vector<bool> movable;
-  Effects effects;
-  std::vector<Segment> segments;
+  // By ValueId: address in the arena; 0: external.
+  std::vector<uint64_t> places;
   std::unique_ptr<Executor> executor;
-  // Of memory that the recorded work names and that nobody of ours owns; null
-  // where there is none.
-  std::shared_ptr<const MemoryWatch> lasting;
-  uint64_t bytes = 0;          // arena and graphs
-  const char* mechanism = "";  // how it runs and is patched, for the report
-  uint32_t launches = 0;
-  std::vector<std::string> notes;
-};
-
-// Why a build failed and, where it is known, at which op of the trace.
-struct BuildFailure {
-  base::Error error;
-  std::optional<uint32_t> op;
-  // Ops whose numbers changed in a way that no recording explains: they must
-  // stand in the words.
-  std::vector<uint32_t> unexplained = {};
-  // All of it is too much for one plan: traces that end before this op and
-  // begin with it may not be.
-  std::optional<uint32_t> split = {};
+  uint64_t bytes = 0;  // arena and graphs
 };
 
 // Records and builds for one session. Recording calls come from the op's
-// thread; Build comes from any thread, one at a time.
+// thread; Explain and Instantiate from any, one at a time.
 class Backend {
  public:
   enum class Recording : uint8_t { kFirst, kRelocated };
@@ -159,11 +134,15 @@ class Backend {
   // The user is capturing the stream: stand aside.
   virtual bool Capturing() const = 0;
 
-  // Two recordings of one signature; what is built borrows `first`.
-  // kFailedPrecondition when they do not explain each other,
+  // Of two recordings of one signature. kFailedPrecondition when they do not
+  // explain each other.
+  using Explained = tl::expected<std::shared_ptr<const Program>, BuildFailure>;
+  virtual Explained Explain(std::shared_ptr<const Trace> first,
+                            const Trace& second) = 0;
+  // Of a program that this backend has explained; the instance holds on to it.
   // kResourceExhausted when memory is short.
-  virtual tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,
-                                                      const Trace& second) = 0;
+  virtual base::Result<InstanceParts> Instantiate(
+      std::shared_ptr<const Program> program) = 0;
 };
 
 }  // namespace reprise::engine

@@ -227,7 +227,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
   const std::vector<SlotSet> changing = ChangingSlots(first, second);
   std::vector<uint32_t> unexplained;
   ExplainedProgram explained;
-  CudaProgram& program = explained.program;
+  LaunchProgram& program = explained.program;
   for (const Value& value : first.values) {
     explained.place_bytes.push_back(value.external ? 0 : value.size_bytes);
   }

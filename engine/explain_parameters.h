@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/cuda_executor.h"
+#include "engine/executor.h"
+#include "engine/launch_program.h"
 #include "engine/trace.h"
 
 namespace reprise::engine {
 
 struct ExplainedProgram {
-  CudaProgram program;
+  LaunchProgram program;
   // By value of the trace: every address of it in the program is known, so
   // that it can live elsewhere. False for externals that did not move.
   std::vector<bool> movable;

@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/layout.h"
-
 namespace reprise::engine {
 namespace {
 
@@ -18,17 +16,20 @@ bool LeavesUnwritten(const std::string& name) {
   return name.starts_with("aten::empty") || name.starts_with("aten::new_empty");
 }
 
+struct HostProgram : Program {
+  using Program::Program;
+  std::vector<bool> unwritten;  // by op
+};
+
 class HostExecutor : public Executor {
  public:
-  HostExecutor(const Trace& trace, std::vector<Segment> segments,
-               std::vector<bool> unwritten)
-      : trace_(trace),
-        segments_(std::move(segments)),
-        unwritten_(std::move(unwritten)),
-        origins_(trace.values.size(), 0),
-        numbers_(trace.ops.size()) {
-    for (size_t k = 0; k < trace.ops.size(); ++k) {
-      for (const ScalarSlot& slot : trace.ops[k].slots) {
+  explicit HostExecutor(std::shared_ptr<const HostProgram> program)
+      : program_(std::move(program)),
+        trace_(*program_->trace),
+        origins_(trace_.values.size(), 0),
+        numbers_(trace_.ops.size()) {
+    for (size_t k = 0; k < trace_.ops.size(); ++k) {
+      for (const ScalarSlot& slot : trace_.ops[k].slots) {
         numbers_[k].push_back(slot.recorded.bits);
       }
     }
@@ -46,7 +47,7 @@ class HostExecutor : public Executor {
   }
 
   Progress LaunchSegment(size_t segment, uint32_t first_op) override {
-    const uint32_t end_op = segments_[segment].end_op;
+    const uint32_t end_op = program_->segments[segment].end_op;
     for (uint32_t k = first_op; k < end_op; ++k) {
       if (base::Status run = LaunchOp(k); !run) return {std::move(run), k};
     }
@@ -76,7 +77,7 @@ class HostExecutor : public Executor {
   }
 
   bool Touches(size_t op, ValueId) const override {
-    return !trace_.ops[op].by_eager && !unwritten_[op];
+    return !trace_.ops[op].by_eager && !program_->unwritten[op];
   }
 
   base::Status Copy(uint64_t to, uint64_t from,
@@ -139,9 +140,8 @@ class HostExecutor : public Executor {
     if (generator_ != nullptr) generator_->PutBack();
   }
 
-  const Trace& trace_;
-  std::vector<Segment> segments_;
-  std::vector<bool> unwritten_;
+  std::shared_ptr<const HostProgram> program_;
+  const Trace& trace_;  // the program's
   std::vector<Saved> saved_;
   std::unique_ptr<KeptGenerator> generator_;  // before an op that may draw
   std::vector<uint64_t> origins_;
@@ -166,58 +166,56 @@ std::string HostBackend::EndOp(TracedOp& op) {
   return op.call == nullptr ? "this call cannot be kept" : "";
 }
 
-tl::expected<BuiltPlan, BuildFailure> HostBackend::Build(const Trace& first,
-                                                         const Trace& second) {
-  const auto fail = [](base::Error error) {
-    return tl::unexpected<BuildFailure>({std::move(error), std::nullopt});
-  };
-  if (first.ops.size() != second.ops.size()) {
-    return fail({base::Code::kFailedPrecondition,
-                 "the recordings differ in their ops"});
-  }
-  std::vector<uint64_t> place_bytes;
-  for (const Value& value : first.values) {
-    place_bytes.push_back(value.external ? 0 : value.size_bytes);
-  }
-  BuiltPlan plan;
-  plan.effects = Effects::Of(first, second, Effects::Remake::kNothing,
-                             Draws::InTurn(first));
-  plan.segments =
-      CutSegments(plan.effects, std::vector<uint32_t>(first.ops.size(), 1),
-                  options_.segment_ops);
-  const ArenaLayout layout =
-      LayOut(first, place_bytes,
-             Lifetimes::Of(first, second, plan.effects, plan.segments));
-  if (layout.size_bytes > options_.max_arena_bytes) {
+Backend::Explained HostBackend::Explain(std::shared_ptr<const Trace> first,
+                                        const Trace& second) {
+  const Trace& trace = *first;
+  if (trace.ops.size() != second.ops.size()) {
     return tl::unexpected<BuildFailure>(
-        {.error = TooLarge(layout.size_bytes, options_.max_arena_bytes),
-         .op = std::nullopt,
-         .split = HalfWay(first, place_bytes)});
+        {base::Error(base::Code::kFailedPrecondition,
+                     "the recordings differ in their ops"),
+         std::nullopt});
   }
-  auto arena = frontend_->Allocate(std::max<uint64_t>(layout.size_bytes, 1));
-  if (!arena) return fail(arena.error());
-  plan.arena = *std::move(arena);
-  plan.bytes = layout.size_bytes;
-  plan.mechanism = "calls";
-  plan.launches = static_cast<uint32_t>(first.ops.size());
-  std::vector<bool> unwritten;
-  for (const TracedOp& op : first.ops) {
-    unwritten.push_back(LeavesUnwritten(frontend_->OpName(op.op)));
+  auto program = std::make_shared<HostProgram>(std::move(first));
+  for (const Value& value : trace.values) {
+    program->place_bytes.push_back(value.external ? 0 : value.size_bytes);
   }
-  plan.executor = std::make_unique<HostExecutor>(first, plan.segments,
-                                                 std::move(unwritten));
-  plan.places.assign(first.values.size(), 0);
-  for (size_t v = 0; v < first.values.size(); ++v) {
-    if (first.values[v].external) {
-      plan.executor->Bind(static_cast<ValueId>(v), first.values[v].origin);
+  program->effects = Effects::Of(trace, second, Effects::Remake::kNothing,
+                                 Draws::InTurn(trace));
+  const auto arranged =
+      Arrange(*program, second,
+              {.launches = std::vector<uint32_t>(trace.ops.size(), 1),
+               .segment_launches = options_.segment_ops,
+               .max_arena_bytes = options_.max_arena_bytes});
+  if (!arranged) return tl::unexpected(arranged.error());
+  for (const TracedOp& op : trace.ops) {
+    program->unwritten.push_back(LeavesUnwritten(frontend_->OpName(op.op)));
+  }
+  program->movable.assign(trace.values.size(), true);
+  program->launches = static_cast<uint32_t>(trace.ops.size());
+  program->mechanism = "calls";
+  program->host_bytes = trace.host_bytes;
+  return program;
+}
+
+base::Result<InstanceParts> HostBackend::Instantiate(
+    std::shared_ptr<const Program> explained) {
+  auto program = std::static_pointer_cast<const HostProgram>(explained);
+  const Trace& trace = *program->trace;
+  InstanceParts parts;
+  REPRISE_ASSIGN_OR_RETURN(parts.arena, frontend_->Allocate(std::max<uint64_t>(
+                                            program->layout.size_bytes, 1)));
+  parts.bytes = program->layout.size_bytes;
+  parts.executor = std::make_unique<HostExecutor>(program);
+  parts.places.assign(trace.values.size(), 0);
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    if (trace.values[v].external) {
+      parts.executor->Bind(static_cast<ValueId>(v), trace.values[v].origin);
       continue;
     }
-    plan.places[v] = plan.arena.address() + layout.places[v];
-    plan.executor->Bind(static_cast<ValueId>(v), plan.places[v]);
+    parts.places[v] = parts.arena.address() + program->layout.places[v];
+    parts.executor->Bind(static_cast<ValueId>(v), parts.places[v]);
   }
-  plan.place_bytes = std::move(place_bytes);
-  plan.movable.assign(first.values.size(), true);
-  return plan;
+  return parts;
 }
 
 }  // namespace reprise::engine

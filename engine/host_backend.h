@@ -11,6 +11,7 @@
 #include "engine/base/heap_trim.h"
 #include "engine/executor.h"
 #include "engine/frontend.h"
+#include "engine/program.h"
 
 namespace reprise::engine {
 
@@ -40,8 +41,10 @@ class HostBackend : public Backend {
     if (++heads_ % 64 == 0) heap_.AfterLastingBlocks();
   }
   bool Capturing() const override { return false; }
-  tl::expected<BuiltPlan, BuildFailure> Build(const Trace& first,
-                                              const Trace& second) override;
+  Explained Explain(std::shared_ptr<const Trace> first,
+                    const Trace& second) override;
+  base::Result<InstanceParts> Instantiate(
+      std::shared_ptr<const Program> program) override;
 
  private:
   Frontend* frontend_;

@@ -24,33 +24,34 @@ bool SameNumbers(const ScalarSlot& a, const ScalarSlot& b, const OpView& op) {
 
 }  // namespace
 
-Instance::Instance(Plan* plan, BuiltPlan built)
+Instance::Instance(Plan* plan, InstanceParts parts)
     : plan_(plan),
-      trace_(&plan->trace()),
-      built_(std::move(built)),
-      ledger_(Ledger::Create(std::move(built_.arena), trace_->values.size(),
-                             built_.device)),
+      program_(plan->program().get()),
+      trace_(program_->trace.get()),
+      parts_(std::move(parts)),
+      ledger_(Ledger::Create(std::move(parts_.arena), trace_->values.size(),
+                             parts_.device)),
       bound_(trace_->values.size()),
       shadow_(trace_->values.size()),
       fresh_(trace_->values.size()),
-      externals_(built_.segments.size()),
-      values_(built_.segments.size()),
+      externals_(program_->segments.size()),
+      values_(program_->segments.size()),
       watched_(trace_->values.size(), false) {
   arena_begin_ = ~uint64_t{0};
   for (const ValueId v : plan_->outputs()) {
-    const uint64_t place = built_.places[v];
+    const uint64_t place = parts_.places[v];
     arena_begin_ = std::min(arena_begin_, place);
-    arena_end_ = std::max(arena_end_, place + built_.place_bytes[v]);
+    arena_end_ = std::max(arena_end_, place + program_->place_bytes[v]);
   }
   for (ValueId v = 0; v < trace_->values.size(); ++v) {
     const Value& value = trace_->values[v];
-    bound_[v].origin = value.external ? value.origin : built_.places[v];
+    bound_[v].origin = value.external ? value.origin : parts_.places[v];
     if (!value.external) continue;
     bound_[v].place = {value.storage, value.base};
-    if (!plan_->effects().input(v)) lasting_.push_back(v);
+    if (!program_->effects.input(v)) lasting_.push_back(v);
   }
   // As recorded, until they are bound.
-  const Draws& draws = plan_->effects().draws();
+  const Draws& draws = program_->effects.draws();
   for (const engine::Draw& draw : draws.ahead()) {
     const GeneratorState& source = draws.sources()[draw.source].recorded;
     generator_.push_back(source.After(draw.ahead));
@@ -59,23 +60,19 @@ Instance::Instance(Plan* plan, BuiltPlan built)
   NoteNeighbours();
 }
 
-void Instance::MoveTo(Plan* plan) {
-  plan_ = plan;
-  trace_ = &plan->trace();
-}
-
 void Instance::NoteTouched() {
   std::vector<size_t> noted(trace_->values.size(), ~size_t{0});  // the segment
-  for (size_t s = 0; s < built_.segments.size(); ++s) {
-    const Segment& segment = built_.segments[s];
+  for (size_t s = 0; s < program_->segments.size(); ++s) {
+    const Segment& segment = program_->segments[s];
     for (uint32_t k = segment.first_op; k < segment.end_op; ++k) {
       for (const ValueRef& operand : trace_->ops[k].operands) {
         const ValueId v = operand.value;
         const Value& value = trace_->values[v];
-        if (plan_->effects().input(v) && k > value.birth_op) watched_[v] = true;
+        if (program_->effects.input(v) && k > value.birth_op)
+          watched_[v] = true;
         // Operands of the op at which the segment is launched are alive.
         const bool at_hand = value.birth_op == segment.first_op &&
-                             (s == 0 || plan_->effects().late(v));
+                             (s == 0 || program_->effects.late(v));
         const bool own = !value.external && value.birth_op >= segment.first_op;
         if (at_hand || own || noted[v] == s) continue;
         noted[v] = s;
@@ -87,15 +84,15 @@ void Instance::NoteTouched() {
 
 void Instance::NoteNeighbours() {
   neighbours_.resize(trace_->values.size());
-  followers_.resize(built_.segments.size());
+  followers_.resize(program_->segments.size());
   std::vector<ValueId> by_place = plan_->outputs();
   std::ranges::sort(by_place, {},
-                    [this](ValueId v) { return built_.places[v]; });
+                    [this](ValueId v) { return parts_.places[v]; });
   for (size_t i = 0; i < by_place.size(); ++i) {
     const ValueId v = by_place[i];
-    const uint64_t end = built_.places[v] + built_.place_bytes[v];
+    const uint64_t end = parts_.places[v] + program_->place_bytes[v];
     for (size_t j = i + 1;
-         j < by_place.size() && built_.places[by_place[j]] < end; ++j) {
+         j < by_place.size() && parts_.places[by_place[j]] < end; ++j) {
       neighbours_[v].push_back(by_place[j]);
       neighbours_[by_place[j]].push_back(v);
     }
@@ -105,7 +102,7 @@ void Instance::NoteNeighbours() {
     if (neighbours_[v].empty()) continue;
     std::ranges::sort(neighbours_[v]);
     // Values are numbered in the order in which they come.
-    while (built_.segments[s].end_op <= trace_->values[v].birth_op) ++s;
+    while (program_->segments[s].end_op <= trace_->values[v].birth_op) ++s;
     if (neighbours_[v].front() < v) followers_[s].push_back(v);
   }
 }
@@ -113,7 +110,7 @@ void Instance::NoteNeighbours() {
 void Instance::BindAt(ValueId value, uint64_t origin) {
   if (bound_[value].origin == origin) return;
   bound_[value].origin = origin;
-  built_.executor->Bind(value, origin);
+  parts_.executor->Bind(value, origin);
 }
 
 bool Instance::SameWords(uint32_t index, const OpView& op) const {
@@ -127,7 +124,7 @@ bool Instance::SameWords(uint32_t index, const OpView& op) const {
     return true;
   }
   return !expected.slots.empty() &&
-         SameWordsAround(expected, &plan_->effects().changing(index), op);
+         SameWordsAround(expected, &program_->effects.changing(index), op);
 }
 
 bool Instance::SameWordsAround(const TracedOp& expected,
@@ -165,7 +162,7 @@ bool Instance::OtherNumbers(uint32_t index, const OpView& op) const {
   return !expected.slots.empty() && op.op == expected.op &&
          op.words.size() == expected.words.size() &&
          op.operands.size() == expected.operands.size() &&
-         !SameWordsAround(expected, &plan_->effects().changing(index), op) &&
+         !SameWordsAround(expected, &program_->effects.changing(index), op) &&
          SameWordsAround(expected, nullptr, op) && SameBound(index, op);
 }
 
@@ -175,7 +172,7 @@ bool Instance::SameBound(uint32_t index, const OpView& op) const {
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
     const Value& value = trace_->values[ref.value];
-    if (plan_->effects().late(ref.value) && value.birth_op == index) continue;
+    if (program_->effects.late(ref.value) && value.birth_op == index) continue;
     const uint64_t origin = shadowed_ && !value.external
                                 ? shadow_[ref.value].base
                                 : bound_[ref.value].origin;
@@ -186,12 +183,12 @@ bool Instance::SameBound(uint32_t index, const OpView& op) const {
 
 Instance::Readiness Instance::BindScalars(uint32_t index, const OpView& op) {
   const TracedOp& expected = trace_->ops[index];
-  if (plan_->effects().changing(index).empty()) return Readiness::kReady;
+  if (program_->effects.changing(index).empty()) return Readiness::kReady;
   numbers_.clear();
   for (const ScalarSlot& slot : expected.slots) {
     numbers_.push_back(op.scalars[slot.scalar].bits);
   }
-  switch (built_.executor->SetScalars(index, numbers_)) {
+  switch (parts_.executor->SetScalars(index, numbers_)) {
     case Executor::Fit::kBound:
       break;
     case Executor::Fit::kUntold:
@@ -203,20 +200,20 @@ Instance::Readiness Instance::BindScalars(uint32_t index, const OpView& op) {
 }
 
 Instance::Readiness Instance::BindDraws(uint32_t source) {
-  const Draws& draws = plan_->effects().draws();
+  const Draws& draws = program_->effects.draws();
   const GeneratorState now = trace_->frontend->Generator();
   if (!draws.sources()[source].Takes(now)) return Readiness::kElsewhere;
   for (size_t i = 0; i < generator_.size(); ++i) {
     const engine::Draw& draw = draws.ahead()[i];
     if (draw.source != source) continue;
     generator_[i] = now.After(draw.ahead);
-    built_.executor->SetGenerator(draw.op, generator_[i]);
+    parts_.executor->SetGenerator(draw.op, generator_[i]);
   }
   return Readiness::kReady;
 }
 
 void Instance::GoOnDrawing(uint32_t draw) {
-  const std::span<const engine::Draw> ahead = plan_->effects().draws().ahead();
+  const std::span<const engine::Draw> ahead = program_->effects.draws().ahead();
   next_draw_ = draw;
   next_draw_op_ = draw < ahead.size() ? ahead[draw].op : kNoLaunch;
   next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
@@ -224,7 +221,7 @@ void Instance::GoOnDrawing(uint32_t draw) {
 
 bool Instance::Draw() {
   const uint64_t increment =
-      plan_->effects().draws().ahead()[next_draw_].increment;
+      program_->effects.draws().ahead()[next_draw_].increment;
   const GeneratorState& at = generator_[next_draw_];
   if (!trace_->frontend->MoveGenerator(at, at.After(increment))) return false;
   GoOnDrawing(next_draw_ + 1);
@@ -234,7 +231,7 @@ bool Instance::Draw() {
 void Instance::TakeBackDraw() {
   GoOnDrawing(next_draw_ - 1);
   const uint64_t increment =
-      plan_->effects().draws().ahead()[next_draw_].increment;
+      program_->effects.draws().ahead()[next_draw_].increment;
   const GeneratorState& at = generator_[next_draw_];
   // Where others have used it meanwhile, they have used what lies behind.
   (void)trace_->frontend->MoveGenerator(at.After(increment), at);
@@ -248,7 +245,7 @@ bool Instance::DrawsBesideEager() {
 
 bool Instance::DrewBesideEager(uint32_t op) const {
   if (next_draw_ == 0) return true;
-  const engine::Draw& last = plan_->effects().draws().ahead()[next_draw_ - 1];
+  const engine::Draw& last = program_->effects.draws().ahead()[next_draw_ - 1];
   return last.op != op || trace_->frontend->Generator() ==
                               generator_[next_draw_ - 1].After(last.increment);
 }
@@ -298,7 +295,7 @@ void Instance::BindTo(const ValueRef& ref, const Operand& operand) {
   const ValueId value = ref.value;
   BindAt(value, operand.address() - ref.offset_bytes);
   // The trace's own storages are weakly held by it.
-  if ((watched_[value] || !plan_->effects().input(value)) &&
+  if ((watched_[value] || !program_->effects.input(value)) &&
       operand.storage != trace_->values[value].storage) {
     holds_->Watch(operand.storage);
   }
@@ -309,7 +306,7 @@ bool Instance::Apart(const Operand& operand) const {
   const uint64_t begin = operand.base;
   const uint64_t end = begin + operand.storage_bytes;
   const auto apart = [&](ValueId v, uint64_t origin) {
-    return end <= origin || origin + built_.place_bytes[v] <= begin;
+    return end <= origin || origin + program_->place_bytes[v] <= begin;
   };
   if (begin < arena_end_ && arena_begin_ < end) {
     for (const ValueId v : plan_->outputs()) {
@@ -340,9 +337,9 @@ bool Instance::MovesOntoWrites(const OpView& head) const {
   const std::vector<ValueRef>& refs = trace_->ops[0].operands;
   for (size_t i = 0; i < refs.size(); ++i) {
     const ValueId v = refs[i].value;
-    if (plan_->effects().input(v) || !IsMoved(v)) continue;
+    if (program_->effects.input(v) || !IsMoved(v)) continue;
     const Operand& operand = head.operands[i];
-    for (const ValueId written : plan_->effects().written_outside()) {
+    for (const ValueId written : program_->effects.written_outside()) {
       const uint64_t end =
           bound_[written].origin + trace_->values[written].size_bytes;
       if (written != v && operand.base < end &&
@@ -355,7 +352,7 @@ bool Instance::MovesOntoWrites(const OpView& head) const {
 }
 
 bool Instance::WritesApart(uint32_t index, const OpView& op) const {
-  if (!plan_->effects().writes_outside(index)) return true;
+  if (!program_->effects.writes_outside(index)) return true;
   const std::vector<ValueRef>& refs = trace_->ops[index].operands;
   if (std::ranges::none_of(
           refs, [this](const ValueRef& ref) { return IsMoved(ref.value); })) {
@@ -463,7 +460,7 @@ bool Instance::WaitForBorrowers() {
   std::optional<std::vector<device::UniqueEvent>> uses = ledger_->TakeUses();
   if (!uses.has_value()) return false;
   for (const device::UniqueEvent& use : *uses) {
-    if (built_.executor->WaitFor(use.get())) continue;
+    if (parts_.executor->WaitFor(use.get())) continue;
     ledger_->ReturnUses(*std::move(uses));
     return false;
   }
@@ -478,7 +475,7 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
   for (size_t i = 0; i < head.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
     const uint64_t origin = head.operands[i].address() - ref.offset_bytes;
-    if (!built_.movable[ref.value] &&
+    if (!program_->movable[ref.value] &&
         origin != trace_->values[ref.value].origin) {
       return Readiness::kUnproven;
     }
@@ -497,8 +494,8 @@ Instance::Readiness Instance::ResolveOthers() {
                           [this](ValueId v) { return IsReplaced(v); })) {
     return Readiness::kReplaced;
   }
-  return plan_->effects().draws().uses_head() ? BindDraws(Draws::kHead)
-                                              : Readiness::kReady;
+  return program_->effects.draws().uses_head() ? BindDraws(Draws::kHead)
+                                               : Readiness::kReady;
 }
 
 bool Instance::IsReplaced(ValueId value) const {
@@ -516,7 +513,7 @@ std::vector<ValueId> Instance::Replaced() const {
 }
 
 Instance::Readiness Instance::BindLate(const OpView& op) {
-  const Segment& segment = built_.segments[next_segment_];
+  const Segment& segment = program_->segments[next_segment_];
   if (!segment.gated || launched_ops_ > segment.first_op ||
       !SameWords(segment.first_op, op)) {
     return Readiness::kReady;
@@ -525,10 +522,11 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
     const Value& value = trace_->values[ref.value];
-    if (!plan_->effects().late(ref.value) || value.birth_op != segment.first_op)
+    if (!program_->effects.late(ref.value) ||
+        value.birth_op != segment.first_op)
       continue;
     const uint64_t origin = op.operands[i].address() - ref.offset_bytes;
-    if (!built_.movable[ref.value] && origin != value.origin) {
+    if (!program_->movable[ref.value] && origin != value.origin) {
       return Readiness::kUnproven;
     }
     if (!Apart(op.operands[i])) return Readiness::kOtherOp;
@@ -538,7 +536,7 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
   const Readiness bound = BindScalars(segment.first_op, op);
   if (bound != Readiness::kReady) return bound;
   const std::optional<uint32_t> source =
-      plan_->effects().draws().ToldBy(segment.first_op);
+      program_->effects.draws().ToldBy(segment.first_op);
   return source.has_value() ? BindDraws(*source) : Readiness::kReady;
 }
 
@@ -563,8 +561,8 @@ Instance::Readiness Instance::ResolveOutputs() {
 
 base::Status Instance::BindFresh(ValueId value) {
   if (!fresh_[value]) {
-    REPRISE_ASSIGN_OR_RETURN(
-        fresh_[value], trace_->frontend->Allocate(built_.place_bytes[value]));
+    REPRISE_ASSIGN_OR_RETURN(fresh_[value], trace_->frontend->Allocate(
+                                                program_->place_bytes[value]));
     ++escapes_;
   }
   BindAt(value, fresh_[value].address());
@@ -576,7 +574,7 @@ bool Instance::HasRoom() {
   const std::vector<ValueId>& followers = followers_[next_segment_];
   // Of a launch that got stuck, some have their places already.
   if (followers.empty() ||
-      launched_ops_ > built_.segments[next_segment_].first_op) {
+      launched_ops_ > program_->segments[next_segment_].first_op) {
     return true;
   }
   const size_t outlived = outlived_.size();
@@ -592,10 +590,10 @@ bool Instance::HasRoom() {
 }
 
 base::Status Instance::LaunchNext() {
-  const Segment& segment = built_.segments[next_segment_];
+  const Segment& segment = program_->segments[next_segment_];
   const uint32_t from = std::max(launched_ops_, segment.first_op);
   Executor::Progress progress =
-      built_.executor->LaunchSegment(next_segment_, from);
+      parts_.executor->LaunchSegment(next_segment_, from);
   if (progress.status) {
     GoOnFrom(from);
   } else {
@@ -607,13 +605,13 @@ base::Status Instance::LaunchNext() {
 }
 
 void Instance::GoOnFrom(uint32_t op) {
-  const Segment& segment = built_.segments[next_segment_];
+  const Segment& segment = program_->segments[next_segment_];
   launched_ops_ = segment.end_op;
   ++next_segment_;
   next_launch_op_ =
-      next_segment_ == built_.segments.size()
+      next_segment_ == program_->segments.size()
           ? kNoLaunch
-          : LaunchedAt(built_.segments[next_segment_], segment, op);
+          : LaunchedAt(program_->segments[next_segment_], segment, op);
   next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
 }
 
@@ -638,10 +636,10 @@ base::Status Instance::Squash(uint32_t verified) {
     return plan_->escapes(v) ? !fresh_[v] : ledger_->leased(v);
   };
   const std::vector<uint32_t> ops =
-      plan_->effects().OpsToRestore(verified, launched, needed);
+      program_->effects.OpsToRestore(verified, launched, needed);
   const auto restore = [&]() -> base::Status {
     for (const uint32_t k : ops) {
-      REPRISE_RETURN_IF_ERROR(built_.executor->LaunchOp(k));
+      REPRISE_RETURN_IF_ERROR(parts_.executor->LaunchOp(k));
     }
     return {};
   };

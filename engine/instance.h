@@ -35,7 +35,7 @@ class Plan;
 // All calls under the session's lock; destruction on any thread once idle.
 class Instance {
  public:
-  Instance(Plan* plan, BuiltPlan built);
+  Instance(Plan* plan, InstanceParts parts);
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
@@ -66,7 +66,7 @@ class Instance {
   // may, while the memory is still the process's, because the program cannot
   // have written there since: it would have used another op, or an address.
   bool broken() const {
-    return built_.lasting != nullptr && built_.lasting->broken();
+    return program_->lasting != nullptr && program_->lasting->broken();
   }
 
   // Before LaunchNext at a further segment: what the program and other streams
@@ -87,7 +87,7 @@ class Instance {
   // asks for the next one.
   base::Status LaunchNext();
   // The same without launching, for a pass that launches op by op.
-  void SkipNext() { GoOnFrom(built_.segments[next_segment_].first_op); }
+  void SkipNext() { GoOnFrom(program_->segments[next_segment_].first_op); }
   // Before LaunchNext at such an op: if its segment is gated, binds the late
   // externals and the numbers that the op brings, and where the generator is.
   // kReady too if this is another op (Matches says so). kUnproven: an external
@@ -156,12 +156,12 @@ class Instance {
   bool leased(ValueId value) const { return ledger_->leased(value); }
   bool leased() const { return ledger_->leased(); }
 
-  // `plan` is of the same recordings and owns it from now on.
-  void MoveTo(Plan* plan);
+  // `plan` is of the same program and owns it from now on.
+  void MoveTo(Plan* plan) { plan_ = plan; }
   const Plan& plan() const { return *plan_; }
+  const Program& program() const { return *program_; }
   const Trace& trace() const { return *trace_; }
-  Executor& executor() { return *built_.executor; }
-  const BuiltPlan& built() const { return built_; }
+  Executor& executor() { return *parts_.executor; }
   // Values that the program still had when their followers came, or behind the
   // pass, though it had dropped them when they were recorded. They escape from
   // the next launch on, and a plan in which they have places of their own is
@@ -216,8 +216,9 @@ class Instance {
   base::Status BindFresh(ValueId value);
 
   Plan* plan_;
-  const Trace* trace_;  // the plan's
-  BuiltPlan built_;
+  const Program* program_;  // the plan's
+  const Trace* trace_;      // the program's
+  InstanceParts parts_;
   Ledger::Handle ledger_;
   // By value. Of externals also the storage that was bound, of outputs that
   // escaped the one that the program has over them; else null.

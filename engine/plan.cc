@@ -4,23 +4,21 @@
 
 namespace reprise::engine {
 
-Plan::Plan(std::shared_ptr<const Trace> trace, BuiltPlan built)
-    : trace_(std::move(trace)),
-      effects_(std::move(built.effects)),
-      escapes_(trace_->values.size(), false) {
-  for (ValueId v = 0; v < trace_->values.size(); ++v) {
-    const Value& value = trace_->values[v];
+Plan::Plan(std::shared_ptr<const Program> program, InstanceParts parts)
+    : program_(std::move(program)), escapes_(trace().values.size(), false) {
+  for (ValueId v = 0; v < trace().values.size(); ++v) {
+    const Value& value = trace().values[v];
     if (!value.external) {
       if (value.size_bytes > 0) outputs_.push_back(v);
-    } else if (value.birth_op > 0 && !effects_.input(v)) {
+    } else if (value.birth_op > 0 && !effects().input(v)) {
       others_.push_back(v);
     }
   }
-  Add(std::move(built));
+  Add(std::move(parts));
 }
 
-void Plan::Add(BuiltPlan built) {
-  instances_.push_back(std::make_unique<Instance>(this, std::move(built)));
+void Plan::Add(InstanceParts parts) {
+  instances_.push_back(std::make_unique<Instance>(this, std::move(parts)));
 }
 
 void Plan::Adopt(Plan& other) {
@@ -39,7 +37,7 @@ Plan::Choice Plan::Choose() const {
     for (ValueId v : outputs_) {
       if (escapes_[v] || !choice.instance->leased(v)) continue;
       ++choice.held;
-      choice.held_bytes += choice.instance->built().place_bytes[v];
+      choice.held_bytes += program_->place_bytes[v];
     }
     if (choice.held == 0) return choice;
     if (best.instance == nullptr || choice.held < best.held) best = choice;

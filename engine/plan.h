@@ -6,18 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "engine/effects.h"
 #include "engine/executor.h"
 #include "engine/instance.h"
+#include "engine/program.h"
 #include "engine/trace.h"
 
 namespace reprise::engine {
 
-// A trace's instances, all built from the same two recordings. The caller
-// chooses one at each head:
+// A program's instances. The caller chooses one at each head:
 //
 //   const Plan::Choice choice = plan.Choose();
 //   choice.held == 0       nothing that is alive would be written over
@@ -28,19 +27,19 @@ namespace reprise::engine {
 // long as the plan lives: the program will keep it next time too.
 //
 // Owns its instances; the arena of each lives on until its last lease ends.
-// Owns its recordings, together with who else asks for them. All calls under
-// the session's lock; destruction on any thread once idle.
+// Owns its program, together with who else asks for it. All calls under the
+// session's lock; destruction on any thread once idle.
 class Plan {
  public:
   // With its first instance.
-  Plan(std::shared_ptr<const Trace> trace, BuiltPlan built);
+  Plan(std::shared_ptr<const Program> program, InstanceParts parts);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // `built` from the recordings that the first one was built from.
-  void Add(BuiltPlan built);
-  // Takes the only instance of a plan of the same recordings, which is of no
-  // use any more.
+  // One more, of the same program.
+  void Add(InstanceParts parts);
+  // Takes the only instance of a plan of the same program, which is of no use
+  // any more.
   void Adopt(Plan& other);
   // Destroys the last instance. It is not the only one, and it is idle.
   void DropLast() { instances_.pop_back(); }
@@ -61,21 +60,10 @@ class Plan {
   Instance& instance(size_t index) { return *instances_[index]; }
   const Instance& instance(size_t index) const { return *instances_[index]; }
 
-  // The recordings. Other instances are built from both; where there is no
-  // second one, none can be.
-  void KeepSecond(std::shared_ptr<const Trace> second) {
-    second_ = std::move(second);
-  }
-  void DropSecond() { second_.reset(); }
-  const std::shared_ptr<const Trace>& first() const { return trace_; }
-  const std::shared_ptr<const Trace>& second() const { return second_; }
-  // The host's memory that they take.
-  size_t recording_bytes() const {
-    return trace_->host_bytes + (second_ == nullptr ? 0 : second_->host_bytes);
-  }
-
-  const Trace& trace() const { return *trace_; }
-  const Effects& effects() const { return effects_; }
+  // Other instances are made of it.
+  const std::shared_ptr<const Program>& program() const { return program_; }
+  const Trace& trace() const { return *program_->trace; }
+  const Effects& effects() const { return program_->effects; }
   // Externals of old that the head op does not use.
   const std::vector<ValueId>& others() const { return others_; }
   // Values that the trace makes and that have memory.
@@ -87,9 +75,7 @@ class Plan {
   const std::vector<ValueId>& escaping() const { return escaping_; }
 
  private:
-  std::shared_ptr<const Trace> trace_;  // shared with builds
-  std::shared_ptr<const Trace> second_;
-  Effects effects_;
+  std::shared_ptr<const Program> program_;
   std::vector<ValueId> others_;
   std::vector<ValueId> outputs_;
   std::vector<bool> escapes_;  // by value

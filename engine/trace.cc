@@ -38,10 +38,9 @@ size_t HostBytes(const device::Launch& launch) {
 size_t HostBytes(const TracedOp& op) {
   size_t bytes = Elements(op.words) + Elements(op.operands) +
                  Elements(op.written) + Elements(op.results) +
-                 Elements(op.slots) + Elements(op.launches) +
+                 Elements(op.slots) + engine::HostBytes(op.launches) +
                  Elements(op.temporaries);
   for (const ResultSpec& result : op.results) bytes += HostBytes(result);
-  for (const device::Launch& launch : op.launches) bytes += HostBytes(launch);
   if (op.call == nullptr) return bytes;
   return bytes + kCall + kCallOperand * op.operands.size() +
          kCallWord * op.words.size();
@@ -63,6 +62,12 @@ bool TracedOp::Writes(ValueId value) const {
          std::ranges::any_of(operands, [value](const ValueRef& operand) {
            return operand.written && operand.value == value;
          });
+}
+
+size_t HostBytes(const std::vector<device::Launch>& launches) {
+  size_t bytes = Elements(launches);
+  for (const device::Launch& launch : launches) bytes += HostBytes(launch);
+  return bytes;
 }
 
 size_t HostBytes(const Trace& trace) {

@@ -143,6 +143,7 @@ struct Trace {
 // About how much of the host's memory a recording takes, with what its weak
 // references keep of storages that are gone. Cost: a walk over all of it.
 size_t HostBytes(const Trace& trace);
+size_t HostBytes(const std::vector<device::Launch>& launches);
 
 }  // namespace reprise::engine
 

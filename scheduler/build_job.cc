@@ -16,6 +16,7 @@ void BuildJob::Run() {
     parts_.first.reset();
   }
   parts_.second.reset();
+  parts_.program.reset();
   // Release: publishes the outcome, and to Abandon what is in the cache.
   state = State::kRunning;
   if (!state_.compare_exchange_strong(state, State::kDone,
@@ -30,6 +31,7 @@ void BuildJob::Abandon() {
                                      std::memory_order_relaxed)) {
     parts_.first.reset();
     parts_.second.reset();
+    parts_.program.reset();
     return;
   }
   // Acquire: what Run has put is there to be erased.
@@ -40,26 +42,38 @@ void BuildJob::Abandon() {
 }
 
 BuildJob::Outcome BuildJob::Build() {
-  auto built = parts_.backend->Build(*parts_.first, *parts_.second);
-  if (!built) return tl::unexpected(std::move(built).error());
-  Built outcome;
-  outcome.summary = {built->launches, built->segments.size(), built->mechanism,
-                     built->notes};
-  outcome.bytes = built->bytes;
-  outcome.refusal = Put(*std::move(built));
-  return outcome;
+  std::shared_ptr<const engine::Program> program = parts_.program;
+  if (is_plan()) {
+    auto explained = parts_.backend->Explain(parts_.first, *parts_.second);
+    if (!explained) return tl::unexpected(std::move(explained).error());
+    program = *std::move(explained);
+  }
+  Built built;
+  built.summary = {program->launches, program->segments.size(),
+                   program->mechanism, program->notes};
+  if (is_plan() && program->launches < 2) {
+    built.refusal = "a single launch gains nothing";
+    return built;
+  }
+  auto instance = parts_.backend->Instantiate(program);
+  if (!instance) {
+    return tl::unexpected<engine::BuildFailure>(
+        {std::move(instance).error(), std::nullopt});
+  }
+  built.bytes = instance->bytes;
+  built.refusal = Put(std::move(program), *std::move(instance));
+  return built;
 }
 
-std::string BuildJob::Put(engine::BuiltPlan built) {
+std::string BuildJob::Put(std::shared_ptr<const engine::Program> program,
+                          engine::InstanceParts instance) {
   if (state_.load(std::memory_order_relaxed) == State::kAbandoned) return {};
-  const bool is_plan = parts_.makes != Makes::kNextInstance;
-  if (is_plan && built.launches < 2) return "a single launch gains nothing";
-  uint64_t bytes = built.bytes;
-  auto plan = std::make_unique<engine::Plan>(parts_.first, std::move(built));
-  if (parts_.makes == Makes::kFirstInstance) plan->KeepSecond(parts_.second);
-  // Another instance's recordings are those of its plan.
-  if (is_plan) bytes += plan->recording_bytes();
-  const auto put = parts_.plans->Insert(parts_.key, std::move(plan), bytes);
+  // Another instance's program is that of its plan.
+  const uint64_t bytes = instance.bytes + (is_plan() ? program->host_bytes : 0);
+  const auto put = parts_.plans->Insert(
+      parts_.key,
+      std::make_unique<engine::Plan>(std::move(program), std::move(instance)),
+      bytes);
   return put ? std::string() : put.error().message();
 }
 

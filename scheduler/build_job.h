@@ -1,5 +1,5 @@
-// One build of an instance on its way from a session, over the build queue,
-// into the cache of plans.
+// A program that is explained, or one more instance of it, on its way from a
+// session, over the build queue, into the cache of plans.
 
 #ifndef REPRISE_SCHEDULER_BUILD_JOB_H_
 #define REPRISE_SCHEDULER_BUILD_JOB_H_
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/executor.h"
+#include "engine/program.h"
 #include "engine/trace.h"
 #include "scheduler/plan_cache.h"
 
@@ -38,25 +39,23 @@ struct PlanSummary {
 //
 // Abandoned, it leaves nothing in the cache: what has been put there is erased
 // by Abandon if the job was done, else by Run. While it was queued, nothing is
-// built, and the recordings go at once.
+// built, and what it was to be built from goes at once.
 //
 // Thread-safe as said; `backend` and `plans` must outlive Run.
 class BuildJob {
  public:
-  enum class Makes : uint8_t {
-    kOnlyInstance,   // a plan that will have no other instance
-    kFirstInstance,  // a plan that keeps what another one is built from
-    kNextInstance,   // one for a plan that there is (Plan::Adopt)
-  };
   struct Parts {
     engine::Backend* backend = nullptr;
     PlanCache* plans = nullptr;
     PlanKey key;
-    // The job's, until they are the plan's that it has put. Those of a build
-    // that failed or was refused go with the job.
+    // Of a plan to be: its recordings. The first one is the job's until it is
+    // the plan's that was put; that of a build that failed or was refused goes
+    // with the job.
     std::shared_ptr<const engine::Trace> first;
     std::shared_ptr<const engine::Trace> second;
-    Makes makes = Makes::kOnlyInstance;
+    // Of one more instance: what it is made of, for the plan that there is
+    // (Plan::Adopt).
+    std::shared_ptr<const engine::Program> program;
   };
   struct Built {
     PlanSummary summary;
@@ -67,8 +66,10 @@ class BuildJob {
 
   explicit BuildJob(Parts parts)
       : parts_(std::move(parts)),
-        recording_bytes_(parts_.first->host_bytes + parts_.second->host_bytes) {
-  }
+        recording_bytes_(parts_.first == nullptr
+                             ? 0
+                             : parts_.first->host_bytes +
+                                   parts_.second->host_bytes) {}
 
   void Run();
   // By the session, which wants nothing of it any more.
@@ -87,9 +88,11 @@ class BuildJob {
  private:
   enum class State : uint8_t { kQueued, kRunning, kDone, kAbandoned };
 
+  bool is_plan() const { return parts_.first != nullptr; }
   Outcome Build();
   // Says why not, or nothing.
-  std::string Put(engine::BuiltPlan built);
+  std::string Put(std::shared_ptr<const engine::Program> program,
+                  engine::InstanceParts instance);
 
   Parts parts_;
   const size_t recording_bytes_;

@@ -152,11 +152,10 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   }
   entry->state = State::kBuilding;
   entry->planned = entry->first;
-  PostBuild(entry,
-            parts_.options->max_instances == 1
-                ? BuildJob::Makes::kOnlyInstance
-                : BuildJob::Makes::kFirstInstance,
-            std::move(entry->first), std::move(entry->second));
+  BuildJob::Parts from;
+  from.first = std::move(entry->first);
+  from.second = std::move(entry->second);
+  PostBuild(entry, std::move(from));
   entry->build = last_build_;
 }
 
@@ -178,16 +177,11 @@ void Lifecycle::TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace) {
   }
 }
 
-void Lifecycle::PostBuild(TraceEntry* entry, BuildJob::Makes makes,
-                          std::shared_ptr<const engine::Trace> first,
-                          std::shared_ptr<const engine::Trace> second) {
-  entry->job = std::make_shared<BuildJob>(
-      BuildJob::Parts{.backend = parts_.backend,
-                      .plans = parts_.plans,
-                      .key = {++last_build_, parts_.session},
-                      .first = std::move(first),
-                      .second = std::move(second),
-                      .makes = makes});
+void Lifecycle::PostBuild(TraceEntry* entry, BuildJob::Parts from) {
+  from.backend = parts_.backend;
+  from.plans = parts_.plans;
+  from.key = {++last_build_, parts_.session};
+  entry->job = std::make_shared<BuildJob>(std::move(from));
   parts_.build(entry->job);
 }
 
@@ -220,6 +214,7 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
   ++journal_.stats.builds;
   entry->summary = std::move(outcome->summary);
   entry->instances = {InstanceUse{.bytes = outcome->bytes}};
+  entry->has_all_instances = false;
   if (!outcome->refusal.empty()) {
     GiveUp(entry, outcome->refusal);
     return;
@@ -371,9 +366,10 @@ std::optional<size_t> Lifecycle::ChooseInstance(TraceEntry* entry,
   }
   const Plan::Choice choice = plan.Choose();
   if (choice.held > 0) {
-    if (entry->job == nullptr && WantsInstance(*entry, plan, choice)) {
-      PostBuild(entry, BuildJob::Makes::kNextInstance, plan.first(),
-                plan.second());
+    if (entry->job == nullptr && WantsInstance(*entry, choice)) {
+      BuildJob::Parts from;
+      from.program = plan.program();
+      PostBuild(entry, std::move(from));
     }
     if (entry->job != nullptr) return std::nullopt;
   }
@@ -381,11 +377,11 @@ std::optional<size_t> Lifecycle::ChooseInstance(TraceEntry* entry,
   return choice.index;
 }
 
-bool Lifecycle::WantsInstance(const TraceEntry& entry, const Plan& plan,
+bool Lifecycle::WantsInstance(const TraceEntry& entry,
                               const Plan::Choice& choice) const {
   const uint64_t bytes = entry.instances.front().bytes;
   const size_t count = entry.instances.size();
-  return plan.second() != nullptr && count < parts_.options->max_instances &&
+  return !entry.has_all_instances && count < parts_.options->max_instances &&
          bytes <= parts_.options->max_arena_bytes / (count + 1) &&
          AnotherInstancePays(choice.held, choice.held_bytes, bytes);
 }
@@ -396,17 +392,17 @@ void Lifecycle::CollectInstance(TraceEntry* entry, const PlanCache::Pin& pin) {
   const PlanKey key = entry->job->key();
   entry->job.reset();
   if (!outcome) {
-    RefuseInstance(entry, pin, outcome.error().error.message());
+    RefuseInstance(entry, outcome.error().error.message());
     return;
   }
   ++journal_.stats.builds;
   if (!outcome->refusal.empty()) {
-    RefuseInstance(entry, pin, outcome->refusal);
+    RefuseInstance(entry, outcome->refusal);
     return;
   }
   const PlanCache::Pin built = plans_.Lookup(key);
   if (!built) {
-    RefuseInstance(entry, pin, "memory ran short before it was used");
+    RefuseInstance(entry, "memory ran short before it was used");
     return;
   }
   // Its charge moves to the plan. Charging less never fails.
@@ -416,7 +412,7 @@ void Lifecycle::CollectInstance(TraceEntry* entry, const PlanCache::Pin& pin) {
       {.bytes = outcome->bytes, .last_replay = entry->replays});
   if (auto charged = Recharge(*entry, pin); !charged) {
     entry->instances.pop_back();
-    RefuseInstance(entry, pin, charged.error().message());
+    RefuseInstance(entry, charged.error().message());
     return;
   }
   (*pin)->Adopt(**built);
@@ -424,13 +420,11 @@ void Lifecycle::CollectInstance(TraceEntry* entry, const PlanCache::Pin& pin) {
 
 base::Status Lifecycle::Recharge(const TraceEntry& entry,
                                  const PlanCache::Pin& pin) {
-  return plans_.Recharge(pin, entry.bytes() + (*pin)->recording_bytes());
+  return plans_.Recharge(pin, entry.bytes() + (*pin)->program()->host_bytes);
 }
 
-void Lifecycle::RefuseInstance(TraceEntry* entry, const PlanCache::Pin& pin,
-                               std::string_view reason) {
-  (*pin)->DropSecond();
-  (void)Recharge(*entry, pin);  // charging less never fails
+void Lifecycle::RefuseInstance(TraceEntry* entry, std::string_view reason) {
+  entry->has_all_instances = true;
   entry->summary.notes.push_back("no other instance: " + std::string(reason));
 }
 

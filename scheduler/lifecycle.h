@@ -129,14 +129,12 @@ class Lifecycle {
  private:
   // What earlier passes have told of the trace, and its recording cannot.
   void TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace);
-  void PostBuild(TraceEntry* entry, BuildJob::Makes makes,
-                 std::shared_ptr<const engine::Trace> first,
-                 std::shared_ptr<const engine::Trace> second);
-  bool WantsInstance(const TraceEntry& entry, const engine::Plan& plan,
+  // `from` says what is built from what.
+  void PostBuild(TraceEntry* entry, BuildJob::Parts from);
+  bool WantsInstance(const TraceEntry& entry,
                      const engine::Plan::Choice& choice) const;
   void CollectInstance(TraceEntry* entry, const PlanCache::Pin& plan);
-  void RefuseInstance(TraceEntry* entry, const PlanCache::Pin& plan,
-                      std::string_view reason);
+  static void RefuseInstance(TraceEntry* entry, std::string_view reason);
   // One that the chosen one has replaced for long.
   void DropIdleInstance(TraceEntry* entry, const PlanCache::Pin& plan,
                         size_t chosen);

@@ -87,7 +87,7 @@ struct TraceEntry {
   uint64_t passes = 0;
 
   // The recordings. While kBuilding they are the job's, from kCheckOps on the
-  // plan's, and go with it; `planned` is the first one then.
+  // first one is the plan's, and goes with it: `planned`.
   std::shared_ptr<const engine::Trace> first;
   std::shared_ptr<const engine::Trace> second;
   std::weak_ptr<const engine::Trace> planned;
@@ -97,7 +97,8 @@ struct TraceEntry {
   uint64_t build = 0;   // of its plan: see PlanKey
   PlanSummary summary;  // from kCheckOps on
   std::vector<InstanceUse>
-      instances;  // as in the plan; the last one may be new
+      instances;                   // as in the plan; the last one may be new
+  bool has_all_instances = false;  // no other one could be had
   bool verdict_pending = false;
   size_t validating = 0;  // the instance that the verdict is for
   uint32_t attempts = 0;  // failed builds and validations

@@ -113,9 +113,16 @@ class World {
         auto first, Record(Backend::Recording::kFirst, step, program.Make(1)));
     REPRISE_ASSIGN_OR_RETURN(auto second, Record(Backend::Recording::kRelocated,
                                                  step, program.Make(2)));
-    auto built = backend->Build(*first, *second);
-    if (!built) return tl::unexpected(built.error().error);
-    return std::make_unique<Plan>(std::move(first), *std::move(built));
+    return Build(std::move(first), *second);
+  }
+
+  base::Result<std::unique_ptr<Plan>> Build(std::shared_ptr<const Trace> first,
+                                            const Trace& second) {
+    auto program = backend->Explain(std::move(first), second);
+    if (!program) return tl::unexpected(program.error().error);
+    REPRISE_ASSIGN_OR_RETURN(InstanceParts parts,
+                             backend->Instantiate(*program));
+    return std::make_unique<Plan>(*std::move(program), std::move(parts));
   }
 
   // Launches a whole instance on `x`, whose op is the trace's head.
@@ -137,7 +144,7 @@ class World {
     if (instance.Resolve(view, holds) != Instance::Readiness::kReady) {
       return base::Fail(base::Code::kFailedPrecondition, "is not ready");
     }
-    for (size_t s = 0; s < instance.built().segments.size(); ++s) {
+    for (size_t s = 0; s < instance.program().segments.size(); ++s) {
       REPRISE_RETURN_IF_ERROR(instance.LaunchNext());
     }
     instance.Finish();
@@ -191,7 +198,7 @@ TEST_F(CudaBackendTest, PlanComputesWhatEagerComputes) {
   const Step step = MixedStep(world_->weight);
   auto plan = world_->Build(step);
   ASSERT_TRUE(plan) << plan.error().message();
-  EXPECT_EQ((*plan)->instance(0).built().launches, 9u);
+  EXPECT_EQ((*plan)->program()->launches, 9u);
   for (float seed : {5.0f, 6.0f, 7.0f}) {
     // Weights may be edited in place.
     world_->weight.data()[3] = seed;
@@ -202,7 +209,7 @@ TEST_F(CudaBackendTest, PlanComputesWhatEagerComputes) {
   EXPECT_TRUE(world_->frontend.memory.GuardsAreIntact());
 }
 
-// Built twice from one pair of recordings: neither copy patches or writes what
+// Made twice of one program: neither copy patches or writes what
 // the other one holds.
 TEST_F(CudaBackendTest, InstancesOfOnePlanShareNeitherMemoryNorGraphs) {
   const Step step = MixedStep(world_->weight);
@@ -211,14 +218,13 @@ TEST_F(CudaBackendTest, InstancesOfOnePlanShareNeitherMemoryNorGraphs) {
   auto second = world_->Record(Backend::Recording::kRelocated, step,
                                world_->program.Make(2));
   ASSERT_TRUE(first && second);
-  const std::shared_ptr<const Trace> trace = *std::move(first);
-  auto built = world_->backend->Build(*trace, **second);
-  ASSERT_TRUE(built) << built.error().error.message();
-  const size_t graphs = built->segments.size();
-  Plan plan(trace, *std::move(built));
-  built = world_->backend->Build(*trace, **second);
-  ASSERT_TRUE(built) << built.error().error.message();
-  plan.Add(*std::move(built));
+  auto built = world_->Build(*std::move(first), **second);
+  ASSERT_TRUE(built) << built.error().message();
+  Plan& plan = **built;
+  const size_t graphs = plan.program()->segments.size();
+  auto other = world_->backend->Instantiate(plan.program());
+  ASSERT_TRUE(other) << other.error().message();
+  plan.Add(*std::move(other));
   EXPECT_THAT(world_->gpu.execs(), SizeIs(2 * graphs));
   for (ValueId v : plan.outputs()) {
     EXPECT_NE(plan.instance(0).origin(v), plan.instance(1).origin(v));
@@ -266,7 +272,7 @@ TEST_F(CudaBackendTest, SegmentsHoldWholeOpsAndAboutAsManyLaunchesAsAsked) {
   ASSERT_TRUE(plan) << plan.error().message();
   uint32_t op = 0;
   uint32_t launches = 0;
-  for (const Segment& segment : (*plan)->instance(0).built().segments) {
+  for (const Segment& segment : (*plan)->program()->segments) {
     EXPECT_EQ(segment.first_op, op);
     EXPECT_GT(segment.end_op, op);
     EXPECT_LE(segment.launches, 3u);
@@ -275,8 +281,7 @@ TEST_F(CudaBackendTest, SegmentsHoldWholeOpsAndAboutAsManyLaunchesAsAsked) {
   }
   EXPECT_EQ(op, (*plan)->trace().ops.size());
   EXPECT_EQ(launches, 9u);
-  EXPECT_THAT(world_->gpu.execs(),
-              SizeIs((*plan)->instance(0).built().segments.size()));
+  EXPECT_THAT(world_->gpu.execs(), SizeIs((*plan)->program()->segments.size()));
 }
 
 TEST_F(CudaBackendTest, OpOfMoreLaunchesThanASegmentHasOneOfItsOwn) {
@@ -288,8 +293,8 @@ TEST_F(CudaBackendTest, OpOfMoreLaunchesThanASegmentHasOneOfItsOwn) {
   };
   auto plan = world_->Build(step);
   ASSERT_TRUE(plan) << plan.error().message();
-  ASSERT_THAT((*plan)->instance(0).built().segments, SizeIs(2));
-  EXPECT_EQ((*plan)->instance(0).built().segments[0].launches, 2u);
+  ASSERT_THAT((*plan)->program()->segments, SizeIs(2));
+  EXPECT_EQ((*plan)->program()->segments[0].launches, 2u);
   const Tensor x = world_->program.Make(5);
   ASSERT_TRUE(world_->Launch(**plan, x));
   EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
@@ -378,12 +383,12 @@ TEST_F(CudaNumbersTest, NumberThatChangesIsPatchedWhenItsOpComes) {
       },
       0.3f, 0.7f);
   EXPECT_EQ(first_->signature, second_->signature);
-  auto built = world_->backend->Build(*first_, *second_);
-  ASSERT_TRUE(built) << built.error().error.message();
-  ASSERT_THAT(built->segments, SizeIs(2));
-  EXPECT_TRUE(built->segments[1].gated);
-  EXPECT_EQ(built->segments[1].first_op, 1u);
-  Plan plan(std::move(first_), *std::move(built));
+  auto built = world_->Build(std::move(first_), *second_);
+  ASSERT_TRUE(built) << built.error().message();
+  Plan& plan = **built;
+  ASSERT_THAT(plan.program()->segments, SizeIs(2));
+  EXPECT_TRUE(plan.program()->segments[1].gated);
+  EXPECT_EQ(plan.program()->segments[1].first_op, 1u);
   for (float number : {0.7f, 1.7f, 1e30f, 0.3f}) ExpectSame(plan, number);
 }
 
@@ -393,9 +398,9 @@ TEST_F(CudaNumbersTest, KernelMayHoldTheInverse) {
         return p.Divide(p.Add(x, world_->weight), number);
       },
       0.3f, 7.0f);
-  auto built = world_->backend->Build(*first_, *second_);
-  ASSERT_TRUE(built) << built.error().error.message();
-  Plan plan(std::move(first_), *std::move(built));
+  auto built = world_->Build(std::move(first_), *second_);
+  ASSERT_TRUE(built) << built.error().message();
+  Plan& plan = **built;
   for (float number : {11.0f, 0.7f, 1e-30f}) ExpectSame(plan, number);
   // Its inverse is infinite; no recording has shown what happens then.
   EXPECT_EQ(Fit(plan, 1e-40f), Executor::Fit::kOutside);
@@ -411,9 +416,9 @@ TEST_F(CudaNumbersTest, InverseThatDidNotChangeMustNotChange) {
         return p.FloorDivide(p.Add(x, world_->weight), divisor);
       },
       number, next);
-  auto built = world_->backend->Build(*first_, *second_);
-  ASSERT_TRUE(built) << built.error().error.message();
-  Plan plan(std::move(first_), *std::move(built));
+  auto built = world_->Build(std::move(first_), *second_);
+  ASSERT_TRUE(built) << built.error().message();
+  Plan& plan = **built;
   for (const float same : {number, next}) ExpectSame(plan, same);
   for (const float other : {1.7f, 0.3f, 7.0f}) {
     EXPECT_EQ(Fit(plan, other), Executor::Fit::kUntold) << other;
@@ -428,7 +433,7 @@ TEST_F(CudaNumbersTest, NumberThatNothingExplainsIsNoSlot) {
         return p.Add(b, p.Scale(a, number));
       },
       0.3f, 0.7f);
-  auto built = world_->backend->Build(*first_, *second_);
+  const auto built = world_->backend->Explain(std::move(first_), *second_);
   ASSERT_FALSE(built);
   EXPECT_THAT(built.error().unexplained, ::testing::ElementsAre(1u));
   EXPECT_THAT(built.error().error.message(), HasSubstr("op 1"));
@@ -450,9 +455,9 @@ TEST_F(CudaNumbersTest, ListsOfNumbersArePatched) {
         },
         0.9f, 1.13f);
     EXPECT_EQ(first_->signature, second_->signature);
-    auto built = world_->backend->Build(*first_, *second_);
-    ASSERT_TRUE(built) << built.error().error.message();
-    Plan plan(std::move(first_), *std::move(built));
+    auto built = world_->Build(std::move(first_), *second_);
+    ASSERT_TRUE(built) << built.error().message();
+    Plan& plan = **built;
     for (const float number : {1.07f, 0.97f, 1.13f}) {
       const Tensor x = world_->program.Make(5);
       ASSERT_EQ(Fit(plan, numbers(number, count)), Executor::Fit::kBound);
@@ -472,9 +477,9 @@ TEST_F(CudaNumbersTest, ElementsThatWereAlwaysEqualMustStayEqual) {
                            std::vector<float>(70, number));
       },
       0.9f, 1.13f);
-  auto built = world_->backend->Build(*first_, *second_);
-  ASSERT_TRUE(built) << built.error().error.message();
-  Plan plan(std::move(first_), *std::move(built));
+  auto built = world_->Build(std::move(first_), *second_);
+  ASSERT_TRUE(built) << built.error().message();
+  Plan& plan = **built;
   std::vector<float> numbers(70, 1.07f);
   EXPECT_EQ(Fit(plan, numbers), Executor::Fit::kBound);
   numbers[69] = 1.06f;
@@ -494,9 +499,9 @@ TEST_F(CudaNumbersTest, NumberOfWhichRecordingsDoNotTellEnoughIsRefused) {
         return p.Scale(p.Add(x, world_->weight), number);
       },
       5.0f, 7.0f);
-  auto built = world_->backend->Build(*first_, *second_);
-  ASSERT_TRUE(built) << built.error().error.message();
-  Plan plan(std::move(first_), *std::move(built));
+  auto built = world_->Build(std::move(first_), *second_);
+  ASSERT_TRUE(built) << built.error().message();
+  Plan& plan = **built;
   ExpectSame(plan, 9.0f);
   EXPECT_EQ(Fit(plan, 0.3f), Executor::Fit::kUntold);
   ExpectSame(plan, 9.0f);
@@ -731,9 +736,9 @@ TEST_F(CudaBackendTest, NoPlanDisturbsACaptureFromItsBuildToItsEnd) {
   ASSERT_TRUE(second) << second.error().message();
   world_->gpu.capturing = true;
   {
-    auto built = world_->backend->Build(**first, **second);
-    ASSERT_TRUE(built) << built.error().error.message();
-    Executor& executor = *built->executor;
+    auto built = world_->Build(*std::move(first), **second);
+    ASSERT_TRUE(built) << built.error().message();
+    Executor& executor = (*built)->instance(0).executor();
     ASSERT_TRUE(executor.BeginComparing());
     ASSERT_TRUE(executor.EndComparing());
     ASSERT_TRUE(executor.Poll(Executor::Patience::kPoll));
@@ -802,9 +807,9 @@ TEST_F(CudaBackendTest, TemporaryWhoseMemoryWasReusedOnceStaysApart) {
             (*first)->values.back().origin);
   EXPECT_NE((*second)->ops[1].temporaries[0].address,
             (*second)->values.back().origin);
-  auto built = world_->backend->Build(**first, **second);
-  ASSERT_TRUE(built) << built.error().error.message();
-  Plan plan(*std::move(first), *std::move(built));
+  auto built = world_->Build(*std::move(first), **second);
+  ASSERT_TRUE(built) << built.error().message();
+  Plan& plan = **built;
   ASSERT_TRUE(world_->Launch(plan, x));
   EXPECT_TRUE(world_->frontend.memory.GuardsAreIntact());
   EXPECT_EQ(world_->ResultOf(plan), ValuesOf(step(world_->program, x)));

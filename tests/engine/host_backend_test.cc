@@ -88,31 +88,35 @@ class HostBackendTest : public testing::Test {
         });
     HostBackend backend(&frontend_, {.max_arena_bytes = 1 << 20});
     trace_ = first.Take();
-    auto built = backend.Build(*trace_, *second.Take());
-    EXPECT_TRUE(built.has_value());
-    built_ = *std::move(built);
-    arena_.reset(reinterpret_cast<std::byte*>(built_.arena.address()));
+    auto program = backend.Explain(trace_, *second.Take());
+    EXPECT_TRUE(program.has_value());
+    program_ = *std::move(program);
+    auto parts = backend.Instantiate(program_);
+    EXPECT_TRUE(parts.has_value());
+    parts_ = *std::move(parts);
+    arena_.reset(reinterpret_cast<std::byte*>(parts_.arena.address()));
     executor().Bind(x_, reinterpret_cast<uint64_t>(input_));
   }
 
-  Executor& executor() { return *built_.executor; }
+  Executor& executor() { return *parts_.executor; }
   uint32_t* at(ValueId value) const {
-    return reinterpret_cast<uint32_t*>(built_.places[value]);
+    return reinterpret_cast<uint32_t*>(parts_.places[value]);
   }
 
   HeapFrontend frontend_;
   ValueId x_ = 0, a_ = 0, b_ = 0;
   int raises_at_ = -1;
   uint32_t input_[4] = {1, 2, 3, 4};
-  std::unique_ptr<Trace> trace_;
-  BuiltPlan built_;
+  std::shared_ptr<Trace> trace_;
+  std::shared_ptr<const Program> program_;
+  InstanceParts parts_;
   std::unique_ptr<std::byte[]> arena_;
 };
 
 TEST_F(HostBackendTest, OpsThatOverwriteBeginSegments) {
-  ASSERT_EQ(built_.segments.size(), 2u);
-  EXPECT_EQ(built_.segments[1].first_op, 1u);
-  EXPECT_TRUE(built_.segments[1].gated);
+  ASSERT_EQ(program_->segments.size(), 2u);
+  EXPECT_EQ(program_->segments[1].first_op, 1u);
+  EXPECT_TRUE(program_->segments[1].gated);
 }
 
 TEST_F(HostBackendTest, SegmentsRunInOrder) {

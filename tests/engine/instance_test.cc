@@ -53,24 +53,25 @@ class InstanceTest : public testing::Test {
   }
 
   void Build(std::vector<Segment> segments = {{0, 4, 4}}) {
-    BuiltPlan built;
-    built.arena = Block(kArena, &arena_releases_,
+    auto program = std::make_shared<Program>(builder_.Take());
+    const Trace& trace = *program->trace;
+    InstanceParts parts;
+    parts.arena = Block(kArena, &arena_releases_,
                         [](void* releases) { ++*static_cast<int*>(releases); });
-    const Trace& trace = builder_.trace();
-    built.movable.assign(trace.values.size(), true);
-    for (const auto value : immovable_) built.movable[value] = false;
-    built.places.assign(trace.values.size(), 0);
-    built.place_bytes.assign(trace.values.size(), kSizeBytes);
+    program->movable.assign(trace.values.size(), true);
+    for (const auto value : immovable_) program->movable[value] = false;
+    parts.places.assign(trace.values.size(), 0);
+    program->place_bytes.assign(trace.values.size(), kSizeBytes);
     for (ValueId v = 0; v < trace.values.size(); ++v) {
-      if (!trace.values[v].external) built.places[v] = Place(v);
+      if (!trace.values[v].external) parts.places[v] = Place(v);
     }
-    built.segments = std::move(segments);
-    built.effects =
+    program->segments = std::move(segments);
+    program->effects =
         Effects(&trace, inputs_, slots_, Effects::Remake::kWhatLasts,
                 Draws::Ahead(trace, second_));
-    built.lasting = lasting_;
-    built.executor = std::make_unique<FakeExecutor>(&log_);
-    plan_ = std::make_unique<Plan>(builder_.Take(), std::move(built));
+    program->lasting = lasting_;
+    parts.executor = std::make_unique<FakeExecutor>(&log_);
+    plan_ = std::make_unique<Plan>(std::move(program), std::move(parts));
     instance_ = &plan_->instance(0);
   }
 

@@ -38,10 +38,14 @@ class PlanTest : public testing::Test {
     c_ = builder.Op({b_}, {}, 1);
     d_ = builder.Op({b_}, {}, 1);
     builder.trace().values[d_].size_bytes = 0;
-    auto first = Build(builder.trace(), 0);
-    auto second = Build(builder.trace(), 1);
-    plan_ = std::make_unique<Plan>(builder.Take(), std::move(first));
-    plan_->Add(std::move(second));
+    auto program = std::make_shared<Program>(builder.Take());
+    const Trace& trace = *program->trace;
+    program->movable.assign(trace.values.size(), true);
+    program->place_bytes.assign(trace.values.size(), kSizeBytes);
+    program->effects = Effects(&trace, {}, {}, Effects::Remake::kWhatLasts);
+    program->segments = {{0, 5, 5}};
+    plan_ = std::make_unique<Plan>(program, Parts(trace, 0));
+    plan_->Add(Parts(trace, 1));
   }
 
   static uint64_t Arena(size_t index) {
@@ -51,20 +55,16 @@ class PlanTest : public testing::Test {
     return Arena(index) + value * 512;
   }
 
-  BuiltPlan Build(const Trace& trace, size_t index) {
-    BuiltPlan built;
-    built.arena = Block(Arena(index), &arena_releases_[index],
+  InstanceParts Parts(const Trace& trace, size_t index) {
+    InstanceParts parts;
+    parts.arena = Block(Arena(index), &arena_releases_[index],
                         [](void* releases) { ++*static_cast<int*>(releases); });
-    built.movable.assign(trace.values.size(), true);
-    built.places.assign(trace.values.size(), 0);
-    built.place_bytes.assign(trace.values.size(), kSizeBytes);
+    parts.places.assign(trace.values.size(), 0);
     for (ValueId v = 0; v < trace.values.size(); ++v) {
-      if (!trace.values[v].external) built.places[v] = Place(index, v);
+      if (!trace.values[v].external) parts.places[v] = Place(index, v);
     }
-    built.effects = Effects(&trace, {}, {}, Effects::Remake::kWhatLasts);
-    built.segments = {{0, 5, 5}};
-    built.executor = std::make_unique<FakeExecutor>(&logs_[index]);
-    return built;
+    parts.executor = std::make_unique<FakeExecutor>(&logs_[index]);
+    return parts;
   }
 
   // A pass of the instance from head to end; what it made of `kept`.

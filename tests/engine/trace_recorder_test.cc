@@ -48,10 +48,13 @@ class FakeBackend : public Backend {
   }
   bool wants_call() const override { return calls; }
   bool Capturing() const override { return false; }
-  tl::expected<BuiltPlan, BuildFailure> Build(const Trace&,
-                                              const Trace&) override {
+  Explained Explain(std::shared_ptr<const Trace>, const Trace&) override {
     return tl::unexpected<BuildFailure>(
         {base::Error(base::Code::kInternal, "no plans here"), std::nullopt});
+  }
+  base::Result<InstanceParts> Instantiate(
+      std::shared_ptr<const Program>) override {
+    return base::Fail(base::Code::kInternal, "no plans here");
   }
 
   bool start_fails = false;

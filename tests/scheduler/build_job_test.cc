@@ -29,22 +29,34 @@ class Backend final : public engine::Backend {
   std::string EndOp(engine::TracedOp&) override { return {}; }
   bool wants_call() const override { return false; }
   bool Capturing() const override { return false; }
-  tl::expected<engine::BuiltPlan, engine::BuildFailure> Build(
-      const engine::Trace&, const engine::Trace&) override {
-    ++builds;
-    if (on_build) on_build();
+  Explained Explain(std::shared_ptr<const engine::Trace> first,
+                    const engine::Trace&) override {
+    ++explained;
     if (fails) {
       return tl::unexpected<engine::BuildFailure>(
           {base::Error(base::Code::kFailedPrecondition, "told to fail"), 7});
     }
-    engine::BuiltPlan plan;
-    plan.bytes = 100;
-    plan.launches = launches;
-    plan.mechanism = "by nothing";
-    return plan;
+    auto program = std::make_shared<engine::Program>(std::move(first));
+    program->launches = launches;
+    program->mechanism = "by nothing";
+    program->host_bytes = program->trace->host_bytes + 5;
+    return program;
+  }
+  base::Result<engine::InstanceParts> Instantiate(
+      std::shared_ptr<const engine::Program>) override {
+    ++instances;
+    if (on_build) on_build();
+    if (has_no_memory) {
+      return base::Fail(base::Code::kResourceExhausted, "told to be short");
+    }
+    engine::InstanceParts parts;
+    parts.bytes = 100;
+    return parts;
   }
 
-  int builds = 0;
+  int explained = 0;
+  int instances = 0;
+  bool has_no_memory = false;
   bool fails = false;
   uint32_t launches = 2;
   std::function<void()> on_build;
@@ -52,7 +64,6 @@ class Backend final : public engine::Backend {
 
 class BuildJobTest : public testing::Test {
  protected:
-  using Makes = BuildJob::Makes;
   static constexpr size_t kBudget = 1000;
 
   std::shared_ptr<engine::Trace> MakeTrace(size_t host_bytes) {
@@ -60,17 +71,26 @@ class BuildJobTest : public testing::Test {
     trace->host_bytes = host_bytes;
     return trace;
   }
-  std::shared_ptr<BuildJob> Job(uint64_t build = 1,
-                                Makes makes = Makes::kFirstInstance) {
+  BuildJob::Parts Parts(uint64_t build) {
     BuildJob::Parts parts;
     parts.backend = &backend_;
     parts.plans = &plans_;
     parts.key = {build, this};
+    return parts;
+  }
+  // Of a plan.
+  std::shared_ptr<BuildJob> Job(uint64_t build = 1) {
+    BuildJob::Parts parts = Parts(build);
     parts.first = MakeTrace(10);
     parts.second = MakeTrace(20);
-    parts.makes = makes;
     first_ = parts.first;
     second_ = parts.second;
+    return std::make_shared<BuildJob>(std::move(parts));
+  }
+  // Of another instance of the plan of build 1.
+  std::shared_ptr<BuildJob> NextJob() {
+    BuildJob::Parts parts = Parts(2);
+    parts.program = (*plans_.Lookup({1, this}))->program();
     return std::make_shared<BuildJob>(std::move(parts));
   }
   size_t charge() const { return plans_.stats().charge_bytes; }
@@ -93,7 +113,7 @@ TEST_F(BuildJobTest, WhatWasBuiltIsInTheCacheBeforeAnybodyComesForIt) {
   job->Run();
   ASSERT_TRUE(job->done());
   EXPECT_EQ(job->recording_bytes(), 0u);
-  EXPECT_EQ(charge(), 100u + 10u + 20u);
+  EXPECT_EQ(charge(), 100u + 15u);
   const BuildJob::Outcome outcome = job->TakeOutcome();
   ASSERT_TRUE(outcome.has_value());
   EXPECT_THAT(outcome->refusal, IsEmpty());
@@ -101,27 +121,28 @@ TEST_F(BuildJobTest, WhatWasBuiltIsInTheCacheBeforeAnybodyComesForIt) {
   EXPECT_EQ(outcome->summary.launches, 2u);
   const PlanCache::Pin pin = plans_.Lookup(job->key());
   ASSERT_TRUE(pin);
-  EXPECT_EQ((*pin)->first(), first_.lock());
-  EXPECT_EQ((*pin)->second(), second_.lock());
+  EXPECT_EQ((*pin)->program()->trace, first_.lock());
 }
 
-TEST_F(BuildJobTest, TheRecordingsGoWithThePlan) {
+TEST_F(BuildJobTest, TheRecordingGoesWithThePlan) {
   Job()->Run();
   EXPECT_FALSE(first_.expired());
-  EXPECT_FALSE(second_.expired());
+  // The program says all that it told.
+  EXPECT_TRUE(second_.expired());
   plans_.Trim(0);
   EXPECT_TRUE(first_.expired());
-  EXPECT_TRUE(second_.expired());
 }
 
-TEST_F(BuildJobTest, ThePlanKeepsTheRecordingsThatItWillNeed) {
-  Job(1, Makes::kOnlyInstance)->Run();
-  EXPECT_FALSE(first_.expired());
-  EXPECT_TRUE(second_.expired());
-  EXPECT_EQ(charge(), 100u + 10u);
-  // Those of another instance are its plan's.
-  Job(2, Makes::kNextInstance)->Run();
-  EXPECT_EQ(charge(), 100u + 10u + 100u);
+TEST_F(BuildJobTest, AnotherInstanceIsOfTheSameProgram) {
+  Job()->Run();
+  const auto next = NextJob();
+  EXPECT_EQ(next->recording_bytes(), 0u);
+  next->Run();
+  EXPECT_EQ(charge(), 100u + 15u + 100u);
+  EXPECT_EQ(backend_.explained, 1);
+  EXPECT_EQ(backend_.instances, 2);
+  EXPECT_EQ((*plans_.Lookup({2, this}))->program(),
+            (*plans_.Lookup({1, this}))->program());
 }
 
 TEST_F(BuildJobTest, WhatNobodyComesForGivesWay) {
@@ -129,8 +150,8 @@ TEST_F(BuildJobTest, WhatNobodyComesForGivesWay) {
     Job(build)->Run();
     EXPECT_LE(charge(), kBudget);
   }
-  EXPECT_EQ(plans_.stats().entries, kBudget / 130);
-  EXPECT_EQ(plans_.stats().evictions, 100u - kBudget / 130);
+  EXPECT_EQ(plans_.stats().entries, kBudget / 115);
+  EXPECT_EQ(plans_.stats().evictions, 100u - kBudget / 115);
 }
 
 TEST_F(BuildJobTest, AbandonedInTheQueueItIsNotRun) {
@@ -141,7 +162,7 @@ TEST_F(BuildJobTest, AbandonedInTheQueueItIsNotRun) {
   EXPECT_TRUE(second_.expired());
   job->Run();
   EXPECT_FALSE(job->done());
-  EXPECT_EQ(backend_.builds, 0);
+  EXPECT_EQ(backend_.explained, 0);
   EXPECT_EQ(plans_.stats().entries, 0u);
 }
 
@@ -150,7 +171,7 @@ TEST_F(BuildJobTest, AbandonedInTheMiddleItLeavesNothing) {
   backend_.on_build = [&job] { job->Abandon(); };
   job->Run();
   EXPECT_FALSE(job->done());
-  EXPECT_EQ(backend_.builds, 1);
+  EXPECT_EQ(backend_.instances, 1);
   EXPECT_EQ(plans_.stats().entries, 0u);
   EXPECT_EQ(charge(), 0u);
   EXPECT_TRUE(first_.expired());
@@ -158,7 +179,7 @@ TEST_F(BuildJobTest, AbandonedInTheMiddleItLeavesNothing) {
 
 // While it evicts another plan, which is just before its own is there.
 TEST_F(BuildJobTest, AbandonedWhileThePlanIsPutItLeavesNothing) {
-  for (uint64_t build = 1; build <= kBudget / 130; ++build) Job(build)->Run();
+  for (uint64_t build = 1; build <= kBudget / 115; ++build) Job(build)->Run();
   const size_t entries = plans_.stats().entries;
   const auto job = Job(99);
   on_evict_ = [&job] { job->Abandon(); };
@@ -192,15 +213,23 @@ TEST_F(BuildJobTest, WhatIsNotWorthKeepingIsRefused) {
   job->Run();
   EXPECT_THAT(job->TakeOutcome()->refusal, HasSubstr("single launch"));
   EXPECT_EQ(plans_.stats().entries, 0u);
+  EXPECT_EQ(backend_.instances, 0);
   // Whoever asks why finds the recording there.
   EXPECT_FALSE(first_.expired());
   EXPECT_TRUE(second_.expired());
   job.reset();
   EXPECT_TRUE(first_.expired());
-  // One launch more of a plan that there is pays.
-  const auto next = Job(2, Makes::kNextInstance);
-  next->Run();
-  EXPECT_THAT(next->TakeOutcome()->refusal, IsEmpty());
+}
+
+TEST_F(BuildJobTest, WhatHasNoMemoryFails) {
+  Job()->Run();
+  backend_.has_no_memory = true;
+  for (const auto& job : {Job(3), NextJob()}) {
+    job->Run();
+    const BuildJob::Outcome outcome = job->TakeOutcome();
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_EQ(outcome.error().error.code(), base::Code::kResourceExhausted);
+  }
   EXPECT_EQ(plans_.stats().entries, 1u);
 }
 

@@ -116,14 +116,14 @@ class DifferingExecutor final : public engine::Executor {
 class BackendWithABadSecondBuild final : public engine::HostBackend {
  public:
   using HostBackend::HostBackend;
-  tl::expected<engine::BuiltPlan, engine::BuildFailure> Build(
-      const engine::Trace& first, const engine::Trace& second) override {
-    auto built = HostBackend::Build(first, second);
+  base::Result<engine::InstanceParts> Instantiate(
+      std::shared_ptr<const engine::Program> program) override {
+    auto parts = HostBackend::Instantiate(std::move(program));
     if (++builds_ == 2) {
-      built->executor =
-          std::make_unique<DifferingExecutor>(std::move(built->executor));
+      parts->executor =
+          std::make_unique<DifferingExecutor>(std::move(parts->executor));
     }
-    return built;
+    return parts;
   }
 
  private:
@@ -244,7 +244,7 @@ class InstancesTest : public testing::Test {
   }
 
   // What the one plan is charged for beside its instances.
-  uint64_t RecordingBytes() {
+  uint64_t ProgramBytes() {
     uint64_t bytes = plans_->stats().charge_bytes;
     for (const InstanceUse& use : instances()) bytes -= use.bytes;
     return bytes;
@@ -281,15 +281,15 @@ TEST_F(InstancesTest, OutputsOfTheLastPassTakeTurnsInTwoInstances) {
   EXPECT_EQ(stats().squashes, 0u);
 }
 
-TEST_F(InstancesTest, APlanIsChargedForItsInstancesAndItsRecordings) {
+TEST_F(InstancesTest, APlanIsChargedForItsInstancesAndItsProgram) {
   Warm(Forward);
-  const uint64_t recordings = RecordingBytes();
-  // Two of ten ops at least.
-  EXPECT_GT(recordings, 2u * 10u * sizeof(engine::TracedOp));
+  const uint64_t program = ProgramBytes();
+  // Ten ops at least.
+  EXPECT_GT(program, 10u * sizeof(engine::TracedOp));
   EXPECT_EQ(stats().trace_bytes, 0u);
   Passes(30, Forward, 1);
   ASSERT_THAT(instances(), SizeIs(2));
-  EXPECT_EQ(RecordingBytes(), recordings);
+  EXPECT_EQ(ProgramBytes(), program);
   EXPECT_EQ(plans_->stats().entries, 1u);
 }
 
@@ -429,22 +429,21 @@ TEST_F(InstancesTest, BudgetThatHoldsOneInstanceIsNotExceeded) {
   Warm(Forward);
   const uint64_t bytes = instances()[0].bytes;
   base::Options options = Defaults();
-  const uint64_t recordings = RecordingBytes();
-  options.plan_budget_bytes = recordings + 2 * bytes - 1;
+  const uint64_t program = ProgramBytes();
+  options.plan_budget_bytes = program + 2 * bytes - 1;
   Restart(options);
   Passes(40, Forward, 1);
   EXPECT_THAT(instances(), SizeIs(1));
-  // The second recording would be of use for another instance only.
-  EXPECT_EQ(plans_->stats().charge_bytes, bytes + recordings / 2);
+  EXPECT_EQ(plans_->stats().charge_bytes, bytes + program);
   EXPECT_GT(stats().escapes, 0u);
   EXPECT_GE(stats().replays, 25u);
   EXPECT_THAT(notes(), Contains(HasSubstr("raise the budget")));
 
-  options.plan_budget_bytes = recordings + 2 * bytes;
+  options.plan_budget_bytes = program + 2 * bytes;
   Restart(options);
   Passes(40, Forward, 1);
   EXPECT_THAT(instances(), SizeIs(2));
-  EXPECT_EQ(plans_->stats().charge_bytes, recordings + 2 * bytes);
+  EXPECT_EQ(plans_->stats().charge_bytes, program + 2 * bytes);
 }
 
 TEST_F(InstancesTest, ArenasOfAllInstancesTogetherStayBelowTheirMost) {
@@ -495,11 +494,11 @@ TEST_F(InstancesTest, EvictionTakesAllInstancesAndWhatIsKeptStays) {
 TEST_F(InstancesTest, InstanceThatIsNotNeededForLongIsDropped) {
   Passes(30, Forward, 1);
   ASSERT_THAT(instances(), SizeIs(2));
-  const uint64_t recordings = RecordingBytes();
+  const uint64_t program = ProgramBytes();
   const uint64_t bytes = instances()[0].bytes;
   Passes(static_cast<int>(kReplaysWithoutInstance) + 10, Forward, 0);
   EXPECT_THAT(instances(), SizeIs(1));
-  EXPECT_EQ(plans_->stats().charge_bytes, recordings + bytes);
+  EXPECT_EQ(plans_->stats().charge_bytes, program + bytes);
   const uint64_t before = stats().replays;
   Passes(30, Forward, 1);
   EXPECT_THAT(instances(), SizeIs(2));

@@ -108,8 +108,8 @@ class TwinPrograms : public testing::Test {
     std::optional<std::string> TakeForeignWork() override {
       return std::exchange(test_->foreign_work_, std::nullopt);
     }
-    tl::expected<engine::BuiltPlan, engine::BuildFailure> Build(
-        const engine::Trace& first, const engine::Trace& second) override {
+    Explained Explain(std::shared_ptr<const engine::Trace> first,
+                      const engine::Trace& second) override {
       ++test_->builds_run_;
       if (test_->on_build_) test_->on_build_();
       if (test_->failing_builds_ > 0) {
@@ -118,7 +118,7 @@ class TwinPrograms : public testing::Test {
             {base::Error(base::Code::kFailedPrecondition, "told to fail"),
              std::nullopt});
       }
-      const auto slots = engine::ChangingSlots(first, second);
+      const auto slots = engine::ChangingSlots(*first, second);
       for (uint32_t k = 0; k < slots.size() && !test_->explains_numbers_; ++k) {
         if (slots[k].empty()) continue;
         return tl::unexpected<engine::BuildFailure>(
@@ -126,11 +126,13 @@ class TwinPrograms : public testing::Test {
              k,
              {k}});
       }
-      auto plan = HostBackend::Build(first, second);
-      if (plan && test_->library_memory_.has_value()) {
-        plan->lasting = test_->WatchLibraryMemory();
+      auto program = HostBackend::Explain(std::move(first), second);
+      if (program && test_->library_memory_.has_value()) {
+        // Nobody else has seen it yet.
+        const_cast<engine::Program&>(**program).lasting =
+            test_->WatchLibraryMemory();
       }
-      return plan;
+      return program;
     }
 
    private:

@@ -8,8 +8,8 @@
 namespace reprise::sim {
 namespace {
 
-using engine::BuiltPlan;
 using engine::Executor;
+using engine::InstanceParts;
 using engine::ValueId;
 
 class WatchedExecutor : public Executor {
@@ -133,51 +133,56 @@ class WatchedBackend : public engine::Backend {
   void Resting() override { inner_->Resting(); }
   bool Capturing() const override { return inner_->Capturing(); }
 
-  tl::expected<BuiltPlan, engine::BuildFailure> Build(
-      const engine::Trace& first, const engine::Trace& second) override {
-    auto plan = inner_->Build(first, second);
-    if (!plan) return plan;
+  Explained Explain(std::shared_ptr<const engine::Trace> first,
+                    const engine::Trace& second) override {
+    return inner_->Explain(std::move(first), second);
+  }
+  base::Result<InstanceParts> Instantiate(
+      std::shared_ptr<const engine::Program> program) override {
+    auto parts = inner_->Instantiate(program);
+    if (!parts) return parts;
+    const engine::Trace& trace = *program->trace;
     ++counts_->builds;
-    for (ValueId v = 0; v < first.values.size(); ++v) {
-      if (plan->effects.late(v)) ++counts_->late_externals;
+    for (ValueId v = 0; v < trace.values.size(); ++v) {
+      if (program->effects.late(v)) ++counts_->late_externals;
     }
-    if (fault_ == Fault::kOverlappingTemporary) Overlap(first, *plan);
-    if (fault_ == Fault::kVerdictIgnored) Spoil(first, *plan);
+    if (fault_ == Fault::kOverlappingTemporary) Overlap(trace, *parts);
+    if (fault_ == Fault::kVerdictIgnored) Spoil(trace, *parts);
     // The ledger is given memory that it does not own.
     engine::Block arena;
     if (fault_ == Fault::kEvictedInUse) {
-      const uint64_t address = plan->arena.address();
-      arena = std::exchange(plan->arena,
+      const uint64_t address = parts->arena.address();
+      arena = std::exchange(parts->arena,
                             engine::Block(address, nullptr, [](void*) {}));
     }
     auto watched = std::make_unique<WatchedExecutor>(
-        std::move(plan->executor), fault_, counts_, std::move(arena),
-        plan->bytes);
-    watched->segments = plan->segments.size();
-    plan->executor = std::move(watched);
-    return plan;
+        std::move(parts->executor), fault_, counts_, std::move(arena),
+        parts->bytes);
+    watched->segments = program->segments.size();
+    parts->executor = std::move(watched);
+    return parts;
   }
 
  private:
   // Temporaries are numbered after the values.
-  static void Overlap(const engine::Trace& trace, BuiltPlan& plan) {
+  static void Overlap(const engine::Trace& trace, InstanceParts& parts) {
     auto temporary = static_cast<ValueId>(trace.values.size());
     uint64_t live = 0;
     for (const engine::TracedOp& op : trace.ops) {
       for (size_t t = 0; t < op.temporaries.size(); ++t) {
-        if (live != 0) plan.executor->Bind(temporary, live);
+        if (live != 0) parts.executor->Bind(temporary, live);
         ++temporary;
       }
       for (const engine::ResultSpec& result : op.results) {
         if (result.kind == engine::ResultSpec::Kind::kValue) {
-          live = plan.places[result.value];
+          live = parts.places[result.value];
         }
       }
     }
   }
 
   // Its last op works where its first one does.
-  static void Spoil(const engine::Trace& trace, BuiltPlan& plan) {
+  static void Spoil(const engine::Trace& trace, InstanceParts& parts) {
     ValueId first = 0;
     ValueId last = 0;
     for (ValueId v = 0; v < trace.values.size(); ++v) {
@@ -185,7 +190,7 @@ class WatchedBackend : public engine::Backend {
       if (first == 0) first = v;
       last = v;
     }
-    plan.executor->Bind(last, plan.places[first]);
+    parts.executor->Bind(last, parts.places[first]);
   }
 
   std::unique_ptr<engine::Backend> inner_;

@@ -77,27 +77,35 @@ class EmptyBackend final : public engine::Backend {
   std::string EndOp(engine::TracedOp&) override { return {}; }
   bool wants_call() const override { return false; }
   bool Capturing() const override { return false; }
-  tl::expected<engine::BuiltPlan, engine::BuildFailure> Build(
-      const engine::Trace& trace, const engine::Trace& again) override {
-    constexpr uint64_t kPlace = 512;
-    engine::BuiltPlan plan;
-    plan.arena = *frontend_->Allocate(kPlace * trace.values.size());
-    for (size_t v = 0; v < trace.values.size(); ++v) {
-      const bool external = trace.values[v].external;
-      plan.places.push_back(external ? 0 : plan.arena.address() + kPlace * v);
-      plan.place_bytes.push_back(kPlace);
-      plan.movable.push_back(true);
-    }
-    plan.segments.push_back(
+  Explained Explain(std::shared_ptr<const engine::Trace> first,
+                    const engine::Trace& again) override {
+    auto program = std::make_shared<engine::Program>(std::move(first));
+    const engine::Trace& trace = *program->trace;
+    program->place_bytes.assign(trace.values.size(), kPlace);
+    program->movable.assign(trace.values.size(), true);
+    program->segments.push_back(
         {0, static_cast<uint32_t>(trace.ops.size()), kOps, false});
-    plan.effects = engine::Effects::Of(trace, again,
-                                       engine::Effects::Remake::kWhatLasts, {});
-    plan.launches = kOps;
-    plan.executor = std::make_unique<NoWork>();
-    return plan;
+    program->effects = engine::Effects::Of(
+        trace, again, engine::Effects::Remake::kWhatLasts, {});
+    program->launches = kOps;
+    return program;
+  }
+  base::Result<engine::InstanceParts> Instantiate(
+      std::shared_ptr<const engine::Program> program) override {
+    const std::vector<engine::Value>& values = program->trace->values;
+    engine::InstanceParts parts;
+    parts.arena = *frontend_->Allocate(kPlace * values.size());
+    for (size_t v = 0; v < values.size(); ++v) {
+      parts.places.push_back(
+          values[v].external ? 0 : parts.arena.address() + kPlace * v);
+    }
+    parts.executor = std::make_unique<NoWork>();
+    return parts;
   }
 
  private:
+  static constexpr uint64_t kPlace = 512;
+
   engine::Frontend* frontend_;
   const bool records_;
 };
