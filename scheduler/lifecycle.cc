@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/run_twice.h"
 #include "scheduler/instance_policy.h"
@@ -51,16 +52,30 @@ constexpr uint64_t kReplaysToTryAgain = 256;
 constexpr uint32_t kLeavings = 4;
 constexpr uint32_t kRunsALeaving = 8;
 
-// The two make or write one value.
-bool WriteTheSame(const engine::TracedOp& a, const engine::TracedOp& b) {
-  return std::ranges::any_of(b.results,
-                             [&a](const engine::ResultSpec& result) {
-                               return result.IsValue() &&
-                                      a.Writes(result.value);
-                             }) ||
-         std::ranges::any_of(b.operands, [&a](const engine::ValueRef& operand) {
-           return operand.written && a.Writes(operand.value);
-         });
+// The ops whose work the op uses or writes over, directly or not, and that are
+// not compared by themselves where segments are launched whole: others write
+// there behind them.
+std::set<uint32_t> UncomparedBefore(const Plan& plan, uint32_t op) {
+  const engine::Trace& trace = plan.trace();
+  std::set<uint32_t> found;
+  std::vector<uint32_t> due = {op};
+  while (!due.empty()) {
+    const uint32_t user = due.back();
+    due.pop_back();
+    std::set<engine::ValueId> values;
+    for (const engine::ValueRef& operand : trace.ops[user].operands) {
+      values.insert(operand.value);
+    }
+    for (uint32_t k = 0; k < user; ++k) {
+      const bool uncompared =
+          std::ranges::any_of(values, [&](engine::ValueId value) {
+            return trace.ops[k].Writes(value) &&
+                   plan.effects().last_writer(value) != k;
+          });
+      if (uncompared && found.insert(k).second) due.push_back(k);
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -238,7 +253,7 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
   }
   if (!verdict->has_value()) return;
   entry->verdict_pending = false;
-  if (!Judge(entry, (*pin)->trace(), **verdict)) return;
+  if (!Judge(entry, **pin, **verdict)) return;
   ++journal_.stats.validated;
   ++entry->validations;
   ++entry->instances[entry->validating].validations;
@@ -249,8 +264,9 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
   }
 }
 
-bool Lifecycle::Judge(TraceEntry* entry, const engine::Trace& trace,
+bool Lifecycle::Judge(TraceEntry* entry, const Plan& plan,
                       const engine::Verdict& verdict) {
+  const engine::Trace& trace = plan.trace();
   const bool op_by_op = entry->instances[entry->validating].validations == 0;
   const auto fail = [&](uint32_t op) {
     FailAt(entry, op,
@@ -284,11 +300,9 @@ bool Lifecycle::Judge(TraceEntry* entry, const engine::Trace& trace,
     if (op >= entry->ops) break;
     if (!suspect(op)) return fail(op);
     if (op_by_op) continue;
-    // It was the last one to write what differs; and what comes behind may
-    // differ for that alone.
-    for (uint32_t before = 0; before < op; ++before) {
-      if (WriteTheSame(trace.ops[before], trace.ops[op])) suspect(before);
-    }
+    // It may differ for those that nobody has compared; and what comes behind
+    // for it alone.
+    for (const uint32_t before : UncomparedBefore(plan, op)) suspect(before);
     break;
   }
   if (suspects.empty()) return true;
@@ -493,6 +507,7 @@ bool Lifecycle::LearnDraws(TraceEntry* entry) {
 }
 
 void Lifecycle::LearnMoves(TraceEntry* entry) {
+  if (!entry->has_plan()) return;
   if (entry->plan_replays() >= Renewal::kReplaysThatPay) entry->move_tries = 0;
   if (++entry->move_tries <= kMoveTries) {
     RecordAgain(entry);
@@ -512,7 +527,10 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
                        std::string_view reason) {
   Reject(*entry, reason);
   entry->reason = reason;
-  if (entry->plan_replays() >= kReplaysToTryAgain) entry->attempts = 0;
+  // Of a plan that was good for long.
+  if (entry->has_plan() && entry->plan_replays() >= kReplaysToTryAgain) {
+    entry->attempts = 0;
+  }
   if (++entry->attempts < kTries) {
     StartOver(entry);
     return;
@@ -574,6 +592,7 @@ void Lifecycle::GiveUp(TraceEntry* entry, std::string_view reason) {
   entry->reason = reason;
   DropPlan(entry);
   entry->first.reset();
+  entry->outdated = false;
   traces_.Count(entry);
   Reject(*entry, reason);
 }

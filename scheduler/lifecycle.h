@@ -143,7 +143,7 @@ class Lifecycle {
 
   // What a validation found of the ops, each by itself or in whole segments.
   // False if the entry has gone another way, or has to be validated again.
-  bool Judge(TraceEntry* entry, const engine::Trace& trace,
+  bool Judge(TraceEntry* entry, const engine::Plan& plan,
              const engine::Verdict& verdict);
   // All suspects were seen to be nondeterministic: whatever has such ops is
   // recorded again, as a trace that has them.

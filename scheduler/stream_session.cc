@@ -305,6 +305,7 @@ std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
        entry->state == State::kConfirm);
   if (!to_record) backend_->Resting();
   if (entry == nullptr || backend_->Capturing()) return std::nullopt;
+  if (entry->outdated) life_.StartOver(entry);
   if (entry->state == State::kBuilding) life_.CollectBuild(entry);
   if (entry->verdict_pending) {
     life_.CollectVerdict(entry, engine::Executor::Patience::kPoll);

@@ -104,15 +104,19 @@ bool Watching::EndsAtForeignWork() {
 bool Watching::MayBecome(const TraceEntry& entry) const {
   if (open_.ops() > entry.ops) return false;
   if (open_.ops() == entry.ops) return open_.signature() == entry.signature;
-  // One that has no recording tells nothing of its middle.
+  // One that has no recording tells less of its middle.
   const engine::Trace* recording = entry.first.get();
   std::shared_ptr<const engine::Trace> planned;
   if (recording == nullptr) {
     planned = entry.planned.lock();
     recording = planned.get();
   }
-  return recording == nullptr ||
-         recording->ops[open_.ops()].before == open_.signature();
+  if (recording != nullptr) {
+    return recording->ops[open_.ops()].before == open_.signature();
+  }
+  // Then its words may.
+  return entry.op_hashes.empty() || open_.ops() == 0 ||
+         entry.op_hashes[open_.ops() - 1] == hash_;
 }
 
 bool Watching::Ends() {

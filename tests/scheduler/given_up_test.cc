@@ -37,5 +37,16 @@ TEST_F(GivenUpTest, TraceInItsMiddleIsReplayed) {
   EXPECT_EQ(FollowedSince(before), 1.0) << Traces();
 }
 
+// A plan that was good for long is evicted, and cannot be had again.
+TEST_F(GivenUpTest, BuildsThatFailAreNotTriedForEver) {
+  for (int i = 0; i < 400; ++i) Step();
+  ASSERT_GT(stats().replays, 300u);
+  session_->ReleasePlans();
+  failing_builds_ = 1000;
+  const int builds = builds_run_;
+  for (int i = 0; i < 200; ++i) Step();
+  EXPECT_LT(builds_run_ - builds, 10) << Traces();
+}
+
 }  // namespace
 }  // namespace reprise::scheduler

@@ -240,6 +240,27 @@ TEST_F(LateTest, WhatIsLearnedBringsNothingBack) {
   EXPECT_EQ(given_up(), before) << Traces();
 }
 
+// Nor does it where nobody has come for the build that failed.
+TEST_F(LateTest, ABuildThatFailedLastStaysTheLast) {
+  sim::g_sums_vary = true;
+  const auto step = [this] {
+    ModelProgram& p = *watched_.program;
+    ModelTensor h = p.Scale(p.Make(2), 3);
+    h = p.Add(h, watched_.weights[2]);
+    h = p.Sum(h, h, kRounding);
+    p.Read(p.Scale(h, 5));
+    builds_.RunAll();
+  };
+  for (failing_builds_ = 3; failing_builds_ > 0;) step();
+  for (int pass = 0; pass < 60 && !Learned(); ++pass) Other();
+  ASSERT_TRUE(Learned()) << Traces();
+  // Found to be outdated first, it is built anew; and not in vain.
+  for (int pass = 0; pass < 20; ++pass) step();
+  const uint64_t replays = stats().replays;
+  for (int pass = 0; pass < 10; ++pass) step();
+  EXPECT_EQ(stats().replays, replays + 10) << Traces();
+}
+
 // Compared op by op after each build, the sum repeats its bits; in whole
 // passes it is an op behind it that gives others.
 TEST_F(LateTest, AnOpThatWritesBehindItIsNotBlamed) {
