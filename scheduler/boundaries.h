@@ -15,7 +15,7 @@
 
 #include "cache/lru_map.h"
 #include "cache/signature.h"
-#include "engine/op.h"
+#include "engine/trace/op.h"
 #include "scheduler/heads.h"
 #include "scheduler/novelty.h"
 #include "scheduler/predictor.h"

@@ -1,6 +1,6 @@
 #include "scheduler/build_job.h"
 
-#include "engine/plan.h"
+#include "engine/replay/plan.h"
 
 namespace reprise::scheduler {
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/executor.h"
-#include "engine/program.h"
-#include "engine/trace.h"
+#include "engine/program/program.h"
+#include "engine/replay/backend.h"
+#include "engine/trace/trace.h"
 #include "scheduler/plan_cache.h"
 
 namespace reprise::scheduler {

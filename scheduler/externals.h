@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/frontend.h"
-#include "engine/op.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/op.h"
 
 namespace reprise::scheduler {
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/op.h"
-#include "engine/open_trace.h"
+#include "engine/trace/op.h"
+#include "engine/trace/open_trace.h"
 #include "scheduler/trace_entry.h"
 
 namespace reprise::scheduler {

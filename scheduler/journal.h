@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "cache/lru_map.h"
-#include "engine/op.h"
+#include "engine/trace/op.h"
 #include "scheduler/stats.h"
 
 namespace reprise::scheduler {

@@ -9,10 +9,10 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/options.h"
-#include "engine/executor.h"
-#include "engine/frontend.h"
-#include "engine/trace.h"
-#include "engine/trace_recorder.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/trace.h"
+#include "engine/trace/trace_recorder.h"
+#include "engine/trace/work_recorder.h"
 #include "scheduler/allowance.h"
 #include "scheduler/journal.h"
 #include "scheduler/trace_entry.h"
@@ -30,7 +30,7 @@ class Learning {
  public:
   struct Parts {  // all borrowed
     engine::Frontend* frontend = nullptr;
-    engine::Backend* backend = nullptr;
+    engine::WorkRecorder* work = nullptr;
     Journal* journal = nullptr;
     const base::Clock* clock = nullptr;
     base::Policy policy = base::Policy::kAlways;
@@ -55,11 +55,11 @@ class Learning {
 
   // Records the entry's trace from the next op on, if it may and can.
   void StartRecording(const TraceEntry& entry,
-                      engine::Backend::Recording recording) {
+                      engine::WorkRecorder::Recording recording) {
     if (!May()) return;
     allowance_.Begin(parts_.clock->Now());
-    auto recorder = engine::TraceRecorder::Start(
-        parts_.frontend, parts_.backend, recording, entry.ops);
+    auto recorder = engine::TraceRecorder::Start(parts_.frontend, parts_.work,
+                                                 recording, entry.ops);
     if (!recorder) {
       ++parts_.journal
             ->notes["nothing is recorded: " + recorder.error().message()];
@@ -82,7 +82,7 @@ class Learning {
   engine::TraceRecorder* recorder() { return recorder_.get(); }
   // What is recorded is what the entry waits for.
   bool IsFor(const TraceEntry& entry) const {
-    using Recording = engine::Backend::Recording;
+    using Recording = engine::WorkRecorder::Recording;
     using State = TraceEntry::State;
     return (entry.state == State::kRecord && which_ == Recording::kFirst) ||
            (entry.state == State::kConfirm && which_ == Recording::kRelocated);
@@ -96,7 +96,8 @@ class Learning {
 
   const Parts parts_;
   std::unique_ptr<engine::TraceRecorder> recorder_;
-  engine::Backend::Recording which_ = engine::Backend::Recording::kFirst;
+  engine::WorkRecorder::Recording which_ =
+      engine::WorkRecorder::Recording::kFirst;
   Allowance allowance_;
 };
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/run_twice.h"
+#include "engine/replay/run_twice.h"
 #include "scheduler/instance_policy.h"
 
 namespace reprise::scheduler {

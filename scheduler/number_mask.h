@@ -11,8 +11,8 @@
 
 #include "cache/lru_map.h"
 #include "cache/signature.h"
-#include "engine/mask_numbers.h"
-#include "engine/op.h"
+#include "engine/trace/mask_numbers.h"
+#include "engine/trace/op.h"
 
 namespace reprise::scheduler {
 

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "cache/lru_cache.h"
-#include "engine/plan.h"
+#include "engine/replay/plan.h"
 
 namespace reprise::scheduler {
 

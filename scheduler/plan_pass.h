@@ -7,10 +7,10 @@
 #include <cstdint>
 
 #include "engine/base/status.h"
-#include "engine/instance.h"
-#include "engine/op.h"
-#include "engine/plan.h"
-#include "engine/trace.h"
+#include "engine/replay/instance.h"
+#include "engine/replay/plan.h"
+#include "engine/trace/op.h"
+#include "engine/trace/trace.h"
 #include "scheduler/boundaries.h"
 #include "scheduler/journal.h"
 #include "scheduler/lifecycle.h"

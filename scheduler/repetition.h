@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "cache/recent_map.h"
-#include "engine/op.h"
-#include "engine/open_trace.h"
-#include "engine/trace.h"
+#include "engine/trace/op.h"
+#include "engine/trace/open_trace.h"
+#include "engine/trace/trace.h"
 
 namespace reprise::scheduler {
 

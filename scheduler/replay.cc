@@ -1,7 +1,7 @@
 #include "scheduler/replay.h"
 
 #include "engine/base/log.h"
-#include "engine/instance.h"
+#include "engine/replay/instance.h"
 
 namespace reprise::scheduler {
 

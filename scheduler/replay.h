@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "engine/frontend.h"
-#include "engine/op.h"
-#include "engine/trace.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/op.h"
+#include "engine/trace/trace.h"
 #include "scheduler/plan_pass.h"
 
 namespace reprise::scheduler {

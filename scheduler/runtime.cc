@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/cuda_backend.h"
+#include "engine/backend/host_backend.h"
 #include "engine/base/mutex.h"
 #include "engine/base/task.h"
-#include "engine/cuda_backend.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/device/relaxed_capture.h"
-#include "engine/host_backend.h"
 #include "kernels/compare.h"
 #include "scheduler/build_queue.h"
 #include "scheduler/report.h"

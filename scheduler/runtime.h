@@ -13,8 +13,8 @@
 
 #include "engine/base/options.h"
 #include "engine/base/status.h"
-#include "engine/frontend.h"
-#include "engine/op.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/op.h"
 #include "scheduler/session.h"
 #include "scheduler/stats.h"
 

@@ -8,11 +8,11 @@
 #include <span>
 
 #include "engine/base/spin_lock.h"
-#include "engine/block.h"
-#include "engine/frontend.h"
-#include "engine/op.h"
-#include "engine/storage_holds.h"
-#include "engine/trace.h"
+#include "engine/trace/block.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/op.h"
+#include "engine/trace/storage_holds.h"
+#include "engine/trace/trace.h"
 
 namespace reprise::scheduler {
 

@@ -41,7 +41,7 @@ StreamSession::StreamSession(Parts parts)
       opened_(parts.opened),
       asleep_(parts.asleep),
       learning_({.frontend = frontend_.get(),
-                 .backend = backend_.get(),
+                 .work = backend_.get(),
                  .journal = &journal_,
                  .clock = parts.clock,
                  .policy = parts.policy,
@@ -56,7 +56,7 @@ StreamSession::StreamSession(Parts parts)
              .numbers = &numbers_,
              .session = this}),
       watching_({.frontend = frontend_.get(),
-                 .backend = backend_.get(),
+                 .work = backend_.get(),
                  .options = &options_,
                  .writes = parts.writes,
                  .journal = &journal_,
@@ -317,11 +317,13 @@ std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
       if (entry->renewal.waiting()) {
         entry->renewal.Pass();
       } else {
-        learning_.StartRecording(*entry, engine::Backend::Recording::kFirst);
+        learning_.StartRecording(*entry,
+                                 engine::WorkRecorder::Recording::kFirst);
       }
       break;
     case State::kConfirm:
-      learning_.StartRecording(*entry, engine::Backend::Recording::kRelocated);
+      learning_.StartRecording(*entry,
+                               engine::WorkRecorder::Recording::kRelocated);
       break;
     case State::kCheckOps:
     case State::kCheckWhole:
@@ -346,7 +348,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   if (ChooseMode(entry) == Profit::Mode::kEager) return TryPass(entry);
   in_use_ = {.entry = entry, .plan = life_.Pin(entry)};
   if (!in_use_.plan) {  // evicted
-    learning_.StartRecording(*entry, engine::Backend::Recording::kFirst);
+    learning_.StartRecording(*entry, engine::WorkRecorder::Recording::kFirst);
     return std::nullopt;
   }
   const std::optional<size_t> index =
@@ -360,7 +362,8 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   in_use_.instance = &(*in_use_.plan)->instance(*index);
   if (!in_use_.instance->outlived().empty() && learning_.May()) {
     life_.LearnOutliving(entry, in_use_.instance->outlived());
-    learning_.StartRecording(*entry, engine::Backend::Recording::kRelocated);
+    learning_.StartRecording(*entry,
+                             engine::WorkRecorder::Recording::kRelocated);
     return std::nullopt;
   }
   if (WantsValidation(entry)) {
@@ -401,7 +404,7 @@ bool StreamSession::WantsValidation(TraceEntry* entry) {
 
 bool StreamSession::Resolve(const OpView& op) {
   using engine::Instance;
-  using Recording = engine::Backend::Recording;
+  using Recording = engine::WorkRecorder::Recording;
   Instance& instance = *in_use_.instance;
   TraceEntry* entry = in_use_.entry;
   const uint64_t escapes = instance.escapes();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/mutex.h"
-#include "engine/op.h"
+#include "engine/trace/op.h"
 #include "scheduler/session.h"
 
 namespace reprise::scheduler {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "cache/signature.h"
-#include "engine/plan.h"
-#include "engine/trace.h"
+#include "engine/replay/plan.h"
+#include "engine/trace/trace.h"
 #include "scheduler/build_job.h"
 #include "scheduler/externals.h"
 #include "scheduler/profit.h"

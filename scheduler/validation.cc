@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "engine/executor.h"
-#include "engine/instance.h"
-#include "engine/trace.h"
+#include "engine/replay/executor.h"
+#include "engine/replay/instance.h"
+#include "engine/trace/trace.h"
 
 namespace reprise::scheduler {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/frontend.h"
-#include "engine/op.h"
-#include "engine/outside_writes.h"
-#include "engine/run_twice.h"
+#include "engine/replay/outside_writes.h"
+#include "engine/replay/run_twice.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/op.h"
 #include "scheduler/learning.h"
 #include "scheduler/plan_pass.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "engine/outside_writes.h"
-#include "engine/trace.h"
+#include "engine/replay/outside_writes.h"
+#include "engine/trace/trace.h"
 #include "scheduler/trace_table.h"
 
 namespace reprise::scheduler {
@@ -29,7 +29,7 @@ constexpr uint32_t kTrials = 3;
 }  // namespace
 
 Watching::Watching(const Parts& parts)
-    : backend_(*parts.backend),
+    : work_(*parts.work),
       options_(*parts.options),
       writes_(parts.writes),
       journal_(*parts.journal),
@@ -94,7 +94,7 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
 
 bool Watching::EndsAtForeignWork() {
   if (!learning_.recording()) return false;
-  const std::optional<std::string> call = backend_.TakeForeignWork();
+  const std::optional<std::string> call = work_.TakeForeignWork();
   if (!call.has_value()) return false;
   ++journal_.cuts[{engine::kNoOp, *call + " between two ops"}];
   boundaries_.EndedAt(open_.signature());

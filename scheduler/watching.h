@@ -11,10 +11,10 @@
 #include "cache/lru_map.h"
 #include "cache/signature.h"
 #include "engine/base/options.h"
-#include "engine/executor.h"
-#include "engine/frontend.h"
-#include "engine/op.h"
-#include "engine/open_trace.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/op.h"
+#include "engine/trace/open_trace.h"
+#include "engine/trace/work_recorder.h"
 #include "scheduler/boundaries.h"
 #include "scheduler/externals.h"
 #include "scheduler/journal.h"
@@ -38,7 +38,7 @@ class Watching {
  public:
   struct Parts {  // all borrowed
     engine::Frontend* frontend = nullptr;
-    engine::Backend* backend = nullptr;
+    engine::WorkRecorder* work = nullptr;
     const base::Options* options = nullptr;
     // Of all streams; null: there is one.
     const StreamWrites* writes = nullptr;
@@ -98,7 +98,7 @@ class Watching {
   // The open trace may still become that one.
   bool MayBecome(const TraceEntry& entry) const;
 
-  engine::Backend& backend_;
+  engine::WorkRecorder& work_;
   const base::Options& options_;
   const StreamWrites* writes_;
   Journal& journal_;

@@ -13,8 +13,8 @@
 
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
-#include "engine/frontend.h"
-#include "engine/memory_watch.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/memory_watch.h"
 
 namespace reprise::bindings {
 

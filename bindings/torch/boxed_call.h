@@ -15,7 +15,7 @@
 
 #include "bindings/torch/op_info.h"
 #include "bindings/torch/results.h"
-#include "engine/frontend.h"
+#include "engine/trace/frontend.h"
 
 namespace reprise::bindings {
 

@@ -12,7 +12,7 @@
 
 #include "bindings/torch/hook.h"
 #include "bindings/torch/torch_frontend.h"
-#include "engine/ledger.h"
+#include "engine/replay/ledger.h"
 
 namespace reprise::bindings {
 namespace {

@@ -11,7 +11,7 @@
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/switches.h"
 #include "bindings/torch/torch_frontend.h"
-#include "engine/trace.h"
+#include "engine/trace/trace.h"
 
 namespace reprise::bindings {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "bindings/torch/inline_buffer.h"
 #include "bindings/torch/op_info.h"
-#include "engine/op.h"
+#include "engine/trace/op.h"
 #include "scheduler/runtime.h"
 
 namespace reprise::engine {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/op.h"
+#include "engine/trace/op.h"
 
 namespace reprise::bindings {
 

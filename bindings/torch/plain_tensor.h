@@ -11,7 +11,7 @@
 #include <optional>
 #include <span>
 
-#include "engine/scalar.h"
+#include "engine/trace/scalar.h"
 
 namespace reprise::bindings {
 

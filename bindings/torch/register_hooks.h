@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bindings/torch/op_info.h"
-#include "engine/op.h"
+#include "engine/trace/op.h"
 
 namespace reprise::bindings {
 

@@ -5,7 +5,7 @@
 
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/torch_frontend.h"
-#include "engine/ledger.h"
+#include "engine/replay/ledger.h"
 
 namespace reprise::bindings {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bindings/torch/op_call.h"
-#include "engine/trace.h"
+#include "engine/trace/trace.h"
 #include "scheduler/session.h"
 
 namespace reprise::bindings {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bindings/torch/op_call.h"
-#include "engine/op.h"
+#include "engine/trace/op.h"
 
 namespace reprise::bindings {
 

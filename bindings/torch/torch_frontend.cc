@@ -27,7 +27,7 @@
 #include "bindings/torch/allocator_trace.h"
 #include "bindings/torch/thread_state.h"
 #include "engine/base/log.h"
-#include "engine/ledger.h"
+#include "engine/replay/ledger.h"
 
 namespace reprise::bindings {
 struct Held;

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "engine/base/status.h"
-#include "engine/block.h"
-#include "engine/frontend.h"
-#include "engine/op.h"
+#include "engine/trace/block.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/op.h"
 #include "scheduler/runtime.h"
 
 namespace reprise::bindings {

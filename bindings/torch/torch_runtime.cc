@@ -14,7 +14,7 @@
 #include "bindings/torch/torch_frontend.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
-#include "engine/op.h"
+#include "engine/trace/op.h"
 
 namespace reprise::bindings {
 

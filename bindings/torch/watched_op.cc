@@ -11,7 +11,7 @@
 #include "bindings/torch/python_lock.h"
 #include "bindings/torch/session_source.h"
 #include "engine/device/launch_recorder.h"
-#include "engine/trace.h"
+#include "engine/trace/trace.h"
 
 namespace reprise::bindings {
 

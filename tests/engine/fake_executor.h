@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/executor.h"
+#include "engine/replay/executor.h"
 
 namespace reprise::engine {
 

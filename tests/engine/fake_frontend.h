@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/frontend.h"
+#include "engine/trace/frontend.h"
 
 namespace reprise::engine {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/frontend.h"
-#include "engine/trace.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/trace.h"
 
 namespace reprise::engine {
 

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/host_backend.h"
 #include "engine/base/task.h"
-#include "engine/host_backend.h"
 #include "scheduler/instance_policy.h"
 #include "scheduler/stream_session.h"
 #include "tests/sim/model_frontend.h"

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "engine/backend/host_backend.h"
 #include "engine/base/task.h"
-#include "engine/host_backend.h"
 #include "scheduler/stream_session.h"
 #include "tests/sim/model_frontend.h"
 

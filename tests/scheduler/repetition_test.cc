@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/open_trace.h"
+#include "engine/trace/open_trace.h"
 #include "tests/engine/fake_frontend.h"
 
 namespace reprise::scheduler {

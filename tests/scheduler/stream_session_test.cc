@@ -11,8 +11,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "engine/backend/host_backend.h"
 #include "engine/base/task.h"
-#include "engine/host_backend.h"
 #include "tests/sim/model_frontend.h"
 
 namespace reprise::scheduler {

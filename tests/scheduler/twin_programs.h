@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/host_backend.h"
 #include "engine/base/clock.h"
 #include "engine/base/task.h"
-#include "engine/host_backend.h"
-#include "engine/memory_watch.h"
+#include "engine/trace/memory_watch.h"
 #include "scheduler/stream_session.h"
 #include "scheduler/stream_writes.h"
 #include "tests/sim/model_frontend.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/executor.h"
+#include "engine/replay/backend.h"
 
 namespace reprise::sim {
 

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/frontend.h"
-#include "engine/op.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/op.h"
 #include "scheduler/session.h"
 
 namespace reprise::sim {

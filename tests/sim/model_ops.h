@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/generator.h"
+#include "engine/trace/generator.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::sim {

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/memory_watch.h"
+#include "engine/trace/memory_watch.h"
 
 namespace reprise::sim {
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "engine/base/mutex.h"
-#include "engine/frontend.h"
-#include "engine/op.h"
+#include "engine/trace/frontend.h"
+#include "engine/trace/op.h"
 #include "scheduler/session.h"
 #include "tests/sim/failing_calls.h"
 #include "tests/sim/fault.h"

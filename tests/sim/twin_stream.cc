@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/cuda_backend.h"
-#include "engine/host_backend.h"
+#include "engine/backend/cuda_backend.h"
+#include "engine/backend/host_backend.h"
 
 namespace reprise::sim {
 

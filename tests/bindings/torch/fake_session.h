@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/op.h"
-#include "engine/trace.h"
+#include "engine/trace/op.h"
+#include "engine/trace/trace.h"
 #include "scheduler/runtime.h"
 #include "scheduler/session.h"
 

@@ -1,0 +1,152 @@
+#include "engine/backend/cuda_backend.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine/backend/verdict_flags.h"
+#include "engine/device/context_scope.h"
+#include "engine/device/cupti_attachment.h"
+#include "engine/device/relaxed_capture.h"
+#include "engine/program/explain_parameters.h"
+
+namespace reprise::engine {
+namespace {
+
+// What a node of an executable graph is taken to cost in device memory, for the
+// budget.
+constexpr uint64_t kBytesPerNode = 8 * 1024;
+
+std::vector<uint32_t> LaunchesByOp(const LaunchProgram& program) {
+  std::vector<uint32_t> launches;
+  for (size_t k = 0; k + 1 < program.op_begin.size(); ++k) {
+    launches.push_back(program.op_begin[k + 1] - program.op_begin[k]);
+  }
+  return launches;
+}
+
+}  // namespace
+
+base::Status CudaBackend::StartRecording(Recording recording) {
+  REPRISE_RETURN_IF_ERROR(
+      context_.recorder->Start(context_.stream, context_.context));
+  if (recording == Recording::kRelocated) {
+    if (auto pool = frontend_->BeginPrivatePool(); !pool) {
+      context_.recorder->Stop();
+      return pool;
+    }
+    in_pool_ = true;
+  }
+  return {};
+}
+
+void CudaBackend::StopRecording() {
+  if (in_pool_) frontend_->EndPrivatePool();
+  in_pool_ = false;
+  context_.recorder->Stop();
+}
+
+void CudaBackend::BeginOp(const OpView& op) {
+  frontend_->BeginAllocations();
+  context_.recorder->BeginOp();
+  if (op.forks_streams) context_.recorder->LetOpFork();
+}
+
+std::string CudaBackend::EndOp(TracedOp& op) {
+  device::RecordedLaunches recorded = context_.recorder->EndOp();
+  op.launches = std::move(recorded.launches);
+  for (const Allocation& allocation : frontend_->TakeAllocations()) {
+    op.temporaries.push_back(allocation);
+  }
+  if (recorded.refusal.empty() && op.draws &&
+      frontend_->Generator().seed != op.generator.seed) {
+    return "seeds the generator";
+  }
+  return std::move(recorded.refusal);
+}
+
+void CudaBackend::Resting() {
+  // What CUPTI does when it goes may end a capture.
+  if (!device::CuptiAttachment::attached() || Capturing()) return;
+  context_.recorder->Resting(0);
+}
+
+bool CudaBackend::Capturing() const {
+  const device::Driver& driver = *context_.driver;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult result = driver.cuStreamIsCapturing(context_.stream, &status);
+  if (result == CUDA_ERROR_INVALID_CONTEXT) [[unlikely]] {
+    // On a thread that has not used CUDA yet.
+    const device::ContextScope scope(driver, context_.context);
+    result = driver.cuStreamIsCapturing(context_.stream, &status);
+  }
+  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
+                                        const Trace& second) {
+  const Trace& trace = *first;
+  auto explained = ExplainParameters(trace, second, [this](uint64_t address) {
+    return frontend_->OwnsAddress(address);
+  });
+  if (!explained) return tl::unexpected<BuildFailure>(explained.error());
+  if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
+  auto program = std::make_shared<CudaProgram>(std::move(first),
+                                               std::move(explained->program));
+  program->effects = Effects::Of(trace, second, Effects::Remake::kWhatLasts,
+                                 Draws::Ahead(trace, second));
+  program->place_bytes = std::move(explained->place_bytes);
+  const auto arranged = Arrange(*program, second,
+                                {.launches = LaunchesByOp(program->work),
+                                 .segment_launches = options_.segment_launches,
+                                 .max_arena_bytes = options_.max_arena_bytes});
+  if (!arranged) return tl::unexpected(arranged.error());
+  program->movable = std::move(explained->movable);
+  program->lasting = second.memory;
+  program->launches = static_cast<uint32_t>(program->work.launches.size());
+  program->mechanism = "graphs, patched by SetParams";
+  program->notes = std::move(explained->notes);
+  program->host_bytes = trace.host_bytes + HostBytes(program->work.launches);
+  return program;
+}
+
+base::Result<InstanceParts> CudaBackend::Instantiate(
+    std::shared_ptr<const Program> explained) {
+  auto program = std::static_pointer_cast<const CudaProgram>(explained);
+  const Trace& trace = *program->trace;
+  const ArenaLayout& layout = program->layout;
+  const device::Driver& driver = *context_.driver;
+  const device::RelaxedCapture relaxed(driver);
+  REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
+  REPRISE_ASSIGN_OR_RETURN(context_.compare, options_.compare());
+  InstanceParts parts;
+  REPRISE_ASSIGN_OR_RETURN(parts.arena, frontend_->Allocate(std::max<uint64_t>(
+                                            layout.size_bytes, 1)));
+  parts.device = {&driver, context_.context, frontend_->keep_memory()};
+  parts.bytes = layout.size_bytes + program->launches * kBytesPerNode;
+  const auto ops = static_cast<uint32_t>(trace.ops.size());
+  REPRISE_ASSIGN_OR_RETURN(
+      std::unique_ptr<VerdictFlags> flags,
+      VerdictFlags::Create(driver, Executor::kTagsAnOp * ops));
+  auto executor = std::make_unique<CudaExecutor>(context_, std::move(program),
+                                                 std::move(flags));
+  const uint64_t base = parts.arena.address();
+  parts.places.assign(trace.values.size(), 0);
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    if (trace.values[v].external) {
+      executor->Bind(static_cast<ValueId>(v), trace.values[v].origin);
+    } else {
+      parts.places[v] = base + layout.places[v];
+      executor->Bind(static_cast<ValueId>(v), parts.places[v]);
+    }
+  }
+  auto temporary = static_cast<ValueId>(trace.values.size());
+  for (const std::vector<uint64_t>& offsets : layout.temporaries) {
+    for (uint64_t offset : offsets) executor->Bind(temporary++, base + offset);
+  }
+  REPRISE_RETURN_IF_ERROR(executor->MakeGraphs());
+  parts.executor = std::move(executor);
+  return parts;
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,62 @@
+// Records eager's launches on one stream and builds plans from them.
+
+#ifndef REPRISE_ENGINE_BACKEND_CUDA_BACKEND_H_
+#define REPRISE_ENGINE_BACKEND_CUDA_BACKEND_H_
+
+#include <cuda.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/backend/cuda_executor.h"
+#include "engine/device/driver.h"
+#include "engine/device/launch_recorder.h"
+#include "engine/program/program.h"
+#include "engine/replay/backend.h"
+#include "engine/trace/frontend.h"
+#include "kernels/compare.h"
+
+namespace reprise::engine {
+
+// One a session. Borrows everything it is given; see Backend for threads.
+class CudaBackend : public Backend {
+ public:
+  struct Options {
+    uint64_t max_arena_bytes = 0;
+    uint32_t segment_launches = 100;
+    // Gives the comparison for validations; called by Instantiate, where the
+    // first call may compile.
+    std::function<base::Result<kernels::DeviceCompare*>()> compare;
+  };
+
+  CudaBackend(const CudaContext& context, Frontend* frontend, Options options)
+      : context_(context), frontend_(frontend), options_(std::move(options)) {}
+
+  base::Status StartRecording(Recording recording) override;
+  void StopRecording() override;
+  void BeginOp(const OpView& op) override;
+  std::string EndOp(TracedOp& op) override;
+  bool wants_call() const override { return false; }
+  void Resting() override;
+  std::optional<std::string> TakeForeignWork() override {
+    return context_.recorder->TakeForeignWork();
+  }
+  bool Capturing() const override;
+  Explained Explain(std::shared_ptr<const Trace> first,
+                    const Trace& second) override;
+  base::Result<InstanceParts> Instantiate(
+      std::shared_ptr<const Program> program) override;
+
+ private:
+  CudaContext context_;
+  Frontend* frontend_;
+  Options options_;
+  bool in_pool_ = false;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_BACKEND_CUDA_BACKEND_H_

@@ -1,0 +1,276 @@
+#include "engine/program/effects.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "engine/trace/frontend.h"
+
+namespace reprise::engine {
+namespace {
+
+// The last op of [0, end) that writes each value; its birth if none does.
+std::vector<uint32_t> LastWriters(const Trace& trace, uint32_t end) {
+  std::vector<uint32_t> last(trace.values.size());
+  for (size_t v = 0; v < last.size(); ++v) last[v] = trace.values[v].birth_op;
+  for (uint32_t k = 0; k < end; ++k) {
+    for (const ValueRef& operand : trace.ops[k].operands) {
+      if (operand.written) last[operand.value] = k;
+    }
+  }
+  return last;
+}
+
+// The op makes or writes a value that is in `values`.
+bool WritesAny(const TracedOp& op, const std::vector<bool>& values) {
+  return std::ranges::any_of(op.results,
+                             [&values](const ResultSpec& result) {
+                               return result.kind == ResultSpec::Kind::kValue &&
+                                      values[result.value];
+                             }) ||
+         std::ranges::any_of(op.operands, [&values](const ValueRef& operand) {
+           return operand.written && values[operand.value];
+         });
+}
+
+bool WritesExternal(const TracedOp& op, const Trace& trace) {
+  return std::ranges::any_of(op.operands, [&trace](const ValueRef& operand) {
+    return operand.written && trace.values[operand.value].external;
+  });
+}
+
+// Which values can be made again, in program order. An op that is passed may be
+// the last one that the program has asked for.
+class Remaking {
+ public:
+  Remaking(const Trace& trace, const std::vector<bool>& inputs,
+           Effects::Remake remake)
+      : trace_(trace),
+        users_(trace.values.size()),
+        overwritten_(trace.values.size(), false),
+        lost_(inputs) {
+    for (uint32_t k = 0; k < trace.ops.size(); ++k) {
+      for (const ValueRef& operand : trace.ops[k].operands) {
+        users_[operand.value].push_back(k);
+        if (operand.written) overwritten_[operand.value] = true;
+      }
+      for (const ResultSpec& result : trace.ops[k].results) {
+        if (result.kind != ResultSpec::Kind::kValue) continue;
+        users_[result.value].push_back(k);
+      }
+    }
+    for (ValueId v = 0; v < lost_.size(); ++v) {
+      const Value& value = trace.values[v];
+      if (remake == Effects::Remake::kNothing ||
+          (value.external && !trace.frontend->OwnsAddress(value.origin))) {
+        lost_[v] = true;
+      }
+    }
+  }
+
+  // The op writes over a value that could not be made again where all ops
+  // before it have been asked for.
+  bool Keeps(uint32_t k) const {
+    return std::ranges::any_of(trace_.ops[k].operands,
+                               [this](const ValueRef& operand) {
+                                 return operand.written && lost_[operand.value];
+                               });
+  }
+
+  void Pass(uint32_t k) {
+    const TracedOp& op = trace_.ops[k];
+    bool is_lost = op.nondeterministic;
+    for (const ValueRef& operand : op.operands) {
+      is_lost |= lost_[operand.value] && ReadsAgain(operand.value);
+      if (!operand.written || !external(operand.value)) continue;
+      is_lost = true;
+      // What is read there is there no more.
+      for (ValueId v = 0; v < users_.size(); ++v) {
+        if (!external(v) || !Overlap(v, operand.value)) continue;
+        for (const uint32_t user : users_[v]) {
+          if (user >= k) break;
+          LoseWhatItMakes(user, k);
+        }
+      }
+    }
+    if (is_lost) LoseWhatItMakes(k, k);
+  }
+
+ private:
+  bool external(ValueId value) const { return trace_.values[value].external; }
+  // Storages may lie in one memory (DLPack).
+  bool Overlap(ValueId a, ValueId b) const {
+    const Value& one = trace_.values[a];
+    const Value& other = trace_.values[b];
+    return a == b || (one.base < other.origin + other.size_bytes &&
+                      other.base < one.origin + one.size_bytes);
+  }
+  // An op that is run again reads it as it is then, or has it made again, too.
+  bool ReadsAgain(ValueId value) const {
+    return external(value) || overwritten_[value];
+  }
+
+  // What the op makes or writes, and what cannot be made again without: by ops
+  // that read it, or that would write over it.
+  void LoseWhatItMakes(uint32_t op, uint32_t passed) {
+    std::vector<uint32_t> due = {op};
+    const auto lose = [&](ValueId value) {
+      if (external(value) || lost_[value]) return;
+      lost_[value] = true;
+      if (!overwritten_[value]) return;
+      for (const uint32_t user : users_[value]) {
+        if (user > passed) break;
+        due.push_back(user);
+      }
+    };
+    while (!due.empty()) {
+      const TracedOp& traced = trace_.ops[due.back()];
+      due.pop_back();
+      for (const ResultSpec& result : traced.results) {
+        if (result.kind == ResultSpec::Kind::kValue) lose(result.value);
+      }
+      for (const ValueRef& operand : traced.operands) {
+        if (operand.written) lose(operand.value);
+      }
+    }
+  }
+
+  const Trace& trace_;
+  // By value: the ops that make it, read it or write it, ascending.
+  std::vector<std::vector<uint32_t>> users_;
+  std::vector<bool> overwritten_;  // by value, in the whole trace
+  std::vector<bool> lost_;         // by value
+};
+
+}  // namespace
+
+std::vector<SlotSet> ChangingSlots(const Trace& first, const Trace& second) {
+  std::vector<SlotSet> changing(first.ops.size());
+  for (size_t k = 0; k < first.ops.size(); ++k) {
+    const std::vector<ScalarSlot>& a = first.ops[k].slots;
+    const std::vector<ScalarSlot>& b = second.ops[k].slots;
+    for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+      if (a[i].recorded.bits == b[i].recorded.bits) continue;
+      changing[k].resize(a.size());
+      changing[k][i] = true;
+    }
+  }
+  return changing;
+}
+
+Effects Effects::Of(const Trace& first, const Trace& second, Remake remake,
+                    Draws draws) {
+  std::vector<ValueId> inputs;
+  for (ValueId v = 0; v < first.values.size(); ++v) {
+    const Value& a = first.values[v];
+    const Value& b = second.values[v];
+    if (!a.external) continue;
+    if (a.arrives || a.comes_anew || b.comes_anew || a.storage != b.storage ||
+        a.origin != b.origin) {
+      inputs.push_back(v);
+    }
+  }
+  return Effects(&first, inputs, ChangingSlots(first, second), remake,
+                 std::move(draws));
+}
+
+Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
+                 std::vector<SlotSet> changing, Remake remake, Draws draws)
+    : trace_(trace),
+      inputs_(trace->values.size(), false),
+      changing_(std::move(changing)),
+      draws_(std::move(draws)),
+      gates_(trace->ops.size(), Gate::kNone),
+      last_writers_(
+          LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))) {
+  changing_.resize(trace->ops.size());
+  for (const ValueId v : inputs) inputs_[v] = true;
+  std::vector<bool> tells(trace->ops.size(), false);
+  for (const ValueId v : inputs) tells[trace->values[v].birth_op] = true;
+  std::vector<bool> written(inputs_.size(), false);
+  for (const TracedOp& op : trace->ops) {
+    for (const ValueRef& operand : op.operands) {
+      const ValueId v = operand.value;
+      if (!operand.written || written[v] || !trace->values[v].external)
+        continue;
+      written[v] = true;
+      outside_.push_back(v);
+    }
+  }
+  Remaking remaking(*trace, inputs_, remake);
+  for (uint32_t k = 0; k < gates_.size(); ++k) {
+    const TracedOp& op = trace->ops[k];
+    if (WritesExternal(op, *trace)) {
+      gates_[k] = Gate::kOutside;
+    } else if (tells[k]) {
+      gates_[k] = Gate::kInput;
+    } else if (!changing_[k].empty()) {
+      gates_[k] = Gate::kNumber;
+    } else if (draws_.Waits(k)) {
+      gates_[k] = Gate::kGenerator;
+    } else if (op.may_trap) {
+      gates_[k] = Gate::kTrap;
+    } else if (remaking.Keeps(k)) {
+      gates_[k] = Gate::kRemake;
+    } else if (k > 0 && trace->ops[k - 1].nondeterministic) {
+      gates_[k] = Gate::kSettle;
+    }
+    remaking.Pass(k);
+  }
+}
+
+std::vector<uint32_t> Effects::OpsToRestore(
+    uint32_t verified, uint32_t launched,
+    const std::function<bool(ValueId)>& needed) const {
+  const Trace& trace = *trace_;
+  const std::vector<uint32_t> last = LastWriters(trace, launched);
+  std::vector<bool> remade(trace.values.size(), false);
+  bool any = false;
+  for (ValueId v = 0; v < trace.values.size(); ++v) {
+    const Value& value = trace.values[v];
+    if (value.external || value.birth_op >= verified) continue;
+    if (last[v] >= verified && needed(v)) {
+      remade[v] = true;
+      any = true;
+    }
+  }
+  std::vector<uint32_t> ops;
+  if (!any) return ops;
+
+  std::vector<bool> chosen(verified, false);
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (uint32_t k = verified; k-- > 0;) {
+      const TracedOp& op = trace.ops[k];
+      if (!chosen[k]) {
+        if (!WritesAny(op, remade)) continue;
+        chosen[k] = true;
+        grew = true;
+      }
+      // What a chosen op writes is made again as a whole, and what it reads
+      // must be as it was at that op.
+      for (const ValueRef& operand : op.operands) {
+        const ValueId v = operand.value;
+        if (trace.values[v].external || remade[v]) continue;
+        if (operand.written || last[v] > k) {
+          remade[v] = true;
+          grew = true;
+        }
+      }
+      for (const ResultSpec& result : op.results) {
+        if (result.kind != ResultSpec::Kind::kValue) continue;
+        const ValueId v = result.value;
+        if (!trace.values[v].external && !remade[v] && last[v] > k) {
+          remade[v] = true;
+          grew = true;
+        }
+      }
+    }
+  }
+  for (uint32_t k = 0; k < verified; ++k) {
+    if (chosen[k]) ops.push_back(k);
+  }
+  return ops;
+}
+
+}  // namespace reprise::engine

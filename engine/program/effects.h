@@ -1,0 +1,124 @@
+// What the ops of a trace do beside making values: when each may be launched,
+// and what a squash has to run again.
+
+#ifndef REPRISE_ENGINE_PROGRAM_EFFECTS_H_
+#define REPRISE_ENGINE_PROGRAM_EFFECTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/program/draws.h"
+#include "engine/trace/trace.h"
+
+namespace reprise::engine {
+
+// By slot of an op, whether it is in the set. Empty where none is.
+using SlotSet = std::vector<bool>;
+
+// By op, which of its slots differ between the recordings. The others are taken
+// for constants.
+std::vector<SlotSet> ChangingSlots(const Trace& first, const Trace& second);
+
+// One analysis, which segments, squashes and validations all go by.
+//
+// An op is launched ahead of the program, or, gated, when the program has asked
+// for it. Where the program leaves the trace, an op that was launched ahead is
+// undone: what it wrote over is made again by the ops that had made it. So one
+// that writes over what could not be made again is gated; and one that writes
+// externals, of which nothing is ever undone: it has been asked for.
+//
+// Immutable; borrows the trace. Cost, when made: some walks over the trace, and
+// at each write of an external one over its values, and over its users.
+class Effects {
+ public:
+  // What an op waits for; the first that holds.
+  enum class Gate : uint8_t {
+    kNone,
+    kOutside,    // it writes memory of the program's, which nothing undoes
+    kInput,      // where an input is, which only it tells
+    kNumber,     // a number that changes
+    kGenerator,  // where the generator is, or its turn at it (Draws)
+    kTrap,    // it stops the device for data that the program may never give it
+    kRemake,  // what it writes over could not be made again
+    // The op before it is nondeterministic: in a validation, what eager made
+    // there is put in place of what the plan did before anything goes on.
+    kSettle,
+  };
+
+  // What is made again where the program leaves the trace.
+  enum class Remake : uint8_t {
+    // Values that come from no input of the pass, from nothing that it writes
+    // outside, and from no memory but that of the framework's allocator, which
+    // tells before it goes: the program may be done with all other before it
+    // leaves. Nor what nondeterministic ops made.
+    kWhatLasts,
+    // None: for executors whose memory may be anybody's as soon as the program
+    // has freed it.
+    kNothing,
+  };
+
+  // Without a trace: of a plan that is not built yet.
+  Effects() = default;
+  // `inputs`: externals that are another storage, or elsewhere, at each pass.
+  // Those that the head does not use are late: where they are is known when
+  // their first op comes, and launching that op earlier would read memory that
+  // the program has not vouched for. `changing`: see ChangingSlots; empty where
+  // no number changes.
+  Effects(const Trace* trace, const std::vector<ValueId>& inputs,
+          std::vector<SlotSet> changing, Remake remake, Draws draws = {});
+  // As two recordings tell.
+  static Effects Of(const Trace& first, const Trace& second, Remake remake,
+                    Draws draws);
+
+  // --- Ops ---
+
+  Gate gate(uint32_t op) const { return gates_[op]; }
+  bool writes_outside(uint32_t op) const {
+    return gates_[op] == Gate::kOutside;
+  }
+  // Which of its numbers may change.
+  const SlotSet& changing(uint32_t op) const { return changing_[op]; }
+
+  const Draws& draws() const { return draws_; }
+
+  // --- Values ---
+
+  bool input(ValueId value) const { return inputs_[value]; }
+  // An input whose place is told by the op that uses it first.
+  bool late(ValueId value) const {
+    return inputs_[value] && trace_->values[value].birth_op > 0;
+  }
+  // Externals that the trace writes.
+  const std::vector<ValueId>& written_outside() const { return outside_; }
+  uint32_t last_writer(ValueId value) const { return last_writers_[value]; }
+
+  // --- Squashes ---
+
+  // The program left the trace after op `verified` - 1, and ops up to
+  // `launched` have been launched. A value made by a verified op and written by
+  // an op of [verified, launched) no longer holds what the program must see.
+  // Returns the verified ops, in program order, whose recorded work run again
+  // makes every such value right, if `needed(value)` says that the program can
+  // still see it.
+  //
+  // Running an op again needs its operands as they were: those that were
+  // written since are made again, too, from their birth on (fixpoint). No op
+  // that writes externals is among them. Linear in the trace a round.
+  std::vector<uint32_t> OpsToRestore(
+      uint32_t verified, uint32_t launched,
+      const std::function<bool(ValueId)>& needed) const;
+
+ private:
+  const Trace* trace_ = nullptr;
+  std::vector<bool> inputs_;
+  std::vector<SlotSet> changing_;  // by op
+  Draws draws_;
+  std::vector<Gate> gates_;
+  std::vector<ValueId> outside_;
+  std::vector<uint32_t> last_writers_;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_PROGRAM_EFFECTS_H_

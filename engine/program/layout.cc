@@ -1,0 +1,141 @@
+#include "engine/program/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace reprise::engine {
+namespace {
+
+// The memory of values, which follow each other.
+class Places {
+ public:
+  // The place of a value that is launched then, and which nothing needs from
+  // `free_from` on.
+  uint64_t Take(uint64_t bytes, uint32_t launched_at, uint32_t free_from) {
+    const uint64_t place = Find(bytes, launched_at);
+    Occupy(place, place + bytes, free_from);
+    end_ = std::max(end_, place + bytes);
+    return place;
+  }
+  uint64_t end() const { return end_; }
+
+ private:
+  struct Range {
+    uint64_t end;
+    uint32_t free_from;
+  };
+
+  // The smallest gap that is free by then, or what lies behind all.
+  uint64_t Find(uint64_t bytes, uint32_t launched_at) const {
+    uint64_t best = kNoPlace;
+    uint64_t best_bytes = kNoPlace;
+    uint64_t begin = 0;
+    uint64_t reach = 0;  // what is free reaches from `begin` to here
+    const auto consider = [&] {
+      if (reach - begin < bytes || reach - begin >= best_bytes) return;
+      best = begin;
+      best_bytes = reach - begin;
+    };
+    for (const auto& [at, range] : ranges_) {
+      if (range.free_from <= launched_at) {
+        reach = range.end;
+        continue;
+      }
+      consider();
+      begin = reach = range.end;
+    }
+    consider();
+    // The last gap grows.
+    return best == kNoPlace ? begin : best;
+  }
+
+  // What it takes of others is no more theirs: all that they were is free.
+  void Occupy(uint64_t begin, uint64_t end, uint32_t free_from) {
+    auto range = ranges_.upper_bound(begin);
+    if (range != ranges_.begin()) --range;
+    while (range != ranges_.end() && range->first < end) {
+      const uint64_t at = range->first;
+      const Range old = range->second;
+      if (old.end <= begin) {
+        ++range;
+        continue;
+      }
+      range = ranges_.erase(range);
+      if (at < begin) ranges_.insert({at, {begin, old.free_from}});
+      if (old.end > end) ranges_.insert({end, {old.end, old.free_from}});
+    }
+    ranges_.insert({begin, {end, free_from}});
+  }
+
+  std::map<uint64_t, Range> ranges_;  // by their beginning, without gaps
+  uint64_t end_ = 0;
+};
+
+}  // namespace
+
+ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
+                   const Lifetimes& lifetimes) {
+  ArenaLayout layout;
+  layout.places.reserve(trace.values.size());
+  size_t next_place = 0;
+  const auto take = [&] {
+    return PlaceBytes(std::max<uint64_t>(place_bytes[next_place++], 1));
+  };
+  Places places;
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    const Value& value = trace.values[v];
+    const uint64_t bytes = take();
+    if (value.external) {
+      layout.places.push_back(kNoPlace);
+    } else if (value.size_bytes == 0 ||
+               lifetimes.free_from[v] == Lifetimes::kNever) {
+      // Alive when the plan is launched again, it has its place to itself.
+      layout.places.push_back(places.Take(bytes, 0, Lifetimes::kNever));
+    } else {
+      layout.places.push_back(places.Take(bytes,
+                                          lifetimes.launched_at[value.birth_op],
+                                          lifetimes.free_from[v]));
+    }
+  }
+  uint64_t end = places.end();
+  const uint64_t zone = end;
+  layout.temporaries.reserve(trace.ops.size());
+  for (const TracedOp& op : trace.ops) {
+    uint64_t next = zone;
+    std::vector<uint64_t>& offsets = layout.temporaries.emplace_back();
+    for (size_t t = 0; t < op.temporaries.size(); ++t) {
+      offsets.push_back(next);
+      next += take();
+    }
+    end = std::max(end, next);
+  }
+  layout.size_bytes = end;
+  return layout;
+}
+
+std::optional<uint32_t> HalfWay(const Trace& trace,
+                                std::span<const uint64_t> place_bytes) {
+  std::vector<uint64_t> made(trace.ops.size(), 0);  // by op
+  uint64_t all = 0;
+  for (size_t v = 0; v < trace.values.size(); ++v) {
+    if (trace.values[v].external) continue;
+    made[trace.values[v].birth_op] += place_bytes[v];
+    all += place_bytes[v];
+  }
+  uint64_t before = 0;
+  for (uint32_t k = 0; k < made.size(); ++k) {
+    if (k > 0 && before > 0 && before + made[k] > all / 2) return k;
+    before += made[k];
+  }
+  return std::nullopt;
+}
+
+base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes) {
+  return base::Error(base::Code::kFailedPrecondition,
+                     "its arena would take " + std::to_string(size_bytes) +
+                         " bytes, more than max_arena_bytes=" +
+                         std::to_string(max_arena_bytes));
+}
+
+}  // namespace reprise::engine

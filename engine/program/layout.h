@@ -1,0 +1,57 @@
+// Where the values of a trace lie in its arena.
+
+#ifndef REPRISE_ENGINE_PROGRAM_LAYOUT_H_
+#define REPRISE_ENGINE_PROGRAM_LAYOUT_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/program/lifetimes.h"
+#include "engine/trace/trace.h"
+
+namespace reprise::engine {
+
+// Blocks of PyTorch's caching allocator begin at multiples of this, and kernels
+// are chosen by alignment, so places do too.
+inline constexpr uint64_t kPlaceAlignment = 512;
+
+// What a value or a temporary of that size takes: kernels are handed addresses
+// up to the end of a block, beyond the bytes that were asked for.
+constexpr uint64_t PlaceBytes(uint64_t size_bytes) {
+  return (size_bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
+}
+
+inline constexpr uint64_t kNoPlace = ~uint64_t{0};
+
+struct ArenaLayout {
+  // Offset of each value from the arena's start; kNoPlace for externals.
+  std::vector<uint64_t> places;
+  // Offsets of the temporaries of each op, in the order of its recording.
+  std::vector<std::vector<uint64_t>> temporaries;
+  uint64_t size_bytes = 0;
+};
+
+// A value that lives on behind the pass has its place to itself, because the
+// program may look at it until the plan is launched again; others follow each
+// other where their lifetimes allow it: who launches them looks whether the
+// program is done with who was there before. Temporaries, which no program
+// sees, share one zone, because the launches of a plan run in program order.
+// `place_bytes` says how much each value takes, then each temporary in order.
+// Pure function. Cost: each value is compared with what is free.
+ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
+                   const Lifetimes& lifetimes);
+
+// The error of a layout that is over its budget.
+base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes);
+
+// Where a trace that is over it is best split: before the first op by which
+// half of what it makes has come. None where one op makes all.
+std::optional<uint32_t> HalfWay(const Trace& trace,
+                                std::span<const uint64_t> place_bytes);
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_PROGRAM_LAYOUT_H_

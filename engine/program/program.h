@@ -1,0 +1,77 @@
+// What two recordings of a trace explain of it.
+
+#ifndef REPRISE_ENGINE_PROGRAM_PROGRAM_H_
+#define REPRISE_ENGINE_PROGRAM_PROGRAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/program/effects.h"
+#include "engine/program/layout.h"
+#include "engine/program/segments.h"
+#include "engine/trace/memory_watch.h"
+#include "engine/trace/trace.h"
+
+namespace reprise::engine {
+
+// All of a plan that is the same in each launch and in each of its instances:
+// what its ops do, how they are cut into segments, how its memory is laid out.
+// Knows no stream of ops and has no memory of its own. A backend makes it
+// (Backend::Explain), with whatever else its executors need, and makes
+// instances of it (Backend::Instantiate). Immutable once made, and shared by
+// who runs it.
+struct Program {
+  explicit Program(std::shared_ptr<const Trace> trace)
+      : trace(std::move(trace)) {}
+  virtual ~Program() = default;
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  const std::shared_ptr<const Trace> trace;  // the first recording
+  Effects effects;                           // of `trace`, which they point to
+  std::vector<Segment> segments;
+  ArenaLayout layout;
+  // By ValueId, and behind them by temporary: what its place holds.
+  std::vector<uint64_t> place_bytes;
+  // By ValueId: the recorded work can be pointed at another address.
+  std::vector<bool> movable;
+  // Of memory that the recorded work names and that nobody of ours owns; null
+  // where there is none.
+  std::shared_ptr<const MemoryWatch> lasting;
+  uint32_t launches = 0;
+  const char* mechanism = "";  // how it runs and is patched, for the report
+  std::vector<std::string> notes;
+  size_t host_bytes = 0;  // of the host's memory, the recording's included
+};
+
+// Why a trace has no plan and, where it is known, at which of its ops.
+struct BuildFailure {
+  base::Error error;
+  std::optional<uint32_t> op;
+  // Ops whose numbers changed in a way that no recording explains: they must
+  // stand in the words.
+  std::vector<uint32_t> unexplained = {};
+  // All of it is too much for one plan: traces that end before this op and
+  // begin with it may not be.
+  std::optional<uint32_t> split = {};
+};
+
+// Cuts a program, whose effects and place_bytes are known, into segments, and
+// lays its memory out. Fails where that takes more than `max_arena_bytes`.
+struct Arrangement {
+  std::vector<uint32_t> launches;  // by op
+  uint32_t segment_launches = 0;   // in a segment, about
+  uint64_t max_arena_bytes = 0;
+};
+tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
+                                         const Arrangement& how);
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_PROGRAM_PROGRAM_H_

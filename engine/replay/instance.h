@@ -1,0 +1,267 @@
+// One copy of a plan, able to run: it is resolved, launched, followed,
+// squashed.
+
+#ifndef REPRISE_ENGINE_REPLAY_INSTANCE_H_
+#define REPRISE_ENGINE_REPLAY_INSTANCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/replay/executor.h"
+#include "engine/replay/ledger.h"
+#include "engine/trace/block.h"
+#include "engine/trace/op.h"
+#include "engine/trace/storage_holds.h"
+#include "engine/trace/trace.h"
+
+namespace reprise::engine {
+
+class Plan;
+
+// One instance of a plan: its executable segments, its arena and the places of
+// its values in the launch that is under way.
+//
+//   idle ─Resolve─► resolved ─Launch*─► … ─Finish or Squash─► idle
+//
+// Externals and outputs that escaped are the program's: it may free them in
+// mid-pass, and their memory may go. So a segment is launched only while all
+// that it touches of them is where it was bound (Secure), and their memory must
+// not go before a squash where one may have to rebuild from it (Stands).
+//
+// Owns the arena until the last lease on it ends (Ledger); its plan owns it.
+// All calls under the session's lock; destruction on any thread once idle.
+class Instance {
+ public:
+  Instance(Plan* plan, InstanceParts parts);
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  // Why an instance can or cannot be launched at this head op.
+  enum class Readiness : uint8_t {
+    kReady,
+    kOtherOp,   // this is not its head
+    kUnproven,  // a head operand lies elsewhere, and never moved while recorded
+    kElsewhere,  // the generator is where no recording has seen it
+    kUntold,    // it brings a number of which the recordings do not tell enough
+    kReplaced,  // an external that the head does not name is gone or moved, or
+                // memory that launches name and nobody of ours owns is freed
+    kNoMemory,  // for an output that escapes; or its own is still being read
+  };
+  // Binds every value for a launch at `head`: externals to where they are,
+  // outputs that escape to fresh memory. Those that are still alive in the
+  // arena escape from now on. Late externals are left to BindLate. `holds` must
+  // outlive the pass, and its EndPass is called at the end.
+  Readiness Resolve(const OpView& head, StorageHolds& holds);
+
+  // Before LaunchNext: holds what the next segment touches of the program's
+  // memory. False if some of it has been freed or moved since it was bound, so
+  // that the program cannot want that segment, or if memory has been freed that
+  // launches name (broken).
+  bool Secure();
+  // Memory that recorded work names and that nobody of ours owns has been
+  // freed: nothing of it may be launched but what makes a squash right. That
+  // may, while the memory is still the process's, because the program cannot
+  // have written there since: it would have used another op, or an address.
+  bool broken() const {
+    return program_->lasting != nullptr && program_->lasting->broken();
+  }
+
+  // Before LaunchNext at a further segment: what the program and other streams
+  // have of places that are written over by values that come with it. False if
+  // the program still has one that it had dropped when it was recorded
+  // (outlived), or if such a stream cannot be waited for: the pass is to be
+  // left there, and nothing of that segment has been launched.
+  bool HasRoom();
+
+  // Launches the next segment: the first one at the head, each further one when
+  // the op next_launch_op() is reached, before its results are handed out.
+  // That is half-way through the segment before, so that the device does not
+  // run dry and at most one and a half segments run unverified; a gated segment
+  // waits for its own first op.
+  //
+  // On an error the ops below launched_ops() have run, and of the others
+  // nothing has: the pass may go on, and the launch with it, when the program
+  // asks for the next one.
+  base::Status LaunchNext();
+  // The same without launching, for a pass that launches op by op.
+  void SkipNext() { GoOnFrom(program_->segments[next_segment_].first_op); }
+  // Before LaunchNext at such an op: if its segment is gated, binds the late
+  // externals and the numbers that the op brings, and where the generator is.
+  // kReady too if this is another op (Matches says so). kUnproven: an external
+  // lies where no recording has seen it move to. kElsewhere, kUntold: as at the
+  // head. kOtherOp: the op may be another one with such a number.
+  Readiness BindLate(const OpView& op);
+  static constexpr uint32_t kNoLaunch = ~uint32_t{0};
+  uint32_t next_launch_op() const { return next_launch_op_; }
+  // The next op that draws what was bound before it came (Draws::ahead), ...
+  uint32_t next_draw_op() const { return next_draw_op_; }
+  // ... and the first of these two: at all others there is nothing to do.
+  uint32_t next_stop_op() const { return next_stop_op_; }
+  uint32_t launched_ops() const { return launched_ops_; }
+
+  // At next_draw_op, which is followed: moves the generator as the op does.
+  // False if it is not where it was bound, and nothing has changed: the program
+  // has set it, or others have used it.
+  bool Draw();
+  // Where the op drew that was the last to do so in this launch.
+  const GeneratorState& drawn() const { return generator_[next_draw_ - 1]; }
+  // The op is not followed after all, and was the last to draw.
+  void TakeBackDraw();
+  // The same in a pass in which eager runs the op, and has not yet.
+  bool DrawsBesideEager();
+  // Behind it: the generator is where the op was to move it, if it draws. Else
+  // others have used it meanwhile, and who drew what is not known.
+  bool DrewBesideEager(uint32_t op) const;
+
+  // The op is the trace's op `index` on the values of this launch.
+  bool Matches(uint32_t index, const OpView& op) const;
+  // The same for a pass that runs beside eager: own values are where eager put
+  // them (Shadow).
+  bool MatchesShadow(uint32_t index, const OpView& op) const;
+  // The op's numbers are all that keeps it from being the trace's op `index`,
+  // as far as its operands are bound, and those that differ were the same
+  // whenever it was recorded.
+  bool OtherNumbers(uint32_t index, const OpView& op) const;
+  // In such a pass, under way: eager has made the value, in that storage.
+  void Shadow(ValueId value, const StoragePlace& place);
+
+  // The memory of a value made by a followed op. Once a launch. Where it is
+  // no lease, Own tells which storage has it then.
+  Block TakeBlock(ValueId value);
+  void Own(ValueId value, StorageToken storage);
+
+  // All ops were followed, or nothing of the launch is wanted.
+  void Finish();
+  // The program left before op `verified`: what it can see is made right. That
+  // is tried again where it fails; the error says so, and whether it was in
+  // vain.
+  base::Status Squash(uint32_t verified);
+
+  // While a pass is under way: it reads memory of [begin, end), or may, that is
+  // not its own.
+  bool Uses(uint64_t begin, uint64_t end) const;
+
+  // While a pass is under way: externals that are the same at each pass, and
+  // outputs that escaped in this one, are alive and where they were, and no
+  // memory that launches name is freed. (Nothing is rebuilt from inputs: see
+  // Effects.) Asks the framework for nothing that takes a lock.
+  bool Stands() const;
+
+  // Where `value` begins in this launch.
+  uint64_t origin(ValueId value) const { return bound_[value].origin; }
+  // The program holds `value` of an earlier launch, or anything, in the arena.
+  bool leased(ValueId value) const { return ledger_->leased(value); }
+  bool leased() const { return ledger_->leased(); }
+
+  // `plan` is of the same program and owns it from now on.
+  void MoveTo(Plan* plan) { plan_ = plan; }
+  const Plan& plan() const { return *plan_; }
+  const Program& program() const { return *program_; }
+  const Trace& trace() const { return *trace_; }
+  Executor& executor() { return *parts_.executor; }
+  // Values that the program still had when their followers came, or behind the
+  // pass, though it had dropped them when they were recorded. They escape from
+  // the next launch on, and a plan in which they have places of their own is
+  // better.
+  const std::vector<ValueId>& outlived() const { return outlived_; }
+  // Externals that keep it from being resolved (kReplaced).
+  std::vector<ValueId> Replaced() const;
+  // Times that an output was given fresh memory.
+  uint64_t escapes() const { return escapes_; }
+
+ private:
+  bool SameWords(uint32_t index, const OpView& op) const;
+  // Of an op with as many operands: each lies where its value does. Those that
+  // the op itself tells are let pass.
+  bool SameBound(uint32_t index, const OpView& op) const;
+  // Of an op with as many words and operands: all but the numbers that may
+  // change (null: any of its slots).
+  bool SameWordsAround(const TracedOp& expected, const SlotSet* changing,
+                       const OpView& op) const;
+  Readiness BindScalars(uint32_t index, const OpView& op);
+  // What is drawn from that source is drawn from where the generator is now.
+  Readiness BindDraws(uint32_t source);
+  void GoOnDrawing(uint32_t draw);
+  Readiness ResolveHead(const OpView& head);
+  Readiness ResolveOthers();
+  Readiness ResolveOutputs();
+  // Streams that the program lent what it has dropped since have read it before
+  // this launch overwrites it.
+  bool WaitForBorrowers();
+  void BindAt(ValueId value, uint64_t origin);
+  // The next segment has been launched; `op` is the last of its ops to be the
+  // first of a launch.
+  void GoOnFrom(uint32_t op);
+  // Binds an external to an operand.
+  void BindTo(const ValueRef& ref, const Operand& operand);
+  // The operand's storage is apart from the memory of all values that this pass
+  // makes, as externals were when it was recorded.
+  bool Apart(const Operand& operand) const;
+  // An external of the recording is gone or moved.
+  bool IsReplaced(ValueId value) const;
+  // An external is another storage, or elsewhere, than it was recorded.
+  bool IsMoved(ValueId value) const;
+  // An operand of the head that never moved before shares memory with what the
+  // pass writes outside: nothing can be made again from it behind that.
+  bool MovesOntoWrites(const OpView& head) const;
+  // Of an op that writes outside: no operand that it writes shares memory with
+  // one that is another value. The op might raise, or give other bits.
+  bool WritesApart(uint32_t index, const OpView& op) const;
+  void NoteTouched();
+  void NoteNeighbours();
+  // For this launch.
+  base::Status BindFresh(ValueId value);
+
+  Plan* plan_;
+  const Program* program_;  // the plan's
+  const Trace* trace_;      // the program's
+  InstanceParts parts_;
+  Ledger::Handle ledger_;
+  // By value. Of externals also the storage that was bound, of outputs that
+  // escaped the one that the program has over them; else null.
+  struct Bound {
+    uint64_t origin = 0;
+    StoragePlace place;
+  };
+  std::vector<Bound> bound_;
+  // By value, where eager put it in the pass that runs beside eager; none in
+  // others.
+  std::vector<StoragePlace> shadow_;
+  bool shadowed_ = false;
+  std::vector<uint64_t> numbers_;  // room for an op's
+  uint64_t arena_begin_ = 0;       // of the places in it
+  uint64_t arena_end_ = 0;
+  std::vector<Block> fresh_;       // by value: memory of an escaping output
+  StorageHolds* holds_ = nullptr;  // while a pass is under way
+  // By segment: externals, and values of segments before, that it touches and
+  // that are not bound at its launch.
+  std::vector<std::vector<ValueId>> externals_;
+  std::vector<std::vector<ValueId>> values_;
+  // By value: inputs that ops behind the one that brings them use as well, or
+  // that segments behind its own touch. Their storages must not be taken for
+  // others that are made meanwhile.
+  std::vector<bool> watched_;
+  std::vector<ValueId> lasting_;  // externals that are no inputs
+  // By value: others whose places overlap its own (Lifetimes), ascending. By
+  // segment: values that come with it and follow such a one.
+  std::vector<std::vector<ValueId>> neighbours_;
+  std::vector<std::vector<ValueId>> followers_;
+  std::vector<ValueId> outlived_;
+  std::vector<StoragePlace> touched_;  // Secure's
+  // By draw that runs ahead: where the generator is when its op comes.
+  std::vector<GeneratorState> generator_;
+  uint32_t next_draw_ = 0;
+  uint32_t next_draw_op_ = kNoLaunch;
+  uint32_t next_segment_ = 0;
+  uint32_t launched_ops_ = 0;
+  uint32_t next_launch_op_ = kNoLaunch;
+  uint32_t next_stop_op_ = kNoLaunch;
+  uint64_t escapes_ = 0;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_REPLAY_INSTANCE_H_

@@ -1,0 +1,88 @@
+// What a trace is built into: one or more instances, and what they share.
+
+#ifndef REPRISE_ENGINE_REPLAY_PLAN_H_
+#define REPRISE_ENGINE_REPLAY_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/program/effects.h"
+#include "engine/program/program.h"
+#include "engine/replay/executor.h"
+#include "engine/replay/instance.h"
+#include "engine/trace/trace.h"
+
+namespace reprise::engine {
+
+// A program's instances. The caller chooses one at each head:
+//
+//   const Plan::Choice choice = plan.Choose();
+//   choice.held == 0       nothing that is alive would be written over
+//   choice.held > 0        so many outputs would escape if it were taken
+//   choice.instance->Resolve(head), Launch... (see Instance)
+//
+// That an output escapes is learned by one instance and holds for all, for as
+// long as the plan lives: the program will keep it next time too.
+//
+// Owns its instances; the arena of each lives on until its last lease ends.
+// Owns its program, together with who else asks for it. All calls under the
+// session's lock; destruction on any thread once idle.
+class Plan {
+ public:
+  // With its first instance.
+  Plan(std::shared_ptr<const Program> program, InstanceParts parts);
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  // One more, of the same program.
+  void Add(InstanceParts parts);
+  // Takes the only instance of a plan of the same program, which is of no use
+  // any more.
+  void Adopt(Plan& other);
+  // Destroys the last instance. It is not the only one, and it is idle.
+  void DropLast() { instances_.pop_back(); }
+
+  struct Choice {
+    size_t index = 0;
+    Instance* instance = nullptr;
+    // Outputs that are alive in its arena and do not escape yet.
+    uint32_t held = 0;
+    uint64_t held_bytes = 0;
+  };
+  // The first instance that holds nothing, else the one that holds least.
+  // Cost: an atomic load an instance; one an output where no instance is
+  // without a lease.
+  Choice Choose() const;
+
+  size_t instances() const { return instances_.size(); }
+  Instance& instance(size_t index) { return *instances_[index]; }
+  const Instance& instance(size_t index) const { return *instances_[index]; }
+
+  // Other instances are made of it.
+  const std::shared_ptr<const Program>& program() const { return program_; }
+  const Trace& trace() const { return *program_->trace; }
+  const Effects& effects() const { return program_->effects; }
+  // Externals of old that the head op does not use.
+  const std::vector<ValueId>& others() const { return others_; }
+  // Values that the trace makes and that have memory.
+  const std::vector<ValueId>& outputs() const { return outputs_; }
+
+  // From the next launch on, `value` is written to fresh memory.
+  void Escape(ValueId value);
+  bool escapes(ValueId value) const { return escapes_[value]; }
+  const std::vector<ValueId>& escaping() const { return escaping_; }
+
+ private:
+  std::shared_ptr<const Program> program_;
+  std::vector<ValueId> others_;
+  std::vector<ValueId> outputs_;
+  std::vector<bool> escapes_;  // by value
+  std::vector<ValueId> escaping_;
+  std::vector<std::unique_ptr<Instance>> instances_;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_REPLAY_PLAN_H_

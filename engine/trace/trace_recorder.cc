@@ -1,0 +1,263 @@
+#include "engine/trace/trace_recorder.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "engine/trace/open_trace.h"
+
+namespace reprise::engine {
+namespace {
+
+// What was allocated for a result is that value; the rest is temporary. A
+// result's memory may have been a temporary's before: the last one counts.
+void ForgetResults(const Trace& trace, TracedOp& op) {
+  ValueId last = OpenTrace::kNoValue;
+  for (const ResultSpec& spec : op.results) {
+    if (spec.kind != ResultSpec::Kind::kValue || spec.value == last) continue;
+    last = spec.value;
+    const auto found = std::find_if(
+        op.temporaries.rbegin(), op.temporaries.rend(),
+        [&](const Allocation& allocation) {
+          return allocation.address == trace.values[spec.value].origin;
+        });
+    if (found != op.temporaries.rend()) {
+      op.temporaries.erase(std::next(found).base());
+    }
+  }
+}
+
+bool IsOfHost(const ResultSpec& result) {
+  return result.kind == ResultSpec::Kind::kHost;
+}
+
+// Empty of one that has too many dimensions: no trace holds its op.
+kernels::Layout LayoutOf(const Operand& operand, const Frontend& frontend) {
+  if (operand.sizes.size() > static_cast<size_t>(kernels::kMaxRank)) return {};
+  return kernels::MakeLayout(operand.sizes, operand.strides,
+                             operand.element_bytes,
+                             frontend.ElementOf(operand.dtype));
+}
+
+bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
+  const auto too_many = [](const auto& tensor) {
+    return tensor.sizes.size() > static_cast<size_t>(kernels::kMaxRank);
+  };
+  return std::any_of(op.operands.begin(), op.operands.end(), too_many) ||
+         std::any_of(results.begin(), results.end(), too_many);
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
+    Frontend* frontend, WorkRecorder* work, WorkRecorder::Recording recording,
+    size_t ops) {
+  std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(frontend, work));
+  REPRISE_RETURN_IF_ERROR(work->StartRecording(recording));
+  recorder->recording_ = true;
+  recorder->trace_->ops.reserve(ops);
+  if (recording == WorkRecorder::Recording::kRelocated) {
+    recorder->trace_->memory = frontend->WatchMemory();
+  }
+  return recorder;
+}
+
+TraceRecorder::TraceRecorder(Frontend* frontend, WorkRecorder* work)
+    : frontend_(frontend),
+      work_(work),
+      trace_(std::make_unique<Trace>(frontend)) {}
+
+TraceRecorder::~TraceRecorder() {
+  if (recording_) work_->StopRecording();
+}
+
+void TraceRecorder::Enter(const OpView& op, const cache::Signature& words,
+                          const cache::Signature& before,
+                          std::span<const ValueRef> operands, ValueId values) {
+  if (trace_->ops.empty()) trace_->generator = frontend_->Generator();
+  TracedOp& traced = trace_->ops.emplace_back();
+  traced.op = op.op;
+  traced.may_draw = op.may_use_generator;
+  if (traced.may_draw) traced.generator = frontend_->Generator();
+  traced.may_trap = op.may_trap;
+  traced.before = before;
+  traced.words.assign(op.words.begin(), op.words.end());
+  traced.hash = words.lo;
+  traced.operands.assign(operands.begin(), operands.end());
+  for (uint32_t s = 0; s < op.scalars.size(); ++s) {
+    const Scalar& scalar = op.scalars[s];
+    if (op.words[scalar.word] == scalar.bits) continue;
+    traced.slots.push_back({s, scalar});
+    traced.words[scalar.word] = scalar.bits;
+  }
+  const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
+  trace_->values.resize(values);
+  NoteDeaths(index);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Operand& operand = op.operands[i];
+    if (operand.written) {
+      traced.written.push_back(LayoutOf(operand, *frontend_));
+    }
+    Value& value = trace_->values[operands[i].value];
+    if (value.storage != nullptr) {  // met before
+      if (value.arrives && std::erase(unused_, operands[i].value) != 0) {
+        value.birth_op = index;
+      }
+      continue;
+    }
+    value.external = true;
+    value.birth_op = index;
+    value.origin = operand.address();
+    value.base = operand.base;
+    value.size_bytes = operand.storage_bytes - operand.offset_bytes;
+    value.storage = operand.storage;
+    frontend_->Retain(value.storage);
+  }
+  work_->BeginOp(op);
+}
+
+void TraceRecorder::NoteDeaths(uint32_t op) {
+  constexpr size_t kLooksAnOp = 8;
+  if (++since_looked_ * kLooksAnOp < alive_.size()) return;
+  since_looked_ = 0;
+  std::erase_if(alive_, [&](ValueId v) {
+    Value& value = trace_->values[v];
+    if (frontend_->Alive(value.storage)) return false;
+    value.dead_at = op;
+    return true;
+  });
+}
+
+void TraceRecorder::GiveCall(std::unique_ptr<Call> call) {
+  trace_->ops.back().call = std::move(call);
+}
+
+std::string TraceRecorder::Leave(const OpView& op,
+                                 std::span<const ResultView> results,
+                                 std::span<const ValueId> result_values,
+                                 ValueId values) {
+  TracedOp& traced = trace_->ops.back();
+  const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
+  trace_->values.resize(values);
+  for (size_t i = 0; i < traced.operands.size(); ++i) {
+    traced.operands[i].version_bumps = op.operands[i].version_bumps;
+    traced.bumps_versions |= op.operands[i].version_bumps != 0;
+  }
+  if (op.may_use_generator) NoteDraw(traced);
+  size_t aliases = 0;
+  size_t tensors = 0;
+  for (size_t r = 0; r < results.size(); ++r) {
+    const ResultView& result = results[r];
+    ResultSpec& spec = traced.results.emplace_back();
+    spec.host = result.host;
+    // Seeds and offsets of an op that drew no number are memory that nobody
+    // wrote; of one that did, NoteTold looks at them.
+    spec.host_hash = op.may_use_generator ? 0 : result.host_hash;
+    if (result.kind == ResultView::Kind::kHost) {
+      spec.kind = ResultSpec::Kind::kHost;
+      continue;
+    }
+    if (result.kind == ResultView::Kind::kUndefined) continue;
+    ++tensors;
+    if (result.operand >= 0) {
+      spec.kind = ResultSpec::Kind::kOperand;
+      spec.operand = static_cast<uint32_t>(result.operand);
+      continue;
+    }
+    if (result_values[r] == OpenTrace::kNoValue) {
+      ++aliases;  // never built: the op runs natively or is a cut
+      continue;
+    }
+    spec.kind = ResultSpec::Kind::kValue;
+    spec.value = result_values[r];
+    spec.offset_bytes = result.offset_bytes;
+    spec.storage_bytes = result.storage_bytes;
+    spec.key_set = result.key_set;
+    spec.dtype = result.dtype;
+    spec.element = frontend_->ElementOf(result.dtype);
+    spec.element_bytes = result.element_bytes;
+    spec.sizes.assign(result.sizes.begin(), result.sizes.end());
+    spec.strides.assign(result.strides.begin(), result.strides.end());
+    Value& value = trace_->values[spec.value];
+    if (value.storage != nullptr) continue;  // shared with an earlier result
+    value.external = op.by_eager;
+    value.arrives = op.by_eager;
+    (value.arrives ? unused_ : alive_).push_back(spec.value);
+    value.birth_op = index;
+    value.origin = result.base;
+    value.base = result.base;
+    value.size_bytes = result.storage_bytes;
+    value.storage = result.storage;
+    frontend_->Retain(value.storage);
+  }
+  std::string refusal = work_->EndOp(traced);
+  if (op.by_eager) {
+    traced.by_eager = true;
+    traced.launches.clear();
+    traced.temporaries.clear();
+    traced.call.reset();
+    traced.results.clear();
+    return {};
+  }
+  if (!refusal.empty()) return refusal;
+  if (traced.draws) {
+    // A call draws in its turn, and what it tells is not known before.
+    if (work_->wants_call() && std::ranges::any_of(traced.results, &IsOfHost)) {
+      return "draws random numbers, and tells the host of them";
+    }
+    NoteTold(traced, results);
+  }
+  ForgetResults(*trace_, traced);
+  if (TooManyDimensions(op, results)) return "tensor of too many dimensions";
+  if (aliases > 0) {
+    const bool writes = std::ranges::any_of(
+        op.operands, [](const Operand& operand) { return operand.written; });
+    if (aliases != tensors || !traced.launches.empty() || writes) {
+      return "result shares memory with an operand";
+    }
+    traced.by_eager = true;
+  }
+  return {};
+}
+
+void TraceRecorder::NoteDraw(TracedOp& op) const {
+  const GeneratorState now = frontend_->Generator();
+  op.draws = now != op.generator;
+  op.increment = now.offset - op.generator.offset;
+}
+
+// Where seed and offset are one number, the former is told first, as torch's
+// attention does; a recording in which they differ says whether that is so.
+void TraceRecorder::NoteTold(TracedOp& op,
+                             std::span<const ResultView> results) const {
+  using Tells = ResultSpec::Tells;
+  bool seed_told = false;
+  for (size_t r = 0; r < results.size(); ++r) {
+    ResultSpec& spec = op.results[r];
+    spec.host_hash = results[r].host_hash;
+    if (!results[r].host_integer.has_value()) continue;
+    const auto told = static_cast<uint64_t>(*results[r].host_integer);
+    if (told == op.generator.seed && !seed_told) {
+      spec.tells = Tells::kSeed;
+      seed_told = true;
+    } else if (told == op.generator.offset) {
+      spec.tells = Tells::kOffset;
+    } else {
+      continue;
+    }
+    spec.host_hash = 0;
+  }
+}
+
+std::unique_ptr<Trace> TraceRecorder::Finish(
+    const cache::Signature& signature) {
+  work_->StopRecording();
+  recording_ = false;
+  trace_->signature = signature;
+  trace_->ops.shrink_to_fit();
+  trace_->values.shrink_to_fit();
+  trace_->host_bytes = HostBytes(*trace_);
+  return std::move(trace_);
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,71 @@
+// Keeps a trace while eager runs it.
+
+#ifndef REPRISE_ENGINE_TRACE_TRACE_RECORDER_H_
+#define REPRISE_ENGINE_TRACE_TRACE_RECORDER_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/trace/op.h"
+#include "engine/trace/trace.h"
+#include "engine/trace/work_recorder.h"
+
+namespace reprise::engine {
+
+// Records one pass of a trace, from its head to its end. Holds weak references
+// to the storages it meets and no strong one. Destroyed in mid-pass, it stops
+// the recording and nothing is kept. Called under the session's lock.
+class TraceRecorder {
+ public:
+  // The pass is foreseen to have so many ops.
+  static base::Result<std::unique_ptr<TraceRecorder>> Start(
+      Frontend* frontend, WorkRecorder* work, WorkRecorder::Recording recording,
+      size_t ops = 0);
+  ~TraceRecorder();
+  TraceRecorder(const TraceRecorder&) = delete;
+  TraceRecorder& operator=(const TraceRecorder&) = delete;
+
+  // `words` is cache::HashWords of the op's words, `before` the signature of
+  // the ops before; `operands` as numbered by the open trace, which has
+  // `values` values now.
+  void Enter(const OpView& op, const cache::Signature& words,
+             const cache::Signature& before, std::span<const ValueRef> operands,
+             ValueId values);
+  // Of the op that was entered last: how to run it again (host executor).
+  void GiveCall(std::unique_ptr<Call> call);
+  // `result_values` as numbered by the open trace. Says why the op cannot be
+  // part of a trace, or nothing.
+  std::string Leave(const OpView& op, std::span<const ResultView> results,
+                    std::span<const ValueId> result_values, ValueId values);
+
+  // Ends the pass.
+  std::unique_ptr<Trace> Finish(const cache::Signature& signature);
+
+ private:
+  TraceRecorder(Frontend* frontend, WorkRecorder* work);
+
+  // The op has run.
+  void NoteDraw(TracedOp& op) const;
+  // Of an op that has drawn: which results are the generator's seed and offset.
+  // All others must be the same each time, as its recordings tell.
+  void NoteTold(TracedOp& op, std::span<const ResultView> results) const;
+
+  // Looks whether values have died, at an op now and then where there are many.
+  void NoteDeaths(uint32_t op);
+
+  Frontend* frontend_;
+  WorkRecorder* work_;
+  std::unique_ptr<Trace> trace_;
+
+  std::vector<ValueId> alive_;   // of those that the trace makes
+  size_t since_looked_ = 0;      // ops
+  std::vector<ValueId> unused_;  // that have arrived, and no op uses yet
+  bool recording_ = false;
+};
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_TRACE_TRACE_RECORDER_H_

@@ -1,0 +1,215 @@
+// Where values lie: in places that start where a kernel may expect it, one
+// after the other where their lifetimes allow it, temporaries of different ops
+// in one zone, nothing outside.
+
+#include "engine/program/layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "tests/engine/fake_frontend.h"
+#include "tests/engine/trace_builder.h"
+
+namespace reprise::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Each value and temporary takes just its own bytes.
+std::vector<uint64_t> Bytes(const Trace& trace) {
+  std::vector<uint64_t> bytes;
+  for (const Value& value : trace.values) bytes.push_back(value.size_bytes);
+  for (const TracedOp& op : trace.ops) {
+    for (const Allocation& temporary : op.temporaries) {
+      bytes.push_back(temporary.size_bytes);
+    }
+  }
+  return bytes;
+}
+
+Lifetimes AllLive(const Trace& trace) {
+  return {std::vector<uint32_t>(trace.ops.size(), 0),
+          std::vector<uint32_t>(trace.values.size(), Lifetimes::kNever)};
+}
+
+class LayoutTest : public testing::Test {
+ protected:
+  Trace& trace() { return builder_.trace(); }
+
+  FakeFrontend frontend_;
+  TraceBuilder builder_{&frontend_};
+};
+
+TEST_F(LayoutTest, EmptyTraceNeedsNoMemory) {
+  const ArenaLayout layout = LayOut(trace(), Bytes(trace()), AllLive(trace()));
+  EXPECT_EQ(layout.size_bytes, 0u);
+  EXPECT_THAT(layout.places, IsEmpty());
+}
+
+TEST_F(LayoutTest, ValuesFollowEachOtherInWholeSteps) {
+  const ValueId x = builder_.External();
+  const ValueId a = builder_.Op({x}, {}, 3);
+  trace().values[a].size_bytes = 1;
+  trace().values[a + 1].size_bytes = kPlaceAlignment;
+  trace().values[a + 2].size_bytes = kPlaceAlignment + 1;
+  const ArenaLayout layout = LayOut(trace(), Bytes(trace()), AllLive(trace()));
+  EXPECT_THAT(layout.places,
+              ElementsAre(kNoPlace, 0, kPlaceAlignment, 2 * kPlaceAlignment));
+  EXPECT_EQ(layout.size_bytes, 4 * kPlaceAlignment);
+}
+
+// An empty tensor has an address too, and no other tensor may have it.
+TEST_F(LayoutTest, EmptyValuesHavePlacesOfTheirOwn) {
+  const ValueId a = builder_.Op({}, {}, 2);
+  trace().values[a].size_bytes = 0;
+  trace().values[a + 1].size_bytes = 0;
+  const ArenaLayout layout = LayOut(trace(), Bytes(trace()), AllLive(trace()));
+  EXPECT_NE(layout.places[a], layout.places[a + 1]);
+  EXPECT_GT(layout.size_bytes, layout.places[a + 1]);
+}
+
+TEST_F(LayoutTest, TemporariesOfAnOpLieBehindAllValuesAndAreSharedByOps) {
+  const ValueId a = builder_.Op({}, {}, 1);
+  builder_.Op({a}, {}, 1);
+  builder_.Op({a}, {});
+  trace().ops[0].temporaries = {{0x1000, 10}, {0x2000, 600}};
+  trace().ops[2].temporaries = {{0x3000, 2000}};
+  const ArenaLayout layout = LayOut(trace(), Bytes(trace()), AllLive(trace()));
+  const uint64_t zone = 2 * kPlaceAlignment;
+  EXPECT_THAT(layout.temporaries,
+              ElementsAre(ElementsAre(zone, zone + kPlaceAlignment), IsEmpty(),
+                          ElementsAre(zone)));
+  EXPECT_EQ(layout.size_bytes, zone + 4 * kPlaceAlignment);
+}
+
+TEST_F(LayoutTest, ValuesFollowThoseThatAreDone) {
+  const ValueId a = builder_.Op({}, {}, 1);
+  const ValueId b = builder_.Op({a}, {}, 1);
+  const ValueId c = builder_.Op({b}, {}, 1);
+  const ValueId d = builder_.Op({c}, {}, 1);
+  for (const ValueId v : {a, b, c, d}) trace().values[v].size_bytes = 600;
+  trace().values[c].size_bytes = 100;
+  Lifetimes lifetimes{{0, 1, 2, 3}, {2, 3, 4, 5}};
+  const auto places = [&] {
+    return LayOut(trace(), Bytes(trace()), lifetimes).places;
+  };
+  constexpr uint64_t kStep = 2 * kPlaceAlignment;
+  EXPECT_THAT(places(), ElementsAre(0, kStep, 0, kPlaceAlignment));
+  // Launched too early to follow; then with room behind the last one.
+  lifetimes.launched_at = {0, 1, 1, 3};
+  EXPECT_THAT(places(), ElementsAre(0, kStep, 2 * kStep, 0));
+  lifetimes = {{0, 1, 2, 3}, {2, 4, 3, 5}};
+  trace().values[d].size_bytes = 1500;
+  EXPECT_THAT(places(), ElementsAre(0, kStep, 0, 2 * kStep));
+  lifetimes.free_from[b] = 3;
+  EXPECT_THAT(places(), ElementsAre(0, kStep, 0, 0));
+  EXPECT_EQ(LayOut(trace(), Bytes(trace()), lifetimes).size_bytes, 2 * kStep);
+  // Alive behind the pass.
+  lifetimes.free_from[d] = Lifetimes::kNever;
+  EXPECT_THAT(places(), ElementsAre(0, kStep, 0, 2 * kStep));
+}
+
+TEST_F(LayoutTest, RandomTracesOverlapNowhereThatIsUsedAtOnce) {
+  int followers = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    TraceBuilder builder(&frontend_);
+    for (uint32_t k = random() % 12; k > 0; --k) {
+      if (random() % 2 == 0) builder.External();
+      builder.Op({}, {}, random() % 4);
+    }
+    Trace& trace = builder.trace();
+    for (Value& value : trace.values) value.size_bytes = random() % 3000;
+    for (TracedOp& op : trace.ops) {
+      for (uint32_t t = random() % 4; t > 0; --t) {
+        op.temporaries.push_back({0x1000u * t, random() % 3000});
+      }
+    }
+    Lifetimes lifetimes = AllLive(trace);
+    for (uint32_t k = 1; k < trace.ops.size(); ++k) {
+      lifetimes.launched_at[k] =
+          lifetimes.launched_at[k - 1] +
+          random() % (k + 1 - lifetimes.launched_at[k - 1]);
+    }
+    for (ValueId v = 0; v < trace.values.size(); ++v) {
+      const Value& value = trace.values[v];
+      if (value.external || random() % 4 == 0) continue;
+      lifetimes.free_from[v] = value.birth_op + 1 + random() % 3;
+    }
+    const ArenaLayout layout = LayOut(trace, Bytes(trace), lifetimes);
+    std::vector<bool> values_use(layout.size_bytes, false);
+    std::vector<std::vector<ValueId>> owners(layout.size_bytes);
+    const auto claim = [&layout](std::vector<bool>& used, uint64_t place,
+                                 uint64_t size_bytes) {
+      ASSERT_EQ(place % kPlaceAlignment, 0u);
+      ASSERT_LE(place + size_bytes, layout.size_bytes);
+      for (uint64_t i = place; i < place + size_bytes; ++i) {
+        ASSERT_FALSE(used[i]) << "byte " << i;
+        used[i] = true;
+      }
+    };
+    for (size_t v = 0; v < trace.values.size(); ++v) {
+      if (trace.values[v].external) {
+        ASSERT_EQ(layout.places[v], kNoPlace);
+        continue;
+      }
+      const uint64_t place = layout.places[v];
+      ASSERT_EQ(place % kPlaceAlignment, 0u);
+      ASSERT_LE(place + trace.values[v].size_bytes, layout.size_bytes);
+      for (uint64_t i = place; i < place + trace.values[v].size_bytes; ++i) {
+        for (const ValueId earlier : owners[i]) {
+          ASSERT_LE(lifetimes.free_from[earlier],
+                    lifetimes.launched_at[trace.values[v].birth_op])
+              << earlier << v;
+          ASSERT_NE(lifetimes.free_from[v], Lifetimes::kNever);
+        }
+        followers += i == place && !owners[i].empty() ? 1 : 0;
+        owners[i].push_back(v);
+        values_use[i] = true;
+      }
+    }
+    ASSERT_EQ(layout.temporaries.size(), trace.ops.size());
+    for (size_t k = 0; k < trace.ops.size(); ++k) {
+      std::vector<bool> used = values_use;
+      ASSERT_EQ(layout.temporaries[k].size(), trace.ops[k].temporaries.size());
+      for (size_t t = 0; t < layout.temporaries[k].size(); ++t) {
+        claim(used, layout.temporaries[k][t],
+              trace.ops[k].temporaries[t].size_bytes);
+      }
+    }
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(followers, 200);
+}
+
+TEST_F(LayoutTest, IsSplitWhereHalfOfItHasCome) {
+  const ValueId x = builder_.External();
+  const ValueId a = builder_.Op({x}, {}, 1);
+  const ValueId b = builder_.Op({a}, {}, 1);
+  const ValueId c = builder_.Op({b}, {}, 1);
+  builder_.Op({c}, {}, 1);
+  const auto split = [&](std::vector<uint64_t> bytes) {
+    return HalfWay(builder_.trace(), bytes);
+  };
+  EXPECT_EQ(split({9000, 100, 100, 100, 100}), 2u);
+  EXPECT_EQ(split({9000, 100, 100, 100, 900}), 3u);
+  EXPECT_EQ(split({9000, 900, 100, 100, 100}), 1u);
+  EXPECT_EQ(split({9000, 0, 900, 0, 0}), 2u);
+  EXPECT_EQ(split({9000, 0, 0, 0, 900}), std::nullopt);
+}
+
+TEST_F(LayoutTest, ArenaOverItsBudgetIsNamedWithBothNumbers) {
+  const base::Error error = TooLarge(12345, 678);
+  EXPECT_EQ(error.code(), base::Code::kFailedPrecondition);
+  EXPECT_THAT(error.message(), HasSubstr("12345 bytes"));
+  EXPECT_THAT(error.message(), HasSubstr("max_arena_bytes=678"));
+}
+
+}  // namespace
+}  // namespace reprise::engine
