@@ -49,8 +49,9 @@ BuildJob::Outcome BuildJob::Build() {
     program = *std::move(explained);
   }
   Built built;
-  built.summary = {program->launches, program->segments.size(),
-                   program->mechanism, program->notes};
+  built.summary = {program->launches,          program->segments.size(),
+                   program->layout.size_bytes, program->bytes_at_once,
+                   program->mechanism,         program->notes};
   if (is_plan() && program->launches < 2) {
     built.refusal = "a single launch gains nothing";
     return built;

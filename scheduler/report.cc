@@ -32,6 +32,8 @@ json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {
   plan["launches"] = entry.summary.launches;
   plan["segments"] = entry.summary.segments;
   plan["arena_bytes"] = entry.bytes();
+  plan["layout_bytes"] = entry.summary.layout_bytes;
+  plan["bytes_at_once"] = entry.summary.bytes_at_once;
   plan["instances"] = json::array();
   for (const InstanceUse& use : entry.instances) {
     plan["instances"].push_back({{"arena_bytes", use.bytes},

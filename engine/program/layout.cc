@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 
 namespace reprise::engine {
@@ -114,15 +115,38 @@ ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
   return layout;
 }
 
-std::optional<uint32_t> HalfWay(const Trace& trace,
-                                std::span<const uint64_t> place_bytes) {
-  std::vector<uint64_t> made(trace.ops.size(), 0);  // by op
-  uint64_t all = 0;
-  for (size_t v = 0; v < trace.values.size(); ++v) {
-    if (trace.values[v].external) continue;
-    made[trace.values[v].birth_op] += place_bytes[v];
-    all += place_bytes[v];
+MemoryDemand MemoryDemand::Of(const Trace& first, const Trace& second,
+                              std::span<const uint64_t> place_bytes) {
+  const size_t ops = first.ops.size();
+  MemoryDemand demand;
+  demand.made.resize(ops, 0);
+  std::vector<uint64_t> dropped(ops, 0);  // before that op
+  for (size_t v = 0; v < first.values.size(); ++v) {
+    const Value& value = first.values[v];
+    if (value.external) continue;
+    const uint64_t bytes = PlaceBytes(place_bytes[v]);
+    demand.made[value.birth_op] += bytes;
+    // That one lives on is told by the latest of all ops.
+    static_assert(Value::kLives == ~uint32_t{0});
+    const uint32_t dead_at = std::max(value.dead_at, second.values[v].dead_at);
+    if (dead_at < ops) dropped[dead_at] += bytes;
   }
+  size_t next_temporary = first.values.size();
+  uint64_t alive = 0;
+  for (size_t k = 0; k < ops; ++k) {
+    alive += demand.made[k] - dropped[k];
+    uint64_t temporaries = 0;
+    for (size_t t = 0; t < first.ops[k].temporaries.size(); ++t) {
+      temporaries += PlaceBytes(place_bytes[next_temporary++]);
+    }
+    demand.at_once = std::max(demand.at_once, alive + temporaries);
+  }
+  return demand;
+}
+
+std::optional<uint32_t> HalfWay(const MemoryDemand& demand) {
+  const std::vector<uint64_t>& made = demand.made;
+  const uint64_t all = std::accumulate(made.begin(), made.end(), uint64_t{0});
   uint64_t before = 0;
   for (uint32_t k = 0; k < made.size(); ++k) {
     if (k > 0 && before > 0 && before + made[k] > all / 2) return k;

@@ -34,6 +34,19 @@ struct ArenaLayout {
   uint64_t size_bytes = 0;
 };
 
+// What the values of a trace ask for, as two recordings of it tell. Both say of
+// each how much it takes by `place_bytes`: of each value, then of each
+// temporary in order. Pure value.
+struct MemoryDemand {
+  std::vector<uint64_t> made;  // by op, of its results
+  // Of what is alive at an op, its temporaries included, the most: what the
+  // pass takes where each value's memory is another's as soon as it is dropped.
+  uint64_t at_once = 0;
+
+  static MemoryDemand Of(const Trace& first, const Trace& second,
+                         std::span<const uint64_t> place_bytes);
+};
+
 // A value that lives on behind the pass has its place to itself, because the
 // program may look at it until the plan is launched again; others follow each
 // other where their lifetimes allow it: who launches them looks whether the
@@ -49,8 +62,7 @@ base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes);
 
 // Where a trace that is over it is best split: before the first op by which
 // half of what it makes has come. None where one op makes all.
-std::optional<uint32_t> HalfWay(const Trace& trace,
-                                std::span<const uint64_t> place_bytes);
+std::optional<uint32_t> HalfWay(const MemoryDemand& demand);
 
 }  // namespace reprise::engine
 

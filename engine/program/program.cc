@@ -1,14 +1,33 @@
 #include "engine/program/program.h"
 
+#include <algorithm>
+
 #include "engine/program/lifetimes.h"
 
 namespace reprise::engine {
+namespace {
+
+// What is launched ahead, one and a half segments at most, cannot follow what
+// is dropped meanwhile. In each there may be this part of what is alive at
+// once.
+constexpr uint64_t kPartsAtOnce = 12;
+
+}  // namespace
 
 tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
                                          const Arrangement& how) {
   const Trace& trace = *program.trace;
-  program.segments =
-      CutSegments(program.effects, how.launches, how.segment_launches);
+  const MemoryDemand demand =
+      MemoryDemand::Of(trace, second, program.place_bytes);
+  std::vector<SegmentSize> ops(trace.ops.size());
+  for (size_t k = 0; k < ops.size(); ++k) {
+    ops[k] = {how.launches[k], demand.made[k]};
+  }
+  program.bytes_at_once = demand.at_once;
+  program.segments = CutSegments(
+      program.effects, ops,
+      {how.segment_launches,
+       std::max(how.least_segment_bytes, demand.at_once / kPartsAtOnce)});
   program.layout =
       LayOut(trace, program.place_bytes,
              Lifetimes::Of(trace, second, program.effects, program.segments));
@@ -16,7 +35,7 @@ tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
   return tl::unexpected<BuildFailure>(
       {.error = TooLarge(program.layout.size_bytes, how.max_arena_bytes),
        .op = std::nullopt,
-       .split = HalfWay(trace, program.place_bytes)});
+       .split = HalfWay(demand)});
 }
 
 }  // namespace reprise::engine

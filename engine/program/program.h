@@ -37,6 +37,7 @@ struct Program {
   Effects effects;                           // of `trace`, which they point to
   std::vector<Segment> segments;
   ArenaLayout layout;
+  uint64_t bytes_at_once = 0;  // MemoryDemand's
   // By ValueId, and behind them by temporary: what its place holds.
   std::vector<uint64_t> place_bytes;
   // By ValueId: the recorded work can be pointed at another address.
@@ -68,6 +69,8 @@ struct Arrangement {
   std::vector<uint32_t> launches;  // by op
   uint32_t segment_launches = 0;   // in a segment, about
   uint64_t max_arena_bytes = 0;
+  // What segments make is not looked at below.
+  uint64_t least_segment_bytes = uint64_t{16} << 20;
 };
 tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
                                          const Arrangement& how);

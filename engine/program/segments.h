@@ -26,11 +26,19 @@ struct Segment {
 // of `before`, so that the device does not run dry.
 uint32_t LaunchedAt(const Segment& segment, const Segment& before, uint32_t at);
 
-// Cuts a trace's ops, op k making `launches[k]`, into segments of about
-// `segment_launches`, and before each op that is gated.
+// Of an op: what it launches, and the memory of what it makes. Of a segment:
+// how much of both is enough.
+struct SegmentSize {
+  uint32_t launches = 0;
+  uint64_t bytes = 0;
+};
+
+// Cuts a trace's ops into segments of about `enough`, none without a launch,
+// and before each op that is gated. Fewer bytes, because values of a segment
+// cannot follow one another.
 std::vector<Segment> CutSegments(const Effects& effects,
-                                 std::span<const uint32_t> launches,
-                                 uint32_t segment_launches);
+                                 std::span<const SegmentSize> ops,
+                                 const SegmentSize& enough);
 
 }  // namespace reprise::engine
 

@@ -11,6 +11,7 @@ _OPERATORS_SHOWN = 6
 _SIGNATURE_SHOWN = 8
 _TRACES_SHOWN = 5
 _NOTES_SHOWN = 3
+_BYTES_TOLD = 1 << 20  # in use at once, below which nothing is said of them
 _NOTE_SHOWN = 160  # characters
 _MODES = {"cuda": "CUDA", "host": "the host executor (correctness, not speed)"}
 
@@ -86,6 +87,9 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     if len(instances := plan.get("instances", [])) > 1:
         each = ", ".join(str(instance["replays"]) for instance in instances)
         yield f"  {len(instances)} instances, replayed {each} times"
+    if (at_once := plan.get("bytes_at_once", 0)) >= _BYTES_TOLD:
+        part = plan["layout_bytes"] / at_once
+        yield f"  memory of a pass: {_bytes(at_once)} in use at once, {part:.2f}x laid out"
     if operators := plan.get("operators"):
         yield f"  {_operators(operators)}"
     notes = [note for note in (plan.get("reason"), *plan.get("notes", [])) if note]

@@ -194,14 +194,45 @@ TEST_F(LayoutTest, IsSplitWhereHalfOfItHasCome) {
   const ValueId b = builder_.Op({a}, {}, 1);
   const ValueId c = builder_.Op({b}, {}, 1);
   builder_.Op({c}, {}, 1);
-  const auto split = [&](std::vector<uint64_t> bytes) {
-    return HalfWay(builder_.trace(), bytes);
+  const auto split = [&](std::vector<uint64_t> steps) {
+    for (uint64_t& bytes : steps) bytes *= kPlaceAlignment;
+    return HalfWay(MemoryDemand::Of(builder_.trace(), builder_.trace(), steps));
   };
-  EXPECT_EQ(split({9000, 100, 100, 100, 100}), 2u);
-  EXPECT_EQ(split({9000, 100, 100, 100, 900}), 3u);
-  EXPECT_EQ(split({9000, 900, 100, 100, 100}), 1u);
-  EXPECT_EQ(split({9000, 0, 900, 0, 0}), 2u);
-  EXPECT_EQ(split({9000, 0, 0, 0, 900}), std::nullopt);
+  EXPECT_EQ(split({90, 1, 1, 1, 1}), 2u);
+  EXPECT_EQ(split({90, 1, 1, 1, 9}), 3u);
+  EXPECT_EQ(split({90, 9, 1, 1, 1}), 1u);
+  EXPECT_EQ(split({90, 0, 9, 0, 0}), 2u);
+  EXPECT_EQ(split({90, 0, 0, 0, 9}), std::nullopt);
+}
+
+TEST_F(LayoutTest, DemandIsWhatLivesAtOnceWithTheTemporariesOfThatOp) {
+  const ValueId x = builder_.External();
+  const ValueId a = builder_.Op({x}, {}, 1);
+  const ValueId b = builder_.Op({a}, {}, 1);
+  const ValueId c = builder_.Op({b}, {}, 1);
+  builder_.Op({c}, {}, 1);
+  trace().ops[1].temporaries = {{0x1000, 1}, {0x2000, 1}};
+  TraceBuilder other(&frontend_);
+  other.trace().values = trace().values;
+  const auto step = [](uint64_t steps) { return steps * kPlaceAlignment; };
+  // The external, a to d, the temporaries.
+  const std::vector<uint64_t> bytes = {9000,    step(1), step(2), step(3),
+                                       step(4), step(5), step(1)};
+  const auto at_once = [&] {
+    return MemoryDemand::Of(trace(), other.trace(), bytes).at_once;
+  };
+  EXPECT_THAT(MemoryDemand::Of(trace(), other.trace(), bytes).made,
+              ElementsAre(step(1), step(2), step(3), step(4)));
+  EXPECT_EQ(at_once(), step(10));
+  // In one of the recordings only.
+  trace().values[a].dead_at = 1;
+  trace().values[b].dead_at = 3;
+  EXPECT_EQ(at_once(), step(10));
+  other.trace().values[a].dead_at = 2;
+  other.trace().values[b].dead_at = 2;
+  EXPECT_EQ(at_once(), step(9));  // a, b and the temporaries
+  other.trace().values[a].dead_at = 1;
+  EXPECT_EQ(at_once(), step(8));
 }
 
 TEST_F(LayoutTest, ArenaOverItsBudgetIsNamedWithBothNumbers) {

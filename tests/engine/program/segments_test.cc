@@ -22,11 +22,11 @@ class SegmentsTest : public testing::Test {
   }
 
   std::vector<Segment> Cut(const std::vector<ValueId>& inputs = {},
-                           uint32_t segment_launches = 4) {
+                           const SegmentSize& enough = {4, ~uint64_t{0}}) {
     const Effects effects(&builder_.trace(), inputs, {},
                           Effects::Remake::kWhatLasts);
-    return CutSegments(effects, std::vector<uint32_t>(builder_.ops(), 1),
-                       segment_launches);
+    return CutSegments(
+        effects, std::vector<SegmentSize>(builder_.ops(), {1, 100}), enough);
   }
 
   FakeFrontend frontend_;
@@ -40,6 +40,22 @@ TEST_F(SegmentsTest, HoldAsManyLaunchesAsAsked) {
   EXPECT_EQ(segments[1].first_op, 4u);
   EXPECT_EQ(segments[2].end_op, 10u);
   for (const Segment& segment : segments) EXPECT_FALSE(segment.gated);
+}
+
+TEST_F(SegmentsTest, MakeAsMuchAsAskedAndAtLeastOneLaunch) {
+  Chain(7);
+  const std::vector<Segment> segments = Cut({}, {4, 350});
+  ASSERT_EQ(segments.size(), 3u);
+  EXPECT_EQ(segments[1].first_op, 3u);
+  EXPECT_EQ(segments[2].first_op, 6u);
+  EXPECT_EQ(Cut({}, {4, 1}).size(), 7u);
+}
+
+TEST_F(SegmentsTest, OpsThatLaunchNothingAreNoSegment) {
+  Chain(3);
+  const Effects effects(&builder_.trace(), {}, {}, Effects::Remake::kWhatLasts);
+  const std::vector<SegmentSize> ops = {{0, 500}, {0, 500}, {1, 500}};
+  EXPECT_EQ(CutSegments(effects, ops, {4, 100}).size(), 1u);
 }
 
 TEST_F(SegmentsTest, LateExternalsAreWaitedFor) {

@@ -215,6 +215,7 @@ class Subject {
       }
     }
     segment_ops_ = static_cast<uint32_t>(1 + Below(8));
+    segment_bytes_ = OneIn(3) ? 0 : kArenaBytes;
   }
 
   void Build() {
@@ -230,7 +231,8 @@ class Subject {
         Arrange(*program, *trace_,
                 {.launches = std::vector<uint32_t>(trace_->ops.size(), 1),
                  .segment_launches = segment_ops_,
-                 .max_arena_bytes = kArenaBytes}));
+                 .max_arena_bytes = kArenaBytes,
+                 .least_segment_bytes = segment_bytes_}));
     uint64_t apart = 0;
     for (const uint64_t bytes : program->place_bytes) {
       apart += PlaceBytes(bytes);
@@ -434,6 +436,7 @@ class Subject {
   std::vector<uint32_t> last_use_;  // by value
   std::vector<ValueId> inputs_;
   uint32_t segment_ops_ = 1;
+  uint64_t segment_bytes_ = 0;
   uint64_t arenas_ = 0;
   uint64_t storages_ = kAtTheEnd;
   std::unique_ptr<Plan> plan_;
