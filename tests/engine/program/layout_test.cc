@@ -206,14 +206,17 @@ TEST_F(LayoutTest, IsSplitWhereHalfOfItHasCome) {
 }
 
 TEST_F(LayoutTest, DemandIsWhatLivesAtOnceWithTheTemporariesOfThatOp) {
-  const ValueId x = builder_.External();
-  const ValueId a = builder_.Op({x}, {}, 1);
-  const ValueId b = builder_.Op({a}, {}, 1);
-  const ValueId c = builder_.Op({b}, {}, 1);
-  builder_.Op({c}, {}, 1);
-  trace().ops[1].temporaries = {{0x1000, 1}, {0x2000, 1}};
   TraceBuilder other(&frontend_);
-  other.trace().values = trace().values;
+  ValueId a = 0;
+  ValueId b = 0;
+  for (TraceBuilder* builder : {&builder_, &other}) {
+    const ValueId x = builder->External();
+    a = builder->Op({x}, {}, 1);
+    b = builder->Op({a}, {}, 1);
+    const ValueId c = builder->Op({b}, {}, 1);
+    builder->Op({c}, {}, 1);
+  }
+  trace().ops[1].temporaries = {{0x1000, 1}, {0x2000, 1}};
   const auto step = [](uint64_t steps) { return steps * kPlaceAlignment; };
   // The external, a to d, the temporaries.
   const std::vector<uint64_t> bytes = {9000,    step(1), step(2), step(3),
