@@ -146,11 +146,24 @@ std::vector<const TraceEntry*> Lifecycle::entries() {
 
 // --- From recordings to a plan -----------------------------------------------
 
+void Lifecycle::NoteReleased(TraceEntry* entry) {
+  if (entry->released.has_value()) return;
+  std::vector<engine::ValueId>& released = entry->released.emplace();
+  const std::vector<engine::Value>& values = entry->first->values;
+  for (engine::ValueId v = 0; v < values.size(); ++v) {
+    if (!values[v].external && values[v].dead_at == engine::Value::kLives &&
+        !parts_.frontend->Alive(values[v].storage)) {
+      released.push_back(v);
+    }
+  }
+}
+
 void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   ++journal_.stats.recorded;
   TellWhatIsKnown(*entry, *trace);
   if (entry->state == State::kRecord) {
     entry->first = std::move(trace);
+    entry->released.reset();
     entry->state = State::kConfirm;
     return;
   }
@@ -183,12 +196,18 @@ void Lifecycle::TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace) {
   for (const engine::ValueId v : entry.come_anew) {
     trace.values[v].comes_anew = true;
   }
-  for (const engine::ValueId v : entry.outliving) {
-    trace.values[v].dead_at = engine::Value::kLives;
+  if (entry.released.has_value()) {
+    for (const engine::ValueId v : *entry.released) {
+      trace.values[v].held = false;
+    }
   }
-  if (entry.outliving_tries <= kOutlivingTries) return;
-  for (engine::Value& value : trace.values) {
+  const auto keep = [](engine::Value& value) {
     value.dead_at = engine::Value::kLives;
+    value.held = true;
+  };
+  for (const engine::ValueId v : entry.outliving) keep(trace.values[v]);
+  if (entry.outliving_tries > kOutlivingTries) {
+    std::ranges::for_each(trace.values, keep);
   }
 }
 

@@ -67,6 +67,8 @@ class Lifecycle {
 
   // --- From recordings to a plan ---
 
+  // The head of a trace that was recorded once has come.
+  void NoteReleased(TraceEntry* entry);
   // The recording that the entry waited for.
   void Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace);
   // kBuilding: goes on if the build is done.

@@ -322,6 +322,7 @@ std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
       }
       break;
     case State::kConfirm:
+      life_.NoteReleased(entry);
       learning_.StartRecording(*entry,
                                engine::WorkRecorder::Recording::kRelocated);
       break;

@@ -9,6 +9,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -91,6 +92,9 @@ struct TraceEntry {
   std::shared_ptr<const engine::Trace> first;
   std::shared_ptr<const engine::Trace> second;
   std::weak_ptr<const engine::Trace> planned;
+  // Values that the program had behind the first recording and no more when the
+  // trace came next; none: it has not come since.
+  std::optional<std::vector<engine::ValueId>> released;
   // While kBuilding, and while another instance of a plan that is ready is
   // built.
   std::shared_ptr<BuildJob> job;

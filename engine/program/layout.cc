@@ -1,105 +1,96 @@
 #include "engine/program/layout.h"
 
 #include <algorithm>
-#include <map>
+#include <functional>
 #include <numeric>
 #include <string>
+#include <utility>
 
 namespace reprise::engine {
 namespace {
 
-// The memory of values, which follow each other.
-class Places {
- public:
-  // The place of a value that is launched then, and which nothing needs from
-  // `free_from` on.
-  uint64_t Take(uint64_t bytes, uint32_t launched_at, uint32_t free_from) {
-    const uint64_t place = Find(bytes, launched_at);
-    Occupy(place, place + bytes, free_from);
-    end_ = std::max(end_, place + bytes);
-    return place;
-  }
-  uint64_t end() const { return end_; }
+// A value while it needs its memory: from when its segment is launched until
+// nothing needs it.
+struct Tenancy {
+  ValueId value = 0;
+  uint64_t bytes = 0;
+  uint32_t from = 0;
+  uint32_t until = 0;
+  uint64_t place = 0;
+};
 
- private:
-  struct Range {
-    uint64_t end;
-    uint32_t free_from;
-  };
-
-  // The smallest gap that is free by then, or what lies behind all.
-  uint64_t Find(uint64_t bytes, uint32_t launched_at) const {
+// Gives each, in that order, a place behind `begin` apart from those of all
+// others that need theirs at the same time: the smallest gap that it fits into.
+// Returns where all of them end.
+uint64_t PackInOrder(std::span<Tenancy> tenancies, uint64_t begin) {
+  uint64_t end = begin;
+  std::vector<Tenancy> placed;  // by place
+  placed.reserve(tenancies.size());
+  for (Tenancy& tenancy : tenancies) {
     uint64_t best = kNoPlace;
     uint64_t best_bytes = kNoPlace;
-    uint64_t begin = 0;
-    uint64_t reach = 0;  // what is free reaches from `begin` to here
-    const auto consider = [&] {
-      if (reach - begin < bytes || reach - begin >= best_bytes) return;
-      best = begin;
-      best_bytes = reach - begin;
-    };
-    for (const auto& [at, range] : ranges_) {
-      if (range.free_from <= launched_at) {
-        reach = range.end;
-        continue;
+    uint64_t reach = begin;  // all before it is in use, or a gap that was seen
+    for (const Tenancy& other : placed) {
+      if (other.until <= tenancy.from || tenancy.until <= other.from) continue;
+      if (other.place > reach) {
+        const uint64_t gap = other.place - reach;
+        if (gap >= tenancy.bytes && gap < best_bytes) {
+          best = reach;
+          best_bytes = gap;
+        }
       }
-      consider();
-      begin = reach = range.end;
+      reach = std::max(reach, other.place + other.bytes);
     }
-    consider();
-    // The last gap grows.
-    return best == kNoPlace ? begin : best;
+    tenancy.place = best == kNoPlace ? reach : best;
+    end = std::max(end, tenancy.place + tenancy.bytes);
+    placed.insert(
+        std::ranges::upper_bound(placed, tenancy.place, {}, &Tenancy::place),
+        tenancy);
   }
+  return end;
+}
 
-  // What it takes of others is no more theirs: all that they were is free.
-  void Occupy(uint64_t begin, uint64_t end, uint32_t free_from) {
-    auto range = ranges_.upper_bound(begin);
-    if (range != ranges_.begin()) --range;
-    while (range != ranges_.end() && range->first < end) {
-      const uint64_t at = range->first;
-      const Range old = range->second;
-      if (old.end <= begin) {
-        ++range;
-        continue;
-      }
-      range = ranges_.erase(range);
-      if (at < begin) ranges_.insert({at, {begin, old.free_from}});
-      if (old.end > end) ranges_.insert({end, {old.end, old.free_from}});
-    }
-    ranges_.insert({begin, {end, free_from}});
-  }
-
-  std::map<uint64_t, Range> ranges_;  // by their beginning, without gaps
-  uint64_t end_ = 0;
-};
+// The same in the better of two orders. The largest first leaves few gaps that
+// nothing fits into (Pisarchyk and Lee, "Efficient Memory Management for Deep
+// Neural Net Inference", 2020, greedy by size); as they come is better for few.
+uint64_t Pack(std::vector<Tenancy>& tenancies, uint64_t begin) {
+  std::vector<Tenancy> by_size = tenancies;
+  std::ranges::stable_sort(by_size, std::ranges::greater{}, &Tenancy::bytes);
+  const uint64_t end_by_size = PackInOrder(by_size, begin);
+  const uint64_t end = PackInOrder(tenancies, begin);
+  if (end <= end_by_size) return end;
+  tenancies = std::move(by_size);
+  return end_by_size;
+}
 
 }  // namespace
 
 ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
                    const Lifetimes& lifetimes) {
   ArenaLayout layout;
-  layout.places.reserve(trace.values.size());
+  layout.places.resize(trace.values.size(), kNoPlace);
   size_t next_place = 0;
   const auto take = [&] {
     return PlaceBytes(std::max<uint64_t>(place_bytes[next_place++], 1));
   };
-  Places places;
-  for (size_t v = 0; v < trace.values.size(); ++v) {
+  uint64_t end = 0;
+  std::vector<Tenancy> tenancies;
+  for (ValueId v = 0; v < trace.values.size(); ++v) {
     const Value& value = trace.values[v];
     const uint64_t bytes = take();
-    if (value.external) {
-      layout.places.push_back(kNoPlace);
-    } else if (value.size_bytes == 0 ||
-               lifetimes.free_from[v] == Lifetimes::kNever) {
-      // Alive when the plan is launched again, it has its place to itself.
-      layout.places.push_back(places.Take(bytes, 0, Lifetimes::kNever));
+    if (value.external) continue;
+    if (value.size_bytes == 0 || lifetimes.held[v]) {
+      layout.places[v] = end;
+      end += bytes;
     } else {
-      layout.places.push_back(places.Take(bytes,
-                                          lifetimes.launched_at[value.birth_op],
-                                          lifetimes.free_from[v]));
+      tenancies.push_back({v, bytes, lifetimes.launched_at[value.birth_op],
+                           lifetimes.free_from[v]});
     }
   }
-  uint64_t end = places.end();
+  end = Pack(tenancies, end);
+  for (const Tenancy& tenancy : tenancies) {
+    layout.places[tenancy.value] = tenancy.place;
+  }
   const uint64_t zone = end;
   layout.temporaries.reserve(trace.ops.size());
   for (const TracedOp& op : trace.ops) {

@@ -47,10 +47,11 @@ struct MemoryDemand {
                          std::span<const uint64_t> place_bytes);
 };
 
-// A value that lives on behind the pass has its place to itself, because the
-// program may look at it until the plan is launched again; others follow each
-// other where their lifetimes allow it: who launches them looks whether the
-// program is done with who was there before. Temporaries, which no program
+// A value that the program has still when the plan is launched again has its
+// place to itself, so that it can be left there; others follow each other where
+// their lifetimes allow it: who launches them looks whether the program is done
+// with who was there before. Nothing follows what lives on behind the pass.
+// Temporaries, which no program
 // sees, share one zone, because the launches of a plan run in program order.
 // `place_bytes` says how much each value takes, then each temporary in order.
 // Pure function. Cost: each value is compared with what is free.

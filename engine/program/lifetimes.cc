@@ -16,12 +16,16 @@ Lifetimes Lifetimes::Of(const Trace& first, const Trace& second,
               lifetimes.launched_at.begin() + segments[s].end_op, at);
   }
   lifetimes.free_from.resize(first.values.size(), kNever);
+  lifetimes.held.resize(first.values.size(), false);
   bool any = false;
   for (ValueId v = 0; v < first.values.size(); ++v) {
     const Value& a = first.values[v];
     const Value& b = second.values[v];
-    if (a.external || a.dead_at == Value::kLives || b.dead_at == Value::kLives)
+    if (a.external) continue;
+    if (a.dead_at == Value::kLives || b.dead_at == Value::kLives) {
+      lifetimes.held[v] = b.held;
       continue;
+    }
     lifetimes.free_from[v] = std::max(a.dead_at, b.dead_at);
     any = true;
   }

@@ -10,7 +10,7 @@ namespace {
 // What is launched ahead, one and a half segments at most, cannot follow what
 // is dropped meanwhile. In each there may be this part of what is alive at
 // once.
-constexpr uint64_t kPartsAtOnce = 12;
+constexpr uint64_t kPartsAtOnce = 8;
 
 }  // namespace
 

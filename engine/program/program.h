@@ -70,7 +70,7 @@ struct Arrangement {
   uint32_t segment_launches = 0;   // in a segment, about
   uint64_t max_arena_bytes = 0;
   // What segments make is not looked at below.
-  uint64_t least_segment_bytes = uint64_t{16} << 20;
+  uint64_t least_segment_bytes = uint64_t{32} << 20;
 };
 tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
                                          const Arrangement& how);

@@ -38,6 +38,9 @@ struct Value {
   // program had dropped it.
   static constexpr uint32_t kLives = ~uint32_t{0};
   uint32_t dead_at = kLives;
+  // Of one that lives on behind the pass: the program had it still when the
+  // trace came again, or nobody has looked.
+  bool held = true;
   StorageToken storage = nullptr;  // retained by the trace
 };
 

@@ -34,7 +34,8 @@ std::vector<uint64_t> Bytes(const Trace& trace) {
 
 Lifetimes AllLive(const Trace& trace) {
   return {std::vector<uint32_t>(trace.ops.size(), 0),
-          std::vector<uint32_t>(trace.values.size(), Lifetimes::kNever)};
+          std::vector<uint32_t>(trace.values.size(), Lifetimes::kNever),
+          std::vector<bool>(trace.values.size(), true)};
 }
 
 class LayoutTest : public testing::Test {
@@ -94,7 +95,8 @@ TEST_F(LayoutTest, ValuesFollowThoseThatAreDone) {
   const ValueId d = builder_.Op({c}, {}, 1);
   for (const ValueId v : {a, b, c, d}) trace().values[v].size_bytes = 600;
   trace().values[c].size_bytes = 100;
-  Lifetimes lifetimes{{0, 1, 2, 3}, {2, 3, 4, 5}};
+  const std::vector<bool> none(4, false);
+  Lifetimes lifetimes{{0, 1, 2, 3}, {2, 3, 4, 5}, none};
   const auto places = [&] {
     return LayOut(trace(), Bytes(trace()), lifetimes).places;
   };
@@ -103,15 +105,32 @@ TEST_F(LayoutTest, ValuesFollowThoseThatAreDone) {
   // Launched too early to follow; then with room behind the last one.
   lifetimes.launched_at = {0, 1, 1, 3};
   EXPECT_THAT(places(), ElementsAre(0, kStep, 2 * kStep, 0));
-  lifetimes = {{0, 1, 2, 3}, {2, 4, 3, 5}};
+  lifetimes = {{0, 1, 2, 3}, {2, 4, 3, 5}, none};
   trace().values[d].size_bytes = 1500;
-  EXPECT_THAT(places(), ElementsAre(0, kStep, 0, 2 * kStep));
+  EXPECT_THAT(places(), ElementsAre(0, 3 * kPlaceAlignment, 0, 0));
   lifetimes.free_from[b] = 3;
   EXPECT_THAT(places(), ElementsAre(0, kStep, 0, 0));
   EXPECT_EQ(LayOut(trace(), Bytes(trace()), lifetimes).size_bytes, 2 * kStep);
-  // Alive behind the pass.
+  // Alive behind the pass, until the next one begins and for longer.
   lifetimes.free_from[d] = Lifetimes::kNever;
-  EXPECT_THAT(places(), ElementsAre(0, kStep, 0, 2 * kStep));
+  EXPECT_THAT(places(), ElementsAre(0, kStep, 0, 0));
+  lifetimes.held[d] = true;
+  EXPECT_THAT(places(),
+              ElementsAre(3 * kPlaceAlignment, 3 * kPlaceAlignment + kStep,
+                          3 * kPlaceAlignment, 0));
+}
+
+// As they come, the second one lies behind the first, and the third one, which
+// has more than the first one's place left, behind the second.
+TEST_F(LayoutTest, TheLargestComesFirstWhereThatTakesLess) {
+  const std::vector<uint64_t> steps = {4, 1, 6};
+  for (ValueId v = 0; v < 3; ++v) {
+    builder_.Op({}, {}, 1);
+    trace().values[v].size_bytes = steps[v] * kPlaceAlignment;
+  }
+  const Lifetimes lifetimes{{0, 1, 2}, {2, 5, 5}, std::vector<bool>(3, false)};
+  EXPECT_EQ(LayOut(trace(), Bytes(trace()), lifetimes).size_bytes,
+            7 * kPlaceAlignment);
 }
 
 TEST_F(LayoutTest, RandomTracesOverlapNowhereThatIsUsedAtOnce) {
@@ -140,6 +159,8 @@ TEST_F(LayoutTest, RandomTracesOverlapNowhereThatIsUsedAtOnce) {
     for (ValueId v = 0; v < trace.values.size(); ++v) {
       const Value& value = trace.values[v];
       if (value.external || random() % 4 == 0) continue;
+      lifetimes.held[v] = false;
+      if (random() % 4 == 0) continue;
       lifetimes.free_from[v] = value.birth_op + 1 + random() % 3;
     }
     const ArenaLayout layout = LayOut(trace, Bytes(trace), lifetimes);
@@ -167,7 +188,7 @@ TEST_F(LayoutTest, RandomTracesOverlapNowhereThatIsUsedAtOnce) {
           ASSERT_LE(lifetimes.free_from[earlier],
                     lifetimes.launched_at[trace.values[v].birth_op])
               << earlier << v;
-          ASSERT_NE(lifetimes.free_from[v], Lifetimes::kNever);
+          ASSERT_FALSE(lifetimes.held[v]);
         }
         followers += i == place && !owners[i].empty() ? 1 : 0;
         owners[i].push_back(v);

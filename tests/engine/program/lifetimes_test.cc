@@ -66,6 +66,17 @@ TEST_F(LifetimesTest, AValueIsDoneWhereBothRecordingsSawItDie) {
       ElementsAre(kNever, 3, kNever, kNever, kNever));
 }
 
+TEST_F(LifetimesTest, WhatLivesOnIsHeldUnlessItWasSeenToGoBeforeTheNextPass) {
+  const ValueId x = builder_.External();
+  const ValueId a = builder_.Op({x}, {}, 1);
+  const ValueId b = builder_.Op({a}, {}, 1);
+  builder_.Op({b}, {}, 1);
+  Dies(a, 2);
+  trace().values[b].held = false;
+  EXPECT_THAT(LifetimesOf({{0, 3, 3}}).held,
+              ElementsAre(false, false, false, true));
+}
+
 // Where op 3 is undone, b is made again, from a.
 TEST_F(LifetimesTest, WhatIsReadWhereAnOpIsUndoneIsNeededUntilItIsAskedFor) {
   const ValueId weight = builder_.External();

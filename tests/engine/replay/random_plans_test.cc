@@ -210,6 +210,7 @@ class Subject {
       const auto dead_at = static_cast<uint32_t>(last_use_[v] + 1 + Below(3));
       const bool lives = Below(100) < living || dead_at >= ops;
       if (!value.external) value.dead_at = lives ? Value::kLives : dead_at;
+      value.held = OneIn(2);
       if (value.external && value.birth_op > 0 && OneIn(3)) {
         inputs_.push_back(v);
       }
