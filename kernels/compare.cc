@@ -31,6 +31,10 @@ struct CompareDims {
   int64_t strides_bytes[kCompareMaxRank] = {};
 };
 
+struct CopyRanges {
+  RangeCopy ranges[kMostRanges] = {};
+};
+
 // The largest power of two, 16 at most, that divides all that is or-ed in
 // `bits`: how many bytes can be read at once.
 int UnitBytes(uint64_t bits) {
@@ -112,6 +116,7 @@ class NvrtcDeviceCompare final : public DeviceCompare {
 
   Status FindKernels() {
     REPRISE_RETURN_IF_ERROR(Find(&dense_, "compare_dense"));
+    REPRISE_RETURN_IF_ERROR(Find(&copy_ranges_, "copy_ranges"));
     for (size_t i = 0; i < kUnits; ++i) {
       const std::string unit = std::to_string(1 << i);
       REPRISE_RETURN_IF_ERROR(Find(&strided_[i], "compare_strided_" + unit));
@@ -175,6 +180,22 @@ class NvrtcDeviceCompare final : public DeviceCompare {
     return Launch(copy_strided_[units.kernel], units.count, params, stream);
   }
 
+  Status CopyAll(std::span<const RangeCopy> copies, CUstream stream) override {
+    const device::LaunchRecorder::Hidden hidden;
+    while (!copies.empty()) {
+      const auto now =
+          copies.first(std::min<size_t>(copies.size(), kMostRanges));
+      CopyRanges all;
+      std::ranges::copy(now, all.ranges);
+      void* params[] = {&all};
+      REPRISE_RETURN_IF_ERROR(Launch(copy_ranges_,
+                                     static_cast<unsigned>(now.size()),
+                                     kBlockThreads, params, stream));
+      copies = copies.subspan(now.size());
+    }
+    return {};
+  }
+
  private:
   // What a strided kernel goes through, and which one it is.
   struct Units {
@@ -236,6 +257,7 @@ class NvrtcDeviceCompare final : public DeviceCompare {
   const device::UniqueLibrary library_;
   const unsigned most_blocks_;
   CUkernel dense_ = nullptr;
+  CUkernel copy_ranges_ = nullptr;
   std::array<CUkernel, kUnits> strided_{};
   std::array<CUkernel, kUnits> copy_strided_{};
   std::array<CUkernel, kFloats.size()> close_{};

@@ -56,6 +56,13 @@ inline Layout MakeLayout(std::span<const int64_t> sizes,
 // The elements lie side by side, in any order, without gaps and none twice.
 bool IsDense(const Layout& layout);
 
+// So many bytes from one place to another.
+struct RangeCopy {
+  uint64_t to = 0;
+  uint64_t from = 0;
+  uint64_t bytes = 0;
+};
+
 // Compares and copies on the device. Owns the compiled module; thread-safe.
 class DeviceCompare {
  public:
@@ -94,6 +101,12 @@ class DeviceCompare {
   // where there are no elements. Hidden from a LaunchRecorder.
   virtual base::Status Copy(uint64_t to, uint64_t from, const Layout& layout,
                             CUstream stream) = 0;
+
+  // Enqueues on `stream`, in the current context of `device`: all of them, none
+  // of which overlaps another, in few launches. Meant for small ones: each has
+  // one block. Hidden from a LaunchRecorder.
+  virtual base::Status CopyAll(std::span<const RangeCopy> copies,
+                               CUstream stream) = 0;
 };
 
 // How far apart sums of the same numbers in another order are, as a share of

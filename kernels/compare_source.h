@@ -9,10 +9,14 @@ namespace reprise::kernels {
 // CompareDims in the source below has the same layout.
 inline constexpr int kCompareMaxRank = 13;
 
+// Of one launch of copy_ranges. CopyRanges below has the same layout.
+inline constexpr int kMostRanges = 128;
+
 // compare_dense: `vectors` times 16 bytes, then `tail_bytes` single ones.
 // compare_strided_N: `count` units of N bytes at the offsets that `dims` spans.
 // All raise the flag to `raised` if it is 0 and anything differs.
 // copy_strided_N: copies such units.
+// copy_ranges: each block copies one range.
 // close_TYPE: of `count` elements, as DeviceCompare::EnqueueClose says. For one
 // block.
 inline constexpr char kCompareSource[] = R"(
@@ -104,6 +108,38 @@ STRIDED(2, unsigned short)
 STRIDED(4, unsigned)
 STRIDED(8, unsigned long long)
 STRIDED(16, uint4)
+
+struct CopyRanges {
+  struct Range {
+    char* to;
+    const char* from;
+    Count bytes;
+  };
+  Range ranges[128];
+};
+
+template <typename T>
+__device__ void CopyRange(const CopyRanges::Range& range) {
+  T* to = reinterpret_cast<T*>(range.to);
+  const T* from = reinterpret_cast<const T*>(range.from);
+  for (Count i = threadIdx.x; i < range.bytes / sizeof(T); i += blockDim.x) {
+    to[i] = from[i];
+  }
+}
+
+extern "C" __global__ void copy_ranges(
+    const __grid_constant__ CopyRanges all) {
+  const CopyRanges::Range& range = all.ranges[blockIdx.x];
+  const Count bits = reinterpret_cast<Count>(range.to) |
+                     reinterpret_cast<Count>(range.from) | range.bytes;
+  if (bits % sizeof(uint4) == 0) {
+    CopyRange<uint4>(range);
+  } else if (bits % sizeof(unsigned) == 0) {
+    CopyRange<unsigned>(range);
+  } else {
+    CopyRange<unsigned char>(range);
+  }
+}
 
 struct Half {
   using Number = float;

@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_PLAN_PASS_H_
 #define REPRISE_SCHEDULER_PLAN_PASS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -62,7 +63,27 @@ class PlanPass {
   bool WritesOutside() const {
     return instance().plan().effects().writes_outside(cursor_);
   }
-  // ... and other streams would have to be told before.
+  // ... or some that the plan has copies of.
+  bool WritesPrivate() const {
+    return std::ranges::any_of(
+        traced().operands, [this](const engine::ValueRef& operand) {
+          return operand.written &&
+                 instance().plan().effects().is_private(operand.value);
+        });
+  }
+  bool HasPrivates() const {
+    return !instance().plan().effects().privates().empty();
+  }
+  // Other streams would have to be told before what a pass has of the program's
+  // state to itself is given back: there is to be another plan, which has none.
+  bool KeepsFromOthers() const {
+    if (!HasPrivates() || writes_ == nullptr || !writes_->several()) {
+      return false;
+    }
+    entry()->outdated = true;
+    return true;
+  }
+  // The op writes outside, and other streams would have to be told before.
   bool ConcernsOthers() const {
     return (WritesOutside() || Arrives()) && writes_ != nullptr &&
            writes_->several();

@@ -19,11 +19,14 @@ constexpr char kHeld[] =
 bool Replay::Begin() {
   cursor_ = 0;
   const bool draws = cursor_ == instance().next_draw_op();
-  if (ConcernsOthers() || !instance().Secure() || !DrawsIfDue()) {
+  if (KeepsFromOthers() || ConcernsOthers() || !instance().Secure() ||
+      !DrawsIfDue()) {
     instance().Finish();
     return false;
   }
-  if (const base::Status launched = instance().LaunchNext(); !Goes(launched)) {
+  base::Status launched = instance().TakePrivates();
+  if (launched) launched = instance().LaunchNext();
+  if (!Goes(launched)) {
     if (draws) instance().TakeBackDraw();
     instance().Finish();
     life_.GiveUp(entry(), launched.error().message());
@@ -41,9 +44,21 @@ bool Replay::Begin() {
 }
 
 void Replay::Finish() {
+  CountPrivateWriters();
+  const base::Status given = instance().GivePrivates();
   instance().Finish();
+  if (!given) {
+    base::Log(base::LogLevel::kWarning, given.error().message());
+    life_.GiveUp(entry(), given.error().message());
+  }
   entry()->EndRest();
   life_.PassEnded(entry());
+}
+
+void Replay::CountPrivateWriters() {
+  if (!HasPrivates()) return;
+  journal_.stats.effects +=
+      instance().plan().effects().private_writers(cursor_);
 }
 
 bool Replay::EnterElse(const OpView& op) {
@@ -153,6 +168,7 @@ void Replay::Leaving() {
   ++entry()->squashes;
   entry()->Rest();
   boundaries_.Left(traced().before);
+  CountPrivateWriters();
   const base::Status restored = instance().Squash(cursor_);
   // Release: who waits for it to end may take the memory away then.
   following_.store(false, std::memory_order_release);

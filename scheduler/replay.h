@@ -61,6 +61,8 @@ class Replay : public PlanPass {
     if (++cursor_ == entry()->ops) Finish();
   }
   void Finish();
+  // Of the ops that were followed.
+  void CountPrivateWriters();
   bool EnterElse(const engine::OpView& op);
   // The op at which a segment is due. False if it could not be launched, or if
   // this is another op: the replay has been left.

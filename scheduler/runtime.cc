@@ -21,6 +21,9 @@
 namespace reprise::scheduler {
 namespace {
 
+// Running statistics, counters, biases: what is larger waits for the program.
+constexpr uint64_t kPrivateBytes = uint64_t{64} << 10;
+
 void Add(Stats& sum, const Stats& stats) {
 #define REPRISE_STATS_ADD(name, meaning) sum.name += stats.name;
   REPRISE_STATS(REPRISE_STATS_ADD)
@@ -67,7 +70,12 @@ class Runtime::Impl {
   }
 
   Session* SessionFor(const StreamKey& key) REPRISE_EXCLUDES(mutex_) {
+    const bool alone = !writes_.several();
     Session* const session = FindOrMake(key);
+    // What a pass has of the program's state to itself, others may ask for.
+    if (alone && writes_.several()) {
+      for (StreamSession* other : Sessions()) other->EndPrivacy();
+    }
     // While the program waits, so not beside a graph that it launches; without
     // the lock, which whoever frees memory asks for. A recording finds out
     // whether it failed.
@@ -238,8 +246,9 @@ class Runtime::Impl {
     if (kind_ == DeviceKind::kHost) {
       parts.backend = std::make_unique<engine::HostBackend>(
           parts.frontend.get(),
-          engine::HostBackend::Options{.max_arena_bytes =
-                                           options_.max_arena_bytes});
+          engine::HostBackend::Options{
+              .max_arena_bytes = options_.max_arena_bytes,
+              .private_bytes = [this] { return PrivateBytes(); }});
     } else {
       auto context = ContextFor(key);
       if (!context) {
@@ -256,9 +265,9 @@ class Runtime::Impl {
           *context, parts.frontend.get(),
           engine::CudaBackend::Options{
               .max_arena_bytes = options_.max_arena_bytes,
-              .compare = [this, device = key.device] {
-                return CompareFor(device);
-              }});
+              .private_bytes = [this] { return PrivateBytes(); },
+              .compare = [this,
+                          device = key.device] { return CompareFor(device); }});
     }
     parts.options = options_;
     parts.policy = policy_;
@@ -278,6 +287,10 @@ class Runtime::Impl {
       });
     };
     return std::make_unique<StreamSession>(std::move(parts));
+  }
+
+  uint64_t PrivateBytes() const {
+    return writes_.several() ? 0 : kPrivateBytes;
   }
 
   base::Result<engine::CudaContext> ContextFor(const StreamKey& key)

@@ -247,6 +247,14 @@ void StreamSession::InterruptIfUsed(std::span<const MemoryRange> memory,
   }
 }
 
+void StreamSession::EndPrivacy() {
+  const Locked lock(*this);
+  if (mode_ == Mode::kReplaying &&
+      !in_use_.instance->plan().effects().privates().empty()) {
+    CutWithoutOp("another stream has begun");
+  }
+}
+
 bool StreamSession::CutWithoutOp(const char* what) {
   static constexpr uint64_t kWords[] = {engine::kNoOp};
   may_allocate_.store(false, std::memory_order_relaxed);  // as at an op

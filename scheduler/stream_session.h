@@ -103,6 +103,9 @@ class StreamSession final : public Session {
       REPRISE_REQUIRES(lock_);
   void Abandon(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
   bool Interrupt(const char* what) override REPRISE_EXCLUDES(lock_);
+  // Another stream has begun, and nothing of it was shown yet: a replay that
+  // has private values ends here.
+  void EndPrivacy() REPRISE_EXCLUDES(lock_);
   void InterruptIfUsed(std::span<const MemoryRange> memory,
                        const char* what) override REPRISE_EXCLUDES(lock_);
   engine::Block TakeBlock(engine::ValueId value) override

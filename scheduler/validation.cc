@@ -16,7 +16,8 @@ using engine::ResultView;
 bool Validation::Begin(const OpView& head) {
   cursor_ = 0;
   whole_ = entry()->instances[in_use_.index].validations > 0;
-  if (ConcernsOthers() || (whole_ && !instance().Secure()) ||
+  if (KeepsFromOthers() || ConcernsOthers() ||
+      ((whole_ || HasPrivates()) && !instance().Secure()) ||
       !KeepOutside(head)) {
     instance().Finish();
     return false;
@@ -28,6 +29,7 @@ bool Validation::Begin(const OpView& head) {
   }
   learning_.StartValidating();
   auto begun = instance().executor().BeginComparing();
+  if (begun) begun = instance().TakePrivates();
   if (begun && whole_) {
     begun = instance().LaunchNext();
     base::Status taken_back = TakeBackOutside();
@@ -96,7 +98,10 @@ bool Validation::DrawsBesideEager() {
 
 bool Validation::KeepOutside(const OpView& op) {
   outside_.End();
-  if (!WritesOutside() && !traced().may_draw) return true;
+  // Op by op, what the plan writes of private values is to be nowhere else.
+  const bool keeps =
+      WritesOutside() || traced().may_draw || (!whole_ && WritesPrivate());
+  if (!keeps) return true;
   const base::Status kept =
       outside_.Begin(traced(), op, instance().trace(), instance().executor());
   if (kept) return true;
@@ -189,12 +194,16 @@ std::vector<engine::WrittenPair> Validation::PairsOf(
   std::vector<Pair> pairs;
   for (size_t i = 0; i < traced.operands.size(); ++i) {
     if (outside_.kept(i) == 0) continue;
+    const engine::ValueRef& ref = traced.operands[i];
+    const bool is_private = instance.plan().effects().is_private(ref.value);
     // Op by op, eager's is what was kept; launched whole, the plan's.
-    const uint64_t here = op.operands[i].address();
+    const uint64_t here = is_private
+                              ? instance.origin(ref.value) + ref.offset_bytes
+                              : op.operands[i].address();
     pairs.push_back({.eager = whole_ ? here : outside_.kept(i),
                      .replayed = whole_ ? outside_.kept(i) : here,
                      .layout = traced.LayoutOf(i),
-                     .outside = true});
+                     .outside = !is_private});
   }
   for (size_t r = 0; r < results.size(); ++r) {
     const engine::ResultSpec& spec = traced.results[r];

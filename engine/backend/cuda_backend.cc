@@ -1,6 +1,7 @@
 #include "engine/backend/cuda_backend.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -91,17 +92,28 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
-  auto program = std::make_shared<CudaProgram>(std::move(first),
-                                               std::move(explained->program));
-  program->effects = Effects::Of(trace, second, Effects::Remake::kWhatLasts,
-                                 Draws::Ahead(trace, second));
+  LaunchProgram& work = explained->program;
+  std::vector<bool> named(trace.values.size(), false);
+  for (const ValueSite& site : work.pinned) named[site.value] = true;
+  Effects effects = Effects::Of(trace, second, Effects::Remake::kWhatLasts,
+                                Draws::Ahead(trace, second),
+                                MostPrivate(options_.private_bytes), named);
+  // All others stay where they are.
+  std::ranges::copy_if(work.pinned, std::back_inserter(work.sites),
+                       [&effects](const ValueSite& site) {
+                         return effects.is_private(site.value);
+                       });
+  work.pinned = {};
+  auto program =
+      std::make_shared<CudaProgram>(std::move(first), std::move(work));
+  program->movable = std::move(explained->movable);
+  program->effects = std::move(effects);
   program->place_bytes = std::move(explained->place_bytes);
   const auto arranged = Arrange(*program, second,
                                 {.launches = LaunchesByOp(program->work),
                                  .segment_launches = options_.segment_launches,
                                  .max_arena_bytes = options_.max_arena_bytes});
   if (!arranged) return tl::unexpected(arranged.error());
-  program->movable = std::move(explained->movable);
   program->lasting = second.memory;
   program->launches = static_cast<uint32_t>(program->work.launches.size());
   program->mechanism = "graphs, patched by SetParams";
@@ -128,17 +140,13 @@ base::Result<InstanceParts> CudaBackend::Instantiate(
   REPRISE_ASSIGN_OR_RETURN(
       std::unique_ptr<VerdictFlags> flags,
       VerdictFlags::Create(driver, Executor::kTagsAnOp * ops));
+  const uint64_t base = parts.arena.address();
+  parts.places = program->PlacesIn(base);
   auto executor = std::make_unique<CudaExecutor>(context_, std::move(program),
                                                  std::move(flags));
-  const uint64_t base = parts.arena.address();
-  parts.places.assign(trace.values.size(), 0);
-  for (size_t v = 0; v < trace.values.size(); ++v) {
-    if (trace.values[v].external) {
-      executor->Bind(static_cast<ValueId>(v), trace.values[v].origin);
-    } else {
-      parts.places[v] = base + layout.places[v];
-      executor->Bind(static_cast<ValueId>(v), parts.places[v]);
-    }
+  for (ValueId v = 0; v < parts.places.size(); ++v) {
+    executor->Bind(
+        v, parts.places[v] != 0 ? parts.places[v] : trace.values[v].origin);
   }
   auto temporary = static_cast<ValueId>(trace.values.size());
   for (const std::vector<uint64_t>& offsets : layout.temporaries) {

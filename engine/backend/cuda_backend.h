@@ -27,6 +27,9 @@ class CudaBackend : public Backend {
   struct Options {
     uint64_t max_arena_bytes = 0;
     uint32_t segment_launches = 100;
+    // At most so much does a private value take (Effects::Of); asked at each
+    // build, on its thread. Null: there is none.
+    std::function<uint64_t()> private_bytes = {};
     // Gives the comparison for validations; called by Instantiate, where the
     // first call may compile.
     std::function<base::Result<kernels::DeviceCompare*>()> compare;

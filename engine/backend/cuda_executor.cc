@@ -193,6 +193,18 @@ base::Status CudaExecutor::Copy(uint64_t to, uint64_t from,
   return {};
 }
 
+base::Status CudaExecutor::CopyAll(std::span<const kernels::RangeCopy> copies) {
+#ifdef REPRISE_MEASURE
+  if (!comparing_ && context_.skip_launches->load(std::memory_order_relaxed)) {
+    return {};
+  }
+#endif
+  const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  return context_.compare->CopyAll(copies, context_.stream);
+}
+
 base::Status CudaExecutor::WaitFor(CUevent event) {
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);

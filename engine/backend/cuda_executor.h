@@ -74,6 +74,7 @@ class CudaExecutor : public Executor {
   bool Touches(size_t op, ValueId value) const override;
   base::Status Copy(uint64_t to, uint64_t from,
                     const kernels::Layout& layout) override;
+  base::Status CopyAll(std::span<const kernels::RangeCopy> copies) override;
   base::Status WaitFor(CUevent event) override;
   base::Status BeginComparing() override;
   base::Status Compare(uint64_t eager, uint64_t replayed,

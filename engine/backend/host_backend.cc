@@ -87,6 +87,15 @@ class HostExecutor : public Executor {
     return {};
   }
 
+  base::Status CopyAll(std::span<const kernels::RangeCopy> copies) override {
+    for (const kernels::RangeCopy& copy : copies) {
+      std::memcpy(reinterpret_cast<void*>(copy.to),
+                  reinterpret_cast<const void*>(copy.from),
+                  static_cast<size_t>(copy.bytes));
+    }
+    return {};
+  }
+
   base::Status WaitFor(CUevent) override { return {}; }
 
   base::Status BeginComparing() override {
@@ -179,8 +188,10 @@ Backend::Explained HostBackend::Explain(std::shared_ptr<const Trace> first,
   for (const Value& value : trace.values) {
     program->place_bytes.push_back(value.external ? 0 : value.size_bytes);
   }
-  program->effects = Effects::Of(trace, second, Effects::Remake::kNothing,
-                                 Draws::InTurn(trace));
+  program->movable.assign(trace.values.size(), true);
+  program->effects = Effects::Of(
+      trace, second, Effects::Remake::kNothing, Draws::InTurn(trace),
+      MostPrivate(options_.private_bytes), program->movable);
   const auto arranged =
       Arrange(*program, second,
               {.launches = std::vector<uint32_t>(trace.ops.size(), 1),
@@ -190,7 +201,6 @@ Backend::Explained HostBackend::Explain(std::shared_ptr<const Trace> first,
   for (const TracedOp& op : trace.ops) {
     program->unwritten.push_back(LeavesUnwritten(frontend_->OpName(op.op)));
   }
-  program->movable.assign(trace.values.size(), true);
   program->launches = static_cast<uint32_t>(trace.ops.size());
   program->mechanism = "calls";
   program->host_bytes = trace.host_bytes;
@@ -206,14 +216,10 @@ base::Result<InstanceParts> HostBackend::Instantiate(
                                             program->layout.size_bytes, 1)));
   parts.bytes = program->layout.size_bytes;
   parts.executor = std::make_unique<HostExecutor>(program);
-  parts.places.assign(trace.values.size(), 0);
-  for (size_t v = 0; v < trace.values.size(); ++v) {
-    if (trace.values[v].external) {
-      parts.executor->Bind(static_cast<ValueId>(v), trace.values[v].origin);
-      continue;
-    }
-    parts.places[v] = parts.arena.address() + program->layout.places[v];
-    parts.executor->Bind(static_cast<ValueId>(v), parts.places[v]);
+  parts.places = program->PlacesIn(parts.arena.address());
+  for (ValueId v = 0; v < parts.places.size(); ++v) {
+    parts.executor->Bind(
+        v, parts.places[v] != 0 ? parts.places[v] : trace.values[v].origin);
   }
   return parts;
 }

@@ -5,6 +5,7 @@
 #define REPRISE_ENGINE_BACKEND_HOST_BACKEND_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,6 +28,9 @@ class HostBackend : public Backend {
   struct Options {
     uint64_t max_arena_bytes = 0;
     uint32_t segment_ops = 8;
+    // At most so much does a private value take (Effects::Of); asked at each
+    // build, on its thread. Null: there is none.
+    std::function<uint64_t()> private_bytes = {};
   };
 
   HostBackend(Frontend* frontend, const Options& options)

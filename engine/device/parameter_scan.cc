@@ -75,13 +75,14 @@ bool IsHalfWritten(std::span<const KnownRange> ranges, uint64_t before,
       });
 }
 
-// The address lies in a range that was the same in both recordings.
-bool Pinned(std::span<const KnownRange> ranges, uint64_t address) {
-  return std::any_of(ranges.begin(), ranges.end(),
-                     [address](const KnownRange& range) {
-                       return range.first_address == range.second_address &&
-                              address - range.first_address < range.size_bytes;
-                     });
+// The range that was the same in both recordings and has the address; null:
+// there is none.
+const KnownRange* Pinned(std::span<const KnownRange> ranges, uint64_t address) {
+  const auto range = std::ranges::find_if(ranges, [=](const KnownRange& range) {
+    return range.first_address == range.second_address &&
+           address - range.first_address < range.size_bytes;
+  });
+  return range == ranges.end() ? nullptr : &*range;
 }
 
 // Where the word lay as seen from the nearest range of the first recording.
@@ -133,8 +134,14 @@ base::Result<ScanResult> Scan(
       const uint64_t before = PaddedWord(first[i], offset);
       const uint64_t after = PaddedWord(second[i], offset);
       if (before == after) {
-        if (before >> 16 != 0 && !Pinned(ranges, before) &&
-            !Pinned(background, before) && is_device_address(before)) {
+        if (before >> 16 == 0) continue;
+        if (const KnownRange* range = Pinned(ranges, before)) {
+          if (offset + kWordBytes > first[i].image.size()) continue;
+          result.pinned.push_back({static_cast<uint32_t>(i),
+                                   static_cast<uint32_t>(offset), range->id,
+                                   before - range->first_address});
+        } else if (Pinned(background, before) == nullptr &&
+                   is_device_address(before)) {
           result.lasting.push_back(before);
         }
         continue;

@@ -42,6 +42,9 @@ struct ImageWord {
 
 struct ScanResult {
   std::vector<PointerSite> sites;
+  // Words that are the same in both recordings and lie in a range that is: what
+  // points there, or looks as if it did.
+  std::vector<PointerSite> pinned;
   // Words that differ between the recordings and are no address in either (and
   // bytes after the last whole word): left as first recorded (uninitialised
   // padding, mostly), named for the report.

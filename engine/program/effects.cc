@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <set>
 #include <utility>
 
+#include "engine/program/private_values.h"
 #include "engine/trace/frontend.h"
 
 namespace reprise::engine {
@@ -33,19 +36,14 @@ bool WritesAny(const TracedOp& op, const std::vector<bool>& values) {
          });
 }
 
-bool WritesExternal(const TracedOp& op, const Trace& trace) {
-  return std::ranges::any_of(op.operands, [&trace](const ValueRef& operand) {
-    return operand.written && trace.values[operand.value].external;
-  });
-}
-
 // Which values can be made again, in program order. An op that is passed may be
 // the last one that the program has asked for.
 class Remaking {
  public:
   Remaking(const Trace& trace, const std::vector<bool>& inputs,
-           Effects::Remake remake)
+           const std::vector<bool>& privates, Effects::Remake remake)
       : trace_(trace),
+        private_(privates),
         users_(trace.values.size()),
         overwritten_(trace.values.size(), false),
         lost_(inputs) {
@@ -71,10 +69,11 @@ class Remaking {
   // The op writes over a value that could not be made again where all ops
   // before it have been asked for.
   bool Keeps(uint32_t k) const {
-    return std::ranges::any_of(trace_.ops[k].operands,
-                               [this](const ValueRef& operand) {
-                                 return operand.written && lost_[operand.value];
-                               });
+    return std::ranges::any_of(
+        trace_.ops[k].operands, [this](const ValueRef& operand) {
+          return operand.written && lost_[operand.value] &&
+                 !private_[operand.value];
+        });
   }
 
   void Pass(uint32_t k) {
@@ -97,7 +96,10 @@ class Remaking {
   }
 
  private:
-  bool external(ValueId value) const { return trace_.values[value].external; }
+  // A private one is made by the pass when it takes it, and can be taken again.
+  bool external(ValueId value) const {
+    return trace_.values[value].external && !private_[value];
+  }
   // Storages may lie in one memory (DLPack).
   bool Overlap(ValueId a, ValueId b) const {
     const Value& one = trace_.values[a];
@@ -136,6 +138,7 @@ class Remaking {
   }
 
   const Trace& trace_;
+  const std::vector<bool>& private_;  // by value
   // By value: the ops that make it, read it or write it, ascending.
   std::vector<std::vector<uint32_t>> users_;
   std::vector<bool> overwritten_;  // by value, in the whole trace
@@ -159,7 +162,8 @@ std::vector<SlotSet> ChangingSlots(const Trace& first, const Trace& second) {
 }
 
 Effects Effects::Of(const Trace& first, const Trace& second, Remake remake,
-                    Draws draws) {
+                    Draws draws, uint64_t private_bytes,
+                    const std::vector<bool>& named) {
   std::vector<ValueId> inputs;
   for (ValueId v = 0; v < first.values.size(); ++v) {
     const Value& a = first.values[v];
@@ -170,19 +174,25 @@ Effects Effects::Of(const Trace& first, const Trace& second, Remake remake,
       inputs.push_back(v);
     }
   }
+  std::vector<ValueId> privates =
+      PrivateValues(first, inputs, named, private_bytes);
   return Effects(&first, inputs, ChangingSlots(first, second), remake,
-                 std::move(draws));
+                 std::move(draws), std::move(privates));
 }
 
 Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
-                 std::vector<SlotSet> changing, Remake remake, Draws draws)
+                 std::vector<SlotSet> changing, Remake remake, Draws draws,
+                 std::vector<ValueId> privates)
     : trace_(trace),
       inputs_(trace->values.size(), false),
       changing_(std::move(changing)),
       draws_(std::move(draws)),
       gates_(trace->ops.size(), Gate::kNone),
       last_writers_(
-          LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))) {
+          LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))),
+      privates_(std::move(privates)),
+      private_(trace->values.size(), false) {
+  for (const ValueId v : privates_) private_[v] = true;
   changing_.resize(trace->ops.size());
   for (const ValueId v : inputs) inputs_[v] = true;
   std::vector<bool> tells(trace->ops.size(), false);
@@ -197,10 +207,13 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       outside_.push_back(v);
     }
   }
-  Remaking remaking(*trace, inputs_, remake);
+  Remaking remaking(*trace, inputs_, private_, remake);
   for (uint32_t k = 0; k < gates_.size(); ++k) {
     const TracedOp& op = trace->ops[k];
-    if (WritesExternal(op, *trace)) {
+    if (std::ranges::any_of(op.operands, [&](const ValueRef& operand) {
+          return operand.written && trace->values[operand.value].external &&
+                 !private_[operand.value];
+        })) {
       gates_[k] = Gate::kOutside;
     } else if (tells[k]) {
       gates_[k] = Gate::kInput;
@@ -251,7 +264,7 @@ std::vector<uint32_t> Effects::OpsToRestore(
       // must be as it was at that op.
       for (const ValueRef& operand : op.operands) {
         const ValueId v = operand.value;
-        if (trace.values[v].external || remade[v]) continue;
+        if ((trace.values[v].external && !private_[v]) || remade[v]) continue;
         if (operand.written || last[v] > k) {
           remade[v] = true;
           grew = true;
@@ -271,6 +284,26 @@ std::vector<uint32_t> Effects::OpsToRestore(
     if (chosen[k]) ops.push_back(k);
   }
   return ops;
+}
+
+uint32_t Effects::private_writers(uint32_t end_op) const {
+  std::set<uint32_t> ops;
+  for (const ValueId v : privates_) ops.insert(last_writers_[v]);
+  return static_cast<uint32_t>(
+      std::distance(ops.begin(), ops.lower_bound(end_op)));
+}
+
+std::vector<ValueId> Effects::TakenAgain(std::span<const uint32_t> ops) const {
+  std::vector<ValueId> taken;
+  std::ranges::copy_if(privates_, std::back_inserter(taken), [&](ValueId v) {
+    return std::ranges::any_of(ops, [&](uint32_t k) {
+      return k <= last_writers_[v] &&
+             std::ranges::any_of(
+                 trace_->ops[k].operands,
+                 [v](const ValueRef& operand) { return operand.value == v; });
+    });
+  });
+  return taken;
 }
 
 }  // namespace reprise::engine

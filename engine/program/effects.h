@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "engine/program/draws.h"
@@ -66,10 +67,14 @@ class Effects {
   // the program has not vouched for. `changing`: see ChangingSlots; empty where
   // no number changes.
   Effects(const Trace* trace, const std::vector<ValueId>& inputs,
-          std::vector<SlotSet> changing, Remake remake, Draws draws = {});
-  // As two recordings tell.
+          std::vector<SlotSet> changing, Remake remake, Draws draws = {},
+          std::vector<ValueId> privates = {});
+  // As two recordings tell. `private_bytes`: at most so much does a private
+  // value take; 0: there is none. `named`: by value, recorded work names it by
+  // its address, and can be pointed elsewhere.
   static Effects Of(const Trace& first, const Trace& second, Remake remake,
-                    Draws draws);
+                    Draws draws, uint64_t private_bytes = 0,
+                    const std::vector<bool>& named = {});
 
   // --- Ops ---
 
@@ -92,6 +97,14 @@ class Effects {
   // Externals that the trace writes.
   const std::vector<ValueId>& written_outside() const { return outside_; }
   uint32_t last_writer(ValueId value) const { return last_writers_[value]; }
+  // Externals of which each instance has a copy of its own: small state that
+  // one op of the pass writes, such as running statistics. The pass takes it at
+  // its beginning, reads and writes the copy, ahead of the program, and gives
+  // back what ops have written that the program has asked for. Ascending.
+  const std::vector<ValueId>& privates() const { return privates_; }
+  bool is_private(ValueId value) const { return private_[value]; }
+  // The ops before `end_op` that write some.
+  uint32_t private_writers(uint32_t end_op) const;
 
   // --- Squashes ---
 
@@ -103,11 +116,16 @@ class Effects {
   // still see it.
   //
   // Running an op again needs its operands as they were: those that were
-  // written since are made again, too, from their birth on (fixpoint). No op
-  // that writes externals is among them. Linear in the trace a round.
+  // written since are made again, too, from their birth on (fixpoint); private
+  // values from what the program has of them, which is what the pass has found
+  // (TakenAgain). No op that writes other externals is among them. Linear in
+  // the trace a round.
   std::vector<uint32_t> OpsToRestore(
       uint32_t verified, uint32_t launched,
       const std::function<bool(ValueId)>& needed) const;
+  // The private values of which those ops, run again, need what the pass has
+  // found.
+  std::vector<ValueId> TakenAgain(std::span<const uint32_t> ops) const;
 
  private:
   const Trace* trace_ = nullptr;
@@ -117,6 +135,8 @@ class Effects {
   std::vector<Gate> gates_;
   std::vector<ValueId> outside_;
   std::vector<uint32_t> last_writers_;
+  std::vector<ValueId> privates_;
+  std::vector<bool> private_;  // by value
 };
 
 }  // namespace reprise::engine

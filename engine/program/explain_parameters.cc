@@ -291,13 +291,19 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
       site.launch += base;
       program.draws.push_back(site);
     }
-    for (const device::PointerSite& site : scan->sites) {
+    const auto add = [&](std::vector<ValueSite>& sites,
+                         const device::PointerSite& site) {
       const RangeOwner owner = (site.id & kBackground) != 0
                                    ? RangeOwner{site.id & ~kBackground, 0}
                                    : ranges->owner(site.id);
-      program.sites.push_back({base + site.launch, site.offset_bytes,
-                               owner.value,
-                               owner.offset_bytes + site.delta_bytes});
+      sites.push_back({base + site.launch, site.offset_bytes, owner.value,
+                       owner.offset_bytes + site.delta_bytes});
+    };
+    for (const device::PointerSite& site : scan->sites) {
+      add(program.sites, site);
+    }
+    for (const device::PointerSite& site : scan->pinned) {
+      add(program.pinned, site);
     }
     explained.lasting.insert(explained.lasting.end(), scan->lasting.begin(),
                              scan->lasting.end());

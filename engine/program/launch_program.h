@@ -28,6 +28,8 @@ struct LaunchProgram {
   std::vector<device::Launch> launches;
   std::vector<uint32_t> op_begin;  // launches of op k: [op_begin[k], [k + 1])
   std::vector<ValueSite> sites;
+  // The same of externals that did not move: recognised, and not proven.
+  std::vector<ValueSite> pinned;
   std::vector<ScalarSite> scalars;  // in the order of ops
   std::vector<ScalarCopy> copies;   // so these
   std::vector<ScalarRounding> roundings;

@@ -106,6 +106,16 @@ ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
   return layout;
 }
 
+void AddPrivates(const Trace& trace, std::span<const ValueId> privates,
+                 ArenaLayout& layout) {
+  for (const ValueId v : privates) {
+    const Value& value = trace.values[v];
+    const uint64_t behind = value.origin % kPlaceAlignment;
+    layout.privates.push_back(layout.size_bytes + behind);
+    layout.size_bytes += PlaceBytes(behind + value.size_bytes);
+  }
+}
+
 MemoryDemand MemoryDemand::Of(const Trace& first, const Trace& second,
                               std::span<const uint64_t> place_bytes) {
   const size_t ops = first.ops.size();

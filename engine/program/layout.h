@@ -31,6 +31,8 @@ struct ArenaLayout {
   std::vector<uint64_t> places;
   // Offsets of the temporaries of each op, in the order of its recording.
   std::vector<std::vector<uint64_t>> temporaries;
+  // Of the copies of private values, in the order of Effects::privates.
+  std::vector<uint64_t> privates;
   uint64_t size_bytes = 0;
 };
 
@@ -57,6 +59,11 @@ struct MemoryDemand {
 // Pure function. Cost: each value is compared with what is free.
 ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
                    const Lifetimes& lifetimes);
+
+// Adds the copies of private values. Each lies as far behind a multiple of
+// kPlaceAlignment as the value itself.
+void AddPrivates(const Trace& trace, std::span<const ValueId> privates,
+                 ArenaLayout& layout);
 
 // The error of a layout that is over its budget.
 base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes);

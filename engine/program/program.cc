@@ -14,6 +14,18 @@ constexpr uint64_t kPartsAtOnce = 8;
 
 }  // namespace
 
+std::vector<uint64_t> Program::PlacesIn(uint64_t arena) const {
+  std::vector<uint64_t> places(trace->values.size(), 0);
+  for (size_t v = 0; v < places.size(); ++v) {
+    if (!trace->values[v].external) places[v] = arena + layout.places[v];
+  }
+  const std::vector<ValueId>& privates = effects.privates();
+  for (size_t i = 0; i < privates.size(); ++i) {
+    places[privates[i]] = arena + layout.privates[i];
+  }
+  return places;
+}
+
 tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
                                          const Arrangement& how) {
   const Trace& trace = *program.trace;
@@ -31,6 +43,7 @@ tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
   program.layout =
       LayOut(trace, program.place_bytes,
              Lifetimes::Of(trace, second, program.effects, program.segments));
+  AddPrivates(trace, program.effects.privates(), program.layout);
   if (program.layout.size_bytes <= how.max_arena_bytes) return {};
   return tl::unexpected<BuildFailure>(
       {.error = TooLarge(program.layout.size_bytes, how.max_arena_bytes),

@@ -49,6 +49,10 @@ struct Program {
   const char* mechanism = "";  // how it runs and is patched, for the report
   std::vector<std::string> notes;
   size_t host_bytes = 0;  // of the host's memory, the recording's included
+
+  // By ValueId, where it lies in an arena that begins there: values that the
+  // trace makes, and the copies of private ones; 0 of other externals.
+  std::vector<uint64_t> PlacesIn(uint64_t arena) const;
 };
 
 // Why a trace has no plan and, where it is known, at which of its ops.

@@ -4,6 +4,8 @@
 #ifndef REPRISE_ENGINE_REPLAY_BACKEND_H_
 #define REPRISE_ENGINE_REPLAY_BACKEND_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "engine/base/status.h"
@@ -13,6 +15,11 @@
 #include "engine/trace/work_recorder.h"
 
 namespace reprise::engine {
+
+// What a backend's options say of private values.
+inline uint64_t MostPrivate(const std::function<uint64_t()>& private_bytes) {
+  return private_bytes ? private_bytes() : 0;
+}
 
 // Records and builds for one session. Explain and Instantiate are called from
 // any thread, one at a time.

@@ -76,6 +76,9 @@ class Executor {
   virtual base::Status Copy(uint64_t to, uint64_t from,
                             const kernels::Layout& layout) = 0;
 
+  // The same of plain bytes, of many small ones at once: none overlaps another.
+  virtual base::Status CopyAll(std::span<const kernels::RangeCopy> copies) = 0;
+
   // What is launched from now on runs after the device has come to `event`.
   virtual base::Status WaitFor(CUevent event) = 0;
 
@@ -103,8 +106,7 @@ class Executor {
 struct InstanceParts {
   Block arena;
   ArenaDevice device;
-  // By ValueId: address in the arena; 0: external.
-  std::vector<uint64_t> places;
+  std::vector<uint64_t> places;  // Program::PlacesIn
   std::unique_ptr<Executor> executor;
   uint64_t bytes = 0;  // arena and graphs
 };

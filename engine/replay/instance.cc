@@ -22,6 +22,25 @@ bool SameNumbers(const ScalarSlot& a, const ScalarSlot& b, const OpView& op) {
          op.scalars[a.scalar].bits == op.scalars[b.scalar].bits;
 }
 
+// What makes right what the program has seen of a replay: begun again where it
+// fails. The error says so, and whether it was in vain.
+template <typename Run>
+base::Status Again(Run run) {
+  base::Status done = run();
+  if (done) return {};
+  for (int tries = 1; tries < kTries; ++tries) {
+    if (run()) {
+      return base::Fail(
+          done.error().code(),
+          done.error().message() + " (at the end of a replay; tried again)");
+    }
+  }
+  return base::Fail(done.error().code(),
+                    "what the program has seen of a replay could not be made "
+                    "right: " +
+                        done.error().message());
+}
+
 }  // namespace
 
 Instance::Instance(Plan* plan, InstanceParts parts)
@@ -62,6 +81,11 @@ Instance::Instance(Plan* plan, InstanceParts parts)
 
 void Instance::NoteTouched() {
   std::vector<size_t> noted(trace_->values.size(), ~size_t{0});  // the segment
+  // Private ones are taken at the beginning.
+  for (const ValueId v : program_->effects.privates()) {
+    noted[v] = 0;
+    externals_[0].push_back(v);
+  }
   for (size_t s = 0; s < program_->segments.size(); ++s) {
     const Segment& segment = program_->segments[s];
     for (uint32_t k = segment.first_op; k < segment.end_op; ++k) {
@@ -110,7 +134,44 @@ void Instance::NoteNeighbours() {
 void Instance::BindAt(ValueId value, uint64_t origin) {
   if (bound_[value].origin == origin) return;
   bound_[value].origin = origin;
-  parts_.executor->Bind(value, origin);
+  if (!program_->effects.is_private(value)) {
+    parts_.executor->Bind(value, origin);
+  }
+}
+
+kernels::RangeCopy Instance::Taking(ValueId value) const {
+  return {parts_.places[value], bound_[value].origin,
+          trace_->values[value].size_bytes};
+}
+
+kernels::RangeCopy Instance::Giving(ValueId value) const {
+  const kernels::RangeCopy taking = Taking(value);
+  return {taking.from, taking.to, taking.bytes};
+}
+
+base::Status Instance::TakePrivates() {
+  std::vector<kernels::RangeCopy> copies;
+  for (const ValueId v : program_->effects.privates()) {
+    copies.push_back(Taking(v));
+  }
+  return copies.empty() ? base::Status() : parts_.executor->CopyAll(copies);
+}
+
+std::vector<kernels::RangeCopy> Instance::Given(uint32_t end_op) {
+  std::vector<kernels::RangeCopy> copies;
+  for (const ValueId v : program_->effects.privates()) {
+    if (program_->effects.last_writer(v) < end_op &&
+        holds_->Hold(std::span(&bound_[v].place, 1))) {
+      copies.push_back(Giving(v));
+    }
+  }
+  return copies;
+}
+
+base::Status Instance::GivePrivates() {
+  const std::vector<kernels::RangeCopy> copies = Given(kNoLaunch);
+  if (copies.empty()) return {};
+  return Again([&] { return parts_.executor->CopyAll(copies); });
 }
 
 bool Instance::SameWords(uint32_t index, const OpView& op) const {
@@ -315,6 +376,14 @@ bool Instance::Apart(const Operand& operand) const {
   }
   for (const ValueId v : plan_->escaping()) {
     if (!apart(v, bound_[v].origin)) return false;
+  }
+  // What the program has there is written behind the pass only.
+  for (const ValueId v : program_->effects.privates()) {
+    const Bound& bound = bound_[v];
+    if (operand.storage != bound.place.storage && bound.place.base < end &&
+        begin < bound.origin + trace_->values[v].size_bytes) {
+      return false;
+    }
   }
   if (!shadowed_) return true;
   // Eager gives the memory of what the program has dropped to what comes next.
@@ -631,32 +700,30 @@ void Instance::Finish() {
 
 base::Status Instance::Squash(uint32_t verified) {
   const uint32_t launched = launched_ops_;
-  Finish();
+  const std::vector<kernels::RangeCopy> given = Given(verified);
   const auto needed = [this](ValueId v) {
     return plan_->escapes(v) ? !fresh_[v] : ledger_->leased(v);
   };
   const std::vector<uint32_t> ops =
       program_->effects.OpsToRestore(verified, launched, needed);
-  const auto restore = [&]() -> base::Status {
+  std::vector<kernels::RangeCopy> taken;
+  for (const ValueId v : program_->effects.TakenAgain(ops)) {
+    taken.push_back(Taking(v));
+  }
+  Finish();
+  // Each value is rebuilt from its birth on, and private ones are given behind
+  // all that takes them, so it may be begun again.
+  Executor& executor = *parts_.executor;
+  base::Status restored = Again([&]() -> base::Status {
+    if (!taken.empty()) REPRISE_RETURN_IF_ERROR(executor.CopyAll(taken));
     for (const uint32_t k : ops) {
-      REPRISE_RETURN_IF_ERROR(parts_.executor->LaunchOp(k));
+      REPRISE_RETURN_IF_ERROR(executor.LaunchOp(k));
     }
     return {};
-  };
-  // Each value is rebuilt from its birth on, so it may be begun again.
-  base::Status restored = restore();
-  if (restored) return {};
-  for (int tries = 1; tries < kTries; ++tries) {
-    if (restore()) {
-      return base::Fail(restored.error().code(),
-                        restored.error().message() +
-                            " (at the end of a replay; tried again)");
-    }
-  }
-  return base::Fail(restored.error().code(),
-                    "what the program has seen of a replay could not be made "
-                    "right: " +
-                        restored.error().message());
+  });
+  if (given.empty()) return restored;
+  base::Status gave = Again([&] { return executor.CopyAll(given); });
+  return restored ? std::move(gave) : std::move(restored);
 }
 
 }  // namespace reprise::engine

@@ -56,6 +56,14 @@ class Instance {
   // outlive the pass, and its EndPass is called at the end.
   Readiness Resolve(const OpView& head, StorageHolds& holds);
 
+  // Before anything is launched in a pass: takes the private values
+  // (Effects::privates) as the program has them.
+  base::Status TakePrivates();
+  // All ops were followed: gives the private values back, those that the
+  // program still has. That is tried again where it fails; the error says so,
+  // and whether it was in vain.
+  base::Status GivePrivates();
+
   // Before LaunchNext: holds what the next segment touches of the program's
   // memory. False if some of it has been freed or moved since it was bound, so
   // that the program cannot want that segment, or if memory has been freed that
@@ -150,8 +158,11 @@ class Instance {
   // Effects.) Asks the framework for nothing that takes a lock.
   bool Stands() const;
 
-  // Where `value` begins in this launch.
-  uint64_t origin(ValueId value) const { return bound_[value].origin; }
+  // Where recorded work finds `value` in this launch.
+  uint64_t origin(ValueId value) const {
+    return program_->effects.is_private(value) ? parts_.places[value]
+                                               : bound_[value].origin;
+  }
   // The program holds `value` of an earlier launch, or anything, in the arena.
   bool leased(ValueId value) const { return ledger_->leased(value); }
   bool leased() const { return ledger_->leased(); }
@@ -192,6 +203,12 @@ class Instance {
   // this launch overwrites it.
   bool WaitForBorrowers();
   void BindAt(ValueId value, uint64_t origin);
+  // The bytes of a private value, from the program's memory or to it.
+  kernels::RangeCopy Taking(ValueId value) const;
+  kernels::RangeCopy Giving(ValueId value) const;
+  // Of private values that ops before `end_op` have written, those that the
+  // program still has, held.
+  std::vector<kernels::RangeCopy> Given(uint32_t end_op);
   // The next segment has been launched; `op` is the last of its ops to be the
   // first of a launch.
   void GoOnFrom(uint32_t op);

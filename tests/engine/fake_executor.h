@@ -24,6 +24,7 @@ class FakeExecutor : public Executor {
     std::vector<std::pair<uint32_t, GeneratorState>> generator;
     std::vector<size_t> segments;
     std::vector<size_t> ops;
+    std::vector<kernels::RangeCopy> copies;
     bool fail = false;
     int failing_ops = 0;               // so many calls of LaunchOp fail
     std::optional<uint32_t> stuck_at;  // launches of segments end there
@@ -57,6 +58,15 @@ class FakeExecutor : public Executor {
   }
   bool Touches(size_t, ValueId) const override { return true; }
   base::Status Copy(uint64_t, uint64_t, const kernels::Layout&) override {
+    return {};
+  }
+  base::Status CopyAll(std::span<const kernels::RangeCopy> copies) override {
+    if (log_ != nullptr && log_->fail) {
+      return base::Fail(base::Code::kInternal, "told to fail");
+    }
+    if (log_ != nullptr) {
+      log_->copies.insert(log_->copies.end(), copies.begin(), copies.end());
+    }
     return {};
   }
   base::Status WaitFor(CUevent) override { return {}; }

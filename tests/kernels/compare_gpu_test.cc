@@ -131,6 +131,35 @@ TEST_F(DeviceCompareGpuTest, CopiesWhatTheHostDoes) {
 }
 
 // More elements than threads, and a tail after the last whole vector.
+// Of all sizes and alignments, more than one launch takes, and no byte beside.
+TEST_F(DeviceCompareGpuTest, CopiesManyRangesAtOnce) {
+  std::mt19937 random(15);
+  constexpr int64_t kBytes = int64_t{1} << 20;
+  const std::vector<uint8_t> from = RandomBytes(kBytes, random);
+  std::vector<uint8_t> expected = RandomBytes(kBytes, random);
+  Buffer source(driver(), kBytes);
+  Buffer target(driver(), kBytes);
+  source.Upload(from);
+  target.Upload(expected);
+  std::vector<RangeCopy> copies;
+  for (int64_t at = 0; at + 9000 < kBytes;) {
+    const int64_t unit = int64_t{1} << Below(random, 5);
+    at = (at + unit - 1) / unit * unit;
+    const int64_t bytes =
+        Below(random, 4) == 0 ? Below(random, 9000) : Below(random, 40) * unit;
+    const int64_t take = Below(random, (kBytes - bytes) / unit) * unit;
+    copies.push_back({target.address() + at, source.address() + take,
+                      static_cast<uint64_t>(bytes)});
+    std::copy_n(from.begin() + take, bytes, expected.begin() + at);
+    at += bytes + Below(random, 3);
+  }
+  ASSERT_GT(copies.size(), 500u);
+  ASSERT_TRUE(compare_->CopyAll(copies, stream()));
+  ASSERT_TRUE(compare_->CopyAll({}, stream()));
+  Synchronize();
+  EXPECT_EQ(target.Download<uint8_t>(), expected);
+}
+
 TEST_F(DeviceCompareGpuTest, SeesOneBitInALargeDenseTensor) {
   std::mt19937 random(12);
   const int64_t count = (32 << 20) + 13;

@@ -97,6 +97,9 @@ class DifferingExecutor final : public engine::Executor {
                     const kernels::Layout& layout) override {
     return real_->Copy(to, from, layout);
   }
+  base::Status CopyAll(std::span<const kernels::RangeCopy> copies) override {
+    return real_->CopyAll(copies);
+  }
   base::Status WaitFor(CUevent event) override { return real_->WaitFor(event); }
   base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t, uint64_t, const kernels::Layout&, Alike,

@@ -72,7 +72,9 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Fault::kClearsUntold, "ClearsUntold", false},
         Planted{Fault::kStaleGenerator, "StaleGenerator", false},
         Planted{Fault::kGeneratorStays, "GeneratorStays"},
-        Planted{Fault::kGeneratorUnlooked, "GeneratorUnlooked", false}),
+        Planted{Fault::kGeneratorUnlooked, "GeneratorUnlooked", false},
+        Planted{Fault::kPrivateStale, "PrivateStale"},
+        Planted{Fault::kPrivateKept, "PrivateKept"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -72,6 +72,19 @@ class WatchedExecutor : public Executor {
                     const kernels::Layout& layout) override {
     return inner_->Copy(to, from, layout);
   }
+  base::Status CopyAll(std::span<const kernels::RangeCopy> copies) override {
+    if (comparing_) return inner_->CopyAll(copies);
+    counts_->privates += copies.size();
+    const auto in_arena = [this](uint64_t address) {
+      return address - begin < bytes_;
+    };
+    if (fault_ == Fault::kPrivateStale && in_arena(copies[0].to)) return {};
+    if (fault_ == Fault::kPrivateKept && !in_arena(copies[0].to) &&
+        ++told_ % 3 == 0) {
+      return {};
+    }
+    return inner_->CopyAll(copies);
+  }
   base::Status WaitFor(CUevent event) override {
     return inner_->WaitFor(event);
   }
@@ -100,6 +113,7 @@ class WatchedExecutor : public Executor {
   }
 
   size_t segments = 0;
+  uint64_t begin = 0;  // of the arena
 
  private:
   std::unique_ptr<Executor> inner_;
@@ -159,6 +173,7 @@ class WatchedBackend : public engine::Backend {
         std::move(parts->executor), fault_, counts_, std::move(arena),
         parts->bytes);
     watched->segments = program->segments.size();
+    watched->begin = parts->arena.address();
     parts->executor = std::move(watched);
     return parts;
   }

@@ -39,6 +39,8 @@ enum class Fault : uint8_t {
   kGeneratorStays,        // ops that are followed do not move it; nor is it put
                           // back behind validations (host executor)
   kGeneratorUnlooked,     // nobody looks where it is when an op is followed
+  kPrivateStale,          // what a pass takes of the program's state is old
+  kPrivateKept,           // and what it gives back is forgotten now and then
 };
 
 // What a backend did.
@@ -49,6 +51,7 @@ struct BackendCounts {
   uint64_t restored_ops = 0;    // launched by themselves outside validations
   uint64_t numbers = 0;         // ops whose numbers were set
   uint64_t draws = 0;           // ops that were told where the generator is
+  uint64_t privates = 0;        // copies of private values, outside validations
 };
 
 // Passes all on to `inner`, counts, and plants the fault if it is one of

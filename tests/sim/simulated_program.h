@@ -404,6 +404,18 @@ class SimulatedCompare : public kernels::DeviceCompare {
     return {};
   }
 
+  base::Status CopyAll(std::span<const kernels::RangeCopy> copies,
+                       CUstream stream) override {
+    const std::vector<kernels::RangeCopy> all(copies.begin(), copies.end());
+    streams_->Enqueue(stream, [all] {
+      for (const kernels::RangeCopy& copy : all) {
+        std::memcpy(reinterpret_cast<void*>(copy.to),
+                    reinterpret_cast<const void*>(copy.from), copy.bytes);
+      }
+    });
+    return {};
+  }
+
  private:
   SimulatedStreams* streams_;
 };

@@ -38,8 +38,15 @@ TwinStream::TwinStream(const RunOptions& options, TwinDevice* device,
 void TwinStream::Begin() {
   if (std::exchange(begun_, true)) return;
   for (const Slot& slot : slots_) {
-    if (slot.session != nullptr) device_.writes.Add(slot.session.get());
+    if (slot.session != nullptr) Add(slot.session.get());
   }
+}
+
+void TwinStream::Add(StreamSession* session) {
+  device_.writes.Add(session);
+  device_.begun.push_back(session);
+  if (!device_.writes.several()) return;
+  for (StreamSession* begun : device_.begun) begun->EndPrivacy();
 }
 
 TwinStream::~TwinStream() {
@@ -102,7 +109,7 @@ void TwinStream::MakeSession(const RunOptions& options, Slot& slot) {
     device_.builds.Post([job] { job->Run(); });
   };
   slot.session = std::make_unique<StreamSession>(std::move(parts));
-  if (begun_) device_.writes.Add(slot.session.get());
+  if (begun_) Add(slot.session.get());
   if (options.executes == Executes::kOnDevice &&
       options.fault != Fault::kGoesUntold) {
     device_.told.push_back(slot.session.get());
@@ -111,11 +118,15 @@ void TwinStream::MakeSession(const RunOptions& options, Slot& slot) {
 
 std::unique_ptr<engine::Backend> TwinStream::MakeBackend(
     const RunOptions& options, StreamFrontend* frontend) {
+  const auto private_bytes = [this, most = options.private_bytes] {
+    return device_.writes.several() ? 0 : most;
+  };
   if (options.executes == Executes::kOnHost) {
     return std::make_unique<engine::HostBackend>(
         frontend,
         engine::HostBackend::Options{.max_arena_bytes = kMaxArenaBytes,
-                                     .segment_ops = options.segment_launches});
+                                     .segment_ops = options.segment_launches,
+                                     .private_bytes = private_bytes});
   }
   engine::CudaContext context;
   context.driver = &device_.gpu.driver;
@@ -128,6 +139,7 @@ std::unique_ptr<engine::Backend> TwinStream::MakeBackend(
   engine::CudaBackend::Options how;
   how.max_arena_bytes = kMaxArenaBytes;
   how.segment_launches = options.segment_launches;
+  how.private_bytes = private_bytes;
   how.compare = [this] { return device_.Compare(); };
   return std::make_unique<engine::CudaBackend>(context, frontend, how);
 }

@@ -82,7 +82,8 @@ struct TwinDevice {
 
   const Fault fault;
   scheduler::StreamWrites writes;
-  std::vector<scheduler::StreamSession*> told;  // of memory that goes
+  std::vector<scheduler::StreamSession*> begun;  // as `writes` has them
+  std::vector<scheduler::StreamSession*> told;   // of memory that goes
   SimulatedGpu gpu;
   SimulatedMemory memory{size_t{3} << 20};
   ModelKernels kernels;
@@ -145,6 +146,8 @@ class TwinStream {
   // From now on ops go through the session of that slot.
   void Take(size_t slot);
   void MakeSession(const RunOptions& options, Slot& slot);
+  // A session whose stream has begun.
+  void Add(scheduler::StreamSession* session);
   std::unique_ptr<engine::Backend> MakeBackend(const RunOptions& options,
                                                StreamFrontend* frontend);
   // What the journal holds, before it goes.

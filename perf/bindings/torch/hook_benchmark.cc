@@ -50,6 +50,9 @@ class NoWork final : public engine::Executor {
   base::Status Copy(uint64_t, uint64_t, const kernels::Layout&) override {
     return {};
   }
+  base::Status CopyAll(std::span<const kernels::RangeCopy>) override {
+    return {};
+  }
   base::Status WaitFor(CUevent) override { return {}; }
   base::Status BeginComparing() override { return {}; }
   base::Status Compare(uint64_t, uint64_t, const kernels::Layout&, Alike,

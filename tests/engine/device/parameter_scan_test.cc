@@ -201,6 +201,7 @@ TEST(ParameterScanTest, RangeThatNeverMovedIsConstant) {
                               {{1, kFirst, kFirst, 64}});
   ASSERT_TRUE(result);
   EXPECT_THAT(result->sites, IsEmpty());
+  EXPECT_THAT(result->pinned, ElementsAre(PointerSite{0, 0, 1, 8}));
   EXPECT_THAT(result->unexplained, IsEmpty());
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/program/private_values.h"
 #include "tests/engine/fake_frontend.h"
 #include "tests/engine/trace_builder.h"
 
@@ -387,6 +388,8 @@ class RandomTrace {
 
 TEST_F(RestoreTest, RandomTracesEndAsTheVerifiedOpsAloneLeftThem) {
   int restored = 0;
+  uint64_t taken_again = 0;
+  uint64_t given = 0;
   for (uint32_t seed = 0; seed < 60'000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
@@ -399,7 +402,12 @@ TEST_F(RestoreTest, RandomTracesEndAsTheVerifiedOpsAloneLeftThem) {
       needed[v] = random() % 3 != 0;
       if (trace.values[v].external && random() % 3 == 0) inputs.push_back(v);
     }
-    const Effects effects(&trace, inputs, {}, Remake::kWhatLasts);
+    std::vector<ValueId> privates;
+    if (seed % 2 == 0) {
+      privates = PrivateValues(trace, inputs,
+                               std::vector<bool>(needed.size(), true), 64);
+    }
+    const Effects effects(&trace, inputs, {}, Remake::kWhatLasts, {}, privates);
     const uint32_t verified = random() % (ops + 1);
     uint32_t ahead = verified;
     while (ahead < ops && effects.gate(ahead) == Gate::kNone) ++ahead;
@@ -407,6 +415,7 @@ TEST_F(RestoreTest, RandomTracesEndAsTheVerifiedOpsAloneLeftThem) {
 
     Memory memory(trace.values.size());
     for (size_t v = 0; v < memory.size(); ++v) memory[v] = {v, v + 1, v + 2};
+    Memory program = memory;  // where it has what the plan has copies of
     for (uint32_t k = 0; k < verified; ++k) Interpret(trace, k, memory);
     const Memory expected = memory;
     for (uint32_t k = verified; k < launched; ++k) Interpret(trace, k, memory);
@@ -415,12 +424,22 @@ TEST_F(RestoreTest, RandomTracesEndAsTheVerifiedOpsAloneLeftThem) {
     const std::vector<uint32_t> again = effects.OpsToRestore(
         verified, launched, [&needed](ValueId value) { return needed[value]; });
     ASSERT_TRUE(std::is_sorted(again.begin(), again.end()));
+    const std::vector<ValueId> taken = effects.TakenAgain(again);
+    for (const ValueId v : taken) memory[v] = program[v];
+    taken_again += taken.size();
     for (const uint32_t k : again) {
       ASSERT_LT(k, verified);
       ASSERT_FALSE(effects.writes_outside(k)) << k;
       Interpret(trace, k, memory);
     }
     if (!again.empty()) ++restored;
+    for (const ValueId v : privates) {
+      if (effects.last_writer(v) < verified) {
+        program[v] = memory[v];
+        ++given;
+      }
+      memory[v] = program[v];
+    }
 
     for (ValueId v = 0; v < trace.values.size(); ++v) {
       const Value& value = trace.values[v];
@@ -435,6 +454,8 @@ TEST_F(RestoreTest, RandomTracesEndAsTheVerifiedOpsAloneLeftThem) {
   }
   // The seeds try what the test is about.
   EXPECT_GT(restored, 2'000);
+  EXPECT_GT(taken_again, 200);
+  EXPECT_GT(given, 500);
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+// Small state of the program's that a pass keeps to itself until it is sure.
+
+#ifndef REPRISE_ENGINE_PROGRAM_PRIVATE_VALUES_H_
+#define REPRISE_ENGINE_PROGRAM_PRIVATE_VALUES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/trace/trace.h"
+
+namespace reprise::engine {
+
+// Externals that an instance may have a copy of (Effects::privates), ascending:
+//
+// - one op of the trace writes each, once, and whatever else that op writes
+//   outside is private, too: else it has to wait for the program anyway;
+// - it takes `most_bytes` at most, all of them together 64 times that;
+// - it is the same storage at each pass, shares memory with no other external,
+//   and only recorded work uses it, which names it by its address (`named`, by
+//   value). That all of these are known is for validations to show.
+//
+// Writers that may be nondeterministic, or that draw, are none. Pure function.
+// Cost: linear in the trace, and in the externals for each that it finds.
+std::vector<ValueId> PrivateValues(const Trace& trace,
+                                   const std::vector<ValueId>& inputs,
+                                   const std::vector<bool>& named,
+                                   uint64_t most_bytes);
+
+}  // namespace reprise::engine
+
+#endif  // REPRISE_ENGINE_PROGRAM_PRIVATE_VALUES_H_

@@ -1,0 +1,134 @@
+// Which externals a plan may have copies of.
+
+#include "engine/program/private_values.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "engine/program/effects.h"
+#include "tests/engine/fake_frontend.h"
+#include "tests/engine/trace_builder.h"
+
+namespace reprise::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kMost = 64;
+
+class PrivateValuesTest : public testing::Test {
+ protected:
+  // Such as batch norm: statistics that op 1 reads and writes.
+  void SetUp() override {
+    const ValueId x = builder_.External();
+    const ValueId a = builder_.Op({x}, {}, 1);
+    mean_ = Small();
+    variance_ = Small();
+    b_ = builder_.Op({a}, {mean_, variance_}, 1);
+  }
+  ValueId Small() {
+    const ValueId v = builder_.External();
+    trace().values[v].size_bytes = kMost;
+    return v;
+  }
+  Trace& trace() { return builder_.trace(); }
+  std::vector<ValueId> Find(const std::vector<ValueId>& inputs = {}) {
+    std::vector<bool> named(trace().values.size(), true);
+    if (unnamed_ != 0) named[unnamed_] = false;
+    return PrivateValues(trace(), inputs, named, kMost);
+  }
+
+  FakeFrontend frontend_;
+  TraceBuilder builder_{&frontend_};
+  ValueId mean_ = 0;
+  ValueId variance_ = 0;
+  ValueId b_ = 0;
+  ValueId unnamed_ = 0;
+};
+
+TEST_F(PrivateValuesTest, SmallStateThatOneOpWritesIs) {
+  EXPECT_THAT(Find(), ElementsAre(mean_, variance_));
+  EXPECT_THAT(PrivateValues(trace(), {}, std::vector<bool>(8, true), 0),
+              IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, ItIsWrittenAheadAndWhatReadsItToo) {
+  builder_.Op({b_, mean_}, {}, 1);
+  const Effects effects(&trace(), {}, {}, Effects::Remake::kWhatLasts, {},
+                        Find());
+  for (uint32_t k = 0; k < builder_.ops(); ++k) {
+    EXPECT_EQ(effects.gate(k), Effects::Gate::kNone) << k;
+  }
+  EXPECT_TRUE(effects.is_private(mean_));
+  EXPECT_EQ(effects.last_writer(mean_), 1u);
+}
+
+// What the op made can be made again, though it has written outside since.
+TEST_F(PrivateValuesTest, WhatItsWriterMadeMayBeWrittenOverAhead) {
+  builder_.Op({}, {b_});
+  const Effects effects(&trace(), {}, {}, Effects::Remake::kWhatLasts, {},
+                        Find());
+  EXPECT_EQ(effects.gate(2), Effects::Gate::kNone);
+  const std::vector<uint32_t> again =
+      effects.OpsToRestore(2, 3, [](ValueId) { return true; });
+  EXPECT_THAT(again, ElementsAre(1));
+  EXPECT_THAT(effects.TakenAgain(again), ElementsAre(mean_, variance_));
+}
+
+TEST_F(PrivateValuesTest, AllThatTheOpWritesHasToBe) {
+  trace().values[variance_].size_bytes = kMost + 1;
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, WhatIsWrittenTwiceIsNot) {
+  builder_.Op({}, {mean_});
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, WhatIsElsewhereEachTimeIsNot) {
+  EXPECT_THAT(Find({mean_}), IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, WhatRecordedWorkDoesNotNameIsNot) {
+  unnamed_ = mean_;
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, WhatSharesMemoryWithAnotherExternalIsNot) {
+  const ValueId view = Small();
+  trace().values[view].base = trace().values[view].origin =
+      trace().values[mean_].origin + kMost - 1;
+  builder_.Op({view}, {}, 1);
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, WhatEagerUsesWithinThePassIsNot) {
+  builder_.Op({mean_}, {});
+  trace().ops.back().by_eager = true;
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, WhatLiesBeforeItsFirstTensorIsNot) {
+  builder_.Op({mean_}, {}, 1);
+  trace().ops.back().operands[0].offset_bytes = ~uint64_t{0} - 7;
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, WritersThatDrawOrAreNondeterministicHaveNone) {
+  trace().ops[1].may_draw = true;
+  EXPECT_THAT(Find(), IsEmpty());
+  trace().ops[1].may_draw = false;
+  trace().ops[1].nondeterministic = true;
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, ThereAreNoMoreThanSomeOfThem) {
+  for (int i = 0; i < 100; ++i) builder_.Op({}, {Small()});
+  EXPECT_EQ(Find().size(), 64u);
+}
+
+}  // namespace
+}  // namespace reprise::engine
