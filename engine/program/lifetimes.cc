@@ -6,7 +6,8 @@
 namespace reprise::engine {
 Lifetimes Lifetimes::Of(const Trace& first, const Trace& second,
                         const Effects& effects,
-                        std::span<const Segment> segments) {
+                        std::span<const Segment> segments,
+                        uint64_t least_bytes) {
   Lifetimes lifetimes;
   lifetimes.launched_at.resize(first.ops.size(), 0);
   for (size_t s = 1; s < segments.size(); ++s) {
@@ -23,7 +24,7 @@ Lifetimes Lifetimes::Of(const Trace& first, const Trace& second,
     const Value& b = second.values[v];
     if (a.external) continue;
     if (a.dead_at == Value::kLives || b.dead_at == Value::kLives) {
-      lifetimes.held[v] = b.held;
+      lifetimes.held[v] = b.held || a.size_bytes < least_bytes;
       continue;
     }
     lifetimes.free_from[v] = std::max(a.dead_at, b.dead_at);

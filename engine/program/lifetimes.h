@@ -25,15 +25,16 @@ struct Lifetimes {
   // both recordings, and nothing that a squash may have to make again is made
   // from it. kNever for what lives on behind the pass, and for externals.
   std::vector<uint32_t> free_from;
-  // By value: it is in use still when the plan is launched again, so that no
-  // other may have been in its place before it.
+  // By value: it is in use still when the plan is launched again, or may be, so
+  // that no other may have been in its place before it.
   std::vector<bool> held;
 
   // As two recordings of one trace tell; `effects` and `segments` are made from
-  // the first one.
+  // the first one. What lives on behind the pass, and takes less than
+  // `least_bytes`, counts as held.
   static Lifetimes Of(const Trace& first, const Trace& second,
-                      const Effects& effects,
-                      std::span<const Segment> segments);
+                      const Effects& effects, std::span<const Segment> segments,
+                      uint64_t least_bytes = 0);
 };
 
 }  // namespace reprise::engine

@@ -42,7 +42,8 @@ tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
        std::max(how.least_segment_bytes, demand.at_once / kPartsAtOnce)});
   program.layout =
       LayOut(trace, program.place_bytes,
-             Lifetimes::Of(trace, second, program.effects, program.segments));
+             Lifetimes::Of(trace, second, program.effects, program.segments,
+                           how.least_result_bytes));
   AddPrivates(trace, program.effects.privates(), program.layout);
   if (program.layout.size_bytes <= how.max_arena_bytes) return {};
   return tl::unexpected<BuildFailure>(

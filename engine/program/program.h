@@ -75,6 +75,10 @@ struct Arrangement {
   uint64_t max_arena_bytes = 0;
   // What segments make is not looked at below.
   uint64_t least_segment_bytes = uint64_t{32} << 20;
+  // A result takes over another value's memory from so many on. Smaller ones
+  // are what programs begin to keep (losses, outputs); then there would have to
+  // be another plan.
+  uint64_t least_result_bytes = uint64_t{1} << 20;
 };
 tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
                                          const Arrangement& how);

@@ -57,6 +57,7 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
     sum_.backend.restored_ops += result.backend.restored_ops;
     sum_.backend.numbers += result.backend.numbers;
     sum_.backend.draws += result.backend.draws;
+    sum_.backend.privates += result.backend.privates;
   }
 
   // More than so many, but none on the host executor, which overwrites nothing
@@ -122,6 +123,7 @@ TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
   EXPECT_GT(sum_.evictions, 5u);
   EXPECT_GT(sum_.backend.late_externals, 20u);
   EXPECT_GT(sum_.stats.effects, 50u);
+  EXPECT_GT(sum_.backend.privates, 50u);
   ExpectRestoredOps(5);
   EXPECT_GT(sum_.backend.numbers, 40u);
   // The host executor runs them where the generator is.

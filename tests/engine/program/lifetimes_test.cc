@@ -73,8 +73,17 @@ TEST_F(LifetimesTest, WhatLivesOnIsHeldUnlessItWasSeenToGoBeforeTheNextPass) {
   builder_.Op({b}, {}, 1);
   Dies(a, 2);
   trace().values[b].held = false;
-  EXPECT_THAT(LifetimesOf({{0, 3, 3}}).held,
+  const std::vector<Segment> segments = {{0, 3, 3}};
+  EXPECT_THAT(LifetimesOf(segments).held,
               ElementsAre(false, false, false, true));
+  const Effects effects(&trace(), {}, {}, Effects::Remake::kWhatLasts);
+  const uint64_t bytes = trace().values[b].size_bytes;
+  for (const bool small : {false, true}) {
+    EXPECT_THAT(Lifetimes::Of(trace(), trace(), effects, segments,
+                              small ? bytes + 1 : bytes)
+                    .held,
+                ElementsAre(false, false, small, true));
+  }
 }
 
 // Where op 3 is undone, b is made again, from a.

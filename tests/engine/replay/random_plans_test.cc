@@ -233,7 +233,8 @@ class Subject {
                 {.launches = std::vector<uint32_t>(trace_->ops.size(), 1),
                  .segment_launches = segment_ops_,
                  .max_arena_bytes = kArenaBytes,
-                 .least_segment_bytes = segment_bytes_}));
+                 .least_segment_bytes = segment_bytes_,
+                 .least_result_bytes = 0}));
     uint64_t apart = 0;
     for (const uint64_t bytes : program->place_bytes) {
       apart += PlaceBytes(bytes);
