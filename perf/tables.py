@@ -45,6 +45,7 @@ TITLES = {
 PROGRAMS = {
     "mlp20_b32": "MLP, 20 layers, batch 32",
     "gpt2_bf16_b2x64": "GPT-2 bf16, 2 x 64 tokens, dropout",
+    "gpt2_bf16_b8x1024": "GPT-2 bf16, 8 x 1024 tokens, dropout",
     "resnet18_b8": "ResNet-18, batch 8",
     "bert_b8x128": "BERT-base, 8 x 128 tokens, dropout",
     "resnet50_b32": "ResNet-50, batch 32",

@@ -306,6 +306,7 @@ _GPT2 = ("GPT2LMHeadModel", "GPT2Config")
 PROGRAMS: dict[str, Callable[[Make], Program]] = {
     "mlp20_b32": mlp,
     "gpt2_bf16_b2x64": transformers_model(*_GPT2, (2, 64), torch.bfloat16),
+    "gpt2_bf16_b8x1024": transformers_model(*_GPT2, (8, 1024), torch.bfloat16),
     "resnet18_b8": torchvision_model("resnet18", 8),
     "bert_b8x128": _BERT,
     "resnet50_b32": torchvision_model("resnet50", 32),

@@ -157,12 +157,12 @@ def test_statistics_that_are_replaced_in_the_middle(device: str) -> None:
 def test_a_model_that_is_dropped_behind_its_pass(device: str) -> None:
     x = randoms(device, 2, 3, 6, 6)[0]
     with torch.no_grad(), watched(device) as session:
-        model = _cnn(device)
-        settle(session, lambda: model(x))
+        kept = [_cnn(device)]
+        settle(session, lambda: kept[0](x))
         with replaying(session):
-            y = model(x)
+            y = kept[0](x)
         expected = y.clone()
-        del model
+        kept.clear()
         other = _cnn(device)
         before = _state(other)
         assert_same_bits(y, expected)
