@@ -549,7 +549,9 @@ void StreamSession::BeforeMemoryGoes() {
     std::this_thread::yield();
   }
   if (mode_ == Mode::kReplaying && replay_.LeaveIfMemoryGoes()) EndReplay();
-  Unlock();
+  // Who asks has the allocator's lock, and frees nothing: what was held over
+  // the end of the replay is let go by the next op.
+  lock_.Unlock();
 }
 
 void StreamSession::Inspect(
