@@ -1,5 +1,7 @@
 #include "scheduler/replay.h"
 
+#include <algorithm>
+
 #include "engine/base/log.h"
 #include "engine/replay/instance.h"
 
@@ -56,9 +58,10 @@ void Replay::Finish() {
 }
 
 void Replay::CountPrivateWriters() {
-  if (!HasPrivates()) return;
-  journal_.stats.effects +=
-      instance().plan().effects().private_writers(cursor_);
+  const std::vector<uint32_t>& writers =
+      instance().plan().effects().private_writers();
+  journal_.stats.effects += static_cast<uint64_t>(
+      std::ranges::lower_bound(writers, cursor_) - writers.begin());
 }
 
 bool Replay::EnterElse(const OpView& op) {

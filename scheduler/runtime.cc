@@ -70,11 +70,12 @@ class Runtime::Impl {
   }
 
   Session* SessionFor(const StreamKey& key) REPRISE_EXCLUDES(mutex_) {
-    const bool alone = !writes_.several();
     Session* const session = FindOrMake(key);
     // What a pass has of the program's state to itself, others may ask for.
-    if (alone && writes_.several()) {
+    // Nobody goes on before such passes have ended; none begins any more.
+    if (writes_.several() && !privacy_ended_.load(std::memory_order_acquire)) {
       for (StreamSession* other : Sessions()) other->EndPrivacy();
+      privacy_ended_.store(true, std::memory_order_release);
     }
     // While the program waits, so not beside a graph that it launches; without
     // the lock, which whoever frees memory asks for. A recording finds out
@@ -346,6 +347,7 @@ class Runtime::Impl {
   // behind that itself.
   std::atomic<bool> unseen_{false};
   StreamWrites writes_;
+  std::atomic<bool> privacy_ended_{false};
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;
   std::unique_ptr<device::LaunchRecorder> recorder_;

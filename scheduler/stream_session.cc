@@ -549,9 +549,7 @@ void StreamSession::BeforeMemoryGoes() {
     std::this_thread::yield();
   }
   if (mode_ == Mode::kReplaying && replay_.LeaveIfMemoryGoes()) EndReplay();
-  // Who asks has the allocator's lock, and frees nothing: what was held over
-  // the end of the replay is let go by the next op.
-  lock_.Unlock();
+  Unlock();
 }
 
 void StreamSession::Inspect(

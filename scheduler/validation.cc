@@ -73,8 +73,10 @@ bool Validation::GoOn(const OpView& op) {
     life_.LearnDraws(entry());
     return false;
   }
+  // What a private value's writer writes is to be in the copy only.
+  const bool keeps = due || (!whole_ && WritesPrivate());
+  if (keeps && !KeepOutside(op)) return false;
   if (!due) return true;
-  if (!KeepOutside(op)) return false;
   // Op by op, segments only pass by; launched, if the pass is of whole ones.
   if (!whole_) {
     instance().SkipNext();
@@ -98,7 +100,6 @@ bool Validation::DrawsBesideEager() {
 
 bool Validation::KeepOutside(const OpView& op) {
   outside_.End();
-  // Op by op, what the plan writes of private values is to be nowhere else.
   const bool keeps =
       WritesOutside() || traced().may_draw || (!whole_ && WritesPrivate());
   if (!keeps) return true;

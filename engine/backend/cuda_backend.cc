@@ -26,6 +26,21 @@ std::vector<uint32_t> LaunchesByOp(const LaunchProgram& program) {
   return launches;
 }
 
+// By value, externals that did not move: the op that writes one names it by its
+// address, and nobody by where it ends.
+std::vector<bool> NamedByWriters(const Trace& trace,
+                                 const LaunchProgram& work) {
+  std::vector<bool> named(trace.values.size(), false);
+  for (const ValueSite& site : work.pinned) {
+    const auto next = std::upper_bound(work.op_begin.begin(),
+                                       work.op_begin.end(), site.launch);
+    const TracedOp& op = trace.ops[next - work.op_begin.begin() - 1];
+    if (op.Writes(site.value)) named[site.value] = true;
+  }
+  for (const ValueId v : work.pinned_ends) named[v] = false;
+  return named;
+}
+
 }  // namespace
 
 base::Status CudaBackend::StartRecording(Recording recording) {
@@ -93,8 +108,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
   LaunchProgram& work = explained->program;
-  std::vector<bool> named(trace.values.size(), false);
-  for (const ValueSite& site : work.pinned) named[site.value] = true;
+  const std::vector<bool> named = NamedByWriters(trace, work);
   Effects effects = Effects::Of(trace, second, Effects::Remake::kWhatLasts,
                                 Draws::Ahead(trace, second),
                                 MostPrivate(options_.private_bytes), named);
@@ -104,6 +118,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
                          return effects.is_private(site.value);
                        });
   work.pinned = {};
+  work.pinned_ends = {};
   auto program =
       std::make_shared<CudaProgram>(std::move(first), std::move(work));
   program->movable = std::move(explained->movable);

@@ -140,8 +140,16 @@ base::Result<ScanResult> Scan(
           result.pinned.push_back({static_cast<uint32_t>(i),
                                    static_cast<uint32_t>(offset), range->id,
                                    before - range->first_address});
-        } else if (Pinned(background, before) == nullptr &&
-                   is_device_address(before)) {
+          continue;
+        }
+        for (const KnownRange& range : ranges) {
+          if (range.first_address == range.second_address &&
+              before == range.first_address + range.size_bytes) {
+            result.pinned_ends.push_back(range.id);
+          }
+        }
+        if (Pinned(background, before) == nullptr &&
+            is_device_address(before)) {
           result.lasting.push_back(before);
         }
         continue;

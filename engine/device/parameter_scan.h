@@ -45,6 +45,8 @@ struct ScanResult {
   // Words that are the same in both recordings and lie in a range that is: what
   // points there, or looks as if it did.
   std::vector<PointerSite> pinned;
+  // Ranges that stayed and at whose end such a word points, in no other one.
+  std::vector<uint32_t> pinned_ends;
   // Words that differ between the recordings and are no address in either (and
   // bytes after the last whole word): left as first recorded (uninitialised
   // padding, mostly), named for the report.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <set>
 #include <utility>
 
 #include "engine/program/private_values.h"
@@ -192,7 +191,13 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
           LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))),
       privates_(std::move(privates)),
       private_(trace->values.size(), false) {
-  for (const ValueId v : privates_) private_[v] = true;
+  for (const ValueId v : privates_) {
+    private_[v] = true;
+    private_writers_.push_back(last_writers_[v]);
+  }
+  std::ranges::sort(private_writers_);
+  const auto twice = std::ranges::unique(private_writers_);
+  private_writers_.erase(twice.begin(), twice.end());
   changing_.resize(trace->ops.size());
   for (const ValueId v : inputs) inputs_[v] = true;
   std::vector<bool> tells(trace->ops.size(), false);
@@ -284,13 +289,6 @@ std::vector<uint32_t> Effects::OpsToRestore(
     if (chosen[k]) ops.push_back(k);
   }
   return ops;
-}
-
-uint32_t Effects::private_writers(uint32_t end_op) const {
-  std::set<uint32_t> ops;
-  for (const ValueId v : privates_) ops.insert(last_writers_[v]);
-  return static_cast<uint32_t>(
-      std::distance(ops.begin(), ops.lower_bound(end_op)));
 }
 
 std::vector<ValueId> Effects::TakenAgain(std::span<const uint32_t> ops) const {

@@ -103,8 +103,10 @@ class Effects {
   // back what ops have written that the program has asked for. Ascending.
   const std::vector<ValueId>& privates() const { return privates_; }
   bool is_private(ValueId value) const { return private_[value]; }
-  // The ops before `end_op` that write some.
-  uint32_t private_writers(uint32_t end_op) const;
+  // The ops that write some, ascending.
+  const std::vector<uint32_t>& private_writers() const {
+    return private_writers_;
+  }
 
   // --- Squashes ---
 
@@ -137,6 +139,7 @@ class Effects {
   std::vector<uint32_t> last_writers_;
   std::vector<ValueId> privates_;
   std::vector<bool> private_;  // by value
+  std::vector<uint32_t> private_writers_;
 };
 
 }  // namespace reprise::engine

@@ -305,6 +305,9 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     for (const device::PointerSite& site : scan->pinned) {
       add(program.pinned, site);
     }
+    for (const uint32_t id : scan->pinned_ends) {
+      program.pinned_ends.push_back(ranges->owner(id).value);
+    }
     explained.lasting.insert(explained.lasting.end(), scan->lasting.begin(),
                              scan->lasting.end());
     if (!scan->unexplained.empty()) {

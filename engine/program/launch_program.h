@@ -30,8 +30,9 @@ struct LaunchProgram {
   std::vector<ValueSite> sites;
   // The same of externals that did not move: recognised, and not proven.
   std::vector<ValueSite> pinned;
-  std::vector<ScalarSite> scalars;  // in the order of ops
-  std::vector<ScalarCopy> copies;   // so these
+  std::vector<ValueId> pinned_ends;  // something points behind their last byte
+  std::vector<ScalarSite> scalars;   // in the order of ops
+  std::vector<ScalarCopy> copies;    // so these
   std::vector<ScalarRounding> roundings;
   std::vector<DrawSite> draws;  // in the order of ops
   uint32_t values = 0;  // temporaries are numbered after the trace's values

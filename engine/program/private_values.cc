@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "engine/trace/frontend.h"
+#include "kernels/compare.h"
+
 namespace reprise::engine {
 namespace {
 
@@ -10,6 +13,15 @@ constexpr uint64_t kMostOfAll = 64;  // times what one may take
 
 bool Overlap(const Value& a, const Value& b) {
   return a.base < b.origin + b.size_bytes && b.base < a.origin + a.size_bytes;
+}
+
+// Every byte of the storage, so that none is given back that is another's.
+bool WritesAll(const kernels::Layout& layout, const ValueRef& operand,
+               const Trace& trace) {
+  const Value& value = trace.values[operand.value];
+  return operand.offset_bytes == 0 && value.origin == value.base &&
+         kernels::IsDense(layout) &&
+         static_cast<uint64_t>(layout.span_bytes()) == value.size_bytes;
 }
 
 // By value, what the ops of a trace do with it.
@@ -30,6 +42,14 @@ std::vector<Use> UsesOf(const Trace& trace) {
       use.other |=
           operand.offset_bytes >= trace.values[operand.value].size_bytes;
     }
+    size_t written = 0;
+    for (const ValueRef& operand : op.operands) {
+      if (!operand.written) continue;
+      const bool whole = written < op.written.size() &&
+                         WritesAll(op.written[written], operand, trace);
+      uses[operand.value].other |= !whole;
+      ++written;
+    }
   }
   return uses;
 }
@@ -46,7 +66,8 @@ std::vector<ValueId> PrivateValues(const Trace& trace,
   for (ValueId v = 0; v < chosen.size(); ++v) {
     const Value& value = trace.values[v];
     chosen[v] = value.external && !value.arrives && uses[v].writes == 1 &&
-                !uses[v].other && value.size_bytes <= most_bytes && named[v];
+                !uses[v].other && value.size_bytes <= most_bytes && named[v] &&
+                trace.frontend->OwnsAddress(value.origin);
   }
   for (const ValueId v : inputs) chosen[v] = false;
   for (ValueId v = 0; v < chosen.size(); ++v) {

@@ -75,6 +75,7 @@ Instance::Instance(Plan* plan, InstanceParts parts)
     const GeneratorState& source = draws.sources()[draw.source].recorded;
     generator_.push_back(source.After(draw.ahead));
   }
+  eager_allocates_ = std::ranges::any_of(trace_->ops, &TracedOp::by_eager);
   NoteTouched();
   NoteNeighbours();
 }
@@ -144,11 +145,6 @@ kernels::RangeCopy Instance::Taking(ValueId value) const {
           trace_->values[value].size_bytes};
 }
 
-kernels::RangeCopy Instance::Giving(ValueId value) const {
-  const kernels::RangeCopy taking = Taking(value);
-  return {taking.from, taking.to, taking.bytes};
-}
-
 base::Status Instance::TakePrivates() {
   std::vector<kernels::RangeCopy> copies;
   for (const ValueId v : program_->effects.privates()) {
@@ -157,13 +153,21 @@ base::Status Instance::TakePrivates() {
   return copies.empty() ? base::Status() : parts_.executor->CopyAll(copies);
 }
 
-std::vector<kernels::RangeCopy> Instance::Given(uint32_t end_op) {
+// A value whose storage is gone may be seen through another one (DLPack), and
+// nobody has taken its memory in a pass in which eager allocates nothing: the
+// session's ops are all that take memory in the order of its stream.
+std::vector<kernels::RangeCopy> Instance::Given(uint32_t end_op) const {
   std::vector<kernels::RangeCopy> copies;
   for (const ValueId v : program_->effects.privates()) {
-    if (program_->effects.last_writer(v) < end_op &&
-        holds_->Hold(std::span(&bound_[v].place, 1))) {
-      copies.push_back(Giving(v));
+    if (program_->effects.last_writer(v) >= end_op) continue;
+    const StoragePlace& place = bound_[v].place;
+    const Frontend& frontend = *trace_->frontend;
+    if (eager_allocates_ && !(frontend.Alive(place.storage) &&
+                              frontend.Base(place.storage) == place.base)) {
+      continue;
     }
+    const kernels::RangeCopy taking = Taking(v);
+    copies.push_back({taking.from, taking.to, taking.bytes});
   }
   return copies;
 }
@@ -363,7 +367,7 @@ void Instance::BindTo(const ValueRef& ref, const Operand& operand) {
   bound_[value].place = {operand.storage, operand.base};
 }
 
-bool Instance::Apart(const Operand& operand) const {
+bool Instance::Apart(const Operand& operand, ValueId value) const {
   const uint64_t begin = operand.base;
   const uint64_t end = begin + operand.storage_bytes;
   const auto apart = [&](ValueId v, uint64_t origin) {
@@ -380,7 +384,7 @@ bool Instance::Apart(const Operand& operand) const {
   // What the program has there is written behind the pass only.
   for (const ValueId v : program_->effects.privates()) {
     const Bound& bound = bound_[v];
-    if (operand.storage != bound.place.storage && bound.place.base < end &&
+    if (v != value && bound.place.base < end &&
         begin < bound.origin + trace_->values[v].size_bytes) {
       return false;
     }
@@ -392,6 +396,15 @@ bool Instance::Apart(const Operand& operand) const {
     return shadow.storage == nullptr || apart(v, shadow.base) ||
            !trace_->frontend->Alive(shadow.storage);
   });
+}
+
+bool Instance::HeadIsApart(const OpView& head) const {
+  for (size_t i = 0; i < head.operands.size(); ++i) {
+    if (!Apart(head.operands[i], trace_->ops[0].operands[i].value)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool Instance::IsMoved(ValueId value) const {
@@ -511,10 +524,7 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
     readiness = Readiness::kNoMemory;
   }
   if (readiness == Readiness::kReady &&
-      (MovesOntoWrites(head) ||
-       !std::ranges::all_of(head.operands, [this](const Operand& operand) {
-         return Apart(operand);
-       }))) {
+      (MovesOntoWrites(head) || !HeadIsApart(head))) {
     readiness = Readiness::kOtherOp;
   }
   next_segment_ = 0;
@@ -551,6 +561,15 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
   }
   for (size_t i = 0; i < head.operands.size(); ++i) {
     BindTo(expected.operands[i], head.operands[i]);
+  }
+  // Another storage than the one that the copy was made for.
+  for (size_t i = 0; i < head.operands.size(); ++i) {
+    const ValueId v = expected.operands[i].value;
+    if (program_->effects.is_private(v) &&
+        (IsMoved(v) ||
+         head.operands[i].storage_bytes != trace_->values[v].size_bytes)) {
+      return Readiness::kUnproven;
+    }
   }
   // A value that the head uses twice must be one value now as well.
   return Matches(0, head) && WritesApart(0, head) ? BindScalars(0, head)
@@ -598,7 +617,7 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
     if (!program_->movable[ref.value] && origin != value.origin) {
       return Readiness::kUnproven;
     }
-    if (!Apart(op.operands[i])) return Readiness::kOtherOp;
+    if (!Apart(op.operands[i], ref.value)) return Readiness::kOtherOp;
     BindTo(ref, op.operands[i]);
   }
   if (!WritesApart(segment.first_op, op)) return Readiness::kOtherOp;

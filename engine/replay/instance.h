@@ -59,9 +59,8 @@ class Instance {
   // Before anything is launched in a pass: takes the private values
   // (Effects::privates) as the program has them.
   base::Status TakePrivates();
-  // All ops were followed: gives the private values back, those that the
-  // program still has. That is tried again where it fails; the error says so,
-  // and whether it was in vain.
+  // All ops were followed: gives the private values back. That is tried again
+  // where it fails; the error says so, and whether it was in vain.
   base::Status GivePrivates();
 
   // Before LaunchNext: holds what the next segment touches of the program's
@@ -203,20 +202,20 @@ class Instance {
   // this launch overwrites it.
   bool WaitForBorrowers();
   void BindAt(ValueId value, uint64_t origin);
-  // The bytes of a private value, from the program's memory or to it.
+  // The bytes of a private value, from the program's memory to the copy.
   kernels::RangeCopy Taking(ValueId value) const;
-  kernels::RangeCopy Giving(ValueId value) const;
-  // Of private values that ops before `end_op` have written, those that the
-  // program still has, held.
-  std::vector<kernels::RangeCopy> Given(uint32_t end_op);
+  // Of private values that ops before `end_op` have written, back.
+  std::vector<kernels::RangeCopy> Given(uint32_t end_op) const;
   // The next segment has been launched; `op` is the last of its ops to be the
   // first of a launch.
   void GoOnFrom(uint32_t op);
   // Binds an external to an operand.
   void BindTo(const ValueRef& ref, const Operand& operand);
-  // The operand's storage is apart from the memory of all values that this pass
-  // makes, as externals were when it was recorded.
-  bool Apart(const Operand& operand) const;
+  // The operand's storage, which is `value`, is apart from the memory of all
+  // values that this pass makes or keeps private, as externals were when it was
+  // recorded.
+  bool Apart(const Operand& operand, ValueId value) const;
+  bool HeadIsApart(const OpView& head) const;
   // An external of the recording is gone or moved.
   bool IsReplaced(ValueId value) const;
   // An external is another storage, or elsewhere, than it was recorded.
@@ -277,6 +276,7 @@ class Instance {
   uint32_t next_launch_op_ = kNoLaunch;
   uint32_t next_stop_op_ = kNoLaunch;
   uint64_t escapes_ = 0;
+  bool eager_allocates_ = false;  // in mid-pass, for ops that it runs
 };
 
 }  // namespace reprise::engine

@@ -333,6 +333,13 @@ void Interpret(const Trace& trace, uint32_t index, Memory& memory) {
   }
 }
 
+// Of a tensor that is all of its storage.
+kernels::Layout Whole(uint64_t bytes) {
+  const auto elements = static_cast<int64_t>(bytes / 4);
+  const int64_t stride = 1;
+  return kernels::MakeLayout({&elements, 1}, {&stride, 1}, 4);
+}
+
 class RandomTrace {
  public:
   RandomTrace(FakeFrontend* frontend, std::mt19937& random) : trace_(frontend) {
@@ -367,7 +374,8 @@ class RandomTrace {
                     : static_cast<ValueId>(random() % trace_.values.size());
     const bool external = trace_.values[ref.value].external;
     ref.written = random() % (external ? 6 : 2) == 0;
-    if (ref.written) ref.offset_bytes = random() % kCells;
+    if (ref.written && !external) ref.offset_bytes = random() % kCells;
+    if (ref.written) op.written.push_back(Whole(64));
     op.operands.push_back(ref);
   }
 

@@ -34,8 +34,24 @@ class PrivateValuesTest : public testing::Test {
     trace().values[v].size_bytes = kMost;
     return v;
   }
+  // All tensors that are written are all of their storages.
+  void WriteWhole() {
+    for (TracedOp& op : trace().ops) {
+      op.written.clear();
+      for (const ValueRef& operand : op.operands) {
+        if (!operand.written) continue;
+        const auto elements =
+            static_cast<int64_t>(trace().values[operand.value].size_bytes / 4);
+        const int64_t stride = 1;
+        op.written.push_back(
+            kernels::MakeLayout({&elements, 1}, {&stride, 1}, 4));
+      }
+    }
+  }
   Trace& trace() { return builder_.trace(); }
   std::vector<ValueId> Find(const std::vector<ValueId>& inputs = {}) {
+    WriteWhole();
+    if (partly_) trace().ops[1].written[0].sizes[0] -= 1;
     std::vector<bool> named(trace().values.size(), true);
     if (unnamed_ != 0) named[unnamed_] = false;
     return PrivateValues(trace(), inputs, named, kMost);
@@ -47,6 +63,7 @@ class PrivateValuesTest : public testing::Test {
   ValueId variance_ = 0;
   ValueId b_ = 0;
   ValueId unnamed_ = 0;
+  bool partly_ = false;
 };
 
 TEST_F(PrivateValuesTest, SmallStateThatOneOpWritesIs) {
@@ -94,6 +111,18 @@ TEST_F(PrivateValuesTest, WhatIsElsewhereEachTimeIsNot) {
 
 TEST_F(PrivateValuesTest, WhatRecordedWorkDoesNotNameIsNot) {
   unnamed_ = mean_;
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+// The rest of the storage may be somebody else's.
+TEST_F(PrivateValuesTest, WhatIsWrittenInPartIsNot) {
+  partly_ = true;
+  EXPECT_THAT(Find(), IsEmpty());
+}
+
+TEST_F(PrivateValuesTest, WhatIsNotOfTheFrameworksAllocatorIsNot) {
+  Value& mean = trace().values[mean_];
+  mean.base = mean.origin = FakeFrontend::kEndAddress;
   EXPECT_THAT(Find(), IsEmpty());
 }
 
