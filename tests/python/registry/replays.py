@@ -231,7 +231,7 @@ def _verdict(report: dict[str, Any], name: str) -> dict[str, Any]:
         verdict = "replayed"
     elif cuts:
         verdict = "cut"
-    elif any(name in plan["operators"] for plan in report["plans"]):
+    elif plans or rejections:  # what is given up is not recorded any more
         verdict = "lost"
     else:
         verdict = "not watched"
