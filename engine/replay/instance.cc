@@ -7,13 +7,11 @@
 #include <optional>
 #include <utility>
 
+#include "engine/replay/again.h"
 #include "engine/replay/plan.h"
 
 namespace reprise::engine {
 namespace {
-
-// A restoration is begun so often.
-constexpr int kTries = 3;
 
 // Two slots hold one number, and did when the op was recorded.
 bool SameNumbers(const ScalarSlot& a, const ScalarSlot& b, const OpView& op) {
@@ -22,23 +20,11 @@ bool SameNumbers(const ScalarSlot& a, const ScalarSlot& b, const OpView& op) {
          op.scalars[a.scalar].bits == op.scalars[b.scalar].bits;
 }
 
-// What makes right what the program has seen of a replay: begun again where it
-// fails. The error says so, and whether it was in vain.
+// What makes right what the program has seen of a replay.
 template <typename Run>
-base::Status Again(Run run) {
-  base::Status done = run();
-  if (done) return {};
-  for (int tries = 1; tries < kTries; ++tries) {
-    if (run()) {
-      return base::Fail(
-          done.error().code(),
-          done.error().message() + " (at the end of a replay; tried again)");
-    }
-  }
-  return base::Fail(done.error().code(),
-                    "what the program has seen of a replay could not be made "
-                    "right: " +
-                        done.error().message());
+base::Status MakeRight(Run run) {
+  return Again(run, "at the end of a replay",
+               "what the program has seen of a replay could not be made right");
 }
 
 }  // namespace
@@ -175,7 +161,7 @@ std::vector<kernels::RangeCopy> Instance::Given(uint32_t end_op) const {
 base::Status Instance::GivePrivates() {
   const std::vector<kernels::RangeCopy> copies = Given(kNoLaunch);
   if (copies.empty()) return {};
-  return Again([&] { return parts_.executor->CopyAll(copies); });
+  return MakeRight([&] { return parts_.executor->CopyAll(copies); });
 }
 
 bool Instance::SameWords(uint32_t index, const OpView& op) const {
@@ -733,7 +719,7 @@ base::Status Instance::Squash(uint32_t verified) {
   // Each value is rebuilt from its birth on, and private ones are given behind
   // all that takes them, so it may be begun again.
   Executor& executor = *parts_.executor;
-  base::Status restored = Again([&]() -> base::Status {
+  base::Status restored = MakeRight([&]() -> base::Status {
     if (!taken.empty()) REPRISE_RETURN_IF_ERROR(executor.CopyAll(taken));
     for (const uint32_t k : ops) {
       REPRISE_RETURN_IF_ERROR(executor.LaunchOp(k));
@@ -741,7 +727,7 @@ base::Status Instance::Squash(uint32_t verified) {
     return {};
   });
   if (given.empty()) return restored;
-  base::Status gave = Again([&] { return executor.CopyAll(given); });
+  base::Status gave = MakeRight([&] { return executor.CopyAll(given); });
   return restored ? std::move(gave) : std::move(restored);
 }
 

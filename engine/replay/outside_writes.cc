@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/program/layout.h"
+#include "engine/replay/again.h"
 
 namespace reprise::engine {
 namespace {
@@ -12,9 +13,6 @@ namespace {
 // elements' own bytes.
 constexpr int64_t kSpanBytes = int64_t{16} << 20;
 constexpr int64_t kSpanShare = 8;
-
-// A copy back is begun so often.
-constexpr int kTries = 3;
 
 }  // namespace
 
@@ -99,19 +97,9 @@ base::Status OutsideWrites::Put(Executor& executor, uint64_t Piece::*from) {
     }
     return {};
   };
-  base::Status done = put();
-  if (done) return {};
-  for (int tries = 1; tries < kTries; ++tries) {
-    if (put()) {
-      return base::Fail(
-          done.error().code(),
-          done.error().message() + " (in a validation; tried again)");
-    }
-  }
-  return base::Fail(
-      done.error().code(),
-      "the program's memory could not be put right after a validation: " +
-          done.error().message());
+  return Again(
+      put, "in a validation",
+      "the program's memory could not be put right after a validation");
 }
 
 void OutsideWrites::End() {
