@@ -73,9 +73,7 @@ bool Validation::GoOn(const OpView& op) {
     life_.LearnDraws(entry());
     return false;
   }
-  // What a private value's writer writes is to be in the copy only.
-  const bool keeps = due || (!whole_ && WritesPrivate());
-  if (keeps && !KeepOutside(op)) return false;
+  if ((due || WritesBesideEager()) && !KeepOutside(op)) return false;
   if (!due) return true;
   // Op by op, segments only pass by; launched, if the pass is of whole ones.
   if (!whole_) {
@@ -101,7 +99,7 @@ bool Validation::DrawsBesideEager() {
 bool Validation::KeepOutside(const OpView& op) {
   outside_.End();
   const bool keeps =
-      WritesOutside() || traced().may_draw || (!whole_ && WritesPrivate());
+      WritesOutside() || traced().may_draw || WritesBesideEager();
   if (!keeps) return true;
   const base::Status kept =
       outside_.Begin(traced(), op, instance().trace(), instance().executor());

@@ -67,6 +67,9 @@ class Validation : public PlanPass {
   // The op is due and eager has not run it. What it writes over outside is
   // kept; false if it cannot be.
   bool KeepOutside(const engine::OpView& op);
+  // Op by op, the op that is due writes private values: the program's memory is
+  // to have what eager writes, the copy what the plan does.
+  bool WritesBesideEager() const { return !whole_ && WritesPrivate(); }
   // What was launched has written outside; eager is to do so from the same
   // bits.
   base::Status TakeBackOutside();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -26,16 +27,23 @@ std::vector<uint32_t> LaunchesByOp(const LaunchProgram& program) {
   return launches;
 }
 
-// By value, externals that did not move: the op that writes one names it by its
-// address, and nobody by where it ends.
+// By value, externals that did not move: each op that writes one names it by
+// its address, and nobody by where it ends.
 std::vector<bool> NamedByWriters(const Trace& trace,
                                  const LaunchProgram& work) {
-  std::vector<bool> named(trace.values.size(), false);
+  std::set<std::pair<size_t, ValueId>> sites;  // op, value
   for (const ValueSite& site : work.pinned) {
     const auto next = std::upper_bound(work.op_begin.begin(),
                                        work.op_begin.end(), site.launch);
-    const TracedOp& op = trace.ops[next - work.op_begin.begin() - 1];
-    if (op.Writes(site.value)) named[site.value] = true;
+    sites.emplace(next - work.op_begin.begin() - 1, site.value);
+  }
+  std::vector<bool> named(trace.values.size(), true);
+  for (size_t k = 0; k < trace.ops.size(); ++k) {
+    for (const ValueRef& operand : trace.ops[k].operands) {
+      if (operand.written && !sites.contains({k, operand.value})) {
+        named[operand.value] = false;
+      }
+    }
   }
   for (const ValueId v : work.pinned_ends) named[v] = false;
   return named;

@@ -140,11 +140,7 @@ Executor::Progress CudaExecutor::LaunchSegment(size_t index,
 
 base::Status CudaExecutor::LaunchGraph(SegmentGraph& segment) {
   if (segment.graph == nullptr) return {};
-#ifdef REPRISE_MEASURE
-  if (!comparing_ && context_.skip_launches->load(std::memory_order_relaxed)) {
-    return {};
-  }
-#endif
+  if (SkipsLaunches()) return {};
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
@@ -194,11 +190,7 @@ base::Status CudaExecutor::Copy(uint64_t to, uint64_t from,
 }
 
 base::Status CudaExecutor::CopyAll(std::span<const kernels::RangeCopy> copies) {
-#ifdef REPRISE_MEASURE
-  if (!comparing_ && context_.skip_launches->load(std::memory_order_relaxed)) {
-    return {};
-  }
-#endif
+  if (SkipsLaunches()) return {};
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());

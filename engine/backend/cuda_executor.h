@@ -91,6 +91,15 @@ class CudaExecutor : public Executor {
   };
 
   base::Status LaunchGraph(SegmentGraph& segment);
+  // In builds that measure, when told to: what replays launch is left out.
+  bool SkipsLaunches() const {
+#ifdef REPRISE_MEASURE
+    return !comparing_ &&
+           context_.skip_launches->load(std::memory_order_relaxed);
+#else
+    return false;
+#endif
+  }
   void MarkDirty(uint32_t launch);
 
   CudaContext context_;

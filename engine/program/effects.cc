@@ -11,6 +11,8 @@
 namespace reprise::engine {
 namespace {
 
+constexpr uint32_t kNever = ~uint32_t{0};
+
 // The last op of [0, end) that writes each value; its birth if none does.
 std::vector<uint32_t> LastWriters(const Trace& trace, uint32_t end) {
   std::vector<uint32_t> last(trace.values.size());
@@ -42,6 +44,7 @@ class Remaking {
   Remaking(const Trace& trace, const std::vector<bool>& inputs,
            const std::vector<bool>& privates, Effects::Remake remake)
       : trace_(trace),
+        remake_(remake),
         private_(privates),
         users_(trace.values.size()),
         overwritten_(trace.values.size(), false),
@@ -58,6 +61,7 @@ class Remaking {
     }
     for (ValueId v = 0; v < lost_.size(); ++v) {
       const Value& value = trace.values[v];
+      if (private_[v]) continue;
       if (remake == Effects::Remake::kNothing ||
           (value.external && !trace.frontend->OwnsAddress(value.origin))) {
         lost_[v] = true;
@@ -68,16 +72,15 @@ class Remaking {
   // The op writes over a value that could not be made again where all ops
   // before it have been asked for.
   bool Keeps(uint32_t k) const {
-    return std::ranges::any_of(
-        trace_.ops[k].operands, [this](const ValueRef& operand) {
-          return operand.written && lost_[operand.value] &&
-                 !private_[operand.value];
-        });
+    return std::ranges::any_of(trace_.ops[k].operands,
+                               [this](const ValueRef& operand) {
+                                 return operand.written && lost_[operand.value];
+                               });
   }
 
   void Pass(uint32_t k) {
     const TracedOp& op = trace_.ops[k];
-    bool is_lost = op.nondeterministic;
+    bool is_lost = op.nondeterministic || remake_ == Effects::Remake::kNothing;
     for (const ValueRef& operand : op.operands) {
       is_lost |= lost_[operand.value] && ReadsAgain(operand.value);
       if (!operand.written || !external(operand.value)) continue;
@@ -137,6 +140,7 @@ class Remaking {
   }
 
   const Trace& trace_;
+  const Effects::Remake remake_;
   const std::vector<bool>& private_;  // by value
   // By value: the ops that make it, read it or write it, ascending.
   std::vector<std::vector<uint32_t>> users_;
@@ -191,13 +195,18 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
           LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))),
       privates_(std::move(privates)),
       private_(trace->values.size(), false) {
-  for (const ValueId v : privates_) {
-    private_[v] = true;
-    private_writers_.push_back(last_writers_[v]);
+  for (const ValueId v : privates_) private_[v] = true;
+  first_private_writers_.resize(trace->values.size(), kNever);
+  for (uint32_t k = 0; k < trace->ops.size(); ++k) {
+    bool writes = false;
+    for (const ValueRef& operand : trace->ops[k].operands) {
+      if (!operand.written || !private_[operand.value]) continue;
+      writes = true;
+      uint32_t& first = first_private_writers_[operand.value];
+      first = std::min(first, k);
+    }
+    if (writes) private_writers_.push_back(k);
   }
-  std::ranges::sort(private_writers_);
-  const auto twice = std::ranges::unique(private_writers_);
-  private_writers_.erase(twice.begin(), twice.end());
   changing_.resize(trace->ops.size());
   for (const ValueId v : inputs) inputs_[v] = true;
   std::vector<bool> tells(trace->ops.size(), false);
@@ -237,23 +246,33 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
   }
 }
 
-std::vector<uint32_t> Effects::OpsToRestore(
+std::vector<ValueId> Effects::PrivatesWrittenBefore(uint32_t end_op) const {
+  std::vector<ValueId> written;
+  std::ranges::copy_if(privates_, std::back_inserter(written), [&](ValueId v) {
+    return first_private_writers_[v] < end_op;
+  });
+  return written;
+}
+
+Effects::Restoration Effects::ToRestore(
     uint32_t verified, uint32_t launched,
     const std::function<bool(ValueId)>& needed) const {
   const Trace& trace = *trace_;
   const std::vector<uint32_t> last = LastWriters(trace, launched);
   std::vector<bool> remade(trace.values.size(), false);
   bool any = false;
+  const auto remake = [&](ValueId v) {
+    if (last[v] < verified) return;
+    remade[v] = true;
+    any = true;
+  };
   for (ValueId v = 0; v < trace.values.size(); ++v) {
     const Value& value = trace.values[v];
-    if (value.external || value.birth_op >= verified) continue;
-    if (last[v] >= verified && needed(v)) {
-      remade[v] = true;
-      any = true;
-    }
+    if (!value.external && value.birth_op < verified && needed(v)) remake(v);
   }
-  std::vector<uint32_t> ops;
-  if (!any) return ops;
+  for (const ValueId v : PrivatesWrittenBefore(verified)) remake(v);
+  Restoration found;
+  if (!any) return found;
 
   std::vector<bool> chosen(verified, false);
   for (bool grew = true; grew;) {
@@ -286,22 +305,11 @@ std::vector<uint32_t> Effects::OpsToRestore(
     }
   }
   for (uint32_t k = 0; k < verified; ++k) {
-    if (chosen[k]) ops.push_back(k);
+    if (chosen[k]) found.ops.push_back(k);
   }
-  return ops;
-}
-
-std::vector<ValueId> Effects::TakenAgain(std::span<const uint32_t> ops) const {
-  std::vector<ValueId> taken;
-  std::ranges::copy_if(privates_, std::back_inserter(taken), [&](ValueId v) {
-    return std::ranges::any_of(ops, [&](uint32_t k) {
-      return k <= last_writers_[v] &&
-             std::ranges::any_of(
-                 trace_->ops[k].operands,
-                 [v](const ValueRef& operand) { return operand.value == v; });
-    });
-  });
-  return taken;
+  std::ranges::copy_if(privates_, std::back_inserter(found.taken),
+                       [&remade](ValueId v) { return remade[v]; });
+  return found;
 }
 
 }  // namespace reprise::engine

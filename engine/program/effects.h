@@ -98,36 +98,40 @@ class Effects {
   const std::vector<ValueId>& written_outside() const { return outside_; }
   uint32_t last_writer(ValueId value) const { return last_writers_[value]; }
   // Externals of which each instance has a copy of its own: small state that
-  // one op of the pass writes, such as running statistics. The pass takes it at
-  // its beginning, reads and writes the copy, ahead of the program, and gives
-  // back what ops have written that the program has asked for. Ascending.
+  // the pass writes, such as running statistics. The pass takes it at its
+  // beginning, reads and writes the copy, ahead of the program, and gives back
+  // what ops have written that the program has asked for. Ascending.
   const std::vector<ValueId>& privates() const { return privates_; }
   bool is_private(ValueId value) const { return private_[value]; }
   // The ops that write some, ascending.
   const std::vector<uint32_t>& private_writers() const {
     return private_writers_;
   }
+  // Those that an op before `end_op` writes, ascending.
+  std::vector<ValueId> PrivatesWrittenBefore(uint32_t end_op) const;
 
   // --- Squashes ---
 
+  // What a squash does before it gives private values back: takes some of them
+  // anew, then runs ops again, in program order.
+  struct Restoration {
+    std::vector<ValueId> taken;
+    std::vector<uint32_t> ops;
+  };
   // The program left the trace after op `verified` - 1, and ops up to
-  // `launched` have been launched. A value made by a verified op and written by
-  // an op of [verified, launched) no longer holds what the program must see.
-  // Returns the verified ops, in program order, whose recorded work run again
-  // makes every such value right, if `needed(value)` says that the program can
-  // still see it.
+  // `launched` have been launched. A value made by a verified op, or a private
+  // one written by one, and written by an op of [verified, launched), no longer
+  // holds what the program must see. Returns the verified ops whose recorded
+  // work run again makes every such value right, if `needed(value)` says that
+  // the program can still see it; private ones it can.
   //
   // Running an op again needs its operands as they were: those that were
   // written since are made again, too, from their birth on (fixpoint); private
-  // values from what the program has of them, which is what the pass has found
-  // (TakenAgain). No op that writes other externals is among them. Linear in
-  // the trace a round.
-  std::vector<uint32_t> OpsToRestore(
-      uint32_t verified, uint32_t launched,
-      const std::function<bool(ValueId)>& needed) const;
-  // The private values of which those ops, run again, need what the pass has
-  // found.
-  std::vector<ValueId> TakenAgain(std::span<const uint32_t> ops) const;
+  // values from what the program has of them, which is what the pass has found.
+  // No op that writes other externals is among them. Linear in the trace a
+  // round.
+  Restoration ToRestore(uint32_t verified, uint32_t launched,
+                        const std::function<bool(ValueId)>& needed) const;
 
  private:
   const Trace* trace_ = nullptr;
@@ -138,7 +142,8 @@ class Effects {
   std::vector<ValueId> outside_;
   std::vector<uint32_t> last_writers_;
   std::vector<ValueId> privates_;
-  std::vector<bool> private_;  // by value
+  std::vector<bool> private_;                    // by value
+  std::vector<uint32_t> first_private_writers_;  // by value
   std::vector<uint32_t> private_writers_;
 };
 

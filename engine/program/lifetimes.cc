@@ -42,7 +42,7 @@ Lifetimes Lifetimes::Of(const Trace& first, const Trace& second,
       uint32_t& free_from = lifetimes.free_from[value];
       if (free_from != kNever) free_from = std::max(free_from, k + 1);
     };
-    for (const uint32_t op : effects.OpsToRestore(k, k + 1, all)) {
+    for (const uint32_t op : effects.ToRestore(k, k + 1, all).ops) {
       for (const ValueRef& operand : first.ops[op].operands) {
         need(operand.value);
       }

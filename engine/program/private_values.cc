@@ -26,7 +26,7 @@ bool WritesAll(const kernels::Layout& layout, const ValueRef& operand,
 
 // By value, what the ops of a trace do with it.
 struct Use {
-  uint32_t writes = 0;
+  bool written = false;
   bool other = false;  // it cannot be private for what one of them does
 };
 
@@ -35,7 +35,7 @@ std::vector<Use> UsesOf(const Trace& trace) {
   for (const TracedOp& op : trace.ops) {
     for (const ValueRef& operand : op.operands) {
       Use& use = uses[operand.value];
-      if (operand.written) ++use.writes;
+      use.written |= operand.written;
       use.other |= op.by_eager;
       use.other |= operand.written && (op.nondeterministic || op.may_draw);
       // Of a tensor that lies before the one that came first.
@@ -54,6 +54,50 @@ std::vector<Use> UsesOf(const Trace& trace) {
   return uses;
 }
 
+// Calls `visit` with each external that the op writes.
+template <typename Visit>
+void ForEachWritten(const Trace& trace, const TracedOp& op, Visit visit) {
+  for (const ValueRef& operand : op.operands) {
+    if (operand.written && trace.values[operand.value].external) {
+      visit(operand.value);
+    }
+  }
+}
+
+// An op of which all that it writes outside is not chosen has to wait for the
+// program anyway: none of it is chosen then.
+void AllOrNone(const Trace& trace, std::vector<bool>& chosen) {
+  for (bool narrower = true; narrower;) {
+    narrower = false;
+    for (const TracedOp& op : trace.ops) {
+      bool some = false;
+      bool all = true;
+      ForEachWritten(trace, op, [&](ValueId v) {
+        some |= chosen[v];
+        all &= chosen[v];
+      });
+      if (!some || all) continue;
+      ForEachWritten(trace, op, [&](ValueId v) { chosen[v] = false; });
+      narrower = true;
+    }
+  }
+}
+
+// The ones that are written first.
+void AtMost(const Trace& trace, uint64_t most_bytes,
+            std::vector<bool>& chosen) {
+  std::vector<bool> counted(chosen.size(), false);
+  uint64_t bytes = 0;
+  for (const TracedOp& op : trace.ops) {
+    ForEachWritten(trace, op, [&](ValueId v) {
+      if (!chosen[v] || counted[v]) return;
+      counted[v] = true;
+      bytes += trace.values[v].size_bytes;
+      if (bytes > most_bytes) chosen[v] = false;
+    });
+  }
+}
+
 }  // namespace
 
 std::vector<ValueId> PrivateValues(const Trace& trace,
@@ -65,7 +109,7 @@ std::vector<ValueId> PrivateValues(const Trace& trace,
   std::vector<bool> chosen(trace.values.size(), false);
   for (ValueId v = 0; v < chosen.size(); ++v) {
     const Value& value = trace.values[v];
-    chosen[v] = value.external && !value.arrives && uses[v].writes == 1 &&
+    chosen[v] = value.external && !value.arrives && uses[v].written &&
                 !uses[v].other && value.size_bytes <= most_bytes && named[v] &&
                 trace.frontend->OwnsAddress(value.origin);
   }
@@ -77,26 +121,13 @@ std::vector<ValueId> PrivateValues(const Trace& trace,
       if (Overlap(trace.values[v], trace.values[other])) chosen[v] = false;
     }
   }
+  AllOrNone(trace, chosen);
+  AtMost(trace, kMostOfAll * most_bytes, chosen);
+  AllOrNone(trace, chosen);
   std::vector<ValueId> found;
-  uint64_t bytes = 0;
-  for (const TracedOp& op : trace.ops) {
-    const size_t before = found.size();
-    uint64_t more = 0;
-    bool all = true;
-    for (const ValueRef& operand : op.operands) {
-      const Value& value = trace.values[operand.value];
-      if (!operand.written || !value.external) continue;
-      all = all && chosen[operand.value];
-      found.push_back(operand.value);
-      more += value.size_bytes;
-    }
-    if (all && bytes + more <= kMostOfAll * most_bytes) {
-      bytes += more;
-    } else {
-      found.resize(before);
-    }
+  for (ValueId v = 0; v < chosen.size(); ++v) {
+    if (chosen[v]) found.push_back(v);
   }
-  std::ranges::sort(found);
   return found;
 }
 

@@ -12,13 +12,13 @@ namespace reprise::engine {
 
 // Externals that an instance may have a copy of (Effects::privates), ascending:
 //
-// - one op of the trace writes each, once, and all of its storage: no byte that
-//   may be another's is given back. Whatever else that op writes outside is
-//   private, too: else it has to wait for the program anyway;
+// - ops of the trace write it, all of its storage each: no byte that may be
+//   another's is given back. Whatever else they write outside is private, too:
+//   else they have to wait for the program anyway;
 // - it takes `most_bytes` at most, all of them together 64 times that;
 // - it is the same storage at each pass, in memory of the framework's
 //   allocator, shares none with another external, and only recorded work uses
-//   it, which names it by its address (`named`, by value).
+//   it; each op that writes it names it by its address (`named`, by value).
 //
 // Writers that may be nondeterministic, or that draw, are none. Pure function.
 // Cost: linear in the trace, and in the externals for each that it finds.

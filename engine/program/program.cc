@@ -26,6 +26,15 @@ std::vector<uint64_t> Program::PlacesIn(uint64_t arena) const {
   return places;
 }
 
+std::vector<ValueId> Program::Outputs() const {
+  std::vector<ValueId> outputs;
+  for (ValueId v = 0; v < trace->values.size(); ++v) {
+    const Value& value = trace->values[v];
+    if (!value.external && value.size_bytes > 0) outputs.push_back(v);
+  }
+  return outputs;
+}
+
 tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
                                          const Arrangement& how) {
   const Trace& trace = *program.trace;

@@ -53,6 +53,8 @@ struct Program {
   // By ValueId, where it lies in an arena that begins there: values that the
   // trace makes, and the copies of private ones; 0 of other externals.
   std::vector<uint64_t> PlacesIn(uint64_t arena) const;
+  // Values that the trace makes and that have memory, ascending.
+  std::vector<ValueId> Outputs() const;
 };
 
 // Why a trace has no plan and, where it is known, at which of its ops.

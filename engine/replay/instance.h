@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/replay/binding.h"
 #include "engine/replay/executor.h"
 #include "engine/replay/ledger.h"
 #include "engine/trace/block.h"
@@ -21,8 +22,8 @@ namespace reprise::engine {
 
 class Plan;
 
-// One instance of a plan: its executable segments, its arena and the places of
-// its values in the launch that is under way.
+// One instance of a plan: its executable segments, its arena and what is bound
+// in the launch that is under way.
 //
 //   idle ─Resolve─► resolved ─Launch*─► … ─Finish or Squash─► idle
 //
@@ -114,7 +115,9 @@ class Instance {
   // has set it, or others have used it.
   bool Draw();
   // Where the op drew that was the last to do so in this launch.
-  const GeneratorState& drawn() const { return generator_[next_draw_ - 1]; }
+  const GeneratorState& drawn() const {
+    return binding_.generator(next_draw_ - 1);
+  }
   // The op is not followed after all, and was the last to draw.
   void TakeBackDraw();
   // The same in a pass in which eager runs the op, and has not yet.
@@ -123,16 +126,18 @@ class Instance {
   // others have used it meanwhile, and who drew what is not known.
   bool DrewBesideEager(uint32_t op) const;
 
-  // The op is the trace's op `index` on the values of this launch.
-  bool Matches(uint32_t index, const OpView& op) const;
-  // The same for a pass that runs beside eager: own values are where eager put
-  // them (Shadow).
-  bool MatchesShadow(uint32_t index, const OpView& op) const;
-  // The op's numbers are all that keeps it from being the trace's op `index`,
-  // as far as its operands are bound, and those that differ were the same
-  // whenever it was recorded.
-  bool OtherNumbers(uint32_t index, const OpView& op) const;
-  // In such a pass, under way: eager has made the value, in that storage.
+  // See Binding.
+  bool Matches(uint32_t index, const OpView& op) const {
+    return binding_.Matches(index, op);
+  }
+  bool MatchesShadow(uint32_t index, const OpView& op) const {
+    return binding_.MatchesShadow(index, op);
+  }
+  bool OtherNumbers(uint32_t index, const OpView& op) const {
+    return binding_.OtherNumbers(index, op);
+  }
+  // In a pass that runs beside eager, under way: eager has made the value, in
+  // that storage.
   void Shadow(ValueId value, const StoragePlace& place);
 
   // The memory of a value made by a followed op. Once a launch. Where it is
@@ -149,7 +154,9 @@ class Instance {
 
   // While a pass is under way: it reads memory of [begin, end), or may, that is
   // not its own.
-  bool Uses(uint64_t begin, uint64_t end) const;
+  bool Uses(uint64_t begin, uint64_t end) const {
+    return binding_.Uses(begin, end);
+  }
 
   // While a pass is under way: externals that are the same at each pass, and
   // outputs that escaped in this one, are alive and where they were, and no
@@ -158,10 +165,7 @@ class Instance {
   bool Stands() const;
 
   // Where recorded work finds `value` in this launch.
-  uint64_t origin(ValueId value) const {
-    return program_->effects.is_private(value) ? parts_.places[value]
-                                               : bound_[value].origin;
-  }
+  uint64_t origin(ValueId value) const { return binding_.origin(value); }
   // The program holds `value` of an earlier launch, or anything, in the arena.
   bool leased(ValueId value) const { return ledger_->leased(value); }
   bool leased() const { return ledger_->leased(); }
@@ -183,17 +187,10 @@ class Instance {
   uint64_t escapes() const { return escapes_; }
 
  private:
-  bool SameWords(uint32_t index, const OpView& op) const;
-  // Of an op with as many operands: each lies where its value does. Those that
-  // the op itself tells are let pass.
-  bool SameBound(uint32_t index, const OpView& op) const;
-  // Of an op with as many words and operands: all but the numbers that may
-  // change (null: any of its slots).
-  bool SameWordsAround(const TracedOp& expected, const SlotSet* changing,
-                       const OpView& op) const;
-  Readiness BindScalars(uint32_t index, const OpView& op);
-  // What is drawn from that source is drawn from where the generator is now.
+  Readiness BindNumbers(uint32_t index, const OpView& op);
   Readiness BindDraws(uint32_t source);
+  // Binds it, and watches its storage where another must not be taken for it.
+  void BindExternal(const ValueRef& ref, const Operand& operand);
   void GoOnDrawing(uint32_t draw);
   Readiness ResolveHead(const OpView& head);
   Readiness ResolveOthers();
@@ -201,31 +198,13 @@ class Instance {
   // Streams that the program lent what it has dropped since have read it before
   // this launch overwrites it.
   bool WaitForBorrowers();
-  void BindAt(ValueId value, uint64_t origin);
-  // The bytes of a private value, from the program's memory to the copy.
-  kernels::RangeCopy Taking(ValueId value) const;
   // Of private values that ops before `end_op` have written, back.
   std::vector<kernels::RangeCopy> Given(uint32_t end_op) const;
   // The next segment has been launched; `op` is the last of its ops to be the
   // first of a launch.
   void GoOnFrom(uint32_t op);
-  // Binds an external to an operand.
-  void BindTo(const ValueRef& ref, const Operand& operand);
-  // The operand's storage, which is `value`, is apart from the memory of all
-  // values that this pass makes or keeps private, as externals were when it was
-  // recorded.
-  bool Apart(const Operand& operand, ValueId value) const;
+  // Of each of its operands (Binding::Apart).
   bool HeadIsApart(const OpView& head) const;
-  // An external of the recording is gone or moved.
-  bool IsReplaced(ValueId value) const;
-  // An external is another storage, or elsewhere, than it was recorded.
-  bool IsMoved(ValueId value) const;
-  // An operand of the head that never moved before shares memory with what the
-  // pass writes outside: nothing can be made again from it behind that.
-  bool MovesOntoWrites(const OpView& head) const;
-  // Of an op that writes outside: no operand that it writes shares memory with
-  // one that is another value. The op might raise, or give other bits.
-  bool WritesApart(uint32_t index, const OpView& op) const;
   void NoteTouched();
   void NoteNeighbours();
   // For this launch.
@@ -236,20 +215,7 @@ class Instance {
   const Trace* trace_;      // the program's
   InstanceParts parts_;
   Ledger::Handle ledger_;
-  // By value. Of externals also the storage that was bound, of outputs that
-  // escaped the one that the program has over them; else null.
-  struct Bound {
-    uint64_t origin = 0;
-    StoragePlace place;
-  };
-  std::vector<Bound> bound_;
-  // By value, where eager put it in the pass that runs beside eager; none in
-  // others.
-  std::vector<StoragePlace> shadow_;
-  bool shadowed_ = false;
-  std::vector<uint64_t> numbers_;  // room for an op's
-  uint64_t arena_begin_ = 0;       // of the places in it
-  uint64_t arena_end_ = 0;
+  Binding binding_;
   std::vector<Block> fresh_;       // by value: memory of an escaping output
   StorageHolds* holds_ = nullptr;  // while a pass is under way
   // By segment: externals, and values of segments before, that it touches and
@@ -260,15 +226,14 @@ class Instance {
   // that segments behind its own touch. Their storages must not be taken for
   // others that are made meanwhile.
   std::vector<bool> watched_;
-  std::vector<ValueId> lasting_;  // externals that are no inputs
+  std::vector<ValueId> lasting_;             // externals that are no inputs
+  std::vector<kernels::RangeCopy> takings_;  // of all private values
   // By value: others whose places overlap its own (Lifetimes), ascending. By
   // segment: values that come with it and follow such a one.
   std::vector<std::vector<ValueId>> neighbours_;
   std::vector<std::vector<ValueId>> followers_;
   std::vector<ValueId> outlived_;
   std::vector<StoragePlace> touched_;  // Secure's
-  // By draw that runs ahead: where the generator is when its op comes.
-  std::vector<GeneratorState> generator_;
   uint32_t next_draw_ = 0;
   uint32_t next_draw_op_ = kNoLaunch;
   uint32_t next_segment_ = 0;

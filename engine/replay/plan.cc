@@ -5,12 +5,12 @@
 namespace reprise::engine {
 
 Plan::Plan(std::shared_ptr<const Program> program, InstanceParts parts)
-    : program_(std::move(program)), escapes_(trace().values.size(), false) {
+    : program_(std::move(program)),
+      outputs_(program_->Outputs()),
+      escapes_(trace().values.size(), false) {
   for (ValueId v = 0; v < trace().values.size(); ++v) {
     const Value& value = trace().values[v];
-    if (!value.external) {
-      if (value.size_bytes > 0) outputs_.push_back(v);
-    } else if (value.birth_op > 0 && !effects().input(v)) {
+    if (value.external && value.birth_op > 0 && !effects().input(v)) {
       others_.push_back(v);
     }
   }

@@ -76,8 +76,8 @@ class Plan {
 
  private:
   std::shared_ptr<const Program> program_;
-  std::vector<ValueId> others_;
   std::vector<ValueId> outputs_;
+  std::vector<ValueId> others_;
   std::vector<bool> escapes_;  // by value
   std::vector<ValueId> escaping_;
   std::vector<std::unique_ptr<Instance>> instances_;

@@ -74,16 +74,23 @@ def _compare(
 
 # First: with a second stream, plans have no copies.
 @pytest.mark.gpu
-def test_a_forward_pass_with_batch_norm_is_a_few_launches() -> None:
+@pytest.mark.parametrize("calls", [1, 3])
+def test_forward_passes_with_batch_norm_are_a_few_launches(calls: int) -> None:
+    """One, or several of one trace, as of a model that sees two views of a batch."""
     x = randoms("cuda", 2, 3, 6, 6)[0]
     model = _cnn("cuda")
+
+    def use() -> None:
+        y = [model(x * i) for i in range(calls)]
+        del y
+
     with torch.no_grad(), watched("cuda") as session:
-        settle(session, lambda: model(x))
-        until_replayed(session, lambda: model(x))
+        settle(session, use)
+        until_replayed(session, use)
         plans = [p for p in session.explain().to_dict()["plans"] if p["replays"] > 0]
         most = max(plans, key=lambda plan: plan["ops"])
-        assert most["ops"] >= 8, str(session.explain())
-        assert most["segments"] <= 2, str(session.explain())
+        assert most["ops"] >= 8 * calls, str(session.explain())
+        assert most["segments"] <= 2 * calls, str(session.explain())
 
 
 def test_statistics_are_eagers_behind_each_pass(device: str) -> None:
@@ -197,12 +204,24 @@ def test_small_optimizer_steps_are_private_too(device: str) -> None:
     assert_same_bits(_state(model), _state(twin))
 
 
-def test_what_is_written_twice_in_a_pass_waits(device: str) -> None:
-    """A layer that is called twice: its statistics have two writers."""
+def _twice(model: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    h = model[:3](x)
+    return h, model[4](model[1](h))
 
-    def use(model: nn.Module, x: torch.Tensor, _: int) -> list[torch.Tensor]:
+
+def test_a_layer_that_is_called_twice(device: str) -> None:
+    """Its statistics have two writers."""
+    _compare(device, lambda model, x, _: [*_twice(model, x), *_state(model)])
+
+
+def test_leaving_between_two_calls_of_a_layer(device: str) -> None:
+    """What is seen then, and goes on from there, is what the first one left."""
+
+    def use(model: nn.Module, x: torch.Tensor, i: int) -> list[torch.Tensor]:
+        if i % 5 != 4:
+            return [*_twice(model, x)]
         h = model[:3](x)
-        return [model[4](model[1](h)), *_state(model)]
+        return [h, *_state(model), model[1](h * 2), *_state(model)]
 
     _compare(device, use)
 

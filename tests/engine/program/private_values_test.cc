@@ -66,7 +66,7 @@ class PrivateValuesTest : public testing::Test {
   bool partly_ = false;
 };
 
-TEST_F(PrivateValuesTest, SmallStateThatOneOpWritesIs) {
+TEST_F(PrivateValuesTest, SmallStateThatOpsWriteIs) {
   EXPECT_THAT(Find(), ElementsAre(mean_, variance_));
   EXPECT_THAT(PrivateValues(trace(), {}, std::vector<bool>(8, true), 0),
               IsEmpty());
@@ -89,10 +89,10 @@ TEST_F(PrivateValuesTest, WhatItsWriterMadeMayBeWrittenOverAhead) {
   const Effects effects(&trace(), {}, {}, Effects::Remake::kWhatLasts, {},
                         Find());
   EXPECT_EQ(effects.gate(2), Effects::Gate::kNone);
-  const std::vector<uint32_t> again =
-      effects.OpsToRestore(2, 3, [](ValueId) { return true; });
-  EXPECT_THAT(again, ElementsAre(1));
-  EXPECT_THAT(effects.TakenAgain(again), ElementsAre(mean_, variance_));
+  const Effects::Restoration again =
+      effects.ToRestore(2, 3, [](ValueId) { return true; });
+  EXPECT_THAT(again.ops, ElementsAre(1));
+  EXPECT_THAT(again.taken, ElementsAre(mean_, variance_));
 }
 
 TEST_F(PrivateValuesTest, AllThatTheOpWritesHasToBe) {
@@ -100,8 +100,40 @@ TEST_F(PrivateValuesTest, AllThatTheOpWritesHasToBe) {
   EXPECT_THAT(Find(), IsEmpty());
 }
 
-TEST_F(PrivateValuesTest, WhatIsWrittenTwiceIsNot) {
-  builder_.Op({}, {mean_});
+// A squash between two writers makes it again as the first one left it.
+TEST_F(PrivateValuesTest, WhatIsWrittenTwiceIsMadeAgainBetween) {
+  builder_.Op({b_}, {mean_});
+  EXPECT_THAT(Find(), ElementsAre(mean_, variance_));
+  const Effects effects(&trace(), {}, {}, Effects::Remake::kWhatLasts, {},
+                        Find());
+  EXPECT_EQ(effects.gate(2), Effects::Gate::kNone);
+  EXPECT_THAT(effects.private_writers(), ElementsAre(1, 2));
+  const Effects::Restoration again =
+      effects.ToRestore(2, 3, [](ValueId) { return false; });
+  EXPECT_THAT(again.ops, ElementsAre(1));
+  EXPECT_THAT(again.taken, ElementsAre(mean_, variance_));
+  EXPECT_THAT(effects.PrivatesWrittenBefore(2), ElementsAre(mean_, variance_));
+}
+
+TEST_F(PrivateValuesTest, TheSecondWriterWaitsWhereTheFirstCannotRunAgain) {
+  const ValueId x = 0;  // an input: it may be gone
+  trace().ops[1].operands.back().value = x;
+  builder_.Op({b_}, {mean_});
+  const Effects lasts(&trace(), {x}, {}, Effects::Remake::kWhatLasts, {},
+                      Find({x}));
+  EXPECT_EQ(lasts.gate(1), Effects::Gate::kNone);
+  EXPECT_EQ(lasts.gate(2), Effects::Gate::kRemake);
+  const Effects nothing(&trace(), {}, {}, Effects::Remake::kNothing, {},
+                        Find());
+  EXPECT_EQ(nothing.gate(1), Effects::Gate::kNone);
+  EXPECT_EQ(nothing.gate(2), Effects::Gate::kRemake);
+}
+
+// An op that has to wait for what it writes elsewhere takes others with it.
+TEST_F(PrivateValuesTest, WhatAnyOfItsWritersMustWaitForIsNot) {
+  const ValueId large = Small();
+  trace().values[large].size_bytes = kMost + 1;
+  builder_.Op({}, {mean_, large});
   EXPECT_THAT(Find(), IsEmpty());
 }
 

@@ -1,0 +1,321 @@
+#include "engine/replay/binding.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+namespace reprise::engine {
+namespace {
+
+// Two slots hold one number, and did when the op was recorded.
+bool SameNumbers(const ScalarSlot& a, const ScalarSlot& b, const OpView& op) {
+  return a.recorded.bits == b.recorded.bits &&
+         a.recorded.type == b.recorded.type &&
+         op.scalars[a.scalar].bits == op.scalars[b.scalar].bits;
+}
+
+}  // namespace
+
+Binding::Binding(const Program* program, std::vector<uint64_t> places,
+                 Executor* executor)
+    : program_(program),
+      trace_(program->trace.get()),
+      executor_(executor),
+      places_(std::move(places)),
+      bound_(trace_->values.size()),
+      shadow_(trace_->values.size()),
+      outputs_(program->Outputs()) {
+  arena_begin_ = ~uint64_t{0};
+  for (const ValueId v : outputs_) {
+    arena_begin_ = std::min(arena_begin_, places_[v]);
+    arena_end_ = std::max(arena_end_, places_[v] + program_->place_bytes[v]);
+  }
+  for (ValueId v = 0; v < bound_.size(); ++v) {
+    const Value& value = trace_->values[v];
+    bound_[v].origin = value.external ? value.origin : places_[v];
+    if (value.external) bound_[v].place = {value.storage, value.base};
+  }
+  // As recorded, until they are bound.
+  const Draws& draws = program_->effects.draws();
+  for (const Draw& draw : draws.ahead()) {
+    const GeneratorState& source = draws.sources()[draw.source].recorded;
+    generator_.push_back(source.After(draw.ahead));
+  }
+}
+
+bool Binding::Stands(ValueId value) const {
+  const StoragePlace& place = bound_[value].place;
+  const Frontend& frontend = *trace_->frontend;
+  return place.storage == nullptr ||
+         (frontend.Alive(place.storage) &&
+          frontend.Base(place.storage) == place.base);
+}
+
+void Binding::BindAt(ValueId value, uint64_t origin) {
+  if (bound_[value].origin == origin) return;
+  bound_[value].origin = origin;
+  if (!program_->effects.is_private(value)) executor_->Bind(value, origin);
+}
+
+void Binding::BindExternal(const ValueRef& ref, const Operand& operand) {
+  BindAt(ref.value, operand.address() - ref.offset_bytes);
+  bound_[ref.value].place = {operand.storage, operand.base};
+}
+
+void Binding::BindOutput(ValueId value, uint64_t origin) {
+  BindAt(value, origin);
+  bound_[value].place = {};
+}
+
+kernels::RangeCopy Binding::Taking(ValueId value) const {
+  return {places_[value], bound_[value].origin,
+          trace_->values[value].size_bytes};
+}
+
+bool Binding::IsMoved(ValueId value) const {
+  const Value& recorded = trace_->values[value];
+  const Bound& bound = bound_[value];
+  return recorded.external && (bound.origin != recorded.origin ||
+                               bound.place.base != recorded.base ||
+                               bound.place.storage != recorded.storage);
+}
+
+bool Binding::IsReplaced(ValueId value) const {
+  const Value& recorded = trace_->values[value];
+  const Frontend& frontend = *trace_->frontend;
+  return !frontend.Alive(recorded.storage) ||
+         frontend.Base(recorded.storage) != recorded.base;
+}
+
+Executor::Fit Binding::BindNumbers(uint32_t index, const OpView& op) {
+  if (program_->effects.changing(index).empty()) return Executor::Fit::kBound;
+  numbers_.clear();
+  for (const ScalarSlot& slot : trace_->ops[index].slots) {
+    numbers_.push_back(op.scalars[slot.scalar].bits);
+  }
+  return executor_->SetScalars(index, numbers_);
+}
+
+bool Binding::BindDraws(uint32_t source) {
+  const Draws& draws = program_->effects.draws();
+  const GeneratorState now = trace_->frontend->Generator();
+  if (!draws.sources()[source].Takes(now)) return false;
+  for (size_t i = 0; i < generator_.size(); ++i) {
+    const Draw& draw = draws.ahead()[i];
+    if (draw.source != source) continue;
+    generator_[i] = now.After(draw.ahead);
+    executor_->SetGenerator(draw.op, generator_[i]);
+  }
+  return true;
+}
+
+void Binding::Shadow(ValueId value, const StoragePlace& place) {
+  shadow_[value] = place;
+  shadowed_ = true;
+}
+
+void Binding::EndShadows() {
+  if (shadowed_) std::ranges::fill(shadow_, StoragePlace{});
+  shadowed_ = false;
+}
+
+bool Binding::SameWords(uint32_t index, const OpView& op) const {
+  const TracedOp& expected = trace_->ops[index];
+  if (op.op != expected.op || op.words.size() != expected.words.size() ||
+      op.operands.size() != expected.operands.size()) {
+    return false;
+  }
+  if (std::memcmp(op.words.data(), expected.words.data(),
+                  op.words.size_bytes()) == 0) [[likely]] {
+    return true;
+  }
+  return !expected.slots.empty() &&
+         SameWordsAround(expected, &program_->effects.changing(index), op);
+}
+
+bool Binding::SameWordsAround(const TracedOp& expected, const SlotSet* changing,
+                              const OpView& op) const {
+  const auto same = [&](size_t begin, size_t end) {
+    // Between elements of a list there is a word.
+    if (end - begin == 1) return op.words[begin] == expected.words[begin];
+    return std::memcmp(op.words.data() + begin, expected.words.data() + begin,
+                       (end - begin) * sizeof(uint64_t)) == 0;
+  };
+  size_t next = 0;
+  for (size_t i = 0; i < expected.slots.size(); ++i) {
+    const ScalarSlot& slot = expected.slots[i];
+    const Scalar& recorded = slot.recorded;
+    if (!same(next, recorded.word)) return false;
+    next = recorded.word + 1;
+    // Words that follow may say that this op has no slots.
+    if (slot.scalar >= op.scalars.size()) return false;
+    const Scalar& now = op.scalars[slot.scalar];
+    if (now.word != recorded.word) return false;
+    const bool may_change =
+        changing == nullptr || (!changing->empty() && (*changing)[i]);
+    if (!may_change) {
+      if (now.bits != recorded.bits) return false;
+    } else if (i == 0 || !SameNumbers(expected.slots[i - 1], slot, op)) {
+      if (Marker(now) != Marker(recorded)) return false;
+    }
+  }
+  return same(next, op.words.size());
+}
+
+bool Binding::SameBound(uint32_t index, const OpView& op) const {
+  if (index == 0) return true;
+  const TracedOp& expected = trace_->ops[index];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const Value& value = trace_->values[ref.value];
+    if (program_->effects.late(ref.value) && value.birth_op == index) continue;
+    const uint64_t origin = shadowed_ && !value.external
+                                ? shadow_[ref.value].base
+                                : bound_[ref.value].origin;
+    if (op.operands[i].address() != origin + ref.offset_bytes) return false;
+  }
+  return true;
+}
+
+bool Binding::Matches(uint32_t index, const OpView& op) const {
+  if (!SameWords(index, op)) return false;
+  const TracedOp& expected = trace_->ops[index];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const Bound& bound = bound_[ref.value];
+    const Operand& operand = op.operands[i];
+    if (operand.address() != bound.origin + ref.offset_bytes) return false;
+    // Freed memory may be another storage's by now.
+    if (operand.storage != bound.place.storage &&
+        bound.place.storage != nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Binding::MatchesShadow(uint32_t index, const OpView& op) const {
+  if (!SameWords(index, op)) return false;
+  const TracedOp& expected = trace_->ops[index];
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    const bool external = trace_->values[ref.value].external;
+    const Bound& bound = bound_[ref.value];
+    const StoragePlace& shadow = shadow_[ref.value];
+    const uint64_t origin = external ? bound.origin : shadow.base;
+    if (op.operands[i].address() != origin + ref.offset_bytes) return false;
+    if (op.operands[i].storage !=
+        (external ? bound.place.storage : shadow.storage)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Binding::OtherNumbers(uint32_t index, const OpView& op) const {
+  const TracedOp& expected = trace_->ops[index];
+  return !expected.slots.empty() && op.op == expected.op &&
+         op.words.size() == expected.words.size() &&
+         op.operands.size() == expected.operands.size() &&
+         !SameWordsAround(expected, &program_->effects.changing(index), op) &&
+         SameWordsAround(expected, nullptr, op) && SameBound(index, op);
+}
+
+bool Binding::Apart(const Operand& operand, ValueId value,
+                    std::span<const ValueId> elsewhere) const {
+  const uint64_t begin = operand.base;
+  const uint64_t end = begin + operand.storage_bytes;
+  const auto apart = [&](ValueId v, uint64_t origin) {
+    return end <= origin || origin + program_->place_bytes[v] <= begin;
+  };
+  if (begin < arena_end_ && arena_begin_ < end) {
+    for (const ValueId v : outputs_) {
+      if (!apart(v, bound_[v].origin)) return false;
+    }
+  }
+  for (const ValueId v : elsewhere) {
+    if (!apart(v, bound_[v].origin)) return false;
+  }
+  // What the program has there is written behind the pass only.
+  for (const ValueId v : program_->effects.privates()) {
+    const Bound& bound = bound_[v];
+    if (v != value && bound.place.base < end &&
+        begin < bound.origin + trace_->values[v].size_bytes) {
+      return false;
+    }
+  }
+  if (!shadowed_) return true;
+  // Eager gives the memory of what the program has dropped to what comes next.
+  return std::ranges::all_of(outputs_, [&](ValueId v) {
+    const StoragePlace& shadow = shadow_[v];
+    return shadow.storage == nullptr || apart(v, shadow.base) ||
+           !trace_->frontend->Alive(shadow.storage);
+  });
+}
+
+bool Binding::MovesOntoWrites(const OpView& head) const {
+  const std::vector<ValueRef>& refs = trace_->ops[0].operands;
+  for (size_t i = 0; i < refs.size(); ++i) {
+    const ValueId v = refs[i].value;
+    if (program_->effects.input(v) || !IsMoved(v)) continue;
+    const Operand& operand = head.operands[i];
+    for (const ValueId written : program_->effects.written_outside()) {
+      const uint64_t end =
+          bound_[written].origin + trace_->values[written].size_bytes;
+      if (written != v && operand.base < end &&
+          bound_[written].place.base < operand.base + operand.storage_bytes) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool Binding::WritesApart(uint32_t index, const OpView& op) const {
+  if (!program_->effects.writes_outside(index)) return true;
+  const std::vector<ValueRef>& refs = trace_->ops[index].operands;
+  if (std::ranges::none_of(
+          refs, [this](const ValueRef& ref) { return IsMoved(ref.value); })) {
+    return true;
+  }
+  std::vector<size_t> by_place(refs.size());
+  std::iota(by_place.begin(), by_place.end(), size_t{0});
+  std::ranges::sort(by_place, {}, [&op](size_t i) {
+    return std::pair(op.operands[i].base, op.operands[i].storage_bytes);
+  });
+  const auto end = [&op](size_t i) {
+    return op.operands[i].base + op.operands[i].storage_bytes;
+  };
+  // Of those that begin earlier, the ones that reach furthest.
+  std::optional<size_t> any;
+  std::optional<size_t> written;
+  for (const size_t i : by_place) {
+    const std::optional<size_t>& other = refs[i].written ? any : written;
+    if (other.has_value() && refs[*other].value != refs[i].value &&
+        op.operands[i].base < end(*other)) {
+      return false;
+    }
+    if (!any.has_value() || end(*any) < end(i)) any = i;
+    if (refs[i].written && (!written.has_value() || end(*written) < end(i))) {
+      written = i;
+    }
+  }
+  return true;
+}
+
+bool Binding::Uses(uint64_t begin, uint64_t end) const {
+  for (ValueId v = 0; v < bound_.size(); ++v) {
+    const Value& value = trace_->values[v];
+    const Bound& bound = bound_[v];
+    if (value.external && bound.place.base < end &&
+        begin < bound.origin + value.size_bytes) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace reprise::engine
