@@ -50,6 +50,17 @@ class PlanPass {
 
   // While the pass is under way, and right behind it: all ops have come.
   bool over() const { return cursor_ == in_use_.entry->ops; }
+  // While it is under way: what the op that has come writes is what this pass
+  // has made.
+  bool WritesOwn(const engine::OpView& op) const {
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      if (op.operands[i].written &&
+          !instance().Made(cursor_, i, op.operands[i])) {
+        return false;
+      }
+    }
+    return true;
+  }
 
  protected:
   TraceEntry* entry() const { return in_use_.entry; }
@@ -82,15 +93,6 @@ class PlanPass {
     }
     entry()->outdated = true;
     return true;
-  }
-  // The op writes outside, and other streams would have to be told before.
-  bool ConcernsOthers() const {
-    return (WritesOutside() || Arrives()) && writes_ != nullptr &&
-           writes_->several();
-  }
-  // The op that is due copies from the host: the host may wait for it.
-  bool Arrives() const {
-    return traced().by_eager && traced().operands.empty();
   }
 
   // A launch that was due did what the pass needs now; what else went wrong is

@@ -21,8 +21,7 @@ constexpr char kHeld[] =
 bool Replay::Begin() {
   cursor_ = 0;
   const bool draws = cursor_ == instance().next_draw_op();
-  if (KeepsFromOthers() || ConcernsOthers() || !instance().Secure() ||
-      !DrawsIfDue()) {
+  if (KeepsFromOthers() || !instance().Secure() || !DrawsIfDue()) {
     instance().Finish();
     return false;
   }
@@ -67,7 +66,7 @@ void Replay::CountPrivateWriters() {
 bool Replay::EnterElse(const OpView& op) {
   // What eager allocates may be what the program has freed in this pass, and
   // what a squash needs as it was.
-  if (op.by_eager && (ConcernsOthers() || !instance().Stands())) {
+  if (op.by_eager && !instance().Stands()) {
     Diverge(op);
     return false;
   }
@@ -116,8 +115,7 @@ bool Replay::LaunchAt(const OpView& op) {
     if (!LearnNumbers(op)) NoteLeaving();
     return false;
   }
-  if (readiness != Readiness::kReady || !instance().Matches(cursor_, op) ||
-      ConcernsOthers()) {
+  if (readiness != Readiness::kReady || !instance().Matches(cursor_, op)) {
     Diverge(op);
     return false;
   }

@@ -430,13 +430,13 @@ void Runtime::BeforeWaitForEvent() {
   }
 }
 
-void Runtime::BeforeCut(Session* session, const engine::OpView& op,
-                        bool may_wait) {
+void Runtime::BeforeOp(Session* session, const engine::OpView& op,
+                       bool may_wait) {
   if (!impl_->writes().several()) return;
   if (may_wait && impl_->unseen()) {
     impl_->InterruptOthers(session, "the host waits for another stream");
   }
-  impl_->writes().BeforeCut(session, op, may_wait);
+  impl_->writes().BeforeOp(session, op, may_wait);
 }
 
 const std::atomic<bool>& Runtime::opened() const { return impl_->opened(); }

@@ -79,7 +79,7 @@ class Runtime {
   void BeforeWait(const StreamKey& stream, const char* what);
   void BeforeWaitForEvent();
   // See StreamWrites. `session` is one of this runtime's.
-  void BeforeCut(Session* session, const engine::OpView& op, bool may_wait);
+  void BeforeOp(Session* session, const engine::OpView& op, bool may_wait);
 
   // False if, since the last InterruptAll, no trace has been begun on any
   // session: there is nothing to interrupt. Lives as long as the runtime.

@@ -13,6 +13,7 @@
 #include "engine/trace/op.h"
 #include "engine/trace/storage_holds.h"
 #include "engine/trace/trace.h"
+#include "scheduler/memory_ranges.h"
 
 namespace reprise::scheduler {
 
@@ -22,13 +23,7 @@ enum class Action : uint8_t {
   kCut,      // run it; it is part of no trace, and may write anybody's memory
   kObserve,  // run it, then call Leave (or Abandon if it raised)
   kFollow,   // do not run it: its results are those of followed()
-};
-
-// [begin, end), addresses.
-struct MemoryRange {
-  uint64_t begin = 0;
-  uint64_t end = 0;
-  bool operator==(const MemoryRange&) const = default;
+  kTell,     // nothing is done yet: others have to be told before
 };
 
 // Handles the ops of one (device, stream), one at a time:
@@ -39,6 +34,7 @@ struct MemoryRange {
 //   kObserve: Unlock(); run eagerly; Lock(); Leave(results, call); Unlock()
 //   kEager:   Unlock(); run eagerly
 //   kCut:     Unlock(); tell other sessions (StreamWrites); run eagerly
+//   kTell:    Unlock(); tell other sessions; Lock(); EnterTold(view), as above
 //
 // Ops may come from different threads. Where they overlap (one is entered while
 // another one is observed) what was being watched is dropped, and nothing is
@@ -66,6 +62,10 @@ class Session {
 
   virtual Action Enter(const engine::OpView& op) REPRISE_REQUIRES(lock_) = 0;
 
+  // The same once Enter has answered kTell, and others know. Never kTell.
+  virtual Action EnterTold(const engine::OpView& op)
+      REPRISE_REQUIRES(lock_) = 0;
+
   // kObserve while recording for the host executor: the frontend describes the
   // call before running it, and gives the description to Leave.
   virtual bool wants_call() const REPRISE_REQUIRES(lock_) = 0;
@@ -83,8 +83,8 @@ class Session {
 
   // The same if a replay or a validation is under way that uses some of that
   // memory.
-  virtual void InterruptIfUsed(std::span<const MemoryRange> memory,
-                               const char* what) REPRISE_EXCLUDES(lock_) = 0;
+  virtual void InterruptIfUsed(const MemoryRanges& memory, const char* what)
+      REPRISE_EXCLUDES(lock_) = 0;
 
   // The op raised: it is a cut from now on.
   virtual void Abandon(const engine::OpView& op) REPRISE_REQUIRES(lock_) = 0;

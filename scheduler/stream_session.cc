@@ -40,6 +40,7 @@ StreamSession::StreamSession(Parts parts)
       clock_(*parts.clock),
       opened_(parts.opened),
       asleep_(parts.asleep),
+      writes_(parts.writes),
       learning_({.frontend = frontend_.get(),
                  .work = backend_.get(),
                  .journal = &journal_,
@@ -58,7 +59,6 @@ StreamSession::StreamSession(Parts parts)
       watching_({.frontend = frontend_.get(),
                  .work = backend_.get(),
                  .options = &options_,
-                 .writes = parts.writes,
                  .journal = &journal_,
                  .boundaries = &boundaries_,
                  .learning = &learning_,
@@ -79,7 +79,7 @@ StreamSession::~StreamSession() { holds_.EndPass(); }
 
 // --- The stream ------------------------------------------------------------
 
-Action StreamSession::Enter(const OpView& op) {
+Action StreamSession::EnterTold(const OpView& op) {
   entered_ = op.words.data();
   if (++journal_.stats.ops % Attention::kOps == 0) LookAtWholeStream();
   if (observed_ != nullptr) {
@@ -102,6 +102,22 @@ Action StreamSession::Enter(const OpView& op) {
   return EnterUnmatched(op);
 }
 
+bool StreamSession::WritesOwn(const OpView& op) const {
+  switch (mode_) {
+    case Mode::kReplaying:
+      return replay_.WritesOwn(op);
+    case Mode::kValidating:
+      return validation_.WritesOwn(op);
+    case Mode::kWatching:
+      return watching_.WritesOwn(op);
+    case Mode::kBoundary:
+    case Mode::kPassing:
+    case Mode::kAway:
+      break;
+  }
+  return std::ranges::none_of(op.operands, &engine::Operand::written);
+}
+
 Action StreamSession::EnterUnmatched(const OpView& op) {
   if (std::ranges::all_of(op.scalars, engine::IsSmallInteger)) {
     return EnterMasked(op, cache::HashWords(op.words));
@@ -117,11 +133,7 @@ Action StreamSession::EnterMasked(const OpView& op,
   if (mode_ == Mode::kPassing) {
     if (op.cut == nullptr && passing_.Enter(hash)) {
       if (passing_.over()) mode_ = Mode::kBoundary;
-      // Its words say that it is the trace's op, and not on whose memory it is.
-      const bool writes = std::ranges::any_of(
-          op.operands,
-          [](const engine::Operand& operand) { return operand.written; });
-      return writes || op.by_eager ? Action::kCut : Action::kEager;
+      return Action::kEager;
     }
     mode_ = Mode::kBoundary;
     boundaries_.Break();
@@ -140,9 +152,8 @@ Action StreamSession::EnterMasked(const OpView& op,
     return LeaveOut(op, kNew);
   }
   // No trace begins with what eager runs: of a model that is brought to the
-  // device, nothing would be replayed. And where the host waits for the copy,
-  // other sessions have to be told.
-  if (op.by_eager && (mode_ == Mode::kBoundary || watching_.HasOthers())) {
+  // device, nothing would be replayed.
+  if (op.by_eager && mode_ == Mode::kBoundary) {
     return RunCut(op, hash, kFromHost);
   }
   TraceEntry* expected = nullptr;
@@ -236,14 +247,14 @@ bool StreamSession::Interrupt(const char* what) {
   return CutWithoutOp(what);
 }
 
-void StreamSession::InterruptIfUsed(std::span<const MemoryRange> memory,
+void StreamSession::InterruptIfUsed(const MemoryRanges& memory,
                                     const char* what) {
   const Locked lock(*this);
   if (mode_ != Mode::kReplaying && mode_ != Mode::kValidating) return;
-  for (const MemoryRange& range : memory) {
-    if (!in_use_.instance->Uses(range.begin, range.end)) continue;
+  if (in_use_.instance->Uses([&memory](uint64_t begin, uint64_t end) {
+        return memory.Overlap(begin, end);
+      })) {
     CutWithoutOp(what);
-    return;
   }
 }
 

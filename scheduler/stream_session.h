@@ -93,7 +93,10 @@ class StreamSession final : public Session {
     StreamSession& session_;
   };
 
-  Action Enter(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
+  Action Enter(const engine::OpView& op) override REPRISE_REQUIRES(lock_) {
+    return MustTell(op) ? Action::kTell : StreamSession::EnterTold(op);
+  }
+  Action EnterTold(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
   bool wants_call() const override REPRISE_REQUIRES(lock_) {
     return learning_.recording() && backend_->wants_call();
   }
@@ -106,8 +109,8 @@ class StreamSession final : public Session {
   // Another stream has begun, and nothing of it was shown yet: a replay that
   // has private values ends here.
   void EndPrivacy() REPRISE_EXCLUDES(lock_);
-  void InterruptIfUsed(std::span<const MemoryRange> memory,
-                       const char* what) override REPRISE_EXCLUDES(lock_);
+  void InterruptIfUsed(const MemoryRanges& memory, const char* what) override
+      REPRISE_EXCLUDES(lock_);
   engine::Block TakeBlock(engine::ValueId value) override
       REPRISE_REQUIRES(lock_) {
     return in_use_.instance->TakeBlock(value);
@@ -175,6 +178,15 @@ class StreamSession final : public Session {
 
   // --- The stream ---
 
+  // There are several streams, whose sessions have to know of the op before it
+  // runs. Of cuts they are told when those have been answered.
+  bool MustTell(const engine::OpView& op) const REPRISE_REQUIRES(lock_) {
+    if (writes_ == nullptr || !writes_->several()) [[likely]]
+      return false;
+    return op.cut == nullptr && (op.by_eager || !WritesOwn(op));
+  }
+  // What the op writes is what the pass under way has made.
+  bool WritesOwn(const engine::OpView& op) const REPRISE_REQUIRES(lock_);
   // An op that no plan expects; with markers in its words, and their hash.
   Action EnterUnmatched(const engine::OpView& op) REPRISE_REQUIRES(lock_);
   Action EnterMasked(const engine::OpView& op, const cache::Signature& words)
@@ -232,6 +244,7 @@ class StreamSession final : public Session {
   const base::Clock& clock_;
   std::atomic<bool>* opened_;
   std::atomic<bool>* asleep_ REPRISE_GUARDED_BY(lock_);
+  const StreamWrites* writes_;  // null: there is one stream
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;
   // The words of the last op as they came, which name the call; and of the one

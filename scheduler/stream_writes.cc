@@ -7,11 +7,11 @@ namespace {
 
 constexpr char kWritten[] = "another stream writes memory that is used here";
 
-std::vector<MemoryRange> WrittenBy(const engine::OpView& op) {
-  std::vector<MemoryRange> written;
+MemoryRanges WrittenBy(const engine::OpView& op) {
+  MemoryRanges written;
   for (const engine::Operand& operand : op.operands) {
     if (!operand.written) continue;
-    written.push_back({operand.base, operand.base + operand.storage_bytes});
+    written.Add({operand.base, operand.base + operand.storage_bytes});
   }
   return written;
 }
@@ -33,25 +33,18 @@ std::vector<Session*> StreamWrites::OthersThan(const Session* session) const {
   return others;
 }
 
-void StreamWrites::Note(Stream& stream,
-                        const std::vector<MemoryRange>& written) {
-  for (const MemoryRange& range : written) {
-    if (stream.anything) return;
-    // A program writes the same places again and again.
-    if (std::ranges::find(stream.written, range) != stream.written.end()) {
-      continue;
-    }
-    stream.written.push_back(range);
-    if (stream.written.size() > kMostPieces) {
-      stream.anything = true;
-      stream.written.clear();
-    }
-  }
+// A program writes the same places again and again.
+void StreamWrites::Note(Stream& stream, const MemoryRanges& written) {
+  if (stream.anything) return;
+  for (const MemoryRange& range : written.all()) stream.written.Add(range);
+  if (stream.written.size() <= kMostPieces) return;
+  stream.anything = true;
+  stream.written.Clear();
 }
 
 void StreamWrites::TellOthers(Session* session, const engine::OpView& op,
                               bool may_wait) {
-  const std::vector<MemoryRange> written = WrittenBy(op);
+  const MemoryRanges written = WrittenBy(op);
   if (!written.empty()) {
     {
       const base::MutexLock lock(mutex_);
@@ -75,7 +68,7 @@ void StreamWrites::BeforeWait(const Session* session) {
       if (stream.written.empty() && !stream.anything) continue;
       writers.push_back(stream);
       if (stream.session != session) continue;
-      stream.written.clear();
+      stream.written.Clear();
       stream.anything = false;
     }
   }

@@ -1,4 +1,4 @@
-// What cuts write on one stream, as the sessions of others must know it.
+// What is written on one stream, as the sessions of others must know it.
 
 #ifndef REPRISE_SCHEDULER_STREAM_WRITES_H_
 #define REPRISE_SCHEDULER_STREAM_WRITES_H_
@@ -9,6 +9,7 @@
 
 #include "engine/base/mutex.h"
 #include "engine/trace/op.h"
+#include "scheduler/memory_ranges.h"
 #include "scheduler/session.h"
 
 namespace reprise::scheduler {
@@ -20,13 +21,14 @@ namespace reprise::scheduler {
 // writer, then goes on), nothing tells it. So the pass that is under way on
 // another stream is interrupted if it uses
 //
-//   - what a cut is about to write;
-//   - what cuts on whatever stream have written, when the host waits for one:
+//   - what a cut, or an op of a trace, is about to write;
+//   - what these have written on whatever stream, when the host waits for one:
 //     the pass may have begun in between, and events may have led from one
 //     stream to the other. It is forgotten when the host has waited for the
 //     stream of the cut itself.
 //
-// What a trace writes is its own and is nobody else's before a cut.
+// What ops of a trace write counts like what cuts do (Action::kTell), but for
+// what that trace has made, which is nobody else's before a cut.
 //
 // Sessions must outlive it. Thread-safe; called under no session's lock. While
 // there is one session, every call is one load.
@@ -36,9 +38,10 @@ class StreamWrites {
   // There are two sessions or more.
   bool several() const { return several_.load(std::memory_order_acquire); }
 
-  // Session::Enter has answered kCut for `op`, which is run in a moment.
-  // `may_wait`: by its end the host may have waited for the session's stream.
-  void BeforeCut(Session* session, const engine::OpView& op, bool may_wait) {
+  // Session::Enter has answered kCut or kTell for `op`, which is run in a
+  // moment. `may_wait`: by its end the host may have waited for the session's
+  // stream.
+  void BeforeOp(Session* session, const engine::OpView& op, bool may_wait) {
     if (several()) [[unlikely]]
       TellOthers(session, op, may_wait);
   }
@@ -50,17 +53,17 @@ class StreamWrites {
  private:
   // Of what a stream has written, so many pieces are known apart; of more, no
   // piece is known not to be among them.
-  static constexpr size_t kMostPieces = 256;
+  static constexpr size_t kMostPieces = 1024;
 
   struct Stream {
     Session* session = nullptr;
-    std::vector<MemoryRange> written;
+    MemoryRanges written;
     bool anything = false;  // more than `written` says
   };
 
   void TellOthers(Session* session, const engine::OpView& op, bool may_wait)
       REPRISE_EXCLUDES(mutex_);
-  static void Note(Stream& stream, const std::vector<MemoryRange>& written);
+  static void Note(Stream& stream, const MemoryRanges& written);
   std::vector<Session*> OthersThan(const Session* session) const
       REPRISE_EXCLUDES(mutex_);
 

@@ -16,7 +16,7 @@ using engine::ResultView;
 bool Validation::Begin(const OpView& head) {
   cursor_ = 0;
   whole_ = entry()->instances[in_use_.index].validations > 0;
-  if (KeepsFromOthers() || ConcernsOthers() ||
+  if (KeepsFromOthers() ||
       ((whole_ || HasPrivates()) && !instance().Secure()) ||
       !KeepOutside(head)) {
     instance().Finish();
@@ -66,7 +66,7 @@ bool Validation::GoOn(const OpView& op) {
   }
   // Before a segment is launched: another op has not told late externals.
   if (readiness != Readiness::kReady || instance().broken() ||
-      !instance().MatchesShadow(cursor_, op) || ConcernsOthers()) {
+      !instance().MatchesShadow(cursor_, op)) {
     return false;
   }
   if (!DrawsBesideEager()) {

@@ -31,7 +31,6 @@ constexpr uint32_t kTrials = 3;
 Watching::Watching(const Parts& parts)
     : work_(*parts.work),
       options_(*parts.options),
-      writes_(parts.writes),
       journal_(*parts.journal),
       boundaries_(*parts.boundaries),
       learning_(*parts.learning),
@@ -136,12 +135,7 @@ bool Watching::Ends() {
          open_.signature() == expected_->signature;
 }
 
-bool Watching::HasOthers() const {
-  return writes_ != nullptr && writes_->several();
-}
-
 bool Watching::TakesOutside(const OpView& op) const {
-  if (HasOthers()) return false;
   return std::ranges::all_of(op.operands, [this](const engine::Operand& one) {
     return !one.written || open_.Owns(one) || engine::CanCopy(one);
   });

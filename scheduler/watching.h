@@ -21,7 +21,6 @@
 #include "scheduler/learning.h"
 #include "scheduler/lifecycle.h"
 #include "scheduler/repetition.h"
-#include "scheduler/stream_writes.h"
 #include "scheduler/trace_entry.h"
 
 namespace reprise::scheduler {
@@ -41,7 +40,6 @@ class Watching {
     engine::WorkRecorder* work = nullptr;
     const base::Options* options = nullptr;
     // Of all streams; null: there is one.
-    const StreamWrites* writes = nullptr;
     Journal* journal = nullptr;
     Boundaries* boundaries = nullptr;
     Learning* learning = nullptr;
@@ -58,12 +56,14 @@ class Watching {
   // The trace has ended before this op.
   bool EndsBefore(const engine::OpView& op, uint64_t hash);
   // The op may be part of a trace: where it writes what this one has not made,
-  // that can be replayed, and no other stream would have to be told.
+  // that can be replayed.
   bool Takes(const engine::OpView& op) const {
     return !open_.WritesExternal(op) || TakesOutside(op);
   }
-  // There are other streams, which have to be told of some ops before.
-  bool HasOthers() const;
+  // While a trace is open: what the op writes is what that has made.
+  bool WritesOwn(const engine::OpView& op) const {
+    return !open_.WritesExternal(op);
+  }
   // The op comes, and eager is about to run it.
   void Enter(const engine::OpView& op, const cache::Signature& words);
   // Eager has run the op that came last. False if it is no part of any trace:
@@ -100,7 +100,6 @@ class Watching {
 
   engine::WorkRecorder& work_;
   const base::Options& options_;
-  const StreamWrites* writes_;
   Journal& journal_;
   Boundaries& boundaries_;
   Learning& learning_;

@@ -21,10 +21,10 @@ scheduler::Session* SessionFor(c10::Device device, void* stream) {
   return runtime == nullptr ? nullptr : runtime->SessionFor(device, stream);
 }
 
-void BeforeCut(scheduler::Session* session, const engine::OpView& op,
-               bool may_wait) {
+void BeforeOp(scheduler::Session* session, const engine::OpView& op,
+              bool may_wait) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
-    runtime->scheduler().BeforeCut(session, op, may_wait);
+    runtime->scheduler().BeforeOp(session, op, may_wait);
   }
 }
 

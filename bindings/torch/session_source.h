@@ -29,11 +29,12 @@ void PassOver(uint64_t ops);
 // none. May take a lock: hooks keep what they get while g_runtime_epoch stands.
 scheduler::Session* SessionFor(c10::Device device, void* stream);
 
-// The session has answered Action::kCut, and the op is run in a moment: other
-// sessions are told (scheduler::StreamWrites). `may_wait`: by its end the host
-// may have waited for the stream. May take locks; under no session's lock.
-void BeforeCut(scheduler::Session* session, const engine::OpView& op,
-               bool may_wait);
+// The session has answered Action::kCut or kTell, and the op is run in a
+// moment: other sessions are told (scheduler::StreamWrites). `may_wait`: by its
+// end the host may have waited for the stream. May take locks; under no
+// session's lock.
+void BeforeOp(scheduler::Session* session, const engine::OpView& op,
+              bool may_wait);
 
 // Interrupts the session of a stream (scheduler::Session::Interrupt), if it has
 // one, or all sessions. May take a lock.

@@ -118,7 +118,15 @@ WatchedOp::Step WatchedOp::Enter() {
   if (session_ == nullptr) return Step::kPass;
   LockSession(*session_);
   locked_ = true;
-  switch (session_->Enter(call_.view())) {
+  Action action = session_->Enter(call_.view());
+  if (action == Action::kTell) [[unlikely]] {
+    Unlock();
+    BeforeOp(session_, call_.view(), call_.view().by_eager);
+    LockSession(*session_);
+    locked_ = true;
+    action = session_->EnterTold(call_.view());
+  }
+  switch (action) {
     case Action::kFollow:
       if (session_->followed().bumps_versions) [[unlikely]]
         call_.BumpVersions(session_->followed());
@@ -130,9 +138,10 @@ WatchedOp::Step WatchedOp::Enter() {
       return Step::kObserve;
     case Action::kCut:
       Unlock();
-      BeforeCut(session_, call_.view(), call_.may_wait());
+      BeforeOp(session_, call_.view(), call_.may_wait());
       break;
     case Action::kEager:
+    case Action::kTell:
       break;
   }
   return Step::kEager;

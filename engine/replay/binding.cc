@@ -306,16 +306,14 @@ bool Binding::WritesApart(uint32_t index, const OpView& op) const {
   return true;
 }
 
-bool Binding::Uses(uint64_t begin, uint64_t end) const {
-  for (ValueId v = 0; v < bound_.size(); ++v) {
-    const Value& value = trace_->values[v];
-    const Bound& bound = bound_[v];
-    if (value.external && bound.place.base < end &&
-        begin < bound.origin + value.size_bytes) {
-      return true;
-    }
-  }
-  return false;
+bool Binding::Made(uint32_t index, size_t operand, const Operand& given) const {
+  const std::vector<ValueRef>& refs = trace_->ops[index].operands;
+  if (operand >= refs.size()) return false;
+  const ValueRef& ref = refs[operand];
+  if (trace_->values[ref.value].external) return false;
+  return shadowed_
+             ? shadow_[ref.value].storage == given.storage
+             : bound_[ref.value].origin + ref.offset_bytes == given.address();
 }
 
 }  // namespace reprise::engine

@@ -110,8 +110,22 @@ class Binding {
   // Of an op that writes outside: no operand that it writes shares memory with
   // one that is another value. The op might raise, or give other bits.
   bool WritesApart(uint32_t index, const OpView& op) const;
-  // Of externals, some lie in [begin, end).
-  bool Uses(uint64_t begin, uint64_t end) const;
+  // Operand `operand` of what may be the trace's op `index` is in memory that
+  // this pass has made.
+  bool Made(uint32_t index, size_t operand, const Operand& given) const;
+  // `overlaps(begin, end)` is true of an external's memory.
+  template <typename Overlaps>
+  bool Uses(Overlaps overlaps) const {
+    for (ValueId v = 0; v < bound_.size(); ++v) {
+      const Value& value = trace_->values[v];
+      const Bound& bound = bound_[v];
+      if (value.external &&
+          overlaps(bound.place.base, bound.origin + value.size_bytes)) {
+        return true;
+      }
+    }
+    return false;
+  }
 
  private:
   // Of an op with as many operands: each lies where its value does. Those that

@@ -136,6 +136,9 @@ class Instance {
   bool OtherNumbers(uint32_t index, const OpView& op) const {
     return binding_.OtherNumbers(index, op);
   }
+  bool Made(uint32_t index, size_t operand, const Operand& given) const {
+    return binding_.Made(index, operand, given);
+  }
   // In a pass that runs beside eager, under way: eager has made the value, in
   // that storage.
   void Shadow(ValueId value, const StoragePlace& place);
@@ -152,10 +155,11 @@ class Instance {
   // vain.
   base::Status Squash(uint32_t verified);
 
-  // While a pass is under way: it reads memory of [begin, end), or may, that is
-  // not its own.
-  bool Uses(uint64_t begin, uint64_t end) const {
-    return binding_.Uses(begin, end);
+  // While a pass is under way: it reads memory, or may, that is not its own and
+  // of which `overlaps(begin, end)` is true.
+  template <typename Overlaps>
+  bool Uses(Overlaps overlaps) const {
+    return binding_.Uses(overlaps);
   }
 
   // While a pass is under way: externals that are the same at each pass, and

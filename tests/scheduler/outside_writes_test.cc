@@ -1,5 +1,5 @@
 // Ops that write the program's memory are replayed, each once, wherever the
-// program leaves; and run by eager where other streams would have to be told.
+// program leaves, and beside other streams, which are told.
 
 #include <gtest/gtest.h>
 
@@ -101,10 +101,8 @@ TEST_F(OutsideWritesTest, HappenOnceWhereAValidationIsLeft) {
   }
 }
 
-// Its sessions would have to be told before the op, and are not asked in mid-
-// pass.
-TEST_F(OutsideWritesTest, AreEagersWhereThereIsAnotherStream) {
-  Warm();
+// Of which the sessions are told before each op that writes.
+TEST_F(OutsideWritesTest, AreReplayedBesideAnotherStream) {
   sim::ModelFrontend frontend;
   StreamSession::Parts parts;
   auto other = std::make_unique<sim::ModelFrontend>();
@@ -115,12 +113,19 @@ TEST_F(OutsideWritesTest, AreEagersWhereThereIsAnotherStream) {
   const auto second = std::make_unique<StreamSession>(std::move(parts));
   writes_.Add(session_.get());
   writes_.Add(second.get());
-  for (int i = 0; i < 12; ++i) Step(Next());
-  EXPECT_GT(Cuts(kCut), 0u);
+  uint64_t told = 0;
+  watched_program_->before_op = [&](const engine::OpView& op) {
+    writes_.BeforeOp(session_.get(), op, /*may_wait=*/op.cut != nullptr);
+    if (op.cut == nullptr) ++told;
+  };
+  Warm();
   const Stats before = stats();
+  told = 0;
   for (int i = 0; i < 12; ++i) Step(Next());
-  // What lies between them is.
-  EXPECT_GT(stats().replays, before.replays);
+  EXPECT_EQ(stats().replays - before.replays, 12u);
+  EXPECT_EQ(stats().effects - before.effects, 36u);
+  EXPECT_GE(told, 36u);
+  EXPECT_EQ(Cuts(kCut), 0u);
 }
 
 }  // namespace

@@ -26,8 +26,11 @@ constexpr int kPasses = 1500;
 // A program on a stream, and the same one without a session.
 class Beside {
  public:
-  Beside(ModelFrontend* frontend, Session* session)
+  Beside(Runtime* runtime, ModelFrontend* frontend, Session* session)
       : real_(frontend, session), plain_(&plain_frontend_, nullptr) {
+    real_.before_op = [runtime, session](const engine::OpView& op) {
+      runtime->BeforeOp(session, op, /*may_wait=*/op.cut != nullptr);
+    };
     real_weight_ = real_.Make(2);
     plain_weight_ = plain_.Make(2);
   }
@@ -96,7 +99,8 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
   std::vector<std::unique_ptr<Beside>> programs;
   for (int device = 0; device < 2; ++device) {
     Session* session = runtime.SessionFor({.device = device});
-    programs.push_back(std::make_unique<Beside>(frontends.back(), session));
+    programs.push_back(
+        std::make_unique<Beside>(&runtime, frontends.back(), session));
   }
   std::vector<std::thread> threads;
   for (const auto& program : programs) {

@@ -15,6 +15,7 @@ using ::testing::IsEmpty;
 class FakeSession final : public Session {
  public:
   Action Enter(const engine::OpView&) override { return Action::kCut; }
+  Action EnterTold(const engine::OpView&) override { return Action::kCut; }
   bool wants_call() const override { return false; }
   void Leave(const engine::OpView&, std::span<const engine::ResultView>,
              std::unique_ptr<engine::Call>) override {}
@@ -23,9 +24,8 @@ class FakeSession final : public Session {
     ++interrupts;
     return true;
   }
-  void InterruptIfUsed(std::span<const MemoryRange> memory,
-                       const char*) override {
-    for (const MemoryRange& range : memory) asked.push_back(range.begin);
+  void InterruptIfUsed(const MemoryRanges& memory, const char*) override {
+    for (const MemoryRange& range : memory.all()) asked.push_back(range.begin);
   }
   engine::Block TakeBlock(engine::ValueId) override { return {}; }
   void Own(engine::ValueId, engine::StorageToken) override {}
@@ -54,9 +54,9 @@ class StreamWritesTest : public testing::Test {
     operands[1].base = 0x99;  // only read
     engine::OpView op;
     op.operands = operands;
-    writes_.BeforeCut(&b_, op, waits);
+    writes_.BeforeOp(&b_, op, waits);
   }
-  void Wait() { writes_.BeforeCut(&b_, {}, /*waits=*/true); }
+  void Wait() { writes_.BeforeOp(&b_, {}, /*waits=*/true); }
 
   FakeSession a_, b_, c_;
   StreamWrites writes_;
@@ -109,7 +109,7 @@ TEST_F(StreamWritesTest, PlacesThatAreWrittenAgainAreKeptOnce) {
 }
 
 TEST_F(StreamWritesTest, WhatIsTooMuchToBeToldApartMayBeAnything) {
-  for (uint64_t i = 0; i < 300; ++i) Write(0x1000 * (i + 1));
+  for (uint64_t i = 0; i < 1100; ++i) Write(0x1000 * (i + 1));
   EXPECT_EQ(a_.interrupts, 0);
   a_.asked.clear();
   Wait();

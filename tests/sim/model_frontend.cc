@@ -185,7 +185,14 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
   view.may_use_generator = op == ModelOp::kRandom;
   view.may_try_kernels = op == tries_kernels;
 
-  switch (session_->Enter(view)) {
+  scheduler::Action action = session_->Enter(view);
+  if (action == scheduler::Action::kTell) {
+    session_->Unlock();
+    before_op(view);
+    session_->Lock();
+    action = session_->EnterTold(view);
+  }
+  switch (action) {
     case scheduler::Action::kFollow: {
       ++followed_;
       ModelTensor out;
@@ -198,8 +205,12 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
       return out;
     }
     case scheduler::Action::kEager:
+    case scheduler::Action::kTell:
+      session_->Unlock();
+      return Eager(op, inputs, attribute);
     case scheduler::Action::kCut:
       session_->Unlock();
+      if (before_op) before_op(view);
       return Eager(op, inputs, attribute);
     case scheduler::Action::kObserve:
       ++observed_;

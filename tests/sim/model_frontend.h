@@ -241,6 +241,9 @@ class ModelProgram {
   // Ops that may try out kernels, if any do.
   std::optional<ModelOp> tries_kernels;
 
+  // Tells sessions of other streams. Must be there where the session has any.
+  std::function<void(const engine::OpView&)> before_op;
+
   // Ops whose results the session wanted to see.
   int observed() const { return observed_; }
   // Ops that a replay answered.

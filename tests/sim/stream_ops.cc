@@ -508,7 +508,16 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   if (!shows) return Eager(kind, inputs, attribute);
   const Shown shown(kind, Told(inputs), attribute, parts_.fault);
   session.Lock();
-  switch (session.Enter(shown.view)) {
+  scheduler::Action action = session.Enter(shown.view);
+  if (action == scheduler::Action::kTell) {
+    session.Unlock();
+    parts_.before_op(&session, shown.view, shown.view.by_eager);
+    // Squashes of others have worked on streams of theirs.
+    parts_.gpu->eager_stream = parts_.stream;
+    session.Lock();
+    action = session.EnterTold(shown.view);
+  }
+  switch (action) {
     case scheduler::Action::kFollow: {
       std::vector<Tensor> results = Followed(inputs);
       session.Unlock();
@@ -519,11 +528,12 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
       return Eager(kind, inputs, attribute);
     case scheduler::Action::kCut:
       session.Unlock();
-      parts_.before_cut(&session, shown.view, kind == OpKind::kRead);
+      parts_.before_op(&session, shown.view, kind == OpKind::kRead);
       // Squashes of others have worked on streams of theirs.
       parts_.gpu->eager_stream = parts_.stream;
       return Eager(kind, inputs, attribute);
     case scheduler::Action::kObserve:
+    case scheduler::Action::kTell:
       break;
   }
   std::unique_ptr<engine::Call> call;

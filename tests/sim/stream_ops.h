@@ -184,9 +184,9 @@ class StreamOps {
     scheduler::Session* session;
     CUstream stream;
     Fault fault;
-    // See Runtime::BeforeCut and BeforeMemoryGoes.
+    // See Runtime::BeforeOp and BeforeMemoryGoes.
     std::function<void(scheduler::Session*, const engine::OpView&, bool waits)>
-        before_cut;
+        before_op;
     std::function<void()> before_memory_goes;
     StreamOps* aside = nullptr;  // on another stream
   };

@@ -27,9 +27,9 @@ TwinStream::TwinStream(const RunOptions& options, TwinDevice* device,
             .session = nullptr,
             .stream = stream,
             .fault = options.fault,
-            .before_cut =
+            .before_op =
                 [device](scheduler::Session* session, const engine::OpView& op,
-                         bool waits) { device->BeforeCut(session, op, waits); },
+                         bool waits) { device->BeforeOp(session, op, waits); },
             .before_memory_goes = [device] { device->BeforeMemoryGoes(); },
             .aside = aside}) {
   Take(0);

@@ -69,9 +69,9 @@ struct TwinDevice {
   }
 
   // As a Runtime has them. kOthersUntold: to no session but one.
-  void BeforeCut(scheduler::Session* session, const engine::OpView& op,
-                 bool waits) {
-    if (fault != Fault::kOthersUntold) writes.BeforeCut(session, op, waits);
+  void BeforeOp(scheduler::Session* session, const engine::OpView& op,
+                bool waits) {
+    if (fault != Fault::kOthersUntold) writes.BeforeOp(session, op, waits);
   }
   // `event`: the host waits for an event of its stream.
   void BeforeWait(scheduler::Session* session, bool event) {

@@ -315,7 +315,7 @@ std::optional<Watched> WatchedNow() {
 void PassOver(uint64_t) {}
 
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
-void BeforeCut(scheduler::Session*, const engine::OpView&, bool) {}
+void BeforeOp(scheduler::Session*, const engine::OpView&, bool) {}
 void InterruptSession(c10::Device, void*, const char*) {}
 void InterruptSessions(const char*) {}
 

@@ -40,7 +40,7 @@ std::optional<Watched> WatchedNow() {
 void PassOver(uint64_t) {}
 
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
-void BeforeCut(scheduler::Session*, const engine::OpView&, bool) {}
+void BeforeOp(scheduler::Session*, const engine::OpView&, bool) {}
 
 void InterruptSession(c10::Device, void*, const char* what) {
   g_session->Interrupt(what);

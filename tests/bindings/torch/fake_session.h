@@ -67,6 +67,9 @@ class FakeSession final : public scheduler::Session {
   engine::Call* call(size_t i) { return ops_[i].call.get(); }
 
   scheduler::Action Enter(const engine::OpView& op) override;
+  scheduler::Action EnterTold(const engine::OpView& op) override {
+    return Enter(op);
+  }
   bool wants_call() const override { return wants_calls_; }
   void Leave(const engine::OpView& op,
              std::span<const engine::ResultView> results,
@@ -76,8 +79,7 @@ class FakeSession final : public scheduler::Session {
     ++interrupts_;
     return false;
   }
-  void InterruptIfUsed(std::span<const scheduler::MemoryRange>,
-                       const char*) override {}
+  void InterruptIfUsed(const scheduler::MemoryRanges&, const char*) override {}
   engine::Block TakeBlock(engine::ValueId value) override;
   void Own(engine::ValueId, engine::StorageToken) override {}
   engine::GeneratorState drawn() const override { return {}; }

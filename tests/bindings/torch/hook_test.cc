@@ -282,13 +282,15 @@ class ForgetfulSession final : public scheduler::Session {
     open_within = t_thread_state.open_notes;
     return scheduler::Action::kObserve;
   }
+  scheduler::Action EnterTold(const engine::OpView& op) override {
+    return Enter(op);
+  }
   bool wants_call() const override { return false; }
   void Leave(const engine::OpView&, std::span<const engine::ResultView>,
              std::unique_ptr<engine::Call>) override {}
   void Abandon(const engine::OpView&) override {}
   bool Interrupt(const char*) override { return false; }
-  void InterruptIfUsed(std::span<const scheduler::MemoryRange>,
-                       const char*) override {}
+  void InterruptIfUsed(const scheduler::MemoryRanges&, const char*) override {}
   engine::Block TakeBlock(engine::ValueId) override { return {}; }
   void Own(engine::ValueId, engine::StorageToken) override {}
   engine::GeneratorState drawn() const override { return {}; }

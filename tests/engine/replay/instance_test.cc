@@ -649,7 +649,9 @@ TEST_F(InstanceTest, UsesWhatItsExternalsAreBoundTo) {
   Build();
   ASSERT_EQ(Resolve(First(x_) + 4096), Readiness::kReady);
   const auto uses = [&](uint64_t address) {
-    return instance_->Uses(address, address + 4);
+    return instance_->Uses([address](uint64_t begin, uint64_t end) {
+      return begin < address + 4 && address < end;
+    });
   };
   EXPECT_TRUE(uses(First(weight_)));
   EXPECT_TRUE(uses(First(weight_) + kSizeBytes - 4));

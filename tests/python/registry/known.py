@@ -105,7 +105,8 @@ SOMETIMES_CUT = (
     Known("", "of results", _AT_TIMES, r"copies to the host"),
     Known("", "solvers that look at what they found", _CUDA, r"a wait of the host for the device"),
     Known("", "refused by builds too often: see REFUSED", _AT_TIMES,
-          r"a device address that no operand, output or temp"),
+          r"a device address that no operand, output or temp"
+          r"|its output took the middle of a temporary buffer"),
     Known("", "streams of a library's own", _AT_TIMES, r"an event or a wait in the stream"),
 )  # fmt: skip
 
