@@ -1,5 +1,7 @@
 #include "scheduler/build_job.h"
 
+#include <algorithm>
+
 #include "engine/replay/plan.h"
 
 namespace reprise::scheduler {
@@ -49,9 +51,15 @@ BuildJob::Outcome BuildJob::Build() {
     program = *std::move(explained);
   }
   Built built;
-  built.summary = {program->launches,          program->segments.size(),
-                   program->layout.size_bytes, program->bytes_at_once,
-                   program->mechanism,         program->notes};
+  const auto& segments = program->segments;
+  built.summary = {.launches = program->launches,
+                   .segments = segments.size(),
+                   .gates = static_cast<size_t>(std::ranges::count(
+                       segments, true, &engine::Segment::gated)),
+                   .layout_bytes = program->layout.size_bytes,
+                   .bytes_at_once = program->bytes_at_once,
+                   .mechanism = program->mechanism,
+                   .notes = program->notes};
   if (is_plan() && program->launches < 2) {
     built.refusal = "a single launch gains nothing";
     return built;

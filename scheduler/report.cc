@@ -31,6 +31,7 @@ json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {
   }
   plan["launches"] = entry.summary.launches;
   plan["segments"] = entry.summary.segments;
+  plan["gates"] = entry.summary.gates;
   plan["arena_bytes"] = entry.bytes();
   plan["layout_bytes"] = entry.summary.layout_bytes;
   plan["bytes_at_once"] = entry.summary.bytes_at_once;

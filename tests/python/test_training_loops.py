@@ -11,6 +11,7 @@ import reprise
 import torch
 from registry.hooks import hooks
 from torch import nn
+from torch.autograd import profiler_legacy
 from torch.nn import functional
 from watching import assert_same_bits, followed_share, rest, tensors, watched
 
@@ -342,7 +343,12 @@ _MORE_OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer
     "Adamax, for loop": lambda p: torch.optim.Adamax(p, lr=0.01, foreach=False),
     "NAdam, for loop": lambda p: torch.optim.NAdam(p, lr=0.01, foreach=False),
     "RAdam, for loop": lambda p: torch.optim.RAdam(p, lr=0.01, foreach=False),
-    "Adagrad, fused": lambda p: torch.optim.Adagrad(p, lr=0.01, fused=True),
+    "Adagrad, fused": lambda p: torch.optim.Adagrad(
+        p,
+        lr=0.01,
+        fused=not p[0].is_cuda,  # there is none for CUDA
+    ),
+    "Adam, capturable": lambda p: torch.optim.Adam(p, lr=0.01, capturable=p[0].is_cuda),
     "Adafactor": lambda p: torch.optim.Adafactor(p, lr=0.01),
     "AMSGrad": lambda p: torch.optim.AdamW(p, lr=0.01, amsgrad=True, foreach=True),
 }
@@ -653,9 +659,8 @@ def ops_of(
     many ops of them replays have answered."""
     torch.manual_seed(5)
     hooked = {name.partition(".")[0] for name in hooks()}
-    profiler = torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
-    )
+    # torch.profiler would keep CUPTI for the rest of the process.
+    profiler = profiler_legacy.profile(record_shapes=True)
     followed = 0
     with torch.enable_grad():
         for number, _kept in enumerate(made(device)):
@@ -663,9 +668,9 @@ def ops_of(
                 rest(session)
             if number == STEPS - 1 - PROFILED:
                 followed = session.stats().followed if session else 0
-                profiler.start()
+                profiler.__enter__()
             if number == STEPS - 1:
-                profiler.stop()
+                profiler.__exit__(None, None, None)
     if session:
         followed = session.stats().followed - followed
 
@@ -675,7 +680,7 @@ def ops_of(
 
     events = [
         event
-        for event in profiler.events() or []
+        for event in profiler.function_events or []
         if not within_op(event) and event.name != "reprise::wait"
     ]
     events.sort(key=lambda event: event.time_range.start)
