@@ -39,7 +39,10 @@ class Boundaries {
   void LearnCut(uint64_t hash, std::string_view reason) {
     cuts_.Put(hash, std::string(reason));
   }
-  void CutPassed(uint64_t hash) { novelty_.CutPassed(hash); }
+  void CutPassed(uint64_t hash) {
+    novelty_.CutPassed(hash);
+    Part();
+  }
   // The op comes, in a trace of that signature if one is open (Novelty::Meet).
   bool IsNew(uint64_t hash, std::optional<uint64_t> open) {
     return novelty_.Meet(hash, open);
@@ -51,6 +54,10 @@ class Boundaries {
   // ways from there.
   void EndAt(const cache::Signature& beginning) {
     ends_.Put(beginning) = kTimesThatTell;
+  }
+  // They do not.
+  void ForgetEnd(const cache::Signature& beginning) {
+    if (uint32_t* times = ends_.Find(beginning)) *times = 0;
   }
   // A trace that began like this ended here, which counts once it has again:
   // it may have been another thread's doing.
@@ -82,22 +89,45 @@ class Boundaries {
   // No trace is expected to be that one any more.
   void Forget(const TraceEntry& entry) {
     heads_.Remove(entry.head_hash, &entry);
+    if (last_ == &entry) last_ = nullptr;
   }
 
   // --- The stream's way ---
 
-  // It has come to a trace's end.
-  void Ended(const TraceEntry& entry) {
-    novelty_.TraceEnded(entry.signature.lo);
-    predictor_.Saw(entry);
+  // It has come to a trace's end. Returns the one before if the two should be
+  // one: always this one comes right behind that one, and behind others only if
+  // it always does. (Not so is the step that comes behind an evaluation.)
+  TraceEntry* Ended(TraceEntry* entry) {
+    novelty_.TraceEnded(entry->signature.lo);
+    predictor_.Saw(*entry);
+    TraceEntry* before = std::exchange(last_, entry);
+    if (before == nullptr) return nullptr;
+    if (std::exchange(before->follower, entry->id) != entry->id) {
+      before->followed = 0;
+    }
+    ++before->followed;
+    entry->led = before->followed < kTimesTogether ? 0 : entry->led + 1;
+    const uint32_t enough =
+        EndsAt(before->signature) ? kTimesToOutweigh : kTimesTogether;
+    const bool always = before->followed >= enough && entry->led >= enough;
+    return always && before != entry ? before : nullptr;
+  }
+  // What comes next does not come right behind what came last.
+  void Part() {
+    if (last_ == nullptr) return;
+    last_->follower = TraceId::kNone;
+    last_ = nullptr;
   }
   // It has left a trace behind that beginning.
   void Left(const cache::Signature& beginning) {
     novelty_.TraceEnded(beginning.lo);
-    predictor_.Break();
+    Break();
   }
   // It was interrupted: what comes next follows on nothing.
-  void Break() { predictor_.Break(); }
+  void Break() {
+    predictor_.Break();
+    Part();
+  }
 
   void Clear() {
     cuts_.Clear();
@@ -112,12 +142,17 @@ class Boundaries {
  private:
   static constexpr size_t kMostLearned = 4096;
   static constexpr uint32_t kTimesThatTell = 2;
+  // So often in a row do two traces come together before they are one; and
+  // where the first was learned to end, because the program went several ways.
+  static constexpr uint32_t kTimesTogether = 16;
+  static constexpr uint32_t kTimesToOutweigh = 256;
 
   cache::LruMap<uint64_t, std::string> cuts_{kMostLearned};
   Novelty novelty_;
   cache::LruMap<cache::Signature, uint32_t> ends_{kMostLearned};
   Heads heads_;
   Predictor predictor_;
+  TraceEntry* last_ = nullptr;  // that ended; nothing has come since
 };
 
 }  // namespace reprise::scheduler

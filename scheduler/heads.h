@@ -79,7 +79,8 @@ class Heads {
       const bool keeps = KeepsPromises(head);
       if (!keeps && most > 0) agreement = std::min(agreement, most);
       const std::tuple<int, bool, bool, bool> rank{
-          agreement, head.entry->seen > 1, head.entry->id == foreseen, keeps};
+          agreement, head.entry->comes_again(), head.entry->id == foreseen,
+          keeps};
       if (best != nullptr && rank < best_rank) continue;
       best = head.entry;
       best_rank = rank;

@@ -127,7 +127,7 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
   ++entry->seen;
   entry->broken_promises = 0;
   traces_.Use(entry);
-  boundaries_.Ended(*entry);
+  if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, *entry);
 }
 
 void Lifecycle::CountAndTrim(TraceEntry* entry) {
@@ -493,9 +493,33 @@ void Lifecycle::NoteLeaving(TraceEntry* entry, uint32_t op,
 
 void Lifecycle::SplitAt(TraceEntry* entry, const cache::Signature& beginning,
                         std::string_view reason) {
+  entry->joined_at.reset();
   boundaries_.EndAt(beginning);
   boundaries_.Forget(*entry);
   GiveUp(entry, reason);
+}
+
+void Lifecycle::Join(TraceEntry* entry, const TraceEntry& behind) {
+  // One that cannot be replayed would keep the other from it.
+  const auto joins = [](const TraceEntry& one) {
+    return one.state == State::kReady ||
+           (one.state == State::kGivenUp && one.summary.launches == 1);
+  };
+  if (entry->shared || !joins(*entry) || !joins(behind) ||
+      entry->ops + behind.ops > parts_.options->max_trace_ops) {
+    return;
+  }
+  ++journal_.notes["two traces that always came together are one"];
+  boundaries_.ForgetEnd(entry->signature);
+  entry->goes_on = behind.ops;
+  // Its head promises it until the longer one has come; and it may come by
+  // itself again, before a cut.
+  DropPlan(entry);
+  entry->first.reset();
+  entry->op_hashes.clear();  // it is watched, to go on
+  entry->outdated = false;
+  entry->state = State::kSeen;
+  traces_.Count(entry);
 }
 
 bool Lifecycle::LearnNumbers(TraceEntry* entry, uint32_t index,
@@ -607,6 +631,10 @@ void Lifecycle::Unpublish(TraceEntry& entry) {
 }
 
 void Lifecycle::GiveUp(TraceEntry* entry, std::string_view reason) {
+  if (entry->joined_at.has_value()) {  // its parts were better
+    boundaries_.EndAt(*entry->joined_at);
+    boundaries_.Forget(*entry);
+  }
   entry->state = State::kGivenUp;
   entry->reason = reason;
   DropPlan(entry);

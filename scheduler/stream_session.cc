@@ -202,6 +202,7 @@ Action StreamSession::RunCut(const OpView& op, uint64_t hash,
 Action StreamSession::LeaveOut(const OpView& op, std::string_view reason) {
   NoteCut(op, reason);
   Close(Ending::kByCut);
+  boundaries_.Part();
   return Action::kCut;
 }
 

@@ -157,6 +157,17 @@ struct TraceEntry {
   uint32_t left_times = 0;
   uint64_t left_since = 0;
 
+  // The trace that came right behind it, and how often in a row that one did;
+  // and how often in a row it came itself right behind one that is always
+  // followed by it.
+  TraceId follower = TraceId::kNone;
+  uint32_t followed = 0;
+  uint32_t led = 0;
+  // It was joined: for so many ops it goes on, until the longer trace has come.
+  uint32_t goes_on = 0;
+  // It is such a longer one, and this is what it begins with.
+  std::optional<cache::Signature> joined_at;
+
   Profit profit;
   uint64_t replays = 0;  // of all instances there ever were; so the others
   uint64_t squashes = 0;
@@ -168,6 +179,8 @@ struct TraceEntry {
   bool kept_with_plan = false;
   size_t counted_bytes = 0;
 
+  // Not only once. What was joined has, as its parts.
+  bool comes_again() const { return seen > 1 || joined_at.has_value(); }
   bool has_plan() const {
     return state >= State::kCheckOps && state <= State::kReady;
   }

@@ -42,6 +42,7 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
   externals_.Clear();
   repetition_.Clear();
   repeated_ = false;
+  goes_on_until_ = 0;
   head_hash_ = hash;
   op_hashes_.clear();
   head_storages_.clear();
@@ -64,6 +65,12 @@ bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
 }
 
 bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
+  if (open_.ops() < goes_on_until_) return false;
+  // What was joined has heads in its middle, its own one perhaps.
+  if (expected_ != nullptr && expected_->joined_at.has_value() &&
+      open_.ops() < expected_->ops && MayBecome(*expected_)) {
+    return false;
+  }
   if (repeated_) return true;
   const bool enough = open_.ops() >= kShortestRepetition;
   if (hash == head_hash_) {
@@ -120,9 +127,9 @@ bool Watching::MayBecome(const TraceEntry& entry) const {
 
 bool Watching::Ends() {
   if (open_.ops() >= options_.max_trace_ops) return true;
-  if (boundaries_.EndsAt(open_.signature())) return true;
-  if (expected_ == nullptr) return false;
-  if (open_.ops() <= expected_->ops && !MayBecome(*expected_)) {
+  if (open_.ops() <= goes_on_until_) return open_.ops() == goes_on_until_;
+  if (expected_ != nullptr && open_.ops() <= expected_->ops &&
+      !MayBecome(*expected_)) {
     // It is another one of those that begin like this, perhaps.
     for (const Heads::Head& head : boundaries_.Find(head_hash_)) {
       const TraceEntry& other = *head.entry;
@@ -131,8 +138,12 @@ bool Watching::Ends() {
       if (known && MayBecome(other)) expected_ = head.entry;
     }
   }
-  return open_.ops() == expected_->ops &&
-         open_.signature() == expected_->signature;
+  const bool whole = expected_ != nullptr && IsWhole(*expected_);
+  if (whole && expected_->goes_on > 0) {
+    goes_on_until_ = open_.ops() + expected_->goes_on;
+    return false;
+  }
+  return whole || boundaries_.EndsAt(open_.signature());
 }
 
 bool Watching::TakesOutside(const OpView& op) const {
@@ -188,7 +199,7 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
 
 void Watching::Close(Ending ending) {
   TraceEntry* promised = std::exchange(promised_, nullptr);
-  expected_ = nullptr;
+  TraceEntry* expected = std::exchange(expected_, nullptr);
   if (open_.ops() == 0) {
     learning_.Stop();
     return;
@@ -199,6 +210,12 @@ void Watching::Close(Ending ending) {
   }
   TraceEntry* entry = life_.EntryFor(
       {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
+  if (open_.ops() == goes_on_until_) {
+    TraceEntry& beginning = *expected;
+    entry->joined_at = beginning.signature;
+    beginning.goes_on = 0;
+    boundaries_.Forget(beginning);
+  }
   life_.PassEnded(entry);
   boundaries_.Began(head_hash_, entry, head_storages_);
   if (learning_.recording()) {

@@ -95,6 +95,10 @@ class Watching {
   // Device work that no op made came before the op of the recording that is
   // due: traces end there, now and ever after.
   bool EndsAtForeignWork();
+  // The open trace is that one.
+  bool IsWhole(const TraceEntry& entry) const {
+    return open_.ops() == entry.ops && open_.signature() == entry.signature;
+  }
   // The open trace may still become that one.
   bool MayBecome(const TraceEntry& entry) const;
 
@@ -113,7 +117,8 @@ class Watching {
   TraceEntry* promised_ = nullptr;  // by the head
   TraceEntry* expected_ = nullptr;  // the same, or another one that may come
   Repetition repetition_;
-  bool repeated_ = false;  // the next op begins a loop's body once more
+  uint32_t goes_on_until_ = 0;  // the op, if what was expected was joined
+  bool repeated_ = false;       // the next op begins a loop's body once more
   uint64_t hash_ = 0;
   // Ops that may try out kernels, by the hash of their words: how often in a
   // row they could not be recorded.

@@ -14,10 +14,12 @@ namespace {
 
 using sim::ModelTensor;
 
-constexpr int kWarm = 60;   // calls after which every way is expected to replay
+// Calls after which every way is expected to replay, also those that are
+// joined.
+constexpr int kWarm = 120;
 constexpr int kAfter = 60;  // calls of which nearly all ops are followed
 // Passes shorter than what counts as a repetition are first taken in pairs.
-constexpr int kWarmWhenShort = 140;
+constexpr int kWarmWhenShort = 220;
 
 // The order in which ways are taken, round and round; '?' is any of A and B.
 struct Order {

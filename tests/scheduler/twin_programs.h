@@ -112,8 +112,8 @@ class TwinPrograms : public testing::Test {
                       const engine::Trace& second) override {
       ++test_->builds_run_;
       if (test_->on_build_) test_->on_build_();
-      if (test_->failing_builds_ > 0) {
-        --test_->failing_builds_;
+      if (test_->failing_builds_ > 0 || first->ops.size() > test_->most_ops_) {
+        if (test_->failing_builds_ > 0) --test_->failing_builds_;
         return tl::unexpected<engine::BuildFailure>(
             {base::Error(base::Code::kFailedPrecondition, "told to fail"),
              std::nullopt});
@@ -219,8 +219,9 @@ class TwinPrograms : public testing::Test {
   std::optional<engine::MemoryWatches::Block> library_memory_;
   int recordings_open_ = 0;  // CUPTI would be taken as often
   int builds_run_ = 0;
-  std::function<void()> on_build_;  // runs within each build
-  int failing_builds_ = 0;          // so many, for nothing of the trace
+  std::function<void()> on_build_;     // runs within each build
+  int failing_builds_ = 0;             // so many, for nothing of the trace
+  size_t most_ops_ = size_t{1} << 20;  // of which a trace can be built
   bool explains_numbers_ = true;
   // Recorded, this op is refused so often.
   sim::ModelOp refused_op_ = sim::ModelOp::kAdd;

@@ -1,0 +1,105 @@
+// Traces that always come one behind the other become one, and two again where
+// the program goes several ways.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/scheduler/twin_programs.h"
+
+namespace reprise::scheduler {
+namespace {
+
+class JoinedTracesTest : public TwinPrograms {
+ protected:
+  static constexpr int kLooks = 12;  // steps after which each layer is a trace
+
+  // A step of `layers` layers, with a look of the host behind each, or behind
+  // the last one only.
+  void Step(size_t layers, bool looks_between) {
+    const float x = 0.25f * static_cast<float>(number_++);
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Make(x, 64);
+      Held held;
+      for (size_t i = 0; i < layers; ++i) {
+        h = p.Add(h, side.weights[i]);
+        for (size_t n = 0; n <= i; ++n) p.Negate(h);  // each is another one
+        h = p.Scale(h, 0.5f);
+        p.Mix(h, side.weights[i]);
+        h = p.Scale(h, 0.25f);
+        if (looks_between && i + 1 < layers) p.Read(h);
+      }
+      p.Read(h);
+      held.push_back(h);
+      return held;
+    });
+  }
+  void Steps(int count, size_t layers, bool looks_between) {
+    for (int i = 0; i < count; ++i) Step(layers, looks_between);
+  }
+  uint64_t ReplaysOfAStep(size_t layers) {
+    const Stats before = stats();
+    Step(layers, false);
+    EXPECT_EQ(stats().squashes, before.squashes) << Traces();
+    EXPECT_GT(stats().followed, before.followed) << Traces();
+    return stats().replays - before.replays;
+  }
+
+  int number_ = 0;
+};
+
+TEST_F(JoinedTracesTest, LayersOfWhichNobodyLooksBetween) {
+  Steps(kLooks, 8, /*looks_between=*/true);
+  EXPECT_EQ(ReplaysOfAStep(8), 8u) << Traces();
+  Steps(120, 8, /*looks_between=*/false);
+  EXPECT_EQ(ReplaysOfAStep(8), 1u) << Traces();
+}
+
+TEST_F(JoinedTracesTest, AreTwoAgainWhereTheProgramLooksBetween) {
+  Steps(kLooks, 2, true);
+  Steps(60, 2, false);
+  ASSERT_EQ(ReplaysOfAStep(2), 1u) << Traces();
+  Steps(60, 2, true);
+  const Stats before = stats();
+  Steps(10, 2, true);
+  EXPECT_EQ(stats().replays - before.replays, 20u) << Traces();
+  // And go on to be, where it does so now and then.
+  for (int i = 0; i < 60; ++i) Step(2, i % 3 == 0);
+  const Stats then = stats();
+  for (int i = 0; i < 12; ++i) Step(2, i % 3 == 0);
+  EXPECT_EQ(stats().replays - then.replays, 24u) << Traces();
+}
+
+// A loop without a cut: what comes behind its body is the body.
+TEST_F(JoinedTracesTest, ATraceIsNotJoinedWithItself) {
+  Steps(kLooks, 1, true);
+  const Stats before = stats();
+  for (int i = 0; i < 40; ++i) {
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Make(static_cast<float>(i), 64);
+      h = p.Add(h, side.weights[0]);
+      p.Negate(h);
+      h = p.Scale(h, 0.5f);
+      p.Mix(h, side.weights[0]);
+      return Held{p.Scale(h, 0.25f)};
+    });
+  }
+  EXPECT_EQ(stats().replays - before.replays, 40u) << Traces();
+}
+
+// What is joined cannot be built: the parts are replayed as before.
+TEST_F(JoinedTracesTest, AreTwoAgainWhereOneCannotBeBuilt) {
+  Steps(kLooks, 2, true);
+  most_ops_ = 6;
+  Steps(120, 2, false);
+  const Stats before = stats();
+  Steps(10, 2, false);
+  EXPECT_EQ(stats().replays - before.replays, 20u) << Traces();
+  EXPECT_GT(stats().rejected, 0u);
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
