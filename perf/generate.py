@@ -11,7 +11,8 @@ captured by hand and launched again and again, which is less than `generate` doe
 Writes one JSON object: microseconds a token of each mode (medians), ratio (eager over
 Reprise, median of paired rounds, with a bootstrap 95 % interval), control, same_tokens
 (of 8 prompts, against eager's), followed (share of ops answered from replays in the
-last 4 calls), replays a token, gpu, driver, torch, commit, dirty, command.
+last 4 calls), replays a token, waited_us and host_waited_us (of a token, in which the
+program waits for a number of the device's, by Reprise and with launches left out), gpu, driver, torch, commit, dirty, command.
 """
 
 from __future__ import annotations
@@ -59,6 +60,28 @@ def generate(model: Any, prompt: torch.Tensor) -> torch.Tensor:
         eos_token_id=None,
         pad_token_id=0,
     )
+
+
+def waited_us(mode: models.Mode, prompt: torch.Tensor) -> float:
+    """Microseconds of a token in which the program waits for a number: median of 8."""
+    read = torch.Tensor.__bool__
+    waited: list[float] = []
+
+    def timed(tensor: torch.Tensor) -> bool:
+        begin = time.perf_counter()
+        value = read(tensor)
+        waited[-1] += time.perf_counter() - begin
+        return value
+
+    torch.Tensor.__bool__ = timed  # type: ignore[method-assign]
+    try:
+        with mode:
+            for _ in range(9):
+                waited.append(0.0)
+                mode.run((prompt,))
+    finally:
+        torch.Tensor.__bool__ = read  # type: ignore[method-assign]
+    return 1e6 * statistics.median(waited[1:]) / NEW_TOKENS
 
 
 def captured_step(model: Any, prompt: torch.Tensor) -> float:
@@ -138,6 +161,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         return [e / m for e, m in zip(medians["eager"], medians[of], strict=True)]
 
     low, high = models.bootstrap(ratios("reprise"))
+    waits = {"waited_us": waited_us(modes["reprise"], prompts[0])}
+    if "host" in modes:
+        waits["host_waited_us"] = waited_us(modes["host"], prompts[0])
     reprise.enable("cuda", policy=arguments.policy)
     print(reprise.explain(), file=sys.stderr, flush=True)
     reprise.disable()
@@ -146,6 +172,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "policy": arguments.policy,
         "same_tokens": all(map(torch.equal, found, expected)),
         **{f"{name}_us": statistics.median(medians[name]) for name in modes},
+        **waits,
         "graph_us": captured_step(model, prompts[0]),
         "ratio": statistics.median(ratios("reprise")),
         "ratio_low": low,

@@ -270,6 +270,20 @@ def interleaved(
     return latencies
 
 
+def parts(mode: Mode, inputs: list[tuple], count: int) -> tuple[float, float]:
+    """Median seconds until a pass returns, and then until the device has done it."""
+    returned, waited = [], []
+    with mode:
+        for i in range(count + 1):
+            start = time.perf_counter()
+            mode.run(inputs[i % INPUTS])
+            back = time.perf_counter()
+            synchronize()
+            returned.append(back - start)
+            waited.append(time.perf_counter() - back)
+    return statistics.median(returned[1:]), statistics.median(waited[1:])
+
+
 def back_to_back(mode: Mode, inputs: list[tuple], count: int) -> float:
     """Seconds a pass without a synchronisation between passes."""
     with mode:

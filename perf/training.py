@@ -15,7 +15,8 @@ mode, ratio (eager over Reprise, median of paired rounds, with a bootstrap 95 %
 interval), control (the same of the control), deterministic, bit_equal, followed (share
 of a round's ops that were answered from replays), launches and replays a step, host_us
 (steps whose launches are left out, of a library built with ``REPRISE_MEASURE=ON``
-alone), plan_bytes, eager_peak_bytes, gpu, driver, torch, commit, dirty, command.
+alone), returned_us and waited_us (Reprise's steps until the program has them, and then
+until the device has done them), plan_bytes, eager_peak_bytes, gpu, driver, torch, commit, dirty, command.
 """
 
 from __future__ import annotations
@@ -405,6 +406,7 @@ def measure(name: str, kind: str, arguments: argparse.Namespace) -> dict[str, An
         e / c for e, c in zip(medians["eager"], medians["control"], strict=True)
     ]
     low, high = models.bootstrap(ratios)
+    returned, waited = models.parts(modes["reprise"], nothing, 20)
     reprise.enable("cuda", policy=arguments.policy)
     report = reprise.explain()
     print(name, kind, report, file=sys.stderr, flush=True)
@@ -418,6 +420,8 @@ def measure(name: str, kind: str, arguments: argparse.Namespace) -> dict[str, An
         "deterministic": same(again),
         "bit_equal": same(found),
         **{f"{which}_us": 1e6 * statistics.median(medians[which]) for which in modes},
+        "returned_us": 1e6 * returned,
+        "waited_us": 1e6 * waited,
         "ratio": statistics.median(ratios),
         "ratio_low": low,
         "ratio_high": high,
