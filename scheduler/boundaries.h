@@ -142,10 +142,11 @@ class Boundaries {
  private:
   static constexpr size_t kMostLearned = 4096;
   static constexpr uint32_t kTimesThatTell = 2;
-  // So often in a row do two traces come together before they are one; and
-  // where the first was learned to end, because the program went several ways.
-  static constexpr uint32_t kTimesTogether = 16;
-  static constexpr uint32_t kTimesToOutweigh = 256;
+  // After so many times in a row a trace is always followed by another; and
+  // after as many more the two are one, which costs some passes by eager. More,
+  // where the first was learned to end because the program went several ways.
+  static constexpr uint32_t kTimesTogether = 32;
+  static constexpr uint32_t kTimesToOutweigh = 512;
 
   cache::LruMap<uint64_t, std::string> cuts_{kMostLearned};
   Novelty novelty_;

@@ -14,12 +14,10 @@ namespace {
 
 using sim::ModelTensor;
 
-// Calls after which every way is expected to replay, also those that are
-// joined.
-constexpr int kWarm = 120;
+constexpr int kWarm = 60;   // calls after which every way is expected to replay
 constexpr int kAfter = 60;  // calls of which nearly all ops are followed
 // Passes shorter than what counts as a repetition are first taken in pairs.
-constexpr int kWarmWhenShort = 220;
+constexpr int kWarmWhenShort = 140;
 
 // The order in which ways are taken, round and round; '?' is any of A and B.
 struct Order {

@@ -38,8 +38,9 @@ class OnceTest : public ForeignWorkTest,
 
 TEST_P(OnceTest, AllIsFollowedAllTheSame) {
   const auto [pass, op] = GetParam();
-  // Where the first pass is parted a loop has to be found behind it.
-  for (int i = 0; i < 120; ++i) {
+  // Where the first pass is parted a loop has to be found behind it, and what
+  // it is parted into is joined.
+  for (int i = 0; i < 240; ++i) {
     Step(i == pass ? std::optional(op) : std::nullopt);
   }
   const Stats before = stats();

@@ -53,13 +53,13 @@ class JoinedTracesTest : public TwinPrograms {
 TEST_F(JoinedTracesTest, LayersOfWhichNobodyLooksBetween) {
   Steps(kLooks, 8, /*looks_between=*/true);
   EXPECT_EQ(ReplaysOfAStep(8), 8u) << Traces();
-  Steps(120, 8, /*looks_between=*/false);
+  Steps(320, 8, /*looks_between=*/false);
   EXPECT_EQ(ReplaysOfAStep(8), 1u) << Traces();
 }
 
 TEST_F(JoinedTracesTest, AreTwoAgainWhereTheProgramLooksBetween) {
   Steps(kLooks, 2, true);
-  Steps(60, 2, false);
+  Steps(100, 2, false);
   ASSERT_EQ(ReplaysOfAStep(2), 1u) << Traces();
   Steps(60, 2, true);
   const Stats before = stats();
