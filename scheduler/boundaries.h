@@ -78,6 +78,10 @@ class Boundaries {
              std::vector<engine::StorageToken> storages) {
     heads_.Put(hash, entry, std::move(storages));
   }
+  // The trace goes on: that one begins where it did.
+  void Succeed(const TraceEntry& old, TraceEntry* entry) {
+    heads_.Succeed(old.head_hash, &old, entry);
+  }
   std::span<const Heads::Head> Find(uint64_t hash) const {
     return heads_.Find(hash);
   }

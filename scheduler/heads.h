@@ -50,6 +50,20 @@ class Heads {
     heads.push_back(std::move(head));
   }
 
+  // `entry` begins where `old` did, which no trace is any more: what was
+  // learned of its operands holds.
+  void Succeed(uint64_t hash, const TraceEntry* old, TraceEntry* entry) {
+    const auto found = heads_.find(hash);
+    if (found == heads_.end()) return;
+    const auto head = Of(found->second, old);
+    if (head == found->second.end()) return;
+    if (Of(found->second, entry) == found->second.end()) {
+      head->entry = entry;
+    } else {
+      Remove(hash, old);
+    }
+  }
+
   // The one that came last is last.
   std::span<const Head> Find(uint64_t hash) const {
     if ((filter_ & Bit(hash)) == 0) return {};

@@ -214,7 +214,7 @@ void Watching::Close(Ending ending) {
     TraceEntry& beginning = *expected;
     entry->joined_at = beginning.signature;
     beginning.goes_on = 0;
-    boundaries_.Forget(beginning);
+    boundaries_.Succeed(beginning, entry);
   }
   life_.PassEnded(entry);
   boundaries_.Began(head_hash_, entry, head_storages_);

@@ -11,7 +11,7 @@ import torch
 from watching import assert_same_bits, settle, watched
 
 ORDERS = {"turns": "AB", "pairs": "AABB", "threes": "AAAB", "random": ""}
-WARM_CALLS = 128
+WARM_CALLS = 288  # also of ways that are joined
 CALLS = 32
 
 
@@ -83,7 +83,7 @@ def test_slices_of_every_alignment(device: str) -> None:
         return model(buffer[start : start + 4 * 32].view(4, 32))
 
     with watched(device) as session:
-        for _ in range(3 * WARM_CALLS):
+        for _ in range(12 * CALLS):
             step(draw.choice([1, 2, 4, 8, 16, 32, 64]) * draw.choice([1, 3]) % 64)
             assert session.wait(120)
         before = session.stats()
