@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,10 +56,6 @@ class Boundaries {
   void EndAt(const cache::Signature& beginning) {
     ends_.Put(beginning) = kTimesThatTell;
   }
-  // They do not.
-  void ForgetEnd(const cache::Signature& beginning) {
-    if (uint32_t* times = ends_.Find(beginning)) *times = 0;
-  }
   // A trace that began like this ended here, which counts once it has again:
   // it may have been another thread's doing.
   void EndedAt(const cache::Signature& beginning) {
@@ -106,14 +103,17 @@ class Boundaries {
     predictor_.Saw(*entry);
     TraceEntry* before = std::exchange(last_, entry);
     if (before == nullptr) return nullptr;
-    if (std::exchange(before->follower, entry->id) != entry->id) {
+    const TraceId follower = std::exchange(before->follower, entry->id);
+    if (follower != entry->id) {
+      if (before->followed >= kTimesTogether) NotAlwaysLed(follower);
       before->followed = 0;
     }
     ++before->followed;
+    if (not_always_led_.erase(entry->id) > 0) entry->led = 0;
     entry->led = before->followed < kTimesTogether ? 0 : entry->led + 1;
-    const uint32_t enough =
-        EndsAt(before->signature) ? kTimesToOutweigh : kTimesTogether;
-    const bool always = before->followed >= enough && entry->led >= enough;
+    const bool always = entry->led >= kTimesTogether &&
+                        before->followed >= kTimesTogether &&
+                        !EndsAt(before->signature);
     return always && before != entry ? before : nullptr;
   }
   // What comes next does not come right behind what came last.
@@ -139,6 +139,8 @@ class Boundaries {
     ends_.Clear();
     heads_.Clear();
     predictor_.Clear();
+    last_ = nullptr;
+    not_always_led_.clear();
   }
   // What was learned and went for a bound.
   uint64_t forgotten() const { return cuts_.forgotten() + ends_.forgotten(); }
@@ -147,17 +149,23 @@ class Boundaries {
   static constexpr size_t kMostLearned = 4096;
   static constexpr uint32_t kTimesThatTell = 2;
   // After so many times in a row a trace is always followed by another; and
-  // after as many more the two are one, which costs some passes by eager. More,
-  // where the first was learned to end because the program went several ways.
+  // after as many more the two are one, which costs some passes by eager.
   static constexpr uint32_t kTimesTogether = 32;
-  static constexpr uint32_t kTimesToOutweigh = 512;
+  static constexpr size_t kMostNotLed = 1024;
+
+  // One that it always came behind is followed by another.
+  void NotAlwaysLed(TraceId trace) {
+    if (not_always_led_.size() == kMostNotLed) not_always_led_.clear();
+    not_always_led_.insert(trace);
+  }
 
   cache::LruMap<uint64_t, std::string> cuts_{kMostLearned};
   Novelty novelty_;
   cache::LruMap<cache::Signature, uint32_t> ends_{kMostLearned};
   Heads heads_;
   Predictor predictor_;
-  TraceEntry* last_ = nullptr;  // that ended; nothing has come since
+  TraceEntry* last_ = nullptr;        // that ended; nothing has come since
+  std::set<TraceId> not_always_led_;  // and their entries do not know it yet
 };
 
 }  // namespace reprise::scheduler

@@ -127,7 +127,7 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
   ++entry->seen;
   entry->broken_promises = 0;
   traces_.Use(entry);
-  if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, *entry);
+  if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, entry);
 }
 
 void Lifecycle::CountAndTrim(TraceEntry* entry) {
@@ -499,19 +499,22 @@ void Lifecycle::SplitAt(TraceEntry* entry, const cache::Signature& beginning,
   GiveUp(entry, reason);
 }
 
-void Lifecycle::Join(TraceEntry* entry, const TraceEntry& behind) {
+void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
   // One that cannot be replayed would keep the other from it.
   const auto joins = [](const TraceEntry& one) {
     return one.state == State::kReady ||
            (one.state == State::kGivenUp && one.summary.launches == 1);
   };
-  if (entry->shared || !joins(*entry) || !joins(behind) ||
-      entry->ops + behind.ops > parts_.options->max_trace_ops) {
+  if (entry->was_joined || entry->shared || !joins(*entry) || !joins(*behind) ||
+      entry->ops + behind->ops > parts_.options->max_trace_ops) {
     return;
   }
   ++journal_.notes["two traces that always came together are one"];
-  boundaries_.ForgetEnd(entry->signature);
-  entry->goes_on = behind.ops;
+  entry->was_joined = true;
+  entry->goes_on = behind->ops;
+  // It is no beginning of another one before it has come by itself as often.
+  behind->followed = 0;
+  behind->led = 0;
   // Its head promises it until the longer one has come; and it may come by
   // itself again, before a cut.
   DropPlan(entry);
@@ -578,9 +581,10 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
     StartOver(entry);
     return;
   }
-  // The op becomes a cut, so that what lies before and after it can be had.
+  // The op becomes a cut, so that what lies before and after it can be had. In
+  // what was joined the parts tell themselves.
   const std::shared_ptr<const engine::Trace> recording = entry->recording();
-  if (op.has_value() && recording != nullptr) {
+  if (op.has_value() && recording != nullptr && !entry->joined_at) {
     boundaries_.LearnCut(recording->ops[*op].hash, reason);
   }
   GiveUp(entry, reason);

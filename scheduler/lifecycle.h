@@ -157,7 +157,7 @@ class Lifecycle {
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
               std::string_view reason);
   // They always come one behind the other: one trace from now on.
-  void Join(TraceEntry* entry, const TraceEntry& behind);
+  void Join(TraceEntry* entry, TraceEntry* behind);
   // Back to one recording: another second one may tell more.
   void RecordAgain(TraceEntry* entry);
   void DropPlan(TraceEntry* entry);

@@ -48,7 +48,9 @@ struct InstanceUse {
 //                                  no recording tells of
 //   kCheckWhole and on ─► kCheckOps   an op may be nondeterministic
 //   kBuilding and on ─► kRecord    replaced, evicted, or tried again
-//   any ─► kGivenUp, with a reason; left only by Reset
+//   any ─► kGivenUp, with a reason
+//   kReady ─► kSeen   joined with what always comes behind it; so is what was
+//                     given up for its size. Else only Reset leaves kGivenUp
 //
 // The states from kCheckOps to kReady are those of the plan's first instance;
 // another one is built and validated while the plan is ready. Each is replayed
@@ -165,6 +167,7 @@ struct TraceEntry {
   uint32_t led = 0;
   // It was joined: for so many ops it goes on, until the longer trace has come.
   uint32_t goes_on = 0;
+  bool was_joined = false;  // once, and no more
   // It is such a longer one, and this is what it begins with.
   std::optional<cache::Signature> joined_at;
 

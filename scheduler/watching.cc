@@ -67,8 +67,9 @@ bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
 bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (open_.ops() < goes_on_until_) return false;
   // What was joined has heads in its middle, its own one perhaps.
-  if (expected_ != nullptr && expected_->joined_at.has_value() &&
-      open_.ops() < expected_->ops && MayBecome(*expected_)) {
+  if (expected_ != nullptr && expected_->state != State::kGivenUp &&
+      expected_->joined_at.has_value() && open_.ops() < expected_->ops &&
+      MayBecome(*expected_)) {
     return false;
   }
   if (repeated_) return true;
@@ -210,12 +211,7 @@ void Watching::Close(Ending ending) {
   }
   TraceEntry* entry = life_.EntryFor(
       {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
-  if (open_.ops() == goes_on_until_) {
-    TraceEntry& beginning = *expected;
-    entry->joined_at = beginning.signature;
-    beginning.goes_on = 0;
-    boundaries_.Succeed(beginning, entry);
-  }
+  if (goes_on_until_ > 0) EndJoin(expected, entry);
   life_.PassEnded(entry);
   boundaries_.Began(head_hash_, entry, head_storages_);
   if (learning_.recording()) {
@@ -234,6 +230,17 @@ void Watching::Close(Ending ending) {
     entry->state = State::kRecord;
   }
   life_.CountAndTrim(entry);
+}
+
+void Watching::EndJoin(TraceEntry* beginning, TraceEntry* entry) {
+  beginning->goes_on = 0;
+  if (open_.ops() != goes_on_until_) return;  // a cut came
+  if (entry->state == State::kGivenUp) {
+    boundaries_.EndAt(beginning->signature);
+    return;
+  }
+  entry->joined_at = beginning->signature;
+  boundaries_.Succeed(*beginning, entry);
 }
 
 void Watching::Drop() {

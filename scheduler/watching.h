@@ -39,7 +39,6 @@ class Watching {
     engine::Frontend* frontend = nullptr;
     engine::WorkRecorder* work = nullptr;
     const base::Options* options = nullptr;
-    // Of all streams; null: there is one.
     Journal* journal = nullptr;
     Boundaries* boundaries = nullptr;
     Learning* learning = nullptr;
@@ -95,6 +94,8 @@ class Watching {
   // Device work that no op made came before the op of the recording that is
   // due: traces end there, now and ever after.
   bool EndsAtForeignWork();
+  // What `beginning` was joined to has come to its end, as `entry`.
+  void EndJoin(TraceEntry* beginning, TraceEntry* entry);
   // The open trace is that one.
   bool IsWhole(const TraceEntry& entry) const {
     return open_.ops() == entry.ops && open_.signature() == entry.signature;

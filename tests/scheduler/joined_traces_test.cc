@@ -14,6 +14,8 @@ namespace {
 
 class JoinedTracesTest : public TwinPrograms {
  protected:
+  static constexpr char kJoined[] =
+      "two traces that always came together are one";
   static constexpr int kLooks = 12;  // steps after which each layer is a trace
 
   // A step of `layers` layers, with a look of the host behind each, or behind
@@ -112,10 +114,54 @@ TEST_F(JoinedTracesTest, TwoWaysFromOneBeginningThatTakeTurns) {
   const Stats before = stats();
   for (; i < 400; ++i) step(i);
   EXPECT_EQ(stats().squashes, before.squashes) << Traces();
-  EXPECT_GT(notes()["two traces that always came together are one"], 0u);
+  EXPECT_GT(notes()[kJoined], 0u);
   const Stats then = stats();
   for (; i < 440; ++i) step(i);
   EXPECT_EQ(stats().replays - then.replays, 20u) << Traces();
+}
+
+// As where the program waits for an event there: not told by an op.
+TEST_F(JoinedTracesTest, NotWhereAnInterruptLiesBetween) {
+  const auto step = [this](int i) {
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Make(static_cast<float>(i % 7), 64);
+      for (size_t layer = 0; layer < 2; ++layer) {
+        h = p.Add(h, side.weights[layer]);
+        for (size_t n = 0; n <= layer; ++n) p.Negate(h);
+        h = p.Scale(h, 0.5f);
+        if (&side == &watched_) session_->Interrupt("somebody waits");
+      }
+      return Held{h};
+    });
+  };
+  int i = 0;
+  for (; i < 40; ++i) step(i);
+  const Stats before = stats();
+  for (; i < 300; ++i) step(i);
+  EXPECT_EQ(stats().replays - before.replays, 520u) << Traces();
+  EXPECT_EQ(notes()[kJoined], 0u);
+}
+
+// The step behind an evaluation is a step, however many come before the next.
+TEST_F(JoinedTracesTest, NotWhatAlsoComesBehindAnother) {
+  for (int round = 0; round < 45; ++round) {
+    for (int i = 0; i <= 80; ++i) {
+      Both([&](Side& side) {
+        sim::ModelProgram& p = *side.program;
+        const bool evaluates = i == 80;
+        sim::ModelTensor h = p.Make(static_cast<float>(i), 64);
+        h = p.Add(h, side.weights[evaluates ? 1 : 0]);
+        if (evaluates) p.Negate(h);
+        h = p.Scale(h, 0.5f);
+        p.Mix(h, side.weights[2]);
+        h = p.Scale(h, 0.25f);
+        return Held{p.Scale(h, evaluates ? 3 : 2)};
+      });
+    }
+  }
+  EXPECT_EQ(notes()[kJoined], 0u) << Traces();
+  EXPECT_GT(stats().replays, 3000u) << Traces();
 }
 
 // What is joined cannot be built: the parts are replayed as before.
@@ -127,6 +173,9 @@ TEST_F(JoinedTracesTest, AreTwoAgainWhereOneCannotBeBuilt) {
   Steps(10, 2, false);
   EXPECT_EQ(stats().replays - before.replays, 20u) << Traces();
   EXPECT_GT(stats().rejected, 0u);
+  // And stay so.
+  Steps(700, 2, false);
+  EXPECT_EQ(notes()[kJoined], 1u) << Traces();
 }
 
 }  // namespace
