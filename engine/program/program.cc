@@ -1,6 +1,7 @@
 #include "engine/program/program.h"
 
 #include <algorithm>
+#include <span>
 
 #include "engine/program/lifetimes.h"
 
@@ -11,6 +12,24 @@ namespace {
 // is dropped meanwhile. In each there may be this part of what is alive at
 // once.
 constexpr uint64_t kPartsAtOnce = 8;
+
+// A segment is a launch, which the host pays for: cuts for memory's sake give
+// one for so many ops at most.
+constexpr size_t kOpsALaunch = 20;
+
+// The fewest bytes in a segment, from `enough.bytes` on, with which there are
+// no more of them than that.
+std::vector<Segment> CutForMemory(const Effects& effects,
+                                  std::span<const SegmentSize> ops,
+                                  SegmentSize enough) {
+  const std::vector<Segment> few =
+      CutSegments(effects, ops, {enough.launches, ~uint64_t{0}});
+  const size_t most = few.size() + ops.size() / kOpsALaunch;
+  for (;; enough.bytes *= 2) {
+    std::vector<Segment> segments = CutSegments(effects, ops, enough);
+    if (segments.size() <= most) return segments;
+  }
+}
 
 }  // namespace
 
@@ -45,10 +64,11 @@ tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
     ops[k] = {how.launches[k], demand.made[k]};
   }
   program.bytes_at_once = demand.at_once;
-  program.segments = CutSegments(
-      program.effects, ops,
-      {how.segment_launches,
-       std::max(how.least_segment_bytes, demand.at_once / kPartsAtOnce)});
+  program.segments =
+      CutForMemory(program.effects, ops,
+                   {how.segment_launches,
+                    std::max({how.least_segment_bytes,
+                              demand.at_once / kPartsAtOnce, uint64_t{1}})});
   program.layout =
       LayOut(trace, program.place_bytes,
              Lifetimes::Of(trace, second, program.effects, program.segments,
