@@ -15,12 +15,15 @@ namespace reprise::scheduler {
 // and a program whose shapes depend on its data may never be replayed for the
 // most part. Its stream is then let pass, unwatched, for longer and longer:
 //
-//   learn 1 s ─► measure 1 s ─► (half of the ops replayed: measure again)
+//   learn 1 s ─► measure 1 s ─► (it pays, as plans show: measure again)
 //        ▲                        │
 //        │                        ▼
 //        │                  let pass 1/2 s, compared with what was measured
 //        │                        │
 //        └── 8, 16, … 64 s ◄──────┴─ of whichever was faster
+//
+// Plans show that it pays where half of the ops are replayed, or where they
+// save a twentieth of the time (Profit).
 //
 // At first, learning goes on for as long as plans are made or proved, within
 // 8 s: long passes take long to be learned, and say nothing before.
@@ -41,16 +44,22 @@ class Attention {
   static constexpr size_t kStretches = 16;  // at least, of each phase
   // Watching must be faster by this share.
   static constexpr double kMargin = 0.05;
+  // Or plans must save one part in so many.
+  static constexpr int kShareSaved = 20;
 
-  // kOps more ops have come; `replayed` counts those that were, and `learned`
-  // plans that were made and passes that proved one, since ever.
-  void Look(uint64_t replayed, uint64_t learned, Clock::time_point now) {
-    if (learned != learned_) {
-      learned_ = learned;
-      taught_ = now;
-    }
+  // Since ever.
+  struct Seen {
+    uint64_t replayed = 0;  // ops
+    uint64_t learned = 0;   // plans that were made, passes that proved one
+    Duration saved{};       // by replays
+  };
+
+  // kOps more ops have come.
+  void Look(const Seen& seen, Clock::time_point now) {
+    if (seen.learned != seen_.learned) taught_ = now;
+    seen_ = seen;
     if (looks_++ == 0) {
-      Begin(Phase::kLearn, replayed, now);
+      Begin(Phase::kLearn, now);
       return;
     }
     stretches_.push_back(now - last_);
@@ -59,24 +68,24 @@ class Attention {
     switch (phase_) {
       case Phase::kLearn:
         if (GoesOnLearning(now)) return;
-        Begin(Phase::kMeasure, replayed, now);
+        Begin(Phase::kMeasure, now);
         break;
       case Phase::kMeasure:
-        if (2 * (replayed - replayed_before_) > kOps * stretches_.size()) {
-          Begin(Phase::kMeasure, replayed, now);
+        if (PlansPay(now)) {
+          Begin(Phase::kMeasure, now);
           break;
         }
         watched_ = Typical();
-        Begin(Phase::kTrial, replayed, now);
+        Begin(Phase::kTrial, now);
         break;
       case Phase::kTrial:
         unwatched_ = Typical();
-        Begin(Pays() ? Phase::kKeepWatching : Phase::kRest, replayed, now);
+        Begin(Pays() ? Phase::kKeepWatching : Phase::kRest, now);
         break;
       case Phase::kKeepWatching:
       case Phase::kRest:
         keep_for_ = std::min(2 * keep_for_, kLongest);
-        Begin(Phase::kLearn, replayed, now);
+        Begin(Phase::kLearn, now);
         break;
     }
   }
@@ -107,11 +116,18 @@ class Attention {
     return {};
   }
 
-  void Begin(Phase phase, uint64_t replayed, Clock::time_point now) {
+  void Begin(Phase phase, Clock::time_point now) {
     phase_ = phase;
     begun_ = last_ = now;
-    replayed_before_ = replayed;
+    at_begin_ = seen_;
     stretches_.clear();
+  }
+
+  // In this phase.
+  bool PlansPay(Clock::time_point now) const {
+    return 2 * (seen_.replayed - at_begin_.replayed) >
+               kOps * stretches_.size() ||
+           kShareSaved * (seen_.saved - at_begin_.saved) > now - begun_;
   }
 
   Duration Typical() {
@@ -142,9 +158,9 @@ class Attention {
   Phase phase_ = Phase::kLearn;
   Clock::time_point begun_;
   Clock::time_point last_;
-  uint64_t replayed_before_ = 0;
+  Seen seen_;
+  Seen at_begin_;  // of the phase
   uint64_t looks_ = 0;
-  uint64_t learned_ = 0;
   Clock::time_point taught_;
   std::vector<Duration> stretches_;
   Duration watched_{};

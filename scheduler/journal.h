@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "cache/lru_map.h"
 #include "engine/trace/op.h"
+#include "scheduler/places.h"
 #include "scheduler/stats.h"
 
 namespace reprise::scheduler {
@@ -88,6 +90,19 @@ struct Journal {
   Tally<std::tuple<std::string, uint32_t, std::string>> squashes;
   // A sentence -> times.
   Tally<std::string> notes;
+  Places places;
+
+  void CountCut(engine::OpId op, std::string_view reason) {
+    if (++cuts[{op, std::string(reason)}] == 1) {
+      places.Ask(Places::OfCut(op, reason), stats.ops);
+    }
+  }
+  void CountSquash(const std::string& signature, uint32_t op,
+                   const std::string& found) {
+    if (++squashes[{signature, op, found}] == 1) {
+      places.Ask(Places::OfSquash(signature, op, found), stats.ops);
+    }
+  }
 
   uint64_t forgotten() const {
     return cuts.forgotten() + rejections.forgotten() + squashes.forgotten() +
@@ -99,6 +114,7 @@ struct Journal {
     rejections.Clear();
     squashes.Clear();
     notes.Clear();
+    places.Clear();
   }
 };
 

@@ -37,6 +37,9 @@ constexpr uint32_t kOutlivingTries = 8;
 // A trace is recorded again so often because an external lies where it did in
 // neither recording; then ever more rarely.
 constexpr uint32_t kMoveTries = 8;
+// So many recordings are dropped each time because what moved then lies where
+// it did in the first one.
+constexpr uint32_t kStillRecordings = 4;
 constexpr char kMoves[] =
     "an operand lies elsewhere again and again than it was recorded: recorded "
     "ever more rarely";
@@ -109,6 +112,7 @@ Lifecycle::Lifecycle(Parts parts)
       plans_(*parts_.plans),
       traces_(parts_.options->trace_budget_bytes, [this](TraceEntry& entry) {
         boundaries_.Forget(entry);
+        parts_.timer->Forget(entry);
         Unpublish(entry);
       }) {}
 
@@ -168,15 +172,9 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
     return;
   }
   entry->second = std::move(trace);
-  for (const auto& [op, slot] : entry->changing) {
-    if (entry->first->ops[op].slots[slot].recorded.bits !=
-        entry->second->ops[op].slots[slot].recorded.bits) {
-      continue;
-    }
-    if (++entry->equal_recordings < kNumberTries) {
-      entry->second.reset();
-      return;
-    }
+  if (!TellsEnough(entry)) {
+    entry->second.reset();
+    return;
   }
   entry->state = State::kBuilding;
   entry->planned = entry->first;
@@ -185,6 +183,22 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   from.second = std::move(entry->second);
   PostBuild(entry, std::move(from));
   entry->build = last_build_;
+}
+
+bool Lifecycle::TellsEnough(TraceEntry* entry) const {
+  const engine::Trace& first = *entry->first;
+  const engine::Trace& second = *entry->second;
+  const bool numbers =
+      std::ranges::all_of(entry->changing, [&](const auto& place) {
+        const auto& [op, slot] = place;
+        return first.ops[op].slots[slot].recorded.bits !=
+               second.ops[op].slots[slot].recorded.bits;
+      });
+  if (!numbers && ++entry->equal_recordings < kNumberTries) return false;
+  const bool moves = std::ranges::all_of(entry->moving, [&](engine::ValueId v) {
+    return first.values[v].origin != second.values[v].origin;
+  });
+  return moves || ++entry->still_recordings > kStillRecordings;
 }
 
 void Lifecycle::TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace) {
@@ -246,6 +260,7 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
     return;
   }
   ++journal_.stats.builds;
+  entry->EndRest();  // which was another plan's
   entry->summary = std::move(outcome->summary);
   entry->instances = {InstanceUse{.bytes = outcome->bytes}};
   entry->has_all_instances = false;
@@ -552,8 +567,11 @@ bool Lifecycle::LearnDraws(TraceEntry* entry) {
   return true;
 }
 
-void Lifecycle::LearnMoves(TraceEntry* entry) {
+void Lifecycle::LearnMoves(TraceEntry* entry,
+                           std::span<const engine::ValueId> values) {
   if (!entry->has_plan()) return;
+  entry->moving.insert(values.begin(), values.end());
+  entry->still_recordings = 0;
   if (entry->plan_replays() >= Renewal::kReplaysThatPay) entry->move_tries = 0;
   if (++entry->move_tries <= kMoveTries) {
     RecordAgain(entry);

@@ -25,6 +25,7 @@
 #include "scheduler/build_job.h"
 #include "scheduler/journal.h"
 #include "scheduler/number_mask.h"
+#include "scheduler/pass_timer.h"
 #include "scheduler/plan_cache.h"
 #include "scheduler/trace_entry.h"
 #include "scheduler/trace_table.h"
@@ -47,6 +48,7 @@ class Lifecycle {
     Journal* journal = nullptr;
     Boundaries* boundaries = nullptr;
     NumberMask* numbers = nullptr;
+    PassTimer* timer = nullptr;
     // In keys of the cache, whose plans they are.
     const void* session = nullptr;
   };
@@ -107,9 +109,9 @@ class Lifecycle {
   void CannotTell(TraceEntry* entry, uint32_t op, std::string_view reason) {
     FailAt(entry, op, reason);
   }
-  // An external lies where it never moved to while recorded: the next pass is
-  // recorded, and proves that it can; where that does not help, a later one.
-  void LearnMoves(TraceEntry* entry);
+  // Externals lie where they never moved to while recorded: the next pass is
+  // recorded, and proves that they can; where that does not help, a later one.
+  void LearnMoves(TraceEntry* entry, std::span<const engine::ValueId> values);
   // Back to its first recording, for what was learned since.
   void StartOver(TraceEntry* entry);
   // What its plan names is not there any more: a library's memory, or these
@@ -129,6 +131,8 @@ class Lifecycle {
   uint64_t forgotten() const { return traces_.forgotten(); }
 
  private:
+  // Both recordings show what is known to change, or none of the next few will.
+  bool TellsEnough(TraceEntry* entry) const;
   // What earlier passes have told of the trace, and its recording cannot.
   void TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace);
   // `from` says what is built from what.

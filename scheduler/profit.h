@@ -1,4 +1,4 @@
-// Does a plan pay? Measured eager time against measured replay time.
+// Does a plan pay? What passes of its trace take by eager, and by replay.
 
 #ifndef REPRISE_SCHEDULER_PROFIT_H_
 #define REPRISE_SCHEDULER_PROFIT_H_
@@ -6,85 +6,164 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 namespace reprise::scheduler {
 
-// Times a trace from one arrival of its head to the next, so that all a pass
-// costs the program is in: the host's work, the wait for the device, what the
-// program does in between. Passes of one mode come in blocks, and the first
-// interval of a block is not counted, because it inherits the other mode's
-// backlog. Medians of the last few intervals are compared.
+// What a pass took (PassTimer).
+struct PassTime {
+  using Duration = std::chrono::steady_clock::duration;
+  // From its head to the end of its last op: the host's work.
+  Duration host{};
+  // From its head to the next head, of whatever trace: besides, what the
+  // program does in between, and its waiting for the device.
+  Duration whole{};
+};
+
+// A plan saves time of the host, and saves it for the program unless that waits
+// for the device all the same. So it is replayed while passes take the host
+// less, by a margin, and the whole does not show that nothing comes of it
+// (docs/decisions/0032-what-a-plan-saves.md). Medians of the last few passes of
+// either mode are compared, with the error of their difference. Passes of one
+// mode come in blocks; the first of a block is not counted, because it inherits
+// the other mode's backlog.
 //
 //   trial of replay ─► trial of eager ─► keep the better ─► trial of the other
 //   …
 //
 // Each keeping lasts twice as long as the one before, within bounds, so that
-// trials cost less and less. Single-thread.
+// trials cost less and less. Single-thread. Cost: additions a pass, some
+// microseconds a trial.
 class Profit {
  public:
-  using Clock = std::chrono::steady_clock;
-  using Duration = Clock::duration;
+  using Duration = PassTime::Duration;
   // kOther: a pass that tells nothing (recorded, validated, squashed).
   enum class Mode : uint8_t { kEager, kReplay, kOther };
+  enum class Finding : uint8_t {
+    kUnknown,      // one of both was never seen
+    kSaves,        // replay
+    kSavesNoHost,  // the host takes as long, or longer
+    kSavesNoTime,  // the program waits for what it saved: for the device
+  };
 
-  // The head has arrived, and this pass will be of that mode.
-  void AtHead(Mode mode, Clock::time_point now) {
-    if (head_.has_value() && last_ == before_last_ && last_ != Mode::kOther) {
-      Samples& samples = Of(last_);
-      samples.ring[samples.count++ % kKept] = now - *head_;
-    }
-    before_last_ = last_;
-    last_ = mode;
-    head_ = now;
+  // A pass has come to its end, in that mode; nothing: before its last op.
+  void Passed(Mode mode, std::optional<PassTime> time) {
+    const Mode before = std::exchange(last_, time ? mode : Mode::kOther);
+    if (last_ == Mode::kOther || last_ != before) return;
+    Samples& samples = last_ == Mode::kEager ? eager_ : replay_;
+    samples.ring[samples.count++ % kKept] = *time;
   }
 
-  // The pass whose head has arrived is of no mode after all.
-  void Disregard() { last_ = Mode::kOther; }
-
-  // What the next pass is to be. `margin` is the share by which replay must
-  // beat eager (0.05: five per cent).
+  // What the next pass is to be. `margin` is the share of the host's time by
+  // eager that replay must save (0.05: five per cent).
   Mode Choose(double margin) {
     if (left_ == 0) Advance(margin);
     --left_;
     return mode_;
   }
 
-  // Zero when nothing is known.
-  Duration Median(Mode mode) const {
-    const Samples& samples = mode == Mode::kEager ? eager_ : replay_;
-    const auto kept =
-        static_cast<size_t>(std::min<uint64_t>(samples.count, kKept));
-    if (kept == 0) return Duration::zero();
-    std::array<Duration, kKept> sorted = samples.ring;
-    const auto middle = sorted.begin() + static_cast<ptrdiff_t>(kept / 2);
-    std::nth_element(sorted.begin(), middle,
-                     sorted.begin() + static_cast<ptrdiff_t>(kept));
-    return *middle;
+  Finding Judge(double margin) const {
+    if (eager_.count == 0 || replay_.count == 0) return Finding::kUnknown;
+    const Gain host = GainOf(&PassTime::host);
+    if (host.gain <= margin * host.eager) return Finding::kSavesNoHost;
+    const Gain whole = GainOf(&PassTime::whole);
+    const double least =
+        std::min(kShareThatComes * host.gain, kShareThatCounts * whole.eager);
+    return whole.gain + kErrors * whole.error < least ? Finding::kSavesNoTime
+                                                      : Finding::kSaves;
   }
 
-  // Replay beats eager by more than the margin, or one of them is not known.
-  bool Pays(double margin) const {
-    if (eager_.count == 0 || replay_.count == 0) return true;
-    return static_cast<double>(Median(Mode::kReplay).count()) <
-           static_cast<double>(Median(Mode::kEager).count()) * (1.0 - margin);
+  // What the last trial found, and with it the mode that is kept.
+  Finding finding() const { return finding_; }
+
+  // What a replay saves the program, as the last trial found: the host's time,
+  // or what the whole shows if that is another one beyond its error. Never
+  // negative. Zero where one of both was never seen.
+  Duration saving() const { return saving_; }
+
+  // Of whole passes. Zero when nothing is known.
+  Duration Median(Mode mode) const {
+    return Duration(static_cast<Duration::rep>(
+        MiddleOf(mode == Mode::kEager ? eager_ : replay_, &PassTime::whole)
+            .median));
   }
 
  private:
   static constexpr size_t kKept = 9;
-  // Passes of a trial: the first two of a block are not counted.
+  // Passes of a trial, of which the first is not counted.
   static constexpr uint32_t kTrial = 6;
-  static constexpr uint32_t kShortestKeeping = 128;
+  static constexpr uint32_t kShortestKeeping = 256;
   static constexpr uint32_t kLongestKeeping = 1 << 14;
+  // A difference is one from so many errors on.
+  static constexpr double kErrors = 2.0;
+  // What the host saves comes to the program if this much of it does, or if
+  // that is so much of the whole.
+  static constexpr double kShareThatComes = 0.25;
+  static constexpr double kShareThatCounts = 0.02;
 
   struct Samples {
-    std::array<Duration, kKept> ring{};
+    std::array<PassTime, kKept> ring{};
     uint64_t count = 0;
   };
+  struct Middle {
+    double median = 0;  // in Duration's units
+    double error = 0;   // of the median
+  };
+  struct Gain {
+    double eager = 0;
+    double gain = 0;  // of replay over eager
+    double error = 0;
+  };
+  using Part = Duration PassTime::*;
 
-  Samples& Of(Mode mode) { return mode == Mode::kEager ? eager_ : replay_; }
+  static double MedianOf(std::array<double, kKept>& values, size_t count) {
+    const auto middle = values.begin() + static_cast<ptrdiff_t>(count / 2);
+    std::nth_element(values.begin(), middle,
+                     values.begin() + static_cast<ptrdiff_t>(count));
+    return *middle;
+  }
+
+  // The error from the median absolute deviation, as of a normal distribution:
+  // what took much longer now and then does not count.
+  static Middle MiddleOf(const Samples& samples, Part part) {
+    constexpr double kDeviation = 1.4826;  // standard deviations in one
+    constexpr double kOfMedian = 1.2533;   // its error in one of the mean
+    const auto count =
+        static_cast<size_t>(std::min<uint64_t>(samples.count, kKept));
+    if (count == 0) return {};
+    std::array<double, kKept> values{};
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = static_cast<double>((samples.ring[i].*part).count());
+    }
+    Middle middle{.median = MedianOf(values, count)};
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = std::abs(values[i] - middle.median);
+    }
+    middle.error = kOfMedian * kDeviation * MedianOf(values, count) /
+                   std::sqrt(static_cast<double>(count));
+    return middle;
+  }
+
+  Gain GainOf(Part part) const {
+    const Middle eager = MiddleOf(eager_, part);
+    const Middle replay = MiddleOf(replay_, part);
+    return {eager.median, eager.median - replay.median,
+            std::hypot(eager.error, replay.error)};
+  }
+
+  Duration Saving() const {
+    if (eager_.count == 0 || replay_.count == 0) return Duration::zero();
+    const Gain host = GainOf(&PassTime::host);
+    const Gain whole = GainOf(&PassTime::whole);
+    const bool agree =
+        std::abs(whole.gain - host.gain) <= kErrors * whole.error;
+    return Duration(static_cast<Duration::rep>(
+        std::max(0.0, agree ? host.gain : whole.gain)));
+  }
 
   void Advance(double margin) {
     if (keeping_) {  // time to try the other one
@@ -95,7 +174,9 @@ class Profit {
       mode_ = replay_.count == 0 ? Mode::kReplay : Mode::kEager;
       left_ = kTrial;
     } else {
-      mode_ = Pays(margin) ? Mode::kReplay : Mode::kEager;
+      saving_ = Saving();
+      finding_ = Judge(margin);
+      mode_ = finding_ == Finding::kSaves ? Mode::kReplay : Mode::kEager;
       keeping_ = true;
       left_ = keep_for_;
       keep_for_ = std::min(2 * keep_for_, kLongestKeeping);
@@ -104,13 +185,13 @@ class Profit {
 
   Samples eager_;
   Samples replay_;
-  std::optional<Clock::time_point> head_;
   Mode last_ = Mode::kOther;
-  Mode before_last_ = Mode::kOther;
   Mode mode_ = Mode::kReplay;
   bool keeping_ = false;
   uint32_t left_ = 0;
   uint32_t keep_for_ = kShortestKeeping;
+  Finding finding_ = Finding::kUnknown;
+  Duration saving_{};
 };
 
 }  // namespace reprise::scheduler

@@ -103,7 +103,7 @@ bool Replay::LaunchAt(const OpView& op) {
   const Readiness readiness = instance().BindLate(op);
   if (readiness == Readiness::kUnproven) {
     LeaveAt(op);
-    life_.LearnMoves(entry());
+    life_.LearnMoves(entry(), instance().unproven());
     return false;
   }
   if (readiness == Readiness::kElsewhere) {
@@ -152,8 +152,8 @@ void Replay::Diverge(const OpView& op) {
 }
 
 void Replay::LeaveAt(const OpView& op) {
-  ++journal_.squashes[{entry()->signature.ToHex(), cursor_,
-                       engine::NameOf(frontend_, op.op)}];
+  journal_.CountSquash(entry()->signature.ToHex(), cursor_,
+                       engine::NameOf(frontend_, op.op));
   Leaving();
 }
 

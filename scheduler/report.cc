@@ -12,7 +12,22 @@ double Microseconds(Profit::Duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {
+const char* ToString(Profit::Finding finding) {
+  switch (finding) {
+    case Profit::Finding::kUnknown:
+      return "";
+    case Profit::Finding::kSaves:
+      return "saves time";
+    case Profit::Finding::kSavesNoHost:
+      return "takes the host as long as eager";
+    case Profit::Finding::kSavesNoTime:
+      return "saves nothing: the program waits for the device";
+  }
+  return "";
+}
+
+json PlanJson(const TraceEntry& entry, const Journal& journal,
+              const engine::Frontend& frontend) {
   json plan = {{"signature", entry.signature.ToHex()},
                {"state", ToString(entry.state)},
                {"ops", entry.ops},
@@ -21,7 +36,10 @@ json PlanJson(const TraceEntry& entry, const engine::Frontend& frontend) {
                {"squashes", entry.squashes},
                {"validations", entry.validations},
                {"reason", entry.reason},
+               {"place", journal.places.Find(Places::OfHead(entry.head_hash))},
                {"operators", json::array()}};
+  plan["finding"] = ToString(entry.profit.finding());
+  plan["saving_us"] = Microseconds(entry.profit.saving());
   plan["eager_us"] = Microseconds(entry.profit.Median(Profit::Mode::kEager));
   plan["replay_us"] = Microseconds(entry.profit.Median(Profit::Mode::kReplay));
   if (const auto recording = entry.recording()) {
@@ -50,12 +68,14 @@ void AddSession(json& report, const Journal& journal,
                 const std::vector<const TraceEntry*>& entries,
                 const engine::Frontend& frontend) {
   for (const TraceEntry* entry : entries) {
-    report["plans"].push_back(PlanJson(*entry, frontend));
+    report["plans"].push_back(PlanJson(*entry, journal, frontend));
   }
   for (const auto& [key, count] : journal.cuts) {
-    report["cuts"].push_back({{"op", engine::NameOf(frontend, key.first)},
-                              {"reason", key.second},
-                              {"count", count}});
+    report["cuts"].push_back(
+        {{"op", engine::NameOf(frontend, key.first)},
+         {"reason", key.second},
+         {"place", journal.places.Find(Places::OfCut(key.first, key.second))},
+         {"count", count}});
   }
   for (const auto& [key, count] : journal.rejections) {
     report["rejections"].push_back(
@@ -63,10 +83,12 @@ void AddSession(json& report, const Journal& journal,
   }
   for (const auto& [key, count] : journal.squashes) {
     const auto& [signature, op, found] = key;
-    report["squashes"].push_back({{"signature", signature},
-                                  {"op", op},
-                                  {"found", found},
-                                  {"count", count}});
+    report["squashes"].push_back(
+        {{"signature", signature},
+         {"op", op},
+         {"found", found},
+         {"place", journal.places.Find(Places::OfSquash(signature, op, found))},
+         {"count", count}});
   }
   for (const auto& [note, count] : journal.notes) {
     report["notes"].push_back(note);
@@ -75,7 +97,7 @@ void AddSession(json& report, const Journal& journal,
 
 }  // namespace
 
-std::string ReportJson(const std::string& mode,
+std::string ReportJson(const std::string& mode, const Stats& stats,
                        const std::vector<StreamSession*>& sessions) {
   json report = {{"mode", mode},
                  {"sessions", sessions.size()},
@@ -84,6 +106,9 @@ std::string ReportJson(const std::string& mode,
                  {"rejections", json::array()},
                  {"squashes", json::array()},
                  {"notes", json::array()}};
+#define REPRISE_STATS_JSON(name, meaning) report["stats"][#name] = stats.name;
+  REPRISE_STATS(REPRISE_STATS_JSON)
+#undef REPRISE_STATS_JSON
   for (StreamSession* session : sessions) {
     session->Inspect([&report](const Journal& journal,
                                const std::vector<const TraceEntry*>& entries,

@@ -12,7 +12,7 @@ namespace reprise::scheduler {
 
 // JSON text over all `sessions`; docs/report.md describes its fields. Takes
 // each session's lock in turn. `mode` is "cuda" or "host".
-std::string ReportJson(const std::string& mode,
+std::string ReportJson(const std::string& mode, const Stats& stats,
                        const std::vector<StreamSession*>& sessions);
 
 }  // namespace reprise::scheduler

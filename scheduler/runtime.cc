@@ -471,7 +471,7 @@ Stats Runtime::stats() const {
 
 std::string Runtime::ExplainJson() const {
   return ReportJson(impl_->kind() == DeviceKind::kCuda ? "cuda" : "host",
-                    impl_->Sessions());
+                    stats(), impl_->Sessions());
 }
 
 const base::Options& Runtime::options() const { return impl_->options(); }

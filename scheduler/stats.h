@@ -19,6 +19,7 @@ namespace reprise::scheduler {
   X(validated, "validation passes that found equal bits")                \
   X(replays, "plans launched in place of eager")                         \
   X(squashes, "replays that the program left")                           \
+  X(saved_us, "microseconds that replays saved, where measured")         \
   X(escapes, "outputs written to fresh memory")                          \
   X(effects, "followed ops that wrote memory of the program's")          \
   X(evictions, "plans evicted")                                          \

@@ -55,6 +55,7 @@ StreamSession::StreamSession(Parts parts)
              .journal = &journal_,
              .boundaries = &boundaries_,
              .numbers = &numbers_,
+             .timer = &timer_,
              .session = this}),
       watching_({.frontend = frontend_.get(),
                  .work = backend_.get(),
@@ -131,10 +132,7 @@ Action StreamSession::EnterMasked(const OpView& op,
                                   const cache::Signature& words) {
   const uint64_t hash = words.lo;
   if (mode_ == Mode::kPassing) {
-    if (op.cut == nullptr && passing_.Enter(hash)) {
-      if (passing_.over()) mode_ = Mode::kBoundary;
-      return Action::kEager;
-    }
+    if (op.cut == nullptr && passing_.Enter(hash)) return Pass();
     mode_ = Mode::kBoundary;
     boundaries_.Break();
   }
@@ -161,6 +159,9 @@ Action StreamSession::EnterMasked(const OpView& op,
     if (attention_.asleep()) [[unlikely]]
       return Sleep();
     if (opened_ != nullptr) opened_->store(true, std::memory_order_relaxed);
+    if (policy_ == base::Policy::kMeasured) {
+      saved_ += timer_.NextHead(clock_.Now());
+    }
     expected = boundaries_.Choose(hash, op.operands);
     if (const std::optional<Action> action = TryHead(expected, op)) {
       return *action;
@@ -183,13 +184,23 @@ Action StreamSession::Watch(const OpView& op, const cache::Signature& words,
 Action StreamSession::Follow() {
   followed_ = &replay_.followed();
   ++journal_.stats.followed;
-  if (replay_.over()) EndReplay();
+  if (replay_.over()) {
+    EndReplay();
+    if (timer_.runs()) timer_.End(clock_.Now());
+  }
   return followed_->by_eager ? Action::kEager : Action::kFollow;
 }
 
 Action StreamSession::Observe() {
   observed_ = entered_;
   return Action::kObserve;
+}
+
+Action StreamSession::Pass() {
+  const bool over = passing_.over();
+  mode_ = over && !timer_.runs() ? Mode::kBoundary : Mode::kPassing;
+  // The last op's end is the pass's.
+  return over && timer_.runs() ? Observe() : Action::kEager;
 }
 
 Action StreamSession::RunCut(const OpView& op, uint64_t hash,
@@ -207,7 +218,7 @@ Action StreamSession::LeaveOut(const OpView& op, std::string_view reason) {
 }
 
 void StreamSession::NoteCut(const OpView& op, std::string_view reason) {
-  ++journal_.cuts[{op.op, std::string(reason)}];
+  journal_.CountCut(op.op, reason);
 }
 
 void StreamSession::Leave(const OpView& op, std::span<const ResultView> results,
@@ -227,6 +238,9 @@ void StreamSession::Leave(const OpView& op, std::span<const ResultView> results,
     } else if (watching_.Ends()) {
       Close(Ending::kByItself);
     }
+  } else if (mode_ == Mode::kPassing) {
+    mode_ = Mode::kBoundary;
+    timer_.End(clock_.Now());
   }
 }
 
@@ -234,6 +248,10 @@ void StreamSession::Abandon(const OpView& abandoned) {
   if (observed_ != abandoned.words.data()) return;
   OpView op = abandoned;
   observed_ = nullptr;
+  if (mode_ == Mode::kPassing) {  // by eager, as if nobody had looked
+    mode_ = Mode::kBoundary;
+    return;
+  }
   if (mode_ == Mode::kValidating) {
     validation_.Leaving();
     mode_ = Mode::kBoundary;
@@ -244,8 +262,21 @@ void StreamSession::Abandon(const OpView& abandoned) {
 }
 
 bool StreamSession::Interrupt(const char* what) {
+  bool squashed = false;
+  bool asks = false;
+  {
+    const Locked lock(*this);
+    squashed = CutWithoutOp(what);
+    asks = asks_place();
+  }
+  if (asks) NotePlace();
+  return squashed;
+}
+
+void StreamSession::NotePlace() {
+  const std::string place = frontend_->Place();
   const Locked lock(*this);
-  return CutWithoutOp(what);
+  journal_.places.Tell(place);
 }
 
 void StreamSession::InterruptIfUsed(const MemoryRanges& memory,
@@ -278,8 +309,8 @@ bool StreamSession::CutWithoutOp(const char* what) {
   look.op = engine::kNoOp;
   look.words = kWords;
   look.cut = what;
+  --journal_.stats.ops;  // it is none
   Enter(look);
-  --journal_.stats.ops;
   return journal_.stats.squashes != squashes;
 }
 
@@ -361,8 +392,7 @@ std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
 
 std::optional<Action> StreamSession::TryPass(TraceEntry* entry) {
   if (!passing_.Begin(entry)) return std::nullopt;
-  if (!passing_.over()) mode_ = Mode::kPassing;
-  return Action::kEager;
+  return Pass();
 }
 
 std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
@@ -375,11 +405,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   }
   const std::optional<size_t> index =
       life_.ChooseInstance(entry, in_use_.plan, learning_.allowed());
-  // What is not a replay tells nothing about one's time.
-  if (!index.has_value()) {
-    entry->profit.Disregard();
-    return std::nullopt;
-  }
+  if (!index.has_value()) return std::nullopt;
   in_use_.index = *index;
   in_use_.instance = &(*in_use_.plan)->instance(*index);
   if (!in_use_.instance->outlived().empty() && learning_.May()) {
@@ -389,7 +415,6 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
     return std::nullopt;
   }
   if (WantsValidation(entry)) {
-    entry->profit.Disregard();
     if (!learning_.May()) return TryPass(entry);
     if (!Resolve(op) || !validation_.Begin(op)) return std::nullopt;
     mode_ = Mode::kValidating;
@@ -407,10 +432,9 @@ Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
     return Profit::Mode::kEager;
   }
   if (entry->state != State::kReady) return Profit::Mode::kOther;
-  const Profit::Mode mode = policy_ == base::Policy::kAlways
-                                ? Profit::Mode::kReplay
-                                : entry->profit.Choose(options_.margin);
-  entry->profit.AtHead(mode, clock_.Now());
+  if (policy_ == base::Policy::kAlways) return Profit::Mode::kReplay;
+  const Profit::Mode mode = entry->profit.Choose(options_.margin);
+  timer_.Begin(entry, mode, clock_.Now());
   return mode;
 }
 
@@ -436,7 +460,7 @@ bool StreamSession::Resolve(const OpView& op) {
     case Instance::Readiness::kReady:
       return true;
     case Instance::Readiness::kUnproven:
-      life_.LearnMoves(entry);
+      life_.LearnMoves(entry, instance.unproven());
       if (entry->state == State::kConfirm) {
         learning_.StartRecording(*entry, Recording::kRelocated);
       }
@@ -488,7 +512,10 @@ void StreamSession::LookAtWholeStream() {
   if (policy_ != base::Policy::kMeasured) return;
   const bool before = attention_.asleep();
   const Stats& stats = journal_.stats;
-  attention_.Look(stats.followed, stats.builds + stats.validated, clock_.Now());
+  attention_.Look({.replayed = stats.followed,
+                   .learned = stats.builds + stats.validated,
+                   .saved = saved_},
+                  clock_.Now());
   const bool now = attention_.asleep();
   if (!now && asleep_ != nullptr) {
     asleep_->store(false, std::memory_order_relaxed);
@@ -509,8 +536,12 @@ void StreamSession::Settle() {
 
 void StreamSession::Pause() {
   const Locked lock(*this);
-  may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
-  Break();
+  if (mode_ == Mode::kWatching && observed_ == nullptr) {
+    Close(Ending::kByCut);  // it ends like this the next time, too
+    boundaries_.Part();
+  } else {
+    Break();
+  }
   mode_ = Mode::kAway;
 }
 
@@ -533,6 +564,8 @@ void StreamSession::Reset() {
   boundaries_.Clear();
   numbers_.Clear();
   watching_.Forget();
+  timer_ = PassTimer{};
+  saved_ = {};
   attention_ = Attention{};
   if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
   journal_.Clear();
@@ -574,6 +607,8 @@ void StreamSession::Inspect(
           releases_.exchange(0, std::memory_order_relaxed)) {
     journal_.notes[kReleased] += releases;
   }
+  journal_.stats.saved_us = static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(saved_).count());
   journal_.stats.trace_bytes = life_.counted_bytes();
   journal_.stats.forgotten = life_.forgotten() + boundaries_.forgotten() +
                              numbers_.forgotten() + watching_.forgotten() +

@@ -25,6 +25,7 @@
 #include "scheduler/learning.h"
 #include "scheduler/lifecycle.h"
 #include "scheduler/number_mask.h"
+#include "scheduler/pass_timer.h"
 #include "scheduler/passing.h"
 #include "scheduler/plan_cache.h"
 #include "scheduler/plan_pass.h"
@@ -106,6 +107,10 @@ class StreamSession final : public Session {
       REPRISE_REQUIRES(lock_);
   void Abandon(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
   bool Interrupt(const char* what) override REPRISE_EXCLUDES(lock_);
+  bool asks_place() const override REPRISE_REQUIRES(lock_) {
+    return journal_.places.asks(journal_.stats.ops);
+  }
+  void NotePlace() override REPRISE_EXCLUDES(lock_);
   // Another stream has begun, and nothing of it was shown yet: a replay that
   // has private values ends here.
   void EndPrivacy() REPRISE_EXCLUDES(lock_);
@@ -195,6 +200,8 @@ class StreamSession final : public Session {
                TraceEntry* expected) REPRISE_REQUIRES(lock_);
   Action Follow() REPRISE_REQUIRES(lock_);
   Action Observe() REPRISE_REQUIRES(lock_);
+  // The op that came is one of the trace that is let pass.
+  Action Pass() REPRISE_REQUIRES(lock_);
   Action RunCut(const engine::OpView& op, uint64_t hash,
                 std::string_view reason) REPRISE_REQUIRES(lock_);
   // The op belongs to no trace, and the open one ends before it.
@@ -259,7 +266,10 @@ class StreamSession final : public Session {
   Lifecycle life_ REPRISE_GUARDED_BY(lock_);
   // Pinned until the next plan is tried.
   PlanInUse in_use_ REPRISE_GUARDED_BY(lock_);
-  Attention attention_ REPRISE_GUARDED_BY(lock_);  // by policy kMeasured only
+  // By policy kMeasured only.
+  PassTimer timer_ REPRISE_GUARDED_BY(lock_);
+  Profit::Duration saved_ REPRISE_GUARDED_BY(lock_){};
+  Attention attention_ REPRISE_GUARDED_BY(lock_);
 
   Watching watching_ REPRISE_GUARDED_BY(lock_);
   Passing passing_ REPRISE_GUARDED_BY(lock_);

@@ -125,6 +125,10 @@ struct TraceEntry {
   // So often it was recorded again because an external lay where no recording
   // had seen it.
   uint32_t move_tries = 0;
+  // Those externals, which both recordings must hold elsewhere; and recordings
+  // since the last of them was found that did not.
+  std::set<engine::ValueId> moving;
+  uint32_t still_recordings = 0;
   // Externals that were replaced soon after they were taken for constants.
   std::set<engine::ValueId> come_anew;
   // Values that the program kept for longer than when they were recorded: they

@@ -25,7 +25,8 @@ size_t HostBytes(const TraceEntry& entry) {
   size_t bytes = sizeof(TraceEntry) + kPlaces +
                  entry.op_hashes.capacity() * sizeof(uint64_t) +
                  entry.identity.storages() * kStorage +
-                 entry.changing.size() * kNode + entry.reason.capacity() +
+                 (entry.changing.size() + entry.moving.size()) * kNode +
+                 entry.reason.capacity() +
                  entry.instances.capacity() * sizeof(InstanceUse);
   for (const std::string& note : entry.summary.notes) {
     bytes += kNode + note.capacity();

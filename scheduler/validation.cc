@@ -59,7 +59,9 @@ bool Validation::GoOn(const OpView& op) {
   using Readiness = engine::Instance::Readiness;
   const bool due = cursor_ == instance().next_launch_op();
   const Readiness readiness = due ? instance().BindLate(op) : Readiness::kReady;
-  if (readiness == Readiness::kUnproven) life_.LearnMoves(entry());
+  if (readiness == Readiness::kUnproven) {
+    life_.LearnMoves(entry(), instance().unproven());
+  }
   if (readiness == Readiness::kElsewhere) life_.LearnDraws(entry());
   if (readiness == Readiness::kUntold || instance().OtherNumbers(cursor_, op)) {
     LearnNumbers(op);

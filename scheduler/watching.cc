@@ -50,6 +50,9 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
     head_storages_.push_back(operand.storage);
   }
   promised_ = expected_ = expected;
+  if (expected == nullptr) {
+    journal_.places.Ask(Places::OfHead(hash), journal_.stats.ops);
+  }
 }
 
 // --- Where it ends -----------------------------------------------------------
@@ -103,7 +106,7 @@ bool Watching::EndsAtForeignWork() {
   if (!learning_.recording()) return false;
   const std::optional<std::string> call = work_.TakeForeignWork();
   if (!call.has_value()) return false;
-  ++journal_.cuts[{engine::kNoOp, *call + " between two ops"}];
+  journal_.CountCut(engine::kNoOp, *call + " between two ops");
   boundaries_.EndedAt(open_.signature());
   return true;
 }
@@ -192,7 +195,7 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
   }
   if (refusal.empty()) return true;
   if (!is_trial) boundaries_.LearnCut(hash_, refusal);
-  ++journal_.cuts[{op.op, std::move(refusal)}];
+  journal_.CountCut(op.op, refusal);
   return false;
 }
 

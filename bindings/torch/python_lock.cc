@@ -1,16 +1,8 @@
 #include "bindings/torch/python_lock.h"
 
-#include <dlfcn.h>
+#include "bindings/torch/python_api.h"
 
 namespace reprise::bindings {
-namespace {
-
-template <class Signature>
-Signature* OfPython(const char* name) {
-  return reinterpret_cast<Signature*>(dlsym(RTLD_DEFAULT, name));
-}
-
-}  // namespace
 
 PythonLockGivenUp::PythonLockGivenUp() {
   static const auto running = OfPython<int()>("Py_IsInitialized");

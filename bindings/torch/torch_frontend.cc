@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "bindings/torch/allocator_trace.h"
+#include "bindings/torch/program_place.h"
 #include "bindings/torch/thread_state.h"
 #include "engine/base/log.h"
 #include "engine/replay/ledger.h"
@@ -105,6 +106,7 @@ class TorchFrontend : public engine::Frontend {
   explicit TorchFrontend(OpNames op_names) : op_names_(op_names) {}
 
   std::string OpName(engine::OpId op) const override { return op_names_(op); }
+  std::string Place() const override { return ProgramPlace(); }
   // Torch's own ops keep no state but its generators'; others may.
   bool MayBeNondeterministic(engine::OpId op) const override {
     return !at::globalContext().deterministicAlgorithms() &&

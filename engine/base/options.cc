@@ -126,8 +126,10 @@ constexpr OptionRow kTable[] = {
      "margin, or wherever a validated plan is ready; auto is measured on a GPU "
      "and always on the host executor, which shows correctness and not speed",
      SetPolicy},
-    {"margin", "REPRISE_MARGIN", "0.05", "a number from 0 to 1",
-     "with policy measured, the share of eager's time that a replay must save",
+    {"margin", "REPRISE_MARGIN", "0.02", "a number from 0 to 1",
+     "with policy measured, the share of the host's time by eager that a "
+     "replay "
+     "must save",
      SetShare<&Options::margin>},
     {"validate_share", "REPRISE_VALIDATE_SHARE", "0.001",
      "a number from 0 to 1",

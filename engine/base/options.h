@@ -25,7 +25,7 @@ enum class Policy : uint8_t {
 struct Options {
   bool enabled = true;
   Policy policy = Policy::kAuto;
-  double margin = 0.05;
+  double margin = 0.02;
   double validate_share = 0.001;
   size_t plan_budget_bytes = 0;  // see For
   size_t trace_budget_bytes = size_t{16} << 20;

@@ -270,14 +270,11 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
                                           : Readiness::kOtherOp;
   }
   const TracedOp& expected = trace_->ops[0];
+  unproven_.clear();
   for (size_t i = 0; i < head.operands.size(); ++i) {
-    const ValueRef& ref = expected.operands[i];
-    const uint64_t origin = head.operands[i].address() - ref.offset_bytes;
-    if (!program_->movable[ref.value] &&
-        origin != trace_->values[ref.value].origin) {
-      return Readiness::kUnproven;
-    }
+    NoteIfUnproven(expected.operands[i], head.operands[i]);
   }
+  if (!unproven_.empty()) return Readiness::kUnproven;
   for (size_t i = 0; i < head.operands.size(); ++i) {
     BindExternal(expected.operands[i], head.operands[i]);
   }
@@ -287,6 +284,7 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
     if (program_->effects.is_private(v) &&
         (binding_.IsMoved(v) ||
          head.operands[i].storage_bytes != trace_->values[v].size_bytes)) {
+      unproven_.push_back(v);
       return Readiness::kUnproven;
     }
   }
@@ -294,6 +292,14 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
   return Matches(0, head) && binding_.WritesApart(0, head)
              ? BindNumbers(0, head)
              : Readiness::kOtherOp;
+}
+
+void Instance::NoteIfUnproven(const ValueRef& ref, const Operand& operand) {
+  const uint64_t origin = operand.address() - ref.offset_bytes;
+  if (!program_->movable[ref.value] &&
+      origin != trace_->values[ref.value].origin) {
+    unproven_.push_back(ref.value);
+  }
 }
 
 Instance::Readiness Instance::ResolveOthers() {
@@ -321,16 +327,19 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
     return Readiness::kReady;
   }
   const TracedOp& expected = trace_->ops[segment.first_op];
+  const auto told = [&](const ValueRef& ref) {
+    return program_->effects.late(ref.value) &&
+           trace_->values[ref.value].birth_op == segment.first_op;
+  };
+  unproven_.clear();
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
-    const Value& value = trace_->values[ref.value];
-    if (!program_->effects.late(ref.value) ||
-        value.birth_op != segment.first_op)
-      continue;
-    const uint64_t origin = op.operands[i].address() - ref.offset_bytes;
-    if (!program_->movable[ref.value] && origin != value.origin) {
-      return Readiness::kUnproven;
-    }
+    if (told(ref)) NoteIfUnproven(ref, op.operands[i]);
+  }
+  if (!unproven_.empty()) return Readiness::kUnproven;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    if (!told(ref)) continue;
     if (!binding_.Apart(op.operands[i], ref.value, plan_->escaping())) {
       return Readiness::kOtherOp;
     }

@@ -56,6 +56,8 @@ class Instance {
   // arena escape from now on. Late externals are left to BindLate. `holds` must
   // outlive the pass, and its EndPass is called at the end.
   Readiness Resolve(const OpView& head, StorageHolds& holds);
+  // Behind kUnproven, of Resolve or BindLate: the externals that it was for.
+  std::span<const ValueId> unproven() const { return unproven_; }
 
   // Before anything is launched in a pass: takes the private values
   // (Effects::privates) as the program has them.
@@ -197,6 +199,8 @@ class Instance {
   void BindExternal(const ValueRef& ref, const Operand& operand);
   void GoOnDrawing(uint32_t draw);
   Readiness ResolveHead(const OpView& head);
+  // An external that lies elsewhere, and that no recording has seen move.
+  void NoteIfUnproven(const ValueRef& ref, const Operand& operand);
   Readiness ResolveOthers();
   Readiness ResolveOutputs();
   // Streams that the program lent what it has dropped since have read it before
@@ -237,6 +241,7 @@ class Instance {
   std::vector<std::vector<ValueId>> neighbours_;
   std::vector<std::vector<ValueId>> followers_;
   std::vector<ValueId> outlived_;
+  std::vector<ValueId> unproven_;
   std::vector<StoragePlace> touched_;  // Secure's
   uint32_t next_draw_ = 0;
   uint32_t next_draw_op_ = kNoLaunch;

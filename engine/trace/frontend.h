@@ -58,6 +58,11 @@ class Frontend {
   // Of any op but kNoOp.
   virtual std::string OpName(OpId op) const = 0;
 
+  // Where in its own source the program is, as people write it ("train.py:42");
+  // empty where nobody can tell. May wait for locks of the framework's: called
+  // without the session's.
+  virtual std::string Place() const { return ""; }
+
   // Run again on the same bits, the op may give others (atomic sums), and the
   // framework has not been told to refuse that.
   virtual bool MayBeNondeterministic(OpId) const { return false; }

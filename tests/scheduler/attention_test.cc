@@ -18,6 +18,7 @@ class Program {
   Duration unwatched = milliseconds(20);  // while it is let pass
   uint64_t replayed_share = 0;            // of kOps, while it is watched
   Duration learns_for{};                  // plans are made, at every look
+  double saved_share = 0;  // of the time, by replays, while it is watched
 
   void Run(Duration duration) {
     for (const auto end = now_ + duration; now_ < end;) {
@@ -25,8 +26,13 @@ class Program {
       Wait(asleep ? unwatched : watched);
       (asleep ? asleep_ : awake_) += asleep ? unwatched : watched;
       replayed_ += asleep ? 0 : replayed_share;
+      if (!asleep) {
+        saved_ += Duration(static_cast<Duration::rep>(
+            saved_share * static_cast<double>(watched.count())));
+      }
       if (now_ - begun_ < learns_for) ++learned_;
-      attention.Look(replayed_, learned_, now_);
+      attention.Look(
+          {.replayed = replayed_, .learned = learned_, .saved = saved_}, now_);
     }
   }
   void Wait(Duration duration) { now_ += duration; }
@@ -45,6 +51,7 @@ class Program {
   Duration asleep_{};
   Duration awake_{};
   uint64_t replayed_ = 0;
+  Duration saved_{};
 };
 
 TEST(AttentionTest, StreamThatGainsNothingIsLetPassMostOfTheTime) {
@@ -70,6 +77,25 @@ TEST(AttentionTest, FewReplaysThatGainMuchAreKept) {
   program.replayed_share = Attention::kOps / 4;
   program.Run(seconds(300));
   EXPECT_LT(program.rest(), 0.02);
+}
+
+// Where plans show what they save, nothing has to be let pass to find it out.
+TEST(AttentionTest, StreamThatPlansSaveTimeOfIsNeverLetPass) {
+  Program program;
+  program.watched = milliseconds(15);
+  program.replayed_share = Attention::kOps / 4;
+  program.saved_share = 0.1;
+  program.Run(seconds(300));
+  EXPECT_EQ(program.rest(), 0.0);
+}
+
+TEST(AttentionTest, WhatSavesNextToNothingMustPayWhenItIsCompared) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.replayed_share = Attention::kOps / 4;
+  program.saved_share = 0.01;
+  program.Run(seconds(300));
+  EXPECT_GT(program.rest(), 0.8);
 }
 
 TEST(AttentionTest, BeginningIsNotJudged) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -151,18 +152,77 @@ TEST_F(MeasuredTest, EagerIsKeptWhereReplayIsSlower) {
 }
 
 TEST_F(MeasuredTest, ReplayMustPayByTheMargin) {
-  costs_.eager = microseconds(1000);
-  costs_.followed = microseconds(960);
+  costs_.eager = costs_.observed = microseconds(1000);
+  costs_.followed = microseconds(985);
   Run(200);
   SharesSince();
   Run(1000);
   EXPECT_LT(SharesSince().followed, 0.1);
   Restart();
-  costs_.followed = microseconds(940);
+  costs_.followed = microseconds(960);
   Run(200);
   SharesSince();
   Run(1000);
   EXPECT_GT(SharesSince().followed, 0.9);
+}
+
+// Two traces in turn, of which replaying the one pays and the other does not:
+// each is decided by its own time.
+TEST_F(MeasuredTest, TwoTracesOfALoopAreDecidedEachByItself) {
+  const auto run = [this](int passes) {
+    for (; passes > 0 && !HasFatalFailure(); --passes) {
+      costs_.followed = microseconds(2);
+      Pass();
+      session_->Interrupt("between the two");
+      costs_.followed = microseconds(11);
+      Pass(/*order=*/1);
+      session_->Interrupt("behind both");
+    }
+  };
+  run(300);
+  SharesSince();
+  run(2000);
+  const double followed = SharesSince().followed;
+  EXPECT_GT(followed, 0.47) << Traces();
+  EXPECT_LT(followed, 0.53) << Traces();
+  EXPECT_GT(stats().saved_us, 150'000u);
+}
+
+// The program is away for a hundred times as long as a pass takes, and comes
+// back when it likes.
+TEST_F(MeasuredTest, LongPausesBetweenPassesHideNoSaving) {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> pause(0, 20'000);
+  costs_.followed = microseconds(2);
+  const auto run = [&](int passes) {
+    for (; passes > 0 && !HasFatalFailure(); --passes) {
+      Pass();
+      clock_.Advance(microseconds(pause(random)));
+    }
+  };
+  run(300);
+  SharesSince();
+  run(2000);
+  EXPECT_GT(SharesSince().followed, 0.95) << Traces();
+}
+
+// The device takes longer than the host, and each pass ends where the program
+// waits for it.
+TEST_F(MeasuredTest, NothingIsReplayedWhereTheDeviceIsWaitedFor) {
+  costs_.followed = microseconds(2);
+  const auto run = [&](int passes) {
+    for (; passes > 0 && !HasFatalFailure(); --passes) {
+      const base::Clock::TimePoint done = clock_.Now() + microseconds(500);
+      Pass();
+      session_->Interrupt("the host waits for the device");
+      clock_.Advance(std::max(done - clock_.Now(), Profit::Duration{}));
+    }
+  };
+  run(300);
+  SharesSince();
+  run(2000);
+  EXPECT_LT(SharesSince().followed, 0.05) << Traces();
+  EXPECT_EQ(stats().squashes, 0u);
 }
 
 // While replay is kept eager is tried, in trials that become seldom.

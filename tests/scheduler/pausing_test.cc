@@ -45,6 +45,32 @@ TEST_F(PausingTest, OpsOnTheirWayRunByEager) {
   EXPECT_EQ(stats().recorded, before.recorded);
 }
 
+// Who switches Reprise on for a few ops at a time has them replayed.
+TEST_F(PausingTest, WhatLiesBetweenResumingAndPausingIsATrace) {
+  session_->Pause();
+  const auto step = [this](float x) {
+    Both([&](Side& side) {
+      const bool watched = side.program == watched_program_.get();
+      sim::ModelTensor h = side.program->Make(x, 64);
+      for (int i = 0; i < 3; ++i) h = side.program->Scale(h, 0.5f);
+      if (watched) session_->Resume();
+      Held held;
+      for (int i = 0; i < 6; ++i) {
+        h = side.program->Add(side.program->Scale(h, 1.5f), side.weights[i]);
+        held.push_back(h);
+      }
+      if (watched) session_->Pause();
+      return held;
+    });
+  };
+  for (int i = 0; i < 10; ++i) step(static_cast<float>(i));
+  const Stats before = stats();
+  EXPECT_GT(before.replays, 0u) << Traces();
+  for (int i = 0; i < 20; ++i) step(static_cast<float>(i));
+  EXPECT_EQ(stats().followed, before.followed + 20 * 12) << Traces();
+  EXPECT_EQ(stats().squashes, 0u) << Traces();
+}
+
 TEST_F(PausingTest, ResetEndsWhatIsOpenAndStaysPaused) {
   for (int i = 0; i < 10; ++i) Step(static_cast<float>(i));
   session_->Pause();

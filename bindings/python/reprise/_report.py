@@ -7,21 +7,28 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from reprise._advice import advice
+
 _OPERATORS_SHOWN = 6
 _SIGNATURE_SHOWN = 8
 _TRACES_SHOWN = 5
 _NOTES_SHOWN = 3
 _BYTES_TOLD = 1 << 20  # in use at once, below which nothing is said of them
 _NOTE_SHOWN = 160  # characters
+_REPLAYED_ENOUGH = 0.95  # of the ops: nothing stands in the way then
+_NEW_ENOUGH = 0.5  # of the traces: that they are new is what stands in the way
+_TRACES_THAT_TELL = 20
 _MODES = {"cuda": "CUDA", "host": "the host executor (correctness, not speed)"}
 
 
 class Report:
     """A snapshot of every plan, cut, rejection and squash.
 
-    `str()` gives a few lines a plan, long notes cut short; `to_dict()` all of it: `mode` ("cuda" or
-    "host"), `plans` (traces that are not plans yet included), `cuts`, `rejections`,
-    `squashes` and `notes`. Times are in microseconds, sizes in bytes.
+    `str()` begins with how much was replayed, what that saved and what stands in the way
+    most, with the program's line and what would help; then a few lines a plan, long notes
+    cut short. `to_dict()` gives all of it: `mode` ("cuda" or "host"), `stats`, `plans`
+    (traces that are not plans yet included), `cuts`, `rejections`, `squashes` and `notes`.
+    Times are in microseconds, sizes in bytes.
     """
 
     def __init__(self, fields: dict[str, Any]) -> None:
@@ -48,7 +55,45 @@ class Report:
         built = [trace for trace in self._list("plans") if trace.get("mechanism")]
         return sorted(built, key=lambda plan: -plan["replays"])
 
+    def _summary(self) -> str:
+        """How much was replayed, what that saved, and what stands in the way most."""
+        stats = self._fields.get("stats", {})
+        ops, followed = stats.get("ops", 0), stats.get("followed", 0)
+        if ops == 0:
+            return "no op has come yet: the program ran none where Reprise was on"
+        text = f"{followed / ops:.0%} of {_plural(ops, 'op')} were replayed"
+        if saved := stats.get("saved_us", 0):
+            text += f", which saved {_duration(saved)}"
+        if followed < _REPLAYED_ENOUGH * ops and (obstacle := self._obstacle(stats)):
+            text += f"; most in the way: {obstacle}"
+        return text
+
+    def _obstacle(self, stats: dict[str, Any]) -> str:
+        """One sentence; empty where nothing is known."""
+        traces, signatures = stats.get("traces", 0), stats.get("signatures", 0)
+        unlike = [trace for trace in self._list("plans") if trace["seen"] == 1]
+        cuts = sorted(self._list("cuts"), key=lambda row: -row["count"])
+        if traces >= _TRACES_THAT_TELL and signatures > _NEW_ENOUGH * traces:
+            places = collections.Counter(trace.get("place", "") for trace in unlike)
+            place = next((name for name, _ in places.most_common() if name), "")
+            return (
+                f"{signatures} of {traces} traces were new{_at(place)}: shapes or "
+                "numbers change at each pass; pad to a few sizes"
+            )
+        kept = [plan for plan in self._plans() if _kept_by_eager(plan)]
+        if kept and sum(p["seen"] * p["ops"] for p in kept) > stats["ops"] / 2:
+            first = max(kept, key=lambda plan: plan["seen"] * plan["ops"])
+            return (
+                f"eager is as fast; a plan {first['finding']}{_at(first.get('place'))}"
+            )
+        if cuts:
+            return f"{_cut(cuts[0])} ({_plural(cuts[0]['count'], 'time')})"
+        if stats.get("replays", 0) == 0:
+            return "no stretch of them has come often enough yet"
+        return "learning what comes again"
+
     def _lines(self) -> Iterator[str]:
+        yield self._summary()
         plans = self._plans()
         where = self._fields.get("mode", "no device")
         replays = sum(plan["replays"] for plan in plans)
@@ -83,7 +128,11 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     if eager > 0 and replay > 0:
         times += f"; eager {eager:.1f} us, replay {replay:.1f} us"
         times += f" ({eager / replay:.2f}x)"
+    if finding := plan.get("finding"):
+        times += f", {finding}"
     yield times
+    if place := plan.get("place"):
+        yield f"  begins at {place}"
     if len(instances := plan.get("instances", [])) > 1:
         each = ", ".join(str(instance["replays"]) for instance in instances)
         yield f"  {len(instances)} instances, replayed {each} times"
@@ -105,6 +154,7 @@ def _head(note: str) -> str:
 
 def _trace_line(trace: dict[str, Any]) -> str:
     line = f"trace {_short(trace['signature'])} {trace['state']}: {trace['ops']} ops"
+    line += _at(trace.get("place"))
     if reason := trace.get("reason"):
         line += f", {_head(reason)}"
     return line
@@ -122,8 +172,18 @@ def _operators(names: Iterable[str]) -> str:
     return ", ".join(shown)
 
 
+def _kept_by_eager(plan: dict[str, Any]) -> bool:
+    """It was measured, and nothing is gained by it."""
+    return plan.get("finding", "") not in ("", "saves time")
+
+
+def _at(place: str | None) -> str:
+    return f" at {place}" if place else ""
+
+
 def _cut(row: dict[str, Any]) -> str:
-    return f"{row['op']}: {row['reason']}"
+    text = f"{row['op']}: {row['reason']}{_at(row.get('place'))}"
+    return f"{text} ({helps})" if (helps := advice(row["reason"])) else text
 
 
 def _rejection(row: dict[str, Any]) -> str:
@@ -133,7 +193,7 @@ def _rejection(row: dict[str, Any]) -> str:
 def _squash(row: dict[str, Any]) -> str:
     expected = f"expected {row['expected']}, " if row.get("expected") else ""
     where = f"{_short(row['signature'])} at op {row['op']}"
-    return f"{where}: {expected}found {row['found']}"
+    return f"{where}: {expected}found {row['found']}{_at(row.get('place'))}"
 
 
 def _section(
@@ -154,6 +214,16 @@ def _plural(number: int, noun: str) -> str:
     if number == 1:
         return f"{number} {noun}"
     return f"{number} {noun}{'es' if noun.endswith('sh') else 's'}"
+
+
+def _duration(microseconds: float) -> str:
+    if microseconds < 1e3:
+        return f"{microseconds:.0f} us"
+    return (
+        f"{microseconds / 1e3:.1f} ms"
+        if microseconds < 1e6
+        else f"{microseconds / 1e6:.1f} s"
+    )
 
 
 def _bytes(number: int) -> str:

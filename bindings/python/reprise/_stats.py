@@ -21,6 +21,7 @@ class Stats:
     validated: int = 0  #: validation passes that found equal bits
     replays: int = 0  #: plans launched in place of eager
     squashes: int = 0  #: replays that the program left
+    saved_us: int = 0  #: microseconds that replays saved, where measured
     escapes: int = 0  #: outputs written to fresh memory
     effects: int = 0  #: followed ops that wrote memory of the program's
     evictions: int = 0  #: plans evicted

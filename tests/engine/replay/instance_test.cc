@@ -191,6 +191,7 @@ TEST_F(InstanceTest, OperandThatNeverMovedIsUnprovenElsewhere) {
   Build();
   EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
   EXPECT_EQ(Resolve(First(x_) + 512), Readiness::kUnproven);
+  EXPECT_THAT(instance_->unproven(), testing::ElementsAre(x_));
   EXPECT_EQ(Resolve(First(x_)), Readiness::kReady);
   EXPECT_EQ(instance_->origin(x_), First(x_));
 }
@@ -242,6 +243,7 @@ TEST_F(InstanceTest, LateExternalThatNeverMovedIsNotBoundElsewhere) {
   ASSERT_TRUE(instance_->LaunchNext());
   EXPECT_EQ(instance_->BindLate(OpAt(3, {Place(b_), 0x7f00'6000'0000})->view),
             Readiness::kUnproven);
+  EXPECT_THAT(instance_->unproven(), testing::ElementsAre(late_));
   EXPECT_EQ(instance_->BindLate(OpAt(3, {Place(b_), First(late_)})->view),
             Readiness::kReady);
 }

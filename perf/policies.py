@@ -1,0 +1,422 @@
+"""The default policy beside eager and beside `always`, over programs of many kinds.
+
+    python perf/policies.py --output perf/results/h200-policies.jsonl [program...]
+
+Each program runs in a process of its own (``--jobs`` at once) with inputs that differ
+from pass to pass. First it is timed from the moment when Reprise is switched on under
+``measured``, second by second, between stretches of eager; then ``eager``, eager again
+(``control``), ``always`` and ``measured`` take turns in blocks, in another order each
+round. Blocks end with a synchronisation, and passes only where the program has one.
+Programs that were measured already, with the same commit, are left out: an
+interrupted run goes on.
+
+Writes one JSON object a program: microseconds a pass of each mode (medians of blocks),
+of_better (the better of eager and always over measured, median of rounds, with a
+bootstrap 95 % interval), of_eager (eager over measured), always_of_eager, control
+(eager over itself), seconds (eager over measured in each of the first seconds),
+followed_always and followed_measured (shares of ops), saved_us (a second of measured,
+as Reprise itself counts), asleep (Reprise let the stream pass at the end), gpu, driver,
+torch, commit, dirty, command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import models
+import reprise
+import torch
+import training
+import zoo
+from torch import nn
+
+MODES = ("eager", "control", "always", "measured")
+POLICIES = {"always": "always", "measured": "measured"}
+functional = nn.functional
+
+Pass = Callable[[int], Any]
+
+
+def model_of(name: str) -> Pass:
+    """A workload of zoo.py, synchronised after each pass."""
+    model, arguments = zoo.WORKLOADS[name].make(torch.device("cuda"))
+    inputs = [arguments() for _ in range(models.INPUTS)]
+
+    def step(i: int) -> None:
+        model(*inputs[i % len(inputs)])
+        torch.cuda.synchronize()
+
+    return step
+
+
+def batch(*shape: int) -> list[torch.Tensor]:
+    """Inputs of a model."""
+    return [torch.randn(*shape, device="cuda") for _ in range(models.INPUTS)]
+
+
+def mlp(width: int = 256, depth: int = 20) -> nn.Module:
+    """A model of small launches."""
+    return zoo.Mlp(width, depth).cuda().eval()
+
+
+def unsynchronised() -> Pass:
+    """Passes back to back; nobody waits before the end of a block."""
+    model, inputs = mlp(), batch(32, 256)
+    return lambda i: model(inputs[i % len(inputs)])
+
+
+def alternating() -> Pass:
+    """Two models in turn, in passes of their own."""
+    first, second = model_of("mlp20"), model_of("distilgpt2_fp16")
+    return lambda i: (first, second)[i % 2](i)
+
+
+def item() -> Pass:
+    """A number goes to the host in the middle of each pass and at its end."""
+    first, second, inputs = mlp(depth=8), mlp(depth=8), batch(32, 256)
+
+    def step(i: int) -> float:
+        h = first(inputs[i % len(inputs)])
+        scale = h.abs().max().item()
+        return second(h / (1.0 + scale)).sum().item()
+
+    return step
+
+
+def sleeping() -> Pass:
+    """A control loop: ten milliseconds pass between passes."""
+    model, inputs = mlp(), batch(32, 256)
+
+    def step(i: int) -> None:
+        model(inputs[i % len(inputs)]).sum().item()
+        time.sleep(0.01)
+
+    return step
+
+
+def device_bound() -> Pass:
+    """Large matrices: the host is far ahead of the device."""
+    model, inputs = mlp(4096, 8), batch(8192, 4096)
+
+    def step(i: int) -> None:
+        model(inputs[i % len(inputs)])
+        torch.cuda.synchronize()
+
+    return step
+
+
+def device_bound_unsynchronised() -> Pass:
+    """The same, and nobody waits before the end of a block."""
+    model, inputs = mlp(2048, 8), batch(4096, 2048)
+    return lambda i: model(inputs[i % len(inputs)])
+
+
+def never_repeating() -> Pass:
+    """Ops in another order and of other sizes at each pass."""
+    weights = [torch.randn(256, 256, device="cuda") for _ in range(8)]
+    ops = [torch.relu, torch.tanh, torch.sigmoid, torch.sin, torch.abs, torch.exp]
+    choose = random.Random(3)
+
+    def step(_: int) -> None:
+        x = torch.ones(choose.randrange(1, 512), 256, device="cuda")
+        for _ in range(40):
+            x = choose.choice(ops)(x)
+            if choose.random() < 0.3:
+                x = x @ choose.choice(weights)
+        torch.cuda.synchronize()
+
+    return step
+
+
+def growing() -> Pass:
+    """A sequence that is longer by one at each pass, up to 2048."""
+    model = mlp(256, 12)
+    rows = torch.randn(2048, 256, device="cuda")
+
+    def step(i: int) -> None:
+        model(rows[: 1 + i % 2048])
+        torch.cuda.synchronize()
+
+    return step
+
+
+def tiny() -> Pass:
+    """Three ops a pass."""
+    weight = torch.randn(64, 64, device="cuda")
+    inputs = batch(8, 64)
+
+    def step(i: int) -> float:
+        return torch.relu(inputs[i % len(inputs)] @ weight).sum().item()
+
+    return step
+
+
+def short_lived() -> Pass:
+    """A new model after every fourth pass."""
+    inputs = batch(32, 64)
+    current: list[nn.Module] = []
+
+    def step(i: int) -> None:
+        if i % 4 == 0 or not current:
+            layers = [nn.Linear(64, 64, device="cuda") for _ in range(8)]
+            current[:] = [nn.Sequential(*layers)]
+        current[0](inputs[i % len(inputs)])
+        torch.cuda.synchronize()
+
+    return step
+
+
+def detection() -> Pass:
+    """A detector of torchvision's: its shapes depend on its data."""
+    import torchvision
+
+    model = torchvision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn(
+        weights=None, weights_backbone=None, box_score_thresh=0.0
+    )
+    model = model.cuda().eval()
+    inputs = [torch.rand(3, 240, 320, device="cuda") for _ in range(models.INPUTS)]
+
+    def step(i: int) -> None:
+        model([inputs[i % len(inputs)]])
+        torch.cuda.synchronize()
+
+    return step
+
+
+def lengths() -> Pass:
+    """A batch of one of thirty lengths, in random order."""
+    layer = nn.TransformerEncoderLayer(256, 4, 512, batch_first=True)
+    model = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda().eval()
+    rows = torch.randn(8, 128, 256, device="cuda")
+    choose = random.Random(5)
+
+    def step(_: int) -> None:
+        model(rows[:, : 8 + 4 * choose.randrange(30)])
+        torch.cuda.synchronize()
+
+    return step
+
+
+def trained(name: str, optimizer: str = "adamw") -> Pass:
+    """A training loop of training.py, whose loss is looked at after every tenth step."""
+    program = training.PROGRAMS[name](training.OPTIMIZERS[optimizer])
+
+    def step(i: int) -> None:
+        with torch.enable_grad():
+            loss = program.step(i)
+        if i % 10 == 9:
+            loss.sum().item()
+
+    return step
+
+
+PROGRAMS: dict[str, Callable[[], Pass]] = {
+    **{
+        name: lambda name=name: model_of(name)  # type: ignore[misc]
+        for name in (
+            "mlp20",
+            "resnet50_fp16",
+            "vit_s_fp16",
+            "gpt2_bf16",
+            "bert_fp16",
+            "distilgpt2_fp16",
+            "xlnet_fp16",
+        )
+    },
+    "unsynchronised": unsynchronised,
+    "alternating": alternating,
+    "item": item,
+    "sleeping": sleeping,
+    "device_bound": device_bound,
+    "device_bound_unsynchronised": device_bound_unsynchronised,
+    "never_repeating": never_repeating,
+    "growing": growing,
+    "tiny": tiny,
+    "short_lived": short_lived,
+    "detection": detection,
+    "lengths": lengths,
+    "train_mlp20_b32": lambda: trained("mlp20_b32"),
+    "train_resnet18_b8": lambda: trained("resnet18_b8"),
+    "train_resnet50_b32": lambda: trained("resnet50_b32", "sgd"),
+    "train_gpt2_bf16_b2x64": lambda: trained("gpt2_bf16_b2x64"),
+}
+
+
+class Runner:
+    """Blocks of a program's passes, whose numbers go on from one to the next."""
+
+    def __init__(self, step: Pass) -> None:
+        self._step = step
+        self._count = itertools.count()
+
+    def block(self, seconds: float) -> float:
+        """Seconds a pass, over so long; the last one's device work is included."""
+        begin = time.perf_counter()
+        passes = 0
+        while passes < 2 or time.perf_counter() - begin < seconds:
+            self._step(next(self._count))
+            passes += 1
+        torch.cuda.synchronize()
+        return (time.perf_counter() - begin) / passes
+
+    def in_mode(self, mode: str, seconds: float) -> float:
+        """A block of that mode, after one pass that is not counted."""
+        if mode in POLICIES:
+            reprise.enable("cuda", policy=POLICIES[mode])
+        self.block(0)
+        time_of_pass = self.block(seconds)
+        reprise.disable()
+        return time_of_pass
+
+
+@torch.no_grad()
+def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One program, in this process."""
+    torch.backends.cudnn.deterministic = True
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(0)
+    runner = Runner(PROGRAMS[name]())
+    runner.block(1.0)
+    models.prepare()
+
+    # The first seconds, each between two of eager.
+    before = runner.block(0.5)
+    firsts = []
+    for _ in range(arguments.first_seconds):
+        reprise.enable("cuda", policy="measured")
+        took = runner.block(1.0)
+        reprise.disable()
+        after = runner.block(0.5)
+        firsts.append((before + after) / 2 / took)
+        before = after
+    runner.in_mode("always", arguments.settle)
+
+    times: dict[str, list[float]] = {mode: [] for mode in MODES}
+    followed: dict[str, float] = {}
+    for index in range(arguments.rounds):
+        order = list(MODES)
+        random.Random(index).shuffle(order)
+        for mode in order:
+            times[mode].append(runner.in_mode(mode, arguments.block))
+    for mode in POLICIES:
+        reprise.enable("cuda", policy=POLICIES[mode])
+        seen = reprise.stats()
+        runner.block(0.5)
+        now = reprise.stats().since(seen)
+        followed[mode] = now.followed / max(now.ops, 1)
+        saved = now.saved_us / 0.5
+        reprise.disable()
+    reprise.enable("cuda", policy="measured")
+    notes = reprise.explain().to_dict().get("notes", [])
+    print(name, reprise.explain(), file=sys.stderr, flush=True)
+    reprise.disable()
+
+    def ratios(top: Callable[[int], float], under: str) -> list[float]:
+        return [top(i) / times[under][i] for i in range(arguments.rounds)]
+
+    def better(i: int) -> float:
+        return min(times["eager"][i], times["control"][i], times["always"][i])
+
+    def eager(i: int) -> float:
+        return (times["eager"][i] + times["control"][i]) / 2
+
+    of_better = ratios(better, "measured")
+    of_eager = ratios(eager, "measured")
+    result: dict[str, Any] = {"program": name}
+    for mode in MODES:
+        result[f"{mode}_us"] = 1e6 * statistics.median(times[mode])
+    for key, values in (("of_better", of_better), ("of_eager", of_eager)):
+        low, high = models.bootstrap(values)
+        result |= {
+            key: statistics.median(values),
+            f"{key}_low": low,
+            f"{key}_high": high,
+        }
+    return result | {
+        "always_of_eager": statistics.median(ratios(eager, "always")),
+        "control": statistics.median(ratios(lambda i: times["eager"][i], "control")),
+        "seconds": firsts,
+        "followed_always": followed["always"],
+        "followed_measured": followed["measured"],
+        "saved_us": saved,
+        "asleep": any("was let pass" in note for note in notes),
+    }
+
+
+def known(path: pathlib.Path | None, commit: str) -> set[str]:
+    """Programs that this commit's record has already."""
+    if path is None or not path.exists():
+        return set()
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return {
+        r["program"] for r in records if r.get("commit") == commit and "error" not in r
+    }
+
+
+def drive(arguments: argparse.Namespace) -> None:
+    """Measure what is asked for in processes of their own."""
+    todo = [
+        name
+        for name in arguments.programs or PROGRAMS
+        if name not in known(arguments.output, arguments.commit)
+    ]
+    running: dict[str, tuple[subprocess.Popen[str], float]] = {}
+    here = [sys.executable, __file__, "--child"]
+    for option in ("rounds", "block", "settle", "first_seconds", "commit"):
+        here += [f"--{option.replace('_', '-')}", str(getattr(arguments, option))]
+    where = models.environment(arguments)
+    while todo or running:
+        while todo and len(running) < arguments.jobs:
+            name = todo.pop(0)
+            process = subprocess.Popen([*here, name], stdout=subprocess.PIPE, text=True)
+            running[name] = (process, time.monotonic())
+        time.sleep(0.1)
+        for name, (process, begun) in list(running.items()):
+            late = time.monotonic() - begun > arguments.timeout
+            if process.poll() is None and not late:
+                continue
+            process.kill()
+            said = process.communicate()[0].strip().splitlines()
+            del running[name]
+            record: dict[str, Any] = {"program": name, "error": "it ended early"}
+            if said and said[-1].startswith("{"):
+                record = json.loads(said[-1]) | where
+            print(json.dumps(record), flush=True)
+            if arguments.output:
+                with arguments.output.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+
+
+def main() -> None:
+    """Measure the programs that were named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--block", type=float, default=0.15, help="seconds")
+    parser.add_argument("--settle", type=float, default=2.0, help="seconds of always")
+    parser.add_argument("--first-seconds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=120.0)
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--dirty", action="store_true")
+    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if not arguments.child:
+        drive(arguments)
+        return
+    print(json.dumps(measure(arguments.programs[0], arguments)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
