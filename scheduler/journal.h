@@ -92,15 +92,17 @@ struct Journal {
   Tally<std::string> notes;
   Places places;
 
+  // The signature of the trace that the stream was in last.
+  uint64_t last_trace = 0;
+
   void CountCut(engine::OpId op, std::string_view reason) {
-    if (++cuts[{op, std::string(reason)}] == 1) {
-      places.Ask(Places::OfCut(op, reason), stats.ops);
-    }
+    ++cuts[{op, std::string(reason)}];
+    places.MeetCut(op, reason, last_trace, stats.ops);
   }
   void CountSquash(const std::string& signature, uint32_t op,
                    const std::string& found) {
     if (++squashes[{signature, op, found}] == 1) {
-      places.Ask(Places::OfSquash(signature, op, found), stats.ops);
+      places.MeetSquash(signature, op, found, stats.ops);
     }
   }
 
@@ -115,6 +117,7 @@ struct Journal {
     squashes.Clear();
     notes.Clear();
     places.Clear();
+    last_trace = 0;
   }
 };
 

@@ -128,6 +128,7 @@ TraceEntry* Lifecycle::EntryFor(TraceTable::Closed closed) {
 
 void Lifecycle::PassEnded(TraceEntry* entry) {
   ++journal_.stats.traces;
+  journal_.last_trace = entry->signature.lo;
   ++entry->seen;
   entry->broken_promises = 0;
   traces_.Use(entry);

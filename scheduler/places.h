@@ -1,13 +1,17 @@
-// Where in its own source the program was when things were met.
+// Where in its own source the program is when things are met.
 
 #ifndef REPRISE_SCHEDULER_PLACES_H_
 #define REPRISE_SCHEDULER_PLACES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -15,16 +19,20 @@
 
 namespace reprise::scheduler {
 
-// The first place of each cut, squash and head. The frontend knows it
-// (Frontend::Place), and must not be asked under the session's lock:
+// The first few places of each cut, squash and head. The frontend knows where
+// the program is (Frontend::Place), and must not be asked under the session's
+// lock:
 //
 //   Ask, under the lock ─► asks() ─► unlock, Frontend::Place, lock ─► Tell
 //
-// Under the session's lock. Of what is asked for once kMost places are known,
-// none is kept.
+// Under the session's lock. Cost of a thing that was met before: a look-up. Of
+// what comes once kMostMet are known, no place is asked.
 class Places {
  public:
-  static constexpr size_t kMost = 1024;
+  static constexpr size_t kMostMet = 2048;
+  static constexpr size_t kMostEach = 4;
+
+  // --- What is met ---
 
   static std::string OfCut(engine::OpId op, std::string_view reason) {
     return "cut " + std::to_string(op) + " " + std::string(reason);
@@ -39,36 +47,70 @@ class Places {
     return "head " + std::to_string(hash);
   }
 
-  // It was met at the stream's `op`-th op.
-  void Ask(std::string thing, uint64_t op) {
-    if (places_.size() >= kMost || places_.contains(thing)) return;
-    if (asked_at_ != op) asked_.clear();
-    asked_at_ = op;
-    asked_.push_back(std::move(thing));
+  // --- When ---
+
+  // At the stream's `op`-th op. The cut comes behind a trace of that signature:
+  // one in each of a program's lines, as a rule.
+  void MeetCut(engine::OpId op, std::string_view reason, uint64_t behind,
+               uint64_t at) {
+    const uint64_t words =
+        Mix(Mix(op, std::hash<std::string_view>()(reason)), behind);
+    if (IsNew(words)) Ask(OfCut(op, reason), at);
   }
+  void MeetHead(uint64_t hash, uint64_t at) {
+    if (IsNew(Mix(hash, 1))) Ask(OfHead(hash), at);
+  }
+  void MeetSquash(std::string_view signature, uint32_t op,
+                  std::string_view found, uint64_t at) {
+    Ask(OfSquash(signature, op, found), at);
+  }
+
   // Something was met at that op, and nobody has told where.
   bool asks(uint64_t op) const { return !asked_.empty() && asked_at_ == op; }
   // Of all that was asked for last.
   void Tell(const std::string& place) {
-    for (std::string& thing : asked_) places_.emplace(std::move(thing), place);
+    for (std::string& thing : asked_) {
+      std::vector<std::string>& known = places_[std::move(thing)];
+      if (!place.empty() && known.size() < kMostEach &&
+          std::ranges::find(known, place) == known.end()) {
+        known.push_back(place);
+      }
+    }
     asked_.clear();
   }
 
-  // Empty where it is not known.
-  std::string_view Find(const std::string& thing) const {
+  // --- Where ---
+
+  // The one that was met first is first.
+  std::span<const std::string> Find(const std::string& thing) const {
     const auto found = places_.find(thing);
-    return found == places_.end() ? std::string_view() : found->second;
+    if (found == places_.end()) return {};
+    return found->second;
   }
 
   void Clear() {
+    met_.clear();
     asked_.clear();
     places_.clear();
   }
 
  private:
+  static uint64_t Mix(uint64_t a, uint64_t b) {
+    return (a ^ b) * 0x9E3779B97F4A7C15u ^ (b >> 29);
+  }
+  bool IsNew(uint64_t words) {
+    return met_.size() < kMostMet && met_.insert(words).second;
+  }
+  void Ask(std::string thing, uint64_t op) {
+    if (asked_at_ != op) asked_.clear();
+    asked_at_ = op;
+    asked_.push_back(std::move(thing));
+  }
+
+  std::unordered_set<uint64_t> met_;
   std::vector<std::string> asked_;
   uint64_t asked_at_ = 0;
-  std::unordered_map<std::string, std::string> places_;
+  std::unordered_map<std::string, std::vector<std::string>> places_;
 };
 
 }  // namespace reprise::scheduler

@@ -36,7 +36,8 @@ json PlanJson(const TraceEntry& entry, const Journal& journal,
                {"squashes", entry.squashes},
                {"validations", entry.validations},
                {"reason", entry.reason},
-               {"place", journal.places.Find(Places::OfHead(entry.head_hash))},
+               {"places",
+                journal.places.Find(Places::OfHead(entry.head_hash))},
                {"operators", json::array()}};
   plan["finding"] = ToString(entry.profit.finding());
   plan["saving_us"] = Microseconds(entry.profit.saving());
@@ -74,7 +75,7 @@ void AddSession(json& report, const Journal& journal,
     report["cuts"].push_back(
         {{"op", engine::NameOf(frontend, key.first)},
          {"reason", key.second},
-         {"place", journal.places.Find(Places::OfCut(key.first, key.second))},
+         {"places", journal.places.Find(Places::OfCut(key.first, key.second))},
          {"count", count}});
   }
   for (const auto& [key, count] : journal.rejections) {
@@ -87,7 +88,7 @@ void AddSession(json& report, const Journal& journal,
         {{"signature", signature},
          {"op", op},
          {"found", found},
-         {"place", journal.places.Find(Places::OfSquash(signature, op, found))},
+         {"places", journal.places.Find(Places::OfSquash(signature, op, found))},
          {"count", count}});
   }
   for (const auto& [note, count] : journal.notes) {

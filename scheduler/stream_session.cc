@@ -218,6 +218,8 @@ Action StreamSession::LeaveOut(const OpView& op, std::string_view reason) {
 }
 
 void StreamSession::NoteCut(const OpView& op, std::string_view reason) {
+  // It is about to end there.
+  if (mode_ == Mode::kWatching) journal_.last_trace = watching_.signature().lo;
   journal_.CountCut(op.op, reason);
 }
 

@@ -18,6 +18,7 @@ python -m pip install --quiet --no-input --disable-pip-version-check --no-deps \
   --no-index --target "$work/site" "$work"/reprise-*.whl
 unset REPRISE_LIBRARY
 cd "$work"
+PYTHONPATH=$work/site "$work/site/bin/reprise" --version
 PYTHONPATH=$work/site python -W ignore - <<'EOF'
 import pathlib
 

@@ -499,6 +499,56 @@ def test_a_script_under_the_runner(tmp_path: pathlib.Path) -> None:
     assert "reprise on" in result.stderr
 
 
+def test_options_are_given_on_the_command_line(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import torch, reprise
+            for _ in range(20):
+                torch.ones(3).mul(2).add(1).sum().item()
+                reprise.wait()
+            print(reprise.stats().replays > 0)
+            """
+        )
+    )
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
+    for given, replays in (
+        (["--policy", "always"], True),
+        (["-o", "policy=always", "-o", "max_arena_bytes=1"], False),
+        (["-o", "enabled=0"], False),
+    ):
+        run = [sys.executable, "-m", "reprise", "run", "--device", "cpu", *given]
+        result = subprocess.run(
+            [*run, str(script)],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
+        assert result.stdout == f"{replays}\n", given
+
+
+def test_the_command_says_its_version() -> None:
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
+    command = [sys.executable, "-m", "reprise", "--version"]
+    result = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert result.stdout == f"reprise {reprise.__version__}\n"
+
+
+def test_a_variable_of_no_option_is_named_once(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import reprise; reprise.enable('cpu'); reprise.enable('cpu')\n")
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), "REPRISE_POLCY": "always"}
+    result = subprocess.run(
+        [sys.executable, str(script)], env=env, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("REPRISE_POLCY") == 1
+    assert "REPRISE_POLICY" in result.stderr
+
+
 def test_a_script_that_fails_fails_under_the_runner(tmp_path: pathlib.Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("raise SystemExit(7)\n")
@@ -512,11 +562,14 @@ def test_what_the_runner_cannot_do_is_one_sentence(tmp_path: pathlib.Path) -> No
     script.write_text("raise AssertionError\n")
     env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
     for given, variables, sentence in (
-        ("nowhere.py", {}, "reprise: there is no script 'nowhere.py'"),
-        (str(script), {"REPRISE_MARGIN": "wide"}, "reprise: REPRISE_MARGIN: option"),
+        (["nowhere.py"], {}, "reprise: there is no script 'nowhere.py'"),
+        ([str(script)], {"REPRISE_MARGIN": "wide"}, "reprise: REPRISE_MARGIN: option"),
+        (["--policy", "best", str(script)], {}, "reprise: option 'policy' does not accept 'best'"),
+        (["-o", "speed=9", str(script)], {}, "reprise: there is no option 'speed'"),
+        (["-o", "margin", str(script)], {}, "reprise: --option does not accept"),
     ):
         result = subprocess.run(
-            [sys.executable, "-m", "reprise", "run", "--device", "cpu", given],
+            [sys.executable, "-m", "reprise", "run", "--device", "cpu", *given],
             env={**env, **variables},
             capture_output=True,
             text=True,

@@ -1,4 +1,7 @@
-"""`python -m reprise run script.py [args]`: a script under `reprise.enable()`."""
+"""`reprise run script.py [args]`: a script under `reprise.enable()`.
+
+The same as `python -m reprise run script.py [args]`.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,23 @@ import reprise
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m reprise")
+    parser = argparse.ArgumentParser(prog="reprise")
+    parser.add_argument(
+        "--version", action="version", version=f"reprise {reprise.__version__}"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a script under reprise.enable()")
     run.add_argument("--device", choices=("cuda", "cpu"), help="default: the best")
+    run.add_argument("--policy", metavar="NAME", help="short for -o policy=NAME")
+    run.add_argument(
+        "-o",
+        "--option",
+        dest="options",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any of those that `reprise options` lists; wins over its variable",
+    )
     run.add_argument(
         "--explain", action="store_true", help="print the report to stderr at the end"
     )
@@ -26,12 +42,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _options(arguments: argparse.Namespace) -> dict[str, str]:
+    """As `enable` takes them."""
+    given: dict[str, str] = {}
+    for text in arguments.options:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise SystemExit(f"reprise: --option does not accept '{text}': NAME=VALUE")
+        given[name] = value
+    if arguments.policy is not None:
+        given["policy"] = arguments.policy
+    return given
+
+
 def _run(arguments: argparse.Namespace) -> None:
+    options = _options(arguments)
     if not arguments.module and not os.path.exists(arguments.script):
         raise SystemExit(f"reprise: there is no script '{arguments.script}'")
     sys.argv = [arguments.script, *arguments.args]
     try:
-        reprise.enable(arguments.device)
+        reprise.enable(arguments.device, **options)
     except (RuntimeError, ValueError) as error:
         raise SystemExit(str(error)) from None
     try:

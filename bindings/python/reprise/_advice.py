@@ -21,6 +21,7 @@ _ADVICE = (
     ),
     ("memory is used without an op", "take addresses and arrays outside the loop"),
     ("memory is used by an op that is not watched", "use dense tensors in the loop"),
+    ("explicit generator", "draw from the default generator"),
     ("draws random numbers", "draw from the default generator"),
     ("keeps a generator of its own", "draw from the default generator"),
     ("changes a storage", "allocate once, at its full size"),

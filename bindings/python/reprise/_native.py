@@ -7,6 +7,7 @@ nothing and works without it.
 from __future__ import annotations
 
 import atexit
+import difflib
 import functools
 import json
 import math
@@ -29,6 +30,22 @@ from reprise._stats import Stats
 TORCH_VERSION = "2.11"  # what the library is built for
 LIBRARY = "libreprise_torch.so"
 
+# Variables that are no options: of the build, of tests and of measurements.
+_OTHER_VARIABLES = frozenset(
+    {
+        "REPRISE_CACHE_DIR",
+        "REPRISE_COMMIT",
+        "REPRISE_ENV_DIR",
+        "REPRISE_FAILING_BATCHES",
+        "REPRISE_LIBRARY",
+        "REPRISE_RANDOM_BATCHES",
+        "REPRISE_RANDOM_OPS",
+        "REPRISE_RANDOM_SEED",
+        "REPRISE_ROOT",
+        "REPRISE_TORCH_DIR",
+        "REPRISE_UPDATE_DOCS",
+    }
+)
 _WAIT_SLICE_S = 0.1  # how long Ctrl-C may take
 _EXIT_WAIT_S = 5.0  # for builds that are running when the interpreter exits
 _WAYS_IN = ("reprise", "reprise._native", "contextlib")  # modules that lead to `_warn`
@@ -102,12 +119,13 @@ def enable(device: Device, options: Mapping[str, OptionValue]) -> None:
     if runtime is None:  # by option, or in a forked child
         return
     _at_first_enable()
-    if name == "cpu":
-        try:
+    try:
+        _name_unknown_variables()
+        if name == "cpu":
             _at_first_enable_of_the_host()
-        except Warning:  # the program has made errors of warnings
-            activate(before)
-            raise
+    except Warning:  # the program has made errors of warnings
+        activate(before)
+        raise
 
 
 def _best_device() -> str:
@@ -123,6 +141,20 @@ def _at_first_enable() -> None:
     )
     _observers.wrap(_ops().plain_functions())
     _observers.pass_trace_on(lambda: _ops().pass_gpu_trace_on())
+
+
+@functools.cache
+def _name_unknown_variables() -> None:
+    """One that looks like ours, and is none, may be misspelt."""
+    known = {row[1] for row in option_rows()} | _OTHER_VARIABLES
+    for variable in sorted(os.environ):
+        if not variable.startswith("REPRISE_") or variable in known:
+            continue
+        near = difflib.get_close_matches(variable, known, 1)
+        _warn(
+            f"there is no variable {variable}"
+            + (f": {near[0]}?" if near else "; `python -m reprise options` lists all")
+        )
 
 
 def _leave_quietly() -> None:

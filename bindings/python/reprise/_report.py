@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import html
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -46,6 +47,10 @@ class Report:
             return "reprise has not been enabled"
         return "\n".join(self._lines())
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
     def _list(self, name: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._fields.get(name, [])
         return rows
@@ -74,17 +79,18 @@ class Report:
         unlike = [trace for trace in self._list("plans") if trace["seen"] == 1]
         cuts = sorted(self._list("cuts"), key=lambda row: -row["count"])
         if traces >= _TRACES_THAT_TELL and signatures > _NEW_ENOUGH * traces:
-            places = collections.Counter(trace.get("place", "") for trace in unlike)
-            place = next((name for name, _ in places.most_common() if name), "")
+            places = collections.Counter(
+                place for trace in unlike for place in trace.get("places", [])
+            ).most_common(1)
             return (
-                f"{signatures} of {traces} traces were new{_at(place)}: shapes or "
+                f"{signatures} of {traces} traces were new{_at([place for place, _ in places])}: shapes or "
                 "numbers change at each pass; pad to a few sizes"
             )
         kept = [plan for plan in self._plans() if _kept_by_eager(plan)]
         if kept and sum(p["seen"] * p["ops"] for p in kept) > stats["ops"] / 2:
             first = max(kept, key=lambda plan: plan["seen"] * plan["ops"])
             return (
-                f"eager is as fast; a plan {first['finding']}{_at(first.get('place'))}"
+                f"eager is as fast; a plan {first['finding']}{_at(first.get('places'))}"
             )
         if cuts:
             return f"{_cut(cuts[0])} ({_plural(cuts[0]['count'], 'time')})"
@@ -131,8 +137,8 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     if finding := plan.get("finding"):
         times += f", {finding}"
     yield times
-    if place := plan.get("place"):
-        yield f"  begins at {place}"
+    if places := plan.get("places"):
+        yield f"  begins{_at(places)}"
     if len(instances := plan.get("instances", [])) > 1:
         each = ", ".join(str(instance["replays"]) for instance in instances)
         yield f"  {len(instances)} instances, replayed {each} times"
@@ -154,7 +160,7 @@ def _head(note: str) -> str:
 
 def _trace_line(trace: dict[str, Any]) -> str:
     line = f"trace {_short(trace['signature'])} {trace['state']}: {trace['ops']} ops"
-    line += _at(trace.get("place"))
+    line += _at(trace.get("places"))
     if reason := trace.get("reason"):
         line += f", {_head(reason)}"
     return line
@@ -177,12 +183,13 @@ def _kept_by_eager(plan: dict[str, Any]) -> bool:
     return plan.get("finding", "") not in ("", "saves time")
 
 
-def _at(place: str | None) -> str:
-    return f" at {place}" if place else ""
+def _at(places: list[str] | None) -> str:
+    """Where something was met, as the end of a sentence."""
+    return f" at {', '.join(places)}" if places else ""
 
 
 def _cut(row: dict[str, Any]) -> str:
-    text = f"{row['op']}: {row['reason']}{_at(row.get('place'))}"
+    text = f"{row['op']}: {row['reason']}{_at(row.get('places'))}"
     return f"{text} ({helps})" if (helps := advice(row["reason"])) else text
 
 
@@ -193,7 +200,7 @@ def _rejection(row: dict[str, Any]) -> str:
 def _squash(row: dict[str, Any]) -> str:
     expected = f"expected {row['expected']}, " if row.get("expected") else ""
     where = f"{_short(row['signature'])} at op {row['op']}"
-    return f"{where}: {expected}found {row['found']}{_at(row.get('place'))}"
+    return f"{where}: {expected}found {row['found']}{_at(row.get('places'))}"
 
 
 def _section(
