@@ -62,6 +62,22 @@ PROGRAMS = {
     "early_exit": "batch norm, early exit",
     "llama_2_layers": "two Llama layers, bf16",
 }
+POLICY_PROGRAMS = {
+    **TITLES,
+    "unsynchronised": "the MLP, passes back to back",
+    "alternating": "the MLP and DistilGPT2 in turn",
+    "item": "a number to the host in mid-pass",
+    "sleeping": "10 ms of sleep between passes",
+    "device_bound": "large matrices, each pass waited for",
+    "device_bound_unsynchronised": "large matrices, passes back to back",
+    "never_repeating": "ops in another order at each pass",
+    "growing": "one row more at each pass",
+    "tiny": "three ops a pass",
+    "short_lived": "a new model after every fourth pass",
+    "detection": "Faster R-CNN (depends on data)",
+    "lengths": "30 lengths in random order",
+    **{f"train_{name}": f"training: {title}" for name, title in PROGRAMS.items()},
+}
 MARKS = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Records = dict[tuple[str, str], dict]
@@ -222,6 +238,38 @@ def training() -> str:
     return table(head, rows)
 
 
+def policies() -> str:
+    """The default policy beside eager and `always`."""
+    lines = (RESULTS / "h100-policies.jsonl").read_text().splitlines()
+    rows = [
+        [
+            POLICY_PROGRAMS.get(record["program"], record["program"]),
+            *(
+                f"{record[f'{mode}_us']:.0f}"
+                for mode in ("eager", "always", "measured")
+            ),
+            *(
+                f"{record[key]:.2f} [{record[f'{key}_low']:.2f}, {record[f'{key}_high']:.2f}]"
+                for key in ("of_eager", "of_better")
+            ),
+            f"{record['control']:.2f}",
+            " ".join(f"{ratio:.2f}" for ratio in record["seconds"]),
+        ]
+        for record in map(json.loads, lines)
+    ]
+    head = [
+        "a pass of",
+        "eager µs",
+        "`always` µs",
+        "default µs",
+        "eager over default [95 %]",
+        "the better of both over default [95 %]",
+        "eager against itself",
+        "eager over default in the first three seconds",
+    ]
+    return table(head, rows)
+
+
 def hooks() -> str:
     """What an op of two tensors costs more than without Reprise, in C++."""
     benchmarks = json.loads((RESULTS / "h200-hooks.json").read_text())["benchmarks"]
@@ -338,6 +386,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "models": models,
     "zoo": zoo,
     "training": training,
+    "policies": policies,
     "host": host,
     "hooks": hooks,
     "peers": peers,

@@ -13,20 +13,23 @@ namespace reprise::scheduler {
 // whose shapes depend on its data has new traces without end. So such passes
 // are paid for: the account starts with a second, each of them costs the time
 // that it takes, and it grows by a fiftieth of the time that passes, up to that
-// second again. Single-thread.
+// second again. Of a program that waits most of the time, for the device or for
+// something else, less can be saved than that: it begins with a twentieth of a
+// second. Single-thread.
 class Allowance {
  public:
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
   static constexpr Duration kMost = std::chrono::seconds(1);
   static constexpr int kOneIn = 50;
+  static constexpr Duration kMostOfWaiting = std::chrono::milliseconds(50);
 
-  // A pass may be begun.
-  bool Has(Clock::time_point now) {
+  // A pass may be begun, by a program that waits most of the time or does not.
+  bool Has(Clock::time_point now, bool waits) {
     if (last_.has_value()) left_ += (now - *last_) / kOneIn;
     left_ = std::min(left_, kMost);
     last_ = now;
-    return left_ > Duration::zero();
+    return left_ > (waits ? kMost - kMostOfWaiting : Duration::zero());
   }
 
   void Begin(Clock::time_point now) { begun_ = now; }

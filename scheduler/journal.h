@@ -97,12 +97,12 @@ struct Journal {
 
   void CountCut(engine::OpId op, std::string_view reason) {
     ++cuts[{op, std::string(reason)}];
-    places.MeetCut(op, reason, last_trace, stats.ops);
+    places.MeetCut(op, reason, last_trace);
   }
   void CountSquash(const std::string& signature, uint32_t op,
                    const std::string& found) {
     if (++squashes[{signature, op, found}] == 1) {
-      places.MeetSquash(signature, op, found, stats.ops);
+      places.MeetSquash(signature, op, found);
     }
   }
 

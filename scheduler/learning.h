@@ -15,6 +15,7 @@
 #include "engine/trace/work_recorder.h"
 #include "scheduler/allowance.h"
 #include "scheduler/journal.h"
+#include "scheduler/pass_timer.h"
 #include "scheduler/trace_entry.h"
 
 namespace reprise::scheduler {
@@ -33,6 +34,7 @@ class Learning {
     engine::WorkRecorder* work = nullptr;
     Journal* journal = nullptr;
     const base::Clock* clock = nullptr;
+    const PassTimer* timer = nullptr;
     base::Policy policy = base::Policy::kAlways;
     // While it is true nothing is recorded or validated; null: never.
     const std::atomic<bool>* forbidden = nullptr;
@@ -46,7 +48,8 @@ class Learning {
   }
   // And there is time for it now.
   bool May() {
-    return allowed() && (always() || allowance_.Has(parts_.clock->Now()));
+    return allowed() && (always() || allowance_.Has(parts_.clock->Now(),
+                                                    parts_.timer->waits()));
   }
   // So much of the trace has been seen that a recording may pay.
   bool IsWorthIt(const TraceEntry& entry) const {

@@ -19,11 +19,9 @@
 
 namespace reprise::scheduler {
 
-// The first few places of each cut, squash and head. The frontend knows where
-// the program is (Frontend::Place), and must not be asked under the session's
-// lock:
-//
-//   Ask, under the lock ─► asks() ─► unlock, Frontend::Place, lock ─► Tell
+// The first few places of each cut, squash and head. Who is asked for them
+// (Frontend::AskPlace) tells later, of all that was met meanwhile: that is one
+// line of the program's, which has not gone on yet.
 //
 // Under the session's lock. Cost of a thing that was met before: a look-up. Of
 // what comes once kMostMet are known, no place is asked.
@@ -31,6 +29,10 @@ class Places {
  public:
   static constexpr size_t kMostMet = 2048;
   static constexpr size_t kMostEach = 4;
+
+  Places() = default;
+  // `ask` is called where something is met for the first time.
+  explicit Places(std::function<void()> ask) : ask_(std::move(ask)) {}
 
   // --- What is met ---
 
@@ -49,25 +51,23 @@ class Places {
 
   // --- When ---
 
-  // At the stream's `op`-th op. The cut comes behind a trace of that signature:
-  // one in each of a program's lines, as a rule.
-  void MeetCut(engine::OpId op, std::string_view reason, uint64_t behind,
-               uint64_t at) {
+  // The cut comes behind a trace of that signature: one in each of a program's
+  // lines, as a rule.
+  void MeetCut(engine::OpId op, std::string_view reason, uint64_t behind) {
     const uint64_t words =
         Mix(Mix(op, std::hash<std::string_view>()(reason)), behind);
-    if (IsNew(words)) Ask(OfCut(op, reason), at);
+    if (IsNew(words)) Ask(OfCut(op, reason));
   }
-  void MeetHead(uint64_t hash, uint64_t at) {
-    if (IsNew(Mix(hash, 1))) Ask(OfHead(hash), at);
+  void MeetHead(uint64_t hash) {
+    if (IsNew(Mix(hash, 1))) Ask(OfHead(hash));
   }
   void MeetSquash(std::string_view signature, uint32_t op,
-                  std::string_view found, uint64_t at) {
-    Ask(OfSquash(signature, op, found), at);
+                  std::string_view found) {
+    std::string thing = OfSquash(signature, op, found);
+    if (IsNew(std::hash<std::string>()(thing))) Ask(std::move(thing));
   }
 
-  // Something was met at that op, and nobody has told where.
-  bool asks(uint64_t op) const { return !asked_.empty() && asked_at_ == op; }
-  // Of all that was asked for last.
+  // Of all that was met since it was told last.
   void Tell(const std::string& place) {
     for (std::string& thing : asked_) {
       std::vector<std::string>& known = places_[std::move(thing)];
@@ -101,15 +101,14 @@ class Places {
   bool IsNew(uint64_t words) {
     return met_.size() < kMostMet && met_.insert(words).second;
   }
-  void Ask(std::string thing, uint64_t op) {
-    if (asked_at_ != op) asked_.clear();
-    asked_at_ = op;
+  void Ask(std::string thing) {
     asked_.push_back(std::move(thing));
+    if (ask_) ask_();
   }
 
+  std::function<void()> ask_;
   std::unordered_set<uint64_t> met_;
   std::vector<std::string> asked_;
-  uint64_t asked_at_ = 0;
   std::unordered_map<std::string, std::vector<std::string>> places_;
 };
 

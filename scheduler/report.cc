@@ -36,8 +36,7 @@ json PlanJson(const TraceEntry& entry, const Journal& journal,
                {"squashes", entry.squashes},
                {"validations", entry.validations},
                {"reason", entry.reason},
-               {"places",
-                journal.places.Find(Places::OfHead(entry.head_hash))},
+               {"places", journal.places.Find(Places::OfHead(entry.head_hash))},
                {"operators", json::array()}};
   plan["finding"] = ToString(entry.profit.finding());
   plan["saving_us"] = Microseconds(entry.profit.saving());
@@ -88,7 +87,8 @@ void AddSession(json& report, const Journal& journal,
         {{"signature", signature},
          {"op", op},
          {"found", found},
-         {"places", journal.places.Find(Places::OfSquash(signature, op, found))},
+         {"places",
+          journal.places.Find(Places::OfSquash(signature, op, found))},
          {"count", count}});
   }
   for (const auto& [note, count] : journal.notes) {

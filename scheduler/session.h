@@ -86,12 +86,6 @@ class Session {
   virtual void InterruptIfUsed(const MemoryRanges& memory, const char* what)
       REPRISE_EXCLUDES(lock_) = 0;
 
-  // Behind an op that is not followed: something was met for the first time,
-  // and people may ask where. NotePlace is to be called then, once the lock is
-  // released, on the same thread.
-  virtual bool asks_place() const REPRISE_REQUIRES(lock_) { return false; }
-  virtual void NotePlace() REPRISE_EXCLUDES(lock_) {}
-
   // The op raised: it is a cut from now on.
   virtual void Abandon(const engine::OpView& op) REPRISE_REQUIRES(lock_) = 0;
 

@@ -45,6 +45,7 @@ StreamSession::StreamSession(Parts parts)
                  .work = backend_.get(),
                  .journal = &journal_,
                  .clock = parts.clock,
+                 .timer = &timer_,
                  .policy = parts.policy,
                  .forbidden = parts.recording_forbidden}),
       life_({.frontend = frontend_.get(),
@@ -66,7 +67,9 @@ StreamSession::StreamSession(Parts parts)
                  .life = &life_}),
       passing_(&life_),
       validation_(OnPlans(parts.writes), &learning_, frontend_.get()),
-      replay_(OnPlans(parts.writes), frontend_.get(), &following_) {}
+      replay_(OnPlans(parts.writes), frontend_.get(), &following_) {
+  journal_.places = Places([this] { frontend_->AskPlace(this); });
+}
 
 PlanPass::Parts StreamSession::OnPlans(const StreamWrites* writes) {
   return {.in_use = &in_use_,
@@ -212,9 +215,16 @@ Action StreamSession::RunCut(const OpView& op, uint64_t hash,
 
 Action StreamSession::LeaveOut(const OpView& op, std::string_view reason) {
   NoteCut(op, reason);
+  NoteGap();
   Close(Ending::kByCut);
   boundaries_.Part();
   return Action::kCut;
+}
+
+void StreamSession::NoteGap() {
+  if (policy_ == base::Policy::kMeasured && !timer_.in_gap()) {
+    timer_.Cut(clock_.Now());
+  }
 }
 
 void StreamSession::NoteCut(const OpView& op, std::string_view reason) {
@@ -264,21 +274,15 @@ void StreamSession::Abandon(const OpView& abandoned) {
 }
 
 bool StreamSession::Interrupt(const char* what) {
-  bool squashed = false;
-  bool asks = false;
-  {
-    const Locked lock(*this);
-    squashed = CutWithoutOp(what);
-    asks = asks_place();
-  }
-  if (asks) NotePlace();
-  return squashed;
+  const Locked lock(*this);
+  return CutWithoutOp(what);
 }
 
-void StreamSession::NotePlace() {
-  const std::string place = frontend_->Place();
-  const Locked lock(*this);
+void StreamSession::Tell(const std::string& place) {
+  // Whoever tells may have locks that the one who is inside waits for.
+  if (!TryLock()) return;
   journal_.places.Tell(place);
+  Unlock();
 }
 
 void StreamSession::InterruptIfUsed(const MemoryRanges& memory,
@@ -305,14 +309,15 @@ bool StreamSession::CutWithoutOp(const char* what) {
   may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
   if (mode_ == Mode::kAway) return false;
   boundaries_.Part();
+  NoteGap();
   if (mode_ == Mode::kBoundary && observed_ == nullptr) return false;
   const uint64_t squashes = journal_.stats.squashes;
   OpView look;
   look.op = engine::kNoOp;
   look.words = kWords;
   look.cut = what;
-  --journal_.stats.ops;  // it is none
   Enter(look);
+  --journal_.stats.ops;
   return journal_.stats.squashes != squashes;
 }
 
@@ -417,6 +422,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
     return std::nullopt;
   }
   if (WantsValidation(entry)) {
+    timer_.Disregard();  // it is no replay
     if (!learning_.May()) return TryPass(entry);
     if (!Resolve(op) || !validation_.Begin(op)) return std::nullopt;
     mode_ = Mode::kValidating;
@@ -542,6 +548,7 @@ void StreamSession::Pause() {
     Close(Ending::kByCut);  // it ends like this the next time, too
     boundaries_.Part();
   } else {
+    may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
     Break();
   }
   mode_ = Mode::kAway;

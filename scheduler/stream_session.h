@@ -50,7 +50,7 @@ namespace reprise::scheduler {
 // A pass ends at the end of its trace, at a cut, and when the stream leaves
 // what was expected; kBoundary follows. What outlives a pass has classes of its
 // own: Boundaries, Learning, Lifecycle.
-class StreamSession final : public Session {
+class StreamSession final : public Session, private engine::PlaceAsker {
  public:
   struct Parts {
     std::unique_ptr<engine::Frontend> frontend;
@@ -107,10 +107,6 @@ class StreamSession final : public Session {
       REPRISE_REQUIRES(lock_);
   void Abandon(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
   bool Interrupt(const char* what) override REPRISE_EXCLUDES(lock_);
-  bool asks_place() const override REPRISE_REQUIRES(lock_) {
-    return journal_.places.asks(journal_.stats.ops);
-  }
-  void NotePlace() override REPRISE_EXCLUDES(lock_);
   // Another stream has begun, and nothing of it was shown yet: a replay that
   // has private values ends here.
   void EndPrivacy() REPRISE_EXCLUDES(lock_);
@@ -168,6 +164,8 @@ class StreamSession final : public Session {
       REPRISE_EXCLUDES(lock_);
 
  private:
+  void Tell(const std::string& place) override REPRISE_EXCLUDES(lock_);
+
   enum class Mode : uint8_t {
     kAway,
     kBoundary,
@@ -209,6 +207,8 @@ class StreamSession final : public Session {
       REPRISE_REQUIRES(lock_);
   // A cut without an op. True if something had been run ahead.
   bool CutWithoutOp(const char* what) REPRISE_REQUIRES(lock_);
+  // What comes now is in no trace.
+  void NoteGap() REPRISE_REQUIRES(lock_);
   void NoteCut(const engine::OpView& op, std::string_view reason)
       REPRISE_REQUIRES(lock_);
 
@@ -262,13 +262,12 @@ class StreamSession final : public Session {
   Journal journal_ REPRISE_GUARDED_BY(lock_);
   NumberMask numbers_ REPRISE_GUARDED_BY(lock_);
   Boundaries boundaries_ REPRISE_GUARDED_BY(lock_);
+  PassTimer timer_ REPRISE_GUARDED_BY(lock_);  // by policy kMeasured only
   Learning learning_ REPRISE_GUARDED_BY(lock_);
   Lifecycle life_ REPRISE_GUARDED_BY(lock_);
   // Pinned until the next plan is tried.
   PlanInUse in_use_ REPRISE_GUARDED_BY(lock_);
-  // By policy kMeasured only.
-  PassTimer timer_ REPRISE_GUARDED_BY(lock_);
-  Profit::Duration saved_ REPRISE_GUARDED_BY(lock_){};
+  Profit::Duration saved_ REPRISE_GUARDED_BY(lock_){};  // kMeasured only
   Attention attention_ REPRISE_GUARDED_BY(lock_);
 
   Watching watching_ REPRISE_GUARDED_BY(lock_);

@@ -50,7 +50,7 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
     head_storages_.push_back(operand.storage);
   }
   promised_ = expected_ = expected;
-  if (expected == nullptr) journal_.places.MeetHead(hash, journal_.stats.ops);
+  if (expected == nullptr) journal_.places.MeetHead(hash);
 }
 
 // --- Where it ends -----------------------------------------------------------

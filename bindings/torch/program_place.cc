@@ -1,24 +1,28 @@
 #include "bindings/torch/program_place.h"
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bindings/torch/python_api.h"
+#include "engine/base/mutex.h"
 
 namespace reprise::bindings {
 namespace {
 
-// What is used of the interpreter: all of its stable interface, but for the
-// frames of other threads.
+// What is used of the interpreter, all of its stable interface.
 struct Python {
   using Object = void*;
 
   int (*initialized)() = OfPython<int()>("Py_IsInitialized");
   int (*finalizing)() = Finalizing();
-  int (*ensure)() = OfPython<int()>("PyGILState_Ensure");
-  void (*release)(int) = OfPython<void(int)>("PyGILState_Release");
+  int (*later)(int (*)(void*), void*) =
+      OfPython<int(int (*)(void*), void*)>("Py_AddPendingCall");
   Object (*frame)() = OfPython<Object()>("PyEval_GetFrame");  // borrowed
   Object (*back)(Object) = OfPython<Object(Object)>("PyFrame_GetBack");
   Object (*code)(Object) = OfPython<Object(Object)>("PyFrame_GetCode");
@@ -27,20 +31,16 @@ struct Python {
       OfPython<Object(Object, const char*)>("PyObject_GetAttrString");
   const char* (*text)(Object, ptrdiff_t*) =
       OfPython<const char*(Object, ptrdiff_t*)>("PyUnicode_AsUTF8AndSize");
-  Object (*frames)() = OfPython<Object()>("_PyThread_CurrentFrames");
-  int (*next)(Object, ptrdiff_t*, Object*, Object*) =
-      OfPython<int(Object, ptrdiff_t*, Object*, Object*)>("PyDict_Next");
   void (*clear)() = OfPython<void()>("PyErr_Clear");
   void (*take)(Object) = OfPython<void(Object)>("Py_IncRef");
   void (*drop)(Object) = OfPython<void(Object)>("Py_DecRef");
 
   bool runs() const {
     return initialized != nullptr && finalizing != nullptr &&
-           ensure != nullptr && release != nullptr && frame != nullptr &&
-           back != nullptr && code != nullptr && line != nullptr &&
-           attribute != nullptr && text != nullptr && clear != nullptr &&
-           take != nullptr && drop != nullptr && initialized() != 0 &&
-           finalizing() == 0;
+           later != nullptr && frame != nullptr && back != nullptr &&
+           code != nullptr && line != nullptr && attribute != nullptr &&
+           text != nullptr && clear != nullptr && take != nullptr &&
+           drop != nullptr && initialized() != 0 && finalizing() == 0;
   }
 
   static int (*Finalizing())() {
@@ -137,41 +137,58 @@ std::string PlaceFrom(Owned frame) {
   return inner ? inner->Text() : "";
 }
 
-// Of whichever thread waits for autograd's engine.
-std::string PlaceOfBackward() {
-  const Python& python = Python::Get();
-  if (python.frames == nullptr || python.next == nullptr) return "";
-  const Owned frames(python.frames());
-  if (frames.get() == nullptr) {
-    python.clear();
-    return "";
+// Those who have asked since the main thread ran Python last. Leaked, because
+// threads may ask while the process ends.
+struct Asking {
+  struct One {
+    engine::PlaceAsker* asker;
+    bool on_main_thread;
+  };
+
+  base::Mutex mutex;
+  std::vector<One> all REPRISE_GUARDED_BY(mutex);
+
+  static Asking& Get() {
+    static Asking& asking = *new Asking;
+    return asking;
   }
-  ptrdiff_t position = 0;
-  Python::Object thread = nullptr;
-  Python::Object frame = nullptr;
-  while (python.next(frames.get(), &position, &thread, &frame) != 0) {
-    const std::optional<Line> line = LineOf(frame);
-    if (line && InPackages(line->file) == "torch/autograd/graph.py") {
-      return PlaceFrom(Owned::Of(frame));
+};
+
+// On Python's main thread, with its lock, between two steps of its code.
+int TellAll(void*) {
+  Asking& asking = Asking::Get();
+  std::vector<Asking::One> all;
+  {
+    const base::MutexLock lock(asking.mutex);
+    all.swap(asking.all);
+  }
+  const Python& python = Python::Get();
+  std::string place;
+  bool in_backward = false;
+  if (python.runs()) {
+    Owned frame = Owned::Of(python.frame());
+    if (frame.get() != nullptr) {
+      const std::optional<Line> line = LineOf(frame.get());
+      in_backward = line && InPackages(line->file) == "torch/autograd/graph.py";
+      place = PlaceFrom(std::move(frame));
     }
   }
-  return "";
+  for (const Asking::One& one : all) {
+    one.asker->Tell(one.on_main_thread || in_backward ? place : "");
+  }
+  return 0;
 }
 
 }  // namespace
 
-std::string ProgramPlace() {
+void AskProgramPlace(engine::PlaceAsker* asker) {
   const Python& python = Python::Get();
-  if (!python.runs()) return "";
-  const int state = python.ensure();
-  std::string place;
-  {
-    Owned frame = Owned::Of(python.frame());
-    place = frame.get() == nullptr ? PlaceOfBackward()
-                                   : PlaceFrom(std::move(frame));
-  }
-  python.release(state);
-  return place;
+  if (!python.runs()) return;
+  Asking& asking = Asking::Get();
+  const base::MutexLock lock(asking.mutex);
+  const bool first = asking.all.empty();
+  asking.all.push_back({asker, gettid() == getpid()});
+  if (first && python.later(&TellAll, nullptr) != 0) asking.all.clear();
 }
 
 }  // namespace reprise::bindings

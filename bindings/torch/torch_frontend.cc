@@ -106,7 +106,7 @@ class TorchFrontend : public engine::Frontend {
   explicit TorchFrontend(OpNames op_names) : op_names_(op_names) {}
 
   std::string OpName(engine::OpId op) const override { return op_names_(op); }
-  std::string Place() const override { return ProgramPlace(); }
+  void AskPlace(engine::PlaceAsker* asker) override { AskProgramPlace(asker); }
   // Torch's own ops keep no state but its generators'; others may.
   bool MayBeNondeterministic(engine::OpId op) const override {
     return !at::globalContext().deterministicAlgorithms() &&

@@ -134,10 +134,10 @@ WatchedOp::Step WatchedOp::Enter() {
     case Action::kObserve:
       observed_ = true;
       wants_call_ = session_->wants_call();
-      UnlockAndNotePlace();
+      Unlock();
       return Step::kObserve;
     case Action::kCut:
-      UnlockAndNotePlace();
+      Unlock();
       BeforeOp(session_, call_.view(), call_.may_wait());
       break;
     case Action::kEager:
@@ -182,14 +182,7 @@ void WatchedOp::Leave(const ResultList& results) {
   LockSession(*session_);
   locked_ = true;
   session_->Leave(call_.view(), results.views(), std::move(boxed_));
-  UnlockAndNotePlace();
-}
-
-void WatchedOp::UnlockAndNotePlace() {
-  const bool asks = session_->asks_place();
   Unlock();
-  if (asks) [[unlikely]]
-    session_->NotePlace();
 }
 
 }  // namespace reprise::bindings

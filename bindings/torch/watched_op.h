@@ -70,8 +70,6 @@ class WatchedOp {
   void Unlock();
 
  private:
-  // And where the program is goes to the session, if that asks.
-  void UnlockAndNotePlace();
   // Those of the devices whose memory the call may use, but its own session.
   void InterruptSessionsOfCall();
 

@@ -284,7 +284,7 @@ Instance::Readiness Instance::ResolveHead(const OpView& head) {
     if (program_->effects.is_private(v) &&
         (binding_.IsMoved(v) ||
          head.operands[i].storage_bytes != trace_->values[v].size_bytes)) {
-      unproven_.push_back(v);
+      if (binding_.IsMoved(v)) unproven_.push_back(v);
       return Readiness::kUnproven;
     }
   }
@@ -334,16 +334,16 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
   unproven_.clear();
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
-    if (told(ref)) NoteIfUnproven(ref, op.operands[i]);
-  }
-  if (!unproven_.empty()) return Readiness::kUnproven;
-  for (size_t i = 0; i < op.operands.size(); ++i) {
-    const ValueRef& ref = expected.operands[i];
     if (!told(ref)) continue;
     if (!binding_.Apart(op.operands[i], ref.value, plan_->escaping())) {
       return Readiness::kOtherOp;
     }
-    BindExternal(ref, op.operands[i]);
+    NoteIfUnproven(ref, op.operands[i]);
+  }
+  if (!unproven_.empty()) return Readiness::kUnproven;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    const ValueRef& ref = expected.operands[i];
+    if (told(ref)) BindExternal(ref, op.operands[i]);
   }
   if (!binding_.WritesApart(segment.first_op, op)) return Readiness::kOtherOp;
   const Readiness bound = BindNumbers(segment.first_op, op);

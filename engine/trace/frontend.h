@@ -48,6 +48,16 @@ class Call {
   virtual void SetScalar(uint32_t scalar, uint64_t bits) = 0;
 };
 
+// Who wants to know where in its own source the program is.
+class PlaceAsker {
+ public:
+  // As people write it: "train.py:42". Any thread; must not wait for a session.
+  virtual void Tell(const std::string& place) = 0;
+
+ protected:
+  ~PlaceAsker() = default;
+};
+
 // The framework, as one session (device and stream) sees it. Implemented by a
 // binding and by the tests. Unless said otherwise, called on the thread whose
 // op is being handled, with no lock of the engine's held but the session's own.
@@ -58,10 +68,11 @@ class Frontend {
   // Of any op but kNoOp.
   virtual std::string OpName(OpId op) const = 0;
 
-  // Where in its own source the program is, as people write it ("train.py:42");
-  // empty where nobody can tell. May wait for locks of the framework's: called
-  // without the session's.
-  virtual std::string Place() const { return ""; }
+  // Tells `asker` soon where in its own source the program is, unless nobody
+  // can tell. Never waits, and tells from another thread, or later on this one,
+  // when the op that is being handled is over. The asker lives as long as the
+  // framework is used.
+  virtual void AskPlace(PlaceAsker*) {}
 
   // Run again on the same bits, the op may give others (atomic sums), and the
   // framework has not been told to refuse that.

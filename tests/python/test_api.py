@@ -564,7 +564,11 @@ def test_what_the_runner_cannot_do_is_one_sentence(tmp_path: pathlib.Path) -> No
     for given, variables, sentence in (
         (["nowhere.py"], {}, "reprise: there is no script 'nowhere.py'"),
         ([str(script)], {"REPRISE_MARGIN": "wide"}, "reprise: REPRISE_MARGIN: option"),
-        (["--policy", "best", str(script)], {}, "reprise: option 'policy' does not accept 'best'"),
+        (
+            ["--policy", "best", str(script)],
+            {},
+            "reprise: option 'policy' does not accept 'best'",
+        ),
         (["-o", "speed=9", str(script)], {}, "reprise: there is no option 'speed'"),
         (["-o", "margin", str(script)], {}, "reprise: --option does not accept"),
     ):

@@ -21,36 +21,46 @@ class AllowanceTest : public testing::Test {
 
 TEST_F(AllowanceTest, StartsWithASecond) {
   for (int i = 0; i < 9; ++i) {
-    EXPECT_TRUE(allowance_.Has(now_));
+    EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
     Spend(milliseconds(100));
   }
-  EXPECT_TRUE(allowance_.Has(now_));
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
   Spend(milliseconds(200));
-  EXPECT_FALSE(allowance_.Has(now_));
+  EXPECT_FALSE(allowance_.Has(now_, /*waits=*/false));
 }
 
 TEST_F(AllowanceTest, GrowsByAFiftiethOfTheTimeThatPasses) {
-  EXPECT_TRUE(allowance_.Has(now_));
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
   Spend(milliseconds(1100));
-  EXPECT_FALSE(allowance_.Has(now_));
+  EXPECT_FALSE(allowance_.Has(now_, /*waits=*/false));
   now_ += milliseconds(3800);
-  EXPECT_FALSE(allowance_.Has(now_));
+  EXPECT_FALSE(allowance_.Has(now_, /*waits=*/false));
   now_ += milliseconds(300);
-  EXPECT_TRUE(allowance_.Has(now_));
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
 }
 
 TEST_F(AllowanceTest, DoesNotGrowBeyondItsBeginning) {
-  EXPECT_TRUE(allowance_.Has(now_));
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
   now_ += std::chrono::hours(10);
-  EXPECT_TRUE(allowance_.Has(now_));
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
   Spend(milliseconds(1100));
-  EXPECT_FALSE(allowance_.Has(now_));
+  EXPECT_FALSE(allowance_.Has(now_, /*waits=*/false));
 }
 
 TEST_F(AllowanceTest, WhatWasNotBegunCostsNothing) {
   now_ += std::chrono::hours(1);
   allowance_.End(now_);
-  EXPECT_TRUE(allowance_.Has(now_));
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
+}
+
+// A device that is waited for leaves little to save.
+TEST_F(AllowanceTest, ProgramThatWaitsHasATwentiethOfIt) {
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/true));
+  Spend(milliseconds(60));
+  EXPECT_FALSE(allowance_.Has(now_, /*waits=*/true));
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
+  now_ += milliseconds(600);
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/true));
 }
 
 }  // namespace

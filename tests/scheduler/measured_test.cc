@@ -225,6 +225,22 @@ TEST_F(MeasuredTest, NothingIsReplayedWhereTheDeviceIsWaitedFor) {
   EXPECT_EQ(stats().squashes, 0u);
 }
 
+// It has a twentieth of a second to learn at first, not a second.
+TEST_F(MeasuredTest, LittleIsLearnedAtOnceWhereTheDeviceIsWaitedFor) {
+  costs_.observed = milliseconds(2);  // a pass that is looked at: 24 ms
+  const auto run = [&](int passes) {
+    for (; passes > 0 && !HasFatalFailure(); --passes) {
+      Pass();
+      session_->Interrupt("the host waits for the device");
+      clock_.Advance(milliseconds(100));
+    }
+  };
+  run(8);  // a second
+  EXPECT_LT(stats().validated, 2u) << Traces();
+  run(200);
+  EXPECT_GT(stats().replays, 0u) << Traces();
+}
+
 // While replay is kept eager is tried, in trials that become seldom.
 TEST_F(MeasuredTest, TheOtherOneIsTriedMoreAndMoreSeldom) {
   costs_.followed = microseconds(2);

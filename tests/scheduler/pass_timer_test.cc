@@ -82,6 +82,25 @@ TEST_F(PassTimerTest, AReplayIsCountedForWhatTheTrialsFound) {
   EXPECT_EQ(timer_.NextHead(clock_.Now()), microseconds(0));
 }
 
+TEST_F(PassTimerTest, AProgramThatIsInNoTraceMostOfTheTimeWaits) {
+  const auto run = [this](int work, int gap) {
+    for (int i = 0; i < 2000; ++i) {
+      timer_.NextHead(clock_.Now());
+      clock_.Advance(microseconds(work));
+      timer_.Cut(clock_.Now());
+      clock_.Advance(microseconds(gap / 2));
+      timer_.Cut(clock_.Now());  // another one behind it
+      clock_.Advance(microseconds(gap / 2));
+    }
+    timer_.NextHead(clock_.Now());
+  };
+  EXPECT_FALSE(timer_.waits());
+  run(100, 900);
+  EXPECT_TRUE(timer_.waits());
+  run(900, 100);
+  EXPECT_FALSE(timer_.waits());
+}
+
 TEST_F(PassTimerTest, AnEntryThatIsForgottenIsNotTold) {
   {
     TraceEntry gone{Identity(Externals(&frontend_))};

@@ -30,7 +30,6 @@ _ADVICE = (
     ("an event is recorded", "record events outside the pass"),
     ("copies to another device", "keep a pass on one device"),
     ("operands on several devices", "keep a pass on one device"),
-    ("ops of several threads", "let one thread use the stream at a time"),
 )
 
 
