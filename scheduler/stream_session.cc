@@ -187,11 +187,14 @@ Action StreamSession::Watch(const OpView& op, const cache::Signature& words,
 Action StreamSession::Follow() {
   followed_ = &replay_.followed();
   ++journal_.stats.followed;
-  if (replay_.over()) {
-    EndReplay();
-    if (timer_.runs()) timer_.End(clock_.Now());
-  }
+  if (replay_.over()) [[unlikely]]
+    EndFollowed();
   return followed_->by_eager ? Action::kEager : Action::kFollow;
+}
+
+void StreamSession::EndFollowed() {
+  EndReplay();
+  if (timer_.runs()) timer_.End(clock_.Now());
 }
 
 Action StreamSession::Observe() {

@@ -220,6 +220,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   void Discard() REPRISE_REQUIRES(lock_);
   // The pass is over, or has been left.
   void EndReplay() REPRISE_REQUIRES(lock_);
+  // It is over: all of it was followed.
+  void EndFollowed() REPRISE_REQUIRES(lock_);
   // The pass under way, whichever it is, ends for another reason than an op.
   void Break() REPRISE_REQUIRES(lock_);
 

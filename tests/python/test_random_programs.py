@@ -14,7 +14,9 @@ from programs.generate import random_program
 from programs.program import Program, State, compiled
 from programs.shrink import shrink
 
-PROGRAMS = 150
+# On a GPU some ops cannot be made to fail, for it would not survive that: those
+# that can are met often enough in twice as many programs.
+PROGRAMS = {"cpu": 150, "cuda": 300}
 PASSES = 60
 
 # What so many programs reach at least, by a wide margin.
@@ -32,7 +34,7 @@ REACHED = {
     "rejected": 10,
     "several instances": 4,
     "looks": 200,
-    "programs that stayed finite": PROGRAMS // 2,
+    "programs that stayed finite": 75,
     "cut: hands data to the host": 10,
     "cut: raised an error or returned what cannot be kept": 5,
     "addresses taken again": 10,
@@ -88,7 +90,7 @@ def _quiet() -> Iterator[None]:
 
 def test_random_programs_hold_eagers_bits(device: str) -> None:
     """And the test has not passed by doing nothing."""
-    found = random_programs.run(device, seed=1, programs=PROGRAMS, passes=PASSES)
+    found = random_programs.run(device, seed=1, programs=PROGRAMS[device], passes=PASSES)
     assert found["failures"] == []
     assert found["invalid"] == []
     counts = found["counts"]
