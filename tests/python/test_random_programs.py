@@ -90,7 +90,9 @@ def _quiet() -> Iterator[None]:
 
 def test_random_programs_hold_eagers_bits(device: str) -> None:
     """And the test has not passed by doing nothing."""
-    found = random_programs.run(device, seed=1, programs=PROGRAMS[device], passes=PASSES)
+    found = random_programs.run(
+        device, seed=1, programs=PROGRAMS[device], passes=PASSES
+    )
     assert found["failures"] == []
     assert found["invalid"] == []
     counts = found["counts"]
