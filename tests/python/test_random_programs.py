@@ -65,8 +65,11 @@ STEPS = {
 }
 REACHED |= {f"step: {step}, in a replay": count for step, count in STEPS.items()}
 REACHED_ON_GPU = {
+    # Of those that a GPU survives, one in 180 programs comes in a replay (by
+    # perf/results/h200-random-ops.json); test_training.py has one raise there.
+    "step: an op raised that may": 5,
+    "step: an op raised that may, in a replay": 0,
     # Where ops of memory and of traps cost their traces more.
-    "step: an op raised that may, in a replay": 1,
     "step: replaced, op, in a replay": 1,
     "cut: the stream waits for an event": 1,
     "step: cache emptied": 1,
