@@ -67,6 +67,20 @@ TEST_F(PassTimerTest, APassThatWasLeftTellsNothing) {
   EXPECT_EQ(a_.profit.Median(Mode::kReplay), Profit::Duration::zero());
 }
 
+// It was to be a replay, and eager had to run it.
+TEST_F(PassTimerTest, APassThatIsDisregardedTellsNothing) {
+  for (int i = 0; i < 4; ++i) {
+    timer_.NextHead(clock_.Now());
+    timer_.Begin(&a_, Mode::kReplay, clock_.Now());
+    timer_.Disregard();
+    EXPECT_FALSE(timer_.runs());
+    clock_.Advance(microseconds(10));
+    timer_.End(clock_.Now());
+  }
+  EXPECT_EQ(timer_.NextHead(clock_.Now()), Profit::Duration::zero());
+  EXPECT_EQ(a_.profit.Median(Mode::kReplay), Profit::Duration::zero());
+}
+
 TEST_F(PassTimerTest, AReplayIsCountedForWhatTheTrialsFound) {
   for (const Mode mode : {Mode::kReplay, Mode::kEager}) {
     for (int i = 0; i < 6; ++i) {
