@@ -95,9 +95,11 @@ struct Journal {
   // The signature of the trace that the stream was in last.
   uint64_t last_trace = 0;
 
-  void CountCut(engine::OpId op, std::string_view reason) {
-    ++cuts[{op, std::string(reason)}];
+  // True if it was not met before.
+  bool CountCut(engine::OpId op, std::string_view reason) {
+    const uint64_t count = ++cuts[{op, std::string(reason)}];
     places.MeetCut(op, reason, last_trace);
+    return count == 1;
   }
   void CountSquash(const std::string& signature, uint32_t op,
                    const std::string& found) {

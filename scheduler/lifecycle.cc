@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/log.h"
 #include "engine/replay/run_twice.h"
 #include "scheduler/instance_policy.h"
 
@@ -54,6 +55,16 @@ constexpr uint64_t kReplaysToTryAgain = 256;
 // split there.
 constexpr uint32_t kLeavings = 4;
 constexpr uint32_t kRunsALeaving = 8;
+
+// For people who follow what happens (REPRISE_LOG=info, debug).
+void Say(base::LogLevel level, const TraceEntry& entry, std::string_view what) {
+  if (!base::LogEnabled(level)) [[likely]]
+    return;
+  constexpr size_t kShown = 8;
+  base::Log(level, "trace " + entry.signature.ToHex().substr(0, kShown) +
+                       " of " + std::to_string(entry.ops) +
+                       " ops: " + std::string(what));
+}
 
 // The ops whose work the op uses or writes over, directly or not, and that are
 // not compared by themselves where segments are launched whole: others write
@@ -165,6 +176,8 @@ void Lifecycle::NoteReleased(TraceEntry* entry) {
 
 void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   ++journal_.stats.recorded;
+  Say(base::LogLevel::kDebug, *entry,
+      entry->state == State::kRecord ? "recorded" : "recorded again");
   TellWhatIsKnown(*entry, *trace);
   if (entry->state == State::kRecord) {
     entry->first = std::move(trace);
@@ -275,6 +288,10 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
   }
   entry->state = State::kCheckOps;
   traces_.HasPlan(entry);
+  Say(base::LogLevel::kInfo, *entry,
+      "built: " + std::to_string(entry->summary.launches) + " launches in " +
+          std::to_string(entry->summary.segments) + " segments, " +
+          std::to_string(outcome->bytes) + " bytes");
 }
 
 void Lifecycle::CollectVerdict(TraceEntry* entry,
@@ -296,6 +313,8 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
     entry->state = State::kCheckWhole;
   } else if (entry->state == State::kCheckWhole) {
     entry->state = State::kReady;
+    Say(base::LogLevel::kInfo, *entry,
+        "equal to eager in every bit: it may be replayed from now on");
   }
 }
 
@@ -399,7 +418,10 @@ void Lifecycle::Settle() {
 
 PlanCache::Pin Lifecycle::Pin(TraceEntry* entry) {
   PlanCache::Pin pin = plans_.Lookup(KeyOf(*entry));
-  if (!pin) StartOver(entry);
+  if (!pin) {
+    Say(base::LogLevel::kInfo, *entry, "its plan was evicted");
+    StartOver(entry);
+  }
   return pin;
 }
 
@@ -526,6 +548,8 @@ void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
     return;
   }
   ++journal_.notes["two traces that always came together are one"];
+  Say(base::LogLevel::kInfo, *entry,
+      "becomes one with what always comes behind it");
   entry->was_joined = true;
   entry->goes_on = behind->ops;
   // It is no beginning of another one before it has come by itself as often.
@@ -669,6 +693,7 @@ void Lifecycle::GiveUp(TraceEntry* entry, std::string_view reason) {
 
 void Lifecycle::Reject(const TraceEntry& entry, std::string_view reason) {
   ++journal_.stats.rejected;
+  Say(base::LogLevel::kInfo, entry, reason);
   ++journal_.rejections[{entry.signature.ToHex(), std::string(reason)}];
 }
 

@@ -152,6 +152,11 @@ void Replay::Diverge(const OpView& op) {
 }
 
 void Replay::LeaveAt(const OpView& op) {
+  if (base::LogEnabled(base::LogLevel::kDebug)) {
+    base::Log(base::LogLevel::kDebug,
+              "squash at op " + std::to_string(cursor_) + ": " +
+                  engine::NameOf(frontend_, op.op) + " came");
+  }
   journal_.CountSquash(entry()->signature.ToHex(), cursor_,
                        engine::NameOf(frontend_, op.op));
   Leaving();

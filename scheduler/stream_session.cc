@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "engine/base/log.h"
+
 namespace reprise::scheduler {
 
 using engine::OpView;
@@ -233,7 +235,12 @@ void StreamSession::NoteGap() {
 void StreamSession::NoteCut(const OpView& op, std::string_view reason) {
   // It is about to end there.
   if (mode_ == Mode::kWatching) journal_.last_trace = watching_.signature().lo;
-  journal_.CountCut(op.op, reason);
+  if (journal_.CountCut(op.op, reason) &&
+      base::LogEnabled(base::LogLevel::kDebug)) {
+    base::Log(base::LogLevel::kDebug,
+              "cut: " + engine::NameOf(*frontend_, op.op) + ": " +
+                  std::string(reason));
+  }
 }
 
 void StreamSession::Leave(const OpView& op, std::span<const ResultView> results,

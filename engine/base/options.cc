@@ -162,7 +162,10 @@ constexpr OptionRow kTable[] = {
      "the number of ops after which a trace is closed",
      SetCount<&Options::max_trace_ops, 2, 65536>},
     {"log", "REPRISE_LOG", "warning", "off, error, warning, info or debug",
-     "what Reprise says on stderr", SetLog},
+     "what Reprise says on stderr: failures; from info on what is built, "
+     "proved, refused and evicted as it happens; by debug each recording, "
+     "squash and new kind of cut, too",
+     SetLog},
     {"build_delays", "REPRISE_BUILD_DELAYS", "0", "a whole number",
      "for tests of Reprise itself: if it is not 0, work in the background "
      "begins after random delays of up to 10 ms, which follow from this seed",

@@ -530,6 +530,40 @@ def test_options_are_given_on_the_command_line(tmp_path: pathlib.Path) -> None:
         assert result.stdout == f"{replays}\n", given
 
 
+def test_what_happens_is_logged_as_it_does(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import torch, reprise
+            for i in range(20):
+                h = torch.ones(3).mul(2)
+                (torch.tanh(h) if i == 18 else h).add(1).sum().item()
+                reprise.wait()
+            """
+        )
+    )
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), "PYTHONWARNINGS": "ignore"}
+    run = [sys.executable, "-m", "reprise", "run", "--device", "cpu", str(script)]
+    info = ("built:", "it may be replayed from now on")
+    debug = ("recorded", "recorded again", "cut: aten::_local_scalar_dense", "squash")
+    for level, expected, absent in (
+        ("warning", (), (*info, *debug)),
+        ("info", info, debug),
+        ("debug", (*info, *debug), ()),
+    ):
+        said = subprocess.run(
+            run,
+            env={**env, "REPRISE_LOG": level},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        ).stderr
+        assert all(text in said for text in expected), said
+        assert not any(text in said for text in absent), said
+
+
 def test_the_command_says_its_version() -> None:
     env = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
     command = [sys.executable, "-m", "reprise", "--version"]
