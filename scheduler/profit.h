@@ -25,8 +25,9 @@ struct PassTime {
 };
 
 // A plan saves time of the host, and saves it for the program unless that waits
-// for the device all the same. So it is replayed while passes take the host
-// less, by a margin, and the whole does not show that nothing comes of it
+// for the device all the same. So it is replayed while passes take less as a
+// whole, by a margin; and where the whole tells too little, while they take the
+// host less, and it does not show that nothing comes of it
 // (docs/decisions/0032-what-a-plan-saves.md). Medians of the last few passes of
 // either mode are compared, with the error of their difference. Passes of one
 // mode come in blocks; the first of a block is not counted, because it inherits
@@ -58,8 +59,8 @@ class Profit {
     samples.ring[samples.count++ % kKept] = *time;
   }
 
-  // What the next pass is to be. `margin` is the share of the host's time by
-  // eager that replay must save (0.05: five per cent).
+  // What the next pass is to be. `margin` is the share of the time by eager, of
+  // the host's or of the whole, that replay must save (0.05: five per cent).
   Mode Choose(double margin) {
     if (left_ == 0) Advance(margin);
     --left_;
@@ -68,9 +69,13 @@ class Profit {
 
   Finding Judge(double margin) const {
     if (eager_.count == 0 || replay_.count == 0) return Finding::kUnknown;
+    const Gain whole = GainOf(&PassTime::whole);
+    if (whole.gain > margin * whole.eager &&
+        whole.gain > kErrors * whole.error) {
+      return Finding::kSaves;
+    }
     const Gain host = GainOf(&PassTime::host);
     if (host.gain <= margin * host.eager) return Finding::kSavesNoHost;
-    const Gain whole = GainOf(&PassTime::whole);
     const double least =
         std::min(kShareThatComes * host.gain, kShareThatCounts * whole.eager);
     return whole.gain + kErrors * whole.error < least ? Finding::kSavesNoTime

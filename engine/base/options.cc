@@ -127,9 +127,8 @@ constexpr OptionRow kTable[] = {
      "and always on the host executor, which shows correctness and not speed",
      SetPolicy},
     {"margin", "REPRISE_MARGIN", "0.02", "a number from 0 to 1",
-     "with policy measured, the share of the host's time by eager that a "
-     "replay "
-     "must save",
+     "with policy measured, the share of the time by eager that a replay must "
+     "save: of the whole, or of the host's where the whole tells too little",
      SetShare<&Options::margin>},
     {"validate_share", "REPRISE_VALIDATE_SHARE", "0.001",
      "a number from 0 to 1",
