@@ -147,6 +147,8 @@ struct Asking {
 
   base::Mutex mutex;
   std::vector<One> all REPRISE_GUARDED_BY(mutex);
+  // Whose threads ask: in a forked child nobody may have released the mutex.
+  const pid_t process = getpid();
 
   static Asking& Get() {
     static Asking& asking = *new Asking;
@@ -157,6 +159,7 @@ struct Asking {
 // On Python's main thread, with its lock, between two steps of its code.
 int TellAll(void*) {
   Asking& asking = Asking::Get();
+  if (asking.process != getpid()) return 0;
   std::vector<Asking::One> all;
   {
     const base::MutexLock lock(asking.mutex);
@@ -185,9 +188,10 @@ void AskProgramPlace(engine::PlaceAsker* asker) {
   const Python& python = Python::Get();
   if (!python.runs()) return;
   Asking& asking = Asking::Get();
+  if (asking.process != getpid()) return;
   const base::MutexLock lock(asking.mutex);
   const bool first = asking.all.empty();
-  asking.all.push_back({asker, gettid() == getpid()});
+  asking.all.push_back({asker, gettid() == asking.process});
   if (first && python.later(&TellAll, nullptr) != 0) asking.all.clear();
 }
 
