@@ -12,37 +12,48 @@
 namespace reprise::sim {
 namespace {
 
-// None is caught so seldom that this is not many times enough.
+// None is caught so seldom that this is not many times enough, but for those
+// that name a seed, which is tried first: a few times, because the simulated
+// device goes on as the machine's threads do.
 constexpr uint32_t kSeeds = 2000;
+constexpr int kTries = 8;
 
 struct Planted {
   Fault fault;
   const char* name;
   bool on_host = true;  // the host executor can have it too
+  uint32_t seed = 0;    // catches it
 };
 
 class PlantedFaultsTest : public testing::TestWithParam<Planted> {
  protected:
   // The first seed that catches it, and that passes without it.
-  static uint32_t FirstCatch(Fault fault, Executes executes) {
+  static uint32_t FirstCatch(const Planted& planted, Executes executes) {
+    for (int i = 0; planted.seed != 0 && i < kTries; ++i) {
+      if (Catches(planted.seed, planted.fault, executes)) return planted.seed;
+    }
     for (uint32_t seed = 0; seed < kSeeds; ++seed) {
-      Scenario scenario = ScenarioOf(seed, executes);
-      scenario.options.fault = fault;
-      if (RunBeside(scenario.programs, scenario.options).failure.empty()) {
-        continue;
-      }
-      scenario.options.fault = Fault::kNone;
-      EXPECT_EQ(RunBeside(scenario.programs, scenario.options).failure, "");
-      return seed;
+      if (Catches(seed, planted.fault, executes)) return seed;
     }
     return kSeeds;
+  }
+
+  static bool Catches(uint32_t seed, Fault fault, Executes executes) {
+    Scenario scenario = ScenarioOf(seed, executes);
+    scenario.options.fault = fault;
+    if (RunBeside(scenario.programs, scenario.options).failure.empty()) {
+      return false;
+    }
+    scenario.options.fault = Fault::kNone;
+    EXPECT_EQ(RunBeside(scenario.programs, scenario.options).failure, "");
+    return true;
   }
 };
 
 TEST_P(PlantedFaultsTest, RandomStreamsCatchIt) {
-  EXPECT_LT(FirstCatch(GetParam().fault, Executes::kOnDevice), kSeeds);
+  EXPECT_LT(FirstCatch(GetParam(), Executes::kOnDevice), kSeeds);
   if (!GetParam().on_host) return;
-  EXPECT_LT(FirstCatch(GetParam().fault, Executes::kOnHost), kSeeds);
+  EXPECT_LT(FirstCatch(GetParam(), Executes::kOnHost), kSeeds);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -64,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Fault::kTokenUsedAgain, "TokenUsedAgain"},
         Planted{Fault::kOverlapUntold, "OverlapUntold"},
         Planted{Fault::kEffectTwice, "EffectTwice"},
-        Planted{Fault::kOthersUntold, "OthersUntold"},
+        Planted{Fault::kOthersUntold, "OthersUntold", true, 1076},
         Planted{Fault::kOpenWhilePaused, "OpenWhilePaused", false},
         Planted{Fault::kPlanKept, "PlanKept"},
         Planted{Fault::kFreedIsHeld, "FreedIsHeld", false},
