@@ -11,7 +11,8 @@
 namespace reprise::scheduler {
 
 // JSON text over all `sessions`; docs/report.md describes its fields. Takes
-// each session's lock in turn. `mode` is "cuda" or "host".
+// each session's lock in turn. `mode` is "cuda" or "host"; `stats` are all
+// sessions' together.
 std::string ReportJson(const std::string& mode, const Stats& stats,
                        const std::vector<StreamSession*>& sessions);
 
