@@ -30,7 +30,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import models
@@ -285,7 +285,12 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     torch.backends.cudnn.deterministic = True
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(0)
-    runner = Runner(PROGRAMS[name]())
+    return {"program": name} | compare(PROGRAMS[name](), arguments)
+
+
+def compare(step: Pass, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the record says of a program, whose first second is not counted."""
+    runner = Runner(step)
     runner.block(1.0)
     models.prepare()
 
@@ -318,7 +323,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         reprise.disable()
     reprise.enable("cuda", policy="measured")
     notes = reprise.explain().to_dict().get("notes", [])
-    print(name, reprise.explain(), file=sys.stderr, flush=True)
+    print(reprise.explain(), file=sys.stderr, flush=True)
     reprise.disable()
 
     def eager(i: int) -> float:
@@ -337,7 +342,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         return [top(i) / times[under][i] for i in rounds]
 
     of_better, of_eager = ratios(better, "measured"), ratios(eager, "measured")
-    result: dict[str, Any] = {"program": name}
+    result: dict[str, Any] = {}
     for mode in MODES:
         result[f"{mode}_us"] = 1e6 * statistics.median(times[mode])
     for key, values in (("of_better", of_better), ("of_eager", of_eager)):
@@ -368,17 +373,17 @@ def known(path: pathlib.Path | None, commit: str) -> set[str]:
     }
 
 
-def drive(arguments: argparse.Namespace) -> None:
-    """Measure what is asked for in processes of their own."""
-    todo = [
-        name
-        for name in arguments.programs or PROGRAMS
-        if name not in known(arguments.output, arguments.commit)
-    ]
+def drive(arguments: argparse.Namespace, every: Iterable[str]) -> None:
+    """Measure what is asked for, or every program, in processes of their own.
+
+    Such a process is this command with ``--child`` and one program.
+    """
+    asked = arguments.programs or list(every)
+    done = known(arguments.output, arguments.commit)
+    todo = [name for name in asked if name not in done]
+    options = [word for word in sys.argv[1:] if word not in arguments.programs]
+    here = [sys.executable, sys.argv[0], *options, "--child"]
     running: dict[str, tuple[subprocess.Popen[str], float]] = {}
-    here = [sys.executable, __file__, "--child"]
-    for option in ("rounds", "block", "settle", "first_seconds", "commit"):
-        here += [f"--{option.replace('_', '-')}", str(getattr(arguments, option))]
     where = models.environment(arguments)
     while todo or running:
         while todo and len(running) < arguments.jobs:
@@ -402,23 +407,29 @@ def drive(arguments: argparse.Namespace) -> None:
                     file.write(json.dumps(record) + "\n")
 
 
+def parser(description: str) -> argparse.ArgumentParser:
+    """The options of what compares policies."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--rounds", type=int, default=15)
+    made.add_argument("--block", type=float, default=0.15, help="seconds")
+    made.add_argument("--settle", type=float, default=2.0, help="seconds of always")
+    made.add_argument("--first-seconds", type=int, default=3)
+    made.add_argument("--jobs", type=int, default=2)
+    made.add_argument("--timeout", type=float, default=120.0)
+    made.add_argument("--commit", default="")
+    made.add_argument("--dirty", action="store_true")
+    made.add_argument("--output", type=pathlib.Path)
+    made.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    return made
+
+
 def main() -> None:
     """Measure the programs that were named, or all."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--block", type=float, default=0.15, help="seconds")
-    parser.add_argument("--settle", type=float, default=2.0, help="seconds of always")
-    parser.add_argument("--first-seconds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--timeout", type=float, default=120.0)
-    parser.add_argument("--commit", default="")
-    parser.add_argument("--dirty", action="store_true")
-    parser.add_argument("--output", type=pathlib.Path)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
+    arguments = options.parse_args()
     if not arguments.child:
-        drive(arguments)
+        drive(arguments, PROGRAMS)
         return
     print(json.dumps(measure(arguments.programs[0], arguments)), flush=True)
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <span>
 #include <string>
@@ -20,8 +21,8 @@
 namespace reprise::scheduler {
 
 // The first few places of each cut, squash and head. Who is asked for them
-// (Frontend::AskPlace) tells later, of all that was met meanwhile: that is one
-// line of the program's, which has not gone on yet.
+// (Frontend::AskPlace) tells later, in the order of the questions, and may
+// leave some without an answer.
 //
 // Under the session's lock. Cost of a thing that was met before: a look-up. Of
 // what comes once kMostMet are known, no place is asked.
@@ -31,8 +32,9 @@ class Places {
   static constexpr size_t kMostEach = 4;
 
   Places() = default;
-  // `ask` is called where something is met for the first time.
-  explicit Places(std::function<void()> ask) : ask_(std::move(ask)) {}
+  // `ask` is called where something is met for the first time, with the number
+  // of the question.
+  explicit Places(std::function<void(uint64_t)> ask) : ask_(std::move(ask)) {}
 
   // --- What is met ---
 
@@ -67,16 +69,20 @@ class Places {
     if (IsNew(std::hash<std::string>()(thing))) Ask(std::move(thing));
   }
 
-  // Of all that was met since it was told last.
-  void Tell(const std::string& place) {
-    for (std::string& thing : asked_) {
-      std::vector<std::string>& known = places_[std::move(thing)];
-      if (!place.empty() && known.size() < kMostEach &&
-          std::ranges::find(known, place) == known.end()) {
-        known.push_back(place);
-      }
+  // What was asked before that question is answered no more.
+  void Tell(uint64_t question, const std::string& place) {
+    while (!asked_.empty() && first_ < question) {
+      asked_.pop_front();
+      ++first_;
     }
-    asked_.clear();
+    if (asked_.empty() || first_ != question) return;
+    std::vector<std::string>& known = places_[std::move(asked_.front())];
+    asked_.pop_front();
+    ++first_;
+    if (!place.empty() && known.size() < kMostEach &&
+        std::ranges::find(known, place) == known.end()) {
+      known.push_back(place);
+    }
   }
 
   // --- Where ---
@@ -88,8 +94,10 @@ class Places {
     return found->second;
   }
 
+  // Questions without an answer yet stay without one.
   void Clear() {
     met_.clear();
+    first_ += asked_.size();
     asked_.clear();
     places_.clear();
   }
@@ -103,12 +111,13 @@ class Places {
   }
   void Ask(std::string thing) {
     asked_.push_back(std::move(thing));
-    if (ask_) ask_();
+    if (ask_) ask_(first_ + asked_.size() - 1);
   }
 
-  std::function<void()> ask_;
+  std::function<void(uint64_t)> ask_;
   std::unordered_set<uint64_t> met_;
-  std::vector<std::string> asked_;
+  std::deque<std::string> asked_;
+  uint64_t first_ = 0;  // the question that asked_ begins with
   std::unordered_map<std::string, std::vector<std::string>> places_;
 };
 

@@ -70,7 +70,8 @@ StreamSession::StreamSession(Parts parts)
       passing_(&life_),
       validation_(OnPlans(parts.writes), &learning_, frontend_.get()),
       replay_(OnPlans(parts.writes), frontend_.get(), &following_) {
-  journal_.places = Places([this] { frontend_->AskPlace(this); });
+  journal_.places = Places(
+      [this](uint64_t question) { frontend_->AskPlace(this, question); });
 }
 
 PlanPass::Parts StreamSession::OnPlans(const StreamWrites* writes) {
@@ -288,10 +289,10 @@ bool StreamSession::Interrupt(const char* what) {
   return CutWithoutOp(what);
 }
 
-void StreamSession::Tell(const std::string& place) {
+void StreamSession::Tell(uint64_t question, const std::string& place) {
   // Whoever tells may have locks that the one who is inside waits for.
   if (!TryLock()) return;
-  journal_.places.Tell(place);
+  journal_.places.Tell(question, place);
   Unlock();
 }
 

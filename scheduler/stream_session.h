@@ -164,7 +164,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
       REPRISE_EXCLUDES(lock_);
 
  private:
-  void Tell(const std::string& place) override REPRISE_EXCLUDES(lock_);
+  void Tell(uint64_t question, const std::string& place) override
+      REPRISE_EXCLUDES(lock_);
 
   enum class Mode : uint8_t {
     kAway,

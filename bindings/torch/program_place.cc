@@ -142,6 +142,7 @@ std::string PlaceFrom(Owned frame) {
 struct Asking {
   struct One {
     engine::PlaceAsker* asker;
+    uint64_t question;
     bool on_main_thread;
   };
 
@@ -177,21 +178,22 @@ int TellAll(void*) {
     }
   }
   for (const Asking::One& one : all) {
-    one.asker->Tell(one.on_main_thread || in_backward ? place : "");
+    one.asker->Tell(one.question,
+                    one.on_main_thread || in_backward ? place : "");
   }
   return 0;
 }
 
 }  // namespace
 
-void AskProgramPlace(engine::PlaceAsker* asker) {
+void AskProgramPlace(engine::PlaceAsker* asker, uint64_t question) {
   const Python& python = Python::Get();
   if (!python.runs()) return;
   Asking& asking = Asking::Get();
   if (asking.process != getpid()) return;
   const base::MutexLock lock(asking.mutex);
   const bool first = asking.all.empty();
-  asking.all.push_back({asker, gettid() == asking.process});
+  asking.all.push_back({asker, question, gettid() == asking.process});
   if (first && python.later(&TellAll, nullptr) != 0) asking.all.clear();
 }
 

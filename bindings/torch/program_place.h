@@ -3,6 +3,8 @@
 #ifndef REPRISE_BINDINGS_TORCH_PROGRAM_PLACE_H_
 #define REPRISE_BINDINGS_TORCH_PROGRAM_PLACE_H_
 
+#include <cstdint>
+
 #include "engine/trace/frontend.h"
 
 namespace reprise::bindings {
@@ -20,7 +22,7 @@ namespace reprise::bindings {
 // Any thread, under any lock: it waits for none that Python code runs under.
 // The asker must not go while the process runs Python; it is told with Python's
 // lock held.
-void AskProgramPlace(engine::PlaceAsker* asker);
+void AskProgramPlace(engine::PlaceAsker* asker, uint64_t question);
 
 }  // namespace reprise::bindings
 

@@ -106,7 +106,9 @@ class TorchFrontend : public engine::Frontend {
   explicit TorchFrontend(OpNames op_names) : op_names_(op_names) {}
 
   std::string OpName(engine::OpId op) const override { return op_names_(op); }
-  void AskPlace(engine::PlaceAsker* asker) override { AskProgramPlace(asker); }
+  void AskPlace(engine::PlaceAsker* asker, uint64_t question) override {
+    AskProgramPlace(asker, question);
+  }
   // Torch's own ops keep no state but its generators'; others may.
   bool MayBeNondeterministic(engine::OpId op) const override {
     return !at::globalContext().deterministicAlgorithms() &&

@@ -51,8 +51,9 @@ class Call {
 // Who wants to know where in its own source the program is.
 class PlaceAsker {
  public:
-  // As people write it: "train.py:42". Any thread; must not wait for a session.
-  virtual void Tell(const std::string& place) = 0;
+  // The answer to that question, as people write it: "train.py:42", or "" if it
+  // is not known. Any thread; must not wait for a session.
+  virtual void Tell(uint64_t question, const std::string& place) = 0;
 
  protected:
   ~PlaceAsker() = default;
@@ -70,9 +71,10 @@ class Frontend {
 
   // Tells `asker` soon where in its own source the program is, unless nobody
   // can tell. Never waits, and tells from another thread, or later on this one,
-  // when the op that is being handled is over. The asker lives as long as the
-  // framework is used.
-  virtual void AskPlace(PlaceAsker*) {}
+  // when the op that is being handled is over; the answers to an asker come in
+  // the order of its questions. The asker lives as long as the framework is
+  // used.
+  virtual void AskPlace(PlaceAsker*, uint64_t /*question*/) {}
 
   // Run again on the same bits, the op may give others (atomic sums), and the
   // framework has not been told to refuse that.
