@@ -2,8 +2,8 @@
 
     python perf/policies.py --output perf/results/h200-policies.jsonl [program...]
 
-Each program runs in a process of its own (``--jobs`` at once) with inputs that differ
-from pass to pass. First it is timed from the moment when Reprise is switched on under
+Each program runs in a process of its own with inputs that differ from pass to pass.
+Of ``--jobs`` at once one is timed while the others make their models. First it is timed from the moment when Reprise is switched on under
 ``measured``, second by second, between stretches of eager; then ``eager``, eager again
 (``control``), ``always`` and ``measured`` take turns in blocks, in another order each
 round. Blocks end with a synchronisation, and passes only where the program has one.
@@ -22,6 +22,8 @@ torch, commit, dirty, command.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import itertools
 import json
 import pathlib
@@ -29,8 +31,9 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import models
@@ -285,7 +288,17 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     torch.backends.cudnn.deterministic = True
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(0)
-    return {"program": name} | compare(PROGRAMS[name](), arguments)
+    step = PROGRAMS[name]()
+    with turn(arguments):
+        return {"program": name} | compare(step, arguments)
+
+
+@contextlib.contextmanager
+def turn(arguments: argparse.Namespace) -> Iterator[None]:
+    """No other process of this run is timed meanwhile."""
+    with arguments.turns.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def compare(step: Pass, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -382,7 +395,9 @@ def drive(arguments: argparse.Namespace, every: Iterable[str]) -> None:
     done = known(arguments.output, arguments.commit)
     todo = [name for name in asked if name not in done]
     options = [word for word in sys.argv[1:] if word not in arguments.programs]
-    here = [sys.executable, sys.argv[0], *options, "--child"]
+    folder = tempfile.TemporaryDirectory()
+    turns = f"--turns={folder.name}/turns"
+    here = [sys.executable, sys.argv[0], *options, "--child", turns]
     running: dict[str, tuple[subprocess.Popen[str], float]] = {}
     where = models.environment(arguments)
     while todo or running:
@@ -414,12 +429,13 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument("--block", type=float, default=0.15, help="seconds")
     made.add_argument("--settle", type=float, default=2.0, help="seconds of always")
     made.add_argument("--first-seconds", type=int, default=3)
-    made.add_argument("--jobs", type=int, default=2)
+    made.add_argument("--jobs", type=int, default=3)
     made.add_argument("--timeout", type=float, default=120.0)
     made.add_argument("--commit", default="")
     made.add_argument("--dirty", action="store_true")
     made.add_argument("--output", type=pathlib.Path)
     made.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    made.add_argument("--turns", type=pathlib.Path, help=argparse.SUPPRESS)
     return made
 
 

@@ -346,13 +346,14 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     record: dict[str, Any] = {"program": name}
     if "bits" in parts:
         record |= bits(program)
-    if "times" in parts:
-        with torch.no_grad():
-            record |= policies.compare(program, arguments)
+    with policies.turn(arguments):
+        if "times" in parts:
+            with torch.no_grad():
+                record |= policies.compare(program, arguments)
+        if "graph" in parts and program.test == "eval":
+            record |= hand_written(program)
     if "steady" in parts:
         record |= steady(program, arguments.settle)
-    if "graph" in parts and program.test == "eval":
-        record |= hand_written(program)
     return record
 
 
