@@ -3,6 +3,7 @@
 #ifndef REPRISE_CACHE_LRU_CACHE_H_
 #define REPRISE_CACHE_LRU_CACHE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -130,6 +131,14 @@ class PinnedLruCache {
   size_t EvictIf(const Predicate& goes) REPRISE_EXCLUDES(mutex_);
 
   Stats stats() const REPRISE_EXCLUDES(mutex_);
+  // Entries in the table whose key `counts` accepts.
+  template <typename Predicate>
+  size_t CountIf(const Predicate& counts) const REPRISE_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    return static_cast<size_t>(std::count_if(
+        table_.begin(), table_.end(),
+        [&counts](const auto& entry) { return counts(entry.first); }));
+  }
 
  private:
   struct Entry {

@@ -9,7 +9,8 @@ eager is the noise. Speed is the time of a pass with a synchronisation after it
     python perf/models.py --output perf/results/h200.json --plot perf/results/h200.png
 
 Writes one JSON object a line: workload, mode, median_us, p10_us, p90_us,
-throughput_us, ratio (eager over mode, median of paired rounds) with a bootstrap
+throughput_us, device_us (of ``reprise`` and ``graph``: the device's time a pass where
+the host is far ahead; not a number where it is not), ratio (eager over mode, median of paired rounds) with a bootstrap
 95 % interval, bit_equal (50 calls, all outputs kept), first_replay_ms,
 first_replay_calls, prepare_ms (what is done once a process before, in the
 background: CUPTI and the comparison kernel), eager_peak_bytes and peak_bytes
@@ -27,6 +28,7 @@ import contextlib
 import dataclasses
 import gc
 import json
+import math
 import pathlib
 import random
 import shlex
@@ -54,6 +56,7 @@ MODES = (
 )
 INPUTS = 16
 KEPT = 50
+HOLD_CYCLES = 150_000_000  # of the device's clock, for which a stream is held
 SETTLING = {"always": 1.5, "measured": 6.0}  # seconds
 
 Run = Callable[[tuple[torch.Tensor, ...]], torch.Tensor]
@@ -353,6 +356,25 @@ def make_modes(
     return made
 
 
+def device_time(mode: Mode, inputs: list[tuple], passes: int = 8) -> float:
+    """Seconds of the device a pass, the host being far ahead.
+
+    The stream is held until all passes have been launched.
+    """
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with mode:
+        mode.run(inputs[0])
+        synchronize()
+        torch.cuda._sleep(HOLD_CYCLES)
+        begin.record()
+        for i in range(passes):
+            mode.run(inputs[i % len(inputs)])
+        end.record()
+        held = not begin.query()
+        synchronize()
+    return 1e-3 * begin.elapsed_time(end) / passes if held else math.nan
+
+
 @torch.no_grad()
 def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]:
     """Measure all modes of one workload."""
@@ -386,6 +408,7 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
             "p10_us": 1e6 * every[len(every) // 10],
             "p90_us": 1e6 * every[9 * len(every) // 10],
             "throughput_us": 1e6 * back_to_back(mode, inputs, 30),
+            "device_us": None,
             "ratio": statistics.median(ratios),
             "ratio_low": low,
             "ratio_high": high,
@@ -395,6 +418,9 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
             "host_us": None,
             "own_us": None,
         }
+    for name in {"reprise", "graph"} & modes.keys():
+        device = [device_time(modes[name], inputs) for _ in range(5)]
+        records[name]["device_us"] = 1e6 * statistics.median(device)
     ours = records["reprise"]
     ours["bit_equal"] = bits_of_eager(model, make, modes["reprise"])
     ours["first_replay_calls"] = calls

@@ -12,10 +12,10 @@ namespace reprise::scheduler {
 // Passes that are recorded or validated take longer than others, and a program
 // whose shapes depend on its data has new traces without end. So such passes
 // are paid for: the account starts with a second, each of them costs the time
-// that it takes, and it grows by a fiftieth of the time that passes, up to that
-// second again. Of a program that waits most of the time, for the device or for
-// something else, less can be saved than that: it begins with a twentieth of a
-// second. Single-thread.
+// that it takes beyond its usual one, and it grows by a fiftieth of the time
+// that passes, up to that second again. Of a program that waits most of the
+// time, for the device or for something else, less can be saved than that: it
+// begins with a twentieth of a second. Single-thread.
 class Allowance {
  public:
   using Clock = std::chrono::steady_clock;
@@ -33,9 +33,11 @@ class Allowance {
   }
 
   void Begin(Clock::time_point now) { begun_ = now; }
-  // Of what was begun, if anything was.
-  void End(Clock::time_point now) {
-    if (begun_.has_value()) left_ -= now - *begun_;
+  // Of what was begun, if anything was. It would have taken so much by itself.
+  void End(Clock::time_point now, Duration usual = {}) {
+    if (begun_.has_value()) {
+      left_ -= std::max(now - *begun_ - usual, Duration::zero());
+    }
     begun_.reset();
   }
 

@@ -64,14 +64,25 @@ BuildJob::Outcome BuildJob::Build() {
     built.refusal = "a single launch gains nothing";
     return built;
   }
-  auto instance = parts_.backend->Instantiate(program);
+  auto instance = Instantiate(program);
   if (!instance) {
     return tl::unexpected<engine::BuildFailure>(
         {std::move(instance).error(), std::nullopt});
   }
   built.bytes = instance->bytes;
+  built.shares = instance->shared != nullptr;
   built.refusal = Put(std::move(program), *std::move(instance));
   return built;
+}
+
+base::Result<engine::InstanceParts> BuildJob::Instantiate(
+    const std::shared_ptr<const engine::Program>& program) {
+  std::shared_ptr<engine::Ledger> arena;
+  if (parts_.arena != nullptr) {
+    REPRISE_ASSIGN_OR_RETURN(arena,
+                             parts_.arena->Take(*program, *parts_.backend));
+  }
+  return parts_.backend->Instantiate(program, std::move(arena));
 }
 
 std::string BuildJob::Put(std::shared_ptr<const engine::Program> program,

@@ -17,6 +17,7 @@
 #include "engine/replay/backend.h"
 #include "engine/trace/trace.h"
 #include "scheduler/plan_cache.h"
+#include "scheduler/shared_arena.h"
 
 namespace reprise::scheduler {
 
@@ -59,10 +60,14 @@ class BuildJob {
     // Of one more instance: what it is made of, for the plan that there is
     // (Plan::Adopt).
     std::shared_ptr<const engine::Program> program;
+    // Where the instance is made, if it is large enough to share an arena with
+    // others; null: it has its own.
+    std::shared_ptr<SharedArena> arena;
   };
   struct Built {
     PlanSummary summary;
-    uint64_t bytes = 0;   // arena and graphs
+    uint64_t bytes = 0;   // graphs, and its own arena
+    bool shares = false;  // it has no arena of its own
     std::string refusal;  // why it is not in the cache; empty if it was put
   };
   using Outcome = tl::expected<Built, engine::BuildFailure>;
@@ -93,6 +98,8 @@ class BuildJob {
 
   bool is_plan() const { return parts_.first != nullptr; }
   Outcome Build();
+  base::Result<engine::InstanceParts> Instantiate(
+      const std::shared_ptr<const engine::Program>& program);
   // Says why not, or nothing.
   std::string Put(std::shared_ptr<const engine::Program> program,
                   engine::InstanceParts instance);

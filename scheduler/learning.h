@@ -77,6 +77,24 @@ class Learning {
     recorder_.reset();
     allowance_.End(parts_.clock->Now());
   }
+  // The same of a recording of that trace, which takes so much longer only than
+  // a pass of it that is watched. (What a validation gives the device to do is
+  // not seen here: it is counted whole.)
+  void StopRecording(const TraceEntry& entry) {
+    recorder_.reset();
+    allowance_.End(parts_.clock->Now(), entry.usual);
+  }
+  // A pass begins that is watched, and was one of that trace.
+  void StartWatching() {
+    if (!always()) watching_since_ = parts_.clock->Now();
+  }
+  void StopWatching(TraceEntry* entry) const {
+    if (always()) return;
+    const Allowance::Duration took = parts_.clock->Now() - watching_since_;
+    if (entry->usual == Allowance::Duration{} || took < entry->usual) {
+      entry->usual = took;
+    }
+  }
   // The same for a recording, by somebody who took no part in it.
   void DropRecording() { recorder_.reset(); }
 
@@ -102,6 +120,7 @@ class Learning {
   engine::WorkRecorder::Recording which_ =
       engine::WorkRecorder::Recording::kFirst;
   Allowance allowance_;
+  Allowance::Clock::time_point watching_since_;
 };
 
 }  // namespace reprise::scheduler

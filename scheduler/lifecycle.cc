@@ -56,6 +56,12 @@ constexpr uint64_t kReplaysToTryAgain = 256;
 constexpr uint32_t kLeavings = 4;
 constexpr uint32_t kRunsALeaving = 8;
 
+// More values than this are not kept out of an arena that several plans share:
+// that costs each of their passes a microsecond a value.
+constexpr uint64_t kMostKept = 8;
+// So many heads in a row may find such an arena occupied.
+constexpr uint32_t kBlocked = 4;
+
 // For people who follow what happens (REPRISE_LOG=info, debug).
 void Say(base::LogLevel level, const TraceEntry& entry, std::string_view what) {
   if (!base::LogEnabled(level)) [[likely]]
@@ -121,11 +127,13 @@ Lifecycle::Lifecycle(Parts parts)
       journal_(*parts_.journal),
       boundaries_(*parts_.boundaries),
       plans_(*parts_.plans),
-      traces_(parts_.options->trace_budget_bytes, [this](TraceEntry& entry) {
-        boundaries_.Forget(entry);
-        parts_.timer->Forget(entry);
-        Unpublish(entry);
-      }) {}
+      traces_(parts_.options->trace_budget_bytes,
+              [this](TraceEntry& entry) {
+                boundaries_.Forget(entry);
+                parts_.timer->Forget(entry);
+                Unpublish(entry);
+              }),
+      groups_(parts_.plans, parts_.options->shared_arena_bytes) {}
 
 Lifecycle::~Lifecycle() { traces_.Clear(); }
 
@@ -192,6 +200,9 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   }
   entry->state = State::kBuilding;
   entry->planned = entry->first;
+  if (entry->member == nullptr && !entry->apart) {
+    entry->member = groups_.Join(*entry->first, entry->signature);
+  }
   BuildJob::Parts from;
   from.first = std::move(entry->first);
   from.second = std::move(entry->second);
@@ -241,6 +252,7 @@ void Lifecycle::TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace) {
 
 void Lifecycle::PostBuild(TraceEntry* entry, BuildJob::Parts from) {
   from.backend = parts_.backend;
+  from.arena = ArenaOf(*entry);
   from.plans = parts_.plans;
   from.key = {++last_build_, parts_.session};
   entry->job = std::make_shared<BuildJob>(std::move(from));
@@ -276,7 +288,8 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
   ++journal_.stats.builds;
   entry->EndRest();  // which was another plan's
   entry->summary = std::move(outcome->summary);
-  entry->instances = {InstanceUse{.bytes = outcome->bytes}};
+  entry->instances = {
+      InstanceUse{.bytes = outcome->bytes, .shares = outcome->shares}};
   entry->has_all_instances = false;
   if (!outcome->refusal.empty()) {
     GiveUp(entry, outcome->refusal);
@@ -435,6 +448,15 @@ std::optional<size_t> Lifecycle::ChooseInstance(TraceEntry* entry,
       (may_validate || plan.instances() == 1)) {
     return plan.instances() - 1;
   }
+  if (IsElsewhere(*entry, plan)) {
+    if (entry->instances.size() > 1 && entry->instances.back().usable()) {
+      EndMove(entry, pin);
+    } else if (entry->job == nullptr && !entry->has_all_instances) {
+      BuildJob::Parts from;
+      from.program = plan.program();
+      PostBuild(entry, std::move(from));
+    }
+  }
   const Plan::Choice choice = plan.Choose();
   if (choice.held > 0) {
     if (entry->job == nullptr && WantsInstance(*entry, choice)) {
@@ -448,11 +470,79 @@ std::optional<size_t> Lifecycle::ChooseInstance(TraceEntry* entry,
   return choice.index;
 }
 
+std::shared_ptr<SharedArena> Lifecycle::ArenaOf(const TraceEntry& entry) {
+  if (entry.member == nullptr) return nullptr;
+  const ArenaGroup& group = entry.member->group();
+  const bool shares =
+      !entry.instances.empty() && entry.instances.front().shares;
+  return group.shares() || (shares && group.works()) ? group.arena : nullptr;
+}
+
+bool Lifecycle::IsElsewhere(const TraceEntry& entry, const Plan& plan) const {
+  const bool shares = entry.instances.front().shares;
+  const std::shared_ptr<SharedArena> arena = ArenaOf(entry);
+  if (arena == nullptr) return shares;
+  if (shares) return !arena->IsCurrent(plan.instance(0).arena());
+  return entry.summary.layout_bytes >= parts_.options->shared_arena_bytes;
+}
+
+void Lifecycle::EndMove(TraceEntry* entry, const PlanCache::Pin& pin) {
+  Say(base::LogLevel::kDebug, *entry, "has moved to another arena");
+  (*pin)->DropFirst();
+  entry->instances.erase(entry->instances.begin());
+  (void)Recharge(*entry, pin);  // charging less never fails
+}
+
+void Lifecycle::KeepOut(TraceEntry* entry, Plan& plan) {
+  if (entry->member == nullptr || !entry->member->has_new_escapes()) return;
+  for (const engine::ValueId v : entry->member->NewEscapes()) {
+    const engine::Value& value = plan.trace().values[v];
+    if (!value.external && value.size_bytes > 0) plan.Escape(v);
+  }
+}
+
+void Lifecycle::HasNoRoom(TraceEntry* entry,
+                          const std::shared_ptr<engine::Ledger>& arena) {
+  // One that is not validated has no other that goes on until it has moved.
+  const bool waits = !entry->instances.back().usable();
+  if (entry->has_all_instances) {  // it could not be made elsewhere
+    entry->apart = true;
+    RecordAgain(entry);
+    return;
+  }
+  if (entry->member == nullptr || !entry->member->group().works() ||
+      !entry->member->group().arena->IsCurrent(arena)) {
+    if (waits) RecordAgain(entry);
+    return;
+  }
+  ArenaGroup& group = entry->member->group();
+  if (group.escaping.size() + arena->leases() > kMostKept) {
+    Say(base::LogLevel::kInfo, *entry,
+        "is in use at once with another of its form: it gets an arena");
+    entry->member.reset();
+    entry->apart = true;
+    if (waits) RecordAgain(entry);
+    return;
+  }
+  for (engine::ValueId v = 0; v < arena->places(); ++v) {
+    if (arena->leased(v) &&
+        std::ranges::find(group.escaping, v) == group.escaping.end()) {
+      group.escaping.push_back(v);
+    }
+  }
+  // The program keeps one for long.
+  if (++group.blocked < kBlocked) return;
+  group.blocked = 0;
+  ++group.left;
+  group.arena->Leave();
+}
+
 bool Lifecycle::WantsInstance(const TraceEntry& entry,
                               const Plan::Choice& choice) const {
   const uint64_t bytes = entry.instances.front().bytes;
   const size_t count = entry.instances.size();
-  return !entry.has_all_instances && count < parts_.options->max_instances &&
+  return !entry.has_all_instances && !entry.instances.front().shares &&
+         count < parts_.options->max_instances &&
          bytes <= parts_.options->max_arena_bytes / (count + 1) &&
          AnotherInstancePays(choice.held, choice.held_bytes, bytes);
 }
@@ -479,8 +569,9 @@ void Lifecycle::CollectInstance(TraceEntry* entry, const PlanCache::Pin& pin) {
   // Its charge moves to the plan. Charging less never fails.
   plans_.Erase(key);
   (void)plans_.Recharge(built, 0);
-  entry->instances.push_back(
-      {.bytes = outcome->bytes, .last_replay = entry->replays});
+  entry->instances.push_back({.bytes = outcome->bytes,
+                              .shares = outcome->shares,
+                              .last_replay = entry->replays});
   if (auto charged = Recharge(*entry, pin); !charged) {
     entry->instances.pop_back();
     RefuseInstance(entry, charged.error().message());
@@ -666,6 +757,7 @@ void Lifecycle::DropPlan(TraceEntry* entry) {
   if (entry->first == nullptr) entry->first = entry->planned.lock();
   entry->planned.reset();
   entry->second.reset();
+  entry->member.reset();
   entry->verdict_pending = false;
   Unpublish(*entry);
   traces_.HasNoPlan(entry);

@@ -89,6 +89,15 @@ class Lifecycle {
   std::optional<size_t> ChooseInstance(TraceEntry* entry,
                                        const PlanCache::Pin& plan,
                                        bool may_validate);
+  // Before its instance is resolved: what the program keeps of others' values
+  // has no place in the arena that they share.
+  static void KeepOut(TraceEntry* entry, engine::Plan& plan);
+  // It was, or it could not be: values of another plan are alive in `arena`.
+  static void HasRoom(TraceEntry* entry) {
+    if (entry->member != nullptr) entry->member->group().blocked = 0;
+  }
+  void HasNoRoom(TraceEntry* entry,
+                 const std::shared_ptr<engine::Ledger>& arena);
 
   // --- Back ---
 
@@ -123,6 +132,7 @@ class Lifecycle {
   // Forgets all.
   void Clear() {
     traces_.Clear();
+    groups_.Clear();
     nondeterministic_.Clear();
   }
 
@@ -137,6 +147,12 @@ class Lifecycle {
   void TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace);
   // `from` says what is built from what.
   void PostBuild(TraceEntry* entry, BuildJob::Parts from);
+  // Where an instance that is made now belongs; null: it has its own arena.
+  static std::shared_ptr<SharedArena> ArenaOf(const TraceEntry& entry);
+  // Its only instance is to be made again, in another arena.
+  bool IsElsewhere(const TraceEntry& entry, const engine::Plan& plan) const;
+  // The first of two has been made again: it goes.
+  void EndMove(TraceEntry* entry, const PlanCache::Pin& plan);
   bool WantsInstance(const TraceEntry& entry,
                      const engine::Plan::Choice& choice) const;
   void CollectInstance(TraceEntry* entry, const PlanCache::Pin& plan);
@@ -181,6 +197,7 @@ class Lifecycle {
   static constexpr size_t kMostLearned = 4096;
   cache::LruMap<uint64_t, std::monostate> nondeterministic_{kMostLearned};
   uint64_t last_build_ = 0;  // of those posted
+  ArenaGroups groups_;
 };
 
 }  // namespace reprise::scheduler

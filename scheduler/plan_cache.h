@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_PLAN_CACHE_H_
 #define REPRISE_SCHEDULER_PLAN_CACHE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,8 +18,15 @@ namespace reprise::scheduler {
 // of one stream. The session numbers its builds, so that no key comes again.
 struct PlanKey {
   uint64_t build = 0;
-  const void* session = nullptr;  // whose plan it is
+  const void* session = nullptr;  // whose plan it is; null: an arena's
   bool operator==(const PlanKey&) const = default;
+
+  bool is_plan() const { return session != nullptr; }
+  // Of an arena: another one each time.
+  static PlanKey OfArena() {
+    static std::atomic<uint64_t> last{0};
+    return {last.fetch_add(1, std::memory_order_relaxed), nullptr};
+  }
 };
 
 struct PlanKeyHash {
@@ -31,6 +39,8 @@ struct PlanKeyHash {
 // A plan is put here by the thread that built it (BuildJob). It is charged for
 // all its instances and for its recordings, which it owns, and evicted with all
 // of them. A session pins the plan that it validates or follows.
+// An arena that several plans share (SharedArena) is charged by an entry of its
+// own, without a plan, which is pinned while one of them is there.
 using PlanCache =
     cache::PinnedLruCache<PlanKey, std::unique_ptr<engine::Plan>, PlanKeyHash>;
 

@@ -56,6 +56,7 @@ json PlanJson(const TraceEntry& entry, const Journal& journal,
   plan["instances"] = json::array();
   for (const InstanceUse& use : entry.instances) {
     plan["instances"].push_back({{"arena_bytes", use.bytes},
+                                 {"shares_arena", use.shares},
                                  {"replays", use.replays},
                                  {"validations", use.validations}});
   }

@@ -463,7 +463,8 @@ Stats Runtime::stats() const {
                const engine::Frontend&) { Add(sum, journal.stats); });
   }
   const PlanCache::Stats plans = impl_->plans().stats();
-  sum.plans = plans.entries;
+  sum.plans =
+      impl_->plans().CountIf([](const PlanKey& key) { return key.is_plan(); });
   sum.plan_bytes = plans.charge_bytes;
   sum.evictions = plans.evictions - impl_->evictions_before_reset();
   return sum;

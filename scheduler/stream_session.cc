@@ -432,6 +432,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
                              engine::WorkRecorder::Recording::kRelocated);
     return std::nullopt;
   }
+  Lifecycle::KeepOut(entry, **in_use_.plan);
   if (WantsValidation(entry)) {
     timer_.Disregard();  // it is no replay
     if (!learning_.May()) return TryPass(entry);
@@ -477,7 +478,11 @@ bool StreamSession::Resolve(const OpView& op) {
   journal_.stats.escapes += instance.escapes() - escapes;
   switch (readiness) {
     case Instance::Readiness::kReady:
+      Lifecycle::HasRoom(entry);
       return true;
+    case Instance::Readiness::kOccupied:
+      life_.HasNoRoom(entry, instance.arena());
+      return false;
     case Instance::Readiness::kUnproven:
       life_.LearnMoves(entry, instance.unproven());
       if (entry->state == State::kConfirm) {

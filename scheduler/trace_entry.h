@@ -18,6 +18,7 @@
 #include "cache/signature.h"
 #include "engine/replay/plan.h"
 #include "engine/trace/trace.h"
+#include "scheduler/arena_groups.h"
 #include "scheduler/build_job.h"
 #include "scheduler/externals.h"
 #include "scheduler/profit.h"
@@ -32,7 +33,8 @@ enum class TraceId : uint64_t { kNone = 0 };
 // What an instance of a plan has done. It may replace eager after two
 // validations, op by op and whole.
 struct InstanceUse {
-  uint64_t bytes = 0;  // arena and graphs
+  uint64_t bytes = 0;   // graphs, and its own arena
+  bool shares = false;  // it has none of its own
   uint64_t replays = 0;
   uint64_t validations = 0;
   uint64_t last_replay = 0;  // of the plan's
@@ -105,6 +107,10 @@ struct TraceEntry {
   std::vector<InstanceUse>
       instances;                   // as in the plan; the last one may be new
   bool has_all_instances = false;  // no other one could be had
+  // While it has a plan, or waits for one: those that it may share an arena
+  // with; null where it was in use at once with them.
+  std::unique_ptr<ArenaMember> member;
+  bool apart = false;
   bool verdict_pending = false;
   size_t validating = 0;  // the instance that the verdict is for
   uint32_t attempts = 0;  // failed builds and validations
@@ -175,6 +181,8 @@ struct TraceEntry {
   // It is such a longer one, and this is what it begins with.
   std::optional<cache::Signature> joined_at;
 
+  // The least that a watched pass took, from its head to its last op.
+  Profit::Duration usual{};
   Profit profit;
   uint64_t replays = 0;  // of all instances there ever were; so the others
   uint64_t squashes = 0;
@@ -201,7 +209,7 @@ struct TraceEntry {
     for (const InstanceUse& use : instances) sum += use.replays;
     return sum;
   }
-  // Arenas and graphs of all instances.
+  // Graphs and arenas of all instances, but for what they share with others.
   uint64_t bytes() const {
     uint64_t sum = 0;
     for (const InstanceUse& use : instances) sum += use.bytes;

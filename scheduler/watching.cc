@@ -50,6 +50,7 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
     head_storages_.push_back(operand.storage);
   }
   promised_ = expected_ = expected;
+  learning_.StartWatching();
   if (expected == nullptr) journal_.places.MeetHead(hash);
 }
 
@@ -220,7 +221,9 @@ void Watching::Close(Ending ending) {
     if (learning_.IsFor(*entry)) {
       life_.Keep(entry, learning_.recorder()->Finish(open_.signature()));
     }
-    learning_.Stop();
+    learning_.StopRecording(*entry);
+  } else {
+    learning_.StopWatching(entry);
   }
   if (entry->seen > 1 && entry->op_hashes.empty()) {
     entry->op_hashes = op_hashes_;

@@ -146,7 +146,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
 }
 
 base::Result<InstanceParts> CudaBackend::Instantiate(
-    std::shared_ptr<const Program> explained) {
+    std::shared_ptr<const Program> explained, std::shared_ptr<Ledger> arena) {
   auto program = std::static_pointer_cast<const CudaProgram>(explained);
   const Trace& trace = *program->trace;
   const ArenaLayout& layout = program->layout;
@@ -155,15 +155,20 @@ base::Result<InstanceParts> CudaBackend::Instantiate(
   REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
   REPRISE_ASSIGN_OR_RETURN(context_.compare, options_.compare());
   InstanceParts parts;
-  REPRISE_ASSIGN_OR_RETURN(parts.arena, frontend_->Allocate(std::max<uint64_t>(
-                                            layout.size_bytes, 1)));
-  parts.device = {&driver, context_.context, frontend_->keep_memory()};
-  parts.bytes = layout.size_bytes + program->launches * kBytesPerNode;
+  parts.bytes = program->launches * kBytesPerNode;
+  if (arena == nullptr) {
+    REPRISE_ASSIGN_OR_RETURN(
+        parts.arena,
+        frontend_->Allocate(std::max<uint64_t>(layout.size_bytes, 1)));
+    parts.device = Device();
+    parts.bytes += layout.size_bytes;
+  }
+  parts.shared = std::move(arena);
   const auto ops = static_cast<uint32_t>(trace.ops.size());
   REPRISE_ASSIGN_OR_RETURN(
       std::unique_ptr<VerdictFlags> flags,
       VerdictFlags::Create(driver, Executor::kTagsAnOp * ops));
-  const uint64_t base = parts.arena.address();
+  const uint64_t base = parts.arena_address();
   parts.places = program->PlacesIn(base);
   auto executor = std::make_unique<CudaExecutor>(context_, std::move(program),
                                                  std::move(flags));
@@ -178,6 +183,19 @@ base::Result<InstanceParts> CudaBackend::Instantiate(
   REPRISE_RETURN_IF_ERROR(executor->MakeGraphs());
   parts.executor = std::move(executor);
   return parts;
+}
+
+base::Result<Ledger::Handle> CudaBackend::MakeArena(uint64_t size_bytes,
+                                                    size_t values) {
+  const device::RelaxedCapture relaxed(*context_.driver);
+  REPRISE_CU(*context_.driver, cuCtxSetCurrent(context_.context));
+  REPRISE_ASSIGN_OR_RETURN(
+      Block arena, frontend_->Allocate(std::max<uint64_t>(size_bytes, 1)));
+  return Ledger::Create(std::move(arena), values, Device());
+}
+
+ArenaDevice CudaBackend::Device() const {
+  return {context_.driver, context_.context, frontend_->keep_memory()};
 }
 
 }  // namespace reprise::engine

@@ -51,9 +51,14 @@ class CudaBackend : public Backend {
   Explained Explain(std::shared_ptr<const Trace> first,
                     const Trace& second) override;
   base::Result<InstanceParts> Instantiate(
-      std::shared_ptr<const Program> program) override;
+      std::shared_ptr<const Program> program,
+      std::shared_ptr<Ledger> arena) override;
+  base::Result<Ledger::Handle> MakeArena(uint64_t size_bytes,
+                                         size_t values) override;
 
  private:
+  ArenaDevice Device() const;
+
   CudaContext context_;
   Frontend* frontend_;
   Options options_;

@@ -208,20 +208,31 @@ Backend::Explained HostBackend::Explain(std::shared_ptr<const Trace> first,
 }
 
 base::Result<InstanceParts> HostBackend::Instantiate(
-    std::shared_ptr<const Program> explained) {
+    std::shared_ptr<const Program> explained, std::shared_ptr<Ledger> arena) {
   auto program = std::static_pointer_cast<const HostProgram>(explained);
   const Trace& trace = *program->trace;
   InstanceParts parts;
-  REPRISE_ASSIGN_OR_RETURN(parts.arena, frontend_->Allocate(std::max<uint64_t>(
-                                            program->layout.size_bytes, 1)));
-  parts.bytes = program->layout.size_bytes;
+  if (arena == nullptr) {
+    parts.bytes = program->layout.size_bytes;
+    REPRISE_ASSIGN_OR_RETURN(
+        parts.arena,
+        frontend_->Allocate(std::max<uint64_t>(program->layout.size_bytes, 1)));
+  }
+  parts.shared = std::move(arena);
   parts.executor = std::make_unique<HostExecutor>(program);
-  parts.places = program->PlacesIn(parts.arena.address());
+  parts.places = program->PlacesIn(parts.arena_address());
   for (ValueId v = 0; v < parts.places.size(); ++v) {
     parts.executor->Bind(
         v, parts.places[v] != 0 ? parts.places[v] : trace.values[v].origin);
   }
   return parts;
+}
+
+base::Result<Ledger::Handle> HostBackend::MakeArena(uint64_t size_bytes,
+                                                    size_t values) {
+  REPRISE_ASSIGN_OR_RETURN(
+      Block arena, frontend_->Allocate(std::max<uint64_t>(size_bytes, 1)));
+  return Ledger::Create(std::move(arena), values);
 }
 
 }  // namespace reprise::engine

@@ -150,6 +150,11 @@ constexpr OptionRow kTable[] = {
      "that needs more is split; 0: a sixteenth of the memory of the first "
      "device",
      SetBytes<&Options::max_arena_bytes>},
+    {"shared_arena_bytes", "REPRISE_SHARED_ARENA_BYTES", "1MiB", kAcceptedBytes,
+     "plans of the same operators on other sizes, as batches of several "
+     "lengths "
+     "have, take turns in one arena if theirs take so much or more",
+     SetBytes<&Options::shared_arena_bytes>},
     {"max_instances", "REPRISE_MAX_INSTANCES", "2",
      "a whole number from 1 to 16",
      "the copies of one plan, each with its intermediates, that may be in use "

@@ -11,6 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/program/program.h"
 #include "engine/replay/executor.h"
+#include "engine/replay/ledger.h"
 #include "engine/trace/trace.h"
 #include "engine/trace/work_recorder.h"
 
@@ -31,9 +32,14 @@ class Backend : public WorkRecorder {
   virtual Explained Explain(std::shared_ptr<const Trace> first,
                             const Trace& second) = 0;
   // Of a program that this backend has explained; the instance holds on to it.
-  // kResourceExhausted when memory is short.
+  // `arena` is one that others have, too, of MakeArena and large enough; null:
+  // it has one to itself. kResourceExhausted when memory is short.
   virtual base::Result<InstanceParts> Instantiate(
-      std::shared_ptr<const Program> program) = 0;
+      std::shared_ptr<const Program> program,
+      std::shared_ptr<Ledger> arena) = 0;
+  // For programs whose layouts take no more, and that have no more values.
+  virtual base::Result<Ledger::Handle> MakeArena(uint64_t size_bytes,
+                                                 size_t values) = 0;
 };
 
 }  // namespace reprise::engine

@@ -106,9 +106,14 @@ class Executor {
 struct InstanceParts {
   Block arena;
   ArenaDevice device;
-  std::vector<uint64_t> places;  // Program::PlacesIn
+  std::shared_ptr<Ledger> shared;  // in place of both: others have it, too
+  std::vector<uint64_t> places;    // Program::PlacesIn
   std::unique_ptr<Executor> executor;
-  uint64_t bytes = 0;  // arena and graphs
+  uint64_t bytes = 0;  // graphs, and its own arena
+
+  uint64_t arena_address() const {
+    return shared != nullptr ? shared->address() : arena.address();
+  }
 };
 
 }  // namespace reprise::engine

@@ -25,8 +25,11 @@ Instance::Instance(Plan* plan, InstanceParts parts)
       program_(plan->program().get()),
       trace_(program_->trace.get()),
       parts_(std::move(parts)),
-      ledger_(Ledger::Create(std::move(parts_.arena), trace_->values.size(),
-                             parts_.device)),
+      ledger_(parts_.shared != nullptr
+                  ? std::move(parts_.shared)
+                  : Ledger::Create(std::move(parts_.arena),
+                                   trace_->values.size(), parts_.device)),
+      tenant_(ledger_->Join()),
       binding_(program_, std::move(parts_.places), parts_.executor.get()),
       fresh_(trace_->values.size()),
       externals_(program_->segments.size()),
@@ -235,6 +238,9 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
   holds_ = &holds;
   Readiness readiness = ResolveHead(head);
   if (readiness == Readiness::kReady) readiness = ResolveOthers();
+  if (readiness == Readiness::kReady && !ledger_->Enter(tenant_)) {
+    readiness = Readiness::kOccupied;
+  }
   if (readiness == Readiness::kReady) readiness = ResolveOutputs();
   // Behind it: a place that was found free may have been lent until just now,
   // and its borrowers are told of before it is free.

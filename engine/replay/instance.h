@@ -49,6 +49,7 @@ class Instance {
     kUntold,    // it brings a number of which the recordings do not tell enough
     kReplaced,  // an external that the head does not name is gone or moved, or
                 // memory that launches name and nobody of ours owns is freed
+    kOccupied,  // another plan's values are alive in the arena that they share
     kNoMemory,  // for an output that escapes; or its own is still being read
   };
   // Binds every value for a launch at `head`: externals to where they are,
@@ -172,9 +173,14 @@ class Instance {
 
   // Where recorded work finds `value` in this launch.
   uint64_t origin(ValueId value) const { return binding_.origin(value); }
-  // The program holds `value` of an earlier launch, or anything, in the arena.
-  bool leased(ValueId value) const { return ledger_->leased(value); }
-  bool leased() const { return ledger_->leased(); }
+  // The program holds `value` of an earlier launch of it, or anything, in the
+  // arena.
+  bool leased(ValueId value) const {
+    return ledger_->IsIn(tenant_) && ledger_->leased(value);
+  }
+  bool leased() const { return ledger_->IsIn(tenant_) && ledger_->leased(); }
+  // Its arena, which other instances may have, too.
+  const std::shared_ptr<Ledger>& arena() const { return ledger_; }
 
   // `plan` is of the same program and owns it from now on.
   void MoveTo(Plan* plan) { plan_ = plan; }
@@ -222,7 +228,8 @@ class Instance {
   const Program* program_;  // the plan's
   const Trace* trace_;      // the program's
   InstanceParts parts_;
-  Ledger::Handle ledger_;
+  std::shared_ptr<Ledger> ledger_;
+  const Ledger::Tenant tenant_;
   Binding binding_;
   std::vector<Block> fresh_;       // by value: memory of an escaping output
   StorageHolds* holds_ = nullptr;  // while a pass is under way

@@ -28,7 +28,10 @@ Ledger::Handle Ledger::Create(Block arena, size_t places, ArenaDevice device) {
 }
 
 Ledger::Ledger(Block arena, size_t places, ArenaDevice device)
-    : arena_(std::move(arena)), leases_(new Entry[places]), device_(device) {
+    : arena_(std::move(arena)),
+      places_(places),
+      leases_(new Entry[places]),
+      device_(device) {
   for (size_t i = 0; i < places; ++i) leases_[i].ledger = this;
 }
 

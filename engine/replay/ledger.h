@@ -26,10 +26,13 @@ struct ArenaDevice {
   KeepMemory keep = nullptr;  // of the arena's allocator, which has it
 };
 
-// Owns an arena and counts the leases on it. The arena is released when the
-// plan has dropped the ledger (Close) and the last lease has ended, on
+// Owns an arena and counts the leases on it. The arena is released when those
+// who use it have dropped the ledger (Close) and the last lease has ended, on
 // whichever thread that happens. Leases end on any thread; the rest is called
-// under the session's lock.
+// under the session's lock, unless said otherwise.
+//
+// Instances of several plans may take turns in an arena: each begins its turn
+// by Enter, and all leases that are alive are of whoever is in.
 //
 // Each place has two states: free and leased. Lease: free → leased. The release
 // function of the block: leased → free, with release order, so that a thread
@@ -49,6 +52,23 @@ class Ledger {
   using Handle = std::unique_ptr<Ledger, Closer>;
 
   static Handle Create(Block arena, size_t places, ArenaDevice device = {});
+
+  uint64_t address() const { return arena_.address(); }
+  size_t places() const { return places_; }
+
+  using Tenant = uint64_t;
+  // One more that takes turns here; never the same again. Any thread.
+  Tenant Join() { return 1 + joined_.fetch_add(1, std::memory_order_relaxed); }
+  // It is that tenant's turn. False, and nothing has changed, while leases of
+  // another one are alive.
+  bool Enter(Tenant tenant) {
+    if (tenant_ == tenant) [[likely]]
+      return true;
+    if (leased()) return false;
+    tenant_ = tenant;
+    return true;
+  }
+  bool IsIn(Tenant tenant) const { return tenant_ == tenant; }
 
   // A block over the place of `value` at `address`; its release ends the lease.
   Block Lease(ValueId value, uint64_t address) {
@@ -77,8 +97,10 @@ class Ledger {
   void ReturnUses(std::vector<device::UniqueEvent> uses);
 
   // Any place is. Acquire: as for one place.
-  bool leased() const {
-    return kOpen - references_.load(std::memory_order_acquire) != leased_;
+  bool leased() const { return leases() != 0; }
+  // How many are.
+  uint64_t leases() const {
+    return leased_ - (kOpen - references_.load(std::memory_order_acquire));
   }
 
  private:
@@ -113,12 +135,15 @@ class Ledger {
   void Drop(uint64_t references);
 
   Block arena_;
+  const size_t places_;
   std::unique_ptr<Entry[]> leases_;
   // Far more than leases can be: how many there were is known at the end, and a
   // lease costs no atomic operation.
   static constexpr uint64_t kOpen = uint64_t{1} << 62;
   std::atomic<uint64_t> references_{kOpen};
   uint64_t leased_ = 0;  // in all
+  std::atomic<Tenant> joined_{0};
+  Tenant tenant_ = 0;  // who is in
 
   const ArenaDevice device_;
   base::Mutex mutex_;

@@ -41,8 +41,10 @@ class Plan {
   // Takes the only instance of a plan of the same program, which is of no use
   // any more.
   void Adopt(Plan& other);
-  // Destroys the last instance. It is not the only one, and it is idle.
+  // Destroys the last or the first instance. It is not the only one, and it is
+  // idle.
   void DropLast() { instances_.pop_back(); }
+  void DropFirst() { instances_.erase(instances_.begin()); }
 
   struct Choice {
     size_t index = 0;

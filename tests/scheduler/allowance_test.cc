@@ -9,10 +9,10 @@ using std::chrono::milliseconds;
 
 class AllowanceTest : public testing::Test {
  protected:
-  void Spend(milliseconds time) {
+  void Spend(milliseconds time, milliseconds usual = milliseconds(0)) {
     allowance_.Begin(now_);
     now_ += time;
-    allowance_.End(now_);
+    allowance_.End(now_, usual);
   }
 
   Allowance allowance_;
@@ -37,6 +37,19 @@ TEST_F(AllowanceTest, GrowsByAFiftiethOfTheTimeThatPasses) {
   EXPECT_FALSE(allowance_.Has(now_, /*waits=*/false));
   now_ += milliseconds(300);
   EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
+}
+
+// Long passes are learned like short ones.
+TEST_F(AllowanceTest, WhatAPassTakesAnywayIsNotCounted) {
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
+    Spend(milliseconds(1100), milliseconds(1000));
+  }
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
+  Spend(milliseconds(500), milliseconds(1000));
+  EXPECT_TRUE(allowance_.Has(now_, /*waits=*/false));
+  Spend(milliseconds(1500), milliseconds(1000));
+  EXPECT_FALSE(allowance_.Has(now_, /*waits=*/false));
 }
 
 TEST_F(AllowanceTest, DoesNotGrowBeyondItsBeginning) {

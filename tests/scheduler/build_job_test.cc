@@ -43,7 +43,8 @@ class Backend final : public engine::Backend {
     return program;
   }
   base::Result<engine::InstanceParts> Instantiate(
-      std::shared_ptr<const engine::Program>) override {
+      std::shared_ptr<const engine::Program>,
+      std::shared_ptr<engine::Ledger> arena) override {
     ++instances;
     if (on_build) on_build();
     if (has_no_memory) {
@@ -51,11 +52,18 @@ class Backend final : public engine::Backend {
     }
     engine::InstanceParts parts;
     parts.bytes = 100;
+    parts.shared = std::move(arena);
     return parts;
+  }
+  base::Result<engine::Ledger::Handle> MakeArena(uint64_t,
+                                                 size_t values) override {
+    ++arenas;
+    return engine::Ledger::Create({}, values);
   }
 
   int explained = 0;
   int instances = 0;
+  int arenas = 0;
   bool has_no_memory = false;
   bool fails = false;
   uint32_t launches = 2;

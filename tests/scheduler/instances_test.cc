@@ -120,8 +120,9 @@ class BackendWithABadSecondBuild final : public engine::HostBackend {
  public:
   using HostBackend::HostBackend;
   base::Result<engine::InstanceParts> Instantiate(
-      std::shared_ptr<const engine::Program> program) override {
-    auto parts = HostBackend::Instantiate(std::move(program));
+      std::shared_ptr<const engine::Program> program,
+      std::shared_ptr<engine::Ledger> arena) override {
+    auto parts = HostBackend::Instantiate(std::move(program), std::move(arena));
     if (++builds_ == 2) {
       parts->executor =
           std::make_unique<DifferingExecutor>(std::move(parts->executor));

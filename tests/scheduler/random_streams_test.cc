@@ -54,6 +54,7 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
     sum_.ops += result.ops;
     sum_.evictions += result.evictions;
     sum_.backend.late_externals += result.backend.late_externals;
+    sum_.backend.sharing += result.backend.sharing;
     sum_.backend.restored_ops += result.backend.restored_ops;
     sum_.backend.numbers += result.backend.numbers;
     sum_.backend.draws += result.backend.draws;
@@ -122,6 +123,7 @@ TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
   EXPECT_GT(sum_.stats.validated, 100u);
   EXPECT_GT(sum_.evictions, 5u);
   EXPECT_GT(sum_.backend.late_externals, 20u);
+  EXPECT_GT(sum_.backend.sharing, 5u);
   EXPECT_GT(sum_.stats.effects, 50u);
   EXPECT_GT(sum_.backend.privates, 10u);
   ExpectRestoredOps(5);

@@ -47,6 +47,7 @@ class TwinPrograms : public testing::Test {
     base::Options options = base::Options().For(size_t{1} << 30);
     options.validate_share = 0;
     options.trace_budget_bytes = trace_budget_bytes;
+    options.shared_arena_bytes = shared_arena_bytes_;
     StreamSession::Parts parts;
     auto frontend = std::make_unique<sim::ModelFrontend>();
     frontend_ = frontend.get();
@@ -239,6 +240,7 @@ class TwinPrograms : public testing::Test {
   std::optional<std::string> foreign_work_;  // before the next op
   // From the next restart on.
   base::Policy policy_ = base::Policy::kAlways;
+  size_t shared_arena_bytes_ = base::Options{}.shared_arena_bytes;
   base::ManualClock clock_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> recording_forbidden_{false};

@@ -152,11 +152,13 @@ class WatchedBackend : public engine::Backend {
     return inner_->Explain(std::move(first), second);
   }
   base::Result<InstanceParts> Instantiate(
-      std::shared_ptr<const engine::Program> program) override {
-    auto parts = inner_->Instantiate(program);
+      std::shared_ptr<const engine::Program> program,
+      std::shared_ptr<engine::Ledger> shared) override {
+    auto parts = inner_->Instantiate(program, std::move(shared));
     if (!parts) return parts;
     const engine::Trace& trace = *program->trace;
     ++counts_->builds;
+    if (parts->shared != nullptr) ++counts_->sharing;
     for (ValueId v = 0; v < trace.values.size(); ++v) {
       if (program->effects.late(v)) ++counts_->late_externals;
     }
@@ -164,7 +166,7 @@ class WatchedBackend : public engine::Backend {
     if (fault_ == Fault::kVerdictIgnored) Spoil(trace, *parts);
     // The ledger is given memory that it does not own.
     engine::Block arena;
-    if (fault_ == Fault::kEvictedInUse) {
+    if (fault_ == Fault::kEvictedInUse && parts->arena) {
       const uint64_t address = parts->arena.address();
       arena = std::exchange(parts->arena,
                             engine::Block(address, nullptr, [](void*) {}));
@@ -173,9 +175,14 @@ class WatchedBackend : public engine::Backend {
         std::move(parts->executor), fault_, counts_, std::move(arena),
         parts->bytes);
     watched->segments = program->segments.size();
-    watched->begin = parts->arena.address();
+    watched->begin = parts->arena_address();
     parts->executor = std::move(watched);
     return parts;
+  }
+
+  base::Result<engine::Ledger::Handle> MakeArena(uint64_t size_bytes,
+                                                 size_t values) override {
+    return inner_->MakeArena(size_bytes, values);
   }
 
  private:

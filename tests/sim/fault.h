@@ -48,6 +48,7 @@ struct BackendCounts {
   uint64_t builds = 0;
   uint64_t live_bytes = 0;      // of plans that were built and are not gone
   uint64_t late_externals = 0;  // of the plans built
+  uint64_t sharing = 0;         // instances without an arena of their own
   uint64_t restored_ops = 0;    // launched by themselves outside validations
   uint64_t numbers = 0;         // ops whose numbers were set
   uint64_t draws = 0;           // ops that were told where the generator is

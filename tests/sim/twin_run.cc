@@ -454,6 +454,7 @@ Scenario ScenarioOf(uint32_t seed, Executes executes) {
   RunOptions& options = scenario.options;
   options.executes = executes;
   options.seed = seed;
+  options.shares_arenas = seed / 4 % 2 == 0;
   if (measured) options.policy = base::Policy::kMeasured;
   if (random() % 4 == 0) options.pace = SimulatedStreams::Pace::kByHand;
   if (random() % 4 == 0) {

@@ -28,6 +28,7 @@ struct RunOptions {
   double validate_share = 0;
   uint32_t segment_launches = 3;
   size_t max_instances = 2;
+  bool shares_arenas = false;  // of any size
   uint64_t private_bytes = 0;  // engine::Effects::Of
   // kMeasured: by a clock that goes on at random.
   base::Policy policy = base::Policy::kAlways;

@@ -98,6 +98,7 @@ void TwinStream::MakeSession(const RunOptions& options, Slot& slot) {
   parts.options.validate_share = options.validate_share;
   parts.options.max_arena_bytes = kMaxArenaBytes;
   parts.options.max_instances = options.max_instances;
+  if (options.shares_arenas) parts.options.shared_arena_bytes = 0;
   parts.policy = options.policy;
   parts.clock = &device_.clock;
   parts.backend = WatchBackend(MakeBackend(options, slot.frontend),

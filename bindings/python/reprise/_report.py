@@ -125,7 +125,8 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     yield (
         f"plan {_short(plan['signature'])} {plan['state']}: "
         f"{plan['ops']} ops, {plan['launches']} launches in "
-        f"{_plural(plan['segments'], 'segment')}, {_bytes(plan['arena_bytes'])}, "
+        f"{_plural(plan['segments'], 'segment')}, {_bytes(plan['arena_bytes'])}"
+        f"{_shares(plan)}, "
         f"by {plan['mechanism']}"
     )
     times = f"  {_plural(plan['replays'], 'replay')}, "
@@ -152,6 +153,12 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"  note: {_head(note)}"
     if (more := len(notes) - _NOTES_SHOWN) > 0:
         yield f"  {_plural(more, 'more note')} in to_dict()"
+
+
+def _shares(plan: dict[str, Any]) -> str:
+    if not any(instance["shares_arena"] for instance in plan.get("instances", [])):
+        return ""
+    return " beside an arena that it shares"
 
 
 def _head(note: str) -> str:

@@ -94,7 +94,8 @@ class EmptyBackend final : public engine::Backend {
     return program;
   }
   base::Result<engine::InstanceParts> Instantiate(
-      std::shared_ptr<const engine::Program> program) override {
+      std::shared_ptr<const engine::Program> program,
+      std::shared_ptr<engine::Ledger>) override {
     const std::vector<engine::Value>& values = program->trace->values;
     engine::InstanceParts parts;
     parts.arena = *frontend_->Allocate(kPlace * values.size());
@@ -104,6 +105,13 @@ class EmptyBackend final : public engine::Backend {
     }
     parts.executor = std::make_unique<NoWork>();
     return parts;
+  }
+
+  base::Result<engine::Ledger::Handle> MakeArena(uint64_t size_bytes,
+                                                 size_t values) override {
+    REPRISE_ASSIGN_OR_RETURN(engine::Block arena,
+                             frontend_->Allocate(size_bytes));
+    return engine::Ledger::Create(std::move(arena), values);
   }
 
  private:

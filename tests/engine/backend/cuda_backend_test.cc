@@ -121,7 +121,7 @@ class World {
     auto program = backend->Explain(std::move(first), second);
     if (!program) return tl::unexpected(program.error().error);
     REPRISE_ASSIGN_OR_RETURN(InstanceParts parts,
-                             backend->Instantiate(*program));
+                             backend->Instantiate(*program, nullptr));
     return std::make_unique<Plan>(*std::move(program), std::move(parts));
   }
 
@@ -222,7 +222,7 @@ TEST_F(CudaBackendTest, InstancesOfOnePlanShareNeitherMemoryNorGraphs) {
   ASSERT_TRUE(built) << built.error().message();
   Plan& plan = **built;
   const size_t graphs = plan.program()->segments.size();
-  auto other = world_->backend->Instantiate(plan.program());
+  auto other = world_->backend->Instantiate(plan.program(), nullptr);
   ASSERT_TRUE(other) << other.error().message();
   plan.Add(*std::move(other));
   EXPECT_THAT(world_->gpu.execs(), SizeIs(2 * graphs));

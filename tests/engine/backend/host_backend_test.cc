@@ -91,7 +91,7 @@ class HostBackendTest : public testing::Test {
     auto program = backend.Explain(trace_, *second.Take());
     EXPECT_TRUE(program.has_value());
     program_ = *std::move(program);
-    auto parts = backend.Instantiate(program_);
+    auto parts = backend.Instantiate(program_, nullptr);
     EXPECT_TRUE(parts.has_value());
     parts_ = *std::move(parts);
     arena_.reset(reinterpret_cast<std::byte*>(parts_.arena.address()));
