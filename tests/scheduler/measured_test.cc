@@ -34,6 +34,7 @@ class MeasuredTest : public TwinPrograms {
     Profit::Duration followed = microseconds(10);
     Profit::Duration eager = microseconds(10);  // compared with words only
     Profit::Duration observed = microseconds(12);
+    Profit::Duration recorded = microseconds(12);
     Profit::Duration unwatched = microseconds(10);
   };
 
@@ -65,6 +66,8 @@ class MeasuredTest : public TwinPrograms {
     ModelTensor out = side.program->Run(op, std::move(inputs), attribute);
     if (side.program->followed() > followed) {
       clock_.Advance(costs_.followed);
+    } else if (recordings_open_ > 0) {
+      clock_.Advance(costs_.recorded);
     } else {
       clock_.Advance(side.program->observed() > observed ? costs_.observed
                                                          : costs_.eager);
@@ -275,6 +278,7 @@ TEST_F(MeasuredTest, ProgramWhoseReplaysBeginToPayIsReplayed) {
 // A second of learning at first; then what a fiftieth of the time allows.
 TEST_F(MeasuredTest, AllowanceIsUsedUpAndGrowsAgain) {
   costs_.observed = milliseconds(200);  // a pass that is looked at: 2.4 s
+  costs_.recorded = milliseconds(400);  // and as much again
   costs_.followed = microseconds(2);
   Run(30);
   EXPECT_EQ(stats().recorded, 1u) << Traces();
@@ -298,9 +302,18 @@ TEST_F(MeasuredTest, AllowanceIsUsedUpAndGrowsAgain) {
   EXPECT_GT(SharesSince().followed, 0.9) << Traces();
 }
 
+// What a pass takes anyway is not counted: one that is recorded takes no longer
+// than one that is watched.
+TEST_F(MeasuredTest, LongPassesAreRecordedWithinTheAllowance) {
+  costs_.observed = costs_.recorded = milliseconds(200);
+  Run(30);
+  EXPECT_EQ(stats().recorded, 2u) << Traces();
+}
+
 // Until it does, what is known is passed by its words.
 TEST_F(MeasuredTest, StreamThatMayNotLearnIsNotLookedAt) {
   costs_.observed = milliseconds(200);
+  costs_.recorded = milliseconds(400);
   Run(30);
   ASSERT_EQ(stats().recorded, 1u);
   const int before = watched_program_->observed();
