@@ -26,6 +26,7 @@ Writes one JSON object a program, with what policies.py says of it and
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import importlib
 import json
@@ -269,28 +270,32 @@ def bits(program: Program) -> dict[str, Any]:
     }
 
 
+def replays_by_plan() -> collections.Counter[str]:
+    """By signature: several plans may have one, and are alike then."""
+    counts: collections.Counter[str] = collections.Counter()
+    for plan in reprise.explain().to_dict()["plans"]:
+        counts[plan["signature"]] += plan["replays"]
+    return counts
+
+
 def steady(program: Program, seconds: float) -> dict[str, Any]:
     """What a pass is made of once all is learnt."""
     reprise.enable("cuda", policy="always")
     policies.Runner(program).block(seconds)
     reprise.wait(20)
-    before, plans_before = reprise.stats(), reprise.explain().to_dict()["plans"]
+    before, replayed = reprise.stats(), replays_by_plan()
     for _ in range(STEADY):
         program()
     now = reprise.stats().since(before)
+    replayed = replays_by_plan() - replayed
     report = reprise.explain().to_dict()
     reprise.disable()
-    earlier = {plan["signature"]: plan["replays"] for plan in plans_before}
+    plans = {plan["signature"]: plan for plan in report["plans"]}
 
     def each_pass(what: str) -> float:
         """Of all replays, a pass."""
-        return (
-            sum(
-                plan[what] * (plan["replays"] - earlier.get(plan["signature"], 0))
-                for plan in report["plans"]
-            )
-            / STEADY
-        )
+        launched = (plans[s][what] * count for s, count in replayed.items())
+        return sum(launched) / STEADY
 
     cuts = sorted(report.get("cuts", []), key=lambda cut: -cut["count"])
     return {
