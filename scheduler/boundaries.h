@@ -82,6 +82,19 @@ class Boundaries {
   std::span<const Heads::Head> Find(uint64_t hash) const {
     return heads_.Find(hash);
   }
+  // Passes of several sizes begin with such an operator on those storages.
+  void LearnCode(engine::OpId op, std::vector<engine::StorageToken> storages) {
+    std::vector<std::vector<engine::StorageToken>>& all = code_.Put(op);
+    if (std::ranges::find(all, storages) != all.end()) return;
+    if (all.size() == kMostCode) all.erase(all.begin());
+    all.push_back(std::move(storages));
+  }
+  std::span<const std::vector<engine::StorageToken>> FindCode(engine::OpId op) {
+    if (code_.empty()) return {};
+    const auto* all = code_.Find(op);
+    if (all == nullptr) return {};
+    return *all;
+  }
   // The trace that begins with such an op now; null if none is known.
   TraceEntry* Choose(uint64_t hash,
                      std::span<const engine::Operand> operands) const {
@@ -138,6 +151,7 @@ class Boundaries {
     novelty_.Clear();
     ends_.Clear();
     heads_.Clear();
+    code_.Clear();
     predictor_.Clear();
     last_ = nullptr;
     not_always_led_.clear();
@@ -163,6 +177,9 @@ class Boundaries {
   Novelty novelty_;
   cache::LruMap<cache::Signature, uint32_t> ends_{kMostLearned};
   Heads heads_;
+  static constexpr size_t kMostCode = 8;  // of an operator
+  cache::LruMap<engine::OpId, std::vector<std::vector<engine::StorageToken>>>
+      code_{kMostLearned};
   Predictor predictor_;
   TraceEntry* last_ = nullptr;        // that ended; nothing has come since
   std::set<TraceId> not_always_led_;  // and their entries do not know it yet

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cache/recent_map.h"
+#include "cache/signature.h"
 #include "engine/trace/op.h"
 #include "engine/trace/open_trace.h"
 #include "engine/trace/trace.h"
@@ -27,8 +28,15 @@ namespace reprise::scheduler {
 // before to ops behind.
 //
 // Short periods are layers of equal shape more often than loops; multiples of
-// them are found all the same. Single-thread. Cost: a look-up and some copying
-// an op; once a loop, a walk over all of them.
+// them are found all the same.
+//
+// Where the sizes of a loop's passes differ, its words do, and its code is the
+// same: the same operators on the same weights. That is taken for a loop when
+// it has gone round more often: a network may use some of its layers several
+// times in a pass, on other sizes each time.
+//
+// Single-thread. Cost: two look-ups and some copying an op; once a loop, a walk
+// over all of them.
 class Repetition {
  public:
   static constexpr size_t kShortestPeriod = 16;
@@ -36,23 +44,40 @@ class Repetition {
   // the same.
   static constexpr size_t kStrange = 2;
   static constexpr size_t kWeightsAStrange = 8;
+  // So many times must code go round behind its first time, or so many ops, if
+  // that is fewer times.
+  static constexpr size_t kTimesOfCode = 5;
+  static constexpr size_t kOpsOfCode = 512;
+
+  enum class Found : uint8_t {
+    kNothing,
+    kLoop,  // the next op begins the loop's body once more
+    kCode,  // the same, of a loop whose passes have several sizes
+  };
 
   void Clear() {
     ops_.clear();
     names_.clear();
     last_.Clear();
-    period_ = 0;
+    last_on_weight_.Clear();
+    words_ = code_ = Loop();
   }
 
-  // The operands as the open trace numbers them. True if the next op begins the
-  // loop's body once more.
-  bool Add(uint64_t hash, std::span<const engine::Operand> operands,
-           std::span<const engine::ValueRef> values,
-           const engine::OpenTrace& open) {
+  // The op by the hash of its words; the operands as the open trace numbers
+  // them.
+  Found Add(engine::OpId op, uint64_t hash,
+            std::span<const engine::Operand> operands,
+            std::span<const engine::ValueRef> values,
+            const engine::OpenTrace& open) {
     const size_t index = ops_.size();
     const auto [last, first] = last_.FindOrPut(hash);
-    ops_.push_back({hash, names_.size(), operands.size(), open.values(),
-                    first ? index : last, false});
+    ops_.push_back({hash, op, names_.size(), operands.size(), open.values(),
+                    first ? index : last, index, false});
+    for (const engine::Operand& operand : operands) {
+      int64_t elements = 1;
+      for (const int64_t size : operand.sizes) elements *= size;
+      ops_.back().elements += elements;
+    }
     last = index;
     for (size_t i = 0; i < operands.size(); ++i) {
       // A token of what the trace made may have been another's before; its
@@ -60,35 +85,65 @@ class Repetition {
       const bool older = open.external(values[i].value);
       names_.push_back(older ? reinterpret_cast<uint64_t>(operands[i].storage)
                              : uint64_t{values[i].value} << 1 | 1);
-      if (older) ops_.back().has_older = true;
+      if (older && !ops_.back().has_older) NoteWeight(index);
     }
-    if (period_ > 0 && !GoesOn(index)) period_ = 0;
-    if (period_ == 0) {
-      matched_ = 0;
-      weights_ = 0;
-      strange_ = 0;
-      period_ = PeriodOf(index);
-    }
-    if (period_ == 0) return false;
-    if (++matched_ < period_) return false;
-    if (matched_ == period_) left_ = OpsToTheBody();
-    return left_-- == 0;
+    if (words_.period > 0 && !GoesOn(words_, index)) words_ = Loop();
+    if (words_.period == 0) words_.period = PeriodOf(index);
+    if (IsOver(words_, words_.period)) return Found::kLoop;
+    if (code_.period > 0 && !GoesOn(code_, index)) code_ = Loop();
+    if (code_.period == 0) code_.period = PeriodOfCode(index);
+    const size_t enough = std::max(
+        code_.period, std::min(kTimesOfCode * code_.period, kOpsOfCode));
+    const bool over = IsOver(code_, enough);
+    return over && code_.other_sizes > 0 ? Found::kCode : Found::kNothing;
   }
 
  private:
   struct Op {
     uint64_t hash;
+    engine::OpId op;
     size_t first_name;
     size_t operands;
     engine::ValueId values;  // when it came: its results are numbered from here
-    size_t before;  // the last op of its form before it; itself: there is none
+    // The last one of its form before it, and the last one of its operator on
+    // its first older operand; itself: there is none.
+    size_t before;
+    size_t before_on_weight;
     bool has_older;
+    int64_t elements = 0;  // of all operands
+  };
+  // A candidate.
+  struct Loop {
+    size_t period = 0;  // 0: there is none
+    size_t matched = 0;
+    size_t weights = 0;  // of the ops that matched: those on the same storages
+    size_t strange = 0;  // and those on others
+    size_t other_sizes = 0;
+    size_t left = 0;  // ops before the body begins
   };
 
   // So many ops of one form are looked at: several of them may be in one pass,
   // on other inputs.
   static constexpr size_t kMostBefore = 4;
   static constexpr size_t kMostForms = size_t{1} << 20;
+
+  // Of the op that came last, the name that came last is its first older one.
+  void NoteWeight(size_t index) {
+    ops_[index].has_older = true;
+    const uint64_t words[] = {ops_[index].op, names_.back()};
+    const auto [last, first] =
+        last_on_weight_.FindOrPut(cache::HashWords(words).lo);
+    if (!first) ops_[index].before_on_weight = last;
+    last = index;
+  }
+
+  // One more op has matched, of so many that are enough. True if the next one
+  // begins the body.
+  bool IsOver(Loop& loop, size_t enough) const {
+    if (loop.period == 0 || ++loop.matched < enough) return false;
+    if (loop.matched == enough) loop.left = OpsToTheBody(loop.period);
+    return loop.left-- == 0;
+  }
 
   // How long ago the op of today may have come last; 0 if it has not.
   size_t PeriodOf(size_t index) const {
@@ -103,6 +158,16 @@ class Repetition {
     return 0;
   }
 
+  // The same for its code.
+  size_t PeriodOfCode(size_t index) const {
+    const size_t before = ops_[index].before_on_weight;
+    return SameCode(index, before) && SameWeight(index, before) ? index - before
+                                                                : 0;
+  }
+
+  bool SameCode(size_t a, size_t b) const {
+    return ops_[a].op == ops_[b].op && ops_[a].operands == ops_[b].operands;
+  }
   bool SameForm(size_t a, size_t b) const {
     return ops_[a].hash == ops_[b].hash && ops_[a].operands == ops_[b].operands;
   }
@@ -119,20 +184,23 @@ class Repetition {
   }
 
   // The op goes on as a period before.
-  bool GoesOn(size_t index) {
-    const size_t before = index - period_;
-    if (!SameForm(index, before)) return false;
-    if (SameWeight(index, before)) {
-      ++weights_;
-    } else if (ops_[index].has_older) {
-      ++strange_;
+  bool GoesOn(Loop& loop, size_t index) const {
+    const size_t before = index - loop.period;
+    if (!SameForm(index, before)) {
+      if (&loop == &words_ || !SameCode(index, before)) return false;
+      if (ops_[index].elements != ops_[before].elements) ++loop.other_sizes;
     }
-    return strange_ <= kStrange + weights_ / kWeightsAStrange;
+    if (SameWeight(index, before)) {
+      ++loop.weights;
+    } else if (ops_[index].has_older) {
+      ++loop.strange;
+    }
+    return loop.strange <= kStrange + loop.weights / kWeightsAStrange;
   }
 
   // How many more ops come before the loop's body begins. What goes from before
   // an op to it and behind is told where a period behind it has been seen.
-  size_t OpsToTheBody() const {
+  size_t OpsToTheBody(size_t period) const {
     std::vector<size_t> last_use(ops_.back().values, 0);
     for (size_t k = 0; k < ops_.size(); ++k) {
       for (size_t i = 0; i < ops_[k].operands; ++i) {
@@ -150,13 +218,13 @@ class Repetition {
       }
     }
     // The next op is one of `last`'s form.
-    const size_t last = ops_.size() - period_;
+    const size_t last = ops_.size() - period;
     std::vector<int64_t> cross;
     std::partial_sum(change.begin(), change.end(), std::back_inserter(cross));
     size_t best = 0;
     int64_t fewest = cross[last];
-    for (size_t left = 1; left < period_; ++left) {
-      const int64_t here = cross[last - period_ + left];
+    for (size_t left = 1; left < period; ++left) {
+      const int64_t here = cross[last - period + left];
       if (here >= fewest) continue;
       fewest = here;
       best = left;
@@ -168,11 +236,10 @@ class Repetition {
   std::vector<uint64_t> names_;  // of storages, op by op
   // By hash, the last op of such a form.
   cache::RecentMap<size_t> last_{kMostForms};
-  size_t period_ = 0;  // 0: no candidate
-  size_t matched_ = 0;
-  size_t weights_ = 0;  // of the ops that matched: those on the same storages
-  size_t strange_ = 0;  // and those on others
-  size_t left_ = 0;     // ops before the body begins
+  // By operator and first older operand.
+  cache::RecentMap<size_t> last_on_weight_{kMostForms};
+  Loop words_;
+  Loop code_;
 };
 
 }  // namespace reprise::scheduler

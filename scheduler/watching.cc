@@ -40,8 +40,11 @@ Watching::Watching(const Parts& parts)
 void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
   open_.Clear();
   externals_.Clear();
+  const bool code_begins =
+      std::exchange(repeated_, Repetition::Found::kNothing) ==
+          Repetition::Found::kCode &&
+      hash == repeated_hash_;
   repetition_.Clear();
-  repeated_ = false;
   goes_on_until_ = 0;
   head_hash_ = hash;
   op_hashes_.clear();
@@ -49,6 +52,7 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
   for (const engine::Operand& operand : op.operands) {
     head_storages_.push_back(operand.storage);
   }
+  if (code_begins) boundaries_.LearnCode(op.op, head_storages_);
   promised_ = expected_ = expected;
   learning_.StartWatching();
   if (expected == nullptr) journal_.places.MeetHead(hash);
@@ -63,6 +67,7 @@ bool Watching::IsExpected(uint64_t hash) const {
 }
 
 bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
+  repeated_hash_ = hash;
   return BeginsTrace(op, hash) || EndsAtForeignWork();
 }
 
@@ -74,7 +79,7 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
       MayBecome(*expected_)) {
     return false;
   }
-  if (repeated_) return true;
+  if (repeated_ != Repetition::Found::kNothing) return true;
   const bool enough = open_.ops() >= kShortestRepetition;
   if (hash == head_hash_) {
     const Heads::Likeness likeness =
@@ -90,6 +95,10 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (expected_ != nullptr && !hopeless && expected_->seen > 1 &&
       open_.ops() < expected_->ops) {
     return false;
+  }
+  for (const std::vector<engine::StorageToken>& code :
+       boundaries_.FindCode(op.op)) {
+    if (Heads::Compare(op.operands, code, open_).some()) return true;
   }
   for (const Heads::Head& head : boundaries_.Find(hash)) {
     if (head.entry->state >= State::kConfirm &&
@@ -175,7 +184,7 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
     learning_.recorder()->Enter(op, words, before, operands, open_.values());
   }
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
-    repeated_ = repetition_.Add(hash_, op.operands, operands, open_);
+    repeated_ = repetition_.Add(op.op, hash_, op.operands, operands, open_);
   }
 }
 

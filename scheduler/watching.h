@@ -119,7 +119,8 @@ class Watching {
   TraceEntry* expected_ = nullptr;  // the same, or another one that may come
   Repetition repetition_;
   uint32_t goes_on_until_ = 0;  // the op, if what was expected was joined
-  bool repeated_ = false;       // the next op begins a loop's body once more
+  Repetition::Found repeated_ = Repetition::Found::kNothing;
+  uint64_t repeated_hash_ = 0;  // of the op that was looked at since
   uint64_t hash_ = 0;
   // Ops that may try out kernels, by the hash of their words: how often in a
   // row they could not be recorded.

@@ -272,8 +272,8 @@ def test_a_report_of_everything_reads_well() -> None:
                         "segments": 1,
                         "arena_bytes": 3 << 20,
                         "instances": [
-                            {"arena_bytes": 1 << 20, "replays": 8, "validations": 2},
-                            {"arena_bytes": 2 << 20, "replays": 4, "validations": 2},
+                            {"shares_arena": False, "replays": 8, "validations": 2},
+                            {"shares_arena": True, "replays": 4, "validations": 2},
                         ],
                         "replays": 12,
                         "squashes": 1,
@@ -315,7 +315,8 @@ def test_a_report_of_everything_reads_well() -> None:
     for part in (
         "reprise on CUDA: 1 plan, 12 replays",
         "trace eeeeeeee given up: 3 ops, differs",
-        "plan 00112233 ready: 41 ops, 80 launches in 1 segment, 3.0 MiB, by graph",
+        "plan 00112233 ready: 41 ops, 80 launches in 1 segment, 3.0 MiB beside an arena that it "
+        "shares, by graph",
         "12 replays, 1 squash; eager 500.0 us, replay 200.0 us (2.50x)",
         "2 instances, replayed 8, 4 times",
         "aten::relu x21, aten::addmm x20",

@@ -21,9 +21,8 @@ def _step(length: int) -> torch.Tensor:
 
 def test_plans_that_nobody_comes_for_stay_within_the_budget() -> None:
     expected = [_step(50_000 + i).item() for i in range(40)]
-    with reprise.session(
-        "cpu", policy="always", plan_budget_bytes=str(PLAN_BUDGET)
-    ) as session:
+    options = {"plan_budget_bytes": str(PLAN_BUDGET), "shared_arena_bytes": "1GiB"}
+    with reprise.session("cpu", policy="always", **options) as session:
         session.reset()
         for i, value in enumerate(expected):
             # New, seen, and recorded twice: what is built then is of no use any more.

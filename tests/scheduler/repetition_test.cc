@@ -24,29 +24,36 @@ class RepetitionTest : public testing::Test {
     return engine::Token(0x1000 * storage);
   }
 
-  // An op of such words on such storages, that makes a new one. True if the
-  // next op begins the loop's body once more.
-  bool Op(uint64_t words, const std::vector<uint64_t>& storages) {
+  // An op of such an operator on such storages of that size, that makes a new
+  // one. True if the next op begins the loop's body once more.
+  bool Op(uint64_t operation, const std::vector<uint64_t>& storages,
+          uint64_t size = 0, uint64_t number = 0) {
     std::vector<engine::Operand> operands;
+    const int64_t sizes[] = {static_cast<int64_t>(size)};
     for (const uint64_t storage : storages) {
       engine::Operand& operand = operands.emplace_back();
+      operand.sizes = sizes;
       operand.storage = Token(storage);
       operand.base = storage * 0x1000;
       operand.storage_bytes = 64;
     }
     engine::OpView op;
-    op.words = {&words, 1};
+    const uint64_t words[] = {operation, size, number};
+    op.op = static_cast<engine::OpId>(operation);
+    op.words = words;
     op.operands = operands;
     const cache::Signature hash = cache::HashWords(op.words);
     const auto values = open_.Enter(op, hash);
-    const bool repeated = repetition_.Add(hash.lo, operands, values, open_);
+    const Repetition::Found found =
+        repetition_.Add(op.op, hash.lo, operands, values, open_);
     engine::ResultView result;
     result.kind = engine::ResultView::Kind::kTensor;
     result.storage = Token(last_ = kFirstResult + results_++ % tokens_);
     result.base = last_ * 0x1000;
     open_.Leave({&result, 1});
     ++ops_;
-    return repeated;
+    code_ |= found == Repetition::Found::kCode;
+    return found != Repetition::Found::kNothing;
   }
 
   // A body of so many ops of words of their own, each on a weight and on what
@@ -65,6 +72,7 @@ class RepetitionTest : public testing::Test {
   uint64_t results_ = 0;
   uint64_t tokens_ = 1 << 20;  // after so many results one is used again
   int ops_ = 0;
+  bool code_ = false;  // what was found has several sizes
 };
 
 TEST_F(RepetitionTest, BodyThatCameTwiceBehindAPreambleIsFound) {
@@ -133,6 +141,50 @@ TEST_F(RepetitionTest, OtherWeightsAreNoRepetition) {
   for (uint64_t layer = 0; layer < 4; ++layer) {
     for (uint64_t i = 0; i < 20; ++i) {
       EXPECT_FALSE(Op(10 + i, {100 * layer + i, 100 * layer + i + 50}));
+    }
+  }
+}
+
+// Batches of several lengths: no words come again.
+TEST_F(RepetitionTest, CodeThatGoesRoundOnOtherSizesIsFound) {
+  EXPECT_FALSE(Op(5, {900}));
+  std::optional<uint64_t> found;
+  for (uint64_t pass = 0; pass < 10 && !found.has_value(); ++pass) {
+    for (uint64_t i = 0; i < 20; ++i) {
+      // The first op is given another input each time.
+      const uint64_t in = i == 0 ? 5000 + 2 * pass : last_;
+      if (Op(10 + i, {1 + i, in}, /*size=*/pass)) found = pass;
+    }
+  }
+  EXPECT_EQ(found, Repetition::kTimesOfCode);
+  EXPECT_TRUE(code_);
+}
+
+// A number that is another one each time parts nothing.
+TEST_F(RepetitionTest, CodeOnOtherNumbersIsNoLoop) {
+  for (uint64_t pass = 0; pass < 10; ++pass) {
+    for (uint64_t i = 0; i < 20; ++i) {
+      EXPECT_FALSE(Op(10 + i, {1 + i, last_}, /*size=*/0, /*number=*/pass));
+    }
+  }
+}
+
+TEST_F(RepetitionTest, WhatRepeatsByItsWordsIsNoCode) {
+  EXPECT_EQ(Body(20), std::nullopt);
+  EXPECT_EQ(Body(20), 40);
+  EXPECT_FALSE(code_);
+}
+
+// A head of a detector, on five levels of a pyramid.
+TEST_F(RepetitionTest, LayersThatAreUsedSeveralTimesInAPassAreNoLoop) {
+  for (uint64_t pass = 0; pass < 2; ++pass) {
+    for (uint64_t i = 0; i < 30; ++i) {
+      EXPECT_FALSE(Op(10 + i, {1 + i, last_}, /*size=*/pass));
+    }
+    for (uint64_t level = 0; level < 5; ++level) {
+      for (uint64_t i = 0; i < 12; ++i) {
+        EXPECT_FALSE(Op(60 + i, {61 + i, last_}, /*size=*/10 * pass + level));
+      }
     }
   }
 }

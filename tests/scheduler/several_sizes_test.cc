@@ -1,0 +1,80 @@
+// Proves that a loop whose passes have several sizes, in random order and with
+// nothing between them that parts them, is replayed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+
+#include "tests/scheduler/twin_programs.h"
+
+namespace reprise::scheduler {
+namespace {
+
+using sim::ModelTensor;
+
+class SeveralSizesTest : public TwinPrograms {
+ protected:
+  SeveralSizesTest() { Restart(size_t{1} << 24); }
+
+  // Layers on so many elements; its result.
+  static ModelTensor Layers(Side& side, ModelTensor x, size_t layers) {
+    for (size_t layer = 0; layer < layers; ++layer) {
+      const ModelTensor sum =
+          side.program->Add(x, side.weights[layer % side.weights.size()]);
+      x = side.program->Scale(sum, 0.5f + 0.125f * static_cast<float>(layer));
+      side.program->Mix(x, sum);
+    }
+    return x;
+  }
+  void Passes(int count, size_t sizes) {
+    for (int i = 0; i < count; ++i) {
+      const auto seed = static_cast<float>(++passes_);
+      const size_t elements = 8 * (1 + random_() % sizes);
+      ASSERT_NO_FATAL_FAILURE(Both([&](Side& side) {
+        return Held{Layers(side, side.program->Make(seed, elements), 8)};
+      }));
+    }
+  }
+
+  std::mt19937 random_{3};
+  uint64_t passes_ = 0;
+};
+
+TEST_F(SeveralSizesTest, BatchesOfAFewLengthsAreReplayed) {
+  ASSERT_NO_FATAL_FAILURE(Passes(150, 5));
+  const Stats before = stats();
+  ASSERT_NO_FATAL_FAILURE(Passes(100, 5));
+  EXPECT_GT(FollowedSince(before), 0.9) << Traces();
+  EXPECT_GE(stats().replays - before.replays, 90u);
+}
+
+// Its first layers are used on several sizes in each pass.
+TEST_F(SeveralSizesTest, APassThatUsesItsLayersOnSeveralSizesStaysOneTrace) {
+  const auto pass = [this] {
+    const auto seed = static_cast<float>(++passes_);
+    Both([&](Side& side) {
+      Held made;
+      for (size_t level = 0; level < 4; ++level) {
+        const ModelTensor x = side.program->Make(seed, 8 * (level + 1));
+        made.push_back(Layers(side, x, 3));
+      }
+      ModelTensor sum = side.program->Make(seed, 64);
+      for (const ModelTensor& weight : side.weights) {
+        sum = side.program->Add(sum, weight);
+      }
+      made.push_back(sum);
+      return made;
+    });
+  };
+  for (int i = 0; i < 40; ++i) ASSERT_NO_FATAL_FAILURE(pass());
+  const Stats before = stats();
+  for (int i = 0; i < 20; ++i) ASSERT_NO_FATAL_FAILURE(pass());
+  EXPECT_GT(FollowedSince(before), 0.9) << Traces();
+  EXPECT_LE(stats().replays - before.replays, 2 * 20u) << Traces();
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
