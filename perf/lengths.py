@@ -14,9 +14,10 @@ lengths; each pass ends with a synchronisation.
 Writes one JSON object a program: microseconds a pass of each mode (medians of rounds),
 ratio (eager over Reprise, median of rounds, with a bootstrap 95 % interval), control,
 followed, squashes and escapes of a last round, bit_equal (inference: what all lengths
-give), plan_bytes (all that plans hold), longest_bytes (what those of the longest batch
-held alone), graph_bytes (of plan_bytes, graphs and arenas that are not shared), plans,
-shared (those without an arena of their own), gpu, driver, torch, commit, command.
+give), held_bytes (of the device's memory by plans, what graphs are made of apart),
+longest_bytes (the same of the longest batch's plans alone), plan_bytes (of both, and of
+recordings), plans, shared (those without an arena of their own), gpu, driver, torch,
+commit, command.
 """
 
 from __future__ import annotations
@@ -134,15 +135,22 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         return order.sample(list(LENGTHS), len(LENGTHS))
 
     models.prepare()
+    base_bytes = torch.cuda.memory_allocated()
+
+    def device_bytes() -> int:
+        """What plans hold of the device's memory, graphs apart."""
+        return torch.cuda.memory_allocated() - base_bytes
+
     reprise.enable("cuda", policy=arguments.policy)
-    for _ in range(30):
+    for _ in range(15):
         rounds(step, [max(LENGTHS)] * 2)
         reprise.wait()
-    longest_bytes = reprise.stats().plan_bytes
+    longest_bytes = device_bytes()
     reprise.reset()
     for _ in range(arguments.settling):
         rounds(step, shuffled())
         reprise.wait()
+    held_bytes = device_bytes()
     reprise.disable()
 
     modes = {"eager": step, "control": step, "reprise": step}
@@ -193,13 +201,13 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "escapes": block.escapes,
         "bit_equal": bit_equal,
         "plan_bytes": now.plan_bytes,
+        "held_bytes": held_bytes,
         "longest_bytes": longest_bytes,
         "plans": len(ready),
         "shared": sum(
             all(instance["shares_arena"] for instance in plan["instances"])
             for plan in ready
         ),
-        "graph_bytes": sum(plan["arena_bytes"] for plan in ready),
     } | models.environment(arguments)
 
 
