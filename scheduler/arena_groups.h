@@ -33,6 +33,7 @@ struct ArenaGroup {
   // Heads in a row that found the arena occupied; arenas that were left for it.
   uint32_t blocked = 0;
   uint32_t left = 0;
+  uint64_t heads = 0;  // of its members, that found room
 
   // Else the program has them in use at once after all.
   bool works() const { return left <= kMostLeft; }
@@ -46,7 +47,7 @@ struct ArenaGroup {
 class ArenaMember {
  public:
   ArenaMember(std::shared_ptr<ArenaGroup> group, cache::Signature signature)
-      : group_(std::move(group)), signature_(signature) {
+      : group_(std::move(group)), signature_(signature), came_(group_->heads) {
     group_->members.insert(signature_);
   }
   ~ArenaMember() { group_->members.erase(signature_); }
@@ -61,12 +62,17 @@ class ArenaMember {
         all.begin() + static_cast<ptrdiff_t>(std::exchange(known_, all.size())),
         all.end()};
   }
+  // A head of its trace has come, and has found room.
+  void Came() { came_ = ++group_->heads; }
+  // So many heads of others have, and none of its own.
+  uint64_t absent() const { return group_->heads - came_; }
   bool has_new_escapes() const { return known_ < group_->escaping.size(); }
 
  private:
   std::shared_ptr<ArenaGroup> group_;
   const cache::Signature signature_;
   size_t known_ = 0;
+  uint64_t came_;
 };
 
 // The groups of a session. Traces of one signature, which differ in their

@@ -23,6 +23,11 @@ namespace {
 // that makes its workspace); then the trace is recorded again.
 constexpr uint32_t kTries = 3;
 
+// The longer a trace, the likelier is a word in one of its parameters that
+// nobody wrote and that looks like an address in both recordings. Others are
+// made so often before that counts as a failure.
+constexpr uint32_t kChances = 9;
+
 // So many passes may find nothing new of suspects that were not yet seen to be
 // nondeterministic: some give other bits now and then only.
 constexpr uint32_t kSuspicions = 2;
@@ -61,6 +66,10 @@ constexpr uint32_t kRunsALeaving = 8;
 constexpr uint64_t kMostKept = 8;
 // So many heads in a row may find such an arena occupied.
 constexpr uint32_t kBlocked = 4;
+// After so many heads of a group those are looked at that have not come for so
+// many times the group's members.
+constexpr uint64_t kHeadsASweep = 64;
+constexpr uint64_t kRoundsAbsent = 8;
 
 // For people who follow what happens (REPRISE_LOG=info, debug).
 void Say(base::LogLevel level, const TraceEntry& entry, std::string_view what) {
@@ -281,11 +290,23 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
                 std::to_string(op));
     return;
   }
+  if (!outcome && outcome.error().by_chance && entry->chances < kChances) {
+    // Either recording may be the one: the second one twice, then both.
+    Reject(*entry, outcome.error().error.message());
+    entry->reason = outcome.error().error.message();
+    if (++entry->chances % 3 == 0) {
+      StartOver(entry);
+    } else {
+      RecordAgain(entry);
+    }
+    return;
+  }
   if (!outcome) {
     FailAt(entry, outcome.error().op, outcome.error().error.message());
     return;
   }
   ++journal_.stats.builds;
+  entry->chances = 0;
   entry->EndRest();  // which was another plan's
   entry->summary = std::move(outcome->summary);
   entry->instances = {
@@ -498,6 +519,34 @@ void Lifecycle::KeepOut(TraceEntry* entry, Plan& plan) {
   for (const engine::ValueId v : entry->member->NewEscapes()) {
     const engine::Value& value = plan.trace().values[v];
     if (!value.external && value.size_bytes > 0) plan.Escape(v);
+  }
+}
+
+void Lifecycle::HasRoom(TraceEntry* entry) {
+  if (entry->member == nullptr) return;
+  ArenaGroup& group = entry->member->group();
+  group.blocked = 0;
+  entry->member->Came();
+  if (group.shares() && group.heads % kHeadsASweep == 0) {
+    DropThoseLeftBehind(group);
+  }
+}
+
+void Lifecycle::DropThoseLeftBehind(const ArenaGroup& group) {
+  std::vector<TraceEntry*> left;
+  traces_.ForEach([&](TraceEntry& entry) {
+    if (entry.member == nullptr || &entry.member->group() != &group ||
+        !entry.has_plan() ||
+        entry.member->absent() < kRoundsAbsent * group.members.size()) {
+      return;
+    }
+    const PlanCache::Pin pin = plans_.Lookup(KeyOf(entry));
+    if (pin && IsElsewhere(entry, **pin)) left.push_back(&entry);
+  });
+  for (TraceEntry* entry : left) {
+    Say(base::LogLevel::kInfo, *entry,
+        "has not come for long, and others have left its arena: dropped");
+    StartOver(entry);
   }
 }
 

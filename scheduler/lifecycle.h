@@ -93,9 +93,7 @@ class Lifecycle {
   // has no place in the arena that they share.
   static void KeepOut(TraceEntry* entry, engine::Plan& plan);
   // It was, or it could not be: values of another plan are alive in `arena`.
-  static void HasRoom(TraceEntry* entry) {
-    if (entry->member != nullptr) entry->member->group().blocked = 0;
-  }
+  void HasRoom(TraceEntry* entry);
   void HasNoRoom(TraceEntry* entry,
                  const std::shared_ptr<engine::Ledger>& arena);
 
@@ -153,6 +151,8 @@ class Lifecycle {
   bool IsElsewhere(const TraceEntry& entry, const engine::Plan& plan) const;
   // The first of two has been made again: it goes.
   void EndMove(TraceEntry* entry, const PlanCache::Pin& plan);
+  // Plans of traces that come no more do not keep arenas that others have left.
+  void DropThoseLeftBehind(const ArenaGroup& group);
   bool WantsInstance(const TraceEntry& entry,
                      const engine::Plan::Choice& choice) const;
   void CollectInstance(TraceEntry* entry, const PlanCache::Pin& plan);

@@ -478,7 +478,7 @@ bool StreamSession::Resolve(const OpView& op) {
   journal_.stats.escapes += instance.escapes() - escapes;
   switch (readiness) {
     case Instance::Readiness::kReady:
-      Lifecycle::HasRoom(entry);
+      life_.HasRoom(entry);
       return true;
     case Instance::Readiness::kOccupied:
       life_.HasNoRoom(entry, instance.arena());

@@ -172,6 +172,23 @@ TEST_F(SharedArenasTest, AnArenaOfWhichValuesAreKeptForEverIsLeft) {
   EXPECT_EQ(Arenas(), 1u);
 }
 
+// Its plan would keep an arena that all others have left.
+TEST_F(SharedArenasTest, WhatComesNoMoreKeepsNoArena) {
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Pass(static_cast<size_t>(i) % 2, 0));
+  }
+  ASSERT_EQ(Arenas(), 1u) << Traces();
+  // The first two come no more, and the others need more.
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Pass(2 + random_() % (kSizes - 2), 0));
+  }
+  EXPECT_EQ(Arenas(), 1u) << Traces();
+  EXPECT_EQ(OwnBytes(), 0u) << Traces();
+  const Stats before = stats();
+  ASSERT_NO_FATAL_FAILURE(Passes(200, 0));
+  EXPECT_GT(FollowedSince(before), 0.5) << Traces();
+}
+
 TEST_F(SharedArenasTest, KeepingEveryResultCostsNoReplays) {
   ASSERT_NO_FATAL_FAILURE(Passes(300, 1 << 20));
   const Stats before = stats();
