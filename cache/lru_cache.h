@@ -92,6 +92,8 @@ class PinnedLruCache {
   // is destroyed; not what is erased or replaced.
   explicit PinnedLruCache(size_t budget_bytes, EvictionCallback on_evict = {})
       : on_evict_(std::move(on_evict)), budget_bytes_(budget_bytes) {}
+  // Values may hold pins of other entries.
+  ~PinnedLruCache() { Clear(); }
   PinnedLruCache(const PinnedLruCache&) = delete;
   PinnedLruCache& operator=(const PinnedLruCache&) = delete;
 
@@ -101,6 +103,8 @@ class PinnedLruCache {
   // `value` is gone.
   base::Result<Pin> Insert(Key key, Value value, size_t charge_bytes)
       REPRISE_EXCLUDES(mutex_);
+
+  size_t budget_bytes() const { return budget_bytes_; }
 
   // An empty pin if there is no such entry.
   Pin Lookup(const Key& key) REPRISE_EXCLUDES(mutex_);

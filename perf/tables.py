@@ -238,12 +238,14 @@ def training() -> str:
     return table(head, rows)
 
 
-def policies() -> str:
+def policies(name: str) -> str:
     """The default policy beside eager and `always`."""
-    lines = (RESULTS / "h100-policies.jsonl").read_text().splitlines()
+    lines = (RESULTS / name).read_text().splitlines()
     rows = [
         [
-            POLICY_PROGRAMS.get(record["program"], record["program"]),
+            POLICY_PROGRAMS.get(
+                record["program"], record["program"].replace(":", ": ")
+            ),
             *(
                 f"{record[f'{mode}_us']:.0f}"
                 for mode in ("eager", "always", "measured")
@@ -265,7 +267,42 @@ def policies() -> str:
         "eager over default [95 %]",
         "the better of both over default [95 %]",
         "eager against itself",
-        "eager over default in the first three seconds",
+        "eager over default in the first seconds",
+    ]
+    return table(head, rows)
+
+
+def lengths() -> str:
+    """Batches of thirty lengths in random order."""
+    lines = (RESULTS / "h100-lengths.jsonl").read_text().splitlines()
+    rows = []
+    for record in map(json.loads, lines):
+        graph = record.get("graph_us")
+        rows.append(
+            [
+                record["program"],
+                f"{record['eager_us']:.0f}",
+                f"{record['reprise_us']:.0f}",
+                f"{record['ratio']:.2f} [{record['ratio_low']:.2f}, {record['ratio_high']:.2f}]",
+                f"{record['host_us']:.0f}",
+                f"{graph:.0f}" if graph else "-",
+                f"{100 * record['followed']:.0f}",
+                str(record["plans"]),
+                f"{record['held_bytes'] / 2**20:.0f}",
+                f"{record['longest_bytes'] / 2**20:.0f}",
+            ]
+        )
+    head = [
+        "BERT-base, 8 texts",
+        "eager µs",
+        "Reprise µs",
+        "speed-up [95 %]",
+        "host share µs",
+        "hand-written graphs µs",
+        "ops followed %",
+        "plans",
+        "memory of all plans MiB",
+        "of the longest batch's alone MiB",
     ]
     return table(head, rows)
 
@@ -386,7 +423,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "models": models,
     "zoo": zoo,
     "training": training,
-    "policies": policies,
+    "policies": lambda: policies("h100-policies.jsonl"),
+    "torchbench": lambda: policies("h100-torchbench-policies.jsonl"),
+    "lengths": lengths,
     "host": host,
     "hooks": hooks,
     "peers": peers,

@@ -62,8 +62,13 @@ class ArenaMember {
         all.begin() + static_cast<ptrdiff_t>(std::exchange(known_, all.size())),
         all.end()};
   }
-  // A head of its trace has come, and has found room.
-  void Came() { came_ = ++group_->heads; }
+  // A head of its trace has come, and has found room in that arena.
+  void Came(const std::shared_ptr<engine::Ledger>& arena) {
+    came_ = ++group_->heads;
+    arena_ = arena;
+  }
+  // It was in the current one then.
+  bool is_current() const { return group_->arena->IsCurrent(arena_.lock()); }
   // So many heads of others have, and none of its own.
   uint64_t absent() const { return group_->heads - came_; }
   bool has_new_escapes() const { return known_ < group_->escaping.size(); }
@@ -73,6 +78,7 @@ class ArenaMember {
   const cache::Signature signature_;
   size_t known_ = 0;
   uint64_t came_;
+  std::weak_ptr<engine::Ledger> arena_;
 };
 
 // The groups of a session. Traces of one signature, which differ in their

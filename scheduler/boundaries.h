@@ -82,7 +82,8 @@ class Boundaries {
   std::span<const Heads::Head> Find(uint64_t hash) const {
     return heads_.Find(hash);
   }
-  // Passes of several sizes begin with such an operator on those storages.
+  // Passes of several sizes begin with such an operator on those storages;
+  // null: on another one each time.
   void LearnCode(engine::OpId op, std::vector<engine::StorageToken> storages) {
     std::vector<std::vector<engine::StorageToken>>& all = code_.Put(op);
     if (std::ranges::find(all, storages) != all.end()) return;

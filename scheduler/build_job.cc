@@ -90,6 +90,7 @@ std::string BuildJob::Put(std::shared_ptr<const engine::Program> program,
   if (state_.load(std::memory_order_relaxed) == State::kAbandoned) return {};
   // Another instance's program is that of its plan.
   const uint64_t bytes = instance.bytes + (is_plan() ? program->host_bytes : 0);
+  MakeRoom(*parts_.plans, bytes);
   const auto put = parts_.plans->Insert(
       parts_.key,
       std::make_unique<engine::Plan>(std::move(program), std::move(instance)),

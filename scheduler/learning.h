@@ -64,6 +64,7 @@ class Learning {
     auto recorder = engine::TraceRecorder::Start(parts_.frontend, parts_.work,
                                                  recording, entry.ops);
     if (!recorder) {
+      allowance_.End(parts_.clock->Now());
       ++parts_.journal
             ->notes["nothing is recorded: " + recorder.error().message()];
       return;
@@ -88,15 +89,22 @@ class Learning {
   void StartWatching() {
     if (!always()) watching_since_ = parts_.clock->Now();
   }
+  // So many ops of it have come. The time is taken now and then: it may be long
+  // until it is known that the last op has come.
+  void Watch(uint32_t ops) {
+    if (!always() && ops % kOpsATime == 0) {
+      watching_until_ = parts_.clock->Now();
+    }
+  }
   void StopWatching(TraceEntry* entry) const {
-    if (always()) return;
-    const Allowance::Duration took = parts_.clock->Now() - watching_since_;
+    if (always() || watching_until_ <= watching_since_) return;
+    const Allowance::Duration took = watching_until_ - watching_since_;
     if (entry->usual == Allowance::Duration{} || took < entry->usual) {
       entry->usual = took;
     }
   }
   // The same for a recording, by somebody who took no part in it.
-  void DropRecording() { recorder_.reset(); }
+  void DropRecording() { Stop(); }
 
   bool recording() const { return recorder_ != nullptr; }
   // Null while nothing is recorded.
@@ -112,6 +120,7 @@ class Learning {
  private:
   // What two ops gain pays only if they come often.
   static constexpr uint64_t kFewestOpsSeen = 32;
+  static constexpr uint32_t kOpsATime = 4;
 
   bool always() const { return parts_.policy == base::Policy::kAlways; }
 
@@ -121,6 +130,7 @@ class Learning {
       engine::WorkRecorder::Recording::kFirst;
   Allowance allowance_;
   Allowance::Clock::time_point watching_since_;
+  Allowance::Clock::time_point watching_until_;
 };
 
 }  // namespace reprise::scheduler

@@ -1,6 +1,7 @@
 #include "scheduler/lifecycle.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -64,7 +65,10 @@ constexpr uint32_t kRunsALeaving = 8;
 // More values than this are not kept out of an arena that several plans share:
 // that costs each of their passes a microsecond a value.
 constexpr uint64_t kMostKept = 8;
-// So many heads in a row may find such an arena occupied.
+// One that meets more so often gets an arena to itself.
+constexpr uint32_t kTimesCrowded = 3;
+// So many heads may find such an arena occupied before another one is launched
+// in it.
 constexpr uint32_t kBlocked = 4;
 // After so many heads of a group those are looked at that have not come for so
 // many times the group's members.
@@ -463,16 +467,26 @@ std::optional<size_t> Lifecycle::ChooseInstance(TraceEntry* entry,
                                                 const PlanCache::Pin& pin,
                                                 bool may_validate) {
   if (entry->job != nullptr) CollectInstance(entry, pin);
+  if (std::exchange(entry->drops_last, false) && entry->instances.size() > 1) {
+    (*pin)->DropLast();
+    entry->instances.pop_back();
+    (void)Recharge(*entry, pin);  // charging less never fails
+  }
   const Plan& plan = **pin;
   // While it may not be validated the others go on.
   if (!entry->instances.back().usable() &&
       (may_validate || plan.instances() == 1)) {
     return plan.instances() - 1;
   }
-  if (IsElsewhere(*entry, plan)) {
-    if (entry->instances.size() > 1 && entry->instances.back().usable()) {
+  if (IsElsewhere(*entry, plan, 0)) {
+    const size_t last = plan.instances() - 1;
+    // Two of its own are there because they are needed. Where the last one has
+    // been left behind meanwhile, it moves next.
+    if (last > 0 && entry->instances.back().usable() &&
+        (entry->instances.back().shares || !IsElsewhere(*entry, plan, last))) {
       EndMove(entry, pin);
-    } else if (entry->job == nullptr && !entry->has_all_instances) {
+    } else if (last == 0 && entry->job == nullptr &&
+               !entry->has_all_instances) {
       BuildJob::Parts from;
       from.program = plan.program();
       PostBuild(entry, std::move(from));
@@ -494,23 +508,27 @@ std::optional<size_t> Lifecycle::ChooseInstance(TraceEntry* entry,
 std::shared_ptr<SharedArena> Lifecycle::ArenaOf(const TraceEntry& entry) {
   if (entry.member == nullptr) return nullptr;
   const ArenaGroup& group = entry.member->group();
-  const bool shares =
-      !entry.instances.empty() && entry.instances.front().shares;
+  const bool shares = entry.has_plan() && entry.instances.front().shares;
   return group.shares() || (shares && group.works()) ? group.arena : nullptr;
 }
 
-bool Lifecycle::IsElsewhere(const TraceEntry& entry, const Plan& plan) const {
-  const bool shares = entry.instances.front().shares;
+bool Lifecycle::IsElsewhere(const TraceEntry& entry, const Plan& plan,
+                            size_t index) const {
+  const bool shares = entry.instances[index].shares;
   const std::shared_ptr<SharedArena> arena = ArenaOf(entry);
   if (arena == nullptr) return shares;
-  if (shares) return !arena->IsCurrent(plan.instance(0).arena());
+  if (shares) return !arena->IsCurrent(plan.instance(index).arena());
   return entry.summary.layout_bytes >= parts_.options->shared_arena_bytes;
 }
 
 void Lifecycle::EndMove(TraceEntry* entry, const PlanCache::Pin& pin) {
   Say(base::LogLevel::kDebug, *entry, "has moved to another arena");
   (*pin)->DropFirst();
+  // It goes on for it.
+  const InstanceUse before = entry->instances.front();
   entry->instances.erase(entry->instances.begin());
+  entry->instances.front().replays += before.replays;
+  entry->instances.front().validations += before.validations;
   (void)Recharge(*entry, pin);  // charging less never fails
 }
 
@@ -522,14 +540,12 @@ void Lifecycle::KeepOut(TraceEntry* entry, Plan& plan) {
   }
 }
 
-void Lifecycle::HasRoom(TraceEntry* entry) {
-  if (entry->member == nullptr) return;
+void Lifecycle::HasRoom(TraceEntry* entry, const engine::Instance& instance) {
+  if (entry->member == nullptr || !entry->member->group().shares()) return;
   ArenaGroup& group = entry->member->group();
-  group.blocked = 0;
-  entry->member->Came();
-  if (group.shares() && group.heads % kHeadsASweep == 0) {
-    DropThoseLeftBehind(group);
-  }
+  if (instance.moved_in()) group.blocked = 0;
+  entry->member->Came(instance.arena());
+  if (group.heads % kHeadsASweep == 0) DropThoseLeftBehind(group);
 }
 
 void Lifecycle::DropThoseLeftBehind(const ArenaGroup& group) {
@@ -537,11 +553,11 @@ void Lifecycle::DropThoseLeftBehind(const ArenaGroup& group) {
   traces_.ForEach([&](TraceEntry& entry) {
     if (entry.member == nullptr || &entry.member->group() != &group ||
         !entry.has_plan() ||
+        entry.summary.layout_bytes < parts_.options->shared_arena_bytes ||
         entry.member->absent() < kRoundsAbsent * group.members.size()) {
       return;
     }
-    const PlanCache::Pin pin = plans_.Lookup(KeyOf(entry));
-    if (pin && IsElsewhere(entry, **pin)) left.push_back(&entry);
+    if (!entry.member->is_current()) left.push_back(&entry);
   });
   for (TraceEntry* entry : left) {
     Say(base::LogLevel::kInfo, *entry,
@@ -551,10 +567,15 @@ void Lifecycle::DropThoseLeftBehind(const ArenaGroup& group) {
 }
 
 void Lifecycle::HasNoRoom(TraceEntry* entry,
-                          const std::shared_ptr<engine::Ledger>& arena) {
-  // One that is not validated has no other that goes on until it has moved.
-  const bool waits = !entry->instances.back().usable();
+                          const std::shared_ptr<engine::Ledger>& arena,
+                          size_t index) {
+  // With no other one that goes on until it has moved.
+  const bool waits =
+      std::ranges::none_of(entry->instances, &InstanceUse::usable);
+  // One that was made to move there waits no longer than that.
+  entry->drops_last = !waits && !entry->instances[index].usable();
   if (entry->has_all_instances) {  // it could not be made elsewhere
+    if (++entry->crowded < kTimesCrowded) return;
     entry->apart = true;
     RecordAgain(entry);
     return;
@@ -565,7 +586,15 @@ void Lifecycle::HasNoRoom(TraceEntry* entry,
     return;
   }
   ArenaGroup& group = entry->member->group();
-  if (group.escaping.size() + arena->leases() > kMostKept) {
+  std::vector<engine::ValueId> kept;
+  for (engine::ValueId v = 0; v < arena->places(); ++v) {
+    if (arena->leased(v) &&
+        std::ranges::find(group.escaping, v) == group.escaping.end()) {
+      kept.push_back(v);
+    }
+  }
+  if (group.escaping.size() + kept.size() > kMostKept) {
+    if (++entry->crowded < kTimesCrowded) return;
     Say(base::LogLevel::kInfo, *entry,
         "is in use at once with another of its form: it gets an arena");
     entry->member.reset();
@@ -573,12 +602,7 @@ void Lifecycle::HasNoRoom(TraceEntry* entry,
     if (waits) RecordAgain(entry);
     return;
   }
-  for (engine::ValueId v = 0; v < arena->places(); ++v) {
-    if (arena->leased(v) &&
-        std::ranges::find(group.escaping, v) == group.escaping.end()) {
-      group.escaping.push_back(v);
-    }
-  }
+  std::ranges::copy(kept, std::back_inserter(group.escaping));
   // The program keeps one for long.
   if (++group.blocked < kBlocked) return;
   group.blocked = 0;

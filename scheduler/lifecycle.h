@@ -92,10 +92,11 @@ class Lifecycle {
   // Before its instance is resolved: what the program keeps of others' values
   // has no place in the arena that they share.
   static void KeepOut(TraceEntry* entry, engine::Plan& plan);
-  // It was, or it could not be: values of another plan are alive in `arena`.
-  void HasRoom(TraceEntry* entry);
+  // It was resolved, or could not be: values of another plan are alive in its
+  // arena.
+  void HasRoom(TraceEntry* entry, const engine::Instance& instance);
   void HasNoRoom(TraceEntry* entry,
-                 const std::shared_ptr<engine::Ledger>& arena);
+                 const std::shared_ptr<engine::Ledger>& arena, size_t index);
 
   // --- Back ---
 
@@ -147,8 +148,9 @@ class Lifecycle {
   void PostBuild(TraceEntry* entry, BuildJob::Parts from);
   // Where an instance that is made now belongs; null: it has its own arena.
   static std::shared_ptr<SharedArena> ArenaOf(const TraceEntry& entry);
-  // Its only instance is to be made again, in another arena.
-  bool IsElsewhere(const TraceEntry& entry, const engine::Plan& plan) const;
+  // That instance is to be made again, in another arena.
+  bool IsElsewhere(const TraceEntry& entry, const engine::Plan& plan,
+                   size_t index) const;
   // The first of two has been made again: it goes.
   void EndMove(TraceEntry* entry, const PlanCache::Pin& plan);
   // Plans of traces that come no more do not keep arenas that others have left.

@@ -44,6 +44,19 @@ struct PlanKeyHash {
 using PlanCache =
     cache::PinnedLruCache<PlanKey, std::unique_ptr<engine::Plan>, PlanKeyHash>;
 
+// Evicts idle plans, least recently used first, until so many bytes more fit or
+// none is left. One at a time: an arena that several share is given back with
+// the last of them, which no single look tells.
+inline void MakeRoom(PlanCache& plans, size_t bytes) {
+  for (size_t charge = plans.stats().charge_bytes;
+       charge > 0 && charge + bytes > plans.budget_bytes();) {
+    plans.Trim(charge - 1);
+    const size_t left = plans.stats().charge_bytes;
+    if (left == charge) return;
+    charge = left;
+  }
+}
+
 }  // namespace reprise::scheduler
 
 #endif  // REPRISE_SCHEDULER_PLAN_CACHE_H_

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -94,8 +95,25 @@ class Repetition {
     if (code_.period == 0) code_.period = PeriodOfCode(index);
     const size_t enough = std::max(
         code_.period, std::min(kTimesOfCode * code_.period, kOpsOfCode));
-    const bool over = IsOver(code_, enough);
-    return over && code_.other_sizes > 0 ? Found::kCode : Found::kNothing;
+    // Else the words tell.
+    if (code_.other_sizes == 0) {
+      if (code_.period > 0) ++code_.matched;
+      return Found::kNothing;
+    }
+    return IsOver(code_, enough) ? Found::kCode : Found::kNothing;
+  }
+
+  // Behind kCode: which operands of the op that begins the body are the same
+  // each time. One is.
+  std::vector<bool> WeightsOfTheBody() const {
+    const size_t last = ops_.size() - code_.period;
+    const size_t before = last >= code_.period ? last - code_.period : last;
+    std::vector<bool> same(ops_[last].operands);
+    for (size_t i = 0; i < same.size(); ++i) {
+      same[i] = names_[ops_[last].first_name + i] ==
+                names_[ops_[before].first_name + i];
+    }
+    return same;
   }
 
  private:
@@ -119,12 +137,14 @@ class Repetition {
     size_t weights = 0;  // of the ops that matched: those on the same storages
     size_t strange = 0;  // and those on others
     size_t other_sizes = 0;
-    size_t left = 0;  // ops before the body begins
+    // Ops before the body begins; once it has, it wraps.
+    std::optional<size_t> left = {};
   };
 
   // So many ops of one form are looked at: several of them may be in one pass,
   // on other inputs.
   static constexpr size_t kMostBefore = 4;
+  static constexpr size_t kNowhere = ~size_t{0};
   static constexpr size_t kMostForms = size_t{1} << 20;
 
   // Of the op that came last, the name that came last is its first older one.
@@ -141,8 +161,8 @@ class Repetition {
   // begins the body.
   bool IsOver(Loop& loop, size_t enough) const {
     if (loop.period == 0 || ++loop.matched < enough) return false;
-    if (loop.matched == enough) loop.left = OpsToTheBody(loop.period);
-    return loop.left-- == 0;
+    if (!loop.left) loop.left = OpsToTheBody(loop);
+    return (*loop.left)-- == 0;
   }
 
   // How long ago the op of today may have come last; 0 if it has not.
@@ -200,7 +220,8 @@ class Repetition {
 
   // How many more ops come before the loop's body begins. What goes from before
   // an op to it and behind is told where a period behind it has been seen.
-  size_t OpsToTheBody(size_t period) const {
+  size_t OpsToTheBody(const Loop& loop) const {
+    const size_t period = loop.period;
     std::vector<size_t> last_use(ops_.back().values, 0);
     for (size_t k = 0; k < ops_.size(); ++k) {
       for (size_t i = 0; i < ops_[k].operands; ++i) {
@@ -221,11 +242,16 @@ class Repetition {
     const size_t last = ops_.size() - period;
     std::vector<int64_t> cross;
     std::partial_sum(change.begin(), change.end(), std::back_inserter(cross));
-    size_t best = 0;
-    int64_t fewest = cross[last];
-    for (size_t left = 1; left < period; ++left) {
-      const int64_t here = cross[last - period + left];
-      if (here >= fewest) continue;
+    // A loop that is told by its code is to be known again by a weight.
+    const auto may_begin = [&](size_t op) {
+      return &loop == &words_ || SameWeight(op, op + period);
+    };
+    size_t best = kNowhere;
+    int64_t fewest = 0;
+    for (size_t left = 0; left < period; ++left) {
+      const size_t op = last - period + left;
+      const int64_t here = cross[left == 0 ? last : op];
+      if ((best != kNowhere && here >= fewest) || !may_begin(op)) continue;
       fewest = here;
       best = left;
     }

@@ -22,6 +22,7 @@ base::Result<std::shared_ptr<engine::Ledger>> SharedArena::Take(
   }
   // Nobody else makes one: builds of a session run one at a time.
   const PlanKey key = PlanKey::OfArena();
+  MakeRoom(*plans_, size_bytes);
   REPRISE_ASSIGN_OR_RETURN(PlanCache::Pin charge,
                            plans_->Insert(key, nullptr, size_bytes));
   auto made = backend.MakeArena(size_bytes, values);

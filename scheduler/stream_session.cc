@@ -478,10 +478,10 @@ bool StreamSession::Resolve(const OpView& op) {
   journal_.stats.escapes += instance.escapes() - escapes;
   switch (readiness) {
     case Instance::Readiness::kReady:
-      life_.HasRoom(entry);
+      life_.HasRoom(entry, instance);
       return true;
     case Instance::Readiness::kOccupied:
-      life_.HasNoRoom(entry, instance.arena());
+      life_.HasNoRoom(entry, instance.arena(), in_use_.index);
       return false;
     case Instance::Readiness::kUnproven:
       life_.LearnMoves(entry, instance.unproven());

@@ -111,6 +111,8 @@ struct TraceEntry {
   // with; null where it was in use at once with them.
   std::unique_ptr<ArenaMember> member;
   bool apart = false;
+  uint32_t crowded = 0;     // times that more was alive there than may be
+  bool drops_last = false;  // of its instances, before its next pass
   bool verdict_pending = false;
   size_t validating = 0;  // the instance that the verdict is for
   uint32_t attempts = 0;  // failed builds and validations

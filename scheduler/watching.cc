@@ -44,6 +44,8 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
       std::exchange(repeated_, Repetition::Found::kNothing) ==
           Repetition::Found::kCode &&
       hash == repeated_hash_;
+  std::vector<bool> weights;
+  if (code_begins) weights = repetition_.WeightsOfTheBody();
   repetition_.Clear();
   goes_on_until_ = 0;
   head_hash_ = hash;
@@ -52,7 +54,13 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
   for (const engine::Operand& operand : op.operands) {
     head_storages_.push_back(operand.storage);
   }
-  if (code_begins) boundaries_.LearnCode(op.op, head_storages_);
+  if (code_begins) {
+    std::vector<engine::StorageToken> code = head_storages_;
+    for (size_t i = 0; i < code.size(); ++i) {
+      if (i >= weights.size() || !weights[i]) code[i] = nullptr;
+    }
+    boundaries_.LearnCode(op.op, std::move(code));
+  }
   promised_ = expected_ = expected;
   learning_.StartWatching();
   if (expected == nullptr) journal_.places.MeetHead(hash);
@@ -98,7 +106,12 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   }
   for (const std::vector<engine::StorageToken>& code :
        boundaries_.FindCode(op.op)) {
-    if (Heads::Compare(op.operands, code, open_).some()) return true;
+    for (size_t i = 0; i < std::min(code.size(), op.operands.size()); ++i) {
+      if (code[i] != nullptr && op.operands[i].storage == code[i] &&
+          !open_.Owns(op.operands[i])) {
+        return true;
+      }
+    }
   }
   for (const Heads::Head& head : boundaries_.Find(hash)) {
     if (head.entry->state >= State::kConfirm &&
@@ -193,6 +206,7 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
   bool is_trial = false;
   const std::span<const engine::ValueId> values =
       open_.Leave(results, op.by_eager);
+  if (!learning_.recording()) learning_.Watch(open_.ops());
   if (learning_.recording()) {
     refusal = learning_.recorder()->Leave(op, results, values, open_.values());
     if (op.may_try_kernels) {
@@ -210,6 +224,7 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
 // --- Its end -----------------------------------------------------------------
 
 void Watching::Close(Ending ending) {
+  if (ending == Ending::kByCut) repeated_ = Repetition::Found::kNothing;
   TraceEntry* promised = std::exchange(promised_, nullptr);
   TraceEntry* expected = std::exchange(expected_, nullptr);
   if (open_.ops() == 0) {
@@ -259,6 +274,7 @@ void Watching::EndJoin(TraceEntry* beginning, TraceEntry* entry) {
 void Watching::Drop() {
   learning_.Stop();
   promised_ = expected_ = nullptr;
+  repeated_ = Repetition::Found::kNothing;
 }
 
 }  // namespace reprise::scheduler

@@ -238,8 +238,9 @@ Instance::Readiness Instance::Resolve(const OpView& head, StorageHolds& holds) {
   holds_ = &holds;
   Readiness readiness = ResolveHead(head);
   if (readiness == Readiness::kReady) readiness = ResolveOthers();
-  if (readiness == Readiness::kReady && !ledger_->Enter(tenant_)) {
-    readiness = Readiness::kOccupied;
+  if (readiness == Readiness::kReady) {
+    moved_in_ = !ledger_->IsIn(tenant_);
+    if (!ledger_->Enter(tenant_)) readiness = Readiness::kOccupied;
   }
   if (readiness == Readiness::kReady) readiness = ResolveOutputs();
   // Behind it: a place that was found free may have been lent until just now,

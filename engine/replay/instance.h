@@ -179,6 +179,9 @@ class Instance {
     return ledger_->IsIn(tenant_) && ledger_->leased(value);
   }
   bool leased() const { return ledger_->IsIn(tenant_) && ledger_->leased(); }
+  // Resolve has made it the one whose values are in its arena; before,
+  // another's were.
+  bool moved_in() const { return moved_in_; }
   // Its arena, which other instances may have, too.
   const std::shared_ptr<Ledger>& arena() const { return ledger_; }
 
@@ -230,6 +233,7 @@ class Instance {
   InstanceParts parts_;
   std::shared_ptr<Ledger> ledger_;
   const Ledger::Tenant tenant_;
+  bool moved_in_ = false;
   Binding binding_;
   std::vector<Block> fresh_;       // by value: memory of an escaping output
   StorageHolds* holds_ = nullptr;  // while a pass is under way

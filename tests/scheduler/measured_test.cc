@@ -327,6 +327,7 @@ TEST_F(MeasuredTest, StreamWithoutRepetitionIsLetPassAndWatchedAgain) {
   costs_ = {.followed = microseconds(40),
             .eager = microseconds(400),
             .observed = microseconds(440),
+            .recorded = microseconds(440),
             .unwatched = microseconds(400)};
   constexpr int kPasses = 32 * Attention::kOps / kOps;  // a phase and more
   uint32_t order = 0;
@@ -352,6 +353,7 @@ TEST_F(MeasuredTest, StreamThatIsWorthWatchingIsNeverLetPass) {
   costs_ = {.followed = microseconds(40),
             .eager = microseconds(400),
             .observed = microseconds(440),
+            .recorded = microseconds(440),
             .unwatched = microseconds(400)};
   Run(10 * 32 * Attention::kOps / kOps);
   EXPECT_EQ(SharesSince().slept, 0.0);
@@ -361,6 +363,7 @@ TEST_F(MeasuredTest, ResetBeginsWithANewAccountOfAttention) {
   costs_ = {.followed = microseconds(400),
             .eager = microseconds(400),
             .observed = microseconds(440),
+            .recorded = microseconds(440),
             .unwatched = microseconds(400)};
   uint32_t order = 0;
   for (int i = 0; i < 20'000 && !asleep_; ++i) Pass(++order);

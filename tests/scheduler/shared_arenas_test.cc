@@ -196,6 +196,53 @@ TEST_F(SharedArenasTest, KeepingEveryResultCostsNoReplays) {
   EXPECT_GT(FollowedSince(before), 0.7) << Traces();
 }
 
+// One that is kept from before it was known stands in the way of one of two.
+TEST_F(SharedArenasTest, AFewSizesInTurnWhoseResultsAreKeptAreReplayed) {
+  for (size_t sizes = 2; sizes <= 5; ++sizes) {
+    kept_.clear();
+    Begin(size_t{1} << 24);
+    for (size_t i = 0; i < 200; ++i) {
+      ASSERT_NO_FATAL_FAILURE(Pass(i % sizes, 1 << 20));
+    }
+    const Stats before = stats();
+    for (size_t i = 0; i < 40; ++i) {
+      ASSERT_NO_FATAL_FAILURE(Pass(i % sizes, 1 << 20));
+    }
+    EXPECT_GT(FollowedSince(before), 0.7) << sizes << "\n" << Traces();
+  }
+}
+
+// Values that several passes keep count once.
+TEST_F(SharedArenasTest, AnArenaOfWhichSeveralValuesAreKeptIsLeft) {
+  ASSERT_NO_FATAL_FAILURE(Passes(200, 0));
+  for (size_t i = 0; i < 3; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Pass(2 + i, 1 << 20, kAll));
+  }
+  ASSERT_NO_FATAL_FAILURE(Passes(300, 0));
+  EXPECT_EQ(OwnBytes(), 0u) << Traces();
+}
+
+// Idle plans give way with their arena to a larger one.
+TEST_F(SharedArenasTest, IdlePlansGiveTheirArenaToOthers) {
+  ASSERT_NO_FATAL_FAILURE(Passes(200, 0));
+  Begin(plans_->stats().charge_bytes);
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_NO_FATAL_FAILURE(Pass(3 + static_cast<size_t>(i) % 2, 0));
+  }
+  ASSERT_EQ(Arenas(), 1u);
+  // Another program, whose layers are more.
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_NO_FATAL_FAILURE(
+        Pass(6 + static_cast<size_t>(i) % 2, 0, kLast, /*layers=*/6));
+  }
+  const Stats before = stats();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_NO_FATAL_FAILURE(
+        Pass(6 + static_cast<size_t>(i) % 2, 0, kLast, /*layers=*/6));
+  }
+  EXPECT_GT(FollowedSince(before), 0.7) << Traces();
+}
+
 TEST_F(SharedArenasTest, ThoseThatAreInUseAtOnceHaveArenasOfTheirOwn) {
   const auto both = [this] {
     const auto seed = static_cast<float>(++passes_);
