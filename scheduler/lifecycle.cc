@@ -24,11 +24,6 @@ namespace {
 // that makes its workspace); then the trace is recorded again.
 constexpr uint32_t kTries = 3;
 
-// The longer a trace, the likelier is a word in one of its parameters that
-// nobody wrote and that looks like an address in both recordings. Others are
-// made so often before that counts as a failure.
-constexpr uint32_t kChances = 9;
-
 // So many passes may find nothing new of suspects that were not yet seen to be
 // nondeterministic: some give other bits now and then only.
 constexpr uint32_t kSuspicions = 2;
@@ -294,23 +289,11 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
                 std::to_string(op));
     return;
   }
-  if (!outcome && outcome.error().by_chance && entry->chances < kChances) {
-    // Either recording may be the one: the second one twice, then both.
-    Reject(*entry, outcome.error().error.message());
-    entry->reason = outcome.error().error.message();
-    if (++entry->chances % 3 == 0) {
-      StartOver(entry);
-    } else {
-      RecordAgain(entry);
-    }
-    return;
-  }
   if (!outcome) {
     FailAt(entry, outcome.error().op, outcome.error().error.message());
     return;
   }
   ++journal_.stats.builds;
-  entry->chances = 0;
   entry->EndRest();  // which was another plan's
   entry->summary = std::move(outcome->summary);
   entry->instances = {

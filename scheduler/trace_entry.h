@@ -116,7 +116,6 @@ struct TraceEntry {
   bool verdict_pending = false;
   size_t validating = 0;  // the instance that the verdict is for
   uint32_t attempts = 0;  // failed builds and validations
-  uint32_t chances = 0;   // builds that failed by chance, perhaps
   // Ops that gave other bits than eager, and may be nondeterministic: whether
   // they were seen to be. Its next pass validates op by op and runs them twice.
   std::map<uint32_t, bool> suspects;

@@ -254,11 +254,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     auto scan = device::Scan(draws ? draw->first : a.launches,
                              draws ? draw->second : second.ops[k].launches,
                              ranges->ranges(), background, is_device_address);
-    if (!scan && changing[k].empty()) {
-      auto failure = fail(scan.error());
-      failure.value().by_chance = true;
-      return failure;
-    }
+    if (!scan && changing[k].empty()) return fail(scan.error());
     const auto base = static_cast<uint32_t>(program.launches.size());
     if (!changing[k].empty()) {
       NumberPlaces places;

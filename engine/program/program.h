@@ -67,9 +67,6 @@ struct BuildFailure {
   // All of it is too much for one plan: traces that end before this op and
   // begin with it may not be.
   std::optional<uint32_t> split = {};
-  // What nobody wrote looked like an address, perhaps: another recording may
-  // tell.
-  bool by_chance = false;
 };
 
 // Cuts a program, whose effects and place_bytes are known, into segments, and

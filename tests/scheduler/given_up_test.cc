@@ -37,23 +37,6 @@ TEST_F(GivenUpTest, TraceInItsMiddleIsReplayed) {
   EXPECT_EQ(FollowedSince(before), 1.0) << Traces();
 }
 
-// Words that nobody wrote look like addresses now and then.
-TEST_F(GivenUpTest, WhatFailsByChanceIsTriedMoreOften) {
-  unlucky_builds_ = 8;
-  for (int i = 0; i < 60; ++i) Step();
-  EXPECT_EQ(unlucky_builds_, 0) << Traces();
-  EXPECT_EQ(stats().rejected, 8u) << Traces();
-  const Stats before = stats();
-  for (int i = 0; i < 20; ++i) Step();
-  EXPECT_EQ(FollowedSince(before), 1.0) << Traces();
-}
-
-TEST_F(GivenUpTest, ButNotForEver) {
-  unlucky_builds_ = 1000;
-  for (int i = 0; i < 400; ++i) Step();
-  EXPECT_GT(unlucky_builds_, 900) << Traces();
-}
-
 // A plan that was good for long is evicted, and cannot be had again.
 TEST_F(GivenUpTest, BuildsThatFailAreNotTriedForEver) {
   for (int i = 0; i < 400; ++i) Step();

@@ -127,14 +127,6 @@ class TwinPrograms : public testing::Test {
              k,
              {k}});
       }
-      if (test_->unlucky_builds_ > 0) {
-        --test_->unlucky_builds_;
-        return tl::unexpected<engine::BuildFailure>(
-            {.error = base::Error(base::Code::kFailedPrecondition,
-                                  "told to fail by chance"),
-             .op = 1,
-             .by_chance = true});
-      }
       auto program = HostBackend::Explain(first, second);
       if (program && test_->moves_must_be_seen_) {
         std::vector<bool>& movable =
@@ -238,7 +230,6 @@ class TwinPrograms : public testing::Test {
   int builds_run_ = 0;
   std::function<void()> on_build_;     // runs within each build
   int failing_builds_ = 0;             // so many, for nothing of the trace
-  int unlucky_builds_ = 0;             // so many, which might have succeeded
   size_t most_ops_ = size_t{1} << 20;  // of which a trace can be built
   bool explains_numbers_ = true;
   // As of launches: what lies where it did in both recordings may not move.
