@@ -221,6 +221,15 @@ def peak_bytes(mode: Mode, inputs: list[tuple]) -> int:
         return torch.cuda.max_memory_allocated()
 
 
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal in every bit, which NaNs and signs of zeros are not by value."""
+
+    def bits(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
+
+    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(bits(a), bits(b))
+
+
 def bits_of_eager(
     model: torch.nn.Module, make: Callable[[], tuple], mode: Mode
 ) -> bool:
@@ -230,12 +239,7 @@ def bits_of_eager(
     with mode:
         outputs = [mode.run(arguments) for arguments in inputs]
         synchronize()
-    return all(
-        torch.equal(
-            a.cpu().contiguous().view(torch.uint8), b.contiguous().view(torch.uint8)
-        )
-        for a, b in zip(outputs, expected, strict=True)
-    )
+    return all(same_bits(a, b) for a, b in zip(outputs, expected, strict=True))
 
 
 def bootstrap(values: list[float], draws: int = 1000) -> tuple[float, float]:

@@ -37,6 +37,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import models
 import policies
 import reprise
 import torch
@@ -148,15 +149,8 @@ def kept(value: Any) -> list[torch.Tensor]:
 
 def same(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
     """Equal in every bit."""
-
-    def bits(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.reshape(-1).view(torch.uint8)
-
     return len(left) == len(right) and all(
-        a.shape == b.shape
-        and a.dtype == b.dtype
-        and (a.numel() == 0 or torch.equal(bits(a), bits(b)))
-        for a, b in zip(left, right, strict=True)
+        models.same_bits(a, b) for a, b in zip(left, right, strict=True)
     )
 
 
