@@ -397,7 +397,7 @@ def drive(arguments: argparse.Namespace, every: Iterable[str]) -> None:
     options = [word for word in sys.argv[1:] if word not in arguments.programs]
     folder = tempfile.TemporaryDirectory()
     turns = f"--turns={folder.name}/turns"
-    here = [sys.executable, sys.argv[0], *options, "--child", turns]
+    here = [sys.executable, sys.argv[0], "--child", turns, *options]
     running: dict[str, tuple[subprocess.Popen[str], float]] = {}
     where = models.environment(arguments)
     while todo or running:

@@ -4,6 +4,7 @@
 #define REPRISE_SCHEDULER_BOUNDARIES_H_
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -70,6 +71,8 @@ class Boundaries {
 
   // --- Heads ---
 
+  enum Edge : uint8_t { kBegin, kEnd };
+
   // A trace that began with an op on those storages.
   void Began(uint64_t hash, TraceEntry* entry,
              std::vector<engine::StorageToken> storages) {
@@ -82,17 +85,19 @@ class Boundaries {
   std::span<const Heads::Head> Find(uint64_t hash) const {
     return heads_.Find(hash);
   }
-  // Passes of several sizes begin with such an operator on those storages;
-  // null: on another one each time.
-  void LearnCode(engine::OpId op, std::vector<engine::StorageToken> storages) {
-    std::vector<std::vector<engine::StorageToken>>& all = code_.Put(op);
+  // Passes of several sizes begin, or end, with such an operator on those
+  // storages; null: on another one each time.
+  void LearnCode(Edge edge, engine::OpId op,
+                 std::vector<engine::StorageToken> storages) {
+    std::vector<std::vector<engine::StorageToken>>& all = code_[edge].Put(op);
     if (std::ranges::find(all, storages) != all.end()) return;
     if (all.size() == kMostCode) all.erase(all.begin());
     all.push_back(std::move(storages));
   }
-  std::span<const std::vector<engine::StorageToken>> FindCode(engine::OpId op) {
-    if (code_.empty()) return {};
-    const auto* all = code_.Find(op);
+  std::span<const std::vector<engine::StorageToken>> FindCode(Edge edge,
+                                                              engine::OpId op) {
+    if (code_[edge].empty()) return {};
+    const auto* all = code_[edge].Find(op);
     if (all == nullptr) return {};
     return *all;
   }
@@ -152,7 +157,7 @@ class Boundaries {
     novelty_.Clear();
     ends_.Clear();
     heads_.Clear();
-    code_.Clear();
+    for (auto& edge : code_) edge.Clear();
     predictor_.Clear();
     last_ = nullptr;
     not_always_led_.clear();
@@ -179,8 +184,9 @@ class Boundaries {
   cache::LruMap<cache::Signature, uint32_t> ends_{kMostLearned};
   Heads heads_;
   static constexpr size_t kMostCode = 8;  // of an operator
-  cache::LruMap<engine::OpId, std::vector<std::vector<engine::StorageToken>>>
-      code_{kMostLearned};
+  using Code = cache::LruMap<engine::OpId,
+                             std::vector<std::vector<engine::StorageToken>>>;
+  std::array<Code, 2> code_{Code(kMostLearned), Code(kMostLearned)};
   Predictor predictor_;
   TraceEntry* last_ = nullptr;        // that ended; nothing has come since
   std::set<TraceId> not_always_led_;  // and their entries do not know it yet

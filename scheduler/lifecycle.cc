@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/log.h"
+#include "engine/program/scalar_scan.h"
 #include "engine/replay/run_twice.h"
 #include "scheduler/instance_policy.h"
 
@@ -222,10 +223,15 @@ bool Lifecycle::TellsEnough(TraceEntry* entry) const {
   const engine::Trace& first = *entry->first;
   const engine::Trace& second = *entry->second;
   const bool numbers =
-      std::ranges::all_of(entry->changing, [&](const auto& place) {
-        const auto& [op, slot] = place;
-        return first.ops[op].slots[slot].recorded.bits !=
-               second.ops[op].slots[slot].recorded.bits;
+      std::ranges::all_of(entry->changing,
+                          [&](const auto& place) {
+                            const auto& [op, slot] = place;
+                            return first.ops[op].slots[slot].recorded.bits !=
+                                   second.ops[op].slots[slot].recorded.bits;
+                          }) &&
+      std::ranges::all_of(entry->untold, [&](const auto& told) {
+        const auto& [op, bits] = told;
+        return engine::TellOf(first.ops[op], second.ops[op], bits);
       });
   if (!numbers && ++entry->equal_recordings < kNumberTries) return false;
   const bool moves = std::ranges::all_of(entry->moving, [&](engine::ValueId v) {
@@ -717,11 +723,12 @@ bool Lifecycle::LearnNumbers(TraceEntry* entry, uint32_t index,
   if (entry->state == State::kGivenUp || ++entry->number_tries > kNumberTries) {
     return false;
   }
+  std::vector<uint64_t>& untold = entry->untold[index];
+  untold.clear();
   for (uint32_t i = 0; i < traced.slots.size(); ++i) {
     const engine::ScalarSlot& slot = traced.slots[i];
-    if (op.scalars[slot.scalar].bits != slot.recorded.bits) {
-      entry->changing.emplace(index, i);
-    }
+    untold.push_back(op.scalars[slot.scalar].bits);
+    if (untold.back() != slot.recorded.bits) entry->changing.emplace(index, i);
   }
   RecordAgain(entry);
   return true;

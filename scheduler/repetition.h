@@ -103,17 +103,13 @@ class Repetition {
     return IsOver(code_, enough) ? Found::kCode : Found::kNothing;
   }
 
-  // Behind kCode: which operands of the op that begins the body are the same
-  // each time. One is.
-  std::vector<bool> WeightsOfTheBody() const {
-    const size_t last = ops_.size() - code_.period;
-    const size_t before = last >= code_.period ? last - code_.period : last;
-    std::vector<bool> same(ops_[last].operands);
-    for (size_t i = 0; i < same.size(); ++i) {
-      same[i] = names_[ops_[last].first_name + i] ==
-                names_[ops_[before].first_name + i];
-    }
-    return same;
+  // Behind kCode: which operands of the op that begins the body, or of the one
+  // that ends it, are the same each time. In one of the two one is.
+  std::vector<bool> WeightsOfTheBegin() const {
+    return WeightsOf(ops_.size() - code_.period);
+  }
+  std::vector<bool> WeightsOfTheEnd() const {
+    return WeightsOf(ops_.size() - 1);
   }
 
  private:
@@ -199,6 +195,15 @@ class Repetition {
     }
     return false;
   }
+  std::vector<bool> WeightsOf(size_t op) const {
+    const size_t before = op >= code_.period ? op - code_.period : op;
+    std::vector<bool> same(ops_[op].operands);
+    for (size_t i = 0; i < same.size(); ++i) {
+      same[i] = names_[ops_[op].first_name + i] ==
+                names_[ops_[before].first_name + i];
+    }
+    return same;
+  }
   bool Repeats(size_t a, size_t b) const {
     return SameForm(a, b) && (SameWeight(a, b) || !ops_[a].has_older);
   }
@@ -242,16 +247,20 @@ class Repetition {
     const size_t last = ops_.size() - period;
     std::vector<int64_t> cross;
     std::partial_sum(change.begin(), change.end(), std::back_inserter(cross));
-    // A loop that is told by its code is to be known again by a weight.
-    const auto may_begin = [&](size_t op) {
-      return &loop == &words_ || SameWeight(op, op + period);
+    // A loop that is told by its code is to be known again by a weight, of the
+    // op that begins its body or of the one before, which ends it.
+    const auto may_begin = [&](size_t left) {
+      const size_t op = last - period + left;
+      const size_t end = left == 0 ? last - 1 : op - 1;
+      return &loop == &words_ || SameWeight(op, op + period) ||
+             SameWeight(end, end + period);
     };
     size_t best = kNowhere;
     int64_t fewest = 0;
     for (size_t left = 0; left < period; ++left) {
       const size_t op = last - period + left;
       const int64_t here = cross[left == 0 ? last : op];
-      if ((best != kNowhere && here >= fewest) || !may_begin(op)) continue;
+      if ((best != kNowhere && here >= fewest) || !may_begin(left)) continue;
       fewest = here;
       best = left;
     }

@@ -126,8 +126,12 @@ struct TraceEntry {
   Renewal renewal;
 
   // Numbers that are known to change: op and slot. Both recordings must hold
-  // another one. The tries say how often that has sent the trace back.
+  // another one.
   std::set<std::pair<uint32_t, uint32_t>> changing;
+  // By op, numbers that came and of which the recordings did not tell enough.
+  std::map<uint32_t, std::vector<uint64_t>> untold;
+  // How often they have sent the trace back, and how often a recording told no
+  // more of them.
   uint32_t number_tries = 0;
   uint32_t equal_recordings = 0;
   // So often it was recorded again because an external lay where no recording

@@ -22,6 +22,17 @@ namespace {
 // on one input (queries, keys and values) look alike.
 constexpr uint32_t kShortestRepetition = 4;
 
+// Null where it is another one each time.
+std::vector<engine::StorageToken> StoragesAt(
+    const std::vector<bool>& weights,
+    std::span<const engine::Operand> operands) {
+  std::vector<engine::StorageToken> storages(operands.size(), nullptr);
+  for (size_t i = 0; i < std::min(weights.size(), storages.size()); ++i) {
+    if (weights[i]) storages[i] = operands[i].storage;
+  }
+  return storages;
+}
+
 // An op that may try out kernels, and could not be recorded so often in a row,
 // is a cut; fewer times may have been trials.
 constexpr uint32_t kTrials = 3;
@@ -44,8 +55,7 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
       std::exchange(repeated_, Repetition::Found::kNothing) ==
           Repetition::Found::kCode &&
       hash == repeated_hash_;
-  std::vector<bool> weights;
-  if (code_begins) weights = repetition_.WeightsOfTheBody();
+  if (code_begins) LearnCode(op);
   repetition_.Clear();
   goes_on_until_ = 0;
   head_hash_ = hash;
@@ -54,16 +64,19 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
   for (const engine::Operand& operand : op.operands) {
     head_storages_.push_back(operand.storage);
   }
-  if (code_begins) {
-    std::vector<engine::StorageToken> code = head_storages_;
-    for (size_t i = 0; i < code.size(); ++i) {
-      if (i >= weights.size() || !weights[i]) code[i] = nullptr;
-    }
-    boundaries_.LearnCode(op.op, std::move(code));
-  }
   promised_ = expected_ = expected;
   learning_.StartWatching();
   if (expected == nullptr) journal_.places.MeetHead(hash);
+}
+
+void Watching::LearnCode(const OpView& head) {
+  const std::vector<bool> weights = repetition_.WeightsOfTheBegin();
+  if (std::ranges::find(weights, true) != weights.end()) {
+    boundaries_.LearnCode(Boundaries::kBegin, head.op,
+                          StoragesAt(weights, head.operands));
+  } else {
+    boundaries_.LearnCode(Boundaries::kEnd, end_op_, end_storages_);
+  }
 }
 
 // --- Where it ends -----------------------------------------------------------
@@ -94,30 +107,36 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
         Heads::Compare(op.operands, head_storages_, open_);
     if (likeness.all() || (enough && likeness.some())) return true;
   }
-  // While the trace that the head promised may still come, other heads are
-  // ops in its middle. One that came once promises nothing: it may have been
-  // two in a row. One that was given up is not waited for.
   const bool hopeless =
       expected_ != nullptr && expected_->state == State::kGivenUp;
-  if (!enough && !hopeless) return false;
-  if (expected_ != nullptr && !hopeless && expected_->seen > 1 &&
-      open_.ops() < expected_->ops) {
-    return false;
-  }
-  for (const std::vector<engine::StorageToken>& code :
-       boundaries_.FindCode(op.op)) {
-    for (size_t i = 0; i < std::min(code.size(), op.operands.size()); ++i) {
-      if (code[i] != nullptr && op.operands[i].storage == code[i] &&
-          !open_.Owns(op.operands[i])) {
-        return true;
-      }
-    }
-  }
+  if ((!enough && !hopeless) || IsPromised()) return false;
+  if (IsCode(Boundaries::kBegin, op)) return true;
   for (const Heads::Head& head : boundaries_.Find(hash)) {
     if (head.entry->state >= State::kConfirm &&
         head.entry->state <= State::kReady &&
         Heads::Compare(op.operands, head.storages, open_).some()) {
       return true;
+    }
+  }
+  return false;
+}
+
+// While the trace that the head promised may still come, other heads are ops in
+// its middle. One that came once promises nothing: it may have been two in a
+// row. One that was given up is not waited for.
+bool Watching::IsPromised() const {
+  return expected_ != nullptr && expected_->state != State::kGivenUp &&
+         expected_->seen > 1 && open_.ops() < expected_->ops;
+}
+
+bool Watching::IsCode(Boundaries::Edge edge, const OpView& op) const {
+  for (const std::vector<engine::StorageToken>& code :
+       boundaries_.FindCode(edge, op.op)) {
+    for (size_t i = 0; i < std::min(code.size(), op.operands.size()); ++i) {
+      if (code[i] != nullptr && op.operands[i].storage == code[i] &&
+          !open_.Owns(op.operands[i])) {
+        return true;
+      }
     }
   }
   return false;
@@ -168,7 +187,7 @@ bool Watching::Ends() {
     goes_on_until_ = open_.ops() + expected_->goes_on;
     return false;
   }
-  return whole || boundaries_.EndsAt(open_.signature());
+  return whole || ends_body_ || boundaries_.EndsAt(open_.signature());
 }
 
 bool Watching::TakesOutside(const OpView& op) const {
@@ -198,7 +217,13 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
   }
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
     repeated_ = repetition_.Add(op.op, hash_, op.operands, operands, open_);
+    if (repeated_ == Repetition::Found::kCode) {
+      end_op_ = op.op;
+      end_storages_ = StoragesAt(repetition_.WeightsOfTheEnd(), op.operands);
+    }
   }
+  ends_body_ = open_.ops() >= kShortestRepetition && !IsPromised() &&
+               IsCode(Boundaries::kEnd, op);
 }
 
 bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {

@@ -91,6 +91,12 @@ class Watching {
  private:
   bool TakesOutside(const engine::OpView& op) const;
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
+  // More is to come of what is expected.
+  bool IsPromised() const;
+  // A loop whose passes have several sizes begins or ends with this op.
+  bool IsCode(Boundaries::Edge edge, const engine::OpView& op) const;
+  // One was found, and begins with this op.
+  void LearnCode(const engine::OpView& head);
   // Device work that no op made came before the op of the recording that is
   // due: traces end there, now and ever after.
   bool EndsAtForeignWork();
@@ -121,6 +127,10 @@ class Watching {
   uint32_t goes_on_until_ = 0;  // the op, if what was expected was joined
   Repetition::Found repeated_ = Repetition::Found::kNothing;
   uint64_t repeated_hash_ = 0;  // of the op that was looked at since
+  // Behind kCode: the op that ended the body, and its weights.
+  engine::OpId end_op_ = engine::kNoOp;
+  std::vector<engine::StorageToken> end_storages_;
+  bool ends_body_ = false;  // the op that came last
   uint64_t hash_ = 0;
   // Ops that may try out kernels, by the hash of their words: how often in a
   // row they could not be recorded.

@@ -13,19 +13,21 @@ namespace {
 // once.
 constexpr uint64_t kPartsAtOnce = 8;
 
-// A segment is a launch, which the host pays for: cuts for memory's sake give
-// one for so many ops at most.
+// A segment is a launch, which the host pays for: with cuts for memory's sake
+// there is one for so many ops at most, beside those that are gated.
 constexpr size_t kOpsALaunch = 20;
 
 // The fewest bytes in a segment, from `enough.bytes` on, with which there are
-// no more of them than that.
+// no more of them than that, or than there must be.
 std::vector<Segment> CutForMemory(const Effects& effects,
                                   std::span<const SegmentSize> ops,
                                   SegmentSize enough) {
   const std::vector<Segment> few =
       CutSegments(effects, ops, {enough.launches, ~uint64_t{0}});
-  const size_t most = few.size() + ops.size() / kOpsALaunch;
-  for (;; enough.bytes *= 2) {
+  const auto gated =
+      static_cast<size_t>(std::ranges::count(few, true, &Segment::gated));
+  const size_t most = std::max(few.size(), gated + ops.size() / kOpsALaunch);
+  for (;; enough.bytes += enough.bytes / 4 + 1) {
     std::vector<Segment> segments = CutSegments(effects, ops, enough);
     if (segments.size() <= most) return segments;
   }

@@ -75,8 +75,9 @@ struct Arrangement {
   std::vector<uint32_t> launches;  // by op
   uint32_t segment_launches = 0;   // in a segment, about
   uint64_t max_arena_bytes = 0;
-  // What segments make is not looked at below.
-  uint64_t least_segment_bytes = uint64_t{32} << 20;
+  // What segments make is not looked at below. With much more than this, small
+  // models no longer fit into the device's cache.
+  uint64_t least_segment_bytes = uint64_t{8} << 20;
   // A result takes over another value's memory from so many on. Smaller ones
   // are what programs begin to keep (losses, outputs); then there would have to
   // be another plan.

@@ -3,6 +3,7 @@
 #ifndef REPRISE_ENGINE_PROGRAM_SCALAR_SCAN_H_
 #define REPRISE_ENGINE_PROGRAM_SCALAR_SCAN_H_
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -30,6 +31,13 @@ struct NumberPlaces {
 NumberPlaces FindNumbers(const TracedOp& first, const TracedOp& second,
                          const SlotSet& changing,
                          std::span<const device::ImageWord> words);
+
+// Whether what two recordings explain can be known to be right with the numbers
+// `bits`, too, one a slot of the op: no two ways in which both recordings may
+// hold a number say another thing of these, and none of these is another
+// float32 where a number changed too little in between to be one.
+bool TellOf(const TracedOp& first, const TracedOp& second,
+            std::span<const uint64_t> bits);
 
 }  // namespace reprise::engine
 

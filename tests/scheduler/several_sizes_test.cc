@@ -51,6 +51,29 @@ TEST_F(SeveralSizesTest, BatchesOfAFewLengthsAreReplayed) {
   EXPECT_GE(stats().replays - before.replays, 90u);
 }
 
+// What begins a pass, where nothing goes from one to the next, is on the input
+// alone: the next batch's size is no part of the trace before.
+TEST_F(SeveralSizesTest, PassesThatBeginWithoutAWeightEndBehindOne) {
+  const auto passes = [this](int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto seed = static_cast<float>(++passes_);
+      const size_t elements = 8 * (1 + random_() % 5);
+      ASSERT_NO_FATAL_FAILURE(Both([&](Side& side) {
+        const ModelTensor x = side.program->Make(seed, elements);
+        const ModelTensor begun =
+            side.program->Add(side.program->Scale(x, 0.25f), x);
+        return Held{
+            side.program->Add(Layers(side, begun, 8), side.weights.front())};
+      }));
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(passes(150));
+  const Stats before = stats();
+  ASSERT_NO_FATAL_FAILURE(passes(100));
+  EXPECT_GT(FollowedSince(before), 0.9) << Traces();
+  EXPECT_GE(stats().replays - before.replays, 90u);
+}
+
 // Its first layers are used on several sizes in each pass.
 TEST_F(SeveralSizesTest, APassThatUsesItsLayersOnSeveralSizesStaysOneTrace) {
   const auto pass = [this] {

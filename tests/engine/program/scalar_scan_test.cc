@@ -235,5 +235,57 @@ TEST_F(ScalarScanTest, ResultsOfTheHostMayHoldANumber) {
   EXPECT_FALSE(Find().complete);
 }
 
+bool Tells(double first, double second, double third) {
+  const auto op = [](double number) {
+    TracedOp traced;
+    traced.slots.push_back(
+        {0, {7, NumberType::kFloat64, std::bit_cast<uint64_t>(number)}});
+    return traced;
+  };
+  const uint64_t bits[] = {std::bit_cast<uint64_t>(third)};
+  return TellOf(op(first), op(second), bits);
+}
+
+// Whether the inverse is the same, computed in float32 and in float64.
+bool IsInverseTheSame(double value) {
+  return 1.0f / static_cast<float>(value) == static_cast<float>(1.0 / value);
+}
+
+// Numbers with which it is, then one with which it is not: another pair of the
+// first kind would leave that unknown, too.
+TEST(TellOfTest, RecordingsThatTellTwoInversesApartTellOfANumber) {
+  std::vector<double> same;
+  std::vector<double> other;
+  for (int t = 1; t < 64; ++t) {
+    const double value = std::sqrt(1 - std::pow(0.999, t));
+    (IsInverseTheSame(value) ? same : other).push_back(value);
+  }
+  ASSERT_GE(same.size(), 3u);
+  ASSERT_GE(other.size(), 2u);
+  EXPECT_FALSE(Tells(same[0], same[1], other[0]));
+  EXPECT_TRUE(Tells(same[0], other[1], other[0]));
+  EXPECT_TRUE(Tells(other[1], same[1], other[0]));
+  EXPECT_TRUE(Tells(same[0], same[1], same[2]));
+}
+
+TEST(TellOfTest, NumberThatChangedTooLittleTellsOfNoneThatChangesMore) {
+  EXPECT_FALSE(Tells(0.1, 0.1 + 1e-12, 0.1001));
+  EXPECT_TRUE(Tells(0.1, 0.1 + 1e-12, 0.1 + 2e-12));
+  EXPECT_TRUE(Tells(0.1, 0.1002, 0.1001));
+}
+
+// Nothing tells where each of them stands.
+TEST_F(ScalarScanTest, CopiesTellOfNoTwoNumbers) {
+  Numbers({0.3, 0.3, 0.7}, {0.4, 0.4, 0.8});
+  const auto tell = [this](double a, double b) {
+    const uint64_t bits[] = {std::bit_cast<uint64_t>(a),
+                             std::bit_cast<uint64_t>(b),
+                             std::bit_cast<uint64_t>(0.9)};
+    return TellOf(first_, second_, bits);
+  };
+  EXPECT_FALSE(tell(0.45, 0.46));
+  EXPECT_TRUE(tell(0.45, 0.45));
+}
+
 }  // namespace
 }  // namespace reprise::engine
