@@ -39,6 +39,19 @@ class AllocatorTrace {
     return segments_freed_.load(std::memory_order_relaxed);
   }
 
+  // The same without what was freed by FreeOurs.
+  uint64_t segments_returned() const {
+    return segments_freed() - ours_freed_.load(std::memory_order_relaxed);
+  }
+  // `free` gives memory back that the program never had. What other devices'
+  // memory is given back meanwhile is not told apart.
+  template <typename Free>
+  void FreeOurs(Free free) {
+    const uint64_t before = segments_freed();
+    free();
+    ours_freed_.fetch_add(segments_freed() - before, std::memory_order_relaxed);
+  }
+
   // Of blocks of any device.
   std::shared_ptr<engine::MemoryWatch> WatchMemory();
 
@@ -61,7 +74,9 @@ class AllocatorTrace {
   mutable base::Mutex mutex_;
   engine::AddressSet segments_ REPRISE_GUARDED_BY(mutex_);
   uint64_t segment_events_ REPRISE_GUARDED_BY(mutex_) = 0;
-  std::atomic<uint64_t> segments_freed_{0};  // relaxed: it only counts
+  // Relaxed: they only count.
+  std::atomic<uint64_t> segments_freed_{0};
+  std::atomic<uint64_t> ours_freed_{0};
   engine::MemoryWatches watches_;
 };
 

@@ -382,6 +382,9 @@ class CudaFrontend final : public TorchFrontend {
   bool OwnsAddress(uint64_t address) const override {
     return trace_->Owns(address);
   }
+  uint64_t memory_returned() const override {
+    return trace_->segments_returned();
+  }
   std::shared_ptr<engine::MemoryWatch> WatchMemory() override {
     try {
       return trace_->WatchMemory();
@@ -433,7 +436,7 @@ class CudaFrontend final : public TorchFrontend {
     while (released_pools_.size() > kCachedPools) {
       const c10::MempoolId_t oldest = released_pools_.front();
       released_pools_.pop_front();
-      allocator::emptyCache(oldest);
+      trace_->FreeOurs([&oldest] { allocator::emptyCache(oldest); });
     }
   }
 

@@ -1,6 +1,8 @@
 #include "engine/backend/cuda_backend.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -49,6 +51,15 @@ std::vector<bool> NamedByWriters(const Trace& trace,
   return named;
 }
 
+// What calls of this thread have left on its stack. Kernels' parameters are
+// made there, and where nobody writes them (padding, ends of arrays) they hold
+// whatever was there before: addresses, often enough, that nothing explains.
+[[gnu::noinline]] void ClearStackBelow() {
+  std::array<std::byte, size_t{64} << 10> below;
+  below.fill(std::byte{0});
+  asm volatile("" : : "r"(below.data()) : "memory");  // it is all used
+}
+
 }  // namespace
 
 base::Status CudaBackend::StartRecording(Recording recording) {
@@ -74,6 +85,7 @@ void CudaBackend::BeginOp(const OpView& op) {
   frontend_->BeginAllocations();
   context_.recorder->BeginOp();
   if (op.forks_streams) context_.recorder->LetOpFork();
+  ClearStackBelow();
 }
 
 std::string CudaBackend::EndOp(TracedOp& op) {
@@ -110,9 +122,16 @@ bool CudaBackend::Capturing() const {
 Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
                                         const Trace& second) {
   const Trace& trace = *first;
-  auto explained = ExplainParameters(trace, second, [this](uint64_t address) {
-    return frontend_->OwnsAddress(address);
-  });
+  // Memory that a recording names may have gone back to the device since. What
+  // had when the second one began is known of nobody.
+  const bool gone = first->memory_returned != second.memory_returned;
+  const auto is_address = [&](uint64_t address) {
+    return frontend_->OwnsAddress(address) ||
+           (second.memory != nullptr && second.memory->Knows(address));
+  };
+  auto explained = ExplainParameters(
+      trace, second, is_address,
+      [&](uint64_t address) { return gone || is_address(address); });
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
   LaunchProgram& work = explained->program;

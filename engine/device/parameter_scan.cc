@@ -114,7 +114,10 @@ std::string Nearest(std::span<const KnownRange> ranges, uint64_t first,
 base::Result<ScanResult> Scan(
     std::span<const Launch> first, std::span<const Launch> second,
     std::span<const KnownRange> ranges, std::span<const KnownRange> background,
-    const std::function<bool(uint64_t)>& is_device_address) {
+    const std::function<bool(uint64_t)>& is_device_address,
+    const std::function<bool(uint64_t)>& may_have_been_address) {
+  const std::function<bool(uint64_t)>& was_address =
+      may_have_been_address ? may_have_been_address : is_device_address;
   if (first.size() != second.size()) {
     return Fail(Code::kFailedPrecondition,
                 "the op made " + std::to_string(first.size()) +
@@ -179,8 +182,7 @@ base::Result<ScanResult> Scan(
         // it would have failed in the other.
         const bool may_be_address = first[i].kind != Launch::Kind::kKernel ||
                                     !IsHalfWritten(ranges, before, after);
-        if (may_be_address && is_device_address(before) &&
-            is_device_address(after)) {
+        if (may_be_address && is_device_address(after) && was_address(before)) {
           return Fail(Code::kFailedPrecondition,
                       Place(i, first[i], offset) + ": " + Hex(before) +
                           " became " + Hex(after) +

@@ -77,10 +77,14 @@ struct ScanResult {
 // it: parameters hold stale addresses of it (unwritten entries of arrays). Such
 // a word is a site as well, after all else failed to explain it: if it is
 // stale, nobody reads it, and if it is not, it is right.
+//
+// `may_have_been_address`, if given, speaks in place of `is_device_address` for
+// words of the first recording that differ: what they name may be gone by now.
 base::Result<ScanResult> Scan(
     std::span<const Launch> first, std::span<const Launch> second,
     std::span<const KnownRange> ranges, std::span<const KnownRange> background,
-    const std::function<bool(uint64_t)>& is_device_address);
+    const std::function<bool(uint64_t)>& is_device_address,
+    const std::function<bool(uint64_t)>& may_have_been_address = nullptr);
 
 }  // namespace reprise::device
 

@@ -216,7 +216,8 @@ base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
 
 tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     const Trace& first, const Trace& second,
-    const std::function<bool(uint64_t)>& is_device_address) {
+    const std::function<bool(uint64_t)>& is_device_address,
+    const std::function<bool(uint64_t)>& may_have_been_address) {
   if (first.ops.size() != second.ops.size() ||
       first.values.size() != second.values.size()) {
     return tl::unexpected<BuildFailure>(
@@ -253,7 +254,8 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     if (!draw) return fail(draw.error());
     auto scan = device::Scan(draws ? draw->first : a.launches,
                              draws ? draw->second : second.ops[k].launches,
-                             ranges->ranges(), background, is_device_address);
+                             ranges->ranges(), background, is_device_address,
+                             may_have_been_address);
     if (!scan && changing[k].empty()) return fail(scan.error());
     const auto base = static_cast<uint32_t>(program.launches.size());
     if (!changing[k].empty()) {

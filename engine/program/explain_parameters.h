@@ -35,7 +35,8 @@ struct ExplainedProgram {
 // recordings do not explain each other. Pure function of its arguments.
 tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     const Trace& first, const Trace& second,
-    const std::function<bool(uint64_t)>& is_device_address);
+    const std::function<bool(uint64_t)>& is_device_address,
+    const std::function<bool(uint64_t)>& may_have_been_address = nullptr);
 
 }  // namespace reprise::engine
 

@@ -134,6 +134,10 @@ class Frontend {
   // The address lies in memory that the framework's allocator owns. Any thread.
   virtual bool OwnsAddress(uint64_t address) const = 0;
 
+  // How often some of it has been given back to the device, except what was
+  // taken for recordings.
+  virtual uint64_t memory_returned() const { return 0; }
+
   // Tells from now on what of that memory is freed that is in use now; the
   // frontend outlives it. Null where nobody can tell.
   virtual std::shared_ptr<MemoryWatch> WatchMemory() { return nullptr; }

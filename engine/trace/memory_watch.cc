@@ -48,6 +48,10 @@ void MemoryWatch::Narrow(std::span<const uint64_t> addresses) {
   watches_->Narrow(*this, addresses);
 }
 
+bool MemoryWatch::Knows(uint64_t address) const {
+  return watches_->Knows(*this, address);
+}
+
 std::shared_ptr<MemoryWatch> MemoryWatches::Begin(
     const std::function<std::vector<Block>()>& in_use) {
   std::shared_ptr<MemoryWatch> watch(new MemoryWatch(this));
@@ -99,6 +103,11 @@ void MemoryWatches::Narrow(MemoryWatch& watch,
     narrow_.emplace(address, &watch);
   }
   watching_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool MemoryWatches::Knows(const MemoryWatch& watch, uint64_t address) {
+  const base::MutexLock lock(mutex_);
+  return watch.in_use_.Contains(address) || watch.freed_.Contains(address);
 }
 
 void MemoryWatches::End(MemoryWatch& watch) {

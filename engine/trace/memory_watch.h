@@ -47,6 +47,10 @@ class MemoryWatch {
   // follows, and does not count either. The first call of several decides.
   void Narrow(std::span<const uint64_t> addresses);
 
+  // It lay in memory that was in use when the watch began, or has been freed
+  // since; before Narrow.
+  bool Knows(uint64_t address) const;
+
   // A block that counts has been freed, maybe before Narrow. Never blocks.
   // Acquire: who sees it also sees what the thread that freed it did before.
   bool broken() const { return broken_.load(std::memory_order_acquire); }
@@ -96,6 +100,8 @@ class MemoryWatches {
   void NoteFreed(uint64_t address, uint64_t size_bytes)
       REPRISE_EXCLUDES(mutex_);
   void Narrow(MemoryWatch& watch, std::span<const uint64_t> addresses)
+      REPRISE_EXCLUDES(mutex_);
+  bool Knows(const MemoryWatch& watch, uint64_t address)
       REPRISE_EXCLUDES(mutex_);
   void End(MemoryWatch& watch) REPRISE_EXCLUDES(mutex_);
   void Forget(MemoryWatch& watch) REPRISE_REQUIRES(mutex_);

@@ -55,6 +55,7 @@ base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(frontend, work));
   REPRISE_RETURN_IF_ERROR(work->StartRecording(recording));
   recorder->recording_ = true;
+  recorder->trace_->memory_returned = frontend->memory_returned();
   recorder->trace_->ops.reserve(ops);
   if (recording == WorkRecorder::Recording::kRelocated) {
     recorder->trace_->memory = frontend->WatchMemory();

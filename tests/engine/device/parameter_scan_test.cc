@@ -55,6 +55,25 @@ base::Result<ScanResult> ScanOne(const Launch& first, const Launch& second,
               std::span(ranges.begin(), ranges.size()), {}, IsDeviceAddress);
 }
 
+// Of memory that has gone back to the device since the first recording nobody
+// knows: a kernel may have read it there.
+TEST(ParameterScanTest, AddressOfTheFirstRecordingMayBeGone) {
+  const Launch first = Kernel({0x1234'5600'0200});
+  const Launch second = Kernel({kElsewhere});
+  const auto scan = [&](bool gone) {
+    return Scan(
+        {&first, 1}, {&second, 1}, {}, {}, IsDeviceAddress,
+        [gone](uint64_t word) { return gone || IsDeviceAddress(word); });
+  };
+  EXPECT_TRUE(scan(false).has_value());
+  EXPECT_FALSE(scan(true).has_value());
+  // In the second one it would be known.
+  EXPECT_TRUE(
+      Scan({&second, 1}, {&first, 1}, {}, {}, IsDeviceAddress, [](uint64_t) {
+        return true;
+      }).has_value());
+}
+
 TEST(ParameterScanTest, StaleAddressFollowsWhatItPointedTo) {
   // An address of memory that an earlier op made, left in an unwritten entry.
   const KnownRange background{9, kFirst, kSecond, 64};

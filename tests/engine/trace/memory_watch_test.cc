@@ -89,6 +89,17 @@ TEST_F(MemoryWatchTest, BlockThatWasFreedSinceTheBeginningCounts) {
 }
 
 // Parameters hold stale addresses that no kernel follows.
+// Of which nobody else knows any more once it has gone back to the device.
+TEST_F(MemoryWatchTest, KnowsWhatWasInUseAndWhatWasFreedSince) {
+  const auto watch = Begin();
+  EXPECT_TRUE(watch->Knows(0x1010));
+  EXPECT_FALSE(watch->Knows(0x9010));
+  watches_.Freed(0x1000, 0x100);
+  watches_.Freed(0x9000, 0x100);
+  EXPECT_TRUE(watch->Knows(0x1010));
+  EXPECT_TRUE(watch->Knows(0x9010));
+}
+
 TEST_F(MemoryWatchTest, AddressInMemoryThatWasNotInUseDoesNotCount) {
   const auto watch = Begin();
   watches_.Freed(0x3000, 0x200);
