@@ -22,9 +22,9 @@ namespace reprise::scheduler {
 //
 // What comes in another pass is not new; but the first op of what was new stays
 // out, so that traces begin behind it all the same. Where a program goes on to
-// other sizes altogether, it loses one pass, and nothing more is left out
-// there. Forgets what was not met for longest. Single-thread. Cost: one or two
-// hash look-ups an op.
+// other sizes altogether, all is new from a cut to the next or very much at
+// once: it loses one pass, and nothing more is left out there. Forgets what was
+// not met for longest. Single-thread. Cost: one or two hash look-ups an op.
 class Novelty {
  public:
   // The op that is met next, by the hash of its words, and the signature of the
@@ -48,6 +48,8 @@ class Novelty {
       uint32_t& new_ones = new_ones_.Put(place);
       if (new_ones == kPartsComeHere || ++new_ones < kTimes) return Go(false);
       stretch_place_ = place;
+      // In a trace it goes on to part what is before from what is behind.
+      stretch_first_ = open.has_value() ? 0 : hash;
       stretch_behind_cut_ = !open.has_value() && behind_cut_;
     }
     if (stretch_ == kLongestStretch) {
@@ -115,8 +117,11 @@ class Novelty {
     return false;
   }
   // All was new from a cut to the next, or very much at once: that is another
-  // part of the program, not something in it that grows.
-  void APartCameHere() { new_ones_.Put(stretch_place_) = kPartsComeHere; }
+  // part of the program, not something in it that grows, and is left out once.
+  void APartCameHere() {
+    new_ones_.Put(stretch_place_) = kPartsComeHere;
+    if (Found* found = found_.Find(stretch_first_)) found->first = false;
+  }
   bool Go(bool is_new) {
     stretch_ = is_new ? stretch_ + 1 : 0;
     among_known_ = !is_new;
@@ -133,6 +138,7 @@ class Novelty {
   bool among_known_ = true;   // the last op was not new, or is not left out
   bool last_is_new_ = false;  // it never came before
   uint64_t stretch_place_ = 0;
+  uint64_t stretch_first_ = 0;  // its first op
   bool stretch_behind_cut_ = false;
 };
 

@@ -319,7 +319,7 @@ bool StreamSession::CutWithoutOp(const char* what) {
   static constexpr uint64_t kWords[] = {engine::kNoOp};
   may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
   if (mode_ == Mode::kAway) return false;
-  boundaries_.Part();
+  boundaries_.CutPassed(cache::HashWords(kWords).lo);
   NoteGap();
   if (mode_ == Mode::kBoundary && observed_ == nullptr) return false;
   const uint64_t squashes = journal_.stats.squashes;
