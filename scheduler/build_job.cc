@@ -13,7 +13,7 @@ void BuildJob::Run() {
                                       std::memory_order_relaxed)) {
     return;
   }
-  outcome_ = Build();
+  outcome_ = BuildWatched();
   if (outcome_->has_value() && (*outcome_)->refusal.empty()) {
     parts_.first.reset();
   }
@@ -41,6 +41,17 @@ void BuildJob::Abandon() {
       State::kDone) {
     parts_.plans->Erase(parts_.key);
   }
+}
+
+BuildJob::Outcome BuildJob::BuildWatched() {
+  const engine::Trace& trace =
+      is_plan() ? *parts_.first : *parts_.program->trace;
+  Span span;
+  span.Begin(parts_.track, Doing::kBuilding, trace.signature,
+             static_cast<uint32_t>(trace.ops.size()));
+  Outcome outcome = Build();
+  span.End(outcome ? outcome->refusal : outcome.error().error.message());
+  return outcome;
 }
 
 BuildJob::Outcome BuildJob::Build() {

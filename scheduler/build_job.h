@@ -18,6 +18,7 @@
 #include "engine/trace/trace.h"
 #include "scheduler/plan_cache.h"
 #include "scheduler/shared_arena.h"
+#include "scheduler/span.h"
 
 namespace reprise::scheduler {
 
@@ -63,6 +64,7 @@ class BuildJob {
     // Where the instance is made, if it is large enough to share an arena with
     // others; null: it has its own.
     std::shared_ptr<SharedArena> arena;
+    Track track;  // of the stream that it is for
   };
   struct Built {
     PlanSummary summary;
@@ -98,6 +100,7 @@ class BuildJob {
 
   bool is_plan() const { return parts_.first != nullptr; }
   Outcome Build();
+  Outcome BuildWatched();
   base::Result<engine::InstanceParts> Instantiate(
       const std::shared_ptr<const engine::Program>& program);
   // Says why not, or nothing.

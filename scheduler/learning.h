@@ -16,6 +16,7 @@
 #include "scheduler/allowance.h"
 #include "scheduler/journal.h"
 #include "scheduler/pass_timer.h"
+#include "scheduler/span.h"
 #include "scheduler/trace_entry.h"
 
 namespace reprise::scheduler {
@@ -29,7 +30,7 @@ namespace reprise::scheduler {
 // Under the session's lock.
 class Learning {
  public:
-  struct Parts {  // all borrowed
+  struct Parts {  // all borrowed, but `track`
     engine::Frontend* frontend = nullptr;
     engine::WorkRecorder* work = nullptr;
     Journal* journal = nullptr;
@@ -38,6 +39,7 @@ class Learning {
     base::Policy policy = base::Policy::kAlways;
     // While it is true nothing is recorded or validated; null: never.
     const std::atomic<bool>* forbidden = nullptr;
+    Track track;
   };
   explicit Learning(Parts parts) : parts_(parts) {}
 
@@ -71,11 +73,17 @@ class Learning {
     }
     recorder_ = *std::move(recorder);
     which_ = recording;
+    span_.Begin(parts_.track,
+                recording == engine::WorkRecorder::Recording::kFirst
+                    ? Doing::kRecording
+                    : Doing::kRecordingAgain,
+                entry.signature, entry.ops);
   }
   void StartValidating() { allowance_.Begin(parts_.clock->Now()); }
   // Ends what is under way; a recording that was not taken is dropped.
   void Stop() {
     recorder_.reset();
+    span_.End("dropped");
     allowance_.End(parts_.clock->Now());
   }
   // The same of a recording of that trace, which takes so much longer only than
@@ -83,6 +91,7 @@ class Learning {
   // not seen here: it is counted whole.)
   void StopRecording(const TraceEntry& entry) {
     recorder_.reset();
+    span_.End(span_.IsOf(entry.signature) ? "" : "another trace came");
     allowance_.End(parts_.clock->Now(), entry.usual);
   }
   // A pass begins that is watched, and was one of that trace.
@@ -129,6 +138,7 @@ class Learning {
   engine::WorkRecorder::Recording which_ =
       engine::WorkRecorder::Recording::kFirst;
   Allowance allowance_;
+  Span span_;  // of the recording
   Allowance::Clock::time_point watching_since_;
   Allowance::Clock::time_point watching_until_;
 };

@@ -268,6 +268,7 @@ void Lifecycle::PostBuild(TraceEntry* entry, BuildJob::Parts from) {
   from.backend = parts_.backend;
   from.arena = ArenaOf(*entry);
   from.plans = parts_.plans;
+  from.track = parts_.track;
   from.key = {++last_build_, parts_.session};
   entry->job = std::make_shared<BuildJob>(std::move(from));
   parts_.build(entry->job);
@@ -849,6 +850,7 @@ void Lifecycle::GiveUp(TraceEntry* entry, std::string_view reason) {
 void Lifecycle::Reject(const TraceEntry& entry, std::string_view reason) {
   ++journal_.stats.rejected;
   Say(base::LogLevel::kInfo, entry, reason);
+  parts_.track.Tell(Doing::kRejected, entry.signature, entry.ops, reason);
   ++journal_.rejections[{entry.signature.ToHex(), std::string(reason)}];
 }
 

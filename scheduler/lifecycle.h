@@ -27,6 +27,7 @@
 #include "scheduler/number_mask.h"
 #include "scheduler/pass_timer.h"
 #include "scheduler/plan_cache.h"
+#include "scheduler/span.h"
 #include "scheduler/trace_entry.h"
 #include "scheduler/trace_table.h"
 
@@ -38,7 +39,7 @@ namespace reprise::scheduler {
 // the cache when it ends. Under the session's lock.
 class Lifecycle {
  public:
-  struct Parts {  // all borrowed, but `build`
+  struct Parts {  // all borrowed, but `build` and `track`
     engine::Frontend* frontend = nullptr;
     engine::Backend* backend = nullptr;
     PlanCache* plans = nullptr;
@@ -51,6 +52,7 @@ class Lifecycle {
     PassTimer* timer = nullptr;
     // In keys of the cache, whose plans they are.
     const void* session = nullptr;
+    Track track;
   };
   explicit Lifecycle(Parts parts);
   ~Lifecycle();

@@ -16,6 +16,7 @@
 #include "scheduler/journal.h"
 #include "scheduler/lifecycle.h"
 #include "scheduler/plan_cache.h"
+#include "scheduler/span.h"
 #include "scheduler/stream_writes.h"
 #include "scheduler/trace_entry.h"
 
@@ -33,20 +34,22 @@ struct PlanInUse {
 // where it goes another way. Under the session's lock.
 class PlanPass {
  public:
-  struct Parts {  // all borrowed
+  struct Parts {  // all borrowed, but `track`
     PlanInUse* in_use = nullptr;
     Lifecycle* life = nullptr;
     Journal* journal = nullptr;
     Boundaries* boundaries = nullptr;
     // Of all streams; null: there is one.
     const StreamWrites* writes = nullptr;
+    Track track;
   };
   explicit PlanPass(const Parts& parts)
       : in_use_(*parts.in_use),
         life_(*parts.life),
         journal_(*parts.journal),
         boundaries_(*parts.boundaries),
-        writes_(parts.writes) {}
+        writes_(parts.writes),
+        track_(parts.track) {}
 
   // While the pass is under way, and right behind it: all ops have come.
   bool over() const { return cursor_ == in_use_.entry->ops; }
@@ -95,6 +98,10 @@ class PlanPass {
     return true;
   }
 
+  void BeginSpan(Doing doing) {
+    span_.Begin(track_, doing, entry()->signature, entry()->ops);
+  }
+
   // A launch that was due did what the pass needs now; what else went wrong is
   // noted.
   bool Goes(const base::Status& launched) {
@@ -116,6 +123,8 @@ class PlanPass {
   Journal& journal_;
   Boundaries& boundaries_;
   const StreamWrites* writes_;
+  const Track track_;
+  Span span_;  // of the pass that is under way
   uint32_t cursor_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "scheduler/replay.h"
 
 #include <algorithm>
+#include <string>
 
 #include "engine/base/log.h"
 #include "engine/replay/instance.h"
@@ -20,9 +21,11 @@ constexpr char kHeld[] =
 
 bool Replay::Begin() {
   cursor_ = 0;
+  BeginSpan(Doing::kReplaying);
   const bool draws = cursor_ == instance().next_draw_op();
   if (KeepsFromOthers() || !instance().Secure() || !DrawsIfDue()) {
     instance().Finish();
+    span_.Drop();
     return false;
   }
   base::Status launched = instance().TakePrivates();
@@ -30,6 +33,7 @@ bool Replay::Begin() {
   if (!Goes(launched)) {
     if (draws) instance().TakeBackDraw();
     instance().Finish();
+    span_.Drop();
     life_.GiveUp(entry(), launched.error().message());
     return false;
   }
@@ -48,6 +52,7 @@ void Replay::Finish() {
   CountPrivateWriters();
   const base::Status given = instance().GivePrivates();
   instance().Finish();
+  span_.End();
   if (!given) {
     base::Log(base::LogLevel::kWarning, given.error().message());
     life_.GiveUp(entry(), given.error().message());
@@ -157,9 +162,9 @@ void Replay::LeaveAt(const OpView& op) {
               "squash at op " + std::to_string(cursor_) + ": " +
                   engine::NameOf(frontend_, op.op) + " came");
   }
-  journal_.CountSquash(entry()->signature.ToHex(), cursor_,
-                       engine::NameOf(frontend_, op.op));
-  Leaving();
+  const std::string found = engine::NameOf(frontend_, op.op);
+  journal_.CountSquash(entry()->signature.ToHex(), cursor_, found);
+  Squash(found);
 }
 
 bool Replay::LeaveIfMemoryGoes() {
@@ -169,13 +174,16 @@ bool Replay::LeaveIfMemoryGoes() {
   return true;
 }
 
-void Replay::Leaving() {
+void Replay::Squash(std::string_view found) {
+  span_.EndAt(cursor_);
+  BeginSpan(Doing::kSquashing);
   ++journal_.stats.squashes;
   ++entry()->squashes;
   entry()->Rest();
   boundaries_.Left(traced().before);
   CountPrivateWriters();
   const base::Status restored = instance().Squash(cursor_);
+  span_.EndAt(cursor_, found);
   // Release: who waits for it to end may take the memory away then.
   following_.store(false, std::memory_order_release);
   if (restored) return;

@@ -45,7 +45,7 @@ class Replay : public PlanPass {
     return EnterElse(op);
   }
   // The stream leaves here, for another reason than an op.
-  void Leaving();
+  void Leaving() { Squash({}); }
   // Memory was freed that it may have to read, and goes back to the device:
   // the replay is left if so.
   bool LeaveIfMemoryGoes();
@@ -74,6 +74,8 @@ class Replay : public PlanPass {
   void LeaveByGenerator(const engine::OpView& op);
   void Diverge(const engine::OpView& op);
   void LeaveAt(const engine::OpView& op);
+  // What was found in place of the op that is due; empty if it was no op.
+  void Squash(std::string_view found);
 
   const engine::Frontend& frontend_;
   std::atomic<bool>& following_;

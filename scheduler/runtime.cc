@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <map>
+#include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "kernels/compare.h"
 #include "scheduler/build_queue.h"
 #include "scheduler/report.h"
+#include "scheduler/span.h"
 #include "scheduler/stream_session.h"
 #include "scheduler/stream_writes.h"
 
@@ -28,6 +31,19 @@ void Add(Stats& sum, const Stats& stats) {
 #define REPRISE_STATS_ADD(name, meaning) sum.name += stats.name;
   REPRISE_STATS(REPRISE_STATS_ADD)
 #undef REPRISE_STATS_ADD
+}
+
+// For people.
+std::string NameOf(const StreamKey& key) {
+  if (key.kind == DeviceKind::kHost) return "host";
+  std::ostringstream name;
+  name << "cuda:" << key.device << ", ";
+  if (key.stream == nullptr) {
+    name << "default stream";
+  } else {
+    name << "stream " << key.stream;
+  }
+  return std::move(name).str();
 }
 
 // The first device's. The process may have less of the host's than there is.
@@ -48,11 +64,16 @@ base::Result<size_t> MemoryBytes(DeviceKind kind) {
 class Runtime::Impl {
  public:
   Impl(DeviceKind kind, const base::Options& options,
-       MakeFrontend make_frontend)
+       MakeFrontend make_frontend, Timeline* timeline)
       : kind_(kind),
         options_(options),
-        plans_(options.plan_budget_bytes),
+        plans_(
+            options.plan_budget_bytes,
+            [this](const PlanKey&, const std::unique_ptr<engine::Plan>& plan) {
+              NoteEviction(plan.get());
+            }),
         make_frontend_(std::move(make_frontend)) {
+    if (timeline != nullptr) track_ = Track(timeline, &plans_, "plans");
     policy_ = options.policy;
     if (policy_ == base::Policy::kAuto) {
       policy_ = kind == DeviceKind::kCuda ? base::Policy::kMeasured
@@ -184,6 +205,27 @@ class Runtime::Impl {
     }
   }
 
+  void AddPlaces(Timeline::Excerpt& excerpt) const REPRISE_EXCLUDES(mutex_) {
+    std::map<TrackId, std::vector<size_t>> squashes;
+    for (size_t i = 0; i < excerpt.events.size(); ++i) {
+      const Timeline::Event& event = excerpt.events[i];
+      if (event.doing == Doing::kSquashing) squashes[event.track].push_back(i);
+    }
+    for (StreamSession* session : Sessions()) {
+      const auto found = squashes.find(session->track().id());
+      if (found == squashes.end()) continue;
+      session->Inspect([&](const Journal& journal, const auto&, const auto&) {
+        for (const size_t i : found->second) {
+          const Timeline::Event& event = excerpt.events[i];
+          const auto places = journal.places.Find(Places::OfSquash(
+              event.signature.ToHex(), event.left_at, event.text()));
+          if (places.empty()) continue;
+          excerpt.places[i] = {places.begin(), places.end()};
+        }
+      });
+    }
+  }
+
   DeviceKind kind() const { return kind_; }
   PlanCache& plans() { return plans_; }
 #ifdef REPRISE_MEASURE
@@ -240,6 +282,14 @@ class Runtime::Impl {
     return sessions;
   }
 
+  // Null: memory that several plans shared.
+  void NoteEviction(const engine::Plan* plan) const {
+    if (plan == nullptr) return;
+    const engine::Trace& trace = plan->trace();
+    track_.Tell(Doing::kEvicted, trace.signature,
+                static_cast<uint32_t>(trace.ops.size()), {});
+  }
+
   std::unique_ptr<StreamSession> MakeSession(const StreamKey& key)
       REPRISE_REQUIRES(mutex_) {
     StreamSession::Parts parts;
@@ -277,6 +327,7 @@ class Runtime::Impl {
     parts.writes = &writes_;
     if (sessions_.empty()) parts.asleep = &asleep_;
     parts.plans = &plans_;
+    parts.track = track_.Of(NameOf(key));
     parts.build = [this](std::shared_ptr<BuildJob> job) {
       background().Post([this, job = std::move(job)]() mutable {
         // The program may capture meanwhile. What the job leaves ends here,
@@ -331,6 +382,7 @@ class Runtime::Impl {
   const DeviceKind kind_;
   const base::Options options_;
   base::Policy policy_;
+  Track track_;  // of the cache
   PlanCache plans_;
   std::atomic<uint64_t> evictions_before_reset_{0};
 #ifdef REPRISE_MEASURE
@@ -367,10 +419,11 @@ class Runtime::Impl {
 };
 
 base::Result<std::unique_ptr<Runtime>> Runtime::Create(
-    DeviceKind kind, const base::Options& options, MakeFrontend make_frontend) {
+    DeviceKind kind, const base::Options& options, MakeFrontend make_frontend,
+    Timeline* timeline) {
   REPRISE_ASSIGN_OR_RETURN(const size_t memory_bytes, MemoryBytes(kind));
   auto impl = std::make_unique<Impl>(kind, options.For(memory_bytes),
-                                     std::move(make_frontend));
+                                     std::move(make_frontend), timeline);
   REPRISE_RETURN_IF_ERROR(impl->LoadDevice());
   return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
 }
@@ -473,6 +526,10 @@ Stats Runtime::stats() const {
 std::string Runtime::ExplainJson() const {
   return ReportJson(impl_->kind() == DeviceKind::kCuda ? "cuda" : "host",
                     stats(), impl_->Sessions());
+}
+
+void Runtime::AddPlaces(Timeline::Excerpt& excerpt) const {
+  impl_->AddPlaces(excerpt);
 }
 
 const base::Options& Runtime::options() const { return impl_->options(); }

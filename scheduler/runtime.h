@@ -17,6 +17,7 @@
 #include "engine/trace/op.h"
 #include "scheduler/session.h"
 #include "scheduler/stats.h"
+#include "scheduler/timeline.h"
 
 namespace reprise::scheduler {
 
@@ -45,10 +46,11 @@ class Runtime {
 
   // kUnavailable, in one sentence, where `kind` is kCuda and a driver, a
   // device, CUPTI or NVRTC is missing. The CUDA context of each session's
-  // device must exist when its first op arrives.
+  // device must exist when its first op arrives. What is done is told to
+  // `timeline`, which outlives the runtime; null: nobody looks.
   static base::Result<std::unique_ptr<Runtime>> Create(
-      DeviceKind kind, const base::Options& options,
-      MakeFrontend make_frontend);
+      DeviceKind kind, const base::Options& options, MakeFrontend make_frontend,
+      Timeline* timeline = nullptr);
   ~Runtime();
 
   // The session of a stream, made on first use; lives as long as the runtime.
@@ -105,6 +107,8 @@ class Runtime {
   Stats stats() const;
   // The report as JSON text (see docs/report.md for its fields).
   std::string ExplainJson() const;
+  // Those of this runtime's squashes.
+  void AddPlaces(Timeline::Excerpt& excerpt) const;
 
   const base::Options& options() const;
 

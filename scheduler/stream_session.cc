@@ -40,6 +40,7 @@ StreamSession::StreamSession(Parts parts)
       options_(parts.options),
       policy_(parts.policy),
       clock_(*parts.clock),
+      track_(parts.track),
       opened_(parts.opened),
       asleep_(parts.asleep),
       writes_(parts.writes),
@@ -49,7 +50,8 @@ StreamSession::StreamSession(Parts parts)
                  .clock = parts.clock,
                  .timer = &timer_,
                  .policy = parts.policy,
-                 .forbidden = parts.recording_forbidden}),
+                 .forbidden = parts.recording_forbidden,
+                 .track = track_}),
       life_({.frontend = frontend_.get(),
              .backend = backend_.get(),
              .plans = plans_,
@@ -59,7 +61,8 @@ StreamSession::StreamSession(Parts parts)
              .boundaries = &boundaries_,
              .numbers = &numbers_,
              .timer = &timer_,
-             .session = this}),
+             .session = this,
+             .track = track_}),
       watching_({.frontend = frontend_.get(),
                  .work = backend_.get(),
                  .options = &options_,
@@ -79,7 +82,8 @@ PlanPass::Parts StreamSession::OnPlans(const StreamWrites* writes) {
           .life = &life_,
           .journal = &journal_,
           .boundaries = &boundaries_,
-          .writes = writes};
+          .writes = writes,
+          .track = track_};
 }
 
 StreamSession::~StreamSession() { holds_.EndPass(); }

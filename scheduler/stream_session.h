@@ -31,6 +31,7 @@
 #include "scheduler/plan_pass.h"
 #include "scheduler/replay.h"
 #include "scheduler/session.h"
+#include "scheduler/span.h"
 #include "scheduler/stream_writes.h"
 #include "scheduler/trace_entry.h"
 #include "scheduler/validation.h"
@@ -70,6 +71,7 @@ class StreamSession final : public Session, private engine::PlaceAsker {
     const StreamWrites* writes = nullptr;
     // True while no op need be shown (PassOver); null: all are. Borrowed.
     std::atomic<bool>* asleep = nullptr;
+    Track track;
   };
 
   explicit StreamSession(Parts parts);
@@ -123,6 +125,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   engine::GeneratorState drawn() const override REPRISE_REQUIRES(lock_) {
     return in_use_.instance->drawn();
   }
+
+  const Track& track() const { return track_; }
 
   // The rest takes the lock itself, waiting for it. Any thread.
 
@@ -252,6 +256,7 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const base::Options options_;
   const base::Policy policy_;
   const base::Clock& clock_;
+  const Track track_;
   std::atomic<bool>* opened_;
   std::atomic<bool>* asleep_ REPRISE_GUARDED_BY(lock_);
   const StreamWrites* writes_;  // null: there is one stream

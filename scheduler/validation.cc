@@ -28,6 +28,7 @@ bool Validation::Begin(const OpView& head) {
     return false;
   }
   learning_.StartValidating();
+  BeginSpan(whole_ ? Doing::kValidatingWhole : Doing::kValidatingOps);
   auto begun = instance().executor().BeginComparing();
   if (begun) begun = instance().TakePrivates();
   if (begun && whole_) {
@@ -38,6 +39,7 @@ bool Validation::Begin(const OpView& head) {
   if (!whole_) instance().SkipNext();
   if (!begun) {
     learning_.Stop();
+    span_.Drop();
     outside_.End();
     instance().Finish();
     life_.GiveUp(entry(), begun.error().message());
@@ -161,6 +163,7 @@ bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
 
 void Validation::Finish() {
   learning_.Stop();
+  span_.End();
   instance().Finish();
   entry()->EndRest();
   life_.PassEnded(entry());
@@ -174,6 +177,7 @@ void Validation::Finish() {
 
 void Validation::Leaving() {
   learning_.Stop();
+  span_.EndAt(cursor_);
   entry()->Rest();
   outside_.End();
   instance().Finish();

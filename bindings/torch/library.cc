@@ -169,6 +169,10 @@ TORCH_LIBRARY(reprise, library) {
   library.def("reset(int id) -> ()", &b::Reset);
   library.def("stats(int id) -> Dict(str, int)", &b::Stats);
   library.def("explain_json(int id) -> str", &b::ExplainJson);
+  library.def("start_timeline() -> int", &b::TorchRuntime::StartTimeline);
+  library.def("stop_timeline() -> ()", &b::TorchRuntime::StopTimeline);
+  library.def("timeline_json(int begin) -> str",
+              &b::TorchRuntime::TimelineJson);
   library.def("option_table() -> str[][]", &b::OptionTable);
   library.def("hook_table() -> str[][]", &b::HookTable);
   library.def("pause_recording() -> ()", &b::TorchRuntime::PauseRecording);

@@ -62,6 +62,7 @@ struct TorchRuntime::Switches {
   base::Mutex mutex;
   std::vector<TorchRuntime*> made REPRISE_GUARDED_BY(mutex);
   int pauses REPRISE_GUARDED_BY(mutex) = 0;
+  scheduler::Timeline timeline;  // of all instances
 
   // Hooks watch until the sessions are paused: an op that they let pass before
   // would find what was run ahead, and have its own writes taken back with it.
@@ -112,11 +113,13 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
       REPRISE_RETURN_IF_ERROR(
           ReleaseWhenOutOfMemory(&ReleaseMemory, &BeforeMemoryGoes));
     }
-    REPRISE_ASSIGN_OR_RETURN(
-        auto scheduler, scheduler::Runtime::Create(
-                            kind, options, [](const scheduler::StreamKey& key) {
-                              return MakeFrontend(key, &OpName);
-                            }));
+    REPRISE_ASSIGN_OR_RETURN(auto scheduler,
+                             scheduler::Runtime::Create(
+                                 kind, options,
+                                 [](const scheduler::StreamKey& key) {
+                                   return MakeFrontend(key, &OpName);
+                                 },
+                                 &all.timeline));
     if (kind == scheduler::DeviceKind::kCuda) WatchGpuTrace();
     if (all.made.empty()) {
       REPRISE_RETURN_IF_ERROR(RegisterHooks());
@@ -162,6 +165,28 @@ void TorchRuntime::ResumeRecording() {
   base::MutexLock lock(all.mutex);
   if (all.pauses == 0 || --all.pauses > 0) return;
   for (TorchRuntime* made : all.made) made->scheduler_->AllowRecording();
+}
+
+int64_t TorchRuntime::StartTimeline() {
+  if (Forked()) return 0;
+  return static_cast<int64_t>(switches().timeline.Start());
+}
+
+void TorchRuntime::StopTimeline() {
+  if (!Forked()) switches().timeline.Stop();
+}
+
+std::string TorchRuntime::TimelineJson(int64_t begin) {
+  using Timeline = scheduler::Timeline;
+  if (Forked()) return scheduler::TimelineJson({});
+  Switches& all = switches();
+  Timeline::Excerpt excerpt =
+      all.timeline.Since(static_cast<Timeline::Position>(begin));
+  for (TorchRuntime* made = g_made_last.load(std::memory_order_acquire);
+       made != nullptr; made = made->made_before_) {
+    made->scheduler_->AddPlaces(excerpt);
+  }
+  return scheduler::TimelineJson(excerpt);
 }
 
 uint64_t TorchRuntime::ReleaseMemory(int device, scheduler::Shortage shortage) {

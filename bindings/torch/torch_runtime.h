@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/base/options.h"
 #include "engine/base/status.h"
@@ -60,6 +61,13 @@ class TorchRuntime {
   // back, which is what a profiler needs; plans go on. Nests.
   static void PauseRecording();
   static void ResumeRecording();
+
+  // What all instances do is told from now on, until as many stops. Returns
+  // where that begins, for TimelineJson.
+  static int64_t StartTimeline();
+  static void StopTimeline();
+  // Before the stop: what has been told since (scheduler::TimelineJson).
+  static std::string TimelineJson(int64_t begin);
 
   // The program is about to look into memory, or to write it, in a way that no
   // hook sees: what was run ahead is taken back first. Does nothing inside an

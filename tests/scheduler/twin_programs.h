@@ -21,8 +21,10 @@
 #include "engine/base/clock.h"
 #include "engine/base/task.h"
 #include "engine/trace/memory_watch.h"
+#include "scheduler/span.h"
 #include "scheduler/stream_session.h"
 #include "scheduler/stream_writes.h"
+#include "scheduler/timeline.h"
 #include "tests/sim/model_frontend.h"
 
 namespace reprise::scheduler {
@@ -64,6 +66,7 @@ class TwinPrograms : public testing::Test {
     parts.options = options;
     parts.plans = plans_.get();
     parts.writes = &writes_;
+    parts.track = Track(&timeline_, plans_.get(), "plans").Of("stream");
     parts.build = [this](std::shared_ptr<BuildJob> job) {
       builds_.Post([job] { job->Run(); });
     };
@@ -242,6 +245,7 @@ class TwinPrograms : public testing::Test {
   base::Policy policy_ = base::Policy::kAlways;
   size_t shared_arena_bytes_ = base::Options{}.shared_arena_bytes;
   base::ManualClock clock_;
+  Timeline timeline_{&clock_};
   std::atomic<bool> asleep_{false};
   std::atomic<bool> recording_forbidden_{false};
   base::ManualTaskRunner builds_;

@@ -17,6 +17,7 @@ from reprise import _native
 from reprise._options import Device, Option, OptionValue
 from reprise._report import Report
 from reprise._stats import Stats
+from reprise._timeline import Timeline
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ __all__ = [
     "Report",
     "Session",
     "Stats",
+    "Timeline",
     "disable",
     "enable",
     "explain",
@@ -32,6 +34,7 @@ __all__ = [
     "reset",
     "session",
     "stats",
+    "timeline",
     "wait",
 ]
 
@@ -149,3 +152,29 @@ def explain() -> Report:
     `str()` of it is for people, `to_dict()` for programs.
     """
     return _native.explain(None)
+
+
+@contextlib.contextmanager
+def timeline() -> Iterator[Timeline]:
+    """Note what Reprise does, on all streams, until the end of the stretch.
+
+        with reprise.timeline() as timeline:
+            train()
+        timeline.export_chrome_trace("reprise.json")
+
+    Recordings, builds, validations, replays, squashes and evictions, and the memory of
+    plans: an event a pass, of which the last 65536 are kept, so that it may stay on.
+    May be begun before `enable`; timelines may lie within each other.
+
+    Raises:
+        RuntimeError: as `enable` does, where there is no library for this torch.
+    """
+    begin = _native.start_timeline()
+    noted = Timeline(lambda: _native.timeline(begin))
+    try:
+        yield noted
+    finally:
+        try:
+            noted._end()
+        finally:
+            _native.stop_timeline(begin)

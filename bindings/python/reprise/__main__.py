@@ -6,10 +6,11 @@ The same as `python -m reprise run script.py [args]`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import reprise
 
@@ -35,6 +36,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--explain", action="store_true", help="print the report to stderr at the end"
     )
+    run.add_argument(
+        "--timeline",
+        metavar="FILE",
+        help="write what Reprise did and when, for ui.perfetto.dev",
+    )
     run.add_argument("-m", dest="module", action="store_true", help="run a module")
     run.add_argument("script", help="a path, or a module's name after -m")
     run.add_argument("args", nargs=argparse.REMAINDER, help="for the script")
@@ -55,8 +61,35 @@ def _options(arguments: argparse.Namespace) -> dict[str, str]:
     return given
 
 
+def _timeline_path(arguments: argparse.Namespace) -> str | None:
+    """Of the file, wherever the script goes; None: none is wanted."""
+    if arguments.timeline is None:
+        return None
+    path: str = os.path.abspath(arguments.timeline)
+    if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path)):
+        raise SystemExit(
+            f"reprise: --timeline does not accept '{arguments.timeline}': name a file in "
+            "a folder that there is"
+        )
+    return path
+
+
+@contextlib.contextmanager
+def _timeline(path: str | None) -> Iterator[None]:
+    """Written at the end, also of a script that raises."""
+    if path is None:
+        yield
+        return
+    with reprise.timeline() as timeline:
+        try:
+            yield
+        finally:
+            timeline.export_chrome_trace(path)
+
+
 def _run(arguments: argparse.Namespace) -> None:
     options = _options(arguments)
+    timeline = _timeline_path(arguments)
     if not arguments.module and not os.path.exists(arguments.script):
         raise SystemExit(f"reprise: there is no script '{arguments.script}'")
     sys.argv = [arguments.script, *arguments.args]
@@ -65,12 +98,13 @@ def _run(arguments: argparse.Namespace) -> None:
     except (RuntimeError, ValueError) as error:
         raise SystemExit(str(error)) from None
     try:
-        if arguments.module:
-            sys.path.insert(0, os.getcwd())
-            runpy.run_module(arguments.script, run_name="__main__", alter_sys=True)
-        else:
-            sys.path[0] = os.path.dirname(os.path.abspath(arguments.script))
-            runpy.run_path(arguments.script, run_name="__main__")
+        with _timeline(timeline):
+            if arguments.module:
+                sys.path.insert(0, os.getcwd())
+                runpy.run_module(arguments.script, run_name="__main__", alter_sys=True)
+            else:
+                sys.path[0] = os.path.dirname(os.path.abspath(arguments.script))
+                runpy.run_path(arguments.script, run_name="__main__")
     finally:
         if arguments.explain:
             print(reprise.explain(), file=sys.stderr)

@@ -233,6 +233,28 @@ def explain(runtime: int | None) -> Report:
     return Report(json.loads(text) if text else {})
 
 
+def start_timeline() -> int | None:
+    """Where it begins; None where nothing will ever happen."""
+    if switched_off():
+        return None
+    begin: int = _ops().start_timeline()
+    return begin
+
+
+def stop_timeline(begin: int | None) -> None:
+    """As often as it was started."""
+    if begin is not None:
+        _ops().stop_timeline()
+
+
+def timeline(begin: int | None) -> dict[str, Any]:
+    """What has been done since; see `reprise.Timeline.to_dict`."""
+    if begin is None:
+        return {"events": [], "lost": 0, "tracks": []}
+    fields: dict[str, Any] = json.loads(_ops().timeline_json(begin))
+    return fields
+
+
 def option_rows() -> list[list[str]]:
     """Name, variable, default, accepted values and meaning of every option."""
     rows: list[list[str]] = _ops().option_table()
