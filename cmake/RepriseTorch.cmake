@@ -84,7 +84,7 @@ function(reprise_import_cuda_headers torch)
     cmake_path(GET torch PARENT_PATH site)
     set(include ${site}/nvidia/cu13/include)
   endif()
-  foreach(header IN ITEMS cuda.h cupti.h nvrtc.h)
+  foreach(header IN ITEMS cuda.h cupti.h nvrtc.h nvtx3/nvToolsExt.h)
     if(NOT include OR NOT EXISTS ${include}/${header})
       message(FATAL_ERROR
         "reprise: no ${header} in '${include}'; set REPRISE_TORCH_DIR to torch's wheel, which "

@@ -74,6 +74,7 @@ class Runtime::Impl {
             }),
         make_frontend_(std::move(make_frontend)) {
     if (timeline != nullptr) track_ = Track(timeline, &plans_, "plans");
+    if (options.nvtx) track_.ShowRanges();
     policy_ = options.policy;
     if (policy_ == base::Policy::kAuto) {
       policy_ = kind == DeviceKind::kCuda ? base::Policy::kMeasured

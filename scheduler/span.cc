@@ -30,12 +30,18 @@ void Span::BeginWatched(const Track& track, Doing doing,
   doing_ = doing;
   signature_ = signature;
   ops_ = ops;
-  begin_ = track.timeline_->Now();
+  if (track.has_ranges_) {
+    constexpr size_t kShown = 8;
+    range_ = device::NvtxRange(
+        (ToString(doing) + (" " + signature.ToHex().substr(0, kShown)))
+            .c_str());
+  }
+  if (track.noted()) begin_ = track.timeline_->Now();
 }
 
 void Span::EndWatched(uint32_t left_at, std::string_view note) {
-  track_->Add(doing_, signature_, ops_, begin_, left_at, note);
-  track_ = nullptr;
+  if (begin_) track_->Add(doing_, signature_, ops_, *begin_, left_at, note);
+  *this = Span();
 }
 
 }  // namespace reprise::scheduler

@@ -4,11 +4,13 @@
 #define REPRISE_SCHEDULER_SPAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "cache/signature.h"
+#include "engine/device/nvtx_range.h"
 #include "scheduler/plan_cache.h"
 #include "scheduler/timeline.h"
 
@@ -33,13 +35,18 @@ class Track {
     return track;
   }
 
+  // From now on spans are shown to a tool, too, if one is attached.
+  void ShowRanges() { has_ranges_ = device::NvtxRange::Attached(); }
+
   TrackId id() const { return id_; }
-  bool watched() const { return timeline_ != nullptr && timeline_->on(); }
+  // Somebody looks at the timeline, or at anything.
+  bool noted() const { return timeline_ != nullptr && timeline_->on(); }
+  bool watched() const { return noted() || has_ranges_; }
 
   // Something that has no length.
   void Tell(Doing doing, const cache::Signature& signature, uint32_t ops,
             std::string_view note) const {
-    if (watched()) [[unlikely]]
+    if (noted()) [[unlikely]]
       Add(doing, signature, ops, timeline_->Now(), Timeline::kNoOp, note);
   }
 
@@ -54,16 +61,18 @@ class Track {
   const PlanCache* plans_ = nullptr;
   TrackId id_ = {};
   TrackId plans_id_ = {};
+  bool has_ranges_ = false;
 };
 
 // Written down at its end, if somebody looked at its beginning; never, if it is
-// begun anew or destroyed before. Thread-compatible. The track must outlive it.
+// begun anew or destroyed before. A tool sees that, too. Move-only;
+// thread-compatible. The track must outlive it.
 // Cost while nobody looks: one relaxed load at its beginning.
 class Span {
  public:
   void Begin(const Track& track, Doing doing, const cache::Signature& signature,
              uint32_t ops) {
-    track_ = nullptr;
+    Drop();
     if (track.watched()) [[unlikely]]
       BeginWatched(track, doing, signature, ops);
   }
@@ -77,7 +86,10 @@ class Span {
     return signature_ == signature;
   }
   // Nothing came of it.
-  void Drop() { track_ = nullptr; }
+  void Drop() {
+    if (track_ != nullptr) [[unlikely]]
+      *this = Span();
+  }
 
  private:
   void BeginWatched(const Track& track, Doing doing,
@@ -88,7 +100,8 @@ class Span {
   Doing doing_ = Doing::kReplaying;
   uint32_t ops_ = 0;
   cache::Signature signature_;
-  Timeline::TimePoint begin_;
+  std::optional<Timeline::TimePoint> begin_;  // for the timeline
+  device::NvtxRange range_;                   // for a tool
 };
 
 }  // namespace reprise::scheduler

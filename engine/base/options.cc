@@ -71,10 +71,11 @@ Status SetCount(Options& options, const OptionRow& row,
   return {};
 }
 
-Status SetEnabled(Options& options, const OptionRow& row,
-                  std::string_view value) {
+template <bool Options::*member>
+Status SetSwitch(Options& options, const OptionRow& row,
+                 std::string_view value) {
   if (value != "0" && value != "1") return Refuse(row, value);
-  options.enabled = value == "1";
+  options.*member = value == "1";
   return {};
 }
 
@@ -120,7 +121,8 @@ constexpr std::string_view kAcceptedBytes =
 
 constexpr OptionRow kTable[] = {
     {"enabled", "REPRISE", "1", "0 or 1",
-     "0 turns everything off: enable() leaves nothing enabled", SetEnabled},
+     "0 turns everything off: enable() leaves nothing enabled",
+     SetSwitch<&Options::enabled>},
     {"policy", "REPRISE_POLICY", "auto", "auto, measured or always",
      "when a plan replaces eager: where it was measured to be faster by the "
      "margin, or wherever a validated plan is ready; auto is measured on a GPU "
@@ -170,6 +172,11 @@ constexpr OptionRow kTable[] = {
      "proved, refused and evicted as it happens; by debug each recording, "
      "squash and new kind of cut, too",
      SetLog},
+    {"nvtx", "REPRISE_NVTX", "0", "0 or 1",
+     "1: tools that show NVTX ranges, as Nsight Systems, show recordings, "
+     "builds, validations, replays and squashes, in the domain reprise; costs "
+     "nothing where no tool is attached",
+     SetSwitch<&Options::nvtx>},
     {"build_delays", "REPRISE_BUILD_DELAYS", "0", "a whole number",
      "for tests of Reprise itself: if it is not 0, work in the background "
      "begins after random delays of up to 10 ms, which follow from this seed",

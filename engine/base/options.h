@@ -34,6 +34,7 @@ struct Options {
   size_t max_instances = 2;
   size_t max_trace_ops = 4096;
   LogLevel log = LogLevel::kWarning;
+  bool nvtx = false;
   uint64_t build_delays = 0;
 
   bool operator==(const Options&) const = default;

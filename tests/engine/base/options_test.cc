@@ -54,6 +54,7 @@ TEST_F(OptionsTest, SetsEveryOption) {
   EXPECT_TRUE(options.Set("max_instances", "3"));
   EXPECT_TRUE(options.Set("max_trace_ops", "100"));
   EXPECT_TRUE(options.Set("log", "debug"));
+  EXPECT_TRUE(options.Set("nvtx", "1"));
   EXPECT_TRUE(options.Set("build_delays", "18446744073709551615"));
   EXPECT_FALSE(options.enabled);
   EXPECT_EQ(options.policy, Policy::kMeasured);
@@ -64,6 +65,7 @@ TEST_F(OptionsTest, SetsEveryOption) {
   EXPECT_EQ(options.max_instances, 3u);
   EXPECT_EQ(options.max_trace_ops, 100u);
   EXPECT_EQ(options.log, LogLevel::kDebug);
+  EXPECT_TRUE(options.nvtx);
   EXPECT_EQ(options.build_delays, ~uint64_t{0});
 }
 
