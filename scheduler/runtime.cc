@@ -16,6 +16,7 @@
 #include "engine/device/relaxed_capture.h"
 #include "kernels/compare.h"
 #include "scheduler/build_queue.h"
+#include "scheduler/program_json.h"
 #include "scheduler/report.h"
 #include "scheduler/span.h"
 #include "scheduler/stream_session.h"
@@ -527,6 +528,15 @@ Stats Runtime::stats() const {
 std::string Runtime::ExplainJson() const {
   return ReportJson(impl_->kind() == DeviceKind::kCuda ? "cuda" : "host",
                     stats(), impl_->Sessions());
+}
+
+std::string Runtime::PlanJson(const std::string& signature) const {
+  for (StreamSession* session : impl_->Sessions()) {
+    if (const auto program = session->FindProgram(signature)) {
+      return ProgramJson(*program);
+    }
+  }
+  return {};
 }
 
 void Runtime::AddPlaces(Timeline::Excerpt& excerpt) const {

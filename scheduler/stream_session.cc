@@ -627,6 +627,22 @@ void StreamSession::BeforeMemoryGoes() {
   Unlock();
 }
 
+std::shared_ptr<const engine::Program> StreamSession::FindProgram(
+    std::string_view signature) {
+  const Locked lock(*this);
+  std::shared_ptr<const engine::Program> program;
+  uint64_t most = 0;
+  for (const TraceEntry* entry : life_.entries()) {
+    if (entry->signature.ToHex() != signature) continue;
+    if (program != nullptr && entry->replays <= most) continue;
+    const PlanCache::Pin plan = plans_->Lookup({entry->build, this});
+    if (!plan) continue;
+    program = (*plan)->program();
+    most = entry->replays;
+  }
+  return program;
+}
+
 void StreamSession::Inspect(
     const std::function<void(const Journal&,
                              const std::vector<const TraceEntry*>&,

@@ -161,6 +161,11 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // lock, and for no other.
   void BeforeMemoryGoes();
 
+  // Of the plan of that trace (as hex): of several the one that was replayed
+  // most. Null: there is none now.
+  std::shared_ptr<const engine::Program> FindProgram(std::string_view signature)
+      REPRISE_EXCLUDES(lock_);
+
   // Calls `read` with the journal and the entries, under the lock.
   void Inspect(const std::function<void(const Journal&,
                                         const std::vector<const TraceEntry*>&,

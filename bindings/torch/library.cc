@@ -118,6 +118,12 @@ std::string ExplainJson(int64_t id) {
   return runtime != nullptr ? runtime->scheduler().ExplainJson() : "";
 }
 
+// Empty: there is no such plan.
+std::string PlanJson(int64_t id, const std::string& signature) {
+  TorchRuntime* runtime = Named(id);
+  return runtime != nullptr ? runtime->scheduler().PlanJson(signature) : "";
+}
+
 // Five texts an option: name, variable, default, accepted values, meaning.
 std::vector<Texts> OptionTable() {
   std::vector<Texts> rows;
@@ -169,6 +175,7 @@ TORCH_LIBRARY(reprise, library) {
   library.def("reset(int id) -> ()", &b::Reset);
   library.def("stats(int id) -> Dict(str, int)", &b::Stats);
   library.def("explain_json(int id) -> str", &b::ExplainJson);
+  library.def("plan_json(int id, str signature) -> str", &b::PlanJson);
   library.def("start_timeline() -> int", &b::TorchRuntime::StartTimeline);
   library.def("stop_timeline() -> ()", &b::TorchRuntime::StopTimeline);
   library.def("timeline_json(int begin) -> str",

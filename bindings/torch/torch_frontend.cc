@@ -114,6 +114,9 @@ class TorchFrontend : public engine::Frontend {
     return !at::globalContext().deterministicAlgorithms() &&
            OpName(op).starts_with("aten::");
   }
+  std::string DtypeName(int32_t dtype) const override {
+    return c10::getDtypeNames(static_cast<at::ScalarType>(dtype)).first;
+  }
   kernels::Element ElementOf(int32_t dtype) const override {
     switch (static_cast<at::ScalarType>(dtype)) {
       case at::kHalf:

@@ -66,7 +66,7 @@ class Frontend {
  public:
   virtual ~Frontend() = default;
 
-  // Of any op but kNoOp.
+  // Of any op but kNoOp. Any thread.
   virtual std::string OpName(OpId op) const = 0;
 
   // Tells `asker` soon where in its own source the program is, unless nobody
@@ -79,7 +79,8 @@ class Frontend {
   // Run again on the same bits, the op may give others (atomic sums), and the
   // framework has not been told to refuse that.
   virtual bool MayBeNondeterministic(OpId) const { return false; }
-  // Of a dtype, by the frontend's code.
+  // Of a dtype, by the frontend's code; the name is for people. Any thread.
+  virtual std::string DtypeName(int32_t) const { return {}; }
   virtual kernels::Element ElementOf(int32_t) const {
     return kernels::Element::kBits;
   }

@@ -230,7 +230,13 @@ def stats(runtime: int | None) -> Stats:
 def explain(runtime: int | None) -> Report:
     """See `reprise.explain`."""
     text = _ops().explain_json(_id(runtime)) if loaded() else ""
-    return Report(json.loads(text) if text else {})
+    return Report(json.loads(text) if text else {}, lambda key: _plan(runtime, key))
+
+
+def _plan(runtime: int | None, signature: str) -> dict[str, Any] | None:
+    """What it is made of; None: there is none of that trace now."""
+    text = _ops().plan_json(_id(runtime), signature)
+    return json.loads(text) if text else None
 
 
 def start_timeline() -> int | None:

@@ -6,9 +6,10 @@ import collections
 import copy
 import html
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from reprise._advice import advice
+from reprise._dot import by_op, by_segment
 
 _OPERATORS_SHOWN = 6
 _SIGNATURE_SHOWN = 8
@@ -32,12 +33,48 @@ class Report:
     Times are in microseconds, sizes in bytes.
     """
 
-    def __init__(self, fields: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        fields: dict[str, Any],
+        find_plan: Callable[[str], dict[str, Any] | None] = lambda _: None,
+    ) -> None:
         self._fields = fields
+        self._find_plan = find_plan
 
     def to_dict(self) -> dict[str, Any]:
         """A copy, in types that JSON knows; empty before the first `enable`."""
         return copy.deepcopy(self._fields)
+
+    def dot(self, signature: str, *, by: Literal["op", "segment"] = "op") -> str:
+        """A plan as a graph, in the language of Graphviz (`dot -Tsvg`).
+
+        Args:
+            signature: of one of `plans`, or how it begins (the report's lines show that).
+            by: "op" draws each op, in a box for each segment; "segment" draws segments
+                alone, for plans of thousands of ops.
+
+        Raises:
+            ValueError: there is no such plan, or it was dropped since the report was
+                made, or `by` is another word.
+        """
+        if by not in ("op", "segment"):
+            raise ValueError(
+                f"reprise: by does not accept {by!r}: give 'op' or 'segment'"
+            )
+        names = sorted({plan["signature"] for plan in self._plans()})
+        found = [name for name in names if signature and name.startswith(signature)]
+        if len(found) != 1:
+            known = ", ".join(map(_short, names)) or "none"
+            raise ValueError(
+                f"reprise: {'several plans begin with' if found else 'there is no plan'} "
+                f"'{signature}': the plans are {known}"
+            )
+        plan = self._find_plan(found[0])
+        if plan is None:
+            raise ValueError(
+                f"reprise: plan '{_short(found[0])}' is there no more: ask explain() again"
+            )
+        return by_op(plan) if by == "op" else by_segment(plan)
 
     def __repr__(self) -> str:
         return f"<reprise.Report of {_plural(len(self._plans()), 'plan')}>"
