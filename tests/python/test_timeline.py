@@ -195,6 +195,10 @@ def test_what_is_no_trace_is_named(text: str, tmp_path: pathlib.Path) -> None:
         ValueError, match=r"beside does not accept '.*wrong.json': give"
     ):
         timeline.export_chrome_trace(tmp_path / "out.json", beside=wrong)
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes(gzip.compress(b'{"traceEvents": []}')[:-9])
+    with pytest.raises(ValueError, match="beside does not accept"):
+        timeline.export_chrome_trace(tmp_path / "out.json", beside=cut)
     assert not (tmp_path / "out.json").exists()
     with pytest.raises(FileNotFoundError):
         timeline.export_chrome_trace(
@@ -243,6 +247,29 @@ def test_evictions_are_noted() -> None:
     evicted = [e for e in timeline.to_dict()["events"] if e["doing"] == "eviction"]
     assert len(evicted) == evictions > 0
     assert {timeline.to_dict()["tracks"][e["track"]] for e in evicted} == {"plans"}
+
+
+def test_each_cache_of_plans_has_a_counter(tmp_path: pathlib.Path) -> None:
+    """Other options, other plans: their memory is not added up."""
+    step = passes("cpu")
+
+    def some(margin: float) -> None:
+        with reprise.session("cpu", policy="always", margin=margin) as session:
+            session.reset()
+            for _ in range(PASSES):
+                step()
+                assert session.wait(60)
+
+    def counters(timeline: reprise.Timeline) -> set[Any]:
+        rows = ours(written(timeline, tmp_path / "trace.json"))
+        return {row.get("id") for row in rows if row["ph"] == "C"}
+
+    with reprise.timeline() as timeline:
+        some(0.125)
+        assert counters(timeline) == {None}
+        some(0.25)
+    tracks = timeline.to_dict()["tracks"]
+    assert [tracks[plans] for plans in counters(timeline)] == ["plans", "plans"]
 
 
 def run(script: str, folder: pathlib.Path, *given: str, **more: str) -> Any:

@@ -94,7 +94,7 @@ def _read_trace(path: str | os.PathLike[str]) -> Fields:
             trace = json.load(file)
         if isinstance(trace["traceEvents"], list):
             return dict(trace)
-    except (ValueError, KeyError, TypeError, gzip.BadGzipFile):
+    except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile):
         pass
     raise ValueError(
         f"reprise: beside does not accept '{os.fspath(path)}': give a file that "
@@ -103,46 +103,51 @@ def _read_trace(path: str | os.PathLike[str]) -> Fields:
 
 
 def _chrome_events(timeline: Fields, base_ns: int) -> Iterator[Fields]:
-    """Tracks first, then what stands on them, then the memory of plans."""
+    """What was done, the names of its tracks, and the memory of plans."""
     process = _OURS + os.getpid()
+    events = timeline["events"]
 
     def microseconds(time_ns: int) -> float:
         return (time_ns - base_ns) / 1e3
 
     yield _name("process_name", process, 0, f"Reprise in process {os.getpid()}")
     yield _sort("process_sort_index", process, 0, os.getpid())
-    tracks: dict[int, str] = {}
-    for event in timeline.get("events", []):
+    names: dict[int, str] = {}
+    for event in events:
         thread = _thread(event)
-        if thread not in tracks:
-            tracks[thread] = (
-                f"builds on thread {event['thread']}"
-                if event["doing"] == "build"
-                else timeline["tracks"][event["track"]]
-            )
-        yield _chrome_event(event, timeline["tracks"], microseconds) | {
-            "pid": process,
-            "tid": thread,
-        }
-    for thread, name in tracks.items():
+        names[thread] = (
+            f"builds on thread {event['thread']}"
+            if event["doing"] == "build"
+            else timeline["tracks"][event["track"]]
+        )
+        row = _chrome_event(event, timeline["tracks"], microseconds)
+        yield row | {"pid": process, "tid": thread}
+    for thread, name in names.items():
         yield _name("thread_name", process, thread, name)
         yield _sort("thread_sort_index", process, thread, thread)
-    held: dict[int, int] = {}
-    for event in timeline.get("events", []):
-        plans, bytes_held = event["plans"], event["plan_bytes"]
-        if held.get(plans) == bytes_held:
+    for row in _memory(events, microseconds):
+        yield row | {"pid": process, "tid": 0}
+
+
+def _memory(
+    events: list[Fields], microseconds: Callable[[int], float]
+) -> Iterator[Fields]:
+    """A counter for each cache of plans, wherever it changes."""
+    several = len({event["plans"] for event in events}) > 1
+    known: dict[int, int] = {}
+    for event in events:
+        plans, now = event["plans"], event["plan_bytes"]
+        if known.get(plans) == now:
             continue
-        held[plans] = bytes_held
-        yield {
+        known[plans] = now
+        row = {
             "ph": "C",
             "cat": "reprise",
             "name": "memory of plans",
-            "id": plans,
-            "pid": process,
-            "tid": 0,
             "ts": microseconds(event["end_ns"]),
-            "args": {"bytes": bytes_held},
+            "args": {"bytes": now},
         }
+        yield row | ({"id": plans} if several else {})
 
 
 def _thread(event: Fields) -> int:
