@@ -9,8 +9,16 @@
 
 namespace reprise::scheduler {
 
-// JSON text: `segments`, `ops` and `values`, as docs/report.md has them. Any
-// thread. Cost: a walk over the trace.
+// JSON text, of which the package makes graphs:
+//
+//   segments  first_op, end_op, launches, gated
+//   ops       name, gate (what it waits for; empty: for nothing), operands
+//             (value, written), results (value, dtype, sizes), launches,
+//             by_eager, draws, nondeterministic
+//   values    external, input, late, private, bytes, and whether it lives_on:
+//             the program had it still when the last op came
+//
+// Any thread. Cost: a walk over the trace.
 std::string ProgramJson(const engine::Program& program);
 
 }  // namespace reprise::scheduler

@@ -107,8 +107,7 @@ class Runtime {
   Stats stats() const;
   // The report as JSON text (see docs/report.md for its fields).
   std::string ExplainJson() const;
-  // The plan of that trace (as hex) as JSON text (see docs/report.md); empty:
-  // there is none now.
+  // The plan of that trace (as hex): ProgramJson; empty: there is none now.
   std::string PlanJson(const std::string& signature) const;
   // Those of this runtime's squashes.
   void AddPlaces(Timeline::Excerpt& excerpt) const;
