@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "bindings/native/guarded_call.h"
 #include "bindings/native/kernel_params.h"
 #include "bindings/native/memory_holds.h"
+#include "bindings/native/staging.h"
 #include "engine/base/mutex.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
@@ -19,6 +21,40 @@
 
 namespace reprise::native {
 namespace {
+
+// Owns a block of `staging`, all of which outlive it.
+class StagedBytes final : public HostBytes {
+ public:
+  StagedBytes(const device::Driver& driver, CUcontext context, Staging& staging,
+              std::unique_ptr<PinnedBlock> block)
+      : driver_(driver),
+        context_(context),
+        staging_(staging),
+        block_(std::move(block)) {}
+  ~StagedBytes() override {
+    if (device::Exiting()) return;
+    const device::ContextScope scope(driver_, context_);
+    staging_.GiveBack(std::move(block_));
+  }
+
+  Result<bool> Arrived() override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    return block_->Passed();
+  }
+  Result<const std::byte*> Wait() override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    REPRISE_RETURN_IF_ERROR(block_->Synchronize());
+    return block_->memory();
+  }
+
+ private:
+  const device::Driver& driver_;
+  const CUcontext context_;
+  Staging& staging_;
+  std::unique_ptr<PinnedBlock> block_;
+};
 
 class CudaDevice final : public Device {
  public:
@@ -32,10 +68,12 @@ class CudaDevice final : public Device {
         limits_(limits),
         occupancy_(MakeCudaOccupancy(driver)),
         architecture_(std::move(architecture)),
-        pool_(std::move(pool)) {}
+        pool_(std::move(pool)),
+        staging_(std::in_place, driver) {}
   ~CudaDevice() override {
     if (device::Exiting()) return;
     const device::ContextScope scope(driver_, context_);
+    staging_.reset();
     pool_.reset();
     const base::MutexLock lock(mutex_);
     uploads_.Reset();
@@ -163,20 +201,32 @@ class CudaDevice final : public Device {
                 CUstream stream) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
-    REPRISE_CU(driver_, cuMemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to),
-                                          from, bytes, stream));
-    REPRISE_CU(driver_, cuStreamSynchronize(stream));
-    return {};
+    REPRISE_RETURN_IF_ERROR(CheckCopies(stream));
+    return staging_->CopyIn(reinterpret_cast<CUdeviceptr>(to), from, bytes,
+                            stream);
   }
   Status CopyOut(void* to, const void* from, size_t bytes,
                  CUstream stream) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
+    REPRISE_RETURN_IF_ERROR(CheckCopies(stream));
     REPRISE_CU(driver_,
                cuMemcpyDtoHAsync(to, reinterpret_cast<CUdeviceptr>(from), bytes,
                                  stream));
     REPRISE_CU(driver_, cuStreamSynchronize(stream));
     return {};
+  }
+  Result<std::unique_ptr<HostBytes>> BeginCopyOut(const void* from,
+                                                  size_t bytes,
+                                                  CUstream stream) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    REPRISE_RETURN_IF_ERROR(CheckCopies(stream));
+    REPRISE_ASSIGN_OR_RETURN(
+        auto block,
+        staging_->CopyOut(reinterpret_cast<CUdeviceptr>(from), bytes, stream));
+    return std::make_unique<StagedBytes>(driver_, context_, *staging_,
+                                         std::move(block));
   }
 
   Status Admit(const Node& node) override {
@@ -287,6 +337,14 @@ class CudaDevice final : public Device {
       }
     }
   }
+  // What a graph of the program's would copy again later is not there then.
+  Status CheckCopies(CUstream stream) {
+    if (!Capturing(stream)) return {};
+    return base::Fail(Code::kFailedPrecondition,
+                      "the stream is being captured: copies between host and "
+                      "device are made before the capture begins, or once it "
+                      "has ended");
+  }
   // One adoption of it, or the stream itself.
   void Forget(CUstream stream) REPRISE_EXCLUDES(mutex_) {
     const base::MutexLock lock(mutex_);
@@ -300,6 +358,7 @@ class CudaDevice final : public Device {
   const std::unique_ptr<Occupancy> occupancy_;
   const std::string architecture_;
   std::unique_ptr<MemoryPool> pool_;
+  std::optional<Staging> staging_;  // until the end
   MemoryHolds holds_;
   // Held while memory that was held is freed: nobody else finds it neither held
   // nor free.

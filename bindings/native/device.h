@@ -58,6 +58,16 @@ using Captures = std::vector<std::shared_ptr<Captured>>;
 // device where that has no pools.
 using MemoryHold = std::shared_ptr<void>;
 
+// Host memory that a stream copies to. Thread-safe.
+class HostBytes {
+ public:
+  virtual ~HostBytes() = default;
+  // The bytes are there. Never waits.
+  virtual Result<bool> Arrived() = 0;
+  // Waits for them; they stay where they are as long as it lives.
+  virtual Result<const std::byte*> Wait() = 0;
+};
+
 // How a graph is to be given arguments. The last two are for a table only.
 struct Mechanism {
   Patching patching = Patching::kSetParams;
@@ -111,11 +121,17 @@ class Device {
   // Null where there is nothing to hold. What is held is given away before an
   // Allocate fails. The device outlives it.
   virtual MemoryHold HoldMemory() = 0;
-  // In stream order; the host's memory is free again on return.
+  // In stream order. `from` may be used again on return, which waits for
+  // earlier copies at most; `to` has the bytes on return, or where HostBytes
+  // say so. kFailedPrecondition while the program captures the stream.
   virtual Status CopyIn(void* to, const void* from, size_t bytes,
                         CUstream stream) = 0;
   virtual Status CopyOut(void* to, const void* from, size_t bytes,
                          CUstream stream) = 0;
+  // The device outlives what it gives.
+  virtual Result<std::unique_ptr<HostBytes>> BeginCopyOut(const void* from,
+                                                          size_t bytes,
+                                                          CUstream stream) = 0;
 
   // kInvalidArgument, with a sentence, if the device would not take that
   // launch of a kernel that is ready.

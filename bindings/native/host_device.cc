@@ -116,6 +116,19 @@ class HostGraph final : public Graph {
   std::vector<std::shared_ptr<KernelCode>> kernels_;
 };
 
+// Owns what was copied when it was made.
+class BytesOnHost final : public HostBytes {
+ public:
+  explicit BytesOnHost(void* memory) : memory_(memory, &std::free) {}
+  Result<bool> Arrived() override { return true; }
+  Result<const std::byte*> Wait() override {
+    return static_cast<const std::byte*>(memory_.get());
+  }
+
+ private:
+  const std::unique_ptr<void, decltype(&std::free)> memory_;
+};
+
 class HostDevice final : public Device {
  public:
   Result<CUstream> MakeStream() override { return CUstream{}; }
@@ -150,6 +163,14 @@ class HostDevice final : public Device {
   Status CopyOut(void* to, const void* from, size_t bytes, CUstream) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
     return {};
+  }
+  Result<std::unique_ptr<HostBytes>> BeginCopyOut(const void* from,
+                                                  size_t bytes,
+                                                  CUstream stream) override {
+    REPRISE_ASSIGN_OR_RETURN(void* memory, Allocate(bytes));
+    auto copy = std::make_unique<BytesOnHost>(memory);
+    REPRISE_RETURN_IF_ERROR(CopyOut(memory, from, bytes, stream));
+    return copy;
   }
 
   Status Admit(const Node& node) override {

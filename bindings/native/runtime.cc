@@ -11,6 +11,17 @@
 namespace reprise {
 namespace native {
 
+Result<void*> Allocate(RuntimeCore& runtime, size_t count,
+                       size_t element_bytes) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
+    return base::Fail(Code::kInvalidArgument,
+                      "cannot allocate " + ElementsOf(count, element_bytes) +
+                          ": they have more bytes than a size can say");
+  }
+  return runtime.device().Allocate(bytes);
+}
+
 void Free(RuntimeCore& runtime, void* memory) { runtime.device().Free(memory); }
 
 }  // namespace native
@@ -131,17 +142,5 @@ Runtime::SharedCode Runtime::FromHost(native::HostFunction function,
 }
 
 RuntimeStats Runtime::stats() const { return core_->compile_service().stats(); }
-
-Result<void*> Runtime::AllocateElements(size_t count,
-                                        size_t element_bytes) const {
-  size_t bytes = 0;
-  if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
-    return base::Fail(Code::kInvalidArgument,
-                      "cannot allocate " +
-                          native::ElementsOf(count, element_bytes) +
-                          ": they have more bytes than a size can say");
-  }
-  return core_->device().Allocate(bytes);
-}
 
 }  // namespace reprise

@@ -141,7 +141,8 @@ class Runtime {
   // kInvalidArgument for more than a number of bytes can say.
   template <typename T>
   Result<Buffer<T>> Allocate(size_t count) const {
-    REPRISE_ASSIGN_OR_RETURN(void* memory, AllocateElements(count, sizeof(T)));
+    REPRISE_ASSIGN_OR_RETURN(void* memory,
+                             native::Allocate(*core_, count, sizeof(T)));
     return Buffer<T>(core_, static_cast<T*>(memory), count);
   }
 
@@ -200,8 +201,6 @@ class Runtime {
   REPRISE_EXPORT SharedCode FromHost(native::HostFunction function,
                                      std::string name,
                                      const Shape& shape) const;
-  REPRISE_EXPORT Result<void*> AllocateElements(size_t count,
-                                                size_t element_bytes) const;
 
   std::shared_ptr<native::RuntimeCore> core_;
 };

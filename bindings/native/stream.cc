@@ -1,10 +1,20 @@
 #include "bindings/native/stream.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "bindings/native/stream_core.h"
 
 namespace reprise {
+
+namespace native {
+
+Result<bool> Arrived(HostBytes& bytes) { return bytes.Arrived(); }
+Result<const void*> WaitFor(HostBytes& bytes) { return bytes.Wait(); }
+
+}  // namespace native
+
 namespace {
 
 Result<size_t> BytesToCopy(const void* to, const void* from, size_t count,
@@ -79,6 +89,32 @@ Status Stream::CopyOut(void* to, const void* from, size_t count,
   REPRISE_ASSIGN_OR_RETURN(const size_t bytes,
                            BytesToCopy(to, from, count, element_bytes));
   return core_->runtime().device().CopyOut(to, from, bytes, core_->stream());
+}
+
+Stream::SharedBytes Stream::BeginCopyOut(const void* from, size_t count,
+                                         size_t element_bytes) const {
+  // Where to is nobody's choice here: any address but null.
+  REPRISE_ASSIGN_OR_RETURN(const size_t bytes,
+                           BytesToCopy(this, from, count, element_bytes));
+  REPRISE_ASSIGN_OR_RETURN(auto copy, core_->runtime().device().BeginCopyOut(
+                                          from, bytes, core_->stream()));
+  // It goes before its device.
+  return std::shared_ptr<native::HostBytes>(
+      copy.release(), [device = core_->runtime().shared_device()](
+                          native::HostBytes* ended) { delete ended; });
+}
+
+Status Stream::SameSize(size_t to, size_t from, size_t element_bytes) {
+  if (to == from) return {};
+  return base::Fail(Code::kInvalidArgument,
+                    "cannot copy " + native::ElementsOf(from, element_bytes) +
+                        " to " + std::to_string(to) +
+                        ": name as many of both, as in span().first(" +
+                        std::to_string(std::min(to, from)) + ")");
+}
+
+const std::shared_ptr<native::RuntimeCore>& Stream::runtime() const {
+  return core_->shared_runtime();
 }
 
 }  // namespace reprise

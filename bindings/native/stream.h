@@ -6,11 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "bindings/native/batch.h"
+#include "bindings/native/buffer.h"
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
+#include "bindings/native/host_copy.h"
 #include "bindings/native/patching.h"
 
 namespace reprise {
@@ -45,9 +50,13 @@ class Stream {
   REPRISE_EXPORT Result<Event> Record() const;
   REPRISE_EXPORT Status Wait(const Event& event) const;
 
-  // Copies between the host and the device, in stream order. The host's memory
-  // may be used again on return. kInvalidArgument for null pointers, unless
-  // nothing is copied, and for more than a number of bytes can say.
+  // Copies between the host and the device, in stream order: other streams wait
+  // for a point behind them. The host's memory may be used again on return. To
+  // the device they go through pinned memory and are not waited for, unless 64
+  // MiB are on their way; to the host they are there on return.
+  // kInvalidArgument for null pointers, unless nothing is copied, for more than
+  // a number of bytes can say and for spans of two sizes; kFailedPrecondition
+  // while the program captures the stream.
   template <typename T>
   Status CopyToDevice(T* to, const T* from, size_t count) const {
     return CopyIn(to, from, count, sizeof(T));
@@ -55,6 +64,42 @@ class Stream {
   template <typename T>
   Status CopyToHost(T* to, const T* from, size_t count) const {
     return CopyOut(to, from, count, sizeof(T));
+  }
+  // The same with what a Buffer's span(), a part of it, or a variable's address
+  // names on the device, and an array, vector or span of the host.
+  template <typename T, size_t kExtent>
+  Status CopyToDevice(std::span<T, kExtent> to,
+                      std::span<const std::type_identity_t<T>> from) const {
+    REPRISE_RETURN_IF_ERROR(SameSize(to.size(), from.size(), sizeof(T)));
+    return CopyIn(to.data(), from.data(), to.size(), sizeof(T));
+  }
+  template <typename T, size_t kExtent>
+  Status CopyToHost(std::span<std::remove_const_t<T>> to,
+                    std::span<T, kExtent> from) const {
+    REPRISE_RETURN_IF_ERROR(SameSize(to.size(), from.size(), sizeof(T)));
+    return CopyOut(to.data(), from.data(), to.size(), sizeof(T));
+  }
+
+  // A buffer of the runtime's that holds `values` (an array, vector or span)
+  // from this point of the stream on. As Runtime::Allocate and CopyToDevice.
+  template <typename Values>
+  auto Upload(const Values& values) const {
+    const std::span from(values);
+    using T = std::remove_const_t<typename decltype(from)::element_type>;
+    return UploadSpan<T>(from);
+  }
+  // What is there at this point of the stream, for the host to read later; not
+  // waited for. `from` may be freed on return. kResourceExhausted if there is
+  // no pinned memory left; else as CopyToHost.
+  template <typename T, size_t kExtent>
+  Result<HostCopy<std::remove_const_t<T>>> Download(
+      std::span<T, kExtent> from) const {
+    using Element = std::remove_const_t<T>;
+    static_assert(std::is_trivially_copyable_v<Element>,
+                  "elements that are downloaded are copied as bytes");
+    REPRISE_ASSIGN_OR_RETURN(
+        auto bytes, BeginCopyOut(from.data(), from.size(), sizeof(Element)));
+    return HostCopy<Element>(std::move(bytes), from.size());
   }
 
   // Waits for all that was submitted; tells of errors of the device.
@@ -74,6 +119,23 @@ class Stream {
                                size_t element_bytes) const;
   REPRISE_EXPORT Status CopyOut(void* to, const void* from, size_t count,
                                 size_t element_bytes) const;
+  using SharedBytes = Result<std::shared_ptr<native::HostBytes>>;
+  REPRISE_EXPORT SharedBytes BeginCopyOut(const void* from, size_t count,
+                                          size_t element_bytes) const;
+  REPRISE_EXPORT static Status SameSize(size_t to, size_t from,
+                                        size_t element_bytes);
+  REPRISE_EXPORT const std::shared_ptr<native::RuntimeCore>& runtime() const;
+
+  template <typename T>
+  Result<Buffer<T>> UploadSpan(std::span<const T> values) const {
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "elements that are uploaded are copied as bytes");
+    REPRISE_ASSIGN_OR_RETURN(
+        void* memory, native::Allocate(*runtime(), values.size(), sizeof(T)));
+    Buffer<T> buffer(runtime(), static_cast<T*>(memory), values.size());
+    REPRISE_RETURN_IF_ERROR(CopyToDevice(buffer.span(), values));
+    return buffer;
+  }
 
   std::shared_ptr<native::StreamCore> core_;
 };

@@ -75,6 +75,9 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   static Status CheckWaits(const BatchRecord& record);
 
   RuntimeCore& runtime() const { return *runtime_; }
+  const std::shared_ptr<RuntimeCore>& shared_runtime() const {
+    return runtime_;
+  }
   CUstream stream() const { return stream_; }
   StreamStats stats() const REPRISE_EXCLUDES(mutex_);
   std::vector<PlanReport> plans() const REPRISE_EXCLUDES(mutex_);

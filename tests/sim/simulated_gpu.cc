@@ -487,17 +487,26 @@ void SimulatedGpu::MakeMemoryEntries() {
   driver.cuMemHostAlloc = [](void** memory, size_t size_bytes, unsigned) {
     REPRISE_ENTER("cuMemHostAlloc");
     only->BreakCapture();
-    only->memory_.push_back(std::make_unique<uint64_t[]>((size_bytes + 7) / 8));
-    *memory = only->memory_.back().get();
+    if (size_bytes > only->pinned_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+    std::vector<std::byte> pinned(size_bytes);
+    *memory = pinned.data();
+    only->pinned_.emplace(pinned.data(), std::move(pinned));
     return CUDA_SUCCESS;
   };
   driver.cuMemFreeHost = [](void* memory) {
     const std::lock_guard entered(only->entries_);
     only->BreakCapture();
     only->streams.SynchronizeAll();
-    End(only->memory_, memory);
+    EXPECT_EQ(only->pinned_.erase(static_cast<std::byte*>(memory)), 1u);
     return only->Enter("cuMemFreeHost");
   };
+}
+
+bool SimulatedGpu::IsPinned(const std::byte* memory) const {
+  const auto behind = pinned_.upper_bound(memory);
+  if (behind == pinned_.begin()) return false;
+  const auto& [begin, bytes] = *std::prev(behind);
+  return memory < begin + bytes.size();
 }
 
 void SimulatedGpu::MakePoolEntries() {
@@ -609,17 +618,24 @@ void SimulatedGpu::MakeStreamEntries() {
     });
     return CUDA_SUCCESS;
   };
-  // The host's memory is read at once.
+  // Pinned memory is read when the copy's turn comes, any other at once.
   driver.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from,
                                 size_t size_bytes, CUstream stream) {
     REPRISE_ENTER("cuMemcpyHtoDAsync");
     only->Use(stream);
     const auto* bytes = static_cast<const std::byte*>(from);
-    only->streams.Enqueue(
-        stream, [to, kept = std::vector<std::byte>(bytes, bytes + size_bytes)] {
-          std::byte* target = Access(to, kept.size());
-          if (target != nullptr) std::memcpy(target, kept.data(), kept.size());
-        });
+    const auto copy = [to, size_bytes](const std::byte* source) {
+      std::byte* target = Access(to, size_bytes);
+      if (target != nullptr) std::memcpy(target, source, size_bytes);
+    };
+    if (only->IsPinned(bytes)) {
+      only->streams.Enqueue(stream, [copy, bytes] { copy(bytes); });
+    } else {
+      only->streams.Enqueue(stream, [copy, kept = std::vector<std::byte>(
+                                               bytes, bytes + size_bytes)] {
+        copy(kept.data());
+      });
+    }
     return CUDA_SUCCESS;
   };
   driver.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from,

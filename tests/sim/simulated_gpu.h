@@ -120,8 +120,8 @@ class SimulatedGpu {
 
   // Everything that was made and not ended.
   size_t objects() const {
-    return graphs_.size() + execs_.size() + memory_.size() + events_.size() +
-           libraries_.size() + made_streams_.size() + pools_ +
+    return graphs_.size() + execs_.size() + memory_.size() + pinned_.size() +
+           events_.size() + libraries_.size() + made_streams_.size() + pools_ +
            pool_memory_.size();
   }
   // CUPTI has a subscriber.
@@ -188,6 +188,7 @@ class SimulatedGpu {
   int broken_captures = 0;  // calls in between that no capture survives
   std::set<CUstream> upload_streams;  // of executable graphs
   size_t pool_bytes = ~size_t{0};     // that pools may have in use
+  size_t pinned_bytes = ~size_t{0};   // that one piece may have
   bool reuses_pool_memory = false;    // what was freed is given out again
   // Of streams that are not of `context`.
   std::map<CUstream, CUcontext> stream_contexts;
@@ -223,6 +224,7 @@ class SimulatedGpu {
   // By a call that only a thread in relaxed mode may make meanwhile.
   void BreakCapture();
   void Do(const Node& node);
+  bool IsPinned(const std::byte* memory) const;
   // A fill or copy whose memory was freed, though it may not be yet.
   bool NamesFreedMemory(const Node& node) const;
   CUresult SetNode(Node& node, Node changed);
@@ -262,6 +264,7 @@ class SimulatedGpu {
   uint64_t graphs_made_ = 0;
   std::vector<std::unique_ptr<Exec>> execs_;
   std::vector<std::unique_ptr<uint64_t[]>> memory_;
+  std::map<const std::byte*, std::vector<std::byte>> pinned_;
   std::vector<std::shared_ptr<Event>> events_;
   std::vector<std::unique_ptr<uint64_t>> libraries_;
   std::set<CUstream> made_streams_;

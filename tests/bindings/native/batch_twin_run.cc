@@ -447,9 +447,14 @@ class Runner {
     for (uint32_t& word : words) word = ++written_ * 2654435761u;
     plain_[buffer] = words;
     if (!Accept(first)) return;
-    Accept(
-        Stream(streams_[StreamOf(buffer)])
-            .CopyToDevice(buffers_[buffer].data(), words.data(), words.size()));
+    const Stream stream(streams_[StreamOf(buffer)]);
+    if (!Accept(stream.CopyToDevice(buffers_[buffer].data(), words.data(),
+                                    words.size()))) {
+      return;
+    }
+    if (IsOwn(buffer)) return;
+    const Result<Event> copied = stream.Record();
+    if (Accept(copied)) points_[last_sharer_] = *copied;
   }
 
   // Plans that name memory that is gone get the new one, or end.
@@ -466,9 +471,9 @@ class Runner {
     }
   }
 
+  static bool IsOwn(uint32_t buffer) { return buffer < kStreams * kOwnBuffers; }
   size_t StreamOf(uint32_t buffer) const {
-    return buffer < kStreams * kOwnBuffers ? buffer / kOwnBuffers
-                                           : last_sharer_;
+    return IsOwn(buffer) ? buffer / kOwnBuffers : last_sharer_;
   }
 
   void Look(uint32_t buffer) {

@@ -47,8 +47,9 @@ class GpuBatchTest : public testing::Test {
       for (int i = 0; i < kCount; ++i) {
         values[i] = 0.37f * static_cast<float>(i % 91) - 7.0f;
       }
-      ASSERT_TRUE(stream_->CopyToDevice(buffer->data(), values.data(), kCount));
+      ASSERT_TRUE(stream_->CopyToDevice(buffer->span(), values));
     }
+    ASSERT_TRUE(stream_->Synchronize());  // streams of other runtimes use them
   }
 
   std::vector<float> Values(const Buffer<float>& buffer) {

@@ -75,6 +75,12 @@ TEST(PublicApiTest, EverythingLinks) {
   ASSERT_TRUE(stream.CopyToHost(back.data(), y.data(), 2));
   EXPECT_EQ(back, (std::array<float, 2>{5, 5}));
   ASSERT_TRUE(stream.CopyToDevice(x.data(), back.data(), 2));
+  const Buffer<float> uploaded = *stream.Upload(back);
+  ASSERT_TRUE(stream.CopyToDevice(x.span(), back));
+  ASSERT_TRUE(stream.CopyToHost(back, uploaded.span()));
+  const HostCopy<float> copy = *stream.Download(x.span());
+  EXPECT_TRUE(*copy.Arrived());
+  EXPECT_EQ((*copy.Wait())[1], 5);
   EXPECT_EQ(stream.stats().batches, 1u);
   EXPECT_TRUE(stream.plans().empty());
   x = Buffer<float>();

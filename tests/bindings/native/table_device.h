@@ -104,6 +104,11 @@ class TableDevice final : public Device {
                  CUstream stream) override {
     return inner_->CopyOut(to, from, bytes, stream);
   }
+  Result<std::unique_ptr<HostBytes>> BeginCopyOut(const void* from,
+                                                  size_t bytes,
+                                                  CUstream stream) override {
+    return inner_->BeginCopyOut(from, bytes, stream);
+  }
   Status Admit(const Node& node) override { return inner_->Admit(node); }
   Status Enqueue(const Node& node, const std::byte* image,
                  CUstream stream) override {
