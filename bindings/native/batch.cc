@@ -56,11 +56,11 @@ uint32_t Batch::Wait(const Event& event) {
   return launch;
 }
 
-Result<Event> Batch::Record() {
+Result<Event> Batch::Record(Timing timing) {
   REPRISE_ASSIGN_OR_RETURN(CUevent event,
-                           stream_->runtime().device().MakeEvent());
+                           stream_->runtime().device().MakeEvent(timing));
   auto core = std::make_shared<native::EventCore>(
-      stream_->runtime().shared_device(), event, /*recorded=*/false);
+      stream_->runtime().shared_device(), event, timing, /*recorded=*/false);
   record_->AddPoint(core);
   return Event(std::move(core));
 }

@@ -185,7 +185,7 @@ class Batch {
   REPRISE_EXPORT uint32_t Wait(const Event& event);
   // The point behind all launches so far, to be waited for once this batch was
   // submitted; of a plan, the point of its latest launch. Keeps its place.
-  REPRISE_EXPORT Result<Event> Record();
+  REPRISE_EXPORT Result<Event> Record(Timing timing = Timing::kNone);
 
   // What `work(stream)`, which takes a CUstream and returns a Status or
   // nothing, gives that stream: calls of cuBLAS and other libraries as one part

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -136,17 +137,19 @@ class CudaDevice final : public Device {
     const device::RelaxedCapture relaxed(driver_);
     return driver_.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
   }
-  Result<CUevent> MakeEvent() override {
+  Result<CUevent> MakeEvent(Timing timing) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     CUevent event = nullptr;
-    REPRISE_CU(driver_, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    REPRISE_CU(driver_, cuEventCreate(&event, timing == Timing::kTimed
+                                                  ? CU_EVENT_DEFAULT
+                                                  : CU_EVENT_DISABLE_TIMING));
     return event;
   }
-  Result<CUevent> Record(CUstream stream) override {
+  Result<CUevent> Record(CUstream stream, Timing timing) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
-    REPRISE_ASSIGN_OR_RETURN(CUevent event, MakeEvent());
+    REPRISE_ASSIGN_OR_RETURN(CUevent event, MakeEvent(timing));
     if (Status recorded = device::Check(
             driver_, driver_.cuEventRecord(event, stream), "cuEventRecord");
         !recorded) {
@@ -160,6 +163,37 @@ class CudaDevice final : public Device {
     REPRISE_RETURN_IF_ERROR(scope.status());
     REPRISE_CU(driver_, cuStreamWaitEvent(stream, event, 0));
     return {};
+  }
+  Result<bool> Passed(CUevent event) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    const device::RelaxedCapture relaxed(driver_);
+    const CUresult state = driver_.cuEventQuery(event);
+    if (state == CUDA_ERROR_NOT_READY) return false;
+    REPRISE_RETURN_IF_ERROR(device::Check(driver_, state, "cuEventQuery"));
+    return true;
+  }
+  Status SynchronizeEvent(CUevent event) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    const device::RelaxedCapture relaxed(driver_);
+    REPRISE_CU(driver_, cuEventSynchronize(event));
+    return {};
+  }
+  Result<std::chrono::nanoseconds> Elapsed(CUevent from, CUevent to) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    const device::RelaxedCapture relaxed(driver_);
+    float milliseconds = 0;
+    const CUresult told = driver_.cuEventElapsedTime(&milliseconds, from, to);
+    if (told == CUDA_ERROR_NOT_READY) {
+      return base::Fail(Code::kFailedPrecondition,
+                        "an event has not passed yet: wait for it with "
+                        "Event::Synchronize");
+    }
+    REPRISE_RETURN_IF_ERROR(device::Check(driver_, told, "cuEventElapsedTime"));
+    return std::chrono::round<std::chrono::nanoseconds>(
+        std::chrono::duration<double, std::milli>(milliseconds));
   }
   void EndEvent(CUevent event) override {
     if (device::Exiting()) return;

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "bindings/native/batch_record.h"
 #include "bindings/native/common.h"
+#include "bindings/native/event.h"
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/launch_limits.h"
 #include "bindings/native/memory_pool.h"
@@ -110,9 +112,15 @@ class Device {
   // Work of the stream's is in flight, as far as can be told: of a stream that
   // is being captured it cannot.
   virtual bool Busy(CUstream stream) = 0;
-  virtual Result<CUevent> MakeEvent() = 0;
-  virtual Result<CUevent> Record(CUstream stream) = 0;
+  virtual Result<CUevent> MakeEvent(Timing timing) = 0;
+  virtual Result<CUevent> Record(CUstream stream, Timing timing) = 0;
   virtual Status Wait(CUstream stream, CUevent event) = 0;
+  // By the host, of events that were recorded.
+  virtual Result<bool> Passed(CUevent event) = 0;
+  virtual Status SynchronizeEvent(CUevent event) = 0;
+  // Both are timed; kFailedPrecondition if one has not passed.
+  virtual Result<std::chrono::nanoseconds> Elapsed(CUevent from,
+                                                   CUevent to) = 0;
   virtual void EndEvent(CUevent event) = 0;
 
   virtual Result<void*> Allocate(size_t bytes) = 0;

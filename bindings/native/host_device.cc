@@ -1,6 +1,7 @@
 // Kernels as functions of the host, at once and in program order.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "bindings/native/device.h"
+#include "bindings/native/event_core.h"
 #include "bindings/native/guarded_call.h"
 
 namespace reprise::native {
@@ -19,6 +21,26 @@ uint64_t Word(const std::byte* image, size_t offset_bytes) {
   std::memcpy(&word, image + offset_bytes, sizeof word);
   return word;
 }
+
+// When it was recorded last. Thread-safe.
+class HostEvent {
+ public:
+  static HostEvent& Of(CUevent event) {
+    return *reinterpret_cast<HostEvent*>(event);
+  }
+  CUevent handle() { return reinterpret_cast<CUevent>(this); }
+
+  void Record() {
+    // Relaxed: EventCore says who sees it.
+    at_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
+  }
+  std::chrono::steady_clock::time_point at() const {
+    return at_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::chrono::steady_clock::time_point> at_{};
+};
 
 Status RunKernel(const Node& node, const std::byte* image) {
   Status done = GuardedCall([&]() -> Status {
@@ -48,8 +70,10 @@ Status Run(const Node& node, const std::byte* image) {
       }
       return {};
     }
-    case Node::Kind::kWait:
     case Node::Kind::kRecord:
+      HostEvent::Of(EventCore::In(image).event()).Record();
+      return {};
+    case Node::Kind::kWait:
     case Node::Kind::kCapture:
       return {};  // all before it is done; captures are called by their graph
   }
@@ -141,10 +165,23 @@ class HostDevice final : public Device {
   Status Synchronize(CUstream) override { return {}; }
   bool Capturing(CUstream) override { return false; }
   bool Busy(CUstream) override { return false; }
-  Result<CUevent> MakeEvent() override { return CUevent{}; }
-  Result<CUevent> Record(CUstream) override { return CUevent{}; }
+  Result<CUevent> MakeEvent(Timing) override {
+    return std::make_unique<HostEvent>().release()->handle();
+  }
+  Result<CUevent> Record(CUstream, Timing timing) override {
+    REPRISE_ASSIGN_OR_RETURN(const CUevent event, MakeEvent(timing));
+    HostEvent::Of(event).Record();
+    return event;
+  }
   Status Wait(CUstream, CUevent) override { return {}; }
-  void EndEvent(CUevent) override {}
+  Result<bool> Passed(CUevent) override { return true; }
+  Status SynchronizeEvent(CUevent) override { return {}; }
+  Result<std::chrono::nanoseconds> Elapsed(CUevent from, CUevent to) override {
+    return HostEvent::Of(to).at() - HostEvent::Of(from).at();
+  }
+  void EndEvent(CUevent event) override {
+    const std::unique_ptr<HostEvent> ended(&HostEvent::Of(event));
+  }
 
   Result<void*> Allocate(size_t bytes) override {
     void* memory = std::malloc(bytes > 0 ? bytes : 1);

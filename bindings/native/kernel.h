@@ -134,7 +134,8 @@ using KernelOf =
 // Calls `function(config, parameters...)` with the parameters in `image`.
 template <typename... P, typename F, size_t... I>
 void CallWithImage(const F& function, const LaunchConfig& config,
-                   const std::byte* image, std::index_sequence<I...>) {
+                   [[maybe_unused]] const std::byte* image,
+                   std::index_sequence<I...>) {
   std::tuple<std::remove_const_t<P>...> parameters;
   (std::memcpy(&std::get<I>(parameters), image + ParamImage<P...>::kOffsets[I],
                sizeof(P)),

@@ -107,11 +107,7 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
     return base::Fail(Code::kInvalidArgument,
                       "the event is of another runtime");
   }
-  if (!event.core()->recorded()) {
-    return base::Fail(Code::kFailedPrecondition,
-                      "the event is a point of a batch that was not submitted "
-                      "yet");
-  }
+  REPRISE_RETURN_IF_ERROR(event.core()->CheckRecorded());
   const EventCore* const address = event.core().get();
   graph_->Set(launch, 0, &address, sizeof address);
   events_[launch] = event.core();

@@ -35,19 +35,16 @@ Result<size_t> BytesToCopy(const void* to, const void* from, size_t count,
 
 }  // namespace
 
-Event::Event(std::shared_ptr<native::EventCore> core)
-    : core_(std::move(core)) {}
-
 Stream::Stream(std::shared_ptr<native::StreamCore> core)
     : core_(std::move(core)) {}
 
 Batch Stream::BeginBatch() const { return Batch(core_); }
 
-Result<Event> Stream::Record() const {
-  REPRISE_ASSIGN_OR_RETURN(CUevent event,
-                           core_->runtime().device().Record(core_->stream()));
+Result<Event> Stream::Record(Timing timing) const {
+  REPRISE_ASSIGN_OR_RETURN(
+      CUevent event, core_->runtime().device().Record(core_->stream(), timing));
   return Event(std::make_shared<native::EventCore>(
-      core_->runtime().shared_device(), event, /*recorded=*/true));
+      core_->runtime().shared_device(), event, timing, /*recorded=*/true));
 }
 
 Status Stream::Wait(const Event& event) const {
@@ -56,11 +53,7 @@ Status Stream::Wait(const Event& event) const {
                       "the event is of another runtime: record it on a stream "
                       "of this one");
   }
-  if (!event.core()->recorded()) {
-    return base::Fail(Code::kFailedPrecondition,
-                      "the event is a point of a batch that was not submitted "
-                      "yet");
-  }
+  REPRISE_RETURN_IF_ERROR(event.core()->CheckRecorded());
   return core_->runtime().device().Wait(core_->stream(), event.core()->event());
 }
 

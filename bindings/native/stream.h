@@ -47,7 +47,7 @@ class Stream {
 
   // A point behind all that was submitted so far, and the wait for another
   // stream's point, for all that is submitted from now on.
-  REPRISE_EXPORT Result<Event> Record() const;
+  REPRISE_EXPORT Result<Event> Record(Timing timing = Timing::kNone) const;
   REPRISE_EXPORT Status Wait(const Event& event) const;
 
   // Copies between the host and the device, in stream order: other streams wait

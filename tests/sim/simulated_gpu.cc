@@ -123,6 +123,7 @@ void SimulatedGpu::Do(const Node& node) {
   switch (node.kind) {
     case Node::Kind::kKernel:
       blocks_ = node.blocks;
+      ++time_;
       node.kernel->run(node.image.data());
       break;
     case Node::Kind::kFill:
@@ -239,7 +240,11 @@ std::shared_ptr<SimulatedGpu::Event> SimulatedGpu::EventOf(CUevent event) {
 void SimulatedGpu::EnqueueRecord(CUstream stream, CUevent event) {
   const std::shared_ptr<Event> one = EventOf(event);
   streams.Enqueue(
-      stream, [one, time = ++one->recorded] { one->reached = time; },
+      stream,
+      [this, one, time = ++one->recorded] {
+        one->reached = time;
+        one->time = time_;
+      },
       one->chain);
 }
 
@@ -724,10 +729,11 @@ void SimulatedGpu::MakeStreamEntries() {
         found != only->stream_contexts.end() ? found->second : only->context;
     return CUDA_SUCCESS;
   };
-  driver.cuEventCreate = [](CUevent* event, unsigned) {
+  driver.cuEventCreate = [](CUevent* event, unsigned flags) {
     REPRISE_ENTER("cuEventCreate");
     only->events_.push_back(std::make_shared<Event>());
     only->events_.back()->chain = kEventChains + ++only->event_chains_;
+    only->events_.back()->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
     *event = reinterpret_cast<CUevent>(only->events_.back().get());
     return CUDA_SUCCESS;
   };
@@ -768,6 +774,20 @@ void SimulatedGpu::MakeStreamEntries() {
     if (asked.captured) return CUDA_ERROR_CAPTURED_EVENT;
     return asked.reached == asked.recorded ? CUDA_SUCCESS
                                            : CUDA_ERROR_NOT_READY;
+  };
+  driver.cuEventElapsedTime = [](float* milliseconds, CUevent from,
+                                 CUevent to) {
+    REPRISE_ENTER("cuEventElapsedTime");
+    only->BreakCapture();
+    const auto& begin = *reinterpret_cast<const Event*>(from);
+    const auto& end = *reinterpret_cast<const Event*>(to);
+    for (const Event* event : {&begin, &end}) {
+      if (!event->timed) return CUDA_ERROR_INVALID_HANDLE;
+      if (event->reached != event->recorded) return CUDA_ERROR_NOT_READY;
+    }
+    *milliseconds =
+        static_cast<float>(end.time) - static_cast<float>(begin.time);
+    return CUDA_SUCCESS;
   };
 }
 

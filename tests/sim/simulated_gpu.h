@@ -206,6 +206,8 @@ class SimulatedGpu {
     uint64_t recorded = 0;  // times
     uint64_t reached = 0;   // times
     uint64_t chain = 0;
+    bool timed = false;
+    uint64_t time = 0;      // of the latest
     bool captured = false;  // recorded in a graph: nobody outside may ask
   };
   // Apart from the chains of executable graphs.
@@ -259,6 +261,7 @@ class SimulatedGpu {
   CUcontext current_ = context;
   uint64_t exec_ids_ = 0;
   uint64_t event_chains_ = 0;
+  uint64_t time_ = 0;  // in milliseconds; every kernel takes one
   std::vector<std::unique_ptr<Graph>> graphs_;
   std::map<const Graph*, uint64_t> graph_ids_;  // of the latest at an address
   uint64_t graphs_made_ = 0;

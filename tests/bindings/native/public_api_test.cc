@@ -48,6 +48,9 @@ TEST(PublicApiTest, EverythingLinks) {
   float* const address = x.data();
   const Event begun = *stream.Record();
   ASSERT_TRUE(stream.Wait(begun));
+  EXPECT_TRUE(*begun.Passed());
+  EXPECT_TRUE(begun.Synchronize());
+  EXPECT_FALSE(stream.Record(Timing::kTimed)->Since(begun));
   const auto fill = [&](Batch& batch) -> Result<Event> {
     batch.Wait(begun);
     batch.Fill(Out(x), 1.5f);

@@ -83,9 +83,18 @@ class TableDevice final : public Device {
   }
   bool Capturing(CUstream stream) override { return inner_->Capturing(stream); }
   bool Busy(CUstream stream) override { return inner_->Busy(stream); }
-  Result<CUevent> MakeEvent() override { return inner_->MakeEvent(); }
-  Result<CUevent> Record(CUstream stream) override {
-    return inner_->Record(stream);
+  Result<CUevent> MakeEvent(Timing timing) override {
+    return inner_->MakeEvent(timing);
+  }
+  Result<CUevent> Record(CUstream stream, Timing timing) override {
+    return inner_->Record(stream, timing);
+  }
+  Result<bool> Passed(CUevent event) override { return inner_->Passed(event); }
+  Status SynchronizeEvent(CUevent event) override {
+    return inner_->SynchronizeEvent(event);
+  }
+  Result<std::chrono::nanoseconds> Elapsed(CUevent from, CUevent to) override {
+    return inner_->Elapsed(from, to);
   }
   Status Wait(CUstream stream, CUevent event) override {
     return inner_->Wait(stream, event);
