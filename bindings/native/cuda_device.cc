@@ -23,40 +23,6 @@
 namespace reprise::native {
 namespace {
 
-// Owns a block of `staging`, all of which outlive it.
-class StagedBytes final : public HostBytes {
- public:
-  StagedBytes(const device::Driver& driver, CUcontext context, Staging& staging,
-              std::unique_ptr<PinnedBlock> block)
-      : driver_(driver),
-        context_(context),
-        staging_(staging),
-        block_(std::move(block)) {}
-  ~StagedBytes() override {
-    if (device::Exiting()) return;
-    const device::ContextScope scope(driver_, context_);
-    staging_.GiveBack(std::move(block_));
-  }
-
-  Result<bool> Arrived() override {
-    const device::ContextScope scope(driver_, context_);
-    REPRISE_RETURN_IF_ERROR(scope.status());
-    return block_->Passed();
-  }
-  Result<const std::byte*> Wait() override {
-    const device::ContextScope scope(driver_, context_);
-    REPRISE_RETURN_IF_ERROR(scope.status());
-    REPRISE_RETURN_IF_ERROR(block_->Synchronize());
-    return block_->memory();
-  }
-
- private:
-  const device::Driver& driver_;
-  const CUcontext context_;
-  Staging& staging_;
-  std::unique_ptr<PinnedBlock> block_;
-};
-
 class CudaDevice final : public Device {
  public:
   // Owns nothing of `context`, which outlives it: the primary context is kept
@@ -70,7 +36,7 @@ class CudaDevice final : public Device {
         occupancy_(MakeCudaOccupancy(driver)),
         architecture_(std::move(architecture)),
         pool_(std::move(pool)),
-        staging_(std::in_place, driver) {}
+        staging_(std::in_place, driver, context) {}
   ~CudaDevice() override {
     if (device::Exiting()) return;
     const device::ContextScope scope(driver_, context_);
@@ -80,11 +46,16 @@ class CudaDevice final : public Device {
     uploads_.Reset();
   }
 
-  Result<CUstream> MakeStream() override {
+  PriorityRange priorities() const override {
+    return {limits_.priority_least, limits_.priority_greatest};
+  }
+  Result<CUstream> MakeStream(int32_t priority) override {
+    REPRISE_RETURN_IF_ERROR(AdmitPriority(limits_, priority));
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     CUstream stream = nullptr;
-    REPRISE_CU(driver_, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    REPRISE_CU(driver_, cuStreamCreateWithPriority(
+                            &stream, CU_STREAM_NON_BLOCKING, priority));
     const base::MutexLock lock(mutex_);
     streams_.push_back(stream);
     return stream;
@@ -256,17 +227,26 @@ class CudaDevice final : public Device {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     REPRISE_RETURN_IF_ERROR(CheckCopies(stream));
-    REPRISE_ASSIGN_OR_RETURN(
-        auto block,
-        staging_->CopyOut(reinterpret_cast<CUdeviceptr>(from), bytes, stream));
-    return std::make_unique<StagedBytes>(driver_, context_, *staging_,
-                                         std::move(block));
+    return staging_->CopyOut(reinterpret_cast<CUdeviceptr>(from), bytes,
+                             stream);
   }
 
   Status Admit(const Node& node) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     return native::Admit(*occupancy_, limits_, node);
+  }
+  Result<uint64_t> MostBlocks(const Node& node) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    REPRISE_RETURN_IF_ERROR(native::Admit(*occupancy_, limits_, node));
+    return occupancy_->MostBlocks(node);
+  }
+  Result<SuggestedBlock> SuggestBlock(KernelCode& kernel,
+                                      uint32_t shared_bytes) override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    return native::SuggestBlock(*occupancy_, limits_, kernel, shared_bytes);
   }
   Status Enqueue(const Node& node, const std::byte* image,
                  CUstream stream) override {
@@ -309,6 +289,13 @@ class CudaDevice final : public Device {
     return graph;
   }
 
+  Result<DeviceInfo> Info() override {
+    const device::ContextScope scope(driver_, context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    CUdevice device = 0;
+    REPRISE_CU(driver_, cuCtxGetDevice(&device));
+    return InfoOf(driver_, device);
+  }
   std::string architecture() const override { return architecture_; }
   void Adopt(CUfunction handle, KernelCode& code) override {
     const device::ContextScope scope(driver_, context_);
@@ -403,13 +390,6 @@ class CudaDevice final : public Device {
   device::UniqueStream uploads_ REPRISE_GUARDED_BY(mutex_);
 };
 
-Result<int> Attribute(const device::Driver& driver, CUdevice device,
-                      CUdevice_attribute attribute) {
-  int value = 0;
-  REPRISE_CU(driver, cuDeviceGetAttribute(&value, attribute, device));
-  return value;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Device>> OpenCudaDevice(const RuntimeOptions& options) {
@@ -434,15 +414,12 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(const RuntimeOptions& options) {
       auto pool, MemoryPool::Create(*driver, device, options.pool_bytes));
   REPRISE_ASSIGN_OR_RETURN(const LaunchLimits limits,
                            LaunchLimits::Of(*driver, device));
-  REPRISE_ASSIGN_OR_RETURN(
-      const int major,
-      Attribute(*driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
-  REPRISE_ASSIGN_OR_RETURN(
-      const int minor,
-      Attribute(*driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-  return std::make_unique<CudaDevice>(
-      *driver, context, limits,
-      "sm_" + std::to_string(major) + std::to_string(minor), std::move(pool));
+  REPRISE_ASSIGN_OR_RETURN(const DeviceInfo info, InfoOf(*driver, device));
+  return std::make_unique<CudaDevice>(*driver, context, limits,
+                                      "sm_" +
+                                          std::to_string(info.compute_major) +
+                                          std::to_string(info.compute_minor),
+                                      std::move(pool));
 }
 
 std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,

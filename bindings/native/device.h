@@ -16,7 +16,9 @@
 
 #include "bindings/native/batch_record.h"
 #include "bindings/native/common.h"
+#include "bindings/native/device_info.h"
 #include "bindings/native/event.h"
+#include "bindings/native/host_bytes.h"
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/launch_limits.h"
 #include "bindings/native/memory_pool.h"
@@ -60,16 +62,6 @@ using Captures = std::vector<std::shared_ptr<Captured>>;
 // device where that has no pools.
 using MemoryHold = std::shared_ptr<void>;
 
-// Host memory that a stream copies to. Thread-safe.
-class HostBytes {
- public:
-  virtual ~HostBytes() = default;
-  // The bytes are there. Never waits.
-  virtual Result<bool> Arrived() = 0;
-  // Waits for them; they stay where they are as long as it lives.
-  virtual Result<const std::byte*> Wait() = 0;
-};
-
 // How a graph is to be given arguments. The last two are for a table only.
 struct Mechanism {
   Patching patching = Patching::kSetParams;
@@ -102,7 +94,9 @@ class Device {
   // Memory that is freed waits for the work of streams that were made or
   // adopted and not ended or released. Ending waits for the stream's work;
   // adopting gives kInvalidArgument for a stream of another context.
-  virtual Result<CUstream> MakeStream() = 0;
+  virtual PriorityRange priorities() const = 0;
+  // kInvalidArgument for a priority that is none of those.
+  virtual Result<CUstream> MakeStream(int32_t priority) = 0;
   virtual void EndStream(CUstream stream) = 0;
   virtual Status AdoptStream(CUstream stream) = 0;
   virtual void ReleaseStream(CUstream stream) = 0;
@@ -136,7 +130,6 @@ class Device {
                         CUstream stream) = 0;
   virtual Status CopyOut(void* to, const void* from, size_t bytes,
                          CUstream stream) = 0;
-  // The device outlives what it gives.
   virtual Result<std::unique_ptr<HostBytes>> BeginCopyOut(const void* from,
                                                           size_t bytes,
                                                           CUstream stream) = 0;
@@ -144,6 +137,12 @@ class Device {
   // kInvalidArgument, with a sentence, if the device would not take that
   // launch of a kernel that is ready.
   virtual Status Admit(const Node& node) = 0;
+  // Of a kernel that is ready: blocks of that launch that a multiprocessor runs
+  // at a time, whatever the grid; and the block that lets it run most threads.
+  // kInvalidArgument as Admit.
+  virtual Result<uint64_t> MostBlocks(const Node& node) = 0;
+  virtual Result<SuggestedBlock> SuggestBlock(KernelCode& kernel,
+                                              uint32_t shared_bytes) = 0;
   // One launch by itself, within a DeviceScope. Its kernel is ready.
   virtual Status Enqueue(const Node& node, const std::byte* image,
                          CUstream stream) = 0;
@@ -159,6 +158,7 @@ class Device {
       const device::Dependencies& dependencies, const Captures& captures,
       Mechanism mechanism) = 0;
 
+  virtual Result<DeviceInfo> Info() = 0;
   // What code for it is compiled for, as "sm_90"; empty on the host.
   virtual std::string architecture() const = 0;
   // Finishes or fails `code` with a CUfunction or CUkernel of the caller's.
@@ -194,6 +194,11 @@ std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,
                                        const LaunchLimits& limits = {},
                                        std::unique_ptr<MemoryPool> pool = {});
 std::unique_ptr<Device> MakeHostDevice();
+
+// Of a device of the driver's, of all of them, and of a host device.
+Result<DeviceInfo> InfoOf(const device::Driver& driver, CUdevice device);
+Result<std::vector<DeviceInfo>> CudaDevices();
+DeviceInfo HostInfo();
 
 }  // namespace reprise::native
 

@@ -155,7 +155,13 @@ class BytesOnHost final : public HostBytes {
 
 class HostDevice final : public Device {
  public:
-  Result<CUstream> MakeStream() override { return CUstream{}; }
+  PriorityRange priorities() const override {
+    return {limits_.priority_least, limits_.priority_greatest};
+  }
+  Result<CUstream> MakeStream(int32_t priority) override {
+    REPRISE_RETURN_IF_ERROR(AdmitPriority(limits_, priority));
+    return CUstream{};
+  }
   void EndStream(CUstream) override {}
   Status AdoptStream(CUstream) override {
     return base::Fail(Code::kInvalidArgument,
@@ -213,6 +219,14 @@ class HostDevice final : public Device {
   Status Admit(const Node& node) override {
     return native::Admit(*occupancy_, limits_, node);
   }
+  Result<uint64_t> MostBlocks(const Node& node) override {
+    REPRISE_RETURN_IF_ERROR(Admit(node));
+    return occupancy_->MostBlocks(node);
+  }
+  Result<SuggestedBlock> SuggestBlock(KernelCode& kernel,
+                                      uint32_t shared_bytes) override {
+    return native::SuggestBlock(*occupancy_, limits_, kernel, shared_bytes);
+  }
   Status Enqueue(const Node& node, const std::byte* image, CUstream) override {
     return Run(node, image);
   }
@@ -228,6 +242,7 @@ class HostDevice final : public Device {
     return std::make_unique<HostGraph>(nodes, image, captures);
   }
 
+  Result<DeviceInfo> Info() override { return HostInfo(); }
   std::string architecture() const override { return {}; }
   void Adopt(CUfunction, KernelCode& code) override {
     code.Fail(

@@ -14,13 +14,8 @@ namespace {
 constexpr int kPlainSharedBytes = 48 << 10;
 constexpr uint64_t kPlainClusterBlocks = 8;
 constexpr int kHostMultiprocessors = 132;
-
-Result<int> Attribute(const device::Driver& driver, CUdevice device,
-                      CUdevice_attribute attribute) {
-  int value = 0;
-  REPRISE_CU(driver, cuDeviceGetAttribute(&value, attribute, device));
-  return value;
-}
+constexpr int kHostThreadsOfABlock = 1024;
+constexpr uint32_t kWarp = 32;
 
 tl::unexpected<Error> Refuse(std::string why) {
   return base::Fail(Code::kInvalidArgument, std::move(why));
@@ -125,6 +120,13 @@ class CudaOccupancy final : public Occupancy {
                                   kernel.function()));
     return bytes;
   }
+  Result<int> MostThreads(KernelCode& kernel) const override {
+    int threads = 0;
+    REPRISE_CU(driver_, cuFuncGetAttribute(
+                            &threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                            kernel.function()));
+    return threads;
+  }
   Status AllowShared(KernelCode& kernel, int bytes) const override {
     REPRISE_CU(driver_,
                cuFuncSetAttribute(
@@ -176,6 +178,9 @@ class CudaOccupancy final : public Occupancy {
 class HostOccupancy final : public Occupancy {
  public:
   Result<int> OwnSharedBytes(KernelCode&) const override { return 0; }
+  Result<int> MostThreads(KernelCode&) const override {
+    return kHostThreadsOfABlock;
+  }
   Status AllowShared(KernelCode&, int) const override { return {}; }
   Status AllowLargeClusters(KernelCode&) const override { return {}; }
   Result<uint64_t> MostClusters(const Node& node) const override {
@@ -186,15 +191,12 @@ class HostOccupancy final : public Occupancy {
     return most * kHostMultiprocessors / blocks;
   }
   Result<uint64_t> MostBlocks(const Node& node) const override {
-    constexpr uint64_t kThreads = 2048;
     constexpr uint64_t kBlocks = 32;
-    constexpr uint64_t kSharedBytes = 228 << 10;
     constexpr uint64_t kSharedBytesOfABlock = 1 << 10;  // beside its own
-    constexpr uint64_t kWarp = 32;
     const uint64_t threads = (BlocksOf(node.block) + kWarp - 1) / kWarp * kWarp;
-    return std::min(
-        {kBlocks, kThreads / threads,
-         kSharedBytes / (node.shared_bytes + kSharedBytesOfABlock)});
+    return std::min({kBlocks, uint64_t{kHostThreads} / threads,
+                     uint64_t{kHostSharedBytes} /
+                         (node.shared_bytes + kSharedBytesOfABlock)});
   }
 };
 
@@ -224,8 +226,7 @@ Result<LaunchLimits> LaunchLimits::Of(const device::Driver& driver,
       {&clusters, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH},
   };
   for (const Row& row : rows) {
-    REPRISE_ASSIGN_OR_RETURN(*row.value,
-                             Attribute(driver, device, row.attribute));
+    REPRISE_CU(driver, cuDeviceGetAttribute(row.value, row.attribute, device));
   }
   limits.cooperative = cooperative != 0;
   limits.clusters = clusters != 0;
@@ -238,7 +239,7 @@ LaunchLimits LaunchLimits::OfHost() {
   constexpr int kMostBlocks = 65'535;
   return {.grid = {std::numeric_limits<int>::max(), kMostBlocks, kMostBlocks},
           .block = {1024, 1024, 64},
-          .threads = 1024,
+          .threads = kHostThreadsOfABlock,
           .shared_bytes = 227 << 10,
           .multiprocessors = kHostMultiprocessors,
           .priority_greatest = -5};
@@ -252,19 +253,53 @@ std::unique_ptr<Occupancy> MakeHostOccupancy() {
   return std::make_unique<HostOccupancy>();
 }
 
+Status AdmitPriority(const LaunchLimits& limits, int32_t priority) {
+  if (priority >= limits.priority_greatest &&
+      priority <= limits.priority_least) {
+    return {};
+  }
+  return Refuse("a priority of " + std::to_string(priority) +
+                ", the device takes " +
+                std::to_string(limits.priority_greatest) + " to " +
+                std::to_string(limits.priority_least));
+}
+
+Result<SuggestedBlock> SuggestBlock(const Occupancy& occupancy,
+                                    const LaunchLimits& limits,
+                                    KernelCode& kernel, uint32_t shared_bytes) {
+  Node node;
+  node.kernel = &kernel;
+  node.shared_bytes = shared_bytes;
+  REPRISE_RETURN_IF_ERROR(Admit(occupancy, limits, node));
+  REPRISE_ASSIGN_OR_RETURN(const int most, occupancy.MostThreads(kernel));
+  SuggestedBlock best;
+  const auto largest =
+      static_cast<uint32_t>(std::min(most, limits.threads)) / kWarp * kWarp;
+  // Of equal ones the largest, as the driver's own search.
+  for (uint32_t threads = largest; threads > 0; threads -= kWarp) {
+    node.block = {threads};
+    REPRISE_ASSIGN_OR_RETURN(const uint64_t blocks, occupancy.MostBlocks(node));
+    if (blocks * threads <=
+        uint64_t{best.threads} * best.blocks_per_multiprocessor) {
+      continue;
+    }
+    best = {threads, static_cast<uint32_t>(blocks),
+            static_cast<uint32_t>(blocks) *
+                static_cast<uint32_t>(limits.multiprocessors)};
+  }
+  if (best.threads > 0) return best;
+  return Refuse(std::to_string(shared_bytes) +
+                " bytes of dynamic shared memory, with which the device can "
+                "hold no block of it");
+}
+
 Status Admit(const Occupancy& occupancy, const LaunchLimits& limits,
              const Node& node) {
   REPRISE_RETURN_IF_ERROR(AdmitShape(limits, node));
   if (node.shared_bytes > 0) {
     REPRISE_RETURN_IF_ERROR(AdmitSharedMemory(occupancy, limits, node));
   }
-  if (node.priority < limits.priority_greatest ||
-      node.priority > limits.priority_least) {
-    return Refuse("a priority of " + std::to_string(node.priority) +
-                  ", the device takes " +
-                  std::to_string(limits.priority_greatest) + " to " +
-                  std::to_string(limits.priority_least));
-  }
+  REPRISE_RETURN_IF_ERROR(AdmitPriority(limits, node.priority));
   if (node.clustered()) {
     REPRISE_RETURN_IF_ERROR(AdmitCluster(occupancy, limits, node));
   }

@@ -11,9 +11,14 @@
 
 #include "bindings/native/batch_record.h"
 #include "bindings/native/common.h"
+#include "bindings/native/device_info.h"
 #include "engine/device/driver.h"
 
 namespace reprise::native {
+
+// A multiprocessor of LaunchLimits::OfHost.
+inline constexpr int kHostThreads = 2048;
+inline constexpr int kHostSharedBytes = 228 << 10;
 
 // Of one device. Thread-compatible value.
 struct LaunchLimits {
@@ -42,6 +47,8 @@ class Occupancy {
   virtual ~Occupancy() = default;
   // Shared memory of a block that the kernel declares by itself.
   virtual Result<int> OwnSharedBytes(KernelCode& kernel) const = 0;
+  // Threads of a block that its registers let it have.
+  virtual Result<int> MostThreads(KernelCode& kernel) const = 0;
   // Lets the kernel have so much dynamic shared memory, or clusters larger
   // than every device has.
   virtual Status AllowShared(KernelCode& kernel, int bytes) const = 0;
@@ -55,6 +62,15 @@ class Occupancy {
 std::unique_ptr<Occupancy> MakeCudaOccupancy(const device::Driver& driver);
 // For LaunchLimits::OfHost and functions of the host, which declare nothing.
 std::unique_ptr<Occupancy> MakeHostOccupancy();
+
+// kInvalidArgument, with a sentence, for one that the device does not take.
+Status AdmitPriority(const LaunchLimits& limits, int32_t priority);
+
+// For a kernel that is ready, with so much dynamic shared memory a block.
+// kInvalidArgument, with a sentence, where it is too much.
+Result<SuggestedBlock> SuggestBlock(const Occupancy& occupancy,
+                                    const LaunchLimits& limits,
+                                    KernelCode& kernel, uint32_t shared_bytes);
 
 // kInvalidArgument, with a sentence, for a launch that the device would not
 // take; its kernel is ready. Lets a kernel have as much dynamic shared memory

@@ -22,6 +22,7 @@
 #include "bindings/native/any_kernel.h"
 #include "bindings/native/batch.h"
 #include "bindings/native/buffer.h"
+#include "bindings/native/device_info.h"
 #include "bindings/native/event.h"
 #include "bindings/native/host_copy.h"
 #include "bindings/native/kernel.h"

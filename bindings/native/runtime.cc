@@ -37,6 +37,19 @@ std::vector<device::ParamSpan> SpansOf(const std::vector<uint32_t>& offsets,
   return spans;
 }
 
+Error InKernel(const native::KernelCode& kernel, const Error& error) {
+  return error.In("kernel '" + kernel.name() + "'");
+}
+
+// Until it is ready; kInvalidArgument if it is none of the device's.
+Status WaitFor(native::KernelCode& kernel, const native::Device& device) {
+  REPRISE_RETURN_IF_ERROR(kernel.Wait());
+  if (kernel.context() == device.context().context) return {};
+  return base::Fail(
+      Code::kInvalidArgument,
+      "kernel '" + kernel.name() + "' is of another runtime: ask that one");
+}
+
 }  // namespace
 
 Result<Runtime> Runtime::Create(const RuntimeOptions& options) {
@@ -50,8 +63,19 @@ Result<Runtime> Runtime::Create(const RuntimeOptions& options) {
       std::make_shared<native::RuntimeCore>(std::move(device), options));
 }
 
-Result<Stream> Runtime::CreateStream() const {
-  REPRISE_ASSIGN_OR_RETURN(CUstream stream, core_->device().MakeStream());
+Result<std::vector<DeviceInfo>> Runtime::Devices() {
+  return native::CudaDevices();
+}
+
+Result<DeviceInfo> Runtime::device() const { return core_->device().Info(); }
+
+PriorityRange Runtime::priorities() const {
+  return core_->device().priorities();
+}
+
+Result<Stream> Runtime::CreateStream(int32_t priority) const {
+  REPRISE_ASSIGN_OR_RETURN(CUstream stream,
+                           core_->device().MakeStream(priority));
   return Stream(std::make_shared<native::StreamCore>(
       core_, stream, /*owned=*/!core_->device().on_host()));
 }
@@ -139,6 +163,31 @@ Runtime::SharedCode Runtime::FromHost(native::HostFunction function,
       std::move(name), SpansOf(shape.offsets, shape.sizes), shape.types);
   code->FinishHost(core_->device().context().context, std::move(function));
   return code;
+}
+
+Result<uint32_t> Runtime::MostBlocks(native::KernelCode& kernel,
+                                     const LaunchConfig& config) const {
+  REPRISE_RETURN_IF_ERROR(WaitFor(kernel, core_->device()));
+  native::BatchRecord record;
+  record.AddKernel(&kernel, config, 0);
+  record.EndLaunch();
+  if (record.mistake().has_value()) {
+    return base::Fail(Code::kInvalidArgument, *record.mistake());
+  }
+  native::Node node = record.nodes().front();
+  node.grid = node.cluster;  // the grid does not matter
+  node.cooperative = 0;
+  auto blocks = core_->device().MostBlocks(node);
+  if (!blocks) return tl::unexpected(InKernel(kernel, blocks.error()));
+  return static_cast<uint32_t>(*blocks);
+}
+
+Result<SuggestedBlock> Runtime::BestBlock(native::KernelCode& kernel,
+                                          uint32_t shared_bytes) const {
+  REPRISE_RETURN_IF_ERROR(WaitFor(kernel, core_->device()));
+  auto block = core_->device().SuggestBlock(kernel, shared_bytes);
+  if (!block) return tl::unexpected(InKernel(kernel, block.error()));
+  return block;
 }
 
 RuntimeStats Runtime::stats() const { return core_->compile_service().stats(); }

@@ -18,6 +18,7 @@
 #include "bindings/native/any_kernel.h"
 #include "bindings/native/buffer.h"
 #include "bindings/native/common.h"
+#include "bindings/native/device_info.h"
 #include "bindings/native/kernel.h"
 #include "bindings/native/patching.h"
 #include "bindings/native/stream.h"
@@ -75,7 +76,16 @@ class Runtime {
   // kUnavailable, in one sentence, where there is no driver or no such device.
   REPRISE_EXPORT static Result<Runtime> Create(const RuntimeOptions& options);
 
-  REPRISE_EXPORT Result<Stream> CreateStream() const;
+  // Of the driver's devices, to choose RuntimeOptions::device from.
+  // kUnavailable, in one sentence, where there is no driver or no device.
+  REPRISE_EXPORT static Result<std::vector<DeviceInfo>> Devices();
+  // Of this runtime's; some microseconds.
+  REPRISE_EXPORT Result<DeviceInfo> device() const;
+
+  // What `priority` and LaunchConfig::priority may be. kInvalidArgument for any
+  // other.
+  REPRISE_EXPORT PriorityRange priorities() const;
+  REPRISE_EXPORT Result<Stream> CreateStream(int32_t priority = 0) const;
   // A stream of the caller's (CUstream), which must outlive the result; null is
   // the device's default stream. kInvalidArgument for one of another context.
   REPRISE_EXPORT Result<Stream> AdoptStream(void* handle) const;
@@ -133,6 +143,24 @@ class Runtime {
   REPRISE_EXPORT Result<AnyKernel> HostKernel(std::string name,
                                               std::span<const size_t> sizes,
                                               AnyHostFunction function) const;
+
+  // Blocks of such a launch of a Kernel or AnyKernel that one multiprocessor
+  // runs at a time, whatever the grid; 0 if it can hold none.
+  template <typename K>
+  Result<uint32_t> BlocksPerMultiprocessor(const K& kernel,
+                                           const LaunchConfig& config) const {
+    return MostBlocks(*kernel.code(), config);
+  }
+  // The block with which the device runs most threads of the kernel at a time,
+  // with so much dynamic shared memory each; of equal ones the largest. Asks
+  // the driver some 32 questions.
+  // Both wait for the kernel's compiler. kInvalidArgument for what the device
+  // does not take, and for a kernel of another runtime.
+  template <typename K>
+  Result<SuggestedBlock> SuggestBlock(const K& kernel,
+                                      uint32_t shared_bytes = 0) const {
+    return BestBlock(*kernel.code(), shared_bytes);
+  }
 
   REPRISE_EXPORT RuntimeStats stats() const;
 
@@ -201,6 +229,11 @@ class Runtime {
   REPRISE_EXPORT SharedCode FromHost(native::HostFunction function,
                                      std::string name,
                                      const Shape& shape) const;
+
+  REPRISE_EXPORT Result<uint32_t> MostBlocks(native::KernelCode& kernel,
+                                             const LaunchConfig& config) const;
+  REPRISE_EXPORT Result<SuggestedBlock> BestBlock(native::KernelCode& kernel,
+                                                  uint32_t shared_bytes) const;
 
   std::shared_ptr<native::RuntimeCore> core_;
 };

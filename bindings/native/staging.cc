@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
 #include "engine/device/relaxed_capture.h"
 
@@ -94,9 +95,37 @@ Status Staging::CopyIn(CUdeviceptr to, const void* from, size_t bytes,
   return {};
 }
 
-Result<std::unique_ptr<PinnedBlock>> Staging::CopyOut(CUdeviceptr from,
-                                                      size_t bytes,
-                                                      CUstream stream) {
+// A block that is given back with its end.
+class Staging::Bytes final : public HostBytes {
+ public:
+  Bytes(Staging& staging, std::unique_ptr<PinnedBlock> block)
+      : staging_(staging), block_(std::move(block)) {}
+  ~Bytes() override {
+    if (device::Exiting()) return;
+    const device::ContextScope scope(staging_.driver_, staging_.context_);
+    staging_.GiveBack(std::move(block_));
+  }
+
+  Result<bool> Arrived() override {
+    const device::ContextScope scope(staging_.driver_, staging_.context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    return block_->Passed();
+  }
+  Result<const std::byte*> Wait() override {
+    const device::ContextScope scope(staging_.driver_, staging_.context_);
+    REPRISE_RETURN_IF_ERROR(scope.status());
+    REPRISE_RETURN_IF_ERROR(block_->Synchronize());
+    return block_->memory();
+  }
+
+ private:
+  Staging& staging_;
+  std::unique_ptr<PinnedBlock> block_;
+};
+
+Result<std::unique_ptr<HostBytes>> Staging::CopyOut(CUdeviceptr from,
+                                                    size_t bytes,
+                                                    CUstream stream) {
   REPRISE_ASSIGN_OR_RETURN(auto block, Take(bytes));
   Status copied;
   if (bytes > 0) {
@@ -106,7 +135,7 @@ Result<std::unique_ptr<PinnedBlock>> Staging::CopyOut(CUdeviceptr from,
         "cuMemcpyDtoHAsync");
   }
   if (copied) copied = block->UsedBy(stream);
-  if (copied) return block;
+  if (copied) return std::make_unique<Bytes>(*this, std::move(block));
   GiveBack(std::move(block));
   return tl::unexpected(copied.error());
 }

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "bindings/native/common.h"
+#include "bindings/native/host_bytes.h"
 #include "engine/base/mutex.h"
 #include "engine/device/driver.h"
 #include "engine/device/unique_handle.h"
@@ -46,8 +47,8 @@ class PinnedBlock {
 };
 
 // Copies in stream order through pinned memory, which is kept for the next
-// ones. Thread-safe; every call needs a current context, as its end does, by
-// which all blocks were given back.
+// ones. Thread-safe; every call needs `context` to be current, as its end does,
+// which what it gave does not outlive.
 class Staging {
  public:
   // Copies to the device go in pieces of so many bytes at most.
@@ -56,7 +57,8 @@ class Staging {
   // what the program holds beside counts, but is never waited for.
   static constexpr size_t kKeptBytes = 16 * kPieceBytes;
 
-  explicit Staging(const device::Driver& driver) : driver_(driver) {}
+  Staging(const device::Driver& driver, CUcontext context)
+      : driver_(driver), context_(context) {}
   // Waits for what is in flight.
   ~Staging();
   Staging(const Staging&) = delete;
@@ -65,24 +67,26 @@ class Staging {
   // `from` may be used again on return.
   Status CopyIn(CUdeviceptr to, const void* from, size_t bytes,
                 CUstream stream);
-  // A block that holds the bytes once it has passed; to be given back.
-  Result<std::unique_ptr<PinnedBlock>> CopyOut(CUdeviceptr from, size_t bytes,
-                                               CUstream stream);
-  // Used again behind its last use; freed, behind that, if enough is kept.
-  void GiveBack(std::unique_ptr<PinnedBlock> block) REPRISE_EXCLUDES(mutex_);
+  Result<std::unique_ptr<HostBytes>> CopyOut(CUdeviceptr from, size_t bytes,
+                                             CUstream stream);
 
   // In blocks, lent ones too.
   size_t held_bytes() const REPRISE_EXCLUDES(mutex_);
 
  private:
+  class Bytes;
+
   Result<std::unique_ptr<PinnedBlock>> Take(size_t bytes)
       REPRISE_EXCLUDES(mutex_);
   // The oldest that is free, of that size or (0) of any; null if there is none.
   std::unique_ptr<PinnedBlock> TakeOldest(size_t size_bytes)
       REPRISE_EXCLUDES(mutex_);
+  // Used again behind its last use; freed, behind that, if enough is kept.
+  void GiveBack(std::unique_ptr<PinnedBlock> block) REPRISE_EXCLUDES(mutex_);
   void Free(std::unique_ptr<PinnedBlock> block) REPRISE_EXCLUDES(mutex_);
 
   const device::Driver& driver_;
+  const CUcontext context_;
   mutable base::Mutex mutex_;
   std::list<std::unique_ptr<PinnedBlock>> free_
       REPRISE_GUARDED_BY(mutex_);  // oldest first

@@ -52,6 +52,7 @@ namespace reprise::device {
   X(cuMemFreeHost)                               \
   X(cuPointerGetAttribute)                       \
   X(cuStreamCreate)                              \
+  X(cuStreamCreateWithPriority)                  \
   X(cuStreamDestroy)                             \
   X(cuStreamSynchronize)                         \
   X(cuStreamIsCapturing)                         \

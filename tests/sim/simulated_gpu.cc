@@ -393,6 +393,10 @@ void SimulatedGpu::MakeDriver() {
   driver.cuFuncGetAttribute = [](int* value, CUfunction_attribute attribute,
                                  CUfunction function) {
     REPRISE_ENTER("cuFuncGetAttribute");
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
+      *value = KernelOf(function).most_threads;
+      return CUDA_SUCCESS;
+    }
     EXPECT_EQ(attribute, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
     *value = KernelOf(function).own_shared_bytes;
     return CUDA_SUCCESS;
@@ -439,6 +443,22 @@ void SimulatedGpu::MakeDeviceEntries() {
                                    CUdevice) {
     REPRISE_ENTER("cuDeviceGetAttribute");
     *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0 : 8;
+    return CUDA_SUCCESS;
+  };
+  driver.cuCtxGetDevice = [](CUdevice* device) {
+    REPRISE_ENTER("cuCtxGetDevice");
+    if (only->current_ != only->context) return CUDA_ERROR_INVALID_CONTEXT;
+    *device = 3;
+    return CUDA_SUCCESS;
+  };
+  driver.cuDeviceGetName = [](char* name, int length, CUdevice device) {
+    REPRISE_ENTER("cuDeviceGetName");
+    std::snprintf(name, static_cast<size_t>(length), "simulated %d", device);
+    return CUDA_SUCCESS;
+  };
+  driver.cuDeviceTotalMem = [](size_t* size_bytes, CUdevice) {
+    REPRISE_ENTER("cuDeviceTotalMem");
+    *size_bytes = size_t{80} << 30;
     return CUDA_SUCCESS;
   };
   driver.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*,
@@ -692,6 +712,14 @@ void SimulatedGpu::MakeStreamEntries() {
     REPRISE_ENTER("cuStreamCreate");
     *stream = only->streams.Make();
     only->made_streams_.insert(*stream);
+    return CUDA_SUCCESS;
+  };
+  driver.cuStreamCreateWithPriority = [](CUstream* stream, unsigned,
+                                         int priority) {
+    REPRISE_ENTER("cuStreamCreateWithPriority");
+    *stream = only->streams.Make();
+    only->made_streams_.insert(*stream);
+    only->priorities[*stream] = priority;
     return CUDA_SUCCESS;
   };
   driver.cuStreamDestroy = [](CUstream stream) {

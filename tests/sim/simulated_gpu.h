@@ -48,6 +48,7 @@ class SimulatedGpu {
     std::vector<device::ParamSpan> params;
     std::function<void(const std::byte* image)> run;
     int own_shared_bytes = 0;
+    int most_threads = 1024;
     // What it was allowed by cuFuncSetAttribute.
     int most_shared_bytes = 48 << 10;
     bool large_clusters = false;
@@ -190,6 +191,8 @@ class SimulatedGpu {
   size_t pool_bytes = ~size_t{0};     // that pools may have in use
   size_t pinned_bytes = ~size_t{0};   // that one piece may have
   bool reuses_pool_memory = false;    // what was freed is given out again
+  // Of streams that were made with one.
+  std::map<CUstream, int> priorities;
   // Of streams that are not of `context`.
   std::map<CUstream, CUcontext> stream_contexts;
 

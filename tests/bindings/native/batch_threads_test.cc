@@ -174,7 +174,7 @@ TEST_P(BatchThreadsTest, EveryThreadFindsWhatPlainLaunchesGive) {
     std::vector<std::shared_ptr<StreamCore>> streams;
     for (size_t i = 0; i <= kOwners; ++i) {
       streams.push_back(std::make_shared<StreamCore>(
-          runtime, *runtime->device().MakeStream(), /*owned=*/true));
+          runtime, *runtime->device().MakeStream(0), /*owned=*/true));
     }
     std::vector<std::string> failures(kOwners + 2);
     std::vector<uint64_t> submitted(failures.size());

@@ -139,8 +139,8 @@ class Runner {
           std::make_shared<StreamCore>(runtime_, gpu_.stream, /*owned=*/false);
       return;
     }
-    Result<CUstream> made = device_->MakeStream();
-    if (!made) made = device_->MakeStream();
+    Result<CUstream> made = device_->MakeStream(0);
+    if (!made) made = device_->MakeStream(0);
     ASSERT_TRUE(made) << made.error().message();
     streams_[s] = std::make_shared<StreamCore>(runtime_, *made, /*owned=*/true);
   }

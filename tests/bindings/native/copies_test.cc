@@ -209,7 +209,7 @@ TEST_F(StagedCopiesTest, WhatWasDroppedIsNotWrittenAnyMore) {
 }
 
 TEST_F(StagedCopiesTest, CopiesBeyondWhatIsKeptWaitForEarlierOnes) {
-  Staging staging(gpu_.driver);
+  Staging staging(gpu_.driver, gpu_.context);
   const std::vector<float> from = Ramp(kPieceFloats, 0);
   std::vector<float> to(kPieceFloats);
   for (size_t i = 0; i < 3 * Staging::kKeptBytes / Staging::kPieceBytes; ++i) {
@@ -223,15 +223,14 @@ TEST_F(StagedCopiesTest, CopiesBeyondWhatIsKeptWaitForEarlierOnes) {
 }
 
 TEST_F(StagedCopiesTest, LargeDownloadsAreFreedWithTheirLastCopy) {
-  Staging staging(gpu_.driver);
+  Staging staging(gpu_.driver, gpu_.context);
   std::vector<std::byte> from(Staging::kKeptBytes + 1);
-  auto small = *staging.CopyOut(reinterpret_cast<CUdeviceptr>(from.data()), 8,
-                                gpu_.stream);
-  staging.GiveBack(std::move(small));
+  (void)staging.CopyOut(reinterpret_cast<CUdeviceptr>(from.data()), 8,
+                        gpu_.stream);
   auto large = *staging.CopyOut(reinterpret_cast<CUdeviceptr>(from.data()),
                                 from.size(), gpu_.stream);
   EXPECT_EQ(staging.held_bytes(), Staging::kKeptBytes + Staging::kPieceBytes);
-  staging.GiveBack(std::move(large));
+  large.reset();
   EXPECT_EQ(staging.held_bytes(), 0u);
 }
 
@@ -256,12 +255,12 @@ TEST_F(StagedCopiesTest, AnotherThreadsCaptureIsNotDisturbed) {
   std::array<int, 2> memory{1, 2};
   int value = 3;
   // No capture of this stream: as the simulation tells captures of any.
-  Staging staging(gpu_.driver);
+  Staging staging(gpu_.driver, gpu_.context);
   gpu_.capturing = true;
   const auto address = reinterpret_cast<CUdeviceptr>(memory.data());
   ASSERT_TRUE(staging.CopyIn(address, &value, sizeof value, gpu_.stream));
   ASSERT_TRUE(staging.CopyIn(address, &value, sizeof value, gpu_.stream));
-  staging.GiveBack(*staging.CopyOut(address, sizeof value, gpu_.stream));
+  (void)staging.CopyOut(address, sizeof value, gpu_.stream);
   EXPECT_EQ(gpu_.broken_captures, 0);
   gpu_.capturing = false;
 }

@@ -39,7 +39,7 @@ class MemoryPoolTest : public testing::Test {
     ASSERT_TRUE(runtime_->device().AdoptStream(gpu_.stream));
     adopted_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
     owned_ = std::make_shared<StreamCore>(
-        runtime_, *runtime_->device().MakeStream(), true);
+        runtime_, *runtime_->device().MakeStream(0), true);
     kernel_ = Adopt();
   }
   void TearDown() override {

@@ -32,6 +32,13 @@ TEST(PublicApiTest, EverythingLinks) {
   EXPECT_FALSE(runtime.AdoptKernel(&handle, "none"));
   EXPECT_EQ(runtime.stats().compiled, 0u);
   EXPECT_EQ(stream.handle(), nullptr);
+  EXPECT_EQ(runtime.device()->name, "host");
+  if (const auto devices = Runtime::Devices()) {
+    EXPECT_FALSE(devices->empty());
+  } else {
+    EXPECT_EQ(devices.error().code(), Code::kUnavailable);
+  }
+  EXPECT_TRUE(runtime.CreateStream(runtime.priorities().greatest));
 
   const auto twice = *runtime.HostKernel<void(float*, int)>(
       "twice", [](const LaunchConfig&, float* x, int count) {
@@ -40,6 +47,8 @@ TEST(PublicApiTest, EverythingLinks) {
   const std::array<size_t, 1> sizes{sizeof(float*)};
   const AnyKernel any = *runtime.HostKernel(
       "once", sizes, [](const LaunchConfig&, std::span<const Argument>) {});
+  EXPECT_EQ(*runtime.BlocksPerMultiprocessor(any, {.block = {1024}}), 2u);
+  EXPECT_EQ(runtime.SuggestBlock(twice)->threads, 1024u);
   ASSERT_EQ(any.parameters(), 1u);
   EXPECT_EQ(any.size_bytes(0), sizeof(float*));
 

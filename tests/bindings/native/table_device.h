@@ -70,7 +70,10 @@ class TableDevice final : public Device {
   uint64_t tables() const { return tables_.load(std::memory_order_relaxed); }
 
   Context context() const override { return inner_->context(); }
-  Result<CUstream> MakeStream() override { return inner_->MakeStream(); }
+  PriorityRange priorities() const override { return inner_->priorities(); }
+  Result<CUstream> MakeStream(int32_t priority) override {
+    return inner_->MakeStream(priority);
+  }
   void EndStream(CUstream stream) override { inner_->EndStream(stream); }
   Status AdoptStream(CUstream stream) override {
     return inner_->AdoptStream(stream);
@@ -119,6 +122,13 @@ class TableDevice final : public Device {
     return inner_->BeginCopyOut(from, bytes, stream);
   }
   Status Admit(const Node& node) override { return inner_->Admit(node); }
+  Result<uint64_t> MostBlocks(const Node& node) override {
+    return inner_->MostBlocks(node);
+  }
+  Result<SuggestedBlock> SuggestBlock(KernelCode& kernel,
+                                      uint32_t shared_bytes) override {
+    return inner_->SuggestBlock(kernel, shared_bytes);
+  }
   Status Enqueue(const Node& node, const std::byte* image,
                  CUstream stream) override {
     return inner_->Enqueue(node, image, stream);
@@ -140,6 +150,7 @@ class TableDevice final : public Device {
     return inner_->Build(nodes, image, dependencies, captures,
                          std::move(mechanism));
   }
+  Result<DeviceInfo> Info() override { return inner_->Info(); }
   std::string architecture() const override { return inner_->architecture(); }
   void Adopt(CUfunction handle, KernelCode& code) override {
     inner_->Adopt(handle, code);
