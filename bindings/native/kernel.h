@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -24,6 +25,9 @@ namespace native {
 class KernelCode;
 REPRISE_EXPORT Status Wait(KernelCode& code);
 REPRISE_EXPORT Result<std::string> LogOf(KernelCode& code);
+// Address and number of elements.
+REPRISE_EXPORT Result<std::pair<void*, size_t>> VariableOf(
+    KernelCode& code, const std::string& name, size_t element_bytes);
 
 // Parameters side by side as CUDA lays them out: each at a multiple of its
 // alignment.
@@ -115,6 +119,19 @@ class Kernel<void(P...)> {
   // Waits, and gives what the compiler warned of, its lines those of the
   // source; empty if it did not, or there was none.
   Result<std::string> Log() const { return native::LogOf(*code_); }
+
+  // The elements, on the device, of a __device__ or __constant__ variable of
+  // the source ("table", "space::table"), for copies (Stream) and as an
+  // argument. The kernels of one source share it; it is there as long as one of
+  // them is, or a plan or graph of one. Waits for the compiler.
+  // kInvalidArgument if there is no such variable, or Ts do not fill it;
+  // kUnavailable where the kernel is a function of the host.
+  template <typename T>
+  Result<std::span<T>> Variable(const std::string& name) const {
+    REPRISE_ASSIGN_OR_RETURN(const auto found,
+                             native::VariableOf(*code_, name, sizeof(T)));
+    return std::span<T>(static_cast<T*>(found.first), found.second);
+  }
 
   native::KernelCode* code() const { return code_.get(); }
 

@@ -58,6 +58,7 @@ Status KernelCode::LoadFrom(const Source& source) {
   REPRISE_RETURN_IF_ERROR(CheckParams(libraries.driver()));
   context_ = libraries.context();
   library_ = *std::move(library);
+  lowered_names_ = code->lowered_names;
   log_ = code->log;
   kernel_source_ = source.source;
   return {};
@@ -127,7 +128,49 @@ Status KernelCode::Wait() {
   return *status_;
 }
 
+Result<KernelLibrary::Variable> KernelCode::FindVariable(
+    const std::string& name) {
+  REPRISE_RETURN_IF_ERROR(Wait());
+  if (host_ != nullptr) {
+    return base::Fail(Code::kUnavailable,
+                      "kernel '" + *name_ +
+                          "' is a function of the host, which "
+                          "has no variable '" +
+                          name + "' on a device: let the function capture it");
+  }
+  if (library_ == nullptr) {
+    return base::Fail(Code::kInvalidArgument,
+                      "kernel '" + *name_ +
+                          "' was adopted: ask what it is of "
+                          "for variable '" +
+                          name + "' (cuLibraryGetGlobal, cuModuleGetGlobal)");
+  }
+  const auto lowered = lowered_names_.find("&" + name);
+  auto variable = library_->FindVariable(
+      lowered != lowered_names_.end() ? lowered->second : name);
+  if (!variable) {
+    return tl::unexpected(variable.error().In("kernel '" + *name_ + "'"));
+  }
+  return variable;
+}
+
 Status Wait(KernelCode& code) { return code.Wait(); }
+
+Result<std::pair<void*, size_t>> VariableOf(KernelCode& code,
+                                            const std::string& name,
+                                            size_t element_bytes) {
+  REPRISE_ASSIGN_OR_RETURN(const KernelLibrary::Variable variable,
+                           code.FindVariable(name));
+  if (variable.size_bytes % element_bytes != 0) {
+    return base::Fail(Code::kInvalidArgument,
+                      "variable '" + name + "' has " +
+                          std::to_string(variable.size_bytes) +
+                          " bytes, which elements of " +
+                          std::to_string(element_bytes) + " do not fill");
+  }
+  return std::pair(reinterpret_cast<void*>(variable.address),
+                   variable.size_bytes / element_bytes);
+}
 
 Result<std::string> LogOf(KernelCode& code) {
   REPRISE_RETURN_IF_ERROR(code.Wait());

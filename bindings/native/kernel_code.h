@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -58,6 +59,9 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
 
   // Waits until it is ready or has failed; loads it here if nobody has begun.
   Status Wait() REPRISE_EXCLUDES(mutex_);
+  // Waits; a variable of the source that it was compiled from.
+  Result<KernelLibrary::Variable> FindVariable(const std::string& name)
+      REPRISE_EXCLUDES(mutex_);
   // Wait would not wait, and would succeed.
   bool ready() const { return ready_.load(std::memory_order_acquire); }
 
@@ -109,6 +113,7 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   CUcontext context_ = nullptr;
   HostFunction host_;
   std::shared_ptr<const kernels::KernelSource> kernel_source_;
+  std::map<std::string, std::string> lowered_names_;
   std::string log_;
   std::atomic<bool> ready_{false};
   std::atomic<bool> large_shared_{false};

@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string_view>
@@ -27,6 +28,18 @@ std::string Demangle(const char* name) {
 bool IsCalled(std::string_view kernel, std::string_view name) {
   return kernel.starts_with(name) &&
          kernel.substr(name.size()).starts_with('(');
+}
+
+// The name in the code of a variable of a namespace: "_ZN5space5tableE".
+std::string Mangle(std::string_view name) {
+  std::string mangled = "_ZN";
+  while (!name.empty()) {
+    const size_t end = std::min(name.find("::"), name.size());
+    const std::string_view part = name.substr(0, end);
+    if (!part.empty()) mangled.append(std::to_string(end)).append(part);
+    name.remove_prefix(std::min(end + 2, name.size()));
+  }
+  return mangled + "E";
 }
 
 }  // namespace
@@ -85,6 +98,33 @@ Result<CUfunction> KernelLibrary::Find(const std::string& name) const {
   REPRISE_CU(driver_, cuKernelGetFunction(&function, kernel));
   REPRISE_CU(driver_, cuFuncLoad(function));
   return function;
+}
+
+Result<KernelLibrary::Variable> KernelLibrary::FindVariable(
+    const std::string& name) const {
+  const device::ContextScope scope(driver_, context_);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  const device::RelaxedCapture relaxed(driver_);
+  Variable variable;
+  const auto find = [&](const std::string& in_code) {
+    return driver_.cuLibraryGetGlobal(&variable.address, &variable.size_bytes,
+                                      library_.get(), in_code.c_str());
+  };
+  CUresult found = find(name);
+  if (found == CUDA_ERROR_NOT_FOUND && name.find("::") != std::string::npos) {
+    found = find(Mangle(name));
+  }
+  if (found == CUDA_ERROR_NOT_FOUND) {
+    return base::Fail(Code::kInvalidArgument,
+                      "the source has no variable '" + name +
+                          "': it is a __device__ or __constant__ one that is "
+                          "not static; one that no kernel uses, or of a "
+                          "template, is named in KernelSource::instances, as "
+                          "in \"&" +
+                          name + "\"");
+  }
+  REPRISE_RETURN_IF_ERROR(device::Check(driver_, found, "cuLibraryGetGlobal"));
+  return variable;
 }
 
 Result<CUkernel> KernelLibrary::FindByItsSourceName(

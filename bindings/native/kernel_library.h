@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,15 @@ class KernelLibrary {
   // source, without its parameters ("space::scale"). kInvalidArgument, naming
   // those that there are, if there is none, or more than one.
   Result<CUfunction> Find(const std::string& name) const;
+
+  // A __device__ or __constant__ variable in the context, by its name in the
+  // code or, of a namespace's, in the source ("space::table"). kInvalidArgument
+  // if there is none.
+  struct Variable {
+    CUdeviceptr address = 0;
+    size_t size_bytes = 0;
+  };
+  Result<Variable> FindVariable(const std::string& name) const;
 
  private:
   struct Named {

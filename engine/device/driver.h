@@ -84,6 +84,7 @@ namespace reprise::device {
   X(cuLibraryEnumerateKernels)                   \
   X(cuLibraryGetKernel)                          \
   X(cuLibraryGetKernelCount)                     \
+  X(cuLibraryGetGlobal)                          \
   X(cuKernelGetFunction)                         \
   X(cuFuncGetAttribute)                          \
   X(cuFuncSetAttribute)                          \

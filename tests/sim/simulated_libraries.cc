@@ -34,6 +34,33 @@ bool HasKernel(std::string_view text, const std::string& name) {
          text.find(".entry " + name + "(") != std::string_view::npos;
 }
 
+// The symbols of a cubin that have a size and are no functions.
+std::map<std::string, std::vector<std::byte>> VariablesOf(
+    std::string_view text) {
+  std::map<std::string, std::vector<std::byte>> variables;
+  if (!text.starts_with(ELFMAG)) return variables;
+  const auto read = [&](auto& value, size_t offset_bytes) {
+    std::memcpy(&value, text.data() + offset_bytes, sizeof value);
+  };
+  ElfW(Ehdr) header;
+  read(header, 0);
+  for (size_t i = 0; i < header.e_shnum; ++i) {
+    ElfW(Shdr) symbols;
+    ElfW(Shdr) names;
+    read(symbols, header.e_shoff + i * header.e_shentsize);
+    if (symbols.sh_type != SHT_SYMTAB) continue;
+    read(names, header.e_shoff + symbols.sh_link * header.e_shentsize);
+    for (size_t at = 0; at < symbols.sh_size; at += symbols.sh_entsize) {
+      ElfW(Sym) symbol;
+      read(symbol, symbols.sh_offset + at);
+      if ((symbol.st_info & 0xf) != STT_OBJECT || symbol.st_size == 0) continue;
+      variables[text.data() + names.sh_offset + symbol.st_name].resize(
+          symbol.st_size);
+    }
+  }
+  return variables;
+}
+
 }  // namespace
 
 #define REPRISE_ENTER(name)                                                   \
@@ -51,7 +78,7 @@ SimulatedLibraries::Library* SimulatedLibraries::Find(CUlibrary handle) {
 
 SimulatedLibraries::Function* SimulatedLibraries::Find(CUkernel handle) {
   for (const auto& library : only->libraries_) {
-    for (const auto& function : *library) {
+    for (const auto& function : library->functions) {
       if (reinterpret_cast<CUkernel>(function.get()) == handle) {
         return function.get();
       }
@@ -62,7 +89,7 @@ SimulatedLibraries::Function* SimulatedLibraries::Find(CUkernel handle) {
 
 void SimulatedLibraries::Unload(Library& library) {
   gpu_.streams.SynchronizeAll();
-  for (auto& function : library) {
+  for (auto& function : library.functions) {
     for (const SimulatedGpu::Graph* graph : gpu_.execs()) {
       for (const SimulatedGpu::Node& node : *graph) {
         EXPECT_NE(node.kernel, &function->kernel)
@@ -91,8 +118,10 @@ SimulatedLibraries::SimulatedLibraries(SimulatedGpu& gpu) : gpu_(gpu) {
     const std::string_view text = TextOf(image);
     for (const auto& [name, kernel] : only->host_code) {
       if (!HasKernel(text, name)) continue;
-      library->push_back(std::make_unique<Function>(Function{name, kernel}));
+      library->functions.push_back(
+          std::make_unique<Function>(Function{name, kernel}));
     }
+    library->variables = VariablesOf(text);
     *handle = reinterpret_cast<CUlibrary>(library.get());
     only->libraries_.push_back(std::move(library));
     return CUDA_SUCCESS;
@@ -106,22 +135,33 @@ SimulatedLibraries::SimulatedLibraries(SimulatedGpu& gpu) : gpu_(gpu) {
   driver.cuLibraryGetKernel = [](CUkernel* kernel, CUlibrary handle,
                                  const char* name) {
     REPRISE_ENTER("cuLibraryGetKernel");
-    for (const auto& function : *Find(handle)) {
+    for (const auto& function : Find(handle)->functions) {
       if (function->name != name) continue;
       *kernel = reinterpret_cast<CUkernel>(function.get());
       return CUDA_SUCCESS;
     }
     return CUDA_ERROR_NOT_FOUND;
   };
+  driver.cuLibraryGetGlobal = [](CUdeviceptr* address, size_t* size_bytes,
+                                 CUlibrary handle, const char* name) {
+    REPRISE_ENTER("cuLibraryGetGlobal");
+    EXPECT_EQ(only->gpu_.current(), only->gpu_.context);
+    auto& variables = Find(handle)->variables;
+    const auto found = variables.find(name);
+    if (found == variables.end()) return CUDA_ERROR_NOT_FOUND;
+    *address = reinterpret_cast<CUdeviceptr>(found->second.data());
+    *size_bytes = found->second.size();
+    return CUDA_SUCCESS;
+  };
   driver.cuLibraryGetKernelCount = [](unsigned* count, CUlibrary handle) {
     REPRISE_ENTER("cuLibraryGetKernelCount");
-    *count = static_cast<unsigned>(Find(handle)->size());
+    *count = static_cast<unsigned>(Find(handle)->functions.size());
     return CUDA_SUCCESS;
   };
   driver.cuLibraryEnumerateKernels = [](CUkernel* kernels, unsigned count,
                                         CUlibrary handle) {
     REPRISE_ENTER("cuLibraryEnumerateKernels");
-    for (const auto& function : *Find(handle)) {
+    for (const auto& function : Find(handle)->functions) {
       if (count-- == 0) break;
       *kernels++ = reinterpret_cast<CUkernel>(function.get());
     }

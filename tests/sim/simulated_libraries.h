@@ -40,7 +40,11 @@ class SimulatedLibraries {
     std::string name;
     SimulatedGpu::Kernel kernel;
   };
-  using Library = std::vector<std::unique_ptr<Function>>;
+  struct Library {
+    std::vector<std::unique_ptr<Function>> functions;
+    // Of cubins, by their names in the code.
+    std::map<std::string, std::vector<std::byte>> variables;
+  };
 
   static Library* Find(CUlibrary handle);
   static Function* Find(CUkernel handle);
@@ -50,7 +54,7 @@ class SimulatedLibraries {
 
   SimulatedGpu& gpu_;
   std::vector<std::unique_ptr<Library>> libraries_;
-  Library gone_;
+  std::vector<std::unique_ptr<Function>> gone_;
 };
 
 }  // namespace reprise::sim

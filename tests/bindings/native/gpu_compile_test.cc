@@ -122,6 +122,39 @@ TEST_F(GpuCompileTest, KernelsOfOneSourceShareItsVariables) {
   EXPECT_EQ(runtime_->stats().libraries, 1u);
 }
 
+TEST_F(GpuCompileTest, VariablesAreReadAndWritten) {
+  constexpr char kTables[] = R"(
+__constant__ float table[32];
+namespace space { __device__ float shift; }
+extern "C" __global__ void look_up(float* p) {
+  p[threadIdx.x] = table[31 - threadIdx.x] + space::shift;
+  if (threadIdx.x == 0) space::shift += 1.0f;
+})";
+  const auto look_up =
+      *runtime_->CompileKernel<One>({.source = kTables, .name = "look_up"});
+  const auto table = look_up.Variable<float>("table");
+  const auto shift = look_up.Variable<float>("space::shift");
+  ASSERT_TRUE(table) << table.error().message();
+  ASSERT_TRUE(shift) << shift.error().message();
+  ASSERT_EQ(table->size(), 32u);
+  ASSERT_EQ(shift->size(), 1u);
+  for (int turn = 0; turn < 3; ++turn) {
+    std::vector<float> values(32);
+    for (int i = 0; i < 32; ++i) values[i] = static_cast<float>(i * i + turn);
+    const std::vector<float> ten{10.0f};
+    ASSERT_TRUE(stream_->CopyToDevice(*table, values));
+    ASSERT_TRUE(stream_->CopyToDevice(*shift, ten));
+    Run(look_up);
+    std::vector<float> got(32);
+    ASSERT_TRUE(stream_->CopyToHost(got, values_.span()));
+    for (int i = 0; i < 32; ++i) EXPECT_EQ(got[i], values[31 - i] + 10.0f);
+    std::vector<float> shifted(1);
+    ASSERT_TRUE(stream_->CopyToHost(shifted, *shift));
+    EXPECT_EQ(shifted[0], 11.0f);
+  }
+  EXPECT_FALSE(look_up.Variable<float>("shift"));
+}
+
 TEST_F(GpuCompileTest, LibraryEndsOnceItsWorkHasPassed) {
   const auto driver = device::Driver::Load();
   ASSERT_TRUE(driver);

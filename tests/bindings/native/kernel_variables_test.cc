@@ -1,0 +1,136 @@
+// Variables of kernels' sources are found by the names that they have there, in
+// real code on a simulated driver.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/native/compile_service.h"
+#include "bindings/native/reprise.h"
+#include "bindings/native/runtime_core.h"
+#include "bindings/native/stream_core.h"
+#include "tests/bindings/native/simulated_runtime.h"
+#include "tests/kernels/nvrtc_fixture.h"
+#include "tests/sim/simulated_gpu.h"
+#include "tests/sim/simulated_libraries.h"
+
+namespace reprise::native {
+namespace {
+
+using One = void(float*);
+
+constexpr char kSource[] = R"(
+__constant__ float table[5];
+__device__ double total;
+namespace space { namespace inner { __constant__ int3 shape; } }
+template <typename T> __device__ T slots[2];
+__device__ int unused[7];
+extern "C" __global__ void use(float* p) {
+  *p = table[1] + float(total) + float(space::inner::shape.x);
+}
+extern "C" __global__ void other(float* p) { *p = table[2]; }
+)";
+
+class KernelVariablesTest : public kernels::NvrtcFixture {
+ protected:
+  KernelVariablesTest() {
+    libraries_.host_code = {
+        {"use", sim::SimulatedGpu::MakeKernel(+[](float*) {})},
+        {"other", sim::SimulatedGpu::MakeKernel(+[](float*) {})}};
+  }
+
+  Kernel<One> Compile(std::string name,
+                      std::vector<std::string> instances = {}) {
+    return Kernel<One>(
+        core_->compile_service().Compile({.source = kSource,
+                                          .name = std::move(name),
+                                          .instances = std::move(instances)},
+                                         {{0, 8}}));
+  }
+  template <typename T>
+  static std::string Fault(const Kernel<One>& kernel, const std::string& name) {
+    const auto variable = kernel.Variable<T>(name);
+    if (variable) return "none";
+    EXPECT_EQ(variable.error().code(), Code::kInvalidArgument);
+    return variable.error().message();
+  }
+
+  sim::SimulatedGpu gpu_;
+  sim::SimulatedLibraries libraries_{gpu_};
+  std::shared_ptr<RuntimeCore> core_ =
+      RuntimeOn(MakeCudaDevice(gpu_.driver, gpu_.context));
+  Stream stream_{std::make_shared<StreamCore>(core_, gpu_.stream, false)};
+};
+
+TEST_F(KernelVariablesTest, EveryKindOfNameFindsItsVariable) {
+  const Kernel<One> use =
+      Compile("use", {"&slots<float>", "&unused", "&slots<double>"});
+  const auto size = [&](const std::string& name) {
+    const auto variable = use.Variable<std::byte>(name);
+    EXPECT_TRUE(variable) << variable.error().message();
+    return variable ? variable->size() : 0;
+  };
+  EXPECT_EQ(size("table"), 20u);
+  EXPECT_EQ(size("total"), 8u);
+  EXPECT_EQ(size("space::inner::shape"), 12u);
+  EXPECT_EQ(size("_ZN5space5inner5shapeE"), 12u);
+  EXPECT_EQ(size("slots<float>"), 8u);
+  EXPECT_EQ(size("slots<double>"), 16u);
+  EXPECT_EQ(size("unused"), 28u);
+  EXPECT_EQ(use.Variable<float>("table")->size(), 5u);
+}
+
+TEST_F(KernelVariablesTest, KernelsOfOneSourceShareThem) {
+  std::optional use = Compile("use");
+  const Kernel<One> other = Compile("other");
+  const std::span<float> table = *use->Variable<float>("table");
+  EXPECT_EQ(table.data(), other.Variable<float>("table")->data());
+  const std::array<float, 5> values{1, 2, 3, 4, 5};
+  ASSERT_TRUE(stream_.CopyToDevice(table, values));
+  use.reset();
+  std::array<float, 5> back{};
+  ASSERT_TRUE(stream_.CopyToHost(back, *other.Variable<float>("table")));
+  EXPECT_EQ(back, values);
+}
+
+TEST_F(KernelVariablesTest, WhatIsNotThereIsTold) {
+  const Kernel<One> use = Compile("use");
+  EXPECT_EQ(Fault<float>(use, "tabel"),
+            "kernel 'use': the source has no variable 'tabel': it is a "
+            "__device__ or __constant__ one that is not static; one that no "
+            "kernel uses, or of a template, is named in "
+            "KernelSource::instances, as in \"&tabel\"");
+  EXPECT_EQ(Fault<double>(use, "table"),
+            "variable 'table' has 20 bytes, which elements of 8 do not fill");
+  const Kernel<One> broken(core_->compile_service().Compile(
+      {.source = "no source", .name = "use"}, {{0, 8}}));
+  EXPECT_NE(Fault<float>(broken, "table").find("kernel.cu(1)"),
+            std::string::npos);
+  const sim::SimulatedGpu::Kernel set =
+      sim::SimulatedGpu::MakeKernel(+[](float*) {});
+  EXPECT_EQ(Fault<float>(Kernel<One>(CodeOf(gpu_, "set", set)), "table"),
+            "kernel 'set' was adopted: ask what it is of for variable 'table' "
+            "(cuLibraryGetGlobal, cuModuleGetGlobal)");
+}
+
+TEST(HostKernelVariablesTest, FunctionsOfTheHostHaveNone) {
+  const Runtime runtime = *Runtime::Create({.device = RuntimeOptions::kHost});
+  const auto kernel =
+      *runtime.HostKernel<One>("set", [](const LaunchConfig&, float*) {});
+  const auto variable = kernel.Variable<float>("table");
+  ASSERT_FALSE(variable);
+  EXPECT_EQ(variable.error().code(), Code::kUnavailable);
+  EXPECT_EQ(variable.error().message(),
+            "kernel 'set' is a function of the host, which has no variable "
+            "'table' on a device: let the function capture it");
+}
+
+}  // namespace
+}  // namespace reprise::native
