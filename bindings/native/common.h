@@ -17,6 +17,7 @@ using base::Code;
 using base::Error;
 using base::Result;
 using base::Status;
+using base::ToString;
 
 namespace native {
 // For messages: "3 elements of 8 bytes".

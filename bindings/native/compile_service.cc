@@ -9,8 +9,12 @@
 
 #include "kernels/nvrtc.h"
 
-namespace reprise::native {
+namespace reprise {
+namespace native {
 namespace {
+
+// What a host runtime stands for.
+constexpr char kHostArchitecture[] = "sm_90";
 
 // NVRTC has one lock around its front end, so more gain little.
 constexpr unsigned kMostThreads = 4;
@@ -169,4 +173,20 @@ RuntimeStats CompileService::stats() const {
   return stats;
 }
 
-}  // namespace reprise::native
+}  // namespace native
+
+Result<std::string> CheckSource(const KernelSource& source) {
+  kernels::KernelSource request =
+      native::RequestOf(source, native::kHostArchitecture);
+  // So that the compiler looks up plain names, too; mangled ones it does not
+  // know.
+  if (!source.name.empty() && !native::IsExpression(source.name) &&
+      !source.name.starts_with("_Z")) {
+    request.name_expressions.push_back(source.name);
+  }
+  REPRISE_ASSIGN_OR_RETURN(const kernels::Nvrtc* nvrtc, kernels::Nvrtc::Load());
+  REPRISE_ASSIGN_OR_RETURN(kernels::CompiledCode code, nvrtc->Compile(request));
+  return std::move(code.log);
+}
+
+}  // namespace reprise

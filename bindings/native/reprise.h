@@ -29,5 +29,6 @@
 #include "bindings/native/plan.h"
 #include "bindings/native/runtime.h"
 #include "bindings/native/stream.h"
+#include "bindings/native/version.h"
 
 #endif  // REPRISE_BINDINGS_NATIVE_REPRISE_H_

@@ -20,6 +20,22 @@ enum class Code {
   kInternal,            // a driver call or an invariant failed
 };
 
+inline const char* ToString(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument:
+      return "invalid argument";
+    case Code::kFailedPrecondition:
+      return "failed precondition";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kResourceExhausted:
+      return "resource exhausted";
+    case Code::kInternal:
+      return "internal error";
+  }
+  return "unknown";
+}
+
 // A code for programs and a sentence for people: lower case, no full stop, with
 // the offending value and what to do. Thread-compatible value.
 class [[nodiscard]] Error {

@@ -16,6 +16,21 @@ TEST(PublicApiTest, PatchingHasNames) {
   EXPECT_STREQ(ToString(Patching::kExecUpdate), "ExecUpdate");
 }
 
+TEST(PublicApiTest, CodesHaveNames) {
+  EXPECT_STREQ(ToString(Code::kInvalidArgument), "invalid argument");
+  EXPECT_STREQ(ToString(Code::kFailedPrecondition), "failed precondition");
+  EXPECT_STREQ(ToString(Code::kUnavailable), "unavailable");
+  EXPECT_STREQ(ToString(Code::kResourceExhausted), "resource exhausted");
+  EXPECT_STREQ(ToString(Code::kInternal), "internal error");
+}
+
+TEST(PublicApiTest, VersionIsTheProjects) {
+  EXPECT_STREQ(REPRISE_VERSION, REPRISE_TEST_VERSION);
+  EXPECT_EQ(REPRISE_VERSION, std::to_string(REPRISE_VERSION_MAJOR) + "." +
+                                 std::to_string(REPRISE_VERSION_MINOR) + "." +
+                                 std::to_string(REPRISE_VERSION_PATCH));
+}
+
 // Every function of the interface is called, so that one that the library does
 // not show does not link.
 TEST(PublicApiTest, EverythingLinks) {
@@ -27,6 +42,8 @@ TEST(PublicApiTest, EverythingLinks) {
       *runtime.CompileKernel<void(float*)>({.source = "", .name = "none"});
   EXPECT_FALSE(compiled.Wait());
   EXPECT_FALSE(compiled.Log());
+  EXPECT_FALSE(compiled.Variable<float>("none"));
+  EXPECT_FALSE(CheckSource({.source = "no source"}));
   int handle = 0;
   EXPECT_FALSE(runtime.AdoptKernel<void(float*)>(&handle, "none"));
   EXPECT_FALSE(runtime.AdoptKernel(&handle, "none"));

@@ -1,0 +1,77 @@
+// Sources are checked where there is no device and no driver.
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "bindings/native/reprise.h"
+#include "tests/kernels/nvrtc_fixture.h"
+
+namespace reprise {
+namespace {
+
+constexpr char kSource[] = R"(
+extern "C" __global__ void add(float* p, float by) { *p += by; }
+namespace space { __global__ void negate(float* p) { *p = -*p; } }
+__global__ void set(float* p, float to) { *p = to; }
+__global__ void set(float* p, int to) { *p = to; }
+template <typename T> __global__ void scale(T* p) { *p *= T::kFactor; }
+struct Two { static constexpr int kFactor = 2; };
+)";
+
+class CheckSourceTest : public kernels::NvrtcFixture {
+ protected:
+  static std::string Fault(const KernelSource& source) {
+    const Result<std::string> checked = CheckSource(source);
+    if (checked) return "none";
+    EXPECT_EQ(checked.error().code(), Code::kInvalidArgument);
+    return checked.error().message();
+  }
+};
+
+TEST_F(CheckSourceTest, RightSourcesHaveNoLog) {
+  for (const char* name : {"", "add", "space::negate", "_ZN5space6negateEPf",
+                           "(void(*)(float*, int))set"}) {
+    const auto log = CheckSource({.source = kSource, .name = name});
+    ASSERT_TRUE(log) << name << ": " << log.error().message();
+    EXPECT_EQ(*log, "") << name;
+  }
+  EXPECT_TRUE(CheckSource({.source = "#include <cuda_fp16.h>\n"
+                                     "extern \"C\" __global__ void f() {}",
+                           .name = "f"}));
+}
+
+TEST_F(CheckSourceTest, WarningsAreGiven) {
+  const auto log = CheckSource(
+      {.source = "extern \"C\" __global__ void f(int* p) {\n  int x;\n}",
+       .name = "f",
+       .file = "mine.cu"});
+  ASSERT_TRUE(log) << log.error().message();
+  EXPECT_NE(log->find("mine.cu(2): warning"), std::string::npos) << *log;
+}
+
+TEST_F(CheckSourceTest, MistakesAreTold) {
+  EXPECT_NE(Fault({.source = "\n__global__ void f() { g(); }"})
+                .find("kernel.cu(2): error: identifier \"g\" is undefined"),
+            std::string::npos);
+  EXPECT_NE(Fault({.source = kSource, .name = "ad"}).find("\"ad\""),
+            std::string::npos);
+  EXPECT_NE(Fault({.source = kSource, .name = "scale<float>"}).find("kFactor"),
+            std::string::npos);
+  EXPECT_NE(Fault({.source = kSource, .architecture = "ninety"}).find("ninety"),
+            std::string::npos);
+}
+
+// What an architecture has not is a mistake for it alone.
+TEST_F(CheckSourceTest, TheArchitectureIsTheSources) {
+  KernelSource source{.source =
+                          "extern \"C\" __global__ void f() {\n"
+                          "#if __CUDA_ARCH__ < 900\n#error too old\n#endif\n}",
+                      .name = "f"};
+  EXPECT_TRUE(CheckSource(source));  // as for a host runtime: 9.0
+  source.architecture = "sm_80";
+  EXPECT_NE(Fault(source).find("too old"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace reprise
