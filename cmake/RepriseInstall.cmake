@@ -1,4 +1,5 @@
-# The C++ library as others see it: libreprise.so, its headers and a CMake package.
+# The C++ library as others see it: libreprise.so and libreprise.a, its headers, a
+# CMake package and a pkg-config file.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -30,6 +31,48 @@ function(reprise_publish_headers out)
   configure_file(${REPRISE_EXPECTED_DIR}/tl/expected.hpp ${out}/reprise/expected.hpp COPYONLY)
 endfunction()
 
+# Into `out`: the static libraries of the tree that `target` is made of, itself too.
+function(reprise_parts_of target out)
+  set(parts ${${out}})
+  get_target_property(aliased ${target} ALIASED_TARGET)
+  if(aliased)
+    set(target ${aliased})
+  endif()
+  if(target IN_LIST parts OR NOT target MATCHES "^reprise_" OR target MATCHES "^reprise_dep_")
+    return()
+  endif()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    list(APPEND parts ${target})
+  endif()
+  get_target_property(dependencies ${target} INTERFACE_LINK_LIBRARIES)
+  foreach(dependency IN LISTS dependencies)
+    string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" dependency "${dependency}")
+    if(TARGET "${dependency}")
+      reprise_parts_of(${dependency} parts)
+    endif()
+  endforeach()
+  set(${out} ${parts} PARENT_SCOPE)
+endfunction()
+
+# reprise_add_static(<part>...)
+#
+# The target reprise_static (reprise::reprise_static in a found package): all that
+# PARTS are made of, in one archive. Nothing in it is hidden from who links it.
+function(reprise_add_static)
+  set(parts "")
+  foreach(part IN LISTS ARGN)
+    reprise_parts_of(${part} parts)
+  endforeach()
+  add_library(reprise_static STATIC)
+  add_library(reprise::reprise_static ALIAS reprise_static)
+  foreach(part IN LISTS parts)
+    target_sources(reprise_static PRIVATE $<TARGET_OBJECTS:${part}>)
+  endforeach()
+  target_link_libraries(reprise_static INTERFACE tbb pthread ${CMAKE_DL_LIBS})
+  set_target_properties(reprise_static PROPERTIES OUTPUT_NAME reprise LINKER_LANGUAGE CXX)
+endfunction()
+
 # reprise_add_package(PARTS <target>... HEADERS <header>...)
 #
 # The target reprise (reprise::reprise here and in a found package) is a shared
@@ -46,9 +89,6 @@ function(reprise_add_package)
     target_sources(reprise PRIVATE $<TARGET_OBJECTS:${part}>)
     target_link_libraries(reprise PRIVATE $<TARGET_PROPERTY:${part},LINK_LIBRARIES>)
   endforeach()
-  target_include_directories(reprise INTERFACE
-    $<BUILD_INTERFACE:${include}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_compile_features(reprise INTERFACE cxx_std_20)
   set(map ${PROJECT_SOURCE_DIR}/cmake/reprise.map)
   target_link_options(reprise PRIVATE
     -Wl,--version-script=${map} -Wl,--gc-sections -Wl,--as-needed)
@@ -58,8 +98,20 @@ function(reprise_add_package)
     VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-  install(TARGETS reprise EXPORT reprise
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp)
+  set(targets reprise)
+  if(REPRISE_STATIC)
+    reprise_add_static(${arg_PARTS})
+    list(APPEND targets reprise_static)
+  endif()
+  foreach(target IN LISTS targets)
+    target_include_directories(${target} INTERFACE
+      $<BUILD_INTERFACE:${include}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_compile_features(${target} INTERFACE cxx_std_20)
+  endforeach()
+
+  install(TARGETS ${targets} EXPORT reprise
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cpp)
   install(DIRECTORY ${include}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT cpp)
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/reprise)
   install(EXPORT reprise NAMESPACE reprise:: FILE reprise-config.cmake
@@ -67,4 +119,18 @@ function(reprise_add_package)
   set(version ${PROJECT_BINARY_DIR}/reprise-config-version.cmake)
   write_basic_package_version_file(${version} COMPATIBILITY SameMinorVersion)
   install(FILES ${version} DESTINATION ${package} COMPONENT cpp)
+
+  # What the archive needs beside; the shared library names it itself.
+  set(libraries "-ltbb -lpthread")
+  foreach(library IN LISTS CMAKE_DL_LIBS)
+    string(APPEND libraries " -l${library}")
+  endforeach()
+  set(to_prefix ..)
+  string(REGEX MATCHALL "[^/]+" folders ${CMAKE_INSTALL_LIBDIR})
+  foreach(folder IN LISTS folders)
+    string(APPEND to_prefix /..)
+  endforeach()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/reprise.pc.in ${PROJECT_BINARY_DIR}/reprise.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/reprise.pc
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT cpp)
 endfunction()

@@ -66,6 +66,58 @@ class PackageTest(unittest.TestCase):
         self.assertIn("5 batches, 3 of them replayed", said)
         self.assertIn("the bits of plain loops", said)
 
+    def test_static_library_is_all_that_a_program_needs(self) -> None:
+        source = self.folder / "static"
+        source.mkdir()
+        (source / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.16)\nproject(static LANGUAGES CXX)\n"
+            "find_package(reprise 0.1 REQUIRED)\n"
+            f"add_executable(embedding {ROOT}/examples/cpp/embedding/embedding.cc)\n"
+            "target_link_libraries(embedding PRIVATE reprise::reprise_static)\n"
+        )
+        self.configure(source, "static-build")
+        run(self.cmake, "--build", self.folder / "static-build")
+        program = self.folder / "static-build/embedding"
+        self.assertIn("the bits of plain loops", run(program, "5"))
+        self.assertNotIn("libreprise", run("readelf", "-d", program))
+
+    def pkg_config(self, *arguments: str) -> str:
+        (file,) = self.prefix.glob("lib*/**/reprise.pc")
+        os.environ["PKG_CONFIG_PATH"] = str(file.parent)
+        return run("pkg-config", *arguments, "reprise").strip()
+
+    def test_pkg_config_tells_how_to_compile_and_link(self) -> None:
+        program = self.folder / "by-hand"
+        source = ROOT / "examples/cpp/embedding/embedding.cc"
+        library = self.installed_library()
+        compiled = (self.compiler, "-std=c++20", *self.flags(), source)
+        run(
+            *(*compiled, *self.pkg_config("--cflags", "--libs").split()),
+            *(f"-Wl,-rpath,{library.parent}", "-o", program),
+        )
+        self.assertIn("the bits of plain loops", run(program, "5"))
+        self.assertIn("libreprise.so", run("readelf", "-d", program))
+        # The archive by its name: -lreprise is the shared library where both are.
+        static = self.pkg_config("--cflags", "--libs", "--static")
+        run(
+            *(*compiled, *static.replace("-lreprise", "-l:libreprise.a").split()),
+            *("-o", program),
+        )
+        self.assertIn("the bits of plain loops", run(program, "5"))
+        self.assertNotIn("libreprise.so", run("readelf", "-d", program))
+
+    def test_versions_are_one(self) -> None:
+        version = self.pkg_config("--modversion")
+        header = (self.prefix / "include/reprise/version.h").read_text()
+        self.assertIn(f'#define REPRISE_VERSION "{version}"', header)
+        self.assertTrue(
+            self.installed_library().resolve().name.endswith(f".so.{version}")
+        )
+        project = (ROOT / "pyproject.toml").read_text()
+        self.assertIn(f'\nversion = "{version}"\n', project)
+        package = (ROOT / "bindings/python/reprise/__init__.py").read_text()
+        self.assertIn(f'\n__version__ = "{version}"\n', package)
+
     def test_every_header_compiles_alone(self) -> None:
         headers = sorted((self.prefix / "include").rglob("*.h"))
         self.assertIn(self.prefix / "include/reprise.h", headers)
