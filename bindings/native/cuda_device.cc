@@ -1,3 +1,5 @@
+// Longer than a source should be: one class, and a method for all that is asked
+// of a device.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

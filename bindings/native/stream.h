@@ -65,8 +65,18 @@ class Stream {
   Status CopyToHost(T* to, const T* from, size_t count) const {
     return CopyOut(to, from, count, sizeof(T));
   }
-  // The same with what a Buffer's span(), a part of it, or a variable's address
-  // names on the device, and an array, vector or span of the host.
+  // The same with a Buffer, a part of its span() or a variable of a kernel on
+  // the device, and an array, vector or span of the host.
+  template <typename T>
+  Status CopyToDevice(const Buffer<T>& to,
+                      std::span<const std::type_identity_t<T>> from) const {
+    return CopyToDevice(to.span(), from);
+  }
+  template <typename T>
+  Status CopyToHost(std::span<std::type_identity_t<T>> to,
+                    const Buffer<T>& from) const {
+    return CopyToHost(to, from.span());
+  }
   template <typename T, size_t kExtent>
   Status CopyToDevice(std::span<T, kExtent> to,
                       std::span<const std::type_identity_t<T>> from) const {
@@ -100,6 +110,10 @@ class Stream {
     REPRISE_ASSIGN_OR_RETURN(
         auto bytes, BeginCopyOut(from.data(), from.size(), sizeof(Element)));
     return HostCopy<Element>(std::move(bytes), from.size());
+  }
+  template <typename T>
+  Result<HostCopy<T>> Download(const Buffer<T>& from) const {
+    return Download(from.span());
   }
 
   // Waits for all that was submitted; tells of errors of the device.

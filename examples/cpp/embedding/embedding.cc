@@ -81,11 +81,9 @@ Status Run(int calls) {
   REPRISE_ASSIGN_OR_RETURN(const auto opened, Open());
   const auto& [runtime, diffuse] = opened;
   REPRISE_ASSIGN_OR_RETURN(auto stream, runtime.CreateStream());
-  REPRISE_ASSIGN_OR_RETURN(auto here, runtime.Allocate<float>(kCells));
-  REPRISE_ASSIGN_OR_RETURN(auto there, runtime.Allocate<float>(kCells));
   std::vector<float> expected = Start();
-  REPRISE_RETURN_IF_ERROR(
-      stream.CopyToDevice(here.data(), expected.data(), kCells));
+  REPRISE_ASSIGN_OR_RETURN(auto here, stream.Upload(expected));
+  REPRISE_ASSIGN_OR_RETURN(auto there, runtime.Allocate<float>(kCells));
 
   const LaunchConfig config{.grid = {(kCells + kThreads - 1) / kThreads},
                             .block = {kThreads}};
@@ -100,7 +98,7 @@ Status Run(int calls) {
     stream.WaitForBuilds();
   }
   std::vector<float> heat(kCells);
-  REPRISE_RETURN_IF_ERROR(stream.CopyToHost(heat.data(), here.data(), kCells));
+  REPRISE_RETURN_IF_ERROR(stream.CopyToHost(heat, here));
 
   std::vector<float> other(kCells);
   for (int step = 0; step < calls * kStepsOfACall; ++step) {

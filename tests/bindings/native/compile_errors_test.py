@@ -62,6 +62,11 @@ RIGHT = """
   REPRISE_ASSIGN_OR_RETURN(
       auto host, runtime.HostKernel<void(int)>("host", [](const LaunchConfig&, int) {}));
   batch.Launch(host, {}, n);
+  REPRISE_ASSIGN_OR_RETURN(x, stream.Upload(std::vector{1.0f, 2.0f}));
+  std::array<float, 2> two{};
+  (void)stream.CopyToDevice(x, two);
+  (void)stream.CopyToHost(two, x.span().first<2>());
+  (void)stream.Download(std::span<const float>(x.span()));
   (void)stream.Synchronize();
 """
 
@@ -165,6 +170,15 @@ WRONG = {
         "(void)Argument(x);",
         "an argument is a value that is copied as bytes: of a Buffer it is its data()",
     ),
+    "upload of strings": (
+        "(void)stream.Upload(std::vector<std::string>(3));",
+        "elements that are uploaded are copied as bytes",
+    ),
+    "download of strings": (
+        "(void)stream.Download(std::span<std::string>());",
+        "elements that are downloaded are copied as bytes",
+    ),
+    "status of a copy dropped": ("stream.CopyToDevice(x, std::array{a});", LOST),
     "status of a batch dropped": ("batch.Submit();", LOST),
     "status of a plan dropped": ("plan.Set(0, 0, 1.0f);", LOST),
     "result dropped": ("runtime.Allocate<float>(3);", LOST),

@@ -85,7 +85,7 @@ TEST_F(GpuCopiesTest, ValuesGoThereAndBack) {
     ASSERT_TRUE(there) << there.error().message();
     EXPECT_TRUE(std::ranges::equal(*there, expected)) << count;
     ASSERT_TRUE(stream_->CopyToDevice(buffer->span(), expected));
-    ASSERT_TRUE(stream_->CopyToHost(values, buffer->span()));
+    ASSERT_TRUE(stream_->CopyToHost(values, *buffer));
     EXPECT_EQ(values, expected) << count;
   }
 }

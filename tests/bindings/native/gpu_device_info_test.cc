@@ -76,7 +76,17 @@ TEST_F(GpuDeviceInfoTest, KernelsAreCounted) {
             info.threads_per_multiprocessor);
   EXPECT_EQ(block->blocks, block->blocks_per_multiprocessor *
                                static_cast<uint32_t>(info.multiprocessors));
-  EXPECT_EQ(runtime_->SuggestBlock(Compiled("bounded"))->threads, 96u);
+
+  const Kernel<Set> bounded = Compiled("bounded");
+  const SuggestedBlock best = *runtime_->SuggestBlock(bounded);
+  EXPECT_LE(best.threads, 96u);
+  for (const uint32_t threads : {32u, 64u, 96u}) {
+    const auto running =
+        runtime_->BlocksPerMultiprocessor(bounded, {.block = {threads}});
+    ASSERT_TRUE(running) << running.error().message();
+    EXPECT_LE(threads * *running, best.threads * best.blocks_per_multiprocessor)
+        << threads;
+  }
 }
 
 TEST_F(GpuDeviceInfoTest, StreamsHaveTheirPriority) {

@@ -105,9 +105,10 @@ TEST(PublicApiTest, EverythingLinks) {
   EXPECT_EQ(back, (std::array<float, 2>{5, 5}));
   ASSERT_TRUE(stream.CopyToDevice(x.data(), back.data(), 2));
   const Buffer<float> uploaded = *stream.Upload(back);
-  ASSERT_TRUE(stream.CopyToDevice(x.span(), back));
-  ASSERT_TRUE(stream.CopyToHost(back, uploaded.span()));
-  const HostCopy<float> copy = *stream.Download(x.span());
+  ASSERT_TRUE(stream.CopyToDevice(x, back));
+  ASSERT_TRUE(stream.CopyToDevice(x.span().first(1), std::array{5.0f}));
+  ASSERT_TRUE(stream.CopyToHost(back, uploaded));
+  const HostCopy<float> copy = *stream.Download(x);
   EXPECT_TRUE(*copy.Arrived());
   EXPECT_EQ((*copy.Wait())[1], 5);
   EXPECT_EQ(stream.stats().batches, 1u);
