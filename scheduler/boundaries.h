@@ -4,7 +4,6 @@
 #define REPRISE_SCHEDULER_BOUNDARIES_H_
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -71,7 +70,7 @@ class Boundaries {
 
   // --- Heads ---
 
-  enum Edge : uint8_t { kBegin, kEnd };
+  enum class Edge : uint8_t { kBegin, kEnd };
 
   // A trace that began with an op on those storages.
   void Began(uint64_t hash, TraceEntry* entry,
@@ -89,15 +88,16 @@ class Boundaries {
   // storages; null: on another one each time.
   void LearnCode(Edge edge, engine::OpId op,
                  std::vector<engine::StorageToken> storages) {
-    std::vector<std::vector<engine::StorageToken>>& all = code_[edge].Put(op);
+    std::vector<std::vector<engine::StorageToken>>& all = CodeAt(edge).Put(op);
     if (std::ranges::find(all, storages) != all.end()) return;
     if (all.size() == kMostCode) all.erase(all.begin());
     all.push_back(std::move(storages));
   }
   std::span<const std::vector<engine::StorageToken>> FindCode(Edge edge,
                                                               engine::OpId op) {
-    if (code_[edge].empty()) return {};
-    const auto* all = code_[edge].Find(op);
+    Code& code = CodeAt(edge);
+    if (code.empty()) return {};
+    const auto* all = code.Find(op);
     if (all == nullptr) return {};
     return *all;
   }
@@ -157,7 +157,8 @@ class Boundaries {
     novelty_.Clear();
     ends_.Clear();
     heads_.Clear();
-    for (auto& edge : code_) edge.Clear();
+    begins_.Clear();
+    ends_with_.Clear();
     predictor_.Clear();
     last_ = nullptr;
     not_always_led_.clear();
@@ -166,6 +167,8 @@ class Boundaries {
   uint64_t forgotten() const { return cuts_.forgotten() + ends_.forgotten(); }
 
  private:
+  using Code = cache::LruMap<engine::OpId,
+                             std::vector<std::vector<engine::StorageToken>>>;
   static constexpr size_t kMostLearned = 4096;
   static constexpr uint32_t kTimesThatTell = 2;
   // After so many times in a row a trace is always followed by another; and
@@ -173,6 +176,9 @@ class Boundaries {
   static constexpr uint32_t kTimesTogether = 32;
   static constexpr size_t kMostNotLed = 1024;
 
+  Code& CodeAt(Edge edge) {
+    return edge == Edge::kBegin ? begins_ : ends_with_;
+  }
   // One that it always came behind is followed by another.
   void NotAlwaysLed(TraceId trace) {
     if (not_always_led_.size() == kMostNotLed) not_always_led_.clear();
@@ -184,9 +190,8 @@ class Boundaries {
   cache::LruMap<cache::Signature, uint32_t> ends_{kMostLearned};
   Heads heads_;
   static constexpr size_t kMostCode = 8;  // of an operator
-  using Code = cache::LruMap<engine::OpId,
-                             std::vector<std::vector<engine::StorageToken>>>;
-  std::array<Code, 2> code_{Code(kMostLearned), Code(kMostLearned)};
+  Code begins_{kMostLearned};
+  Code ends_with_{kMostLearned};
   Predictor predictor_;
   TraceEntry* last_ = nullptr;        // that ended; nothing has come since
   std::set<TraceId> not_always_led_;  // and their entries do not know it yet

@@ -341,6 +341,7 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
     entry->state = State::kCheckWhole;
   } else if (entry->state == State::kCheckWhole) {
     entry->state = State::kReady;
+    entry->untold.clear();
     Say(base::LogLevel::kInfo, *entry,
         "equal to eager in every bit: it may be replayed from now on");
   }

@@ -21,10 +21,11 @@ namespace reprise::scheduler {
 // pass.
 //
 // What comes in another pass is not new; but the first op of what was new stays
-// out, so that traces begin behind it all the same. Where a program goes on to
-// other sizes altogether, all is new from a cut to the next or very much at
-// once: it loses one pass, and nothing more is left out there. Forgets what was
-// not met for longest. Single-thread. Cost: one or two hash look-ups an op.
+// out, so that traces begin behind it all the same, but for what follows. Where
+// a program goes on to other sizes altogether, all is new from a cut to the
+// next or very much at once: it loses one pass, and nothing more is left out
+// there. Forgets what was not met for longest. Single-thread. Cost: one or two
+// hash look-ups an op.
 class Novelty {
  public:
   // The op that is met next, by the hash of its words, and the signature of the
@@ -110,7 +111,11 @@ class Novelty {
     if (found.pass != pass_) return false;
     const bool again = stretch_ == 0 && (found.place == place || !among_known_);
     if (!again && ++found.again < kMostPlaces) {
-      if (stretch_ == 0) stretch_behind_cut_ = false;
+      if (stretch_ == 0) {
+        stretch_place_ = place;
+        stretch_first_ = 0;
+        stretch_behind_cut_ = false;
+      }
       return true;
     }
     ++pass_;

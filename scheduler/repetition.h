@@ -104,7 +104,7 @@ class Repetition {
   }
 
   // Behind kCode: which operands of the op that begins the body, or of the one
-  // that ends it, are the same each time. In one of the two one is.
+  // that ends it, are the same each time.
   std::vector<bool> WeightsOfTheBegin() const {
     return WeightsOf(ops_.size() - code_.period);
   }
@@ -247,13 +247,15 @@ class Repetition {
     const size_t last = ops_.size() - period;
     std::vector<int64_t> cross;
     std::partial_sum(change.begin(), change.end(), std::back_inserter(cross));
-    // A loop that is told by its code is to be known again by a weight, of the
-    // op that begins its body or of the one before, which ends it.
+    // A loop that is told by its code is to be known again by a weight: of the
+    // op that begins its body, or of the one before, which ends it and is the
+    // only one in it on that weight.
     const auto may_begin = [&](size_t left) {
       const size_t op = last - period + left;
       const size_t end = left == 0 ? last - 1 : op - 1;
       return &loop == &words_ || SameWeight(op, op + period) ||
-             SameWeight(end, end + period);
+             (SameWeight(end, end + period) &&
+              ops_[end + period].before_on_weight == end);
     };
     size_t best = kNowhere;
     int64_t fewest = 0;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -320,16 +323,19 @@ void StreamSession::EndPrivacy() {
 }
 
 bool StreamSession::CutWithoutOp(const char* what) {
-  static constexpr uint64_t kWords[] = {engine::kNoOp};
+  const uint64_t words[] = {engine::kNoOp, std::hash<std::string_view>{}(what)};
   may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
   if (mode_ == Mode::kAway) return false;
-  boundaries_.CutPassed(cache::HashWords(kWords).lo);
+  boundaries_.Part();
   NoteGap();
-  if (mode_ == Mode::kBoundary && observed_ == nullptr) return false;
+  if (mode_ == Mode::kBoundary && observed_ == nullptr) {
+    boundaries_.CutPassed(cache::HashWords(words).lo);
+    return false;
+  }
   const uint64_t squashes = journal_.stats.squashes;
   OpView look;
   look.op = engine::kNoOp;
-  look.words = kWords;
+  look.words = words;
   look.cut = what;
   Enter(look);
   --journal_.stats.ops;

@@ -31,6 +31,9 @@ size_t HostBytes(const TraceEntry& entry) {
   for (const std::string& note : entry.summary.notes) {
     bytes += kNode + note.capacity();
   }
+  for (const auto& [op, bits] : entry.untold) {
+    bytes += kNode + bits.capacity() * sizeof(uint64_t);
+  }
   if (entry.first != nullptr) bytes += entry.first->host_bytes;
   if (entry.second != nullptr) bytes += entry.second->host_bytes;
   if (entry.job != nullptr) bytes += entry.job->recording_bytes();

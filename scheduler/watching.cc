@@ -70,12 +70,17 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
 }
 
 void Watching::LearnCode(const OpView& head) {
-  const std::vector<bool> weights = repetition_.WeightsOfTheBegin();
-  if (std::ranges::find(weights, true) != weights.end()) {
-    boundaries_.LearnCode(Boundaries::kBegin, head.op,
-                          StoragesAt(weights, head.operands));
-  } else {
-    boundaries_.LearnCode(Boundaries::kEnd, end_op_, end_storages_);
+  using Edge = Boundaries::Edge;
+  const auto has_weight = [](const std::vector<engine::StorageToken>& code) {
+    return std::ranges::any_of(
+        code, [](engine::StorageToken one) { return one != nullptr; });
+  };
+  std::vector<engine::StorageToken> begin =
+      StoragesAt(repetition_.WeightsOfTheBegin(), head.operands);
+  if (has_weight(begin)) {
+    boundaries_.LearnCode(Edge::kBegin, head.op, std::move(begin));
+  } else if (has_weight(end_storages_)) {
+    boundaries_.LearnCode(Edge::kEnd, end_op_, end_storages_);
   }
 }
 
@@ -94,12 +99,7 @@ bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
 
 bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (open_.ops() < goes_on_until_) return false;
-  // What was joined has heads in its middle, its own one perhaps.
-  if (expected_ != nullptr && expected_->state != State::kGivenUp &&
-      expected_->joined_at.has_value() && open_.ops() < expected_->ops &&
-      MayBecome(*expected_)) {
-    return false;
-  }
+  if (IsJoined()) return false;
   if (repeated_ != Repetition::Found::kNothing) return true;
   const bool enough = open_.ops() >= kShortestRepetition;
   if (hash == head_hash_) {
@@ -110,7 +110,7 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   const bool hopeless =
       expected_ != nullptr && expected_->state == State::kGivenUp;
   if ((!enough && !hopeless) || IsPromised()) return false;
-  if (IsCode(Boundaries::kBegin, op)) return true;
+  if (IsCode(Boundaries::Edge::kBegin, op)) return true;
   for (const Heads::Head& head : boundaries_.Find(hash)) {
     if (head.entry->state >= State::kConfirm &&
         head.entry->state <= State::kReady &&
@@ -127,6 +127,13 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
 bool Watching::IsPromised() const {
   return expected_ != nullptr && expected_->state != State::kGivenUp &&
          expected_->seen > 1 && open_.ops() < expected_->ops;
+}
+
+// What was joined has heads in its middle, its own one perhaps.
+bool Watching::IsJoined() const {
+  return expected_ != nullptr && expected_->state != State::kGivenUp &&
+         expected_->joined_at.has_value() && open_.ops() < expected_->ops &&
+         MayBecome(*expected_);
 }
 
 bool Watching::IsCode(Boundaries::Edge edge, const OpView& op) const {
@@ -223,7 +230,7 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
     }
   }
   ends_body_ = open_.ops() >= kShortestRepetition && !IsPromised() &&
-               IsCode(Boundaries::kEnd, op);
+               IsCode(Boundaries::Edge::kEnd, op) && !IsJoined();
 }
 
 bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {

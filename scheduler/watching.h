@@ -91,8 +91,9 @@ class Watching {
  private:
   bool TakesOutside(const engine::OpView& op) const;
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
-  // More is to come of what is expected.
+  // More is to come of what is expected; of what was joined.
   bool IsPromised() const;
+  bool IsJoined() const;
   // A loop whose passes have several sizes begins or ends with this op.
   bool IsCode(Boundaries::Edge edge, const engine::OpView& op) const;
   // One was found, and begins with this op.

@@ -43,8 +43,8 @@ class AllocatorTrace {
   uint64_t segments_returned() const {
     return segments_freed() - ours_freed_.load(std::memory_order_relaxed);
   }
-  // `free` gives memory back that the program never had. What other devices'
-  // memory is given back meanwhile is not told apart.
+  // `free` gives memory back that recordings took. What other threads give back
+  // meanwhile is not told apart.
   template <typename Free>
   void FreeOurs(Free free) {
     const uint64_t before = segments_freed();

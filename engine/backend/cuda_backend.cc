@@ -122,9 +122,9 @@ bool CudaBackend::Capturing() const {
 Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
                                         const Trace& second) {
   const Trace& trace = *first;
-  // Memory that a recording names may have gone back to the device since. What
-  // had when the second one began is known of nobody.
-  const bool gone = first->memory_returned != second.memory_returned;
+  // Memory that a recording names may have gone back to the device since. Of
+  // the first one's nobody knows what it was.
+  const bool gone = first->memory_returned != frontend_->memory_returned();
   const auto is_address = [&](uint64_t address) {
     return frontend_->OwnsAddress(address) ||
            (second.memory != nullptr && second.memory->Knows(address));

@@ -230,9 +230,6 @@ bool TellOf(const TracedOp& first, const TracedOp& second,
             std::span<const uint64_t> bits) {
   using Key = std::tuple<NumberType, uint64_t, uint64_t>;
   std::map<Key, uint64_t> copies;
-  // What an encoding says of both, and of the numbers that are to be told of.
-  std::map<std::tuple<uint32_t, uint64_t, uint64_t>, std::optional<uint64_t>>
-      words;
   for (size_t i = 0; i < bits.size(); ++i) {
     const Scalar& a = first.slots[i].recorded;
     const Scalar& b = second.slots[i].recorded;
@@ -240,18 +237,24 @@ bool TellOf(const TracedOp& first, const TracedOp& second,
     const auto [copy, fresh] = copies.try_emplace(key, bits[i]);
     if (!fresh && copy->second != bits[i]) return false;
     if (!fresh || (a.bits == bits[i] && b.bits == bits[i])) continue;
-    words.clear();
+    const auto in = [&](Encoding encoding) {
+      return ScalarSource{static_cast<uint32_t>(i), a.type, encoding,
+                          a.decides};
+    };
+    const ScalarSource rounded = in(Encoding::kFloat32);
+    const bool small = rounded.Encoded(a.bits) == rounded.Encoded(b.bits);
+    // What an encoding says of both, and of the number that is to be told of.
+    std::map<std::tuple<uint32_t, uint64_t, uint64_t>, std::optional<uint64_t>>
+        words;
     for (const uint32_t width : {8, 4, 2}) {
       for (const Encoding encoding : EncodingsOf(width)) {
-        const ScalarSource source = {static_cast<uint32_t>(i), a.type, encoding,
-                                     a.decides};
+        const ScalarSource source = in(encoding);
         const auto before = source.Encoded(a.bits);
         const auto after = source.Encoded(b.bits);
         if (!before.has_value() || !after.has_value()) continue;
         const auto said = source.Encoded(bits[i]);
         // It changed too little in between to be found.
-        if (encoding == Encoding::kFloat32 && before == after && said != after)
-          return false;
+        if (small && before == after && said != after) return false;
         const auto [word, alone] =
             words.try_emplace({width, *before, *after}, said);
         if (!alone && word->second != said) return false;

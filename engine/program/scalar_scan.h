@@ -35,7 +35,8 @@ NumberPlaces FindNumbers(const TracedOp& first, const TracedOp& second,
 // Whether what two recordings explain can be known to be right with the numbers
 // `bits`, too, one a slot of the op: no two ways in which both recordings may
 // hold a number say another thing of these, and none of these is another
-// float32 where a number changed too little in between to be one.
+// float32 where a number changed too little in between to be one. Looks at each
+// number by itself.
 bool TellOf(const TracedOp& first, const TracedOp& second,
             std::span<const uint64_t> bits);
 

@@ -136,7 +136,7 @@ class Frontend {
   virtual bool OwnsAddress(uint64_t address) const = 0;
 
   // How often some of it has been given back to the device, except what was
-  // taken for recordings.
+  // taken for recordings. Any thread.
   virtual uint64_t memory_returned() const { return 0; }
 
   // Tells from now on what of that memory is freed that is in use now; the

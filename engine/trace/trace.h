@@ -138,7 +138,7 @@ struct Trace {
   std::vector<TracedOp> ops;
   std::vector<Value> values;
   GeneratorState generator;  // at its head
-  // Frontend::memory_returned, when it began.
+  // Frontend::memory_returned when it began.
   uint64_t memory_returned = 0;
   // Of a relocated recording: what has been freed since it began.
   std::shared_ptr<MemoryWatch> memory;

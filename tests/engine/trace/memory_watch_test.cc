@@ -88,7 +88,6 @@ TEST_F(MemoryWatchTest, BlockThatWasFreedSinceTheBeginningCounts) {
   EXPECT_TRUE(watch->broken());
 }
 
-// Parameters hold stale addresses that no kernel follows.
 // Of which nobody else knows any more once it has gone back to the device.
 TEST_F(MemoryWatchTest, KnowsWhatWasInUseAndWhatWasFreedSince) {
   const auto watch = Begin();
@@ -100,6 +99,7 @@ TEST_F(MemoryWatchTest, KnowsWhatWasInUseAndWhatWasFreedSince) {
   EXPECT_TRUE(watch->Knows(0x9010));
 }
 
+// Parameters hold stale addresses that no kernel follows.
 TEST_F(MemoryWatchTest, AddressInMemoryThatWasNotInUseDoesNotCount) {
   const auto watch = Begin();
   watches_.Freed(0x3000, 0x200);
