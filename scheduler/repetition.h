@@ -248,14 +248,12 @@ class Repetition {
     std::vector<int64_t> cross;
     std::partial_sum(change.begin(), change.end(), std::back_inserter(cross));
     // A loop that is told by its code is to be known again by a weight: of the
-    // op that begins its body, or of the one before, which ends it and is the
-    // only one in it on that weight.
+    // op that begins its body, or of the one before, which ends it.
     const auto may_begin = [&](size_t left) {
       const size_t op = last - period + left;
       const size_t end = left == 0 ? last - 1 : op - 1;
       return &loop == &words_ || SameWeight(op, op + period) ||
-             (SameWeight(end, end + period) &&
-              ops_[end + period].before_on_weight == end);
+             SameWeight(end, end + period);
     };
     size_t best = kNowhere;
     int64_t fewest = 0;
