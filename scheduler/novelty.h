@@ -98,7 +98,9 @@ class Novelty {
   };
   static constexpr uint32_t kTimes = 4;
   static constexpr uint32_t kMostPlaces = 6;
-  static constexpr uint32_t kLongestStretch = 32;
+  // New ops in a row, of which some are the same, as those of layers are.
+  static constexpr uint32_t kLongestStretch = 16;
+  static constexpr uint32_t kLongStretch = 12;
   static constexpr uint32_t kPartsComeHere = ~uint32_t{0};
   static constexpr size_t kMostKnown = size_t{1} << 14;
   static constexpr size_t kMostPlaced = size_t{1} << 12;
@@ -118,6 +120,7 @@ class Novelty {
       }
       return true;
     }
+    if (stretch_ >= kLongStretch) APartCameHere();
     ++pass_;
     return false;
   }

@@ -77,6 +77,30 @@ TEST(NoveltyTest, PartsThatAreNewAsAWholeAreLeftOutOnceAltogether) {
   }
 }
 
+// Of layers, whose ops are the same as those of the layer before.
+TEST(NoveltyTest, LayersThatAreNewAsAWholeAreLeftOutOnceAltogether) {
+  for (const uint64_t ops : {2, 3, 5, 13}) {
+    Novelty novelty;
+    const auto pass = [ops](uint64_t size) {
+      std::vector<uint64_t> hashes = {1000 * size};
+      for (uint64_t layer = 0; layer < 12; ++layer) {
+        for (uint64_t op = 0; op < ops; ++op) {
+          hashes.push_back(1000 * size + 1 + op);
+        }
+      }
+      return hashes;
+    };
+    int passes = 0;
+    for (uint64_t size = 1; size <= 20; ++size) {
+      passes += NewOf(novelty, pass(size)) > 0 ? 1 : 0;
+    }
+    EXPECT_EQ(passes, 1) << ops;
+    for (uint64_t size = 1; size <= 20; ++size) {
+      EXPECT_EQ(NewOf(novelty, pass(size)), 0) << size << " " << ops;
+    }
+  }
+}
+
 // Of other sizes one pass is lost, and no more.
 TEST(NoveltyTest, WhatComesAgainIsNotNew) {
   Novelty novelty;

