@@ -323,9 +323,9 @@ void StreamSession::EndPrivacy() {
 }
 
 bool StreamSession::CutWithoutOp(const char* what) {
-  const uint64_t words[] = {engine::kNoOp, std::hash<std::string_view>{}(what)};
   may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
   if (mode_ == Mode::kAway) return false;
+  const uint64_t words[] = {engine::kNoOp, std::hash<std::string_view>{}(what)};
   boundaries_.Part();
   NoteGap();
   if (mode_ == Mode::kBoundary && observed_ == nullptr) {

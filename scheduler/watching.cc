@@ -121,30 +121,26 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   return false;
 }
 
+bool Watching::Awaits() const {
+  return expected_ != nullptr && expected_->state != State::kGivenUp &&
+         open_.ops() < expected_->ops;
+}
+
 // While the trace that the head promised may still come, other heads are ops in
 // its middle. One that came once promises nothing: it may have been two in a
 // row. One that was given up is not waited for.
-bool Watching::IsPromised() const {
-  return expected_ != nullptr && expected_->state != State::kGivenUp &&
-         expected_->seen > 1 && open_.ops() < expected_->ops;
-}
+bool Watching::IsPromised() const { return Awaits() && expected_->seen > 1; }
 
 // What was joined has heads in its middle, its own one perhaps.
 bool Watching::IsJoined() const {
-  return expected_ != nullptr && expected_->state != State::kGivenUp &&
-         expected_->joined_at.has_value() && open_.ops() < expected_->ops &&
-         MayBecome(*expected_);
+  return Awaits() && expected_->joined_at.has_value() && MayBecome(*expected_);
 }
 
 bool Watching::IsCode(Boundaries::Edge edge, const OpView& op) const {
   for (const std::vector<engine::StorageToken>& code :
        boundaries_.FindCode(edge, op.op)) {
-    for (size_t i = 0; i < std::min(code.size(), op.operands.size()); ++i) {
-      if (code[i] != nullptr && op.operands[i].storage == code[i] &&
-          !open_.Owns(op.operands[i])) {
-        return true;
-      }
-    }
+    // No operand is where there is no weight: that storage is null.
+    if (Heads::Compare(op.operands, code, open_).same > 0) return true;
   }
   return false;
 }

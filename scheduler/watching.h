@@ -91,7 +91,9 @@ class Watching {
  private:
   bool TakesOutside(const engine::OpView& op) const;
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
-  // More is to come of what is expected; of what was joined.
+  // More is to come of what is expected: of any trace, of one that came more
+  // than once, of what was joined.
+  bool Awaits() const;
   bool IsPromised() const;
   bool IsJoined() const;
   // A loop whose passes have several sizes begins or ends with this op.

@@ -110,8 +110,10 @@ def _chrome_events(timeline: Fields, base_ns: int) -> Iterator[Fields]:
     def microseconds(time_ns: int) -> float:
         return (time_ns - base_ns) / 1e3
 
-    yield _name("process_name", process, 0, f"Reprise in process {os.getpid()}")
-    yield _sort("process_sort_index", process, 0, os.getpid())
+    yield _metadata(
+        "process_name", process, 0, name=f"Reprise in process {os.getpid()}"
+    )
+    yield _metadata("process_sort_index", process, 0, sort_index=os.getpid())
     names: dict[int, str] = {}
     for event in events:
         thread = _thread(event)
@@ -123,8 +125,8 @@ def _chrome_events(timeline: Fields, base_ns: int) -> Iterator[Fields]:
         row = _chrome_event(event, timeline["tracks"], microseconds)
         yield row | {"pid": process, "tid": thread}
     for thread, name in names.items():
-        yield _name("thread_name", process, thread, name)
-        yield _sort("thread_sort_index", process, thread, thread)
+        yield _metadata("thread_name", process, thread, name=name)
+        yield _metadata("thread_sort_index", process, thread, sort_index=thread)
     for row in _memory(events, microseconds):
         yield row | {"pid": process, "tid": 0}
 
@@ -181,21 +183,5 @@ def _chrome_event(
     return row | {"dur": (event["end_ns"] - event["begin_ns"]) / 1e3}
 
 
-def _name(what: str, process: int, thread: int, name: str) -> Fields:
-    return {
-        "ph": "M",
-        "name": what,
-        "pid": process,
-        "tid": thread,
-        "args": {"name": name},
-    }
-
-
-def _sort(what: str, process: int, thread: int, index: int) -> Fields:
-    return {
-        "ph": "M",
-        "name": what,
-        "pid": process,
-        "tid": thread,
-        "args": {"sort_index": index},
-    }
+def _metadata(what: str, process: int, thread: int, **told: str | int) -> Fields:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": told}

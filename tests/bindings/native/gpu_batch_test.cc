@@ -10,7 +10,7 @@
 
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/reprise.h"
-#include "tests/engine/device/count_devices.h"
+#include "tests/bindings/native/gpu_runtime_test.h"
 
 namespace reprise {
 namespace {
@@ -29,13 +29,11 @@ extern "C" __global__ void swap(double* x, double* y) {
 constexpr int kCount = 1 << 12;
 constexpr LaunchConfig kConfig{.grid = {kCount / 128}, .block = {128}};
 
-class GpuBatchTest : public testing::Test {
+class GpuBatchTest : public GpuRuntimeTest {
  protected:
   void SetUp() override {
-    REPRISE_NEEDS_DEVICES(1);
-    auto runtime = Runtime::Create({});
-    ASSERT_TRUE(runtime) << runtime.error().message();
-    runtime_.emplace(*runtime);
+    GpuRuntimeTest::SetUp();
+    if (!runtime_) return;
     stream_.emplace(*runtime_->CreateStream());
     axpy_.emplace(
         *runtime_->CompileKernel<Axpy>({.source = kSource, .name = "axpy"}));
@@ -59,7 +57,6 @@ class GpuBatchTest : public testing::Test {
     return values;
   }
 
-  std::optional<Runtime> runtime_;
   std::optional<Stream> stream_;
   std::optional<Kernel<Axpy>> axpy_;
   Buffer<float> x_;

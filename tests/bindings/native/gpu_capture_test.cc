@@ -9,7 +9,7 @@
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/reprise.h"
 #include "engine/device/driver.h"
-#include "tests/engine/device/count_devices.h"
+#include "tests/bindings/native/gpu_runtime_test.h"
 
 namespace reprise {
 namespace {
@@ -26,13 +26,11 @@ extern "C" __global__ void mix(unsigned* to, const unsigned* from, unsigned by,
 constexpr unsigned kCount = 1 << 20;
 constexpr LaunchConfig kConfig{.grid = {kCount / 256}, .block = {256}};
 
-class GpuCaptureTest : public testing::Test {
+class GpuCaptureTest : public GpuRuntimeTest {
  protected:
   void SetUp() override {
-    REPRISE_NEEDS_DEVICES(1);
-    auto runtime = Runtime::Create({});
-    ASSERT_TRUE(runtime) << runtime.error().message();
-    runtime_.emplace(*runtime);
+    GpuRuntimeTest::SetUp();
+    if (!runtime_) return;
     driver_ = *device::Driver::Load();
     stream_.emplace(*runtime_->CreateStream());
     mix_.emplace(
@@ -78,7 +76,6 @@ class GpuCaptureTest : public testing::Test {
     return {};
   }
 
-  std::optional<Runtime> runtime_;
   const device::Driver* driver_ = nullptr;
   std::optional<Stream> stream_;
   std::optional<Kernel<Mix>> mix_;

@@ -12,7 +12,7 @@
 
 #include "bindings/native/reprise.h"
 #include "bindings/native/staging.h"
-#include "tests/engine/device/count_devices.h"
+#include "tests/bindings/native/gpu_runtime_test.h"
 
 namespace reprise {
 namespace {
@@ -40,13 +40,11 @@ std::vector<unsigned> Random(size_t count) {
   return values;
 }
 
-class GpuCopiesTest : public testing::Test {
+class GpuCopiesTest : public GpuRuntimeTest {
  protected:
   void SetUp() override {
-    REPRISE_NEEDS_DEVICES(1);
-    auto runtime = Runtime::Create({});
-    ASSERT_TRUE(runtime) << runtime.error().message();
-    runtime_.emplace(*runtime);
+    GpuRuntimeTest::SetUp();
+    if (!runtime_) return;
     stream_.emplace(*runtime_->CreateStream());
     wait_for_.emplace(*runtime_->CompileKernel<void(const unsigned*, unsigned)>(
         {.source = kSource, .name = "wait_for"}));
@@ -57,7 +55,6 @@ class GpuCopiesTest : public testing::Test {
     ASSERT_TRUE(wait_for_->Wait());
   }
 
-  std::optional<Runtime> runtime_;
   std::optional<Stream> stream_;
   std::optional<Kernel<void(const unsigned*, unsigned)>> wait_for_;
   std::optional<Kernel<void(unsigned)>> spin_;

@@ -8,6 +8,7 @@
 
 #include "bindings/native/reprise.h"
 #include "engine/device/driver.h"
+#include "tests/bindings/native/gpu_runtime_test.h"
 #include "tests/engine/device/count_devices.h"
 
 namespace reprise {
@@ -19,14 +20,8 @@ extern "C" __global__ void __launch_bounds__(96) bounded(int* to) { *to = 1; }
 )";
 using Set = void(int*);
 
-class GpuDeviceInfoTest : public testing::Test {
+class GpuDeviceInfoTest : public GpuRuntimeTest {
  protected:
-  void SetUp() override {
-    REPRISE_NEEDS_DEVICES(1);
-    auto runtime = Runtime::Create({});
-    ASSERT_TRUE(runtime) << runtime.error().message();
-    runtime_.emplace(*runtime);
-  }
   Kernel<Set> Compiled(const char* name) {
     auto kernel =
         *runtime_->CompileKernel<Set>({.source = kSource, .name = name});
@@ -34,8 +29,6 @@ class GpuDeviceInfoTest : public testing::Test {
     EXPECT_TRUE(compiled) << compiled.error().message();
     return kernel;
   }
-
-  std::optional<Runtime> runtime_;
 };
 
 TEST_F(GpuDeviceInfoTest, DevicesAreListed) {

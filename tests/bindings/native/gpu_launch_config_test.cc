@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bindings/native/reprise.h"
-#include "tests/engine/device/count_devices.h"
+#include "tests/bindings/native/gpu_runtime_test.h"
 
 namespace reprise {
 namespace {
@@ -43,13 +43,11 @@ extern "C" __global__ void step(unsigned* x, unsigned* y, unsigned count) {
 }
 )";
 
-class GpuLaunchConfigTest : public testing::Test {
+class GpuLaunchConfigTest : public GpuRuntimeTest {
  protected:
   void SetUp() override {
-    REPRISE_NEEDS_DEVICES(1);
-    auto runtime = Runtime::Create({});
-    ASSERT_TRUE(runtime) << runtime.error().message();
-    runtime_.emplace(*runtime);
+    GpuRuntimeTest::SetUp();
+    if (!runtime_) return;
     stream_.emplace(*runtime_->CreateStream());
   }
 
@@ -90,7 +88,6 @@ class GpuLaunchConfigTest : public testing::Test {
     ASSERT_TRUE(done) << done.error().message();
   }
 
-  std::optional<Runtime> runtime_;
   std::optional<Stream> stream_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "bindings/native/reprise.h"
 #include "engine/device/driver.h"
+#include "tests/bindings/native/gpu_runtime_test.h"
 #include "tests/engine/device/count_devices.h"
 
 namespace reprise {
@@ -25,14 +26,8 @@ extern "C" __global__ void mix(unsigned* to, unsigned by, unsigned count) {
 constexpr unsigned kCount = 1 << 20;
 constexpr LaunchConfig kConfig{.grid = {kCount / 256}, .block = {256}};
 
-class GpuMemoryPoolTest : public testing::Test {
+class GpuMemoryPoolTest : public GpuRuntimeTest {
  protected:
-  void SetUp() override {
-    REPRISE_NEEDS_DEVICES(1);
-    auto runtime = Runtime::Create({});
-    ASSERT_TRUE(runtime) << runtime.error().message();
-    runtime_.emplace(*runtime);
-  }
   static Kernel<Mix> MixOf(const Runtime& runtime) {
     auto kernel =
         *runtime.CompileKernel<Mix>({.source = kSource, .name = "mix"});
@@ -69,8 +64,6 @@ class GpuMemoryPoolTest : public testing::Test {
     ASSERT_TRUE(stream.CopyToHost(values.data(), buffer.data(), kCount));
     ASSERT_EQ(values, std::vector<unsigned>(kCount, value));
   }
-
-  std::optional<Runtime> runtime_;
 };
 
 TEST_F(GpuMemoryPoolTest, BuffersMayEndWithWorkInFlight) {
