@@ -118,7 +118,7 @@ class Boundaries {
   // one: always this one comes right behind that one, and behind others only if
   // it always does. (Not so is the step that comes behind an evaluation.)
   TraceEntry* Ended(TraceEntry* entry) {
-    novelty_.TraceEnded(entry->signature.lo);
+    novelty_.TraceEnded(entry->signature.lo, entry->ops);
     predictor_.Saw(*entry);
     TraceEntry* before = std::exchange(last_, entry);
     if (before == nullptr) return nullptr;

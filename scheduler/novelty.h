@@ -21,11 +21,13 @@ namespace reprise::scheduler {
 // pass.
 //
 // What comes in another pass is not new; but the first op of what was new stays
-// out, so that traces begin behind it all the same, but for what follows. Where
-// a program goes on to other sizes altogether, all is new from a cut to the
-// next or very much at once: it loses one pass, and nothing more is left out
-// there. Forgets what was not met for longest. Single-thread. Cost: one or two
-// hash look-ups an op.
+// out, so that traces begin behind it all the same, but for what follows. So
+// does the rest of it where little was new in all that pass: what is between
+// is the same whatever came, and has one plan instead of one for each (a text
+// that is generated again, word by word). Where a program goes on to other
+// sizes altogether, all is new from a cut to the next or very much at once: it
+// loses one pass, and nothing more is left out there. Forgets what was not met
+// for longest. Single-thread. Cost: one or two hash look-ups an op.
 class Novelty {
  public:
   // The op that is met next, by the hash of its words, and the signature of the
@@ -33,21 +35,23 @@ class Novelty {
   // each time: it is no part of that trace.
   bool Meet(uint64_t hash, std::optional<uint64_t> open = std::nullopt) {
     const uint64_t place = open.value_or(behind_);
+    const bool behind_out = std::exchange(last_is_out_, false);
     const auto [was_new, never_met] = known_.FindOrPut(hash);
     if (!never_met) {
       last_is_new_ = false;
       Found* found = was_new ? found_.Find(hash) : nullptr;
       if (found == nullptr) return Go(false);
       const bool is_new = Go(MeetAgain(*found, place));
-      // As the first here it parts what is before from what is behind.
-      return is_new || (found->first && found->place == place);
+      last_is_out_ = is_new || StaysOut(hash, *found, place, behind_out);
+      return last_is_out_;
     }
     // Behind an op that never came, none has come before.
     const bool behind_new = std::exchange(last_is_new_, true);
     if (stretch_ == 0) {
       if (behind_new && open.has_value()) return Go(false);
-      uint32_t& new_ones = new_ones_.Put(place);
-      if (new_ones == kPartsComeHere || ++new_ones < kTimes) return Go(false);
+      Place& here = places_.Put(place);
+      if (here.parts_come || ++here.new_ones < kTimes) return Go(false);
+      here.one_was_out = true;
       stretch_place_ = place;
       // In a trace it goes on to part what is before from what is behind.
       stretch_first_ = open.has_value() ? 0 : hash;
@@ -59,13 +63,17 @@ class Novelty {
       return Go(false);
     }
     was_new = true;
-    found_.Put(hash) = {.pass = pass_, .place = place, .first = stretch_ == 0};
+    found_.Put(hash) = {
+        .pass = pass_, .place = stretch_place_, .first = stretch_ == 0};
+    ++passes_.Put(pass_).new_ones;
+    last_is_out_ = true;
     return Go(true);
   }
-  // A trace has ended, by its signature.
-  void TraceEnded(uint64_t signature) {
+  // A trace of so many ops has ended, by its signature.
+  void TraceEnded(uint64_t signature, size_t ops = 0) {
     behind_ = signature;
     behind_cut_ = false;
+    if (ops > 0) passes_.Put(pass_).in_traces += ops;
   }
   // A cut has passed, by the hash of its words.
   void CutPassed(uint64_t hash) {
@@ -73,35 +81,51 @@ class Novelty {
     behind_ = hash;
     behind_cut_ = true;
     stretch_ = 0;
+    last_is_out_ = false;
   }
 
   void Clear() {
     known_.Clear();
     found_.Clear();
-    new_ones_.Clear();
+    places_.Clear();
+    passes_.Clear();
     behind_ = 0;
     behind_cut_ = false;
     ++pass_;
     stretch_ = 0;
     among_known_ = true;
     last_is_new_ = false;
+    last_is_out_ = false;
   }
 
  private:
-  // In which pass an op was found to be new, where first, whether as the first
-  // of a stretch, and how often elsewhere.
+  // In which pass an op was found to be new, behind what its stretch began,
+  // whether as the first of that, and how often elsewhere.
   struct Found {
     uint64_t pass = 0;
     uint64_t place = 0;
     bool first = false;
     uint32_t again = 0;
   };
+  struct Place {
+    uint32_t new_ones = 0;
+    bool parts_come = false;  // and nothing is left out here
+    bool one_was_out = false;
+    uint32_t times = 0;       // that the last one stayed out, in a row
+    uint64_t last = 0;
+  };
+  struct Pass {  // its ops
+    size_t new_ones = 0;
+    size_t in_traces = 0;
+  };
   static constexpr uint32_t kTimes = 4;
+  static constexpr uint32_t kTimesInARow = 16;
+  // So many ops in traces for one that is new are many.
+  static constexpr size_t kMany = 4;
   static constexpr uint32_t kMostPlaces = 6;
   // New ops in a row, of which some are the same, as those of layers are.
   static constexpr uint32_t kLongestStretch = 16;
   static constexpr uint32_t kLongStretch = 12;
-  static constexpr uint32_t kPartsComeHere = ~uint32_t{0};
   static constexpr size_t kMostKnown = size_t{1} << 14;
   static constexpr size_t kMostPlaced = size_t{1} << 12;
 
@@ -114,20 +138,39 @@ class Novelty {
     const bool again = stretch_ == 0 && (found.place == place || !among_known_);
     if (!again && ++found.again < kMostPlaces) {
       if (stretch_ == 0) {
+        places_.Put(place).one_was_out = true;
         stretch_place_ = place;
         stretch_first_ = 0;
         stretch_behind_cut_ = false;
       }
+      ++passes_.Put(pass_).new_ones;
       return true;
     }
     if (stretch_ >= kLongStretch) APartCameHere();
     ++pass_;
     return false;
   }
+  // What was new in another pass is so no more. As the first here it parts what
+  // is before from what is behind; if there was little of it, all of it does,
+  // until one has come here so often that it is nothing but another op.
+  bool StaysOut(uint64_t hash, const Found& found, uint64_t place,
+                bool behind_out) {
+    const bool as_first = found.first && found.place == place;
+    if (!as_first && !WasLittle(found)) return false;
+    if (behind_out && !as_first) return true;
+    Place& here = places_.Put(place);
+    if (here.parts_come || !(as_first || here.one_was_out)) return false;
+    here.times = std::exchange(here.last, hash) == hash ? here.times + 1 : 0;
+    return here.times < kTimesInARow;
+  }
+  bool WasLittle(const Found& found) {
+    const Pass& pass = passes_.Put(found.pass);
+    return pass.in_traces >= kMany * pass.new_ones;
+  }
   // All was new from a cut to the next, or very much at once: that is another
   // part of the program, not something in it that grows, and is left out once.
   void APartCameHere() {
-    new_ones_.Put(stretch_place_) = kPartsComeHere;
+    places_.Put(stretch_place_).parts_come = true;
     if (Found* found = found_.Find(stretch_first_)) found->first = false;
   }
   bool Go(bool is_new) {
@@ -138,13 +181,15 @@ class Novelty {
 
   cache::RecentMap<bool> known_{kMostKnown};  // whether it was found to be new
   cache::RecentMap<Found> found_{kMostPlaced};
-  cache::RecentMap<uint32_t> new_ones_{kMostPlaced};  // by place
+  cache::RecentMap<Place> places_{kMostPlaced};
+  cache::RecentMap<Pass> passes_{kMostPlaced};
   uint64_t behind_ = 0;
   bool behind_cut_ = false;  // and not a trace
   uint64_t pass_ = 1;
   uint32_t stretch_ = 0;      // new ops in a row
   bool among_known_ = true;   // the last op was not new, or is not left out
   bool last_is_new_ = false;  // it never came before
+  bool last_is_out_ = false;  // the last op is in no trace
   uint64_t stretch_place_ = 0;
   uint64_t stretch_first_ = 0;  // its first op
   bool stretch_behind_cut_ = false;

@@ -18,15 +18,19 @@ int NewOf(Novelty& novelty, const std::vector<uint64_t>& hashes) {
   novelty.CutPassed(7);
   int count = 0;
   std::optional<uint64_t> open;
+  size_t ops = 0;
   for (const uint64_t hash : hashes) {
     if (novelty.Meet(hash, open)) {
       ++count;
-      if (open.has_value()) novelty.TraceEnded(*open);
+      if (open.has_value()) novelty.TraceEnded(*open, ops);
       open.reset();
+      ops = 0;
     } else {
       open = 31 * open.value_or(17) + hash;
+      ++ops;
     }
   }
+  if (open.has_value()) novelty.TraceEnded(*open, ops);
   return count;
 }
 
@@ -114,6 +118,38 @@ TEST(NoveltyTest, WhatComesAgainIsNotNew) {
   }
 }
 
+// Of a text: a few ops are as long as it is.
+std::vector<uint64_t> Word(uint64_t length) {
+  std::vector<uint64_t> hashes = {1000 + length, 2000 + length};
+  for (uint64_t op = 1; op <= 40; ++op) hashes.push_back(op);
+  hashes.insert(hashes.end(), {2000 + length, 50});
+  return hashes;
+}
+
+TEST(NoveltyTest, WhereLittleWasNewItStaysOut) {
+  Novelty novelty;
+  for (uint64_t length = 1; length <= 20; ++length) {
+    EXPECT_EQ(NewOf(novelty, Word(length)), length < 4 ? 0 : 3) << length;
+  }
+  for (int again = 0; again < 30; ++again) {
+    for (uint64_t length = 4; length <= 20; ++length) {
+      EXPECT_EQ(NewOf(novelty, Word(length)), 3) << length;
+    }
+  }
+}
+
+// Of a length that stays.
+TEST(NoveltyTest, WhatComesAgainAndAgainStaysOutForSomeTimeOnly) {
+  Novelty novelty;
+  for (uint64_t length = 1; length <= 9; ++length) NewOf(novelty, Word(length));
+  int passes = 0;
+  while (NewOf(novelty, Word(9)) > 0) ++passes;
+  EXPECT_GE(passes, 16);
+  EXPECT_LT(passes, 64);
+  EXPECT_EQ(NewOf(novelty, Word(8)), 3);
+  EXPECT_EQ(NewOf(novelty, Word(10)), 3);
+}
+
 TEST(NoveltyTest, APlaceIsWhatIsBehind) {
   Novelty novelty;
   for (uint64_t pass = 0; pass < 8; ++pass) {
@@ -164,6 +200,13 @@ TEST_F(GrowingProgramTest, WhatStaysIsReplayed) {
   EXPECT_EQ(FollowedSince(before), 25.0 / 32) << Traces();
   EXPECT_EQ(stats().recorded, 4u) << Traces();
   EXPECT_GT(Cuts("another one each time"), 150u);
+  // It has been as long before, and what stays is what it was.
+  const Stats grown = stats();
+  for (int again = 0; again < 10; ++again) {
+    for (i = 20; i < 60; ++i) call(i);
+  }
+  EXPECT_EQ(FollowedSince(grown), 25.0 / 32) << Traces();
+  EXPECT_EQ(stats().recorded, 4u) << Traces();
 }
 
 }  // namespace
