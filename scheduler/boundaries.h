@@ -42,7 +42,12 @@ class Boundaries {
   }
   void CutPassed(uint64_t hash) {
     novelty_.CutPassed(hash);
+    PassedBy(hash);
+  }
+  // What belongs to no trace has come.
+  void PassedBy(uint64_t hash) {
     Part();
+    behind_ = hash;
   }
   // The op comes, in a trace of that signature if one is open (Novelty::Meet).
   bool IsNew(uint64_t hash, std::optional<uint64_t> open) {
@@ -72,10 +77,15 @@ class Boundaries {
 
   enum class Edge : uint8_t { kBegin, kEnd };
 
-  // A trace that began with an op on those storages.
-  void Began(uint64_t hash, TraceEntry* entry,
-             std::vector<engine::StorageToken> storages) {
-    heads_.Put(hash, entry, std::move(storages));
+  // The op that came last; 0 if none is known.
+  uint64_t behind() const { return behind_; }
+  // A trace that began with an op on those storages, behind that one, has ended
+  // with `last`.
+  void Closed(uint64_t hash, TraceEntry* entry,
+              std::vector<engine::StorageToken> storages, uint64_t behind,
+              uint64_t last) {
+    heads_.Put(hash, entry, std::move(storages), behind);
+    behind_ = last;
   }
   // The trace goes on: that one begins where it did.
   void Succeed(const TraceEntry& old, TraceEntry* entry) {
@@ -119,6 +129,7 @@ class Boundaries {
   // it always does. (Not so is the step that comes behind an evaluation.)
   TraceEntry* Ended(TraceEntry* entry) {
     novelty_.TraceEnded(entry->signature.lo, entry->ops);
+    behind_ = entry->op_hashes.empty() ? 0 : entry->op_hashes.back();
     predictor_.Saw(*entry);
     TraceEntry* before = std::exchange(last_, entry);
     if (before == nullptr) return nullptr;
@@ -150,6 +161,7 @@ class Boundaries {
   void Break() {
     predictor_.Break();
     Part();
+    behind_ = 0;
   }
 
   void Clear() {
@@ -162,6 +174,7 @@ class Boundaries {
     predictor_.Clear();
     last_ = nullptr;
     not_always_led_.clear();
+    behind_ = 0;
   }
   // What was learned and went for a bound.
   uint64_t forgotten() const { return cuts_.forgotten() + ends_.forgotten(); }
@@ -193,7 +206,8 @@ class Boundaries {
   Code begins_{kMostLearned};
   Code ends_with_{kMostLearned};
   Predictor predictor_;
-  TraceEntry* last_ = nullptr;        // that ended; nothing has come since
+  TraceEntry* last_ = nullptr;  // that ended; nothing has come since
+  uint64_t behind_ = 0;
   std::set<TraceId> not_always_led_;  // and their entries do not know it yet
 };
 

@@ -29,14 +29,15 @@ class Heads {
   struct Head {
     TraceEntry* entry = nullptr;
     std::vector<engine::StorageToken> storages;  // of its operands, last time
+    uint64_t behind = 0;       // which op it came then; 0: none that is known
     std::vector<bool> varies;  // was not always the same: an input, no weight
   };
 
   void Put(uint64_t hash, TraceEntry* entry,
-           std::vector<engine::StorageToken> storages) {
+           std::vector<engine::StorageToken> storages, uint64_t behind = 0) {
     std::vector<Head>& heads = heads_[hash];
     if (heads.empty() && bits_[hash % kBits]++ == 0) filter_ |= Bit(hash);
-    Head head{entry, std::move(storages), {}};
+    Head head{entry, std::move(storages), behind, {}};
     head.varies.resize(head.storages.size(), false);
     const auto old = Of(heads, entry);
     if (old != heads.end()) {
@@ -131,8 +132,12 @@ class Heads {
     size_t own = 0;  // operands that the open trace made
     size_t of = 0;
     bool all() const { return of > 0 && same == of; }
-    // Or there is too little to tell by.
-    bool some() const { return same > 0 || (of <= 1 && own == 0); }
+    // Or there is too little to tell by. What no operand tells may be anywhere
+    // in a pass: it is known by the op that it comes behind.
+    bool some(bool behind_the_same) const {
+      if (of == 0) return behind_the_same;
+      return same > 0 || (of == 1 && own == 0);
+    }
   };
   static Likeness Compare(std::span<const engine::Operand> operands,
                           std::span<const engine::StorageToken> storages,

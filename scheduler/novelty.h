@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_NOVELTY_H_
 #define REPRISE_SCHEDULER_NOVELTY_H_
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,12 +23,12 @@ namespace reprise::scheduler {
 //
 // What comes in another pass is not new; but the first op of what was new stays
 // out, so that traces begin behind it all the same, but for what follows. So
-// does the rest of it where little was new in all that pass: what is between
-// is the same whatever came, and has one plan instead of one for each (a text
-// that is generated again, word by word). Where a program goes on to other
-// sizes altogether, all is new from a cut to the next or very much at once: it
-// loses one pass, and nothing more is left out there. Forgets what was not met
-// for longest. Single-thread. Cost: one or two hash look-ups an op.
+// does the rest of it where little was new until the stream came to that place
+// again: what is between is the same whatever came, and has one plan instead of
+// one for each (a text that is generated again, word by word). Where it goes
+// on to other sizes altogether, all is new from a cut to the next or very much
+// at once: it loses one pass, and nothing more is left out there. Forgets what
+// was not met for longest. Single-thread. Cost: one or two hash look-ups an op.
 class Novelty {
  public:
   // The op that is met next, by the hash of its words, and the signature of the
@@ -36,6 +37,7 @@ class Novelty {
   bool Meet(uint64_t hash, std::optional<uint64_t> open = std::nullopt) {
     const uint64_t place = open.value_or(behind_);
     const bool behind_out = std::exchange(last_is_out_, false);
+    if (stretch_ == 0 && noted_[place % kBits]) EndCount(place);
     const auto [was_new, never_met] = known_.FindOrPut(hash);
     if (!never_met) {
       last_is_new_ = false;
@@ -51,7 +53,9 @@ class Novelty {
       if (behind_new && open.has_value()) return Go(false);
       Place& here = places_.Put(place);
       if (here.parts_come || ++here.new_ones < kTimes) return Go(false);
-      here.one_was_out = true;
+      here.one_was_out = here.counts = true;
+      here.before = count_;
+      noted_.set(place % kBits);
       stretch_place_ = place;
       // In a trace it goes on to part what is before from what is behind.
       stretch_first_ = open.has_value() ? 0 : hash;
@@ -65,7 +69,7 @@ class Novelty {
     was_new = true;
     found_.Put(hash) = {
         .pass = pass_, .place = stretch_place_, .first = stretch_ == 0};
-    ++passes_.Put(pass_).new_ones;
+    ++count_.out;
     last_is_out_ = true;
     return Go(true);
   }
@@ -73,7 +77,7 @@ class Novelty {
   void TraceEnded(uint64_t signature, size_t ops = 0) {
     behind_ = signature;
     behind_cut_ = false;
-    if (ops > 0) passes_.Put(pass_).in_traces += ops;
+    count_.in_traces += ops;
   }
   // A cut has passed, by the hash of its words.
   void CutPassed(uint64_t hash) {
@@ -88,7 +92,8 @@ class Novelty {
     known_.Clear();
     found_.Clear();
     places_.Clear();
-    passes_.Clear();
+    count_ = {};
+    noted_.reset();
     behind_ = 0;
     behind_cut_ = false;
     ++pass_;
@@ -107,16 +112,20 @@ class Novelty {
     bool first = false;
     uint32_t again = 0;
   };
+  struct Count {  // of ops
+    size_t out = 0;
+    size_t in_traces = 0;
+  };
   struct Place {
     uint32_t new_ones = 0;
     bool parts_come = false;  // and nothing is left out here
     bool one_was_out = false;
-    uint32_t times = 0;       // that the last one stayed out, in a row
+    uint32_t times = 0;  // that the last one stayed out, in a row
     uint64_t last = 0;
-  };
-  struct Pass {  // its ops
-    size_t new_ones = 0;
-    size_t in_traces = 0;
+    bool counts = false;  // since one was new here
+    Count before;         // what came until then
+    uint32_t little = 0;  // times that few were out until it came here again
+    uint32_t much = 0;    // and that more were
   };
   static constexpr uint32_t kTimes = 4;
   static constexpr uint32_t kTimesInARow = 16;
@@ -143,7 +152,7 @@ class Novelty {
         stretch_first_ = 0;
         stretch_behind_cut_ = false;
       }
-      ++passes_.Put(pass_).new_ones;
+      ++count_.out;
       return true;
     }
     if (stretch_ >= kLongStretch) APartCameHere();
@@ -163,9 +172,16 @@ class Novelty {
     here.times = std::exchange(here.last, hash) == hash ? here.times + 1 : 0;
     return here.times < kTimesInARow;
   }
+  void EndCount(uint64_t place) {
+    Place& here = places_.Put(place);
+    if (!std::exchange(here.counts, false)) return;
+    const size_t out = count_.out - here.before.out;
+    const size_t in_traces = count_.in_traces - here.before.in_traces;
+    ++(in_traces >= kMany * out ? here.little : here.much);
+  }
   bool WasLittle(const Found& found) {
-    const Pass& pass = passes_.Put(found.pass);
-    return pass.in_traces >= kMany * pass.new_ones;
+    const Place& place = places_.Put(found.place);
+    return place.little > 2 * place.much;
   }
   // All was new from a cut to the next, or very much at once: that is another
   // part of the program, not something in it that grows, and is left out once.
@@ -182,7 +198,9 @@ class Novelty {
   cache::RecentMap<bool> known_{kMostKnown};  // whether it was found to be new
   cache::RecentMap<Found> found_{kMostPlaced};
   cache::RecentMap<Place> places_{kMostPlaced};
-  cache::RecentMap<Pass> passes_{kMostPlaced};
+  Count count_;
+  static constexpr size_t kBits = 4096;
+  std::bitset<kBits> noted_;  // places where one was new, by their low bits
   uint64_t behind_ = 0;
   bool behind_cut_ = false;  // and not a trace
   uint64_t pass_ = 1;

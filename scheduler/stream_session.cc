@@ -156,11 +156,11 @@ Action StreamSession::EnterMasked(const OpView& op,
   if (mode_ == Mode::kWatching) {
     if (!watching_.IsExpected(hash) &&
         boundaries_.IsNew(hash, watching_.signature().lo)) {
-      return LeaveOut(op, kNew);
+      return LeaveOut(op, hash, kNew);
     }
     if (watching_.EndsBefore(op, hash)) Close(Ending::kByItself);
   } else if (boundaries_.IsNew(hash, std::nullopt)) {
-    return LeaveOut(op, kNew);
+    return LeaveOut(op, hash, kNew);
   }
   // No trace begins with what eager runs: of a model that is brought to the
   // device, nothing would be replayed.
@@ -221,16 +221,17 @@ Action StreamSession::Pass() {
 
 Action StreamSession::RunCut(const OpView& op, uint64_t hash,
                              std::string_view reason) {
-  const Action action = LeaveOut(op, reason);
+  const Action action = LeaveOut(op, hash, reason);
   boundaries_.CutPassed(hash);
   return action;
 }
 
-Action StreamSession::LeaveOut(const OpView& op, std::string_view reason) {
+Action StreamSession::LeaveOut(const OpView& op, uint64_t hash,
+                               std::string_view reason) {
   NoteCut(op, reason);
   NoteGap();
   Close(Ending::kByCut);
-  boundaries_.Part();
+  boundaries_.PassedBy(hash);
   return Action::kCut;
 }
 

@@ -213,8 +213,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   Action RunCut(const engine::OpView& op, uint64_t hash,
                 std::string_view reason) REPRISE_REQUIRES(lock_);
   // The op belongs to no trace, and the open one ends before it.
-  Action LeaveOut(const engine::OpView& op, std::string_view reason)
-      REPRISE_REQUIRES(lock_);
+  Action LeaveOut(const engine::OpView& op, uint64_t hash,
+                  std::string_view reason) REPRISE_REQUIRES(lock_);
   // A cut without an op. True if something had been run ahead.
   bool CutWithoutOp(const char* what) REPRISE_REQUIRES(lock_);
   // What comes now is in no trace.

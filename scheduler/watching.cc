@@ -59,6 +59,7 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
   repetition_.Clear();
   goes_on_until_ = 0;
   head_hash_ = hash;
+  head_behind_ = boundaries_.behind();
   op_hashes_.clear();
   head_storages_.clear();
   for (const engine::Operand& operand : op.operands) {
@@ -105,7 +106,8 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (hash == head_hash_) {
     const Heads::Likeness likeness =
         Heads::Compare(op.operands, head_storages_, open_);
-    if (likeness.all() || (enough && likeness.some())) return true;
+    const bool some = likeness.some(head_behind_ == hash_);
+    if (likeness.all() || (enough && some)) return true;
   }
   const bool hopeless =
       expected_ != nullptr && expected_->state == State::kGivenUp;
@@ -114,7 +116,8 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   for (const Heads::Head& head : boundaries_.Find(hash)) {
     if (head.entry->state >= State::kConfirm &&
         head.entry->state <= State::kReady &&
-        Heads::Compare(op.operands, head.storages, open_).some()) {
+        Heads::Compare(op.operands, head.storages, open_)
+            .some(head.behind == hash_)) {
       return true;
     }
   }
@@ -267,7 +270,7 @@ void Watching::Close(Ending ending) {
       {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
   if (goes_on_until_ > 0) EndJoin(expected, entry);
   life_.PassEnded(entry);
-  boundaries_.Began(head_hash_, entry, head_storages_);
+  boundaries_.Closed(head_hash_, entry, head_storages_, head_behind_, hash_);
   if (learning_.recording()) {
     // Of whichever trace it has become.
     if (learning_.IsFor(*entry)) {

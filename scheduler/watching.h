@@ -122,6 +122,7 @@ class Watching {
   engine::OpenTrace open_;
   uint64_t head_hash_ = 0;
   std::vector<engine::StorageToken> head_storages_;
+  uint64_t head_behind_ = 0;  // the op before
   std::vector<uint64_t> op_hashes_;
   Externals externals_;
   TraceEntry* promised_ = nullptr;  // by the head

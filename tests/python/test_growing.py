@@ -36,9 +36,10 @@ class Decoder(nn.Module):
         """Words [1, n] become scores of the next one, [1, WORDS]."""
         last = text[:, -1:].clone()  # with strides that grow
         place = torch.arange(text.shape[1], device=text.device)[-1:]
-        h = self.words(last) + self.places(place)
+        first = torch.arange(1, device=text.device)  # as in each layer
+        h = self.words(last) + self.places(place) + first
         for layer in self.layers:
-            h = torch.relu(layer(h)) * 1.5 + h
+            h = torch.relu(layer(h)) * 1.5 + h + torch.arange(1, device=text.device)
         scores: torch.Tensor = self.head(h[:, -1])
         return scores
 
@@ -68,13 +69,20 @@ def test_a_text_that_grows(device: str) -> None:
 
         scores, text = write()
         stats, report = session.stats(), str(session.explain())
+        # Again: its lengths have come before, and its tokens have the same plan.
+        again, same_text = write()
+        during = session.stats().since(stats)
 
     def wait() -> None:
         pass
 
     expected, words = write()
-    assert text == words
+    assert text == same_text == words
     assert_same_bits(scores, expected)
+    assert_same_bits(again, expected)
     # Of a dozen tokens' layers, at least.
-    assert stats.followed > 12 * 4 * len(model.layers), report
+    ops = 6 * len(model.layers)
+    assert stats.followed > 12 * ops, report
     assert "another one each time" in report
+    assert during.followed > (TOKENS - 8) * ops, str(session.explain())
+    assert during.replays < 3 * TOKENS, str(session.explain())

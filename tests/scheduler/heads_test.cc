@@ -136,5 +136,18 @@ TEST_F(HeadsTest, WhatWasRemovedTakesNoRoom) {
   EXPECT_EQ(Choose(10, 1), a_.get());
 }
 
+// Of the positions of a layer: no operand says in which pass, or layer, it is.
+TEST_F(HeadsTest, WithoutOperandsTheOpBeforeTells) {
+  const engine::OpenTrace open;
+  const Heads::Likeness likeness = Heads::Compare({}, {}, open);
+  EXPECT_FALSE(likeness.all());
+  EXPECT_TRUE(likeness.some(true));
+  EXPECT_FALSE(likeness.some(false));
+  heads_.Put(kHash, a_.get(), {}, 5);
+  EXPECT_EQ(heads_.Find(kHash)[0].behind, 5u);
+  heads_.Put(kHash, a_.get(), {}, 6);
+  EXPECT_EQ(heads_.Find(kHash)[0].behind, 6u);
+}
+
 }  // namespace
 }  // namespace reprise::scheduler
