@@ -94,17 +94,20 @@ class Boundaries {
   std::span<const Heads::Head> Find(uint64_t hash) const {
     return heads_.Find(hash);
   }
-  // Passes of several sizes begin, or end, with such an operator on those
-  // storages; null: on another one each time.
-  void LearnCode(Edge edge, engine::OpId op,
-                 std::vector<engine::StorageToken> storages) {
-    std::vector<std::vector<engine::StorageToken>>& all = CodeAt(edge).Put(op);
-    if (std::ranges::find(all, storages) != all.end()) return;
+  // Of an operator on those storages; null: on another one each time.
+  struct Coded {
+    std::vector<engine::StorageToken> storages;
+    uint32_t after = 0;  // an end is so many ops behind it
+    bool operator==(const Coded&) const = default;
+  };
+  // Passes of several sizes begin, or end, with such an operator.
+  void LearnCode(Edge edge, engine::OpId op, Coded coded) {
+    std::vector<Coded>& all = CodeAt(edge).Put(op);
+    if (std::ranges::find(all, coded) != all.end()) return;
     if (all.size() == kMostCode) all.erase(all.begin());
-    all.push_back(std::move(storages));
+    all.push_back(std::move(coded));
   }
-  std::span<const std::vector<engine::StorageToken>> FindCode(Edge edge,
-                                                              engine::OpId op) {
+  std::span<const Coded> FindCode(Edge edge, engine::OpId op) {
     Code& code = CodeAt(edge);
     if (code.empty()) return {};
     const auto* all = code.Find(op);
@@ -180,8 +183,7 @@ class Boundaries {
   uint64_t forgotten() const { return cuts_.forgotten() + ends_.forgotten(); }
 
  private:
-  using Code = cache::LruMap<engine::OpId,
-                             std::vector<std::vector<engine::StorageToken>>>;
+  using Code = cache::LruMap<engine::OpId, std::vector<Coded>>;
   static constexpr size_t kMostLearned = 4096;
   static constexpr uint32_t kTimesThatTell = 2;
   // After so many times in a row a trace is always followed by another; and

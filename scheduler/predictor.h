@@ -27,8 +27,11 @@ class Predictor {
     if (known_ < kLongest) ++known_;
   }
 
-  // The stream was interrupted: what comes next follows on nothing.
-  void Break() { known_ = 0; }
+  // The stream was interrupted: what comes next follows on that.
+  void Break() {
+    last_[0] = TraceId::kNone;
+    known_ = 1;
+  }
 
   // The trace that is due, if its head has those words; kNone if none is known.
   TraceId Foresee(uint64_t head_hash) const {

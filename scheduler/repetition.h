@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cache/recent_map.h"
@@ -103,13 +104,30 @@ class Repetition {
     return IsOver(code_, enough) ? Found::kCode : Found::kNothing;
   }
 
-  // Behind kCode: which operands of the op that begins the body, or of the one
-  // that ends it, are the same each time.
+  // Behind kCode: which operands of the op that begins the body are the same
+  // each time.
   std::vector<bool> WeightsOfTheBegin() const {
     return WeightsOf(ops_.size() - code_.period);
   }
-  std::vector<bool> WeightsOfTheEnd() const {
-    return WeightsOf(ops_.size() - 1);
+  // The same of what ends it: the last op with such an operand, its storages
+  // (null: another one each time), and how many ops come behind it.
+  struct End {
+    engine::OpId op = engine::kNoOp;
+    std::vector<engine::StorageToken> storages;
+    uint32_t after = 0;
+  };
+  // None if there is no such op among the last ones.
+  std::optional<End> EndOfTheBody() const {
+    const std::optional<size_t> op = EndBefore(ops_.size(), -1);
+    if (!op) return std::nullopt;
+    End end{ops_[*op].op, {}, static_cast<uint32_t>(ops_.size() - 1 - *op)};
+    const std::vector<bool> weights = WeightsOf(*op);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const uint64_t name = names_[ops_[*op].first_name + i];
+      end.storages.push_back(
+          weights[i] ? reinterpret_cast<engine::StorageToken>(name) : nullptr);
+    }
+    return end;
   }
 
  private:
@@ -140,6 +158,8 @@ class Repetition {
   // So many ops of one form are looked at: several of them may be in one pass,
   // on other inputs.
   static constexpr size_t kMostBefore = 4;
+  // So many ops may come behind the one that tells where a body ends.
+  static constexpr size_t kMostAfter = 8;
   static constexpr size_t kNowhere = ~size_t{0};
   static constexpr size_t kMostForms = size_t{1} << 20;
 
@@ -195,6 +215,18 @@ class Repetition {
     }
     return false;
   }
+  // The last op before that one, if it is near, that has the same weight as the
+  // one a period later (`periods` 1) or before (-1).
+  std::optional<size_t> EndBefore(size_t op, int periods) const {
+    for (size_t n = 1; n <= std::min({kMostAfter + 1, op, code_.period}); ++n) {
+      const size_t end = op - n;
+      if (periods < 0 && end < code_.period) return std::nullopt;
+      const size_t other =
+          periods < 0 ? end - code_.period : end + code_.period;
+      if (SameWeight(end, other)) return end;
+    }
+    return std::nullopt;
+  }
   std::vector<bool> WeightsOf(size_t op) const {
     const size_t before = op >= code_.period ? op - code_.period : op;
     std::vector<bool> same(ops_[op].operands);
@@ -248,18 +280,19 @@ class Repetition {
     std::vector<int64_t> cross;
     std::partial_sum(change.begin(), change.end(), std::back_inserter(cross));
     // A loop that is told by its code is to be known again by a weight: of the
-    // op that begins its body, or of the one before, which ends it.
+    // op that begins its body, or of one of those before, which end it.
     const auto may_begin = [&](size_t left) {
       const size_t op = last - period + left;
-      const size_t end = left == 0 ? last - 1 : op - 1;
       return &loop == &words_ || SameWeight(op, op + period) ||
-             SameWeight(end, end + period);
+             EndBefore(left == 0 ? last : op, 1).has_value();
     };
+    // What is made of nothing rather begins a body than ends it.
     size_t best = kNowhere;
-    int64_t fewest = 0;
+    std::pair<int64_t, bool> fewest;
     for (size_t left = 0; left < period; ++left) {
       const size_t op = last - period + left;
-      const int64_t here = cross[left == 0 ? last : op];
+      const std::pair<int64_t, bool> here = {cross[left == 0 ? last : op],
+                                             ops_[op].operands > 0};
       if ((best != kNowhere && here >= fewest) || !may_begin(left)) continue;
       fewest = here;
       best = left;

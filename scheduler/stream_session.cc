@@ -574,6 +574,9 @@ void StreamSession::Pause() {
   if (mode_ == Mode::kWatching && observed_ == nullptr) {
     Close(Ending::kByCut);  // it ends like this the next time, too
     boundaries_.Part();
+  } else if (mode_ == Mode::kBoundary && observed_ == nullptr) {
+    // Whoever pauses between two passes goes on with the next one.
+    boundaries_.Part();
   } else {
     may_allocate_.store(false, std::memory_order_relaxed);  // as at an op
     Break();

@@ -51,12 +51,9 @@ Watching::Watching(const Parts& parts)
 void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
   open_.Clear();
   externals_.Clear();
-  const bool code_begins =
-      std::exchange(repeated_, Repetition::Found::kNothing) ==
-          Repetition::Found::kCode &&
-      hash == repeated_hash_;
-  if (code_begins) LearnCode(op);
+  repeated_ = Repetition::Found::kNothing;
   repetition_.Clear();
+  left_of_body_.reset();
   goes_on_until_ = 0;
   head_hash_ = hash;
   head_behind_ = boundaries_.behind();
@@ -72,16 +69,15 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
 
 void Watching::LearnCode(const OpView& head) {
   using Edge = Boundaries::Edge;
-  const auto has_weight = [](const std::vector<engine::StorageToken>& code) {
-    return std::ranges::any_of(
-        code, [](engine::StorageToken one) { return one != nullptr; });
-  };
   std::vector<engine::StorageToken> begin =
       StoragesAt(repetition_.WeightsOfTheBegin(), head.operands);
-  if (has_weight(begin)) {
-    boundaries_.LearnCode(Edge::kBegin, head.op, std::move(begin));
-  } else if (has_weight(end_storages_)) {
-    boundaries_.LearnCode(Edge::kEnd, end_op_, end_storages_);
+  const bool has_weight = std::ranges::any_of(
+      begin, [](engine::StorageToken one) { return one != nullptr; });
+  if (has_weight) {
+    boundaries_.LearnCode(Edge::kBegin, head.op, {std::move(begin)});
+  } else if (std::optional<Repetition::End> end = repetition_.EndOfTheBody()) {
+    boundaries_.LearnCode(Edge::kEnd, end->op,
+                          {std::move(end->storages), end->after});
   }
 }
 
@@ -94,8 +90,9 @@ bool Watching::IsExpected(uint64_t hash) const {
 }
 
 bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
-  repeated_hash_ = hash;
-  return BeginsTrace(op, hash) || EndsAtForeignWork();
+  if (!BeginsTrace(op, hash)) return EndsAtForeignWork();
+  if (repeated_ == Repetition::Found::kCode) LearnCode(op);
+  return true;
 }
 
 bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
@@ -106,23 +103,30 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (hash == head_hash_) {
     const Heads::Likeness likeness =
         Heads::Compare(op.operands, head_storages_, open_);
-    const bool some = likeness.some(head_behind_ == hash_);
+    const bool some = likeness.some(IsBehind(head_behind_));
     if (likeness.all() || (enough && some)) return true;
   }
   const bool hopeless =
       expected_ != nullptr && expected_->state == State::kGivenUp;
-  if ((!enough && !hopeless) || IsPromised()) return false;
-  if (IsCode(Boundaries::Edge::kBegin, op)) return true;
+  if ((!enough && !hopeless) || (IsPromised() && MayComeNext(hash))) {
+    return false;
+  }
+  if (left_of_body_ == 0u || FindCode(Boundaries::Edge::kBegin, op))
+    return true;
   for (const Heads::Head& head : boundaries_.Find(hash)) {
     if (head.entry->state >= State::kConfirm &&
         head.entry->state <= State::kReady &&
         Heads::Compare(op.operands, head.storages, open_)
-            .some(head.behind == hash_)) {
+            .some(IsBehind(head.behind))) {
       return true;
     }
   }
   return false;
 }
+
+// Where it is not known behind what the head came it may have come behind this:
+// passes may follow each other, and this is the second one.
+bool Watching::IsBehind(uint64_t op) const { return op == 0 || op == hash_; }
 
 bool Watching::Awaits() const {
   return expected_ != nullptr && expected_->state != State::kGivenUp &&
@@ -132,20 +136,28 @@ bool Watching::Awaits() const {
 // While the trace that the head promised may still come, other heads are ops in
 // its middle. One that came once promises nothing: it may have been two in a
 // row. One that was given up is not waited for.
-bool Watching::IsPromised() const { return Awaits() && expected_->seen > 1; }
+bool Watching::IsPromised() const {
+  return Awaits() && expected_->seen > 1 && MayBecome(*expected_);
+}
+
+bool Watching::MayComeNext(uint64_t hash) const {
+  return expected_->op_hashes.empty() || IsExpected(hash);
+}
 
 // What was joined has heads in its middle, its own one perhaps.
 bool Watching::IsJoined() const {
   return Awaits() && expected_->joined_at.has_value() && MayBecome(*expected_);
 }
 
-bool Watching::IsCode(Boundaries::Edge edge, const OpView& op) const {
-  for (const std::vector<engine::StorageToken>& code :
-       boundaries_.FindCode(edge, op.op)) {
+const Boundaries::Coded* Watching::FindCode(Boundaries::Edge edge,
+                                            const OpView& op) const {
+  for (const Boundaries::Coded& code : boundaries_.FindCode(edge, op.op)) {
     // No operand is where there is no weight: that storage is null.
-    if (Heads::Compare(op.operands, code, open_).same > 0) return true;
+    if (Heads::Compare(op.operands, code.storages, open_).same > 0) {
+      return &code;
+    }
   }
-  return false;
+  return nullptr;
 }
 
 bool Watching::EndsAtForeignWork() {
@@ -193,7 +205,10 @@ bool Watching::Ends() {
     goes_on_until_ = open_.ops() + expected_->goes_on;
     return false;
   }
-  return whole || ends_body_ || boundaries_.EndsAt(open_.signature());
+  const bool ends_body = left_of_body_ == 0u &&
+                         open_.ops() >= kShortestRepetition && !IsPromised() &&
+                         !IsJoined();
+  return whole || ends_body || boundaries_.EndsAt(open_.signature());
 }
 
 bool Watching::TakesOutside(const OpView& op) const {
@@ -223,13 +238,13 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
   }
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
     repeated_ = repetition_.Add(op.op, hash_, op.operands, operands, open_);
-    if (repeated_ == Repetition::Found::kCode) {
-      end_op_ = op.op;
-      end_storages_ = StoragesAt(repetition_.WeightsOfTheEnd(), op.operands);
-    }
   }
-  ends_body_ = open_.ops() >= kShortestRepetition && !IsPromised() &&
-               IsCode(Boundaries::Edge::kEnd, op) && !IsJoined();
+  if (const auto* end = FindCode(Boundaries::Edge::kEnd, op)) {
+    left_of_body_ = end->after;
+  } else if (left_of_body_.has_value()) {
+    left_of_body_ =
+        *left_of_body_ == 0 ? std::nullopt : std::optional(*left_of_body_ - 1);
+  }
 }
 
 bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {

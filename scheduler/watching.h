@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -91,13 +92,19 @@ class Watching {
  private:
   bool TakesOutside(const engine::OpView& op) const;
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
+  // The next op comes behind that one, as far as is known.
+  bool IsBehind(uint64_t op) const;
   // More is to come of what is expected: of any trace, of one that came more
   // than once, of what was joined.
   bool Awaits() const;
   bool IsPromised() const;
+  // That op is what is expected next, as far as is known.
+  bool MayComeNext(uint64_t hash) const;
   bool IsJoined() const;
-  // A loop whose passes have several sizes begins or ends with this op.
-  bool IsCode(Boundaries::Edge edge, const engine::OpView& op) const;
+  // A loop whose passes have several sizes begins or ends with this op, or ends
+  // soon behind it; null: none does.
+  const Boundaries::Coded* FindCode(Boundaries::Edge edge,
+                                    const engine::OpView& op) const;
   // One was found, and begins with this op.
   void LearnCode(const engine::OpView& head);
   // Device work that no op made came before the op of the recording that is
@@ -130,11 +137,8 @@ class Watching {
   Repetition repetition_;
   uint32_t goes_on_until_ = 0;  // the op, if what was expected was joined
   Repetition::Found repeated_ = Repetition::Found::kNothing;
-  uint64_t repeated_hash_ = 0;  // of the op that was looked at since
-  // Behind kCode: the op that ended the body, and its weights.
-  engine::OpId end_op_ = engine::kNoOp;
-  std::vector<engine::StorageToken> end_storages_;
-  bool ends_body_ = false;  // the op that came last
+  // How many ops come until the body of such a loop ends.
+  std::optional<uint32_t> left_of_body_;
   uint64_t hash_ = 0;
   // Ops that may try out kernels, by the hash of their words: how often in a
   // row they could not be recorded.

@@ -101,3 +101,66 @@ def test_one_length_has_an_arena_of_its_own(device: str) -> None:
         plan = session.explain().to_dict()["plans"][0]
     assert not any(instance["shares_arena"] for instance in plan["instances"])
     assert plan["arena_bytes"] > plan["layout_bytes"] > 0 or device == "cpu"
+
+
+class Places(nn.Module):
+    """Begins with an op on nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(100, 32)
+        self.places = nn.Embedding(64, 32)
+        self.layers = nn.ModuleList(
+            nn.Sequential(
+                nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)
+            )
+            for _ in range(4)
+        )
+        self.out = nn.Linear(32, 16)
+
+    def forward(self, text: torch.Tensor) -> torch.Tensor:
+        """Words [n, length] become scores, [n, length, 16]."""
+        place = torch.arange(text.shape[1], device=text.device)
+        h = self.words(text) + self.places(place)
+        for layer in self.layers:
+            h = h + layer(h)
+        scores: torch.Tensor = self.out(h)
+        return scores
+
+
+def test_evaluation_behind_training(device: str) -> None:
+    """Its passes are how training's begin, which promise more; nothing parts them."""
+    torch.manual_seed(1)
+    model = Places().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def train(text: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(text).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def evaluate(text: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return model(text)
+
+    order = random.Random(3)
+    batches = [
+        torch.randint(100, (2, order.choice(range(8, 14))), device=device)
+        for _ in range(200)
+    ]
+    with reprise.session(device, policy="always") as session:
+        session.reset()
+        for text in batches:
+            train(text)
+            assert session.wait(BUILD_TIMEOUT_S)
+        for text in batches[:100]:
+            evaluate(text)
+            assert session.wait(BUILD_TIMEOUT_S)
+        before = session.stats()
+        found = [evaluate(text) for text in batches[:50]]
+        during = session.stats().since(before)
+        told = str(session.explain())
+    assert_same_bits(found, [evaluate(text) for text in batches[:50]])
+    assert during.followed > 0.8 * during.ops, told

@@ -61,6 +61,14 @@ TEST_F(PredictorTest, NothingIsForeseenAfterABreakOrOfAnotherHead) {
   EXPECT_EQ(predictor_.Foresee(kHead), TraceId::kNone);
 }
 
+TEST_F(PredictorTest, WhatComesBehindABreakIsForeseenTheNextTime) {
+  Foreseen("abbabb");
+  predictor_.Break();
+  predictor_.Saw(*entries_[1]);
+  predictor_.Break();
+  EXPECT_EQ(predictor_.Foresee(kHead), entries_[1]->id);
+}
+
 // One that was forgotten is foreseen by its id only, which no other has.
 TEST_F(PredictorTest, WhatIsForeseenNeedNotBeThere) {
   Foreseen("abababab");

@@ -74,6 +74,58 @@ TEST_F(SeveralSizesTest, PassesThatBeginWithoutAWeightEndBehindOne) {
   EXPECT_GE(stats().replays - before.replays, 90u);
 }
 
+// Nor is it where a few ops without a weight end the pass.
+TEST_F(SeveralSizesTest, PassesMayEndSoonBehindAWeight) {
+  const auto passes = [this](int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto seed = static_cast<float>(++passes_);
+      const size_t elements = 8 * (1 + random_() % 5);
+      ASSERT_NO_FATAL_FAILURE(Both([&](Side& side) {
+        const ModelTensor x = side.program->Make(seed, elements);
+        const ModelTensor begun =
+            side.program->Add(side.program->Scale(x, 0.25f), x);
+        const ModelTensor last =
+            side.program->Add(Layers(side, begun, 8), side.weights.front());
+        return Held{
+            side.program->Scale(side.program->Scale(last, 0.75f), 0.875f)};
+      }));
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(passes(150));
+  const Stats before = stats();
+  ASSERT_NO_FATAL_FAILURE(passes(100));
+  EXPECT_GT(FollowedSince(before), 0.9) << Traces();
+  EXPECT_GE(stats().replays - before.replays, 90u);
+}
+
+// Evaluation behind training: its passes are how training's begin.
+TEST_F(SeveralSizesTest, ShorterPassesAreReplayedBehindLongerOnes) {
+  const auto passes = [this](int count, bool longer) {
+    for (int i = 0; i < count; ++i) {
+      const auto seed = static_cast<float>(++passes_);
+      const size_t elements = 8 * (1 + random_() % 5);
+      ASSERT_NO_FATAL_FAILURE(Both([&](Side& side) {
+        const ModelTensor x = side.program->Make(seed, elements);
+        const ModelTensor begun =
+            side.program->Add(side.program->Scale(x, 0.25f), x);
+        ModelTensor last =
+            side.program->Add(Layers(side, begun, 6), side.weights.front());
+        for (size_t k = 0; longer && k < 12; ++k) {
+          last = side.program->Add(side.program->Scale(last, 0.75f),
+                                   side.weights[k % side.weights.size()]);
+        }
+        return Held{last};
+      }));
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(passes(150, /*longer=*/true));
+  ASSERT_NO_FATAL_FAILURE(passes(250, /*longer=*/false));
+  const Stats before = stats();
+  ASSERT_NO_FATAL_FAILURE(passes(50, /*longer=*/false));
+  EXPECT_GT(FollowedSince(before), 0.9) << Traces();
+  EXPECT_GE(stats().replays - before.replays, 45u);
+}
+
 // Its first layers are used on several sizes in each pass.
 TEST_F(SeveralSizesTest, APassThatUsesItsLayersOnSeveralSizesStaysOneTrace) {
   const auto pass = [this] {
