@@ -284,7 +284,7 @@ def lengths() -> str:
                 f"{record['eager_us']:.0f}",
                 f"{record['reprise_us']:.0f}",
                 f"{record['ratio']:.2f} [{record['ratio_low']:.2f}, {record['ratio_high']:.2f}]",
-                f"{record['host_us']:.0f}",
+                f"{record['host_us']:.0f}" if "host_us" in record else "-",
                 f"{graph:.0f}" if graph else "-",
                 f"{100 * record['followed']:.0f}",
                 str(record["plans"]),

@@ -42,10 +42,10 @@ class Boundaries {
   }
   void CutPassed(uint64_t hash) {
     novelty_.CutPassed(hash);
-    PassedBy(hash);
+    LeftOut(hash);
   }
-  // What belongs to no trace has come.
-  void PassedBy(uint64_t hash) {
+  // An op that belongs to no trace has come.
+  void LeftOut(uint64_t hash) {
     Part();
     behind_ = hash;
   }
@@ -94,16 +94,20 @@ class Boundaries {
   std::span<const Heads::Head> Find(uint64_t hash) const {
     return heads_.Find(hash);
   }
-  // Of an operator on those storages; null: on another one each time.
+  // An op that tells a loop by its code: the storages that its operands are on;
+  // null: on another one each time.
   struct Coded {
     std::vector<engine::StorageToken> storages;
     uint32_t after = 0;  // an end is so many ops behind it
-    bool operator==(const Coded&) const = default;
   };
   // Passes of several sizes begin, or end, with such an operator.
   void LearnCode(Edge edge, engine::OpId op, Coded coded) {
     std::vector<Coded>& all = CodeAt(edge).Put(op);
-    if (std::ranges::find(all, coded) != all.end()) return;
+    const auto old = std::ranges::find(all, coded.storages, &Coded::storages);
+    if (old != all.end()) {
+      old->after = coded.after;
+      return;
+    }
     if (all.size() == kMostCode) all.erase(all.begin());
     all.push_back(std::move(coded));
   }

@@ -42,9 +42,9 @@ class Novelty {
     if (!never_met) {
       last_is_new_ = false;
       Found* found = was_new ? found_.Find(hash) : nullptr;
-      if (found == nullptr) return Go(false);
+      if (found == nullptr || found->is_in) return Go(false);
       const bool is_new = Go(MeetAgain(*found, place));
-      last_is_out_ = is_new || StaysOut(hash, *found, place, behind_out);
+      last_is_out_ = is_new || StaysOut(*found, place, behind_out);
       return last_is_out_;
     }
     // Behind an op that never came, none has come before.
@@ -111,6 +111,11 @@ class Novelty {
     uint64_t place = 0;
     bool first = false;
     uint32_t again = 0;
+    // In other passes: how often it stayed out at its place, and since when, in
+    // times that one did; that it is nothing but another op.
+    uint32_t returns = 0;
+    uint64_t since = 0;
+    bool is_in = false;
   };
   struct Count {  // of ops
     size_t out = 0;
@@ -118,17 +123,19 @@ class Novelty {
   };
   struct Place {
     uint32_t new_ones = 0;
-    bool parts_come = false;  // and nothing is left out here
-    bool one_was_out = false;
-    uint32_t times = 0;  // that the last one stayed out, in a row
-    uint64_t last = 0;
-    bool counts = false;  // since one was new here
-    Count before;         // what came until then
+    bool parts_come = false;   // and nothing is left out here
+    bool one_was_out = false;  // once, at least
+    uint64_t times = 0;        // that one stayed out in another pass
+    bool counts = false;       // since one was new here
+    Count before;              // what came until then
     uint32_t little = 0;  // times that few were out until it came here again
     uint32_t much = 0;    // and that more were
   };
   static constexpr uint32_t kTimes = 4;
-  static constexpr uint32_t kTimesInARow = 16;
+  // What comes back so often, one in so many times, is one of a few.
+  static constexpr uint32_t kReturns = 16;
+  static constexpr uint32_t kFew = 16;
+  static constexpr uint32_t kMostVotes = 64;
   // So many ops in traces for one that is new are many.
   static constexpr size_t kMany = 4;
   static constexpr uint32_t kMostPlaces = 6;
@@ -137,6 +144,7 @@ class Novelty {
   static constexpr uint32_t kLongStretch = 12;
   static constexpr size_t kMostKnown = size_t{1} << 14;
   static constexpr size_t kMostPlaced = size_t{1} << 12;
+  static constexpr size_t kBits = 4096;
 
   // True if what was new elsewhere in this pass is so here. What was new in
   // this very place, or with nothing known in between, is so no more, nor all
@@ -160,28 +168,39 @@ class Novelty {
     return false;
   }
   // What was new in another pass is so no more. As the first here it parts what
-  // is before from what is behind; if there was little of it, all of it does,
-  // until one has come here so often that it is nothing but another op.
-  bool StaysOut(uint64_t hash, const Found& found, uint64_t place,
-                bool behind_out) {
+  // is before from what is behind; if there was little of it, all of it does.
+  // One of a few that come in turn is in traces again, and what is behind it.
+  bool StaysOut(Found& found, uint64_t place, bool behind_out) {
     const bool as_first = found.first && found.place == place;
     if (!as_first && !WasLittle(found)) return false;
     if (behind_out && !as_first) return true;
-    Place& here = places_.Put(place);
-    if (here.parts_come || !(as_first || here.one_was_out)) return false;
-    here.times = std::exchange(here.last, hash) == hash ? here.times + 1 : 0;
-    return here.times < kTimesInARow;
+    Place* here = places_.Find(place);
+    if (here == nullptr || here->parts_come) return false;
+    if (!as_first && !here->one_was_out) return false;
+    if (found.place != place) return true;  // that one tells
+    found.is_in = IsOneOfAFew(found, ++here->times);
+    return !found.is_in;
+  }
+  static bool IsOneOfAFew(Found& found, uint64_t times) {
+    if (found.returns++ == 0) found.since = times;
+    if (found.returns < kReturns) return false;
+    if (times - found.since <= uint64_t{kReturns} * kFew) return true;
+    found.returns = 0;
+    return false;
   }
   void EndCount(uint64_t place) {
-    Place& here = places_.Put(place);
-    if (!std::exchange(here.counts, false)) return;
-    const size_t out = count_.out - here.before.out;
-    const size_t in_traces = count_.in_traces - here.before.in_traces;
-    ++(in_traces >= kMany * out ? here.little : here.much);
+    Place* here = places_.Find(place);
+    if (here == nullptr || !std::exchange(here->counts, false)) return;
+    const size_t out = count_.out - here->before.out;
+    const size_t in_traces = count_.in_traces - here->before.in_traces;
+    ++(in_traces >= kMany * out ? here->little : here->much);
+    if (here->little + here->much < kMostVotes) return;
+    here->little /= 2;
+    here->much /= 2;
   }
   bool WasLittle(const Found& found) {
-    const Place& place = places_.Put(found.place);
-    return place.little > 2 * place.much;
+    const Place* place = places_.Find(found.place);
+    return place != nullptr && place->little > 2 * place->much;
   }
   // All was new from a cut to the next, or very much at once: that is another
   // part of the program, not something in it that grows, and is left out once.
@@ -199,7 +218,6 @@ class Novelty {
   cache::RecentMap<Found> found_{kMostPlaced};
   cache::RecentMap<Place> places_{kMostPlaced};
   Count count_;
-  static constexpr size_t kBits = 4096;
   std::bitset<kBits> noted_;  // places where one was new, by their low bits
   uint64_t behind_ = 0;
   bool behind_cut_ = false;  // and not a trace

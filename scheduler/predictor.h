@@ -27,7 +27,7 @@ class Predictor {
     if (known_ < kLongest) ++known_;
   }
 
-  // The stream was interrupted: what comes next follows on that.
+  // The stream was interrupted, which counts as what came last.
   void Break() {
     last_[0] = TraceId::kNone;
     known_ = 1;

@@ -124,8 +124,9 @@ class Repetition {
     const std::vector<bool> weights = WeightsOf(*op);
     for (size_t i = 0; i < weights.size(); ++i) {
       const uint64_t name = names_[ops_[*op].first_name + i];
+      const bool is_storage = weights[i] && (name & 1) == 0;
       end.storages.push_back(
-          weights[i] ? reinterpret_cast<engine::StorageToken>(name) : nullptr);
+          is_storage ? reinterpret_cast<engine::StorageToken>(name) : nullptr);
     }
     return end;
   }
@@ -223,9 +224,18 @@ class Repetition {
       if (periods < 0 && end < code_.period) return std::nullopt;
       const size_t other =
           periods < 0 ? end - code_.period : end + code_.period;
-      if (SameWeight(end, other)) return end;
+      if (SameStorage(end, other)) return end;
     }
     return std::nullopt;
+  }
+  // Of the two, and no value that the open trace made.
+  bool SameStorage(size_t a, size_t b) const {
+    for (size_t i = 0; i < std::min(ops_[a].operands, ops_[b].operands); ++i) {
+      const uint64_t name = names_[ops_[a].first_name + i];
+      if ((name & 1) == 0 && name == names_[ops_[b].first_name + i])
+        return true;
+    }
+    return false;
   }
   std::vector<bool> WeightsOf(size_t op) const {
     const size_t before = op >= code_.period ? op - code_.period : op;

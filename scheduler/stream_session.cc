@@ -231,7 +231,7 @@ Action StreamSession::LeaveOut(const OpView& op, uint64_t hash,
   NoteCut(op, reason);
   NoteGap();
   Close(Ending::kByCut);
-  boundaries_.PassedBy(hash);
+  boundaries_.LeftOut(hash);
   return Action::kCut;
 }
 
@@ -287,7 +287,9 @@ void StreamSession::Abandon(const OpView& abandoned) {
     validation_.Leaving();
     mode_ = Mode::kBoundary;
   }
-  boundaries_.LearnCut(numbers_.Apply(op).lo, kAbandoned);
+  const uint64_t hash = numbers_.Apply(op).lo;
+  boundaries_.LearnCut(hash, kAbandoned);
+  boundaries_.LeftOut(hash);
   NoteCut(op, kAbandoned);
   Discard();
 }

@@ -2,10 +2,12 @@
 
 #include "scheduler/novelty.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tests/scheduler/twin_programs.h"
@@ -128,26 +130,34 @@ std::vector<uint64_t> Word(uint64_t length) {
 
 TEST(NoveltyTest, WhereLittleWasNewItStaysOut) {
   Novelty novelty;
-  for (uint64_t length = 1; length <= 20; ++length) {
+  for (uint64_t length = 1; length <= 40; ++length) {
     EXPECT_EQ(NewOf(novelty, Word(length)), length < 4 ? 0 : 3) << length;
   }
+  int left_out = 0;
   for (int again = 0; again < 30; ++again) {
-    for (uint64_t length = 4; length <= 20; ++length) {
-      EXPECT_EQ(NewOf(novelty, Word(length)), 3) << length;
+    for (uint64_t length = 4; length <= 40; ++length) {
+      left_out += NewOf(novelty, Word(length)) == 3 ? 1 : 0;
     }
   }
+  EXPECT_EQ(left_out, 30 * 37);
 }
 
-// Of a length that stays.
-TEST(NoveltyTest, WhatComesAgainAndAgainStaysOutForSomeTimeOnly) {
-  Novelty novelty;
-  for (uint64_t length = 1; length <= 9; ++length) NewOf(novelty, Word(length));
-  int passes = 0;
-  while (NewOf(novelty, Word(9)) > 0) ++passes;
-  EXPECT_GE(passes, 16);
-  EXPECT_LT(passes, 64);
-  EXPECT_EQ(NewOf(novelty, Word(8)), 3);
-  EXPECT_EQ(NewOf(novelty, Word(10)), 3);
+// Of a length that stays, or of a few that come in turn.
+TEST(NoveltyTest, OneOfAFewStaysOutForSomeTimeOnly) {
+  for (const int lengths : {1, 2, 5}) {
+    Novelty novelty;
+    for (uint64_t length = 1; length <= 9; ++length) {
+      NewOf(novelty, Word(length));
+    }
+    std::vector<int> left_out;
+    for (int pass = 0; pass < 32 * lengths; ++pass) {
+      left_out.push_back(
+          NewOf(novelty, Word(9 - static_cast<uint64_t>(pass % lengths))));
+    }
+    EXPECT_THAT(std::span(left_out).first(15 * lengths), testing::Each(3));
+    EXPECT_THAT(std::span(left_out).subspan(16 * lengths), testing::Each(0));
+    EXPECT_EQ(NewOf(novelty, Word(10)), 3);
+  }
 }
 
 TEST(NoveltyTest, APlaceIsWhatIsBehind) {
