@@ -29,14 +29,28 @@ class SeveralSizesTest : public TwinPrograms {
     }
     return x;
   }
-  void Passes(int count, size_t sizes) {
+  // A pass begins with no op on a weight.
+  static ModelTensor Begun(Side& side, float seed, size_t elements) {
+    const ModelTensor x = side.program->Make(seed, elements);
+    return side.program->Add(side.program->Scale(x, 0.25f), x);
+  }
+  // `pass(side, seed, elements)`, of so many sizes in random order.
+  template <typename Pass>
+  void Run(int count, size_t sizes, Pass pass) {
     for (int i = 0; i < count; ++i) {
       const auto seed = static_cast<float>(++passes_);
       const size_t elements = 8 * (1 + random_() % sizes);
-      ASSERT_NO_FATAL_FAILURE(Both([&](Side& side) {
-        return Held{Layers(side, side.program->Make(seed, elements), 8)};
-      }));
+      ASSERT_NO_FATAL_FAILURE(
+          Both([&](Side& side) { return Held{pass(side, seed, elements)}; }));
     }
+  }
+  // Of so many passes nearly all is followed.
+  template <typename Passes>
+  void ExpectFollowed(uint64_t count, Passes passes) {
+    const Stats before = stats();
+    ASSERT_NO_FATAL_FAILURE(passes(static_cast<int>(count)));
+    EXPECT_GT(FollowedSince(before), 0.9) << Traces();
+    EXPECT_GE(stats().replays - before.replays, count * 9 / 10) << Traces();
   }
 
   std::mt19937 random_{3};
@@ -44,86 +58,57 @@ class SeveralSizesTest : public TwinPrograms {
 };
 
 TEST_F(SeveralSizesTest, BatchesOfAFewLengthsAreReplayed) {
-  ASSERT_NO_FATAL_FAILURE(Passes(150, 5));
-  const Stats before = stats();
-  ASSERT_NO_FATAL_FAILURE(Passes(100, 5));
-  EXPECT_GT(FollowedSince(before), 0.9) << Traces();
-  EXPECT_GE(stats().replays - before.replays, 90u);
+  const auto passes = [this](int count) {
+    Run(count, 5, [](Side& side, float seed, size_t elements) {
+      return Layers(side, side.program->Make(seed, elements), 8);
+    });
+  };
+  ASSERT_NO_FATAL_FAILURE(passes(150));
+  ExpectFollowed(100, passes);
 }
 
 // What begins a pass, where nothing goes from one to the next, is on the input
 // alone: the next batch's size is no part of the trace before.
 TEST_F(SeveralSizesTest, PassesThatBeginWithoutAWeightEndBehindOne) {
   const auto passes = [this](int count) {
-    for (int i = 0; i < count; ++i) {
-      const auto seed = static_cast<float>(++passes_);
-      const size_t elements = 8 * (1 + random_() % 5);
-      ASSERT_NO_FATAL_FAILURE(Both([&](Side& side) {
-        const ModelTensor x = side.program->Make(seed, elements);
-        const ModelTensor begun =
-            side.program->Add(side.program->Scale(x, 0.25f), x);
-        return Held{
-            side.program->Add(Layers(side, begun, 8), side.weights.front())};
-      }));
-    }
+    Run(count, 5, [](Side& side, float seed, size_t elements) {
+      return side.program->Add(Layers(side, Begun(side, seed, elements), 8),
+                               side.weights.front());
+    });
   };
   ASSERT_NO_FATAL_FAILURE(passes(150));
-  const Stats before = stats();
-  ASSERT_NO_FATAL_FAILURE(passes(100));
-  EXPECT_GT(FollowedSince(before), 0.9) << Traces();
-  EXPECT_GE(stats().replays - before.replays, 90u);
+  ExpectFollowed(100, passes);
 }
 
 // Nor is it where a few ops without a weight end the pass.
 TEST_F(SeveralSizesTest, PassesMayEndSoonBehindAWeight) {
   const auto passes = [this](int count) {
-    for (int i = 0; i < count; ++i) {
-      const auto seed = static_cast<float>(++passes_);
-      const size_t elements = 8 * (1 + random_() % 5);
-      ASSERT_NO_FATAL_FAILURE(Both([&](Side& side) {
-        const ModelTensor x = side.program->Make(seed, elements);
-        const ModelTensor begun =
-            side.program->Add(side.program->Scale(x, 0.25f), x);
-        const ModelTensor last =
-            side.program->Add(Layers(side, begun, 8), side.weights.front());
-        return Held{
-            side.program->Scale(side.program->Scale(last, 0.75f), 0.875f)};
-      }));
-    }
+    Run(count, 5, [](Side& side, float seed, size_t elements) {
+      const ModelTensor last = side.program->Add(
+          Layers(side, Begun(side, seed, elements), 8), side.weights.front());
+      return side.program->Scale(side.program->Scale(last, 0.75f), 0.875f);
+    });
   };
   ASSERT_NO_FATAL_FAILURE(passes(150));
-  const Stats before = stats();
-  ASSERT_NO_FATAL_FAILURE(passes(100));
-  EXPECT_GT(FollowedSince(before), 0.9) << Traces();
-  EXPECT_GE(stats().replays - before.replays, 90u);
+  ExpectFollowed(100, passes);
 }
 
 // Evaluation behind training: its passes are how training's begin.
 TEST_F(SeveralSizesTest, ShorterPassesAreReplayedBehindLongerOnes) {
   const auto passes = [this](int count, bool longer) {
-    for (int i = 0; i < count; ++i) {
-      const auto seed = static_cast<float>(++passes_);
-      const size_t elements = 8 * (1 + random_() % 5);
-      ASSERT_NO_FATAL_FAILURE(Both([&](Side& side) {
-        const ModelTensor x = side.program->Make(seed, elements);
-        const ModelTensor begun =
-            side.program->Add(side.program->Scale(x, 0.25f), x);
-        ModelTensor last =
-            side.program->Add(Layers(side, begun, 6), side.weights.front());
-        for (size_t k = 0; longer && k < 12; ++k) {
-          last = side.program->Add(side.program->Scale(last, 0.75f),
-                                   side.weights[k % side.weights.size()]);
-        }
-        return Held{last};
-      }));
-    }
+    Run(count, 5, [longer](Side& side, float seed, size_t elements) {
+      ModelTensor last = side.program->Add(
+          Layers(side, Begun(side, seed, elements), 6), side.weights.front());
+      for (size_t k = 0; longer && k < 12; ++k) {
+        last = side.program->Add(side.program->Scale(last, 0.75f),
+                                 side.weights[k % side.weights.size()]);
+      }
+      return last;
+    });
   };
   ASSERT_NO_FATAL_FAILURE(passes(150, /*longer=*/true));
   ASSERT_NO_FATAL_FAILURE(passes(250, /*longer=*/false));
-  const Stats before = stats();
-  ASSERT_NO_FATAL_FAILURE(passes(50, /*longer=*/false));
-  EXPECT_GT(FollowedSince(before), 0.9) << Traces();
-  EXPECT_GE(stats().replays - before.replays, 45u);
+  ExpectFollowed(50, [&](int count) { passes(count, /*longer=*/false); });
 }
 
 // Its first layers are used on several sizes in each pass.
