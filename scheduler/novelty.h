@@ -69,7 +69,6 @@ class Novelty {
     was_new = true;
     found_.Put(hash) = {
         .pass = pass_, .place = stretch_place_, .first = stretch_ == 0};
-    ++count_.out;
     last_is_out_ = true;
     return Go(true);
   }
@@ -160,7 +159,6 @@ class Novelty {
         stretch_first_ = 0;
         stretch_behind_cut_ = false;
       }
-      ++count_.out;
       return true;
     }
     if (stretch_ >= kLongStretch) APartCameHere();
@@ -209,6 +207,7 @@ class Novelty {
     if (Found* found = found_.Find(stretch_first_)) found->first = false;
   }
   bool Go(bool is_new) {
+    count_.out += is_new ? 1 : 0;
     stretch_ = is_new ? stretch_ + 1 : 0;
     among_known_ = !is_new;
     return is_new;

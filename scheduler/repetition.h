@@ -118,17 +118,11 @@ class Repetition {
   };
   // None if there is no such op among the last ones.
   std::optional<End> EndOfTheBody() const {
-    const std::optional<size_t> op = EndBefore(ops_.size(), -1);
+    const size_t last = ops_.size() - code_.period;
+    const std::optional<size_t> op = EndBefore(last);
     if (!op) return std::nullopt;
-    End end{ops_[*op].op, {}, static_cast<uint32_t>(ops_.size() - 1 - *op)};
-    const std::vector<bool> weights = WeightsOf(*op);
-    for (size_t i = 0; i < weights.size(); ++i) {
-      const uint64_t name = names_[ops_[*op].first_name + i];
-      const bool is_storage = weights[i] && (name & 1) == 0;
-      end.storages.push_back(
-          is_storage ? reinterpret_cast<engine::StorageToken>(name) : nullptr);
-    }
-    return end;
+    return End{ops_[*op].op, SharedStorages(*op, *op + code_.period),
+               static_cast<uint32_t>(last - 1 - *op)};
   }
 
  private:
@@ -217,25 +211,24 @@ class Repetition {
     return false;
   }
   // The last op before that one, if it is near, that has the same weight as the
-  // one a period later (`periods` 1) or before (-1).
-  std::optional<size_t> EndBefore(size_t op, int periods) const {
+  // one a period later.
+  std::optional<size_t> EndBefore(size_t op) const {
     for (size_t n = 1; n <= std::min({kMostAfter + 1, op, code_.period}); ++n) {
-      const size_t end = op - n;
-      if (periods < 0 && end < code_.period) return std::nullopt;
-      const size_t other =
-          periods < 0 ? end - code_.period : end + code_.period;
-      if (SameStorage(end, other)) return end;
+      const auto shared = SharedStorages(op - n, op - n + code_.period);
+      if (std::ranges::any_of(shared, [](auto one) { return one != nullptr; }))
+        return op - n;
     }
     return std::nullopt;
   }
-  // Of the two, and no value that the open trace made.
-  bool SameStorage(size_t a, size_t b) const {
+  // By operand; null where they are not the same, or made by the open trace.
+  std::vector<engine::StorageToken> SharedStorages(size_t a, size_t b) const {
+    std::vector<engine::StorageToken> shared(ops_[a].operands, nullptr);
     for (size_t i = 0; i < std::min(ops_[a].operands, ops_[b].operands); ++i) {
       const uint64_t name = names_[ops_[a].first_name + i];
       if ((name & 1) == 0 && name == names_[ops_[b].first_name + i])
-        return true;
+        shared[i] = reinterpret_cast<engine::StorageToken>(name);
     }
-    return false;
+    return shared;
   }
   std::vector<bool> WeightsOf(size_t op) const {
     const size_t before = op >= code_.period ? op - code_.period : op;
@@ -294,7 +287,7 @@ class Repetition {
     const auto may_begin = [&](size_t left) {
       const size_t op = last - period + left;
       return &loop == &words_ || SameWeight(op, op + period) ||
-             EndBefore(left == 0 ? last : op, 1).has_value();
+             EndBefore(left == 0 ? last : op).has_value();
     };
     // What is made of nothing rather begins a body than ends it.
     size_t best = kNowhere;

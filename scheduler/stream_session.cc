@@ -573,11 +573,11 @@ void StreamSession::Settle() {
 
 void StreamSession::Pause() {
   const Locked lock(*this);
-  if (mode_ == Mode::kWatching && observed_ == nullptr) {
-    Close(Ending::kByCut);  // it ends like this the next time, too
-    boundaries_.Part();
-  } else if (mode_ == Mode::kBoundary && observed_ == nullptr) {
-    // Whoever pauses between two passes goes on with the next one.
+  if (observed_ == nullptr &&
+      (mode_ == Mode::kWatching || mode_ == Mode::kBoundary)) {
+    // What is open ends like this the next time, too, and whoever pauses
+    // between two passes goes on with the next one.
+    Close(Ending::kByCut);
     boundaries_.Part();
   } else {
     may_allocate_.store(false, std::memory_order_relaxed);  // as at an op

@@ -111,8 +111,8 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   if ((!enough && !hopeless) || (IsPromised() && MayComeNext(hash))) {
     return false;
   }
-  if (left_of_body_ == 0u || FindCode(Boundaries::Edge::kBegin, op))
-    return true;
+  if (left_of_body_ == 0u) return true;
+  if (FindCode(Boundaries::Edge::kBegin, op) != nullptr) return true;
   for (const Heads::Head& head : boundaries_.Find(hash)) {
     if (head.entry->state >= State::kConfirm &&
         head.entry->state <= State::kReady &&
