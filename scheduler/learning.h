@@ -66,9 +66,7 @@ class Learning {
     auto recorder = engine::TraceRecorder::Start(parts_.frontend, parts_.work,
                                                  recording, entry.ops);
     if (!recorder) {
-      allowance_.End(parts_.clock->Now());
-      ++parts_.journal
-            ->notes["nothing is recorded: " + recorder.error().message()];
+      GiveUpRecording(recorder.error().message());
       return;
     }
     recorder_ = *std::move(recorder);
@@ -85,6 +83,11 @@ class Learning {
     recorder_.reset();
     span_.End("dropped");
     allowance_.End(parts_.clock->Now());
+  }
+  // The same of one that cannot go on, for no fault of the trace's.
+  void GiveUpRecording(const std::string& why) {
+    ++parts_.journal->notes["nothing is recorded: " + why];
+    Stop();
   }
   // The same of a recording of that trace, which takes so much longer only than
   // a pass of it that is watched. (What a validation gives the device to do is

@@ -81,11 +81,12 @@ void CudaBackend::StopRecording() {
   context_.recorder->Stop();
 }
 
-void CudaBackend::BeginOp(const OpView& op) {
+base::Status CudaBackend::BeginOp(const OpView& op) {
+  REPRISE_RETURN_IF_ERROR(context_.recorder->BeginOp());
   frontend_->BeginAllocations();
-  context_.recorder->BeginOp();
   if (op.forks_streams) context_.recorder->LetOpFork();
   ClearStackBelow();
+  return {};
 }
 
 std::string CudaBackend::EndOp(TracedOp& op) {

@@ -40,7 +40,7 @@ class CudaBackend : public Backend {
 
   base::Status StartRecording(Recording recording) override;
   void StopRecording() override;
-  void BeginOp(const OpView& op) override;
+  base::Status BeginOp(const OpView& op) override;
   std::string EndOp(TracedOp& op) override;
   bool wants_call() const override { return false; }
   void Resting() override;

@@ -38,7 +38,7 @@ class HostBackend : public Backend {
 
   base::Status StartRecording(Recording) override { return {}; }
   void StopRecording() override { heap_.AfterLastingBlocks(); }
-  void BeginOp(const OpView&) override {}
+  base::Status BeginOp(const OpView&) override { return {}; }
   std::string EndOp(TracedOp& op) override;
   bool wants_call() const override { return true; }
   void Resting() override {

@@ -218,6 +218,12 @@ void CuptiAttachment::Detach() {
   g_attached.store(false, kRelaxed);
 }
 
+Status CuptiAttachment::AttachAnew() {
+  Detach();
+  REPRISE_RETURN_IF_ERROR(Subscribe());
+  return Enable();
+}
+
 void CuptiAttachment::NoteGraphOfProgram() {
   const char* first = nullptr;
   if (!g_graphs_of.compare_exchange_strong(first, &t_mark, kRelaxed) &&

@@ -63,6 +63,10 @@ class CuptiAttachment {
   // fails, else with the next launch.
   void Detach();
 
+  // Between Enable and Disable, which it does not end: detaches CUPTI and
+  // attaches it again, where that can be done, and enables callbacks (12 ms).
+  base::Status AttachAnew();
+
   // The calling thread is about to launch a graph that is not Reprise's,
   // outside the gate.
   static void NoteGraphOfProgram();

@@ -55,6 +55,8 @@ constinit Watch watch;
 struct ThreadState {
   int hidden = 0;
   bool in_graph_of_program = false;
+  bool asks = false;   // the next call is of HearsThisThread
+  bool heard = false;  // it came back
   OpenOp* op = nullptr;
 };
 constinit thread_local ThreadState thread_state;
@@ -121,6 +123,10 @@ void Record(OpenOp& op, const DriverCall& call, CUpti_CallbackId id,
 void CUPTIAPI OnDriverCall(void*, CUpti_CallbackDomain domain,
                            CUpti_CallbackId id, const void* raw) {
   if (domain != CUPTI_CB_DOMAIN_DRIVER_API || thread_state.hidden != 0) return;
+  if (thread_state.asks) {
+    thread_state.heard = true;
+    return;
+  }
   const CuptiAttachment::InCallback under_way;
   const auto& data = *static_cast<const CUpti_CallbackData*>(raw);
   if (data.callbackSite != CUPTI_API_ENTER) return;
@@ -186,8 +192,9 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
   void Stop() override {
     if (!active()) return;
     const Hidden hidden;
+    // Before: an op that ends in between may have been told of in part.
+    watch.session.fetch_add(1);
     cupti_.Disable();
-    watch.session.fetch_add(1, kRelaxed);
     watch.owner.store(nullptr);
   }
 
@@ -225,8 +232,12 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
 
   bool active() const override { return watch.owner.load() == this; }
 
-  void BeginOp() override {
+  Status BeginOp() override {
     delete std::exchange(thread_state.op, nullptr);
+    if (!active()) {
+      return Fail(Code::kFailedPrecondition, "nothing is being recorded");
+    }
+    REPRISE_RETURN_IF_ERROR(HearThisThread());
     auto op = std::make_unique<OpenOp>();
     op->session = watch.session.load(kRelaxed);
     op->decoder.reset(
@@ -234,8 +245,8 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     if (op->decoder == nullptr) {
       op->decoder = std::make_unique<LaunchDecoder>(driver_);
     }
-    if (!active()) op->Refuse("BeginOp", "nothing is being recorded");
     thread_state.op = op.release();
+    return {};
   }
 
   void LetOpFork() override {
@@ -270,6 +281,26 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
   }
 
  private:
+  bool HearsThisThread() const {
+    thread_state.heard = false;
+    thread_state.asks = true;
+    CUcontext ignored = nullptr;
+    driver_.cuCtxGetCurrent(&ignored);
+    thread_state.asks = false;
+    return thread_state.heard;
+  }
+  Status HearThisThread() {
+    if (HearsThisThread()) [[likely]]
+      return {};
+    {
+      const Hidden hidden;
+      REPRISE_RETURN_IF_ERROR(cupti_.AttachAnew());
+    }
+    if (HearsThisThread()) return {};
+    return Fail(Code::kUnavailable,
+                "CUPTI does not tell of this thread's driver calls");
+  }
+
   // Makes `owner` the owner, or says who is. Waits for whoever attaches or
   // detaches.
   static const void* Own(const void* owner) {

@@ -35,6 +35,11 @@ struct RecordedLaunches {
 //
 //   Start() ─► { BeginOp() … eager runs … EndOp() }* ─► Stop()
 //
+// CUPTI tells no more of a thread that was inside a driver call when callbacks
+// were switched off, by whatever thread, until it is detached from the process
+// (docs/decisions/0035-threads-that-cupti-forgets.md). So BeginOp makes a call,
+// which must come back; where it does not, CUPTI is attached anew.
+//
 // Callbacks run on the thread that makes the driver call, between its entry and
 // the call itself, and touch only that thread's open op; they take no lock.
 // Device work of the recorded stream that is seen between Start and Stop on any
@@ -74,8 +79,11 @@ class LaunchRecorder {
   // Between a Start that succeeded and Stop. Any thread.
   virtual bool active() const = 0;
 
-  // An op that is open when recording stops is refused.
-  virtual void BeginOp() = 0;
+  // Opens an op on this thread; one that is open when recording stops is
+  // refused. Failing, none is open: kFailedPrecondition where nothing is being
+  // recorded, kUnavailable where CUPTI does not tell of this thread's calls and
+  // cannot be attached anew now (12 ms).
+  virtual base::Status BeginOp() = 0;
   // The open op may fork streams that nothing else uses, and join them: its
   // launches on all of them are recorded, in the order of their calls and with
   // what they wait for (ForkedStreams).

@@ -72,9 +72,11 @@ TraceRecorder::~TraceRecorder() {
   if (recording_) work_->StopRecording();
 }
 
-void TraceRecorder::Enter(const OpView& op, const cache::Signature& words,
-                          const cache::Signature& before,
-                          std::span<const ValueRef> operands, ValueId values) {
+base::Status TraceRecorder::Enter(const OpView& op,
+                                  const cache::Signature& words,
+                                  const cache::Signature& before,
+                                  std::span<const ValueRef> operands,
+                                  ValueId values) {
   if (trace_->ops.empty()) trace_->generator = frontend_->Generator();
   TracedOp& traced = trace_->ops.emplace_back();
   traced.op = op.op;
@@ -114,7 +116,7 @@ void TraceRecorder::Enter(const OpView& op, const cache::Signature& words,
     value.storage = operand.storage;
     frontend_->Retain(value.storage);
   }
-  work_->BeginOp(op);
+  return work_->BeginOp(op);
 }
 
 void TraceRecorder::NoteDeaths(uint32_t op) {

@@ -30,10 +30,11 @@ class TraceRecorder {
 
   // `words` is cache::HashWords of the op's words, `before` the signature of
   // the ops before; `operands` as numbered by the open trace, which has
-  // `values` values now.
-  void Enter(const OpView& op, const cache::Signature& words,
-             const cache::Signature& before, std::span<const ValueRef> operands,
-             ValueId values);
+  // `values` values now. Failing, the recording is to be dropped: nothing can
+  // be recorded now.
+  base::Status Enter(const OpView& op, const cache::Signature& words,
+                     const cache::Signature& before,
+                     std::span<const ValueRef> operands, ValueId values);
   // Of the op that was entered last: how to run it again (host executor).
   void GiveCall(std::unique_ptr<Call> call);
   // `result_values` as numbered by the open trace. Says why the op cannot be

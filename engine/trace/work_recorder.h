@@ -27,7 +27,9 @@ class WorkRecorder {
 
   virtual base::Status StartRecording(Recording recording) = 0;
   virtual void StopRecording() = 0;
-  virtual void BeginOp(const OpView& op) = 0;
+  // Failing, nothing can be recorded now, which says nothing about the op; no
+  // op is open then.
+  virtual base::Status BeginOp(const OpView& op) = 0;
   // Puts what the op enqueued into `op`; says why it cannot be replayed, or
   // nothing.
   virtual std::string EndOp(TracedOp& op) = 0;

@@ -25,7 +25,7 @@ class Backend final : public engine::Backend {
  public:
   base::Status StartRecording(Recording) override { return {}; }
   void StopRecording() override {}
-  void BeginOp(const engine::OpView&) override {}
+  base::Status BeginOp(const engine::OpView&) override { return {}; }
   std::string EndOp(engine::TracedOp&) override { return {}; }
   bool wants_call() const override { return false; }
   bool Capturing() const override { return false; }

@@ -84,5 +84,22 @@ TEST_F(RecordingSwitchTest, WhatIsBeingRecordedIsDroppedAtOnce) {
   EXPECT_EQ(recordings_open_, 0);
 }
 
+// That an op could not be recorded says nothing of it.
+TEST_F(RecordingSwitchTest, WhatCannotGoOnIsRecordedAnotherTime) {
+  for (int op = 1; op <= 5; ++op) {
+    Restart();
+    unheard_ops_ = op;
+    Call(0);
+    EXPECT_EQ(unheard_ops_, 0);
+    EXPECT_EQ(recordings_open_, 0) << op;
+    EXPECT_EQ(stats().recorded, 0u) << op;
+    Call(0, 8);
+    EXPECT_EQ(stats().recorded, 2u) << op;
+    const Stats before = stats();
+    Call(0, 8);
+    EXPECT_EQ(FollowedSince(before), 1.0) << op << Traces();
+  }
+}
+
 }  // namespace
 }  // namespace reprise::scheduler

@@ -100,6 +100,12 @@ class TwinPrograms : public testing::Test {
       return {};
     }
     void StopRecording() override { --test_->recordings_open_; }
+    base::Status BeginOp(const engine::OpView& op) override {
+      if (test_->unheard_ops_ > 0 && --test_->unheard_ops_ == 0) {
+        return base::Fail(base::Code::kUnavailable, "nobody is heard");
+      }
+      return HostBackend::BeginOp(op);
+    }
     std::string EndOp(engine::TracedOp& op) override {
       std::string refusal = HostBackend::EndOp(op);
       const bool refused =
@@ -241,6 +247,7 @@ class TwinPrograms : public testing::Test {
   sim::ModelOp refused_op_ = sim::ModelOp::kAdd;
   int refusals_left_ = 0;
   std::optional<std::string> foreign_work_;  // before the next op
+  int unheard_ops_ = 0;  // the last of so many cannot be recorded
   // From the next restart on.
   base::Policy policy_ = base::Policy::kAlways;
   size_t shared_arena_bytes_ = base::Options{}.shared_arena_bytes;

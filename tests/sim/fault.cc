@@ -138,7 +138,9 @@ class WatchedBackend : public engine::Backend {
     return inner_->StartRecording(recording);
   }
   void StopRecording() override { inner_->StopRecording(); }
-  void BeginOp(const engine::OpView& op) override { inner_->BeginOp(op); }
+  base::Status BeginOp(const engine::OpView& op) override {
+    return inner_->BeginOp(op);
+  }
   std::string EndOp(engine::TracedOp& op) override { return inner_->EndOp(op); }
   bool wants_call() const override { return inner_->wants_call(); }
   std::optional<std::string> TakeForeignWork() override {

@@ -76,7 +76,7 @@ class EmptyBackend final : public engine::Backend {
     return base::Fail(base::Code::kUnavailable, "this backend only watches");
   }
   void StopRecording() override {}
-  void BeginOp(const engine::OpView&) override {}
+  base::Status BeginOp(const engine::OpView&) override { return {}; }
   std::string EndOp(engine::TracedOp&) override { return {}; }
   bool wants_call() const override { return false; }
   bool Capturing() const override { return false; }

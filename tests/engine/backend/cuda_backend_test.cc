@@ -89,8 +89,8 @@ class World {
       view.words = MaskNumbers(shown, room);
       const cache::Signature before = open.signature();
       const auto operands = open.Enter(view);
-      recording->Enter(view, cache::HashWords(view.words), before, operands,
-                       open.values());
+      EXPECT_TRUE(recording->Enter(view, cache::HashWords(view.words), before,
+                                   operands, open.values()));
       std::vector<Tensor> results = eager();
       const auto views = ResultViewsOf(results);
       const auto values = open.Leave(views);

@@ -29,7 +29,8 @@ class RecorderFailuresTest
   base::Status Record() {
     const base::Status started = recorder_->Start(gpu_->stream);
     EXPECT_EQ(recorder_->active(), started.has_value());
-    recorder_->BeginOp();
+    const base::Status begun = recorder_->BeginOp();
+    EXPECT_EQ(begun.has_value(), started.has_value());
     const uint32_t before = word_;
     gpu_->Launch(add_, &word_, 3u);
     gpu_->streams.Synchronize(gpu_->stream);

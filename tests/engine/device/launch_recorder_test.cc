@@ -35,10 +35,12 @@ struct Simulation {
   std::atomic<bool> enabled = false;
   bool held_by_another_tool = false;
   bool domain_fails = false;
+  bool forgot_threads = false;  // their calls are told no more
   int questions = 0;
   int subscriptions = 0;
   int finalized = 0;
   std::function<void()> on_question;
+  std::function<void()> on_disable;
   std::function<void()> on_subscribe;
   std::function<void()> on_unsubscribe;
   std::function<void()> on_finalize;
@@ -55,7 +57,7 @@ void Call(CUpti_CallbackId id, const char* name, const void* params,
           const char* symbol = nullptr) {
   const CUpti_CallbackFunc callback = simulation->callback;
   for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
-    if (!simulation->enabled) return;
+    if (!simulation->enabled || simulation->forgot_threads) return;
     CUpti_CallbackData data{};
     data.callbackSite = site;
     data.functionName = name;
@@ -95,6 +97,11 @@ class LaunchRecorderTest : public ::testing::Test {
                                      size_t* size) {
       return Param(simulation->kernels, reinterpret_cast<CUfunction>(k), i,
                    offset, size);
+    };
+    driver.cuCtxGetCurrent = [](CUcontext* context) {
+      Call(CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent, "cuCtxGetCurrent", nullptr);
+      *context = nullptr;
+      return CUDA_SUCCESS;
     };
     driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
       std::swap(*mode, t_mode);
@@ -146,6 +153,7 @@ class LaunchRecorderTest : public ::testing::Test {
       if (simulation->domain_fails) return CUPTI_ERROR_NOT_COMPATIBLE;
       if (simulation->callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
       EXPECT_EQ(domain, CUPTI_CB_DOMAIN_DRIVER_API);
+      if (enable == 0 && simulation->on_disable) simulation->on_disable();
       simulation->enabled = enable != 0;
       return CUPTI_SUCCESS;
     };
@@ -153,6 +161,7 @@ class LaunchRecorderTest : public ::testing::Test {
       EXPECT_EQ(t_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
       if (simulation->on_finalize) simulation->on_finalize();
       ++simulation->finalized;
+      simulation->forgot_threads = false;
       return CUPTI_SUCCESS;
     };
     cupti.cuptiGetResultString = [](CUptiResult, const char** text) {
@@ -198,7 +207,7 @@ struct KernelCall {
 
 TEST_F(LaunchRecorderTest, RecordsKernelWithItsParameterBytes) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_);
   Call(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "cuLaunchKernel", &call.params,
        "the_kernel");
@@ -224,7 +233,7 @@ TEST_F(LaunchRecorderTest, RecordsKernelWithItsParameterBytes) {
 // The parameters are copied: what the caller's memory holds later is no matter.
 TEST_F(LaunchRecorderTest, KeepsParametersByValueAndInOrder) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_, 1);
   REPRISE_CALL(cuLaunchKernel, &call.params);
   call.address = 2;
@@ -241,7 +250,7 @@ TEST_F(LaunchRecorderTest, AsksAboutAFunctionOnceUntilCodeIsUnloaded) {
   ASSERT_TRUE(recorder_->Start(stream_));
   KernelCall call(stream_);
   for (int i = 0; i < 3; ++i) {
-    recorder_->BeginOp();
+    ASSERT_TRUE(recorder_->BeginOp());
     REPRISE_CALL(cuLaunchKernel, &call.params);
     ASSERT_THAT(recorder_->EndOp().launches, SizeIs(1));
   }
@@ -249,7 +258,7 @@ TEST_F(LaunchRecorderTest, AsksAboutAFunctionOnceUntilCodeIsUnloaded) {
   // The handle comes to name a function of one parameter.
   REPRISE_CALL(cuLibraryUnload, nullptr);
   simulation_.functions[call.function] = {{0, 8}};
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   REPRISE_CALL(cuLaunchKernel, &call.params);
   const RecordedLaunches op = recorder_->EndOp();
   ASSERT_THAT(op.launches, SizeIs(1));
@@ -258,7 +267,7 @@ TEST_F(LaunchRecorderTest, AsksAboutAFunctionOnceUntilCodeIsUnloaded) {
 
 TEST_F(LaunchRecorderTest, TakesLayoutOfKernelHandles) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_);
   simulation_.functions.clear();
   simulation_.kernels[call.function] = {{0, 8}, {16, 4}};
@@ -274,7 +283,7 @@ TEST_F(LaunchRecorderTest, TakesLayoutOfKernelHandles) {
 
 TEST_F(LaunchRecorderTest, RecordsKernelWithoutParameters) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_);
   simulation_.functions[call.function] = {};
   call.params.kernelParams = nullptr;
@@ -287,7 +296,7 @@ TEST_F(LaunchRecorderTest, RecordsKernelWithoutParameters) {
 
 TEST_F(LaunchRecorderTest, RefusesKernelOfUnknownLayout) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_);
   simulation_.functions.clear();
   REPRISE_CALL(cuLaunchKernel, &call.params);
@@ -296,7 +305,7 @@ TEST_F(LaunchRecorderTest, RefusesKernelOfUnknownLayout) {
 
 TEST_F(LaunchRecorderTest, TakesPackedParametersWhole) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_);
   simulation_.functions.clear();  // their layout need not be known
   uint64_t buffer[3] = {0xa, 0xb, 0xc};
@@ -316,7 +325,7 @@ TEST_F(LaunchRecorderTest, TakesPackedParametersWhole) {
 
 TEST_F(LaunchRecorderTest, KeepsLaunchAttributes) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_);
   CUlaunchAttribute attributes[3]{};
   attributes[0].id = CU_LAUNCH_ATTRIBUTE_IGNORE;
@@ -368,7 +377,7 @@ void CallFork(CUstream own, CUstream fork, bool join) {
 
 TEST_F(LaunchRecorderTest, RecordsForksWhereAnOpMayHaveThem) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   recorder_->LetOpFork();
   CallFork(stream_, Stream(0x200), /*join=*/true);
   const RecordedLaunches op = recorder_->EndOp();
@@ -383,24 +392,24 @@ TEST_F(LaunchRecorderTest, RecordsForksWhereAnOpMayHaveThem) {
 
 TEST_F(LaunchRecorderTest, RefusesForksThatAreNotJoinedOrNotTheOps) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   recorder_->LetOpFork();
   CallFork(stream_, Stream(0x200), /*join=*/false);
   EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("nothing waits for"));
 
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   CallFork(stream_, Stream(0x200), /*join=*/true);
   EXPECT_THAT(recorder_->EndOp().refusal, StartsWith("cuEventRecord: "));
 
   // Of that stream nobody knows what it did before.
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   recorder_->LetOpFork();
   KernelCall other(Stream(0x200));
   REPRISE_CALL(cuLaunchKernel, &other.params);
   EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("another stream"));
 
   // What is neither a launch nor an event is refused as ever.
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   recorder_->LetOpFork();
   REPRISE_CALL(cuStreamSynchronize, nullptr);
   EXPECT_THAT(recorder_->EndOp().refusal, StartsWith("cuStreamSynchronize: "));
@@ -408,7 +417,7 @@ TEST_F(LaunchRecorderTest, RefusesForksThatAreNotJoinedOrNotTheOps) {
 
 TEST_F(LaunchRecorderTest, RefusesLaunchThatRecordsAnEvent) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_);
   CUlaunchAttribute attribute{};
   attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
@@ -424,7 +433,7 @@ TEST_F(LaunchRecorderTest, RefusesLaunchThatRecordsAnEvent) {
 
 TEST_F(LaunchRecorderTest, RecordsFills) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   cuMemsetD8Async_params bytes{0x1000, 7, 100, stream_};
   REPRISE_CALL(cuMemsetD8Async, &bytes);
   cuMemsetD16Async_params halves{0x2000, 0x1234, 50, stream_};
@@ -458,7 +467,7 @@ TEST_F(LaunchRecorderTest, RecordsFills) {
 TEST_F(LaunchRecorderTest, RecordsCopiesWithinTheDevice) {
   simulation_.device_of = {{0x1000, 0}, {0x2000, 0}};
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   cuMemcpyAsync_params any{0x1000, 0x2000, 64, stream_};
   REPRISE_CALL(cuMemcpyAsync, &any);
   cuMemcpyDtoDAsync_v2_params device{0x2000, 0x1000, 32, stream_};
@@ -477,7 +486,7 @@ TEST_F(LaunchRecorderTest, RefusesCopiesThatLeaveTheDevice) {
   simulation_.device_of = {{0x1000, 0}, {0x2000, 0}, {0x3000, 1}};
   ASSERT_TRUE(recorder_->Start(stream_));
   for (const CUdeviceptr from : {CUdeviceptr{0x3000}, CUdeviceptr{0x9999}}) {
-    recorder_->BeginOp();
+    ASSERT_TRUE(recorder_->BeginOp());
     cuMemcpyAsync_params copy{0x1000, from, 64, stream_};
     REPRISE_CALL(cuMemcpyAsync, &copy);
     EXPECT_THAT(recorder_->EndOp().refusal,
@@ -487,7 +496,7 @@ TEST_F(LaunchRecorderTest, RefusesCopiesThatLeaveTheDevice) {
 
 TEST_F(LaunchRecorderTest, RefusalNamesTheFirstCallThatCannotBeReplayed) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_);
   REPRISE_CALL(cuLaunchKernel, &call.params);
   cuMemcpyDtoHAsync_v2_params copy{nullptr, 0x1000, 8, stream_};
@@ -501,7 +510,7 @@ TEST_F(LaunchRecorderTest, RefusalNamesTheFirstCallThatCannotBeReplayed) {
 
 TEST_F(LaunchRecorderTest, RefusesWorkOnAnotherStream) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(Stream(0x200));
   REPRISE_CALL(cuLaunchKernel, &call.params);
   EXPECT_EQ(recorder_->EndOp().refusal,
@@ -510,14 +519,14 @@ TEST_F(LaunchRecorderTest, RefusesWorkOnAnotherStream) {
 
 TEST_F(LaunchRecorderTest, RefusesCallsThatNobodyKnows) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   Call(100'000, "cuFromTheFuture", nullptr);
   EXPECT_THAT(recorder_->EndOp().refusal, StartsWith("cuFromTheFuture: "));
 }
 
 TEST_F(LaunchRecorderTest, IgnoresHarmlessAndHiddenCalls) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   REPRISE_CALL(cuMemAlloc_v2, nullptr);
   REPRISE_CALL(cuPointerGetAttribute, nullptr);
   {
@@ -549,11 +558,11 @@ TEST_F(LaunchRecorderTest, NoticesForeignWorkOnTheStreamOnce) {
 // An op is open on one thread; what another does at that time is not its work.
 TEST_F(LaunchRecorderTest, OpsOfTwoThreadsStayApart) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall mine(stream_, 1);
   REPRISE_CALL(cuLaunchKernel, &mine.params);
   std::thread([&] {
-    recorder_->BeginOp();
+    ASSERT_TRUE(recorder_->BeginOp());
     KernelCall theirs(stream_, 2);
     REPRISE_CALL(cuLaunchKernel, &theirs.params);
     REPRISE_CALL(cuLaunchKernel, &theirs.params);
@@ -568,7 +577,7 @@ TEST_F(LaunchRecorderTest, OpsOfTwoThreadsStayApart) {
 // What comes after an op that nobody has ended is not its work.
 TEST_F(LaunchRecorderTest, NoticesForeignWorkBehindAnOpThatWasDropped) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   KernelCall call(stream_);
   REPRISE_CALL(cuLaunchKernel, &call.params);
   LaunchRecorder::DropOp();
@@ -576,7 +585,7 @@ TEST_F(LaunchRecorderTest, NoticesForeignWorkBehindAnOpThatWasDropped) {
   REPRISE_CALL(cuLaunchKernel, &call.params);
   EXPECT_EQ(recorder_->TakeForeignWork(), "cuLaunchKernel");
   LaunchRecorder::DropOp();  // none is open
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   EXPECT_THAT(recorder_->EndOp().launches, IsEmpty());
 }
 
@@ -586,7 +595,7 @@ TEST_F(LaunchRecorderTest, StartsAgainAfterStop) {
     ASSERT_TRUE(recorder_->Start(stream_));
     EXPECT_TRUE(recorder_->active());
     EXPECT_TRUE(simulation_.enabled);
-    recorder_->BeginOp();
+    ASSERT_TRUE(recorder_->BeginOp());
     KernelCall call(stream_);
     REPRISE_CALL(cuLaunchKernel, &call.params);
     EXPECT_THAT(recorder_->EndOp().launches, SizeIs(1));
@@ -635,7 +644,7 @@ TEST_F(LaunchRecorderTest, EndsTheSubscriptionBehindCallbacksThatAreUnderWay) {
   simulation_.on_unsubscribe = [&] { EXPECT_TRUE(called.load()); };
   ASSERT_TRUE(recorder_->Start(stream_));
   std::thread other([&] {
-    recorder_->BeginOp();
+    ASSERT_TRUE(recorder_->BeginOp());
     KernelCall call(stream_);
     REPRISE_CALL(cuLaunchKernel, &call.params);
     EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("stopped"));
@@ -876,13 +885,66 @@ TEST_F(LaunchRecorderTest, LeavesCuptiToAToolThatHasSubscribedSince) {
 
 TEST_F(LaunchRecorderTest, OpAcrossTheEndOfRecordingIsRefused) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->BeginOp();
+  ASSERT_TRUE(recorder_->BeginOp());
   recorder_->Stop();
   EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("stopped"));
-  recorder_->BeginOp();
+  EXPECT_THAT(recorder_->BeginOp().error().message(),
+              HasSubstr("nothing is being recorded"));
   ASSERT_TRUE(recorder_->Start(stream_));
   EXPECT_FALSE(recorder_->EndOp().refusal.empty());
+}
+
+// An op that ends meanwhile does not pass for one that was told of in whole.
+TEST_F(LaunchRecorderTest, OpIsRefusedFromWhenRecordingBeginsToStop) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  ASSERT_TRUE(recorder_->BeginOp());
+  RecordedLaunches op;
+  simulation_.on_disable = [&] {
+    simulation_.on_disable = nullptr;
+    op = recorder_->EndOp();
+  };
+  recorder_->Stop();
+  EXPECT_THAT(op.refusal, HasSubstr("stopped"));
+}
+
+TEST_F(LaunchRecorderTest, AttachesAnewForAThreadThatCuptiForgot) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  simulation_.forgot_threads = true;
+  KernelCall call(stream_);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(recorder_->BeginOp());
+    REPRISE_CALL(cuLaunchKernel, &call.params);
+    const RecordedLaunches op = recorder_->EndOp();
+    EXPECT_EQ(op.refusal, "");
+    EXPECT_THAT(op.launches, SizeIs(1));
+    EXPECT_EQ(simulation_.finalized, 1);
+    EXPECT_EQ(simulation_.subscriptions, 2);
+  }
+  recorder_->Stop();
+}
+
+// Where it cannot be attached anew, nothing passes for an op without launches.
+TEST_F(LaunchRecorderTest, OpensNoOpThatCuptiWouldNotTellOf) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  simulation_.forgot_threads = true;
+  std::atomic<bool> inside = false;
+  std::atomic<bool> over = false;
+  std::thread other([&] {
+    const LaunchRecorder::Hidden hidden;
+    inside = true;
+    while (!over) std::this_thread::yield();
+  });
+  while (!inside) std::this_thread::yield();
+  EXPECT_THAT(recorder_->BeginOp().error().message(),
+              HasSubstr("does not tell of this thread's driver calls"));
   EXPECT_FALSE(recorder_->EndOp().refusal.empty());
+  EXPECT_EQ(simulation_.finalized, 0);
+  over = true;
+  other.join();
+  ASSERT_TRUE(recorder_->BeginOp());
+  EXPECT_EQ(simulation_.finalized, 1);
+  recorder_->EndOp();
+  recorder_->Stop();
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ class LaunchReplayGpuTest : public GpuTest {
       started = recorder_->Start(stream());
     }
     EXPECT_TRUE(started) << started.error().message();
-    recorder_->BeginOp();
+    EXPECT_TRUE(recorder_->BeginOp());
     op();
     RecordedLaunches recorded = recorder_->EndOp();
     recorder_->Stop();
@@ -652,6 +652,34 @@ void LaunchStep(const Driver& driver, CUfunction step, CUdeviceptr value,
   config.hStream = stream;
   EXPECT_EQ(driver.cuLaunchKernelEx(&config, step, params, nullptr),
             CUDA_SUCCESS);
+}
+
+// CUPTI tells no more of a thread that is inside a call while callbacks are
+// switched off.
+TEST_F(LaunchReplayGpuTest, ThreadsThatCuptiForgetsAreRecorded) {
+  constexpr int kRounds = 3000;
+  const CUfunction step = Function("step");
+  Buffer value(driver(), 4);
+  std::atomic<bool> stop = false;
+  std::thread switching([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      EXPECT_TRUE(recorder_->Start(stream()));
+      for (int i = 0; i < round % 50; ++i) std::this_thread::yield();
+      recorder_->Stop();
+    }
+    stop = true;
+  });
+  for (uint32_t launches = 0; !stop.load(); ++launches) {
+    LaunchStep(driver(), step, value.address(), stream());
+    if (launches % 100 == 0) Synchronize();
+  }
+  switching.join();
+  for (int i = 0; i < 2; ++i) {
+    const RecordedLaunches op =
+        Record([&] { LaunchStep(driver(), step, value.address(), stream()); });
+    EXPECT_EQ(op.refusal, "");
+    EXPECT_THAT(op.launches, SizeIs(1));
+  }
 }
 
 // Threads launch graphs and kernels on streams of their own while this one

@@ -39,7 +39,10 @@ class FakeWorkRecorder : public WorkRecorder {
     --recording;
     ++stops;
   }
-  void BeginOp(const OpView&) override { ++open_ops; }
+  base::Status BeginOp(const OpView&) override {
+    ++open_ops;
+    return {};
+  }
   std::string EndOp(TracedOp& op) override {
     --open_ops;
     op.launches.resize(launches);
@@ -117,8 +120,8 @@ class TraceRecorderTest : public testing::Test {
     view.operands = operands;
     const cache::Signature before = open_.signature();
     const auto refs = open_.Enter(view);
-    recorder_->Enter(view, cache::HashWords(view.words), before, refs,
-                     open_.values());
+    EXPECT_TRUE(recorder_->Enter(view, cache::HashWords(view.words), before,
+                                 refs, open_.values()));
     const auto values = open_.Leave(results, by_eager);
     return recorder_->Leave(view, results, values, open_.values());
   }
@@ -189,7 +192,8 @@ TEST_F(TraceRecorderTest, NumberUnderAMarkerIsASlot) {
   op.op = 7;
   op.words = words;
   op.scalars = scalars;
-  recorder_->Enter(op, cache::HashWords(op.words), open_.signature(), {}, 0);
+  EXPECT_TRUE(recorder_->Enter(op, cache::HashWords(op.words),
+                               open_.signature(), {}, 0));
   EXPECT_EQ(recorder_->Leave(op, {}, {}, 0), "");
   const auto trace = Finish();
   ASSERT_THAT(trace->ops, SizeIs(1));
@@ -309,8 +313,8 @@ TEST_F(TraceRecorderTest, RecordingThatIsDroppedGivesItsReferencesBack) {
   view.words = words;
   view.operands = operands;
   const auto refs = open_.Enter(view);
-  recorder_->Enter(view, cache::HashWords(view.words), open_.signature(), refs,
-                   open_.values());
+  EXPECT_TRUE(recorder_->Enter(view, cache::HashWords(view.words),
+                               open_.signature(), refs, open_.values()));
   EXPECT_THAT(frontend_.references, SizeIs(3));
   recorder_.reset();
   EXPECT_THAT(frontend_.references, IsEmpty());
@@ -415,8 +419,8 @@ class DrawingOpTest : public TraceRecorderTest {
     view.may_use_generator = true;
     const cache::Signature before = open_.signature();
     const auto refs = open_.Enter(view);
-    recorder_->Enter(view, cache::HashWords(view.words), before, refs,
-                     open_.values());
+    EXPECT_TRUE(recorder_->Enter(view, cache::HashWords(view.words), before,
+                                 refs, open_.values()));
     frontend_.generator.offset += 8;
     const auto values = open_.Leave(results);
     return recorder_->Leave(view, results, values, open_.values());
@@ -494,8 +498,8 @@ TEST_F(TraceRecorderTest, CallIsKeptWithItsOp) {
   OpView view;
   view.operands = operands;
   const auto refs = open_.Enter(view);
-  recorder_->Enter(view, cache::HashWords(view.words), open_.signature(), refs,
-                   open_.values());
+  EXPECT_TRUE(recorder_->Enter(view, cache::HashWords(view.words),
+                               open_.signature(), refs, open_.values()));
   auto call = std::make_unique<NoCall>();
   const Call* expected = call.get();
   recorder_->GiveCall(std::move(call));

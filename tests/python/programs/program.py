@@ -293,6 +293,15 @@ class State:
         self._note("a late view of other memory")
         self.z2 = view
 
+    def apart(self, view: torch.Tensor, written: torch.Tensor) -> torch.Tensor:
+        """The view, or a copy where an op writes columns of the memory that it reads.
+
+        Torch cannot tell that these overlap, so the op does not raise, and on a GPU
+        eager is not the same at each run.
+        """
+        races = self.device == "cuda" and torch._C._is_alias_of(view, written)
+        return view.clone() if races else view
+
     def clear_workspaces(self) -> None:
         """Those of cuBLAS."""
         if self.device == "cuda":
