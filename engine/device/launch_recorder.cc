@@ -123,13 +123,14 @@ void Record(OpenOp& op, const DriverCall& call, CUpti_CallbackId id,
 void CUPTIAPI OnDriverCall(void*, CUpti_CallbackDomain domain,
                            CUpti_CallbackId id, const void* raw) {
   if (domain != CUPTI_CB_DOMAIN_DRIVER_API || thread_state.hidden != 0) return;
+  const CuptiAttachment::InCallback under_way;
+  const auto& data = *static_cast<const CUpti_CallbackData*>(raw);
+  // Of a thread that it forgot, CUPTI goes on to tell exits.
+  if (data.callbackSite != CUPTI_API_ENTER) return;
   if (thread_state.asks) {
     thread_state.heard = true;
     return;
   }
-  const CuptiAttachment::InCallback under_way;
-  const auto& data = *static_cast<const CUpti_CallbackData*>(raw);
-  if (data.callbackSite != CUPTI_API_ENTER) return;
   const bool launches_graph = id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch ||
                               id == CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz;
   if (launches_graph && !thread_state.in_graph_of_program) {

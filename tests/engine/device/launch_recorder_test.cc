@@ -35,7 +35,7 @@ struct Simulation {
   std::atomic<bool> enabled = false;
   bool held_by_another_tool = false;
   bool domain_fails = false;
-  bool forgot_threads = false;  // their calls are told no more
+  bool forgot_threads = false;  // of their calls, exits alone are told
   int questions = 0;
   int subscriptions = 0;
   int finalized = 0;
@@ -57,7 +57,8 @@ void Call(CUpti_CallbackId id, const char* name, const void* params,
           const char* symbol = nullptr) {
   const CUpti_CallbackFunc callback = simulation->callback;
   for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
-    if (!simulation->enabled || simulation->forgot_threads) return;
+    if (!simulation->enabled) return;
+    if (site == CUPTI_API_ENTER && simulation->forgot_threads) continue;
     CUpti_CallbackData data{};
     data.callbackSite = site;
     data.functionName = name;
