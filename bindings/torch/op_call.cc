@@ -366,6 +366,7 @@ engine::OpView OpCall::view() const {
   view.by_eager = by_eager_;
   view.may_use_generator = info_.may_use_generator;
   view.forks_streams = info_.forks_streams;
+  view.leaves_unwritten = info_.leaves_unwritten;
   view.may_trap = may_trap_ || info_.may_trap;
   view.may_try_kernels = may_try_kernels_;
   return view;

@@ -53,7 +53,8 @@ struct OpInfo {
   // Why no call of it can be part of a trace; null if some can.
   const char* cut = nullptr;
   bool may_use_generator = false;
-  bool forks_streams = false;  // see OpView
+  bool forks_streams = false;     // see OpView
+  bool leaves_unwritten = false;  // see OpView
   // Of a tensor of the host it makes one of the device: see OpView::by_eager.
   bool copies_from_host = false;
   bool factory = false;  // makes tensors by options: the host is its default

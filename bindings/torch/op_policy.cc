@@ -141,6 +141,12 @@ constexpr HiddenWrites kHiddenWrites[] = {
     {"aten::batch_norm_update_stats"sv, 1 << 1 | 1 << 2, -1},
 };
 
+// OpView::leaves_unwritten, without prefixes.
+constexpr std::array kWithoutContent = {
+    "empty"sv,     "empty_like"sv,        "empty_permuted"sv, "empty_strided"sv,
+    "new_empty"sv, "new_empty_strided"sv, "resize"sv,         "resize_as"sv,
+};
+
 // Operators of cuDNN, which forks streams of its own (layers and directions of
 // recurrent networks, some engines of convolutions) and joins them; they belong
 // to a handle, which one thread uses at a time.
@@ -407,6 +413,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.cut = CutReason(op);
   info.may_use_generator = MayUseGenerator(op);
   info.forks_streams = Contains(kForkStreams, name);
+  info.leaves_unwritten = Contains(kWithoutContent, Plain(name));
   info.may_trap = Contains(kMayTrap, name);
   info.doubles_by_value = Contains(kDoublesByValue, name);
   info.numbers_by_value =

@@ -60,6 +60,20 @@ std::vector<bool> NamedByWriters(const Trace& trace,
   asm volatile("" : : "r"(below.data()) : "memory");  // it is all used
 }
 
+// A kernel that nobody saw would be left out of each replay, and no validation
+// would miss it.
+bool MustLaunch(const TracedOp& op) {
+  const auto has_memory = [](const ResultSpec& result) {
+    return result.kind == ResultSpec::Kind::kValue && result.storage_bytes > 0;
+  };
+  const auto has_elements = [](const kernels::Layout& written) {
+    return written.span_bytes() > 0;
+  };
+  return !op.leaves_unwritten &&
+         (std::ranges::any_of(op.results, has_memory) ||
+          std::ranges::any_of(op.written, has_elements));
+}
+
 }  // namespace
 
 base::Status CudaBackend::StartRecording(Recording recording) {
@@ -98,6 +112,9 @@ std::string CudaBackend::EndOp(TracedOp& op) {
   if (recorded.refusal.empty() && op.draws &&
       frontend_->Generator().seed != op.generator.seed) {
     return "seeds the generator";
+  }
+  if (recorded.refusal.empty() && op.launches.empty() && MustLaunch(op)) {
+    return "makes or writes memory, and no launch of it was seen";
   }
   return std::move(recorded.refusal);
 }

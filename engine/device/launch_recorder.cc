@@ -282,22 +282,25 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
   }
 
  private:
-  bool HearsThisThread() const {
+  base::Result<bool> HearsThisThread() const {
     thread_state.heard = false;
     thread_state.asks = true;
-    CUcontext ignored = nullptr;
-    driver_.cuCtxGetCurrent(&ignored);
+    CUcontext current = nullptr;
+    const CUresult called = driver_.cuCtxGetCurrent(&current);
     thread_state.asks = false;
+    REPRISE_RETURN_IF_ERROR(Check(driver_, called, "cuCtxGetCurrent"));
     return thread_state.heard;
   }
   Status HearThisThread() {
-    if (HearsThisThread()) [[likely]]
+    REPRISE_ASSIGN_OR_RETURN(bool hears, HearsThisThread());
+    if (hears) [[likely]]
       return {};
     {
       const Hidden hidden;
       REPRISE_RETURN_IF_ERROR(cupti_.AttachAnew());
     }
-    if (HearsThisThread()) return {};
+    REPRISE_ASSIGN_OR_RETURN(hears, HearsThisThread());
+    if (hears) return {};
     return Fail(Code::kUnavailable,
                 "CUPTI does not tell of this thread's driver calls");
   }

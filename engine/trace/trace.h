@@ -99,6 +99,7 @@ struct TracedOp {
   std::vector<ResultSpec> results;
   bool may_trap = false;  // see OpView
   bool may_draw = false;  // OpView::may_use_generator: another time, perhaps
+  bool leaves_unwritten = false;  // see OpView
   // Its work was seen to give other bits, run twice on the same ones.
   bool nondeterministic = false;
   // It moved the default generator from there, its offset by so much.

@@ -83,6 +83,7 @@ base::Status TraceRecorder::Enter(const OpView& op,
   traced.may_draw = op.may_use_generator;
   if (traced.may_draw) traced.generator = frontend_->Generator();
   traced.may_trap = op.may_trap;
+  traced.leaves_unwritten = op.leaves_unwritten;
   traced.before = before;
   traced.words.assign(op.words.begin(), op.words.end());
   traced.hash = words.lo;

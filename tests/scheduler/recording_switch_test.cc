@@ -86,8 +86,9 @@ TEST_F(RecordingSwitchTest, WhatIsBeingRecordedIsDroppedAtOnce) {
 
 // That an op could not be recorded says nothing of it.
 TEST_F(RecordingSwitchTest, WhatCannotGoOnIsRecordedAnotherTime) {
-  for (int op = 1; op <= 5; ++op) {
+  for (int op = 1; op <= 4; ++op) {
     Restart();
+    Call(0);
     unheard_ops_ = op;
     Call(0);
     EXPECT_EQ(unheard_ops_, 0);
@@ -97,7 +98,7 @@ TEST_F(RecordingSwitchTest, WhatCannotGoOnIsRecordedAnotherTime) {
     EXPECT_EQ(stats().recorded, 2u) << op;
     const Stats before = stats();
     Call(0, 8);
-    EXPECT_EQ(FollowedSince(before), 1.0) << op << Traces();
+    EXPECT_EQ(stats().replays, before.replays + 8) << op << Traces();
   }
 }
 

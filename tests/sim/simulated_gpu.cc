@@ -218,7 +218,7 @@ void SimulatedGpu::Write(uint64_t to, const void* from, size_t size_bytes) {
 
 void SimulatedGpu::Ring(CUpti_CallbackId id, const char* name,
                         const void* params) {
-  if (callback_ == nullptr || !enabled_) return;
+  if (callback_ == nullptr || !enabled_ || forgot_) return;
   CUpti_CallbackData data{};
   data.callbackSite = CUPTI_API_ENTER;
   data.functionName = name;
@@ -328,6 +328,10 @@ void SimulatedGpu::MakeCupti() {
     REPRISE_ENTER_CUPTI("cuptiEnableDomain");
     if (only->callback_ == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
     only->enabled_ = enable != 0;
+    if (enable == 0 && only->forgets_every > 0 &&
+        ++only->switched_off_ % only->forgets_every == 0) {
+      only->forgot_ = true;
+    }
     return CUPTI_SUCCESS;
   };
   cupti.cuptiFinalize = [] {
@@ -335,6 +339,7 @@ void SimulatedGpu::MakeCupti() {
     EXPECT_EQ(only->launches_under_way_.load(), 0);
     only->attached_ = false;
     only->callback_ = nullptr;
+    only->forgot_ = false;
     ++only->finalized;
     return CUPTI_SUCCESS;
   };

@@ -162,6 +162,10 @@ class SimulatedGpu {
   device::Cupti cupti;
   // One of CUPTI's that fails does nothing and gives an unknown error.
   FailingCalls cupti_calls;
+  // Every so often that callbacks are switched off, CUPTI forgets all threads,
+  // as if they were inside a call
+  // (docs/decisions/0035-threads-that-cupti-forgets.md); 0: never.
+  int forgets_every = 0;
   SimulatedStreams streams;
   const CUstream stream = streams.Make();
   CUstream eager_stream = stream;
@@ -257,6 +261,8 @@ class SimulatedGpu {
 
   CUpti_CallbackFunc callback_ = nullptr;
   bool enabled_ = false;
+  int switched_off_ = 0;
+  bool forgot_ = false;
   inline static bool attached_ = false;      // to the process
   std::atomic<int> launches_under_way_ = 0;  // that are under way
   int fail_after_ = -1;

@@ -384,6 +384,7 @@ struct StreamOps::Shown {
     view.cut = traits.cut;
     view.may_use_generator = kind == OpKind::kDraw;
     view.by_eager = kind == OpKind::kBring;
+    view.leaves_unwritten = kind == OpKind::kEmpty;
   }
   Shown(const Shown&) = delete;
   Shown& operator=(const Shown&) = delete;

@@ -130,6 +130,7 @@ std::unique_ptr<engine::Backend> TwinStream::MakeBackend(
                                      .private_bytes = private_bytes});
   }
   engine::CudaContext context;
+  device_.gpu.forgets_every = 5;
   context.driver = &device_.gpu.driver;
   context.recorder = device_.recorder.get();
   context.stream = stream_;

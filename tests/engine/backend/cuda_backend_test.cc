@@ -89,11 +89,15 @@ class World {
       view.words = MaskNumbers(shown, room);
       const cache::Signature before = open.signature();
       const auto operands = open.Enter(view);
-      EXPECT_TRUE(recording->Enter(view, cache::HashWords(view.words), before,
-                                   operands, open.values()));
+      const base::Status begun = recording->Enter(
+          view, cache::HashWords(view.words), before, operands, open.values());
+      std::optional<device::LaunchRecorder::Hidden> unseen;
+      if (launches_unseen) unseen.emplace();
       std::vector<Tensor> results = eager();
+      unseen.reset();
       const auto views = ResultViewsOf(results);
       const auto values = open.Leave(views);
+      if (refusal.empty() && !begun) refusal = begun.error().message();
       const std::string why =
           recording->Leave(view, views, values, open.values());
       if (refusal.empty()) refusal = why;
@@ -162,6 +166,7 @@ class World {
   SimulatedFrontend frontend;
   SimulatedCompare compare{&gpu.streams};
   bool compare_fails = false;
+  bool launches_unseen = false;  // from now on
   std::unique_ptr<device::LaunchRecorder> recorder;
   SimulatedProgram program;
   Tensor weight;
@@ -686,6 +691,19 @@ TEST_F(CudaBackendTest, OpThatReadsToTheHostIsRefused) {
       world_->program.Make(1));
   ASSERT_FALSE(trace);
   EXPECT_THAT(trace.error().message(), HasSubstr("cuMemcpyDtoHAsync"));
+}
+
+TEST_F(CudaBackendTest, OpOfWhichNoLaunchIsSeenIsRefused) {
+  const Step adds = [&](SimulatedProgram& p, Tensor x) {
+    return p.Add(x, world_->weight);
+  };
+  EXPECT_TRUE(world_->Record(Backend::Recording::kFirst, adds,
+                             world_->program.Make(1)));
+  world_->launches_unseen = true;
+  const auto unseen =
+      world_->Record(Backend::Recording::kFirst, adds, world_->program.Make(1));
+  ASSERT_FALSE(unseen);
+  EXPECT_THAT(unseen.error().message(), HasSubstr("no launch of it was seen"));
 }
 
 TEST_F(CudaBackendTest, RelocatedPassRunsInAPrivatePool) {
