@@ -20,6 +20,7 @@
 #include "scheduler/heads.h"
 #include "scheduler/novelty.h"
 #include "scheduler/predictor.h"
+#include "scheduler/runs.h"
 #include "scheduler/trace_entry.h"
 
 namespace reprise::scheduler {
@@ -126,6 +127,7 @@ class Boundaries {
   // No trace is expected to be that one any more.
   void Forget(const TraceEntry& entry) {
     heads_.Remove(entry.head_hash, &entry);
+    runs_.Forget(entry);
     if (last_ == &entry) last_ = nullptr;
   }
 
@@ -138,6 +140,7 @@ class Boundaries {
     novelty_.TraceEnded(entry->signature.lo, entry->ops);
     behind_ = entry->op_hashes.empty() ? 0 : entry->op_hashes.back();
     predictor_.Saw(*entry);
+    runs_.Ended(*entry);
     TraceEntry* before = std::exchange(last_, entry);
     if (before == nullptr) return nullptr;
     const TraceId follower = std::exchange(before->follower, entry->id);
@@ -153,11 +156,15 @@ class Boundaries {
                         !EndsAt(before->signature);
     return always && before != entry ? before : nullptr;
   }
+  // Its head has come, and it always comes as often in a row as it will now:
+  // that should be one.
+  bool BeginsRun(const TraceEntry& entry) {
+    return runs_.Begins(entry) && !EndsAt(entry.signature);
+  }
   // What comes next does not come right behind what came last.
   void Part() {
-    if (last_ == nullptr) return;
-    last_->follower = TraceId::kNone;
-    last_ = nullptr;
+    runs_.Parted();
+    Unlink();
   }
   // It has left a trace behind that beginning.
   void Left(const cache::Signature& beginning) {
@@ -167,7 +174,8 @@ class Boundaries {
   // It was interrupted: what comes next follows on nothing.
   void Break() {
     predictor_.Break();
-    Part();
+    runs_.Broken();
+    Unlink();
     behind_ = 0;
   }
 
@@ -179,6 +187,7 @@ class Boundaries {
     begins_.Clear();
     ends_with_.Clear();
     predictor_.Clear();
+    runs_.Broken();
     last_ = nullptr;
     not_always_led_.clear();
     behind_ = 0;
@@ -198,6 +207,11 @@ class Boundaries {
   Code& CodeAt(Edge edge) {
     return edge == Edge::kBegin ? begins_ : ends_with_;
   }
+  void Unlink() {
+    if (last_ == nullptr) return;
+    last_->follower = TraceId::kNone;
+    last_ = nullptr;
+  }
   // One that it always came behind is followed by another.
   void NotAlwaysLed(TraceId trace) {
     if (not_always_led_.size() == kMostNotLed) not_always_led_.clear();
@@ -212,6 +226,7 @@ class Boundaries {
   Code begins_{kMostLearned};
   Code ends_with_{kMostLearned};
   Predictor predictor_;
+  Runs runs_;
   TraceEntry* last_ = nullptr;  // that ended; nothing has come since
   uint64_t behind_ = 0;
   std::set<TraceId> not_always_led_;  // and their entries do not know it yet

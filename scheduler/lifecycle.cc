@@ -692,24 +692,38 @@ void Lifecycle::SplitAt(TraceEntry* entry, const cache::Signature& beginning,
   GiveUp(entry, reason);
 }
 
+// One that cannot be replayed would keep the other from it.
+bool Lifecycle::MayBeJoined(const TraceEntry& entry) {
+  return entry.state == State::kReady ||
+         (entry.state == State::kGivenUp && entry.summary.launches == 1);
+}
+
 void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
-  // One that cannot be replayed would keep the other from it.
-  const auto joins = [](const TraceEntry& one) {
-    return one.state == State::kReady ||
-           (one.state == State::kGivenUp && one.summary.launches == 1);
-  };
-  if (entry->was_joined || entry->shared || !joins(*entry) || !joins(*behind) ||
-      entry->ops + behind->ops > parts_.options->max_trace_ops) {
-    return;
-  }
+  if (!MayBeJoined(*behind) || !GoOn(entry, behind->ops)) return;
   ++journal_.notes["two traces that always came together are one"];
   Say(base::LogLevel::kInfo, *entry,
       "becomes one with what always comes behind it");
-  entry->was_joined = true;
-  entry->goes_on = behind->ops;
   // It is no beginning of another one before it has come by itself as often.
   behind->followed = 0;
   behind->led = 0;
+}
+
+void Lifecycle::JoinRun(TraceEntry* entry) {
+  const uint32_t times = entry->run.length;
+  if (!GoOn(entry, (times - 1) * entry->ops)) return;
+  ++journal_.notes["a trace that always came as often in a row is one"];
+  Say(base::LogLevel::kInfo, *entry,
+      "becomes one of the " + std::to_string(times) +
+          " times that it always comes in a row");
+}
+
+bool Lifecycle::GoOn(TraceEntry* entry, uint32_t ops) {
+  if (entry->was_joined || entry->shared || !MayBeJoined(*entry) ||
+      entry->ops + ops > parts_.options->max_trace_ops) {
+    return false;
+  }
+  entry->was_joined = true;
+  entry->goes_on = ops;
   // Its head promises it until the longer one has come; and it may come by
   // itself again, before a cut.
   DropPlan(entry);
@@ -718,6 +732,7 @@ void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
   entry->outdated = false;
   entry->state = State::kSeen;
   traces_.Count(entry);
+  return true;
 }
 
 bool Lifecycle::LearnNumbers(TraceEntry* entry, uint32_t index,

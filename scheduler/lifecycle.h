@@ -65,6 +65,9 @@ class Lifecycle {
   TraceEntry* EntryFor(TraceTable::Closed closed);
   // A pass of its trace has come to its end, watched or not.
   void PassEnded(TraceEntry* entry);
+  // Its head has come, and a run of it of which the length is known: they are
+  // one trace from now on.
+  void JoinRun(TraceEntry* entry);
   // What it keeps has changed; entries may be forgotten. To be called where
   // nobody uses one.
   void CountAndTrim(TraceEntry* entry);
@@ -182,6 +185,10 @@ class Lifecycle {
               std::string_view reason);
   // They always come one behind the other: one trace from now on.
   void Join(TraceEntry* entry, TraceEntry* behind);
+  static bool MayBeJoined(const TraceEntry& entry);
+  // From its next head on it goes on for so many ops, to become a longer one;
+  // it has no plan until that has come. False if it does not.
+  bool GoOn(TraceEntry* entry, uint32_t ops);
   // Back to one recording: another second one may tell more.
   void RecordAgain(TraceEntry* entry);
   void DropPlan(TraceEntry* entry);

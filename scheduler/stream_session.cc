@@ -176,6 +176,8 @@ Action StreamSession::EnterMasked(const OpView& op,
       saved_ += timer_.NextHead(clock_.Now());
     }
     expected = boundaries_.Choose(hash, op.operands);
+    if (expected != nullptr && boundaries_.BeginsRun(*expected)) [[unlikely]]
+      life_.JoinRun(expected);
     if (const std::optional<Action> action = TryHead(expected, op)) {
       return *action;
     }

@@ -181,6 +181,13 @@ struct TraceEntry {
   TraceId follower = TraceId::kNone;
   uint32_t followed = 0;
   uint32_t led = 0;
+  // How often it came in a row the last time, and how many times in a row it
+  // was as often (Runs).
+  struct Run {
+    uint32_t length = 0;
+    uint32_t alike = 0;
+  };
+  Run run;
   // It was joined: for so many ops it goes on, until the longer trace has come.
   uint32_t goes_on = 0;
   bool was_joined = false;  // once, and no more

@@ -93,6 +93,64 @@ TEST_F(JoinedTracesTest, ATraceIsNotJoinedWithItself) {
   EXPECT_EQ(stats().replays - before.replays, 40u) << Traces();
 }
 
+// Layers that share their weights: a trace each, and as many each pass.
+class RunsOfATraceTest : public JoinedTracesTest {
+ protected:
+  static constexpr char kOfARun[] =
+      "a trace that always came as often in a row is one";
+
+  void Pass(int layers, bool reads = true) {
+    const float x = 0.25f * static_cast<float>(number_++);
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Make(x, 64);
+      h = p.Scale(p.Add(h, side.weights[4]), 0.5f);
+      for (int layer = 0; layer < layers; ++layer) {
+        for (size_t i = 0; i < 4; ++i) {
+          h = p.Add(h, side.weights[i]);
+          p.Negate(h);
+          h = p.Scale(h, 0.5f);
+        }
+      }
+      h = p.Add(h, side.weights[5]);
+      p.Negate(h);
+      if (reads) p.Read(h);
+      return Held{h};
+    });
+  }
+};
+
+TEST_F(RunsOfATraceTest, OfOneLengthIsOne) {
+  for (int i = 0; i < 24; ++i) Pass(12);
+  const Stats before = stats();
+  Pass(12);
+  EXPECT_GE(stats().replays - before.replays, 12u) << Traces();
+  for (int i = 0; i < 200; ++i) Pass(12);
+  EXPECT_GE(notes()[kOfARun], 1u) << Traces();
+  const Stats then = stats();
+  for (int i = 0; i < 10; ++i) Pass(12);
+  EXPECT_LE(stats().replays - then.replays, 30u) << Traces();
+  EXPECT_EQ(stats().squashes, then.squashes) << Traces();
+  EXPECT_GE(FollowedSince(then), 0.95) << Traces();
+}
+
+TEST_F(RunsOfATraceTest, OfOtherLengthsIsNot) {
+  for (int i = 0; i < 300; ++i) Pass(10 + i % 3);
+  EXPECT_EQ(notes()[kOfARun], 0u);
+  const Stats before = stats();
+  for (int i = 0; i < 30; ++i) Pass(10 + i % 3);
+  EXPECT_GE(FollowedSince(before), 0.95) << Traces();
+}
+
+TEST_F(RunsOfATraceTest, IsSeveralAgainWhereItsLengthChanges) {
+  for (int i = 0; i < 240; ++i) Pass(12);
+  ASSERT_GE(notes()[kOfARun], 1u) << Traces();
+  for (int i = 0; i < 120; ++i) Pass(8 + i % 2);
+  const Stats before = stats();
+  for (int i = 0; i < 30; ++i) Pass(8 + i % 2);
+  EXPECT_GE(FollowedSince(before), 0.95) << Traces();
+}
+
 // Both ways begin with the same ops on the same weight, and on another input
 // each time: only the order tells which one is due.
 TEST_F(JoinedTracesTest, TwoWaysFromOneBeginningThatTakeTurns) {
