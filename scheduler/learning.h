@@ -4,6 +4,7 @@
 #define REPRISE_SCHEDULER_LEARNING_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -61,7 +62,7 @@ class Learning {
   // Records the entry's trace from the next op on, if it may and can.
   void StartRecording(const TraceEntry& entry,
                       engine::WorkRecorder::Recording recording) {
-    if (!May()) return;
+    if (!May() || parts_.clock->Now() < not_before_) return;
     allowance_.Begin(parts_.clock->Now());
     auto recorder = engine::TraceRecorder::Start(parts_.frontend, parts_.work,
                                                  recording, entry.ops);
@@ -88,6 +89,11 @@ class Learning {
   void GiveUpRecording(const std::string& why) {
     ++parts_.journal->notes["nothing is recorded: " + why];
     Stop();
+  }
+  // And nothing will help for a while.
+  void PauseRecording(const std::string& why) {
+    GiveUpRecording(why);
+    not_before_ = parts_.clock->Now() + kPause;
   }
   // The same of a recording of that trace, which takes so much longer only than
   // a pass of it that is watched. (What a validation gives the device to do is
@@ -133,6 +139,7 @@ class Learning {
   // What two ops gain pays only if they come often.
   static constexpr uint64_t kFewestOpsSeen = 32;
   static constexpr uint32_t kOpsATime = 4;
+  static constexpr std::chrono::milliseconds kPause{100};
 
   bool always() const { return parts_.policy == base::Policy::kAlways; }
 
@@ -141,7 +148,8 @@ class Learning {
   engine::WorkRecorder::Recording which_ =
       engine::WorkRecorder::Recording::kFirst;
   Allowance allowance_;
-  Span span_;  // of the recording
+  Span span_;                                // of the recording
+  Allowance::Clock::time_point not_before_;  // nothing is recorded
   Allowance::Clock::time_point watching_since_;
   Allowance::Clock::time_point watching_until_;
 };

@@ -54,9 +54,10 @@ constexpr uint32_t kDrawTries = 4;
 constexpr uint64_t kReplaysToTryAgain = 256;
 
 // A plan that is left at the same op this often, at one run in so many, is
-// split there.
+// split there; one that holds a loop, at whatever op.
 constexpr uint32_t kLeavings = 4;
-constexpr uint32_t kRunsALeaving = 8;
+constexpr uint64_t kRunsALeaving = 8;
+constexpr uint64_t kRunsALeavingOfLoops = 32;
 
 // More values than this are not kept out of an arena that several plans share:
 // that costs each of their passes a microsecond a value.
@@ -671,17 +672,28 @@ void Lifecycle::DropIdleInstance(TraceEntry* entry, const PlanCache::Pin& pin,
 void Lifecycle::NoteLeaving(TraceEntry* entry, uint32_t op,
                             const engine::TracedOp& traced) {
   if (!entry->has_plan()) return;
-  if (entry->left_at != op ||
-      entry->runs - entry->left_since >
-          uint64_t{kRunsALeaving} * (entry->left_times + 1)) {
+  // A loop that is left early at times is left at one place or another.
+  const bool anywhere = entry->holds_run && entry->joined_at.has_value();
+  const uint64_t often = anywhere ? kRunsALeavingOfLoops : kRunsALeaving;
+  if ((entry->left_at != op && !anywhere) ||
+      entry->runs - entry->left_since > often * (entry->left_times + 1)) {
     entry->left_at = op;
     entry->left_times = 0;
     entry->left_since = entry->runs;
   }
   if (++entry->left_times < kLeavings) return;
+  if (anywhere) {
+    ComeApart(entry, "is left too often: its parts are traces again");
+    return;
+  }
   SplitAt(entry, traced.before,
           "is left at op " + std::to_string(op) +
               " too often: its beginning and its rest are traces now");
+}
+
+void Lifecycle::ComeApart(TraceEntry* entry, std::string_view reason) {
+  const cache::Signature beginning = *entry->joined_at;
+  SplitAt(entry, beginning, reason);
 }
 
 void Lifecycle::SplitAt(TraceEntry* entry, const cache::Signature& beginning,
@@ -700,6 +712,7 @@ bool Lifecycle::MayBeJoined(const TraceEntry& entry) {
 
 void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
   if (!MayBeJoined(*behind) || !GoOn(entry, behind->ops)) return;
+  entry->goes_on_with_run = entry->holds_run || behind->holds_run;
   ++journal_.notes["two traces that always came together are one"];
   Say(base::LogLevel::kInfo, *entry,
       "becomes one with what always comes behind it");
@@ -711,6 +724,7 @@ void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
 void Lifecycle::JoinRun(TraceEntry* entry) {
   const uint32_t times = entry->run.length;
   if (!GoOn(entry, (times - 1) * entry->ops)) return;
+  entry->goes_on_with_run = true;
   ++journal_.notes["a trace that always came as often in a row is one"];
   Say(base::LogLevel::kInfo, *entry,
       "becomes one of the " + std::to_string(times) +

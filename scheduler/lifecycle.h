@@ -65,6 +65,8 @@ class Lifecycle {
   TraceEntry* EntryFor(TraceTable::Closed closed);
   // A pass of its trace has come to its end, watched or not.
   void PassEnded(TraceEntry* entry);
+  // What was joined is no good: from now on its parts are traces again.
+  void ComeApart(TraceEntry* entry, std::string_view reason);
   // Its head has come, and a run of it of which the length is known: they are
   // one trace from now on.
   void JoinRun(TraceEntry* entry);

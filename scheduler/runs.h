@@ -32,11 +32,14 @@ class Runs {
   }
   // The stream was interrupted: how long this run would be, nobody knows.
   void Broken() {
+    if (last_ != nullptr) last_->run.alike = 0;
     last_ = nullptr;
     whole_ = false;
   }
   void Forget(const TraceEntry& entry) {
-    if (last_ == &entry) Broken();
+    if (last_ != &entry) return;
+    last_ = nullptr;
+    whole_ = false;
   }
 
   // The entry's head has come, and with it a run of as many as ever.

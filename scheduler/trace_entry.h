@@ -190,9 +190,11 @@ struct TraceEntry {
   Run run;
   // It was joined: for so many ops it goes on, until the longer trace has come.
   uint32_t goes_on = 0;
-  bool was_joined = false;  // once, and no more
+  bool goes_on_with_run = false;  // that will hold a run
+  bool was_joined = false;        // once, and no more
   // It is such a longer one, and this is what it begins with.
   std::optional<cache::Signature> joined_at;
+  bool holds_run = false;  // a loop, which may be left at each time round
 
   // The least that a watched pass took, from its head to its last op.
   Profit::Duration usual{};

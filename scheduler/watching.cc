@@ -236,7 +236,7 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
   if (learning_.recording()) {
     const base::Status entered = learning_.recorder()->Enter(
         op, words, before, operands, open_.values());
-    if (!entered) learning_.GiveUpRecording(entered.error().message());
+    if (!entered) learning_.PauseRecording(entered.error().message());
   }
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
     repeated_ = repetition_.Add(op.op, hash_, op.operands, operands, open_);
@@ -286,6 +286,13 @@ void Watching::Close(Ending ending) {
   TraceEntry* entry = life_.EntryFor(
       {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
   if (goes_on_until_ > 0) EndJoin(expected, entry);
+  if (expected != nullptr && expected != entry && expected->holds_run &&
+      expected->joined_at.has_value() &&
+      expected->signature == entry->signature) {
+    // Each time round on another input: so would each run be another trace.
+    life_.ComeApart(expected,
+                    "comes on other memory: its parts are traces again");
+  }
   life_.PassEnded(entry);
   boundaries_.Closed(head_hash_, entry, head_storages_, head_behind_, hash_);
   if (learning_.recording()) {
@@ -316,6 +323,7 @@ void Watching::EndJoin(TraceEntry* beginning, TraceEntry* entry) {
     return;
   }
   entry->joined_at = beginning->signature;
+  entry->holds_run = beginning->goes_on_with_run;
   boundaries_.Succeed(*beginning, entry);
 }
 

@@ -6,14 +6,7 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Compiled as the preset release compiles, so that ccache has done it already: the
-# same flags, and CMake's name for the compiler (pip would take Python's, g++),
-# because ccache tells compilers apart by name.
-export CXX=${CXX:-c++}
-python -m pip wheel --quiet --no-input --disable-pip-version-check --no-deps \
-  --no-build-isolation --config-settings cmake.define.REPRISE_WERROR=ON \
-  --wheel-dir "$work" .
-ls -l "$work"/reprise-*-py3-none-*.whl
+scripts/build_wheel.sh "$work"
 python -m pip install --quiet --no-input --disable-pip-version-check --no-deps \
   --no-index --target "$work/site" "$work"/reprise-*.whl
 unset REPRISE_LIBRARY

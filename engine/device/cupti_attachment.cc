@@ -149,7 +149,9 @@ Status CuptiAttachment::Enable() {
   return enabled;
 }
 
-void CuptiAttachment::Disable() { SwitchOff(subscriber_); }
+void CuptiAttachment::Disable() {
+  if (subscriber_ != nullptr) SwitchOff(subscriber_);
+}
 
 void CuptiAttachment::GiveUp() {
   if (subscriber_ != nullptr && End(subscriber_)) {
@@ -199,8 +201,8 @@ bool CuptiAttachment::Idle() {
 }
 
 // Who can subscribe is alone: another tool's subscription would be lost.
-void CuptiAttachment::Detach() {
-  const Alone gate(1);
+void CuptiAttachment::Detach(int tries) {
+  const Alone gate(tries);
   if (!gate.alone()) {
     if (OthersLaunchGraphs()) NoteUse();  // for good: look again some day
     return;
@@ -219,7 +221,7 @@ void CuptiAttachment::Detach() {
 }
 
 Status CuptiAttachment::AttachAnew() {
-  Detach();
+  Detach(kTriesToClose);
   REPRISE_RETURN_IF_ERROR(Subscribe());
   return Enable();
 }

@@ -60,11 +60,12 @@ class CuptiAttachment {
   static bool Idle();
   // Detaches CUPTI (2 ms), unless another tool has subscribed or other threads
   // are at work with graphs; that is tried again as much later where CUPTI
-  // fails, else with the next launch.
-  void Detach();
+  // fails, else with the next launch. Looks so often whether it may.
+  void Detach(int tries = 1);
 
   // Between Enable and Disable, which it does not end: detaches CUPTI and
-  // attaches it again, where that can be done, and enables callbacks (12 ms).
+  // attaches it again, where that can be done, and enables callbacks (some 10
+  // ms).
   base::Status AttachAnew();
 
   // The calling thread is about to launch a graph that is not Reprise's,

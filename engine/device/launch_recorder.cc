@@ -201,7 +201,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
 
   Status Attach() override {
     if (CuptiAttachment::attached()) return {};
-    if (Own(&watch) != nullptr) return {};  // recording, so it is attached
+    if (Own(&watch) != nullptr) return {};  // it is recording
     const Hidden hidden;
     Status subscribed = cupti_.Subscribe();
     cupti_.GiveUp();
@@ -238,9 +238,9 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     if (!active()) {
       return Fail(Code::kFailedPrecondition, "nothing is being recorded");
     }
-    REPRISE_RETURN_IF_ERROR(HearThisThread());
     auto op = std::make_unique<OpenOp>();
     op->session = watch.session.load(kRelaxed);
+    REPRISE_RETURN_IF_ERROR(HearThisThread());
     op->decoder.reset(
         idle_decoder_.exchange(nullptr, std::memory_order_acquire));
     if (op->decoder == nullptr) {

@@ -82,7 +82,7 @@ class LaunchRecorder {
   // Opens an op on this thread; one that is open when recording stops is
   // refused. Failing, none is open: kFailedPrecondition where nothing is being
   // recorded, kUnavailable where CUPTI does not tell of this thread's calls and
-  // cannot be attached anew now (12 ms).
+  // cannot be attached anew now.
   virtual base::Status BeginOp() = 0;
   // The open op may fork streams that nothing else uses, and join them: its
   // launches on all of them are recorded, in the order of their calls and with

@@ -67,8 +67,8 @@ struct OpView {
   bool may_use_generator = false;
   // Its library forks streams that nothing else uses, and joins them.
   bool forks_streams = false;
-  // What it makes has no content yet: it is the one kind of op that makes or
-  // writes memory and enqueues nothing.
+  // What it makes has no content yet: of ops that make something it is the one
+  // kind that enqueues nothing.
   bool leaves_unwritten = false;
   // Its kernels check their data (indices, probabilities), and stop the device
   // where they find something else.

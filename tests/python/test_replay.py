@@ -80,6 +80,27 @@ def test_replays_follow_most_ops_once_settled(device: str) -> None:
     assert_same_bits(found, model(inputs[-1]))
 
 
+def test_assignments_to_parts(device: str) -> None:
+    """Each ends with a copy of the part to itself, which launches nothing."""
+    weight = torch.randn(4, 32, device=device)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = x * 1.5
+        y[0] += weight[1]
+        y[:, 1] *= 0.5
+        z = torch.tanh(y @ weight.t())
+        z[1:] -= 0.25
+        return z + 1
+
+    stats = check(device, step, randoms(device, 4, 32, calls=32))
+    assert stats.replays >= 10
+    with watched(device) as session:
+        fresh = iter(randoms(device, 4, 32))
+        settle(session, lambda: step(next(fresh)))
+        cuts = session.explain().to_dict()["cuts"]
+    assert not any("launch" in cut["reason"] for cut in cuts), cuts
+
+
 def test_inputs_at_other_addresses_and_alignments(device: str) -> None:
     """Views of one buffer that slide: aligned ones, then all off by one element."""
     model = models.mlp().to(device)

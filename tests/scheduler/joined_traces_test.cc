@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tests/scheduler/twin_programs.h"
 
@@ -148,6 +149,51 @@ TEST_F(RunsOfATraceTest, IsSeveralAgainWhereItsLengthChanges) {
   for (int i = 0; i < 120; ++i) Pass(8 + i % 2);
   const Stats before = stats();
   for (int i = 0; i < 30; ++i) Pass(8 + i % 2);
+  EXPECT_GE(FollowedSince(before), 0.95) << Traces();
+}
+
+// A loop is left early now and then, at one place or another.
+TEST_F(RunsOfATraceTest, IsSeveralAgainWhereItIsLeftAnywhere) {
+  for (int i = 0; i < 240; ++i) Pass(12);
+  ASSERT_GE(notes()[kOfARun], 1u) << Traces();
+  const auto layers = [](int i) { return i % 8 == 0 ? 3 + i / 8 % 7 : 12; };
+  for (int i = 0; i < 1000; ++i) Pass(layers(i));
+  const Stats before = stats();
+  for (int i = 0; i < 200; ++i) Pass(layers(i));
+  EXPECT_GE(FollowedSince(before), 0.97) << Traces();
+}
+
+// Passes of a program, with a look now and then: each has an input of its own.
+TEST_F(RunsOfATraceTest, OnInputsOfTheProgramsIsNot) {
+  std::vector<Held> inputs;
+  Both([&](Side& side) {
+    for (int i = 0; i < 64; ++i) {
+      inputs.push_back({side.program->Make(static_cast<float>(i), 64)});
+    }
+    return Held{};
+  });
+  const auto round = [&] {
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      Held last;
+      for (int step = 0; step < 8; ++step) {
+        const size_t input = static_cast<size_t>(number_ * 8 + step) % 64;
+        sim::ModelTensor h =
+            inputs[input + (&side == &watched_ ? 0 : 64)].front();
+        for (size_t i = 0; i < 4; ++i) {
+          h = p.Scale(p.Add(h, side.weights[i]), 0.5f);
+          p.Negate(h);
+        }
+        last.assign(1, h);
+      }
+      p.Read(last.front());
+      return last;
+    });
+    ++number_;
+  };
+  for (int i = 0; i < 100; ++i) round();
+  const Stats before = stats();
+  for (int i = 0; i < 50; ++i) round();
   EXPECT_GE(FollowedSince(before), 0.95) << Traces();
 }
 

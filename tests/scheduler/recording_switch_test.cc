@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <vector>
 
 #include "tests/scheduler/twin_programs.h"
@@ -94,6 +95,7 @@ TEST_F(RecordingSwitchTest, WhatCannotGoOnIsRecordedAnotherTime) {
     EXPECT_EQ(unheard_ops_, 0);
     EXPECT_EQ(recordings_open_, 0) << op;
     EXPECT_EQ(stats().recorded, 0u) << op;
+    clock_.Advance(std::chrono::seconds(1));
     Call(0, 8);
     EXPECT_EQ(stats().recorded, 2u) << op;
     const Stats before = stats();

@@ -187,8 +187,8 @@ def check(program: Compiled, device: str) -> Outcome:
     counts["programs that stayed finite"] = int(_is_finite(plain))
     outcome.wrong += _differences(found, plain)
     for _ in range(EAGER_RUNS if outcome.wrong else 0):
-        again, _error = _run(program, device, None)
-        _finish(again)
-        if _differences(again, plain):
+        repeated, error = _run(program, device, None)
+        _finish(repeated)
+        if error or _differences(repeated, plain):
             raise ProgramError("eager does not repeat itself")
     return outcome

@@ -223,9 +223,9 @@ LATE = """
 {A} = torch.tanh(s.z0 + s.z1)
 {A} = {a} - s.z2 * {c}
 {A} = torch.lerp(s.z2, {a}, {c})
-{o!}[:, :%(d)d].clamp_(-2, 2).lerp_(s.apart(s.z2, {o!}), {c})
-s.attempt(lambda: {o!}[:, 1 : %(d)d + 1].lerp_(s.apart(s.z2, {o!}), {c}))
-s.attempt(lambda: {a!}[1:].lerp_(s.z2[:-1], {c}))
+{o!}[:, :%(d)d].clamp_(-2, 2).lerp_(s.apart(s.z2, {o!}[:, :%(d)d]), {c})
+s.attempt(lambda: {o!}[:, 1 : %(d)d + 1].lerp_(s.apart(s.z2, {o!}[:, 1 : %(d)d + 1]), {c}))
+s.attempt(lambda: {a!}[1:].lerp_(s.apart(s.z2[:-1], {a!}[1:]), {c}))
 s.attempt(lambda: torch.lerp({a}, s.z2, {c}, out={a!}))
 s.attempt(lambda: {e!}[1 : %(b)d + 1].lerp_(s.z2, {c}))
 """.strip().splitlines()
