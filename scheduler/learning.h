@@ -91,7 +91,7 @@ class Learning {
     Stop();
   }
   // And nothing will help for a while.
-  void PauseRecording(const std::string& why) {
+  [[gnu::cold, gnu::noinline]] void PauseRecording(const std::string& why) {
     GiveUpRecording(why);
     not_before_ = parts_.clock->Now() + kPause;
   }

@@ -236,7 +236,8 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
   if (learning_.recording()) {
     const base::Status entered = learning_.recorder()->Enter(
         op, words, before, operands, open_.values());
-    if (!entered) learning_.PauseRecording(entered.error().message());
+    if (!entered) [[unlikely]]
+      learning_.PauseRecording(entered.error().message());
   }
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
     repeated_ = repetition_.Add(op.op, hash_, op.operands, operands, open_);
