@@ -187,7 +187,7 @@ class Boundaries {
     begins_.Clear();
     ends_with_.Clear();
     predictor_.Clear();
-    runs_.Broken();
+    runs_ = Runs();  // its entries are gone, perhaps
     last_ = nullptr;
     not_always_led_.clear();
     behind_ = 0;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/base/clock.h"
 #include "engine/base/options.h"

@@ -692,14 +692,13 @@ void Lifecycle::NoteLeaving(TraceEntry* entry, uint32_t op,
 }
 
 void Lifecycle::ComeApart(TraceEntry* entry, std::string_view reason) {
-  const cache::Signature beginning = *entry->joined_at;
-  SplitAt(entry, beginning, reason);
+  SplitAt(entry, *entry->joined_at, reason);
 }
 
 void Lifecycle::SplitAt(TraceEntry* entry, const cache::Signature& beginning,
                         std::string_view reason) {
-  entry->joined_at.reset();
   boundaries_.EndAt(beginning);
+  entry->joined_at.reset();  // `beginning` may be that
   boundaries_.Forget(*entry);
   GiveUp(entry, reason);
 }

@@ -33,13 +33,10 @@ class Runs {
   // The stream was interrupted: how long this run would be, nobody knows.
   void Broken() {
     if (last_ != nullptr) last_->run.alike = 0;
-    last_ = nullptr;
-    whole_ = false;
+    Lose();
   }
   void Forget(const TraceEntry& entry) {
-    if (last_ != &entry) return;
-    last_ = nullptr;
-    whole_ = false;
+    if (last_ == &entry) Lose();
   }
 
   // The entry's head has come, and with it a run of as many as ever.
@@ -60,6 +57,10 @@ class Runs {
   // Of long traces each is launched in several pieces as it is.
   static constexpr uint64_t kMostOps = 512;
 
+  void Lose() {
+    last_ = nullptr;
+    whole_ = false;
+  }
   void Count(TraceEntry::Run& run) const {
     run.alike = run.length == length_ ? run.alike + 1 : 1;
     run.length = length_;

@@ -35,7 +35,7 @@ prepare
 
 stage "wheel"
 work=$(mktemp -d)
-trap 'status=$?; rm -rf "$work"; (exit "$status"); end_script' EXIT
+trap 'end_script; rm -rf "$work"' EXIT
 scripts/build_wheel.sh "$work"
 
 unset PYTHONPATH REPRISE_LIBRARY

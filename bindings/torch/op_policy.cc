@@ -143,8 +143,8 @@ constexpr HiddenWrites kHiddenWrites[] = {
 
 // OpView::leaves_unwritten, without prefixes.
 constexpr std::array kWithoutContent = {
-    "empty"sv,     "empty_like"sv,        "empty_permuted"sv, "empty_strided"sv,
-    "new_empty"sv, "new_empty_strided"sv, "resize"sv,         "resize_as"sv,
+    "empty"sv,         "empty_like"sv, "empty_permuted"sv,
+    "empty_strided"sv, "new_empty"sv,  "new_empty_strided"sv,
 };
 
 // Operators of cuDNN, which forks streams of its own (layers and directions of

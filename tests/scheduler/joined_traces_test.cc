@@ -100,7 +100,7 @@ class RunsOfATraceTest : public JoinedTracesTest {
   static constexpr char kOfARun[] =
       "a trace that always came as often in a row is one";
 
-  void Pass(int layers, bool reads = true) {
+  void Pass(int layers) {
     const float x = 0.25f * static_cast<float>(number_++);
     Both([&](Side& side) {
       sim::ModelProgram& p = *side.program;
@@ -115,7 +115,7 @@ class RunsOfATraceTest : public JoinedTracesTest {
       }
       h = p.Add(h, side.weights[5]);
       p.Negate(h);
-      if (reads) p.Read(h);
+      p.Read(h);
       return Held{h};
     });
   }
