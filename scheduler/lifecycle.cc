@@ -71,6 +71,9 @@ constexpr uint32_t kBlocked = 4;
 // many times the group's members.
 constexpr uint64_t kHeadsASweep = 64;
 constexpr uint64_t kRoundsAbsent = 8;
+// So many replays of a trace between which a part of it has not come show that
+// this comes no more by itself.
+constexpr uint64_t kReplaysWithoutPart = 64;
 
 // For people who follow what happens (REPRISE_LOG=info, debug).
 void Say(base::LogLevel level, const TraceEntry& entry, std::string_view what) {
@@ -161,6 +164,10 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
   ++entry->seen;
   entry->broken_promises = 0;
   traces_.Use(entry);
+  if (!entry->parts.empty() && entry->replays > 0 &&
+      entry->replays % kReplaysWithoutPart == 0) {
+    LookAtParts(entry);
+  }
   if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, entry);
 }
 
@@ -280,14 +287,17 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
   // Where it built nothing, it has the recording still.
   const std::shared_ptr<BuildJob> job = std::move(entry->job);
   BuildJob::Outcome outcome = job->TakeOutcome();
-  if (!outcome && !outcome.error().unexplained.empty()) {
+  // Numbers that ask for other kernels do so again.
+  if (!outcome && !outcome.error().unexplained.empty() &&
+      (!outcome.error().incomparable || entry->attempts > 0)) {
     const std::shared_ptr<const engine::Trace> recording = entry->recording();
     for (const uint32_t op : outcome.error().unexplained) {
       parts_.numbers->Keep(recording->ops[op].hash);
     }
     // It never comes again in this form.
     boundaries_.Forget(*entry);
-    GiveUp(entry, outcome.error().error.message());
+    GiveUp(entry, outcome.error().error.message() +
+                      "; its numbers are part of the trace's form now");
     return;
   }
   if (!outcome && outcome.error().split.has_value()) {
@@ -712,12 +722,36 @@ bool Lifecycle::MayBeJoined(const TraceEntry& entry) {
 void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
   if (!MayBeJoined(*behind) || !GoOn(entry, behind->ops)) return;
   entry->goes_on_with_run = entry->holds_run || behind->holds_run;
+  entry->parts.insert(entry->parts.end(), behind->parts.begin(),
+                      behind->parts.end());
+  entry->parts.push_back({behind->id, behind->seen});
   ++journal_.notes["two traces that always came together are one"];
   Say(base::LogLevel::kInfo, *entry,
       "becomes one with what always comes behind it");
   // It is no beginning of another one before it has come by itself as often.
   behind->followed = 0;
   behind->led = 0;
+}
+
+void Lifecycle::LookAtParts(TraceEntry* entry) {
+  std::vector<TraceEntry*> idle;
+  std::vector<TraceEntry::Part> left;
+  traces_.ForEach([&](TraceEntry& other) {
+    const auto part =
+        std::ranges::find(entry->parts, other.id, &TraceEntry::Part::id);
+    if (part == entry->parts.end() || !other.has_plan()) return;
+    if (part->seen == other.seen) {
+      idle.push_back(&other);
+    } else {
+      left.push_back({other.id, other.seen});
+    }
+  });
+  entry->parts = std::move(left);
+  for (TraceEntry* part : idle) {
+    Say(base::LogLevel::kInfo, *part,
+        "comes as part of a longer one alone: its plan was dropped");
+    StartOver(part);
+  }
 }
 
 void Lifecycle::JoinRun(TraceEntry* entry) {

@@ -188,6 +188,8 @@ class Lifecycle {
   // They always come one behind the other: one trace from now on.
   void Join(TraceEntry* entry, TraceEntry* behind);
   static bool MayBeJoined(const TraceEntry& entry);
+  // Plans of what was joined into it go where that comes no more by itself.
+  void LookAtParts(TraceEntry* entry);
   // From its next head on it goes on for so many ops, to become a longer one;
   // it has no plan until that has come. False if it does not.
   bool GoOn(TraceEntry* entry, uint32_t ops);

@@ -194,6 +194,14 @@ struct TraceEntry {
   bool was_joined = false;        // once, and no more
   // It is such a longer one, and this is what it begins with.
   std::optional<cache::Signature> joined_at;
+  // What was joined into it (or is to be, into what it begins), whose plans may
+  // be in nobody's use any more; and how often each had come when it was last
+  // looked at.
+  struct Part {
+    TraceId id;
+    uint64_t seen;
+  };
+  std::vector<Part> parts;
   bool holds_run = false;  // a loop, which may be left at each time round
 
   // The least that a watched pass took, from its head to its last op.

@@ -325,6 +325,7 @@ void Watching::EndJoin(TraceEntry* beginning, TraceEntry* entry) {
   }
   entry->joined_at = beginning->signature;
   entry->holds_run = beginning->goes_on_with_run;
+  entry->parts = std::move(beginning->parts);
   boundaries_.Succeed(*beginning, entry);
 }
 

@@ -227,6 +227,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
   }
   const std::vector<SlotSet> changing = ChangingSlots(first, second);
   std::vector<uint32_t> unexplained;
+  std::optional<base::Error> incomparable;  // the first one's launches
   ExplainedProgram explained;
   LaunchProgram& program = explained.program;
   for (const Value& value : first.values) {
@@ -265,6 +266,9 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
             FindNumbers(a, second.ops[k], changing[k], scan->unexplained_words);
       }
       if (!places.complete) {
+        if (!scan && !incomparable) {
+          incomparable = scan.error().In(Place(first, k));
+        }
         unexplained.push_back(static_cast<uint32_t>(k));
         scan = device::ScanResult();
       }
@@ -324,12 +328,14 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
   }
   if (!unexplained.empty()) {
     const uint32_t op = unexplained.front();
+    const bool amiss = incomparable.has_value();
     return tl::unexpected<BuildFailure>(
-        {base::Error(base::Code::kFailedPrecondition,
-                     Place(first, op) +
-                         ": nothing tells how its kernels hold a number that "
-                         "changes; it is part of the trace's form now"),
-         op, std::move(unexplained)});
+        {amiss ? *std::move(incomparable)
+               : base::Error(base::Code::kFailedPrecondition,
+                             Place(first, op) +
+                                 ": nothing tells how its kernels hold a "
+                                 "number that changes"),
+         op, std::move(unexplained), amiss});
   }
   program.op_begin.push_back(static_cast<uint32_t>(program.launches.size()));
   program.values = next_value;

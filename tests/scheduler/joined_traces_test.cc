@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +60,39 @@ TEST_F(JoinedTracesTest, LayersOfWhichNobodyLooksBetween) {
   EXPECT_EQ(ReplaysOfAStep(8), 8u) << Traces();
   Steps(320, 8, /*looks_between=*/false);
   EXPECT_EQ(ReplaysOfAStep(8), 1u) << Traces();
+}
+
+TEST_F(JoinedTracesTest, LeaveNoPlanOfAPart) {
+  const auto plans = [this] {
+    size_t plans = 0;
+    session_->Inspect([&](const Journal&,
+                          const std::vector<const TraceEntry*>& entries,
+                          const engine::Frontend&) {
+      plans = static_cast<size_t>(std::ranges::count_if(
+          entries, [](const TraceEntry* entry) { return entry->has_plan(); }));
+    });
+    return plans;
+  };
+  Steps(kLooks, 4, true);
+  ASSERT_EQ(plans(), 4u) << Traces();
+  Steps(320, 4, false);
+  EXPECT_EQ(ReplaysOfAStep(4), 1u) << Traces();
+  EXPECT_EQ(plans(), 1u) << Traces();
+  // Which may be had again.
+  Steps(60, 4, true);
+  const Stats before = stats();
+  Steps(10, 4, true);
+  EXPECT_EQ(stats().replays - before.replays, 40u) << Traces();
+}
+
+// It is recorded once more, perhaps.
+TEST_F(JoinedTracesTest, APartThatComesByItselfNowAndThenKeepsItsPlan) {
+  Steps(kLooks, 2, true);
+  Steps(100, 2, false);
+  ASSERT_EQ(ReplaysOfAStep(2), 1u) << Traces();
+  const Stats before = stats();
+  for (int i = 0; i < 300; ++i) Step(2, i % 40 == 39);
+  EXPECT_LE(stats().recorded, before.recorded + 2) << Traces();
 }
 
 TEST_F(JoinedTracesTest, AreTwoAgainWhereTheProgramLooksBetween) {

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -238,6 +239,26 @@ TEST_F(TwoOpsTest, OtherLaunchesFail) {
   ExpectFailure(1, "in the other");
   second_->ops[1].launches.clear();
   ExpectFailure(1, "1 launches in one recording and 0");
+}
+
+TEST_F(TwoOpsTest, LaunchesThatCannotBeComparedMayBeANumbers) {
+  const auto number = [](double value) {
+    return ScalarSlot{.recorded = {.word = 0,
+                                   .type = NumberType::kFloat64,
+                                   .bits = std::bit_cast<uint64_t>(value)}};
+  };
+  first_->ops[1].slots.push_back(number(1.5));
+  second_->ops[1].slots.push_back(number(2.5));
+  Launches(1, {1}, {1});
+  second_->ops[1].launches[0].grid.x = 7;
+  ExpectFailure(1, "in the other");
+  const auto explained = Explain();
+  EXPECT_THAT(explained.error().unexplained, ElementsAre(1u));
+  EXPECT_TRUE(explained.error().incomparable);
+  // There the number has no place.
+  second_->ops[1].launches[0].grid.x = first_->ops[1].launches[0].grid.x;
+  ExpectFailure(1, "nothing tells");
+  EXPECT_FALSE(Explain().error().incomparable);
 }
 
 TEST_F(TwoOpsTest, OutputThatDidNotMoveFails) {
