@@ -53,6 +53,11 @@ constexpr char kMoves[] =
 constexpr uint32_t kDrawTries = 4;
 constexpr uint64_t kReplaysToTryAgain = 256;
 
+constexpr char kEvicted[] =
+    "its plan gave way to other plans, or to memory of the program's, again "
+    "and "
+    "again: recorded ever more rarely";
+
 // A plan that is left at the same op this often, at one run in so many, is
 // split there; one that holds a loop, at whatever op.
 constexpr uint32_t kLeavings = 4;
@@ -322,7 +327,7 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
     return;
   }
   if (!plans_.Contains(KeyOf(*entry))) {  // evicted before its head came
-    StartOver(entry);
+    Renew(entry, kEvicted, {});
     return;
   }
   entry->state = State::kCheckOps;
@@ -459,8 +464,7 @@ void Lifecycle::Settle() {
 PlanCache::Pin Lifecycle::Pin(TraceEntry* entry) {
   PlanCache::Pin pin = plans_.Lookup(KeyOf(*entry));
   if (!pin) {
-    Say(base::LogLevel::kInfo, *entry, "its plan was evicted");
-    StartOver(entry);
+    Renew(entry, kEvicted, {});
   }
   return pin;
 }

@@ -9,7 +9,8 @@
 namespace reprise::scheduler {
 
 // What a plan names (a weight, a library's workspace) may be replaced or freed
-// at any time, and the trace is recorded again then. A plan that had replayed
+// at any time, and a plan may give way to others, or to the program's memory;
+// the trace is recorded again then. A plan that had replayed
 // kReplaysThatPay times by then has paid for its recordings, and the next one
 // is made at once. Others may be replaced as soon as they are there, for ever:
 // after the second of them in a row the trace waits for one pass, and for twice
@@ -18,7 +19,7 @@ class Renewal {
  public:
   // Recordings, a build and validations cost as much as some dozens of passes.
   static constexpr uint64_t kReplaysThatPay = 64;
-  static constexpr uint32_t kLongestWait = 1 << 14;
+  static constexpr uint32_t kLongestWait = 1 << 10;
 
   // A plan that had replayed so often is used no more.
   void Replaced(uint64_t replays) {

@@ -156,10 +156,12 @@ std::optional<uint32_t> HalfWay(const MemoryDemand& demand) {
   return std::nullopt;
 }
 
-base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes) {
+base::Error TooLarge(uint64_t size_bytes, uint64_t bytes_at_once,
+                     uint64_t max_arena_bytes) {
   return base::Error(base::Code::kFailedPrecondition,
                      "its arena would take " + std::to_string(size_bytes) +
-                         " bytes, more than max_arena_bytes=" +
+                         " bytes (" + std::to_string(bytes_at_once) +
+                         " in use at once), more than max_arena_bytes=" +
                          std::to_string(max_arena_bytes));
 }
 

@@ -66,7 +66,8 @@ void AddPrivates(const Trace& trace, std::span<const ValueId> privates,
                  ArenaLayout& layout);
 
 // The error of a layout that is over its budget.
-base::Error TooLarge(uint64_t size_bytes, uint64_t max_arena_bytes);
+base::Error TooLarge(uint64_t size_bytes, uint64_t bytes_at_once,
+                     uint64_t max_arena_bytes);
 
 // Where a trace that is over it is best split: before the first op by which
 // half of what it makes has come. None where one op makes all.

@@ -78,7 +78,8 @@ tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
   AddPrivates(trace, program.effects.privates(), program.layout);
   if (program.layout.size_bytes <= how.max_arena_bytes) return {};
   return tl::unexpected<BuildFailure>(
-      {.error = TooLarge(program.layout.size_bytes, how.max_arena_bytes),
+      {.error = TooLarge(program.layout.size_bytes, demand.at_once,
+                         how.max_arena_bytes),
        .op = std::nullopt,
        .split = HalfWay(demand)});
 }

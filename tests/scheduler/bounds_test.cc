@@ -102,6 +102,29 @@ TEST_F(BoundsTest, FormsWithAndWithoutPlansInTurn) {
   EXPECT_EQ(stats().squashes, 0u);
 }
 
+// Each gives way to the next before it comes again.
+TEST_F(BoundsTest, PlansThatDoNotFitTogetherAreNotMadeForEver) {
+  const auto rounds = [this](int count) {
+    for (int i = 0; i < count; ++i) {
+      for (const size_t form : {2000u, 2001u, 2002u}) {
+        ASSERT_NO_FATAL_FAILURE(Both([&](Side& side) {
+          return Form(side, form, static_cast<float>(i % 7));
+        }));
+      }
+    }
+  };
+  rounds(20);
+  ASSERT_EQ(stats().builds, 3u) << Traces();
+  const size_t all = plans_->stats().charge_bytes;
+  Restart(all / 4 * 3, kTraceBudget);
+  rounds(600);
+  EXPECT_GT(plans_->stats().evictions, 4u);
+  const Stats before = stats();
+  rounds(600);
+  EXPECT_GE(FollowedSince(before), 0.5) << Traces();
+  EXPECT_LE(stats().recorded - before.recorded, 24u) << Traces();
+}
+
 // Of each plan that is evicted its entry is left.
 TEST_F(BoundsTest, EvictedPlansLeaveNoMoreThanTheBudget) {
   constexpr size_t kPlanBudget = size_t{128} << 10;

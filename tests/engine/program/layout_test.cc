@@ -259,10 +259,10 @@ TEST_F(LayoutTest, DemandIsWhatLivesAtOnceWithTheTemporariesOfThatOp) {
   EXPECT_EQ(at_once(), step(8));
 }
 
-TEST_F(LayoutTest, ArenaOverItsBudgetIsNamedWithBothNumbers) {
-  const base::Error error = TooLarge(12345, 678);
+TEST_F(LayoutTest, ArenaOverItsBudgetIsNamedWithItsNumbers) {
+  const base::Error error = TooLarge(12345, 4567, 678);
   EXPECT_EQ(error.code(), base::Code::kFailedPrecondition);
-  EXPECT_THAT(error.message(), HasSubstr("12345 bytes"));
+  EXPECT_THAT(error.message(), HasSubstr("12345 bytes (4567 in use at once)"));
   EXPECT_THAT(error.message(), HasSubstr("max_arena_bytes=678"));
 }
 
