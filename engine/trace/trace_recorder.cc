@@ -121,15 +121,27 @@ base::Status TraceRecorder::Enter(const OpView& op,
 }
 
 void TraceRecorder::NoteDeaths(uint32_t op) {
+  const auto is_dead = [&](ValueId v) {
+    Value& value = trace_->values[v];
+    if (value.dead_at != Value::kLives) return true;
+    if (frontend_->Alive(value.storage)) return false;
+    value.dead_at = op;
+    alive_bytes_ -= value.size_bytes;
+    return true;
+  };
+  std::erase_if(large_, [&](ValueId v) {
+    return is_dead(v) || !IsLarge(trace_->values[v]);
+  });
   constexpr size_t kLooksAnOp = 8;
   if (++since_looked_ * kLooksAnOp < alive_.size()) return;
   since_looked_ = 0;
-  std::erase_if(alive_, [&](ValueId v) {
-    Value& value = trace_->values[v];
-    if (frontend_->Alive(value.storage)) return false;
-    value.dead_at = op;
-    return true;
-  });
+  std::erase_if(alive_, is_dead);
+}
+
+void TraceRecorder::NoteBirth(ValueId value) {
+  alive_.push_back(value);
+  alive_bytes_ += trace_->values[value].size_bytes;
+  if (IsLarge(trace_->values[value])) large_.push_back(value);
 }
 
 void TraceRecorder::GiveCall(std::unique_ptr<Call> call) {
@@ -186,13 +198,17 @@ std::string TraceRecorder::Leave(const OpView& op,
     if (value.storage != nullptr) continue;  // shared with an earlier result
     value.external = op.by_eager;
     value.arrives = op.by_eager;
-    (value.arrives ? unused_ : alive_).push_back(spec.value);
     value.birth_op = index;
     value.origin = result.base;
     value.base = result.base;
     value.size_bytes = result.storage_bytes;
     value.storage = result.storage;
     frontend_->Retain(value.storage);
+    if (value.arrives) {
+      unused_.push_back(spec.value);
+    } else {
+      NoteBirth(spec.value);
+    }
   }
   std::string refusal = work_->EndOp(traced);
   if (op.by_eager) {

@@ -54,14 +54,22 @@ class TraceRecorder {
   // All others must be the same each time, as its recordings tell.
   void NoteTold(TracedOp& op, std::span<const ResultView> results) const;
 
-  // Looks whether values have died, at an op now and then where there are many.
+  // Looks whether values have died, at an op now and then where there are many;
+  // at each op at those that hold much of the memory.
   void NoteDeaths(uint32_t op);
+  void NoteBirth(ValueId value);
+  bool IsLarge(const Value& value) const {
+    constexpr uint64_t kFewest = 16;  // that hold all of it
+    return value.size_bytes >= alive_bytes_ / kFewest;
+  }
 
   Frontend* frontend_;
   WorkRecorder* work_;
   std::unique_ptr<Trace> trace_;
 
-  std::vector<ValueId> alive_;   // of those that the trace makes
+  std::vector<ValueId> alive_;  // of those that the trace makes
+  std::vector<ValueId> large_;  // of those
+  uint64_t alive_bytes_ = 0;
   size_t since_looked_ = 0;      // ops
   std::vector<ValueId> unused_;  // that have arrived, and no op uses yet
   bool recording_ = false;

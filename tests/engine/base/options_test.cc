@@ -99,7 +99,7 @@ TEST_F(OptionsTest, LimitsThatAreNotSetAreSharesOfTheDevice) {
   const Options on_device = options.For(size_t{32} << 30);
   EXPECT_EQ(on_device.plan_budget_bytes, size_t{8} << 30);
   EXPECT_EQ(on_device.max_arena_bytes, 100u);
-  EXPECT_EQ(Options().For(size_t{32} << 30).max_arena_bytes, size_t{4} << 30);
+  EXPECT_EQ(Options().For(size_t{32} << 30).max_arena_bytes, size_t{6} << 30);
 }
 
 TEST_F(OptionsTest, UnknownOptionNamesTheKnown) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -301,6 +302,38 @@ TEST_F(TraceRecorderTest, EveryStorageIsReferredToOnceWhileTheTraceLives) {
                           std::pair(Token(3), 1)));
   trace.reset();
   EXPECT_THAT(frontend_.references, IsEmpty());
+}
+
+// However many others there are.
+TEST_F(TraceRecorderTest, WhatHoldsMuchMemoryIsSeenToDieAtOnce) {
+  constexpr uint32_t kSmall = 400;
+  Start();
+  const auto op = [this](uint64_t makes, size_t bytes) {
+    ResultView result = Result(makes);
+    result.storage_bytes = bytes;
+    frontend_.bases[Token(makes)] = makes * 0x1000;
+    Op({Tensor(1)}, {result});
+  };
+  for (uint32_t i = 0; i < kSmall; ++i) op(100 + i, 256);
+  op(2, size_t{1} << 20);
+  op(3, size_t{1} << 20);
+  frontend_.bases.erase(Token(2));
+  op(4, 256);
+  frontend_.bases.erase(Token(3));
+  frontend_.bases.erase(Token(100));
+  for (uint64_t i = 0; i < kSmall; ++i) op(1000 + i, 256);
+  const auto trace = Finish();
+  const auto dead_at = [&](uint64_t token) {
+    const auto value =
+        std::ranges::find(trace->values, Token(token), &Value::storage);
+    return value->dead_at;
+  };
+  EXPECT_EQ(dead_at(2), kSmall + 2);
+  EXPECT_EQ(dead_at(3), kSmall + 3);
+  // Of the others there are too many.
+  EXPECT_GE(dead_at(100), kSmall + 3);
+  EXPECT_LT(dead_at(100), 2 * kSmall);
+  EXPECT_EQ(dead_at(4), Value::kLives);
 }
 
 // Between Enter and Leave too: an op that raised is never left.
