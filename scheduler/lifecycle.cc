@@ -53,10 +53,9 @@ constexpr char kMoves[] =
 constexpr uint32_t kDrawTries = 4;
 constexpr uint64_t kReplaysToTryAgain = 256;
 
-constexpr char kEvicted[] =
-    "its plan gave way to other plans, or to memory of the program's, again "
-    "and "
-    "again: recorded ever more rarely";
+constexpr char kGaveWay[] =
+    "its plan gave way again and again, to other plans or to the program's "
+    "memory: recorded ever more rarely";
 
 // A plan that is left at the same op this often, at one run in so many, is
 // split there; one that holds a loop, at whatever op.
@@ -169,8 +168,8 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
   ++entry->seen;
   entry->broken_promises = 0;
   traces_.Use(entry);
-  if (!entry->parts.empty() && entry->replays > 0 &&
-      entry->replays % kReplaysWithoutPart == 0) {
+  if (!entry->parts.empty() &&
+      entry->replays - entry->parts_looked_at >= kReplaysWithoutPart) {
     LookAtParts(entry);
   }
   if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, entry);
@@ -292,9 +291,7 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
   // Where it built nothing, it has the recording still.
   const std::shared_ptr<BuildJob> job = std::move(entry->job);
   BuildJob::Outcome outcome = job->TakeOutcome();
-  // Numbers that ask for other kernels do so again.
-  if (!outcome && !outcome.error().unexplained.empty() &&
-      (!outcome.error().incomparable || entry->attempts > 0)) {
+  if (!outcome && !outcome.error().unexplained.empty()) {
     const std::shared_ptr<const engine::Trace> recording = entry->recording();
     for (const uint32_t op : outcome.error().unexplained) {
       parts_.numbers->Keep(recording->ops[op].hash);
@@ -327,7 +324,7 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
     return;
   }
   if (!plans_.Contains(KeyOf(*entry))) {  // evicted before its head came
-    Renew(entry, kEvicted, {});
+    GaveWay(entry);
     return;
   }
   entry->state = State::kCheckOps;
@@ -357,6 +354,7 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
     entry->state = State::kCheckWhole;
   } else if (entry->state == State::kCheckWhole) {
     entry->state = State::kReady;
+    entry->reason.clear();  // of an earlier plan
     entry->untold.clear();
     Say(base::LogLevel::kInfo, *entry,
         "equal to eager in every bit: it may be replayed from now on");
@@ -464,9 +462,14 @@ void Lifecycle::Settle() {
 PlanCache::Pin Lifecycle::Pin(TraceEntry* entry) {
   PlanCache::Pin pin = plans_.Lookup(KeyOf(*entry));
   if (!pin) {
-    Renew(entry, kEvicted, {});
+    GaveWay(entry);
   }
   return pin;
+}
+
+void Lifecycle::GaveWay(TraceEntry* entry) {
+  Say(base::LogLevel::kInfo, *entry, "its plan was evicted");
+  Renew(entry, kGaveWay, {});
 }
 
 std::optional<size_t> Lifecycle::ChooseInstance(TraceEntry* entry,
@@ -738,18 +741,20 @@ void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
 }
 
 void Lifecycle::LookAtParts(TraceEntry* entry) {
+  entry->parts_looked_at = entry->replays;
   std::vector<TraceEntry*> idle;
   std::vector<TraceEntry::Part> left;
   traces_.ForEach([&](TraceEntry& other) {
     const auto part =
         std::ranges::find(entry->parts, other.id, &TraceEntry::Part::id);
-    if (part == entry->parts.end() || !other.has_plan()) return;
-    if (part->seen == other.seen) {
-      idle.push_back(&other);
-    } else {
+    if (part == entry->parts.end()) return;
+    if (part->seen != other.seen) {
       left.push_back({other.id, other.seen});
+    } else if (other.has_plan() || other.state == State::kBuilding) {
+      idle.push_back(&other);
     }
   });
+  // Each once: one that comes after all is recorded again, and stays.
   entry->parts = std::move(left);
   for (TraceEntry* part : idle) {
     Say(base::LogLevel::kInfo, *part,

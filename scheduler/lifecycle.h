@@ -89,7 +89,8 @@ class Lifecycle {
 
   // --- A plan, and its instances ---
 
-  // Pins its plan. Empty where that was evicted: the entry starts over then.
+  // Pins its plan. Empty where that was evicted: the entry starts over then, or
+  // waits first (Renewal).
   PlanCache::Pin Pin(TraceEntry* entry);
   // Which instance of its plan a pass runs on; nothing if another one is on its
   // way. One that is not validated yet goes first where it may be.
@@ -129,8 +130,10 @@ class Lifecycle {
   void LearnMoves(TraceEntry* entry, std::span<const engine::ValueId> values);
   // Back to its first recording, for what was learned since.
   void StartOver(TraceEntry* entry);
-  // What its plan names is not there any more: a library's memory, or these
-  // externals, which are taken for inputs from now on if they did not last.
+  // Its plan is of no use any more, for that reason: what it names is not there
+  // (a library's memory, or these externals, which are taken for inputs from
+  // now on if they did not last), or it gave way. Recorded again, ever more
+  // rarely where plans do not last.
   void Renew(TraceEntry* entry, std::string_view reason,
              std::span<const engine::ValueId> replaced);
   void GiveUp(TraceEntry* entry, std::string_view reason);
@@ -195,6 +198,8 @@ class Lifecycle {
   bool GoOn(TraceEntry* entry, uint32_t ops);
   // Back to one recording: another second one may tell more.
   void RecordAgain(TraceEntry* entry);
+  // Its plan has been evicted.
+  void GaveWay(TraceEntry* entry);
   void DropPlan(TraceEntry* entry);
   // Nothing of it is wanted in the cache any more, now or later.
   void Unpublish(TraceEntry& entry);

@@ -14,7 +14,7 @@ namespace reprise::scheduler {
 // kReplaysThatPay times by then has paid for its recordings, and the next one
 // is made at once. Others may be replaced as soon as they are there, for ever:
 // after the second of them in a row the trace waits for one pass, and for twice
-// as many each time. Single-thread.
+// as many each time; half as many where it had paid half. Single-thread.
 class Renewal {
  public:
   // Recordings, a build and validations cost as much as some dozens of passes.
@@ -28,7 +28,9 @@ class Renewal {
       return;
     }
     left_ = next_;
-    next_ = std::min(std::max(2 * next_, 1u), kLongestWait);
+    next_ = replays >= kReplaysThatPay / 2
+                ? next_ / 2
+                : std::min(std::max(2 * next_, 1u), kLongestWait);
   }
 
   bool waiting() const { return left_ > 0; }

@@ -433,6 +433,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   if (ChooseMode(entry) == Profit::Mode::kEager) return TryPass(entry);
   in_use_ = {.entry = entry, .plan = life_.Pin(entry)};
   if (!in_use_.plan) {  // evicted
+    if (entry->renewal.waiting()) return TryPass(entry);
     learning_.StartRecording(*entry, engine::WorkRecorder::Recording::kFirst);
     return std::nullopt;
   }

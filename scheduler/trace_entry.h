@@ -53,6 +53,7 @@ struct InstanceUse {
 //   any ─► kGivenUp, with a reason
 //   kReady ─► kSeen   joined with what always comes behind it; so is what was
 //                     given up for its size. Else only Reset leaves kGivenUp
+//   kBuilding and on ─► kRecord    it comes as part of a longer trace alone
 //
 // The states from kCheckOps to kReady are those of the plan's first instance;
 // another one is built and validated while the plan is ready. Each is replayed
@@ -202,7 +203,8 @@ struct TraceEntry {
     uint64_t seen;
   };
   std::vector<Part> parts;
-  bool holds_run = false;  // a loop, which may be left at each time round
+  uint64_t parts_looked_at = 0;  // after so many replays
+  bool holds_run = false;        // a loop, which may be left at each time round
 
   // The least that a watched pass took, from its head to its last op.
   Profit::Duration usual{};

@@ -318,6 +318,7 @@ void Watching::Close(Ending ending) {
 
 void Watching::EndJoin(TraceEntry* beginning, TraceEntry* entry) {
   beginning->goes_on = 0;
+  std::vector<TraceEntry::Part> parts = std::exchange(beginning->parts, {});
   if (open_.ops() != goes_on_until_) return;  // a cut came
   if (entry->state == State::kGivenUp) {
     boundaries_.EndAt(beginning->signature);
@@ -325,7 +326,7 @@ void Watching::EndJoin(TraceEntry* beginning, TraceEntry* entry) {
   }
   entry->joined_at = beginning->signature;
   entry->holds_run = beginning->goes_on_with_run;
-  entry->parts = std::move(beginning->parts);
+  entry->parts = std::move(parts);
   boundaries_.Succeed(*beginning, entry);
 }
 

@@ -227,7 +227,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
   }
   const std::vector<SlotSet> changing = ChangingSlots(first, second);
   std::vector<uint32_t> unexplained;
-  std::optional<base::Error> incomparable;  // the first one's launches
+  std::string why;  // of the first one, if more is known
   ExplainedProgram explained;
   LaunchProgram& program = explained.program;
   for (const Value& value : first.values) {
@@ -257,7 +257,11 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
                              draws ? draw->second : second.ops[k].launches,
                              ranges->ranges(), background, is_device_address,
                              may_have_been_address);
-    if (!scan && changing[k].empty()) return fail(scan.error());
+    const bool same_kernels = std::ranges::equal(
+        a.launches, second.ops[k].launches, device::SameShape);
+    if (!scan && (changing[k].empty() || same_kernels)) {
+      return fail(scan.error());
+    }
     const auto base = static_cast<uint32_t>(program.launches.size());
     if (!changing[k].empty()) {
       NumberPlaces places;
@@ -266,9 +270,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
             FindNumbers(a, second.ops[k], changing[k], scan->unexplained_words);
       }
       if (!places.complete) {
-        if (!scan && !incomparable) {
-          incomparable = scan.error().In(Place(first, k));
-        }
+        if (!scan && unexplained.empty()) why = ": " + scan.error().message();
         unexplained.push_back(static_cast<uint32_t>(k));
         scan = device::ScanResult();
       }
@@ -328,14 +330,13 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
   }
   if (!unexplained.empty()) {
     const uint32_t op = unexplained.front();
-    const bool amiss = incomparable.has_value();
     return tl::unexpected<BuildFailure>(
-        {amiss ? *std::move(incomparable)
-               : base::Error(base::Code::kFailedPrecondition,
-                             Place(first, op) +
-                                 ": nothing tells how its kernels hold a "
-                                 "number that changes"),
-         op, std::move(unexplained), amiss});
+        {base::Error(base::Code::kFailedPrecondition,
+                     Place(first, op) +
+                         ": nothing tells how its kernels hold a number that "
+                         "changes" +
+                         why),
+         op, std::move(unexplained)});
   }
   program.op_begin.push_back(static_cast<uint32_t>(program.launches.size()));
   program.values = next_value;

@@ -64,9 +64,6 @@ struct BuildFailure {
   // Ops whose numbers changed in a way that no recording explains: they must
   // stand in the words.
   std::vector<uint32_t> unexplained = {};
-  // The launches of one of those could not be compared: as its numbers ask for
-  // other kernels, or as something was amiss in one of the recordings.
-  bool incomparable = false;
   // All of it is too much for one plan: traces that end before this op and
   // begin with it may not be.
   std::optional<uint32_t> split = {};

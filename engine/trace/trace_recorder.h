@@ -55,7 +55,7 @@ class TraceRecorder {
   void NoteTold(TracedOp& op, std::span<const ResultView> results) const;
 
   // Looks whether values have died, at an op now and then where there are many;
-  // at each op at those that hold much of the memory.
+  // at each op at those that held much of the memory when they came.
   void NoteDeaths(uint32_t op);
   void NoteBirth(ValueId value);
   bool IsLarge(const Value& value) const {

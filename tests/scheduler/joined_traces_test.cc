@@ -85,6 +85,19 @@ TEST_F(JoinedTracesTest, LeaveNoPlanOfAPart) {
   EXPECT_EQ(stats().replays - before.replays, 40u) << Traces();
 }
 
+// It came to nothing: the two are what they were.
+TEST_F(JoinedTracesTest, APartOfWhatDidNotJoinKeepsItsPlan) {
+  Steps(kLooks, 2, true);
+  for (int i = 0; i < 200 && notes()[kJoined] == 0; ++i) Step(2, false);
+  ASSERT_EQ(notes()[kJoined], 1u) << Traces();
+  Steps(10, 2, true);
+  const Stats before = stats();
+  // The beginning alone.
+  Steps(200, 1, false);
+  Steps(10, 2, true);
+  EXPECT_EQ(stats().recorded, before.recorded) << Traces();
+}
+
 // It is recorded once more, perhaps.
 TEST_F(JoinedTracesTest, APartThatComesByItselfNowAndThenKeepsItsPlan) {
   Steps(kLooks, 2, true);

@@ -32,8 +32,17 @@ TEST_F(RenewalTest, PlansThatPayAreRenewedAtOnce) {
 
 TEST_F(RenewalTest, WaitsTwiceAsLongEachTime) {
   std::vector<uint32_t> waits;
-  for (int i = 0; i < 6; ++i) waits.push_back(WaitAfter(kPays - 1));
+  for (int i = 0; i < 6; ++i) waits.push_back(WaitAfter(kPays / 2 - 1));
   EXPECT_EQ(waits, (std::vector<uint32_t>{0, 1, 2, 4, 8, 16}));
+}
+
+// As of a trace whose plan gives way once a phase of fifty passes.
+TEST_F(RenewalTest, WaitsLessWhereHalfWasPaid) {
+  for (int i = 0; i < 10; ++i) EXPECT_LE(WaitAfter(kPays - 1), 1u);
+  for (int i = 0; i < 6; ++i) WaitAfter(0);
+  std::vector<uint32_t> waits;
+  for (int i = 0; i < 7; ++i) waits.push_back(WaitAfter(kPays / 2));
+  EXPECT_EQ(waits, (std::vector<uint32_t>{32, 16, 8, 4, 2, 1, 0}));
 }
 
 TEST_F(RenewalTest, WaitHasABound) {

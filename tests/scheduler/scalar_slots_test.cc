@@ -123,27 +123,6 @@ TEST_P(ScalarPlacesTest, NumberThatNothingExplainsLeavesTheProgramRight) {
   }
 }
 
-// What was amiss in a recording is not in the next.
-TEST_P(ScalarPlacesTest, RecordingsThatCannotBeComparedAreMadeAgain) {
-  incomparable_builds_ = 1;
-  Run(GetParam(), 0, kWarm + 10, Number);
-  EXPECT_GT(stats().rejected, 0u);
-  const Stats before = stats();
-  Run(GetParam(), kWarm + 10, 60, Number);
-  EXPECT_EQ(FollowedSince(before), 1.0) << Traces();
-}
-
-TEST_P(ScalarPlacesTest, NumbersThatAskForOtherKernelsAreNoSlots) {
-  incomparable_builds_ = 1000;
-  Run(GetParam(), 0, 30, Number);
-  EXPECT_LT(incomparable_builds_, 1000);
-  EXPECT_EQ(stats().replays, 0u);
-  Run(GetParam(), 30, 120, [](int) { return 4.25f; });
-  if (GetParam() != &Head) {
-    EXPECT_GT(stats().replays, 0u) << Traces();
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Everywhere, ScalarPlacesTest,
                          testing::Values(&Head, &Middle, &Several));
 

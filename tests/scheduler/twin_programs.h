@@ -129,17 +129,12 @@ class TwinPrograms : public testing::Test {
              std::nullopt});
       }
       const auto slots = engine::ChangingSlots(*first, second);
-      const bool explains =
-          test_->explains_numbers_ && test_->incomparable_builds_ == 0;
-      for (uint32_t k = 0; k < slots.size() && !explains; ++k) {
+      for (uint32_t k = 0; k < slots.size() && !test_->explains_numbers_; ++k) {
         if (slots[k].empty()) continue;
-        const bool incomparable = test_->incomparable_builds_ > 0;
-        if (incomparable) --test_->incomparable_builds_;
         return tl::unexpected<engine::BuildFailure>(
             {base::Error(base::Code::kFailedPrecondition, "told to fail"),
              k,
-             {k},
-             incomparable});
+             {k}});
       }
       auto program = HostBackend::Explain(first, second);
       if (program && test_->moves_must_be_seen_) {
@@ -246,7 +241,6 @@ class TwinPrograms : public testing::Test {
   int failing_builds_ = 0;             // so many, for nothing of the trace
   size_t most_ops_ = size_t{1} << 20;  // of which a trace can be built
   bool explains_numbers_ = true;
-  int incomparable_builds_ = 0;  // so many of numbers that changed
   // As of launches: what lies where it did in both recordings may not move.
   bool moves_must_be_seen_ = false;
   // Recorded, this op is refused so often.
