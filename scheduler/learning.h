@@ -65,8 +65,11 @@ class Learning {
                       engine::WorkRecorder::Recording recording) {
     if (!May() || parts_.clock->Now() < not_before_) return;
     allowance_.Begin(parts_.clock->Now());
-    auto recorder = engine::TraceRecorder::Start(parts_.frontend, parts_.work,
-                                                 recording, entry.ops);
+    auto recorder = engine::TraceRecorder::Start(
+        parts_.frontend, parts_.work, recording,
+        {.ops = entry.ops,
+         .bytes_at_once =
+             entry.first == nullptr ? 0 : entry.first->bytes_at_once});
     if (!recorder) {
       GiveUpRecording(recorder.error().message());
       return;

@@ -246,7 +246,7 @@ class HostFrontend final : public TorchFrontend {
   }
 
   // The host executor learns nothing from addresses.
-  base::Status BeginPrivatePool() override { return {}; }
+  base::Status BeginPrivatePool(uint64_t) override { return {}; }
   void EndPrivatePool() override {}
   void BeginAllocations() override {}
   std::vector<engine::Allocation> TakeAllocations() override { return {}; }
@@ -312,7 +312,7 @@ class CudaFrontend final : public TorchFrontend {
 
   engine::KeepMemory keep_memory() const override { return &KeepMemory; }
 
-  base::Status BeginPrivatePool() override {
+  base::Status BeginPrivatePool(uint64_t bytes) override {
     if (pool_open_) {
       return base::Fail(base::Code::kFailedPrecondition,
                         "a private pool is open on this stream already");
@@ -321,15 +321,12 @@ class CudaFrontend final : public TorchFrontend {
     try {
       c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
       TakeFreedPlaces();
-      ReleaseOldPools();
-      const auto [free_bytes, total_bytes] =
-          allocator::get()->getMemoryInfo(device_);
-      if (free_bytes < total_bytes / kFreeShare) {
-        return base::Fail(
-            base::Code::kResourceExhausted,
-            "device " + std::to_string(device_) + " has " +
-                std::to_string(free_bytes >> 20) +
-                " MiB free, too little to record a pass in memory of its own");
+      if (!MakeRoom(bytes)) {
+        return base::Fail(base::Code::kResourceExhausted,
+                          "device " + std::to_string(device_) +
+                              " has too little free to record a pass of " +
+                              std::to_string(bytes >> 20) +
+                              " MiB in memory of its own");
       }
       pool_ = at::cuda::MemPool::graph_pool_handle(/*is_user_created=*/false);
       allocator::beginAllocateToPool(
@@ -400,8 +397,8 @@ class CudaFrontend final : public TorchFrontend {
   // Released pools whose cached memory is left to be; giving it back costs a
   // synchronisation of the device, so the oldest goes first, at a recording.
   static constexpr size_t kCachedPools = 8;
-  // A pool is opened only while this share of the device is free: with less,
-  // its allocations would make plans give way to the recording of others.
+  // A pool leaves this share of the device free: with less, its allocations
+  // would make plans give way to the recording of others.
   static constexpr size_t kFreeShare = 16;
 
   at::CUDAGeneratorImpl& DefaultGenerator() const {
@@ -435,8 +432,21 @@ class CudaFrontend final : public TorchFrontend {
     }
   }
 
-  void ReleaseOldPools() {
-    while (released_pools_.size() > kCachedPools) {
+  // While a pool is open torch gives no cached memory back to the device,
+  // whoever asks for memory (CUDACachingAllocator.cpp: not while captures are
+  // under way). So there must be enough: for the pass, with what the allocator
+  // rounds up, and for all others. Old pools go as far as that takes; false if
+  // that is not enough.
+  bool MakeRoom(uint64_t bytes) {
+    for (;;) {
+      const auto [free_bytes, total_bytes] =
+          allocator::get()->getMemoryInfo(device_);
+      const size_t needed = bytes + bytes / 4 + total_bytes / kFreeShare;
+      const bool roomy = free_bytes >= needed;
+      if (released_pools_.empty() ||
+          (roomy && released_pools_.size() <= kCachedPools)) {
+        return roomy;
+      }
       const c10::MempoolId_t oldest = released_pools_.front();
       released_pools_.pop_front();
       trace_->FreeOurs([&oldest] { allocator::emptyCache(oldest); });

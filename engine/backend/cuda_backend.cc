@@ -71,11 +71,12 @@ bool MustLaunch(const TracedOp& op) {
 
 }  // namespace
 
-base::Status CudaBackend::StartRecording(Recording recording) {
+base::Status CudaBackend::StartRecording(Recording recording,
+                                         uint64_t pass_bytes) {
   REPRISE_RETURN_IF_ERROR(
       context_.recorder->Start(context_.stream, context_.context));
   if (recording == Recording::kRelocated) {
-    if (auto pool = frontend_->BeginPrivatePool(); !pool) {
+    if (auto pool = frontend_->BeginPrivatePool(pass_bytes); !pool) {
       context_.recorder->Stop();
       return pool;
     }

@@ -38,7 +38,8 @@ class CudaBackend : public Backend {
   CudaBackend(const CudaContext& context, Frontend* frontend, Options options)
       : context_(context), frontend_(frontend), options_(std::move(options)) {}
 
-  base::Status StartRecording(Recording recording) override;
+  base::Status StartRecording(Recording recording,
+                              uint64_t pass_bytes) override;
   void StopRecording() override;
   base::Status BeginOp(const OpView& op) override;
   std::string EndOp(TracedOp& op) override;

@@ -36,7 +36,7 @@ class HostBackend : public Backend {
   HostBackend(Frontend* frontend, const Options& options)
       : frontend_(frontend), options_(options) {}
 
-  base::Status StartRecording(Recording) override { return {}; }
+  base::Status StartRecording(Recording, uint64_t) override { return {}; }
   void StopRecording() override { heap_.AfterLastingBlocks(); }
   base::Status BeginOp(const OpView&) override { return {}; }
   std::string EndOp(TracedOp& op) override;

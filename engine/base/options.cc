@@ -139,7 +139,7 @@ constexpr OptionRow kTable[] = {
      SetShare<&Options::validate_share>},
     {"plan_budget_bytes", "REPRISE_PLAN_BUDGET_BYTES", "0", kAcceptedBytes,
      "the memory of all plans together, arenas, graphs and recordings; the "
-     "plan unused for longest is dropped first; 0: a quarter of the memory of "
+     "plan unused for longest is dropped first; 0: an eighth of the memory of "
      "the first device",
      SetBytes<&Options::plan_budget_bytes>},
     {"trace_budget_bytes", "REPRISE_TRACE_BUDGET_BYTES", "16MiB",
@@ -149,7 +149,7 @@ constexpr OptionRow kTable[] = {
      SetBytes<&Options::trace_budget_bytes>},
     {"max_arena_bytes", "REPRISE_MAX_ARENA_BYTES", "0", kAcceptedBytes,
      "the intermediates of one plan, of all its instances together; a trace "
-     "that needs more is split; 0: three sixteenths of the memory of the first "
+     "that needs more is split; 0: a sixteenth of the memory of the first "
      "device",
      SetBytes<&Options::max_arena_bytes>},
     {"shared_arena_bytes", "REPRISE_SHARED_ARENA_BYTES", "1MiB", kAcceptedBytes,
@@ -189,8 +189,8 @@ std::span<const OptionRow> OptionTable() { return kTable; }
 
 Options Options::For(size_t memory_bytes) const {
   Options options = *this;
-  if (plan_budget_bytes == 0) options.plan_budget_bytes = memory_bytes / 4;
-  if (max_arena_bytes == 0) options.max_arena_bytes = memory_bytes / 16 * 3;
+  if (plan_budget_bytes == 0) options.plan_budget_bytes = memory_bytes / 8;
+  if (max_arena_bytes == 0) options.max_arena_bytes = memory_bytes / 16;
   return options;
 }
 

@@ -39,8 +39,8 @@ struct Options {
 
   bool operator==(const Options&) const = default;
 
-  // For a device with so much memory: a quarter of it is plan_budget_bytes,
-  // three sixteenths max_arena_bytes, where they are 0.
+  // For a device with so much memory: an eighth of it is plan_budget_bytes, a
+  // sixteenth max_arena_bytes, where they are 0.
   Options For(size_t memory_bytes) const;
 
   // Sets one option from text. kInvalidArgument, naming the option and what it

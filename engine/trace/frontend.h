@@ -114,8 +114,10 @@ class Frontend {
   virtual KeepMemory keep_memory() const { return nullptr; }
 
   // From Begin to End, allocations of the session's stream come from memory
-  // that no earlier recording used, so that every value moves.
-  virtual base::Status BeginPrivatePool() = 0;
+  // that no earlier recording used, so that every value moves. They are going
+  // to take about so many bytes at once; kResourceExhausted where the device
+  // has not so many.
+  virtual base::Status BeginPrivatePool(uint64_t bytes) = 0;
   virtual void EndPrivatePool() = 0;
 
   // From Begin to the matching Take, allocations by this thread are noted.

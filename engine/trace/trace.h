@@ -143,6 +143,8 @@ struct Trace {
   uint64_t memory_returned = 0;
   // Of a relocated recording: what has been freed since it began.
   std::shared_ptr<MemoryWatch> memory;
+  // What it made, temporaries too, took about so much memory at once.
+  uint64_t bytes_at_once = 0;
   size_t host_bytes = 0;  // HostBytes, set when the recording ends
 };
 

@@ -51,12 +51,13 @@ bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
 
 base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
     Frontend* frontend, WorkRecorder* work, WorkRecorder::Recording recording,
-    size_t ops) {
+    const Foreseen& foreseen) {
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(frontend, work));
-  REPRISE_RETURN_IF_ERROR(work->StartRecording(recording));
+  REPRISE_RETURN_IF_ERROR(
+      work->StartRecording(recording, foreseen.bytes_at_once));
   recorder->recording_ = true;
   recorder->trace_->memory_returned = frontend->memory_returned();
-  recorder->trace_->ops.reserve(ops);
+  recorder->trace_->ops.reserve(foreseen.ops);
   if (recording == WorkRecorder::Recording::kRelocated) {
     recorder->trace_->memory = frontend->WatchMemory();
   }
@@ -211,6 +212,11 @@ std::string TraceRecorder::Leave(const OpView& op,
     }
   }
   std::string refusal = work_->EndOp(traced);
+  uint64_t bytes = alive_bytes_;
+  for (const Allocation& temporary : traced.temporaries) {
+    bytes += temporary.size_bytes;
+  }
+  trace_->bytes_at_once = std::max(trace_->bytes_at_once, bytes);
   if (op.by_eager) {
     traced.by_eager = true;
     traced.launches.clear();

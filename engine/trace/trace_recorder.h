@@ -20,10 +20,14 @@ namespace reprise::engine {
 // the recording and nothing is kept. Called under the session's lock.
 class TraceRecorder {
  public:
-  // The pass is foreseen to have so many ops.
+  // Of the pass, as far as it is known.
+  struct Foreseen {
+    size_t ops = 0;
+    uint64_t bytes_at_once = 0;  // Trace's
+  };
   static base::Result<std::unique_ptr<TraceRecorder>> Start(
       Frontend* frontend, WorkRecorder* work, WorkRecorder::Recording recording,
-      size_t ops = 0);
+      const Foreseen& foreseen);
   ~TraceRecorder();
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;

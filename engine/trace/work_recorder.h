@@ -25,7 +25,9 @@ class WorkRecorder {
 
   virtual ~WorkRecorder() = default;
 
-  virtual base::Status StartRecording(Recording recording) = 0;
+  // What the pass makes takes about so many bytes at once; 0: nobody knows.
+  virtual base::Status StartRecording(Recording recording,
+                                      uint64_t pass_bytes) = 0;
   virtual void StopRecording() = 0;
   // Failing, nothing can be recorded now, which says nothing about the op; no
   // op is open then.

@@ -75,7 +75,7 @@ class FakeFrontend : public Frontend {
     });
   }
 
-  base::Status BeginPrivatePool() override {
+  base::Status BeginPrivatePool(uint64_t) override {
     ++open_pools;
     return {};
   }

@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 // Builds plans without ops, as told.
 class Backend final : public engine::Backend {
  public:
-  base::Status StartRecording(Recording) override { return {}; }
+  base::Status StartRecording(Recording, uint64_t) override { return {}; }
   void StopRecording() override {}
   base::Status BeginOp(const engine::OpView&) override { return {}; }
   std::string EndOp(engine::TracedOp&) override { return {}; }

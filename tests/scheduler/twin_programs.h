@@ -94,7 +94,7 @@ class TwinPrograms : public testing::Test {
     Backend(engine::Frontend* frontend, const Options& options,
             TwinPrograms* test)
         : HostBackend(frontend, options), test_(test) {}
-    base::Status StartRecording(Recording) override {
+    base::Status StartRecording(Recording, uint64_t) override {
       ++test_->recordings_open_;
       test_->foreign_work_.reset();
       return {};

@@ -134,8 +134,9 @@ class WatchedBackend : public engine::Backend {
                  BackendCounts* counts)
       : inner_(std::move(inner)), fault_(fault), counts_(counts) {}
 
-  base::Status StartRecording(Recording recording) override {
-    return inner_->StartRecording(recording);
+  base::Status StartRecording(Recording recording,
+                              uint64_t pass_bytes) override {
+    return inner_->StartRecording(recording, pass_bytes);
   }
   void StopRecording() override { inner_->StopRecording(); }
   base::Status BeginOp(const engine::OpView& op) override {

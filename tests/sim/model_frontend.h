@@ -160,7 +160,7 @@ class ModelFrontend : public engine::Frontend {
     return engine::Block(reinterpret_cast<uint64_t>(memory), memory,
                          &std::free);
   }
-  base::Status BeginPrivatePool() override { return {}; }
+  base::Status BeginPrivatePool(uint64_t) override { return {}; }
   void EndPrivatePool() override {}
   void BeginAllocations() override {}
   std::vector<engine::Allocation> TakeAllocations() override { return {}; }

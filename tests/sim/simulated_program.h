@@ -45,9 +45,9 @@ class SimulatedFrontend : public engine::FakeFrontend {
   }
 
   // A private pool: until its end nothing that was freed is used again.
-  base::Status BeginPrivatePool() override {
+  base::Status BeginPrivatePool(uint64_t bytes) override {
     if (pool_fails) return base::Fail(base::Code::kInternal, "told to fail");
-    return FakeFrontend::BeginPrivatePool();
+    return FakeFrontend::BeginPrivatePool(bytes);
   }
   void BeginAllocations() override { noting_ = true; }
   std::vector<Allocation> TakeAllocations() override {

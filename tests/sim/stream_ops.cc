@@ -274,7 +274,7 @@ base::Result<Block> StreamFrontend::Allocate(size_t size_bytes) {
   return Adopt(address);
 }
 
-base::Status StreamFrontend::BeginPrivatePool() {
+base::Status StreamFrontend::BeginPrivatePool(uint64_t) {
   pool_ = memory_->NewPool();
   return {};
 }

@@ -119,7 +119,7 @@ class StreamFrontend : public engine::Frontend {
   size_t Hold(std::span<const engine::StoragePlace> storages) override;
   void Drop(std::span<const engine::StoragePlace> storages) override;
   base::Result<engine::Block> Allocate(size_t size_bytes) override;
-  base::Status BeginPrivatePool() override;
+  base::Status BeginPrivatePool(uint64_t bytes) override;
   void EndPrivatePool() override { pool_ = own_pool_; }
   void BeginAllocations() override { noted_.emplace(); }
   std::vector<engine::Allocation> TakeAllocations() override;

@@ -71,7 +71,7 @@ class EmptyBackend final : public engine::Backend {
   EmptyBackend(engine::Frontend* frontend, bool records)
       : frontend_(frontend), records_(records) {}
 
-  base::Status StartRecording(Recording) override {
+  base::Status StartRecording(Recording, uint64_t) override {
     if (records_) return {};
     return base::Fail(base::Code::kUnavailable, "this backend only watches");
   }

@@ -86,7 +86,7 @@ TEST_F(CudaFrontendTest, APrivatePoolMovesEveryValueAndLetsThemLive) {
   std::vector<at::Tensor> born;
   uint64_t own = 0;
   for (int recording = 0; recording < 20; ++recording) {
-    ASSERT_TRUE(frontend_->BeginPrivatePool().has_value());
+    ASSERT_TRUE(frontend_->BeginPrivatePool(0).has_value());
     born.push_back(at::full({1000}, recording, at::TensorOptions(at::kCUDA)));
     own = frontend_->Allocate(4000)->address();
     frontend_->EndPrivatePool();
@@ -111,12 +111,38 @@ TEST_F(CudaFrontendTest, GivesOldPoolsBackToTheDevice) {
   };
   int64_t most = 0;
   for (int recording = 0; recording < 40; ++recording) {
-    ASSERT_TRUE(frontend_->BeginPrivatePool().has_value());
+    ASSERT_TRUE(frontend_->BeginPrivatePool(0).has_value());
     Make(16 << 20);
     frontend_->EndPrivatePool();
     most = std::max(most, reserved());
   }
   EXPECT_LT(most, int64_t{20} * (64 << 20));
+}
+
+// Torch gives nothing back while a pool is open.
+TEST_F(CudaFrontendTest, APassThatNeedsMoreMemoryThanThereIsIsNotRecorded) {
+  constexpr size_t kPoolBytes = size_t{256} << 20;
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  const auto reserved = [] {
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(0)
+        .reserved_bytes[0]
+        .current;
+  };
+  const int64_t before = reserved();
+  for (int recording = 0; recording < 4; ++recording) {
+    ASSERT_TRUE(frontend_->BeginPrivatePool(kPoolBytes).has_value());
+    Make(kPoolBytes / sizeof(float));
+    frontend_->EndPrivatePool();
+  }
+  EXPECT_GE(reserved() - before, int64_t{4} * kPoolBytes);
+  const auto [free_bytes, total_bytes] =
+      c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(0);
+  const auto begun = frontend_->BeginPrivatePool(total_bytes);
+  ASSERT_FALSE(begun.has_value());
+  EXPECT_EQ(begun.error().code(), base::Code::kResourceExhausted);
+  EXPECT_LT(reserved() - before, int64_t{kPoolBytes});  // old pools went first
+  ASSERT_TRUE(frontend_->BeginPrivatePool(kPoolBytes).has_value());
+  frontend_->EndPrivatePool();
 }
 
 TEST_F(CudaFrontendTest, EveryUseOfTheGeneratorShows) {

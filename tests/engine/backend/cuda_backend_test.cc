@@ -79,7 +79,7 @@ class World {
                                               const Step& step, Tensor x) {
     REPRISE_ASSIGN_OR_RETURN(
         std::unique_ptr<TraceRecorder> recording,
-        TraceRecorder::Start(&frontend, backend.get(), which));
+        TraceRecorder::Start(&frontend, backend.get(), which, {}));
     OpenTrace open;
     std::string refusal;
     std::vector<uint64_t> room;
@@ -707,17 +707,19 @@ TEST_F(CudaBackendTest, OpOfWhichNoLaunchIsSeenIsRefused) {
 }
 
 TEST_F(CudaBackendTest, RelocatedPassRunsInAPrivatePool) {
-  ASSERT_TRUE(world_->backend->StartRecording(Backend::Recording::kFirst));
+  ASSERT_TRUE(world_->backend->StartRecording(Backend::Recording::kFirst, 0));
   EXPECT_EQ(world_->frontend.open_pools, 0);
   world_->backend->StopRecording();
-  ASSERT_TRUE(world_->backend->StartRecording(Backend::Recording::kRelocated));
+  ASSERT_TRUE(
+      world_->backend->StartRecording(Backend::Recording::kRelocated, 0));
   EXPECT_EQ(world_->frontend.open_pools, 1);
   EXPECT_TRUE(world_->recorder->active());
   world_->backend->StopRecording();
   EXPECT_EQ(world_->frontend.open_pools, 0);
   EXPECT_FALSE(world_->recorder->active());
   world_->frontend.pool_fails = true;
-  EXPECT_FALSE(world_->backend->StartRecording(Backend::Recording::kRelocated));
+  EXPECT_FALSE(
+      world_->backend->StartRecording(Backend::Recording::kRelocated, 0));
   EXPECT_FALSE(world_->recorder->active());
   EXPECT_EQ(world_->frontend.open_pools, 0);
 }
@@ -727,7 +729,7 @@ TEST_F(CudaBackendTest, WhereAnotherRecorderIsActiveNothingIsRecorded) {
       device::LaunchRecorder::Create(world_->gpu.driver, world_->gpu.cupti);
   ASSERT_TRUE(other->Start(world_->gpu.stream));
   const base::Status started =
-      world_->backend->StartRecording(Backend::Recording::kRelocated);
+      world_->backend->StartRecording(Backend::Recording::kRelocated, 0);
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().code(), base::Code::kUnavailable);
   EXPECT_EQ(world_->frontend.open_pools, 0);

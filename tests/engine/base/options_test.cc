@@ -97,9 +97,9 @@ TEST_F(OptionsTest, LimitsThatAreNotSetAreSharesOfTheDevice) {
   Options options;
   options.max_arena_bytes = 100;
   const Options on_device = options.For(size_t{32} << 30);
-  EXPECT_EQ(on_device.plan_budget_bytes, size_t{8} << 30);
+  EXPECT_EQ(on_device.plan_budget_bytes, size_t{4} << 30);
   EXPECT_EQ(on_device.max_arena_bytes, 100u);
-  EXPECT_EQ(Options().For(size_t{32} << 30).max_arena_bytes, size_t{6} << 30);
+  EXPECT_EQ(Options().For(size_t{32} << 30).max_arena_bytes, size_t{2} << 30);
 }
 
 TEST_F(OptionsTest, UnknownOptionNamesTheKnown) {

@@ -28,11 +28,12 @@ using ::testing::SizeIs;
 // Hands out what the test says each op enqueued.
 class FakeWorkRecorder : public WorkRecorder {
  public:
-  base::Status StartRecording(Recording which) override {
+  base::Status StartRecording(Recording which, uint64_t bytes) override {
     if (start_fails) {
       return base::Fail(base::Code::kUnavailable, "told to fail");
     }
     recordings.push_back(which);
+    pass_bytes = bytes;
     ++recording;
     return {};
   }
@@ -56,6 +57,7 @@ class FakeWorkRecorder : public WorkRecorder {
   bool start_fails = false;
   bool calls = true;
   std::vector<Recording> recordings;
+  uint64_t pass_bytes = 0;
   int recording = 0;
   int stops = 0;
   int open_ops = 0;
@@ -77,7 +79,7 @@ class TraceRecorderTest : public testing::Test {
 
   void Start(
       WorkRecorder::Recording recording = WorkRecorder::Recording::kFirst) {
-    auto recorder = TraceRecorder::Start(&frontend_, &work_, recording);
+    auto recorder = TraceRecorder::Start(&frontend_, &work_, recording, {});
     ASSERT_TRUE(recorder) << recorder.error().message();
     recorder_ = *std::move(recorder);
   }
@@ -139,8 +141,8 @@ class TraceRecorderTest : public testing::Test {
 
 TEST_F(TraceRecorderTest, RecorderOfWorkThatCannotStartSaysWhy) {
   work_.start_fails = true;
-  const auto recorder =
-      TraceRecorder::Start(&frontend_, &work_, WorkRecorder::Recording::kFirst);
+  const auto recorder = TraceRecorder::Start(
+      &frontend_, &work_, WorkRecorder::Recording::kFirst, {});
   ASSERT_FALSE(recorder);
   EXPECT_EQ(recorder.error().code(), base::Code::kUnavailable);
   EXPECT_EQ(work_.stops, 0);
@@ -334,6 +336,22 @@ TEST_F(TraceRecorderTest, WhatHoldsMuchMemoryIsSeenToDieAtOnce) {
   EXPECT_GE(dead_at(100), kSmall + 3);
   EXPECT_LT(dead_at(100), 2 * kSmall);
   EXPECT_EQ(dead_at(4), Value::kLives);
+  EXPECT_EQ(trace->bytes_at_once, kSmall * 256 + (size_t{2} << 20));
+}
+
+TEST_F(TraceRecorderTest, WhatAPassTakesIsToldToWhoRecordsItAgain) {
+  work_.temporaries = {{0x7000, 4096}};
+  Start();
+  Op({Tensor(1)}, {Result(2)});
+  auto trace = Finish();
+  EXPECT_EQ(trace->bytes_at_once, 256u + 4096u);
+  EXPECT_EQ(work_.pass_bytes, 0u);
+  recorder_.reset();
+  auto again = TraceRecorder::Start(
+      &frontend_, &work_, WorkRecorder::Recording::kRelocated,
+      {.ops = 1, .bytes_at_once = trace->bytes_at_once});
+  ASSERT_TRUE(again);
+  EXPECT_EQ(work_.pass_bytes, trace->bytes_at_once);
 }
 
 // Between Enter and Leave too: an op that raised is never left.
