@@ -110,7 +110,7 @@ def median(records: Records, workload: str, mode: str) -> str:
 
 def models() -> str:
     """Speed, bits and time to the first replay of the models that matter most."""
-    return speeds("h200-models.jsonl")
+    return speeds("h100-models.jsonl")
 
 
 def zoo() -> str:
@@ -203,7 +203,7 @@ def peers() -> str:
 
 def training() -> str:
     """Whole steps of training loops: speed, and the bits that they leave."""
-    lines = (RESULTS / "h200-training.jsonl").read_text().splitlines()
+    lines = (RESULTS / "h100-training.jsonl").read_text().splitlines()
     rows = []
     for record in map(json.loads, lines):
         bits = "yes" if record["bit_equal"] else "NO"

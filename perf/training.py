@@ -1,6 +1,6 @@
 """Whole training steps under Reprise: every bit of what they leave, and their time.
 
-    python perf/training.py --output perf/results/h200-training.jsonl [program...]
+    python perf/training.py --output perf/results/h100-training.jsonl [program...]
 
 Each program (forward, loss, backward, optimizer, as its authors' loops have them) is
 made three times from one seed: for eager, for eager again (the control, which also
