@@ -156,6 +156,14 @@ class Boundaries {
                         !EndsAt(before->signature);
     return always && before != entry ? before : nullptr;
   }
+  // The second always comes right behind the first, too, as far as it is known
+  // when what comes before them has ended: their own turn is about to come.
+  bool GoTogether(const TraceEntry& first, const TraceEntry& second) {
+    constexpr uint32_t kBefore = kTimesTogether - 1;
+    return first.follower == second.id && first.followed >= kBefore &&
+           second.led >= kBefore && !not_always_led_.contains(second.id) &&
+           !EndsAt(first.signature);
+  }
   // Its head has come, and it always comes as often in a row as it will now:
   // that should be one.
   bool BeginsRun(const TraceEntry& entry) {

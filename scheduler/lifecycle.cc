@@ -58,10 +58,10 @@ constexpr char kGaveWay[] =
     "memory: recorded ever more rarely";
 
 // A plan that is left at the same op this often, at one run in so many, is
-// split there; one that holds a loop, at whatever op.
+// split there; one that was joined of several, at whatever op.
 constexpr uint32_t kLeavings = 4;
 constexpr uint64_t kRunsALeaving = 8;
-constexpr uint64_t kRunsALeavingOfLoops = 32;
+constexpr uint64_t kRunsALeavingAnywhere = 32;
 
 // More values than this are not kept out of an arena that several plans share:
 // that costs each of their passes a microsecond a value.
@@ -689,9 +689,11 @@ void Lifecycle::DropIdleInstance(TraceEntry* entry, const PlanCache::Pin& pin,
 void Lifecycle::NoteLeaving(TraceEntry* entry, uint32_t op,
                             const engine::TracedOp& traced) {
   if (!entry->has_plan()) return;
-  // A loop that is left early at times is left at one place or another.
-  const bool anywhere = entry->holds_run && entry->joined_at.has_value();
-  const uint64_t often = anywhere ? kRunsALeavingOfLoops : kRunsALeaving;
+  // A loop that is left early at times is left at one place or another, and so
+  // are layers.
+  const bool anywhere =
+      (entry->holds_run || entry->of_several) && entry->joined_at.has_value();
+  const uint64_t often = anywhere ? kRunsALeavingAnywhere : kRunsALeaving;
   if ((entry->left_at != op && !anywhere) ||
       entry->runs - entry->left_since > often * (entry->left_times + 1)) {
     entry->left_at = op;
@@ -726,18 +728,51 @@ bool Lifecycle::MayBeJoined(const TraceEntry& entry) {
          (entry.state == State::kGivenUp && entry.summary.launches == 1);
 }
 
+std::vector<TraceEntry*> Lifecycle::AlwaysBehind(const TraceEntry& entry,
+                                                 TraceEntry* behind) {
+  std::vector<TraceEntry*> all = {behind};
+  uint32_t ops = entry.ops + behind->ops;
+  for (;;) {
+    TraceEntry* next = nullptr;
+    traces_.ForEach([&](TraceEntry& other) {
+      if (other.id == all.back()->follower) next = &other;
+    });
+    if (next == nullptr || next == &entry || !MayBeJoined(*next) ||
+        std::ranges::find(all, next) != all.end() ||
+        !boundaries_.GoTogether(*all.back(), *next)) {
+      return all;
+    }
+    ops += next->ops;
+    if (ops > parts_.options->max_trace_ops) return all;
+    all.push_back(next);
+  }
+}
+
 void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
-  if (!MayBeJoined(*behind) || !GoOn(entry, behind->ops)) return;
-  entry->goes_on_with_run = entry->holds_run || behind->holds_run;
-  entry->parts.insert(entry->parts.end(), behind->parts.begin(),
-                      behind->parts.end());
-  entry->parts.push_back({behind->id, behind->seen});
+  if (!MayBeJoined(*behind)) return;
+  const std::vector<TraceEntry*> all = AlwaysBehind(*entry, behind);
+  uint32_t ops = 0;
+  bool holds_run = entry->holds_run;
+  bool of_several = entry->joined_at.has_value() || all.size() > 1;
+  for (const TraceEntry* part : all) {
+    ops += part->ops;
+    holds_run |= part->holds_run;
+    of_several |= part->joined_at.has_value();
+  }
+  if (!GoOn(entry, ops)) return;
+  entry->goes_on_with_run = holds_run;
+  entry->goes_on_with_several = of_several;
   ++journal_.notes["two traces that always came together are one"];
   Say(base::LogLevel::kInfo, *entry,
       "becomes one with what always comes behind it");
-  // It is no beginning of another one before it has come by itself as often.
-  behind->followed = 0;
-  behind->led = 0;
+  for (TraceEntry* part : all) {
+    entry->parts.insert(entry->parts.end(), part->parts.begin(),
+                        part->parts.end());
+    entry->parts.push_back({part->id, part->seen});
+    // It is no beginning of another one before it has come by itself as often.
+    part->followed = 0;
+    part->led = 0;
+  }
 }
 
 void Lifecycle::LookAtParts(TraceEntry* entry) {

@@ -188,8 +188,12 @@ class Lifecycle {
                std::string_view reason);
   void FailAt(TraceEntry* entry, std::optional<uint32_t> op,
               std::string_view reason);
-  // They always come one behind the other: one trace from now on.
+  // They always come one behind the other: one trace from now on, with what
+  // else always comes behind them.
   void Join(TraceEntry* entry, TraceEntry* behind);
+  // `behind` and what always comes behind it, as far as one trace may go.
+  std::vector<TraceEntry*> AlwaysBehind(const TraceEntry& entry,
+                                        TraceEntry* behind);
   static bool MayBeJoined(const TraceEntry& entry);
   // Plans of what was joined into it go where that comes no more by itself.
   void LookAtParts(TraceEntry* entry);

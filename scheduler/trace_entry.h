@@ -191,8 +191,9 @@ struct TraceEntry {
   Run run;
   // It was joined: for so many ops it goes on, until the longer trace has come.
   uint32_t goes_on = 0;
-  bool goes_on_with_run = false;  // that will hold a run
-  bool was_joined = false;        // once, and no more
+  bool goes_on_with_run = false;      // that will hold a run
+  bool goes_on_with_several = false;  // parts, which will be one at once
+  bool was_joined = false;            // once, and no more
   // It is such a longer one, and this is what it begins with.
   std::optional<cache::Signature> joined_at;
   // What was joined into it (or is to be, into what it begins), whose plans may
@@ -205,6 +206,7 @@ struct TraceEntry {
   std::vector<Part> parts;
   uint64_t parts_looked_at = 0;  // after so many replays
   bool holds_run = false;        // a loop, which may be left at each time round
+  bool of_several = false;       // more than two, which may be left between any
 
   // The least that a watched pass took, from its head to its last op.
   Profit::Duration usual{};

@@ -326,6 +326,7 @@ void Watching::EndJoin(TraceEntry* beginning, TraceEntry* entry) {
   }
   entry->joined_at = beginning->signature;
   entry->holds_run = beginning->goes_on_with_run;
+  entry->of_several = beginning->goes_on_with_several;
   entry->parts = std::move(parts);
   boundaries_.Succeed(*beginning, entry);
 }

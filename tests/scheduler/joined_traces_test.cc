@@ -62,6 +62,32 @@ TEST_F(JoinedTracesTest, LayersOfWhichNobodyLooksBetween) {
   EXPECT_EQ(ReplaysOfAStep(8), 1u) << Traces();
 }
 
+// Not pair by pair, each of which has to be recorded.
+TEST_F(JoinedTracesTest, AllOfARowAtOnce) {
+  Steps(kLooks, 8, true);
+  const Stats before = stats();
+  Steps(100, 8, false);
+  EXPECT_EQ(ReplaysOfAStep(8), 1u) << Traces();
+  EXPECT_EQ(notes()[kJoined], 1u);
+  EXPECT_EQ(stats().recorded - before.recorded, 2u) << Traces();
+}
+
+// The program leaves them here or there from then on.
+TEST_F(JoinedTracesTest, AllOfARowComeApartWhereTheyAreLeftAnywhere) {
+  Steps(kLooks, 8, true);
+  Steps(100, 8, false);
+  ASSERT_EQ(ReplaysOfAStep(8), 1u) << Traces();
+  const auto left = [this](int count) {
+    for (int i = 0; i < count; ++i) {
+      Step(i % 3 == 0 ? 2 + static_cast<size_t>(5 * (i / 3) % 7) : 8, false);
+    }
+  };
+  left(240);
+  const Stats before = stats();
+  left(84);
+  EXPECT_GE(FollowedSince(before), 0.9) << Traces();
+}
+
 TEST_F(JoinedTracesTest, LeaveNoPlanOfAPart) {
   const auto plans = [this] {
     size_t plans = 0;
