@@ -322,6 +322,7 @@ class CudaFrontend final : public TorchFrontend {
       c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
       TakeFreedPlaces();
       if (!MakeRoom(bytes)) {
+        spacers_.clear();  // until it is tried again
         return base::Fail(base::Code::kResourceExhausted,
                           "device " + std::to_string(device_) +
                               " has too little free to record a pass of " +
@@ -336,6 +337,7 @@ class CudaFrontend final : public TorchFrontend {
       pool_open_ = true;
       return {};
     } catch (const std::exception& error) {
+      spacers_.clear();
       return tl::unexpected(ErrorOf(error));
     }
   }
