@@ -257,9 +257,10 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
                              draws ? draw->second : second.ops[k].launches,
                              ranges->ranges(), background, is_device_address,
                              may_have_been_address);
-    const bool same_kernels = std::ranges::equal(
-        a.launches, second.ops[k].launches, device::SameShape);
-    if (!scan && (changing[k].empty() || same_kernels)) {
+    // A number may ask for other kernels, but makes no address of a word.
+    if (!scan && (changing[k].empty() ||
+                  std::ranges::equal(a.launches, second.ops[k].launches,
+                                     device::SameShape))) {
       return fail(scan.error());
     }
     const auto base = static_cast<uint32_t>(program.launches.size());
