@@ -8,7 +8,7 @@ says whether the program is deterministic at all) and for Reprise. After 50 step
 each everything in their state dicts, the gradients, the losses and the generator's
 state are compared. Then steps are timed in interleaved rounds, each synchronised. Matrices of
 float32 are multiplied in TF32, as most training scripts ask for; cuDNN's algorithms are
-deterministic.
+deterministic; with ``--deterministic`` so are torch's, where eager is not without.
 
 Writes one JSON object a program and optimizer: median microseconds of a step of each
 mode, ratio (eager over Reprise, median of paired rounds, with a bootstrap 95 %
@@ -25,6 +25,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -442,6 +443,9 @@ def main() -> None:
     parser.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
     parser.add_argument("--optimizers", nargs="*", default=["adamw", "sgd"])
     parser.add_argument("--policy", default="always")
+    parser.add_argument(
+        "--deterministic", action="store_true", help="torch's deterministic algorithms"
+    )
     parser.add_argument("--seconds", type=float, default=3.0, help="of settling")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--passes", type=int, default=8)
@@ -450,6 +454,9 @@ def main() -> None:
     parser.add_argument("--output", type=pathlib.Path)
     arguments = parser.parse_args()
     torch.backends.cudnn.deterministic = True
+    if arguments.deterministic:  # where there are some; attention, embeddings
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        torch.use_deterministic_algorithms(True, warn_only=True)
     torch.set_float32_matmul_precision("high")
     models.Mode.policy = arguments.policy
     models.prepare()

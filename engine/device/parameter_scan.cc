@@ -25,14 +25,6 @@ std::string Place(size_t launch, const Launch& what, size_t offset_bytes) {
          "), offset " + std::to_string(offset_bytes);
 }
 
-// The word at `offset_bytes`; zeros where the image ends within it.
-uint64_t PaddedWord(const Launch& launch, size_t offset_bytes) {
-  uint64_t word = 0;
-  std::memcpy(&word, launch.image.data() + offset_bytes,
-              std::min(kWordBytes, launch.image.size() - offset_bytes));
-  return word;
-}
-
 // The range that explains how `first` became `second`: it moved, and both lie
 // at one offset of it, strictly inside or (`at_end`) just past its end. The
 // smallest, where ranges overlap; the one listed first, where those are equal.
@@ -58,12 +50,13 @@ Explanation Explain(std::span<const KnownRange> ranges, uint64_t first,
 }
 
 // A parameter of which nobody wrote one half may look like an address in both
-// recordings. It stays in no range then and moved like none, and is not
-// aligned, as libraries' memory is, or the half that was written is the same.
+// recordings. It stays in no range then and moved like none, and moved by no
+// whole blocks of memory, as what points into one does (halves of what lay on
+// the host's heap move by 16 bytes), or the half that was written is the same.
 bool IsHalfWritten(std::span<const KnownRange> ranges, uint64_t before,
                    uint64_t after) {
-  constexpr uint64_t kAlignment = 16;
-  if ((before | after) % kAlignment == 0 &&
+  constexpr uint64_t kBlockBytes = 256;  // the driver's least, and libraries'
+  if ((after - before) % kBlockBytes == 0 &&
       static_cast<uint32_t>(before) != static_cast<uint32_t>(after)) {
     return false;
   }
@@ -111,11 +104,19 @@ std::string Nearest(std::span<const KnownRange> ranges, uint64_t first,
 
 }  // namespace
 
+uint64_t PaddedWord(const Launch& launch, size_t offset_bytes) {
+  uint64_t word = 0;
+  std::memcpy(&word, launch.image.data() + offset_bytes,
+              std::min(kWordBytes, launch.image.size() - offset_bytes));
+  return word;
+}
+
 base::Result<ScanResult> Scan(
     std::span<const Launch> first, std::span<const Launch> second,
     std::span<const KnownRange> ranges, std::span<const KnownRange> background,
     const std::function<bool(uint64_t)>& is_device_address,
-    const std::function<bool(uint64_t)>& may_have_been_address) {
+    const std::function<bool(uint64_t)>& may_have_been_address,
+    const std::function<bool(ImageWord)>& is_unwritten) {
   const std::function<bool(uint64_t)>& was_address =
       may_have_been_address ? may_have_been_address : is_device_address;
   if (first.size() != second.size()) {
@@ -182,7 +183,10 @@ base::Result<ScanResult> Scan(
         // it would have failed in the other.
         const bool may_be_address = first[i].kind != Launch::Kind::kKernel ||
                                     !IsHalfWritten(ranges, before, after);
-        if (may_be_address && is_device_address(after) && was_address(before)) {
+        const ImageWord word{static_cast<uint32_t>(i),
+                             static_cast<uint32_t>(offset)};
+        if (may_be_address && is_device_address(after) && was_address(before) &&
+            !(is_unwritten && is_unwritten(word))) {
           return Fail(Code::kFailedPrecondition,
                       Place(i, first[i], offset) + ": " + Hex(before) +
                           " became " + Hex(after) +

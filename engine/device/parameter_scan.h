@@ -3,6 +3,7 @@
 #ifndef REPRISE_ENGINE_DEVICE_PARAMETER_SCAN_H_
 #define REPRISE_ENGINE_DEVICE_PARAMETER_SCAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -38,6 +39,7 @@ struct PointerSite {
 struct ImageWord {
   uint32_t launch;  // index among the op's launches
   uint32_t offset_bytes;
+  bool operator==(const ImageWord&) const = default;
 };
 
 struct ScanResult {
@@ -69,8 +71,9 @@ struct ScanResult {
 // within. A word that differs and is a device address in both recordings by
 // `is_device_address`, without such an explanation, makes the op unbuildable:
 // kFailedPrecondition naming launch, kernel and offset; but not of a parameter
-// of which nobody wrote one half (away from all ranges, and unaligned or the
-// same in its lower half). So do launches that
+// of which nobody wrote one half (away from all ranges, and moved by no whole
+// blocks of memory or the same in its lower half), nor one that
+// `is_unwritten`, if given, says to be. So do launches that
 // differ in number or shape. Pure function of its arguments.
 //
 // `background` is memory that the op has no business with, made by ops before
@@ -84,7 +87,12 @@ base::Result<ScanResult> Scan(
     std::span<const Launch> first, std::span<const Launch> second,
     std::span<const KnownRange> ranges, std::span<const KnownRange> background,
     const std::function<bool(uint64_t)>& is_device_address,
-    const std::function<bool(uint64_t)>& may_have_been_address = nullptr);
+    const std::function<bool(uint64_t)>& may_have_been_address = nullptr,
+    const std::function<bool(ImageWord)>& is_unwritten = nullptr);
+
+// The word of the image at `offset_bytes`; zeros where the image ends within
+// it.
+uint64_t PaddedWord(const Launch& launch, size_t offset_bytes);
 
 }  // namespace reprise::device
 

@@ -212,12 +212,29 @@ base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
   return ranges;
 }
 
+using IsAddress = std::function<bool(uint64_t)>;
+
+// Nobody wrote the word if an op of the same words and launches holds something
+// there that is no address: a kernel that reads it would have failed. A null
+// pointer may be asked for, so it shows nothing.
+bool IsUnwritten(const Trace& recording, const TracedOp& op,
+                 device::ImageWord word, const IsAddress& may_be_address) {
+  return std::ranges::any_of(recording.ops, [&](const TracedOp& other) {
+    if (other.hash != op.hash ||
+        !std::ranges::equal(other.launches, op.launches, device::SameShape)) {
+      return false;
+    }
+    const uint64_t held =
+        device::PaddedWord(other.launches[word.launch], word.offset_bytes);
+    return held != 0 && !may_be_address(held);
+  });
+}
+
 }  // namespace
 
 tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
-    const Trace& first, const Trace& second,
-    const std::function<bool(uint64_t)>& is_device_address,
-    const std::function<bool(uint64_t)>& may_have_been_address) {
+    const Trace& first, const Trace& second, const IsAddress& is_device_address,
+    const IsAddress& may_have_been_address) {
   if (first.ops.size() != second.ops.size() ||
       first.values.size() != second.values.size()) {
     return tl::unexpected<BuildFailure>(
@@ -225,6 +242,8 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
                      "the recordings differ in their ops"),
          std::nullopt});
   }
+  const IsAddress& was_address =
+      may_have_been_address ? may_have_been_address : is_device_address;
   const std::vector<SlotSet> changing = ChangingSlots(first, second);
   std::vector<uint32_t> unexplained;
   std::string why;  // of the first one, if more is known
@@ -249,6 +268,11 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     }
     auto ranges = RangesOf(first, second, k, next_value, explained.place_bytes);
     if (!ranges) return fail(ranges.error());
+    const auto is_unwritten = [&](device::ImageWord word) {
+      return a.launches[word.launch].kind == device::Launch::Kind::kKernel &&
+             (IsUnwritten(first, a, word, was_address) ||
+              IsUnwritten(second, a, word, is_device_address));
+    };
     const bool draws = a.draws || second.ops[k].draws;
     base::Result<ExplainedDraw> draw;
     if (draws) draw = ExplainDraw(a, second.ops[k]);
@@ -256,7 +280,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     auto scan = device::Scan(draws ? draw->first : a.launches,
                              draws ? draw->second : second.ops[k].launches,
                              ranges->ranges(), background, is_device_address,
-                             may_have_been_address);
+                             was_address, is_unwritten);
     // A number may ask for other kernels, but makes no address of a word.
     if (!scan && (changing[k].empty() ||
                   std::ranges::equal(a.launches, second.ops[k].launches,

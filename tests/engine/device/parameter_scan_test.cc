@@ -150,7 +150,8 @@ TEST(ParameterScanTest, HalfInitialisedWordThatChangedIsNoAddress) {
       {0x7f4b'0000'0001, 0x7f4a'0000'0001},
       {0x7f4b'0000'0200, 0x7f4a'0000'0200},
       {0x7f4b'0001'9e0e, 0x7f4b'0001'eaee},
-      {0x7f4b'0001'9e00, 0x7f4b'0001'eaee}};
+      {0x7f4b'0001'9e00, 0x7f4b'0001'eaee},
+      {0x7f4b'0002'6680, 0x7f4b'0002'd7f0}};  // the host's heap
   for (const auto& [before, after] : words) {
     const auto result =
         ScanOne(Kernel({before, kFirst}), Kernel({after, kSecond}),
@@ -159,6 +160,20 @@ TEST(ParameterScanTest, HalfInitialisedWordThatChangedIsNoAddress) {
     EXPECT_THAT(result->sites, ElementsAre(PointerSite{0, 8, 1, 0}));
     EXPECT_THAT(result->unexplained, SizeIs(1));
   }
+}
+
+TEST(ParameterScanTest, WordThatIsSaidToBeUnwrittenIsKeptAndNamed) {
+  const Launch first[] = {Kernel({1}), Kernel({2, kElsewhere})};
+  const Launch second[] = {Kernel({1}), Kernel({2, kElsewhere + 512})};
+  const auto scan = [&](ImageWord unwritten) {
+    return Scan(first, second, {}, {}, IsDeviceAddress, IsDeviceAddress,
+                [=](ImageWord word) { return word == unwritten; });
+  };
+  EXPECT_FALSE(scan({.launch = 0, .offset_bytes = 8}));
+  const auto result = scan({.launch = 1, .offset_bytes = 8});
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_THAT(result->sites, IsEmpty());
+  EXPECT_THAT(result->unexplained, SizeIs(1));
 }
 
 // What copies name is always written.
@@ -259,11 +274,11 @@ TEST(ParameterScanTest, AddressInOneRecordingOnlyIsKeptAndNamed) {
 }
 
 TEST(ParameterScanTest, UnexplainedAddressNamesTheNearestRange) {
-  const auto result = ScanOne(Kernel({kFirst - 16}), Kernel({kSecond - 32}),
+  const auto result = ScanOne(Kernel({kFirst - 256}), Kernel({kSecond - 512}),
                               {{7, kFirst, kSecond, 64}});
   ASSERT_FALSE(result);
   EXPECT_THAT(result.error().message(),
-              testing::HasSubstr("range 7 of 64 bytes, at -16, then at -32"));
+              testing::HasSubstr("range 7 of 64 bytes, at -256, then at -512"));
 }
 
 TEST(ParameterScanTest, SmallestRangeWinsWhereRangesOverlap) {

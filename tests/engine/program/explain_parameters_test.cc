@@ -223,6 +223,39 @@ TEST_F(TwoOpsTest, WordThatMovedOtherwiseThanItsValueFails) {
   ExpectFailure(0, "device address");
 }
 
+// Layers of one form hold other rests of the stack where nobody writes: what
+// is no address in one of them is no address in the others.
+TEST_F(TwoOpsTest, WordThatAnOpOfTheSameFormHasNoAddressInIsUnwritten) {
+  const uint64_t beyond = PlaceBytes(kSizeBytes) + 512;
+  first_->ops[1].hash = second_->ops[1].hash = first_->ops[0].hash;
+  Launches(0, {0}, {0});
+  Launches(1, {First(a_) + beyond}, {Second(a_) + beyond});
+  ExpectFailure(1, "device address");  // a null pointer shows nothing
+
+  second_->ops[0].launches[0].SetWord(0, 0x1234);
+  const auto explained = Explain();
+  ASSERT_TRUE(explained) << explained.error().error.message();
+  EXPECT_THAT(explained->program.sites, IsEmpty());
+  EXPECT_EQ(explained->program.launches[1].Word(0), First(a_) + beyond);
+
+  first_->ops[0].hash = second_->ops[0].hash = first_->ops[1].hash + 1;
+  ExpectFailure(1, "device address");  // another form
+}
+
+// A copy reads all that it is given.
+TEST_F(TwoOpsTest, AddressesOfCopiesAreWritten) {
+  const uint64_t beyond = PlaceBytes(kSizeBytes) + 512;
+  first_->ops[1].hash = second_->ops[1].hash = first_->ops[0].hash;
+  Launches(0, {0x1234}, {0x1234});
+  Launches(1, {First(a_) + beyond}, {Second(a_) + beyond});
+  for (Trace* trace : {first_.get(), second_.get()}) {
+    for (TracedOp& op : trace->ops) {
+      op.launches[0].kind = device::Launch::Kind::kMemcpy;
+    }
+  }
+  ExpectFailure(1, "device address");
+}
+
 TEST_F(TwoOpsTest, BytesThatAreNoAddressAreKeptAndNamed) {
   Launches(1, {First(a_), 0x1234}, {Second(a_), 0x5678});
   const auto explained = Explain();
