@@ -144,10 +144,9 @@ def run(name: str, passes: int, watched: bool, device: str) -> dict[str, Any]:
         ctypes.CDLL(None).malloc_trim(0)
         result["grown_in_use_mib"] = round(resident_mib() - before, 1)
         stats = reprise.stats()
-        fields = ("ops", "signatures", "recorded", "builds", "evictions", "plan_bytes")
+        fields = ["ops", "signatures", "recorded", "builds", "replays", "evictions"]
+        fields += ["plan_bytes", "forgotten", "trace_bytes"]
         result |= {field: getattr(stats, field) for field in fields}
-        for field in ("replays", "forgotten", "trace_bytes"):
-            result[field] = getattr(stats, field)
     if device == "cuda":
         result["reserved_mib"] = torch.cuda.memory_reserved() / MIB
     return result

@@ -8,7 +8,8 @@ says whether the program is deterministic at all) and for Reprise. After 50 step
 each everything in their state dicts, the gradients, the losses and the generator's
 state are compared. Then steps are timed in interleaved rounds, each synchronised. Matrices of
 float32 are multiplied in TF32, as most training scripts ask for; cuDNN's algorithms are
-deterministic; with ``--deterministic`` so are torch's, where eager is not without.
+deterministic; with ``--deterministic`` so are torch's where they can be. Those that
+cannot are not refused, and memory-efficient attention stays as it is for that.
 
 Writes one JSON object a program and optimizer: median microseconds of a step of each
 mode, ratio (eager over Reprise, median of paired rounds, with a bootstrap 95 %
@@ -454,7 +455,7 @@ def main() -> None:
     parser.add_argument("--output", type=pathlib.Path)
     arguments = parser.parse_args()
     torch.backends.cudnn.deterministic = True
-    if arguments.deterministic:  # where there are some; attention, embeddings
+    if arguments.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         torch.use_deterministic_algorithms(True, warn_only=True)
     torch.set_float32_matmul_precision("high")
