@@ -75,7 +75,7 @@ def shapes_again(passes: int, times: int, elements: int, device: str) -> Steps:
     """Vectors of `elements` or more, each length so many times."""
     return (
         (lambda length=elements + index // times: vector(length, device))
-        for index in range(passes * times)
+        for index in range(passes)
     )
 
 
@@ -106,8 +106,8 @@ PROGRAMS = {
 # Or seconds.
 PASSES = {
     "new shapes": 100_000,
-    "shapes three times": 300,
-    "recorded once": 5_000,
+    "shapes three times": 900,
+    "recorded once": 10_000,
     "signatures in turn": 300,
 }
 TIMED = {"signatures in turn"}
