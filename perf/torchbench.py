@@ -298,7 +298,7 @@ def steady(program: Program, seconds: float) -> dict[str, Any]:
         "launches": each_pass("segments"),
         "gates": each_pass("gates"),
         "squashes": now.squashes / STEADY,
-        "cuts": [[cut["op"], cut["reason"][:60], cut["count"]] for cut in cuts[:5]],
+        "cuts": [[cut["op"], cut["reason"][:200], cut["count"]] for cut in cuts[:5]],
     }
 
 

@@ -8,8 +8,8 @@ says whether the program is deterministic at all) and for Reprise. After 50 step
 each everything in their state dicts, the gradients, the losses and the generator's
 state are compared. Then steps are timed in interleaved rounds, each synchronised. Matrices of
 float32 are multiplied in TF32, as most training scripts ask for; cuDNN's algorithms are
-deterministic; with ``--deterministic`` so are torch's where they can be. Those that
-cannot are not refused, and memory-efficient attention stays as it is for that.
+deterministic; with ``--deterministic`` so are torch's, and an op that has no such
+algorithm is an error.
 
 Writes one JSON object a program and optimizer: median microseconds of a step of each
 mode, ratio (eager over Reprise, median of paired rounds, with a bootstrap 95 %
@@ -457,7 +457,7 @@ def main() -> None:
     torch.backends.cudnn.deterministic = True
     if arguments.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.use_deterministic_algorithms(True)
     torch.set_float32_matmul_precision("high")
     models.Mode.policy = arguments.policy
     models.prepare()

@@ -78,6 +78,11 @@ constexpr uint64_t kRoundsAbsent = 8;
 // So many replays of a trace between which a part of it has not come show that
 // this comes no more by itself.
 constexpr uint64_t kReplaysWithoutPart = 64;
+// After so many passes those plans are looked at that were never replayed. One
+// of them goes that takes the whole budget and has not come for so many passes;
+// one that takes less may stay away for as much longer.
+constexpr uint64_t kPassesALook = 64;
+constexpr uint64_t kPassesUnproved = 64;
 
 // For people who follow what happens (REPRISE_LOG=info, debug).
 void Say(base::LogLevel level, const TraceEntry& entry, std::string_view what) {
@@ -166,8 +171,10 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
   ++journal_.stats.traces;
   journal_.last_trace = entry->signature.lo;
   ++entry->seen;
+  entry->came = ++passes_;
   entry->broken_promises = 0;
   traces_.Use(entry);
+  if (passes_ % kPassesALook == 0) DropUnproved();
   if (!entry->parts.empty() &&
       entry->replays - entry->parts_looked_at >= kReplaysWithoutPart) {
     LookAtParts(entry);
@@ -795,6 +802,22 @@ void Lifecycle::LookAtParts(TraceEntry* entry) {
     Say(base::LogLevel::kInfo, *part,
         "comes as part of a longer one alone: its plan was dropped");
     StartOver(part);
+  }
+}
+
+void Lifecycle::DropUnproved() {
+  std::vector<TraceEntry*> idle;
+  traces_.ForEachPlanned([&](TraceEntry& entry) {
+    if (entry.has_plan() && entry.state != State::kReady &&
+        entry.bytes() * (passes_ - entry.came) >=
+            plans_.budget_bytes() * kPassesUnproved) {
+      idle.push_back(&entry);
+    }
+  });
+  for (TraceEntry* entry : idle) {
+    Say(base::LogLevel::kInfo, *entry,
+        "has not come since it was built: its plan was dropped");
+    RecordAgain(entry);
   }
 }
 

@@ -197,6 +197,8 @@ class Lifecycle {
   static bool MayBeJoined(const TraceEntry& entry);
   // Plans of what was joined into it go where that comes no more by itself.
   void LookAtParts(TraceEntry* entry);
+  // So do large ones that were never replayed, where their traces come no more.
+  void DropUnproved();
   // From its next head on it goes on for so many ops, to become a longer one;
   // it has no plan until that has come. False if it does not.
   bool GoOn(TraceEntry* entry, uint32_t ops);
@@ -221,6 +223,7 @@ class Lifecycle {
   static constexpr size_t kMostLearned = 4096;
   cache::LruMap<uint64_t, std::monostate> nondeterministic_{kMostLearned};
   uint64_t last_build_ = 0;  // of those posted
+  uint64_t passes_ = 0;      // that have ended
   ArenaGroups groups_;
 };
 

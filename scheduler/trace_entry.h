@@ -84,6 +84,7 @@ struct TraceEntry {
   uint64_t head_hash = 0;
   State state = State::kSeen;
   uint64_t seen = 0;  // times it was closed
+  uint64_t came = 0;  // then it was the session's pass of that number
   // Times since it came last that its head promised it, and a trace of other
   // ops came.
   uint32_t broken_promises = 0;

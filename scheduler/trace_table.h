@@ -83,6 +83,11 @@ class TraceTable {
   template <typename Look>
   void ForEach(const Look& look) {
     for (TraceEntry& entry : counted_) look(entry);
+    ForEachPlanned(look);
+  }
+  // Of those whose plans were in the cache when these were last looked at.
+  template <typename Look>
+  void ForEachPlanned(const Look& look) {
     for (TraceEntry& entry : planned_) look(entry);
   }
 

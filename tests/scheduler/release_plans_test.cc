@@ -74,6 +74,39 @@ TEST_F(ReleasePlansTest, BetweenPassesAllGoAndComeBack) {
   EXPECT_EQ(plans_->stats().charge_bytes, charged);
 }
 
+// Built, and then its trace never came again: it holds memory for nothing.
+TEST_F(ReleasePlansTest, APlanThatWasNeverReplayedGoesWhereItsTraceStaysAway) {
+  Restart(size_t{32} << 10);
+  const auto other = [this] {
+    Both([](Side& side) {
+      const ModelTensor x = side.program->Make(1.0f);
+      const ModelTensor sum = side.program->Add(x, side.weights[2]);
+      const ModelTensor scaled = side.program->Scale(sum, 2.0f);
+      side.program->Read(scaled);
+      return Held{scaled};
+    });
+  };
+  for (int i = 0; i < 8 && stats().validated == 0; ++i) Call(1);
+  ASSERT_EQ(stats().validated, 1u) << Traces();
+  ASSERT_EQ(stats().replays, 0u) << Traces();
+  const size_t charged = plans_->stats().charge_bytes;
+  ASSERT_GT(charged, 0u);
+  for (int i = 0; i < 64; ++i) other();
+  EXPECT_EQ(plans_->stats().entries, 2u) << Traces();
+  EXPECT_GT(stats().replays, 0u) << Traces();
+  for (int i = 0; i < 64 * 32; ++i) other();
+  EXPECT_EQ(plans_->stats().entries, 1u) << Traces();
+  EXPECT_EQ(stats().rejected, 0u) << Traces();
+  // One recording is still there.
+  const Stats before = stats();
+  Call(8);
+  EXPECT_EQ(stats().recorded, before.recorded + 1) << Traces();
+  EXPECT_GT(stats().replays, before.replays + 2) << Traces();
+  // What was proved may stay away for longer.
+  for (int i = 0; i < 64 * 32; ++i) other();
+  EXPECT_EQ(plans_->stats().entries, 2u) << Traces();
+}
+
 TEST_F(ReleasePlansTest, ThePlanThatIsFollowedStays) {
   Warm();
   const Stats before = stats();
