@@ -145,7 +145,8 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   };
   auto explained = ExplainParameters(
       trace, second, is_address,
-      [&](uint64_t address) { return gone || is_address(address); });
+      [&](uint64_t address) { return gone || is_address(address); },
+      &unwritten_);
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
   LaunchProgram& work = explained->program;

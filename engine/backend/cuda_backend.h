@@ -15,6 +15,7 @@
 #include "engine/device/driver.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/program/program.h"
+#include "engine/program/unwritten_words.h"
 #include "engine/replay/backend.h"
 #include "engine/trace/frontend.h"
 #include "kernels/compare.h"
@@ -64,6 +65,7 @@ class CudaBackend : public Backend {
   Frontend* frontend_;
   Options options_;
   bool in_pool_ = false;
+  UnwrittenWords unwritten_;
 };
 
 }  // namespace reprise::engine

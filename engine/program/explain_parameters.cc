@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "engine/device/parameter_scan.h"
@@ -230,11 +231,26 @@ bool IsUnwritten(const Trace& recording, const TracedOp& op,
   });
 }
 
+// Words of kernels that are no address that both recordings can mean. What is
+// null in one of them may be a pointer that was left out.
+void LearnUnwritten(const TracedOp& first, const TracedOp& second,
+                    const device::ScanResult& scan, UnwrittenWords& unwritten) {
+  for (const device::ImageWord word : scan.unexplained_words) {
+    const device::Launch& launch = first.launches[word.launch];
+    if (launch.kind == device::Launch::Kind::kKernel &&
+        device::PaddedWord(launch, word.offset_bytes) != 0 &&
+        device::PaddedWord(second.launches[word.launch], word.offset_bytes) !=
+            0) {
+      unwritten.Learn(first, word);
+    }
+  }
+}
+
 }  // namespace
 
 tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     const Trace& first, const Trace& second, const IsAddress& is_device_address,
-    const IsAddress& may_have_been_address) {
+    const IsAddress& may_have_been_address, UnwrittenWords* unwritten) {
   if (first.ops.size() != second.ops.size() ||
       first.values.size() != second.values.size()) {
     return tl::unexpected<BuildFailure>(
@@ -247,6 +263,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
   const std::vector<SlotSet> changing = ChangingSlots(first, second);
   std::vector<uint32_t> unexplained;
   std::string why;  // of the first one, if more is known
+  std::optional<BuildFailure> failure;
   ExplainedProgram explained;
   LaunchProgram& program = explained.program;
   for (const Value& value : first.values) {
@@ -257,8 +274,11 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
   for (size_t k = 0; k < first.ops.size(); ++k) {
     const TracedOp& a = first.ops[k];
     const auto fail = [&](const base::Error& error) {
-      return tl::unexpected<BuildFailure>(
-          {error.In(Place(first, k)), static_cast<uint32_t>(k)});
+      if (!failure) {
+        failure =
+            BuildFailure{error.In(Place(first, k)), static_cast<uint32_t>(k)};
+      }
+      return tl::unexpected<BuildFailure>(*failure);
     };
     if (auto same = SameResults(a, second.ops[k]); !same) {
       return fail(same.error());
@@ -271,7 +291,8 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     const auto is_unwritten = [&](device::ImageWord word) {
       return a.launches[word.launch].kind == device::Launch::Kind::kKernel &&
              (IsUnwritten(first, a, word, was_address) ||
-              IsUnwritten(second, a, word, is_device_address));
+              IsUnwritten(second, a, word, is_device_address) ||
+              (unwritten != nullptr && unwritten->Knows(a, word)));
     };
     const bool draws = a.draws || second.ops[k].draws;
     base::Result<ExplainedDraw> draw;
@@ -285,7 +306,11 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     if (!scan && (changing[k].empty() ||
                   std::ranges::equal(a.launches, second.ops[k].launches,
                                      device::SameShape))) {
-      return fail(scan.error());
+      (void)fail(scan.error());  // what is behind may still teach something
+      scan = device::ScanResult();
+    }
+    if (scan && unwritten != nullptr) {
+      LearnUnwritten(a, second.ops[k], *scan, *unwritten);
     }
     const auto base = static_cast<uint32_t>(program.launches.size());
     if (!changing[k].empty()) {
@@ -353,6 +378,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     AddBackground(first, second, k, next_value, background);
     next_value += static_cast<ValueId>(a.temporaries.size());
   }
+  if (failure) return tl::unexpected<BuildFailure>(*std::move(failure));
   if (!unexplained.empty()) {
     const uint32_t op = unexplained.front();
     return tl::unexpected<BuildFailure>(

@@ -11,6 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/program/launch_program.h"
 #include "engine/program/program.h"
+#include "engine/program/unwritten_words.h"
 #include "engine/trace/trace.h"
 
 namespace reprise::engine {
@@ -32,11 +33,13 @@ struct ExplainedProgram {
 // Explains every word of every launch of `first` with the help of `second`, op
 // by op. Temporaries become values too, numbered on from the trace's own in
 // order of op and allocation. kFailedPrecondition, naming the op, when the
-// recordings do not explain each other. Pure function of its arguments.
+// recordings do not explain each other. What `unwritten`, if given, knows is
+// nobody's address; it learns from all ops, from those behind a failure too.
 tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     const Trace& first, const Trace& second,
     const std::function<bool(uint64_t)>& is_device_address,
-    const std::function<bool(uint64_t)>& may_have_been_address = nullptr);
+    const std::function<bool(uint64_t)>& may_have_been_address = nullptr,
+    UnwrittenWords* unwritten = nullptr);
 
 }  // namespace reprise::engine
 

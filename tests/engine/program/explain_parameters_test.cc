@@ -85,9 +85,10 @@ class ExplainParametersTest : public testing::Test {
   }
 
   tl::expected<ExplainedProgram, BuildFailure> Explain() {
-    return ExplainParameters(*first_, *second_, [this](uint64_t address) {
-      return frontend_.OwnsAddress(address);
-    });
+    return ExplainParameters(
+        *first_, *second_,
+        [this](uint64_t address) { return frontend_.OwnsAddress(address); },
+        nullptr, &unwritten_);
   }
 
   // The reason names the op.
@@ -105,6 +106,7 @@ class ExplainParametersTest : public testing::Test {
 
   static constexpr uint64_t kSizeBytes = 256;
   FakeFrontend frontend_;
+  UnwrittenWords unwritten_;
   std::unique_ptr<Trace> first_;
   std::unique_ptr<Trace> second_;
 };
@@ -238,7 +240,34 @@ TEST_F(TwoOpsTest, WordThatAnOpOfTheSameFormHasNoAddressInIsUnwritten) {
   EXPECT_THAT(explained->program.sites, IsEmpty());
   EXPECT_EQ(explained->program.launches[1].Word(0), First(a_) + beyond);
 
-  first_->ops[0].hash = second_->ops[0].hash = first_->ops[1].hash + 1;
+  first_->ops[1].hash = second_->ops[1].hash = first_->ops[0].hash + 1;
+  ExpectFailure(1, "device address");  // another form
+}
+
+// In other recordings, of which one may have failed before it.
+TEST_F(TwoOpsTest, WordThatWasNoAddressInEarlierRecordingsIsUnwritten) {
+  const uint64_t beyond = PlaceBytes(kSizeBytes) + 512;
+  Launches(0, {First(x_) + beyond}, {Second(x_) + beyond});
+  Launches(1, {0x1234, 0}, {0x5678, 0x5678});
+  ExpectFailure(0, "device address");
+
+  const auto hold = [this](size_t op, uint32_t offset, uint64_t first,
+                           uint64_t second) {
+    first_->ops[op].launches[0].SetWord(offset, first);
+    second_->ops[op].launches[0].SetWord(offset, second);
+  };
+  hold(0, 0, 17, 17);
+  hold(1, 0, First(a_) + beyond, Second(a_) + beyond);
+  const auto explained = Explain();
+  ASSERT_TRUE(explained) << explained.error().error.message();
+  EXPECT_THAT(explained->program.sites, IsEmpty());
+  EXPECT_EQ(explained->program.launches[1].Word(0), First(a_) + beyond);
+
+  // A null pointer shows nothing.
+  hold(1, 8, First(a_) + beyond, Second(a_) + beyond);
+  ExpectFailure(1, "device address");
+  hold(1, 8, 17, 17);
+  first_->ops[1].hash = second_->ops[1].hash = first_->ops[1].hash + 1;
   ExpectFailure(1, "device address");  // another form
 }
 
