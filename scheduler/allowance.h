@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 
 namespace reprise::scheduler {
@@ -13,24 +14,34 @@ namespace reprise::scheduler {
 // whose shapes depend on its data has new traces without end. So such passes
 // are paid for: the account starts with a second, each of them costs the time
 // that it takes beyond its usual one, and it grows by a fiftieth of the time
-// that passes, up to that second again. Of a program that waits most of the
-// time, for the device or for something else, less can be saved than that: it
-// begins with a twentieth of a second. Single-thread.
+// that passes and a quarter of what replays save, up to that second again. The
+// last fifth of it is for what was recorded already, which is worth nothing
+// until it is validated. Of a program that waits most of the time, for the
+// device or for something else, less can be saved: it begins with a twentieth
+// of a second, and another one to validate. Single-thread.
 class Allowance {
  public:
+  enum class Purpose : uint8_t { kRecord, kValidate };
+
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
   static constexpr Duration kMost = std::chrono::seconds(1);
   static constexpr int kOneIn = 50;
+  static constexpr int kOneInSaved = 4;
+  static constexpr Duration kToValidate = kMost / 5;
   static constexpr Duration kMostOfWaiting = std::chrono::milliseconds(50);
 
   // A pass may be begun, by a program that waits most of the time or does not.
-  bool Has(Clock::time_point now, bool waits) {
+  bool Has(Clock::time_point now, bool waits, Purpose purpose) {
     if (last_.has_value()) left_ += (now - *last_) / kOneIn;
     left_ = std::min(left_, kMost);
     last_ = now;
-    return left_ > (waits ? kMost - kMostOfWaiting : Duration::zero());
+    const bool records = purpose == Purpose::kRecord;
+    if (waits) return left_ > kMost - (records ? 1 : 2) * kMostOfWaiting;
+    return left_ > (records ? kToValidate : Duration::zero());
   }
+  // Replays have saved so much more.
+  void Earn(Duration saved) { left_ += saved / kOneInSaved; }
 
   void Begin(Clock::time_point now) { begun_ = now; }
   // Of what was begun, if anything was. It would have taken so much by itself.

@@ -25,8 +25,8 @@ namespace reprise::scheduler {
 // Plans show that it pays where half of the ops are replayed, or where they
 // save a twentieth of the time (Profit).
 //
-// At first, learning goes on for as long as plans are made or proved, within
-// 8 s: long passes take long to be learned, and say nothing before.
+// At first, learning goes on for as long as plans are made, proved or tried,
+// within 8 s: long passes take long to be learned, and say nothing before.
 //
 // Time is taken over so many ops at a time (`kOps`); stretches that took four
 // times the median are left out, because the program was away. Single-thread.
@@ -52,6 +52,9 @@ class Attention {
     uint64_t replayed = 0;  // ops
     uint64_t learned = 0;   // plans that were made, passes that proved one
     Duration saved{};       // by replays
+    // While it learns: some plans are there of which it is not known whether
+    // they pay.
+    bool undecided = false;
   };
 
   // kOps more ops have come.
@@ -90,6 +93,7 @@ class Attention {
     }
   }
 
+  bool learns() const { return phase_ == Phase::kLearn; }
   // The stream is to be let pass.
   bool asleep() const {
     return phase_ == Phase::kTrial || phase_ == Phase::kRest;
@@ -146,8 +150,8 @@ class Attention {
   }
 
   bool GoesOnLearning(Clock::time_point now) const {
-    return unwatched_ == Duration{} && now - taught_ < kLearn &&
-           now - begun_ < kLongestLearn;
+    return unwatched_ == Duration{} && now - begun_ < kLongestLearn &&
+           (now - taught_ < kLearn || seen_.undecided);
   }
 
   bool Pays() const {

@@ -51,10 +51,10 @@ class Learning {
            !parts_.forbidden->load(std::memory_order_relaxed);
   }
   // And there is time for it now.
-  bool May() {
-    return allowed() && (always() || allowance_.Has(parts_.clock->Now(),
-                                                    parts_.timer->waits()));
-  }
+  bool MayRecord() { return May(Allowance::Purpose::kRecord); }
+  bool MayValidate() { return May(Allowance::Purpose::kValidate); }
+  // A replay has saved so much.
+  void Earn(Allowance::Duration saved) { allowance_.Earn(saved); }
   // So much of the trace has been seen that a recording may pay.
   bool IsWorthIt(const TraceEntry& entry) const {
     return always() || entry.seen * entry.ops >= kFewestOpsSeen;
@@ -63,7 +63,7 @@ class Learning {
   // Records the entry's trace from the next op on, if it may and can.
   void StartRecording(const TraceEntry& entry,
                       engine::WorkRecorder::Recording recording) {
-    if (!May() || parts_.clock->Now() < not_before_) return;
+    if (!MayRecord() || parts_.clock->Now() < not_before_) return;
     allowance_.Begin(parts_.clock->Now());
     auto recorder = engine::TraceRecorder::Start(
         parts_.frontend, parts_.work, recording,
@@ -146,6 +146,11 @@ class Learning {
   static constexpr std::chrono::milliseconds kPause{100};
 
   bool always() const { return parts_.policy == base::Policy::kAlways; }
+  bool May(Allowance::Purpose purpose) {
+    return allowed() &&
+           (always() || allowance_.Has(parts_.clock->Now(),
+                                       parts_.timer->waits(), purpose));
+  }
 
   const Parts parts_;
   std::unique_ptr<engine::TraceRecorder> recorder_;

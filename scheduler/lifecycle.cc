@@ -189,6 +189,15 @@ void Lifecycle::CountAndTrim(TraceEntry* entry) {
   });
 }
 
+bool Lifecycle::undecided() {
+  bool found = false;
+  traces_.ForEachPlanned([&found](const TraceEntry& entry) {
+    found |=
+        entry.has_plan() && entry.profit.finding() == Profit::Finding::kUnknown;
+  });
+  return found;
+}
+
 std::vector<const TraceEntry*> Lifecycle::entries() {
   std::vector<const TraceEntry*> entries;
   traces_.ForEach(

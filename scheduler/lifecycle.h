@@ -145,6 +145,8 @@ class Lifecycle {
     nondeterministic_.Clear();
   }
 
+  // Of some plans it is not known whether they pay.
+  bool undecided();
   std::vector<const TraceEntry*> entries();
   size_t counted_bytes() const { return traces_.counted_bytes(); }
   uint64_t forgotten() const { return traces_.forgotten(); }

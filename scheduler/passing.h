@@ -3,8 +3,12 @@
 #ifndef REPRISE_SCHEDULER_PASSING_H_
 #define REPRISE_SCHEDULER_PASSING_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "scheduler/heads.h"
 #include "scheduler/lifecycle.h"
 #include "scheduler/trace_entry.h"
 
@@ -22,6 +26,10 @@ class Passing {
     if (entry->op_hashes.empty() || ++entry->passes % kPassesAWatch == 0) {
       return false;
     }
+    if (entry->watches_due > 0) {
+      --entry->watches_due;
+      return false;
+    }
     entry_ = entry;
     cursor_ = 0;
     GoOn();
@@ -34,11 +42,35 @@ class Passing {
     GoOn();
     return true;
   }
+  // The op has left the trace, for another one that begins with what has come.
+  // Those are traces that begin with an op of the same words.
+  bool Switch(std::span<const Heads::Head> heads, uint64_t hash) {
+    const std::span<const uint64_t> come(entry_->op_hashes.data(), cursor_);
+    for (const Heads::Head& head : heads) {
+      const std::vector<uint64_t>& due = head.entry->op_hashes;
+      if (due.size() <= cursor_ || due[cursor_] != hash ||
+          !std::ranges::equal(come, std::span(due).first(cursor_))) {
+        continue;
+      }
+      entry_ = head.entry;
+      GoOn();
+      return true;
+    }
+    return false;
+  }
+  uint64_t head_hash() const { return entry_->head_hash; }
+  // It is left for what is not known: which trace that is will be seen when the
+  // head comes again, for it or for the other one. True if it may be one.
+  bool Left() {
+    entry_->watches_due = kWatchesBehind;
+    return entry_->state != TraceEntry::State::kGivenUp;
+  }
   // All ops have come.
   bool over() const { return cursor_ == entry_->ops; }
 
  private:
   static constexpr uint64_t kPassesAWatch = 16;
+  static constexpr uint32_t kWatchesBehind = 4;
 
   void GoOn() {
     if (++cursor_ == entry_->ops) life_.PassEnded(entry_);

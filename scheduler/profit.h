@@ -37,7 +37,8 @@ struct PassTime {
 //   …
 //
 // Each keeping lasts twice as long as the one before, within bounds, so that
-// trials cost less and less. Single-thread. Cost: additions a pass, some
+// trials cost less and less. The first trials are over as soon as they tell:
+// passes may be long. Single-thread. Cost: additions a pass, some
 // microseconds a trial.
 class Profit {
  public:
@@ -62,7 +63,7 @@ class Profit {
   // What the next pass is to be. `margin` is the share of the time by eager, of
   // the host's or of the whole, that replay must save (0.05: five per cent).
   Mode Choose(double margin) {
-    if (left_ == 0) Advance(margin);
+    if (left_ == 0 || Tells()) Advance(margin);
     --left_;
     return mode_;
   }
@@ -101,7 +102,17 @@ class Profit {
   static constexpr size_t kKept = 9;
   // Passes of a trial, of which the first is not counted.
   static constexpr uint32_t kTrial = 6;
+  static constexpr uint64_t kEnough = kTrial - 1;
+  // A first trial tells after so many, if they are alike to within this share,
+  // or the modes differ by that one of eager's and by so many errors.
+  static constexpr uint64_t kFewest = 2;
+  static constexpr double kAlike = 0.05;
+  static constexpr double kClear = 0.2;
+  static constexpr double kClearErrors = 4.0;
   static constexpr uint32_t kShortestKeeping = 256;
+  // Of eager, where replays save time of the host and nothing came of it: that
+  // may have been the device's or the program's beginning.
+  static constexpr uint32_t kShortestOfEager = 32;
   static constexpr uint32_t kLongestKeeping = 1 << 14;
   // A difference is one from so many errors on.
   static constexpr double kErrors = 2.0;
@@ -170,19 +181,41 @@ class Profit {
         std::max(0.0, agree ? host.gain : whole.gain)));
   }
 
+  // The first trials, or one of them, tell enough before they are over.
+  bool Tells() const {
+    if (keeping_ || finding_ != Finding::kUnknown) return false;
+    const Samples& now = mode_ == Mode::kEager ? eager_ : replay_;
+    const Samples& other = mode_ == Mode::kEager ? replay_ : eager_;
+    if (other.count > 0) return IsClear();
+    if (now.count < kFewest) return false;
+    const Middle middle = MiddleOf(now, &PassTime::whole);
+    return middle.error < kAlike * middle.median;
+  }
+  bool IsClear() const {
+    if (std::min(eager_.count, replay_.count) < kFewest) return false;
+    const Gain whole = GainOf(&PassTime::whole);
+    const double gain = std::abs(whole.gain);
+    return gain > kClear * whole.eager && gain > kClearErrors * whole.error;
+  }
+
   void Advance(double margin) {
     if (keeping_) {  // time to try the other one
       mode_ = mode_ == Mode::kReplay ? Mode::kEager : Mode::kReplay;
       keeping_ = false;
       left_ = kTrial;
-    } else if (replay_.count == 0 || eager_.count == 0) {
-      mode_ = replay_.count == 0 ? Mode::kReplay : Mode::kEager;
+    } else if (std::min(replay_.count, eager_.count) < kEnough && !IsClear()) {
+      mode_ = replay_.count < kEnough && replay_.count <= eager_.count
+                  ? Mode::kReplay
+                  : Mode::kEager;
       left_ = kTrial;
     } else {
       saving_ = Saving();
       finding_ = Judge(margin);
       mode_ = finding_ == Finding::kSaves ? Mode::kReplay : Mode::kEager;
       keeping_ = true;
+      if (finding_ != Finding::kSavesNoTime) {
+        keep_for_ = std::max(keep_for_, kShortestKeeping);
+      }
       left_ = keep_for_;
       keep_for_ = std::min(2 * keep_for_, kLongestKeeping);
     }
@@ -194,7 +227,7 @@ class Profit {
   Mode mode_ = Mode::kReplay;
   bool keeping_ = false;
   uint32_t left_ = 0;
-  uint32_t keep_for_ = kShortestKeeping;
+  uint32_t keep_for_ = kShortestOfEager;
   Finding finding_ = Finding::kUnknown;
   Duration saving_{};
 };

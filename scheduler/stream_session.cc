@@ -146,8 +146,14 @@ Action StreamSession::EnterMasked(const OpView& op,
   const uint64_t hash = words.lo;
   if (mode_ == Mode::kPassing) {
     if (op.cut == nullptr && passing_.Enter(hash)) return Pass();
+    if (op.cut == nullptr &&
+        passing_.Switch(boundaries_.Find(passing_.head_hash()), hash)) {
+      timer_.Disregard();
+      return Pass();
+    }
     mode_ = Mode::kBoundary;
     boundaries_.Break();
+    lost_for_ = passing_.Left() ? options_.max_trace_ops : 0;
   }
   if (op.cut != nullptr) return RunCut(op, hash, op.cut);
   if (const std::string* why = boundaries_.WhyCut(hash)) {
@@ -173,11 +179,19 @@ Action StreamSession::EnterMasked(const OpView& op,
       return Sleep();
     if (opened_ != nullptr) opened_->store(true, std::memory_order_relaxed);
     if (policy_ == base::Policy::kMeasured) {
-      saved_ += timer_.NextHead(clock_.Now());
+      const Profit::Duration saved = timer_.NextHead(clock_.Now());
+      saved_ += saved;
+      learning_.Earn(saved);
     }
     expected = boundaries_.Choose(hash, op.operands);
     if (expected != nullptr && boundaries_.BeginsRun(*expected)) [[unlikely]]
       life_.JoinRun(expected);
+    if (expected != nullptr) {
+      lost_for_ = 0;
+    } else if (lost_for_ > 0) {
+      --lost_for_;
+      return Action::kEager;
+    }
     if (const std::optional<Action> action = TryHead(expected, op)) {
       return *action;
     }
@@ -233,6 +247,7 @@ Action StreamSession::LeaveOut(const OpView& op, uint64_t hash,
   NoteCut(op, reason);
   NoteGap();
   Close(Ending::kByCut);
+  lost_for_ = 0;
   boundaries_.LeftOut(hash);
   return Action::kCut;
 }
@@ -333,6 +348,7 @@ bool StreamSession::CutWithoutOp(const char* what) {
   const uint64_t words[] = {engine::kNoOp, std::hash<std::string_view>{}(what)};
   boundaries_.Part();
   NoteGap();
+  lost_for_ = 0;
   if (mode_ == Mode::kBoundary && observed_ == nullptr) {
     boundaries_.CutPassed(cache::HashWords(words).lo);
     return false;
@@ -376,6 +392,7 @@ void StreamSession::Break() {
     mode_ = Mode::kBoundary;
   }
   observed_ = nullptr;
+  lost_for_ = 0;
   Discard();
   boundaries_.Break();
 }
@@ -416,6 +433,7 @@ std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
     case State::kReady:
       return TryPlan(entry, op);
     case State::kSeen:
+      return std::nullopt;  // it may not be the one that comes
     case State::kBuilding:
     case State::kGivenUp:
       break;
@@ -442,7 +460,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   if (!index.has_value()) return std::nullopt;
   in_use_.index = *index;
   in_use_.instance = &(*in_use_.plan)->instance(*index);
-  if (!in_use_.instance->outlived().empty() && learning_.May()) {
+  if (!in_use_.instance->outlived().empty() && learning_.MayRecord()) {
     life_.LearnOutliving(entry, in_use_.instance->outlived());
     learning_.StartRecording(*entry,
                              engine::WorkRecorder::Recording::kRelocated);
@@ -451,7 +469,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   Lifecycle::KeepOut(entry, **in_use_.plan);
   if (WantsValidation(entry)) {
     timer_.Disregard();  // it is no replay
-    if (!learning_.May()) return TryPass(entry);
+    if (!learning_.MayValidate()) return TryPass(entry);
     if (!Resolve(op) || !validation_.Begin(op)) return std::nullopt;
     mode_ = Mode::kValidating;
     return Observe();
@@ -477,7 +495,7 @@ Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
 bool StreamSession::WantsValidation(TraceEntry* entry) {
   const InstanceUse& use = entry->instances[in_use_.index];
   if (!use.usable()) return true;
-  if (!learning_.May()) return false;
+  if (!learning_.MayValidate()) return false;
   if (options_.validate_share <= 0.0 || use.replays == 0) return false;
   const auto period = static_cast<uint64_t>(
       std::max(1.0, std::round(1.0 / options_.validate_share)));
@@ -554,7 +572,8 @@ void StreamSession::LookAtWholeStream() {
   const Stats& stats = journal_.stats;
   attention_.Look({.replayed = stats.followed,
                    .learned = stats.builds + stats.validated,
-                   .saved = saved_},
+                   .saved = saved_,
+                   .undecided = attention_.learns() && life_.undecided()},
                   clock_.Now());
   const bool now = attention_.asleep();
   if (!now && asleep_ != nullptr) {

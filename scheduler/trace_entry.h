@@ -92,6 +92,7 @@ struct TraceEntry {
   // then that could have been compared with them.
   std::vector<uint64_t> op_hashes;
   uint64_t passes = 0;
+  uint32_t watches_due = 0;  // the next so many are watched whole
 
   // The recordings. While kBuilding they are the job's, from kCheckOps on the
   // first one is the plan's, and goes with it: `planned`.

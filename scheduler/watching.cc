@@ -114,8 +114,9 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (left_of_body_ == 0u) return true;
   if (FindCode(Boundaries::Edge::kBegin, op) != nullptr) return true;
   for (const Heads::Head& head : boundaries_.Find(hash)) {
-    if (head.entry->state >= State::kConfirm &&
-        head.entry->state <= State::kReady &&
+    const bool is_known = head.entry->state >= State::kConfirm ||
+                          boundaries_.EndsAt(head.entry->signature);
+    if (is_known && head.entry->state <= State::kReady &&
         Heads::Compare(op.operands, head.storages, open_)
             .some(IsBehind(head.behind))) {
       return true;

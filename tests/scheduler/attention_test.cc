@@ -18,6 +18,7 @@ class Program {
   Duration unwatched = milliseconds(20);  // while it is let pass
   uint64_t replayed_share = 0;            // of kOps, while it is watched
   Duration learns_for{};                  // plans are made, at every look
+  Duration tries_for{};                   // some plan is tried
   double saved_share = 0;  // of the time, by replays, while it is watched
 
   void Run(Duration duration) {
@@ -32,7 +33,11 @@ class Program {
       }
       if (now_ - begun_ < learns_for) ++learned_;
       attention.Look(
-          {.replayed = replayed_, .learned = learned_, .saved = saved_}, now_);
+          {.replayed = replayed_,
+           .learned = learned_,
+           .saved = saved_,
+           .undecided = attention.learns() && now_ - begun_ < tries_for},
+          now_);
     }
   }
   void Wait(Duration duration) { now_ += duration; }
@@ -118,10 +123,18 @@ TEST(AttentionTest, StreamIsNotJudgedWhilePlansAreMade) {
   EXPECT_EQ(program.rest(), 0.0);
 }
 
+TEST(AttentionTest, StreamIsNotJudgedWhilePlansAreTried) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.tries_for = seconds(5);
+  program.Run(seconds(5));
+  EXPECT_EQ(program.rest(), 0.0);
+}
+
 TEST(AttentionTest, StreamThatNeverStopsLearningIsLetPassToo) {
   Program program;
   program.watched = milliseconds(21);
-  program.learns_for = seconds(1000);
+  program.learns_for = program.tries_for = seconds(1000);
   program.Run(seconds(300));
   EXPECT_GT(program.rest(), 0.85);
 }

@@ -228,7 +228,8 @@ TEST_F(MeasuredTest, NothingIsReplayedWhereTheDeviceIsWaitedFor) {
   EXPECT_EQ(stats().squashes, 0u);
 }
 
-// It has a twentieth of a second to learn at first, not a second.
+// It has a twentieth of a second to record at first, and as much to validate,
+// not a second.
 TEST_F(MeasuredTest, LittleIsLearnedAtOnceWhereTheDeviceIsWaitedFor) {
   costs_.observed = milliseconds(2);  // a pass that is looked at: 24 ms
   const auto run = [&](int passes) {
@@ -238,10 +239,39 @@ TEST_F(MeasuredTest, LittleIsLearnedAtOnceWhereTheDeviceIsWaitedFor) {
       clock_.Advance(milliseconds(100));
     }
   };
-  run(8);  // a second
-  EXPECT_LT(stats().validated, 2u) << Traces();
+  costs_.recorded = milliseconds(6);  // and one that is recorded: 72 ms
+  run(4);                             // half a second
+  EXPECT_LT(stats().recorded, 2u) << Traces();
   run(200);
   EXPECT_GT(stats().replays, 0u) << Traces();
+}
+
+// Short ones are not recorded at once, and are watched until then: which of
+// them has come tells none of their first ops.
+TEST_F(MeasuredTest, TracesThatBeginAlikeAreToldApartBeforeTheyAreRecorded) {
+  const auto parts = [this] {
+    Both([&](Side& side) {
+      Held held;
+      for (const int ops : {6, 7, 8}) {
+        ModelTensor x =
+            Op(side, sim::ModelOp::kAdd, {side.weights[0], side.weights[1]}, 0);
+        for (int i = 0; i < ops; ++i) {
+          if ((i + ops) % 3 == 0) {
+            x = Op(side, sim::ModelOp::kScale, {x}, 0.5f);
+          } else {
+            Op(side, sim::ModelOp::kMix, {x, side.weights[2]}, 0);
+          }
+        }
+        held.push_back(x);
+      }
+      return held;
+    });
+  };
+  costs_.followed = microseconds(4);
+  for (int i = 0; i < 40; ++i) parts();
+  EXPECT_EQ(stats().signatures, 3u) << Traces();
+  EXPECT_GT(stats().replays, 0u) << Traces();
+  EXPECT_EQ(stats().squashes, 0u) << Traces();
 }
 
 // While replay is kept eager is tried, in trials that become seldom.

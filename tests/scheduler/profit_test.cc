@@ -103,6 +103,43 @@ TEST(ProfitTest, FasterReplayIsKept) {
   EXPECT_EQ(loop.profit.saving(), microseconds(300));
 }
 
+// Passes may take a second.
+TEST(ProfitTest, AClearDifferenceIsDecidedAfterAFewPasses) {
+  Loop loop;
+  loop.replay = microseconds(400);
+  loop.Run(7);
+  EXPECT_EQ(loop.profit.finding(), Finding::kSaves);
+  EXPECT_EQ(loop.modes.back(), Mode::kReplay);
+  EXPECT_EQ(loop.Share(Mode::kEager), 3.0 / 7);
+}
+
+TEST(ProfitTest, WhatIsNoisyOrCloseIsTriedForLonger) {
+  Loop noisy;
+  noisy.replay = microseconds(400);
+  noisy.noise = 0.4;
+  Loop close;
+  close.replay = microseconds(900);
+  for (Loop* loop : {&noisy, &close}) {
+    loop->Run(9);
+    EXPECT_EQ(loop->profit.finding(), Finding::kUnknown);
+    loop->Run(10);
+    EXPECT_NE(loop->profit.finding(), Finding::kUnknown);
+  }
+}
+
+// A device that is busy with something else at the beginning hides what a plan
+// saves.
+TEST(ProfitTest, APlanThatDidNotPayAtOnceIsTriedAgainSoon) {
+  Loop loop;
+  loop.replay = microseconds(400);
+  loop.eager_device = loop.replay_device = microseconds(2000);
+  loop.Run(20);
+  EXPECT_EQ(loop.profit.finding(), Finding::kSavesNoTime);
+  loop.eager_device = loop.replay_device = microseconds(100);
+  loop.Run(100);
+  EXPECT_EQ(loop.profit.finding(), Finding::kSaves);
+}
+
 TEST(ProfitTest, FasterEagerIsKept) {
   Loop loop;
   loop.replay = microseconds(1300);
@@ -169,7 +206,7 @@ TEST(ProfitTest, WhatTheDeviceSavesIsSavedToo) {
   loop.eager = loop.replay = microseconds(900);
   loop.eager_device = microseconds(1600);
   loop.replay_device = microseconds(1500);
-  loop.Run(5000);
+  loop.Run(20'000);
   EXPECT_GT(loop.Share(Mode::kReplay), 0.97);
   EXPECT_EQ(loop.profit.Judge(kMargin), Finding::kSaves);
 }
