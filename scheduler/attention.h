@@ -50,8 +50,9 @@ class Attention {
   // Since ever.
   struct Seen {
     uint64_t replayed = 0;  // ops
-    uint64_t learned = 0;   // plans that were made, passes that proved one
-    Duration saved{};       // by replays
+    uint64_t learned =
+        0;             // recordings, plans made of them, passes that proved one
+    Duration saved{};  // by replays
     // While it learns: some plans are there of which it is not known whether
     // they pay.
     bool undecided = false;

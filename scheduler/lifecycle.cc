@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -78,6 +79,9 @@ constexpr uint64_t kRoundsAbsent = 8;
 // So many replays of a trace between which a part of it has not come show that
 // this comes no more by itself.
 constexpr uint64_t kReplaysWithoutPart = 64;
+// Of those that begin elsewhere in the same loop, if they take this much of the
+// budget: one in so many.
+constexpr uint64_t kLargeOneIn = 16;
 // After so many passes those plans are looked at that were never replayed. One
 // of them goes that takes the whole budget and has not come for so many passes;
 // one that takes less may stay away for as much longer.
@@ -92,6 +96,12 @@ void Say(base::LogLevel level, const TraceEntry& entry, std::string_view what) {
   base::Log(level, "trace " + entry.signature.ToHex().substr(0, kShown) +
                        " of " + std::to_string(entry.ops) +
                        " ops: " + std::string(what));
+}
+
+// About what its plan is charged for.
+uint64_t ChargeOf(const TraceEntry& entry) {
+  const std::shared_ptr<const engine::Trace> recording = entry.recording();
+  return entry.bytes() + (recording == nullptr ? 0 : recording->host_bytes);
 }
 
 // The ops whose work the op uses or writes over, directly or not, and that are
@@ -175,9 +185,9 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
   entry->broken_promises = 0;
   traces_.Use(entry);
   if (passes_ % kPassesALook == 0) DropUnproved();
-  if (!entry->parts.empty() &&
-      entry->replays - entry->parts_looked_at >= kReplaysWithoutPart) {
-    LookAtParts(entry);
+  if (entry->replays - entry->parts_looked_at >= kReplaysWithoutPart) {
+    if (!entry->parts.empty()) LookAtParts(entry);
+    if (!entry->looked_for_turned) LookForTurned(entry);
   }
   if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, entry);
 }
@@ -809,16 +819,34 @@ void Lifecycle::LookAtParts(TraceEntry* entry) {
   entry->parts = std::move(left);
   for (TraceEntry* part : idle) {
     Say(base::LogLevel::kInfo, *part,
-        "comes as part of a longer one alone: its plan was dropped");
+        "comes as part of another one alone: its plan was dropped");
     StartOver(part);
   }
+}
+
+void Lifecycle::LookForTurned(TraceEntry* entry) {
+  entry->looked_for_turned = true;
+  entry->parts_looked_at = entry->replays;
+  const auto sum = [](const TraceEntry& of) {
+    return std::accumulate(of.op_hashes.begin(), of.op_hashes.end(),
+                           uint64_t{0});
+  };
+  const uint64_t own = sum(*entry);
+  traces_.ForEachPlanned([&](TraceEntry& other) {
+    const bool is_large =
+        ChargeOf(other) * kLargeOneIn >= plans_.budget_bytes();
+    if (&other != entry && is_large && other.ops == entry->ops &&
+        sum(other) == own && other.signature != entry->signature) {
+      entry->parts.push_back({other.id, other.seen});
+    }
+  });
 }
 
 void Lifecycle::DropUnproved() {
   std::vector<TraceEntry*> idle;
   traces_.ForEachPlanned([&](TraceEntry& entry) {
     if (entry.has_plan() && entry.state != State::kReady &&
-        entry.bytes() * (passes_ - entry.came) >=
+        ChargeOf(entry) * (passes_ - entry.came) >=
             plans_.budget_bytes() * kPassesUnproved) {
       idle.push_back(&entry);
     }

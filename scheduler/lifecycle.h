@@ -199,6 +199,9 @@ class Lifecycle {
   static bool MayBeJoined(const TraceEntry& entry);
   // Plans of what was joined into it go where that comes no more by itself.
   void LookAtParts(TraceEntry* entry);
+  // So do large ones of the same loop that begin elsewhere in it: from now on
+  // they are looked at like parts.
+  void LookForTurned(TraceEntry* entry);
   // So do large ones that were never replayed, where their traces come no more.
   void DropUnproved();
   // From its next head on it goes on for so many ops, to become a longer one;

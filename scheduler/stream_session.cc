@@ -571,7 +571,7 @@ void StreamSession::LookAtWholeStream() {
   const bool before = attention_.asleep();
   const Stats& stats = journal_.stats;
   attention_.Look({.replayed = stats.followed,
-                   .learned = stats.builds + stats.validated,
+                   .learned = stats.recorded + stats.builds + stats.validated,
                    .saved = saved_,
                    .undecided = attention_.learns() && life_.undecided()},
                   clock_.Now());

@@ -207,8 +207,9 @@ struct TraceEntry {
   };
   std::vector<Part> parts;
   uint64_t parts_looked_at = 0;  // after so many replays
-  bool holds_run = false;        // a loop, which may be left at each time round
-  bool of_several = false;       // more than two, which may be left between any
+  bool looked_for_turned = false;
+  bool holds_run = false;   // a loop, which may be left at each time round
+  bool of_several = false;  // more than two, which may be left between any
 
   // The least that a watched pass took, from its head to its last op.
   Profit::Duration usual{};

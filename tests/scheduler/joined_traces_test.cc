@@ -111,6 +111,32 @@ TEST_F(JoinedTracesTest, LeaveNoPlanOfAPart) {
   EXPECT_EQ(stats().replays - before.replays, 40u) << Traces();
 }
 
+// The host looks elsewhere in the loop from then on.
+TEST_F(JoinedTracesTest, NoPlanIsLeftOfALoopThatBeginsElsewhereNow) {
+  Restart(size_t{128} << 10);
+  const auto turn = [this](bool looks_at_the_end) {
+    const float x = 0.25f * static_cast<float>(number_++);
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Add(p.Make(x, 64), side.weights[0]);
+      h = p.Scale(h, 0.5f);
+      if (!looks_at_the_end) p.Read(h);
+      for (size_t i = 1; i < 5; ++i) h = p.Add(h, side.weights[i]);
+      if (looks_at_the_end) p.Read(h);
+      return Held{h};
+    });
+  };
+  for (int i = 0; i < 24; ++i) turn(false);
+  const Stats before = stats();
+  ASSERT_GT(before.replays, 0u) << Traces();
+  ASSERT_EQ(plans_->stats().entries, 1u) << Traces();
+  for (int i = 0; i < 24; ++i) turn(true);
+  ASSERT_GT(stats().replays, before.replays) << Traces();
+  EXPECT_GE(plans_->stats().entries, 2u) << Traces();
+  for (int i = 0; i < 256; ++i) turn(true);
+  EXPECT_EQ(plans_->stats().entries, 1u) << Traces();
+}
+
 // It came to nothing: the two are what they were.
 TEST_F(JoinedTracesTest, APartOfWhatDidNotJoinKeepsItsPlan) {
   Steps(kLooks, 2, true);
