@@ -1,16 +1,17 @@
-"""Text generated token by token by transformers' `generate`, with a static cache.
+"""Text generated token by token by transformers' `generate`.
 
     python perf/generate.py --output perf/results/h200-generate.jsonl
 
-GPT-2's default configuration with random weights, a prompt of 32 tokens, 64 new ones,
-greedy; another prompt at each call. In interleaved rounds: eager, eager again
+GPT-2's default configuration with random weights, a prompt of 32 tokens, 64 new ones
+(``--tokens``), greedy; another prompt at each call. The cache is ``static``, or
+``dynamic``: then each token's tensors are longer than those of the one before. In interleaved rounds: eager, eager again
 (``control``), Reprise, and Reprise with its launches left out (``host``, of a library
 built with ``REPRISE_MEASURE=ON`` alone). Beside them ``graph``: one step of decoding
 captured by hand and launched again and again, which is less than `generate` does.
 
 Writes one JSON object: microseconds a token of each mode (medians), ratio (eager over
-Reprise, median of paired rounds, with a bootstrap 95 % interval), control, same_tokens
-(of 8 prompts, against eager's), followed (share of ops answered from replays in the
+Reprise, median of paired rounds, with a bootstrap 95 % interval), control, same_tokens and
+same_logits (of 8 prompts, against eager's), followed (share of ops answered from replays in the
 last 4 calls), replays a token, waited_us and host_waited_us (of a token, in which the
 program waits for a number of the device's, by Reprise and with launches left out), gpu, driver, torch, commit, dirty, command.
 """
@@ -23,13 +24,13 @@ import pathlib
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import models
 import reprise
 import torch
 
-NEW_TOKENS = 64
 PROMPTS = 8
 
 
@@ -48,21 +49,35 @@ def make(arguments: argparse.Namespace) -> tuple[Any, list[torch.Tensor]]:
     return model.eval(), prompts
 
 
-def generate(model: Any, prompt: torch.Tensor) -> torch.Tensor:
-    """The prompt and what follows it."""
-    return model.generate(
-        prompt,
-        attention_mask=torch.ones_like(prompt),
-        max_new_tokens=NEW_TOKENS,
-        do_sample=False,
-        cache_implementation="static",
-        disable_compile=True,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
+def generator(model: Any, arguments: argparse.Namespace) -> Callable[..., Any]:
+    """The prompt and what follows it, of a prompt."""
+
+    def generate(prompt: torch.Tensor, **more: Any) -> Any:
+        return model.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=arguments.tokens,
+            do_sample=False,
+            cache_implementation=arguments.cache,
+            disable_compile=True,
+            eos_token_id=None,
+            pad_token_id=0,
+            **more,
+        )
+
+    return generate
 
 
-def waited_us(mode: models.Mode, prompt: torch.Tensor) -> float:
+def texts(generate: Callable[..., Any], prompts: list[torch.Tensor]) -> list[Any]:
+    """Of each prompt the tokens, and the logits that they were chosen by."""
+    found = []
+    for prompt in prompts:
+        text = generate(prompt, return_dict_in_generate=True, output_logits=True)
+        found.append((text.sequences.cpu(), torch.stack(text.logits).cpu()))
+    return found
+
+
+def waited_us(mode: models.Mode, prompt: torch.Tensor, tokens: int) -> float:
     """Microseconds of a token in which the program waits for a number: median of 8."""
     read = torch.Tensor.__bool__
     waited: list[float] = []
@@ -81,10 +96,10 @@ def waited_us(mode: models.Mode, prompt: torch.Tensor) -> float:
                 mode.run((prompt,))
     finally:
         torch.Tensor.__bool__ = read  # type: ignore[method-assign]
-    return 1e6 * statistics.median(waited[1:]) / NEW_TOKENS
+    return 1e6 * statistics.median(waited[1:]) / tokens
 
 
-def captured_step(model: Any, prompt: torch.Tensor) -> float:
+def captured_step(model: Any, prompt: torch.Tensor, tokens: int) -> float:
     """Microseconds of one step of decoding, as a graph made by hand."""
     import transformers
 
@@ -118,10 +133,10 @@ def captured_step(model: Any, prompt: torch.Tensor) -> float:
         rewind()
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        for _ in range(NEW_TOKENS):
+        for _ in range(tokens):
             graph.replay()
             torch.cuda.synchronize()
-        times.append(1e6 * (time.perf_counter() - begin) / NEW_TOKENS)
+        times.append(1e6 * (time.perf_counter() - begin) / tokens)
     return statistics.median(times)
 
 
@@ -129,10 +144,12 @@ def captured_step(model: Any, prompt: torch.Tensor) -> float:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """All modes."""
     model, prompts = make(arguments)
-    expected = [generate(model, prompt).cpu() for prompt in prompts]
+    tokens = arguments.tokens
+    generate = generator(model, arguments)
+    expected = texts(generate, prompts)
 
     def run(inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        return generate(model, inputs[0])
+        return generate(inputs[0])
 
     modes = {
         "eager": models.Mode(run),
@@ -146,14 +163,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         end = time.perf_counter() + arguments.seconds
         while time.perf_counter() < end:
             mode.run(inputs[0])
-        found = [mode.run((prompt,)).cpu() for prompt in prompts]
+        found = texts(generate, prompts)
         before = reprise.stats()
         for prompt in prompts[:4]:
             mode.run((prompt,))
         steady = reprise.stats().since(before)
     blocks = models.interleaved(modes, inputs, arguments.rounds, arguments.passes)
     medians = {
-        name: [1e6 * statistics.median(block) / NEW_TOKENS for block in blocks[name]]
+        name: [1e6 * statistics.median(block) / tokens for block in blocks[name]]
         for name in modes
     }
 
@@ -161,27 +178,34 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         return [e / m for e, m in zip(medians["eager"], medians[of], strict=True)]
 
     low, high = models.bootstrap(ratios("reprise"))
-    waits = {"waited_us": waited_us(modes["reprise"], prompts[0])}
+    waits = {"waited_us": waited_us(modes["reprise"], prompts[0], tokens)}
     if "host" in modes:
-        waits["host_waited_us"] = waited_us(modes["host"], prompts[0])
+        waits["host_waited_us"] = waited_us(modes["host"], prompts[0], tokens)
     reprise.enable("cuda", policy=arguments.policy)
     print(reprise.explain(), file=sys.stderr, flush=True)
     reprise.disable()
     return {
-        "program": "gpt2_generate_static_cache",
+        "program": f"gpt2_generate_{arguments.cache}_cache",
         "policy": arguments.policy,
-        "same_tokens": all(map(torch.equal, found, expected)),
+        "tokens": tokens,
+        "same_tokens": all(
+            torch.equal(a, b) for (a, _), (b, _) in zip(found, expected, strict=True)
+        ),
+        "same_logits": all(
+            models.same_bits(a, b)
+            for (_, a), (_, b) in zip(found, expected, strict=True)
+        ),
         **{f"{name}_us": statistics.median(medians[name]) for name in modes},
         **waits,
-        "graph_us": captured_step(model, prompts[0]),
+        "graph_us": captured_step(model, prompts[0], tokens),
         "ratio": statistics.median(ratios("reprise")),
         "ratio_low": low,
         "ratio_high": high,
         "control": statistics.median(ratios("control")),
         "followed": steady.followed / max(steady.ops, 1),
-        "ops_a_token": steady.ops / 4 / NEW_TOKENS,
-        "replays_a_token": steady.replays / 4 / NEW_TOKENS,
-        "squashes_a_token": steady.squashes / 4 / NEW_TOKENS,
+        "ops_a_token": steady.ops / 4 / tokens,
+        "replays_a_token": steady.replays / 4 / tokens,
+        "squashes_a_token": steady.squashes / 4 / tokens,
         "plan_bytes": steady.plan_bytes,
     }
 
@@ -192,6 +216,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--prompt", type=int, default=32, help="tokens")
+    parser.add_argument("--tokens", type=int, default=64, help="new ones")
+    parser.add_argument("--cache", choices=["static", "dynamic"], default="static")
     parser.add_argument("--policy", default="always")
     parser.add_argument("--seconds", type=float, default=6.0, help="of settling")
     parser.add_argument("--rounds", type=int, default=9)
