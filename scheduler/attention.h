@@ -42,6 +42,8 @@ class Attention {
   static constexpr Duration kShortest = std::chrono::seconds(8);
   static constexpr Duration kLongest = std::chrono::seconds(64);
   static constexpr size_t kStretches = 16;  // at least, of each phase
+  // A plan is made of two passes, and these may be of thousands of ops.
+  static constexpr uint64_t kLooksToLearn = 32;
   // Watching must be faster by this share.
   static constexpr double kMargin = 0.05;
   // Or plans must save one part in so many.
@@ -53,14 +55,17 @@ class Attention {
     uint64_t learned =
         0;             // recordings, plans made of them, passes that proved one
     Duration saved{};  // by replays
-    // While it learns: some plans are there of which it is not known whether
+    // While it begins: some plans are there of which it is not known whether
     // they pay.
     bool undecided = false;
   };
 
   // kOps more ops have come.
   void Look(const Seen& seen, Clock::time_point now) {
-    if (seen.learned != seen_.learned) taught_ = now;
+    if (seen.learned != seen_.learned) {
+      taught_ = now;
+      taught_at_ = looks_;
+    }
     seen_ = seen;
     if (looks_++ == 0) {
       Begin(Phase::kLearn, now);
@@ -94,7 +99,10 @@ class Attention {
     }
   }
 
-  bool learns() const { return phase_ == Phase::kLearn; }
+  // It learns for the first time.
+  bool begins() const {
+    return phase_ == Phase::kLearn && unwatched_ == Duration{};
+  }
   // The stream is to be let pass.
   bool asleep() const {
     return phase_ == Phase::kTrial || phase_ == Phase::kRest;
@@ -151,8 +159,9 @@ class Attention {
   }
 
   bool GoesOnLearning(Clock::time_point now) const {
-    return unwatched_ == Duration{} && now - begun_ < kLongestLearn &&
-           (now - taught_ < kLearn || seen_.undecided);
+    return begins() && now - begun_ < kLongestLearn &&
+           (now - taught_ < kLearn || looks_ - taught_at_ < kLooksToLearn ||
+            seen_.undecided);
   }
 
   bool Pays() const {
@@ -167,6 +176,7 @@ class Attention {
   Seen at_begin_;  // of the phase
   uint64_t looks_ = 0;
   Clock::time_point taught_;
+  uint64_t taught_at_ = 0;  // the look
   std::vector<Duration> stretches_;
   Duration watched_{};
   Duration unwatched_{};

@@ -82,9 +82,10 @@ constexpr uint64_t kReplaysWithoutPart = 64;
 // Of those that begin elsewhere in the same loop, if they take this much of the
 // budget: one in so many.
 constexpr uint64_t kLargeOneIn = 16;
-// After so many passes those plans are looked at that were never replayed. One
-// of them goes that takes the whole budget and has not come for so many passes;
-// one that takes less may stay away for as much longer.
+// After so many passes, or one a plan, those plans are looked at that are not
+// proved. One of them goes that takes the whole budget and has not come for so
+// many passes; one that takes less may stay away for as much longer. Each trace
+// loses one plan so: it may come as seldom as that.
 constexpr uint64_t kPassesALook = 64;
 constexpr uint64_t kPassesUnproved = 64;
 
@@ -184,10 +185,10 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
   entry->came = ++passes_;
   entry->broken_promises = 0;
   traces_.Use(entry);
-  if (passes_ % kPassesALook == 0) DropUnproved();
+  if (passes_ >= next_look_) DropUnproved();
   if (entry->replays - entry->parts_looked_at >= kReplaysWithoutPart) {
     if (!entry->parts.empty()) LookAtParts(entry);
-    if (!entry->looked_for_turned) LookForTurned(entry);
+    if (!entry->looked_for_rotated) LookForRotated(entry);
   }
   if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, entry);
 }
@@ -824,8 +825,8 @@ void Lifecycle::LookAtParts(TraceEntry* entry) {
   }
 }
 
-void Lifecycle::LookForTurned(TraceEntry* entry) {
-  entry->looked_for_turned = true;
+void Lifecycle::LookForRotated(TraceEntry* entry) {
+  entry->looked_for_rotated = true;
   entry->parts_looked_at = entry->replays;
   const auto sum = [](const TraceEntry& of) {
     return std::accumulate(of.op_hashes.begin(), of.op_hashes.end(),
@@ -843,17 +844,22 @@ void Lifecycle::LookForTurned(TraceEntry* entry) {
 }
 
 void Lifecycle::DropUnproved() {
+  uint64_t plans = 0;
   std::vector<TraceEntry*> idle;
   traces_.ForEachPlanned([&](TraceEntry& entry) {
+    ++plans;
     if (entry.has_plan() && entry.state != State::kReady &&
-        ChargeOf(entry) * (passes_ - entry.came) >=
+        !entry.stayed_away &&
+        ChargeOf(entry) * (passes_ - entry.came) >
             plans_.budget_bytes() * kPassesUnproved) {
       idle.push_back(&entry);
     }
   });
+  next_look_ = passes_ + std::max(kPassesALook, plans);
   for (TraceEntry* entry : idle) {
     Say(base::LogLevel::kInfo, *entry,
-        "has not come since it was built: its plan was dropped");
+        "has not come for long: its plan, which is not proved, was dropped");
+    entry->stayed_away = true;
     RecordAgain(entry);
   }
 }

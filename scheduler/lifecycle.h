@@ -199,10 +199,10 @@ class Lifecycle {
   static bool MayBeJoined(const TraceEntry& entry);
   // Plans of what was joined into it go where that comes no more by itself.
   void LookAtParts(TraceEntry* entry);
-  // So do large ones of the same loop that begin elsewhere in it: from now on
-  // they are looked at like parts.
-  void LookForTurned(TraceEntry* entry);
-  // So do large ones that were never replayed, where their traces come no more.
+  // So do large ones of the same loop, rotated, as they were when it was first
+  // replayed so often: from now on they are looked at like parts.
+  void LookForRotated(TraceEntry* entry);
+  // So do those that are not proved, where their traces have not come for long.
   void DropUnproved();
   // From its next head on it goes on for so many ops, to become a longer one;
   // it has no plan until that has come. False if it does not.
@@ -229,6 +229,7 @@ class Lifecycle {
   cache::LruMap<uint64_t, std::monostate> nondeterministic_{kMostLearned};
   uint64_t last_build_ = 0;  // of those posted
   uint64_t passes_ = 0;      // that have ended
+  uint64_t next_look_ = 0;   // after so many
   ArenaGroups groups_;
 };
 

@@ -4,6 +4,7 @@
 #define REPRISE_SCHEDULER_PASSING_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -30,7 +31,7 @@ class Passing {
       --entry->watches_due;
       return false;
     }
-    entry_ = entry;
+    promised_ = entry_ = entry;
     cursor_ = 0;
     GoOn();
     return true;
@@ -43,27 +44,31 @@ class Passing {
     return true;
   }
   // The op has left the trace, for another one that begins with what has come.
-  // Those are traces that begin with an op of the same words.
+  // Those are traces that begin with an op of the same words; of several the
+  // one that came last is taken.
   bool Switch(std::span<const Heads::Head> heads, uint64_t hash) {
     const std::span<const uint64_t> come(entry_->op_hashes.data(), cursor_);
-    for (const Heads::Head& head : heads) {
-      const std::vector<uint64_t>& due = head.entry->op_hashes;
+    for (size_t i = heads.size(); i > 0; --i) {
+      TraceEntry* const other = heads[i - 1].entry;
+      const std::vector<uint64_t>& due = other->op_hashes;
       if (due.size() <= cursor_ || due[cursor_] != hash ||
           !std::ranges::equal(come, std::span(due).first(cursor_))) {
         continue;
       }
-      entry_ = head.entry;
+      entry_ = other;
       GoOn();
       return true;
     }
     return false;
   }
-  uint64_t head_hash() const { return entry_->head_hash; }
-  // It is left for what is not known: which trace that is will be seen when the
-  // head comes again, for it or for the other one. True if it may be one.
-  bool Left() {
-    entry_->watches_due = kWatchesBehind;
-    return entry_->state != TraceEntry::State::kGivenUp;
+  uint64_t head_hash() const { return promised_->head_hash; }
+  // It is left for what is not known: which trace that is will be seen when its
+  // head promises the same one again. Returns how many ops may come until the
+  // next head; none if the trace is not to be learned anyway.
+  size_t Left() {
+    if (promised_->state == TraceEntry::State::kGivenUp) return 0;
+    promised_->watches_due = kWatchesBehind;
+    return size_t{2} * promised_->ops;
   }
   // All ops have come.
   bool over() const { return cursor_ == entry_->ops; }
@@ -77,7 +82,8 @@ class Passing {
   }
 
   Lifecycle& life_;
-  TraceEntry* entry_ = nullptr;
+  TraceEntry* promised_ = nullptr;  // by the head
+  TraceEntry* entry_ = nullptr;     // the same, or another one that came
   uint32_t cursor_ = 0;
 };
 

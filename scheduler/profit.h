@@ -36,9 +36,10 @@ struct PassTime {
 //   trial of replay ─► trial of eager ─► keep the better ─► trial of the other
 //   …
 //
-// Each keeping lasts twice as long as the one before, within bounds, so that
-// trials cost less and less. The first trials are over as soon as they tell:
-// passes may be long. Single-thread. Cost: additions a pass, some
+// Each keeping lasts twice as long as the one before, and so long at least that
+// the next trial costs a hundredth of it, within bounds: trials cost less and
+// less. The first trials of long passes are over as soon
+// as they tell. Single-thread. Cost: additions a pass, some
 // microseconds a trial.
 class Profit {
  public:
@@ -46,7 +47,7 @@ class Profit {
   // kOther: a pass that tells nothing (recorded, validated, squashed).
   enum class Mode : uint8_t { kEager, kReplay, kOther };
   enum class Finding : uint8_t {
-    kUnknown,      // one of both was never seen
+    kUnknown,      // nothing was judged yet
     kSaves,        // replay
     kSavesNoHost,  // the host takes as long, or longer
     kSavesNoTime,  // the program waits for what it saved: for the device
@@ -103,16 +104,16 @@ class Profit {
   // Passes of a trial, of which the first is not counted.
   static constexpr uint32_t kTrial = 6;
   static constexpr uint64_t kEnough = kTrial - 1;
-  // A first trial tells after so many, if they are alike to within this share,
-  // or the modes differ by that one of eager's and by so many errors.
+  // A first trial of passes of this length tells after so many, if they are
+  // alike to within this share, or the modes differ by that one of eager's and
+  // by so many errors.
+  static constexpr Duration kLong = std::chrono::milliseconds(10);
   static constexpr uint64_t kFewest = 2;
   static constexpr double kAlike = 0.05;
   static constexpr double kClear = 0.2;
   static constexpr double kClearErrors = 4.0;
-  static constexpr uint32_t kShortestKeeping = 256;
-  // Of eager, where replays save time of the host and nothing came of it: that
-  // may have been the device's or the program's beginning.
-  static constexpr uint32_t kShortestOfEager = 32;
+  static constexpr double kShareOfTrials = 0.01;
+  static constexpr uint32_t kShortestKeeping = 64;
   static constexpr uint32_t kLongestKeeping = 1 << 14;
   // A difference is one from so many errors on.
   static constexpr double kErrors = 2.0;
@@ -171,6 +172,17 @@ class Profit {
             std::hypot(eager.error, replay.error)};
   }
 
+  // In passes of the mode that was chosen.
+  uint32_t LeastKeeping() const {
+    const Gain whole = GainOf(&PassTime::whole);
+    const double replay = whole.eager - whole.gain;
+    const double kept = mode_ == Mode::kReplay ? replay : whole.eager;
+    const double loss = mode_ == Mode::kReplay ? whole.gain : -whole.gain;
+    if (kept <= 0 || loss <= 0) return 0;
+    return static_cast<uint32_t>(std::min(kTrial * loss / kept / kShareOfTrials,
+                                          double{kLongestKeeping}));
+  }
+
   Duration Saving() const {
     if (eager_.count == 0 || replay_.count == 0) return Duration::zero();
     const Gain host = GainOf(&PassTime::host);
@@ -186,10 +198,14 @@ class Profit {
     if (keeping_ || finding_ != Finding::kUnknown) return false;
     const Samples& now = mode_ == Mode::kEager ? eager_ : replay_;
     const Samples& other = mode_ == Mode::kEager ? replay_ : eager_;
-    if (other.count > 0) return IsClear();
+    if (other.count > 0)
+      return IsClear() && IsLong(GainOf(&PassTime::whole).eager);
     if (now.count < kFewest) return false;
     const Middle middle = MiddleOf(now, &PassTime::whole);
-    return middle.error < kAlike * middle.median;
+    return middle.error < kAlike * middle.median && IsLong(middle.median);
+  }
+  static bool IsLong(double time) {
+    return time >= static_cast<double>(kLong.count());
   }
   bool IsClear() const {
     if (std::min(eager_.count, replay_.count) < kFewest) return false;
@@ -213,9 +229,7 @@ class Profit {
       finding_ = Judge(margin);
       mode_ = finding_ == Finding::kSaves ? Mode::kReplay : Mode::kEager;
       keeping_ = true;
-      if (finding_ != Finding::kSavesNoTime) {
-        keep_for_ = std::max(keep_for_, kShortestKeeping);
-      }
+      keep_for_ = std::clamp(LeastKeeping(), keep_for_, kLongestKeeping);
       left_ = keep_for_;
       keep_for_ = std::min(2 * keep_for_, kLongestKeeping);
     }
@@ -227,7 +241,7 @@ class Profit {
   Mode mode_ = Mode::kReplay;
   bool keeping_ = false;
   uint32_t left_ = 0;
-  uint32_t keep_for_ = kShortestOfEager;
+  uint32_t keep_for_ = kShortestKeeping;
   Finding finding_ = Finding::kUnknown;
   Duration saving_{};
 };

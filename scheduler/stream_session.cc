@@ -144,6 +144,7 @@ Action StreamSession::EnterUnmatched(const OpView& op) {
 Action StreamSession::EnterMasked(const OpView& op,
                                   const cache::Signature& words) {
   const uint64_t hash = words.lo;
+  const bool was_lost = lost_for_ > 0;
   if (mode_ == Mode::kPassing) {
     if (op.cut == nullptr && passing_.Enter(hash)) return Pass();
     if (op.cut == nullptr &&
@@ -153,7 +154,8 @@ Action StreamSession::EnterMasked(const OpView& op,
     }
     mode_ = Mode::kBoundary;
     boundaries_.Break();
-    lost_for_ = passing_.Left() ? options_.max_trace_ops : 0;
+    const bool cut = op.cut != nullptr || boundaries_.WhyCut(hash) != nullptr;
+    lost_for_ = cut ? 0 : passing_.Left();
   }
   if (op.cut != nullptr) return RunCut(op, hash, op.cut);
   if (const std::string* why = boundaries_.WhyCut(hash)) {
@@ -165,7 +167,7 @@ Action StreamSession::EnterMasked(const OpView& op,
       return LeaveOut(op, hash, kNew);
     }
     if (watching_.EndsBefore(op, hash)) Close(Ending::kByItself);
-  } else if (boundaries_.IsNew(hash, std::nullopt)) {
+  } else if (!was_lost && boundaries_.IsNew(hash, std::nullopt)) {
     return LeaveOut(op, hash, kNew);
   }
   // No trace begins with what eager runs: of a model that is brought to the
@@ -571,15 +573,16 @@ void StreamSession::LookAtWholeStream() {
   const bool before = attention_.asleep();
   const Stats& stats = journal_.stats;
   attention_.Look({.replayed = stats.followed,
-                   .learned = stats.recorded + stats.builds + stats.validated,
+                   .learned = stats.builds + stats.validated,
                    .saved = saved_,
-                   .undecided = attention_.learns() && life_.undecided()},
+                   .undecided = attention_.begins() && life_.undecided()},
                   clock_.Now());
   const bool now = attention_.asleep();
   if (!now && asleep_ != nullptr) {
     asleep_->store(false, std::memory_order_relaxed);
   }
   if (!now || before) return;
+  lost_for_ = 0;
   boundaries_.Break();
   ++journal_.notes
         ["the stream was let pass: watching it did not pay, or this "
@@ -600,6 +603,7 @@ void StreamSession::Pause() {
     // What is open ends like this the next time, too, and whoever pauses
     // between two passes goes on with the next one.
     Close(Ending::kByCut);
+    lost_for_ = 0;
     boundaries_.Part();
   } else {
     may_allocate_.store(false, std::memory_order_relaxed);  // as at an op

@@ -206,10 +206,11 @@ struct TraceEntry {
     uint64_t seen;
   };
   std::vector<Part> parts;
-  uint64_t parts_looked_at = 0;  // after so many replays
-  bool looked_for_turned = false;
-  bool holds_run = false;   // a loop, which may be left at each time round
-  bool of_several = false;  // more than two, which may be left between any
+  uint64_t parts_looked_at = 0;     // after so many replays
+  bool looked_for_rotated = false;  // which count as parts from then on
+  bool stayed_away = false;  // its plan went for that, before it was proved
+  bool holds_run = false;    // a loop, which may be left at each time round
+  bool of_several = false;   // more than two, which may be left between any
 
   // The least that a watched pass took, from its head to its last op.
   Profit::Duration usual{};

@@ -231,8 +231,8 @@ bool IsUnwritten(const Trace& recording, const TracedOp& op,
   });
 }
 
-// Words of kernels that are no address that both recordings can mean. What is
-// null in one of them may be a pointer that was left out.
+// Words of kernels that differ and are nobody's address, by the rules of Scan.
+// What is null in one recording may be a pointer that was left out.
 void LearnUnwritten(const TracedOp& first, const TracedOp& second,
                     const device::ScanResult& scan, UnwrittenWords& unwritten) {
   for (const device::ImageWord word : scan.unexplained_words) {
@@ -309,7 +309,7 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
       (void)fail(scan.error());  // what is behind may still teach something
       scan = device::ScanResult();
     }
-    if (scan && unwritten != nullptr) {
+    if (scan && unwritten != nullptr && changing[k].empty()) {
       LearnUnwritten(a, second.ops[k], *scan, *unwritten);
     }
     const auto base = static_cast<uint32_t>(program.launches.size());

@@ -34,7 +34,8 @@ struct ExplainedProgram {
 // by op. Temporaries become values too, numbered on from the trace's own in
 // order of op and allocation. kFailedPrecondition, naming the op, when the
 // recordings do not explain each other. What `unwritten`, if given, knows is
-// nobody's address; it learns from all ops, from those behind a failure too.
+// nobody's address; it learns from all ops, also from those behind one whose
+// words could not be explained.
 tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
     const Trace& first, const Trace& second,
     const std::function<bool(uint64_t)>& is_device_address,

@@ -14,11 +14,11 @@
 
 namespace reprise::engine {
 
-// A word that held, in two recordings of an op, what is neither null nor an
-// address that both can mean is not read by its kernel: that would have failed
-// in one of them. So it is in every op of that form (words and kernel), however
-// much it looks like an address there. Thread-safe; forgets what was not asked
-// for longest.
+// A word that differed between two recordings of an op, was null in neither,
+// and was no address in one of them, or had moved as no memory does, is none
+// that its kernel follows. So it is in every op of that form (words and
+// kernel), however much it looks like an address there. Thread-safe; beyond a
+// bound what was not asked for longest is forgotten.
 class UnwrittenWords {
  public:
   // `word` is one of a kernel's.
@@ -26,7 +26,7 @@ class UnwrittenWords {
   bool Knows(const TracedOp& op, device::ImageWord word);
 
  private:
-  static constexpr size_t kMostKnown = 1 << 14;
+  static constexpr size_t kMostKnown = size_t{1} << 14;
 
   base::Mutex mutex_;
   cache::LruMap<uint64_t, std::monostate> known_ REPRISE_GUARDED_BY(mutex_){

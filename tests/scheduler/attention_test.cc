@@ -36,7 +36,7 @@ class Program {
           {.replayed = replayed_,
            .learned = learned_,
            .saved = saved_,
-           .undecided = attention.learns() && now_ - begun_ < tries_for},
+           .undecided = attention.begins() && now_ - begun_ < tries_for},
           now_);
     }
   }

@@ -279,11 +279,11 @@ TEST_F(MeasuredTest, TheOtherOneIsTriedMoreAndMoreSeldom) {
   costs_.followed = microseconds(2);
   Run(30);
   SharesSince();
-  Run(600);
+  Run(4000);
   const double first = 1 - SharesSince().followed;
   EXPECT_GT(first, 0.0);
-  EXPECT_LT(first, 0.1);
-  Run(6000);
+  EXPECT_LT(first, 0.01);
+  Run(40'000);
   const double later = 1 - SharesSince().followed;
   EXPECT_GT(later, 0.0);
   EXPECT_LT(later, first / 2);

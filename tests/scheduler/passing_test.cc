@@ -158,6 +158,48 @@ TEST_F(PassingTest, GoesOnAsAnotherOneThatBeginsAlike) {
   EXPECT_LE(program_->observed() - before, 64 * 33 / 8);
 }
 
+// A way that was never met is no op that is another one each time.
+TEST_F(PassingTest, AWayOfNewOpsIsNoCut) {
+  const auto pass = [this](bool other) {
+    ModelTensor x = program_->Add(weights_[0], weights_[1]);
+    for (int i = 0; i < 8; ++i) x = program_->Scale(x, 0.5f);
+    if (!other) return;
+    for (size_t elements = 1; elements <= 12; ++elements) {
+      program_->Negate(program_->Make(1, elements));
+    }
+  };
+  for (int i = 0; i < 400; ++i) pass(i % 10 == 9);
+  session_->Inspect([](const Journal& journal, const auto&, const auto&) {
+    for (const auto& [cut, times] : journal.cuts) {
+      ADD_FAILURE() << times << " times: " << cut.second;
+    }
+  });
+}
+
+// What comes seldom is watched when its beginning was taken for another's.
+TEST_F(PassingTest, AWayThatComesSeldomIsSeen) {
+  const auto pass = [this](int way) {
+    ModelTensor x = program_->Add(weights_[0], weights_[1]);
+    for (int i = 0; i < 4; ++i) x = program_->Scale(x, 0.5f);
+    for (int i = 0; i < 6; ++i) {
+      if (way == 0) {
+        x = program_->Scale(x, 0.25f);
+      } else if (way == 1 || i < 2) {
+        program_->Mix(x, weights_[2]);
+      } else {
+        program_->Negate(x);
+      }
+    }
+    program_->Read(x);
+  };
+  const auto way = [](int i) { return i % 16 == 15 ? 2 : i % 5 == 4 ? 1 : 0; };
+  for (int i = 0; i < 320; ++i) pass(way(i));
+  const Stats before = stats();
+  EXPECT_EQ(before.signatures, 3u);
+  for (int i = 320; i < 640; ++i) pass(way(i));
+  EXPECT_EQ(stats().traces - before.traces, 320u);
+}
+
 TEST_F(PassingTest, IsRecordedAndReplayedOnceItMayBe) {
   for (int call = 0; call < 20; ++call) ExpectPlainResults(1);
   EXPECT_EQ(replays(), 0u);

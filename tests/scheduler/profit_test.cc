@@ -106,7 +106,8 @@ TEST(ProfitTest, FasterReplayIsKept) {
 // Passes may take a second.
 TEST(ProfitTest, AClearDifferenceIsDecidedAfterAFewPasses) {
   Loop loop;
-  loop.replay = microseconds(400);
+  loop.eager = microseconds(200'000);
+  loop.replay = microseconds(80'000);
   loop.Run(7);
   EXPECT_EQ(loop.profit.finding(), Finding::kSaves);
   EXPECT_EQ(loop.modes.back(), Mode::kReplay);
@@ -115,11 +116,15 @@ TEST(ProfitTest, AClearDifferenceIsDecidedAfterAFewPasses) {
 
 TEST(ProfitTest, WhatIsNoisyOrCloseIsTriedForLonger) {
   Loop noisy;
-  noisy.replay = microseconds(400);
+  noisy.eager = microseconds(200'000);
+  noisy.replay = microseconds(80'000);
   noisy.noise = 0.4;
   Loop close;
-  close.replay = microseconds(900);
-  for (Loop* loop : {&noisy, &close}) {
+  close.eager = microseconds(200'000);
+  close.replay = microseconds(180'000);
+  Loop brief;
+  brief.replay = microseconds(400);
+  for (Loop* loop : {&noisy, &close, &brief}) {
     loop->Run(9);
     EXPECT_EQ(loop->profit.finding(), Finding::kUnknown);
     loop->Run(10);
@@ -133,11 +138,28 @@ TEST(ProfitTest, APlanThatDidNotPayAtOnceIsTriedAgainSoon) {
   Loop loop;
   loop.replay = microseconds(400);
   loop.eager_device = loop.replay_device = microseconds(2000);
+  loop.noise = 0.001;
   loop.Run(20);
   EXPECT_EQ(loop.profit.finding(), Finding::kSavesNoTime);
   loop.eager_device = loop.replay_device = microseconds(100);
   loop.Run(100);
   EXPECT_EQ(loop.profit.finding(), Finding::kSaves);
+}
+
+// Where one mode takes five times as long, six passes of it are many.
+TEST(ProfitTest, TrialsCostAHundredthOfTheTime) {
+  for (const int replay : {200, 900, 1200, 5000}) {
+    Loop loop;
+    loop.replay = microseconds(replay);
+    loop.Run(20);
+    const size_t decided = loop.modes.size();
+    loop.Run(20'000);
+    const bool wins = replay < 1000;
+    const double lost =
+        loop.Share(wins ? Mode::kEager : Mode::kReplay, decided) *
+        std::abs(1000.0 - replay) / std::min(1000.0, double(replay));
+    EXPECT_LT(lost, 0.011) << replay;
+  }
 }
 
 TEST(ProfitTest, FasterEagerIsKept) {
@@ -288,7 +310,7 @@ TEST(ProfitTest, EachKeepingLastsTwiceAsLongUpToABound) {
   ASSERT_GT(blocks.size(), 20u);
   size_t longest = 0;
   for (size_t i = 4; i + 1 < blocks.size(); i += 2) {
-    EXPECT_TRUE(blocks[i] == 2 * blocks[i - 2] || blocks[i] == longest)
+    EXPECT_TRUE(blocks[i] == 2 * blocks[i - 2] || blocks[i] == 1u << 14)
         << blocks[i] << " passes behind " << blocks[i - 2];
     EXPECT_LT(blocks[i + 1], 10u);
     longest = std::max(longest, blocks[i]);

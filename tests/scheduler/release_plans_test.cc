@@ -107,6 +107,26 @@ TEST_F(ReleasePlansTest, APlanThatWasNeverReplayedGoesWhereItsTraceStaysAway) {
   EXPECT_EQ(plans_->stats().entries, 2u) << Traces();
 }
 
+// It may come as seldom as that: then its plan stays, the second time.
+TEST_F(ReleasePlansTest, ATraceThatComesSeldomIsReplayedInTheEnd) {
+  Restart(size_t{32} << 10);
+  for (int round = 0; round < 12; ++round) {
+    Call(1);
+    for (int i = 0; i < 64 * 16; ++i) {
+      Both([](Side& side) {
+        const ModelTensor x = side.program->Make(1.0f);
+        const ModelTensor sum = side.program->Add(x, side.weights[2]);
+        const ModelTensor scaled = side.program->Scale(sum, 2.0f);
+        side.program->Read(scaled);
+        return Held{scaled};
+      });
+    }
+  }
+  const Stats before = stats();
+  Call(1);
+  EXPECT_EQ(stats().replays, before.replays + 1) << Traces();
+}
+
 TEST_F(ReleasePlansTest, ThePlanThatIsFollowedStays) {
   Warm();
   const Stats before = stats();
