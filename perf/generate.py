@@ -4,8 +4,8 @@
 
 GPT-2's default configuration with random weights, a prompt of 32 tokens, 64 new ones
 (``--tokens``), greedy; another prompt at each call. The cache is ``static``, or
-``dynamic``: then each token's tensors are longer than those of the one before. In interleaved rounds: eager, eager again
-(``control``), Reprise, and Reprise with its launches left out (``host``, of a library
+``dynamic``: then each token's tensors are longer than those of the one before. In
+interleaved rounds: eager, eager again (``control``), Reprise, and Reprise with its launches left out (``host``, of a library
 built with ``REPRISE_MEASURE=ON`` alone). Beside them ``graph``: one step of decoding
 captured by hand and launched again and again, which is less than `generate` does.
 

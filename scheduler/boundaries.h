@@ -171,6 +171,7 @@ class Boundaries {
   }
   // What comes next does not come right behind what came last.
   void Part() {
+    lost_for_ = 0;
     runs_.Parted();
     Unlink();
   }
@@ -181,11 +182,24 @@ class Boundaries {
   }
   // It was interrupted: what comes next follows on nothing.
   void Break() {
+    lost_for_ = 0;
     predictor_.Break();
     runs_.Broken();
     Unlink();
     behind_ = 0;
   }
+
+  // And it is lost: no trace begins at the next so many ops, unless one is
+  // known to, or the stream parts before.
+  void Lose(size_t ops) {
+    Break();
+    lost_for_ = ops;
+  }
+  bool lost() const { return lost_for_ > 0; }
+  // An op comes while it is lost.
+  void PassLost() { --lost_for_; }
+  // A trace that is known begins.
+  void KnowAgain() { lost_for_ = 0; }
 
   void Clear() {
     cuts_.Clear();
@@ -199,6 +213,7 @@ class Boundaries {
     last_ = nullptr;
     not_always_led_.clear();
     behind_ = 0;
+    lost_for_ = 0;
   }
   // What was learned and went for a bound.
   uint64_t forgotten() const { return cuts_.forgotten() + ends_.forgotten(); }
@@ -237,6 +252,7 @@ class Boundaries {
   Runs runs_;
   TraceEntry* last_ = nullptr;  // that ended; nothing has come since
   uint64_t behind_ = 0;
+  size_t lost_for_ = 0;               // ops
   std::set<TraceId> not_always_led_;  // and their entries do not know it yet
 };
 

@@ -38,9 +38,8 @@ struct PassTime {
 //
 // Each keeping lasts twice as long as the one before, and so long at least that
 // the next trial costs a hundredth of it, within bounds: trials cost less and
-// less. The first trials of long passes are over as soon
-// as they tell. Single-thread. Cost: additions a pass, some
-// microseconds a trial.
+// less. The first trials of long passes are over as soon as they tell.
+// Single-thread. Cost: additions a pass, some microseconds a trial.
 class Profit {
  public:
   using Duration = PassTime::Duration;

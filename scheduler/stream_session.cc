@@ -144,7 +144,7 @@ Action StreamSession::EnterUnmatched(const OpView& op) {
 Action StreamSession::EnterMasked(const OpView& op,
                                   const cache::Signature& words) {
   const uint64_t hash = words.lo;
-  const bool was_lost = lost_for_ > 0;
+  const bool was_lost = boundaries_.lost();
   if (mode_ == Mode::kPassing) {
     if (op.cut == nullptr && passing_.Enter(hash)) return Pass();
     if (op.cut == nullptr &&
@@ -153,9 +153,8 @@ Action StreamSession::EnterMasked(const OpView& op,
       return Pass();
     }
     mode_ = Mode::kBoundary;
-    boundaries_.Break();
     const bool cut = op.cut != nullptr || boundaries_.WhyCut(hash) != nullptr;
-    lost_for_ = cut ? 0 : passing_.Left();
+    boundaries_.Lose(cut ? 0 : passing_.Left());
   }
   if (op.cut != nullptr) return RunCut(op, hash, op.cut);
   if (const std::string* why = boundaries_.WhyCut(hash)) {
@@ -189,9 +188,9 @@ Action StreamSession::EnterMasked(const OpView& op,
     if (expected != nullptr && boundaries_.BeginsRun(*expected)) [[unlikely]]
       life_.JoinRun(expected);
     if (expected != nullptr) {
-      lost_for_ = 0;
-    } else if (lost_for_ > 0) {
-      --lost_for_;
+      boundaries_.KnowAgain();
+    } else if (boundaries_.lost()) {
+      boundaries_.PassLost();
       return Action::kEager;
     }
     if (const std::optional<Action> action = TryHead(expected, op)) {
@@ -249,7 +248,6 @@ Action StreamSession::LeaveOut(const OpView& op, uint64_t hash,
   NoteCut(op, reason);
   NoteGap();
   Close(Ending::kByCut);
-  lost_for_ = 0;
   boundaries_.LeftOut(hash);
   return Action::kCut;
 }
@@ -350,7 +348,6 @@ bool StreamSession::CutWithoutOp(const char* what) {
   const uint64_t words[] = {engine::kNoOp, std::hash<std::string_view>{}(what)};
   boundaries_.Part();
   NoteGap();
-  lost_for_ = 0;
   if (mode_ == Mode::kBoundary && observed_ == nullptr) {
     boundaries_.CutPassed(cache::HashWords(words).lo);
     return false;
@@ -394,7 +391,6 @@ void StreamSession::Break() {
     mode_ = Mode::kBoundary;
   }
   observed_ = nullptr;
-  lost_for_ = 0;
   Discard();
   boundaries_.Break();
 }
@@ -582,7 +578,6 @@ void StreamSession::LookAtWholeStream() {
     asleep_->store(false, std::memory_order_relaxed);
   }
   if (!now || before) return;
-  lost_for_ = 0;
   boundaries_.Break();
   ++journal_.notes
         ["the stream was let pass: watching it did not pay, or this "
@@ -603,7 +598,6 @@ void StreamSession::Pause() {
     // What is open ends like this the next time, too, and whoever pauses
     // between two passes goes on with the next one.
     Close(Ending::kByCut);
-    lost_for_ = 0;
     boundaries_.Part();
   } else {
     may_allocate_.store(false, std::memory_order_relaxed);  // as at an op

@@ -272,10 +272,6 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const uint64_t* entered_ REPRISE_GUARDED_BY(lock_) = nullptr;
   const uint64_t* observed_ REPRISE_GUARDED_BY(lock_) = nullptr;
 
-  // A pass was left in its middle: no trace begins at the next so many ops,
-  // unless one is known to.
-  size_t lost_for_ REPRISE_GUARDED_BY(lock_) = 0;
-
   Journal journal_ REPRISE_GUARDED_BY(lock_);
   NumberMask numbers_ REPRISE_GUARDED_BY(lock_);
   Boundaries boundaries_ REPRISE_GUARDED_BY(lock_);

@@ -45,6 +45,18 @@ class ReleasePlansTest : public TwinPrograms {
       });
     }
   }
+  // Another trace, of two ops.
+  void CallOther(int calls) {
+    for (int i = 0; i < calls; ++i) {
+      Both([](Side& side) {
+        const ModelTensor x = side.program->Make(1.0f);
+        const ModelTensor sum = side.program->Add(x, side.weights[2]);
+        const ModelTensor scaled = side.program->Scale(sum, 2.0f);
+        side.program->Read(scaled);
+        return Held{scaled};
+      });
+    }
+  }
   // Calls until a plan is replayed.
   void Warm() {
     Call(8);
@@ -77,24 +89,15 @@ TEST_F(ReleasePlansTest, BetweenPassesAllGoAndComeBack) {
 // Built, and then its trace never came again: it holds memory for nothing.
 TEST_F(ReleasePlansTest, APlanThatWasNeverReplayedGoesWhereItsTraceStaysAway) {
   Restart(size_t{32} << 10);
-  const auto other = [this] {
-    Both([](Side& side) {
-      const ModelTensor x = side.program->Make(1.0f);
-      const ModelTensor sum = side.program->Add(x, side.weights[2]);
-      const ModelTensor scaled = side.program->Scale(sum, 2.0f);
-      side.program->Read(scaled);
-      return Held{scaled};
-    });
-  };
   for (int i = 0; i < 8 && stats().validated == 0; ++i) Call(1);
   ASSERT_EQ(stats().validated, 1u) << Traces();
   ASSERT_EQ(stats().replays, 0u) << Traces();
   const size_t charged = plans_->stats().charge_bytes;
   ASSERT_GT(charged, 0u);
-  for (int i = 0; i < 64; ++i) other();
+  CallOther(64);
   EXPECT_EQ(plans_->stats().entries, 2u) << Traces();
   EXPECT_GT(stats().replays, 0u) << Traces();
-  for (int i = 0; i < 64 * 32; ++i) other();
+  CallOther(64 * 32);
   EXPECT_EQ(plans_->stats().entries, 1u) << Traces();
   EXPECT_EQ(stats().rejected, 0u) << Traces();
   // One recording is still there.
@@ -103,7 +106,7 @@ TEST_F(ReleasePlansTest, APlanThatWasNeverReplayedGoesWhereItsTraceStaysAway) {
   EXPECT_EQ(stats().recorded, before.recorded + 1) << Traces();
   EXPECT_GT(stats().replays, before.replays + 2) << Traces();
   // What was proved may stay away for longer.
-  for (int i = 0; i < 64 * 32; ++i) other();
+  CallOther(64 * 32);
   EXPECT_EQ(plans_->stats().entries, 2u) << Traces();
 }
 
@@ -112,15 +115,7 @@ TEST_F(ReleasePlansTest, ATraceThatComesSeldomIsReplayedInTheEnd) {
   Restart(size_t{32} << 10);
   for (int round = 0; round < 12; ++round) {
     Call(1);
-    for (int i = 0; i < 64 * 16; ++i) {
-      Both([](Side& side) {
-        const ModelTensor x = side.program->Make(1.0f);
-        const ModelTensor sum = side.program->Add(x, side.weights[2]);
-        const ModelTensor scaled = side.program->Scale(sum, 2.0f);
-        side.program->Read(scaled);
-        return Held{scaled};
-      });
-    }
+    CallOther(64 * 16);
   }
   const Stats before = stats();
   Call(1);
