@@ -17,8 +17,9 @@ namespace reprise::scheduler {
 // that passes and a quarter of what replays save, up to that second again. The
 // last fifth of it is for what was recorded already, which is worth nothing
 // until it is validated. Of a program that waits most of the time, for the
-// device or for something else, less can be saved: it begins with a twentieth
-// of a second, and another one to validate. Single-thread.
+// device or for something else, less can be saved, and of a trace that comes
+// seldom it is long until anything is: these begin with a twentieth of a
+// second, and another one to validate. Single-thread.
 class Allowance {
  public:
   enum class Purpose : uint8_t { kRecord, kValidate };
@@ -29,15 +30,17 @@ class Allowance {
   static constexpr int kOneIn = 50;
   static constexpr int kOneInSaved = 4;
   static constexpr Duration kToValidate = kMost / 5;
-  static constexpr Duration kMostOfWaiting = std::chrono::milliseconds(50);
+  static constexpr Duration kMostOfLittle = std::chrono::milliseconds(50);
 
-  // A pass may be begun, by a program that waits most of the time or does not.
-  bool Has(Clock::time_point now, bool waits, Purpose purpose) {
+  // A pass may be begun; it saves little, or late, or does not.
+  bool Has(Clock::time_point now, bool saves_little, Purpose purpose) {
     if (last_.has_value()) left_ += (now - *last_) / kOneIn;
     left_ = std::min(left_, kMost);
     last_ = now;
     const bool records = purpose == Purpose::kRecord;
-    if (waits) return left_ > kMost - (records ? 1 : 2) * kMostOfWaiting;
+    if (saves_little) {
+      return left_ > kMost - (records ? 1 : 2) * kMostOfLittle;
+    }
     return left_ > (records ? kToValidate : Duration::zero());
   }
   // Replays have saved so much more.

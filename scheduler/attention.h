@@ -22,6 +22,11 @@ namespace reprise::scheduler {
 //        │                        │
 //        └── 8, 16, … 64 s ◄──────┴─ of whichever was faster
 //
+// While next to nothing comes that had come before there is nothing to measure:
+// learning is a glance then, of 16 looks or 64 traces, and the stream is let
+// pass for 15 times as long; each glance may be twice as long as the one
+// before, for whatever repeats may be longer than that.
+//
 // Plans show that it pays where half of the ops are replayed, or where they
 // save a twentieth of the time (Profit).
 //
@@ -48,10 +53,17 @@ class Attention {
   static constexpr double kMargin = 0.05;
   // Or plans must save one part in so many.
   static constexpr int kShareSaved = 20;
+  // A stream comes again if one op in so many is of a trace that does.
+  static constexpr int kShareKnown = 16;
+  static constexpr uint64_t kGlance = 16;  // looks
+  static constexpr uint64_t kTracesALook = 4;
+  static constexpr uint64_t kDoze = 15;  // times the glance
 
   // Since ever.
   struct Seen {
     uint64_t replayed = 0;  // ops
+    uint64_t traces = 0;
+    uint64_t known = 0;  // ops of those that had come before
     uint64_t learned =
         0;             // recordings, plans made of them, passes that proved one
     Duration saved{};  // by replays
@@ -73,7 +85,17 @@ class Attention {
     }
     stretches_.push_back(now - last_);
     last_ = now;
-    if (now - begun_ < Length() || stretches_.size() < kStretches) return;
+    const bool over =
+        now - begun_ >= Length() && stretches_.size() >= kStretches;
+    if (phase_ == Phase::kLearn && (over || HasGlanced()) && !SeesKnown()) {
+      doze_ = kDoze * stretches_.size();
+      glance_ *= 2;
+      Begin(Phase::kDoze, now);
+      return;
+    }
+    if (!over && !(phase_ == Phase::kDoze && stretches_.size() >= doze_)) {
+      return;
+    }
     switch (phase_) {
       case Phase::kLearn:
         if (GoesOnLearning(now)) return;
@@ -96,6 +118,9 @@ class Attention {
         keep_for_ = std::min(2 * keep_for_, kLongest);
         Begin(Phase::kLearn, now);
         break;
+      case Phase::kDoze:
+        Begin(Phase::kLearn, now);
+        break;
     }
   }
 
@@ -105,14 +130,23 @@ class Attention {
   }
   // The stream is to be let pass.
   bool asleep() const {
-    return phase_ == Phase::kTrial || phase_ == Phase::kRest;
+    return phase_ == Phase::kTrial || phase_ == Phase::kRest || dozes();
   }
+  // Because nothing came that had come before.
+  bool dozes() const { return phase_ == Phase::kDoze; }
   // How long kOps ops took at the last comparison. Zero before the first.
   Duration watched() const { return watched_; }
   Duration unwatched() const { return unwatched_; }
 
  private:
-  enum class Phase : uint8_t { kLearn, kMeasure, kTrial, kKeepWatching, kRest };
+  enum class Phase : uint8_t {
+    kLearn,
+    kDoze,
+    kMeasure,
+    kTrial,
+    kKeepWatching,
+    kRest
+  };
 
   Duration Length() const {
     switch (phase_) {
@@ -125,6 +159,8 @@ class Attention {
       case Phase::kKeepWatching:
       case Phase::kRest:
         return keep_for_;
+      case Phase::kDoze:
+        return kLongest;
     }
     return {};
   }
@@ -136,7 +172,15 @@ class Attention {
     stretches_.clear();
   }
 
-  // In this phase.
+  // In this phase, as all of these.
+  bool HasGlanced() const {
+    return stretches_.size() >= glance_ ||
+           seen_.traces - at_begin_.traces >= kTracesALook * glance_;
+  }
+  bool SeesKnown() const {
+    return kShareKnown * (seen_.known - at_begin_.known) >=
+           kOps * stretches_.size();
+  }
   bool PlansPay(Clock::time_point now) const {
     return 2 * (seen_.replayed - at_begin_.replayed) >
                kOps * stretches_.size() ||
@@ -181,6 +225,8 @@ class Attention {
   Duration watched_{};
   Duration unwatched_{};
   Duration keep_for_ = kShortest;
+  uint64_t glance_ = kGlance;  // looks, at most
+  uint64_t doze_ = 0;          // looks
 };
 
 }  // namespace reprise::scheduler

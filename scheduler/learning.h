@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_LEARNING_H_
 #define REPRISE_SCHEDULER_LEARNING_H_
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -51,8 +52,12 @@ class Learning {
            !parts_.forbidden->load(std::memory_order_relaxed);
   }
   // And there is time for it now.
-  bool MayRecord() { return May(Allowance::Purpose::kRecord); }
-  bool MayValidate() { return May(Allowance::Purpose::kValidate); }
+  bool MayRecord(const TraceEntry& entry) {
+    return May(entry, Allowance::Purpose::kRecord);
+  }
+  bool MayValidate(const TraceEntry& entry) {
+    return May(entry, Allowance::Purpose::kValidate);
+  }
   // A replay has saved so much.
   void Earn(Allowance::Duration saved) { allowance_.Earn(saved); }
   // So much of the trace has been seen that a recording may pay.
@@ -61,15 +66,16 @@ class Learning {
   }
 
   // Records the entry's trace from the next op on, if it may and can.
-  void StartRecording(const TraceEntry& entry,
+  void StartRecording(TraceEntry* entry,
                       engine::WorkRecorder::Recording recording) {
-    if (!MayRecord() || parts_.clock->Now() < not_before_) return;
+    if (!always()) NoteTimeSince(entry, parts_.clock->Now());
+    if (!MayRecord(*entry) || parts_.clock->Now() < not_before_) return;
     allowance_.Begin(parts_.clock->Now());
     auto recorder = engine::TraceRecorder::Start(
         parts_.frontend, parts_.work, recording,
-        {.ops = entry.ops,
+        {.ops = entry->ops,
          .bytes_at_once =
-             entry.first == nullptr ? 0 : entry.first->bytes_at_once});
+             entry->first == nullptr ? 0 : entry->first->bytes_at_once});
     if (!recorder) {
       GiveUpRecording(recorder.error().message());
       return;
@@ -80,7 +86,7 @@ class Learning {
                 recording == engine::WorkRecorder::Recording::kFirst
                     ? Doing::kRecording
                     : Doing::kRecordingAgain,
-                entry.signature, entry.ops);
+                entry->signature, entry->ops);
   }
   void StartValidating() { allowance_.Begin(parts_.clock->Now()); }
   // Ends what is under way; a recording that was not taken is dropped.
@@ -102,10 +108,10 @@ class Learning {
   // The same of a recording of that trace, which takes so much longer only than
   // a pass of it that is watched. (What a validation gives the device to do is
   // not seen here: it is counted whole.)
-  void StopRecording(const TraceEntry& entry) {
+  void StopRecording(TraceEntry* entry) {
     recorder_.reset();
-    span_.End(span_.IsOf(entry.signature) ? "" : "another trace came");
-    allowance_.End(parts_.clock->Now(), entry.usual);
+    span_.End(span_.IsOf(entry->signature) ? "" : "another trace came");
+    allowance_.End(parts_.clock->Now(), entry->usual);
   }
   // A pass begins that is watched, and was one of that trace.
   void StartWatching() {
@@ -119,7 +125,10 @@ class Learning {
     }
   }
   void StopWatching(TraceEntry* entry) const {
-    if (always() || watching_until_ <= watching_since_) return;
+    if (always()) return;
+    NoteTimeSince(entry, watching_since_);
+    entry->came_at = watching_since_;
+    if (watching_until_ <= watching_since_) return;
     const Allowance::Duration took = watching_until_ - watching_since_;
     if (entry->usual == Allowance::Duration{} || took < entry->usual) {
       entry->usual = took;
@@ -144,12 +153,28 @@ class Learning {
   static constexpr uint64_t kFewestOpsSeen = 32;
   static constexpr uint32_t kOpsATime = 4;
   static constexpr std::chrono::milliseconds kPause{100};
+  static constexpr Allowance::Duration kOften = std::chrono::milliseconds(250);
+  static constexpr int kLeastShare = 64;  // one part of the time in so many
 
   bool always() const { return parts_.policy == base::Policy::kAlways; }
-  bool May(Allowance::Purpose purpose) {
-    return allowed() &&
-           (always() || allowance_.Has(parts_.clock->Now(),
-                                       parts_.timer->waits(), purpose));
+  bool May(const TraceEntry& entry, Allowance::Purpose purpose) {
+    if (!allowed()) return false;
+    if (always()) return true;
+    return allowance_.Has(parts_.clock->Now(),
+                          parts_.timer->waits() || IsSeldom(entry), purpose);
+  }
+  // A pass of it begins. The least of the times is kept: others hold what is
+  // learned of other traces.
+  static void NoteTimeSince(TraceEntry* entry,
+                            Allowance::Clock::time_point now) {
+    if (entry->came_at == Allowance::Clock::time_point{}) return;
+    entry->soonest = std::min(entry->soonest, now - entry->came_at);
+  }
+  // It takes some forty replays to save what a plan costs. Of a trace among a
+  // thousand others these take their time.
+  static bool IsSeldom(const TraceEntry& entry) {
+    return entry.replays == 0 && entry.soonest != Allowance::Duration::max() &&
+           entry.soonest > std::max(kOften, kLeastShare * entry.usual);
   }
 
   const Parts parts_;

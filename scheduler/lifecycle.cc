@@ -181,7 +181,7 @@ TraceEntry* Lifecycle::EntryFor(TraceTable::Closed closed) {
 void Lifecycle::PassEnded(TraceEntry* entry) {
   ++journal_.stats.traces;
   journal_.last_trace = entry->signature.lo;
-  ++entry->seen;
+  if (entry->seen++ > 0) known_ops_ += entry->ops;
   entry->came = ++passes_;
   entry->broken_promises = 0;
   traces_.Use(entry);

@@ -65,6 +65,8 @@ class Lifecycle {
   TraceEntry* EntryFor(TraceTable::Closed closed);
   // A pass of its trace has come to its end, watched or not.
   void PassEnded(TraceEntry* entry);
+  // Of passes of traces that had come before.
+  uint64_t known_ops() const { return known_ops_; }
   // What was joined is no good: from now on its parts are traces again.
   void ComeApart(TraceEntry* entry, std::string_view reason);
   // Its head has come, and a run of it of which the length is known: they are
@@ -229,6 +231,7 @@ class Lifecycle {
   cache::LruMap<uint64_t, std::monostate> nondeterministic_{kMostLearned};
   uint64_t last_build_ = 0;  // of those posted
   uint64_t passes_ = 0;      // that have ended
+  uint64_t known_ops_ = 0;   // of passes of traces that had come before
   uint64_t next_look_ = 0;   // after so many
   ArenaGroups groups_;
 };

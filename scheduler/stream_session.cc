@@ -19,6 +19,12 @@ using Ending = Watching::Ending;
 
 namespace {
 
+constexpr char kDoesNotPay[] =
+    "the stream was let pass: watching it did not pay, or this was to be "
+    "measured";
+constexpr char kNothingKnown[] =
+    "the stream was let pass for a while: next to nothing that it did had come "
+    "before";
 constexpr char kNew[] = "another one each time, as what came here before it";
 constexpr char kWritesOutside[] = "writes memory that its trace did not make";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
@@ -417,13 +423,13 @@ std::optional<Action> StreamSession::TryHead(TraceEntry* entry,
       if (entry->renewal.waiting()) {
         entry->renewal.Pass();
       } else {
-        learning_.StartRecording(*entry,
+        learning_.StartRecording(entry,
                                  engine::WorkRecorder::Recording::kFirst);
       }
       break;
     case State::kConfirm:
       life_.NoteReleased(entry);
-      learning_.StartRecording(*entry,
+      learning_.StartRecording(entry,
                                engine::WorkRecorder::Recording::kRelocated);
       break;
     case State::kCheckOps:
@@ -450,7 +456,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   in_use_ = {.entry = entry, .plan = life_.Pin(entry)};
   if (!in_use_.plan) {  // evicted
     if (entry->renewal.waiting()) return TryPass(entry);
-    learning_.StartRecording(*entry, engine::WorkRecorder::Recording::kFirst);
+    learning_.StartRecording(entry, engine::WorkRecorder::Recording::kFirst);
     return std::nullopt;
   }
   const std::optional<size_t> index =
@@ -458,16 +464,16 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   if (!index.has_value()) return std::nullopt;
   in_use_.index = *index;
   in_use_.instance = &(*in_use_.plan)->instance(*index);
-  if (!in_use_.instance->outlived().empty() && learning_.MayRecord()) {
+  if (!in_use_.instance->outlived().empty() && learning_.MayRecord(*entry)) {
     life_.LearnOutliving(entry, in_use_.instance->outlived());
-    learning_.StartRecording(*entry,
+    learning_.StartRecording(entry,
                              engine::WorkRecorder::Recording::kRelocated);
     return std::nullopt;
   }
   Lifecycle::KeepOut(entry, **in_use_.plan);
   if (WantsValidation(entry)) {
     timer_.Disregard();  // it is no replay
-    if (!learning_.MayValidate()) return TryPass(entry);
+    if (!learning_.MayValidate(*entry)) return TryPass(entry);
     if (!Resolve(op) || !validation_.Begin(op)) return std::nullopt;
     mode_ = Mode::kValidating;
     return Observe();
@@ -493,7 +499,7 @@ Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
 bool StreamSession::WantsValidation(TraceEntry* entry) {
   const InstanceUse& use = entry->instances[in_use_.index];
   if (!use.usable()) return true;
-  if (!learning_.MayValidate()) return false;
+  if (!learning_.MayValidate(*entry)) return false;
   if (options_.validate_share <= 0.0 || use.replays == 0) return false;
   const auto period = static_cast<uint64_t>(
       std::max(1.0, std::round(1.0 / options_.validate_share)));
@@ -518,24 +524,24 @@ bool StreamSession::Resolve(const OpView& op) {
     case Instance::Readiness::kUnproven:
       life_.LearnMoves(entry, instance.unproven());
       if (entry->state == State::kConfirm) {
-        learning_.StartRecording(*entry, Recording::kRelocated);
+        learning_.StartRecording(entry, Recording::kRelocated);
       }
       return false;
     case Instance::Readiness::kElsewhere:
       if (life_.LearnDraws(entry)) {
-        learning_.StartRecording(*entry, Recording::kRelocated);
+        learning_.StartRecording(entry, Recording::kRelocated);
       }
       return false;
     case Instance::Readiness::kUntold:
       if (life_.LearnNumbers(entry, 0, instance.trace().ops.front(), op)) {
-        learning_.StartRecording(*entry, Recording::kRelocated);
+        learning_.StartRecording(entry, Recording::kRelocated);
       }
       return false;
     case Instance::Readiness::kReplaced:
       life_.Renew(entry, instance.broken() ? kMemoryGone : kOtherMemory,
                   instance.Replaced());
       if (!entry->renewal.waiting())
-        learning_.StartRecording(*entry, Recording::kFirst);
+        learning_.StartRecording(entry, Recording::kFirst);
       return false;
     case Instance::Readiness::kOtherOp:
     case Instance::Readiness::kNoMemory:
@@ -569,6 +575,8 @@ void StreamSession::LookAtWholeStream() {
   const bool before = attention_.asleep();
   const Stats& stats = journal_.stats;
   attention_.Look({.replayed = stats.followed,
+                   .traces = stats.traces,
+                   .known = life_.known_ops(),
                    .learned = stats.builds + stats.validated,
                    .saved = saved_,
                    .undecided = attention_.begins() && life_.undecided()},
@@ -579,9 +587,7 @@ void StreamSession::LookAtWholeStream() {
   }
   if (!now || before) return;
   boundaries_.Break();
-  ++journal_.notes
-        ["the stream was let pass: watching it did not pay, or this "
-         "was to be measured"];
+  ++journal_.notes[attention_.dozes() ? kNothingKnown : kDoesNotPay];
 }
 
 // --- From other threads ----------------------------------------------------

@@ -4,6 +4,7 @@
 #define REPRISE_SCHEDULER_TRACE_ENTRY_H_
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -212,8 +213,11 @@ struct TraceEntry {
   bool holds_run = false;    // a loop, which may be left at each time round
   bool of_several = false;   // more than two, which may be left between any
 
-  // The least that a watched pass took, from its head to its last op.
+  // The least that a watched pass took, from its head to its last op; when one
+  // began that was watched, the last time; and the least time between two.
   Profit::Duration usual{};
+  std::chrono::steady_clock::time_point came_at;
+  Profit::Duration soonest = Profit::Duration::max();
   Profit profit;
   uint64_t replays = 0;  // of all instances there ever were; so the others
   uint64_t squashes = 0;

@@ -16,8 +16,8 @@ class AllowanceTest : public testing::Test {
   }
 
   using Purpose = Allowance::Purpose;
-  bool May(Purpose purpose, bool waits = false) {
-    return allowance_.Has(now_, waits, purpose);
+  bool May(Purpose purpose, bool saves_little = false) {
+    return allowance_.Has(now_, saves_little, purpose);
   }
 
   Allowance allowance_;

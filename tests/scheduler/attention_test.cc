@@ -20,6 +20,8 @@ class Program {
   Duration learns_for{};                  // plans are made, at every look
   Duration tries_for{};                   // some plan is tried
   double saved_share = 0;  // of the time, by replays, while it is watched
+  uint64_t traces = 1;     // of kOps, while it is watched
+  uint64_t known = Attention::kOps;  // ops of those that had come before
 
   void Run(Duration duration) {
     for (const auto end = now_ + duration; now_ < end;) {
@@ -32,8 +34,12 @@ class Program {
             saved_share * static_cast<double>(watched.count())));
       }
       if (now_ - begun_ < learns_for) ++learned_;
+      traces_ += asleep ? 0 : traces;
+      known_ += asleep ? 0 : known;
       attention.Look(
           {.replayed = replayed_,
+           .traces = traces_,
+           .known = known_,
            .learned = learned_,
            .saved = saved_,
            .undecided = attention.begins() && now_ - begun_ < tries_for},
@@ -56,6 +62,8 @@ class Program {
   Duration asleep_{};
   Duration awake_{};
   uint64_t replayed_ = 0;
+  uint64_t traces_ = 0;
+  uint64_t known_ = 0;
   Duration saved_{};
 };
 
@@ -150,6 +158,64 @@ TEST(AttentionTest, ProgramThatChangesIsTakenUpAgain) {
   program.Run(seconds(600));
   EXPECT_FALSE(program.attention.asleep());
   EXPECT_LT(program.rest(), before / 2);
+}
+
+// Nothing has to be measured to know that it gains nothing.
+TEST(AttentionTest, StreamOfNewTracesIsGlancedAt) {
+  Program program;
+  program.watched = program.unwatched = milliseconds(4);
+  program.known = Attention::kOps / 32;
+  program.Run(seconds(1));
+  EXPECT_GT(program.rest(), 0.9);
+  EXPECT_TRUE(program.attention.dozes());
+  program.Run(seconds(300));
+  EXPECT_GT(program.rest(), 0.93);
+  EXPECT_EQ(program.attention.watched(), Duration{});
+}
+
+TEST(AttentionTest, ShortTracesTellSoonerThatTheyAreNew) {
+  Program program;
+  program.watched = program.unwatched = milliseconds(30);
+  program.known = 0;
+  program.traces = 2 * Attention::kTracesALook * Attention::kGlance;
+  program.Run(milliseconds(31));
+  EXPECT_TRUE(program.attention.dozes());
+  program.Run(seconds(10));
+  EXPECT_GT(program.rest(), 0.9);
+}
+
+TEST(AttentionTest, StreamThatComesAgainBehindNewTracesIsTakenUp) {
+  Program program;
+  program.watched = program.unwatched = milliseconds(4);
+  program.known = 0;
+  program.Run(milliseconds(500));
+  program.known = Attention::kOps;
+  program.watched = milliseconds(2);
+  program.replayed_share = Attention::kOps;
+  // The doze that it has begun is fifteen times a glance.
+  program.Run(milliseconds(4) * Attention::kDoze * Attention::kGlance);
+  EXPECT_FALSE(program.attention.asleep());
+  const double before = program.rest();
+  program.Run(seconds(300));
+  EXPECT_LT(program.rest(), before / 50);
+}
+
+// Passes longer than a glance: the next ones are longer, too.
+TEST(AttentionTest, GlancesGrowUntilTheySeeWhatRepeats) {
+  Program program;
+  program.watched = program.unwatched = milliseconds(4);
+  constexpr uint64_t kLooksAPass = 3 * Attention::kGlance;
+  uint64_t awake = 0;
+  for (int look = 0; look < 8'000; ++look) {
+    const bool asleep = program.attention.asleep();
+    awake = asleep ? 0 : awake + 1;
+    // Of two passes the second one is known.
+    program.known = awake > 2 * kLooksAPass ? Attention::kOps : 0;
+    if (program.known > 0) program.replayed_share = Attention::kOps;
+    program.Run(milliseconds(4));
+  }
+  EXPECT_FALSE(program.attention.asleep());
+  EXPECT_GT(awake, 4'000u);
 }
 
 TEST(AttentionTest, TimeInWhichTheProgramIsAwayIsNotCounted) {

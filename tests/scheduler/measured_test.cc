@@ -340,6 +340,42 @@ TEST_F(MeasuredTest, LongPassesAreRecordedWithinTheAllowance) {
   EXPECT_EQ(stats().recorded, 2u) << Traces();
 }
 
+// So many traces in turn, which are recorded at ten times what they cost.
+class MeasuredInTurnTest : public MeasuredTest {
+ protected:
+  uint64_t RecordedOf(uint32_t traces, uint32_t rounds) {
+    costs_.eager = costs_.observed = costs_.unwatched = microseconds(100);
+    costs_.recorded = milliseconds(1);
+    for (uint32_t i = 0; i < rounds * traces && !HasFatalFailure(); ++i) {
+      Both([&](Side& side) { return OnRows(side, 1 + i % traces, i % 100); });
+      session_->Interrupt("between two traces");
+    }
+    return stats().recorded;
+  }
+
+ private:
+  Held OnRows(Side& side, uint32_t rows, uint32_t seed) {
+    ModelTensor x = side.program->Make(static_cast<float>(seed), rows);
+    for (int i = 0; i < kOps; ++i) {
+      x = i % 3 == 0 ? Op(side, sim::ModelOp::kScale, {x}, 0.5f)
+                     : Op(side, sim::ModelOp::kAdd, {x, x}, 0);
+    }
+    return {x};
+  }
+};
+
+// Each of them comes again, and none of them soon: of the first second little
+// goes into them. 50 ms do, and a fiftieth of 11 s.
+TEST_F(MeasuredInTurnTest, LittleIsLearnedAtOnceOfTracesThatComeSeldom) {
+  const uint64_t recorded = RecordedOf(/*traces=*/300, /*rounds=*/30);
+  EXPECT_GT(recorded, 0u);
+  EXPECT_LT(recorded, 40u);
+}
+
+TEST_F(MeasuredInTurnTest, MuchIsLearnedAtOnceOfTracesThatComeOften) {
+  EXPECT_EQ(RecordedOf(/*traces=*/30, /*rounds=*/20), 60u);
+}
+
 // Until it does, what is known is passed by its words.
 TEST_F(MeasuredTest, StreamThatMayNotLearnIsNotLookedAt) {
   costs_.observed = milliseconds(200);
@@ -366,9 +402,9 @@ TEST_F(MeasuredTest, StreamWithoutRepetitionIsLetPassAndWatchedAgain) {
   };
   shuffled(8 * kPasses);
   EXPECT_GT(SharesSince().slept, 0.5);
-  EXPECT_TRUE(notes().contains(
-      "the stream was let pass: watching it did not pay, or this was to be "
-      "measured"));
+  EXPECT_TRUE(
+      notes().contains("the stream was let pass for a while: next to nothing "
+                       "that it did had come before"));
   // It repeats itself now: that is seen when it is watched again, and then it
   // is let pass no more.
   for (int i = 0; i < 20 && stats().replays < 1000; ++i) Run(kPasses);
