@@ -55,7 +55,9 @@ class Identity {
   static constexpr size_t kFew = 2;
 
   explicit Identity(Externals first)
-      : externals_(std::move(first)), varies_(externals_.size(), false) {}
+      : externals_(std::move(first)),
+        varies_(externals_.size(), false),
+        beside_(externals_.size(), false) {}
 
   // How another pass of equal form compares: how many storages are the same,
   // and how many of those that have never changed are others now although the
@@ -84,11 +86,16 @@ class Identity {
   }
 
   size_t storages() const { return externals_.size(); }
+  // Of the i-th: another one came while the one before was alive, so that it
+  // lay elsewhere.
+  bool IsBeside(size_t i) const { return beside_[i]; }
 
   // Such a pass was this trace's.
   void Follow(Externals pass) {
     for (size_t i = 0; i < externals_.size(); ++i) {
-      if (externals_[i] != pass[i]) varies_[i] = true;
+      if (externals_[i] == pass[i]) continue;
+      varies_[i] = true;
+      if (externals_.Alive(i)) beside_[i] = true;
     }
     externals_ = std::move(pass);
   }
@@ -96,6 +103,7 @@ class Identity {
  private:
   Externals externals_;
   std::vector<bool> varies_;  // has changed, once at least: an input
+  std::vector<bool> beside_;
 };
 
 }  // namespace reprise::scheduler

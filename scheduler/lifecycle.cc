@@ -44,6 +44,7 @@ constexpr uint32_t kMoveTries = 8;
 // So many recordings are dropped each time because what moved then lies where
 // it did in the first one.
 constexpr uint32_t kStillRecordings = 4;
+constexpr uint32_t kWatchesBehindLeaving = 4;
 constexpr char kMoves[] =
     "an operand lies elsewhere again and again than it was recorded: recorded "
     "ever more rarely";
@@ -242,6 +243,9 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
     return;
   }
   entry->second = std::move(trace);
+  for (const engine::ValueId v : ComeBeside(*entry, *entry->first)) {
+    entry->moving.insert(v);
+  }
   if (!TellsEnough(entry)) {
     entry->second.reset();
     return;
@@ -713,9 +717,40 @@ void Lifecycle::DropIdleInstance(TraceEntry* entry, const PlanCache::Pin& pin,
 
 // --- Back --------------------------------------------------------------------
 
-void Lifecycle::NoteLeaving(TraceEntry* entry, uint32_t op,
-                            const engine::TracedOp& traced) {
+std::vector<engine::ValueId> Lifecycle::ComeBeside(const TraceEntry& entry,
+                                                   const engine::Trace& trace) {
+  std::vector<engine::ValueId> values;
+  size_t index = 0;  // as Watching lists what comes behind the head
+  for (engine::ValueId v = 0; v < trace.values.size(); ++v) {
+    const engine::Value& value = trace.values[v];
+    if (!value.external || value.birth_op == 0) continue;
+    if (index == entry.identity.storages()) return {};
+    if (entry.identity.IsBeside(index++)) values.push_back(v);
+  }
+  return index == entry.identity.storages() ? values
+                                            : std::vector<engine::ValueId>();
+}
+
+void Lifecycle::NoteLeaving(TraceEntry* entry, const engine::Effects& effects,
+                            uint32_t op, const engine::TracedOp& traced,
+                            bool operands) {
   if (!entry->has_plan()) return;
+  if (const auto recording = entry->recording(); recording && operands) {
+    // Both recordings may have held one that is another one now and then: who
+    // is watched tells.
+    entry->watches_due = kWatchesBehindLeaving;
+    std::vector<engine::ValueId> moved = ComeBeside(*entry, *recording);
+    std::erase_if(moved, [&](engine::ValueId v) {
+      return effects.input(v) ||
+             std::ranges::none_of(
+                 traced.operands,
+                 [v](const engine::ValueRef& ref) { return ref.value == v; });
+    });
+    if (!moved.empty()) {
+      LearnMoves(entry, moved);
+      return;
+    }
+  }
   // A loop that is left early at times is left at one place or another, and so
   // are layers.
   const bool anywhere =

@@ -110,9 +110,10 @@ class Lifecycle {
 
   // --- Back ---
 
-  // The program left a pass of its plan before `op`.
-  void NoteLeaving(TraceEntry* entry, uint32_t op,
-                   const engine::TracedOp& traced);
+  // The program left a pass of its plan before `op`. `operands`: the same op
+  // came, on other operands.
+  void NoteLeaving(TraceEntry* entry, const engine::Effects& effects,
+                   uint32_t op, const engine::TracedOp& traced, bool operands);
   // The op, which came for `traced`, brings numbers that the recordings do not
   // tell enough of. True if another recording may help: the plan is dropped.
   bool LearnNumbers(TraceEntry* entry, uint32_t index,
@@ -214,6 +215,10 @@ class Lifecycle {
   // Its plan has been evicted.
   void GaveWay(TraceEntry* entry);
   void DropPlan(TraceEntry* entry);
+  // Values of its recording that come from outside behind the head, and have
+  // come as two storages that were alive at once.
+  static std::vector<engine::ValueId> ComeBeside(const TraceEntry& entry,
+                                                 const engine::Trace& trace);
   // Nothing of it is wanted in the cache any more, now or later.
   void Unpublish(TraceEntry& entry);
   void Reject(const TraceEntry& entry, std::string_view reason);

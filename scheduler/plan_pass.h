@@ -111,8 +111,13 @@ class PlanPass {
                      launched.error().message()];
     return true;
   }
-  // The pass was left before the op that was due.
-  void NoteLeaving() { life_.NoteLeaving(entry(), cursor_, traced()); }
+  // The pass was left before the op that was due; null: for what is no op's.
+  void NoteLeaving(const engine::OpView* came) {
+    const bool operands = came != nullptr && came->cut == nullptr &&
+                          instance().SameWords(cursor_, *came);
+    life_.NoteLeaving(entry(), instance().plan().effects(), cursor_, traced(),
+                      operands);
+  }
   // The op that came brings numbers that the recordings do not tell enough of.
   bool LearnNumbers(const engine::OpView& op) {
     return life_.LearnNumbers(entry(), cursor_, traced(), op);

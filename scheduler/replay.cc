@@ -100,7 +100,7 @@ bool Replay::DrawsIfDue() {
 
 void Replay::LeaveByGenerator(const OpView& op) {
   LeaveAt(op);
-  if (!life_.LearnDraws(entry())) NoteLeaving();
+  if (!life_.LearnDraws(entry())) NoteLeaving(nullptr);
 }
 
 bool Replay::LaunchAt(const OpView& op) {
@@ -117,7 +117,7 @@ bool Replay::LaunchAt(const OpView& op) {
   }
   if (readiness == Readiness::kUntold) {
     LeaveAt(op);
-    if (!LearnNumbers(op)) NoteLeaving();
+    if (!LearnNumbers(op)) NoteLeaving(nullptr);
     return false;
   }
   if (readiness != Readiness::kReady || !instance().Matches(cursor_, op)) {
@@ -153,7 +153,7 @@ void Replay::Diverge(const OpView& op) {
   const bool numbers = instance().OtherNumbers(cursor_, op);
   LeaveAt(op);
   if (numbers && LearnNumbers(op)) return;
-  NoteLeaving();
+  NoteLeaving(&op);
 }
 
 void Replay::LeaveAt(const OpView& op) {

@@ -53,7 +53,7 @@ bool Validation::Enter(const OpView& op) {
   short_of_memory_ = false;
   if (op.cut == nullptr && GoOn(op)) return true;
   Leaving();
-  if (!short_of_memory_) NoteLeaving();
+  if (!short_of_memory_) NoteLeaving(&op);
   return false;
 }
 
@@ -138,7 +138,7 @@ bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
   }
   if (!instance().DrewBesideEager(cursor_)) {
     Leaving();
-    NoteLeaving();
+    NoteLeaving(nullptr);
     return false;
   }
   base::Status compared = Compare(op, results);

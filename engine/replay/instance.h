@@ -130,6 +130,9 @@ class Instance {
   bool DrewBesideEager(uint32_t op) const;
 
   // See Binding.
+  bool SameWords(uint32_t index, const OpView& op) const {
+    return binding_.SameWords(index, op);
+  }
   bool Matches(uint32_t index, const OpView& op) const {
     return binding_.Matches(index, op);
   }

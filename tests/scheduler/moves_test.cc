@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "engine/trace/block.h"
@@ -68,6 +69,65 @@ TEST_F(MovesTest, WhatMovesNowAndThenIsRecordedWhereItHasMoved) {
   EXPECT_GT(FollowedSince(before), 0.95) << Traces();
   EXPECT_EQ(stats().recorded, before.recorded) << Traces();
   EXPECT_EQ(stats().squashes, before.squashes) << Traces();
+}
+
+// The program has two inputs and gives the one or the other, as a loop over
+// some batches does.
+class BatchesTest : public TwinPrograms {
+ protected:
+  void Step(char batch) {
+    ++passes_;
+    Both([&](Side& side) {
+      std::vector<ModelTensor>& batches =
+          side.program == watched_program_.get() ? batches_ : plain_batches_;
+      while (batches.size() < 2) {
+        batches.push_back(
+            side.program->Make(static_cast<float>(batches.size()), 64));
+      }
+      ModelTensor h = side.program->Make(static_cast<float>(passes_ % 50), 64);
+      Held held;
+      h = side.program->Scale(h, 1.5f);
+      h = side.program->Add(h, batches[batch == 'A' ? 0 : 1]);
+      for (size_t i = 0; i < 6; ++i) {
+        h = side.program->Add(side.program->Scale(h, 0.5f), side.weights[i]);
+        held.push_back(h);
+      }
+      return held;
+    });
+  }
+  void Run(std::string_view batches) {
+    for (const char batch : batches) {
+      if (!HasFatalFailure()) Step(batch);
+    }
+  }
+
+ private:
+  std::vector<ModelTensor> batches_;
+  std::vector<ModelTensor> plain_batches_;
+  int passes_ = 0;
+};
+
+TEST_F(BatchesTest, RecordingsOfOneBatchDoNotMakeItAConstant) {
+  Run("ABBBBAABAB");
+  EXPECT_EQ(stats().rejected, 0u);
+  const Stats before = stats();
+  EXPECT_GE(before.recorded,
+            3u);  // the ones that held the same told too little
+  Run("ABABBAABABBABAAB");
+  EXPECT_GT(FollowedSince(before), 0.95) << Traces();
+  EXPECT_EQ(stats().squashes, 0u);
+  EXPECT_EQ(stats().recorded, before.recorded);
+}
+
+TEST_F(BatchesTest, ConstantThatTurnsIntoAnInputBreaksNoPlanToPieces) {
+  Run("AAAAAAAAAA");
+  ASSERT_GT(stats().replays, 3u) << Traces();
+  Run("BABABABABABABABABABABABABABABABABABABABA");
+  const Stats before = stats();
+  Run("ABABBAABABBABAAB");
+  EXPECT_GT(FollowedSince(before), 0.95) << Traces();
+  EXPECT_EQ(stats().rejected, 0u) << Traces();
+  EXPECT_EQ(stats().squashes, before.squashes);
 }
 
 // It moved once and never again: that is not waited for.

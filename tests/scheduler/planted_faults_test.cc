@@ -27,15 +27,15 @@ struct Planted {
 
 class PlantedFaultsTest : public testing::TestWithParam<Planted> {
  protected:
-  // The first seed that catches it, and that passes without it.
-  static uint32_t FirstCatch(const Planted& planted, Executes executes) {
+  // By some seed, that passes without it.
+  static bool IsCaught(const Planted& planted, Executes executes) {
     for (int i = 0; planted.seed != 0 && i < kTries; ++i) {
-      if (Catches(planted.seed, planted.fault, executes)) return planted.seed;
+      if (Catches(planted.seed, planted.fault, executes)) return true;
     }
     for (uint32_t seed = 0; seed < kSeeds; ++seed) {
-      if (Catches(seed, planted.fault, executes)) return seed;
+      if (Catches(seed, planted.fault, executes)) return true;
     }
-    return kSeeds;
+    return false;
   }
 
   static bool Catches(uint32_t seed, Fault fault, Executes executes) {
@@ -51,9 +51,9 @@ class PlantedFaultsTest : public testing::TestWithParam<Planted> {
 };
 
 TEST_P(PlantedFaultsTest, RandomStreamsCatchIt) {
-  EXPECT_LT(FirstCatch(GetParam(), Executes::kOnDevice), kSeeds);
+  EXPECT_TRUE(IsCaught(GetParam(), Executes::kOnDevice));
   if (!GetParam().on_host) return;
-  EXPECT_LT(FirstCatch(GetParam(), Executes::kOnHost), kSeeds);
+  EXPECT_TRUE(IsCaught(GetParam(), Executes::kOnHost));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Fault::kOverlapUntold, "OverlapUntold"},
         Planted{Fault::kEffectTwice, "EffectTwice"},
         Planted{Fault::kOthersUntold, "OthersUntold", true, 1076},
-        Planted{Fault::kOpenWhilePaused, "OpenWhilePaused", false, 1621},
+        Planted{Fault::kOpenWhilePaused, "OpenWhilePaused", false, 2839},
         Planted{Fault::kPlanKept, "PlanKept"},
         Planted{Fault::kFreedIsHeld, "FreedIsHeld", false},
         Planted{Fault::kGoesUntold, "GoesUntold", false},
