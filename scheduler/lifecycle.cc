@@ -64,6 +64,7 @@ constexpr char kGaveWay[] =
 constexpr uint32_t kLeavings = 4;
 constexpr uint64_t kRunsALeaving = 8;
 constexpr uint64_t kRunsALeavingAnywhere = 32;
+constexpr uint64_t kRunsALeavingAtEnd = 2;
 
 // More values than this are not kept out of an arena that several plans share:
 // that costs each of their passes a microsecond a value.
@@ -755,7 +756,9 @@ void Lifecycle::NoteLeaving(TraceEntry* entry, const engine::Effects& effects,
   // are layers.
   const bool anywhere =
       (entry->holds_run || entry->of_several) && entry->joined_at.has_value();
-  const uint64_t often = anywhere ? kRunsALeavingAnywhere : kRunsALeaving;
+  const uint64_t often = anywhere                    ? kRunsALeavingAnywhere
+                         : entry->EndsSoonBehind(op) ? kRunsALeavingAtEnd
+                                                     : kRunsALeaving;
   if ((entry->left_at != op && !anywhere) ||
       entry->runs - entry->left_since > often * (entry->left_times + 1)) {
     entry->left_at = op;

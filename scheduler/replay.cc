@@ -179,7 +179,7 @@ void Replay::Squash(std::string_view found) {
   BeginSpan(Doing::kSquashing);
   ++journal_.stats.squashes;
   ++entry()->squashes;
-  entry()->Rest();
+  if (!entry()->EndsSoonBehind(cursor_)) entry()->Rest();
   boundaries_.Left(traced().before);
   CountPrivateWriters();
   const base::Status restored = instance().Squash(cursor_);

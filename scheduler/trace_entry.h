@@ -78,6 +78,7 @@ struct TraceEntry {
   };
 
   static constexpr uint32_t kMostRest = 64;
+  static constexpr uint32_t kShareOfEnd = 16;  // one op in so many
 
   TraceId id = TraceId::kNone;
   cache::Signature signature;
@@ -167,6 +168,11 @@ struct TraceEntry {
   void Rest() {
     rest = next_rest;
     next_rest = std::min(kMostRest, next_rest * 2);
+  }
+  // Nearly all of its ops are before that one: who leaves it there has lost
+  // little.
+  bool EndsSoonBehind(uint32_t op) const {
+    return kShareOfEnd * (ops - op) <= ops;
   }
   void EndRest() {
     rest = 0;

@@ -10,16 +10,16 @@ namespace {
 
 class LeavingTest : public TwinPrograms {
  protected:
-  static constexpr int kOps = 8;
+  static constexpr size_t kOps = 8;
 
-  // kOps ops and, if it is asked for, two more; then the host looks.
-  void Step(float x, bool longer) {
+  // Twice as many ops and, if it is asked for, two more; then the host looks.
+  void Step(float x, bool longer, size_t ops = kOps) {
     Both([&](Side& side) {
       Held held;
       sim::ModelTensor h = side.program->Make(x, 64);
-      for (int i = 0; i < kOps; ++i) {
+      for (size_t i = 0; i < ops; ++i) {
         h = side.program->Add(side.program->Scale(h, 1.25f),
-                              side.weights[static_cast<size_t>(i)]);
+                              side.weights[i % side.weights.size()]);
       }
       if (longer) h = side.program->Scale(side.program->Scale(h, 7), 9);
       side.program->Read(h);
@@ -38,6 +38,34 @@ TEST_F(LeavingTest, ValidationThatIsLeftAtTheSameOpIsSplitThere) {
   for (; i < 100; ++i) Step(static_cast<float>(i), /*longer=*/false);
   EXPECT_GT(FollowedSince(before), 0.9) << Traces();
   EXPECT_LT(stats().validated, 8u) << Traces();
+}
+
+// One pass in ten ends earlier, by two ops of 52: that costs little, and pieces
+// would have to be learned.
+TEST_F(LeavingTest, PlanThatIsLeftNearItsEndNowAndThenIsKept) {
+  constexpr size_t kMany = 25;
+  int i = 0;
+  for (; i < 8; ++i) Step(static_cast<float>(i), /*longer=*/true, kMany);
+  const Stats before = stats();
+  ASSERT_GT(before.replays, 0u) << Traces();
+  for (; i < 108; ++i) {
+    Step(static_cast<float>(i), /*longer=*/i % 10 != 9, kMany);
+  }
+  EXPECT_GE(stats().squashes, 9u);
+  EXPECT_EQ(stats().rejected, 0u) << Traces();
+  EXPECT_GT(FollowedSince(before), 0.97) << Traces();
+}
+
+// Each pass ends there from now on.
+TEST_F(LeavingTest, PlanThatIsAlwaysLeftNearItsEndIsSplit) {
+  constexpr size_t kMany = 25;
+  int i = 0;
+  for (; i < 8; ++i) Step(static_cast<float>(i), /*longer=*/true, kMany);
+  for (; i < 60; ++i) Step(static_cast<float>(i), /*longer=*/false, kMany);
+  const Stats before = stats();
+  for (; i < 80; ++i) Step(static_cast<float>(i), /*longer=*/false, kMany);
+  EXPECT_GT(FollowedSince(before), 0.97) << Traces();
+  EXPECT_EQ(stats().squashes, before.squashes);
 }
 
 // It is left at another op each time: validated ever more rarely.
