@@ -7,9 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/base/export.h"
 #include "engine/base/status.h"
-
-#define REPRISE_EXPORT __attribute__((visibility("default")))
 
 namespace reprise {
 

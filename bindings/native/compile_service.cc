@@ -69,7 +69,7 @@ CompileService::CompileService(const Device& device,
       architecture_(device.architecture()),
       libraries_(device.on_host()
                      ? nullptr
-                     : std::make_shared<LibraryTable>(
+                     : std::make_shared<kernels::LibraryTable>(
                            *device.context().driver, device.context().context)),
       tasks_(std::move(tasks)) {
   if (device.on_host()) {

@@ -13,13 +13,13 @@
 #include "bindings/native/device.h"
 #include "bindings/native/kernel.h"
 #include "bindings/native/kernel_code.h"
-#include "bindings/native/library_table.h"
 #include "bindings/native/runtime.h"
 #include "engine/base/mutex.h"
 #include "engine/base/task.h"
 #include "engine/device/launch.h"
 #include "kernels/compiler.h"
 #include "kernels/disk_cache.h"
+#include "kernels/library_table.h"
 
 namespace reprise::native {
 
@@ -63,8 +63,8 @@ class CompileService {
 
   const pid_t process_;
   const std::string architecture_;  // of the device; empty on the host
-  const std::shared_ptr<LibraryTable> libraries_;  // null on the host
-  std::shared_ptr<kernels::DiskCache> disk_;       // null if there is none
+  const std::shared_ptr<kernels::LibraryTable> libraries_;  // null on the host
+  std::shared_ptr<kernels::DiskCache> disk_;  // null if there is none
   std::string why_no_cache_;
 
   mutable base::Mutex mutex_;

@@ -13,12 +13,12 @@
 #include "bindings/native/cuda_graph.h"
 #include "bindings/native/device.h"
 #include "bindings/native/guarded_call.h"
-#include "bindings/native/kernel_params.h"
 #include "bindings/native/memory_holds.h"
 #include "bindings/native/staging.h"
 #include "engine/base/mutex.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
+#include "engine/device/kernel_params.h"
 #include "engine/device/relaxed_capture.h"
 #include "engine/device/unique_handle.h"
 
@@ -306,7 +306,7 @@ class CudaDevice final : public Device {
   Result<std::vector<device::ParamSpan>> ParamsOf(CUfunction handle) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
-    return native::ParamsOf(driver_, handle);
+    return device::ParamsOf(driver_, handle);
   }
   Context context() const override { return {&driver_, context_}; }
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "bindings/native/kernel_params.h"
 #include "engine/device/context_scope.h"
+#include "engine/device/kernel_params.h"
 
 namespace reprise::native {
 
@@ -21,7 +21,7 @@ ParamType KernelCode::TypeOf(size_t index) const {
 }
 
 void KernelCode::Load(std::shared_ptr<kernels::Compilation> compilation,
-                      std::shared_ptr<LibraryTable> libraries,
+                      std::shared_ptr<kernels::LibraryTable> libraries,
                       std::shared_ptr<const kernels::KernelSource> source,
                       Check check) {
   const base::MutexLock lock(mutex_);
@@ -42,7 +42,7 @@ Status KernelCode::LoadFrom(const Source& source) {
   REPRISE_ASSIGN_OR_RETURN(const kernels::Compilation::CodePtr code,
                            source.compilation->Wait());
   if (source.check) REPRISE_RETURN_IF_ERROR(source.check(*code));
-  LibraryTable& libraries = *source.libraries;
+  kernels::LibraryTable& libraries = *source.libraries;
   auto library = libraries.Load(code->image);
   if (!library) {
     return tl::unexpected(library.error().In("code for " + code->architecture));
@@ -128,7 +128,7 @@ Status KernelCode::Wait() {
   return *status_;
 }
 
-Result<KernelLibrary::Variable> KernelCode::FindVariable(
+Result<kernels::KernelLibrary::Variable> KernelCode::FindVariable(
     const std::string& name) {
   REPRISE_RETURN_IF_ERROR(Wait());
   if (host_ != nullptr) {
@@ -159,7 +159,7 @@ Status Wait(KernelCode& code) { return code.Wait(); }
 Result<std::pair<void*, size_t>> VariableOf(KernelCode& code,
                                             const std::string& name,
                                             size_t element_bytes) {
-  REPRISE_ASSIGN_OR_RETURN(const KernelLibrary::Variable variable,
+  REPRISE_ASSIGN_OR_RETURN(const kernels::KernelLibrary::Variable variable,
                            code.FindVariable(name));
   if (variable.size_bytes % element_bytes != 0) {
     return base::Fail(Code::kInvalidArgument,

@@ -16,12 +16,12 @@
 
 #include "bindings/native/common.h"
 #include "bindings/native/kernel.h"
-#include "bindings/native/library_table.h"
 #include "bindings/native/param_type.h"
 #include "engine/base/mutex.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch.h"
 #include "kernels/compiler.h"
+#include "kernels/library_table.h"
 
 namespace reprise::native {
 
@@ -51,7 +51,7 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   // From what `compilation` makes of `source`: RunIfQueued waits for it, loads
   // it and checks the parameters.
   void Load(std::shared_ptr<kernels::Compilation> compilation,
-            std::shared_ptr<LibraryTable> libraries,
+            std::shared_ptr<kernels::LibraryTable> libraries,
             std::shared_ptr<const kernels::KernelSource> source,
             Check check = nullptr) REPRISE_EXCLUDES(mutex_);
   // Does so on this thread, unless another one has begun.
@@ -60,7 +60,7 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   // Waits until it is ready or has failed; loads it here if nobody has begun.
   Status Wait() REPRISE_EXCLUDES(mutex_);
   // Waits; a variable of the source that it was compiled from.
-  Result<KernelLibrary::Variable> FindVariable(const std::string& name)
+  Result<kernels::KernelLibrary::Variable> FindVariable(const std::string& name)
       REPRISE_EXCLUDES(mutex_);
   // Wait would not wait, and would succeed.
   bool ready() const { return ready_.load(std::memory_order_acquire); }
@@ -94,7 +94,7 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
  private:
   struct Source {
     std::shared_ptr<kernels::Compilation> compilation;
-    std::shared_ptr<LibraryTable> libraries;
+    std::shared_ptr<kernels::LibraryTable> libraries;
     std::shared_ptr<const kernels::KernelSource> source;
     Check check;
   };
@@ -108,7 +108,8 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   const std::vector<KeptParamType> types_;
 
   // Written before `ready_` is released.
-  std::shared_ptr<KernelLibrary> library_;  // with other kernels of one source
+  std::shared_ptr<kernels::KernelLibrary>
+      library_;  // with other kernels of one source
   CUfunction function_ = nullptr;
   CUcontext context_ = nullptr;
   HostFunction host_;

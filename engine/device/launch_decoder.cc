@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/device/kernel_params.h"
 #include "engine/device/launch_attribute.h"
 
 namespace reprise::device {
@@ -234,38 +235,22 @@ LaunchDecoder::Function LaunchDecoder::FunctionOf(CUfunction handle,
 
 LaunchDecoder::Function LaunchDecoder::Ask(CUfunction handle,
                                            const char* symbol_name) {
-  // The handle may be a CUkernel in disguise; whichever entry knows its first
-  // parameter says so. A function without parameters has an invalid index 0.
-  const auto kernel = reinterpret_cast<CUkernel>(handle);
-  size_t offset = 0;
-  size_t size = 0;
-  const CUresult as_function =
-      driver_.cuFuncGetParamInfo(handle, 0, &offset, &size);
-  CUresult as_kernel = CUDA_ERROR_INVALID_HANDLE;
-  if (as_function != CUDA_SUCCESS) {
-    as_kernel = driver_.cuKernelGetParamInfo(kernel, 0, &offset, &size);
-  }
   Function function;
   std::vector<ParamSpan> params;
-  CUresult more = as_function == CUDA_SUCCESS ? as_function : as_kernel;
-  while (more == CUDA_SUCCESS) {
-    params.push_back(
-        {static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
-    function.image_bytes = std::max(function.image_bytes, offset + size);
-    more =
-        as_function == CUDA_SUCCESS
-            ? driver_.cuFuncGetParamInfo(handle, params.size(), &offset, &size)
-            : driver_.cuKernelGetParamInfo(kernel, params.size(), &offset,
-                                           &size);
+  if (auto told = ParamsOf(driver_, handle)) {
+    function.known = true;
+    params = *std::move(told);
   }
-  // Past the last parameter the index is invalid; another error hides the rest.
-  function.known = more == CUDA_ERROR_INVALID_VALUE ||
-                   (params.empty() && as_function == CUDA_ERROR_INVALID_VALUE);
+  for (const ParamSpan& param : params) {
+    const size_t end = size_t{param.offset_bytes} + param.size_bytes;
+    function.image_bytes = std::max(function.image_bytes, end);
+  }
   function.params =
       std::make_shared<const std::vector<ParamSpan>>(std::move(params));
   if (symbol_name == nullptr &&
       driver_.cuFuncGetName(&symbol_name, handle) != CUDA_SUCCESS &&
-      driver_.cuKernelGetName(&symbol_name, kernel) != CUDA_SUCCESS) {
+      driver_.cuKernelGetName(
+          &symbol_name, reinterpret_cast<CUkernel>(handle)) != CUDA_SUCCESS) {
     symbol_name = nullptr;
   }
   if (symbol_name != nullptr) {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "bindings/native/device.h"
-#include "bindings/native/kernel_params.h"
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "engine/device/kernel_params.h"
 #include "tests/bindings/native/simulated_runtime.h"
 #include "tests/sim/simulated_gpu.h"
 

@@ -1,7 +1,7 @@
 // Compiled code in the driver.
 
-#ifndef REPRISE_BINDINGS_NATIVE_KERNEL_LIBRARY_H_
-#define REPRISE_BINDINGS_NATIVE_KERNEL_LIBRARY_H_
+#ifndef REPRISE_KERNELS_KERNEL_LIBRARY_H_
+#define REPRISE_KERNELS_KERNEL_LIBRARY_H_
 
 #include <cuda.h>
 
@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "bindings/native/common.h"
+#include "engine/base/status.h"
 #include "engine/device/driver.h"
 #include "engine/device/unique_handle.h"
 
-namespace reprise::native {
+namespace reprise::kernels {
 
 // The kernels of one cubin or PTX. Owns the driver's library, which belongs to
 // no context; the driver unloads it once the work that uses it has passed, and
@@ -26,7 +26,7 @@ class KernelLibrary {
   // `image` as kernels::CompiledCode has it, free again on return. `context` is
   // where functions are found; it and `driver` must outlive the library. PTX is
   // translated here; what the driver's translator says is in the error.
-  static Result<std::shared_ptr<KernelLibrary>> Load(
+  static base::Result<std::shared_ptr<KernelLibrary>> Load(
       const device::Driver& driver, CUcontext context,
       std::span<const char> image);
   ~KernelLibrary();
@@ -37,7 +37,7 @@ class KernelLibrary {
   // no launch has to bring it there. A C++ function may be named as in the
   // source, without its parameters ("space::scale"). kInvalidArgument, naming
   // those that there are, if there is none, or more than one.
-  Result<CUfunction> Find(const std::string& name) const;
+  base::Result<CUfunction> Find(const std::string& name) const;
 
   // A __device__ or __constant__ variable in the context, by its name in the
   // code or, of a namespace's, in the source ("space::table"). kInvalidArgument
@@ -46,7 +46,7 @@ class KernelLibrary {
     CUdeviceptr address = 0;
     size_t size_bytes = 0;
   };
-  Result<Variable> FindVariable(const std::string& name) const;
+  base::Result<Variable> FindVariable(const std::string& name) const;
 
  private:
   struct Named {
@@ -57,14 +57,14 @@ class KernelLibrary {
   KernelLibrary(const device::Driver& driver, CUcontext context,
                 device::UniqueLibrary library);
 
-  Result<CUkernel> FindByItsSourceName(const std::string& name) const;
-  Result<std::vector<Named>> Kernels() const;
+  base::Result<CUkernel> FindByItsSourceName(const std::string& name) const;
+  base::Result<std::vector<Named>> Kernels() const;
 
   const device::Driver& driver_;
   const CUcontext context_;
   device::UniqueLibrary library_;
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::kernels
 
-#endif  // REPRISE_BINDINGS_NATIVE_KERNEL_LIBRARY_H_
+#endif  // REPRISE_KERNELS_KERNEL_LIBRARY_H_

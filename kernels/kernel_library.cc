@@ -1,4 +1,4 @@
-#include "bindings/native/kernel_library.h"
+#include "kernels/kernel_library.h"
 
 #include <cxxabi.h>
 
@@ -12,7 +12,7 @@
 #include "engine/device/exiting.h"
 #include "engine/device/relaxed_capture.h"
 
-namespace reprise::native {
+namespace reprise::kernels {
 namespace {
 
 // "_ZN5space5scaleEPf" is "space::scale(float*)"; what is no C++ name is
@@ -44,7 +44,7 @@ std::string Mangle(std::string_view name) {
 
 }  // namespace
 
-Result<std::shared_ptr<KernelLibrary>> KernelLibrary::Load(
+base::Result<std::shared_ptr<KernelLibrary>> KernelLibrary::Load(
     const device::Driver& driver, CUcontext context,
     std::span<const char> image) {
   const device::ContextScope scope(driver, context);
@@ -61,7 +61,7 @@ Result<std::shared_ptr<KernelLibrary>> KernelLibrary::Load(
       &library, image.data(), options.data(), values.data(), options.size(),
       nullptr, nullptr, 0);
   if (loaded != CUDA_SUCCESS) {
-    const Error error = driver.Explain(loaded, "cuLibraryLoadData");
+    const base::Error error = driver.Explain(loaded, "cuLibraryLoadData");
     const std::string_view said(log.data());
     if (said.empty()) return tl::unexpected(error);
     return base::Fail(error.code(), error.message() + "\n" + std::string(said));
@@ -80,7 +80,7 @@ KernelLibrary::~KernelLibrary() {
   library_.Reset();
 }
 
-Result<CUfunction> KernelLibrary::Find(const std::string& name) const {
+base::Result<CUfunction> KernelLibrary::Find(const std::string& name) const {
   const device::ContextScope scope(driver_, context_);
   REPRISE_RETURN_IF_ERROR(scope.status());
   const device::RelaxedCapture relaxed(driver_);
@@ -100,7 +100,7 @@ Result<CUfunction> KernelLibrary::Find(const std::string& name) const {
   return function;
 }
 
-Result<KernelLibrary::Variable> KernelLibrary::FindVariable(
+base::Result<KernelLibrary::Variable> KernelLibrary::FindVariable(
     const std::string& name) const {
   const device::ContextScope scope(driver_, context_);
   REPRISE_RETURN_IF_ERROR(scope.status());
@@ -115,7 +115,7 @@ Result<KernelLibrary::Variable> KernelLibrary::FindVariable(
     found = find(Mangle(name));
   }
   if (found == CUDA_ERROR_NOT_FOUND) {
-    return base::Fail(Code::kInvalidArgument,
+    return base::Fail(base::Code::kInvalidArgument,
                       "the source has no variable '" + name +
                           "': it is a __device__ or __constant__ one that is "
                           "not static; one that no kernel uses, or of a "
@@ -127,7 +127,7 @@ Result<KernelLibrary::Variable> KernelLibrary::FindVariable(
   return variable;
 }
 
-Result<CUkernel> KernelLibrary::FindByItsSourceName(
+base::Result<CUkernel> KernelLibrary::FindByItsSourceName(
     const std::string& name) const {
   REPRISE_ASSIGN_OR_RETURN(const std::vector<Named> kernels, Kernels());
   CUkernel found = nullptr;
@@ -141,21 +141,21 @@ Result<CUkernel> KernelLibrary::FindByItsSourceName(
   }
   if (count == 1) return found;
   if (count > 1) {
-    return base::Fail(Code::kInvalidArgument,
+    return base::Fail(base::Code::kInvalidArgument,
                       "the source has " + std::to_string(count) + " kernels '" +
                           name + "' (" + all +
                           "): declare one extern \"C\", or name it with its "
                           "type, as in (void(*)(float*))" +
                           name);
   }
-  return base::Fail(Code::kInvalidArgument,
+  return base::Fail(base::Code::kInvalidArgument,
                     "the source has no kernel '" + name + "'" +
                         (all.empty() ? "" : "; it has " + all) +
                         "; one of a template is named with its arguments, as "
                         "in scale<float>");
 }
 
-Result<std::vector<KernelLibrary::Named>> KernelLibrary::Kernels() const {
+base::Result<std::vector<KernelLibrary::Named>> KernelLibrary::Kernels() const {
   unsigned count = 0;
   REPRISE_CU(driver_, cuLibraryGetKernelCount(&count, library_.get()));
   std::vector<CUkernel> handles(count);
@@ -170,4 +170,4 @@ Result<std::vector<KernelLibrary::Named>> KernelLibrary::Kernels() const {
   return kernels;
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::kernels

@@ -1,12 +1,12 @@
-#include "bindings/native/library_table.h"
+#include "kernels/library_table.h"
 
 #include <utility>
 
 #include "kernels/hash_bytes.h"
 
-namespace reprise::native {
+namespace reprise::kernels {
 
-Result<std::shared_ptr<KernelLibrary>> LibraryTable::Load(
+base::Result<std::shared_ptr<KernelLibrary>> LibraryTable::Load(
     std::span<const char> image) {
   const cache::Signature key = kernels::HashBytes(image);
   {
@@ -21,7 +21,7 @@ Result<std::shared_ptr<KernelLibrary>> LibraryTable::Load(
       changed_.Wait(mutex_);
     }
   }
-  Result<std::shared_ptr<KernelLibrary>> library =
+  base::Result<std::shared_ptr<KernelLibrary>> library =
       KernelLibrary::Load(driver_, context_, image);
   const base::MutexLock lock(mutex_);
   Place& place = places_[key];
@@ -43,4 +43,4 @@ size_t LibraryTable::size() const {
   return libraries;
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::kernels

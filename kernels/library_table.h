@@ -1,7 +1,7 @@
 // Which compiled code is loaded.
 
-#ifndef REPRISE_BINDINGS_NATIVE_LIBRARY_TABLE_H_
-#define REPRISE_BINDINGS_NATIVE_LIBRARY_TABLE_H_
+#ifndef REPRISE_KERNELS_LIBRARY_TABLE_H_
+#define REPRISE_KERNELS_LIBRARY_TABLE_H_
 
 #include <cuda.h>
 
@@ -10,13 +10,13 @@
 #include <span>
 #include <unordered_map>
 
-#include "bindings/native/common.h"
-#include "bindings/native/kernel_library.h"
 #include "cache/signature.h"
 #include "engine/base/mutex.h"
+#include "engine/base/status.h"
 #include "engine/device/driver.h"
+#include "kernels/kernel_library.h"
 
-namespace reprise::native {
+namespace reprise::kernels {
 
 // Equal code is loaded once, for as long as somebody holds the library.
 // Thread-safe; the driver is called under no lock, and whoever asks for what
@@ -29,7 +29,7 @@ class LibraryTable {
   LibraryTable(const device::Driver& driver, CUcontext context)
       : driver_(driver), context_(context) {}
 
-  Result<std::shared_ptr<KernelLibrary>> Load(std::span<const char> image)
+  base::Result<std::shared_ptr<KernelLibrary>> Load(std::span<const char> image)
       REPRISE_EXCLUDES(mutex_);
 
   // Libraries that are loaded.
@@ -53,6 +53,6 @@ class LibraryTable {
       REPRISE_GUARDED_BY(mutex_);
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::kernels
 
-#endif  // REPRISE_BINDINGS_NATIVE_LIBRARY_TABLE_H_
+#endif  // REPRISE_KERNELS_LIBRARY_TABLE_H_

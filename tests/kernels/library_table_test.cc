@@ -1,6 +1,6 @@
 // Threads that ask for one code share one loading of it.
 
-#include "bindings/native/library_table.h"
+#include "kernels/library_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace reprise::native {
+namespace reprise::kernels {
 namespace {
 
 std::atomic<int> loads;
@@ -56,9 +56,9 @@ device::Driver FakeDriver() {
 }
 
 // What each of the threads was given.
-std::vector<Result<std::shared_ptr<KernelLibrary>>> LoadAtOnce(
+std::vector<base::Result<std::shared_ptr<KernelLibrary>>> LoadAtOnce(
     LibraryTable& table, const std::string& image) {
-  std::vector<Result<std::shared_ptr<KernelLibrary>>> results(kThreads);
+  std::vector<base::Result<std::shared_ptr<KernelLibrary>>> results(kThreads);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
@@ -122,4 +122,4 @@ TEST(LibraryTableTest, LibrariesOutliveTheTable) {
 }
 
 }  // namespace
-}  // namespace reprise::native
+}  // namespace reprise::kernels
