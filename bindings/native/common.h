@@ -7,13 +7,17 @@
 #include <cstdint>
 #include <string>
 
+#include "engine/base/dim3.h"
 #include "engine/base/export.h"
+#include "engine/base/patching.h"
 #include "engine/base/status.h"
 
 namespace reprise {
 
 using base::Code;
+using base::Dim3;
 using base::Error;
+using base::Patching;
 using base::Result;
 using base::Status;
 using base::ToString;
@@ -25,14 +29,6 @@ inline std::string ElementsOf(uint64_t count, uint64_t element_bytes) {
          std::to_string(element_bytes) + " bytes";
 }
 }  // namespace native
-
-// A number of blocks or threads in each direction.
-struct Dim3 {
-  uint32_t x = 1;
-  uint32_t y = 1;
-  uint32_t z = 1;
-  bool operator==(const Dim3&) const = default;
-};
 
 // How a kernel is launched. All of it is part of what makes two batches the
 // same. What the device cannot do is told when the batch is submitted.

@@ -282,10 +282,9 @@ class CudaDevice final : public Device {
     REPRISE_RETURN_IF_ERROR(scope.status());
     const device::RelaxedCapture relaxed(driver_);
     REPRISE_ASSIGN_OR_RETURN(const CUstream uploads, Uploads());
-    auto graph =
-        std::make_unique<CudaGraph>(driver_, context_, std::move(mechanism));
+    auto graph = std::make_unique<CudaGraph>(driver_, context_);
     REPRISE_RETURN_IF_ERROR(
-        graph->Build(nodes, image, dependencies, uploads, captures));
+        graph->Build(nodes, image, dependencies, uploads, captures, mechanism));
     // The stream that it will be launched on knows nothing of this one.
     REPRISE_CU(driver_, cuStreamSynchronize(uploads));
     return graph;

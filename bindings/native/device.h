@@ -22,8 +22,8 @@
 #include "bindings/native/kernel_code.h"
 #include "bindings/native/launch_limits.h"
 #include "bindings/native/memory_pool.h"
-#include "bindings/native/patching.h"
 #include "bindings/native/runtime.h"
+#include "engine/base/patching.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/launch_graph.h"
 
@@ -69,12 +69,6 @@ struct Mechanism {
       {};                                   // of each node; null: none
   std::shared_ptr<KernelCode> writer = {};  // of as many bytes as they need
 };
-
-// Where a twin's arguments lie in a table that is `bytes` long so far: at a
-// multiple of 16. Says how long it is then.
-inline uint32_t TableEnd(uint32_t bytes, const Node& node) {
-  return bytes + (node.image_bytes + 15) / 16 * 16;
-}
 
 // A device and its driver. Thread-safe. Every call sees to its context itself,
 // but Enqueue and those of graphs, which are made within a DeviceScope; a

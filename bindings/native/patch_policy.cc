@@ -3,23 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace reprise {
-
-const char* ToString(Patching patching) {
-  switch (patching) {
-    case Patching::kMeasured:
-      return "measured";
-    case Patching::kSetParams:
-      return "SetParams";
-    case Patching::kTable:
-      return "a table";
-    case Patching::kExecUpdate:
-      return "ExecUpdate";
-  }
-  return "?";
-}
-
-namespace native {
+namespace reprise::native {
 namespace {
 
 // Of the last replays, and looks at the stream, about so many count.
@@ -150,5 +134,4 @@ std::string PatchPolicy::Explain(Patching patching, const PatchCosts& costs,
   return why + others;
 }
 
-}  // namespace native
-}  // namespace reprise
+}  // namespace reprise::native

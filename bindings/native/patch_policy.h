@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "bindings/native/patching.h"
+#include "bindings/native/plan_report.h"
 
 namespace reprise::native {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bindings/native/patch_probe.h"
+#include "engine/device/patched_graph.h"
 #include "engine/device/relaxed_capture.h"
 #include "kernels/table_source.h"
 #include "kernels/twin.h"
@@ -95,7 +96,7 @@ PatchShape PatchService::ShapeOf(const std::vector<Node>& nodes) const {
   uint32_t bytes = 0;
   for (const Node& node : nodes) {
     if (!MayHaveTwin(node)) continue;
-    const uint32_t end = TableEnd(bytes, node);
+    const uint32_t end = device::TableEnd(bytes, node.image_bytes);
     if (end > kMostTableBytes) continue;
     bytes = end;
     ++shape.in_table;
@@ -114,7 +115,7 @@ Result<Mechanism> PatchService::TableFor(const std::vector<Node>& nodes) {
   std::string why = "no launch has a kernel from source";
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (!MayHaveTwin(nodes[i])) continue;
-    const uint32_t end = TableEnd(bytes, nodes[i]);
+    const uint32_t end = device::TableEnd(bytes, nodes[i].image_bytes);
     if (end > kMostTableBytes) continue;
     const KernelCode* kernel = nodes[i].kernel;
     auto found = twins.find(kernel);

@@ -15,7 +15,6 @@
 #include "bindings/native/compile_service.h"
 #include "bindings/native/device.h"
 #include "bindings/native/patch_policy.h"
-#include "bindings/native/patching.h"
 #include "engine/base/task.h"
 
 namespace reprise::native {

@@ -11,7 +11,7 @@
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
 #include "bindings/native/param_type.h"
-#include "bindings/native/patching.h"
+#include "bindings/native/plan_report.h"
 
 namespace reprise {
 

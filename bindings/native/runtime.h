@@ -20,7 +20,6 @@
 #include "bindings/native/common.h"
 #include "bindings/native/device_info.h"
 #include "bindings/native/kernel.h"
-#include "bindings/native/patching.h"
 #include "bindings/native/stream.h"
 
 namespace reprise {

@@ -16,7 +16,7 @@
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
 #include "bindings/native/host_copy.h"
-#include "bindings/native/patching.h"
+#include "bindings/native/plan_report.h"
 
 namespace reprise {
 

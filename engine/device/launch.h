@@ -14,14 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/dim3.h"
+
 namespace reprise::device {
 
-struct Dim3 {
-  unsigned x = 1;
-  unsigned y = 1;
-  unsigned z = 1;
-  bool operator==(const Dim3&) const = default;
-};
+using base::Dim3;
 
 // Where one kernel parameter lies in the parameter image.
 struct ParamSpan {

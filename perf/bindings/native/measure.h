@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/native/patching.h"
+#include "bindings/native/plan.h"
 #include "engine/base/status.h"
 
 namespace reprise::perf {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bindings/native/patching.h"
+#include "bindings/native/common.h"
 #include "bindings/native/stream.h"
 #include "tests/bindings/native/batch_program.h"
 #include "tests/bindings/native/table_device.h"

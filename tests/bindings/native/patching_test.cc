@@ -104,11 +104,11 @@ class TableTest : public PatchingTest {
     const auto twin = CodeOf(gpu_, "twin", twin_);
     mechanism.twins = {twin, nullptr, twin};
     mechanism.writer = CodeOf(gpu_, "write", writer_);
-    graph_.emplace(gpu_.driver, gpu_.context, std::move(mechanism));
+    graph_.emplace(gpu_.driver, gpu_.context);
     const BatchRecord record = Record(add_code_, 1);
     nodes_ = record.nodes();
     EXPECT_TRUE(graph_->Build(record.nodes(), record.image(), {{}, {0}, {1}},
-                              gpu_.stream, {}));
+                              gpu_.stream, {}, mechanism));
   }
   Status SetAll(float by) {
     const BatchRecord record = Record(add_code_, by);
@@ -205,10 +205,10 @@ TEST_F(PatchingTest, TableLeavesFillsAndCopiesToSetParams) {
   Mechanism mechanism{.patching = Patching::kTable};
   mechanism.twins = {CodeOf(gpu_, "twin", twin_), nullptr, nullptr};
   mechanism.writer = CodeOf(gpu_, "write", writer_);
-  CudaGraph graph(gpu_.driver, gpu_.context, std::move(mechanism));
+  CudaGraph graph(gpu_.driver, gpu_.context);
   const BatchRecord first = record(0, 0);
   ASSERT_TRUE(graph.Build(first.nodes(), first.image(), {{}, {}, {0}},
-                          gpu_.stream, {}));
+                          gpu_.stream, {}, mechanism));
   for (const float by : {3.0f, 4.0f, 5.0f}) {
     const BatchRecord now = record(by, by + 10);
     ASSERT_TRUE(now.SameNodes(first.nodes()));
@@ -222,11 +222,11 @@ TEST_F(PatchingTest, TableLeavesFillsAndCopiesToSetParams) {
 }
 
 TEST_F(PatchingTest, UpdatesThatAreRefusedAreMadeOneByOne) {
-  CudaGraph graph(gpu_.driver, gpu_.context,
-                  Mechanism{.patching = Patching::kExecUpdate});
+  CudaGraph graph(gpu_.driver, gpu_.context);
   BatchRecord record = Record(add_code_, 1);
   ASSERT_TRUE(graph.Build(record.nodes(), record.image(), {{}, {0}, {1}},
-                          gpu_.stream, {}));
+                          gpu_.stream, {},
+                          {.patching = Patching::kExecUpdate}));
   for (const float by : {2.0f, 3.0f, 4.0f}) {
     gpu_.refuses_updates = by > 2.0f;
     record = Record(add_code_, by);

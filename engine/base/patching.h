@@ -1,14 +1,13 @@
 // How a graph is given new arguments.
 
-#ifndef REPRISE_BINDINGS_NATIVE_PATCHING_H_
-#define REPRISE_BINDINGS_NATIVE_PATCHING_H_
+#ifndef REPRISE_ENGINE_BASE_PATCHING_H_
+#define REPRISE_ENGINE_BASE_PATCHING_H_
 
 #include <cstdint>
-#include <string>
 
-#include "bindings/native/common.h"
+#include "engine/base/export.h"
 
-namespace reprise {
+namespace reprise::base {
 
 // All give the same bits.
 enum class Patching : uint8_t {
@@ -34,25 +33,6 @@ enum class Patching : uint8_t {
 
 REPRISE_EXPORT const char* ToString(Patching patching);
 
-// A graph that a stream holds, or a batch that it could not build one for
-// (nothing but `launches` and `why_not`), for people.
-struct PlanReport {
-  size_t launches = 0;
-  Patching patching = Patching::kSetParams;
-  std::string why;      // that one
-  size_t in_table = 0;  // launches that read their arguments there
-  uint64_t replays = 0;
-  double changed = 0;  // launches a replay, of late
-  // Of the replays that changed something, of late, the part that came while
-  // the stream had work in flight; known where the mechanism is chosen by
-  // costs.
-  double busy = 0;
-  uint64_t taken_over = 0;  // from other batches
-  // The last mechanism, takeover, measurement or patching that failed, with the
-  // driver's reason.
-  std::string why_not;
-};
+}  // namespace reprise::base
 
-}  // namespace reprise
-
-#endif  // REPRISE_BINDINGS_NATIVE_PATCHING_H_
+#endif  // REPRISE_ENGINE_BASE_PATCHING_H_
