@@ -7,7 +7,7 @@ namespace reprise::native {
 namespace {
 
 // What a takeover must leave as it is.
-bool SameShape(const Node& a, const Node& b) {
+bool SameShape(const batch::Node& a, const batch::Node& b) {
   return a.kind == b.kind && a.cluster == b.cluster &&
          a.cooperative == b.cooperative && a.programmatic == b.programmatic &&
          a.priority == b.priority;
@@ -15,22 +15,23 @@ bool SameShape(const Node& a, const Node& b) {
 
 }  // namespace
 
-AdaptiveGraph::Recipe::Recipe(const std::vector<Node>& nodes,
+AdaptiveGraph::Recipe::Recipe(const std::vector<batch::Node>& nodes,
                               device::Dependencies dependencies)
     : nodes(nodes), dependencies(std::move(dependencies)) {
-  for (const Node& node : nodes) {
+  for (const batch::Node& node : nodes) {
     if (node.kernel != nullptr) {
       kernels.push_back(node.kernel->shared_from_this());
     }
-    plain &= node.kind == Node::Kind::kKernel ||
-             node.kind == Node::Kind::kCopy || node.kind == Node::Kind::kFill;
+    plain &= node.kind == batch::Node::Kind::kKernel ||
+             node.kind == batch::Node::Kind::kCopy ||
+             node.kind == batch::Node::Kind::kFill;
   }
 }
 
 Result<std::unique_ptr<AdaptiveGraph>> AdaptiveGraph::Build(
     const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
-    std::vector<std::byte> image, const MemoryHold& hold,
-    const Captures& captures) {
+    std::vector<std::byte> image, const batch::MemoryHold& hold,
+    const batch::Captures& captures) {
   const Patching wanted = workshop.patching->wanted();
   const Patching first = wanted == Patching::kExecUpdate && recipe->plain
                              ? Patching::kExecUpdate
@@ -38,7 +39,7 @@ Result<std::unique_ptr<AdaptiveGraph>> AdaptiveGraph::Build(
   REPRISE_ASSIGN_OR_RETURN(
       auto graph,
       workshop.device->Build(recipe->nodes, image, recipe->dependencies,
-                             captures, Mechanism{.patching = first}));
+                             captures, batch::Mechanism{.patching = first}));
   return std::unique_ptr<AdaptiveGraph>(
       new AdaptiveGraph(workshop, std::move(recipe), std::move(image), hold,
                         first, std::move(graph)));
@@ -47,8 +48,8 @@ Result<std::unique_ptr<AdaptiveGraph>> AdaptiveGraph::Build(
 AdaptiveGraph::AdaptiveGraph(const Workshop& workshop,
                              std::shared_ptr<const Recipe> recipe,
                              std::vector<std::byte> image,
-                             const MemoryHold& hold, Patching patching,
-                             std::unique_ptr<Graph> graph)
+                             const batch::MemoryHold& hold, Patching patching,
+                             std::unique_ptr<batch::Graph> graph)
     : workshop_(workshop),
       recipe_(std::move(recipe)),
       shape_(workshop_.patching->ShapeOf(recipe_->nodes)),
@@ -78,7 +79,7 @@ void AdaptiveGraph::SetAll(const std::vector<std::byte>& image) {
     return;
   }
   for (size_t i = 0; i < recipe_->nodes.size(); ++i) {
-    const Node& node = recipe_->nodes[i];
+    const batch::Node& node = recipe_->nodes[i];
     Set(i, 0, image.data() + node.image_begin, node.image_bytes);
   }
 }
@@ -158,14 +159,14 @@ void AdaptiveGraph::Adapt() {
   }
 }
 
-void AdaptiveGraph::StartSuccessor(Patching patching, MemoryHold hold) {
+void AdaptiveGraph::StartSuccessor(Patching patching, batch::MemoryHold hold) {
   successor_ = std::make_shared<Successor>();
   successor_->patching = patching;
   successor_->image = image_;
   workshop_.queue->Post([successor = successor_, recipe = recipe_,
                          workshop = workshop_, hold = std::move(hold)] {
-    const auto build = [&]() -> Result<std::unique_ptr<Graph>> {
-      Mechanism mechanism{.patching = successor->patching};
+    const auto build = [&]() -> Result<std::unique_ptr<batch::Graph>> {
+      batch::Mechanism mechanism{.patching = successor->patching};
       if (successor->patching == Patching::kTable) {
         REPRISE_ASSIGN_OR_RETURN(mechanism,
                                  workshop.patching->TableFor(recipe->nodes));
@@ -185,7 +186,7 @@ void AdaptiveGraph::StartSuccessor(Patching patching, MemoryHold hold) {
 void AdaptiveGraph::TakeSuccessor() {
   if (!successor_->built.load(std::memory_order_acquire)) return;
   const std::shared_ptr<Successor> successor = std::move(successor_);
-  Result<std::unique_ptr<Graph>>& outcome = *successor->outcome;
+  Result<std::unique_ptr<batch::Graph>>& outcome = *successor->outcome;
   const auto fail = [&](const Error& error) {
     why_not_ =
         std::string(ToString(successor->patching)) + ": " + error.message();
@@ -193,9 +194,9 @@ void AdaptiveGraph::TakeSuccessor() {
     if (successor->patching == Patching::kExecUpdate) shape_.updates = false;
   };
   if (!outcome) return fail(outcome.error());
-  std::unique_ptr<Graph> graph = *std::move(outcome);
+  std::unique_ptr<batch::Graph> graph = *std::move(outcome);
   for (size_t i = 0; i < recipe_->nodes.size(); ++i) {
-    const Node& node = recipe_->nodes[i];
+    const batch::Node& node = recipe_->nodes[i];
     const std::byte* now = image_.data() + node.image_begin;
     if (std::memcmp(now, successor->image.data() + node.image_begin,
                     node.image_bytes) == 0) {

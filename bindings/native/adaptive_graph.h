@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "bindings/native/batch_record.h"
 #include "bindings/native/device.h"
 #include "bindings/native/patch_policy.h"
 #include "bindings/native/patch_service.h"
 #include "engine/base/task.h"
+#include "engine/batch/batch_record.h"
 
 namespace reprise::native {
 
@@ -28,12 +28,13 @@ class AdaptiveGraph {
  public:
   // What it is built from.
   struct Recipe {
-    std::vector<Node> nodes;
+    std::vector<batch::Node> nodes;
     device::Dependencies dependencies;
-    std::vector<std::shared_ptr<KernelCode>> kernels;  // of the nodes
+    std::vector<std::shared_ptr<batch::KernelCode>> kernels;  // of the nodes
     bool plain = true;  // kernels, copies and fills alone
 
-    Recipe(const std::vector<Node>& nodes, device::Dependencies dependencies);
+    Recipe(const std::vector<batch::Node>& nodes,
+           device::Dependencies dependencies);
   };
 
   // Where its graphs are built; all outlive it and the queue's tasks. The
@@ -51,8 +52,8 @@ class AdaptiveGraph {
   // than the end of any memory that `image` names.
   static Result<std::unique_ptr<AdaptiveGraph>> Build(
       const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
-      std::vector<std::byte> image, const MemoryHold& hold,
-      const Captures& captures = {});
+      std::vector<std::byte> image, const batch::MemoryHold& hold,
+      const batch::Captures& captures = {});
 
   // Nodes have the arguments in `image`, laid out as the recipe's, from the
   // next Launch on. Never calls the driver.
@@ -83,16 +84,16 @@ class AdaptiveGraph {
   struct Successor {
     Patching patching;
     std::vector<std::byte> image;
-    std::optional<Result<std::unique_ptr<Graph>>> outcome;
+    std::optional<Result<std::unique_ptr<batch::Graph>>> outcome;
     size_t in_table = 0;
     std::atomic<bool> built{false};  // releases the outcome
   };
 
   AdaptiveGraph(const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
-                std::vector<std::byte> image, const MemoryHold& hold,
-                Patching patching, std::unique_ptr<Graph> graph);
+                std::vector<std::byte> image, const batch::MemoryHold& hold,
+                Patching patching, std::unique_ptr<batch::Graph> graph);
 
-  void StartSuccessor(Patching patching, MemoryHold hold);
+  void StartSuccessor(Patching patching, batch::MemoryHold hold);
   void TakeSuccessor();
   Status GivePending();
   void ForgetPending();
@@ -109,7 +110,7 @@ class AdaptiveGraph {
   std::vector<std::byte> image_;   // that the next launch is to have
   std::vector<uint32_t> pending_;  // nodes that the graph was not given yet
   std::vector<bool> is_pending_;   // by node
-  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<batch::Graph> graph_;
   Patching patching_;
   bool adapts_ = false;
   PatchPolicy policy_;

@@ -1,10 +1,10 @@
 #include "bindings/native/any_kernel.h"
 
-#include "bindings/native/kernel_code.h"
+#include "engine/batch/kernel_code.h"
 
 namespace reprise {
 
-AnyKernel::AnyKernel(std::shared_ptr<native::KernelCode> code)
+AnyKernel::AnyKernel(std::shared_ptr<batch::KernelCode> code)
     : code_(std::move(code)) {}
 
 size_t AnyKernel::parameters() const { return code_->params()->size(); }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "bindings/native/dependencies.h"
 #include "bindings/native/event_core.h"
-#include "bindings/native/kernel_code.h"
 #include "bindings/native/plan.h"
 #include "bindings/native/prepared_plan.h"
 #include "bindings/native/stream_core.h"
+#include "engine/batch/dependencies.h"
+#include "engine/batch/kernel_code.h"
 
 namespace reprise {
 
@@ -88,17 +88,17 @@ Status Batch::Submit() {
 Result<Plan> Batch::Prepare() {
   REPRISE_RETURN_IF_ERROR(Use());
   const auto record =
-      std::exchange(record_, std::make_unique<native::BatchRecord>());
+      std::exchange(record_, std::make_unique<batch::BatchRecord>());
   REPRISE_RETURN_IF_ERROR(stream_->Check(*record));
   REPRISE_RETURN_IF_ERROR(native::StreamCore::CheckWaits(*record));
   if (record->nodes().empty()) {
     return base::Fail(Code::kInvalidArgument, "there is nothing to prepare");
   }
   REPRISE_ASSIGN_OR_RETURN(auto captured, stream_->CaptureAll(*record));
-  const native::MemoryHold hold = stream_->runtime().device().HoldMemory();
+  const batch::MemoryHold hold = stream_->runtime().device().HoldMemory();
   auto recipe = std::make_shared<const native::AdaptiveGraph::Recipe>(
       record->nodes(),
-      native::DependenciesOf(record->nodes(), record->accesses()));
+      batch::DependenciesOf(record->nodes(), record->accesses()));
   REPRISE_ASSIGN_OR_RETURN(auto graph, native::AdaptiveGraph::Build(
                                            stream_->workshop(), recipe,
                                            record->image(), hold, captured));

@@ -12,14 +12,16 @@
 #include <utility>
 
 #include "bindings/native/any_kernel.h"
-#include "bindings/native/batch_record.h"
 #include "bindings/native/buffer.h"
-#include "bindings/native/capture.h"
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
 #include "bindings/native/kernel.h"
+#include "engine/batch/batch_record.h"
+#include "engine/batch/capture.h"
 
 namespace reprise {
+
+using batch::CaptureKey;
 
 class Plan;
 
@@ -166,7 +168,7 @@ class Batch {
                   "Fill takes elements of 1, 2, 4 or 8 bytes that are copied "
                   "as bytes: fill larger ones by their parts");
     if constexpr (kFits) {
-      return record_->AddFill(to.data, to.count, native::ParamType::Of<T>(),
+      return record_->AddFill(to.data, to.count, batch::ParamType::Of<T>(),
                               &value);
     }
     return 0;
@@ -226,7 +228,7 @@ class Batch {
 
  private:
   template <typename F>
-  static native::CaptureFunction ReturningStatus(F&& work) {
+  static batch::CaptureFunction ReturningStatus(F&& work) {
     constexpr bool kIsVoid = [] {
       if constexpr (std::is_invocable_v<F&, CUstream_st*>) {
         return std::is_void_v<std::invoke_result_t<F&, CUstream_st*>>;
@@ -285,7 +287,7 @@ class Batch {
   Status Use();
 
   std::shared_ptr<native::StreamCore> stream_;
-  std::unique_ptr<native::BatchRecord> record_;  // null once moved from
+  std::unique_ptr<batch::BatchRecord> record_;  // null once moved from
   // Submitted or prepared: what is launched now is told of by Submit.
   bool is_used_ = false;
 };

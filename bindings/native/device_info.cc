@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bindings/native/device.h"
-#include "bindings/native/launch_limits.h"
+#include "engine/batch/launch_limits.h"
 
 namespace reprise::native {
 
@@ -41,7 +41,7 @@ Result<DeviceInfo> InfoOf(const device::Driver& driver, CUdevice device) {
 }
 
 DeviceInfo HostInfo() {
-  const LaunchLimits limits = LaunchLimits::OfHost();
+  const batch::LaunchLimits limits = batch::LaunchLimits::OfHost();
   return {.number = RuntimeOptions::kHost,
           .name = "host",
           .compute_major = 9,
@@ -50,9 +50,9 @@ DeviceInfo HostInfo() {
                           static_cast<uint64_t>(sysconf(_SC_PAGESIZE)),
           .multiprocessors = limits.multiprocessors,
           .threads_per_block = limits.threads,
-          .threads_per_multiprocessor = kHostThreads,
+          .threads_per_multiprocessor = batch::kHostThreads,
           .shared_bytes_per_block = limits.shared_bytes,
-          .shared_bytes_per_multiprocessor = kHostSharedBytes};
+          .shared_bytes_per_multiprocessor = batch::kHostSharedBytes};
 }
 
 Result<std::vector<DeviceInfo>> CudaDevices() {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "bindings/native/device.h"
-#include "bindings/native/event_core.h"
 #include "bindings/native/guarded_call.h"
+#include "engine/batch/batch_event.h"
 
 namespace reprise::native {
 namespace {
@@ -31,7 +31,7 @@ class HostEvent {
   CUevent handle() { return reinterpret_cast<CUevent>(this); }
 
   void Record() {
-    // Relaxed: EventCore says who sees it.
+    // Relaxed: BatchEvent says who sees it.
     at_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   }
   std::chrono::steady_clock::time_point at() const {
@@ -42,7 +42,7 @@ class HostEvent {
   std::atomic<std::chrono::steady_clock::time_point> at_{};
 };
 
-Status RunKernel(const Node& node, const std::byte* image) {
+Status RunKernel(const batch::Node& node, const std::byte* image) {
   Status done = GuardedCall([&]() -> Status {
     node.kernel->host()(node.config(), image);
     return {};
@@ -54,43 +54,43 @@ Status RunKernel(const Node& node, const std::byte* image) {
   return {};
 }
 
-Status Run(const Node& node, const std::byte* image) {
+Status Run(const batch::Node& node, const std::byte* image) {
   switch (node.kind) {
-    case Node::Kind::kKernel:
+    case batch::Node::Kind::kKernel:
       return RunKernel(node, image);
-    case Node::Kind::kCopy:
+    case batch::Node::Kind::kCopy:
       std::memcpy(reinterpret_cast<void*>(Word(image, 0)),
                   reinterpret_cast<const void*>(Word(image, 8)), node.width);
       return {};
-    case Node::Kind::kFill: {
+    case batch::Node::Kind::kFill: {
       auto* to = reinterpret_cast<std::byte*>(Word(image, 0));
-      const uint32_t value = BatchRecord::ValueIn(image);
+      const uint32_t value = batch::BatchRecord::ValueIn(image);
       for (uint64_t i = 0; i < node.width; ++i) {
         std::memcpy(to + i * node.element_bytes, &value, node.element_bytes);
       }
       return {};
     }
-    case Node::Kind::kRecord:
-      HostEvent::Of(EventCore::In(image).event()).Record();
+    case batch::Node::Kind::kRecord:
+      HostEvent::Of(batch::BatchEvent::In(image).event()).Record();
       return {};
-    case Node::Kind::kWait:
-    case Node::Kind::kCapture:
+    case batch::Node::Kind::kWait:
+    case batch::Node::Kind::kCapture:
       return {};  // all before it is done; captures are called by their graph
   }
   return {};
 }
 
 // There is nothing to capture: it is called each time.
-struct HostWork final : Captured {
-  explicit HostWork(CaptureFunction work) : work(std::move(work)) {}
-  const CaptureFunction work;
+struct HostWork final : batch::Captured {
+  explicit HostWork(batch::CaptureFunction work) : work(std::move(work)) {}
+  const batch::CaptureFunction work;
 };
 
 // As a graph of the driver's: it has copies of the arguments that it was given.
-class HostGraph final : public Graph {
+class HostGraph final : public batch::Graph {
  public:
-  HostGraph(std::vector<Node> nodes, std::vector<std::byte> image,
-            Captures captures)
+  HostGraph(std::vector<batch::Node> nodes, std::vector<std::byte> image,
+            batch::Captures captures)
       : nodes_(std::move(nodes)),
         image_(std::move(image)),
         captures_(std::move(captures)) {
@@ -98,16 +98,16 @@ class HostGraph final : public Graph {
   }
 
   Status Set(size_t index, const std::byte* image) override {
-    const Node& node = nodes_[index];
+    const batch::Node& node = nodes_[index];
     std::memcpy(image_.data() + node.image_begin, image, node.image_bytes);
     return {};
   }
   Status Apply() override { return {}; }
   Status Launch(CUstream) override {
-    for (const Node& node : nodes_) {
+    for (const batch::Node& node : nodes_) {
       const std::byte* image = image_.data() + node.image_begin;
-      if (node.kind == Node::Kind::kCapture) {
-        const size_t number = BatchRecord::CaptureIn(image);
+      if (node.kind == batch::Node::Kind::kCapture) {
+        const size_t number = batch::BatchRecord::CaptureIn(image);
         const auto& host = static_cast<const HostWork&>(*captures_[number]);
         REPRISE_RETURN_IF_ERROR(
             GuardedCall([&] { return host.work(nullptr); }));
@@ -116,7 +116,7 @@ class HostGraph final : public Graph {
     }
     return {};
   }
-  Status TakeOver(const std::vector<Node>& nodes,
+  Status TakeOver(const std::vector<batch::Node>& nodes,
                   const std::vector<std::byte>& image) override {
     nodes_ = nodes;
     image_ = image;
@@ -127,17 +127,17 @@ class HostGraph final : public Graph {
  private:
   void KeepKernels() {
     kernels_.clear();
-    for (const Node& node : nodes_) {
+    for (const batch::Node& node : nodes_) {
       if (node.kernel != nullptr) {
         kernels_.push_back(node.kernel->shared_from_this());
       }
     }
   }
 
-  std::vector<Node> nodes_;
+  std::vector<batch::Node> nodes_;
   std::vector<std::byte> image_;
-  const Captures captures_;
-  std::vector<std::shared_ptr<KernelCode>> kernels_;
+  const batch::Captures captures_;
+  std::vector<std::shared_ptr<batch::KernelCode>> kernels_;
 };
 
 // Owns what was copied when it was made.
@@ -159,7 +159,7 @@ class HostDevice final : public Device {
     return {limits_.priority_least, limits_.priority_greatest};
   }
   Result<CUstream> MakeStream(int32_t priority) override {
-    REPRISE_RETURN_IF_ERROR(AdmitPriority(limits_, priority));
+    REPRISE_RETURN_IF_ERROR(batch::AdmitPriority(limits_, priority));
     return CUstream{};
   }
   void EndStream(CUstream) override {}
@@ -198,7 +198,7 @@ class HostDevice final : public Device {
     return memory;
   }
   void Free(void* memory) override { std::free(memory); }
-  MemoryHold HoldMemory() override { return nullptr; }
+  batch::MemoryHold HoldMemory() override { return nullptr; }
   Status CopyIn(void* to, const void* from, size_t bytes, CUstream) override {
     if (bytes > 0) std::memcpy(to, from, bytes);  // an empty buffer's is null
     return {};
@@ -216,35 +216,35 @@ class HostDevice final : public Device {
     return copy;
   }
 
-  Status Admit(const Node& node) override {
-    return native::Admit(*occupancy_, limits_, node);
+  Status Admit(const batch::Node& node) override {
+    return batch::Admit(*occupancy_, limits_, node);
   }
-  Result<uint64_t> MostBlocks(const Node& node) override {
+  Result<uint64_t> MostBlocks(const batch::Node& node) override {
     REPRISE_RETURN_IF_ERROR(Admit(node));
     return occupancy_->MostBlocks(node);
   }
-  Result<SuggestedBlock> SuggestBlock(KernelCode& kernel,
+  Result<SuggestedBlock> SuggestBlock(batch::KernelCode& kernel,
                                       uint32_t shared_bytes) override {
     return native::SuggestBlock(*occupancy_, limits_, kernel, shared_bytes);
   }
-  Status Enqueue(const Node& node, const std::byte* image, CUstream) override {
+  Status Enqueue(const batch::Node& node, const std::byte* image,
+                 CUstream) override {
     return Run(node, image);
   }
-  Result<std::shared_ptr<Captured>> Capture(
-      const CaptureFunction& work) override {
+  Result<std::shared_ptr<batch::Captured>> Capture(
+      const batch::CaptureFunction& work) override {
     return std::make_shared<HostWork>(work);
   }
-  Result<std::unique_ptr<Graph>> Build(const std::vector<Node>& nodes,
-                                       const std::vector<std::byte>& image,
-                                       const device::Dependencies&,
-                                       const Captures& captures,
-                                       Mechanism) override {
+  Result<std::unique_ptr<batch::Graph>> Build(
+      const std::vector<batch::Node>& nodes,
+      const std::vector<std::byte>& image, const device::Dependencies&,
+      const batch::Captures& captures, batch::Mechanism) override {
     return std::make_unique<HostGraph>(nodes, image, captures);
   }
 
   Result<DeviceInfo> Info() override { return HostInfo(); }
   std::string architecture() const override { return {}; }
-  void Adopt(CUfunction, KernelCode& code) override {
+  void Adopt(CUfunction, batch::KernelCode& code) override {
     code.Fail(
         Error(Code::kUnavailable, "a host runtime adopts no kernels: make '" +
                                       code.name() + "' with HostKernel"));
@@ -265,8 +265,9 @@ class HostDevice final : public Device {
   }
 
   const CUcontext context_ = NewContext();
-  const LaunchLimits limits_ = LaunchLimits::OfHost();
-  const std::unique_ptr<Occupancy> occupancy_ = MakeHostOccupancy();
+  const batch::LaunchLimits limits_ = batch::LaunchLimits::OfHost();
+  const std::unique_ptr<batch::Occupancy> occupancy_ =
+      batch::MakeHostOccupancy();
 };
 
 }  // namespace

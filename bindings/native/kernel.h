@@ -17,17 +17,21 @@
 #include <vector>
 
 #include "bindings/native/common.h"
-#include "bindings/native/param_type.h"
+#include "engine/batch/host_function.h"
+#include "engine/batch/param_type.h"
 
 namespace reprise {
 
-namespace native {
+namespace batch {
 class KernelCode;
-REPRISE_EXPORT Status Wait(KernelCode& code);
-REPRISE_EXPORT Result<std::string> LogOf(KernelCode& code);
+}
+
+namespace native {
+REPRISE_EXPORT Status Wait(batch::KernelCode& code);
+REPRISE_EXPORT Result<std::string> LogOf(batch::KernelCode& code);
 // Address and number of elements.
 REPRISE_EXPORT Result<std::pair<void*, size_t>> VariableOf(
-    KernelCode& code, const std::string& name, size_t element_bytes);
+    batch::KernelCode& code, const std::string& name, size_t element_bytes);
 
 // Parameters side by side as CUDA lays them out: each at a multiple of its
 // alignment.
@@ -36,7 +40,8 @@ struct ParamImage {
   static constexpr size_t kCount = sizeof...(P);
   static constexpr std::array<uint32_t, kCount> kSizes{sizeof(P)...};
   static constexpr std::array<uint32_t, kCount> kAlignments{alignof(P)...};
-  static constexpr std::array<ParamType, kCount> kTypes{ParamType::Of<P>()...};
+  static constexpr std::array<batch::ParamType, kCount> kTypes{
+      batch::ParamType::Of<P>()...};
 
   static constexpr std::array<uint32_t, kCount> Offsets() {
     std::array<uint32_t, kCount> offsets{};
@@ -55,9 +60,6 @@ struct ParamImage {
   static constexpr bool kDense = (sizeof(P) + ... + 0) == kBytes;
 };
 
-// A host kernel takes the image of its parameters.
-using HostFunction =
-    std::function<void(const LaunchConfig&, const std::byte* image)>;
 }  // namespace native
 
 // CUDA C++ as text, and the kernel of it that is meant. Kernels that differ in
@@ -119,7 +121,7 @@ class Kernel<void(P...)> {
  public:
   using Image = native::ParamImage<P...>;
 
-  explicit Kernel(std::shared_ptr<native::KernelCode> code)
+  explicit Kernel(std::shared_ptr<batch::KernelCode> code)
       : code_(std::move(code)) {}
 
   // Waits for the compiler; says what it said. Checks the parameters against
@@ -142,10 +144,10 @@ class Kernel<void(P...)> {
     return std::span<T>(static_cast<T*>(found.first), found.second);
   }
 
-  native::KernelCode* code() const { return code_.get(); }
+  batch::KernelCode* code() const { return code_.get(); }
 
  private:
-  std::shared_ptr<native::KernelCode> code_;
+  std::shared_ptr<batch::KernelCode> code_;
 };
 
 namespace native {

@@ -8,7 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "bindings/native/plan_report.h"
+#include "bindings/native/common.h"
+#include "engine/batch/plan_report.h"
 
 namespace reprise::native {
 

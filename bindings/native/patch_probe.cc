@@ -74,7 +74,7 @@ class Bench {
   CUdeviceptr table_ = 0;
 };
 
-device::Launch LaunchOf(const KernelCode& kernel) {
+device::Launch LaunchOf(const batch::KernelCode& kernel) {
   device::Launch launch;
   launch.function = kernel.function();
   launch.params = kernel.params();
@@ -101,7 +101,7 @@ class Chain {
     return chain;
   }
   static Result<std::unique_ptr<Chain>> Make(const Bench& bench,
-                                             const KernelCode& kernel,
+                                             const batch::KernelCode& kernel,
                                              size_t launches) {
     return Make(bench, std::vector<device::Launch>(launches, LaunchOf(kernel)));
   }

@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t kMostSharedBytes = 48 << 10;
 constexpr uint32_t kMostTableBytes = kernels::kTableBytes.back();
 
-bool MayHaveTwin(const Node& node) {
+bool MayHaveTwin(const batch::Node& node) {
   return node.kernel != nullptr && node.kernel->source() != nullptr &&
          node.image_bytes > 0 && node.shared_bytes <= kMostSharedBytes &&
          !node.clustered() && node.cooperative == 0 && node.programmatic == 0;
@@ -35,7 +35,7 @@ std::vector<device::ParamSpan> WriterParams(uint32_t bytes) {
 
 }  // namespace
 
-PatchService::PatchService(Device* device, CompileService* compiler,
+PatchService::PatchService(Device* device, batch::CompileService* compiler,
                            base::TaskRunner* queue, Patching wanted,
                            std::optional<PatchMeasurement> measured)
     : device_(device),
@@ -72,7 +72,7 @@ void PatchService::Measure() {
 }
 
 Result<PatchCosts> PatchService::Probe(std::string& why_no_table) {
-  const DeviceScope scope(*device_);
+  const batch::DeviceScope scope(*device_);
   REPRISE_RETURN_IF_ERROR(scope.status());
   const device::RelaxedCapture relaxed(*device_->context().driver);
   PatchProbe::Kernels probed;
@@ -90,11 +90,11 @@ Result<PatchCosts> PatchService::Probe(std::string& why_no_table) {
   return PatchProbe::Measure(*device_->context().driver, probed);
 }
 
-PatchShape PatchService::ShapeOf(const std::vector<Node>& nodes) const {
+PatchShape PatchService::ShapeOf(const std::vector<batch::Node>& nodes) const {
   PatchShape shape{.launches = nodes.size()};
   if (device_->on_host()) return shape;
   uint32_t bytes = 0;
-  for (const Node& node : nodes) {
+  for (const batch::Node& node : nodes) {
     if (!MayHaveTwin(node)) continue;
     const uint32_t end = device::TableEnd(bytes, node.image_bytes);
     if (end > kMostTableBytes) continue;
@@ -105,19 +105,21 @@ PatchShape PatchService::ShapeOf(const std::vector<Node>& nodes) const {
   return shape;
 }
 
-Result<Mechanism> PatchService::TableFor(const std::vector<Node>& nodes) {
-  const DeviceScope scope(*device_);
+Result<batch::Mechanism> PatchService::TableFor(
+    const std::vector<batch::Node>& nodes) {
+  const batch::DeviceScope scope(*device_);
   REPRISE_RETURN_IF_ERROR(scope.status());
-  Mechanism mechanism{.patching = Patching::kTable};
+  batch::Mechanism mechanism{.patching = Patching::kTable};
   mechanism.twins.resize(nodes.size());
-  std::map<const KernelCode*, Result<std::shared_ptr<KernelCode>>> twins;
+  std::map<const batch::KernelCode*, Result<std::shared_ptr<batch::KernelCode>>>
+      twins;
   uint32_t bytes = 0;
   std::string why = "no launch has a kernel from source";
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (!MayHaveTwin(nodes[i])) continue;
     const uint32_t end = device::TableEnd(bytes, nodes[i].image_bytes);
     if (end > kMostTableBytes) continue;
-    const KernelCode* kernel = nodes[i].kernel;
+    const batch::KernelCode* kernel = nodes[i].kernel;
     auto found = twins.find(kernel);
     if (found == twins.end()) {
       found = twins.emplace(kernel, TwinOf(*kernel)).first;
@@ -134,22 +136,25 @@ Result<Mechanism> PatchService::TableFor(const std::vector<Node>& nodes) {
   return mechanism;
 }
 
-Result<std::shared_ptr<KernelCode>> PatchService::Writer(uint32_t bytes) {
+Result<std::shared_ptr<batch::KernelCode>> PatchService::Writer(
+    uint32_t bytes) {
   const uint32_t size = CarriedBytes(bytes);
   return TableKernel("Write<" + std::to_string(size) + ">", WriterParams(size));
 }
 
-Result<std::shared_ptr<KernelCode>> PatchService::TableKernel(
+Result<std::shared_ptr<batch::KernelCode>> PatchService::TableKernel(
     const std::string& name, std::vector<device::ParamSpan> params) {
-  const auto code = compiler_->CompileOwn(
-      {.source = kernels::kTableSource, .name = "reprise_table.cu"},
-      "reprise_table::" + name, std::move(params));
+  const std::string expression = "reprise_table::" + name;
+  const auto code = compiler_->Compile({.source = kernels::kTableSource,
+                                        .name = "reprise_table.cu",
+                                        .name_expressions = {expression}},
+                                       expression, std::move(params));
   REPRISE_RETURN_IF_ERROR(code->Wait());
   return code;
 }
 
-Result<std::shared_ptr<KernelCode>> PatchService::TwinOf(
-    const KernelCode& kernel) {
+Result<std::shared_ptr<batch::KernelCode>> PatchService::TwinOf(
+    const batch::KernelCode& kernel) {
   const device::Driver& driver = *device_->context().driver;
   int threads = 0;
   REPRISE_CU(driver, cuFuncGetAttribute(&threads,
@@ -157,8 +162,8 @@ Result<std::shared_ptr<KernelCode>> PatchService::TwinOf(
                                         kernel.function()));
   kernels::Twin twin =
       kernels::TwinOf(*kernel.source(), kernel.name(), threads);
-  const auto code = compiler_->CompileOwn(
-      std::move(twin.source), twin.name, {{0, 8}},
+  const auto code = compiler_->Compile(
+      std::move(twin.source), twin.name, {{0, 8}}, {},
       [name = kernel.name()](const kernels::CompiledCode& compiled) -> Status {
         if (!kernels::HasVariables(compiled)) return {};
         return base::Fail(Code::kUnavailable,

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "bindings/native/batch_record.h"
-#include "bindings/native/compile_service.h"
 #include "bindings/native/device.h"
 #include "bindings/native/patch_policy.h"
 #include "engine/base/task.h"
+#include "engine/batch/batch_record.h"
+#include "engine/batch/compile_service.h"
 
 namespace reprise::native {
 
@@ -30,7 +30,7 @@ class PatchService {
  public:
   // All outlive it; its tasks must have ended before it does. `measured`, for
   // tests: what need not be measured then.
-  PatchService(Device* device, CompileService* compiler,
+  PatchService(Device* device, batch::CompileService* compiler,
                base::TaskRunner* queue, Patching wanted,
                std::optional<PatchMeasurement> measured = std::nullopt);
 
@@ -40,24 +40,25 @@ class PatchService {
   const PatchMeasurement* Measured();
 
   // As far as can be told before anything is compiled.
-  PatchShape ShapeOf(const std::vector<Node>& nodes) const;
+  PatchShape ShapeOf(const std::vector<batch::Node>& nodes) const;
 
   // Twins for as many nodes as a table holds. Compiles and loads what is not
   // yet there. kUnavailable where no node has a twin.
-  Result<Mechanism> TableFor(const std::vector<Node>& nodes);
+  Result<batch::Mechanism> TableFor(const std::vector<batch::Node>& nodes);
 
  private:
   void Measure();
   Result<PatchCosts> Probe(std::string& why_no_table);
   // Of a table of so many bytes.
-  Result<std::shared_ptr<KernelCode>> Writer(uint32_t bytes);
+  Result<std::shared_ptr<batch::KernelCode>> Writer(uint32_t bytes);
   // Of kernels/table_source.h.
-  Result<std::shared_ptr<KernelCode>> TableKernel(
+  Result<std::shared_ptr<batch::KernelCode>> TableKernel(
       const std::string& name, std::vector<device::ParamSpan> params);
-  Result<std::shared_ptr<KernelCode>> TwinOf(const KernelCode& kernel);
+  Result<std::shared_ptr<batch::KernelCode>> TwinOf(
+      const batch::KernelCode& kernel);
 
   Device* const device_;
-  CompileService* const compiler_;
+  batch::CompileService* const compiler_;
   base::TaskRunner* const queue_;
   const Patching wanted_;
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "bindings/native/kernel_code.h"
 #include "bindings/native/prepared_plan.h"
+#include "engine/batch/kernel_code.h"
 
 namespace reprise {
 namespace native {
@@ -20,21 +20,21 @@ Status PreparedPlan::HasLaunch(uint32_t launch) const {
 }
 
 std::string PreparedPlan::NameOf(uint32_t launch) const {
-  const Node& node = recipe_->nodes[launch];
+  const batch::Node& node = recipe_->nodes[launch];
   return "launch " + std::to_string(launch) +
          (node.kernel == nullptr ? ""
                                  : " (kernel '" + node.kernel->name() + "')");
 }
 
 PreparedPlan::Parameters PreparedPlan::ParametersOf(uint32_t launch) const {
-  const Node& node = recipe_->nodes[launch];
-  const ParamType to = ParamType::Of<void*>();
+  const batch::Node& node = recipe_->nodes[launch];
+  const batch::ParamType to = batch::ParamType::Of<void*>();
   switch (node.kind) {
-    case Node::Kind::kKernel:
+    case batch::Node::Kind::kKernel:
       return {.count = node.kernel->params()->size()};
-    case Node::Kind::kCopy:
-      return {.count = 2, .types = {to, ParamType::Of<const void*>()}};
-    case Node::Kind::kFill: {
+    case batch::Node::Kind::kCopy:
+      return {.count = 2, .types = {to, batch::ParamType::Of<const void*>()}};
+    case batch::Node::Kind::kFill: {
       const auto fill = std::lower_bound(
           fills_.begin(), fills_.end(), launch,
           [](const Fill& f, uint32_t node) { return f.node < node; });
@@ -46,10 +46,10 @@ PreparedPlan::Parameters PreparedPlan::ParametersOf(uint32_t launch) const {
 }
 
 Status PreparedPlan::Set(uint32_t launch, size_t argument,
-                         const ParamType& type, const void* value) {
+                         const batch::ParamType& type, const void* value) {
   REPRISE_RETURN_IF_ERROR(HasLaunch(launch));
-  const Node& node = recipe_->nodes[launch];
-  const bool of_kernel = node.kind == Node::Kind::kKernel;
+  const batch::Node& node = recipe_->nodes[launch];
+  const bool of_kernel = node.kind == batch::Node::Kind::kKernel;
   const Parameters parameters = ParametersOf(launch);
   if (argument >= parameters.count) {
     return base::Fail(
@@ -60,10 +60,10 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument,
   const auto place = [&] {
     return "argument " + std::to_string(argument) + " of " + NameOf(launch);
   };
-  const ParamType expected =
+  const batch::ParamType expected =
       of_kernel ? node.kernel->TypeOf(argument) : parameters.types[argument];
-  if (expected.kind == ParamType::Kind::kPointer &&
-      type.kind == ParamType::Kind::kPointer) {
+  if (expected.kind == batch::ParamType::Kind::kPointer &&
+      type.kind == batch::ParamType::Kind::kPointer) {
     const void* pointer = nullptr;
     std::memcpy(&pointer, value, sizeof pointer);
     if (pointer == nullptr) {
@@ -73,7 +73,7 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument,
     }
   }
   if (!expected.Takes(type)) {
-    const bool is_known = expected.kind != ParamType::Kind::kUnknown;
+    const bool is_known = expected.kind != batch::ParamType::Kind::kUnknown;
     return base::Fail(
         Code::kInvalidArgument,
         is_known ? place() + " is of type " + expected.Spelled() + ", not " +
@@ -85,10 +85,10 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument,
   if (of_kernel) {
     const device::ParamSpan& span = (*node.kernel->params())[argument];
     graph_->Set(launch, span.offset_bytes, value, span.size_bytes);
-  } else if (node.kind == Node::Kind::kFill && argument == 1) {
-    const auto pattern = BatchRecord::PatternOf(expected, value);
+  } else if (node.kind == batch::Node::Kind::kFill && argument == 1) {
+    const auto pattern = batch::BatchRecord::PatternOf(expected, value);
     if (!pattern) return tl::unexpected(pattern.error().In(NameOf(launch)));
-    graph_->Set(launch, BatchRecord::kFillValue, &pattern->bits,
+    graph_->Set(launch, batch::BatchRecord::kFillValue, &pattern->bits,
                 pattern->bytes);
   } else {
     graph_->Set(launch, 8 * argument, value, sizeof(void*));
@@ -99,7 +99,7 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument,
 Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
   REPRISE_RETURN_IF_ERROR(HasLaunch(launch));
   const std::string place = "launch " + std::to_string(launch);
-  if (recipe_->nodes[launch].kind != Node::Kind::kWait) {
+  if (recipe_->nodes[launch].kind != batch::Node::Kind::kWait) {
     return base::Fail(Code::kInvalidArgument,
                       place + " is not the wait for an event");
   }
@@ -108,18 +108,18 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
                       "the event is of another runtime");
   }
   REPRISE_RETURN_IF_ERROR(event.core()->CheckRecorded());
-  const EventCore* const address = event.core().get();
+  const batch::BatchEvent* const address = event.core().get();
   graph_->Set(launch, 0, &address, sizeof address);
   events_[launch] = event.core();
   return {};
 }
 
 Status PreparedPlan::Launch() {
-  const DeviceScope scope(stream_->runtime().device());
+  const batch::DeviceScope scope(stream_->runtime().device());
   REPRISE_RETURN_IF_ERROR(scope.status());
   REPRISE_RETURN_IF_ERROR(graph_->Give());
   REPRISE_RETURN_IF_ERROR(graph_->Launch());
-  for (const BatchRecord::EventUse& point : points_) {
+  for (const batch::BatchRecord::EventUse& point : points_) {
     point.event->set_recorded();
   }
   return {};
@@ -141,7 +141,7 @@ Status Plan::SetEvent(uint32_t launch, const Event& event) {
 }
 
 Status Plan::SetBytes(uint32_t launch, size_t argument,
-                      const native::ParamType& type, const void* value) {
+                      const batch::ParamType& type, const void* value) {
   return plan_->Set(launch, argument, type, value);
 }
 

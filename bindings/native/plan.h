@@ -10,10 +10,12 @@
 
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
-#include "bindings/native/param_type.h"
-#include "bindings/native/plan_report.h"
+#include "engine/batch/param_type.h"
+#include "engine/batch/plan_report.h"
 
 namespace reprise {
+
+using batch::PlanReport;
 
 namespace native {
 class PreparedPlan;
@@ -43,7 +45,7 @@ class Plan {
     static_assert(std::is_trivially_copyable_v<T>,
                   "an argument is a value that is copied as bytes: of a Buffer "
                   "it is its data()");
-    return SetBytes(launch, argument, native::ParamType::Of<T>(), &value);
+    return SetBytes(launch, argument, batch::ParamType::Of<T>(), &value);
   }
 
   // The same for the event of Batch::Wait.
@@ -55,7 +57,7 @@ class Plan {
 
  private:
   REPRISE_EXPORT Status SetBytes(uint32_t launch, size_t argument,
-                                 const native::ParamType& type,
+                                 const batch::ParamType& type,
                                  const void* value);
 
   std::unique_ptr<native::PreparedPlan> plan_;

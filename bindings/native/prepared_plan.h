@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "bindings/native/adaptive_graph.h"
-#include "bindings/native/param_type.h"
 #include "bindings/native/stream_core.h"
+#include "engine/batch/param_type.h"
 
 namespace reprise::native {
 
@@ -24,18 +24,18 @@ class PreparedPlan {
   PreparedPlan(std::shared_ptr<StreamCore> stream,
                std::shared_ptr<const AdaptiveGraph::Recipe> recipe,
                std::unique_ptr<AdaptiveGraph> graph,
-               std::vector<BatchRecord::EventUse> points,
-               const std::vector<BatchRecord::FillOf>& fills)
+               std::vector<batch::BatchRecord::EventUse> points,
+               const std::vector<batch::BatchRecord::FillOf>& fills)
       : stream_(std::move(stream)),
         recipe_(std::move(recipe)),
         graph_(std::move(graph)),
         points_(std::move(points)) {
-    for (const BatchRecord::FillOf& fill : fills) {
-      fills_.push_back({fill.node, KeptParamType(fill.element)});
+    for (const batch::BatchRecord::FillOf& fill : fills) {
+      fills_.push_back({fill.node, batch::KeptParamType(fill.element)});
     }
   }
 
-  Status Set(uint32_t launch, size_t argument, const ParamType& type,
+  Status Set(uint32_t launch, size_t argument, const batch::ParamType& type,
              const void* value);
   Status SetEvent(uint32_t launch, const Event& event);
   Status Launch();
@@ -45,12 +45,12 @@ class PreparedPlan {
   // What a fill's elements are.
   struct Fill {
     uint32_t node;
-    KeptParamType element;
+    batch::KeptParamType element;
   };
   // How many a launch has, and, of copies and fills, of what type.
   struct Parameters {
     size_t count = 0;
-    std::array<ParamType, 2> types = {};
+    std::array<batch::ParamType, 2> types = {};
   };
 
   Status HasLaunch(uint32_t launch) const;
@@ -61,7 +61,7 @@ class PreparedPlan {
   const std::shared_ptr<StreamCore> stream_;
   const std::shared_ptr<const AdaptiveGraph::Recipe> recipe_;
   const std::unique_ptr<AdaptiveGraph> graph_;
-  const std::vector<BatchRecord::EventUse> points_;
+  const std::vector<batch::BatchRecord::EventUse> points_;
   std::vector<Fill> fills_;  // in the order of the nodes
   // Of waits, until the graph has taken them.
   std::unordered_map<uint32_t, std::shared_ptr<EventCore>> events_;

@@ -4,9 +4,11 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/native/kernel_code.h"
+#include "bindings/native/kernel_request.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "engine/batch/elements.h"
+#include "engine/batch/kernel_code.h"
 
 namespace reprise {
 namespace native {
@@ -16,7 +18,8 @@ Result<void*> Allocate(RuntimeCore& runtime, size_t count,
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
     return base::Fail(Code::kInvalidArgument,
-                      "cannot allocate " + ElementsOf(count, element_bytes) +
+                      "cannot allocate " +
+                          batch::ElementsOf(count, element_bytes) +
                           ": they have more bytes than a size can say");
   }
   return runtime.device().Allocate(bytes);
@@ -37,12 +40,12 @@ std::vector<device::ParamSpan> SpansOf(const std::vector<uint32_t>& offsets,
   return spans;
 }
 
-Error InKernel(const native::KernelCode& kernel, const Error& error) {
+Error InKernel(const batch::KernelCode& kernel, const Error& error) {
   return error.In("kernel '" + kernel.name() + "'");
 }
 
 // Until it is ready; kInvalidArgument if it is none of the device's.
-Status WaitFor(native::KernelCode& kernel, const native::Device& device) {
+Status WaitFor(batch::KernelCode& kernel, const native::Device& device) {
   REPRISE_RETURN_IF_ERROR(kernel.Wait());
   if (kernel.context() == device.context().context) return {};
   return base::Fail(
@@ -90,7 +93,8 @@ Result<Stream> Runtime::AdoptStream(void* handle) const {
 Runtime::SharedCode Runtime::Compile(const KernelSource& source,
                                      const Shape& shape) const {
   return core_->compile_service().Compile(
-      source, SpansOf(shape.offsets, shape.sizes), shape.types);
+      native::RequestOf(source), source.name,
+      SpansOf(shape.offsets, shape.sizes), shape.types);
 }
 
 Runtime::SharedCode Runtime::Adopt(void* handle, std::string name,
@@ -99,7 +103,7 @@ Runtime::SharedCode Runtime::Adopt(void* handle, std::string name,
     return base::Fail(Code::kInvalidArgument,
                       "the handle of kernel '" + name + "' is null");
   }
-  auto code = std::make_shared<native::KernelCode>(
+  auto code = std::make_shared<batch::KernelCode>(
       std::move(name), SpansOf(shape.offsets, shape.sizes), shape.types);
   core_->device().Adopt(static_cast<CUfunction>(handle), *code);
   REPRISE_RETURN_IF_ERROR(code->Wait());
@@ -150,7 +154,7 @@ Result<AnyKernel> Runtime::HostKernel(std::string name,
   return AnyKernel(std::move(code));
 }
 
-Runtime::SharedCode Runtime::FromHost(native::HostFunction function,
+Runtime::SharedCode Runtime::FromHost(batch::HostFunction function,
                                       std::string name,
                                       const Shape& shape) const {
   if (!core_->device().on_host()) {
@@ -159,22 +163,22 @@ Runtime::SharedCode Runtime::FromHost(native::HostFunction function,
                           "' needs a runtime of the host (RuntimeOptions::"
                           "kHost)");
   }
-  auto code = std::make_shared<native::KernelCode>(
+  auto code = std::make_shared<batch::KernelCode>(
       std::move(name), SpansOf(shape.offsets, shape.sizes), shape.types);
   code->FinishHost(core_->device().context().context, std::move(function));
   return code;
 }
 
-Result<uint32_t> Runtime::MostBlocks(native::KernelCode& kernel,
+Result<uint32_t> Runtime::MostBlocks(batch::KernelCode& kernel,
                                      const LaunchConfig& config) const {
   REPRISE_RETURN_IF_ERROR(WaitFor(kernel, core_->device()));
-  native::BatchRecord record;
+  batch::BatchRecord record;
   record.AddKernel(&kernel, config, 0);
   record.EndLaunch();
   if (record.mistake().has_value()) {
     return base::Fail(Code::kInvalidArgument, *record.mistake());
   }
-  native::Node node = record.nodes().front();
+  batch::Node node = record.nodes().front();
   node.grid = node.cluster;  // the grid does not matter
   node.cooperative = 0;
   auto blocks = core_->device().MostBlocks(node);
@@ -182,7 +186,7 @@ Result<uint32_t> Runtime::MostBlocks(native::KernelCode& kernel,
   return static_cast<uint32_t>(*blocks);
 }
 
-Result<SuggestedBlock> Runtime::BestBlock(native::KernelCode& kernel,
+Result<SuggestedBlock> Runtime::BestBlock(batch::KernelCode& kernel,
                                           uint32_t shared_bytes) const {
   REPRISE_RETURN_IF_ERROR(WaitFor(kernel, core_->device()));
   auto block = core_->device().SuggestBlock(kernel, shared_bytes);

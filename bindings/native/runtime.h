@@ -21,6 +21,9 @@
 #include "bindings/native/device_info.h"
 #include "bindings/native/kernel.h"
 #include "bindings/native/stream.h"
+#include "engine/batch/compile_stats.h"
+#include "engine/batch/host_function.h"
+#include "engine/batch/param_type.h"
 
 namespace reprise {
 
@@ -54,15 +57,7 @@ struct RuntimeOptions {
   std::optional<std::string> cache_dir = {};
 };
 
-// What became of CompileKernel's calls, and where their results are kept.
-struct RuntimeStats {
-  uint64_t compiled = 0;     // by NVRTC, in vain or not
-  uint64_t memory_hits = 0;  // calls answered by what another call had made
-  uint64_t disk_hits = 0;    // found in the cache's folder
-  uint64_t libraries = 0;    // loaded now, each for all kernels of one source
-  std::string cache_dir;     // empty if there is none
-  std::string why_no_cache;  // the reason then
-};
+using RuntimeStats = batch::CompileStats;
 
 // Owns the compiler's and the builds' threads; uses the primary context of its
 // device, or the caller's. There may be several, of one device or of more.
@@ -180,7 +175,7 @@ class Runtime {
   struct Shape {
     std::vector<uint32_t> offsets;
     std::vector<uint32_t> sizes;
-    std::vector<native::ParamType> types = {};  // none: nobody knows
+    std::vector<batch::ParamType> types = {};  // none: nobody knows
   };
   // Never runs: K, or what was asserted before, does not compile and says why.
   template <typename K>
@@ -220,18 +215,18 @@ class Runtime {
     }
   }
 
-  using SharedCode = Result<std::shared_ptr<native::KernelCode>>;
+  using SharedCode = Result<std::shared_ptr<batch::KernelCode>>;
   REPRISE_EXPORT SharedCode Compile(const KernelSource& source,
                                     const Shape& shape) const;
   REPRISE_EXPORT SharedCode Adopt(void* handle, std::string name,
                                   const Shape& shape) const;
-  REPRISE_EXPORT SharedCode FromHost(native::HostFunction function,
+  REPRISE_EXPORT SharedCode FromHost(batch::HostFunction function,
                                      std::string name,
                                      const Shape& shape) const;
 
-  REPRISE_EXPORT Result<uint32_t> MostBlocks(native::KernelCode& kernel,
+  REPRISE_EXPORT Result<uint32_t> MostBlocks(batch::KernelCode& kernel,
                                              const LaunchConfig& config) const;
-  REPRISE_EXPORT Result<SuggestedBlock> BestBlock(native::KernelCode& kernel,
+  REPRISE_EXPORT Result<SuggestedBlock> BestBlock(batch::KernelCode& kernel,
                                                   uint32_t shared_bytes) const;
 
   std::shared_ptr<native::RuntimeCore> core_;

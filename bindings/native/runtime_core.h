@@ -7,11 +7,11 @@
 #include <optional>
 #include <utility>
 
-#include "bindings/native/compile_service.h"
 #include "bindings/native/device.h"
 #include "bindings/native/patch_service.h"
 #include "bindings/native/runtime.h"
 #include "engine/base/task.h"
+#include "engine/batch/compile_service.h"
 #include "scheduler/build_queue.h"
 
 namespace reprise::native {
@@ -32,7 +32,7 @@ class RuntimeCore {
               const Stubs& stubs)
       : device_(std::move(device)),
         options_(options),
-        compile_service_(*device_, options_),
+        compile_service_(*device_, options_.cache_dir),
         builds_(stubs.builds != nullptr ? stubs.builds : &queue_),
         patching_(device_.get(), &compile_service_, builds_, options_.patching,
                   stubs.measured) {}
@@ -42,7 +42,7 @@ class RuntimeCore {
   Device& device() { return *device_; }
   const std::shared_ptr<Device>& shared_device() const { return device_; }
   const RuntimeOptions& options() const { return options_; }
-  CompileService& compile_service() { return compile_service_; }
+  batch::CompileService& compile_service() { return compile_service_; }
   PatchService& patching() { return patching_; }
   scheduler::BuildQueue& queue() { return queue_; }
   // Where work for later is posted.
@@ -51,7 +51,7 @@ class RuntimeCore {
  private:
   const std::shared_ptr<Device> device_;  // shared with events
   const RuntimeOptions options_;
-  CompileService compile_service_;
+  batch::CompileService compile_service_;
   base::TaskRunner* const builds_;
   PatchService patching_;
   scheduler::BuildQueue queue_;  // last: what it runs uses all of these

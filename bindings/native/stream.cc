@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bindings/native/stream_core.h"
+#include "engine/batch/elements.h"
 
 namespace reprise {
 
@@ -22,7 +23,7 @@ Result<size_t> BytesToCopy(const void* to, const void* from, size_t count,
   const auto refuse = [&](const char* why) {
     return base::Fail(
         Code::kInvalidArgument,
-        "cannot copy " + native::ElementsOf(count, element_bytes) + why);
+        "cannot copy " + batch::ElementsOf(count, element_bytes) + why);
   };
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
@@ -100,7 +101,7 @@ Stream::SharedBytes Stream::BeginCopyOut(const void* from, size_t count,
 Status Stream::SameSize(size_t to, size_t from, size_t element_bytes) {
   if (to == from) return {};
   return base::Fail(Code::kInvalidArgument,
-                    "cannot copy " + native::ElementsOf(from, element_bytes) +
+                    "cannot copy " + batch::ElementsOf(from, element_bytes) +
                         " to " + std::to_string(to) +
                         ": name as many of both, as in span().first(" +
                         std::to_string(std::min(to, from)) + ")");

@@ -16,7 +16,8 @@
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
 #include "bindings/native/host_copy.h"
-#include "bindings/native/plan_report.h"
+#include "engine/batch/plan_report.h"
+#include "engine/batch/stream_stats.h"
 
 namespace reprise {
 
@@ -24,17 +25,8 @@ namespace native {
 class StreamCore;
 }  // namespace native
 
-// What became of the batches of a stream.
-struct StreamStats {
-  uint64_t batches = 0;
-  uint64_t replayed = 0;  // as one graph
-  uint64_t launches = 0;  // made by themselves
-  uint64_t patched = 0;   // nodes of graphs whose arguments changed
-  uint64_t built = 0;
-  uint64_t taken_over = 0;  // graphs that became another batch's
-  uint64_t refused = 0;     // builds that failed; Stream::plans says why
-  uint64_t plans = 0;       // held
-};
+using batch::PlanReport;
+using batch::StreamStats;
 
 // Copies name the same stream, which lives as long as one of them, a batch or a
 // plan of it does; its end waits for the work that it was given. Any thread may

@@ -3,8 +3,7 @@
 #include <span>
 #include <utility>
 
-#include "bindings/native/dependencies.h"
-#include "bindings/native/guarded_call.h"
+#include "engine/batch/dependencies.h"
 
 namespace reprise::native {
 namespace {
@@ -15,15 +14,17 @@ constexpr size_t kRecordsKept = 8;
 // A graph that was not used for so many batches may be taken over.
 constexpr uint64_t kIdleBatches = 16;
 
-cache::Signature NameOf(const std::vector<Node>& nodes) {
-  return cache::HashWords({reinterpret_cast<const uint64_t*>(nodes.data()),
-                           nodes.size() * sizeof(Node) / sizeof(uint64_t)});
+cache::Signature NameOf(const std::vector<batch::Node>& nodes) {
+  return cache::HashWords(
+      {reinterpret_cast<const uint64_t*>(nodes.data()),
+       nodes.size() * sizeof(batch::Node) / sizeof(uint64_t)});
 }
 
-bool Same(const std::vector<Access>& a, const std::vector<Access>& b) {
+bool Same(const std::vector<batch::Access>& a,
+          const std::vector<batch::Access>& b) {
   return a.size() == b.size() &&
-         (a.empty() ||
-          std::memcmp(a.data(), b.data(), a.size() * sizeof(Access)) == 0);
+         (a.empty() || std::memcmp(a.data(), b.data(),
+                                   a.size() * sizeof(batch::Access)) == 0);
 }
 
 }  // namespace
@@ -36,27 +37,27 @@ StreamCore::~StreamCore() {
   }
 }
 
-std::unique_ptr<BatchRecord> StreamCore::TakeRecord() {
+std::unique_ptr<batch::BatchRecord> StreamCore::TakeRecord() {
   const base::MutexLock lock(mutex_);
-  if (records_.empty()) return std::make_unique<BatchRecord>();
-  std::unique_ptr<BatchRecord> record = std::move(records_.back());
+  if (records_.empty()) return std::make_unique<batch::BatchRecord>();
+  std::unique_ptr<batch::BatchRecord> record = std::move(records_.back());
   records_.pop_back();
   return record;
 }
 
-void StreamCore::ReturnRecord(std::unique_ptr<BatchRecord> record) {
+void StreamCore::ReturnRecord(std::unique_ptr<batch::BatchRecord> record) {
   record->Clear();
   const base::MutexLock lock(mutex_);
   if (records_.size() < kRecordsKept) records_.push_back(std::move(record));
 }
 
-Status StreamCore::Check(const BatchRecord& record) const {
+Status StreamCore::Check(const batch::BatchRecord& record) const {
   if (record.mistake().has_value()) {
     return base::Fail(Code::kInvalidArgument, *record.mistake());
   }
   for (size_t i = 0; i < record.nodes().size(); ++i) {
-    const Node& node = record.nodes()[i];
-    if (node.kind != Node::Kind::kKernel) continue;
+    const batch::Node& node = record.nodes()[i];
+    if (node.kind != batch::Node::Kind::kKernel) continue;
     const auto place = [&] {
       return "launch " + std::to_string(i) + " (kernel '" +
              node.kernel->name() + "')";
@@ -81,8 +82,8 @@ Status StreamCore::Check(const BatchRecord& record) const {
   return {};
 }
 
-Status StreamCore::CheckWaits(const BatchRecord& record) {
-  for (const BatchRecord::EventUse& wait : record.waits()) {
+Status StreamCore::CheckWaits(const batch::BatchRecord& record) {
+  for (const batch::BatchRecord::EventUse& wait : record.waits()) {
     if (wait.event->recorded()) continue;
     return base::Fail(Code::kFailedPrecondition,
                       "launch " + std::to_string(wait.node) +
@@ -92,25 +93,26 @@ Status StreamCore::CheckWaits(const BatchRecord& record) {
   return {};
 }
 
-Result<Captures> StreamCore::CaptureAll(const BatchRecord& record) const {
-  Captures captures;
+Result<batch::Captures> StreamCore::CaptureAll(
+    const batch::BatchRecord& record) const {
+  batch::Captures captures;
   if (record.captures().empty()) return captures;
-  const DeviceScope scope(runtime_->device());
+  const batch::DeviceScope scope(runtime_->device());
   REPRISE_RETURN_IF_ERROR(scope.status());
-  for (const CaptureFunction& work : record.captures()) {
+  for (const batch::CaptureFunction& work : record.captures()) {
     REPRISE_ASSIGN_OR_RETURN(auto captured, runtime_->device().Capture(work));
     captures.push_back(std::move(captured));
   }
   return captures;
 }
 
-Status StreamCore::Submit(const BatchRecord& record) {
+Status StreamCore::Submit(const batch::BatchRecord& record) {
   const base::MutexLock lock(mutex_);
   if (record.mistake().has_value()) return Check(record);
   REPRISE_RETURN_IF_ERROR(CheckWaits(record));
   ++stats_.batches;
   if (record.nodes().empty()) return {};
-  const DeviceScope scope(runtime_->device());
+  const batch::DeviceScope scope(runtime_->device());
   REPRISE_RETURN_IF_ERROR(scope.status());
   // A host runtime's captures are functions that live no longer than this call.
   const bool unknown =
@@ -136,15 +138,16 @@ Status StreamCore::Submit(const BatchRecord& record) {
   return LaunchAll(record);
 }
 
-bool StreamCore::Fits(const BatchEntry& entry, const BatchRecord& record) {
+bool StreamCore::Fits(const BatchEntry& entry,
+                      const batch::BatchRecord& record) {
   if (!record.SameNodes(entry.nodes)) return false;
   // Other memory may be in each other's way in other places.
   return Same(record.accesses(), entry.accesses) ||
-         DependenciesOf(record.nodes(), record.accesses()) ==
+         batch::DependenciesOf(record.nodes(), record.accesses()) ==
              entry.dependencies;
 }
 
-BatchEntry& StreamCore::EntryFor(const BatchRecord& record) {
+BatchEntry& StreamCore::EntryFor(const batch::BatchRecord& record) {
   if (!entries_.empty() && Fits(*entries_.front(), record)) {
     return *entries_.front();
   }
@@ -169,7 +172,8 @@ BatchEntry& StreamCore::EntryFor(const BatchRecord& record) {
   auto entry = std::make_shared<BatchEntry>();
   entry->nodes = record.nodes();
   entry->accesses = record.accesses();
-  entry->dependencies = DependenciesOf(record.nodes(), record.accesses());
+  entry->dependencies =
+      batch::DependenciesOf(record.nodes(), record.accesses());
   entries_.push_front(std::move(entry));
   by_name_.emplace(name, entries_.begin());
   return *entries_.front();
@@ -187,7 +191,7 @@ bool StreamCore::BuildIsDue(const BatchEntry& entry) const {
 }
 
 void StreamCore::StartBuild(const std::shared_ptr<BatchEntry>& entry,
-                            const BatchRecord& record) {
+                            const batch::BatchRecord& record) {
   auto captured = CaptureAll(record);
   if (!captured) return Refuse(*entry, captured.error());
   entry->state = BatchEntry::State::kBuilding;
@@ -232,7 +236,7 @@ void StreamCore::Refuse(BatchEntry& entry, const Error& why) {
   entry.state = BatchEntry::State::kSeen;
 }
 
-Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
+Status StreamCore::Replay(BatchEntry& entry, const batch::BatchRecord& record) {
   entry.graph->SetAll(record.image());
   // What was not launched can be launched one by one.
   if (!entry.graph->Give()) return LaunchAll(record);
@@ -244,7 +248,8 @@ Status StreamCore::Replay(BatchEntry& entry, const BatchRecord& record) {
   return {};
 }
 
-void StreamCore::TakeGraphOver(BatchEntry& entry, const BatchRecord& record) {
+void StreamCore::TakeGraphOver(BatchEntry& entry,
+                               const batch::BatchRecord& record) {
   if (entry.nodes.size() < kFewestLaunches) return;
   std::shared_ptr<const AdaptiveGraph::Recipe> recipe;
   // Least recently used first.
@@ -281,13 +286,13 @@ void StreamCore::TakeGraphOver(BatchEntry& entry, const BatchRecord& record) {
   }
 }
 
-Status StreamCore::LaunchAll(const BatchRecord& record) {
-  for (const Node& node : record.nodes()) {
+Status StreamCore::LaunchAll(const batch::BatchRecord& record) {
+  for (const batch::Node& node : record.nodes()) {
     const std::byte* image = record.image().data() + node.image_begin;
-    if (node.kind == Node::Kind::kCapture) {
-      const CaptureFunction& work =
-          record.captures()[BatchRecord::CaptureIn(image)];
-      REPRISE_RETURN_IF_ERROR(GuardedCall([&] { return work(stream_); }));
+    if (node.kind == batch::Node::Kind::kCapture) {
+      const batch::CaptureFunction& work =
+          record.captures()[batch::BatchRecord::CaptureIn(image)];
+      REPRISE_RETURN_IF_ERROR(runtime_->device().Call(work, stream_));
     } else {
       REPRISE_RETURN_IF_ERROR(runtime_->device().Enqueue(node, image, stream_));
     }

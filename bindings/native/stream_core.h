@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "bindings/native/adaptive_graph.h"
-#include "bindings/native/batch_record.h"
 #include "bindings/native/device.h"
 #include "bindings/native/event_core.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream.h"
 #include "cache/signature.h"
 #include "engine/base/mutex.h"
+#include "engine/batch/batch_record.h"
 
 namespace reprise::native {
 
@@ -37,9 +37,9 @@ namespace reprise::native {
 struct BatchEntry {
   enum class State : uint8_t { kSeen, kBuilding, kReady };
 
-  std::vector<Node> nodes;
+  std::vector<batch::Node> nodes;
   device::Dependencies dependencies;
-  std::vector<Access> accesses;  // that the dependencies were made from
+  std::vector<batch::Access> accesses;  // that the dependencies were made from
   State state = State::kSeen;
   uint64_t seen = 0;
   uint64_t due = 0;       // not built before it was seen so often
@@ -62,17 +62,17 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   StreamCore& operator=(const StreamCore&) = delete;
 
   // Records go round, so that their vectors keep their memory.
-  std::unique_ptr<BatchRecord> TakeRecord() REPRISE_EXCLUDES(mutex_);
-  void ReturnRecord(std::unique_ptr<BatchRecord> record)
+  std::unique_ptr<batch::BatchRecord> TakeRecord() REPRISE_EXCLUDES(mutex_);
+  void ReturnRecord(std::unique_ptr<batch::BatchRecord> record)
       REPRISE_EXCLUDES(mutex_);
 
-  Status Submit(const BatchRecord& record) REPRISE_EXCLUDES(mutex_);
+  Status Submit(const batch::BatchRecord& record) REPRISE_EXCLUDES(mutex_);
   // Everything about the record that can be wrong; waits for its kernels.
-  Status Check(const BatchRecord& record) const;
+  Status Check(const batch::BatchRecord& record) const;
   // Calls the works of its captures to have them captured.
-  Result<Captures> CaptureAll(const BatchRecord& record) const;
+  Result<batch::Captures> CaptureAll(const batch::BatchRecord& record) const;
   // kFailedPrecondition where it waits for what nobody has recorded.
-  static Status CheckWaits(const BatchRecord& record);
+  static Status CheckWaits(const batch::BatchRecord& record);
 
   RuntimeCore& runtime() const { return *runtime_; }
   const std::shared_ptr<RuntimeCore>& shared_runtime() const {
@@ -90,24 +90,25 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   using Entries = std::list<std::shared_ptr<BatchEntry>>;  // latest first
 
   // The record's entry, made if there is none, at the front of entries_.
-  BatchEntry& EntryFor(const BatchRecord& record) REPRISE_REQUIRES(mutex_);
+  BatchEntry& EntryFor(const batch::BatchRecord& record)
+      REPRISE_REQUIRES(mutex_);
   // It came often enough to be built, or to be tried again.
   bool BuildIsDue(const BatchEntry& entry) const REPRISE_REQUIRES(mutex_);
-  bool Fits(const BatchEntry& entry, const BatchRecord& record)
+  bool Fits(const BatchEntry& entry, const batch::BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
   // One that is no more in entries_. The end of its graph may wait for the
   // device, so it is no work for this thread.
   void End(std::shared_ptr<BatchEntry> entry) REPRISE_REQUIRES(mutex_);
   void StartBuild(const std::shared_ptr<BatchEntry>& entry,
-                  const BatchRecord& record) REPRISE_REQUIRES(mutex_);
+                  const batch::BatchRecord& record) REPRISE_REQUIRES(mutex_);
   void CollectBuild(BatchEntry& entry) REPRISE_REQUIRES(mutex_);
   void Refuse(BatchEntry& entry, const Error& why) REPRISE_REQUIRES(mutex_);
-  Status Replay(BatchEntry& entry, const BatchRecord& record)
+  Status Replay(BatchEntry& entry, const batch::BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
   // The entry is ready if a graph that nobody wants has become its.
-  void TakeGraphOver(BatchEntry& entry, const BatchRecord& record)
+  void TakeGraphOver(BatchEntry& entry, const batch::BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
-  Status LaunchAll(const BatchRecord& record) REPRISE_REQUIRES(mutex_);
+  Status LaunchAll(const batch::BatchRecord& record) REPRISE_REQUIRES(mutex_);
 
   const std::shared_ptr<RuntimeCore> runtime_;
   const CUstream stream_;
@@ -117,7 +118,8 @@ class StreamCore : public std::enable_shared_from_this<StreamCore> {
   Entries entries_ REPRISE_GUARDED_BY(mutex_);
   std::unordered_multimap<cache::Signature, Entries::iterator> by_name_
       REPRISE_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<BatchRecord>> records_ REPRISE_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<batch::BatchRecord>> records_
+      REPRISE_GUARDED_BY(mutex_);
   StreamStats stats_ REPRISE_GUARDED_BY(mutex_);
 };
 

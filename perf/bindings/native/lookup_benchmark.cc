@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "bindings/native/batch_record.h"
 #include "bindings/native/reprise.h"
 #include "cache/signature.h"
+#include "engine/batch/batch_record.h"
 #include "perf/bindings/native/measure.h"
 
 namespace reprise {
@@ -25,14 +25,14 @@ LaunchConfig ConfigOf(uint32_t plan) {
 
 // What names a batch whose neighbour was another one.
 void BM_Lookup_Hash(benchmark::State& state) {
-  native::BatchRecord record;
+  batch::BatchRecord record;
   for (int64_t i = 0; i < state.range(0); ++i) {
     record.AddKernel(nullptr, ConfigOf(0), 32);
     record.EndLaunch();
   }
-  const std::vector<native::Node>& nodes = record.nodes();
+  const std::vector<batch::Node>& nodes = record.nodes();
   const auto* words = reinterpret_cast<const uint64_t*>(nodes.data());
-  const size_t count = nodes.size() * sizeof(native::Node) / sizeof(uint64_t);
+  const size_t count = nodes.size() * sizeof(batch::Node) / sizeof(uint64_t);
   for (auto _ : state) {
     benchmark::DoNotOptimize(cache::HashWords({words, count}));
   }

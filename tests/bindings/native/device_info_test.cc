@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "bindings/native/device.h"
-#include "bindings/native/launch_limits.h"
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
+#include "engine/batch/launch_limits.h"
 #include "tests/bindings/native/simulated_runtime.h"
 #include "tests/sim/simulated_gpu.h"
 
@@ -150,18 +150,18 @@ TEST_F(OccupancyTest, WhatTheDeviceDoesNotTakeIsRefused) {
 }
 
 // A device whose kernels have so many registers.
-class RegistersOccupancy final : public Occupancy {
+class RegistersOccupancy final : public batch::Occupancy {
  public:
   explicit RegistersOccupancy(uint64_t registers) : registers_(registers) {}
-  Result<int> OwnSharedBytes(KernelCode&) const override { return 0; }
-  Result<int> MostThreads(KernelCode&) const override {
+  Result<int> OwnSharedBytes(batch::KernelCode&) const override { return 0; }
+  Result<int> MostThreads(batch::KernelCode&) const override {
     return static_cast<int>(
         std::min<uint64_t>(1024, kRegisters / registers_ / 32 * 32));
   }
-  Status AllowShared(KernelCode&, int) const override { return {}; }
-  Status AllowLargeClusters(KernelCode&) const override { return {}; }
-  Result<uint64_t> MostClusters(const Node&) const override { return 1; }
-  Result<uint64_t> MostBlocks(const Node& node) const override {
+  Status AllowShared(batch::KernelCode&, int) const override { return {}; }
+  Status AllowLargeClusters(batch::KernelCode&) const override { return {}; }
+  Result<uint64_t> MostClusters(const batch::Node&) const override { return 1; }
+  Result<uint64_t> MostBlocks(const batch::Node& node) const override {
     return std::min<uint64_t>({32, kThreads / node.block.x,
                                kRegisters / (registers_ * node.block.x)});
   }
@@ -173,12 +173,12 @@ class RegistersOccupancy final : public Occupancy {
 };
 
 TEST_F(OccupancyTest, NoBlockIsBetterThanTheSuggestedOne) {
-  const LaunchLimits limits = LaunchLimits::OfHost();
+  const batch::LaunchLimits limits = batch::LaunchLimits::OfHost();
   for (const uint64_t registers : {16u, 32u, 40u, 48u, 72u, 100u, 168u, 255u}) {
     const RegistersOccupancy occupancy(registers);
     const auto block = SuggestBlock(occupancy, limits, *kernel_.code(), 0);
     ASSERT_TRUE(block) << block.error().message();
-    Node node;
+    batch::Node node;
     node.kernel = kernel_.code();
     uint32_t best = 0;
     uint32_t threads = 0;
@@ -202,11 +202,11 @@ TEST(CudaOccupancyTest, TheDriverIsAsked) {
       sim::SimulatedGpu::MakeKernel(+[](float* to) { *to = 1; });
   set.most_threads = 700;
   gpu.blocks_at_a_time = 3;
-  LaunchLimits limits = LaunchLimits::OfHost();
+  batch::LaunchLimits limits = batch::LaunchLimits::OfHost();
   limits.multiprocessors = 5;
   const auto device = MakeCudaDevice(gpu.driver, gpu.context, limits);
   const auto code = CodeOf(gpu, "set", set);
-  Node node;
+  batch::Node node;
   node.kernel = code.get();
   node.shared_bytes = 100 << 10;
   node.block = {64};
@@ -224,7 +224,7 @@ TEST(CudaOccupancyTest, TheDriverIsAsked) {
 
 TEST(StreamPriorityTest, StreamsHaveTheirPriority) {
   sim::SimulatedGpu gpu;
-  LaunchLimits limits;
+  batch::LaunchLimits limits;
   limits.priority_greatest = -5;
   const auto device = MakeCudaDevice(gpu.driver, gpu.context, limits);
   EXPECT_EQ(device->priorities().least, 0);

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bindings/native/kernel_code.h"
 #include "bindings/native/reprise.h"
+#include "engine/batch/kernel_code.h"
 #include "tests/bindings/native/gpu_runtime_test.h"
 
 namespace reprise {

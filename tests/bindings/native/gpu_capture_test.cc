@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bindings/native/kernel_code.h"
 #include "bindings/native/reprise.h"
+#include "engine/batch/kernel_code.h"
 #include "engine/device/driver.h"
 #include "tests/bindings/native/gpu_runtime_test.h"
 

@@ -12,10 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/native/compile_service.h"
+#include "bindings/native/kernel_request.h"
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
+#include "engine/batch/compile_service.h"
 #include "tests/bindings/native/simulated_runtime.h"
 #include "tests/kernels/nvrtc_fixture.h"
 #include "tests/sim/simulated_gpu.h"
@@ -48,11 +49,13 @@ class KernelVariablesTest : public kernels::NvrtcFixture {
 
   Kernel<One> Compile(std::string name,
                       std::vector<std::string> instances = {}) {
-    return Kernel<One>(
-        core_->compile_service().Compile({.source = kSource,
-                                          .name = std::move(name),
-                                          .instances = std::move(instances)},
-                                         {{0, 8}}));
+    return Compile(KernelSource{.source = kSource,
+                                .name = std::move(name),
+                                .instances = std::move(instances)});
+  }
+  Kernel<One> Compile(const KernelSource& source) {
+    return Kernel<One>(core_->compile_service().Compile(RequestOf(source),
+                                                        source.name, {{0, 8}}));
   }
   template <typename T>
   static std::string Fault(const Kernel<One>& kernel, const std::string& name) {
@@ -109,8 +112,8 @@ TEST_F(KernelVariablesTest, WhatIsNotThereIsTold) {
             "KernelSource::instances, as in \"&tabel\"");
   EXPECT_EQ(Fault<double>(use, "table"),
             "variable 'table' has 20 bytes, which elements of 8 do not fill");
-  const Kernel<One> broken(core_->compile_service().Compile(
-      {.source = "no source", .name = "use"}, {{0, 8}}));
+  const Kernel<One> broken =
+      Compile(KernelSource{.source = "no source", .name = "use"});
   EXPECT_NE(Fault<float>(broken, "table").find("kernel.cu(1)"),
             std::string::npos);
   const sim::SimulatedGpu::Kernel set =

@@ -12,233 +12,21 @@
 #include <vector>
 
 #include "bindings/native/adaptive_graph.h"
-#include "bindings/native/cuda_graph.h"
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
 #include "tests/bindings/native/simulated_runtime.h"
+#include "tests/engine/batch/patching_fixture.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {
 namespace {
 
+using batch::PatchingTest;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using Step = void(float*, const float*, float);
-
-void Add(float* to, const float* from, float by) { *to = *from + by; }
-void Multiply(float* to, const float* from, float by) { *to = *from * by; }
-void AddByTable(const std::byte* arguments) {
-  float* to = nullptr;
-  const float* from = nullptr;
-  float by = 0;
-  std::memcpy(&to, arguments, 8);
-  std::memcpy(&from, arguments + 8, 8);
-  std::memcpy(&by, arguments + 16, 4);
-  Add(to, from, by);
-}
-
-constexpr uint32_t kChunk = 256;
-void WriteTable(const std::byte* image) {
-  std::byte* table = nullptr;
-  int32_t vectors = 0;
-  std::memcpy(&table, image + kChunk, sizeof table);
-  std::memcpy(&vectors, image + kChunk + 8, sizeof vectors);
-  std::memcpy(table, image, static_cast<size_t>(vectors) * 16);
-}
-
-class PatchingTest : public ::testing::Test {
- protected:
-  // memory[i + 1] = memory[i] + by + i
-  BatchRecord Record(const std::shared_ptr<KernelCode>& kernel, float by,
-                     size_t launches = 3, uint32_t grid = 1) {
-    BatchRecord record;
-    for (size_t i = 0; i < launches; ++i) {
-      std::byte* image = record.AddKernel(
-          kernel.get(), {.grid = {grid}},
-          native::ParamImage<float*, const float*, float>::kBytes);
-      float* to = &memory_[i + 1];
-      const float* from = &memory_[i];
-      const float value = by + static_cast<float>(i);
-      std::memcpy(image, &to, 8);
-      std::memcpy(image + 8, &from, 8);
-      std::memcpy(image + 16, &value, 4);
-      record.AddAccess(to, 1, 4, true, 0);
-      record.AddAccess(from, 1, 4, false, 1);
-      record.EndLaunch();
-    }
-    return record;
-  }
-  void ExpectSums(float by) {
-    EXPECT_THAT(std::vector<float>(memory_.begin(), memory_.begin() + 4),
-                ElementsAre(0, by, 2 * by + 1, 3 * by + 3));
-    std::fill(memory_.begin(), memory_.end(), 0.0f);
-  }
-
-  sim::SimulatedGpu gpu_;
-  std::vector<float> memory_ = std::vector<float>(8);
-  const sim::SimulatedGpu::Kernel add_ = sim::SimulatedGpu::MakeKernel(&Add);
-  const sim::SimulatedGpu::Kernel multiply_ =
-      sim::SimulatedGpu::MakeKernel(&Multiply);
-  const sim::SimulatedGpu::Kernel twin_ =
-      sim::SimulatedGpu::MakeKernel(&AddByTable);
-  const sim::SimulatedGpu::Kernel writer_ = [] {
-    sim::SimulatedGpu::Kernel kernel;
-    kernel.params = {{0, kChunk}, {kChunk, 8}, {kChunk + 8, 4}};
-    kernel.run = &WriteTable;
-    return kernel;
-  }();
-  const std::shared_ptr<KernelCode> add_code_ = CodeOf(gpu_, "add", add_);
-  const std::shared_ptr<KernelCode> multiply_code_ =
-      CodeOf(gpu_, "multiply", multiply_);
-};
-
-// --- One graph --------------------------------------------------------------
-
-class TableTest : public PatchingTest {
- protected:
-  // The second launch is not in the table.
-  TableTest() {
-    Mechanism mechanism{.patching = Patching::kTable};
-    const auto twin = CodeOf(gpu_, "twin", twin_);
-    mechanism.twins = {twin, nullptr, twin};
-    mechanism.writer = CodeOf(gpu_, "write", writer_);
-    graph_.emplace(gpu_.driver, gpu_.context);
-    const BatchRecord record = Record(add_code_, 1);
-    nodes_ = record.nodes();
-    EXPECT_TRUE(graph_->Build(record.nodes(), record.image(), {{}, {0}, {1}},
-                              gpu_.stream, {}, mechanism));
-  }
-  Status SetAll(float by) {
-    const BatchRecord record = Record(add_code_, by);
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      REPRISE_RETURN_IF_ERROR(
-          graph_->Set(i, record.image().data() + nodes_[i].image_begin));
-    }
-    return {};
-  }
-  const sim::SimulatedGpu::Node& writer() { return gpu_.execs()[0]->at(0); }
-
-  std::optional<CudaGraph> graph_;
-  std::vector<Node> nodes_;
-};
-
-TEST_F(TableTest, IsWrittenOnlyWhenItChanged) {
-  ASSERT_TRUE(graph_->Launch(gpu_.stream));
-  ExpectSums(1);
-  const int updates = gpu_.updates;
-  ASSERT_TRUE(graph_->Launch(gpu_.stream));
-  ExpectSums(1);
-  EXPECT_FALSE(writer().enabled);
-  ASSERT_TRUE(graph_->Launch(gpu_.stream));
-  ExpectSums(1);
-  EXPECT_EQ(gpu_.updates, updates + 1);  // that it is left out
-
-  ASSERT_TRUE(SetAll(5));
-  ASSERT_TRUE(graph_->Launch(gpu_.stream));
-  ExpectSums(5);
-  EXPECT_TRUE(writer().enabled);
-  // The direct launch, the table, and that it is written again.
-  EXPECT_EQ(gpu_.updates, updates + 4);
-  ASSERT_TRUE(SetAll(6));
-  ASSERT_TRUE(graph_->Launch(gpu_.stream));
-  ExpectSums(6);
-  EXPECT_EQ(gpu_.updates, updates + 6);
-  graph_.reset();
-  EXPECT_EQ(gpu_.objects(), 0u);
-}
-
-TEST_F(TableTest, FailedCallsAreMadeGood) {
-  float by = 1;
-  for (int calls = 0; calls < 8; ++calls) {
-    ASSERT_TRUE(SetAll(by += 1));
-    gpu_.FailAfter(calls);
-    while (!graph_->Launch(gpu_.stream)) {
-    }
-    gpu_.FailAfter(-1);
-    ExpectSums(by);
-    gpu_.FailAfter(calls);
-    while (!graph_->Launch(gpu_.stream)) {
-    }
-    gpu_.FailAfter(-1);
-    ExpectSums(by);
-  }
-}
-
-// Builds and ends of graphs break no capture that the program is making, and
-// touch none of its streams.
-TEST_F(TableTest, DisturbsNoCapture) {
-  const auto device = MakeCudaDevice(gpu_.driver, gpu_.context);
-  const auto twin = CodeOf(gpu_, "twin", twin_);
-  const BatchRecord record = Record(add_code_, 1);
-  gpu_.upload_streams.clear();
-  gpu_.capturing = true;
-  auto built =
-      device->Build(record.nodes(), record.image(), {{}, {0}, {1}}, {},
-                    Mechanism{.patching = Patching::kTable,
-                              .twins = {twin, nullptr, twin},
-                              .writer = CodeOf(gpu_, "write", writer_)});
-  ASSERT_TRUE(built);
-  graph_.reset();
-  built->reset();
-  EXPECT_EQ(gpu_.broken_captures, 0);
-  EXPECT_EQ(gpu_.upload_streams.size(), 1u);
-  EXPECT_EQ(gpu_.upload_streams.count(gpu_.stream), 0u);
-}
-
-TEST_F(TableTest, IsNotTakenOver) {
-  const BatchRecord other = Record(multiply_code_, 2);
-  EXPECT_FALSE(graph_->TakeOver(other.nodes(), other.image()));
-  ASSERT_TRUE(graph_->Launch(gpu_.stream));
-  ExpectSums(1);
-}
-
-// Fills and copies beside a table, each with a call of its own.
-TEST_F(PatchingTest, TableLeavesFillsAndCopiesToSetParams) {
-  const auto record = [this](float by, float filled) {
-    BatchRecord record = Record(add_code_, by, 1);
-    record.AddFill(&memory_[2], 2, ParamType::Of<float>(), &filled);
-    record.AddCopy(&memory_[4], &memory_[1], 1, 4);
-    return record;
-  };
-  Mechanism mechanism{.patching = Patching::kTable};
-  mechanism.twins = {CodeOf(gpu_, "twin", twin_), nullptr, nullptr};
-  mechanism.writer = CodeOf(gpu_, "write", writer_);
-  CudaGraph graph(gpu_.driver, gpu_.context);
-  const BatchRecord first = record(0, 0);
-  ASSERT_TRUE(graph.Build(first.nodes(), first.image(), {{}, {}, {0}},
-                          gpu_.stream, {}, mechanism));
-  for (const float by : {3.0f, 4.0f, 5.0f}) {
-    const BatchRecord now = record(by, by + 10);
-    ASSERT_TRUE(now.SameNodes(first.nodes()));
-    for (size_t i = 0; i < 3; ++i) {
-      ASSERT_TRUE(
-          graph.Set(i, now.image().data() + now.nodes()[i].image_begin));
-    }
-    ASSERT_TRUE(graph.Launch(gpu_.stream));
-    EXPECT_THAT(memory_, ElementsAre(0, by, by + 10, by + 10, by, 0, 0, 0));
-  }
-}
-
-TEST_F(PatchingTest, UpdatesThatAreRefusedAreMadeOneByOne) {
-  CudaGraph graph(gpu_.driver, gpu_.context);
-  BatchRecord record = Record(add_code_, 1);
-  ASSERT_TRUE(graph.Build(record.nodes(), record.image(), {{}, {0}, {1}},
-                          gpu_.stream, {},
-                          {.patching = Patching::kExecUpdate}));
-  for (const float by : {2.0f, 3.0f, 4.0f}) {
-    gpu_.refuses_updates = by > 2.0f;
-    record = Record(add_code_, by);
-    for (size_t i = 0; i < 3; ++i) {
-      ASSERT_TRUE(
-          graph.Set(i, record.image().data() + record.nodes()[i].image_begin));
-    }
-    ASSERT_TRUE(graph.Launch(gpu_.stream));
-    ExpectSums(by);
-  }
-  EXPECT_EQ(gpu_.takeovers, 1);
-}
 
 // --- Fills and copies -------------------------------------------------------
 
@@ -324,10 +112,10 @@ TYPED_TEST(FillTest, PlanTakesItsValueFromSet) {
 
   const Status wide = plan->Set(fill, 1, uint64_t{5});
   ASSERT_FALSE(wide);
-  EXPECT_EQ(wide.error().message(), "argument 1 of launch 0 is of type " +
-                                        ParamType::Of<T>().Spelled() +
-                                        ", not " +
-                                        ParamType::Of<uint64_t>().Spelled());
+  EXPECT_EQ(wide.error().message(),
+            "argument 1 of launch 0 is of type " +
+                batch::ParamType::Of<T>().Spelled() + ", not " +
+                batch::ParamType::Of<uint64_t>().Spelled());
   EXPECT_FALSE(plan->Set(fill, 2, T{}));
 }
 
@@ -345,7 +133,7 @@ class AdaptiveGraphTest : public PatchingTest {
                                      .build_node = 1000};
   void Build() { Build(patching_); }
   void Build(PatchService& patching) {
-    const BatchRecord record = Record(add_code_, 1);
+    const batch::BatchRecord record = Record(add_code_, 1);
     auto graph = AdaptiveGraph::Build(
         {device_.get(), &patching, &queue_, gpu_.stream},
         std::make_shared<const AdaptiveGraph::Recipe>(
@@ -366,8 +154,7 @@ class AdaptiveGraphTest : public PatchingTest {
 
   const std::unique_ptr<Device> device_ =
       MakeCudaDevice(gpu_.driver, gpu_.context);
-  const RuntimeOptions options_{.cache_dir = ""};
-  CompileService compiler_{*device_, options_};
+  batch::CompileService compiler_{*device_, ""};
   base::ManualTaskRunner queue_;
   PatchService patching_{device_.get(), &compiler_, &queue_,
                          Patching::kMeasured,
@@ -518,7 +305,7 @@ TEST_F(AdaptiveGraphTest, StaysWhereLittleChanges) {
 
 class TakeoverTest : public PatchingTest {
  protected:
-  Status Submit(const std::shared_ptr<KernelCode>& kernel, float by,
+  Status Submit(const std::shared_ptr<batch::KernelCode>& kernel, float by,
                 uint32_t grid = 1) {
     Status submitted = stream_->Submit(Record(kernel, by, 3, grid));
     runtime_->queue().WaitIdle(std::nullopt);

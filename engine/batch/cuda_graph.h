@@ -1,7 +1,7 @@
 // A graph of a batch's launches on a GPU.
 
-#ifndef REPRISE_BINDINGS_NATIVE_CUDA_GRAPH_H_
-#define REPRISE_BINDINGS_NATIVE_CUDA_GRAPH_H_
+#ifndef REPRISE_ENGINE_BATCH_CUDA_GRAPH_H_
+#define REPRISE_ENGINE_BATCH_CUDA_GRAPH_H_
 
 #include <cuda.h>
 
@@ -12,16 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/native/batch_record.h"
-#include "bindings/native/common.h"
-#include "bindings/native/device.h"
-#include "bindings/native/kernel_code.h"
+#include "engine/base/status.h"
+#include "engine/batch/batch_device.h"
+#include "engine/batch/batch_record.h"
+#include "engine/batch/kernel_code.h"
 #include "engine/device/launch.h"
 #include "engine/device/launch_graph.h"
 #include "engine/device/patched_graph.h"
 #include "engine/device/unique_handle.h"
 
-namespace reprise::native {
+namespace reprise::batch {
 
 // Captured work; copied into the graphs that are built with it.
 struct CapturedGraph final : Captured {
@@ -38,16 +38,18 @@ class CudaGraph final : public Graph {
       : driver_(driver), context_(context) {}
 
   // Once. Needs a current context.
-  Status Build(const std::vector<Node>& nodes,
-               const std::vector<std::byte>& image,
-               const device::Dependencies& dependencies, CUstream stream,
-               const Captures& captures, const Mechanism& mechanism);
+  base::Status Build(const std::vector<Node>& nodes,
+                     const std::vector<std::byte>& image,
+                     const device::Dependencies& dependencies, CUstream stream,
+                     const Captures& captures, const Mechanism& mechanism);
 
-  Status Set(size_t index, const std::byte* image) override;
-  Status Apply() override { return graph_->Apply(); }
-  Status Launch(CUstream stream) override { return graph_->Launch(stream); }
-  Status TakeOver(const std::vector<Node>& nodes,
-                  const std::vector<std::byte>& image) override;
+  base::Status Set(size_t index, const std::byte* image) override;
+  base::Status Apply() override { return graph_->Apply(); }
+  base::Status Launch(CUstream stream) override {
+    return graph_->Launch(stream);
+  }
+  base::Status TakeOver(const std::vector<Node>& nodes,
+                        const std::vector<std::byte>& image) override;
   std::string_view why_set_params() const override {
     return graph_->why_set_params();
   }
@@ -56,11 +58,11 @@ class CudaGraph final : public Graph {
   const device::Driver& driver_;
   const CUcontext context_;
   std::vector<std::shared_ptr<KernelCode>> kernels_;
-  std::unordered_map<size_t, std::shared_ptr<EventCore>> events_;  // by node
+  std::unordered_map<size_t, std::shared_ptr<BatchEvent>> events_;  // by node
   std::vector<device::Launch> launches_;
   std::unique_ptr<device::PatchedGraph> graph_;
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::batch
 
-#endif  // REPRISE_BINDINGS_NATIVE_CUDA_GRAPH_H_
+#endif  // REPRISE_ENGINE_BATCH_CUDA_GRAPH_H_

@@ -1,11 +1,16 @@
-#include "bindings/native/kernel_code.h"
+#include "engine/batch/kernel_code.h"
 
 #include <utility>
 
 #include "engine/device/context_scope.h"
 #include "engine/device/kernel_params.h"
 
-namespace reprise::native {
+namespace reprise::batch {
+
+using base::Code;
+using base::Error;
+using base::Result;
+using base::Status;
 
 KernelCode::KernelCode(std::string name, std::vector<device::ParamSpan> params,
                        std::span<const ParamType> types)
@@ -66,7 +71,7 @@ Status KernelCode::LoadFrom(const Source& source) {
 
 Status KernelCode::CheckParams(const device::Driver& driver) const {
   const std::vector<device::ParamSpan>& expected = *params_;
-  auto params = ParamsOf(driver, function_);
+  auto params = device::ParamsOf(driver, function_);
   if (!params) {
     return tl::unexpected(params.error().In("kernel '" + *name_ + "'"));
   }
@@ -154,27 +159,4 @@ Result<kernels::KernelLibrary::Variable> KernelCode::FindVariable(
   return variable;
 }
 
-Status Wait(KernelCode& code) { return code.Wait(); }
-
-Result<std::pair<void*, size_t>> VariableOf(KernelCode& code,
-                                            const std::string& name,
-                                            size_t element_bytes) {
-  REPRISE_ASSIGN_OR_RETURN(const kernels::KernelLibrary::Variable variable,
-                           code.FindVariable(name));
-  if (variable.size_bytes % element_bytes != 0) {
-    return base::Fail(Code::kInvalidArgument,
-                      "variable '" + name + "' has " +
-                          std::to_string(variable.size_bytes) +
-                          " bytes, which elements of " +
-                          std::to_string(element_bytes) + " do not fill");
-  }
-  return std::pair(reinterpret_cast<void*>(variable.address),
-                   variable.size_bytes / element_bytes);
-}
-
-Result<std::string> LogOf(KernelCode& code) {
-  REPRISE_RETURN_IF_ERROR(code.Wait());
-  return code.log();
-}
-
-}  // namespace reprise::native
+}  // namespace reprise::batch

@@ -1,7 +1,7 @@
 // Launches wait for those that they conflict with, for all where nothing is
 // known, and for nobody else.
 
-#include "bindings/native/dependencies.h"
+#include "engine/batch/dependencies.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-namespace reprise::native {
+namespace reprise::batch {
 namespace {
 
 struct Touched {
@@ -118,4 +118,4 @@ TEST(DependenciesTest, RandomLaunchesHaveAllPathsAndNoEdgeToSpare) {
 }
 
 }  // namespace
-}  // namespace reprise::native
+}  // namespace reprise::batch

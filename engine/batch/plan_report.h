@@ -1,21 +1,21 @@
 // What a plan of batches is like.
 
-#ifndef REPRISE_BINDINGS_NATIVE_PLAN_REPORT_H_
-#define REPRISE_BINDINGS_NATIVE_PLAN_REPORT_H_
+#ifndef REPRISE_ENGINE_BATCH_PLAN_REPORT_H_
+#define REPRISE_ENGINE_BATCH_PLAN_REPORT_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "bindings/native/common.h"
+#include "engine/base/patching.h"
 
-namespace reprise {
+namespace reprise::batch {
 
 // A graph that a stream holds, or a batch that it could not build one for
 // (nothing but `launches` and `why_not`), for people.
 struct PlanReport {
   size_t launches = 0;
-  Patching patching = Patching::kSetParams;
+  base::Patching patching = base::Patching::kSetParams;
   std::string why;      // that one
   size_t in_table = 0;  // launches that read their arguments there
   uint64_t replays = 0;
@@ -30,6 +30,6 @@ struct PlanReport {
   std::string why_not;
 };
 
-}  // namespace reprise
+}  // namespace reprise::batch
 
-#endif  // REPRISE_BINDINGS_NATIVE_PLAN_REPORT_H_
+#endif  // REPRISE_ENGINE_BATCH_PLAN_REPORT_H_

@@ -1,6 +1,6 @@
 // Which arguments a parameter takes, by what is known of their types.
 
-#include "bindings/native/param_type.h"
+#include "engine/batch/param_type.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace reprise::native {
+namespace reprise::batch {
 namespace {
 
 struct Own {
@@ -83,4 +83,4 @@ TEST(ParamTypeTest, KeptTypeHasItsTextItself) {
 }
 
 }  // namespace
-}  // namespace reprise::native
+}  // namespace reprise::batch

@@ -1,8 +1,8 @@
-#include "bindings/native/dependencies.h"
+#include "engine/batch/dependencies.h"
 
 #include <cstdint>
 
-namespace reprise::native {
+namespace reprise::batch {
 namespace {
 
 bool Conflict(const Node& a, const Node& b,
@@ -61,4 +61,4 @@ device::Dependencies DependenciesOf(const std::vector<Node>& nodes,
   return dependencies;
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::batch

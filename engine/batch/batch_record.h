@@ -1,7 +1,7 @@
 // What a batch holds: launches as plain bytes, cheap to write and to compare.
 
-#ifndef REPRISE_BINDINGS_NATIVE_BATCH_RECORD_H_
-#define REPRISE_BINDINGS_NATIVE_BATCH_RECORD_H_
+#ifndef REPRISE_ENGINE_BATCH_BATCH_RECORD_H_
+#define REPRISE_ENGINE_BATCH_BATCH_RECORD_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +13,16 @@
 #include <type_traits>
 #include <vector>
 
-#include "bindings/native/capture.h"
-#include "bindings/native/common.h"
-#include "bindings/native/param_type.h"
+#include "engine/base/dim3.h"
+#include "engine/base/export.h"
+#include "engine/base/status.h"
+#include "engine/batch/capture.h"
+#include "engine/batch/launch_config.h"
+#include "engine/batch/param_type.h"
 
-namespace reprise::native {
+namespace reprise::batch {
 
-class EventCore;
+class BatchEvent;
 class KernelCode;
 
 // One launch without its arguments. Compared and hashed as bytes.
@@ -118,8 +121,8 @@ class BatchRecord {
                                   const ParamType& element, const void* value);
 
   // The image is the address of the event, which the record keeps alive.
-  uint32_t AddWait(std::shared_ptr<EventCore> event);
-  uint32_t AddPoint(std::shared_ptr<EventCore> event);
+  uint32_t AddWait(std::shared_ptr<BatchEvent> event);
+  uint32_t AddPoint(std::shared_ptr<BatchEvent> event);
   // The image is the number of the work. Without a key nobody knows what it
   // will do another time.
   REPRISE_EXPORT uint32_t AddCapture(const CaptureKey* key,
@@ -168,7 +171,7 @@ class BatchRecord {
   const std::vector<std::byte>& image() const { return image_; }
   // Events that it waits for, and those that it records.
   struct EventUse {
-    std::shared_ptr<EventCore> event;
+    std::shared_ptr<BatchEvent> event;
     uint32_t node;
   };
   const std::vector<EventUse>& waits() const { return waits_; }
@@ -188,7 +191,8 @@ class BatchRecord {
     uint32_t bits = 0;
     uint32_t bytes = 0;
   };
-  static Result<Pattern> PatternOf(const ParamType& element, const void* value);
+  static base::Result<Pattern> PatternOf(const ParamType& element,
+                                         const void* value);
   // Of a fill, by its image.
   static uint32_t ValueIn(const std::byte* image) {
     uint32_t value = 0;
@@ -223,7 +227,7 @@ class BatchRecord {
     return image_.data() + begin;
   }
   uint32_t AddEvent(Node::Kind kind, std::vector<EventUse>& uses,
-                    std::shared_ptr<EventCore> event);
+                    std::shared_ptr<BatchEvent> event);
   REPRISE_EXPORT void RefuseNull(size_t argument);
   REPRISE_EXPORT void RefuseCount(uint64_t count, uint64_t element_bytes,
                                   size_t argument);
@@ -240,6 +244,6 @@ class BatchRecord {
   std::optional<std::string> mistake_;
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::batch
 
-#endif  // REPRISE_BINDINGS_NATIVE_BATCH_RECORD_H_
+#endif  // REPRISE_ENGINE_BATCH_BATCH_RECORD_H_

@@ -1,13 +1,19 @@
-#include "bindings/native/launch_limits.h"
+#include "engine/batch/launch_limits.h"
 
 #include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
 
-#include "bindings/native/kernel_code.h"
+#include "engine/batch/kernel_code.h"
 
-namespace reprise::native {
+namespace reprise::batch {
+
+using base::Code;
+using base::Error;
+using base::Result;
+using base::Status;
+
 namespace {
 
 // What every kernel may have of each without asking.
@@ -264,35 +270,6 @@ Status AdmitPriority(const LaunchLimits& limits, int32_t priority) {
                 std::to_string(limits.priority_least));
 }
 
-Result<SuggestedBlock> SuggestBlock(const Occupancy& occupancy,
-                                    const LaunchLimits& limits,
-                                    KernelCode& kernel, uint32_t shared_bytes) {
-  Node node;
-  node.kernel = &kernel;
-  node.shared_bytes = shared_bytes;
-  REPRISE_RETURN_IF_ERROR(Admit(occupancy, limits, node));
-  REPRISE_ASSIGN_OR_RETURN(const int most, occupancy.MostThreads(kernel));
-  SuggestedBlock best;
-  const auto largest =
-      static_cast<uint32_t>(std::min(most, limits.threads)) / kWarp * kWarp;
-  // Of equal ones the largest, as the driver's own search.
-  for (uint32_t threads = largest; threads > 0; threads -= kWarp) {
-    node.block = {threads};
-    REPRISE_ASSIGN_OR_RETURN(const uint64_t blocks, occupancy.MostBlocks(node));
-    if (blocks * threads <=
-        uint64_t{best.threads} * best.blocks_per_multiprocessor) {
-      continue;
-    }
-    best = {threads, static_cast<uint32_t>(blocks),
-            static_cast<uint32_t>(blocks) *
-                static_cast<uint32_t>(limits.multiprocessors)};
-  }
-  if (best.threads > 0) return best;
-  return Refuse(std::to_string(shared_bytes) +
-                " bytes of dynamic shared memory, with which the device can "
-                "hold no block of it");
-}
-
 Status Admit(const Occupancy& occupancy, const LaunchLimits& limits,
              const Node& node) {
   REPRISE_RETURN_IF_ERROR(AdmitShape(limits, node));
@@ -314,4 +291,4 @@ Status Admit(const Occupancy& occupancy, const LaunchLimits& limits,
   return {};
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::batch

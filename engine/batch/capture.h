@@ -1,7 +1,7 @@
 // Work of other libraries as a part of a batch.
 
-#ifndef REPRISE_BINDINGS_NATIVE_CAPTURE_H_
-#define REPRISE_BINDINGS_NATIVE_CAPTURE_H_
+#ifndef REPRISE_ENGINE_BATCH_CAPTURE_H_
+#define REPRISE_ENGINE_BATCH_CAPTURE_H_
 
 #include <cstdint>
 #include <cstring>
@@ -9,11 +9,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "bindings/native/common.h"
+#include "engine/base/status.h"
 
 struct CUstream_st;  // CUstream and cudaStream_t are pointers to it
 
-namespace reprise {
+namespace reprise::batch {
 
 // Values by which captures are told apart, in their order: addresses, sizes,
 // numbers, whatever the captured work depends on.
@@ -40,10 +40,8 @@ class CaptureKey {
   std::vector<uint64_t> words_;
 };
 
-namespace native {
-using CaptureFunction = std::function<Status(CUstream_st* stream)>;
-}
+using CaptureFunction = std::function<base::Status(CUstream_st* stream)>;
 
-}  // namespace reprise
+}  // namespace reprise::batch
 
-#endif  // REPRISE_BINDINGS_NATIVE_CAPTURE_H_
+#endif  // REPRISE_ENGINE_BATCH_CAPTURE_H_

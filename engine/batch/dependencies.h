@@ -1,14 +1,14 @@
 // Which launches of a batch wait for which.
 
-#ifndef REPRISE_BINDINGS_NATIVE_DEPENDENCIES_H_
-#define REPRISE_BINDINGS_NATIVE_DEPENDENCIES_H_
+#ifndef REPRISE_ENGINE_BATCH_DEPENDENCIES_H_
+#define REPRISE_ENGINE_BATCH_DEPENDENCIES_H_
 
 #include <vector>
 
-#include "bindings/native/batch_record.h"
+#include "engine/batch/batch_record.h"
 #include "engine/device/launch_graph.h"
 
-namespace reprise::native {
+namespace reprise::batch {
 
 // A launch of which all is known waits for the latest launches that read what
 // it writes or write what it reads or writes. One that is `ordered` waits for
@@ -18,6 +18,6 @@ namespace reprise::native {
 device::Dependencies DependenciesOf(const std::vector<Node>& nodes,
                                     const std::vector<Access>& accesses);
 
-}  // namespace reprise::native
+}  // namespace reprise::batch
 
-#endif  // REPRISE_BINDINGS_NATIVE_DEPENDENCIES_H_
+#endif  // REPRISE_ENGINE_BATCH_DEPENDENCIES_H_

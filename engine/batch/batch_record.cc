@@ -1,4 +1,4 @@
-#include "bindings/native/batch_record.h"
+#include "engine/batch/batch_record.h"
 
 #include <algorithm>
 #include <array>
@@ -6,11 +6,15 @@
 #include <cstdio>
 #include <utility>
 
-#include "bindings/native/event_core.h"
-#include "bindings/native/kernel_code.h"
 #include "cache/signature.h"
+#include "engine/batch/batch_event.h"
+#include "engine/batch/elements.h"
+#include "engine/batch/kernel_code.h"
 
-namespace reprise::native {
+namespace reprise::batch {
+
+using base::Code;
+using base::Result;
 
 uint32_t BatchRecord::AddCopy(void* to, const void* from, uint64_t count,
                               uint32_t element_bytes) {
@@ -67,21 +71,21 @@ uint32_t BatchRecord::AddFill(void* to, uint64_t count,
 }
 
 uint32_t BatchRecord::AddEvent(Node::Kind kind, std::vector<EventUse>& uses,
-                               std::shared_ptr<EventCore> event) {
+                               std::shared_ptr<BatchEvent> event) {
   Node& node = nodes_.emplace_back();
   node.kind = kind;
   node.ordered = 1;
-  const EventCore* const address = event.get();
+  const BatchEvent* const address = event.get();
   std::memcpy(AddImage(node, sizeof address), &address, sizeof address);
   uses.push_back({std::move(event), EndLaunch()});
   return EndLaunch();
 }
 
-uint32_t BatchRecord::AddWait(std::shared_ptr<EventCore> event) {
+uint32_t BatchRecord::AddWait(std::shared_ptr<BatchEvent> event) {
   return AddEvent(Node::Kind::kWait, waits_, std::move(event));
 }
 
-uint32_t BatchRecord::AddPoint(std::shared_ptr<EventCore> event) {
+uint32_t BatchRecord::AddPoint(std::shared_ptr<BatchEvent> event) {
   return AddEvent(Node::Kind::kRecord, points_, std::move(event));
 }
 
@@ -153,4 +157,4 @@ void BatchRecord::RefuseNull(size_t argument) {
   Refuse("has a null pointer as argument " + std::to_string(argument));
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::batch

@@ -1,7 +1,7 @@
 // What the handles of one kernel share.
 
-#ifndef REPRISE_BINDINGS_NATIVE_KERNEL_CODE_H_
-#define REPRISE_BINDINGS_NATIVE_KERNEL_CODE_H_
+#ifndef REPRISE_ENGINE_BATCH_KERNEL_CODE_H_
+#define REPRISE_ENGINE_BATCH_KERNEL_CODE_H_
 
 #include <cuda.h>
 
@@ -14,16 +14,16 @@
 #include <string>
 #include <vector>
 
-#include "bindings/native/common.h"
-#include "bindings/native/kernel.h"
-#include "bindings/native/param_type.h"
 #include "engine/base/mutex.h"
+#include "engine/base/status.h"
+#include "engine/batch/host_function.h"
+#include "engine/batch/param_type.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch.h"
 #include "kernels/compiler.h"
 #include "kernels/library_table.h"
 
-namespace reprise::native {
+namespace reprise::batch {
 
 // A kernel and the parameters that its handles promise.
 //
@@ -44,10 +44,10 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   // knows of the kernel.
   void FinishAdopting(const device::Driver& driver, CUfunction handle);
   void FinishHost(CUcontext context, HostFunction function);
-  void Fail(Error error);
+  void Fail(base::Error error);
 
   // Refuses what was compiled.
-  using Check = std::function<Status(const kernels::CompiledCode&)>;
+  using Check = std::function<base::Status(const kernels::CompiledCode&)>;
   // From what `compilation` makes of `source`: RunIfQueued waits for it, loads
   // it and checks the parameters.
   void Load(std::shared_ptr<kernels::Compilation> compilation,
@@ -58,10 +58,10 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   void RunIfQueued() REPRISE_EXCLUDES(mutex_);
 
   // Waits until it is ready or has failed; loads it here if nobody has begun.
-  Status Wait() REPRISE_EXCLUDES(mutex_);
+  base::Status Wait() REPRISE_EXCLUDES(mutex_);
   // Waits; a variable of the source that it was compiled from.
-  Result<kernels::KernelLibrary::Variable> FindVariable(const std::string& name)
-      REPRISE_EXCLUDES(mutex_);
+  base::Result<kernels::KernelLibrary::Variable> FindVariable(
+      const std::string& name) REPRISE_EXCLUDES(mutex_);
   // Wait would not wait, and would succeed.
   bool ready() const { return ready_.load(std::memory_order_acquire); }
 
@@ -99,9 +99,9 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
     Check check;
   };
 
-  Status LoadFrom(const Source& source);
-  Status CheckParams(const device::Driver& driver) const;
-  void Publish(Status status) REPRISE_EXCLUDES(mutex_);
+  base::Status LoadFrom(const Source& source);
+  base::Status CheckParams(const device::Driver& driver) const;
+  void Publish(base::Status status) REPRISE_EXCLUDES(mutex_);
 
   const std::shared_ptr<const std::string> name_;
   const std::shared_ptr<const std::vector<device::ParamSpan>> params_;
@@ -123,9 +123,9 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   base::CondVar finished_;
   std::optional<Source> source_
       REPRISE_GUARDED_BY(mutex_);  // until it is begun
-  std::optional<Status> status_ REPRISE_GUARDED_BY(mutex_);
+  std::optional<base::Status> status_ REPRISE_GUARDED_BY(mutex_);
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::batch
 
-#endif  // REPRISE_BINDINGS_NATIVE_KERNEL_CODE_H_
+#endif  // REPRISE_ENGINE_BATCH_KERNEL_CODE_H_

@@ -1,7 +1,7 @@
 // Of what type a parameter is, for who has its bytes alone.
 
-#ifndef REPRISE_BINDINGS_NATIVE_PARAM_TYPE_H_
-#define REPRISE_BINDINGS_NATIVE_PARAM_TYPE_H_
+#ifndef REPRISE_ENGINE_BATCH_PARAM_TYPE_H_
+#define REPRISE_ENGINE_BATCH_PARAM_TYPE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace reprise::native {
+namespace reprise::batch {
 
 // As the compiler spells it.
 template <typename T>
@@ -92,6 +92,6 @@ class KeptParamType {
   ParamType type_;  // but for its name
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::batch
 
-#endif  // REPRISE_BINDINGS_NATIVE_PARAM_TYPE_H_
+#endif  // REPRISE_ENGINE_BATCH_PARAM_TYPE_H_

@@ -1,7 +1,7 @@
 // What a device lets a launch be.
 
-#ifndef REPRISE_BINDINGS_NATIVE_LAUNCH_LIMITS_H_
-#define REPRISE_BINDINGS_NATIVE_LAUNCH_LIMITS_H_
+#ifndef REPRISE_ENGINE_BATCH_LAUNCH_LIMITS_H_
+#define REPRISE_ENGINE_BATCH_LAUNCH_LIMITS_H_
 
 #include <cuda.h>
 
@@ -9,12 +9,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "bindings/native/batch_record.h"
-#include "bindings/native/common.h"
-#include "bindings/native/device_info.h"
+#include "engine/base/status.h"
+#include "engine/batch/batch_record.h"
 #include "engine/device/driver.h"
 
-namespace reprise::native {
+namespace reprise::batch {
 
 // A multiprocessor of LaunchLimits::OfHost.
 inline constexpr int kHostThreads = 2048;
@@ -35,7 +34,8 @@ struct LaunchLimits {
   int priority_greatest = 0;
 
   // Needs a current context of `device`.
-  static Result<LaunchLimits> Of(const device::Driver& driver, CUdevice device);
+  static base::Result<LaunchLimits> Of(const device::Driver& driver,
+                                       CUdevice device);
   // Of a GPU of compute capability 9.0 with 132 multiprocessors, for who runs
   // on the host what is to run there.
   static LaunchLimits OfHost();
@@ -46,16 +46,16 @@ class Occupancy {
  public:
   virtual ~Occupancy() = default;
   // Shared memory of a block that the kernel declares by itself.
-  virtual Result<int> OwnSharedBytes(KernelCode& kernel) const = 0;
+  virtual base::Result<int> OwnSharedBytes(KernelCode& kernel) const = 0;
   // Threads of a block that its registers let it have.
-  virtual Result<int> MostThreads(KernelCode& kernel) const = 0;
+  virtual base::Result<int> MostThreads(KernelCode& kernel) const = 0;
   // Lets the kernel have so much dynamic shared memory, or clusters larger
   // than every device has.
-  virtual Status AllowShared(KernelCode& kernel, int bytes) const = 0;
-  virtual Status AllowLargeClusters(KernelCode& kernel) const = 0;
+  virtual base::Status AllowShared(KernelCode& kernel, int bytes) const = 0;
+  virtual base::Status AllowLargeClusters(KernelCode& kernel) const = 0;
   // Of that launch, at a time on the device and on one of its multiprocessors.
-  virtual Result<uint64_t> MostClusters(const Node& node) const = 0;
-  virtual Result<uint64_t> MostBlocks(const Node& node) const = 0;
+  virtual base::Result<uint64_t> MostClusters(const Node& node) const = 0;
+  virtual base::Result<uint64_t> MostBlocks(const Node& node) const = 0;
 };
 
 // Needs a current context, as its methods do.
@@ -64,21 +64,15 @@ std::unique_ptr<Occupancy> MakeCudaOccupancy(const device::Driver& driver);
 std::unique_ptr<Occupancy> MakeHostOccupancy();
 
 // kInvalidArgument, with a sentence, for one that the device does not take.
-Status AdmitPriority(const LaunchLimits& limits, int32_t priority);
-
-// For a kernel that is ready, with so much dynamic shared memory a block.
-// kInvalidArgument, with a sentence, where it is too much.
-Result<SuggestedBlock> SuggestBlock(const Occupancy& occupancy,
-                                    const LaunchLimits& limits,
-                                    KernelCode& kernel, uint32_t shared_bytes);
+base::Status AdmitPriority(const LaunchLimits& limits, int32_t priority);
 
 // kInvalidArgument, with a sentence, for a launch that the device would not
 // take; its kernel is ready. Lets a kernel have as much dynamic shared memory
 // and as large clusters as the device has, the first time that it asks for more
 // than is allowed without asking.
-Status Admit(const Occupancy& occupancy, const LaunchLimits& limits,
-             const Node& node);
+base::Status Admit(const Occupancy& occupancy, const LaunchLimits& limits,
+                   const Node& node);
 
-}  // namespace reprise::native
+}  // namespace reprise::batch
 
-#endif  // REPRISE_BINDINGS_NATIVE_LAUNCH_LIMITS_H_
+#endif  // REPRISE_ENGINE_BATCH_LAUNCH_LIMITS_H_

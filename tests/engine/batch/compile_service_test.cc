@@ -1,7 +1,7 @@
 // Kernels from source on a simulated driver: real code, found by every kind of
 // name, loaded once, unloaded when nothing uses it, whatever fails.
 
-#include "bindings/native/compile_service.h"
+#include "engine/batch/compile_service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/native/kernel_request.h"
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
@@ -23,7 +24,7 @@
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_libraries.h"
 
-namespace reprise::native {
+namespace reprise::batch {
 namespace {
 
 using ::testing::AllOf;
@@ -45,7 +46,7 @@ using Two = void(float*, float);
 
 template <typename... P>
 std::vector<device::ParamSpan> SpansOf(void (*)(P...)) {
-  using Image = ParamImage<P...>;
+  using Image = native::ParamImage<P...>;
   std::vector<device::ParamSpan> spans;
   for (size_t i = 0; i < Image::kCount; ++i) {
     spans.push_back({Image::kOffsets[i], Image::kSizes[i]});
@@ -79,13 +80,14 @@ class World {
   void NewService() {
     auto runner = std::make_unique<base::ManualTaskRunner>();
     tasks = runner.get();
-    service.emplace(core->device(), options_, std::move(runner));
+    service.emplace(core->device(), options_.cache_dir, std::move(runner));
   }
 
   template <typename Signature>
   Kernel<Signature> Compile(KernelSource source) {
     return Kernel<Signature>(
-        service->Compile(source, SpansOf(static_cast<Signature*>(nullptr))));
+        service->Compile(native::RequestOf(source), source.name,
+                         SpansOf(static_cast<Signature*>(nullptr))));
   }
   template <typename Signature>
   Kernel<Signature> Named(std::string name) {
@@ -109,10 +111,12 @@ class World {
 
   sim::SimulatedGpu gpu;
   sim::SimulatedLibraries libraries{gpu};
-  std::shared_ptr<RuntimeCore> core = std::make_shared<RuntimeCore>(
-      MakeCudaDevice(gpu.driver, gpu.context), RuntimeOptions{.cache_dir = ""});
-  std::shared_ptr<StreamCore> stream =
-      std::make_shared<StreamCore>(core, gpu.stream, /*owned=*/false);
+  std::shared_ptr<native::RuntimeCore> core =
+      std::make_shared<native::RuntimeCore>(
+          native::MakeCudaDevice(gpu.driver, gpu.context),
+          RuntimeOptions{.cache_dir = ""});
+  std::shared_ptr<native::StreamCore> stream =
+      std::make_shared<native::StreamCore>(core, gpu.stream, /*owned=*/false);
   base::ManualTaskRunner* tasks = nullptr;
   std::optional<CompileService> service;
   float value = 1.0f;
@@ -519,4 +523,4 @@ TEST(HostCompileServiceTest, HostCompilesNothing) {
 }
 
 }  // namespace
-}  // namespace reprise::native
+}  // namespace reprise::batch

@@ -1,11 +1,14 @@
-#include "bindings/native/cuda_graph.h"
+#include "engine/batch/cuda_graph.h"
 
 #include <cstring>
 #include <utility>
 
-#include "bindings/native/event_core.h"
+#include "engine/batch/batch_event.h"
 
-namespace reprise::native {
+namespace reprise::batch {
+
+using base::Status;
+
 namespace {
 
 std::vector<CUlaunchAttribute> AttributesOf(const Node& node) {
@@ -28,7 +31,7 @@ std::vector<CUlaunchAttribute> AttributesOf(const Node& node) {
   return attributes;
 }
 
-uint64_t WordOf(const EventCore& event) {
+uint64_t WordOf(const BatchEvent& event) {
   return reinterpret_cast<uint64_t>(event.event());
 }
 
@@ -76,7 +79,7 @@ device::Launch LaunchOf(const Node& node, const std::byte* image) {
       launch.kind = node.kind == Node::Kind::kWait
                         ? device::Launch::Kind::kWaitEvent
                         : device::Launch::Kind::kRecordEvent;
-      launch.SetWord(0, WordOf(EventCore::In(image)));
+      launch.SetWord(0, WordOf(BatchEvent::In(image)));
       return launch;
     case Node::Kind::kCapture:
       launch.kind = device::Launch::Kind::kGraph;
@@ -121,7 +124,7 @@ Status CudaGraph::Build(const std::vector<Node>& nodes,
           static_cast<const CapturedGraph&>(*captures[number]).graph.get();
     }
     if (IsEvent(launch)) {
-      events_[i] = EventCore::In(arguments).shared_from_this();
+      events_[i] = BatchEvent::In(arguments).shared_from_this();
     }
   }
   REPRISE_ASSIGN_OR_RETURN(
@@ -136,7 +139,7 @@ Status CudaGraph::Set(size_t index, const std::byte* image) {
     SetArguments(launch, image);
     return graph_->Changed(index);
   }
-  EventCore& event = EventCore::In(image);
+  BatchEvent& event = BatchEvent::In(image);
   launch.SetWord(0, WordOf(event));
   REPRISE_RETURN_IF_ERROR(graph_->Changed(index));
   events_[index] = event.shared_from_this();
@@ -159,4 +162,4 @@ Status CudaGraph::TakeOver(const std::vector<Node>& nodes,
   return {};
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::batch
