@@ -13,12 +13,12 @@
 namespace reprise {
 
 Batch::Batch(std::shared_ptr<native::StreamCore> stream)
-    : stream_(std::move(stream)), record_(stream_->TakeRecord()) {}
+    : stream_(std::move(stream)), record_(stream_->batches().TakeRecord()) {}
 
 Batch::Batch(Batch&&) noexcept = default;
 
 Batch::~Batch() {
-  if (record_ != nullptr) stream_->ReturnRecord(std::move(record_));
+  if (record_ != nullptr) stream_->batches().ReturnRecord(std::move(record_));
 }
 
 uint32_t Batch::Launch(const AnyKernel& kernel, const LaunchConfig& config,
@@ -77,7 +77,7 @@ Status Batch::Use() {
 
 Status Batch::Submit() {
   REPRISE_RETURN_IF_ERROR(Use());
-  Status submitted = stream_->Submit(*record_);
+  Status submitted = stream_->batches().Submit(*record_);
   if (submitted) {
     for (const auto& point : record_->points()) point.event->set_recorded();
   }
@@ -89,19 +89,21 @@ Result<Plan> Batch::Prepare() {
   REPRISE_RETURN_IF_ERROR(Use());
   const auto record =
       std::exchange(record_, std::make_unique<batch::BatchRecord>());
-  REPRISE_RETURN_IF_ERROR(stream_->Check(*record));
-  REPRISE_RETURN_IF_ERROR(native::StreamCore::CheckWaits(*record));
+  REPRISE_RETURN_IF_ERROR(stream_->batches().Check(*record));
+  REPRISE_RETURN_IF_ERROR(scheduler::BatchStream::CheckWaits(*record));
   if (record->nodes().empty()) {
     return base::Fail(Code::kInvalidArgument, "there is nothing to prepare");
   }
-  REPRISE_ASSIGN_OR_RETURN(auto captured, stream_->CaptureAll(*record));
+  REPRISE_ASSIGN_OR_RETURN(auto captured,
+                           stream_->batches().CaptureAll(*record));
   const batch::MemoryHold hold = stream_->runtime().device().HoldMemory();
-  auto recipe = std::make_shared<const native::AdaptiveGraph::Recipe>(
+  auto recipe = std::make_shared<const scheduler::AdaptiveGraph::Recipe>(
       record->nodes(),
       batch::DependenciesOf(record->nodes(), record->accesses()));
-  REPRISE_ASSIGN_OR_RETURN(auto graph, native::AdaptiveGraph::Build(
-                                           stream_->workshop(), recipe,
-                                           record->image(), hold, captured));
+  REPRISE_ASSIGN_OR_RETURN(
+      auto graph,
+      scheduler::AdaptiveGraph::Build(stream_->batches().workshop(), recipe,
+                                      record->image(), hold, captured));
   return Plan(std::make_unique<native::PreparedPlan>(
       stream_, std::move(recipe), std::move(graph), record->points(),
       record->fills()));

@@ -27,8 +27,8 @@
 
 namespace reprise::native {
 
-// What handles ask of it beside. Thread-safe. Every call sees to its context
-// itself.
+// What handles ask of a device, beside what batches do. Thread-safe. Every call
+// sees to its context itself.
 class Device : public batch::BatchDevice {
  public:
   Status Call(const batch::CaptureFunction& work, CUstream stream) final {

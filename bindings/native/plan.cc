@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/native/event_core.h"
 #include "bindings/native/prepared_plan.h"
 #include "engine/batch/kernel_code.h"
 

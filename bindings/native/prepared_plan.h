@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/native/adaptive_graph.h"
 #include "bindings/native/stream_core.h"
 #include "engine/batch/param_type.h"
+#include "scheduler/adaptive_graph.h"
 
 namespace reprise::native {
 
@@ -22,8 +22,8 @@ namespace reprise::native {
 class PreparedPlan {
  public:
   PreparedPlan(std::shared_ptr<StreamCore> stream,
-               std::shared_ptr<const AdaptiveGraph::Recipe> recipe,
-               std::unique_ptr<AdaptiveGraph> graph,
+               std::shared_ptr<const scheduler::AdaptiveGraph::Recipe> recipe,
+               std::unique_ptr<scheduler::AdaptiveGraph> graph,
                std::vector<batch::BatchRecord::EventUse> points,
                const std::vector<batch::BatchRecord::FillOf>& fills)
       : stream_(std::move(stream)),
@@ -59,8 +59,8 @@ class PreparedPlan {
   Parameters ParametersOf(uint32_t launch) const;
 
   const std::shared_ptr<StreamCore> stream_;
-  const std::shared_ptr<const AdaptiveGraph::Recipe> recipe_;
-  const std::unique_ptr<AdaptiveGraph> graph_;
+  const std::shared_ptr<const scheduler::AdaptiveGraph::Recipe> recipe_;
+  const std::unique_ptr<scheduler::AdaptiveGraph> graph_;
   const std::vector<batch::BatchRecord::EventUse> points_;
   std::vector<Fill> fills_;  // in the order of the nodes
   // Of waits, until the graph has taken them.

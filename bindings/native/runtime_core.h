@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "bindings/native/device.h"
-#include "bindings/native/patch_service.h"
 #include "bindings/native/runtime.h"
 #include "engine/base/task.h"
 #include "engine/batch/compile_service.h"
 #include "scheduler/build_queue.h"
+#include "scheduler/patch_service.h"
 
 namespace reprise::native {
 
@@ -24,7 +24,7 @@ class RuntimeCore {
   // (null: the queue), outlives the runtime, and is not waited for: its builds
   // have run or been dropped before the runtime ends.
   struct Stubs {
-    std::optional<PatchMeasurement> measured = {};
+    std::optional<scheduler::PatchMeasurement> measured = {};
     base::TaskRunner* builds = nullptr;
   };
 
@@ -43,7 +43,7 @@ class RuntimeCore {
   const std::shared_ptr<Device>& shared_device() const { return device_; }
   const RuntimeOptions& options() const { return options_; }
   batch::CompileService& compile_service() { return compile_service_; }
-  PatchService& patching() { return patching_; }
+  scheduler::PatchService& patching() { return patching_; }
   scheduler::BuildQueue& queue() { return queue_; }
   // Where work for later is posted.
   base::TaskRunner& builds() { return *builds_; }
@@ -53,7 +53,7 @@ class RuntimeCore {
   const RuntimeOptions options_;
   batch::CompileService compile_service_;
   base::TaskRunner* const builds_;
-  PatchService patching_;
+  scheduler::PatchService patching_;
   scheduler::BuildQueue queue_;  // last: what it runs uses all of these
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/native/event_core.h"
 #include "bindings/native/stream_core.h"
 #include "engine/batch/elements.h"
 
@@ -66,8 +67,10 @@ void Stream::WaitForBuilds() const {
   core_->runtime().queue().WaitIdle(std::nullopt);
 }
 
-StreamStats Stream::stats() const { return core_->stats(); }
-std::vector<PlanReport> Stream::plans() const { return core_->plans(); }
+StreamStats Stream::stats() const { return core_->batches().stats(); }
+std::vector<PlanReport> Stream::plans() const {
+  return core_->batches().plans();
+}
 
 void* Stream::handle() const { return core_->stream(); }
 

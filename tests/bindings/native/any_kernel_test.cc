@@ -80,7 +80,7 @@ TEST_F(AnyKernelTest, RepeatedBatchIsReplayedWithItsOwnArguments) {
     EXPECT_EQ(value_, expected) << "call " << call;
     runtime_->queue().WaitIdle(std::nullopt);
   }
-  EXPECT_EQ(stream_->stats().replayed, 4u);
+  EXPECT_EQ(stream_->batches().stats().replayed, 4u);
 }
 
 TEST_F(AnyKernelTest, NumberAndSizesAreChecked) {

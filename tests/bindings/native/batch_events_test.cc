@@ -79,8 +79,8 @@ TEST_F(BatchEventsTest, StreamsTakeTurnsWhateverTheirPace) {
     gpu_.streams.SynchronizeAll();
     EXPECT_EQ(value_, expected) << "seed " << seed;
   }
-  EXPECT_GT(first_->stats().replayed, 50u);
-  EXPECT_GT(second_->stats().replayed, 50u);
+  EXPECT_GT(first_->batches().stats().replayed, 50u);
+  EXPECT_GT(second_->batches().stats().replayed, 50u);
 }
 
 TEST_F(BatchEventsTest, WhatIsBeforeTheWaitDoesNotWait) {
@@ -184,7 +184,7 @@ TEST_F(BatchEventsTest, BuildsHoldNoRuntime) {
   building.unlock();
   runtime_->queue().WaitIdle(std::nullopt);
   submit();
-  EXPECT_EQ(first_->stats().replayed, 1u);
+  EXPECT_EQ(first_->batches().stats().replayed, 1u);
   EXPECT_EQ(runtime_.use_count(), holders);
 }
 

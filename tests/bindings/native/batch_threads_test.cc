@@ -170,8 +170,8 @@ TEST_P(BatchThreadsTest, EveryThreadFindsWhatPlainLaunchesGive) {
     auto runtime = std::make_shared<RuntimeCore>(
         std::move(device),
         RuntimeOptions{.plans_per_stream = 3, .cache_dir = ""},
-        RuntimeCore::Stubs{.measured =
-                               PatchMeasurement{.costs = kCheapUpdates}});
+        RuntimeCore::Stubs{
+            .measured = scheduler::PatchMeasurement{.costs = kCheapUpdates}});
     std::vector<std::shared_ptr<StreamCore>> streams;
     for (size_t i = 0; i <= kOwners; ++i) {
       streams.push_back(std::make_shared<StreamCore>(
@@ -193,7 +193,8 @@ TEST_P(BatchThreadsTest, EveryThreadFindsWhatPlainLaunchesGive) {
     std::thread reader([&] {
       while (!done.load(std::memory_order_relaxed)) {
         for (const auto& stream : streams) {
-          plans_seen += stream->plans().size() + stream->stats().plans;
+          plans_seen += stream->batches().plans().size() +
+                        stream->batches().stats().plans;
         }
         std::this_thread::yield();
       }
@@ -204,7 +205,7 @@ TEST_P(BatchThreadsTest, EveryThreadFindsWhatPlainLaunchesGive) {
     for (const std::string& failure : failures) EXPECT_EQ(failure, "");
     uint64_t batches = 0;
     for (const auto& stream : streams) {
-      const StreamStats stats = stream->stats();
+      const StreamStats stats = stream->batches().stats();
       batches += stats.batches;
       // No build has lost the memory that it names.
       EXPECT_EQ(stats.refused, 0u);

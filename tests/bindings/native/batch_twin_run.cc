@@ -77,8 +77,9 @@ class Runner {
         RuntimeOptions{.patching = options.patching,
                        .plans_per_stream = options.plans_per_stream,
                        .cache_dir = ""},
-        RuntimeCore::Stubs{.measured = PatchMeasurement{.costs = kCheapUpdates},
-                           .builds = &builds_});
+        RuntimeCore::Stubs{
+            .measured = scheduler::PatchMeasurement{.costs = kCheapUpdates},
+            .builds = &builds_});
     AddKernel("mix", kernels_.mix);
     AddKernel("blend", kernels_.blend);
     AddKernel("weave", kernels_.weave);
@@ -496,9 +497,9 @@ class Runner {
   }
 
   void AskStats(size_t stream) {
-    const StreamStats stats = streams_[stream]->stats();
+    const StreamStats stats = streams_[stream]->batches().stats();
     size_t held = 0;
-    for (const PlanReport& plan : streams_[stream]->plans()) {
+    for (const PlanReport& plan : streams_[stream]->batches().plans()) {
       if (plan.why_not.empty() || plan.replays > 0) ++held;
     }
     if (stats.plans > options_.plans_per_stream || held > stats.plans) {
@@ -558,12 +559,13 @@ class Runner {
 
   uint64_t Launches() const {
     uint64_t launches = 0;
-    for (const auto& stream : streams_) launches += stream->stats().launches;
+    for (const auto& stream : streams_)
+      launches += stream->batches().stats().launches;
     return launches;
   }
 
-  void Count(const StreamCore& stream) {
-    const StreamStats stats = stream.stats();
+  void Count(StreamCore& stream) {
+    const StreamStats stats = stream.batches().stats();
     result_.stats.batches += stats.batches;
     result_.stats.replayed += stats.replayed;
     result_.stats.launches += stats.launches;

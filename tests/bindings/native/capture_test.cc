@@ -92,7 +92,7 @@ TEST_F(CaptureTest, WorkWithAKeyIsCapturedOnceAndReplayed) {
     EXPECT_EQ(copy_, (expected - 2) / 2);
     runtime_->queue().WaitIdle(std::nullopt);
   }
-  EXPECT_EQ(stream_->stats().replayed, 4u);
+  EXPECT_EQ(stream_->batches().stats().replayed, 4u);
   EXPECT_EQ(called_, 3);
   EXPECT_EQ(called_with_own_stream_, 2);
 }
@@ -106,8 +106,8 @@ TEST_F(CaptureTest, AnotherKeyIsAnotherBatch) {
     EXPECT_EQ(value_, expected) << "call " << call;
     runtime_->queue().WaitIdle(std::nullopt);
   }
-  EXPECT_EQ(stream_->stats().built, 2u);
-  EXPECT_EQ(stream_->stats().replayed, 4u);
+  EXPECT_EQ(stream_->batches().stats().built, 2u);
+  EXPECT_EQ(stream_->batches().stats().replayed, 4u);
 }
 
 TEST_F(CaptureTest, WorkWithoutAKeyIsNeverReplayed) {
@@ -119,7 +119,7 @@ TEST_F(CaptureTest, WorkWithoutAKeyIsNeverReplayed) {
     EXPECT_EQ(value_, expected) << "call " << call;
     runtime_->queue().WaitIdle(std::nullopt);
   }
-  EXPECT_EQ(stream_->stats().built, 0u);
+  EXPECT_EQ(stream_->batches().stats().built, 0u);
   EXPECT_EQ(called_with_own_stream_, 6);
 }
 
@@ -155,8 +155,8 @@ TEST_F(CaptureTest, WorkThatCannotBeCapturedIsLaunchedByItself) {
     expected = After(expected, 4);
     EXPECT_EQ(value_, expected);
   }
-  EXPECT_EQ(stream_->stats().refused, 2u);  // at calls 2 and 4
-  EXPECT_EQ(stream_->stats().replayed, 0u);
+  EXPECT_EQ(stream_->batches().stats().refused, 2u);  // at calls 2 and 4
+  EXPECT_EQ(stream_->batches().stats().replayed, 0u);
 }
 
 TEST_F(CaptureTest, ErrorOfTheWorkIsTold) {

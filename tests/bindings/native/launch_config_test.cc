@@ -134,8 +134,8 @@ TEST_F(LaunchConfigTest, BatchesOfOtherAttributesAreOtherBatches) {
       runtime_->queue().WaitIdle(std::nullopt);
     }
   }
-  EXPECT_EQ(stream_->stats().built, 5u);
-  EXPECT_EQ(stream_->stats().replayed, 5u);
+  EXPECT_EQ(stream_->batches().stats().built, 5u);
+  EXPECT_EQ(stream_->batches().stats().replayed, 5u);
   EXPECT_EQ(value_, 45.0f);
 }
 

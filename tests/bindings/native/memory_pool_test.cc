@@ -145,9 +145,9 @@ TEST_F(BufferPerBatchTest, IsReplayed) {
       gpu_.streams.SynchronizeAll();
       EXPECT_EQ(gpu_.pool_memory(), 0u);
     }
-    EXPECT_EQ(adopted_->stats().refused, 0u);
-    EXPECT_EQ(adopted_->stats().replayed, 18u);
-    const std::vector<PlanReport> plans = adopted_->plans();
+    EXPECT_EQ(adopted_->batches().stats().refused, 0u);
+    EXPECT_EQ(adopted_->batches().stats().replayed, 18u);
+    const std::vector<PlanReport> plans = adopted_->batches().plans();
     ASSERT_EQ(plans.size(), 1u);
     EXPECT_EQ(plans[0].why_not, "");
     EXPECT_EQ(plans[0].patching, patching == Patching::kMeasured
@@ -187,16 +187,16 @@ TEST_F(BufferPerBatchTest, HeldMemoryIsGivenUpWhereThereIsNoneLeft) {
     builds_.RunAll();
   }
   Call(3);
-  EXPECT_EQ(adopted_->stats().refused, 1u);
-  ASSERT_EQ(adopted_->plans().size(), 1u);
-  EXPECT_NE(adopted_->plans()[0].why_not.find("cuGraphAddMemsetNode"),
+  EXPECT_EQ(adopted_->batches().stats().refused, 1u);
+  ASSERT_EQ(adopted_->batches().plans().size(), 1u);
+  EXPECT_NE(adopted_->batches().plans()[0].why_not.find("cuGraphAddMemsetNode"),
             std::string::npos);
   EXPECT_EQ(builds_.pending(), 0u);
   Call(4);
   EXPECT_EQ(builds_.RunAll(), 1u);
   for (int call = 5; call <= 8; ++call) Call(static_cast<float>(call));
-  EXPECT_EQ(adopted_->stats().replayed, 4u);
-  EXPECT_EQ(adopted_->plans()[0].why_not, "");
+  EXPECT_EQ(adopted_->batches().stats().replayed, 4u);
+  EXPECT_EQ(adopted_->batches().plans()[0].why_not, "");
 }
 
 // Refused builds that take long are not begun anew by each batch.
@@ -211,7 +211,7 @@ TEST_F(BufferPerBatchTest, RefusedBuildWaitsForTwiceAsManyBatches) {
   }
   Call(40);
   EXPECT_EQ(builds_.pending(), 1u);
-  EXPECT_EQ(adopted_->stats().refused, 1u);
+  EXPECT_EQ(adopted_->batches().stats().refused, 1u);
 }
 
 TEST_F(BufferPerBatchTest, StreamMayEndBeforeWhatIsHeld) {

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "bindings/native/adaptive_graph.h"
 #include "bindings/native/reprise.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
@@ -70,9 +69,9 @@ TYPED_TEST(FillTest, ValuesAndAddressesArePatched) {
       EXPECT_THAT(filled, ElementsAre(v, v, v, v, T{}));
       EXPECT_THAT(copied, ElementsAre(T{}, v, v, v, v));
     }
-    EXPECT_EQ(this->stream_->stats().built, 1u);
-    EXPECT_EQ(this->stream_->stats().replayed, 6u);
-    EXPECT_EQ(this->stream_->plans()[0].patching, patching);
+    EXPECT_EQ(this->stream_->batches().stats().built, 1u);
+    EXPECT_EQ(this->stream_->batches().stats().replayed, 6u);
+    EXPECT_EQ(this->stream_->batches().plans()[0].patching, patching);
   }
 }
 
@@ -90,8 +89,8 @@ TYPED_TEST(FillTest, SizesAreNotPatched) {
     this->runtime_->queue().WaitIdle(std::nullopt);
     EXPECT_THAT(memory, ElementsAre(T{7}, T{7}, count == 3 ? T{7} : T{}, T{9}));
   }
-  EXPECT_EQ(this->stream_->stats().built, 2u);
-  EXPECT_EQ(this->stream_->stats().replayed, 4u);
+  EXPECT_EQ(this->stream_->batches().stats().built, 2u);
+  EXPECT_EQ(this->stream_->batches().stats().replayed, 4u);
 }
 
 TYPED_TEST(FillTest, PlanTakesItsValueFromSet) {
@@ -119,195 +118,13 @@ TYPED_TEST(FillTest, PlanTakesItsValueFromSet) {
   EXPECT_FALSE(plan->Set(fill, 2, T{}));
 }
 
-// --- Going over to another mechanism -----------------------------------------
-
-class AdaptiveGraphTest : public PatchingTest {
- protected:
-  // An update costs less than three calls.
-  static constexpr PatchCosts kCosts{.set = 1000,
-                                     .table = 1e9,
-                                     .table_byte = 0,
-                                     .stage = 10,
-                                     .update = 100,
-                                     .update_node = 10,
-                                     .build_node = 1000};
-  void Build() { Build(patching_); }
-  void Build(PatchService& patching) {
-    const batch::BatchRecord record = Record(add_code_, 1);
-    auto graph = AdaptiveGraph::Build(
-        {device_.get(), &patching, &queue_, gpu_.stream},
-        std::make_shared<const AdaptiveGraph::Recipe>(
-            record.nodes(), device::Dependencies{{}, {0}, {1}}),
-        record.image(), device_->HoldMemory());
-    ASSERT_TRUE(graph) << graph.error().message();
-    graph_ = *std::move(graph);
-  }
-  void Launch(float by) {
-    graph_->SetAll(Record(add_code_, by).image());
-    ASSERT_TRUE(graph_->Give());
-    ASSERT_TRUE(graph_->Launch());
-  }
-  void Replay(float by) {
-    Launch(by);
-    ExpectSums(by);
-  }
-
-  const std::unique_ptr<Device> device_ =
-      MakeCudaDevice(gpu_.driver, gpu_.context);
-  batch::CompileService compiler_{*device_, ""};
-  base::ManualTaskRunner queue_;
-  PatchService patching_{device_.get(), &compiler_, &queue_,
-                         Patching::kMeasured,
-                         PatchMeasurement{.costs = kCosts}};
-  std::unique_ptr<AdaptiveGraph> graph_;
-};
-
-TEST_F(AdaptiveGraphTest, GoesOverToWhatCostsLess) {
-  Build();
-  float by = 0;
-  while (queue_.pending() == 0) {
-    Replay(by += 1);
-    ASSERT_LT(by, 20);
-  }
-  EXPECT_EQ(graph_->report().patching, Patching::kSetParams);
-  Replay(by += 1);  // changed while the other is built
-  EXPECT_GT(queue_.RunAll(), 0u);
-  Replay(by += 1);
-  const PlanReport report = graph_->report();
-  EXPECT_EQ(report.patching, Patching::kExecUpdate);
-  EXPECT_THAT(report.why, HasSubstr("of 3 launches change"));
-  EXPECT_EQ(report.replays, static_cast<uint64_t>(by));
-  Replay(by += 1);
-  EXPECT_EQ(gpu_.takeovers, 2);
-  EXPECT_EQ(gpu_.execs().size(), 2u);
-  queue_.RunAll();  // the first one ends
-  EXPECT_EQ(gpu_.execs().size(), 1u);
-}
-
-TEST_F(AdaptiveGraphTest, StaysWhereTheOtherCannotBeBuilt) {
-  Build();
-  float by = 0;
-  while (queue_.pending() == 0) Replay(by += 1);
-  gpu_.FailAfter(4);
-  queue_.RunAll();
-  ASSERT_EQ(gpu_.failed, "cuGraphCreate");
-  Replay(by += 1);
-  EXPECT_EQ(graph_->report().patching, Patching::kSetParams);
-  EXPECT_THAT(graph_->report().why_not, HasSubstr("ExecUpdate"));
-  Replay(by += 1);
-}
-
-// The driver refuses an update: the report says so, and it is not tried again.
-TEST_F(AdaptiveGraphTest, GivesExecUpdateUpWhereItIsRefused) {
-  Build();
-  float by = 0;
-  while (queue_.pending() == 0) Replay(by += 1);
-  queue_.RunAll();
-  Replay(by += 1);
-  ASSERT_EQ(graph_->report().patching, Patching::kExecUpdate);
-  EXPECT_EQ(graph_->report().why_not, "");
-  gpu_.refuses_updates = true;
-  Replay(by += 1);
-  const PlanReport report = graph_->report();
-  EXPECT_EQ(report.patching, Patching::kSetParams);
-  EXPECT_THAT(report.why, HasSubstr("refused"));
-  EXPECT_THAT(report.why_not, HasSubstr("ExecUpdate: "));
-  EXPECT_THAT(report.why_not, HasSubstr("a function that cannot"));
-  queue_.RunAll();
-  for (int call = 0; call < 100; ++call) Replay(by += 1);
-  EXPECT_EQ(queue_.pending(), 0u);
-  EXPECT_EQ(graph_->report().patching, Patching::kSetParams);
-}
-
-// Nobody has costs: the report says which call of the driver failed.
-TEST_F(AdaptiveGraphTest, TellsWhyNothingWasMeasured) {
-  PatchService patching(device_.get(), &compiler_, &queue_,
-                        Patching::kMeasured);
-  Build(patching);
-  float by = 0;
-  while (queue_.pending() == 0) Replay(by += 1);
-  EXPECT_EQ(graph_->report().why_not, "");
-  gpu_.FailAfter(0);
-  queue_.RunAll();
-  ASSERT_NE(gpu_.failed, "");
-  for (int call = 0; call < 100; ++call) Replay(by += 1);
-  const PlanReport report = graph_->report();
-  EXPECT_EQ(report.patching, Patching::kSetParams);
-  EXPECT_THAT(report.why_not, HasSubstr("measuring"));
-  EXPECT_THAT(report.why_not, HasSubstr(gpu_.failed));
-  EXPECT_EQ(queue_.pending(), 0u);  // not tried again
-}
-
-// Some costs are known: the others go on, and the report says what is missing.
-TEST_F(AdaptiveGraphTest, TellsWhatCouldNotBeMeasured) {
-  PatchService patching(
-      device_.get(), &compiler_, &queue_, Patching::kMeasured,
-      PatchMeasurement{.costs = kCosts, .failure = "no writer"});
-  Build(patching);
-  float by = 0;
-  while (queue_.pending() == 0) Replay(by += 1);
-  EXPECT_EQ(graph_->report().why_not, "no writer");
-  queue_.RunAll();
-  Replay(by += 1);
-  EXPECT_EQ(graph_->report().patching, Patching::kExecUpdate);
-}
-
-// What could not be set is set the next time, whatever it is to be then, and
-// whichever way it takes.
-TEST_F(AdaptiveGraphTest, FailedCallsAreMadeGood) {
-  for (const Patching wanted : {Patching::kSetParams, Patching::kExecUpdate}) {
-    PatchService patching(device_.get(), &compiler_, &queue_, wanted);
-    for (const bool refuses : {false, true}) {
-      for (int calls = 0; calls < 8; ++calls) {
-        SCOPED_TRACE(testing::Message()
-                     << ToString(wanted) << ", after " << calls << " calls");
-        Build(patching);
-        Replay(1);
-        gpu_.FailAfter(calls);
-        graph_->SetAll(Record(add_code_, 2).image());
-        if (graph_->Give() && graph_->Launch()) ExpectSums(2);
-        gpu_.FailAfter(-1);
-        gpu_.refuses_updates = refuses;
-        Replay(1);
-        Replay(3);
-        gpu_.refuses_updates = false;
-      }
-    }
-  }
-}
-
-// The stream is asked now and then, but not while it is captured, which the
-// simulated driver would complain of.
-TEST_F(AdaptiveGraphTest, TellsWhetherReplaysWaitForTheDevice) {
-  Build();
-  for (int call = 1; call < 100; ++call) Replay(static_cast<float>(call));
-  EXPECT_EQ(graph_->report().busy, 0);
-  gpu_.streams.SetPace(sim::SimulatedStreams::Pace::kByHand);
-  for (int call = 1; call < 1000; ++call) Launch(static_cast<float>(call));
-  EXPECT_GT(graph_->report().busy, 0.9);
-  gpu_.capturing = true;
-  for (int call = 1; call < 1000; ++call) Launch(static_cast<float>(call));
-  gpu_.capturing = false;
-  EXPECT_LT(graph_->report().busy, 0.1);
-  gpu_.streams.SynchronizeAll();
-  ExpectSums(999);
-}
-
-TEST_F(AdaptiveGraphTest, StaysWhereLittleChanges) {
-  Build();
-  for (int call = 0; call < 100; ++call) Replay(1);
-  EXPECT_EQ(queue_.pending(), 0u);
-  EXPECT_EQ(graph_->report().changed, 0);
-}
-
-// --- Takeovers of one batch's graph by another
-// ----------------------------------
+// --- Takeovers of one batch's graph by another -------------------------------
 
 class TakeoverTest : public PatchingTest {
  protected:
   Status Submit(const std::shared_ptr<batch::KernelCode>& kernel, float by,
                 uint32_t grid = 1) {
-    Status submitted = stream_->Submit(Record(kernel, by, 3, grid));
+    Status submitted = stream_->batches().Submit(Record(kernel, by, 3, grid));
     runtime_->queue().WaitIdle(std::nullopt);
     return submitted;
   }
@@ -328,11 +145,12 @@ TEST_F(TakeoverTest, BatchesThatNeverComeAgainHaveOneGraph) {
     ASSERT_TRUE(Submit(add_code_, static_cast<float>(grid), grid));
     ExpectSums(static_cast<float>(grid));
   }
-  EXPECT_GT(stream_->stats().taken_over, 20u);
-  EXPECT_EQ(stream_->stats().built, 1u);
+  EXPECT_GT(stream_->batches().stats().taken_over, 20u);
+  EXPECT_EQ(stream_->batches().stats().built, 1u);
   EXPECT_EQ(gpu_.execs().size(), 1u);
-  ASSERT_EQ(stream_->plans().size(), 1u);
-  EXPECT_EQ(stream_->plans()[0].taken_over, stream_->stats().taken_over);
+  ASSERT_EQ(stream_->batches().plans().size(), 1u);
+  EXPECT_EQ(stream_->batches().plans()[0].taken_over,
+            stream_->batches().stats().taken_over);
   // Another function.
   std::fill(memory_.begin(), memory_.end(), 7.0f);
   ASSERT_TRUE(Submit(multiply_code_, 2));
@@ -344,8 +162,8 @@ TEST_F(TakeoverTest, GraphsInUseAreLeftAlone) {
     ASSERT_TRUE(Submit(add_code_, 1, 1));
     ASSERT_TRUE(Submit(add_code_, 1, 2));
   }
-  EXPECT_EQ(stream_->stats().taken_over, 0u);
-  EXPECT_EQ(stream_->plans().size(), 2u);
+  EXPECT_EQ(stream_->batches().stats().taken_over, 0u);
+  EXPECT_EQ(stream_->batches().plans().size(), 2u);
 }
 
 TEST_F(TakeoverTest, RefusalLeavesTheGraphAsItWas) {
@@ -356,8 +174,8 @@ TEST_F(TakeoverTest, RefusalLeavesTheGraphAsItWas) {
     ASSERT_TRUE(Submit(add_code_, static_cast<float>(grid), grid));
     ExpectSums(static_cast<float>(grid));
   }
-  EXPECT_EQ(stream_->stats().taken_over, 0u);
-  EXPECT_THAT(stream_->plans()[0].why_not, HasSubstr("a takeover"));
+  EXPECT_EQ(stream_->batches().stats().taken_over, 0u);
+  EXPECT_THAT(stream_->batches().plans()[0].why_not, HasSubstr("a takeover"));
   const int launches = gpu_.graph_launches;
   ASSERT_TRUE(Submit(add_code_, 4));
   ExpectSums(4);
@@ -398,13 +216,13 @@ TEST_F(TakeoverTest, RefusalLeavesAGraphOfFreedMemoryAsItWas) {
     for (uint32_t grid = 2; grid < 40; ++grid) {
       submit(&second, static_cast<float>(grid), grid);
     }
-    EXPECT_EQ(stream->stats().taken_over, 0u);
+    EXPECT_EQ(stream->batches().stats().taken_over, 0u);
     gpu_.refuses_updates = false;
     const int launches = gpu_.graph_launches;
     submit(&third, 1, 1);  // all but the zero's place as it was
     submit(&third, 4, 1);
     EXPECT_EQ(gpu_.graph_launches, launches + 2);
-    EXPECT_EQ(stream->stats().built, 1u);
+    EXPECT_EQ(stream->batches().stats().built, 1u);
     gpu_.accessible = nullptr;
   }
 }
@@ -425,7 +243,7 @@ TEST_F(TakeoverTest, EveryDriverCallMayFailOnce) {
     ASSERT_TRUE(Submit(add_code_, 3, 2 + calls));
     ExpectSums(3);
   }
-  EXPECT_GT(stream_->stats().taken_over, 50u);
+  EXPECT_GT(stream_->batches().stats().taken_over, 50u);
 }
 
 }  // namespace

@@ -80,8 +80,8 @@ TEST(SimulatedBatchTest, ReplaysAreOneGraphWithItsOwnArguments) {
     world.runtime->queue().WaitIdle(std::nullopt);
   }
   EXPECT_EQ(world.gpu.graph_launches, 6);
-  EXPECT_EQ(world.stream->stats().replayed, 6u);
-  EXPECT_EQ(world.stream->stats().built, 1u);
+  EXPECT_EQ(world.stream->batches().stats().replayed, 6u);
+  EXPECT_EQ(world.stream->batches().stats().built, 1u);
   world.End();
   EXPECT_EQ(world.gpu.objects(), 0u);
 }
@@ -95,7 +95,7 @@ TEST(SimulatedBatchTest, WhatAGraphCannotBeGivenIsLaunchedByItself) {
   }
   int refused = 0;
   for (int calls = 0; calls < 12; ++calls) {
-    const uint64_t launches = world.stream->stats().launches;
+    const uint64_t launches = world.stream->batches().stats().launches;
     const auto start = static_cast<float>(10 + calls);
     world.gpu.failed.clear();
     world.gpu.FailAfter(calls, CUDA_ERROR_INVALID_VALUE);
@@ -105,12 +105,12 @@ TEST(SimulatedBatchTest, WhatAGraphCannotBeGivenIsLaunchedByItself) {
     ++refused;
     ASSERT_TRUE(submitted);
     EXPECT_EQ(world.a, World::Expected(start));
-    EXPECT_EQ(world.stream->stats().launches, launches + 7);
-    EXPECT_NE(world.stream->plans()[0].why_not.find(world.gpu.failed),
+    EXPECT_EQ(world.stream->batches().stats().launches, launches + 7);
+    EXPECT_NE(world.stream->batches().plans()[0].why_not.find(world.gpu.failed),
               std::string::npos);
     ASSERT_TRUE(world.Fill(start).Submit());
     EXPECT_EQ(world.a, World::Expected(start));
-    EXPECT_EQ(world.stream->stats().launches, launches + 7);
+    EXPECT_EQ(world.stream->batches().stats().launches, launches + 7);
   }
   EXPECT_EQ(refused, 3);  // kernels, all of which change
 }
@@ -145,12 +145,12 @@ TEST(SimulatedBatchTest, BatchIsBuiltAgainAfterItsGraphWasTakenOver) {
   submit(1, 1);
   submit_other(20);
   submit(2, 3);
-  ASSERT_EQ(world.stream->stats().taken_over, 1u);
+  ASSERT_EQ(world.stream->batches().stats().taken_over, 1u);
   submit(1, 3);  // while it is built again
   builds.RunAll();
-  const uint64_t replayed = world.stream->stats().replayed;
+  const uint64_t replayed = world.stream->batches().stats().replayed;
   submit(1, 1);
-  EXPECT_EQ(world.stream->stats().replayed, replayed + 1);
+  EXPECT_EQ(world.stream->batches().stats().replayed, replayed + 1);
   builds.RunAll();
   world.End();
   EXPECT_EQ(world.gpu.objects(), 0u);
@@ -177,8 +177,8 @@ TEST(SimulatedBatchTest, EveryDriverCallMayFailOnce) {
       }
       world.runtime->queue().WaitIdle(std::nullopt);
     }
-    if (world.stream->stats().refused > 0) {
-      const std::vector<PlanReport> plans = world.stream->plans();
+    if (world.stream->batches().stats().refused > 0) {
+      const std::vector<PlanReport> plans = world.stream->batches().plans();
       ASSERT_EQ(plans.size(), 1u);
       EXPECT_NE(plans[0].why_not.find(world.gpu.failed), std::string::npos)
           << plans[0].why_not;

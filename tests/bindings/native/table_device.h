@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "bindings/native/device.h"
-#include "bindings/native/patch_policy.h"
 #include "engine/batch/kernel_code.h"
+#include "scheduler/patch_policy.h"
 #include "tests/bindings/native/simulated_runtime.h"
 #include "tests/sim/simulated_gpu.h"
 
@@ -23,13 +23,13 @@ namespace reprise::native {
 
 // For who goes over to other mechanisms as it replays: an update costs less
 // than two calls.
-inline constexpr PatchCosts kCheapUpdates{.set = 1000,
-                                          .table = 1e9,
-                                          .table_byte = 0,
-                                          .stage = 10,
-                                          .update = 1500,
-                                          .update_node = 10,
-                                          .build_node = 100};
+inline constexpr scheduler::PatchCosts kCheapUpdates{.set = 1000,
+                                                     .table = 1e9,
+                                                     .table_byte = 0,
+                                                     .stage = 10,
+                                                     .update = 1500,
+                                                     .update_node = 10,
+                                                     .build_node = 100};
 
 // Passes all on to `inner`; of the graphs of plain launches that it is to build
 // some, or all, have a table, whatever is asked for. Thread-safe once all

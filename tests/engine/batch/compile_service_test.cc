@@ -367,7 +367,7 @@ TEST_F(CompileServiceTest, GraphsOfBatchesKeepTheLibrary) {
     ASSERT_TRUE(batch.Submit());
     world.core->queue().WaitIdle(std::nullopt);
   }
-  EXPECT_EQ(world.stream->stats().replayed, 1u);
+  EXPECT_EQ(world.stream->batches().stats().replayed, 1u);
   add.reset();
   EXPECT_EQ(world.libraries.loaded(), 1u);
   world.stream.reset();

@@ -1,18 +1,18 @@
 // Measures what patching costs on this machine.
 
-#ifndef REPRISE_BINDINGS_NATIVE_PATCH_PROBE_H_
-#define REPRISE_BINDINGS_NATIVE_PATCH_PROBE_H_
+#ifndef REPRISE_SCHEDULER_PATCH_PROBE_H_
+#define REPRISE_SCHEDULER_PATCH_PROBE_H_
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "bindings/native/common.h"
-#include "bindings/native/patch_policy.h"
+#include "engine/base/status.h"
 #include "engine/batch/kernel_code.h"
 #include "engine/device/driver.h"
+#include "scheduler/patch_policy.h"
 
-namespace reprise::native {
+namespace reprise::scheduler {
 
 // Graphs of small kernels, on a stream and in memory of their own, patched
 // while they are in flight. Takes some ten milliseconds of a small part of the
@@ -31,10 +31,10 @@ class PatchProbe {
   };
 
   // Needs a current context.
-  static Result<PatchCosts> Measure(const device::Driver& driver,
-                                    const Kernels& kernels);
+  static base::Result<PatchCosts> Measure(const device::Driver& driver,
+                                          const Kernels& kernels);
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::scheduler
 
-#endif  // REPRISE_BINDINGS_NATIVE_PATCH_PROBE_H_
+#endif  // REPRISE_SCHEDULER_PATCH_PROBE_H_

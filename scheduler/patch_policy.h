@@ -1,17 +1,16 @@
 // Which mechanism gives a graph its arguments at the least cost.
 
-#ifndef REPRISE_BINDINGS_NATIVE_PATCH_POLICY_H_
-#define REPRISE_BINDINGS_NATIVE_PATCH_POLICY_H_
+#ifndef REPRISE_SCHEDULER_PATCH_POLICY_H_
+#define REPRISE_SCHEDULER_PATCH_POLICY_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "bindings/native/common.h"
-#include "engine/batch/plan_report.h"
+#include "engine/base/patching.h"
 
-namespace reprise::native {
+namespace reprise::scheduler {
 
 // In nanoseconds. Times of the submitting thread, measured while graphs are in
 // flight, and of the device.
@@ -44,14 +43,14 @@ struct PatchUse {
 
 // What it costs the thread to change `changed` of the launches, as many of them
 // in the table as there are in all of them.
-double ThreadCostOf(Patching patching, const PatchCosts& costs,
+double ThreadCostOf(base::Patching patching, const PatchCosts& costs,
                     const PatchShape& shape, double changed);
 // What a replay takes longer on the device than with SetParams.
-double DeviceCostOf(Patching patching, const PatchCosts& costs,
+double DeviceCostOf(base::Patching patching, const PatchCosts& costs,
                     const PatchShape& shape, double changed);
 // What counts: the thread's time, and the device's where a replay waits for it.
 // Neither is free: a thread that is ahead of the device has other work to do.
-double CostOf(Patching patching, const PatchCosts& costs,
+double CostOf(base::Patching patching, const PatchCosts& costs,
               const PatchShape& shape, const PatchUse& use);
 
 // Follows one plan. Single-thread at a time.
@@ -67,12 +66,13 @@ class PatchPolicy {
   // by `now` than a graph costs to build, and at least a tenth. It takes twice
   // as much each time: what a plan goes over to may change whether its stream
   // is busy, and with that what is best.
-  std::optional<Patching> Better(Patching now, const PatchCosts& costs,
-                                 const PatchShape& shape);
+  std::optional<base::Patching> Better(base::Patching now,
+                                       const PatchCosts& costs,
+                                       const PatchShape& shape);
 
   const PatchUse& use() const { return use_; }
 
-  static std::string Explain(Patching patching, const PatchCosts& costs,
+  static std::string Explain(base::Patching patching, const PatchCosts& costs,
                              const PatchShape& shape, const PatchUse& use);
 
  private:
@@ -83,6 +83,6 @@ class PatchPolicy {
   double patience_ = 1;
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::scheduler
 
-#endif  // REPRISE_BINDINGS_NATIVE_PATCH_POLICY_H_
+#endif  // REPRISE_SCHEDULER_PATCH_POLICY_H_

@@ -1,9 +1,12 @@
-#include "bindings/native/patch_policy.h"
+#include "scheduler/patch_policy.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace reprise::native {
+namespace reprise::scheduler {
+
+using base::Patching;
+
 namespace {
 
 // Of the last replays, and looks at the stream, about so many count.
@@ -134,4 +137,4 @@ std::string PatchPolicy::Explain(Patching patching, const PatchCosts& costs,
   return why + others;
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::scheduler

@@ -1,4 +1,4 @@
-#include "bindings/native/patch_probe.h"
+#include "scheduler/patch_probe.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,11 @@
 #include "engine/device/launch_graph.h"
 #include "engine/device/unique_handle.h"
 
-namespace reprise::native {
+namespace reprise::scheduler {
+
+using base::Result;
+using base::Status;
+
 namespace {
 
 constexpr size_t kFewNodes = 8;
@@ -269,4 +273,4 @@ Result<PatchCosts> PatchProbe::Measure(const device::Driver& driver,
   return costs;
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::scheduler

@@ -1,7 +1,7 @@
 // The cost model: what it costs to change arguments, and when to go over to
 // another way of doing so.
 
-#include "bindings/native/patch_policy.h"
+#include "scheduler/patch_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,10 @@
 #include <array>
 #include <optional>
 
-namespace reprise::native {
+namespace reprise::scheduler {
 namespace {
+
+using base::Patching;
 
 using ::testing::HasSubstr;
 
@@ -175,4 +177,4 @@ TEST(PatchPolicyTest, SaysWhy) {
 }
 
 }  // namespace
-}  // namespace reprise::native
+}  // namespace reprise::scheduler

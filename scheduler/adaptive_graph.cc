@@ -1,9 +1,15 @@
-#include "bindings/native/adaptive_graph.h"
+#include "scheduler/adaptive_graph.h"
 
 #include <cstring>
 #include <utility>
 
-namespace reprise::native {
+namespace reprise::scheduler {
+
+using base::Error;
+using base::Patching;
+using base::Result;
+using base::Status;
+
 namespace {
 
 // What a takeover must leave as it is.
@@ -248,7 +254,7 @@ std::string AdaptiveGraph::Why() const {
   return PatchPolicy::Explain(patching_, *costs_, shape_, policy_.use());
 }
 
-PlanReport AdaptiveGraph::report() const {
+batch::PlanReport AdaptiveGraph::report() const {
   return {.launches = recipe_->nodes.size(),
           .patching = patching_,
           .why = Why(),
@@ -260,4 +266,4 @@ PlanReport AdaptiveGraph::report() const {
           .why_not = why_not_};
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::scheduler

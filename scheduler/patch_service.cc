@@ -1,16 +1,22 @@
-#include "bindings/native/patch_service.h"
+#include "scheduler/patch_service.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "bindings/native/patch_probe.h"
 #include "engine/device/patched_graph.h"
 #include "engine/device/relaxed_capture.h"
 #include "kernels/table_source.h"
 #include "kernels/twin.h"
+#include "scheduler/patch_probe.h"
 
-namespace reprise::native {
+namespace reprise::scheduler {
+
+using base::Code;
+using base::Patching;
+using base::Result;
+using base::Status;
+
 namespace {
 
 // More needs an attribute of the function's.
@@ -35,7 +41,8 @@ std::vector<device::ParamSpan> WriterParams(uint32_t bytes) {
 
 }  // namespace
 
-PatchService::PatchService(Device* device, batch::CompileService* compiler,
+PatchService::PatchService(batch::BatchDevice* device,
+                           batch::CompileService* compiler,
                            base::TaskRunner* queue, Patching wanted,
                            std::optional<PatchMeasurement> measured)
     : device_(device),
@@ -178,4 +185,4 @@ Result<std::shared_ptr<batch::KernelCode>> PatchService::TwinOf(
   return code;
 }
 
-}  // namespace reprise::native
+}  // namespace reprise::scheduler

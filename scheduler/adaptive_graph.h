@@ -1,7 +1,7 @@
 // A graph that goes over to another mechanism when that pays.
 
-#ifndef REPRISE_BINDINGS_NATIVE_ADAPTIVE_GRAPH_H_
-#define REPRISE_BINDINGS_NATIVE_ADAPTIVE_GRAPH_H_
+#ifndef REPRISE_SCHEDULER_ADAPTIVE_GRAPH_H_
+#define REPRISE_SCHEDULER_ADAPTIVE_GRAPH_H_
 
 #include <cuda.h>
 
@@ -12,13 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "bindings/native/device.h"
-#include "bindings/native/patch_policy.h"
-#include "bindings/native/patch_service.h"
 #include "engine/base/task.h"
+#include "engine/batch/batch_device.h"
 #include "engine/batch/batch_record.h"
+#include "engine/batch/plan_report.h"
+#include "scheduler/patch_policy.h"
+#include "scheduler/patch_service.h"
 
-namespace reprise::native {
+namespace reprise::scheduler {
 
 // Launches as one graph and the arguments that they have. Counts what changes
 // from replay to replay; where another mechanism would cost the submitting
@@ -40,7 +41,7 @@ class AdaptiveGraph {
   // Where its graphs are built; all outlive it and the queue's tasks. The
   // stream, on which they are launched, need not outlive the tasks.
   struct Workshop {
-    Device* device;
+    batch::BatchDevice* device;
     PatchService* patching;
     base::TaskRunner* queue;
     CUstream stream;
@@ -50,7 +51,7 @@ class AdaptiveGraph {
   // found out or takes a compiler, by SetParams. Any thread; never launches.
   // Batches with events or captured work stay with that one. `hold` is older
   // than the end of any memory that `image` names.
-  static Result<std::unique_ptr<AdaptiveGraph>> Build(
+  static base::Result<std::unique_ptr<AdaptiveGraph>> Build(
       const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
       std::vector<std::byte> image, const batch::MemoryHold& hold,
       const batch::Captures& captures = {});
@@ -64,38 +65,38 @@ class AdaptiveGraph {
            size_t size_bytes);
   // The graph is given what was set. What fails is given to it the next time;
   // nothing has been launched then.
-  Status Give();
+  base::Status Give();
   // Needs a Give that has succeeded since the last Set.
-  Status Launch();
+  base::Status Launch();
 
   // Becomes the graph of `recipe`. Fails, and stays what it was, where it
   // cannot (kFailedPrecondition); after any other error nobody knows what it
   // is.
-  Status TakeOver(std::shared_ptr<const Recipe> recipe,
-                  const std::vector<std::byte>& image);
+  base::Status TakeOver(std::shared_ptr<const Recipe> recipe,
+                        const std::vector<std::byte>& image);
   // A TakeOver may succeed.
   bool MayBecome(const Recipe& recipe) const;
 
-  PlanReport report() const;
+  batch::PlanReport report() const;
   uint64_t patched() const { return patched_; }
 
  private:
   // One build of another graph, shared with the task that does it.
   struct Successor {
-    Patching patching;
+    base::Patching patching;
     std::vector<std::byte> image;
-    std::optional<Result<std::unique_ptr<batch::Graph>>> outcome;
+    std::optional<base::Result<std::unique_ptr<batch::Graph>>> outcome;
     size_t in_table = 0;
     std::atomic<bool> built{false};  // releases the outcome
   };
 
   AdaptiveGraph(const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
                 std::vector<std::byte> image, const batch::MemoryHold& hold,
-                Patching patching, std::unique_ptr<batch::Graph> graph);
+                base::Patching patching, std::unique_ptr<batch::Graph> graph);
 
-  void StartSuccessor(Patching patching, batch::MemoryHold hold);
+  void StartSuccessor(base::Patching patching, batch::MemoryHold hold);
   void TakeSuccessor();
-  Status GivePending();
+  base::Status GivePending();
   void ForgetPending();
   // The graph has gone over to SetParams by itself.
   void NoteSetParams();
@@ -111,7 +112,7 @@ class AdaptiveGraph {
   std::vector<uint32_t> pending_;  // nodes that the graph was not given yet
   std::vector<bool> is_pending_;   // by node
   std::unique_ptr<batch::Graph> graph_;
-  Patching patching_;
+  base::Patching patching_;
   bool adapts_ = false;
   PatchPolicy policy_;
   const PatchCosts* costs_ = nullptr;  // that it adapts by, once measured
@@ -125,6 +126,6 @@ class AdaptiveGraph {
   std::string why_not_;
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::scheduler
 
-#endif  // REPRISE_BINDINGS_NATIVE_ADAPTIVE_GRAPH_H_
+#endif  // REPRISE_SCHEDULER_ADAPTIVE_GRAPH_H_

@@ -1,7 +1,7 @@
 // What patching needs of one runtime: times, twins and table writers.
 
-#ifndef REPRISE_BINDINGS_NATIVE_PATCH_SERVICE_H_
-#define REPRISE_BINDINGS_NATIVE_PATCH_SERVICE_H_
+#ifndef REPRISE_SCHEDULER_PATCH_SERVICE_H_
+#define REPRISE_SCHEDULER_PATCH_SERVICE_H_
 
 #include <atomic>
 #include <cstdint>
@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "bindings/native/device.h"
-#include "bindings/native/patch_policy.h"
 #include "engine/base/task.h"
+#include "engine/batch/batch_device.h"
 #include "engine/batch/batch_record.h"
 #include "engine/batch/compile_service.h"
+#include "scheduler/patch_policy.h"
 
-namespace reprise::native {
+namespace reprise::scheduler {
 
 // What measuring gave, once for a runtime.
 struct PatchMeasurement {
@@ -30,11 +30,11 @@ class PatchService {
  public:
   // All outlive it; its tasks must have ended before it does. `measured`, for
   // tests: what need not be measured then.
-  PatchService(Device* device, batch::CompileService* compiler,
-               base::TaskRunner* queue, Patching wanted,
+  PatchService(batch::BatchDevice* device, batch::CompileService* compiler,
+               base::TaskRunner* queue, base::Patching wanted,
                std::optional<PatchMeasurement> measured = std::nullopt);
 
-  Patching wanted() const { return wanted_; }
+  base::Patching wanted() const { return wanted_; }
 
   // Null until there is one, which the first call begins. Never changes then.
   const PatchMeasurement* Measured();
@@ -44,29 +44,30 @@ class PatchService {
 
   // Twins for as many nodes as a table holds. Compiles and loads what is not
   // yet there. kUnavailable where no node has a twin.
-  Result<batch::Mechanism> TableFor(const std::vector<batch::Node>& nodes);
+  base::Result<batch::Mechanism> TableFor(
+      const std::vector<batch::Node>& nodes);
 
  private:
   void Measure();
-  Result<PatchCosts> Probe(std::string& why_no_table);
+  base::Result<PatchCosts> Probe(std::string& why_no_table);
   // Of a table of so many bytes.
-  Result<std::shared_ptr<batch::KernelCode>> Writer(uint32_t bytes);
+  base::Result<std::shared_ptr<batch::KernelCode>> Writer(uint32_t bytes);
   // Of kernels/table_source.h.
-  Result<std::shared_ptr<batch::KernelCode>> TableKernel(
+  base::Result<std::shared_ptr<batch::KernelCode>> TableKernel(
       const std::string& name, std::vector<device::ParamSpan> params);
-  Result<std::shared_ptr<batch::KernelCode>> TwinOf(
+  base::Result<std::shared_ptr<batch::KernelCode>> TwinOf(
       const batch::KernelCode& kernel);
 
-  Device* const device_;
+  batch::BatchDevice* const device_;
   batch::CompileService* const compiler_;
   base::TaskRunner* const queue_;
-  const Patching wanted_;
+  const base::Patching wanted_;
 
   PatchMeasurement measurement_;  // written before `measured_` is released
   std::atomic<bool> measured_;
   std::atomic<bool> measuring_;
 };
 
-}  // namespace reprise::native
+}  // namespace reprise::scheduler
 
-#endif  // REPRISE_BINDINGS_NATIVE_PATCH_SERVICE_H_
+#endif  // REPRISE_SCHEDULER_PATCH_SERVICE_H_
