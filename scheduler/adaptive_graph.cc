@@ -13,7 +13,7 @@ using base::Status;
 namespace {
 
 // What a takeover must leave as it is.
-bool SameShape(const batch::Node& a, const batch::Node& b) {
+bool SameShape(const engine::Node& a, const engine::Node& b) {
   return a.kind == b.kind && a.cluster == b.cluster &&
          a.cooperative == b.cooperative && a.programmatic == b.programmatic &&
          a.priority == b.priority;
@@ -21,23 +21,23 @@ bool SameShape(const batch::Node& a, const batch::Node& b) {
 
 }  // namespace
 
-AdaptiveGraph::Recipe::Recipe(const std::vector<batch::Node>& nodes,
+AdaptiveGraph::Recipe::Recipe(const std::vector<engine::Node>& nodes,
                               device::Dependencies dependencies)
     : nodes(nodes), dependencies(std::move(dependencies)) {
-  for (const batch::Node& node : nodes) {
+  for (const engine::Node& node : nodes) {
     if (node.kernel != nullptr) {
       kernels.push_back(node.kernel->shared_from_this());
     }
-    plain &= node.kind == batch::Node::Kind::kKernel ||
-             node.kind == batch::Node::Kind::kCopy ||
-             node.kind == batch::Node::Kind::kFill;
+    plain &= node.kind == engine::Node::Kind::kKernel ||
+             node.kind == engine::Node::Kind::kCopy ||
+             node.kind == engine::Node::Kind::kFill;
   }
 }
 
 Result<std::unique_ptr<AdaptiveGraph>> AdaptiveGraph::Build(
     const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
-    std::vector<std::byte> image, const batch::MemoryHold& hold,
-    const batch::Captures& captures) {
+    std::vector<std::byte> image, const engine::MemoryHold& hold,
+    const engine::Captures& captures) {
   const Patching wanted = workshop.patching->wanted();
   const Patching first = wanted == Patching::kExecUpdate && recipe->plain
                              ? Patching::kExecUpdate
@@ -45,7 +45,7 @@ Result<std::unique_ptr<AdaptiveGraph>> AdaptiveGraph::Build(
   REPRISE_ASSIGN_OR_RETURN(
       auto graph,
       workshop.device->Build(recipe->nodes, image, recipe->dependencies,
-                             captures, batch::Mechanism{.patching = first}));
+                             captures, engine::Mechanism{.patching = first}));
   return std::unique_ptr<AdaptiveGraph>(
       new AdaptiveGraph(workshop, std::move(recipe), std::move(image), hold,
                         first, std::move(graph)));
@@ -54,8 +54,8 @@ Result<std::unique_ptr<AdaptiveGraph>> AdaptiveGraph::Build(
 AdaptiveGraph::AdaptiveGraph(const Workshop& workshop,
                              std::shared_ptr<const Recipe> recipe,
                              std::vector<std::byte> image,
-                             const batch::MemoryHold& hold, Patching patching,
-                             std::unique_ptr<batch::Graph> graph)
+                             const engine::MemoryHold& hold, Patching patching,
+                             std::unique_ptr<engine::Graph> graph)
     : workshop_(workshop),
       recipe_(std::move(recipe)),
       shape_(workshop_.patching->ShapeOf(recipe_->nodes)),
@@ -85,7 +85,7 @@ void AdaptiveGraph::SetAll(const std::vector<std::byte>& image) {
     return;
   }
   for (size_t i = 0; i < recipe_->nodes.size(); ++i) {
-    const batch::Node& node = recipe_->nodes[i];
+    const engine::Node& node = recipe_->nodes[i];
     Set(i, 0, image.data() + node.image_begin, node.image_bytes);
   }
 }
@@ -165,14 +165,14 @@ void AdaptiveGraph::Adapt() {
   }
 }
 
-void AdaptiveGraph::StartSuccessor(Patching patching, batch::MemoryHold hold) {
+void AdaptiveGraph::StartSuccessor(Patching patching, engine::MemoryHold hold) {
   successor_ = std::make_shared<Successor>();
   successor_->patching = patching;
   successor_->image = image_;
   workshop_.queue->Post([successor = successor_, recipe = recipe_,
                          workshop = workshop_, hold = std::move(hold)] {
-    const auto build = [&]() -> Result<std::unique_ptr<batch::Graph>> {
-      batch::Mechanism mechanism{.patching = successor->patching};
+    const auto build = [&]() -> Result<std::unique_ptr<engine::Graph>> {
+      engine::Mechanism mechanism{.patching = successor->patching};
       if (successor->patching == Patching::kTable) {
         REPRISE_ASSIGN_OR_RETURN(mechanism,
                                  workshop.patching->TableFor(recipe->nodes));
@@ -192,7 +192,7 @@ void AdaptiveGraph::StartSuccessor(Patching patching, batch::MemoryHold hold) {
 void AdaptiveGraph::TakeSuccessor() {
   if (!successor_->built.load(std::memory_order_acquire)) return;
   const std::shared_ptr<Successor> successor = std::move(successor_);
-  Result<std::unique_ptr<batch::Graph>>& outcome = *successor->outcome;
+  Result<std::unique_ptr<engine::Graph>>& outcome = *successor->outcome;
   const auto fail = [&](const Error& error) {
     why_not_ =
         std::string(ToString(successor->patching)) + ": " + error.message();
@@ -200,9 +200,9 @@ void AdaptiveGraph::TakeSuccessor() {
     if (successor->patching == Patching::kExecUpdate) shape_.updates = false;
   };
   if (!outcome) return fail(outcome.error());
-  std::unique_ptr<batch::Graph> graph = *std::move(outcome);
+  std::unique_ptr<engine::Graph> graph = *std::move(outcome);
   for (size_t i = 0; i < recipe_->nodes.size(); ++i) {
-    const batch::Node& node = recipe_->nodes[i];
+    const engine::Node& node = recipe_->nodes[i];
     const std::byte* now = image_.data() + node.image_begin;
     if (std::memcmp(now, successor->image.data() + node.image_begin,
                     node.image_bytes) == 0) {
@@ -254,7 +254,7 @@ std::string AdaptiveGraph::Why() const {
   return PatchPolicy::Explain(patching_, *costs_, shape_, policy_.use());
 }
 
-batch::PlanReport AdaptiveGraph::report() const {
+engine::PlanReport AdaptiveGraph::report() const {
   return {.launches = recipe_->nodes.size(),
           .patching = patching_,
           .why = Why(),

@@ -29,19 +29,19 @@ class AdaptiveGraph {
  public:
   // What it is built from.
   struct Recipe {
-    std::vector<batch::Node> nodes;
+    std::vector<engine::Node> nodes;
     device::Dependencies dependencies;
-    std::vector<std::shared_ptr<batch::KernelCode>> kernels;  // of the nodes
+    std::vector<std::shared_ptr<engine::KernelCode>> kernels;  // of the nodes
     bool plain = true;  // kernels, copies and fills alone
 
-    Recipe(const std::vector<batch::Node>& nodes,
+    Recipe(const std::vector<engine::Node>& nodes,
            device::Dependencies dependencies);
   };
 
   // Where its graphs are built; all outlive it and the queue's tasks. The
   // stream, on which they are launched, need not outlive the tasks.
   struct Workshop {
-    batch::BatchDevice* device;
+    engine::BatchDevice* device;
     PatchService* patching;
     base::TaskRunner* queue;
     CUstream stream;
@@ -53,8 +53,8 @@ class AdaptiveGraph {
   // than the end of any memory that `image` names.
   static base::Result<std::unique_ptr<AdaptiveGraph>> Build(
       const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
-      std::vector<std::byte> image, const batch::MemoryHold& hold,
-      const batch::Captures& captures = {});
+      std::vector<std::byte> image, const engine::MemoryHold& hold,
+      const engine::Captures& captures = {});
 
   // Nodes have the arguments in `image`, laid out as the recipe's, from the
   // next Launch on. Never calls the driver.
@@ -77,7 +77,7 @@ class AdaptiveGraph {
   // A TakeOver may succeed.
   bool MayBecome(const Recipe& recipe) const;
 
-  batch::PlanReport report() const;
+  engine::PlanReport report() const;
   uint64_t patched() const { return patched_; }
 
  private:
@@ -85,16 +85,16 @@ class AdaptiveGraph {
   struct Successor {
     base::Patching patching;
     std::vector<std::byte> image;
-    std::optional<base::Result<std::unique_ptr<batch::Graph>>> outcome;
+    std::optional<base::Result<std::unique_ptr<engine::Graph>>> outcome;
     size_t in_table = 0;
     std::atomic<bool> built{false};  // releases the outcome
   };
 
   AdaptiveGraph(const Workshop& workshop, std::shared_ptr<const Recipe> recipe,
-                std::vector<std::byte> image, const batch::MemoryHold& hold,
-                base::Patching patching, std::unique_ptr<batch::Graph> graph);
+                std::vector<std::byte> image, const engine::MemoryHold& hold,
+                base::Patching patching, std::unique_ptr<engine::Graph> graph);
 
-  void StartSuccessor(base::Patching patching, batch::MemoryHold hold);
+  void StartSuccessor(base::Patching patching, engine::MemoryHold hold);
   void TakeSuccessor();
   base::Status GivePending();
   void ForgetPending();
@@ -111,7 +111,7 @@ class AdaptiveGraph {
   std::vector<std::byte> image_;   // that the next launch is to have
   std::vector<uint32_t> pending_;  // nodes that the graph was not given yet
   std::vector<bool> is_pending_;   // by node
-  std::unique_ptr<batch::Graph> graph_;
+  std::unique_ptr<engine::Graph> graph_;
   base::Patching patching_;
   bool adapts_ = false;
   PatchPolicy policy_;

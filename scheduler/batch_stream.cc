@@ -23,42 +23,42 @@ constexpr size_t kRecordsKept = 8;
 // A graph that was not used for so many batches may be taken over.
 constexpr uint64_t kIdleBatches = 16;
 
-cache::Signature NameOf(const std::vector<batch::Node>& nodes) {
+cache::Signature NameOf(const std::vector<engine::Node>& nodes) {
   return cache::HashWords(
       {reinterpret_cast<const uint64_t*>(nodes.data()),
-       nodes.size() * sizeof(batch::Node) / sizeof(uint64_t)});
+       nodes.size() * sizeof(engine::Node) / sizeof(uint64_t)});
 }
 
-bool Same(const std::vector<batch::Access>& a,
-          const std::vector<batch::Access>& b) {
+bool Same(const std::vector<engine::Access>& a,
+          const std::vector<engine::Access>& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(),
-                                   a.size() * sizeof(batch::Access)) == 0);
+                                   a.size() * sizeof(engine::Access)) == 0);
 }
 
 }  // namespace
 
-std::unique_ptr<batch::BatchRecord> BatchStream::TakeRecord() {
+std::unique_ptr<engine::BatchRecord> BatchStream::TakeRecord() {
   const base::MutexLock lock(mutex_);
-  if (records_.empty()) return std::make_unique<batch::BatchRecord>();
-  std::unique_ptr<batch::BatchRecord> record = std::move(records_.back());
+  if (records_.empty()) return std::make_unique<engine::BatchRecord>();
+  std::unique_ptr<engine::BatchRecord> record = std::move(records_.back());
   records_.pop_back();
   return record;
 }
 
-void BatchStream::ReturnRecord(std::unique_ptr<batch::BatchRecord> record) {
+void BatchStream::ReturnRecord(std::unique_ptr<engine::BatchRecord> record) {
   record->Clear();
   const base::MutexLock lock(mutex_);
   if (records_.size() < kRecordsKept) records_.push_back(std::move(record));
 }
 
-Status BatchStream::Check(const batch::BatchRecord& record) const {
+Status BatchStream::Check(const engine::BatchRecord& record) const {
   if (record.mistake().has_value()) {
     return base::Fail(Code::kInvalidArgument, *record.mistake());
   }
   for (size_t i = 0; i < record.nodes().size(); ++i) {
-    const batch::Node& node = record.nodes()[i];
-    if (node.kind != batch::Node::Kind::kKernel) continue;
+    const engine::Node& node = record.nodes()[i];
+    if (node.kind != engine::Node::Kind::kKernel) continue;
     const auto place = [&] {
       return "launch " + std::to_string(i) + " (kernel '" +
              node.kernel->name() + "')";
@@ -83,8 +83,8 @@ Status BatchStream::Check(const batch::BatchRecord& record) const {
   return {};
 }
 
-Status BatchStream::CheckWaits(const batch::BatchRecord& record) {
-  for (const batch::BatchRecord::EventUse& wait : record.waits()) {
+Status BatchStream::CheckWaits(const engine::BatchRecord& record) {
+  for (const engine::BatchRecord::EventUse& wait : record.waits()) {
     if (wait.event->recorded()) continue;
     return base::Fail(Code::kFailedPrecondition,
                       "launch " + std::to_string(wait.node) +
@@ -94,26 +94,26 @@ Status BatchStream::CheckWaits(const batch::BatchRecord& record) {
   return {};
 }
 
-Result<batch::Captures> BatchStream::CaptureAll(
-    const batch::BatchRecord& record) const {
-  batch::Captures captures;
+Result<engine::Captures> BatchStream::CaptureAll(
+    const engine::BatchRecord& record) const {
+  engine::Captures captures;
   if (record.captures().empty()) return captures;
-  const batch::DeviceScope scope(device());
+  const engine::DeviceScope scope(device());
   REPRISE_RETURN_IF_ERROR(scope.status());
-  for (const batch::CaptureFunction& work : record.captures()) {
+  for (const engine::CaptureFunction& work : record.captures()) {
     REPRISE_ASSIGN_OR_RETURN(auto captured, device().Capture(work));
     captures.push_back(std::move(captured));
   }
   return captures;
 }
 
-Status BatchStream::Submit(const batch::BatchRecord& record) {
+Status BatchStream::Submit(const engine::BatchRecord& record) {
   const base::MutexLock lock(mutex_);
   if (record.mistake().has_value()) return Check(record);
   REPRISE_RETURN_IF_ERROR(CheckWaits(record));
   ++stats_.batches;
   if (record.nodes().empty()) return {};
-  const batch::DeviceScope scope(device());
+  const engine::DeviceScope scope(device());
   REPRISE_RETURN_IF_ERROR(scope.status());
   // A host runtime's captures are functions that live no longer than this call.
   const bool unknown = record.has_unknown_work() ||
@@ -139,15 +139,15 @@ Status BatchStream::Submit(const batch::BatchRecord& record) {
 }
 
 bool BatchStream::Fits(const BatchEntry& entry,
-                       const batch::BatchRecord& record) {
+                       const engine::BatchRecord& record) {
   if (!record.SameNodes(entry.nodes)) return false;
   // Other memory may be in each other's way in other places.
   return Same(record.accesses(), entry.accesses) ||
-         batch::DependenciesOf(record.nodes(), record.accesses()) ==
+         engine::DependenciesOf(record.nodes(), record.accesses()) ==
              entry.dependencies;
 }
 
-BatchEntry& BatchStream::EntryFor(const batch::BatchRecord& record) {
+BatchEntry& BatchStream::EntryFor(const engine::BatchRecord& record) {
   if (!entries_.empty() && Fits(*entries_.front(), record)) {
     return *entries_.front();
   }
@@ -173,7 +173,7 @@ BatchEntry& BatchStream::EntryFor(const batch::BatchRecord& record) {
   entry->nodes = record.nodes();
   entry->accesses = record.accesses();
   entry->dependencies =
-      batch::DependenciesOf(record.nodes(), record.accesses());
+      engine::DependenciesOf(record.nodes(), record.accesses());
   entries_.push_front(std::move(entry));
   by_name_.emplace(name, entries_.begin());
   return *entries_.front();
@@ -191,7 +191,7 @@ bool BatchStream::BuildIsDue(const BatchEntry& entry) const {
 }
 
 void BatchStream::StartBuild(const std::shared_ptr<BatchEntry>& entry,
-                             const batch::BatchRecord& record) {
+                             const engine::BatchRecord& record) {
   auto captured = CaptureAll(record);
   if (!captured) return Refuse(*entry, captured.error());
   entry->state = BatchEntry::State::kBuilding;
@@ -237,7 +237,7 @@ void BatchStream::Refuse(BatchEntry& entry, const Error& why) {
 }
 
 Status BatchStream::Replay(BatchEntry& entry,
-                           const batch::BatchRecord& record) {
+                           const engine::BatchRecord& record) {
   entry.graph->SetAll(record.image());
   // What was not launched can be launched one by one.
   if (!entry.graph->Give()) return LaunchAll(record);
@@ -250,7 +250,7 @@ Status BatchStream::Replay(BatchEntry& entry,
 }
 
 void BatchStream::TakeGraphOver(BatchEntry& entry,
-                                const batch::BatchRecord& record) {
+                                const engine::BatchRecord& record) {
   if (entry.nodes.size() < kFewestLaunches) return;
   std::shared_ptr<const AdaptiveGraph::Recipe> recipe;
   // Least recently used first.
@@ -287,12 +287,12 @@ void BatchStream::TakeGraphOver(BatchEntry& entry,
   }
 }
 
-Status BatchStream::LaunchAll(const batch::BatchRecord& record) {
-  for (const batch::Node& node : record.nodes()) {
+Status BatchStream::LaunchAll(const engine::BatchRecord& record) {
+  for (const engine::Node& node : record.nodes()) {
     const std::byte* image = record.image().data() + node.image_begin;
-    if (node.kind == batch::Node::Kind::kCapture) {
-      const batch::CaptureFunction& work =
-          record.captures()[batch::BatchRecord::CaptureIn(image)];
+    if (node.kind == engine::Node::Kind::kCapture) {
+      const engine::CaptureFunction& work =
+          record.captures()[engine::BatchRecord::CaptureIn(image)];
       REPRISE_RETURN_IF_ERROR(device().Call(work, workshop_.stream));
     } else {
       REPRISE_RETURN_IF_ERROR(device().Enqueue(node, image, workshop_.stream));
@@ -302,23 +302,23 @@ Status BatchStream::LaunchAll(const batch::BatchRecord& record) {
   return {};
 }
 
-batch::StreamStats BatchStream::stats() const {
+engine::StreamStats BatchStream::stats() const {
   const base::MutexLock lock(mutex_);
-  batch::StreamStats stats = stats_;
+  engine::StreamStats stats = stats_;
   for (const std::shared_ptr<BatchEntry>& entry : entries_) {
     if (entry->state == BatchEntry::State::kReady) ++stats.plans;
   }
   return stats;
 }
 
-std::vector<batch::PlanReport> BatchStream::plans() const {
+std::vector<engine::PlanReport> BatchStream::plans() const {
   const base::MutexLock lock(mutex_);
-  std::vector<batch::PlanReport> plans;
+  std::vector<engine::PlanReport> plans;
   for (const std::shared_ptr<BatchEntry>& entry : entries_) {
     if (entry->state == BatchEntry::State::kReady) {
       plans.push_back(entry->graph->report());
     } else if (!entry->why_refused.empty()) {
-      batch::PlanReport& refused = plans.emplace_back();
+      engine::PlanReport& refused = plans.emplace_back();
       refused.launches = entry->nodes.size();
       refused.why_not = entry->why_refused;
     }

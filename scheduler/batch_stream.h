@@ -38,9 +38,9 @@ namespace reprise::scheduler {
 struct BatchEntry {
   enum class State : uint8_t { kSeen, kBuilding, kReady };
 
-  std::vector<batch::Node> nodes;
+  std::vector<engine::Node> nodes;
   device::Dependencies dependencies;
-  std::vector<batch::Access> accesses;  // that the dependencies were made from
+  std::vector<engine::Access> accesses;  // that the dependencies were made from
   State state = State::kSeen;
   uint64_t seen = 0;
   uint64_t due = 0;       // not built before it was seen so often
@@ -68,51 +68,51 @@ class BatchStream {
   BatchStream& operator=(const BatchStream&) = delete;
 
   // Records go round, so that their vectors keep their memory.
-  std::unique_ptr<batch::BatchRecord> TakeRecord() REPRISE_EXCLUDES(mutex_);
-  void ReturnRecord(std::unique_ptr<batch::BatchRecord> record)
+  std::unique_ptr<engine::BatchRecord> TakeRecord() REPRISE_EXCLUDES(mutex_);
+  void ReturnRecord(std::unique_ptr<engine::BatchRecord> record)
       REPRISE_EXCLUDES(mutex_);
 
-  base::Status Submit(const batch::BatchRecord& record)
+  base::Status Submit(const engine::BatchRecord& record)
       REPRISE_EXCLUDES(mutex_);
   // Everything about the record that can be wrong; waits for its kernels.
-  base::Status Check(const batch::BatchRecord& record) const;
+  base::Status Check(const engine::BatchRecord& record) const;
   // Calls the works of its captures to have them captured.
-  base::Result<batch::Captures> CaptureAll(
-      const batch::BatchRecord& record) const;
+  base::Result<engine::Captures> CaptureAll(
+      const engine::BatchRecord& record) const;
   // kFailedPrecondition where it waits for what nobody has recorded.
-  static base::Status CheckWaits(const batch::BatchRecord& record);
+  static base::Status CheckWaits(const engine::BatchRecord& record);
 
-  batch::StreamStats stats() const REPRISE_EXCLUDES(mutex_);
-  std::vector<batch::PlanReport> plans() const REPRISE_EXCLUDES(mutex_);
+  engine::StreamStats stats() const REPRISE_EXCLUDES(mutex_);
+  std::vector<engine::PlanReport> plans() const REPRISE_EXCLUDES(mutex_);
   const AdaptiveGraph::Workshop& workshop() const { return workshop_; }
 
  private:
   using Entries = std::list<std::shared_ptr<BatchEntry>>;  // latest first
 
   // The record's entry, made if there is none, at the front of entries_.
-  BatchEntry& EntryFor(const batch::BatchRecord& record)
+  BatchEntry& EntryFor(const engine::BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
   // It came often enough to be built, or to be tried again.
   bool BuildIsDue(const BatchEntry& entry) const REPRISE_REQUIRES(mutex_);
-  bool Fits(const BatchEntry& entry, const batch::BatchRecord& record)
+  bool Fits(const BatchEntry& entry, const engine::BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
   // One that is no more in entries_. The end of its graph may wait for the
   // device, so it is no work for this thread.
   void End(std::shared_ptr<BatchEntry> entry) REPRISE_REQUIRES(mutex_);
   void StartBuild(const std::shared_ptr<BatchEntry>& entry,
-                  const batch::BatchRecord& record) REPRISE_REQUIRES(mutex_);
+                  const engine::BatchRecord& record) REPRISE_REQUIRES(mutex_);
   void CollectBuild(BatchEntry& entry) REPRISE_REQUIRES(mutex_);
   void Refuse(BatchEntry& entry, const base::Error& why)
       REPRISE_REQUIRES(mutex_);
-  base::Status Replay(BatchEntry& entry, const batch::BatchRecord& record)
+  base::Status Replay(BatchEntry& entry, const engine::BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
   // The entry is ready if a graph that nobody wants has become its.
-  void TakeGraphOver(BatchEntry& entry, const batch::BatchRecord& record)
+  void TakeGraphOver(BatchEntry& entry, const engine::BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
-  base::Status LaunchAll(const batch::BatchRecord& record)
+  base::Status LaunchAll(const engine::BatchRecord& record)
       REPRISE_REQUIRES(mutex_);
 
-  batch::BatchDevice& device() const { return *workshop_.device; }
+  engine::BatchDevice& device() const { return *workshop_.device; }
 
   const AdaptiveGraph::Workshop workshop_;
   const Options options_;
@@ -121,9 +121,9 @@ class BatchStream {
   Entries entries_ REPRISE_GUARDED_BY(mutex_);
   std::unordered_multimap<cache::Signature, Entries::iterator> by_name_
       REPRISE_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<batch::BatchRecord>> records_
+  std::vector<std::unique_ptr<engine::BatchRecord>> records_
       REPRISE_GUARDED_BY(mutex_);
-  batch::StreamStats stats_ REPRISE_GUARDED_BY(mutex_);
+  engine::StreamStats stats_ REPRISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace reprise::scheduler

@@ -78,7 +78,7 @@ class Bench {
   CUdeviceptr table_ = 0;
 };
 
-device::Launch LaunchOf(const batch::KernelCode& kernel) {
+device::Launch LaunchOf(const engine::KernelCode& kernel) {
   device::Launch launch;
   launch.function = kernel.function();
   launch.params = kernel.params();
@@ -105,7 +105,7 @@ class Chain {
     return chain;
   }
   static Result<std::unique_ptr<Chain>> Make(const Bench& bench,
-                                             const batch::KernelCode& kernel,
+                                             const engine::KernelCode& kernel,
                                              size_t launches) {
     return Make(bench, std::vector<device::Launch>(launches, LaunchOf(kernel)));
   }

@@ -23,11 +23,11 @@ class PatchProbe {
   static constexpr uint32_t kManyBytes = 16384;
 
   struct Kernels {
-    std::shared_ptr<batch::KernelCode> axpy;      // of kernels/table_source.h
-    std::shared_ptr<batch::KernelCode> by_table;  // its twin
+    std::shared_ptr<engine::KernelCode> axpy;      // of kernels/table_source.h
+    std::shared_ptr<engine::KernelCode> by_table;  // its twin
     // Of few and of many bytes; without them no table is measured, and none
     // looks cheap.
-    std::vector<std::shared_ptr<batch::KernelCode>> writers;
+    std::vector<std::shared_ptr<engine::KernelCode>> writers;
   };
 
   // Needs a current context.

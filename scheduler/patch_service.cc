@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t kMostSharedBytes = 48 << 10;
 constexpr uint32_t kMostTableBytes = kernels::kTableBytes.back();
 
-bool MayHaveTwin(const batch::Node& node) {
+bool MayHaveTwin(const engine::Node& node) {
   return node.kernel != nullptr && node.kernel->source() != nullptr &&
          node.image_bytes > 0 && node.shared_bytes <= kMostSharedBytes &&
          !node.clustered() && node.cooperative == 0 && node.programmatic == 0;
@@ -41,8 +41,8 @@ std::vector<device::ParamSpan> WriterParams(uint32_t bytes) {
 
 }  // namespace
 
-PatchService::PatchService(batch::BatchDevice* device,
-                           batch::CompileService* compiler,
+PatchService::PatchService(engine::BatchDevice* device,
+                           engine::CompileService* compiler,
                            base::TaskRunner* queue, Patching wanted,
                            std::optional<PatchMeasurement> measured)
     : device_(device),
@@ -79,7 +79,7 @@ void PatchService::Measure() {
 }
 
 Result<PatchCosts> PatchService::Probe(std::string& why_no_table) {
-  const batch::DeviceScope scope(*device_);
+  const engine::DeviceScope scope(*device_);
   REPRISE_RETURN_IF_ERROR(scope.status());
   const device::RelaxedCapture relaxed(*device_->context().driver);
   PatchProbe::Kernels probed;
@@ -97,11 +97,11 @@ Result<PatchCosts> PatchService::Probe(std::string& why_no_table) {
   return PatchProbe::Measure(*device_->context().driver, probed);
 }
 
-PatchShape PatchService::ShapeOf(const std::vector<batch::Node>& nodes) const {
+PatchShape PatchService::ShapeOf(const std::vector<engine::Node>& nodes) const {
   PatchShape shape{.launches = nodes.size()};
   if (device_->on_host()) return shape;
   uint32_t bytes = 0;
-  for (const batch::Node& node : nodes) {
+  for (const engine::Node& node : nodes) {
     if (!MayHaveTwin(node)) continue;
     const uint32_t end = device::TableEnd(bytes, node.image_bytes);
     if (end > kMostTableBytes) continue;
@@ -112,13 +112,14 @@ PatchShape PatchService::ShapeOf(const std::vector<batch::Node>& nodes) const {
   return shape;
 }
 
-Result<batch::Mechanism> PatchService::TableFor(
-    const std::vector<batch::Node>& nodes) {
-  const batch::DeviceScope scope(*device_);
+Result<engine::Mechanism> PatchService::TableFor(
+    const std::vector<engine::Node>& nodes) {
+  const engine::DeviceScope scope(*device_);
   REPRISE_RETURN_IF_ERROR(scope.status());
-  batch::Mechanism mechanism{.patching = Patching::kTable};
+  engine::Mechanism mechanism{.patching = Patching::kTable};
   mechanism.twins.resize(nodes.size());
-  std::map<const batch::KernelCode*, Result<std::shared_ptr<batch::KernelCode>>>
+  std::map<const engine::KernelCode*,
+           Result<std::shared_ptr<engine::KernelCode>>>
       twins;
   uint32_t bytes = 0;
   std::string why = "no launch has a kernel from source";
@@ -126,7 +127,7 @@ Result<batch::Mechanism> PatchService::TableFor(
     if (!MayHaveTwin(nodes[i])) continue;
     const uint32_t end = device::TableEnd(bytes, nodes[i].image_bytes);
     if (end > kMostTableBytes) continue;
-    const batch::KernelCode* kernel = nodes[i].kernel;
+    const engine::KernelCode* kernel = nodes[i].kernel;
     auto found = twins.find(kernel);
     if (found == twins.end()) {
       found = twins.emplace(kernel, TwinOf(*kernel)).first;
@@ -143,13 +144,13 @@ Result<batch::Mechanism> PatchService::TableFor(
   return mechanism;
 }
 
-Result<std::shared_ptr<batch::KernelCode>> PatchService::Writer(
+Result<std::shared_ptr<engine::KernelCode>> PatchService::Writer(
     uint32_t bytes) {
   const uint32_t size = CarriedBytes(bytes);
   return TableKernel("Write<" + std::to_string(size) + ">", WriterParams(size));
 }
 
-Result<std::shared_ptr<batch::KernelCode>> PatchService::TableKernel(
+Result<std::shared_ptr<engine::KernelCode>> PatchService::TableKernel(
     const std::string& name, std::vector<device::ParamSpan> params) {
   const std::string expression = "reprise_table::" + name;
   const auto code = compiler_->Compile({.source = kernels::kTableSource,
@@ -160,8 +161,8 @@ Result<std::shared_ptr<batch::KernelCode>> PatchService::TableKernel(
   return code;
 }
 
-Result<std::shared_ptr<batch::KernelCode>> PatchService::TwinOf(
-    const batch::KernelCode& kernel) {
+Result<std::shared_ptr<engine::KernelCode>> PatchService::TwinOf(
+    const engine::KernelCode& kernel) {
   const device::Driver& driver = *device_->context().driver;
   int threads = 0;
   REPRISE_CU(driver, cuFuncGetAttribute(&threads,

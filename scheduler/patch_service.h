@@ -30,7 +30,7 @@ class PatchService {
  public:
   // All outlive it; its tasks must have ended before it does. `measured`, for
   // tests: what need not be measured then.
-  PatchService(batch::BatchDevice* device, batch::CompileService* compiler,
+  PatchService(engine::BatchDevice* device, engine::CompileService* compiler,
                base::TaskRunner* queue, base::Patching wanted,
                std::optional<PatchMeasurement> measured = std::nullopt);
 
@@ -40,26 +40,26 @@ class PatchService {
   const PatchMeasurement* Measured();
 
   // As far as can be told before anything is compiled.
-  PatchShape ShapeOf(const std::vector<batch::Node>& nodes) const;
+  PatchShape ShapeOf(const std::vector<engine::Node>& nodes) const;
 
   // Twins for as many nodes as a table holds. Compiles and loads what is not
   // yet there. kUnavailable where no node has a twin.
-  base::Result<batch::Mechanism> TableFor(
-      const std::vector<batch::Node>& nodes);
+  base::Result<engine::Mechanism> TableFor(
+      const std::vector<engine::Node>& nodes);
 
  private:
   void Measure();
   base::Result<PatchCosts> Probe(std::string& why_no_table);
   // Of a table of so many bytes.
-  base::Result<std::shared_ptr<batch::KernelCode>> Writer(uint32_t bytes);
+  base::Result<std::shared_ptr<engine::KernelCode>> Writer(uint32_t bytes);
   // Of kernels/table_source.h.
-  base::Result<std::shared_ptr<batch::KernelCode>> TableKernel(
+  base::Result<std::shared_ptr<engine::KernelCode>> TableKernel(
       const std::string& name, std::vector<device::ParamSpan> params);
-  base::Result<std::shared_ptr<batch::KernelCode>> TwinOf(
-      const batch::KernelCode& kernel);
+  base::Result<std::shared_ptr<engine::KernelCode>> TwinOf(
+      const engine::KernelCode& kernel);
 
-  batch::BatchDevice* const device_;
-  batch::CompileService* const compiler_;
+  engine::BatchDevice* const device_;
+  engine::CompileService* const compiler_;
   base::TaskRunner* const queue_;
   const base::Patching wanted_;
 

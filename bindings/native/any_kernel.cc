@@ -4,7 +4,7 @@
 
 namespace reprise {
 
-AnyKernel::AnyKernel(std::shared_ptr<batch::KernelCode> code)
+AnyKernel::AnyKernel(std::shared_ptr<engine::KernelCode> code)
     : code_(std::move(code)) {}
 
 size_t AnyKernel::parameters() const { return code_->params()->size(); }

@@ -14,7 +14,7 @@
 
 namespace reprise {
 
-namespace batch {
+namespace engine {
 class KernelCode;
 }
 
@@ -41,16 +41,16 @@ struct Argument {
 // size, and nobody of what type. Copies name the same kernel. Thread-safe.
 class AnyKernel {
  public:
-  REPRISE_EXPORT explicit AnyKernel(std::shared_ptr<batch::KernelCode> code);
+  REPRISE_EXPORT explicit AnyKernel(std::shared_ptr<engine::KernelCode> code);
 
   REPRISE_EXPORT size_t parameters() const;
   // Of parameter `index`, which there is.
   REPRISE_EXPORT size_t size_bytes(size_t index) const;
 
-  batch::KernelCode* code() const { return code_.get(); }
+  engine::KernelCode* code() const { return code_.get(); }
 
  private:
-  std::shared_ptr<batch::KernelCode> code_;
+  std::shared_ptr<engine::KernelCode> code_;
 };
 
 // What stands for such a kernel on a host runtime.

@@ -88,7 +88,7 @@ Status Batch::Submit() {
 Result<Plan> Batch::Prepare() {
   REPRISE_RETURN_IF_ERROR(Use());
   const auto record =
-      std::exchange(record_, std::make_unique<batch::BatchRecord>());
+      std::exchange(record_, std::make_unique<engine::BatchRecord>());
   REPRISE_RETURN_IF_ERROR(stream_->batches().Check(*record));
   REPRISE_RETURN_IF_ERROR(scheduler::BatchStream::CheckWaits(*record));
   if (record->nodes().empty()) {
@@ -96,10 +96,10 @@ Result<Plan> Batch::Prepare() {
   }
   REPRISE_ASSIGN_OR_RETURN(auto captured,
                            stream_->batches().CaptureAll(*record));
-  const batch::MemoryHold hold = stream_->runtime().device().HoldMemory();
+  const engine::MemoryHold hold = stream_->runtime().device().HoldMemory();
   auto recipe = std::make_shared<const scheduler::AdaptiveGraph::Recipe>(
       record->nodes(),
-      batch::DependenciesOf(record->nodes(), record->accesses()));
+      engine::DependenciesOf(record->nodes(), record->accesses()));
   REPRISE_ASSIGN_OR_RETURN(
       auto graph,
       scheduler::AdaptiveGraph::Build(stream_->batches().workshop(), recipe,

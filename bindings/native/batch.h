@@ -21,7 +21,7 @@
 
 namespace reprise {
 
-using batch::CaptureKey;
+using engine::CaptureKey;
 
 class Plan;
 
@@ -168,7 +168,7 @@ class Batch {
                   "Fill takes elements of 1, 2, 4 or 8 bytes that are copied "
                   "as bytes: fill larger ones by their parts");
     if constexpr (kFits) {
-      return record_->AddFill(to.data, to.count, batch::ParamType::Of<T>(),
+      return record_->AddFill(to.data, to.count, engine::ParamType::Of<T>(),
                               &value);
     }
     return 0;
@@ -228,7 +228,7 @@ class Batch {
 
  private:
   template <typename F>
-  static batch::CaptureFunction ReturningStatus(F&& work) {
+  static engine::CaptureFunction ReturningStatus(F&& work) {
     constexpr bool kIsVoid = [] {
       if constexpr (std::is_invocable_v<F&, CUstream_st*>) {
         return std::is_void_v<std::invoke_result_t<F&, CUstream_st*>>;
@@ -287,7 +287,7 @@ class Batch {
   Status Use();
 
   std::shared_ptr<native::StreamCore> stream_;
-  std::unique_ptr<batch::BatchRecord> record_;  // null once moved from
+  std::unique_ptr<engine::BatchRecord> record_;  // null once moved from
   // Submitted or prepared: what is launched now is told of by Submit.
   bool is_used_ = false;
 };

@@ -18,7 +18,7 @@ using base::Patching;
 using base::Result;
 using base::Status;
 using base::ToString;
-using batch::LaunchConfig;
+using engine::LaunchConfig;
 
 }  // namespace reprise
 

@@ -30,12 +30,12 @@ class CudaDevice final : public Device {
   // Owns nothing of `context`, which outlives it: the primary context is kept
   // for the life of the process.
   CudaDevice(const device::Driver& driver, CUcontext context,
-             const batch::LaunchLimits& limits, std::string architecture,
+             const engine::LaunchLimits& limits, std::string architecture,
              std::unique_ptr<MemoryPool> pool)
       : driver_(driver),
         context_(context),
         limits_(limits),
-        occupancy_(batch::MakeCudaOccupancy(driver)),
+        occupancy_(engine::MakeCudaOccupancy(driver)),
         architecture_(std::move(architecture)),
         pool_(std::move(pool)),
         staging_(std::in_place, driver, context) {}
@@ -52,7 +52,7 @@ class CudaDevice final : public Device {
     return {limits_.priority_least, limits_.priority_greatest};
   }
   Result<CUstream> MakeStream(int32_t priority) override {
-    REPRISE_RETURN_IF_ERROR(batch::AdmitPriority(limits_, priority));
+    REPRISE_RETURN_IF_ERROR(engine::AdmitPriority(limits_, priority));
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     CUstream stream = nullptr;
@@ -194,7 +194,7 @@ class CudaDevice final : public Device {
     WaitForStreams();
     if (!holds_.Keep(memory)) FreeNow({&memory, 1});
   }
-  batch::MemoryHold HoldMemory() override {
+  engine::MemoryHold HoldMemory() override {
     const auto end = [this, hold = holds_.Begin()](void*) {
       const base::MutexLock lock(giving_mutex_);
       const std::vector<void*> memory = holds_.End(hold);
@@ -202,7 +202,7 @@ class CudaDevice final : public Device {
       const device::ContextScope scope(driver_, context_);
       FreeNow(memory);
     };
-    return batch::MemoryHold(this, end);
+    return engine::MemoryHold(this, end);
   }
   Status CopyIn(void* to, const void* from, size_t bytes,
                 CUstream stream) override {
@@ -233,29 +233,29 @@ class CudaDevice final : public Device {
                              stream);
   }
 
-  Status Admit(const batch::Node& node) override {
+  Status Admit(const engine::Node& node) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
-    return batch::Admit(*occupancy_, limits_, node);
+    return engine::Admit(*occupancy_, limits_, node);
   }
-  Result<uint64_t> MostBlocks(const batch::Node& node) override {
+  Result<uint64_t> MostBlocks(const engine::Node& node) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
-    REPRISE_RETURN_IF_ERROR(batch::Admit(*occupancy_, limits_, node));
+    REPRISE_RETURN_IF_ERROR(engine::Admit(*occupancy_, limits_, node));
     return occupancy_->MostBlocks(node);
   }
-  Result<SuggestedBlock> SuggestBlock(batch::KernelCode& kernel,
+  Result<SuggestedBlock> SuggestBlock(engine::KernelCode& kernel,
                                       uint32_t shared_bytes) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     return native::SuggestBlock(*occupancy_, limits_, kernel, shared_bytes);
   }
-  Status Enqueue(const batch::Node& node, const std::byte* image,
+  Status Enqueue(const engine::Node& node, const std::byte* image,
                  CUstream stream) override {
-    return device::Enqueue(driver_, batch::LaunchOf(node, image), stream);
+    return device::Enqueue(driver_, engine::LaunchOf(node, image), stream);
   }
-  Result<std::shared_ptr<batch::Captured>> Capture(
-      const batch::CaptureFunction& work) override {
+  Result<std::shared_ptr<engine::Captured>> Capture(
+      const engine::CaptureFunction& work) override {
     CUstream stream = nullptr;
     REPRISE_CU(driver_, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     const device::UniqueStream owned(driver_, stream);
@@ -267,22 +267,22 @@ class CudaDevice final : public Device {
     const Status ended =
         device::Check(driver_, driver_.cuStreamEndCapture(stream, &graph),
                       "cuStreamEndCapture");
-    auto captured = std::make_shared<batch::CapturedGraph>();
+    auto captured = std::make_shared<engine::CapturedGraph>();
     captured->graph = device::UniqueGraph(driver_, graph);
     if (!done) return tl::unexpected(done.error().In("captured work"));
     if (!ended) return tl::unexpected(ended.error().In("captured work"));
     return captured;
   }
-  Result<std::unique_ptr<batch::Graph>> Build(
-      const std::vector<batch::Node>& nodes,
+  Result<std::unique_ptr<engine::Graph>> Build(
+      const std::vector<engine::Node>& nodes,
       const std::vector<std::byte>& image,
-      const device::Dependencies& dependencies, const batch::Captures& captures,
-      batch::Mechanism mechanism) override {
+      const device::Dependencies& dependencies,
+      const engine::Captures& captures, engine::Mechanism mechanism) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
     const device::RelaxedCapture relaxed(driver_);
     REPRISE_ASSIGN_OR_RETURN(const CUstream uploads, Uploads());
-    auto graph = std::make_unique<batch::CudaGraph>(driver_, context_);
+    auto graph = std::make_unique<engine::CudaGraph>(driver_, context_);
     REPRISE_RETURN_IF_ERROR(
         graph->Build(nodes, image, dependencies, uploads, captures, mechanism));
     // The stream that it will be launched on knows nothing of this one.
@@ -298,7 +298,7 @@ class CudaDevice final : public Device {
     return InfoOf(driver_, device);
   }
   std::string architecture() const override { return architecture_; }
-  void Adopt(CUfunction handle, batch::KernelCode& code) override {
+  void Adopt(CUfunction handle, engine::KernelCode& code) override {
     const device::ContextScope scope(driver_, context_);
     code.FinishAdopting(driver_, handle);
   }
@@ -376,8 +376,8 @@ class CudaDevice final : public Device {
 
   const device::Driver& driver_;
   const CUcontext context_;
-  const batch::LaunchLimits limits_;
-  const std::unique_ptr<batch::Occupancy> occupancy_;
+  const engine::LaunchLimits limits_;
+  const std::unique_ptr<engine::Occupancy> occupancy_;
   const std::string architecture_;
   std::unique_ptr<MemoryPool> pool_;
   std::optional<Staging> staging_;  // until the end
@@ -413,8 +413,8 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(const RuntimeOptions& options) {
   }
   REPRISE_ASSIGN_OR_RETURN(
       auto pool, MemoryPool::Create(*driver, device, options.pool_bytes));
-  REPRISE_ASSIGN_OR_RETURN(const batch::LaunchLimits limits,
-                           batch::LaunchLimits::Of(*driver, device));
+  REPRISE_ASSIGN_OR_RETURN(const engine::LaunchLimits limits,
+                           engine::LaunchLimits::Of(*driver, device));
   REPRISE_ASSIGN_OR_RETURN(const DeviceInfo info, InfoOf(*driver, device));
   return std::make_unique<CudaDevice>(*driver, context, limits,
                                       "sm_" +
@@ -425,7 +425,7 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(const RuntimeOptions& options) {
 
 std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,
                                        CUcontext context,
-                                       const batch::LaunchLimits& limits,
+                                       const engine::LaunchLimits& limits,
                                        std::unique_ptr<MemoryPool> pool) {
   return std::make_unique<CudaDevice>(driver, context, limits, "sm_90",
                                       std::move(pool));

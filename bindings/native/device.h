@@ -27,11 +27,11 @@
 
 namespace reprise::native {
 
-// What handles ask of a device, beside what batches do. Thread-safe. Every call
-// sees to its context itself.
-class Device : public batch::BatchDevice {
+// What handles ask of a device, beside what batches do. Thread-safe. Each of
+// these calls sees to its context itself.
+class Device : public engine::BatchDevice {
  public:
-  Status Call(const batch::CaptureFunction& work, CUstream stream) final {
+  Status Call(const engine::CaptureFunction& work, CUstream stream) final {
     return GuardedCall([&] { return work(stream); });
   }
 
@@ -73,12 +73,12 @@ class Device : public batch::BatchDevice {
   // Of a kernel that is ready: blocks of that launch that a multiprocessor runs
   // at a time, whatever the grid; and the block that lets it run most threads.
   // kInvalidArgument as Admit.
-  virtual Result<uint64_t> MostBlocks(const batch::Node& node) = 0;
-  virtual Result<SuggestedBlock> SuggestBlock(batch::KernelCode& kernel,
+  virtual Result<uint64_t> MostBlocks(const engine::Node& node) = 0;
+  virtual Result<SuggestedBlock> SuggestBlock(engine::KernelCode& kernel,
                                               uint32_t shared_bytes) = 0;
   virtual Result<DeviceInfo> Info() = 0;
   // Finishes or fails `code` with a CUfunction or CUkernel of the caller's.
-  virtual void Adopt(CUfunction handle, batch::KernelCode& code) = 0;
+  virtual void Adopt(CUfunction handle, engine::KernelCode& code) = 0;
   // The parameters of such a handle; kInvalidArgument if it is none.
   virtual Result<std::vector<device::ParamSpan>> ParamsOf(
       CUfunction handle) = 0;
@@ -90,7 +90,7 @@ Result<std::unique_ptr<Device>> OpenCudaDevice(const RuntimeOptions& options);
 // pool memory is the driver's plain one.
 std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,
                                        CUcontext context,
-                                       const batch::LaunchLimits& limits = {},
+                                       const engine::LaunchLimits& limits = {},
                                        std::unique_ptr<MemoryPool> pool = {});
 std::unique_ptr<Device> MakeHostDevice();
 

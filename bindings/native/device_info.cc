@@ -41,7 +41,7 @@ Result<DeviceInfo> InfoOf(const device::Driver& driver, CUdevice device) {
 }
 
 DeviceInfo HostInfo() {
-  const batch::LaunchLimits limits = batch::LaunchLimits::OfHost();
+  const engine::LaunchLimits limits = engine::LaunchLimits::OfHost();
   return {.number = RuntimeOptions::kHost,
           .name = "host",
           .compute_major = 9,
@@ -50,9 +50,9 @@ DeviceInfo HostInfo() {
                           static_cast<uint64_t>(sysconf(_SC_PAGESIZE)),
           .multiprocessors = limits.multiprocessors,
           .threads_per_block = limits.threads,
-          .threads_per_multiprocessor = batch::kHostThreads,
+          .threads_per_multiprocessor = engine::kHostThreads,
           .shared_bytes_per_block = limits.shared_bytes,
-          .shared_bytes_per_multiprocessor = batch::kHostSharedBytes};
+          .shared_bytes_per_multiprocessor = engine::kHostSharedBytes};
 }
 
 Result<std::vector<DeviceInfo>> CudaDevices() {

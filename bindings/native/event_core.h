@@ -17,7 +17,7 @@ namespace reprise::native {
 
 // Keeps the device: a build may be the last that holds it, and the runtime's
 // end waits for builds. Thread-safe.
-class EventCore final : public batch::BatchEvent {
+class EventCore final : public engine::BatchEvent {
  public:
   EventCore(std::shared_ptr<Device> device, CUevent event, Timing timing,
             bool recorded)

@@ -42,7 +42,7 @@ class HostEvent {
   std::atomic<std::chrono::steady_clock::time_point> at_{};
 };
 
-Status RunKernel(const batch::Node& node, const std::byte* image) {
+Status RunKernel(const engine::Node& node, const std::byte* image) {
   Status done = GuardedCall([&]() -> Status {
     node.kernel->host()(node.config(), image);
     return {};
@@ -54,43 +54,43 @@ Status RunKernel(const batch::Node& node, const std::byte* image) {
   return {};
 }
 
-Status Run(const batch::Node& node, const std::byte* image) {
+Status Run(const engine::Node& node, const std::byte* image) {
   switch (node.kind) {
-    case batch::Node::Kind::kKernel:
+    case engine::Node::Kind::kKernel:
       return RunKernel(node, image);
-    case batch::Node::Kind::kCopy:
+    case engine::Node::Kind::kCopy:
       std::memcpy(reinterpret_cast<void*>(Word(image, 0)),
                   reinterpret_cast<const void*>(Word(image, 8)), node.width);
       return {};
-    case batch::Node::Kind::kFill: {
+    case engine::Node::Kind::kFill: {
       auto* to = reinterpret_cast<std::byte*>(Word(image, 0));
-      const uint32_t value = batch::BatchRecord::ValueIn(image);
+      const uint32_t value = engine::BatchRecord::ValueIn(image);
       for (uint64_t i = 0; i < node.width; ++i) {
         std::memcpy(to + i * node.element_bytes, &value, node.element_bytes);
       }
       return {};
     }
-    case batch::Node::Kind::kRecord:
-      HostEvent::Of(batch::BatchEvent::In(image).event()).Record();
+    case engine::Node::Kind::kRecord:
+      HostEvent::Of(engine::BatchEvent::In(image).event()).Record();
       return {};
-    case batch::Node::Kind::kWait:
-    case batch::Node::Kind::kCapture:
+    case engine::Node::Kind::kWait:
+    case engine::Node::Kind::kCapture:
       return {};  // all before it is done; captures are called by their graph
   }
   return {};
 }
 
 // There is nothing to capture: it is called each time.
-struct HostWork final : batch::Captured {
-  explicit HostWork(batch::CaptureFunction work) : work(std::move(work)) {}
-  const batch::CaptureFunction work;
+struct HostWork final : engine::Captured {
+  explicit HostWork(engine::CaptureFunction work) : work(std::move(work)) {}
+  const engine::CaptureFunction work;
 };
 
 // As a graph of the driver's: it has copies of the arguments that it was given.
-class HostGraph final : public batch::Graph {
+class HostGraph final : public engine::Graph {
  public:
-  HostGraph(std::vector<batch::Node> nodes, std::vector<std::byte> image,
-            batch::Captures captures)
+  HostGraph(std::vector<engine::Node> nodes, std::vector<std::byte> image,
+            engine::Captures captures)
       : nodes_(std::move(nodes)),
         image_(std::move(image)),
         captures_(std::move(captures)) {
@@ -98,16 +98,16 @@ class HostGraph final : public batch::Graph {
   }
 
   Status Set(size_t index, const std::byte* image) override {
-    const batch::Node& node = nodes_[index];
+    const engine::Node& node = nodes_[index];
     std::memcpy(image_.data() + node.image_begin, image, node.image_bytes);
     return {};
   }
   Status Apply() override { return {}; }
   Status Launch(CUstream) override {
-    for (const batch::Node& node : nodes_) {
+    for (const engine::Node& node : nodes_) {
       const std::byte* image = image_.data() + node.image_begin;
-      if (node.kind == batch::Node::Kind::kCapture) {
-        const size_t number = batch::BatchRecord::CaptureIn(image);
+      if (node.kind == engine::Node::Kind::kCapture) {
+        const size_t number = engine::BatchRecord::CaptureIn(image);
         const auto& host = static_cast<const HostWork&>(*captures_[number]);
         REPRISE_RETURN_IF_ERROR(
             GuardedCall([&] { return host.work(nullptr); }));
@@ -116,7 +116,7 @@ class HostGraph final : public batch::Graph {
     }
     return {};
   }
-  Status TakeOver(const std::vector<batch::Node>& nodes,
+  Status TakeOver(const std::vector<engine::Node>& nodes,
                   const std::vector<std::byte>& image) override {
     nodes_ = nodes;
     image_ = image;
@@ -127,17 +127,17 @@ class HostGraph final : public batch::Graph {
  private:
   void KeepKernels() {
     kernels_.clear();
-    for (const batch::Node& node : nodes_) {
+    for (const engine::Node& node : nodes_) {
       if (node.kernel != nullptr) {
         kernels_.push_back(node.kernel->shared_from_this());
       }
     }
   }
 
-  std::vector<batch::Node> nodes_;
+  std::vector<engine::Node> nodes_;
   std::vector<std::byte> image_;
-  const batch::Captures captures_;
-  std::vector<std::shared_ptr<batch::KernelCode>> kernels_;
+  const engine::Captures captures_;
+  std::vector<std::shared_ptr<engine::KernelCode>> kernels_;
 };
 
 // Owns what was copied when it was made.
@@ -159,7 +159,7 @@ class HostDevice final : public Device {
     return {limits_.priority_least, limits_.priority_greatest};
   }
   Result<CUstream> MakeStream(int32_t priority) override {
-    REPRISE_RETURN_IF_ERROR(batch::AdmitPriority(limits_, priority));
+    REPRISE_RETURN_IF_ERROR(engine::AdmitPriority(limits_, priority));
     return CUstream{};
   }
   void EndStream(CUstream) override {}
@@ -198,7 +198,7 @@ class HostDevice final : public Device {
     return memory;
   }
   void Free(void* memory) override { std::free(memory); }
-  batch::MemoryHold HoldMemory() override { return nullptr; }
+  engine::MemoryHold HoldMemory() override { return nullptr; }
   Status CopyIn(void* to, const void* from, size_t bytes, CUstream) override {
     if (bytes > 0) std::memcpy(to, from, bytes);  // an empty buffer's is null
     return {};
@@ -216,35 +216,35 @@ class HostDevice final : public Device {
     return copy;
   }
 
-  Status Admit(const batch::Node& node) override {
-    return batch::Admit(*occupancy_, limits_, node);
+  Status Admit(const engine::Node& node) override {
+    return engine::Admit(*occupancy_, limits_, node);
   }
-  Result<uint64_t> MostBlocks(const batch::Node& node) override {
+  Result<uint64_t> MostBlocks(const engine::Node& node) override {
     REPRISE_RETURN_IF_ERROR(Admit(node));
     return occupancy_->MostBlocks(node);
   }
-  Result<SuggestedBlock> SuggestBlock(batch::KernelCode& kernel,
+  Result<SuggestedBlock> SuggestBlock(engine::KernelCode& kernel,
                                       uint32_t shared_bytes) override {
     return native::SuggestBlock(*occupancy_, limits_, kernel, shared_bytes);
   }
-  Status Enqueue(const batch::Node& node, const std::byte* image,
+  Status Enqueue(const engine::Node& node, const std::byte* image,
                  CUstream) override {
     return Run(node, image);
   }
-  Result<std::shared_ptr<batch::Captured>> Capture(
-      const batch::CaptureFunction& work) override {
+  Result<std::shared_ptr<engine::Captured>> Capture(
+      const engine::CaptureFunction& work) override {
     return std::make_shared<HostWork>(work);
   }
-  Result<std::unique_ptr<batch::Graph>> Build(
-      const std::vector<batch::Node>& nodes,
+  Result<std::unique_ptr<engine::Graph>> Build(
+      const std::vector<engine::Node>& nodes,
       const std::vector<std::byte>& image, const device::Dependencies&,
-      const batch::Captures& captures, batch::Mechanism) override {
+      const engine::Captures& captures, engine::Mechanism) override {
     return std::make_unique<HostGraph>(nodes, image, captures);
   }
 
   Result<DeviceInfo> Info() override { return HostInfo(); }
   std::string architecture() const override { return {}; }
-  void Adopt(CUfunction, batch::KernelCode& code) override {
+  void Adopt(CUfunction, engine::KernelCode& code) override {
     code.Fail(
         Error(Code::kUnavailable, "a host runtime adopts no kernels: make '" +
                                       code.name() + "' with HostKernel"));
@@ -265,9 +265,9 @@ class HostDevice final : public Device {
   }
 
   const CUcontext context_ = NewContext();
-  const batch::LaunchLimits limits_ = batch::LaunchLimits::OfHost();
-  const std::unique_ptr<batch::Occupancy> occupancy_ =
-      batch::MakeHostOccupancy();
+  const engine::LaunchLimits limits_ = engine::LaunchLimits::OfHost();
+  const std::unique_ptr<engine::Occupancy> occupancy_ =
+      engine::MakeHostOccupancy();
 };
 
 }  // namespace

@@ -4,9 +4,9 @@
 
 namespace reprise::native {
 
-Status Wait(batch::KernelCode& code) { return code.Wait(); }
+Status Wait(engine::KernelCode& code) { return code.Wait(); }
 
-Result<std::pair<void*, size_t>> VariableOf(batch::KernelCode& code,
+Result<std::pair<void*, size_t>> VariableOf(engine::KernelCode& code,
                                             const std::string& name,
                                             size_t element_bytes) {
   REPRISE_ASSIGN_OR_RETURN(const kernels::KernelLibrary::Variable variable,
@@ -22,7 +22,7 @@ Result<std::pair<void*, size_t>> VariableOf(batch::KernelCode& code,
                    variable.size_bytes / element_bytes);
 }
 
-Result<std::string> LogOf(batch::KernelCode& code) {
+Result<std::string> LogOf(engine::KernelCode& code) {
   REPRISE_RETURN_IF_ERROR(code.Wait());
   return code.log();
 }

@@ -22,16 +22,16 @@
 
 namespace reprise {
 
-namespace batch {
+namespace engine {
 class KernelCode;
 }
 
 namespace native {
-REPRISE_EXPORT Status Wait(batch::KernelCode& code);
-REPRISE_EXPORT Result<std::string> LogOf(batch::KernelCode& code);
+REPRISE_EXPORT Status Wait(engine::KernelCode& code);
+REPRISE_EXPORT Result<std::string> LogOf(engine::KernelCode& code);
 // Address and number of elements.
 REPRISE_EXPORT Result<std::pair<void*, size_t>> VariableOf(
-    batch::KernelCode& code, const std::string& name, size_t element_bytes);
+    engine::KernelCode& code, const std::string& name, size_t element_bytes);
 
 // Parameters side by side as CUDA lays them out: each at a multiple of its
 // alignment.
@@ -40,8 +40,8 @@ struct ParamImage {
   static constexpr size_t kCount = sizeof...(P);
   static constexpr std::array<uint32_t, kCount> kSizes{sizeof(P)...};
   static constexpr std::array<uint32_t, kCount> kAlignments{alignof(P)...};
-  static constexpr std::array<batch::ParamType, kCount> kTypes{
-      batch::ParamType::Of<P>()...};
+  static constexpr std::array<engine::ParamType, kCount> kTypes{
+      engine::ParamType::Of<P>()...};
 
   static constexpr std::array<uint32_t, kCount> Offsets() {
     std::array<uint32_t, kCount> offsets{};
@@ -121,7 +121,7 @@ class Kernel<void(P...)> {
  public:
   using Image = native::ParamImage<P...>;
 
-  explicit Kernel(std::shared_ptr<batch::KernelCode> code)
+  explicit Kernel(std::shared_ptr<engine::KernelCode> code)
       : code_(std::move(code)) {}
 
   // Waits for the compiler; says what it said. Checks the parameters against
@@ -144,10 +144,10 @@ class Kernel<void(P...)> {
     return std::span<T>(static_cast<T*>(found.first), found.second);
   }
 
-  batch::KernelCode* code() const { return code_.get(); }
+  engine::KernelCode* code() const { return code_.get(); }
 
  private:
-  std::shared_ptr<batch::KernelCode> code_;
+  std::shared_ptr<engine::KernelCode> code_;
 };
 
 namespace native {

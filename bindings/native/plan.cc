@@ -21,21 +21,21 @@ Status PreparedPlan::HasLaunch(uint32_t launch) const {
 }
 
 std::string PreparedPlan::NameOf(uint32_t launch) const {
-  const batch::Node& node = recipe_->nodes[launch];
+  const engine::Node& node = recipe_->nodes[launch];
   return "launch " + std::to_string(launch) +
          (node.kernel == nullptr ? ""
                                  : " (kernel '" + node.kernel->name() + "')");
 }
 
 PreparedPlan::Parameters PreparedPlan::ParametersOf(uint32_t launch) const {
-  const batch::Node& node = recipe_->nodes[launch];
-  const batch::ParamType to = batch::ParamType::Of<void*>();
+  const engine::Node& node = recipe_->nodes[launch];
+  const engine::ParamType to = engine::ParamType::Of<void*>();
   switch (node.kind) {
-    case batch::Node::Kind::kKernel:
+    case engine::Node::Kind::kKernel:
       return {.count = node.kernel->params()->size()};
-    case batch::Node::Kind::kCopy:
-      return {.count = 2, .types = {to, batch::ParamType::Of<const void*>()}};
-    case batch::Node::Kind::kFill: {
+    case engine::Node::Kind::kCopy:
+      return {.count = 2, .types = {to, engine::ParamType::Of<const void*>()}};
+    case engine::Node::Kind::kFill: {
       const auto fill = std::lower_bound(
           fills_.begin(), fills_.end(), launch,
           [](const Fill& f, uint32_t node) { return f.node < node; });
@@ -47,10 +47,10 @@ PreparedPlan::Parameters PreparedPlan::ParametersOf(uint32_t launch) const {
 }
 
 Status PreparedPlan::Set(uint32_t launch, size_t argument,
-                         const batch::ParamType& type, const void* value) {
+                         const engine::ParamType& type, const void* value) {
   REPRISE_RETURN_IF_ERROR(HasLaunch(launch));
-  const batch::Node& node = recipe_->nodes[launch];
-  const bool of_kernel = node.kind == batch::Node::Kind::kKernel;
+  const engine::Node& node = recipe_->nodes[launch];
+  const bool of_kernel = node.kind == engine::Node::Kind::kKernel;
   const Parameters parameters = ParametersOf(launch);
   if (argument >= parameters.count) {
     return base::Fail(
@@ -61,10 +61,10 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument,
   const auto place = [&] {
     return "argument " + std::to_string(argument) + " of " + NameOf(launch);
   };
-  const batch::ParamType expected =
+  const engine::ParamType expected =
       of_kernel ? node.kernel->TypeOf(argument) : parameters.types[argument];
-  if (expected.kind == batch::ParamType::Kind::kPointer &&
-      type.kind == batch::ParamType::Kind::kPointer) {
+  if (expected.kind == engine::ParamType::Kind::kPointer &&
+      type.kind == engine::ParamType::Kind::kPointer) {
     const void* pointer = nullptr;
     std::memcpy(&pointer, value, sizeof pointer);
     if (pointer == nullptr) {
@@ -74,7 +74,7 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument,
     }
   }
   if (!expected.Takes(type)) {
-    const bool is_known = expected.kind != batch::ParamType::Kind::kUnknown;
+    const bool is_known = expected.kind != engine::ParamType::Kind::kUnknown;
     return base::Fail(
         Code::kInvalidArgument,
         is_known ? place() + " is of type " + expected.Spelled() + ", not " +
@@ -86,10 +86,10 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument,
   if (of_kernel) {
     const device::ParamSpan& span = (*node.kernel->params())[argument];
     graph_->Set(launch, span.offset_bytes, value, span.size_bytes);
-  } else if (node.kind == batch::Node::Kind::kFill && argument == 1) {
-    const auto pattern = batch::BatchRecord::PatternOf(expected, value);
+  } else if (node.kind == engine::Node::Kind::kFill && argument == 1) {
+    const auto pattern = engine::BatchRecord::PatternOf(expected, value);
     if (!pattern) return tl::unexpected(pattern.error().In(NameOf(launch)));
-    graph_->Set(launch, batch::BatchRecord::kFillValue, &pattern->bits,
+    graph_->Set(launch, engine::BatchRecord::kFillValue, &pattern->bits,
                 pattern->bytes);
   } else {
     graph_->Set(launch, 8 * argument, value, sizeof(void*));
@@ -100,7 +100,7 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument,
 Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
   REPRISE_RETURN_IF_ERROR(HasLaunch(launch));
   const std::string place = "launch " + std::to_string(launch);
-  if (recipe_->nodes[launch].kind != batch::Node::Kind::kWait) {
+  if (recipe_->nodes[launch].kind != engine::Node::Kind::kWait) {
     return base::Fail(Code::kInvalidArgument,
                       place + " is not the wait for an event");
   }
@@ -109,18 +109,18 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
                       "the event is of another runtime");
   }
   REPRISE_RETURN_IF_ERROR(event.core()->CheckRecorded());
-  const batch::BatchEvent* const address = event.core().get();
+  const engine::BatchEvent* const address = event.core().get();
   graph_->Set(launch, 0, &address, sizeof address);
   events_[launch] = event.core();
   return {};
 }
 
 Status PreparedPlan::Launch() {
-  const batch::DeviceScope scope(stream_->runtime().device());
+  const engine::DeviceScope scope(stream_->runtime().device());
   REPRISE_RETURN_IF_ERROR(scope.status());
   REPRISE_RETURN_IF_ERROR(graph_->Give());
   REPRISE_RETURN_IF_ERROR(graph_->Launch());
-  for (const batch::BatchRecord::EventUse& point : points_) {
+  for (const engine::BatchRecord::EventUse& point : points_) {
     point.event->set_recorded();
   }
   return {};
@@ -142,7 +142,7 @@ Status Plan::SetEvent(uint32_t launch, const Event& event) {
 }
 
 Status Plan::SetBytes(uint32_t launch, size_t argument,
-                      const batch::ParamType& type, const void* value) {
+                      const engine::ParamType& type, const void* value) {
   return plan_->Set(launch, argument, type, value);
 }
 

@@ -15,7 +15,7 @@
 
 namespace reprise {
 
-using batch::PlanReport;
+using engine::PlanReport;
 
 namespace native {
 class PreparedPlan;
@@ -45,7 +45,7 @@ class Plan {
     static_assert(std::is_trivially_copyable_v<T>,
                   "an argument is a value that is copied as bytes: of a Buffer "
                   "it is its data()");
-    return SetBytes(launch, argument, batch::ParamType::Of<T>(), &value);
+    return SetBytes(launch, argument, engine::ParamType::Of<T>(), &value);
   }
 
   // The same for the event of Batch::Wait.
@@ -57,7 +57,7 @@ class Plan {
 
  private:
   REPRISE_EXPORT Status SetBytes(uint32_t launch, size_t argument,
-                                 const batch::ParamType& type,
+                                 const engine::ParamType& type,
                                  const void* value);
 
   std::unique_ptr<native::PreparedPlan> plan_;

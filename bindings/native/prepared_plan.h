@@ -24,18 +24,18 @@ class PreparedPlan {
   PreparedPlan(std::shared_ptr<StreamCore> stream,
                std::shared_ptr<const scheduler::AdaptiveGraph::Recipe> recipe,
                std::unique_ptr<scheduler::AdaptiveGraph> graph,
-               std::vector<batch::BatchRecord::EventUse> points,
-               const std::vector<batch::BatchRecord::FillOf>& fills)
+               std::vector<engine::BatchRecord::EventUse> points,
+               const std::vector<engine::BatchRecord::FillOf>& fills)
       : stream_(std::move(stream)),
         recipe_(std::move(recipe)),
         graph_(std::move(graph)),
         points_(std::move(points)) {
-    for (const batch::BatchRecord::FillOf& fill : fills) {
-      fills_.push_back({fill.node, batch::KeptParamType(fill.element)});
+    for (const engine::BatchRecord::FillOf& fill : fills) {
+      fills_.push_back({fill.node, engine::KeptParamType(fill.element)});
     }
   }
 
-  Status Set(uint32_t launch, size_t argument, const batch::ParamType& type,
+  Status Set(uint32_t launch, size_t argument, const engine::ParamType& type,
              const void* value);
   Status SetEvent(uint32_t launch, const Event& event);
   Status Launch();
@@ -45,12 +45,12 @@ class PreparedPlan {
   // What a fill's elements are.
   struct Fill {
     uint32_t node;
-    batch::KeptParamType element;
+    engine::KeptParamType element;
   };
   // How many a launch has, and, of copies and fills, of what type.
   struct Parameters {
     size_t count = 0;
-    std::array<batch::ParamType, 2> types = {};
+    std::array<engine::ParamType, 2> types = {};
   };
 
   Status HasLaunch(uint32_t launch) const;
@@ -61,7 +61,7 @@ class PreparedPlan {
   const std::shared_ptr<StreamCore> stream_;
   const std::shared_ptr<const scheduler::AdaptiveGraph::Recipe> recipe_;
   const std::unique_ptr<scheduler::AdaptiveGraph> graph_;
-  const std::vector<batch::BatchRecord::EventUse> points_;
+  const std::vector<engine::BatchRecord::EventUse> points_;
   std::vector<Fill> fills_;  // in the order of the nodes
   // Of waits, until the graph has taken them.
   std::unordered_map<uint32_t, std::shared_ptr<EventCore>> events_;

@@ -9,6 +9,7 @@
 #include "bindings/native/stream_core.h"
 #include "engine/batch/elements.h"
 #include "engine/batch/kernel_code.h"
+#include "kernels/kernel_source.h"
 
 namespace reprise {
 namespace native {
@@ -19,7 +20,7 @@ Result<void*> Allocate(RuntimeCore& runtime, size_t count,
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
     return base::Fail(Code::kInvalidArgument,
                       "cannot allocate " +
-                          batch::ElementsOf(count, element_bytes) +
+                          engine::ElementsOf(count, element_bytes) +
                           ": they have more bytes than a size can say");
   }
   return runtime.device().Allocate(bytes);
@@ -40,12 +41,12 @@ std::vector<device::ParamSpan> SpansOf(const std::vector<uint32_t>& offsets,
   return spans;
 }
 
-Error InKernel(const batch::KernelCode& kernel, const Error& error) {
+Error InKernel(const engine::KernelCode& kernel, const Error& error) {
   return error.In("kernel '" + kernel.name() + "'");
 }
 
 // Until it is ready; kInvalidArgument if it is none of the device's.
-Status WaitFor(batch::KernelCode& kernel, const native::Device& device) {
+Status WaitFor(engine::KernelCode& kernel, const native::Device& device) {
   REPRISE_RETURN_IF_ERROR(kernel.Wait());
   if (kernel.context() == device.context().context) return {};
   return base::Fail(
@@ -92,9 +93,12 @@ Result<Stream> Runtime::AdoptStream(void* handle) const {
 
 Runtime::SharedCode Runtime::Compile(const KernelSource& source,
                                      const Shape& shape) const {
-  return core_->compile_service().Compile(
-      native::RequestOf(source), source.name,
-      SpansOf(shape.offsets, shape.sizes), shape.types);
+  // A host runtime refuses it, and looks for no headers before.
+  kernels::KernelSource request;
+  if (!core_->device().on_host()) request = native::RequestOf(source);
+  return core_->compile_service().Compile(std::move(request), source.name,
+                                          SpansOf(shape.offsets, shape.sizes),
+                                          shape.types);
 }
 
 Runtime::SharedCode Runtime::Adopt(void* handle, std::string name,
@@ -103,7 +107,7 @@ Runtime::SharedCode Runtime::Adopt(void* handle, std::string name,
     return base::Fail(Code::kInvalidArgument,
                       "the handle of kernel '" + name + "' is null");
   }
-  auto code = std::make_shared<batch::KernelCode>(
+  auto code = std::make_shared<engine::KernelCode>(
       std::move(name), SpansOf(shape.offsets, shape.sizes), shape.types);
   core_->device().Adopt(static_cast<CUfunction>(handle), *code);
   REPRISE_RETURN_IF_ERROR(code->Wait());
@@ -154,7 +158,7 @@ Result<AnyKernel> Runtime::HostKernel(std::string name,
   return AnyKernel(std::move(code));
 }
 
-Runtime::SharedCode Runtime::FromHost(batch::HostFunction function,
+Runtime::SharedCode Runtime::FromHost(engine::HostFunction function,
                                       std::string name,
                                       const Shape& shape) const {
   if (!core_->device().on_host()) {
@@ -163,22 +167,22 @@ Runtime::SharedCode Runtime::FromHost(batch::HostFunction function,
                           "' needs a runtime of the host (RuntimeOptions::"
                           "kHost)");
   }
-  auto code = std::make_shared<batch::KernelCode>(
+  auto code = std::make_shared<engine::KernelCode>(
       std::move(name), SpansOf(shape.offsets, shape.sizes), shape.types);
   code->FinishHost(core_->device().context().context, std::move(function));
   return code;
 }
 
-Result<uint32_t> Runtime::MostBlocks(batch::KernelCode& kernel,
+Result<uint32_t> Runtime::MostBlocks(engine::KernelCode& kernel,
                                      const LaunchConfig& config) const {
   REPRISE_RETURN_IF_ERROR(WaitFor(kernel, core_->device()));
-  batch::BatchRecord record;
+  engine::BatchRecord record;
   record.AddKernel(&kernel, config, 0);
   record.EndLaunch();
   if (record.mistake().has_value()) {
     return base::Fail(Code::kInvalidArgument, *record.mistake());
   }
-  batch::Node node = record.nodes().front();
+  engine::Node node = record.nodes().front();
   node.grid = node.cluster;  // the grid does not matter
   node.cooperative = 0;
   auto blocks = core_->device().MostBlocks(node);
@@ -186,7 +190,7 @@ Result<uint32_t> Runtime::MostBlocks(batch::KernelCode& kernel,
   return static_cast<uint32_t>(*blocks);
 }
 
-Result<SuggestedBlock> Runtime::BestBlock(batch::KernelCode& kernel,
+Result<SuggestedBlock> Runtime::BestBlock(engine::KernelCode& kernel,
                                           uint32_t shared_bytes) const {
   REPRISE_RETURN_IF_ERROR(WaitFor(kernel, core_->device()));
   auto block = core_->device().SuggestBlock(kernel, shared_bytes);

@@ -57,7 +57,7 @@ struct RuntimeOptions {
   std::optional<std::string> cache_dir = {};
 };
 
-using RuntimeStats = batch::CompileStats;
+using RuntimeStats = engine::CompileStats;
 
 // Owns the compiler's and the builds' threads; uses the primary context of its
 // device, or the caller's. There may be several, of one device or of more.
@@ -175,7 +175,7 @@ class Runtime {
   struct Shape {
     std::vector<uint32_t> offsets;
     std::vector<uint32_t> sizes;
-    std::vector<batch::ParamType> types = {};  // none: nobody knows
+    std::vector<engine::ParamType> types = {};  // none: nobody knows
   };
   // Never runs: K, or what was asserted before, does not compile and says why.
   template <typename K>
@@ -215,18 +215,18 @@ class Runtime {
     }
   }
 
-  using SharedCode = Result<std::shared_ptr<batch::KernelCode>>;
+  using SharedCode = Result<std::shared_ptr<engine::KernelCode>>;
   REPRISE_EXPORT SharedCode Compile(const KernelSource& source,
                                     const Shape& shape) const;
   REPRISE_EXPORT SharedCode Adopt(void* handle, std::string name,
                                   const Shape& shape) const;
-  REPRISE_EXPORT SharedCode FromHost(batch::HostFunction function,
+  REPRISE_EXPORT SharedCode FromHost(engine::HostFunction function,
                                      std::string name,
                                      const Shape& shape) const;
 
-  REPRISE_EXPORT Result<uint32_t> MostBlocks(batch::KernelCode& kernel,
+  REPRISE_EXPORT Result<uint32_t> MostBlocks(engine::KernelCode& kernel,
                                              const LaunchConfig& config) const;
-  REPRISE_EXPORT Result<SuggestedBlock> BestBlock(batch::KernelCode& kernel,
+  REPRISE_EXPORT Result<SuggestedBlock> BestBlock(engine::KernelCode& kernel,
                                                   uint32_t shared_bytes) const;
 
   std::shared_ptr<native::RuntimeCore> core_;

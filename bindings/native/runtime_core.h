@@ -42,7 +42,7 @@ class RuntimeCore {
   Device& device() { return *device_; }
   const std::shared_ptr<Device>& shared_device() const { return device_; }
   const RuntimeOptions& options() const { return options_; }
-  batch::CompileService& compile_service() { return compile_service_; }
+  engine::CompileService& compile_service() { return compile_service_; }
   scheduler::PatchService& patching() { return patching_; }
   scheduler::BuildQueue& queue() { return queue_; }
   // Where work for later is posted.
@@ -51,7 +51,7 @@ class RuntimeCore {
  private:
   const std::shared_ptr<Device> device_;  // shared with events
   const RuntimeOptions options_;
-  batch::CompileService compile_service_;
+  engine::CompileService compile_service_;
   base::TaskRunner* const builds_;
   scheduler::PatchService patching_;
   scheduler::BuildQueue queue_;  // last: what it runs uses all of these

@@ -24,7 +24,7 @@ Result<size_t> BytesToCopy(const void* to, const void* from, size_t count,
   const auto refuse = [&](const char* why) {
     return base::Fail(
         Code::kInvalidArgument,
-        "cannot copy " + batch::ElementsOf(count, element_bytes) + why);
+        "cannot copy " + engine::ElementsOf(count, element_bytes) + why);
   };
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) {
@@ -104,7 +104,7 @@ Stream::SharedBytes Stream::BeginCopyOut(const void* from, size_t count,
 Status Stream::SameSize(size_t to, size_t from, size_t element_bytes) {
   if (to == from) return {};
   return base::Fail(Code::kInvalidArgument,
-                    "cannot copy " + batch::ElementsOf(from, element_bytes) +
+                    "cannot copy " + engine::ElementsOf(from, element_bytes) +
                         " to " + std::to_string(to) +
                         ": name as many of both, as in span().first(" +
                         std::to_string(std::min(to, from)) + ")");

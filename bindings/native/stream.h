@@ -25,8 +25,8 @@ namespace native {
 class StreamCore;
 }  // namespace native
 
-using batch::PlanReport;
-using batch::StreamStats;
+using engine::PlanReport;
+using engine::StreamStats;
 
 // Copies name the same stream, which lives as long as one of them, a batch or a
 // plan of it does; its end waits for the work that it was given. Any thread may

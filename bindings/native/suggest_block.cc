@@ -10,11 +10,11 @@ constexpr uint32_t kWarp = 32;
 
 }  // namespace
 
-Result<SuggestedBlock> SuggestBlock(const batch::Occupancy& occupancy,
-                                    const batch::LaunchLimits& limits,
-                                    batch::KernelCode& kernel,
+Result<SuggestedBlock> SuggestBlock(const engine::Occupancy& occupancy,
+                                    const engine::LaunchLimits& limits,
+                                    engine::KernelCode& kernel,
                                     uint32_t shared_bytes) {
-  batch::Node node;
+  engine::Node node;
   node.kernel = &kernel;
   node.shared_bytes = shared_bytes;
   REPRISE_RETURN_IF_ERROR(Admit(occupancy, limits, node));

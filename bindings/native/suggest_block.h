@@ -14,9 +14,9 @@ namespace reprise::native {
 
 // For a kernel that is ready, with so much dynamic shared memory a block.
 // kInvalidArgument, with a sentence, where it is too much.
-Result<SuggestedBlock> SuggestBlock(const batch::Occupancy& occupancy,
-                                    const batch::LaunchLimits& limits,
-                                    batch::KernelCode& kernel,
+Result<SuggestedBlock> SuggestBlock(const engine::Occupancy& occupancy,
+                                    const engine::LaunchLimits& limits,
+                                    engine::KernelCode& kernel,
                                     uint32_t shared_bytes);
 
 }  // namespace reprise::native

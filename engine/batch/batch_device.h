@@ -19,7 +19,7 @@
 #include "engine/device/driver.h"
 #include "engine/device/launch_graph.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // While a copy of it lives, memory that was there before and is freed stays
 // what it is, unless there is none left: a driver takes no fill or copy into a
@@ -65,7 +65,8 @@ class BatchDevice {
   // Calls `work`, on this thread, with that stream. What it throws is its error
   // (kInternal).
   virtual base::Status Call(const CaptureFunction& work, CUstream stream) = 0;
-  // The same for what it gives a stream of the device's own.
+  // What `work` gives a stream of the device's own, captured and not run; what
+  // it throws is the error, as above.
   virtual base::Result<std::shared_ptr<Captured>> Capture(
       const CaptureFunction& work) = 0;
   // The graph keeps its kernels, twins and events alive and nothing else. A
@@ -93,6 +94,6 @@ class DeviceScope {
   std::optional<device::ContextScope> scope_;
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_BATCH_DEVICE_H_

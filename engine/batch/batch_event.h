@@ -12,7 +12,7 @@
 
 #include "engine/base/status.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // An event of the driver's, recorded once, or by each launch of the plan that
 // it is a point of. Who derives from it ends the event. Owned by its handles,
@@ -54,6 +54,6 @@ class BatchEvent : public std::enable_shared_from_this<BatchEvent> {
   std::atomic<bool> recorded_;
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_BATCH_EVENT_H_

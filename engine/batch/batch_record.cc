@@ -11,7 +11,7 @@
 #include "engine/batch/elements.h"
 #include "engine/batch/kernel_code.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 using base::Code;
 using base::Result;
@@ -157,4 +157,4 @@ void BatchRecord::RefuseNull(size_t argument) {
   Refuse("has a null pointer as argument " + std::to_string(argument));
 }
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine

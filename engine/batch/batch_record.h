@@ -20,7 +20,7 @@
 #include "engine/batch/launch_config.h"
 #include "engine/batch/param_type.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 class BatchEvent;
 class KernelCode;
@@ -244,6 +244,6 @@ class BatchRecord {
   std::optional<std::string> mistake_;
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_BATCH_RECORD_H_

@@ -13,7 +13,7 @@
 
 struct CUstream_st;  // CUstream and cudaStream_t are pointers to it
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // Values by which captures are told apart, in their order: addresses, sizes,
 // numbers, whatever the captured work depends on.
@@ -42,6 +42,6 @@ class CaptureKey {
 
 using CaptureFunction = std::function<base::Status(CUstream_st* stream)>;
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_CAPTURE_H_

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 using base::Code;
 using base::Error;
@@ -120,4 +120,4 @@ CompileStats CompileService::stats() const {
   return stats;
 }
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine

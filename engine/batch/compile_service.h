@@ -21,7 +21,7 @@
 #include "kernels/disk_cache.h"
 #include "kernels/library_table.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // Compiles with the caches in memory and on disk, and loads what was compiled.
 // Its threads, apart from the one that builds graphs, begin with the first
@@ -69,6 +69,6 @@ class CompileService {
   std::unique_ptr<kernels::Compiler> compiler_ REPRISE_GUARDED_BY(mutex_);
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_COMPILE_SERVICE_H_

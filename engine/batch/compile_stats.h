@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // What became of CompileKernel's calls, and where their results are kept.
 struct CompileStats {
@@ -18,6 +18,6 @@ struct CompileStats {
   std::string why_no_cache;  // the reason then
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_COMPILE_STATS_H_

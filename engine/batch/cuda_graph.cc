@@ -5,7 +5,7 @@
 
 #include "engine/batch/batch_event.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 using base::Status;
 
@@ -162,4 +162,4 @@ Status CudaGraph::TakeOver(const std::vector<Node>& nodes,
   return {};
 }
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine

@@ -21,7 +21,7 @@
 #include "engine/device/patched_graph.h"
 #include "engine/device/unique_handle.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // Captured work; copied into the graphs that are built with it.
 struct CapturedGraph final : Captured {
@@ -63,6 +63,6 @@ class CudaGraph final : public Graph {
   std::unique_ptr<device::PatchedGraph> graph_;
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_CUDA_GRAPH_H_

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace reprise::batch {
+namespace reprise::engine {
 namespace {
 
 bool Conflict(const Node& a, const Node& b,
@@ -61,4 +61,4 @@ device::Dependencies DependenciesOf(const std::vector<Node>& nodes,
   return dependencies;
 }
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine

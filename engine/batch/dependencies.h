@@ -8,7 +8,7 @@
 #include "engine/batch/batch_record.h"
 #include "engine/device/launch_graph.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // A launch of which all is known waits for the latest launches that read what
 // it writes or write what it reads or writes. One that is `ordered` waits for
@@ -18,6 +18,6 @@ namespace reprise::batch {
 device::Dependencies DependenciesOf(const std::vector<Node>& nodes,
                                     const std::vector<Access>& accesses);
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_DEPENDENCIES_H_

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // For messages: "3 elements of 8 bytes".
 inline std::string ElementsOf(uint64_t count, uint64_t element_bytes) {
@@ -14,6 +14,6 @@ inline std::string ElementsOf(uint64_t count, uint64_t element_bytes) {
          std::to_string(element_bytes) + " bytes";
 }
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_ELEMENTS_H_

@@ -15,7 +15,7 @@
 #include "engine/batch/batch_record.h"
 #include "engine/batch/kernel_code.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // One executable graph. Single-thread at a time, within a DeviceScope.
 class Graph {
@@ -51,6 +51,6 @@ struct Mechanism {
   std::shared_ptr<KernelCode> writer = {};  // of as many bytes as they need
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_GRAPH_H_

@@ -8,12 +8,12 @@
 
 #include "engine/batch/launch_config.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // Takes the image of the kernel's parameters.
 using HostFunction =
     std::function<void(const LaunchConfig&, const std::byte* image)>;
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_HOST_FUNCTION_H_

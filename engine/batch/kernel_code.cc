@@ -5,7 +5,7 @@
 #include "engine/device/context_scope.h"
 #include "engine/device/kernel_params.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 using base::Code;
 using base::Error;
@@ -159,4 +159,4 @@ Result<kernels::KernelLibrary::Variable> KernelCode::FindVariable(
   return variable;
 }
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine

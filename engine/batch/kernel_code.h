@@ -23,7 +23,7 @@
 #include "kernels/compiler.h"
 #include "kernels/library_table.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // A kernel and the parameters that its handles promise.
 //
@@ -126,6 +126,6 @@ class KernelCode : public std::enable_shared_from_this<KernelCode> {
   std::optional<base::Status> status_ REPRISE_GUARDED_BY(mutex_);
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_KERNEL_CODE_H_

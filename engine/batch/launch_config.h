@@ -7,7 +7,7 @@
 
 #include "engine/base/dim3.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 using base::Dim3;
 
@@ -30,6 +30,6 @@ struct LaunchConfig {
       0;  // as a stream's: of the waiting ones the least is first
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_LAUNCH_CONFIG_H_

@@ -7,7 +7,7 @@
 
 #include "engine/batch/kernel_code.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 using base::Code;
 using base::Error;
@@ -291,4 +291,4 @@ Status Admit(const Occupancy& occupancy, const LaunchLimits& limits,
   return {};
 }
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine

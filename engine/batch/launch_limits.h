@@ -13,7 +13,7 @@
 #include "engine/batch/batch_record.h"
 #include "engine/device/driver.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // A multiprocessor of LaunchLimits::OfHost.
 inline constexpr int kHostThreads = 2048;
@@ -73,6 +73,6 @@ base::Status AdmitPriority(const LaunchLimits& limits, int32_t priority);
 base::Status Admit(const Occupancy& occupancy, const LaunchLimits& limits,
                    const Node& node);
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_LAUNCH_LIMITS_H_

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // As the compiler spells it.
 template <typename T>
@@ -92,6 +92,6 @@ class KeptParamType {
   ParamType type_;  // but for its name
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_PARAM_TYPE_H_

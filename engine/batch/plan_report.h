@@ -9,7 +9,7 @@
 
 #include "engine/base/patching.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // A graph that a stream holds, or a batch that it could not build one for
 // (nothing but `launches` and `why_not`), for people.
@@ -30,6 +30,6 @@ struct PlanReport {
   std::string why_not;
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_PLAN_REPORT_H_

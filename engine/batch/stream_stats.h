@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // What became of the batches of a stream.
 struct StreamStats {
@@ -19,6 +19,6 @@ struct StreamStats {
   uint64_t plans = 0;       // held
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_ENGINE_BATCH_STREAM_STATS_H_

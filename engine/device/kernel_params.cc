@@ -38,7 +38,9 @@ base::Result<std::vector<ParamSpan>> ParamsOf(const Driver& driver,
             : driver.cuKernelGetParamInfo(kernel, params.size(), &offset,
                                           &size);
     if (result == CUDA_ERROR_INVALID_VALUE) return params;
-    REPRISE_RETURN_IF_ERROR(Check(driver, result, "cuKernelGetParamInfo"));
+    REPRISE_RETURN_IF_ERROR(
+        Check(driver, result,
+              by_function ? "cuFuncGetParamInfo" : "cuKernelGetParamInfo"));
   }
 }
 

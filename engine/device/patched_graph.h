@@ -110,7 +110,6 @@ class PatchedGraph {
   base::Patching patching_;
   const std::vector<device::Launch*> launches_;
   size_t first_ = 0;  // in graph_: 1 behind a table's
-  std::unique_ptr<LaunchGraph> graph_;
 
   CUdeviceptr table_ = 0;
   device::Launch write_;
@@ -122,6 +121,7 @@ class PatchedGraph {
   bool staged_ = false;
   bool stale_ = false;  // what is not staged is described as another's
   std::string why_set_params_;
+  std::unique_ptr<LaunchGraph> graph_;  // borrows the launches
 };
 
 }  // namespace reprise::device

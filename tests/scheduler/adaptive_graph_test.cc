@@ -22,7 +22,7 @@ namespace {
 
 using base::Patching;
 using base::Status;
-using batch::PatchingTest;
+using engine::PatchingTest;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -38,7 +38,7 @@ class AdaptiveGraphTest : public PatchingTest {
                                      .build_node = 1000};
   void Build() { Build(patching_); }
   void Build(PatchService& patching) {
-    const batch::BatchRecord record = Record(add_code_, 1);
+    const engine::BatchRecord record = Record(add_code_, 1);
     auto graph = AdaptiveGraph::Build(
         {device_.get(), &patching, &queue_, gpu_.stream},
         std::make_shared<const AdaptiveGraph::Recipe>(
@@ -59,7 +59,7 @@ class AdaptiveGraphTest : public PatchingTest {
 
   const std::unique_ptr<native::Device> device_ =
       native::MakeCudaDevice(gpu_.driver, gpu_.context);
-  batch::CompileService compiler_{*device_, ""};
+  engine::CompileService compiler_{*device_, ""};
   base::ManualTaskRunner queue_;
   PatchService patching_{device_.get(), &compiler_, &queue_,
                          Patching::kMeasured,

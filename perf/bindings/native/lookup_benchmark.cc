@@ -25,14 +25,14 @@ LaunchConfig ConfigOf(uint32_t plan) {
 
 // What names a batch whose neighbour was another one.
 void BM_Lookup_Hash(benchmark::State& state) {
-  batch::BatchRecord record;
+  engine::BatchRecord record;
   for (int64_t i = 0; i < state.range(0); ++i) {
     record.AddKernel(nullptr, ConfigOf(0), 32);
     record.EndLaunch();
   }
-  const std::vector<batch::Node>& nodes = record.nodes();
+  const std::vector<engine::Node>& nodes = record.nodes();
   const auto* words = reinterpret_cast<const uint64_t*>(nodes.data());
-  const size_t count = nodes.size() * sizeof(batch::Node) / sizeof(uint64_t);
+  const size_t count = nodes.size() * sizeof(engine::Node) / sizeof(uint64_t);
   for (auto _ : state) {
     benchmark::DoNotOptimize(cache::HashWords({words, count}));
   }

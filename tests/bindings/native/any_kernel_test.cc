@@ -41,7 +41,7 @@ class AnyKernelTest : public testing::Test {
     const auto handle = reinterpret_cast<CUfunction>(&kernel);
     auto params = runtime_->device().ParamsOf(handle);
     EXPECT_TRUE(params) << params.error().message();
-    auto code = std::make_shared<batch::KernelCode>("scale", *params);
+    auto code = std::make_shared<engine::KernelCode>("scale", *params);
     runtime_->device().Adopt(handle, *code);
     EXPECT_TRUE(code->ready());
     return AnyKernel(std::move(code));

@@ -38,8 +38,8 @@ class Worker {
  public:
   Worker(std::shared_ptr<RuntimeCore> runtime,
          std::shared_ptr<StreamCore> stream,
-         std::shared_ptr<batch::KernelCode> mix,
-         std::shared_ptr<batch::KernelCode> blend, uint32_t seed)
+         std::shared_ptr<engine::KernelCode> mix,
+         std::shared_ptr<engine::KernelCode> blend, uint32_t seed)
       : runtime_(std::move(runtime)),
         stream_(std::move(stream)),
         mix_(std::move(mix)),
@@ -140,8 +140,8 @@ class Worker {
 
   const std::shared_ptr<RuntimeCore> runtime_;
   const std::shared_ptr<StreamCore> stream_;
-  const std::shared_ptr<batch::KernelCode> mix_;
-  const std::shared_ptr<batch::KernelCode> blend_;
+  const std::shared_ptr<engine::KernelCode> mix_;
+  const std::shared_ptr<engine::KernelCode> blend_;
   std::mt19937 random_;
   const uint32_t seed_;
   std::array<Buffer<uint32_t>, 3> buffers_;

@@ -26,7 +26,7 @@ using Kind = Step::Kind;
 using What = Action::What;
 using sim::SimulatedGpu;
 
-constexpr batch::LaunchLimits kLimits{
+constexpr engine::LaunchLimits kLimits{
     .shared_bytes = 100 << 10, .priority_least = 0, .priority_greatest = -5};
 
 using Words = std::array<uint32_t, kWords>;
@@ -598,7 +598,7 @@ class Runner {
   TableDevice* device_ = nullptr;  // the runtime's
   std::shared_ptr<RuntimeCore> runtime_;
   base::ManualTaskRunner builds_;
-  std::map<std::string, std::shared_ptr<batch::KernelCode>> codes_;
+  std::map<std::string, std::shared_ptr<engine::KernelCode>> codes_;
   std::array<std::shared_ptr<StreamCore>, kStreams> streams_;
   std::vector<Event> points_;  // of streams: the last for what they share
   size_t last_sharer_ = 0;

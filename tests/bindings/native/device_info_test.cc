@@ -150,18 +150,20 @@ TEST_F(OccupancyTest, WhatTheDeviceDoesNotTakeIsRefused) {
 }
 
 // A device whose kernels have so many registers.
-class RegistersOccupancy final : public batch::Occupancy {
+class RegistersOccupancy final : public engine::Occupancy {
  public:
   explicit RegistersOccupancy(uint64_t registers) : registers_(registers) {}
-  Result<int> OwnSharedBytes(batch::KernelCode&) const override { return 0; }
-  Result<int> MostThreads(batch::KernelCode&) const override {
+  Result<int> OwnSharedBytes(engine::KernelCode&) const override { return 0; }
+  Result<int> MostThreads(engine::KernelCode&) const override {
     return static_cast<int>(
         std::min<uint64_t>(1024, kRegisters / registers_ / 32 * 32));
   }
-  Status AllowShared(batch::KernelCode&, int) const override { return {}; }
-  Status AllowLargeClusters(batch::KernelCode&) const override { return {}; }
-  Result<uint64_t> MostClusters(const batch::Node&) const override { return 1; }
-  Result<uint64_t> MostBlocks(const batch::Node& node) const override {
+  Status AllowShared(engine::KernelCode&, int) const override { return {}; }
+  Status AllowLargeClusters(engine::KernelCode&) const override { return {}; }
+  Result<uint64_t> MostClusters(const engine::Node&) const override {
+    return 1;
+  }
+  Result<uint64_t> MostBlocks(const engine::Node& node) const override {
     return std::min<uint64_t>({32, kThreads / node.block.x,
                                kRegisters / (registers_ * node.block.x)});
   }
@@ -173,12 +175,12 @@ class RegistersOccupancy final : public batch::Occupancy {
 };
 
 TEST_F(OccupancyTest, NoBlockIsBetterThanTheSuggestedOne) {
-  const batch::LaunchLimits limits = batch::LaunchLimits::OfHost();
+  const engine::LaunchLimits limits = engine::LaunchLimits::OfHost();
   for (const uint64_t registers : {16u, 32u, 40u, 48u, 72u, 100u, 168u, 255u}) {
     const RegistersOccupancy occupancy(registers);
     const auto block = SuggestBlock(occupancy, limits, *kernel_.code(), 0);
     ASSERT_TRUE(block) << block.error().message();
-    batch::Node node;
+    engine::Node node;
     node.kernel = kernel_.code();
     uint32_t best = 0;
     uint32_t threads = 0;
@@ -202,11 +204,11 @@ TEST(CudaOccupancyTest, TheDriverIsAsked) {
       sim::SimulatedGpu::MakeKernel(+[](float* to) { *to = 1; });
   set.most_threads = 700;
   gpu.blocks_at_a_time = 3;
-  batch::LaunchLimits limits = batch::LaunchLimits::OfHost();
+  engine::LaunchLimits limits = engine::LaunchLimits::OfHost();
   limits.multiprocessors = 5;
   const auto device = MakeCudaDevice(gpu.driver, gpu.context, limits);
   const auto code = CodeOf(gpu, "set", set);
-  batch::Node node;
+  engine::Node node;
   node.kernel = code.get();
   node.shared_bytes = 100 << 10;
   node.block = {64};
@@ -224,7 +226,7 @@ TEST(CudaOccupancyTest, TheDriverIsAsked) {
 
 TEST(StreamPriorityTest, StreamsHaveTheirPriority) {
   sim::SimulatedGpu gpu;
-  batch::LaunchLimits limits;
+  engine::LaunchLimits limits;
   limits.priority_greatest = -5;
   const auto device = MakeCudaDevice(gpu.driver, gpu.context, limits);
   EXPECT_EQ(device->priorities().least, 0);

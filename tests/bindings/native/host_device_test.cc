@@ -31,22 +31,22 @@ enum class Where : uint8_t { kHost, kDevice };
 class AdmissionTest : public testing::TestWithParam<Where> {
  protected:
   AdmissionTest() {
-    std::shared_ptr<batch::KernelCode> code;
+    std::shared_ptr<engine::KernelCode> code;
     if (GetParam() == Where::kHost) {
       runtime_ = RuntimeOn(MakeHostDevice());
       stream_ = std::make_shared<StreamCore>(runtime_, nullptr, false);
       code = HostCode(*runtime_);
     } else {
       runtime_ = RuntimeOn(MakeCudaDevice(gpu_.driver, gpu_.context,
-                                          batch::LaunchLimits::OfHost()));
+                                          engine::LaunchLimits::OfHost()));
       stream_ = std::make_shared<StreamCore>(runtime_, gpu_.stream, false);
       code = CodeOf(gpu_, "set", set_);
     }
     kernel_.emplace(std::move(code));
   }
 
-  std::shared_ptr<batch::KernelCode> HostCode(RuntimeCore& runtime) {
-    auto code = std::make_shared<batch::KernelCode>(
+  std::shared_ptr<engine::KernelCode> HostCode(RuntimeCore& runtime) {
+    auto code = std::make_shared<engine::KernelCode>(
         "set", std::vector<device::ParamSpan>{{0, 8}});
     code->FinishHost(
         runtime.device().context().context,

@@ -62,7 +62,7 @@ class LaunchConfigTest : public testing::Test {
   }
 
   sim::SimulatedGpu gpu_;
-  batch::LaunchLimits limits_;
+  engine::LaunchLimits limits_;
   sim::SimulatedGpu::Kernel raise_ =
       sim::SimulatedGpu::MakeKernel(+[](float* to, float by) { *to += by; });
   std::shared_ptr<RuntimeCore> runtime_;

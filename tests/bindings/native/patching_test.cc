@@ -21,7 +21,7 @@
 namespace reprise::native {
 namespace {
 
-using batch::PatchingTest;
+using engine::PatchingTest;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -113,8 +113,8 @@ TYPED_TEST(FillTest, PlanTakesItsValueFromSet) {
   ASSERT_FALSE(wide);
   EXPECT_EQ(wide.error().message(),
             "argument 1 of launch 0 is of type " +
-                batch::ParamType::Of<T>().Spelled() + ", not " +
-                batch::ParamType::Of<uint64_t>().Spelled());
+                engine::ParamType::Of<T>().Spelled() + ", not " +
+                engine::ParamType::Of<uint64_t>().Spelled());
   EXPECT_FALSE(plan->Set(fill, 2, T{}));
 }
 
@@ -122,7 +122,7 @@ TYPED_TEST(FillTest, PlanTakesItsValueFromSet) {
 
 class TakeoverTest : public PatchingTest {
  protected:
-  Status Submit(const std::shared_ptr<batch::KernelCode>& kernel, float by,
+  Status Submit(const std::shared_ptr<engine::KernelCode>& kernel, float by,
                 uint32_t grid = 1) {
     Status submitted = stream_->batches().Submit(Record(kernel, by, 3, grid));
     runtime_->queue().WaitIdle(std::nullopt);

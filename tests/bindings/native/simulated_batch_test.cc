@@ -67,8 +67,8 @@ class World {
 
  private:
   sim::SimulatedGpu::Kernel add_ = sim::SimulatedGpu::MakeKernel(&Add);
-  std::shared_ptr<batch::KernelCode> code_ =
-      std::make_shared<batch::KernelCode>("add", add_.params);
+  std::shared_ptr<engine::KernelCode> code_ =
+      std::make_shared<engine::KernelCode>("add", add_.params);
 };
 
 TEST(SimulatedBatchTest, ReplaysAreOneGraphWithItsOwnArguments) {

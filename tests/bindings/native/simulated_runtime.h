@@ -12,7 +12,7 @@
 
 namespace reprise::native {
 
-using batch::CodeOf;
+using engine::CodeOf;
 
 // One that keeps nothing on disk and measures no mechanism.
 inline std::shared_ptr<RuntimeCore> RuntimeOn(

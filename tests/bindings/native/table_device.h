@@ -54,7 +54,7 @@ class TableDevice final : public Device {
   }
 
   // `kernel`, which outlives the device, has a twin from now on.
-  void AddTwin(const batch::KernelCode* code,
+  void AddTwin(const engine::KernelCode* code,
                const sim::SimulatedGpu::Kernel& kernel) {
     auto twin = std::make_unique<sim::SimulatedGpu::Kernel>();
     twin->params = {{0, 8}};
@@ -107,7 +107,7 @@ class TableDevice final : public Device {
     return inner_->Allocate(bytes);
   }
   void Free(void* memory) override { inner_->Free(memory); }
-  batch::MemoryHold HoldMemory() override { return inner_->HoldMemory(); }
+  engine::MemoryHold HoldMemory() override { return inner_->HoldMemory(); }
   Status CopyIn(void* to, const void* from, size_t bytes,
                 CUstream stream) override {
     return inner_->CopyIn(to, from, bytes, stream);
@@ -121,27 +121,29 @@ class TableDevice final : public Device {
                                                   CUstream stream) override {
     return inner_->BeginCopyOut(from, bytes, stream);
   }
-  Status Admit(const batch::Node& node) override { return inner_->Admit(node); }
-  Result<uint64_t> MostBlocks(const batch::Node& node) override {
+  Status Admit(const engine::Node& node) override {
+    return inner_->Admit(node);
+  }
+  Result<uint64_t> MostBlocks(const engine::Node& node) override {
     return inner_->MostBlocks(node);
   }
-  Result<SuggestedBlock> SuggestBlock(batch::KernelCode& kernel,
+  Result<SuggestedBlock> SuggestBlock(engine::KernelCode& kernel,
                                       uint32_t shared_bytes) override {
     return inner_->SuggestBlock(kernel, shared_bytes);
   }
-  Status Enqueue(const batch::Node& node, const std::byte* image,
+  Status Enqueue(const engine::Node& node, const std::byte* image,
                  CUstream stream) override {
     return inner_->Enqueue(node, image, stream);
   }
-  Result<std::shared_ptr<batch::Captured>> Capture(
-      const batch::CaptureFunction& work) override {
+  Result<std::shared_ptr<engine::Captured>> Capture(
+      const engine::CaptureFunction& work) override {
     return inner_->Capture(work);
   }
-  Result<std::unique_ptr<batch::Graph>> Build(
-      const std::vector<batch::Node>& nodes,
+  Result<std::unique_ptr<engine::Graph>> Build(
+      const std::vector<engine::Node>& nodes,
       const std::vector<std::byte>& image,
-      const device::Dependencies& dependencies, const batch::Captures& captures,
-      batch::Mechanism mechanism) override {
+      const device::Dependencies& dependencies,
+      const engine::Captures& captures, engine::Mechanism mechanism) override {
     const uint64_t number = builds_.fetch_add(1, std::memory_order_relaxed);
     if (which_ == Which::kAll ||
         (which_ == Which::kEveryOther && number % 2 == 1)) {
@@ -152,7 +154,7 @@ class TableDevice final : public Device {
   }
   Result<DeviceInfo> Info() override { return inner_->Info(); }
   std::string architecture() const override { return inner_->architecture(); }
-  void Adopt(CUfunction handle, batch::KernelCode& code) override {
+  void Adopt(CUfunction handle, engine::KernelCode& code) override {
     inner_->Adopt(handle, code);
   }
   Result<std::vector<device::ParamSpan>> ParamsOf(CUfunction handle) override {
@@ -161,13 +163,13 @@ class TableDevice final : public Device {
 
  private:
   // As PatchService would choose the twins.
-  void GiveTable(const std::vector<batch::Node>& nodes,
-                 batch::Mechanism& mechanism) {
-    std::vector<std::shared_ptr<batch::KernelCode>> twins(nodes.size());
+  void GiveTable(const std::vector<engine::Node>& nodes,
+                 engine::Mechanism& mechanism) {
+    std::vector<std::shared_ptr<engine::KernelCode>> twins(nodes.size());
     bool any = false;
     for (size_t i = 0; i < nodes.size(); ++i) {
-      const batch::Node& node = nodes[i];
-      if (node.kind >= batch::Node::Kind::kWait) return;  // no plain launches
+      const engine::Node& node = nodes[i];
+      if (node.kind >= engine::Node::Kind::kWait) return;  // no plain launches
       const auto twin = twins_.find(node.kernel);
       if (twin == twins_.end() || node.shared_bytes > 0 || node.clustered() ||
           node.cooperative != 0 || node.programmatic != 0) {
@@ -188,8 +190,9 @@ class TableDevice final : public Device {
   const Which which_;
   std::vector<std::unique_ptr<sim::SimulatedGpu::Kernel>> kernels_;
   sim::SimulatedGpu::Kernel writer_;
-  std::shared_ptr<batch::KernelCode> writer_code_;
-  std::map<const batch::KernelCode*, std::shared_ptr<batch::KernelCode>> twins_;
+  std::shared_ptr<engine::KernelCode> writer_code_;
+  std::map<const engine::KernelCode*, std::shared_ptr<engine::KernelCode>>
+      twins_;
   std::atomic<uint64_t> builds_{0};
   std::atomic<uint64_t> tables_{0};
 };

@@ -24,7 +24,7 @@
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_libraries.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 namespace {
 
 using ::testing::AllOf;
@@ -523,4 +523,4 @@ TEST(HostCompileServiceTest, HostCompilesNothing) {
 }
 
 }  // namespace
-}  // namespace reprise::batch
+}  // namespace reprise::engine

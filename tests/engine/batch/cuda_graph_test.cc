@@ -14,7 +14,7 @@
 #include "tests/engine/batch/patching_fixture.h"
 #include "tests/sim/simulated_gpu.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 namespace {
 
 using base::Patching;
@@ -166,4 +166,4 @@ TEST_F(PatchingTest, UpdatesThatAreRefusedAreMadeOneByOne) {
 }
 
 }  // namespace
-}  // namespace reprise::batch
+}  // namespace reprise::engine

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-namespace reprise::batch {
+namespace reprise::engine {
 namespace {
 
 struct Touched {
@@ -118,4 +118,4 @@ TEST(DependenciesTest, RandomLaunchesHaveAllPathsAndNoEdgeToSpare) {
 }
 
 }  // namespace
-}  // namespace reprise::batch
+}  // namespace reprise::engine

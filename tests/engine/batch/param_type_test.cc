@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace reprise::batch {
+namespace reprise::engine {
 namespace {
 
 struct Own {
@@ -83,4 +83,4 @@ TEST(ParamTypeTest, KeptTypeHasItsTextItself) {
 }
 
 }  // namespace
-}  // namespace reprise::batch
+}  // namespace reprise::engine

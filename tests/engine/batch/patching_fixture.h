@@ -17,7 +17,7 @@
 #include "tests/engine/batch/simulated_kernel.h"
 #include "tests/sim/simulated_gpu.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 inline void Add(float* to, const float* from, float by) { *to = *from + by; }
 inline void Multiply(float* to, const float* from, float by) {
@@ -90,6 +90,6 @@ class PatchingTest : public ::testing::Test {
       CodeOf(gpu_, "multiply", multiply_);
 };
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_TESTS_ENGINE_BATCH_PATCHING_FIXTURE_H_

@@ -12,7 +12,7 @@
 #include "engine/batch/kernel_code.h"
 #include "tests/sim/simulated_gpu.h"
 
-namespace reprise::batch {
+namespace reprise::engine {
 
 // Of a kernel that must outlive it.
 inline std::shared_ptr<KernelCode> CodeOf(
@@ -25,6 +25,6 @@ inline std::shared_ptr<KernelCode> CodeOf(
   return code;
 }
 
-}  // namespace reprise::batch
+}  // namespace reprise::engine
 
 #endif  // REPRISE_TESTS_ENGINE_BATCH_SIMULATED_KERNEL_H_
