@@ -35,11 +35,6 @@ uint64_t WordOf(const BatchEvent& event) {
   return reinterpret_cast<uint64_t>(event.event());
 }
 
-bool IsEvent(const device::Launch& launch) {
-  return launch.kind == device::Launch::Kind::kWaitEvent ||
-         launch.kind == device::Launch::Kind::kRecordEvent;
-}
-
 // Of a launch with an image of its size.
 void SetArguments(device::Launch& launch, const std::byte* image) {
   std::memcpy(launch.image.data(), image, launch.image.size());
@@ -123,7 +118,7 @@ Status CudaGraph::Build(const std::vector<Node>& nodes,
       launch.graph =
           static_cast<const CapturedGraph&>(*captures[number]).graph.get();
     }
-    if (IsEvent(launch)) {
+    if (launch.is_event()) {
       events_[i] = BatchEvent::In(arguments).shared_from_this();
     }
   }
@@ -135,7 +130,7 @@ Status CudaGraph::Build(const std::vector<Node>& nodes,
 
 Status CudaGraph::Set(size_t index, const std::byte* image) {
   device::Launch& launch = launches_[index];
-  if (!IsEvent(launch)) {
+  if (!launch.is_event()) {
     SetArguments(launch, image);
     return graph_->Changed(index);
   }

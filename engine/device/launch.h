@@ -82,6 +82,11 @@ struct Launch {
   // of.
   CUgraph graph = nullptr;
 
+  // It waits for an event, or records one.
+  bool is_event() const {
+    return kind == Kind::kWaitEvent || kind == Kind::kRecordEvent;
+  }
+
   uint64_t Word(size_t offset_bytes) const {
     uint64_t word;
     std::memcpy(&word, image.data() + offset_bytes, sizeof word);

@@ -122,9 +122,7 @@ Status PatchedGraph::Changed(size_t index) {
     table_changed_ = true;
     return {};
   }
-  const bool is_event = launch.kind == device::Launch::Kind::kWaitEvent ||
-                        launch.kind == device::Launch::Kind::kRecordEvent;
-  if (patching_ != Patching::kExecUpdate || is_event) {
+  if (patching_ != Patching::kExecUpdate || launch.is_event()) {
     return graph_->Update(first_ + index);
   }
   staged_ = true;

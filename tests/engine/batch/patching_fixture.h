@@ -15,6 +15,7 @@
 #include "engine/batch/batch_record.h"
 #include "engine/batch/kernel_code.h"
 #include "tests/engine/batch/simulated_kernel.h"
+#include "tests/engine/device/table_writer.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::engine {
@@ -34,13 +35,6 @@ inline void AddByTable(const std::byte* arguments) {
 }
 
 inline constexpr uint32_t kChunk = 256;
-inline void WriteTable(const std::byte* image) {
-  std::byte* table = nullptr;
-  int32_t vectors = 0;
-  std::memcpy(&table, image + kChunk, sizeof table);
-  std::memcpy(&vectors, image + kChunk + 8, sizeof vectors);
-  std::memcpy(table, image, static_cast<size_t>(vectors) * 16);
-}
 
 class PatchingTest : public ::testing::Test {
  protected:
@@ -79,12 +73,7 @@ class PatchingTest : public ::testing::Test {
       sim::SimulatedGpu::MakeKernel(&Multiply);
   const sim::SimulatedGpu::Kernel twin_ =
       sim::SimulatedGpu::MakeKernel(&AddByTable);
-  const sim::SimulatedGpu::Kernel writer_ = [] {
-    sim::SimulatedGpu::Kernel kernel;
-    kernel.params = {{0, kChunk}, {kChunk, 8}, {kChunk + 8, 4}};
-    kernel.run = &WriteTable;
-    return kernel;
-  }();
+  const sim::SimulatedGpu::Kernel writer_ = device::TableWriter<kChunk>();
   const std::shared_ptr<KernelCode> add_code_ = CodeOf(gpu_, "add", add_);
   const std::shared_ptr<KernelCode> multiply_code_ =
       CodeOf(gpu_, "multiply", multiply_);

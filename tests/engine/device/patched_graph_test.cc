@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/engine/device/table_writer.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::device {
@@ -33,19 +34,10 @@ void AddByTable(const std::byte* arguments) {
   std::memcpy(&by, arguments + sizeof to, sizeof by);
   Add(to, by);
 }
-void WriteTable(const std::byte* image) {
-  std::byte* table = nullptr;
-  int32_t vectors = 0;
-  std::memcpy(&table, image + kChunk, sizeof table);
-  std::memcpy(&vectors, image + kChunk + 8, sizeof vectors);
-  std::memcpy(table, image, static_cast<size_t>(vectors) * 16);
-}
 
 class PatchedGraphTest : public ::testing::TestWithParam<Patching> {
  protected:
   PatchedGraphTest() {
-    writer_.params = {{0, kChunk}, {kChunk, 8}, {kChunk + 8, 4}};
-    writer_.run = &WriteTable;
     for (float& place : memory_) launches_.push_back(LaunchOf(add_, &place));
   }
 
@@ -89,7 +81,7 @@ class PatchedGraphTest : public ::testing::TestWithParam<Patching> {
       sim::SimulatedGpu::MakeKernel(&Multiply);
   const sim::SimulatedGpu::Kernel by_table_ =
       sim::SimulatedGpu::MakeKernel(&AddByTable);
-  sim::SimulatedGpu::Kernel writer_;
+  const sim::SimulatedGpu::Kernel writer_ = TableWriter<kChunk>();
   std::vector<device::Launch> launches_;
 };
 
