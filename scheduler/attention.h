@@ -85,17 +85,14 @@ class Attention {
     }
     stretches_.push_back(now - last_);
     last_ = now;
-    const bool over =
-        now - begun_ >= Length() && stretches_.size() >= kStretches;
+    const bool over = IsOver(now);
     if (phase_ == Phase::kLearn && (over || HasGlanced()) && !SeesKnown()) {
       doze_ = kDoze * stretches_.size();
       glance_ *= 2;
       Begin(Phase::kDoze, now);
       return;
     }
-    if (!over && !(phase_ == Phase::kDoze && stretches_.size() >= doze_)) {
-      return;
-    }
+    if (!over) return;
     switch (phase_) {
       case Phase::kLearn:
         if (GoesOnLearning(now)) return;
@@ -173,6 +170,10 @@ class Attention {
   }
 
   // In this phase, as all of these.
+  bool IsOver(Clock::time_point now) const {
+    if (phase_ == Phase::kDoze && stretches_.size() >= doze_) return true;
+    return now - begun_ >= Length() && stretches_.size() >= kStretches;
+  }
   bool HasGlanced() const {
     return stretches_.size() >= glance_ ||
            seen_.traces - at_begin_.traces >= kTracesALook * glance_;

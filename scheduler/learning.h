@@ -108,10 +108,10 @@ class Learning {
   // The same of a recording of that trace, which takes so much longer only than
   // a pass of it that is watched. (What a validation gives the device to do is
   // not seen here: it is counted whole.)
-  void StopRecording(TraceEntry* entry) {
+  void StopRecording(const TraceEntry& entry) {
     recorder_.reset();
-    span_.End(span_.IsOf(entry->signature) ? "" : "another trace came");
-    allowance_.End(parts_.clock->Now(), entry->usual);
+    span_.End(span_.IsOf(entry.signature) ? "" : "another trace came");
+    allowance_.End(parts_.clock->Now(), entry.usual);
   }
   // A pass begins that is watched, and was one of that trace.
   void StartWatching() {

@@ -169,14 +169,14 @@ struct TraceEntry {
     rest = next_rest;
     next_rest = std::min(kMostRest, next_rest * 2);
   }
+  void EndRest() {
+    rest = 0;
+    next_rest = 1;
+  }
   // Nearly all of its ops are before that one: who leaves it there has lost
   // little.
   bool EndsSoonBehind(uint32_t op) const {
     return kShareOfEnd * (ops - op) <= ops;
-  }
-  void EndRest() {
-    rest = 0;
-    next_rest = 1;
   }
   // Where the program left its runs last, how often there, and the runs that
   // had begun when it first did.

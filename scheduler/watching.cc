@@ -302,7 +302,7 @@ void Watching::Close(Ending ending) {
     if (learning_.IsFor(*entry)) {
       life_.Keep(entry, learning_.recorder()->Finish(open_.signature()));
     }
-    learning_.StopRecording(entry);
+    learning_.StopRecording(*entry);
   } else {
     learning_.StopWatching(entry);
   }

@@ -17,6 +17,7 @@
 #include "engine/batch/kernel_code.h"
 #include "scheduler/patch_policy.h"
 #include "tests/bindings/native/simulated_runtime.h"
+#include "tests/engine/device/table_writer.h"
 #include "tests/sim/simulated_gpu.h"
 
 namespace reprise::native {
@@ -41,15 +42,6 @@ class TableDevice final : public Device {
   TableDevice(std::unique_ptr<Device> inner, sim::SimulatedGpu& gpu,
               Which which)
       : inner_(std::move(inner)), gpu_(gpu), which_(which) {
-    constexpr uint32_t kChunk = 1024;
-    writer_.params = {{0, kChunk}, {kChunk, 8}, {kChunk + 8, 4}};
-    writer_.run = [](const std::byte* image) {
-      std::byte* table = nullptr;
-      int32_t vectors = 0;
-      std::memcpy(&table, image + kChunk, sizeof table);
-      std::memcpy(&vectors, image + kChunk + 8, sizeof vectors);
-      std::memcpy(table, image, static_cast<size_t>(vectors) * 16);
-    };
     writer_code_ = CodeOf(gpu, "write", writer_);
   }
 
@@ -189,7 +181,7 @@ class TableDevice final : public Device {
   const sim::SimulatedGpu& gpu_;
   const Which which_;
   std::vector<std::unique_ptr<sim::SimulatedGpu::Kernel>> kernels_;
-  sim::SimulatedGpu::Kernel writer_;
+  const sim::SimulatedGpu::Kernel writer_ = device::TableWriter<1024>();
   std::shared_ptr<engine::KernelCode> writer_code_;
   std::map<const engine::KernelCode*, std::shared_ptr<engine::KernelCode>>
       twins_;
