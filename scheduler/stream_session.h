@@ -252,8 +252,7 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // --- Whether the stream is worth looking at ---
 
   // Called every so many ops.
-  [[gnu::cold, gnu::noinline]] void LookAtWholeStream()
-      REPRISE_REQUIRES(lock_);
+  [[gnu::cold, gnu::noinline]] void LookAtWholeStream() REPRISE_REQUIRES(lock_);
   Action Sleep() REPRISE_REQUIRES(lock_);
 
   std::unique_ptr<engine::Frontend> frontend_;
