@@ -2,8 +2,8 @@
 
     python perf/memory.py --json FILE [--device cuda] [program...]
 
-Each program runs twice in a process of its own, with Reprise and without; what counts
-is how much larger the resident memory grew with it. Of that, what the C library keeps
+Each program runs in two processes of its own, with Reprise and without, side by side;
+what counts is how much larger the resident memory grew with it. Of that, what the C library keeps
 although it was freed is named apart: lasting small blocks between large ones that come
 and go keep it from giving those back. With ``--device cuda`` also what the device's
 allocator has reserved in the end. Rows:
@@ -153,14 +153,21 @@ def run(name: str, passes: int, watched: bool, device: str) -> dict[str, Any]:
 
 
 def measure(name: str, passes: int, device: str) -> dict[str, Any]:
-    """Both runs, each in a process of its own."""
+    """Both runs, side by side, each in a process of its own."""
     unit = "seconds" if name in TIMED else "passes"
     found: dict[str, Any] = {"program": name, unit: passes}
-    for mode in ("off", "on"):
-        command = [sys.executable, __file__, "--device", device]
-        command += ["--run", name, mode, str(passes)]
-        output = subprocess.run(command, check=True, capture_output=True, text=True)
-        found[mode] = json.loads(output.stdout.splitlines()[-1])
+    command = [sys.executable, __file__, "--device", device, "--run", name]
+    runs = {
+        mode: subprocess.Popen(
+            [*command, mode, str(passes)], stdout=subprocess.PIPE, text=True
+        )
+        for mode in ("off", "on")
+    }
+    for mode, process in runs.items():
+        output, _ = process.communicate()
+        if process.returncode:
+            sys.exit(f"{name}, {mode}: ended with {process.returncode}")
+        found[mode] = json.loads(output.splitlines()[-1])
     extra = (
         max(found["on"]["grown_mib"], found["on"]["grown_after_wait_mib"])
         - found["off"]["grown_mib"]
