@@ -60,8 +60,11 @@ constexpr char kGaveWay[] =
     "memory: recorded ever more rarely";
 
 // A plan that is left at the same op this often, at one run in so many, is
-// split there; one that was joined of several, at whatever op.
+// split there; one that was joined of several, at whatever op. Near its end
+// that loses little, and a split loses a plan for as long as its parts take to
+// be learned.
 constexpr uint32_t kLeavings = 4;
+constexpr uint32_t kLeavingsAtEnd = 16;
 constexpr uint64_t kRunsALeaving = 8;
 constexpr uint64_t kRunsALeavingAnywhere = 32;
 constexpr uint64_t kRunsALeavingAtEnd = 2;
@@ -756,16 +759,17 @@ void Lifecycle::NoteLeaving(TraceEntry* entry, const engine::Effects& effects,
   // are layers.
   const bool anywhere =
       (entry->holds_run || entry->of_several) && entry->joined_at.has_value();
-  const uint64_t often = anywhere                    ? kRunsALeavingAnywhere
-                         : entry->EndsSoonBehind(op) ? kRunsALeavingAtEnd
-                                                     : kRunsALeaving;
+  const bool at_end = !anywhere && entry->EndsSoonBehind(op);
+  const uint64_t often = anywhere ? kRunsALeavingAnywhere
+                         : at_end ? kRunsALeavingAtEnd
+                                  : kRunsALeaving;
   if ((entry->left_at != op && !anywhere) ||
       entry->runs - entry->left_since > often * (entry->left_times + 1)) {
     entry->left_at = op;
     entry->left_times = 0;
     entry->left_since = entry->runs;
   }
-  if (++entry->left_times < kLeavings) return;
+  if (++entry->left_times < (at_end ? kLeavingsAtEnd : kLeavings)) return;
   if (anywhere) {
     ComeApart(entry, "is left too often: its parts are traces again");
     return;

@@ -56,6 +56,22 @@ TEST_F(LeavingTest, PlanThatIsLeftNearItsEndNowAndThenIsKept) {
   EXPECT_GT(FollowedSince(before), 0.97) << Traces();
 }
 
+// So does every other one of the first twenty: a program that gets ready.
+TEST_F(LeavingTest, PlanThatIsLeftNearItsEndOftenForAWhileIsKept) {
+  constexpr size_t kMany = 25;
+  int i = 0;
+  for (; i < 8; ++i) Step(static_cast<float>(i), /*longer=*/true, kMany);
+  const Stats before = stats();
+  ASSERT_GT(before.replays, 0u) << Traces();
+  for (; i < 28; ++i) {
+    Step(static_cast<float>(i), /*longer=*/i % 2 == 0, kMany);
+  }
+  for (; i < 48; ++i) Step(static_cast<float>(i), /*longer=*/true, kMany);
+  EXPECT_GE(stats().squashes, 9u);
+  EXPECT_EQ(stats().rejected, 0u) << Traces();
+  EXPECT_GT(FollowedSince(before), 0.97) << Traces();
+}
+
 // Each pass ends there from now on.
 TEST_F(LeavingTest, PlanThatIsAlwaysLeftNearItsEndIsSplit) {
   constexpr size_t kMany = 25;
