@@ -8,6 +8,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
 
@@ -35,6 +36,7 @@ scheduler::StreamKey KeyOf(Handle stream) {
 }
 
 bool Interrupt(Handle stream, const char* what) {
+  TapeRecorder::NoteOutside(what);
   TorchRuntime* runtime = Listener();
   return runtime != nullptr &&
          runtime->scheduler().Interrupt(KeyOf(stream), what);
@@ -62,18 +64,19 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
   }
   void trace_gpu_stream_synchronization(c10::DeviceType type,
                                         Handle stream) const override {
+    constexpr char kWaits[] = "the host waits for the stream";
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
+    if (type == c10::kCUDA) TapeRecorder::NoteOutside(kWaits);
     if (runtime != nullptr) {
-      runtime->scheduler().BeforeWait(KeyOf(stream),
-                                      "the host waits for the stream");
+      runtime->scheduler().BeforeWait(KeyOf(stream), kWaits);
     }
     if (auto* n = Next()) (*n)->trace_gpu_stream_synchronization(type, stream);
   }
   void trace_gpu_device_synchronization(c10::DeviceType type) const override {
+    constexpr char kWaits[] = "the host waits for the device";
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
-    if (runtime != nullptr) {
-      runtime->scheduler().InterruptAll("the host waits for the device");
-    }
+    if (type == c10::kCUDA) TapeRecorder::NoteOutside(kWaits);
+    if (runtime != nullptr) runtime->scheduler().InterruptAll(kWaits);
     if (auto* n = Next()) (*n)->trace_gpu_device_synchronization(type);
   }
 
@@ -100,6 +103,9 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
   void trace_gpu_event_synchronization(c10::DeviceType type,
                                        Handle event) const override {
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
+    if (type == c10::kCUDA) {
+      TapeRecorder::NoteOutside("the host waits for an event");
+    }
     if (runtime != nullptr) runtime->scheduler().BeforeWaitForEvent();
     if (auto* n = Next()) (*n)->trace_gpu_event_synchronization(type, event);
   }

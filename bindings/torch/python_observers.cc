@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bindings/torch/python_lock.h"
+#include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
 #include "engine/device/launch_recorder.h"
@@ -84,6 +85,12 @@ void InterruptWithoutPython() {
 
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,
                   const Observed& observed) {
+  if (TapeRecorder::RecordsHere()) {
+    TapeRecorder::NoteOutside(
+        observed.use == Use::kStreams || observed.use == Use::kGraph
+            ? "streams or graphs of CUDA are used"
+            : "memory is used without an op (data_ptr, numpy, tolist)");
+  }
   if (g_watching.load(std::memory_order_relaxed)) {
     TorchRuntime* const active = TorchRuntime::Active();
     if (active != nullptr &&
@@ -127,6 +134,7 @@ int64_t ObserverOf(int64_t function, int64_t use) {
 
 // Around what launches without ops (see Use). They nest.
 void EnterLaunches() {
+  TapeRecorder::NoteOutside("code launches kernels of its own");
   TorchRuntime::Interrupt();
   ++t_thread_state.depth;
 }

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 
 from reprise import _native
 from reprise._options import Device, Option, OptionValue
+from reprise._region import Region, region, regions
+from reprise._region_report import RegionReport
 from reprise._report import Report
 from reprise._stats import Stats
 from reprise._timeline import Timeline
@@ -23,6 +25,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Option",
+    "Region",
+    "RegionReport",
     "Report",
     "Session",
     "Stats",
@@ -31,6 +35,7 @@ __all__ = [
     "enable",
     "explain",
     "options",
+    "region",
     "reset",
     "session",
     "stats",
@@ -147,11 +152,11 @@ def stats() -> Stats:
 
 
 def explain() -> Report:
-    """Every plan, cut, rejection and squash, with reasons and counts.
+    """Every plan, cut, rejection, squash and region, with reasons and counts.
 
     `str()` of it is for people, `to_dict()` for programs.
     """
-    return _native.explain(None)
+    return _native.explain(None, regions())
 
 
 @contextlib.contextmanager

@@ -17,13 +17,14 @@ import pathlib
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from reprise import _observers, _profilers
 from reprise._options import Device, OptionValue, as_text
+from reprise._region_report import RegionReport
 from reprise._report import Report
 from reprise._stats import Stats
 
@@ -132,6 +133,11 @@ def _best_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def observe() -> None:
+    """What the program does without an op is seen from now on."""
+    _at_first_enable()
+
+
 @functools.cache
 def _at_first_enable() -> None:
     atexit.register(_leave_quietly)
@@ -227,10 +233,11 @@ def stats(runtime: int | None) -> Stats:
     return Stats(**_ops().stats(_id(runtime))) if loaded() else Stats()
 
 
-def explain(runtime: int | None) -> Report:
+def explain(runtime: int | None, regions: Iterable[RegionReport] = ()) -> Report:
     """See `reprise.explain`."""
     text = _ops().explain_json(_id(runtime)) if loaded() else ""
-    return Report(json.loads(text) if text else {}, lambda key: _plan(runtime, key))
+    fields = json.loads(text) if text else {}
+    return Report(fields, lambda key: _plan(runtime, key), regions)
 
 
 def _plan(runtime: int | None, signature: str) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from reprise._advice import advice
 from reprise._dot import by_op, by_segment
+from reprise._region_report import RegionReport
 
 _OPERATORS_SHOWN = 6
 _SIGNATURE_SHOWN = 8
@@ -29,7 +30,8 @@ class Report:
     `str()` begins with how much was replayed, what that saved and what stands in the way
     most, with the program's line and what would help; then a few lines a plan, long notes
     cut short. `to_dict()` gives all of it: `mode` ("cuda" or "host"), `stats`, `plans`
-    (traces that are not plans yet included), `cuts`, `rejections`, `squashes` and `notes`.
+    (traces that are not plans yet included), `cuts`, `rejections`, `squashes`, `notes` and
+    `regions`.
     Times are in microseconds, sizes in bytes.
     """
 
@@ -37,9 +39,13 @@ class Report:
         self,
         fields: dict[str, Any],
         find_plan: Callable[[str], dict[str, Any] | None] = lambda _: None,
+        regions: Iterable[RegionReport] = (),
     ) -> None:
         self._fields = fields
         self._find_plan = find_plan
+        self._regions = list(regions)
+        if fields:
+            fields["regions"] = [each.to_dict() for each in self._regions]
 
     def to_dict(self) -> dict[str, Any]:
         """A copy, in types that JSON knows; empty before the first `enable`."""
@@ -80,9 +86,10 @@ class Report:
         return f"<reprise.Report of {_plural(len(self._plans()), 'plan')}>"
 
     def __str__(self) -> str:
-        if not self._fields:
-            return "reprise has not been enabled"
-        return "\n".join(self._lines())
+        lines = (
+            list(self._lines()) if self._fields else ["reprise has not been enabled"]
+        )
+        return "\n".join([*lines, *map(str, self._regions)])
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -1,0 +1,50 @@
+"""What became of the calls of a region."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+@dataclasses.dataclass
+class RegionReport:
+    """What became of the calls of a region.
+
+    Attributes:
+        name: the callable's.
+        calls, replayed: all calls, and those whose Python was left out.
+        recorded: calls that ran their Python while it was written down.
+        operators: calls of operators in the variant that was recorded last.
+        variants: structures of arguments, and states of modules, that it has.
+        samples: recorded calls that were the same as what is replayed.
+        reasons: why calls ran their Python: how often, and the program's line.
+    """
+
+    name: str
+    calls: int = 0
+    replayed: int = 0
+    recorded: int = 0
+    operators: int = 0
+    variants: int = 0
+    samples: int = 0
+    reasons: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [
+            f"region {self.name}: {self.replayed} of {self.calls} calls replayed, "
+            f"{self.operators} operators a call, {self.variants} variants, "
+            f"{self.samples} samples the same"
+        ]
+        for reason, (times, place) in self.reasons.items():
+            where = f" at {place}" if place else ""
+            lines.append(f"  {times} x {reason}{where}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same in types that JSON knows."""
+        fields = dataclasses.asdict(self)
+        fields["reasons"] = [
+            {"reason": reason, "count": times, "place": place}
+            for reason, (times, place) in self.reasons.items()
+        ]
+        return fields

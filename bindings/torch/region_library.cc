@@ -1,0 +1,137 @@
+// torch.ops.reprise, what regions call. Regions and watches are named by
+// numbers.
+
+#include <torch/library.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "bindings/torch/dict_watch.h"
+#include "bindings/torch/region_variants.h"
+
+namespace reprise::bindings {
+namespace {
+
+// What Python names by numbers, which are given once each.
+template <typename T>
+class Registry {
+ public:
+  int64_t Add(std::shared_ptr<T> what) {
+    const std::lock_guard lock(mutex_);
+    all_.emplace(++last_, std::move(what));
+    return last_;
+  }
+  // Null: there is none, now.
+  std::shared_ptr<T> Find(int64_t name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = all_.find(name);
+    return found != all_.end() ? found->second : nullptr;
+  }
+  void Remove(int64_t name) {
+    std::shared_ptr<T> last;  // ends without the lock
+    const std::lock_guard lock(mutex_);
+    const auto found = all_.find(name);
+    if (found == all_.end()) return;
+    last = std::move(found->second);
+    all_.erase(found);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<int64_t, std::shared_ptr<T>> all_;  // guarded by mutex_
+  int64_t last_ = 0;
+};
+
+Registry<RegionVariants>& Regions() {
+  static auto* const regions = new Registry<RegionVariants>;
+  return *regions;
+}
+Registry<DictWatch>& DictWatches() {
+  static auto* const watches = new Registry<DictWatch>;
+  return *watches;
+}
+
+// `check`: 1 records every call, -1 none of a trusted tape's.
+int64_t MakeRegion(int64_t check) {
+  auto region = std::make_shared<RegionVariants>();
+  if (check > 0) region->SampleAlways();
+  if (check < 0) region->SampleNever();
+  return Regions().Add(std::move(region));
+}
+void DropRegion(int64_t name) { Regions().Remove(name); }
+
+// A step (RegionVariants::Step; 3: dictionaries may have changed, look), the
+// tape, and its outputs.
+std::tuple<int64_t, int64_t, std::vector<at::Tensor>> RunRegion(
+    int64_t name, int64_t watch, const std::vector<at::Tensor>& tensors,
+    const std::vector<double>& numbers) {
+  constexpr int64_t kLook = 3;
+  if (const auto watched = DictWatches().Find(watch)) {
+    if (watched->Changed()) return {kLook, 0, {}};
+  }
+  const auto region = Regions().Find(name);
+  if (region == nullptr) {
+    return {static_cast<int64_t>(RegionVariants::Step::kPlain), 0, {}};
+  }
+  RegionVariants::Ran ran = region->Run({tensors, numbers});
+  return {static_cast<int64_t>(ran.step), ran.tape, std::move(ran.outputs)};
+}
+
+bool BeginRegion(int64_t name, std::vector<at::Tensor> tensors,
+                 std::vector<double> numbers, std::vector<at::Tensor> holders) {
+  const auto region = Regions().Find(name);
+  return region != nullptr &&
+         region->Begin(std::move(tensors), std::move(numbers),
+                       std::move(holders));
+}
+
+// A verdict (RegionVariants::Verdict), the tape, its calls; and why, and where.
+std::tuple<std::vector<int64_t>, std::vector<std::string>> EndRegion(
+    int64_t name, const std::vector<at::Tensor>& outputs) {
+  const auto region = Regions().Find(name);
+  RegionVariants::Learned learned;
+  if (region != nullptr) learned = region->End(outputs);
+  return {{static_cast<int64_t>(learned.verdict), learned.tape,
+           static_cast<int64_t>(learned.calls)},
+          {learned.reason, learned.place}};
+}
+
+void AbandonRegion(int64_t name) {
+  if (const auto region = Regions().Find(name)) region->Abandon();
+}
+
+// Empty: by the watcher's count.
+int64_t WatchDicts(const std::vector<int64_t>& dicts) {
+  return DictWatches().Add(dicts.empty() ? std::make_shared<DictWatch>()
+                                         : std::make_shared<DictWatch>(dicts));
+}
+void UnwatchDicts(int64_t name) { DictWatches().Remove(name); }
+
+}  // namespace
+}  // namespace reprise::bindings
+
+TORCH_LIBRARY_FRAGMENT(reprise, library) {
+  namespace b = reprise::bindings;
+  library.def("make_region(int check) -> int", &b::MakeRegion);
+  library.def("drop_region(int region) -> ()", &b::DropRegion);
+  library.def(
+      "run_region(int region, int watch, Tensor[] tensors, float[] numbers) -> "
+      "(int, int, Tensor[])",
+      &b::RunRegion);
+  library.def(
+      "begin_region(int region, Tensor[] tensors, float[] numbers, Tensor[] "
+      "holders) -> bool",
+      &b::BeginRegion);
+  library.def("end_region(int region, Tensor[] outputs) -> (int[], str[])",
+              &b::EndRegion);
+  library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
+  library.def("watch_dicts(int[] dicts) -> int", &b::WatchDicts);
+  library.def("unwatch_dicts(int watch) -> ()", &b::UnwatchDicts);
+  library.def("dict_watcher() -> int", &b::DictWatch::Watcher);
+}

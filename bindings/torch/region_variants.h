@@ -1,0 +1,112 @@
+// The tapes of one callable, for arguments of one structure.
+
+#ifndef REPRISE_BINDINGS_TORCH_REGION_VARIANTS_H_
+#define REPRISE_BINDINGS_TORCH_REGION_VARIANTS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/tape.h"
+#include "bindings/torch/tape_recorder.h"
+
+namespace reprise::bindings {
+
+// A tape is trusted once a second recording has shown the same calls. From then
+// on calls run it, but for one in 256, which is recorded again, and after each
+// that showed no other calls one in twice as many, down to one in 4,096:
+//
+//   unknown ─record─► seen ─record, same─► trusted ─sample, another─► withdrawn
+//                      └──record, another──► seen
+//
+// Which of the tapes a call belongs to say the forms of its tensors, its
+// numbers and torch's modes (Tape::Fits). At most kMostTapes are kept, those
+// that were used last. Thread-safe; calls run side by side.
+class RegionVariants {
+ public:
+  static constexpr size_t kMostTapes = 16;
+  static constexpr uint64_t kFirstSample = 256;
+  static constexpr uint64_t kSeldomSample = 4096;
+
+  enum class Step : int64_t {
+    kDone = 0,    // its tape was run
+    kRecord = 1,  // run the callable between Begin and End
+    kPlain = 2,   // run the callable: nothing can be written down now
+    kPassed = 4,  // run it: too much has come that did not come again
+  };
+  struct Ran {
+    Step step = Step::kPlain;
+    int64_t tape = 0;  // names it
+    std::vector<at::Tensor> outputs;
+  };
+  // Raises what an operator raises.
+  Ran Run(const TapeInputs& inputs);
+
+  enum class Verdict : int64_t {
+    kSeen = 0,
+    kTrusted = 1,    // and it was not before
+    kSame = 2,       // a sample
+    kAgain = 3,      // at another level, from the next call on
+    kRefused = 4,    // it cannot be written down
+    kDiffers = 5,    // from the call before, once too often
+    kWithdrawn = 6,  // a trusted tape is not what the callable does now
+  };
+  struct Learned {
+    Verdict verdict = Verdict::kRefused;
+    int64_t tape = 0;
+    uint64_t calls = 0;
+    std::string reason;  // of the last three
+    std::string place;   // the line of the program's; empty: not known
+  };
+  // False: somebody else records.
+  bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,
+             std::vector<at::Tensor> holders);
+  // By the thread that began.
+  Learned End(const std::vector<at::Tensor>& outputs);
+  // In place of End: the callable raised.
+  void Abandon();
+
+  // Every call is recorded from now on.
+  void SampleAlways();
+  // None is, of a trusted tape's.
+  void SampleNever();
+
+ private:
+  struct Variant {
+    std::shared_ptr<const Tape> tape;
+    int64_t name = 0;
+    bool trusted = false;
+    uint64_t runs = 0;  // since it was last recorded
+    uint64_t until_sample = kFirstSample;
+  };
+  static constexpr int kMostDifferences = 6;
+  // Recordings in a row of what did not come again; then one call in so many.
+  static constexpr int kMostFruitless = 32;
+  static constexpr int kPassedARecording = 16;
+
+  // Guarded by mutex_.
+  std::list<Variant>::iterator Find(const TapeInputs& inputs);
+
+  std::mutex mutex_;
+  std::list<Variant> variants_;  // that was used last comes first
+  int64_t next_name_ = 1;
+  TapeLevel level_ = TapeLevel::kBelowAutograd;
+  int differences_ = 0;  // since a tape was last trusted
+  int fruitless_ = 0;
+  int passed_ = 0;
+  bool always_ = false;
+  bool never_ = false;
+  // Of the thread that records; one in a process.
+  std::unique_ptr<TapeRecorder> recorder_;
+  int64_t expected_ = 0;        // its variant's name; 0: none
+  bool expected_fits_ = false;  // else numbers differ
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_REGION_VARIANTS_H_

@@ -1,0 +1,301 @@
+#include "bindings/torch/tape.h"
+
+#include <ATen/Context.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/stack.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "bindings/torch/inline_buffer.h"
+#include "bindings/torch/plain_tensor.h"
+#include "bindings/torch/switches.h"
+
+namespace reprise::bindings {
+namespace {
+
+using Origin = TapeRegister::Origin;
+using Kind = TapeArgument::Kind;
+
+bool HasTangent(const c10::TensorImpl& tensor) {
+  const auto* meta =
+      static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
+  return meta != nullptr && meta->fw_grad_ != nullptr;
+}
+
+bool HasGradient(const c10::TensorImpl& tensor) {
+  const auto* meta =
+      static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
+  return meta != nullptr && meta->grad_.defined();
+}
+
+bool SameBits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+at::Tensor TensorAt(const std::vector<at::Tensor>& made, int32_t index) {
+  return index < 0 ? at::Tensor() : made[static_cast<size_t>(index)];
+}
+
+// As Python's operators give a number to those that take tensors.
+at::Tensor Wrapped(const at::Scalar& number) {
+  at::Tensor tensor = c10::scalar_to_tensor(number);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs,
+                    const std::vector<at::Tensor>& made) {
+  switch (argument.kind) {
+    case Kind::kValue:
+      if (argument.wrapped) return Wrapped(argument.value.toScalar());
+      break;
+    case Kind::kNumber: {
+      const double given = inputs.numbers[argument.index];
+      const double number = argument.negated ? -given : given;
+      return argument.wrapped ? c10::IValue(Wrapped(number)) : number;
+    }
+    case Kind::kTensor:
+      return TensorAt(made, argument.registers[0]);
+    case Kind::kTensors: {
+      c10::List<at::Tensor> list;
+      list.reserve(argument.registers.size());
+      for (const int32_t reg : argument.registers) {
+        list.push_back(TensorAt(made, reg));
+      }
+      return list;
+    }
+    case Kind::kOptionalTensors: {
+      c10::List<std::optional<at::Tensor>> list;
+      list.reserve(argument.registers.size());
+      for (const int32_t reg : argument.registers) {
+        if (reg == TapeArgument::kNone) {
+          list.push_back(std::nullopt);
+        } else {
+          list.push_back(TensorAt(made, reg));
+        }
+      }
+      return list;
+    }
+  }
+  return argument.value;
+}
+
+// The tensors among what a call returned, in order.
+template <typename Each>
+void ForTensors(const torch::jit::Stack& returned, Each each) {
+  for (const c10::IValue& value : returned) {
+    if (value.isTensor()) {
+      each(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) each(tensor);
+    }
+  }
+}
+
+}  // namespace
+
+TensorForm TensorForm::Of(const at::Tensor& tensor) {
+  return {.keys = tensor.key_set().raw_repr(),
+          .dtype = tensor.scalar_type(),
+          .requires_grad = tensor.requires_grad(),
+          .storage_offset = tensor.storage_offset(),
+          .sizes = tensor.sizes().vec(),
+          .strides = tensor.strides().vec()};
+}
+
+bool TensorForm::Fits(const c10::TensorImpl& tensor) const {
+  return tensor.key_set().raw_repr() == keys &&
+         c10::typeMetaToScalarType(tensor.dtype()) == dtype &&
+         tensor.requires_grad() == requires_grad &&
+         std::ranges::equal(tensor.sizes(), sizes) &&
+         std::ranges::equal(tensor.strides(), strides) && !HasTangent(tensor);
+}
+
+bool Tape::FitsNumbers(const TapeInputs& inputs) const {
+  if (inputs.numbers.size() != numbers_.size()) return false;
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    if (!varies_[i] && !SameBits(numbers_[i], inputs.numbers[i])) return false;
+  }
+  return true;
+}
+
+const c10::TensorImpl& Tape::Given(size_t reg, const TapeInputs& inputs) const {
+  const TapeRegister& given = registers_[reg];
+  return given.origin == Origin::kInput
+             ? *inputs.tensors[given.index].unsafeGetTensorImpl()
+             : *given.foreign->_unsafe_get_target();
+}
+
+bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
+  if (inputs.tensors.size() != inputs_.size() || ModesWord() != modes_) {
+    return false;
+  }
+  const auto fits = [this](const TapeRegister& reg,
+                           const c10::TensorImpl& tensor) {
+    return reg.form.Fits(tensor) &&
+           (!fixed_offsets_ ||
+            tensor.storage_offset() == reg.form.storage_offset);
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!fits(registers_[static_cast<size_t>(inputs_[i])],
+              *inputs.tensors[i].unsafeGetTensorImpl())) {
+      return false;
+    }
+  }
+  if (!GivenAlike(inputs.tensors)) return false;
+  for (const TapeRegister& reg : registers_) {
+    if (reg.origin != Origin::kForeign) continue;
+    // Its memory stays as long as there is a weak reference.
+    if (reg.foreign->use_count() == 0) {
+      if (gone == Gone::kMissed || !reg.content.defined()) return false;
+    } else if (!fits(reg, *reg.foreign->_unsafe_get_target())) {
+      return false;
+    }
+  }
+  return std::ranges::all_of(gradients_, [&](const TapeGradient& gradient) {
+    return HasGradient(Given(gradient.of, inputs)) == gradient.defined_before;
+  });
+}
+
+bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {
+  std::vector<std::pair<const c10::TensorImpl*, uint32_t>> sorted;
+  sorted.reserve(tensors.size());
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    sorted.emplace_back(tensors[i].unsafeGetTensorImpl(), i);
+  }
+  std::ranges::sort(sorted);
+  uint32_t first = 0;
+  for (size_t k = 0; k < sorted.size(); ++k) {
+    const auto& [tensor, i] = sorted[k];
+    if (k == 0 || tensor != sorted[k - 1].first) first = i;
+    if (registers_[static_cast<size_t>(inputs_[i])].index != first) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Tape::Gather(const TapeInputs& inputs,
+                  std::vector<at::Tensor>& made) const {
+  for (size_t i = 0; i < registers_.size(); ++i) {
+    const TapeRegister& reg = registers_[i];
+    switch (reg.origin) {
+      case Origin::kInput:
+        made[i] = inputs.tensors[reg.index];
+        break;
+      case Origin::kForeign: {
+        auto tensor = reg.foreign->lock();
+        if (!tensor) return false;
+        made[i] = at::Tensor(std::move(tensor));
+        break;
+      }
+      case Origin::kGradient:
+        made[i] = made[reg.index].grad();
+        if (!made[i].defined()) return false;
+        break;
+      case Origin::kConstant:
+        // Calls may write it, or hand it out.
+        made[i] = CopyHostTensor(*reg.content.unsafeGetTensorImpl());
+        break;
+      case Origin::kResult:
+        break;
+    }
+  }
+  return true;
+}
+
+bool Tape::Run(const TapeInputs& inputs,
+               std::vector<at::Tensor>& outputs) const {
+  std::vector<at::Tensor> made(registers_.size());
+  if (!Gather(inputs, made)) return false;
+  for (const TapeGradient& gradient : gradients_) {
+    // Its memory goes before the next one's is wanted, as in eager. Who reads
+    // it holds it.
+    if (gradient.after != TapeArgument::kNone) {
+      made[gradient.of].mutable_grad().reset();
+    }
+  }
+  {
+    const c10::impl::ExcludeDispatchKeyGuard below(
+        level_ == TapeLevel::kBelowAutograd
+            ? c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset
+            : c10::DispatchKeySet());
+    const at::AutoGradMode restored(at::GradMode::is_enabled());
+    torch::jit::Stack stack;
+    for (const TapeCall& call : calls_) {
+      at::GradMode::set_enabled(call.grad_mode);
+      stack.clear();
+      for (const TapeArgument& argument : call.arguments) {
+        stack.push_back(ValueOf(argument, inputs, made));
+      }
+      call.op.callBoxed(stack);
+      auto result = call.results.begin();
+      ForTensors(stack, [&](const at::Tensor& tensor) {
+        if (const int32_t reg = *result++; reg >= 0) {
+          made[static_cast<size_t>(reg)] = tensor;
+        }
+      });
+      stack.clear();
+      for (const int32_t reg : call.last_uses) {
+        made[static_cast<size_t>(reg)].reset();
+      }
+    }
+  }
+  for (const TapeGradient& gradient : gradients_) {
+    if (gradient.after == TapeArgument::kNone) continue;
+    made[gradient.of].mutable_grad() = TensorAt(made, gradient.after);
+  }
+  outputs.reserve(outputs_.size());
+  for (const int32_t reg : outputs_) {
+    outputs.push_back(made[static_cast<size_t>(reg)]);
+  }
+  return true;
+}
+
+uint64_t ModesWord() {
+  WordBuffer words;
+  const auto add = [&words](uint64_t word) { words.Push(word); };
+  add(at::GradMode::is_enabled());
+  add(c10::InferenceMode::is_enabled());
+  for (const at::DeviceType device : {at::kCPU, at::kCUDA}) {
+    const bool on = at::autocast::is_autocast_enabled(device);
+    add(on);
+    if (!on) continue;
+    add(static_cast<uint64_t>(at::autocast::get_autocast_dtype(device)));
+    add(at::autocast::is_autocast_cache_enabled());
+  }
+  constexpr uint8_t kAll = 0xff;
+  using scheduler::DeviceKind;
+  const DeviceKind kinds[] = {DeviceKind::kHost, DeviceKind::kCuda};
+  for (const DeviceKind kind : std::span(kinds, at::hasCUDA() ? 2 : 1)) {
+    add(CommonSwitches(kind));
+    AddSwitches(kAll, kind, words);
+  }
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const uint64_t word : words.span()) {
+    hash = std::rotl((hash ^ word) * 0x9e3779b97f4a7c15, 29);
+  }
+  return hash;
+}
+
+bool IsOrdinary(std::span<const at::Tensor> tensors) {
+  return !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
+         at::impl::PythonTorchFunctionTLS::stack_len() == 0 &&
+         !c10::impl::tls_is_dispatch_key_included(
+             c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&
+         std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
+           return tensor.defined() &&
+                  IsPlainTensor(*tensor.unsafeGetTensorImpl());
+         });
+}
+
+}  // namespace reprise::bindings

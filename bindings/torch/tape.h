@@ -1,0 +1,177 @@
+// Calls of operators, written down once and made again without Python.
+
+#ifndef REPRISE_BINDINGS_TORCH_TAPE_H_
+#define REPRISE_BINDINGS_TORCH_TAPE_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/core/UndefinedTensorImpl.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace reprise::bindings {
+
+// At which layer of the dispatcher calls are written down, and made again.
+enum class TapeLevel : uint8_t {
+  // What autograd and autocast have made of the program's calls, those of
+  // backward passes included. Made again, they track no gradients.
+  kBelowAutograd,
+  // As the program makes them: autograd and autocast do their work each time.
+  kAboveAutograd,
+};
+
+// Holds a tensor's address, and not its memory: what the program drops is gone.
+using WeakTensor =
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+// A tensor's form: what decides, of all that is known before a call, which
+// calls a program goes on to make.
+struct TensorForm {
+  uint64_t keys = 0;
+  at::ScalarType dtype = at::kFloat;
+  bool requires_grad = false;
+  int64_t storage_offset = 0;  // in elements
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+
+  static TensorForm Of(const at::Tensor& tensor);
+  // All but the offset.
+  bool Fits(const c10::TensorImpl& tensor) const;
+  bool operator==(const TensorForm&) const = default;
+};
+
+// A tensor is named by its register. Each has one origin:
+struct TapeRegister {
+  enum class Origin : uint8_t {
+    kInput,     // given at each call; `index` is which, the first of several
+    kForeign,   // from outside, the same object at each call: a parameter
+    kGradient,  // what the register `index` has as its gradient
+    kConstant,  // of the host, new at each call, with the same content
+    kResult,    // a call's
+  };
+  Origin origin = Origin::kResult;
+  uint32_t index = 0;
+  TensorForm form;                    // when it came
+  std::optional<WeakTensor> foreign;  // kForeign
+  at::Tensor content;  // kConstant; also of foreign ones that may become it
+};
+
+// A call's argument.
+struct TapeArgument {
+  enum class Kind : uint8_t {
+    kValue,
+    kNumber,  // one of those that are given at each call; `index` is which
+    kTensor,
+    kTensors,
+    kOptionalTensors,
+  };
+  static constexpr int32_t kUndefined = -1;
+  static constexpr int32_t kNone = -2;
+
+  Kind kind = Kind::kValue;
+  // kValue, kNumber: it is a tensor that stands for a number of Python's.
+  bool wrapped = false;
+  bool negated = false;  // kNumber
+  uint32_t index = 0;
+  c10::IValue value;
+  std::vector<int32_t> registers;  // or kUndefined, kNone
+};
+
+struct TapeCall {
+  c10::OperatorHandle op;
+  std::vector<TapeArgument> arguments = {};
+  // Of its results that are tensors, in order, lists flattened: the register;
+  // kUndefined: nobody uses it.
+  std::vector<int32_t> results = {};
+  std::vector<int32_t> last_uses = {};  // registers that no later call uses
+  bool grad_mode = false;
+};
+
+// What becomes of the gradient of a register's tensor.
+struct TapeGradient {
+  uint32_t of = 0;
+  bool defined_before = false;
+  // kUndefined: none; kNone: it stays what it was.
+  int32_t after = TapeArgument::kNone;
+
+  bool operator==(const TapeGradient&) const = default;
+};
+
+// Where a tape is made again: tensors and numbers of a call.
+struct TapeInputs {
+  std::span<const at::Tensor> tensors;
+  std::span<const double> numbers;
+};
+
+// A recorded call of a Python callable, as the calls of operators that it made.
+// Made by TapeRecorder, and immutable then.
+//
+// Run makes the same calls through the dispatcher, on tensors that stand where
+// the recorded ones stood: what views, aliases, writes, random numbers and
+// errors are is what it is in eager. Values are dropped at their last use. Any
+// number of threads.
+class Tape {
+ public:
+  TapeLevel level() const { return level_; }
+  size_t calls() const { return calls_.size(); }
+
+  // It was recorded from such tensors and numbers, and all that it names is
+  // there and has the form that it had. About 10 ns a tensor.
+  bool Fits(const TapeInputs& inputs) const {
+    return FitsNumbers(inputs) && FitsTensors(inputs, Gone::kMissed);
+  }
+  // Who records such a call is to find the same calls, as far as is known:
+  // numbers apart, and what came from outside and may come anew each time.
+  bool Resembles(const TapeInputs& inputs) const {
+    return inputs.numbers.size() == numbers_.size() &&
+           FitsTensors(inputs, Gone::kMayBeConstant);
+  }
+  bool FitsNumbers(const TapeInputs& inputs) const;
+  // After Fits, by the same thread. False if something has gone meanwhile:
+  // nothing was called. Raises what an operator raises.
+  bool Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs) const;
+
+ private:
+  friend class TapeRecorder;
+
+  // What of a tensor from outside that is gone, and whose content is known.
+  enum class Gone : uint8_t { kMissed, kMayBeConstant };
+  bool FitsTensors(const TapeInputs& inputs, Gone gone) const;
+  // An input, or one from outside that is there.
+  const c10::TensorImpl& Given(size_t reg, const TapeInputs& inputs) const;
+  // The same tensor is given in the same places.
+  bool GivenAlike(std::span<const at::Tensor> tensors) const;
+  bool Gather(const TapeInputs& inputs, std::vector<at::Tensor>& made) const;
+
+  TapeLevel level_ = TapeLevel::kBelowAutograd;
+  uint64_t modes_ = 0;          // ModesWord()
+  bool fixed_offsets_ = false;  // an offset within a storage is a call's number
+  std::vector<TapeRegister> registers_;
+  std::vector<int32_t> inputs_;  // registers
+  std::vector<double> numbers_;
+  std::vector<bool> varies_;  // by number
+  std::vector<TapeCall> calls_;
+  std::vector<TapeGradient> gradients_;
+  std::vector<int32_t> outputs_;  // registers
+};
+
+// Modes and switches of torch under which a callable may make other calls:
+// gradients, inference, autocast, what operators read (switches.h). About 200
+// ns.
+uint64_t ModesWord();
+
+// Nothing on this thread or about these tensors keeps calls from being written
+// down, or made, by the dispatcher alone: no mode of Python's, no transform of
+// functorch's, no wrapped tensor.
+bool IsOrdinary(std::span<const at::Tensor> tensors);
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_TAPE_H_

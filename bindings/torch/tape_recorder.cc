@@ -1,0 +1,810 @@
+#include "bindings/torch/tape_recorder.h"
+
+#include <ATen/Context.h>
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "bindings/torch/op_policy.h"
+#include "bindings/torch/plain_tensor.h"
+#include "bindings/torch/program_place.h"
+#include "bindings/torch/thread_state.h"
+#include "engine/base/mutex.h"
+#include "engine/trace/frontend.h"
+
+namespace reprise::bindings {
+namespace {
+
+using c10::DispatchKey;
+using Kind = TapeArgument::Kind;
+using Origin = TapeRegister::Origin;
+
+// Nobody else uses these two: one stands right below autograd and what it has
+// made of views, the other one above all that torch does.
+constexpr DispatchKey kBelow = DispatchKey::Fake;
+constexpr DispatchKey kAbove = DispatchKey::TESTING_ONLY_GenericMode;
+
+constexpr DispatchKey KeyOf(TapeLevel level) {
+  return level == TapeLevel::kBelowAutograd ? kBelow : kAbove;
+}
+
+// Tensors of the host that are new at each call are compared up to this size.
+constexpr size_t kMostContentBytes = size_t{64} << 10;
+
+// One records at a time; the other threads of autograd's find it here. They are
+// at work only while its own thread waits for them.
+std::atomic<TapeRecorder*> g_recorder{nullptr};
+std::mutex g_recording;  // of calls that different threads make
+
+// Where the program was, by question.
+class Places final : public engine::PlaceAsker {
+ public:
+  uint64_t Ask() {
+    const uint64_t question = next_.fetch_add(1, std::memory_order_relaxed);
+    AskProgramPlace(this, question);
+    return question;
+  }
+  std::string Take(uint64_t question) {
+    const std::lock_guard lock(mutex_);
+    const auto found = places_.find(question);
+    if (found == places_.end()) return {};
+    std::string place = std::move(found->second);
+    places_.clear();
+    return place;
+  }
+  void Tell(uint64_t question, const std::string& place) override {
+    const std::lock_guard lock(mutex_);
+    places_[question] = place;
+  }
+
+ private:
+  std::atomic<uint64_t> next_{1};
+  std::mutex mutex_;
+  std::map<uint64_t, std::string> places_;  // guarded by mutex_
+};
+
+Places& ProgramPlaces() {
+  static auto* const places = new Places;  // asked for as long as Python runs
+  return *places;
+}
+
+const torch::autograd::AutogradMeta* MetaOf(const at::Tensor& tensor) {
+  return torch::autograd::impl::get_autograd_meta(tensor);
+}
+
+const torch::autograd::Node* HistoryOf(const at::Tensor& tensor) {
+  const auto* meta = MetaOf(tensor);
+  return meta != nullptr ? meta->grad_fn_.get() : nullptr;
+}
+
+bool HasSavedTensorHooks() {
+  return !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
+}
+
+// Bits, where numbers are equal that are not the same.
+bool SameDouble(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+bool SameValue(const c10::IValue& a, const c10::IValue& b) {
+  if (a.tagKind() != b.tagKind()) return false;
+  if (a.isNone()) return true;
+  if (a.isDouble()) return SameDouble(a.toDouble(), b.toDouble());
+  if (a.isComplexDouble()) {
+    const auto x = a.toComplexDouble();
+    const auto y = b.toComplexDouble();
+    return SameDouble(x.real(), y.real()) && SameDouble(x.imag(), y.imag());
+  }
+  if (a.isInt()) return a.toInt() == b.toInt();
+  if (a.isBool()) return a.toBool() == b.toBool();
+  if (a.isString()) return a.toStringRef() == b.toStringRef();
+  if (a.isDevice()) return a.toDevice() == b.toDevice();
+  if (a.isList()) {
+    const auto x = a.toListRef();
+    const auto y = b.toListRef();
+    return std::ranges::equal(x, y, SameValue);
+  }
+  if (a.isTuple()) {
+    return std::ranges::equal(a.toTupleRef().elements().vec(),
+                              b.toTupleRef().elements().vec(), SameValue);
+  }
+  return a.is(b);  // generators, objects
+}
+
+// Few words for people.
+std::string TextOf(const TapeArgument& argument) {
+  if (argument.kind != Kind::kValue) return "a tensor";
+  const c10::IValue& value = argument.value;
+  if (value.isDouble()) return std::to_string(value.toDouble());
+  if (value.isInt()) return std::to_string(value.toInt());
+  if (value.isBool()) return value.toBool() ? "True" : "False";
+  if (value.isNone()) return "None";
+  if (value.isString()) return value.toStringRef();
+  if (value.isIntList()) {
+    std::string text = "[";
+    for (const int64_t element : value.toIntVector()) {
+      text += (text.size() > 1 ? ", " : "") + std::to_string(element);
+    }
+    return text + "]";
+  }
+  return "a " + value.tagKind();
+}
+
+// Where the elements lie one after the other.
+std::span<const std::byte> BytesOf(const at::Tensor& contiguous) {
+  return {static_cast<const std::byte*>(contiguous.const_data_ptr()),
+          contiguous.nbytes()};
+}
+
+bool IsSmallOfHost(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() &&
+         IsPlainTensor(*tensor.unsafeGetTensorImpl()) &&
+         tensor.is_contiguous() && tensor.nbytes() <= kMostContentBytes;
+}
+
+// An index that is a mask says how many elements it picks.
+bool HasMask(std::span<const c10::IValue> arguments) {
+  for (const c10::IValue& argument : arguments) {
+    if (!argument.isList()) continue;
+    for (const c10::IValue& element : argument.toListRef()) {
+      if (!element.isTensor() || !element.toTensor().defined()) continue;
+      const at::ScalarType dtype = element.toTensor().scalar_type();
+      if (dtype == at::kBool || dtype == at::kByte) return true;
+    }
+  }
+  return false;
+}
+
+// Computes nothing: what the package itself calls, and marks for profilers.
+bool IsOfTools(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return name.starts_with("reprise::") || name.starts_with("profiler::");
+}
+
+bool PicksByIndices(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return name == "aten::index" || name == "aten::_unsafe_index";
+}
+
+template <typename Each>
+void ForTensors(std::span<const c10::IValue> values, Each each) {
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) {
+      each(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) each(tensor);
+    } else if (value.isList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        if (element.isTensor()) each(element.toTensor());
+      }
+    }
+  }
+}
+
+// What a call of the engine's, of a backward pass, came from.
+bool InBackward() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+template <TapeLevel kLevel>
+void RecordAt(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+              torch::jit::Stack* stack) {
+  TapeRecorder::Record(kLevel, op, keys, stack);
+}
+
+}  // namespace
+
+std::unique_ptr<TapeRecorder> TapeRecorder::Begin(Parts parts) {
+  std::unique_ptr<TapeRecorder> recorder(new TapeRecorder(std::move(parts)));
+  TapeRecorder* nobody = nullptr;
+  if (!g_recorder.compare_exchange_strong(nobody, recorder.get(),
+                                          std::memory_order_acq_rel)) {
+    recorder->ended_ = true;
+    return nullptr;
+  }
+  c10::impl::tls_set_dispatch_key_included(KeyOf(recorder->parts_.level), true);
+  return recorder;
+}
+
+TapeRecorder::TapeRecorder(Parts parts)
+    : parts_(std::move(parts)), tape_(std::make_shared<Tape>()) {
+  if (parts_.expected != nullptr) {
+    expected_ = std::make_shared<Tape>(*parts_.expected);
+  }
+  tape_->level_ = parts_.level;
+  tape_->modes_ = ModesWord();
+  tape_->numbers_ = parts_.numbers;
+  tape_->varies_.assign(parts_.numbers.size(), false);
+  for (uint32_t i = 0; i < parts_.inputs.size(); ++i) {
+    const at::Tensor& input = parts_.inputs[i];
+    const auto known = known_.find(input.unsafeGetTensorImpl());
+    tape_->inputs_.push_back(
+        known != known_.end() ? known->second : Add(input, Origin::kInput, i));
+  }
+  for (const at::Tensor& holder : parts_.holders) {
+    gradients_before_.push_back(holder.grad().defined()
+                                    ? holder.grad().unsafeGetTensorImpl()
+                                    : nullptr);
+    if (gradients_before_.back() != nullptr) {
+      kept_.emplace_back(holder.grad().getIntrusivePtr());
+    }
+  }
+  saved_hooks_ = HasSavedTensorHooks();
+  autocast_[0] = at::autocast::is_autocast_enabled(at::kCPU);
+  autocast_[1] = at::autocast::is_autocast_enabled(at::kCUDA);
+  if (at::hasCUDA() && c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
+    const c10::impl::VirtualGuardImpl guard(at::kCUDA);
+    device_ = guard.getDevice();
+    stream_ = guard.getStream(device_);
+    seed_ = at::globalContext().defaultGenerator(device_).current_seed();
+  } else {
+    seed_ = at::globalContext()
+                .defaultGenerator(at::Device(at::kCPU))
+                .current_seed();
+  }
+}
+
+TapeRecorder::~TapeRecorder() {
+  if (ended_) return;
+  c10::impl::tls_set_dispatch_key_included(KeyOf(parts_.level), false);
+  g_recorder.store(nullptr, std::memory_order_release);
+}
+
+void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
+                          c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const DispatchKey key = KeyOf(level);
+  const c10::DispatchKeySet below =
+      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
+  TapeRecorder* const recorder = g_recorder.load(std::memory_order_acquire);
+  // What a composite operator calls is written down, not the operator: it may
+  // be another layer's business.
+  if (recorder == nullptr || IsOfTools(op) ||
+      (level == TapeLevel::kBelowAutograd && !HasKernel(op))) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  const c10::impl::ExcludeDispatchKeyGuard inside(key);
+  const size_t arguments = op.schema().arguments().size();
+  size_t call = 0;
+  {
+    const std::lock_guard lock(g_recording);
+    call = recorder->Before(op, std::span(*stack).last(arguments));
+  }
+  const size_t others = stack->size() - arguments;
+  try {
+    op.redispatchBoxed(below, stack);
+  } catch (...) {
+    const std::lock_guard lock(g_recording);
+    recorder->Refuse(FullName(op.operator_name()) + " raised an error");
+    throw;
+  }
+  const std::lock_guard lock(g_recording);
+  recorder->After(call, std::span(*stack).subspan(others));
+}
+
+bool TapeRecorder::RecordsHere() {
+  const TapeRecorder* const recorder =
+      g_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr) [[likely]]
+    return false;
+  const DispatchKey key = KeyOf(recorder->parts_.level);
+  return c10::impl::tls_is_dispatch_key_included(key) &&
+         !c10::impl::tls_is_dispatch_key_excluded(key);
+}
+
+void TapeRecorder::NoteOutside(const char* what) {
+  if (!RecordsHere()) return;
+  const std::lock_guard lock(g_recording);
+  g_recorder.load(std::memory_order_acquire)->Refuse(what);
+}
+
+void TapeRecorder::Refuse(std::string reason) {
+  if (!refused_.empty()) return;
+  if (differs_.empty()) question_ = ProgramPlaces().Ask();
+  refused_ = std::move(reason);
+}
+
+void TapeRecorder::Differ(std::string how) {
+  if (!differs_.empty()) return;
+  if (refused_.empty()) question_ = ProgramPlaces().Ask();
+  differs_ = std::move(how);
+}
+
+int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
+                          uint32_t index) {
+  const auto reg = static_cast<int32_t>(tape_->registers_.size());
+  TapeRegister& made = tape_->registers_.emplace_back();
+  made.origin = origin;
+  made.index = index;
+  made.form = TensorForm::Of(tensor);
+  known_[tensor.unsafeGetTensorImpl()] = reg;
+  kept_.emplace_back(tensor.getIntrusivePtr());
+  if (tensor.has_storage()) {
+    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+    by_storage_.emplace(storage, reg);
+    kept_storages_.emplace_back(tensor.storage().getWeakStorageImpl());
+  }
+  histories_.resize(tape_->registers_.size(), nullptr);
+  NoteHistory(reg, tensor);
+  return reg;
+}
+
+int32_t TapeRecorder::AddResult(const at::Tensor& tensor) {
+  if (!tensor.defined()) return TapeArgument::kUndefined;
+  const auto known = known_.find(tensor.unsafeGetTensorImpl());
+  if (known != known_.end()) {
+    NoteHistory(known->second, tensor);
+    return known->second;
+  }
+  if (!IsPlainTensor(*tensor.unsafeGetTensorImpl())) {
+    Refuse(
+        "a tensor is made that is no ordinary one (sparse, quantized, "
+        "nested, of another device)");
+    return TapeArgument::kUndefined;
+  }
+  return Add(tensor, Origin::kResult, 0);
+}
+
+// Below autograd a tensor is its storage and its form: `x.data` and what
+// autograd hands out in place of a result are the tensor that was made.
+std::optional<int32_t> TapeRecorder::FindAlias(const at::Tensor& tensor) const {
+  if (parts_.level != TapeLevel::kBelowAutograd || !tensor.has_storage()) {
+    return std::nullopt;
+  }
+  const auto [begin, end] =
+      by_storage_.equal_range(tensor.storage().unsafeGetStorageImpl());
+  const TensorForm form = TensorForm::Of(tensor);
+  std::optional<int32_t> alias;
+  for (auto it = begin; it != end; ++it) {
+    TensorForm other = tape_->registers_[static_cast<size_t>(it->second)].form;
+    other.requires_grad = form.requires_grad;
+    if (other == form && (!alias || it->second < *alias)) alias = it->second;
+  }
+  return alias;
+}
+
+int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
+  if (!tensor.defined()) return TapeArgument::kUndefined;
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  if (const auto known = known_.find(impl); known != known_.end()) {
+    if (!HasItsHistory(known->second, tensor)) {
+      Refuse(
+          "a tensor was given another history than torch's operators give "
+          "(a torch.autograd.Function, requires_grad_(), a hook)");
+    }
+    return known->second;
+  }
+  if (const auto alias = FindAlias(tensor)) {
+    known_[impl] = *alias;
+    kept_.emplace_back(tensor.getIntrusivePtr());
+    return *alias;
+  }
+  if (!IsPlainTensor(*impl)) {
+    Refuse(
+        "a tensor is used that is no ordinary one (sparse, quantized, "
+        "nested, of another device)");
+    return TapeArgument::kUndefined;
+  }
+  const auto before = std::ranges::find(gradients_before_, impl);
+  if (before != gradients_before_.end()) {
+    const auto holder = static_cast<size_t>(before - gradients_before_.begin());
+    const int32_t of = RegisterOf(parts_.holders[holder]);
+    return Add(tensor, Origin::kGradient, static_cast<uint32_t>(of));
+  }
+  const int32_t reg = Add(tensor, Origin::kForeign, 0);
+  TapeRegister& added = tape_->registers_[static_cast<size_t>(reg)];
+  added.foreign.emplace(tensor.getIntrusivePtr());
+  if (IsSmallOfHost(tensor)) added.content = CopyHostTensor(*impl);
+  return reg;
+}
+
+void TapeRecorder::NoteHistory(int32_t reg, const at::Tensor& tensor) {
+  const Node* const history = HistoryOf(tensor);
+  histories_[static_cast<size_t>(reg)] = history;
+  if (parts_.level == TapeLevel::kAboveAutograd && history != nullptr &&
+      tape_->registers_[static_cast<size_t>(reg)].origin == Origin::kResult) {
+    nodes_.push_back(tensor.grad_fn());
+  }
+}
+
+bool TapeRecorder::HasItsHistory(int32_t reg, const at::Tensor& tensor) const {
+  if (parts_.level == TapeLevel::kBelowAutograd) return true;
+  return HistoryOf(tensor) == histories_[static_cast<size_t>(reg)] &&
+         tensor.requires_grad() ==
+             (histories_[static_cast<size_t>(reg)] != nullptr ||
+              tape_->registers_[static_cast<size_t>(reg)].form.requires_grad);
+}
+
+bool TapeRecorder::HasHooks() const {
+  return std::ranges::any_of(nodes_, [](const std::shared_ptr<Node>& node) {
+    return !node->pre_hooks().empty() || !node->post_hooks().empty() ||
+           !node->tensor_pre_hooks().empty() ||
+           !node->retains_grad_hooks().empty();
+  });
+}
+
+TapeArgument TapeRecorder::Argument(const c10::IValue& value) {
+  TapeArgument argument;
+  if (value.isTensor() && value.toTensor().defined() &&
+      value.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
+    argument.wrapped = true;
+    argument.value =
+        CopyHostTensor(*value.toTensor().unsafeGetTensorImpl()).item();
+  } else if (value.isTensor()) {
+    argument.kind = Kind::kTensor;
+    argument.registers.push_back(RegisterOf(value.toTensor()));
+  } else if (value.isTensorList()) {
+    argument.kind = Kind::kTensors;
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      argument.registers.push_back(RegisterOf(tensor));
+    }
+  } else if (value.isOptionalTensorList()) {
+    argument.kind = Kind::kOptionalTensors;
+    for (const std::optional<at::Tensor>& tensor :
+         value.toOptionalTensorVector()) {
+      argument.registers.push_back(tensor.has_value() ? RegisterOf(*tensor)
+                                                      : TapeArgument::kNone);
+    }
+  } else {
+    argument.value = value.isList() ? value.deepcopy() : value;
+  }
+  return argument;
+}
+
+void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
+                                     std::span<const c10::IValue> arguments) {
+  const std::string name = FullName(op.operator_name());
+  if (op.hasTag(at::Tag::data_dependent_output) ||
+      op.operator_name().name == "aten::_local_scalar_dense" ||
+      op.operator_name().name == "aten::item") {
+    Refuse(name + ": hands data to the host");
+  } else if (op.hasTag(at::Tag::dynamic_output_shape) &&
+             (!PicksByIndices(op) || HasMask(arguments))) {
+    Refuse(name + ": the size of its result depends on data");
+  } else if (name.starts_with("c10d") || name.starts_with("_c10d")) {
+    Refuse(name + ": works with other processes");
+  }
+  if (InBackward()) {
+    in_backward_ = true;
+    if (at::GradMode::is_enabled()) {
+      Refuse("a backward pass is differentiated again (create_graph)");
+    } else if (torch::autograd::get_current_graph_task_keep_graph()) {
+      Refuse("the graph of a backward pass is kept (retain_graph)");
+    } else if (parts_.level == TapeLevel::kAboveAutograd) {
+      Refuse("gradients are asked for, and its results have some, too");
+    }
+  }
+  if (parts_.level == TapeLevel::kAboveAutograd &&
+      (HasSavedTensorHooks() != saved_hooks_ ||
+       at::autocast::is_autocast_enabled(at::kCPU) != autocast_[0] ||
+       at::autocast::is_autocast_enabled(at::kCUDA) != autocast_[1])) {
+    Refuse(
+        "autocast, or hooks of saved tensors (checkpointing), begin or end "
+        "inside: put them around it");
+  }
+  if (stream_.has_value()) {
+    const c10::impl::VirtualGuardImpl guard(at::kCUDA);
+    if (guard.getDevice() != device_ || guard.getStream(device_) != *stream_) {
+      Refuse("several streams or devices are used");
+    }
+  }
+}
+
+size_t TapeRecorder::Before(const c10::OperatorHandle& op,
+                            std::span<const c10::IValue> arguments) {
+  if (!refused_.empty()) return 0;
+  CheckSurroundings(op, arguments);
+  TapeCall& call = tape_->calls_.emplace_back(TapeCall{.op = op});
+  call.grad_mode = at::GradMode::is_enabled();
+  call.arguments.reserve(arguments.size());
+  for (const c10::IValue& value : arguments) {
+    TapeArgument argument = Argument(value);
+    call.arguments.push_back(std::move(argument));
+  }
+  if (op.operator_name().name.starts_with("aten::as_strided")) {
+    tape_->fixed_offsets_ = true;
+  }
+  auto& written = written_.emplace_back();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::AliasInfo* alias = op.schema().arguments()[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) continue;
+    auto reg = call.arguments[i].registers.begin();
+    ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
+      if (*reg >= 0) written.emplace_back(*reg, tensor.getIntrusivePtr());
+      ++reg;
+    });
+  }
+  return tape_->calls_.size() - 1;
+}
+
+void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
+  if (!refused_.empty()) return;
+  bool of_device = false;
+  bool to_host = false;
+  TapeCall& call = tape_->calls_[index];
+  for (const auto& [reg, weak] : written_[index]) {
+    if (auto tensor = weak.lock()) NoteHistory(reg, at::Tensor(tensor));
+  }
+  for (const TapeArgument& argument : call.arguments) {
+    for (const int32_t reg : argument.registers) {
+      if (reg < 0) continue;
+      of_device |= c10::DispatchKeySet(
+                       c10::DispatchKeySet::RAW,
+                       tape_->registers_[static_cast<size_t>(reg)].form.keys)
+                       .has_backend(c10::BackendComponent::CUDABit);
+    }
+  }
+  ForTensors(results, [&](const at::Tensor& tensor) {
+    to_host |= tensor.defined() && tensor.device().is_cpu();
+    call.results.push_back(AddResult(tensor));
+  });
+  if (of_device && to_host) {
+    Refuse(FullName(call.op.operator_name()) + ": copies to the host");
+  }
+  for (const c10::IValue& value : results) {
+    if (value.isObject() || value.isCustomClass() || value.isFuture()) {
+      Refuse(FullName(call.op.operator_name()) + ": returns an object");
+    }
+  }
+  Compare(index);
+}
+
+bool TapeRecorder::SameRegister(int32_t expected, int32_t written) {
+  if (expected != written) return false;
+  if (written < 0) return true;
+  Tape& tape = *expected_;
+  if (static_cast<size_t>(expected) >= tape.registers_.size()) return false;
+  TapeRegister& then = tape.registers_[static_cast<size_t>(expected)];
+  TapeRegister& now = tape_->registers_[static_cast<size_t>(written)];
+  if (then.origin == Origin::kConstant && now.origin == Origin::kForeign) {
+    now.origin = Origin::kConstant;
+  }
+  if (then.origin != now.origin || then.index != now.index ||
+      then.form != now.form) {
+    return false;
+  }
+  if (now.origin == Origin::kForeign &&
+      then.foreign->_unsafe_get_target() == now.foreign->_unsafe_get_target()) {
+    return true;
+  }
+  if (now.origin == Origin::kForeign || now.origin == Origin::kConstant) {
+    // Another object, at each call, with what is the same.
+    if (!then.content.defined() || !now.content.defined() ||
+        !std::ranges::equal(BytesOf(then.content), BytesOf(now.content))) {
+      return false;
+    }
+    then.origin = now.origin = Origin::kConstant;
+  }
+  return true;
+}
+
+bool TapeRecorder::SameArgument(TapeArgument& expected, TapeArgument& written,
+                                std::string& how) {
+  if (expected.kind == Kind::kNumber) {
+    const double given = parts_.numbers[expected.index];
+    if (expected.wrapped != written.wrapped || !written.value.isDouble() ||
+        !SameDouble(written.value.toDouble(),
+                    expected.negated ? -given : given)) {
+      how = "is " + TextOf(written);
+      return false;
+    }
+    written = expected;
+    return true;
+  }
+  if (expected.kind != written.kind || expected.wrapped != written.wrapped ||
+      expected.registers.size() != written.registers.size()) {
+    how = "is another kind of thing";
+    return false;
+  }
+  for (size_t i = 0; i < written.registers.size(); ++i) {
+    if (!SameRegister(expected.registers[i], written.registers[i])) {
+      how = "is another tensor";
+      return false;
+    }
+  }
+  if (written.kind != Kind::kValue ||
+      SameValue(expected.value, written.value)) {
+    return true;
+  }
+  how = "is " + TextOf(written) + ", was " + TextOf(expected);
+  if (!written.value.isDouble() || !expected.value.isDouble()) return false;
+  Tape& tape = *expected_;
+  const double was = expected.value.toDouble();
+  const double is = written.value.toDouble();
+  for (uint32_t i = 0; i < parts_.numbers.size(); ++i) {
+    for (const bool negated : {false, true}) {
+      const double sign = negated ? -1 : 1;
+      if (!SameDouble(sign * tape.numbers_[i], was) ||
+          !SameDouble(sign * parts_.numbers[i], is)) {
+        continue;
+      }
+      for (Tape* of : {&tape, tape_.get()}) of->varies_[i] = true;
+      for (TapeArgument* argument : {&expected, &written}) {
+        argument->kind = Kind::kNumber;
+        argument->index = i;
+        argument->negated = negated;
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+void TapeRecorder::Compare(size_t index) {
+  if (expected_ == nullptr || !differs_.empty()) return;
+  TapeCall& written = tape_->calls_[index];
+  const std::string name = FullName(written.op.operator_name());
+  const std::string number = "call " + std::to_string(index);
+  if (index >= expected_->calls_.size()) {
+    return Differ(number + ", " + name + ", is one more");
+  }
+  TapeCall& expected = expected_->calls_[index];
+  if (written.op.operator_name() != expected.op.operator_name()) {
+    return Differ(number + " is " + name + ", was " +
+                  FullName(expected.op.operator_name()));
+  }
+  if (written.grad_mode != expected.grad_mode) {
+    return Differ(number + ", " + name + ": another grad mode");
+  }
+  for (size_t i = 0; i < written.arguments.size(); ++i) {
+    std::string how;
+    if (!SameArgument(expected.arguments[i], written.arguments[i], how)) {
+      return Differ(number + ", " + name + ": '" +
+                    written.op.schema().arguments()[i].name() + "' " + how);
+    }
+  }
+  const size_t results = written.results.size();
+  if (results != expected.results.size()) {
+    return Differ(number + ", " + name + ": another number of results");
+  }
+  for (size_t i = 0; i < results; ++i) {
+    const int32_t reg = written.results[i];
+    if (expected.results[i] == TapeArgument::kUndefined && reg >= 0) continue;
+    if (!SameRegister(expected.results[i], reg)) {
+      return Differ(number + ", " + name + ": its result is another one");
+    }
+  }
+}
+
+void TapeRecorder::NoteGradients() {
+  for (size_t i = 0; i < parts_.holders.size(); ++i) {
+    const at::Tensor& holder = parts_.holders[i];
+    const c10::TensorImpl* const before = gradients_before_[i];
+    const at::Tensor after = holder.grad();
+    const bool same =
+        (after.defined() ? after.unsafeGetTensorImpl() : nullptr) == before;
+    const bool read =
+        before != nullptr && known_.contains(before) &&
+        tape_->registers_[static_cast<size_t>(known_[before])].origin ==
+            Origin::kGradient;
+    if (same && !read) continue;
+    TapeGradient& noted = tape_->gradients_.emplace_back();
+    noted.of = static_cast<uint32_t>(RegisterOf(holder));
+    noted.defined_before = before != nullptr;
+    if (same) continue;
+    noted.after = RegisterOf(after);
+    if (noted.after >= 0 &&
+        tape_->registers_[static_cast<size_t>(noted.after)].origin ==
+            Origin::kForeign) {
+      Refuse("a gradient comes from outside");
+    }
+  }
+}
+
+void TapeRecorder::NoteLastUses() {
+  std::vector<int64_t> last(tape_->registers_.size(), -1);
+  const auto keep = [&last](int32_t reg) {
+    if (reg >= 0) last[static_cast<size_t>(reg)] = INT64_MAX;
+  };
+  for (const int32_t reg : tape_->outputs_) keep(reg);
+  for (const TapeGradient& gradient : tape_->gradients_) {
+    keep(static_cast<int32_t>(gradient.of));
+    keep(gradient.after);
+  }
+  for (size_t c = 0; c < tape_->calls_.size(); ++c) {
+    const auto use = [&](int32_t reg) {
+      if (reg < 0) return;
+      int64_t& at = last[static_cast<size_t>(reg)];
+      at = std::max(at, static_cast<int64_t>(c));
+    };
+    for (const TapeArgument& argument : tape_->calls_[c].arguments) {
+      for (const int32_t reg : argument.registers) use(reg);
+    }
+    for (const int32_t reg : tape_->calls_[c].results) use(reg);
+  }
+  for (size_t reg = 0; reg < last.size(); ++reg) {
+    if (last[reg] < 0 || last[reg] == INT64_MAX) continue;
+    tape_->calls_[static_cast<size_t>(last[reg])].last_uses.push_back(
+        static_cast<int32_t>(reg));
+  }
+}
+
+TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs) {
+  c10::impl::tls_set_dispatch_key_included(KeyOf(parts_.level), false);
+  g_recorder.store(nullptr, std::memory_order_release);
+  ended_ = true;
+  Outcome outcome;
+  const auto fill = [&] {
+    outcome.reason = !refused_.empty() ? refused_ : differs_;
+    outcome.place = ProgramPlaces().Take(question_);
+  };
+  if (refused_.empty()) {
+    NoteGradients();
+    for (const at::Tensor& output : outputs) {
+      tape_->outputs_.push_back(RegisterOf(output));
+      const int32_t reg = tape_->outputs_.back();
+      if (reg < 0) Refuse("an output is no ordinary tensor");
+      outcome.tracks_gradients |= output.requires_grad() && !in_backward_;
+    }
+    for (size_t i = 0; i < tape_->inputs_.size(); ++i) {
+      const auto reg = static_cast<size_t>(tape_->inputs_[i]);
+      outcome.tracks_gradients |=
+          parts_.level == TapeLevel::kBelowAutograd &&
+          HistoryOf(parts_.inputs[i]) != histories_[reg];
+    }
+    if (HasHooks()) Refuse("hooks are set on tensors inside");
+    const uint64_t seed =
+        at::globalContext()
+            .defaultGenerator(stream_.has_value() ? device_
+                                                  : at::Device(at::kCPU))
+            .current_seed();
+    if (seed != seed_) Refuse("the random generator is seeded inside");
+  }
+  if (outcome.tracks_gradients && parts_.level == TapeLevel::kAboveAutograd) {
+    outcome.tracks_gradients = false;  // as it does
+  }
+  if (!refused_.empty() || outcome.tracks_gradients) {
+    fill();
+    return outcome;
+  }
+  if (const auto expected = expected_; expected != nullptr) {
+    if (differs_.empty()) {
+      if (tape_->calls_.size() != expected->calls_.size()) {
+        Differ("it ends after " + std::to_string(tape_->calls_.size()) +
+               " calls, was " + std::to_string(expected->calls_.size()));
+      } else if (!std::ranges::equal(tape_->outputs_, expected->outputs_,
+                                     [this](int32_t now, int32_t then) {
+                                       return SameRegister(then, now);
+                                     })) {
+        Differ("it returns other tensors");
+      } else if (tape_->gradients_ != expected->gradients_) {
+        Differ("it leaves other gradients");
+      }
+    }
+    outcome.as_expected = differs_.empty();
+    // A number that no call was given may have decided which were made.
+    for (size_t i = 0; i < parts_.numbers.size(); ++i) {
+      outcome.as_expected &=
+          expected->varies_[i] ||
+          SameDouble(expected->numbers_[i], parts_.numbers[i]);
+    }
+  }
+  NoteLastUses();
+  fill();
+  outcome.tape = outcome.as_expected ? std::move(expected_) : std::move(tape_);
+  return outcome;
+}
+
+}  // namespace reprise::bindings
+
+TORCH_LIBRARY_IMPL(_, Fake, library) {
+  namespace b = reprise::bindings;
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<
+                   &b::RecordAt<b::TapeLevel::kBelowAutograd>>());
+}
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
+  namespace b = reprise::bindings;
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<
+                   &b::RecordAt<b::TapeLevel::kAboveAutograd>>());
+}

@@ -1,0 +1,145 @@
+// Writes a tape while the program runs.
+
+#ifndef REPRISE_BINDINGS_TORCH_TAPE_RECORDER_H_
+#define REPRISE_BINDINGS_TORCH_TAPE_RECORDER_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "bindings/torch/tape.h"
+
+namespace torch::autograd {
+struct Node;
+}
+
+namespace reprise::bindings {
+
+// From Begin to End, calls of operators by this thread, and by threads of
+// autograd's that work for it, are written down behind a key of the dispatcher:
+//
+//   auto recorder = TapeRecorder::Begin(...);   null: somebody else records
+//   the callable runs
+//   TapeRecorder::Outcome outcome = recorder->End(outputs);
+//
+// One at a time in a process. What cannot be written down is noted once, with
+// the program's line, and the callable goes on as if nobody looked.
+class TapeRecorder {
+ public:
+  struct Parts {
+    TapeLevel level = TapeLevel::kBelowAutograd;
+    std::vector<at::Tensor> inputs = {};
+    std::vector<double> numbers = {};
+    // Tensors whose gradients the callable may set or read.
+    std::vector<at::Tensor> holders = {};
+    // What is expected to be written; null: nobody knows.
+    std::shared_ptr<const Tape> expected = nullptr;
+  };
+  // The callable's thread.
+  static std::unique_ptr<TapeRecorder> Begin(Parts parts);
+  // As End, without an outcome.
+  ~TapeRecorder();
+  TapeRecorder(const TapeRecorder&) = delete;
+  TapeRecorder& operator=(const TapeRecorder&) = delete;
+
+  struct Outcome {
+    // Null: see `reason`.
+    std::shared_ptr<const Tape> tape;
+    // What was expected was written: `tape` is both. Numbers in which the two
+    // differed, and which were given, vary in it, and so on.
+    bool as_expected = false;
+    // Why nothing was written, or in what it differs from what was expected;
+    // and the line of the program's where that was.
+    std::string reason;
+    std::string place;
+    // The outputs have gradients to be tracked, which this level does not.
+    bool tracks_gradients = false;
+  };
+  // On the thread of Begin, with what the callable returned.
+  Outcome End(std::span<const at::Tensor> outputs);
+
+  // Calls by this thread would be written down now, were there any: it is not
+  // inside of one.
+  static bool RecordsHere();
+  // The program does what no call of an operator tells (it takes an address,
+  // records an event, launches by itself). Nothing unless RecordsHere.
+  static void NoteOutside(const char* what);
+
+  // The dispatcher's, of any operator.
+  static void Record(TapeLevel level, const c10::OperatorHandle& op,
+                     c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+ private:
+  using Node = torch::autograd::Node;
+
+  explicit TapeRecorder(Parts parts);
+
+  // Which call it is.
+  size_t Before(const c10::OperatorHandle& op,
+                std::span<const c10::IValue> arguments);
+  void After(size_t call, std::span<const c10::IValue> results);
+  TapeArgument Argument(const c10::IValue& value);
+  // The register that stands for that tensor now.
+  int32_t RegisterOf(const at::Tensor& tensor);
+  int32_t Add(const at::Tensor& tensor, TapeRegister::Origin origin,
+              uint32_t index);
+  int32_t AddResult(const at::Tensor& tensor);
+  std::optional<int32_t> FindAlias(const at::Tensor& tensor) const;
+  // Above autograd: Python has given it no other history than calls did.
+  void NoteHistory(int32_t reg, const at::Tensor& tensor);
+  bool HasItsHistory(int32_t reg, const at::Tensor& tensor) const;
+  bool HasHooks() const;
+  void CheckSurroundings(const c10::OperatorHandle& op,
+                         std::span<const c10::IValue> arguments);
+  // The call is the one that was expected.
+  void Compare(size_t call);
+  bool SameRegister(int32_t expected, int32_t written);
+  bool SameArgument(TapeArgument& expected, TapeArgument& written,
+                    std::string& how);
+  void Refuse(std::string reason);
+  void Differ(std::string how);
+  void NoteGradients();
+  void NoteLastUses();
+
+  Parts parts_;
+  std::shared_ptr<Tape> expected_;  // a copy
+  std::shared_ptr<Tape> tape_;
+  bool ended_ = false;
+  std::string refused_;
+  std::string differs_;
+  uint64_t question_ = 0;     // of the first of these two
+  bool in_backward_ = false;  // a call came from autograd's engine
+  c10::Device device_{c10::kCPU};
+  std::optional<c10::Stream> stream_;
+  uint64_t seed_ = 0;
+  bool saved_hooks_ = false;
+  bool autocast_[2] = {false, false};
+
+  // By a tensor that is known; weak references keep addresses from being used
+  // again.
+  std::unordered_map<const c10::TensorImpl*, int32_t> known_;
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> kept_;
+  std::unordered_multimap<const c10::StorageImpl*, int32_t> by_storage_;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> kept_storages_;
+  std::vector<const Node*> histories_;        // by register
+  std::vector<std::shared_ptr<Node>> nodes_;  // of results
+  // By call: what its schema says that it writes.
+  std::vector<std::vector<std::pair<int32_t, WeakTensor>>> written_;
+  std::vector<std::pair<int32_t, at::Tensor>> holders_;
+  std::vector<const c10::TensorImpl*> gradients_before_;
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_TAPE_RECORDER_H_

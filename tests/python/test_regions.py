@@ -1,0 +1,904 @@
+"""Calls that are replayed without their Python: eager's bits, or the callable itself."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import gc
+import logging
+import pickle
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import reprise
+import torch
+from torch import nn
+from torch.nn import functional
+from watching import assert_same_bits, replaying
+
+CALLS = 8  # the fourth is replayed
+PERIOD = 256  # one call in so many is sampled
+
+
+def perceptron(device: str, dropout: float = 0.0) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(16, 32), nn.ReLU(), nn.Dropout(dropout), nn.Linear(32, 4)
+    ).to(device)
+
+
+def batch(device: str, rows: int = 8) -> torch.Tensor:
+    return torch.randn(rows, 16, device=device)
+
+
+def check_calls(
+    fast: Any,
+    plain: Callable[..., Any],
+    arguments: Callable[[], tuple[Any, ...]],
+    calls: int = CALLS,
+    replayed: int = CALLS - 4,
+) -> None:
+    """Each call gives eager's bits and leaves eager's random numbers."""
+    before = fast.explain().replayed
+    for call in range(calls):
+        given = arguments()
+        torch.manual_seed(call)
+        expected = plain(*given)
+        drawn = torch.rand(4)
+        torch.manual_seed(call)
+        found = fast(*given)
+        assert_same_bits([*_all(found), torch.rand(4)], [*_all(expected), drawn])
+    assert fast.explain().replayed - before >= replayed, str(fast.explain())
+
+
+def _all(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+# --- What is replayed ---
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_module(device: str, mode: Callable[[], Any]) -> None:
+    net = perceptron(device, dropout=0.3)
+    fast = reprise.region(net)
+    with mode():
+        check_calls(fast, net, lambda: (batch(device),))
+        fast.eval()
+        check_calls(fast, net, lambda: (batch(device),))
+        fast.train()  # what was recorded before is still good
+        check_calls(fast, net, lambda: (batch(device),), replayed=CALLS)
+
+
+def test_plans_replay_what_a_region_calls(device: str) -> None:
+    net = perceptron(device)
+    fast = reprise.region(net)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        for _ in range(10):
+            fast(batch(device))
+            assert session.wait(60)
+        with replaying(session):
+            check_calls(fast, lambda x: _plainly(net, x), lambda: (batch(device),))
+
+
+def _plainly(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    with reprise.session(enabled=False):
+        out: torch.Tensor = net(x)
+        return out
+
+
+def test_shapes_dtypes_and_numbers_have_variants_of_their_own(device: str) -> None:
+    @reprise.region
+    def fn(x: torch.Tensor, by: float, times: int, flag: bool) -> torch.Tensor:
+        y = x * by
+        for _ in range(times):
+            y = (y + 1).relu()
+        return -y if flag else y
+
+    def arguments(
+        dtype: torch.dtype, rows: int, times: int, flag: bool
+    ) -> tuple[Any, ...]:
+        x = torch.randn(rows, 3, device=device, dtype=dtype)
+        return x, 0.3, times, flag
+
+    for dtype in (torch.float32, torch.float64):
+        for rows, times, flag in ((4, 1, True), (5, 2, True), (5, 2, False)):
+            check_calls(
+                fn,
+                fn.__wrapped__,
+                functools.partial(arguments, dtype, rows, times, flag),
+            )
+
+
+def test_number_that_varies_is_given_to_the_operators(device: str) -> None:
+    numbers = iter(range(1, 1000))
+    fn = reprise.region(lambda x, by: x * by - by)
+    check_calls(
+        fn,
+        lambda x, by: x * by - by,
+        lambda: (batch(device), 0.1 * next(numbers)),
+        30,
+        26,
+    )
+    assert fn.explain().variants == 1
+
+
+def test_number_that_python_computes_with_makes_variants_and_then_stops(
+    device: str,
+) -> None:
+    numbers = iter(range(1, 1000))
+    fn = reprise.region(lambda x, by: x * (by + 1))
+    plain = fn.__wrapped__
+    check_calls(fn, plain, lambda: (batch(device), 0.1 * next(numbers)), 30, 0)
+    assert any("'other' is" in reason for reason in fn.explain().reasons)
+    recorded = fn.explain().recorded
+    check_calls(fn, plain, lambda: (batch(device), 0.1 * next(numbers)), 10, 0)
+    assert fn.explain().recorded == recorded
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+@dataclasses.dataclass
+class Output:
+    value: torch.Tensor
+    name: str
+    more: list[torch.Tensor]
+
+
+def test_structures_of_arguments_and_results(device: str) -> None:
+    @reprise.region
+    def fn(pair: Pair, *, given: dict[str, Any], none: None = None) -> Any:
+        total = pair.first + pair.second
+        out = Output(total, given["name"], [total * 2, pair.first])
+        return {"out": out, "pair": Pair(total - 1, total), "number": 3, "none": none}
+
+    for _ in range(CALLS):
+        pair = Pair(batch(device), batch(device))
+        found = fn(pair, given={"name": "n", "scale": [1, (2, 3)]})
+        expected = fn.__wrapped__(pair, given={"name": "n", "scale": [1, (2, 3)]})
+        assert list(found) == list(expected)
+        assert type(found["out"]) is Output and found["out"].name == "n"
+        assert found["out"].more[1] is pair.first
+        assert (
+            type(found["pair"]) is Pair and found["pair"].second is found["out"].value
+        )
+        assert (found["number"], found["none"]) == (3, None)
+        assert_same_bits(list(found["pair"]), list(expected["pair"]))
+    assert fn.explain().replayed >= CALLS - 4, str(fn.explain())
+
+
+def test_by_name_is_not_in_order(device: str) -> None:
+    fn = reprise.region(lambda a, b: a - b)
+    for _ in range(CALLS):
+        x, y = batch(device), batch(device)
+        assert torch.equal(fn(x, b=y), x - y)
+        assert torch.equal(fn(b=x, a=y), y - x)
+        assert torch.equal(fn(x, y), x - y)
+
+
+def test_same_tensor_twice_is_another_variant(device: str) -> None:
+    def plain(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.add_(1)
+        return a * b
+
+    fn = reprise.region(plain)
+    for call in range(2 * CALLS):
+        x, y = batch(device), batch(device)
+        given = (x, x) if call % 2 else (x, y)
+        other = x.clone()
+        expected = plain(other, other if call % 2 else y)
+        assert_same_bits(fn(*given), expected)
+        assert_same_bits(x, other)
+    assert fn.explain().replayed > CALLS
+
+
+def test_views_and_aliases_are_those_of_eager(device: str) -> None:
+    fn = reprise.region(lambda x: (x[1:], x, x.t(), x + 1))
+    with torch.no_grad():
+        for _ in range(CALLS):
+            x = batch(device)
+            view, same, turned, new = fn(x)
+            assert same is x and view._base is x and turned.data_ptr() == x.data_ptr()
+            view.zero_()
+            assert x[1:].eq(0).all() and not new[1:].eq(1).all()
+            assert x._version == 1
+    assert fn.explain().replayed >= CALLS - 4
+
+
+def test_outputs_last_as_long_as_they_are_held(device: str) -> None:
+    net = perceptron(device)
+    fast = reprise.region(net)
+    inputs = [batch(device) for _ in range(20)]
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        found = []
+        for x in inputs:
+            found.append(fast(x))
+            session.wait(60)
+        for x, out in zip(inputs, found, strict=True):
+            assert_same_bits(out, net(x))
+    assert fast.explain().replayed >= 14
+
+
+def test_constants_of_the_host_are_made_anew(device: str) -> None:
+    @reprise.region
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        table = torch.tensor([1.0, 2.0, 3.0]).to(device)
+        table += 1
+        return x[:, :3] * table
+
+    check_calls(fn, fn.__wrapped__, lambda: (batch(device),))
+
+
+def test_random_numbers_in_place_writes_and_lists(device: str) -> None:
+    def plain(x: torch.Tensor, others: list[torch.Tensor]) -> list[torch.Tensor]:
+        y = functional.dropout(x, 0.5) + torch.randn_like(x)
+        torch._foreach_mul_(others, 2.0)
+        return [y, torch.cat(others), torch.stack([y, y]).index_select(0, index)]
+
+    index = torch.tensor([1, 0], device=device)
+    fn = reprise.region(plain)
+    for call in range(CALLS):
+        x, others = batch(device), [batch(device), batch(device)]
+        copies = [other.clone() for other in others]
+        torch.manual_seed(call)
+        expected = plain(x, copies)
+        torch.manual_seed(call)
+        assert_same_bits(fn(x, others), expected)
+        assert_same_bits(others, copies)
+    assert fn.explain().replayed >= CALLS - 4
+
+
+def test_errors_are_those_of_eager(device: str) -> None:
+    fn = reprise.region(lambda x, i: x.gather(0, i))
+    for _ in range(CALLS):
+        fn(batch("cpu"), torch.zeros(1, 16, dtype=torch.long))
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        fn(batch("cpu"), torch.full((1, 16), 99))
+    assert fn.explain().replayed >= CALLS - 3
+    check_calls(fn, lambda x, i: x.gather(0, i), lambda: (batch(device), index(device)))
+
+
+def index(device: str) -> torch.Tensor:
+    return torch.randint(8, (2, 16), device=device)
+
+
+def test_exception_of_the_callable_leaves_it_as_it_was(device: str) -> None:
+    @reprise.region
+    def fn(x: torch.Tensor, fail: bool) -> torch.Tensor:
+        y = x + 1
+        if fail:
+            raise KeyError("mine")
+        return y
+
+    for _ in range(3):
+        with pytest.raises(KeyError, match="mine"):
+            fn(batch(device), True)
+    check_calls(fn, lambda x, fail: x + 1, lambda: (batch(device), False))
+
+
+# --- Modules ---
+
+
+def test_module_stays_one(device: str) -> None:
+    net = perceptron(device)
+    fast = reprise.region(net)
+    assert isinstance(fast, nn.Sequential)
+    assert list(fast.state_dict()) == list(net.state_dict())
+    assert [id(p) for p in fast.parameters()] == [id(p) for p in net.parameters()]
+    fast.eval()
+    assert not net.training and not net[0].training
+    outer = nn.Sequential(fast, nn.Linear(4, 2).to(device))
+    assert len(list(outer.parameters())) == 6
+    with torch.no_grad():
+        check_calls(fast, net, lambda: (batch(device),))
+        twin = copy.deepcopy(fast)
+        assert twin[0].weight is not net[0].weight
+        check_calls(twin, net, lambda: (batch(device),))
+        loaded = pickle.loads(pickle.dumps(fast))
+        check_calls(loaded, net, lambda: (batch(device),))
+
+
+def test_method(device: str) -> None:
+    class Model:
+        def __init__(self, by: float) -> None:
+            self.weight = torch.full((16,), by, device=device)
+
+        @reprise.region
+        def scale(self, x: torch.Tensor) -> torch.Tensor:
+            """Of it."""
+            return x * self.weight
+
+    one, two = Model(2.0), Model(3.0)
+    assert Model.scale.__doc__ == "Of it."
+    for _ in range(CALLS):
+        x = batch(device)
+        assert torch.equal(one.scale(x), x * 2) and torch.equal(two.scale(x), x * 3)
+    assert one.scale.explain().replayed >= CALLS - 4
+
+
+GLOBAL_HOOKS: list[Any] = []
+
+
+def replace(net: nn.Sequential) -> None:
+    net[0].weight = nn.Parameter(torch.randn_like(net[0].weight))
+
+
+def other_data(net: nn.Sequential) -> None:
+    net[0].weight.data = torch.randn_like(net[0].weight)
+
+
+def transposed_data(net: nn.Sequential) -> None:
+    net[0].weight.data = torch.randn_like(net[0].weight.t()).t()
+
+
+def load(net: nn.Sequential) -> None:
+    net.load_state_dict({k: torch.randn_like(v) for k, v in net.state_dict().items()})
+
+
+def assign(net: nn.Sequential) -> None:
+    state = {k: torch.randn_like(v) for k, v in net.state_dict().items()}
+    net.load_state_dict(state, assign=True)
+
+
+def to_double(net: nn.Sequential) -> None:
+    net.double()
+
+
+def freeze(net: nn.Sequential) -> None:
+    net.requires_grad_(False)
+
+
+def swap_layer(net: nn.Sequential) -> None:
+    net[1] = nn.Tanh()
+
+
+def hook(net: nn.Sequential) -> None:
+    net[0].register_forward_hook(lambda module, given, out: out + 1)
+
+
+def global_hook(net: nn.Sequential) -> None:
+    def add(module: nn.Module, given: Any, out: Any) -> Any:
+        return out + 1 if module is net[0] else out
+
+    GLOBAL_HOOKS.append(nn.modules.module.register_module_forward_hook(add))
+
+
+def attribute(net: nn.Sequential) -> None:
+    net[2].p = 1.0
+
+
+def in_place(net: nn.Sequential) -> None:
+    with torch.no_grad():
+        net[0].weight.add_(1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        replace,
+        other_data,
+        transposed_data,
+        load,
+        assign,
+        to_double,
+        freeze,
+        swap_layer,
+        hook,
+        global_hook,
+        attribute,
+        in_place,
+    ],
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_change_of_the_module_is_seen(
+    device: str, change: Callable[[nn.Sequential], None], grad: bool
+) -> None:
+    net = perceptron(device, dropout=0.5)
+    fast = reprise.region(net)
+    with torch.set_grad_enabled(grad):
+        check_calls(fast, net, lambda: (batch(device),))
+        change(net)
+        check_calls(fast, net, lambda: (batch(device).to(net[0].weight.dtype),))
+    while GLOBAL_HOOKS:
+        GLOBAL_HOOKS.pop().remove()
+
+
+def test_modes_and_switches_are_seen(device: str) -> None:
+    net = perceptron(device)
+    fast = reprise.region(net)
+    with torch.no_grad():
+        check_calls(fast, net, lambda: (batch(device),))
+        with torch.autocast(device, dtype=torch.bfloat16):
+            check_calls(fast, net, lambda: (batch(device),))
+        check_calls(fast, net, lambda: (batch(device),), replayed=CALLS)
+    check_calls(fast, net, lambda: (batch(device),))
+    with torch.inference_mode():
+        check_calls(fast, net, lambda: (batch(device),))
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        check_calls(fast, net, lambda: (batch(device),))
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+# --- Gradients ---
+
+
+def gradients(net: nn.Module) -> list[torch.Tensor]:
+    return [p.grad for p in net.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_differentiable(device: str, accumulate: bool) -> None:
+    net = perceptron(device, dropout=0.3)
+    twin = copy.deepcopy(net)
+    fast = reprise.region(net)
+    seen: list[torch.Tensor] = []
+    net[0].weight.register_hook(lambda grad: seen.append(grad))
+    for call in range(2 * CALLS):
+        x = batch(device).requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        torch.manual_seed(call)
+        (twin(y).square().sum() + twin[0].weight.sum()).backward()
+        torch.manual_seed(call)
+        (fast(x).square().sum() + net[0].weight.sum()).backward()
+        assert_same_bits([*gradients(net), x.grad], [*gradients(twin), y.grad])
+        if not accumulate:
+            net.zero_grad()
+            twin.zero_grad()
+    assert len(seen) == 2 * CALLS
+    assert fast.explain().replayed >= CALLS, str(fast.explain())
+
+
+def test_backward_twice_and_through_backward(device: str) -> None:
+    fast = reprise.region(lambda x: (x.sin() * x).sum())
+    for _ in range(CALLS):
+        x = batch(device).requires_grad_()
+        y = fast(x)
+        (first,) = torch.autograd.grad(y, x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+        expected = 2 * x.cos() - x * x.sin()
+        assert torch.allclose(second, expected, atol=1e-5)
+        y = fast(x)
+        y.backward(retain_graph=True)
+        y.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            y.backward()
+    assert fast.explain().replayed >= CALLS
+
+
+def test_checkpoint_round_it(device: str) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    net = perceptron(device, dropout=0.3)
+    twin = copy.deepcopy(net)
+    fast = reprise.region(net)
+    for call in range(CALLS):
+        for model, module in ((fast, net), (twin, twin)):
+            torch.manual_seed(call)
+            module.zero_grad()
+            x = torch.ones(8, 16, device=device).requires_grad_()
+            checkpoint(model, x, use_reentrant=False).sum().backward()
+        assert_same_bits(gradients(net), gradients(twin))
+    # What is computed again ends early, by an exception.
+    assert fast.explain().replayed >= CALLS - 4
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad * 5  # unlike what autograd would say
+
+
+def with_hook(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y.register_hook(lambda grad: grad * 5)
+    return y + 1
+
+
+def with_leaf(x: torch.Tensor) -> torch.Tensor:
+    y = (x.detach() * 2).requires_grad_()
+    return y * 3 + x
+
+
+@pytest.mark.parametrize("fn", [Doubled.apply, with_hook, with_leaf])
+def test_history_that_python_makes_is_left_to_python(
+    device: str, fn: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        return fn(x * 1) + 1
+
+    fast = reprise.region(plain)
+    for _ in range(CALLS):
+        x = batch(device).requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        fast(x).sum().backward()
+        plain(y).sum().backward()
+        assert_same_bits(x.grad, y.grad)
+    assert fast.explain().replayed == 0 and fast.explain().reasons
+
+
+# --- Whole steps ---
+
+
+def sgd(net: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+def adamw(net: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(net.parameters(), lr=0.01, fused=True)
+
+
+@pytest.mark.parametrize("make", [sgd, adamw])
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_whole_step(
+    device: str, make: Callable[[nn.Module], Any], scheduled: bool
+) -> None:
+    torch.manual_seed(3)
+    nets = [perceptron(device, dropout=0.2)]
+    nets = [copy.deepcopy(nets[0]) for _ in range(2)]
+    optimizers = [make(net) for net in nets]
+
+    def step_of(which: int) -> Callable[..., torch.Tensor]:
+        net, optimizer = nets[which], optimizers[which]
+
+        def step(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(net(x), target)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step
+
+    plain, fast = step_of(0), reprise.region(step_of(1))
+    decays = [torch.optim.lr_scheduler.StepLR(each, 5, 0.5) for each in optimizers]
+    for call in range(50):
+        x, target = batch(device), torch.randint(4, (8,), device=device)
+        torch.manual_seed(call)
+        expected = plain(x, target)
+        torch.manual_seed(call)
+        found = fast(x, target)
+        assert torch.equal(found, expected)
+        if scheduled:
+            for decay in decays:
+                decay.step()
+    states = [
+        [*net.parameters(), *gradients(net), *_state(optimizer)]
+        for net, optimizer in zip(nets, optimizers, strict=True)
+    ]
+    assert_same_bits(states[1], states[0])
+    assert [p._version for p in nets[1].parameters()] == [
+        p._version for p in nets[0].parameters()
+    ]
+    assert fast.explain().replayed >= 40, str(fast.explain())
+
+
+def _state(optimizer: Any) -> list[torch.Tensor]:
+    return [
+        value
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, torch.Tensor)
+    ]
+
+
+def test_gradients_that_accumulate_over_steps(device: str) -> None:
+    net = perceptron(device)
+    twin = copy.deepcopy(net)
+
+    def add(model: nn.Module, x: torch.Tensor) -> None:
+        model(x).square().sum().backward()
+
+    fast = reprise.region(lambda x: add(net, x))
+    for call in range(4 * CALLS):
+        x = batch(device)
+        fast(x)
+        add(twin, x)
+        assert_same_bits(gradients(net), gradients(twin))
+        if call % 4 == 3:
+            net.zero_grad()
+            twin.zero_grad()
+    assert fast.explain().replayed >= CALLS, str(fast.explain())
+
+
+def test_optimizer_whose_numbers_come_from_nowhere_is_refused(device: str) -> None:
+    net = perceptron(device)
+    twin = copy.deepcopy(net)
+    optimizers = [
+        torch.optim.Adam(each.parameters(), lr=0.01, foreach=False)
+        for each in (net, twin)
+    ]
+
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+
+    fast = reprise.region(lambda x: step(net, optimizers[0], x))
+    for _ in range(CALLS):
+        x = batch(device)
+        fast(x)
+        step(twin, optimizers[1], x)
+    assert_same_bits(list(net.parameters()), list(twin.parameters()))
+    report = fast.explain()
+    assert report.replayed == 0
+    assert "hands data to the host" in str(report) and "fused=True" in str(report)
+    assert "test_regions.py" in str(report)
+
+
+# --- What is not replayed, and why ---
+
+
+def reads(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.sum().item() > 0 else x * 3
+
+
+def picks(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0]
+
+
+def uses_address(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    return y * (y.data_ptr() % 2 + 2)
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (reads, "hands data to the host"),
+        (picks, "depends on data"),
+        (uses_address, "without an op"),
+    ],
+)
+def test_what_python_reads_is_refused(
+    device: str, fn: Callable[[torch.Tensor], torch.Tensor], reason: str
+) -> None:
+    with reprise.session(device):
+        fast = reprise.region(fn)
+        check_calls(fast, fn, lambda: (batch(device),), replayed=0)
+    assert fast.explain().replayed == 0
+    assert reason in str(fast.explain()) and "test_regions.py" in str(fast.explain())
+
+
+def test_object_among_the_arguments_is_named(device: str) -> None:
+    class Cache:
+        pass
+
+    fast = reprise.region(lambda x, cache: x + 1)
+    for _ in range(CALLS):
+        x = batch(device)
+        assert torch.equal(fast(x, Cache()), x + 1)
+    assert "Cache" in str(fast.explain())
+
+
+def test_attribute_that_the_callable_changes_is_named(device: str) -> None:
+    class Counts(nn.Module):
+        calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return x + 1
+
+    net = Counts()
+    fast = reprise.region(net)
+    for _ in range(2 * CALLS):
+        fast(batch(device))
+    assert net.calls == 2 * CALLS and "Counts.calls" in str(fast.explain())
+
+
+def test_seeding_inside_is_refused(device: str) -> None:
+    @reprise.region
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(5)
+        return x + torch.rand_like(x)
+
+    for call in range(CALLS):
+        torch.manual_seed(call)
+        x = batch(device)
+        assert torch.equal(fn(x), fn.__wrapped__(x))
+    assert fn.explain().replayed == 0
+
+
+@pytest.mark.parametrize("place", ["number", "branch", "constant"])
+def test_broken_promise_is_found_by_a_sample(
+    device: str, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lies = {"factor": 2.0, "turn": False, "shift": torch.ones(16, device=device)}
+    read = lies.get  # no attribute, and no container that is looked into
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x * read("factor") + read("shift")
+        return y.relu() if read("turn") else y
+
+    fast = reprise.region(fn)
+    check_calls(fast, fn, lambda: (batch(device),))
+    if place == "number":
+        lies["factor"] = 3.0
+    elif place == "branch":
+        lies["turn"] = True
+    else:
+        lies["shift"] = torch.zeros(16, device=device)
+    with caplog.at_level(logging.ERROR, "reprise"):
+        for _ in range(PERIOD):
+            fast(batch(device))
+    check_calls(fast, fn, lambda: (batch(device),), replayed=0)
+    if place != "constant":  # which died, and was missed at once
+        assert "something else than what was replayed" in caplog.text
+        assert "test_regions.py" in caplog.text
+        assert "withdrawn" in str(fast.explain())
+
+
+def test_samples_come_ever_more_rarely(device: str) -> None:
+    fast = reprise.region(lambda x: x + 1)
+    x = batch(device)
+    for _ in range(3 + 256 + 512 + 1024 + 10):
+        fast(x)
+    assert fast.explain().samples == 3
+
+
+def test_check_always_and_never(device: str) -> None:
+    always = reprise.region(lambda x: x + 1, check="always")
+    never = reprise.region(check="never")(lambda x: x + 1)
+    for _ in range(300):
+        x = batch(device)
+        assert torch.equal(always(x), never(x))
+    assert always.explain().replayed == 0 and always.explain().recorded == 300
+    assert never.explain().replayed == 298 and never.explain().samples == 0
+
+
+def test_bad_arguments() -> None:
+    with pytest.raises(TypeError, match="give a callable"):
+        reprise.region(3)  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="sample, always, never"):
+        reprise.region(len, check="now")  # type: ignore[call-overload]
+
+
+def test_forms_that_never_come_again_stop_being_recorded(device: str) -> None:
+    fn = reprise.region(lambda x: x + 1)
+    for rows in range(1, 200):
+        x = torch.randn(rows, device=device)
+        assert torch.equal(fn(x), x + 1)
+    assert fn.explain().recorded < 60
+    assert "do not come again" in str(fn.explain())
+
+
+# --- Round it ---
+
+
+def test_nested_regions(device: str) -> None:
+    inner = reprise.region(lambda x: x.relu() + 1)
+    outer = reprise.region(lambda x: inner(x) * 2 - inner(x + 1))
+    check_calls(
+        outer,
+        lambda x: (x.relu() + 1) * 2 - ((x + 1).relu() + 1),
+        lambda: (batch(device),),
+    )
+
+
+def test_threads(device: str) -> None:
+    net = perceptron(device).eval()
+    fast = reprise.region(net)
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            generator = torch.Generator(device).manual_seed(seed)
+            with torch.no_grad():
+                for _ in range(100):
+                    x = torch.randn(8, 16, device=device, generator=generator)
+                    assert_same_bits(fast(x), net(x))
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    assert fast.explain().replayed > 200
+
+
+def test_modes_of_python_see_every_operator(device: str) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    net = perceptron(device)
+    fast = reprise.region(net)
+    with torch.no_grad():
+        check_calls(fast, net, lambda: (batch(device),))
+        with FlopCounterMode(display=False) as counter:
+            fast(batch(device))
+    assert counter.get_total_flops() > 0
+    x = torch.randn(3, 8, 16, device=device)
+    assert_same_bits(torch.vmap(fast)(x), torch.vmap(net)(x))
+
+
+def test_off_by_variable(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRISE", "0")
+    fast = reprise.region(lambda x: x + 1)
+    for _ in range(CALLS):
+        x = batch(device)
+        assert torch.equal(fast(x), x + 1)
+    assert fast.explain().replayed == 0
+
+
+def test_report_has_regions(device: str) -> None:
+    @reprise.region
+    def named(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    with reprise.session(device):
+        for _ in range(CALLS):
+            named(batch(device))
+        report = reprise.explain()
+    (found,) = [r for r in report.to_dict()["regions"] if r["name"].endswith("named")]
+    assert found["replayed"] == CALLS - 2
+    assert found["name"] in str(report)
+
+
+def test_nothing_is_kept_of_a_region_that_went(device: str) -> None:
+    net = perceptron(device)
+    fast = reprise.region(net)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            fast(batch(device))
+    gone = weakref.ref(net[0].weight)
+    del net, fast
+    gc.collect()
+    assert gone() is None
+
+
+# --- torch.compile ---
+
+
+def test_backend(device: str) -> None:
+    from reprise._compiler import reprise as backend
+
+    net = nn.Sequential(
+        nn.Linear(16, 32),
+        nn.BatchNorm1d(32),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Linear(32, 4),
+    ).to(device)
+    twin = copy.deepcopy(net)
+    fast = torch.compile(net, backend=backend, options={"check": "sample"})
+    for call in range(2 * CALLS):
+        x = batch(device)
+        torch.manual_seed(call)
+        expected = twin(x)
+        expected.square().sum().backward()
+        torch.manual_seed(call)
+        found = fast(x)
+        found.square().sum().backward()
+        assert_same_bits([found, *gradients(net)], [expected, *gradients(twin)])
+    assert_same_bits(list(net.state_dict().values()), list(twin.state_dict().values()))
+    net.eval()
+    twin.eval()
+    with torch.no_grad():
+        for _ in range(2 * CALLS):
+            x = batch(device)
+            assert_same_bits(fast(x), twin(x))
+    report = next(r for r in reprise.explain().to_dict()["regions"] if r["replayed"])
+    assert report["replayed"] > CALLS
+    torch._dynamo.reset()
+
+
+def test_backend_refuses_unknown_options() -> None:
+    from reprise._compiler import reprise as backend
+
+    with pytest.raises(ValueError, match="check"):
+        backend(torch.fx.symbolic_trace(nn.ReLU()), [], options={"fast": True})
