@@ -332,6 +332,62 @@ def hand_written(program: Program) -> dict[str, Any]:
     }
 
 
+def region(program: Program) -> dict[str, Any]:
+    """The pass as a region, beside eager and a hand-written graph."""
+    side = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    fast = reprise.region(program.model.invoke)
+    with torch.no_grad():
+        torch.manual_seed(3)
+        expected = kept(program.model.invoke())
+        reprise.enable("cuda", policy="always")
+        for _ in range(CALLS):
+            torch.manual_seed(3)
+            equal = same(kept(fast()), expected)
+            reprise.wait(20)
+        reprise.disable()
+    replayed = fast.explain().replayed
+    print(fast.explain(), file=sys.stderr, flush=True)
+
+    def run(_: int) -> None:
+        with torch.no_grad():
+            fast()
+        torch.cuda.synchronize()
+
+    modes: dict[str, Callable[[int], None]] = {"eager": program, "region": run}
+    try:
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.no_grad(), torch.cuda.stream(side):
+            for _ in range(3):
+                program.model.invoke()
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.no_grad(), torch.cuda.graph(graph):
+            program.model.invoke()
+        modes["graph"] = lambda _: (graph.replay(), torch.cuda.synchronize())  # type: ignore[func-returns-value]
+    except Exception:
+        torch.cuda.synchronize()
+    times: dict[str, list[float]] = {mode: [] for mode in modes}
+    for _ in range(9):
+        for mode, pass_of in modes.items():
+            if mode == "region":
+                reprise.enable("cuda", policy="always")
+            times[mode].append(policies.Runner(pass_of).block(0.1))
+            reprise.disable()
+    result: dict[str, Any] = {
+        "region_bits": equal,
+        "region_replayed": replayed,
+        "region_operators": fast.explain().operators,
+        "region_reasons": list(fast.explain().reasons)[:4],
+    }
+    for mode, found in times.items():
+        result[f"{mode}_us"] = 1e6 * statistics.median(found)
+        ratios = [
+            ours / other for ours, other in zip(times["region"], found, strict=True)
+        ]
+        result[f"region_of_{mode}"] = statistics.median(ratios)
+    return result
+
+
 def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """One program, in this process."""
     torch.backends.cudnn.deterministic = True
@@ -351,6 +407,8 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
                 record |= policies.compare(program, arguments)
         if "graph" in parts and program.test == "eval":
             record |= hand_written(program)
+        if "region" in parts:
+            record |= region(program)
     if "steady" in parts:
         record |= steady(program, arguments.settle)
     return record

@@ -54,11 +54,17 @@ OPTIMIZERS: dict[str, Make] = {
 
 @dataclasses.dataclass
 class Program:
-    """A training loop: ``step(i)`` gives the loss, all else is its state."""
+    """A training loop: ``step(i)`` gives the loss, all else is its state.
+
+    Of a step on one batch, ``on_batch(*batch)`` is the step, and ``batches`` are those
+    that it takes in turn.
+    """
 
     parts: list[nn.Module]
     optimizers: list[torch.optim.Optimizer]
     step: Callable[[int], torch.Tensor]
+    on_batch: Callable[..., torch.Tensor] | None = None
+    batches: list[tuple[torch.Tensor, ...]] = dataclasses.field(default_factory=list)
 
     def state(self) -> list[torch.Tensor]:
         """Parameters, buffers, gradients and the optimizers' state, in order."""
@@ -84,15 +90,24 @@ def plain(
     chosen = optimizer([p for p in model.parameters() if p.requires_grad])
     batches = [batch() for _ in range(BATCHES)]
 
-    def step(i: int) -> torch.Tensor:
+    def on_batch(*given: torch.Tensor) -> torch.Tensor:
         chosen.zero_grad()
-        for k in range(accumulate):
-            value = loss(model, *batches[(i + k) % BATCHES])
-            (value / accumulate if accumulate > 1 else value).backward()
+        value = loss(model, *given)
+        value.backward()
         chosen.step()
         return value.detach()
 
-    return Program([model], [chosen], step)
+    def step(i: int) -> torch.Tensor:
+        if accumulate == 1:
+            return on_batch(*batches[i % BATCHES])
+        chosen.zero_grad()
+        for k in range(accumulate):
+            value = loss(model, *batches[(i + k) % BATCHES])
+            (value / accumulate).backward()
+        chosen.step()
+        return value.detach()
+
+    return Program([model], [chosen], step, on_batch, batches)
 
 
 def images(count: int, size: int, classes: int = 1000):

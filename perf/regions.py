@@ -1,0 +1,384 @@
+"""Regions and torch.compile's backend beside hand-written CUDA graphs.
+
+    python perf/regions.py --output perf/results/h100-regions.jsonl [program...]
+
+Each program runs in a process of its own, its modes in interleaved rounds of passes,
+each synchronised and on another input, which a graph copies to where it reads it:
+
+- ``model:NAME``, of zoo.py, without gradients: eager, Reprise, ``region``, a
+  hand-written graph, ``backend`` (`torch.compile(backend="reprise")`) and ``trivial``
+  (Dynamo's own call: a backend that gives kept outputs);
+- ``step:NAME``, of training.py, with AdamW (fused): the whole step as a region, and as
+  a hand-written graph; all state is compared with eager's after 50 steps;
+- ``part:NAME``, forward and backward passes of a module in training, beside
+  ``torch.cuda.make_graphed_callables``;
+- ``guards``: a module with 500 parameters whose call is one op.
+
+Writes one JSON object a program: microseconds of each mode (medians), of_graph (a
+region's time over the graph's, median of paired rounds, with a bootstrap 95 %
+interval), over_graph_us (what it takes longer), control (eager over itself), bits,
+calls (until the first call without Python) and calls_ms (what those took beyond eager),
+replayed, operators, reasons, gpu, driver, torch, commit, dirty, command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import models
+import policies
+import reprise
+import torch
+import training
+import zoo
+from reprise._compiler import reprise as backend
+from torch import nn
+
+MODELS = (
+    *("mlp20", "resnet50_fp16", "vit_s_fp16", "gpt2_bf16", "bert_fp16"),
+    *("distilgpt2_fp16", "xlnet_fp16"),
+)
+STEPS = ("mlp20_b32", "gpt2_bf16_b2x64", "resnet18_b8", "bert_b8x128")
+PARTS = ("mlp20", "resnet18")
+PROGRAMS = (
+    *(f"model:{name}" for name in MODELS),
+    *(f"step:{name}" for name in STEPS),
+    *(f"part:{name}" for name in PARTS),
+    "guards",
+)
+POLICY = "always"
+FIRST_CALLS = 12
+
+
+def warm(run: Callable[[], object], seconds: float) -> None:
+    """Under Reprise, until all is learned."""
+    reprise.enable("cuda", policy=POLICY)
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        run()
+        torch.cuda.synchronize()
+        reprise.wait(20)
+    reprise.disable()
+
+
+def first_calls(region: Any, plain: Callable[[], object]) -> dict[str, Any]:
+    """Calls until the first that ran no Python, and what they took beyond eager's."""
+    for _ in range(3):
+        plain()
+    eager = statistics.median(models.seconds(plain) for _ in range(5))
+    reprise.enable("cuda", policy=POLICY)
+    took = []
+    calls = -1
+    for call in range(1, FIRST_CALLS + 1):
+        took.append(models.seconds(region))
+        if region.of.explain().replayed:
+            calls = call
+            break
+    reprise.disable()
+    return {"calls": calls, "calls_ms": 1e3 * (sum(took) - eager * len(took))}
+
+
+def compared(
+    modes: dict[str, models.Mode], inputs: list[tuple], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """What the record says of the times."""
+    blocks = models.interleaved(modes, inputs, arguments.rounds, arguments.passes)
+    medians = {mode: [statistics.median(b) for b in blocks[mode]] for mode in modes}
+    result = {f"{m}_us": 1e6 * statistics.median(medians[m]) for m in modes}
+    if "control" in modes:
+        pairs = zip(medians["eager"], medians["control"], strict=True)
+        result["control"] = statistics.median(e / c for e, c in pairs)
+    for mode, beside in (("region", "graph"), ("backend", "graph")):
+        if mode not in modes or beside not in modes:
+            continue
+        pairs = list(zip(medians[mode], medians[beside], strict=True))
+        ratios = [a / b for a, b in pairs]
+        key = "of_graph" if mode == "region" else "backend_of_graph"
+        result[key] = statistics.median(ratios)
+        result[f"{key}_low"], result[f"{key}_high"] = models.bootstrap(ratios)
+        over = "over_graph_us" if mode == "region" else "backend_over_graph_us"
+        result[over] = 1e6 * statistics.median(a - b for a, b in pairs)
+    return result
+
+
+def said(region: Any) -> dict[str, Any]:
+    """What a region says of itself."""
+    report = region.explain()
+    print(report, file=sys.stderr, flush=True)
+    return {
+        "replayed": report.replayed / max(1, report.calls),
+        "operators": report.operators,
+        "reasons": list(report.reasons)[:4],
+    }
+
+
+class Called:
+    """A region and the arguments of a call."""
+
+    def __init__(self, of: Any, arguments: Callable[[], tuple]) -> None:
+        self.of = of
+        self.arguments = arguments
+
+    def __call__(self) -> object:
+        """Call it."""
+        return self.of(*self.arguments())
+
+
+def trivial(model: nn.Module, arguments: tuple) -> Any:
+    """Dynamo's own call: what it compiles gives outputs that were kept."""
+    torch._dynamo.reset()
+
+    def keeps(graph: torch.fx.GraphModule, _: list[Any]) -> Callable[..., Any]:
+        kept: list[Any] = []
+
+        def give(*given: Any) -> Any:
+            if not kept:
+                kept.append(graph.forward(*given))
+            return kept[0]
+
+        return give
+
+    function = torch.compile(model, backend=keeps)
+    for _ in range(3):
+        function(*arguments)
+    return function
+
+
+@torch.no_grad()
+def model(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """A model of the zoo."""
+    workload = zoo.WORKLOADS[name]
+    torch.manual_seed(0)
+    module, make = workload.make(torch.device("cuda"))
+    inputs = [make() for _ in range(models.INPUTS)]
+    models.prepare()
+    fast = reprise.region(module)
+    result = first_calls(Called(fast, make), lambda: module(*make()))
+    graph = models.hand_written(module, make())
+    begin = time.perf_counter()
+    compiled = torch.compile(module, backend=backend)
+    compiled(*make())
+    torch.cuda.synchronize()
+    result["backend_warm_up_ms"] = 1e3 * (time.perf_counter() - begin)
+    warm(Called(fast, make), arguments.settle)
+    warm(lambda: compiled(*make()), arguments.settle)
+    modes = {
+        "eager": models.Mode(lambda new: module(*new)),
+        "control": models.Mode(lambda new: module(*new)),
+        "reprise": models.Mode(lambda new: module(*new), enabled=True),
+        "region": models.Mode(lambda new: fast(*new), enabled=True),
+        "graph": models.Mode(graph),
+        "backend": models.Mode(lambda new: compiled(*new), enabled=True),
+    }
+    if models.can_skip_launches():
+        modes["region_host"] = models.Mode(
+            lambda new: fast(*new), enabled=True, launches=False
+        )
+    result |= compared(modes, inputs, arguments)
+    for mode in ("region", "backend"):
+        result[f"{mode}_bits"] = models.bits_of_eager(module, make, modes[mode])
+    result |= said(fast)
+    kept = trivial(module, make())
+    calls = [models.seconds(lambda: kept(*make())) for _ in range(50)]
+    makes = [models.seconds(make) for _ in range(50)]
+    result["trivial_us"] = 1e6 * (statistics.median(calls) - statistics.median(makes))
+    return result
+
+
+def bits_of(program: training.Program) -> list[torch.Tensor]:
+    """All that steps leave."""
+    return training.bits([*program.state(), torch.cuda.get_rng_state()])
+
+
+def step(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """A whole step of training."""
+    made = []
+    fused = lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True)  # noqa: E731
+    capturable = lambda p: torch.optim.AdamW(  # noqa: E731
+        p, lr=1e-3, fused=True, capturable=True
+    )
+    for optimizer in (fused, fused, fused, capturable):
+        torch.manual_seed(0)
+        made.append(training.PROGRAMS[name](optimizer))
+    eager, control, ours, captured = made
+    models.prepare()
+    fast = reprise.region(ours.on_batch)
+    states = []
+    for program, run in (
+        (eager, eager.on_batch),
+        (control, control.on_batch),
+        (ours, fast),
+    ):
+        torch.manual_seed(1)
+        if program is ours:
+            reprise.enable("cuda", policy=POLICY)
+        for i in range(training.STEPS):
+            assert run is not None
+            run(*program.batches[i % training.BATCHES])
+            if program is ours:
+                reprise.wait()
+        reprise.disable()
+        states.append(bits_of(program))
+
+    def same(other: list[torch.Tensor]) -> bool:
+        return all(torch.equal(a, b) for a, b in zip(states[0], other, strict=True))
+
+    result: dict[str, Any] = {"deterministic": same(states[1]), "bits": same(states[2])}
+    inputs = [ours.batches[i % training.BATCHES] for i in range(models.INPUTS)]
+    graph = whole_step(captured)
+    warm(Called(fast, lambda: inputs[0]), arguments.settle)
+    modes = {
+        "eager": models.Mode(lambda new: eager.on_batch(*new)),
+        "control": models.Mode(lambda new: control.on_batch(*new)),
+        "region": models.Mode(lambda new: fast(*new), enabled=True),
+        "graph": models.Mode(graph),
+    }
+    if models.can_skip_launches():
+        modes["region_host"] = models.Mode(
+            lambda new: fast(*new), enabled=True, launches=False
+        )
+    result |= compared(modes, inputs, arguments)
+    return result | said(fast)
+
+
+def whole_step(program: training.Program) -> models.Run:
+    """The step as a graph made by hand, which copies its batch."""
+    static = tuple(each.clone() for each in program.batches[0])
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    assert program.on_batch is not None
+    with torch.cuda.stream(side):
+        for _ in range(4):
+            program.on_batch(*static)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = program.on_batch(*static)
+
+    def run(new: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        for old, value in zip(static, new, strict=True):
+            old.copy_(value)
+        graph.replay()
+        return loss
+
+    return run
+
+
+def part(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Forward and backward passes of a module."""
+
+    def make() -> tuple[nn.Module, Callable[[], tuple]]:
+        torch.manual_seed(0)
+        if name == "mlp20":
+            return zoo.Mlp().cuda(), lambda: (torch.randn(32, 256, device="cuda"),)
+        import torchvision
+
+        net = torchvision.models.resnet18(norm_layer=nn.Identity).cuda()
+        return net, lambda: (torch.randn(8, 3, 224, 224, device="cuda"),)
+
+    (plain, batch), (graphed, _), (ours, _) = make(), make(), make()
+    models.prepare()
+    captured = torch.cuda.make_graphed_callables(graphed, batch())
+    fast = reprise.region(ours)
+
+    def passes(call: Any, net: nn.Module) -> models.Run:
+        def run(new: tuple[torch.Tensor, ...]) -> torch.Tensor:
+            net.zero_grad()
+            loss = call(*new).square().mean()
+            loss.backward()
+            return loss.detach()
+
+        return run
+
+    inputs = [batch() for _ in range(models.INPUTS)]
+    runs = {"eager": passes(plain, plain), "region": passes(fast, ours)}
+    runs["graph"] = passes(captured, graphed)
+    warm(lambda: runs["region"](inputs[0]), arguments.settle)
+    bits = []
+    for mode, net in (("eager", plain), ("region", ours)):
+        if mode == "region":
+            reprise.enable("cuda", policy=POLICY)
+        found = [runs[mode](given) for given in inputs]
+        grads = [p.grad for p in net.parameters() if p.grad is not None]
+        bits.append(training.bits([*found, *grads]))
+        reprise.disable()
+    modes = {
+        "eager": models.Mode(runs["eager"]),
+        "control": models.Mode(runs["eager"]),
+        "region": models.Mode(runs["region"], enabled=True),
+        "graph": models.Mode(runs["graph"]),
+    }
+    result = compared(modes, inputs, arguments)
+    result["bits"] = all(map(torch.equal, *bits))
+    return result | said(fast)
+
+
+class OneOp(nn.Module):
+    """Five hundred parameters, and an op."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(250))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Uses none of them."""
+        return x + 1
+
+
+@torch.no_grad()
+def guards(_: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What a call takes beside its op: with 500 parameters, and with none."""
+    result: dict[str, Any] = {"python": sys.version.split()[0]}
+    x = torch.randn(8, 8, device="cuda")
+    for name, net in (("parameters", OneOp().cuda()), ("none", lambda y: y + 1)):
+        fast: Any = reprise.region(net)
+        reprise.enable("cuda", policy=POLICY)
+        for _ in range(300):
+            fast(x)
+            reprise.wait()
+        times: dict[str, list[float]] = {"op": [], "region": []}
+        for _ in range(15):
+            for mode, call in (("op", x.add), ("region", fast)):
+                given = 1 if mode == "op" else x
+                torch.cuda.synchronize()
+                begin = time.perf_counter()
+                for _ in range(200):
+                    call(given)
+                times[mode].append((time.perf_counter() - begin) / 200)
+        reprise.disable()
+        pairs = zip(times["region"], times["op"], strict=True)
+        result[f"{name}_us"] = 1e6 * statistics.median(a - b for a, b in pairs)
+        result |= said(fast)
+    return result
+
+
+def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One program, in this process."""
+    torch.backends.cudnn.deterministic = True
+    torch.set_float32_matmul_precision("high")
+    kind, _, which = name.partition(":")
+    kinds = {"model": model, "step": step, "part": part, "guards": guards}
+    with policies.turn(arguments):
+        return {"program": name} | kinds[kind](which, arguments)
+
+
+def main() -> None:
+    """Measure the programs that were named, or all."""
+    options = policies.parser(__doc__.splitlines()[0])
+    options.add_argument("--passes", type=int, default=12, help="in a block")
+    options.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
+    arguments = options.parse_args()
+    if not arguments.child:
+        policies.drive(arguments, PROGRAMS)
+        return
+    print(json.dumps(measure(arguments.programs[0], arguments)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
