@@ -1,0 +1,221 @@
+// Calls that are written down and made again: the same calls, on what stands
+// where the recorded tensors stood.
+
+#include "bindings/torch/tape.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "bindings/torch/tape_recorder.h"
+
+namespace reprise::bindings {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+TapeRecorder::Outcome Record(const Tensors& inputs,
+                             const std::function<Tensors()>& callable,
+                             TapeRecorder::Parts more = {}) {
+  more.inputs = inputs;
+  std::unique_ptr<TapeRecorder> recorder = TapeRecorder::Begin(std::move(more));
+  EXPECT_NE(recorder, nullptr);
+  const Tensors outputs = callable();
+  return recorder->End(outputs);
+}
+
+Tensors RunTape(const Tape& tape, const Tensors& inputs,
+                const std::vector<double>& numbers = {}) {
+  Tensors outputs;
+  EXPECT_TRUE(tape.Fits({inputs, numbers}));
+  EXPECT_TRUE(tape.Run({inputs, numbers}, outputs));
+  return outputs;
+}
+
+TEST(TapeTest, MakesTheSameCallsOnOtherInputs) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor weight = at::randn({3, 3});
+  const auto function = [&weight](const at::Tensor& x) {
+    return Tensors{at::linear(x, weight).relu_().t(), x};
+  };
+  const at::Tensor first = at::randn({2, 3});
+  const auto outcome = Record({first}, [&] { return function(first); });
+  ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor x = at::randn({2, 3});
+    const Tensors found = RunTape(*outcome.tape, {x});
+    const Tensors expected = function(x);
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_TRUE(found[0].equal(expected[0]));
+    EXPECT_EQ(found[0].strides(), expected[0].strides());
+    EXPECT_TRUE(found[1].is_same(x));
+    weight.add_(1);  // is read as it is then
+  }
+}
+
+TEST(TapeTest, FitsNoOtherFormModeOrIdentity) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor a = at::randn({2, 3});
+  const at::Tensor b = at::randn({2, 3});
+  const auto outcome = Record({a, b}, [&] { return Tensors{a + b}; });
+  ASSERT_NE(outcome.tape, nullptr);
+  const Tape& tape = *outcome.tape;
+  const auto fits = [&tape](const at::Tensor& x, const at::Tensor& y) {
+    return tape.Fits({Tensors{x, y}, {}});
+  };
+  EXPECT_TRUE(fits(b, a));
+  EXPECT_FALSE(fits(a, a));
+  EXPECT_FALSE(fits(a, at::randn({3, 2}).t()));
+  EXPECT_FALSE(fits(a, at::randn({2, 4})));
+  EXPECT_FALSE(fits(a, at::randn({2, 3}, at::kDouble)));
+  EXPECT_FALSE(fits(a, at::randn({2, 3}).requires_grad_()));
+  EXPECT_FALSE(tape.Fits({Tensors{a}, {}}));
+  EXPECT_FALSE(tape.Fits({Tensors{a, b}, std::vector<double>{1.0}}));
+  const at::AutoGradMode grad(true);
+  EXPECT_FALSE(fits(a, b));
+}
+
+TEST(TapeTest, MissesWhatIsGone) {
+  const at::NoGradGuard no_grad;
+  at::Tensor foreign = at::randn({1 << 16});  // too large to be a constant
+  const at::Tensor x = at::randn({1 << 16});
+  const auto outcome = Record({x}, [&] { return Tensors{x * foreign}; });
+  ASSERT_NE(outcome.tape, nullptr);
+  EXPECT_TRUE(outcome.tape->Fits({Tensors{x}, {}}));
+  foreign.reset();
+  EXPECT_FALSE(outcome.tape->Fits({Tensors{x}, {}}));
+  EXPECT_FALSE(outcome.tape->Resembles({Tensors{x}, {}}));
+}
+
+TEST(TapeTest, ConstantOfTheHostIsTheSameContentEachTime) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::randn({3});
+  const auto with = [&x](double value) {
+    return [&x, value] {
+      return Tensors{
+          x * at::detail::scalar_tensor_static(value, at::kFloat, at::kCPU)
+                  .add_(1)};
+    };
+  };
+  TapeRecorder::Parts second{.expected = Record({x}, with(2)).tape};
+  ASSERT_NE(second.expected, nullptr);
+  EXPECT_TRUE(second.expected->Resembles({Tensors{x}, {}}));
+  const auto same = Record({x}, with(2), second);
+  ASSERT_TRUE(same.as_expected) << same.reason;
+  for (int i = 0; i < 2; ++i) {  // a call writes it
+    EXPECT_TRUE(RunTape(*same.tape, {x})[0].equal(x * 3));
+  }
+  const auto other = Record({x}, with(5), second);
+  EXPECT_FALSE(other.as_expected);
+  EXPECT_NE(other.reason.find("another tensor"), std::string::npos);
+}
+
+TEST(TapeTest, NumberThatWasGivenVaries) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::randn({3});
+  const auto by = [&x](double number) {
+    return [&x, number] {
+      return Tensors{at::add(x, x, -number), at::mul(x, number)};
+    };
+  };
+  const auto first = Record({x}, by(0.25), {.numbers = {0.25}});
+  ASSERT_NE(first.tape, nullptr);
+  EXPECT_FALSE(first.tape->FitsNumbers({Tensors{x}, std::vector{0.5}}));
+  const auto second =
+      Record({x}, by(0.5), {.numbers = {0.5}, .expected = first.tape});
+  ASSERT_TRUE(second.as_expected) << second.reason;
+  const Tensors found = RunTape(*second.tape, {x}, {0.75});
+  EXPECT_TRUE(found[0].equal(at::add(x, x, -0.75)));
+  EXPECT_TRUE(found[1].equal(at::mul(x, 0.75)));
+  // The first one stays as it was: others may be running it.
+  EXPECT_FALSE(first.tape->FitsNumbers({Tensors{x}, std::vector{0.5}}));
+}
+
+TEST(TapeTest, NumberThatNothingExplainsIsADifference) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::randn({3});
+  const auto by = [&x](double number) {
+    return [&x, number] { return Tensors{at::mul(x, number)}; };
+  };
+  const auto first = Record({x}, by(2), {.numbers = {0.25}});
+  const auto second =
+      Record({x}, by(3), {.numbers = {0.5}, .expected = first.tape});
+  EXPECT_FALSE(second.as_expected);
+  EXPECT_NE(second.reason.find("aten::mul"), std::string::npos);
+}
+
+TEST(TapeTest, BackwardPassLeavesGradientsAsEagerDoes) {
+  const at::Tensor weight = at::randn({3}).requires_grad_();
+  const at::Tensor x = at::randn({3});
+  const auto step = [&weight](const at::Tensor& given) {
+    weight.mutable_grad().reset();
+    const at::Tensor loss = (weight * given).square().sum();
+    loss.backward();
+    return Tensors{loss.detach()};
+  };
+  const auto outcome =
+      Record({x}, [&] { return step(x); }, {.holders = {weight}});
+  ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
+  EXPECT_FALSE(outcome.tracks_gradients);
+  const auto again = Record({x}, [&] { return step(x); },
+                            {.holders = {weight}, .expected = nullptr});
+  const at::Tensor y = at::randn({3});
+  const at::Tensor loss = RunTape(*again.tape, {y})[0];
+  const at::Tensor gradient = weight.grad().clone();
+  EXPECT_TRUE(step(y)[0].equal(loss));
+  EXPECT_TRUE(weight.grad().equal(gradient));
+}
+
+TEST(TapeTest, AboveAutogradGradientsAreTracked) {
+  const at::Tensor weight = at::randn({3}).requires_grad_();
+  const at::Tensor x = at::randn({3});
+  const auto function = [&weight](const at::Tensor& given) {
+    return Tensors{(weight * given).sin()};
+  };
+  EXPECT_TRUE(Record({x}, [&] { return function(x); }).tracks_gradients);
+  const auto outcome = Record({x}, [&] { return function(x); },
+                              {.level = TapeLevel::kAboveAutograd});
+  ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
+  const at::Tensor y = at::randn({3});
+  RunTape(*outcome.tape, {y})[0].sum().backward();
+  const at::Tensor gradient = weight.grad().clone();
+  weight.mutable_grad().reset();
+  function(y)[0].sum().backward();
+  EXPECT_TRUE(weight.grad().equal(gradient));
+}
+
+TEST(TapeTest, WhatGoesToTheHostIsRefused) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::randn({3});
+  const auto outcome = Record({x}, [&] { return Tensors{x * x.sum().item()}; });
+  EXPECT_EQ(outcome.tape, nullptr);
+  EXPECT_NE(outcome.reason.find("hands data to the host"), std::string::npos);
+  const auto sized = Record({x}, [&] { return Tensors{x.nonzero()}; });
+  EXPECT_EQ(sized.tape, nullptr);
+  EXPECT_NE(sized.reason.find("depends on data"), std::string::npos);
+}
+
+TEST(TapeTest, OneRecordsAtATime) {
+  const std::unique_ptr<TapeRecorder> first = TapeRecorder::Begin({});
+  ASSERT_NE(first, nullptr);
+  EXPECT_TRUE(TapeRecorder::RecordsHere());
+  EXPECT_EQ(TapeRecorder::Begin({}), nullptr);
+  EXPECT_TRUE(TapeRecorder::RecordsHere());
+  TapeRecorder::NoteOutside("something");
+  const auto outcome = first->End({});
+  EXPECT_EQ(outcome.tape, nullptr);
+  EXPECT_EQ(outcome.reason, "something");
+  EXPECT_FALSE(TapeRecorder::RecordsHere());
+  EXPECT_NE(TapeRecorder::Begin({}), nullptr);  // and ends with its pointer
+  EXPECT_FALSE(TapeRecorder::RecordsHere());
+}
+
+}  // namespace
+}  // namespace reprise::bindings
