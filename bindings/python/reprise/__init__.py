@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import Iterator
 
 from reprise import _native
+from reprise._compiler import reprise as backend
 from reprise._options import Device, Option, OptionValue
 from reprise._region import Region, region, regions
 from reprise._region_report import RegionReport
@@ -31,6 +32,7 @@ __all__ = [
     "Session",
     "Stats",
     "Timeline",
+    "backend",
     "disable",
     "enable",
     "explain",
