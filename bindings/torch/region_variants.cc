@@ -1,43 +1,51 @@
 #include "bindings/torch/region_variants.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace reprise::bindings {
 
-std::list<RegionVariants::Variant>::iterator RegionVariants::Find(
-    const TapeInputs& inputs) {
-  const auto found = std::ranges::find_if(
-      variants_,
-      [&inputs](const Variant& variant) { return variant.tape->Fits(inputs); });
-  if (found != variants_.end() && found != variants_.begin()) {
-    variants_.splice(variants_.begin(), variants_, found);
-  }
-  return found;
-}
-
 RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs) {
   Ran ran;
   if (!IsOrdinary(inputs.tensors)) return ran;
-  std::shared_ptr<const Tape> tape;
+  ran.step = Step::kRecord;
+  std::vector<Variant> fitting;  // that was used last comes first
   {
     const std::lock_guard lock(mutex_);
-    ran.step = Step::kRecord;
-    const auto variant = Find(inputs);
-    if (variant == variants_.end() && fruitless_ >= kMostFruitless &&
+    std::ranges::copy_if(
+        variants_, std::back_inserter(fitting),
+        [&inputs](const Variant& each) { return each.tape->Fits(inputs); });
+    if (fitting.empty() && fruitless_ >= kMostFruitless &&
         ++passed_ % kPassedARecording != 0) {
       ran.step = Step::kPassed;
     }
-    if (variant == variants_.end() || !variant->trusted) return ran;
-    if (always_ || (!never_ && variant->runs >= variant->until_sample)) {
-      return ran;
-    }
-    ++variant->runs;
-    ran.tape = variant->name;
-    tape = variant->tape;
+    std::erase_if(fitting, [](const Variant& each) { return !each.trusted; });
+    if (always_) return ran;
   }
-  if (tape->Run(inputs, ran.outputs)) ran.step = Step::kDone;
+  for (const Variant& variant : fitting) {
+    if (!never_ && variant.runs >= variant.until_sample) return ran;
+    switch (variant.tape->Run(inputs, ran.outputs)) {
+      case Tape::Ran::kOther:
+        continue;
+      case Tape::Ran::kGone:
+        return ran;
+      case Tape::Ran::kDone:
+        ran.step = Step::kDone;
+        ran.tape = variant.name;
+        NoteRun(variant.name);
+        return ran;
+    }
+  }
   return ran;
+}
+
+void RegionVariants::NoteRun(int64_t name) {
+  const std::lock_guard lock(mutex_);
+  const auto variant = std::ranges::find(variants_, name, &Variant::name);
+  if (variant == variants_.end()) return;
+  ++variant->runs;
+  variants_.splice(variants_.begin(), variants_, variant);
 }
 
 bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
@@ -47,22 +55,21 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
   if (recorder_ != nullptr) return false;
   const TapeInputs given{inputs, numbers};
   TapeRecorder::Parts parts{.level = level_};
-  auto expected = Find(given);
-  if (expected == variants_.end()) {
-    expected = std::ranges::find_if(variants_, [&given](const Variant& other) {
-      return other.tape->FitsNumbers(given) && other.tape->Resembles(given);
-    });
-  }
-  expected_fits_ = expected != variants_.end();
+  expected_.clear();
+  const auto expect = [&](auto fits) {
+    for (const Variant& variant : variants_) {
+      if (!fits(*variant.tape)) continue;
+      parts.expected.push_back(variant.tape);
+      expected_.push_back(variant.name);
+    }
+    return !expected_.empty();
+  };
+  expected_fits_ = expect([&](const Tape& tape) { return tape.Fits(given); }) ||
+                   expect([&](const Tape& tape) {
+                     return tape.FitsNumbers(given) && tape.Resembles(given);
+                   });
   if (!expected_fits_) {
-    expected = std::ranges::find_if(variants_, [&given](const Variant& other) {
-      return other.tape->Resembles(given);
-    });
-  }
-  expected_ = 0;
-  if (expected != variants_.end()) {
-    parts.expected = expected->tape;
-    expected_ = expected->name;
+    expect([&](const Tape& tape) { return tape.Resembles(given); });
   }
   parts.inputs = std::move(inputs);
   parts.numbers = std::move(numbers);
@@ -88,7 +95,9 @@ RegionVariants::Learned RegionVariants::End(
   }
   if (outcome.tape == nullptr) return learned;
   learned.calls = outcome.tape->calls();
-  const auto expected = std::ranges::find(variants_, expected_, &Variant::name);
+  const auto expected = std::ranges::find(
+      variants_, expected_.empty() ? 0 : expected_[outcome.expected],
+      &Variant::name);
   if (outcome.as_expected && expected != variants_.end()) {
     learned.verdict = expected->trusted ? Verdict::kSame : Verdict::kTrusted;
     expected->tape = std::move(outcome.tape);
@@ -104,8 +113,8 @@ RegionVariants::Learned RegionVariants::End(
   }
   learned.verdict = Verdict::kSeen;
   ++fruitless_;
-  if (expected == variants_.end() || !expected_fits_) {
-    // What differs is a number, which no call explains.
+  if (expected == variants_.end() || !expected_fits_ || outcome.read_another) {
+    // What differs is a number that no call explains, or what Python reads.
     if (!learned.reason.empty() && ++differences_ > kMostDifferences) {
       learned.verdict = Verdict::kDiffers;
       return learned;
@@ -131,14 +140,8 @@ void RegionVariants::Abandon() {
   recorder_.reset();
 }
 
-void RegionVariants::SampleAlways() {
-  const std::lock_guard lock(mutex_);
-  always_ = true;
-}
+void RegionVariants::SampleAlways() { always_ = true; }
 
-void RegionVariants::SampleNever() {
-  const std::lock_guard lock(mutex_);
-  never_ = true;
-}
+void RegionVariants::SampleNever() { never_ = true; }
 
 }  // namespace reprise::bindings

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -25,8 +26,9 @@ namespace reprise::bindings {
 //                      └──record, another──► seen
 //
 // Which of the tapes a call belongs to say the forms of its tensors, its
-// numbers and torch's modes (Tape::Fits). At most kMostTapes are kept, those
-// that were used last. Thread-safe; calls run side by side.
+// numbers and torch's modes (Tape::Fits), and what Python would read
+// (Tape::Run). At most kMostTapes are kept, those that were used last.
+// Thread-safe; calls run side by side.
 class RegionVariants {
  public:
   static constexpr size_t kMostTapes = 16;
@@ -89,8 +91,7 @@ class RegionVariants {
   static constexpr int kMostFruitless = 32;
   static constexpr int kPassedARecording = 16;
 
-  // Guarded by mutex_.
-  std::list<Variant>::iterator Find(const TapeInputs& inputs);
+  void NoteRun(int64_t name);
 
   std::mutex mutex_;
   std::list<Variant> variants_;  // that was used last comes first
@@ -99,12 +100,12 @@ class RegionVariants {
   int differences_ = 0;  // since a tape was last trusted
   int fruitless_ = 0;
   int passed_ = 0;
-  bool always_ = false;
-  bool never_ = false;
+  std::atomic<bool> always_{false};
+  std::atomic<bool> never_{false};
   // Of the thread that records; one in a process.
   std::unique_ptr<TapeRecorder> recorder_;
-  int64_t expected_ = 0;        // its variant's name; 0: none
-  bool expected_fits_ = false;  // else numbers differ
+  std::vector<int64_t> expected_;  // names of those that it expects
+  bool expected_fits_ = false;     // else numbers differ
 };
 
 }  // namespace reprise::bindings

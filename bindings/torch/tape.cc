@@ -142,7 +142,7 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
   const auto fits = [this](const TapeRegister& reg,
                            const c10::TensorImpl& tensor) {
     return reg.form.Fits(tensor) &&
-           (!fixed_offsets_ ||
+           ((!fixed_offsets_ && reg.origin == Origin::kInput) ||
             tensor.storage_offset() == reg.form.storage_offset);
   };
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -213,17 +213,21 @@ bool Tape::Gather(const TapeInputs& inputs,
   return true;
 }
 
-bool Tape::Run(const TapeInputs& inputs,
-               std::vector<at::Tensor>& outputs) const {
-  std::vector<at::Tensor> made(registers_.size());
-  if (!Gather(inputs, made)) return false;
+void Tape::DropGradients(const std::vector<at::Tensor>& made) const {
+  // Their memory goes before the next ones' is wanted, as in eager. Who reads
+  // one holds it.
   for (const TapeGradient& gradient : gradients_) {
-    // Its memory goes before the next one's is wanted, as in eager. Who reads
-    // it holds it.
     if (gradient.after != TapeArgument::kNone) {
       made[gradient.of].mutable_grad().reset();
     }
   }
+}
+
+Tape::Ran Tape::Run(const TapeInputs& inputs,
+                    std::vector<at::Tensor>& outputs) const {
+  std::vector<at::Tensor> made(registers_.size());
+  if (!Gather(inputs, made)) return Ran::kGone;
+  if (read_calls_ == 0) DropGradients(made);
   {
     const c10::impl::ExcludeDispatchKeyGuard below(
         level_ == TapeLevel::kBelowAutograd
@@ -232,21 +236,31 @@ bool Tape::Run(const TapeInputs& inputs,
     const at::AutoGradMode restored(at::GradMode::is_enabled());
     torch::jit::Stack stack;
     for (const TapeCall& call : calls_) {
-      at::GradMode::set_enabled(call.grad_mode);
-      stack.clear();
-      for (const TapeArgument& argument : call.arguments) {
-        stack.push_back(ValueOf(argument, inputs, made));
-      }
-      call.op.callBoxed(stack);
-      auto result = call.results.begin();
-      ForTensors(stack, [&](const at::Tensor& tensor) {
-        if (const int32_t reg = *result++; reg >= 0) {
-          made[static_cast<size_t>(reg)] = tensor;
+      if (call.only_views) {
+        MakeViews(call, made);
+      } else {
+        at::GradMode::set_enabled(call.grad_mode);
+        stack.clear();
+        for (const TapeArgument& argument : call.arguments) {
+          stack.push_back(ValueOf(argument, inputs, made));
         }
-      });
-      stack.clear();
+        call.op.callBoxed(stack);
+        if (!call.read.isNone() && !SameValue(stack[0], call.read)) {
+          return Ran::kOther;
+        }
+        auto result = call.results.begin();
+        ForTensors(stack, [&](const at::Tensor& tensor) {
+          if (const int32_t reg = *result++; reg >= 0) {
+            made[static_cast<size_t>(reg)] = tensor;
+          }
+        });
+        stack.clear();
+      }
       for (const int32_t reg : call.last_uses) {
         made[static_cast<size_t>(reg)].reset();
+      }
+      if (static_cast<size_t>(&call - calls_.data()) + 1 == read_calls_) {
+        DropGradients(made);
       }
     }
   }
@@ -258,7 +272,47 @@ bool Tape::Run(const TapeInputs& inputs,
   for (const int32_t reg : outputs_) {
     outputs.push_back(made[static_cast<size_t>(reg)]);
   }
-  return true;
+  return Ran::kDone;
+}
+
+void Tape::MakeViews(const TapeCall& call,
+                     std::vector<at::Tensor>& made) const {
+  const c10::Storage storage =
+      made[static_cast<size_t>(call.arguments[0].registers[0])].storage();
+  for (const int32_t reg : call.results) {
+    if (reg < 0) continue;
+    const TensorForm& form = registers_[static_cast<size_t>(reg)].form;
+    const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
+    made[static_cast<size_t>(reg)] =
+        MakeTensor(storage,
+                   keys.has_backend(c10::BackendComponent::CUDABit)
+                       ? c10::DispatchKey::CUDA
+                       : c10::DispatchKey::CPU,
+                   {.keys = keys,
+                    .dtype = form.dtype,
+                    .storage_offset = form.storage_offset,
+                    .sizes = form.sizes,
+                    .strides = form.strides});
+  }
+}
+
+bool SameValue(const c10::IValue& a, const c10::IValue& b) {
+  if (a.tagKind() != b.tagKind()) return false;
+  if (a.isNone()) return true;
+  if (a.isDouble()) return SameBits(a.toDouble(), b.toDouble());
+  if (a.isComplexDouble()) {
+    const auto x = a.toComplexDouble();
+    const auto y = b.toComplexDouble();
+    return SameBits(x.real(), y.real()) && SameBits(x.imag(), y.imag());
+  }
+  if (a.isInt()) return a.toInt() == b.toInt();
+  if (a.isBool()) return a.toBool() == b.toBool();
+  if (a.isString()) return a.toStringRef() == b.toStringRef();
+  if (a.isDevice()) return a.toDevice() == b.toDevice();
+  if (a.isList()) {
+    return std::ranges::equal(a.toListRef(), b.toListRef(), SameValue);
+  }
+  return a.is(b);  // generators, objects
 }
 
 uint64_t ModesWord() {

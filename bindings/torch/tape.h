@@ -92,7 +92,15 @@ struct TapeCall {
   std::vector<int32_t> results = {};
   std::vector<int32_t> last_uses = {};  // registers that no later call uses
   bool grad_mode = false;
+  // What Python read of it, and went on by; None: nothing.
+  c10::IValue read = {};
+  // Its results are views that nobody writes or hands out, of the register that
+  // is its first argument: they are made from their forms.
+  bool only_views = false;
 };
+
+// Equal in kind and in every bit.
+bool SameValue(const c10::IValue& a, const c10::IValue& b);
 
 // What becomes of the gradient of a register's tensor.
 struct TapeGradient {
@@ -134,9 +142,14 @@ class Tape {
            FitsTensors(inputs, Gone::kMayBeConstant);
   }
   bool FitsNumbers(const TapeInputs& inputs) const;
-  // After Fits, by the same thread. False if something has gone meanwhile:
-  // nothing was called. Raises what an operator raises.
-  bool Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs) const;
+  enum class Ran : uint8_t {
+    kDone,
+    kGone,   // something has gone meanwhile: nothing was called
+    kOther,  // Python would have read another value, and gone another way: what
+             // was called has changed nothing
+  };
+  // After Fits, by the same thread. Raises what an operator raises.
+  Ran Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs) const;
 
  private:
   friend class TapeRecorder;
@@ -148,6 +161,9 @@ class Tape {
   const c10::TensorImpl& Given(size_t reg, const TapeInputs& inputs) const;
   // The same tensor is given in the same places.
   bool GivenAlike(std::span<const at::Tensor> tensors) const;
+  void MakeViews(const TapeCall& call, std::vector<at::Tensor>& made) const;
+  // Behind the last read.
+  void DropGradients(const std::vector<at::Tensor>& made) const;
   bool Gather(const TapeInputs& inputs, std::vector<at::Tensor>& made) const;
 
   TapeLevel level_ = TapeLevel::kBelowAutograd;
@@ -158,6 +174,7 @@ class Tape {
   std::vector<double> numbers_;
   std::vector<bool> varies_;  // by number
   std::vector<TapeCall> calls_;
+  size_t read_calls_ = 0;  // the last read is among the first so many
   std::vector<TapeGradient> gradients_;
   std::vector<int32_t> outputs_;  // registers
 };

@@ -1,6 +1,7 @@
 #include "bindings/torch/tape_recorder.h"
 
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
@@ -99,35 +100,8 @@ bool SameDouble(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }
 
-bool SameValue(const c10::IValue& a, const c10::IValue& b) {
-  if (a.tagKind() != b.tagKind()) return false;
-  if (a.isNone()) return true;
-  if (a.isDouble()) return SameDouble(a.toDouble(), b.toDouble());
-  if (a.isComplexDouble()) {
-    const auto x = a.toComplexDouble();
-    const auto y = b.toComplexDouble();
-    return SameDouble(x.real(), y.real()) && SameDouble(x.imag(), y.imag());
-  }
-  if (a.isInt()) return a.toInt() == b.toInt();
-  if (a.isBool()) return a.toBool() == b.toBool();
-  if (a.isString()) return a.toStringRef() == b.toStringRef();
-  if (a.isDevice()) return a.toDevice() == b.toDevice();
-  if (a.isList()) {
-    const auto x = a.toListRef();
-    const auto y = b.toListRef();
-    return std::ranges::equal(x, y, SameValue);
-  }
-  if (a.isTuple()) {
-    return std::ranges::equal(a.toTupleRef().elements().vec(),
-                              b.toTupleRef().elements().vec(), SameValue);
-  }
-  return a.is(b);  // generators, objects
-}
-
 // Few words for people.
-std::string TextOf(const TapeArgument& argument) {
-  if (argument.kind != Kind::kValue) return "a tensor";
-  const c10::IValue& value = argument.value;
+std::string TextOf(const c10::IValue& value) {
   if (value.isDouble()) return std::to_string(value.toDouble());
   if (value.isInt()) return std::to_string(value.toInt());
   if (value.isBool()) return value.toBool() ? "True" : "False";
@@ -141,6 +115,10 @@ std::string TextOf(const TapeArgument& argument) {
     return text + "]";
   }
   return "a " + value.tagKind();
+}
+
+std::string TextOf(const TapeArgument& argument) {
+  return argument.kind == Kind::kValue ? TextOf(argument.value) : "a tensor";
 }
 
 // Where the elements lie one after the other.
@@ -166,6 +144,50 @@ bool HasMask(std::span<const c10::IValue> arguments) {
     }
   }
   return false;
+}
+
+// A number of a tensor's, and nothing else, is what Python gets.
+bool Reads(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return name == "aten::_local_scalar_dense" || name == "aten::item" ||
+         name == "aten::equal" || name == "aten::is_nonzero";
+}
+
+// It writes what its schema does not say (running statistics), or draws random
+// numbers.
+bool HasSecretEffects(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return name.find("batch_norm") != std::string::npos ||
+         name.find("instance_norm") != std::string::npos ||
+         name.find("renorm") != std::string::npos ||
+         op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+// Of a tensor that MakeTensor makes now.
+uint64_t KeysOfNew(const TensorForm& form) {
+  const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
+  const at::Tensor tensor = MakeTensor(
+      at::detail::empty_cpu({0}, at::kByte).storage(),
+      keys.has_backend(c10::BackendComponent::CUDABit) ? DispatchKey::CUDA
+                                                       : DispatchKey::CPU,
+      {.keys = keys, .dtype = at::kByte, .sizes = {}, .strides = {}});
+  return tensor.key_set().raw_repr();
+}
+
+// Gives views of its first argument, and does nothing else.
+bool GivesViews(const c10::OperatorHandle& op) {
+  if (op.operator_name().name == "aten::_unsafe_view") return true;
+  const auto& arguments = op.schema().arguments();
+  const auto views = [](const c10::Argument& argument) {
+    return argument.alias_info() != nullptr &&
+           !argument.alias_info()->isWrite();
+  };
+  return !arguments.empty() && views(arguments[0]) &&
+         arguments[0].type()->kind() == c10::TypeKind::TensorType &&
+         std::none_of(arguments.begin() + 1, arguments.end(), views) &&
+         std::ranges::none_of(arguments, &c10::Argument::is_out) &&
+         std::ranges::all_of(op.schema().returns(), views) &&
+         !op.schema().returns().empty();
 }
 
 // Computes nothing: what the package itself calls, and marks for profilers.
@@ -219,8 +241,8 @@ std::unique_ptr<TapeRecorder> TapeRecorder::Begin(Parts parts) {
 
 TapeRecorder::TapeRecorder(Parts parts)
     : parts_(std::move(parts)), tape_(std::make_shared<Tape>()) {
-  if (parts_.expected != nullptr) {
-    expected_ = std::make_shared<Tape>(*parts_.expected);
+  if (!parts_.expected.empty()) {
+    expected_ = std::make_shared<Tape>(*parts_.expected[0]);
   }
   tape_->level_ = parts_.level;
   tape_->modes_ = ModesWord();
@@ -335,6 +357,9 @@ int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
     by_storage_.emplace(storage, reg);
     kept_storages_.emplace_back(tensor.storage().getWeakStorageImpl());
   }
+  storages_.push_back(
+      tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr);
+  if (origin != Origin::kResult) outside_.insert(storages_.back());
   histories_.resize(tape_->registers_.size(), nullptr);
   NoteHistory(reg, tensor);
   return reg;
@@ -465,10 +490,8 @@ TapeArgument TapeRecorder::Argument(const c10::IValue& value) {
 void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
                                      std::span<const c10::IValue> arguments) {
   const std::string name = FullName(op.operator_name());
-  if (op.hasTag(at::Tag::data_dependent_output) ||
-      op.operator_name().name == "aten::_local_scalar_dense" ||
-      op.operator_name().name == "aten::item") {
-    Refuse(name + ": hands data to the host");
+  if (op.hasTag(at::Tag::data_dependent_output) || Reads(op)) {
+    if (!Reads(op) || !MayRead()) Refuse(name + ": hands data to the host");
   } else if (op.hasTag(at::Tag::dynamic_output_shape) &&
              (!PicksByIndices(op) || HasMask(arguments))) {
     Refuse(name + ": the size of its result depends on data");
@@ -515,6 +538,7 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
   if (op.operator_name().name.starts_with("aten::as_strided")) {
     tape_->fixed_offsets_ = true;
   }
+  NoteEffects(op, tape_->calls_.size() - 1);
   auto& written = written_.emplace_back();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::AliasInfo* alias = op.schema().arguments()[i].alias_info();
@@ -526,6 +550,21 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
     });
   }
   return tape_->calls_.size() - 1;
+}
+
+void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index) {
+  if (!pure_) return;
+  pure_ = !HasSecretEffects(op);
+  const TapeCall& call = tape_->calls_[index];
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    const c10::AliasInfo* alias = op.schema().arguments()[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) continue;
+    // A result may be a view of what is not.
+    for (const int32_t reg : call.arguments[i].registers) {
+      pure_ &=
+          reg < 0 || !outside_.contains(storages_[static_cast<size_t>(reg)]);
+    }
+  }
 }
 
 void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
@@ -544,6 +583,10 @@ void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
                        tape_->registers_[static_cast<size_t>(reg)].form.keys)
                        .has_backend(c10::BackendComponent::CUDABit);
     }
+  }
+  if (Reads(call.op) && results.size() == 1) {
+    call.read = results[0];
+    tape_->read_calls_ = index + 1;
   }
   ForTensors(results, [&](const at::Tensor& tensor) {
     to_host |= tensor.defined() && tensor.device().is_cpu();
@@ -641,40 +684,71 @@ bool TapeRecorder::SameArgument(TapeArgument& expected, TapeArgument& written,
   return false;
 }
 
-void TapeRecorder::Compare(size_t index) {
-  if (expected_ == nullptr || !differs_.empty()) return;
+std::optional<std::string> TapeRecorder::Difference(size_t index) {
   TapeCall& written = tape_->calls_[index];
   const std::string name = FullName(written.op.operator_name());
   const std::string number = "call " + std::to_string(index);
+  read_another_ = false;
   if (index >= expected_->calls_.size()) {
-    return Differ(number + ", " + name + ", is one more");
+    return number + ", " + name + ", is one more";
   }
   TapeCall& expected = expected_->calls_[index];
   if (written.op.operator_name() != expected.op.operator_name()) {
-    return Differ(number + " is " + name + ", was " +
-                  FullName(expected.op.operator_name()));
+    return number + " is " + name + ", was " +
+           FullName(expected.op.operator_name());
   }
   if (written.grad_mode != expected.grad_mode) {
-    return Differ(number + ", " + name + ": another grad mode");
+    return number + ", " + name + ": another grad mode";
   }
   for (size_t i = 0; i < written.arguments.size(); ++i) {
     std::string how;
     if (!SameArgument(expected.arguments[i], written.arguments[i], how)) {
-      return Differ(number + ", " + name + ": '" +
-                    written.op.schema().arguments()[i].name() + "' " + how);
+      return number + ", " + name + ": '" +
+             written.op.schema().arguments()[i].name() + "' " + how;
     }
+  }
+  if (!SameValue(written.read, expected.read)) {
+    read_another_ = true;
+    return number + ", " + name +
+           ": hands data to the host, which is other data each time";
   }
   const size_t results = written.results.size();
   if (results != expected.results.size()) {
-    return Differ(number + ", " + name + ": another number of results");
+    return number + ", " + name + ": another number of results";
   }
   for (size_t i = 0; i < results; ++i) {
     const int32_t reg = written.results[i];
     if (expected.results[i] == TapeArgument::kUndefined && reg >= 0) continue;
     if (!SameRegister(expected.results[i], reg)) {
-      return Differ(number + ", " + name + ": its result is another one");
+      return number + ", " + name + ": its result is another one";
     }
   }
+  return std::nullopt;
+}
+
+bool TapeRecorder::ExpectAnother(size_t index) {
+  const std::shared_ptr<Tape> before = expected_;
+  const bool read_another = read_another_;
+  for (size_t next = which_ + 1; next < parts_.expected.size(); ++next) {
+    expected_ = std::make_shared<Tape>(*parts_.expected[next]);
+    size_t call = 0;
+    while (call <= index && !Difference(call).has_value()) ++call;
+    if (call > index) {
+      which_ = next;
+      return true;
+    }
+  }
+  expected_ = before;
+  read_another_ = read_another;
+  return false;
+}
+
+void TapeRecorder::Compare(size_t index) {
+  if (expected_ == nullptr || !differs_.empty()) return;
+  const std::optional<std::string> difference = Difference(index);
+  if (!difference.has_value()) return;
+  if (read_another_ && ExpectAnother(index)) return;
+  Differ(*difference);
 }
 
 void TapeRecorder::NoteGradients() {
@@ -699,6 +773,53 @@ void TapeRecorder::NoteGradients() {
             Origin::kForeign) {
       Refuse("a gradient comes from outside");
     }
+  }
+}
+
+void TapeRecorder::NoteViews() {
+  if (parts_.level != TapeLevel::kBelowAutograd) return;
+  // Whoever looks at a version, or at what a tensor is a view of, must not meet
+  // one that was made in another way.
+  std::unordered_set<const c10::StorageImpl*> seen;
+  const auto see = [&](int32_t reg) {
+    if (reg >= 0) seen.insert(storages_[static_cast<size_t>(reg)]);
+  };
+  for (size_t reg = 0; reg < storages_.size(); ++reg) {
+    const Origin origin = tape_->registers_[reg].origin;
+    // Where in them a view begins is another place in each call.
+    if (origin != Origin::kResult && origin != Origin::kForeign) {
+      seen.insert(storages_[reg]);
+    }
+  }
+  for (const int32_t reg : tape_->outputs_) see(reg);
+  for (const TapeGradient& gradient : tape_->gradients_) see(gradient.after);
+  for (const TapeCall& call : tape_->calls_) {
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      const c10::AliasInfo* alias =
+          call.op.schema().arguments()[i].alias_info();
+      if (alias == nullptr || !alias->isWrite()) continue;
+      for (const int32_t reg : call.arguments[i].registers) see(reg);
+    }
+  }
+  for (TapeCall& call : tape_->calls_) {
+    if (!GivesViews(call.op) || call.arguments[0].kind != Kind::kTensor ||
+        call.arguments[0].wrapped || call.arguments[0].registers[0] < 0) {
+      continue;
+    }
+    const auto of = static_cast<size_t>(call.arguments[0].registers[0]);
+    const TapeRegister& source = tape_->registers_[of];
+    call.only_views =
+        (source.origin == Origin::kResult ||
+         source.origin == Origin::kForeign) &&
+        storages_[of] != nullptr && !seen.contains(storages_[of]) &&
+        std::ranges::all_of(call.results, [&](int32_t reg) {
+          if (reg < 0) return true;
+          const TapeRegister& result =
+              tape_->registers_[static_cast<size_t>(reg)];
+          return storages_[static_cast<size_t>(reg)] == storages_[of] &&
+                 result.origin == Origin::kResult &&
+                 result.form.keys == KeysOfNew(result.form);
+        });
   }
 }
 
@@ -791,7 +912,10 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs) {
     }
   }
   NoteLastUses();
+  NoteViews();
   fill();
+  outcome.expected = which_;
+  outcome.read_another = read_another_ && !differs_.empty();
   outcome.tape = outcome.as_expected ? std::move(expected_) : std::move(tape_);
   return outcome;
 }

@@ -16,6 +16,8 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "bindings/torch/tape.h"
@@ -43,8 +45,9 @@ class TapeRecorder {
     std::vector<double> numbers = {};
     // Tensors whose gradients the callable may set or read.
     std::vector<at::Tensor> holders = {};
-    // What is expected to be written; null: nobody knows.
-    std::shared_ptr<const Tape> expected = nullptr;
+    // What is expected to be written, one of these, which differ in what Python
+    // reads; empty: nobody knows.
+    std::vector<std::shared_ptr<const Tape>> expected = {};
   };
   // The callable's thread.
   static std::unique_ptr<TapeRecorder> Begin(Parts parts);
@@ -59,6 +62,9 @@ class TapeRecorder {
     // What was expected was written: `tape` is both. Numbers in which the two
     // differed, and which were given, vary in it, and so on.
     bool as_expected = false;
+    size_t expected = 0;  // which of them
+    // It is not, because Python read another value.
+    bool read_another = false;
     // Why nothing was written, or in what it differs from what was expected;
     // and the line of the program's where that was.
     std::string reason;
@@ -102,8 +108,17 @@ class TapeRecorder {
   bool HasHooks() const;
   void CheckSurroundings(const c10::OperatorHandle& op,
                          std::span<const c10::IValue> arguments);
-  // The call is the one that was expected.
+  // The call is the one that was expected, of one of the tapes at least.
   void Compare(size_t call);
+  // Null: it is. Else in what it differs.
+  std::optional<std::string> Difference(size_t call);
+  // Another one of the tapes expects what was written up to this call.
+  bool ExpectAnother(size_t call);
+  // Python reads a value: what was called before has changed nothing, so that
+  // it may be called once more where the value is another one.
+  bool MayRead() const { return pure_ && !in_backward_; }
+  void NoteEffects(const c10::OperatorHandle& op, size_t call);
+  void NoteViews();
   bool SameRegister(int32_t expected, int32_t written);
   bool SameArgument(TapeArgument& expected, TapeArgument& written,
                     std::string& how);
@@ -114,6 +129,9 @@ class TapeRecorder {
 
   Parts parts_;
   std::shared_ptr<Tape> expected_;  // a copy
+  size_t which_ = 0;                // of those that are expected
+  bool pure_ = true;                // no call has changed anything
+  bool read_another_ = false;
   std::shared_ptr<Tape> tape_;
   bool ended_ = false;
   std::string refused_;
@@ -132,8 +150,10 @@ class TapeRecorder {
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> kept_;
   std::unordered_multimap<const c10::StorageImpl*, int32_t> by_storage_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> kept_storages_;
-  std::vector<const Node*> histories_;        // by register
-  std::vector<std::shared_ptr<Node>> nodes_;  // of results
+  std::vector<const c10::StorageImpl*> storages_;        // by register
+  std::unordered_set<const c10::StorageImpl*> outside_;  // not of results
+  std::vector<const Node*> histories_;                   // by register
+  std::vector<std::shared_ptr<Node>> nodes_;             // of results
   // By call: what its schema says that it writes.
   std::vector<std::vector<std::pair<int32_t, WeakTensor>>> written_;
   std::vector<std::pair<int32_t, at::Tensor>> holders_;

@@ -283,6 +283,37 @@ def test_exception_of_the_callable_leaves_it_as_it_was(device: str) -> None:
     check_calls(fn, lambda x, fail: x + 1, lambda: (batch(device), False))
 
 
+def test_value_that_is_read_early_makes_variants(device: str) -> None:
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return y.relu() + x.sum() if (y.sum() > 0) else y - 1
+
+    fast = reprise.region(plain)
+    signs = torch.randint(2, (4 * CALLS,)).tolist()
+    check_calls(
+        fast,
+        plain,
+        lambda: (batch(device).abs() * (1 if signs.pop() else -1),),
+        len(signs),
+        len(signs) - 6,
+    )
+    assert fast.explain().variants == 2
+
+
+def test_value_that_is_read_behind_an_effect_is_refused(device: str) -> None:
+    total = torch.zeros((), device=device)
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        total.add_(1)
+        return x + 1 if total > 3 else x - 1
+
+    fast = reprise.region(plain)
+    for call in range(CALLS):
+        x = batch(device)
+        assert torch.equal(fast(x), x + 1 if call >= 3 else x - 1)
+    assert "hands data to the host" in str(fast.explain())
+
+
 # --- Modules ---
 
 
