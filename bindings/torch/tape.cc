@@ -1,6 +1,7 @@
 #include "bindings/torch/tape.h"
 
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/autocast_mode.h>
@@ -13,11 +14,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <unordered_set>
 #include <utility>
 
 #include "bindings/torch/inline_buffer.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/switches.h"
+#include "bindings/torch/tape_ops.h"
 
 namespace reprise::bindings {
 namespace {
@@ -35,10 +38,6 @@ bool HasGradient(const c10::TensorImpl& tensor) {
   const auto* meta =
       static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
   return meta != nullptr && meta->grad_.defined();
-}
-
-bool SameBits(double a, double b) {
-  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }
 
 at::Tensor TensorAt(const std::vector<at::Tensor>& made, int32_t index) {
@@ -87,6 +86,17 @@ c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs,
     }
   }
   return argument.value;
+}
+
+// Of a tensor that MakeTensor makes now.
+uint64_t KeysOfNew(const TensorForm& form) {
+  const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
+  const at::Tensor tensor = MakeTensor(
+      at::detail::empty_cpu({0}, at::kByte).storage(),
+      keys.has_backend(c10::BackendComponent::CUDABit) ? c10::DispatchKey::CUDA
+                                                       : c10::DispatchKey::CPU,
+      {.keys = keys, .dtype = at::kByte, .sizes = {}, .strides = {}});
+  return tensor.key_set().raw_repr();
 }
 
 // The tensors among what a call returned, in order.
@@ -296,6 +306,10 @@ void Tape::MakeViews(const TapeCall& call,
   }
 }
 
+bool SameBits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
 bool SameValue(const c10::IValue& a, const c10::IValue& b) {
   if (a.tagKind() != b.tagKind()) return false;
   if (a.isNone()) return true;
@@ -313,6 +327,77 @@ bool SameValue(const c10::IValue& a, const c10::IValue& b) {
     return std::ranges::equal(a.toListRef(), b.toListRef(), SameValue);
   }
   return a.is(b);  // generators, objects
+}
+
+void Tape::NoteLastUses() {
+  std::vector<int64_t> last(registers_.size(), -1);
+  const auto keep = [&last](int32_t reg) {
+    if (reg >= 0) last[static_cast<size_t>(reg)] = INT64_MAX;
+  };
+  for (const int32_t reg : outputs_) keep(reg);
+  for (const TapeGradient& gradient : gradients_) {
+    keep(static_cast<int32_t>(gradient.of));
+    keep(gradient.after);
+  }
+  for (size_t c = 0; c < calls_.size(); ++c) {
+    const auto use = [&](int32_t reg) {
+      if (reg < 0) return;
+      int64_t& at = last[static_cast<size_t>(reg)];
+      at = std::max(at, static_cast<int64_t>(c));
+    };
+    for (const TapeArgument& argument : calls_[c].arguments) {
+      for (const int32_t reg : argument.registers) use(reg);
+    }
+    for (const int32_t reg : calls_[c].results) use(reg);
+  }
+  for (size_t reg = 0; reg < last.size(); ++reg) {
+    if (last[reg] < 0 || last[reg] == INT64_MAX) continue;
+    calls_[static_cast<size_t>(last[reg])].last_uses.push_back(
+        static_cast<int32_t>(reg));
+  }
+}
+
+void Tape::NoteViews(std::span<const c10::StorageImpl* const> storages) {
+  // Whoever looks at a version, or at what a tensor is a view of, must not meet
+  // one that was made in another way.
+  std::unordered_set<const c10::StorageImpl*> seen;
+  const auto see = [&](int32_t reg) {
+    if (reg >= 0) seen.insert(storages[static_cast<size_t>(reg)]);
+  };
+  for (size_t reg = 0; reg < storages.size(); ++reg) {
+    const Origin origin = registers_[reg].origin;
+    // Where in them a view begins is another place in each call.
+    if (origin != Origin::kResult && origin != Origin::kForeign) {
+      seen.insert(storages[reg]);
+    }
+  }
+  for (const int32_t reg : outputs_) see(reg);
+  for (const TapeGradient& gradient : gradients_) see(gradient.after);
+  for (const TapeCall& call : calls_) {
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      if (!Writes(call.op, i)) continue;
+      for (const int32_t reg : call.arguments[i].registers) see(reg);
+    }
+  }
+  for (TapeCall& call : calls_) {
+    if (!GivesViews(call.op) || call.arguments[0].kind != Kind::kTensor ||
+        call.arguments[0].wrapped || call.arguments[0].registers[0] < 0) {
+      continue;
+    }
+    const auto of = static_cast<size_t>(call.arguments[0].registers[0]);
+    const TapeRegister& source = registers_[of];
+    call.only_views =
+        (source.origin == Origin::kResult ||
+         source.origin == Origin::kForeign) &&
+        storages[of] != nullptr && !seen.contains(storages[of]) &&
+        std::ranges::all_of(call.results, [&](int32_t reg) {
+          if (reg < 0) return true;
+          const TapeRegister& result = registers_[static_cast<size_t>(reg)];
+          return storages[static_cast<size_t>(reg)] == storages[of] &&
+                 result.origin == Origin::kResult &&
+                 result.form.keys == KeysOfNew(result.form);
+        });
+  }
 }
 
 uint64_t ModesWord() {

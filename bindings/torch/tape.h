@@ -99,7 +99,9 @@ struct TapeCall {
   bool only_views = false;
 };
 
-// Equal in kind and in every bit.
+// In every bit, where numbers are equal that are not the same.
+bool SameBits(double a, double b);
+// The same, and in kind.
 bool SameValue(const c10::IValue& a, const c10::IValue& b);
 
 // What becomes of the gradient of a register's tensor.
@@ -153,6 +155,12 @@ class Tape {
 
  private:
   friend class TapeRecorder;
+  friend class TapeMatcher;
+
+  // Once, behind the last call.
+  void NoteLastUses();
+  // The same, below autograd. By register: its storage when it came.
+  void NoteViews(std::span<const c10::StorageImpl* const> storages);
 
   // What of a tensor from outside that is gone, and whose content is known.
   enum class Gone : uint8_t { kMissed, kMayBeConstant };

@@ -22,6 +22,7 @@
 #include "bindings/torch/op_policy.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/program_place.h"
+#include "bindings/torch/tape_ops.h"
 #include "bindings/torch/thread_state.h"
 #include "engine/base/mutex.h"
 #include "engine/trace/frontend.h"
@@ -95,110 +96,10 @@ bool HasSavedTensorHooks() {
   return !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
 }
 
-// Bits, where numbers are equal that are not the same.
-bool SameDouble(double a, double b) {
-  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-}
-
-// Few words for people.
-std::string TextOf(const c10::IValue& value) {
-  if (value.isDouble()) return std::to_string(value.toDouble());
-  if (value.isInt()) return std::to_string(value.toInt());
-  if (value.isBool()) return value.toBool() ? "True" : "False";
-  if (value.isNone()) return "None";
-  if (value.isString()) return value.toStringRef();
-  if (value.isIntList()) {
-    std::string text = "[";
-    for (const int64_t element : value.toIntVector()) {
-      text += (text.size() > 1 ? ", " : "") + std::to_string(element);
-    }
-    return text + "]";
-  }
-  return "a " + value.tagKind();
-}
-
-std::string TextOf(const TapeArgument& argument) {
-  return argument.kind == Kind::kValue ? TextOf(argument.value) : "a tensor";
-}
-
-// Where the elements lie one after the other.
-std::span<const std::byte> BytesOf(const at::Tensor& contiguous) {
-  return {static_cast<const std::byte*>(contiguous.const_data_ptr()),
-          contiguous.nbytes()};
-}
-
 bool IsSmallOfHost(const at::Tensor& tensor) {
   return tensor.device().is_cpu() &&
          IsPlainTensor(*tensor.unsafeGetTensorImpl()) &&
          tensor.is_contiguous() && tensor.nbytes() <= kMostContentBytes;
-}
-
-// An index that is a mask says how many elements it picks.
-bool HasMask(std::span<const c10::IValue> arguments) {
-  for (const c10::IValue& argument : arguments) {
-    if (!argument.isList()) continue;
-    for (const c10::IValue& element : argument.toListRef()) {
-      if (!element.isTensor() || !element.toTensor().defined()) continue;
-      const at::ScalarType dtype = element.toTensor().scalar_type();
-      if (dtype == at::kBool || dtype == at::kByte) return true;
-    }
-  }
-  return false;
-}
-
-// A number of a tensor's, and nothing else, is what Python gets.
-bool Reads(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name == "aten::_local_scalar_dense" || name == "aten::item" ||
-         name == "aten::equal" || name == "aten::is_nonzero";
-}
-
-// It writes what its schema does not say (running statistics), or draws random
-// numbers.
-bool HasSecretEffects(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name.find("batch_norm") != std::string::npos ||
-         name.find("instance_norm") != std::string::npos ||
-         name.find("renorm") != std::string::npos ||
-         op.hasTag(at::Tag::nondeterministic_seeded);
-}
-
-// Of a tensor that MakeTensor makes now.
-uint64_t KeysOfNew(const TensorForm& form) {
-  const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
-  const at::Tensor tensor = MakeTensor(
-      at::detail::empty_cpu({0}, at::kByte).storage(),
-      keys.has_backend(c10::BackendComponent::CUDABit) ? DispatchKey::CUDA
-                                                       : DispatchKey::CPU,
-      {.keys = keys, .dtype = at::kByte, .sizes = {}, .strides = {}});
-  return tensor.key_set().raw_repr();
-}
-
-// Gives views of its first argument, and does nothing else.
-bool GivesViews(const c10::OperatorHandle& op) {
-  if (op.operator_name().name == "aten::_unsafe_view") return true;
-  const auto& arguments = op.schema().arguments();
-  const auto views = [](const c10::Argument& argument) {
-    return argument.alias_info() != nullptr &&
-           !argument.alias_info()->isWrite();
-  };
-  return !arguments.empty() && views(arguments[0]) &&
-         arguments[0].type()->kind() == c10::TypeKind::TensorType &&
-         std::none_of(arguments.begin() + 1, arguments.end(), views) &&
-         std::ranges::none_of(arguments, &c10::Argument::is_out) &&
-         std::ranges::all_of(op.schema().returns(), views) &&
-         !op.schema().returns().empty();
-}
-
-// Computes nothing: what the package itself calls, and marks for profilers.
-bool IsOfTools(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name.starts_with("reprise::") || name.starts_with("profiler::");
-}
-
-bool PicksByIndices(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name == "aten::index" || name == "aten::_unsafe_index";
 }
 
 template <typename Each>
@@ -240,10 +141,9 @@ std::unique_ptr<TapeRecorder> TapeRecorder::Begin(Parts parts) {
 }
 
 TapeRecorder::TapeRecorder(Parts parts)
-    : parts_(std::move(parts)), tape_(std::make_shared<Tape>()) {
-  if (!parts_.expected.empty()) {
-    expected_ = std::make_shared<Tape>(*parts_.expected[0]);
-  }
+    : parts_(std::move(parts)),
+      tape_(std::make_shared<Tape>()),
+      matcher_(parts_.expected, tape_.get()) {
   tape_->level_ = parts_.level;
   tape_->modes_ = ModesWord();
   tape_->numbers_ = parts_.numbers;
@@ -490,10 +390,9 @@ TapeArgument TapeRecorder::Argument(const c10::IValue& value) {
 void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
                                      std::span<const c10::IValue> arguments) {
   const std::string name = FullName(op.operator_name());
-  if (op.hasTag(at::Tag::data_dependent_output) || Reads(op)) {
+  if (HandsDataOut(op)) {
     if (!Reads(op) || !MayRead()) Refuse(name + ": hands data to the host");
-  } else if (op.hasTag(at::Tag::dynamic_output_shape) &&
-             (!PicksByIndices(op) || HasMask(arguments))) {
+  } else if (SizesByData(op, arguments)) {
     Refuse(name + ": the size of its result depends on data");
   } else if (name.starts_with("c10d") || name.starts_with("_c10d")) {
     Refuse(name + ": works with other processes");
@@ -541,8 +440,7 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
   NoteEffects(op, tape_->calls_.size() - 1);
   auto& written = written_.emplace_back();
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const c10::AliasInfo* alias = op.schema().arguments()[i].alias_info();
-    if (alias == nullptr || !alias->isWrite()) continue;
+    if (!Writes(op, i)) continue;
     auto reg = call.arguments[i].registers.begin();
     ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
       if (*reg >= 0) written.emplace_back(*reg, tensor.getIntrusivePtr());
@@ -557,8 +455,7 @@ void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index) {
   pure_ = !HasSecretEffects(op);
   const TapeCall& call = tape_->calls_[index];
   for (size_t i = 0; i < call.arguments.size(); ++i) {
-    const c10::AliasInfo* alias = op.schema().arguments()[i].alias_info();
-    if (alias == nullptr || !alias->isWrite()) continue;
+    if (!Writes(op, i)) continue;
     // A result may be a view of what is not.
     for (const int32_t reg : call.arguments[i].registers) {
       pure_ &=
@@ -600,155 +497,9 @@ void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
       Refuse(FullName(call.op.operator_name()) + ": returns an object");
     }
   }
-  Compare(index);
-}
-
-bool TapeRecorder::SameRegister(int32_t expected, int32_t written) {
-  if (expected != written) return false;
-  if (written < 0) return true;
-  Tape& tape = *expected_;
-  if (static_cast<size_t>(expected) >= tape.registers_.size()) return false;
-  TapeRegister& then = tape.registers_[static_cast<size_t>(expected)];
-  TapeRegister& now = tape_->registers_[static_cast<size_t>(written)];
-  if (then.origin == Origin::kConstant && now.origin == Origin::kForeign) {
-    now.origin = Origin::kConstant;
+  if (differs_.empty()) {
+    if (const auto difference = matcher_.Differs(index)) Differ(*difference);
   }
-  if (then.origin != now.origin || then.index != now.index ||
-      then.form != now.form) {
-    return false;
-  }
-  if (now.origin == Origin::kForeign &&
-      then.foreign->_unsafe_get_target() == now.foreign->_unsafe_get_target()) {
-    return true;
-  }
-  if (now.origin == Origin::kForeign || now.origin == Origin::kConstant) {
-    // Another object, at each call, with what is the same.
-    if (!then.content.defined() || !now.content.defined() ||
-        !std::ranges::equal(BytesOf(then.content), BytesOf(now.content))) {
-      return false;
-    }
-    then.origin = now.origin = Origin::kConstant;
-  }
-  return true;
-}
-
-bool TapeRecorder::SameArgument(TapeArgument& expected, TapeArgument& written,
-                                std::string& how) {
-  if (expected.kind == Kind::kNumber) {
-    const double given = parts_.numbers[expected.index];
-    if (expected.wrapped != written.wrapped || !written.value.isDouble() ||
-        !SameDouble(written.value.toDouble(),
-                    expected.negated ? -given : given)) {
-      how = "is " + TextOf(written);
-      return false;
-    }
-    written = expected;
-    return true;
-  }
-  if (expected.kind != written.kind || expected.wrapped != written.wrapped ||
-      expected.registers.size() != written.registers.size()) {
-    how = "is another kind of thing";
-    return false;
-  }
-  for (size_t i = 0; i < written.registers.size(); ++i) {
-    if (!SameRegister(expected.registers[i], written.registers[i])) {
-      how = "is another tensor";
-      return false;
-    }
-  }
-  if (written.kind != Kind::kValue ||
-      SameValue(expected.value, written.value)) {
-    return true;
-  }
-  how = "is " + TextOf(written) + ", was " + TextOf(expected);
-  if (!written.value.isDouble() || !expected.value.isDouble()) return false;
-  Tape& tape = *expected_;
-  const double was = expected.value.toDouble();
-  const double is = written.value.toDouble();
-  for (uint32_t i = 0; i < parts_.numbers.size(); ++i) {
-    for (const bool negated : {false, true}) {
-      const double sign = negated ? -1 : 1;
-      if (!SameDouble(sign * tape.numbers_[i], was) ||
-          !SameDouble(sign * parts_.numbers[i], is)) {
-        continue;
-      }
-      for (Tape* of : {&tape, tape_.get()}) of->varies_[i] = true;
-      for (TapeArgument* argument : {&expected, &written}) {
-        argument->kind = Kind::kNumber;
-        argument->index = i;
-        argument->negated = negated;
-      }
-      return true;
-    }
-  }
-  return false;
-}
-
-std::optional<std::string> TapeRecorder::Difference(size_t index) {
-  TapeCall& written = tape_->calls_[index];
-  const std::string name = FullName(written.op.operator_name());
-  const std::string number = "call " + std::to_string(index);
-  read_another_ = false;
-  if (index >= expected_->calls_.size()) {
-    return number + ", " + name + ", is one more";
-  }
-  TapeCall& expected = expected_->calls_[index];
-  if (written.op.operator_name() != expected.op.operator_name()) {
-    return number + " is " + name + ", was " +
-           FullName(expected.op.operator_name());
-  }
-  if (written.grad_mode != expected.grad_mode) {
-    return number + ", " + name + ": another grad mode";
-  }
-  for (size_t i = 0; i < written.arguments.size(); ++i) {
-    std::string how;
-    if (!SameArgument(expected.arguments[i], written.arguments[i], how)) {
-      return number + ", " + name + ": '" +
-             written.op.schema().arguments()[i].name() + "' " + how;
-    }
-  }
-  if (!SameValue(written.read, expected.read)) {
-    read_another_ = true;
-    return number + ", " + name +
-           ": hands data to the host, which is other data each time";
-  }
-  const size_t results = written.results.size();
-  if (results != expected.results.size()) {
-    return number + ", " + name + ": another number of results";
-  }
-  for (size_t i = 0; i < results; ++i) {
-    const int32_t reg = written.results[i];
-    if (expected.results[i] == TapeArgument::kUndefined && reg >= 0) continue;
-    if (!SameRegister(expected.results[i], reg)) {
-      return number + ", " + name + ": its result is another one";
-    }
-  }
-  return std::nullopt;
-}
-
-bool TapeRecorder::ExpectAnother(size_t index) {
-  const std::shared_ptr<Tape> before = expected_;
-  const bool read_another = read_another_;
-  for (size_t next = which_ + 1; next < parts_.expected.size(); ++next) {
-    expected_ = std::make_shared<Tape>(*parts_.expected[next]);
-    size_t call = 0;
-    while (call <= index && !Difference(call).has_value()) ++call;
-    if (call > index) {
-      which_ = next;
-      return true;
-    }
-  }
-  expected_ = before;
-  read_another_ = read_another;
-  return false;
-}
-
-void TapeRecorder::Compare(size_t index) {
-  if (expected_ == nullptr || !differs_.empty()) return;
-  const std::optional<std::string> difference = Difference(index);
-  if (!difference.has_value()) return;
-  if (read_another_ && ExpectAnother(index)) return;
-  Differ(*difference);
 }
 
 void TapeRecorder::NoteGradients() {
@@ -773,81 +524,6 @@ void TapeRecorder::NoteGradients() {
             Origin::kForeign) {
       Refuse("a gradient comes from outside");
     }
-  }
-}
-
-void TapeRecorder::NoteViews() {
-  if (parts_.level != TapeLevel::kBelowAutograd) return;
-  // Whoever looks at a version, or at what a tensor is a view of, must not meet
-  // one that was made in another way.
-  std::unordered_set<const c10::StorageImpl*> seen;
-  const auto see = [&](int32_t reg) {
-    if (reg >= 0) seen.insert(storages_[static_cast<size_t>(reg)]);
-  };
-  for (size_t reg = 0; reg < storages_.size(); ++reg) {
-    const Origin origin = tape_->registers_[reg].origin;
-    // Where in them a view begins is another place in each call.
-    if (origin != Origin::kResult && origin != Origin::kForeign) {
-      seen.insert(storages_[reg]);
-    }
-  }
-  for (const int32_t reg : tape_->outputs_) see(reg);
-  for (const TapeGradient& gradient : tape_->gradients_) see(gradient.after);
-  for (const TapeCall& call : tape_->calls_) {
-    for (size_t i = 0; i < call.arguments.size(); ++i) {
-      const c10::AliasInfo* alias =
-          call.op.schema().arguments()[i].alias_info();
-      if (alias == nullptr || !alias->isWrite()) continue;
-      for (const int32_t reg : call.arguments[i].registers) see(reg);
-    }
-  }
-  for (TapeCall& call : tape_->calls_) {
-    if (!GivesViews(call.op) || call.arguments[0].kind != Kind::kTensor ||
-        call.arguments[0].wrapped || call.arguments[0].registers[0] < 0) {
-      continue;
-    }
-    const auto of = static_cast<size_t>(call.arguments[0].registers[0]);
-    const TapeRegister& source = tape_->registers_[of];
-    call.only_views =
-        (source.origin == Origin::kResult ||
-         source.origin == Origin::kForeign) &&
-        storages_[of] != nullptr && !seen.contains(storages_[of]) &&
-        std::ranges::all_of(call.results, [&](int32_t reg) {
-          if (reg < 0) return true;
-          const TapeRegister& result =
-              tape_->registers_[static_cast<size_t>(reg)];
-          return storages_[static_cast<size_t>(reg)] == storages_[of] &&
-                 result.origin == Origin::kResult &&
-                 result.form.keys == KeysOfNew(result.form);
-        });
-  }
-}
-
-void TapeRecorder::NoteLastUses() {
-  std::vector<int64_t> last(tape_->registers_.size(), -1);
-  const auto keep = [&last](int32_t reg) {
-    if (reg >= 0) last[static_cast<size_t>(reg)] = INT64_MAX;
-  };
-  for (const int32_t reg : tape_->outputs_) keep(reg);
-  for (const TapeGradient& gradient : tape_->gradients_) {
-    keep(static_cast<int32_t>(gradient.of));
-    keep(gradient.after);
-  }
-  for (size_t c = 0; c < tape_->calls_.size(); ++c) {
-    const auto use = [&](int32_t reg) {
-      if (reg < 0) return;
-      int64_t& at = last[static_cast<size_t>(reg)];
-      at = std::max(at, static_cast<int64_t>(c));
-    };
-    for (const TapeArgument& argument : tape_->calls_[c].arguments) {
-      for (const int32_t reg : argument.registers) use(reg);
-    }
-    for (const int32_t reg : tape_->calls_[c].results) use(reg);
-  }
-  for (size_t reg = 0; reg < last.size(); ++reg) {
-    if (last[reg] < 0 || last[reg] == INT64_MAX) continue;
-    tape_->calls_[static_cast<size_t>(last[reg])].last_uses.push_back(
-        static_cast<int32_t>(reg));
   }
 }
 
@@ -889,34 +565,17 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs) {
     fill();
     return outcome;
   }
-  if (const auto expected = expected_; expected != nullptr) {
-    if (differs_.empty()) {
-      if (tape_->calls_.size() != expected->calls_.size()) {
-        Differ("it ends after " + std::to_string(tape_->calls_.size()) +
-               " calls, was " + std::to_string(expected->calls_.size()));
-      } else if (!std::ranges::equal(tape_->outputs_, expected->outputs_,
-                                     [this](int32_t now, int32_t then) {
-                                       return SameRegister(then, now);
-                                     })) {
-        Differ("it returns other tensors");
-      } else if (tape_->gradients_ != expected->gradients_) {
-        Differ("it leaves other gradients");
-      }
-    }
-    outcome.as_expected = differs_.empty();
-    // A number that no call was given may have decided which were made.
-    for (size_t i = 0; i < parts_.numbers.size(); ++i) {
-      outcome.as_expected &=
-          expected->varies_[i] ||
-          SameDouble(expected->numbers_[i], parts_.numbers[i]);
-    }
+  if (!parts_.expected.empty() && differs_.empty()) {
+    if (const auto difference = matcher_.EndDiffers()) Differ(*difference);
+    outcome.as_expected = differs_.empty() && matcher_.NumbersFit();
   }
-  NoteLastUses();
-  NoteViews();
+  tape_->NoteLastUses();
+  if (parts_.level == TapeLevel::kBelowAutograd) tape_->NoteViews(storages_);
   fill();
-  outcome.expected = which_;
-  outcome.read_another = read_another_ && !differs_.empty();
-  outcome.tape = outcome.as_expected ? std::move(expected_) : std::move(tape_);
+  outcome.expected = matcher_.which();
+  outcome.read_another = matcher_.read_another();
+  outcome.tape =
+      outcome.as_expected ? matcher_.TakeMatched() : std::move(tape_);
   return outcome;
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "bindings/torch/tape.h"
+#include "bindings/torch/tape_matcher.h"
 
 namespace torch::autograd {
 struct Node;
@@ -108,32 +109,19 @@ class TapeRecorder {
   bool HasHooks() const;
   void CheckSurroundings(const c10::OperatorHandle& op,
                          std::span<const c10::IValue> arguments);
-  // The call is the one that was expected, of one of the tapes at least.
-  void Compare(size_t call);
-  // Null: it is. Else in what it differs.
-  std::optional<std::string> Difference(size_t call);
-  // Another one of the tapes expects what was written up to this call.
-  bool ExpectAnother(size_t call);
   // Python reads a value: what was called before has changed nothing, so that
   // it may be called once more where the value is another one.
   bool MayRead() const { return pure_ && !in_backward_; }
   void NoteEffects(const c10::OperatorHandle& op, size_t call);
-  void NoteViews();
-  bool SameRegister(int32_t expected, int32_t written);
-  bool SameArgument(TapeArgument& expected, TapeArgument& written,
-                    std::string& how);
   void Refuse(std::string reason);
   void Differ(std::string how);
   void NoteGradients();
-  void NoteLastUses();
 
   Parts parts_;
-  std::shared_ptr<Tape> expected_;  // a copy
-  size_t which_ = 0;                // of those that are expected
-  bool pure_ = true;                // no call has changed anything
-  bool read_another_ = false;
   std::shared_ptr<Tape> tape_;
+  TapeMatcher matcher_;
   bool ended_ = false;
+  bool pure_ = true;  // no call has changed anything
   std::string refused_;
   std::string differs_;
   uint64_t question_ = 0;     // of the first of these two

@@ -1,0 +1,227 @@
+#include "bindings/torch/tape_matcher.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "bindings/torch/op_policy.h"
+
+namespace reprise::bindings {
+namespace {
+
+using Kind = TapeArgument::Kind;
+using Origin = TapeRegister::Origin;
+
+// Few words for people.
+std::string TextOf(const c10::IValue& value) {
+  if (value.isDouble()) return std::to_string(value.toDouble());
+  if (value.isInt()) return std::to_string(value.toInt());
+  if (value.isBool()) return value.toBool() ? "True" : "False";
+  if (value.isNone()) return "None";
+  if (value.isString()) return value.toStringRef();
+  if (value.isIntList()) {
+    std::string text = "[";
+    for (const int64_t element : value.toIntVector()) {
+      text += (text.size() > 1 ? ", " : "") + std::to_string(element);
+    }
+    return text + "]";
+  }
+  return "a " + value.tagKind();
+}
+
+std::string TextOf(const TapeArgument& argument) {
+  return argument.kind == Kind::kValue ? TextOf(argument.value) : "a tensor";
+}
+
+// Where the elements lie one after the other.
+std::span<const std::byte> BytesOf(const at::Tensor& contiguous) {
+  return {static_cast<const std::byte*>(contiguous.const_data_ptr()),
+          contiguous.nbytes()};
+}
+
+}  // namespace
+
+TapeMatcher::TapeMatcher(std::vector<std::shared_ptr<const Tape>> expected,
+                         Tape* written)
+    : all_(std::move(expected)), written_(written) {
+  if (!all_.empty()) expected_ = std::make_shared<Tape>(*all_[0]);
+}
+
+bool TapeMatcher::SameRegister(int32_t expected, int32_t written) {
+  if (expected != written) return false;
+  if (written < 0) return true;
+  Tape& tape = *expected_;
+  if (static_cast<size_t>(expected) >= tape.registers_.size()) return false;
+  TapeRegister& then = tape.registers_[static_cast<size_t>(expected)];
+  TapeRegister& now = written_->registers_[static_cast<size_t>(written)];
+  if (then.origin == Origin::kConstant && now.origin == Origin::kForeign) {
+    now.origin = Origin::kConstant;
+  }
+  if (then.origin != now.origin || then.index != now.index ||
+      then.form != now.form) {
+    return false;
+  }
+  if (now.origin == Origin::kForeign &&
+      then.foreign->_unsafe_get_target() == now.foreign->_unsafe_get_target()) {
+    return true;
+  }
+  if (now.origin == Origin::kForeign || now.origin == Origin::kConstant) {
+    // Another object, at each call, with what is the same.
+    if (!then.content.defined() || !now.content.defined() ||
+        !std::ranges::equal(BytesOf(then.content), BytesOf(now.content))) {
+      return false;
+    }
+    then.origin = now.origin = Origin::kConstant;
+  }
+  return true;
+}
+
+bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
+                               std::string& how) {
+  if (expected.kind == Kind::kNumber) {
+    const double given = written_->numbers_[expected.index];
+    if (expected.wrapped != written.wrapped || !written.value.isDouble() ||
+        !SameBits(written.value.toDouble(),
+                  expected.negated ? -given : given)) {
+      how = "is " + TextOf(written);
+      return false;
+    }
+    written = expected;
+    return true;
+  }
+  if (expected.kind != written.kind || expected.wrapped != written.wrapped ||
+      expected.registers.size() != written.registers.size()) {
+    how = "is another kind of thing";
+    return false;
+  }
+  for (size_t i = 0; i < written.registers.size(); ++i) {
+    if (!SameRegister(expected.registers[i], written.registers[i])) {
+      how = "is another tensor";
+      return false;
+    }
+  }
+  if (written.kind != Kind::kValue ||
+      SameValue(expected.value, written.value)) {
+    return true;
+  }
+  how = "is " + TextOf(written) + ", was " + TextOf(expected);
+  if (!written.value.isDouble() || !expected.value.isDouble()) return false;
+  Tape& tape = *expected_;
+  const double was = expected.value.toDouble();
+  const double is = written.value.toDouble();
+  for (uint32_t i = 0; i < written_->numbers_.size(); ++i) {
+    for (const bool negated : {false, true}) {
+      const double sign = negated ? -1 : 1;
+      if (!SameBits(sign * tape.numbers_[i], was) ||
+          !SameBits(sign * written_->numbers_[i], is)) {
+        continue;
+      }
+      for (Tape* of : {&tape, written_}) of->varies_[i] = true;
+      for (TapeArgument* argument : {&expected, &written}) {
+        argument->kind = Kind::kNumber;
+        argument->index = i;
+        argument->negated = negated;
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
+  TapeCall& written = written_->calls_[index];
+  const std::string name = FullName(written.op.operator_name());
+  const std::string number = "call " + std::to_string(index);
+  read_another_ = false;
+  if (index >= expected_->calls_.size()) {
+    return number + ", " + name + ", is one more";
+  }
+  TapeCall& expected = expected_->calls_[index];
+  if (written.op.operator_name() != expected.op.operator_name()) {
+    return number + " is " + name + ", was " +
+           FullName(expected.op.operator_name());
+  }
+  if (written.grad_mode != expected.grad_mode) {
+    return number + ", " + name + ": another grad mode";
+  }
+  for (size_t i = 0; i < written.arguments.size(); ++i) {
+    std::string how;
+    if (!SameArgument(expected.arguments[i], written.arguments[i], how)) {
+      return number + ", " + name + ": '" +
+             written.op.schema().arguments()[i].name() + "' " + how;
+    }
+  }
+  if (!SameValue(written.read, expected.read)) {
+    read_another_ = true;
+    return number + ", " + name +
+           ": hands data to the host, which is other data each time";
+  }
+  const size_t results = written.results.size();
+  if (results != expected.results.size()) {
+    return number + ", " + name + ": another number of results";
+  }
+  for (size_t i = 0; i < results; ++i) {
+    const int32_t reg = written.results[i];
+    if (expected.results[i] == TapeArgument::kUndefined && reg >= 0) continue;
+    if (!SameRegister(expected.results[i], reg)) {
+      return number + ", " + name + ": its result is another one";
+    }
+  }
+  return std::nullopt;
+}
+
+bool TapeMatcher::ExpectAnother(size_t index) {
+  const std::shared_ptr<Tape> before = expected_;
+  const bool read_another = read_another_;
+  for (size_t next = which_ + 1; next < all_.size(); ++next) {
+    expected_ = std::make_shared<Tape>(*all_[next]);
+    size_t call = 0;
+    while (call <= index && !DifferenceAt(call).has_value()) ++call;
+    if (call > index) {
+      which_ = next;
+      return true;
+    }
+  }
+  expected_ = before;
+  read_another_ = read_another;
+  return false;
+}
+
+std::optional<std::string> TapeMatcher::Differs(size_t call) {
+  if (expected_ == nullptr) return std::nullopt;
+  std::optional<std::string> difference = DifferenceAt(call);
+  if (difference.has_value() && read_another_ && ExpectAnother(call)) {
+    return std::nullopt;
+  }
+  return difference;
+}
+
+std::optional<std::string> TapeMatcher::EndDiffers() {
+  if (written_->calls_.size() != expected_->calls_.size()) {
+    return "it ends after " + std::to_string(written_->calls_.size()) +
+           " calls, was " + std::to_string(expected_->calls_.size());
+  }
+  if (!std::ranges::equal(written_->outputs_, expected_->outputs_,
+                          [this](int32_t now, int32_t then) {
+                            return SameRegister(then, now);
+                          })) {
+    return "it returns other tensors";
+  }
+  if (written_->gradients_ != expected_->gradients_) {
+    return "it leaves other gradients";
+  }
+  return std::nullopt;
+}
+
+bool TapeMatcher::NumbersFit() const {
+  for (size_t i = 0; i < written_->numbers_.size(); ++i) {
+    if (!expected_->varies_[i] &&
+        !SameBits(expected_->numbers_[i], written_->numbers_[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace reprise::bindings

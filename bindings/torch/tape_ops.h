@@ -1,0 +1,36 @@
+// What tapes have to know of an operator.
+
+#ifndef REPRISE_BINDINGS_TORCH_TAPE_OPS_H_
+#define REPRISE_BINDINGS_TORCH_TAPE_OPS_H_
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <span>
+
+namespace reprise::bindings {
+
+// Computes nothing: what the package itself calls, and marks for profilers.
+bool IsOfTools(const c10::OperatorHandle& op);
+
+// A number of a tensor's, and nothing else, is what Python gets.
+bool Reads(const c10::OperatorHandle& op);
+
+// What Python gets, or the size of what it gets, is other data's another time.
+bool HandsDataOut(const c10::OperatorHandle& op);
+bool SizesByData(const c10::OperatorHandle& op,
+                 std::span<const c10::IValue> arguments);
+
+// It writes what its schema does not say (running statistics), or draws random
+// numbers.
+bool HasSecretEffects(const c10::OperatorHandle& op);
+
+// It may write that argument.
+bool Writes(const c10::OperatorHandle& op, size_t argument);
+
+// Gives views of its first argument, and does nothing else.
+bool GivesViews(const c10::OperatorHandle& op);
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_TAPE_OPS_H_
