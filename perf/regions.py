@@ -16,8 +16,8 @@ each synchronised and on another input, which a graph copies to where it reads i
 
 Writes one JSON object a program: microseconds of each mode (medians), of_graph (a
 region's time over the graph's, median of paired rounds, with a bootstrap 95 %
-interval), over_graph_us (what it takes longer), control (eager over itself), bits,
-calls (until the first call without Python) and calls_ms (what those took beyond eager),
+interval), over_graph_us (what it takes longer), control (eager over itself), bits
+(region_bits, backend_bits; dynamo_bits: where the latter is false, of `backend="eager"`), calls (until the first call without Python) and calls_ms (what those took beyond eager),
 replayed, operators, reasons, gpu, driver, torch, commit, dirty, command.
 """
 
@@ -184,6 +184,11 @@ def model(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     for mode in ("region", "backend"):
         result[f"{mode}_bits"] = models.bits_of_eager(module, make, modes[mode])
     result |= said(fast)
+    if not result["backend_bits"]:
+        torch._dynamo.reset()
+        dynamo = torch.compile(module, backend="eager")
+        mode = models.Mode(lambda new: dynamo(*new))
+        result["dynamo_bits"] = models.bits_of_eager(module, make, mode)
     kept = trivial(module, make())
     calls = [models.seconds(lambda: kept(*make())) for _ in range(50)]
     makes = [models.seconds(make) for _ in range(50)]
