@@ -26,6 +26,7 @@ enum class Use : int64_t {
   kStreams = 3,   // streams of CUDA
   kLaunches = 4,  // as kMemory, and what ops it runs meanwhile belong to it
   kGraph = 5,     // as kStreams, and it launches a graph of the program's
+  kSeeds = 6,     // none: it sets a random generator
 };
 
 // Such a function, whatever it takes: at most five words. Those that it does
@@ -70,6 +71,8 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
     case Use::kStreams:
     case Use::kGraph:
       return cuda;
+    case Use::kSeeds:
+      return false;
     case Use::kMemory:
     case Use::kLaunches:
       break;
@@ -87,7 +90,8 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
                   const Observed& observed) {
   if (TapeRecorder::RecordsHere()) {
     TapeRecorder::NoteOutside(
-        observed.use == Use::kStreams || observed.use == Use::kGraph
+        observed.use == Use::kSeeds ? "a random generator is set"
+        : observed.use == Use::kStreams || observed.use == Use::kGraph
             ? "streams or graphs of CUDA are used"
             : "memory is used without an op (data_ptr, numpy, tolist)");
   }

@@ -1,6 +1,7 @@
 // torch.ops.reprise, what regions call. Regions and watches are named by
 // numbers.
 
+#include <ATen/Context.h>
 #include <torch/library.h>
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "bindings/torch/dict_watch.h"
 #include "bindings/torch/region_variants.h"
+#include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
 namespace {
@@ -66,14 +68,19 @@ int64_t MakeRegion(int64_t check) {
 }
 void DropRegion(int64_t name) { Regions().Remove(name); }
 
-// A step (RegionVariants::Step; 3: dictionaries may have changed, look), the
-// tape, and its outputs.
+// A step (RegionVariants::Step; 3: dictionaries may have changed, look; 5:
+// nothing is enabled, and could be), the tape, and its outputs.
 std::tuple<int64_t, int64_t, std::vector<at::Tensor>> RunRegion(
     int64_t name, int64_t watch, const std::vector<at::Tensor>& tensors,
     const std::vector<double>& numbers) {
   constexpr int64_t kLook = 3;
-  if (const auto watched = DictWatches().Find(watch)) {
-    if (watched->Changed()) return {kLook, 0, {}};
+  constexpr int64_t kInactive = 5;
+  if (TorchRuntime::Active() == nullptr && at::hasCUDA()) {
+    return {kInactive, 0, {}};
+  }
+  if (watch != 0) {
+    const auto watched = DictWatches().Find(watch);
+    if (watched == nullptr || watched->Changed()) return {kLook, 0, {}};
   }
   const auto region = Regions().Find(name);
   if (region == nullptr) {
@@ -93,10 +100,12 @@ bool BeginRegion(int64_t name, std::vector<at::Tensor> tensors,
 
 // A verdict (RegionVariants::Verdict), the tape, its calls; and why, and where.
 std::tuple<std::vector<int64_t>, std::vector<std::string>> EndRegion(
-    int64_t name, const std::vector<at::Tensor>& outputs) {
+    int64_t name, const std::vector<at::Tensor>& outputs,
+    const std::vector<int64_t>& computed) {
   const auto region = Regions().Find(name);
   RegionVariants::Learned learned;
-  if (region != nullptr) learned = region->End(outputs);
+  if (region != nullptr)
+    learned = region->End(outputs, {computed.begin(), computed.end()});
   return {{static_cast<int64_t>(learned.verdict), learned.tape,
            static_cast<int64_t>(learned.calls)},
           {learned.reason, learned.place}};
@@ -128,8 +137,10 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "begin_region(int region, Tensor[] tensors, float[] numbers, Tensor[] "
       "holders) -> bool",
       &b::BeginRegion);
-  library.def("end_region(int region, Tensor[] outputs) -> (int[], str[])",
-              &b::EndRegion);
+  library.def(
+      "end_region(int region, Tensor[] outputs, int[] computed) -> (int[], "
+      "str[])",
+      &b::EndRegion);
   library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
   library.def("watch_dicts(int[] dicts) -> int", &b::WatchDicts);
   library.def("unwatch_dicts(int watch) -> ()", &b::UnwatchDicts);

@@ -79,11 +79,11 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
 }
 
 RegionVariants::Learned RegionVariants::End(
-    const std::vector<at::Tensor>& outputs) {
+    const std::vector<at::Tensor>& outputs, const std::vector<bool>& computed) {
   const std::lock_guard lock(mutex_);
   Learned learned;
   if (recorder_ == nullptr) return learned;
-  TapeRecorder::Outcome outcome = recorder_->End(outputs);
+  TapeRecorder::Outcome outcome = recorder_->End(outputs, computed);
   recorder_.reset();
   learned.reason = std::move(outcome.reason);
   learned.place = std::move(outcome.place);

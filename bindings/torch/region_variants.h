@@ -68,8 +68,10 @@ class RegionVariants {
   // False: somebody else records.
   bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,
              std::vector<at::Tensor> holders);
-  // By the thread that began.
-  Learned End(const std::vector<at::Tensor>& outputs);
+  // By the thread that began. `computed`, by number: Python did something with
+  // it but to hand it on.
+  Learned End(const std::vector<at::Tensor>& outputs,
+              const std::vector<bool>& computed);
   // In place of End: the callable raised.
   void Abandon();
 

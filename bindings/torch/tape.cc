@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
@@ -10,10 +11,12 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <unordered_set>
 #include <utility>
 
@@ -32,6 +35,16 @@ bool HasTangent(const c10::TensorImpl& tensor) {
   const auto* meta =
       static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
   return meta != nullptr && meta->fw_grad_ != nullptr;
+}
+
+// Tensors of Python's count as one, however many they have.
+uint32_t HooksOf(const c10::TensorImpl& tensor) {
+  const auto* meta =
+      static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
+  if (meta == nullptr) return 0;
+  return static_cast<uint32_t>(meta->hooks_.size()) +
+         (meta->post_acc_grad_hooks_ != nullptr ? 1 : 0) +
+         (meta->retains_grad_ != 0 ? 1 : 0);
 }
 
 bool HasGradient(const c10::TensorImpl& tensor) {
@@ -95,7 +108,7 @@ uint64_t KeysOfNew(const TensorForm& form) {
       at::detail::empty_cpu({0}, at::kByte).storage(),
       keys.has_backend(c10::BackendComponent::CUDABit) ? c10::DispatchKey::CUDA
                                                        : c10::DispatchKey::CPU,
-      {.keys = keys, .dtype = at::kByte, .sizes = {}, .strides = {}});
+      {.keys = keys, .dtype = form.dtype, .sizes = {}, .strides = {}});
   return tensor.key_set().raw_repr();
 }
 
@@ -117,6 +130,7 @@ TensorForm TensorForm::Of(const at::Tensor& tensor) {
   return {.keys = tensor.key_set().raw_repr(),
           .dtype = tensor.scalar_type(),
           .requires_grad = tensor.requires_grad(),
+          .hooks = HooksOf(*tensor.unsafeGetTensorImpl()),
           .storage_offset = tensor.storage_offset(),
           .sizes = tensor.sizes().vec(),
           .strides = tensor.strides().vec()};
@@ -125,7 +139,7 @@ TensorForm TensorForm::Of(const at::Tensor& tensor) {
 bool TensorForm::Fits(const c10::TensorImpl& tensor) const {
   return tensor.key_set().raw_repr() == keys &&
          c10::typeMetaToScalarType(tensor.dtype()) == dtype &&
-         tensor.requires_grad() == requires_grad &&
+         tensor.requires_grad() == requires_grad && HooksOf(tensor) == hooks &&
          std::ranges::equal(tensor.sizes(), sizes) &&
          std::ranges::equal(tensor.strides(), strides) && !HasTangent(tensor);
 }
@@ -133,7 +147,10 @@ bool TensorForm::Fits(const c10::TensorImpl& tensor) const {
 bool Tape::FitsNumbers(const TapeInputs& inputs) const {
   if (inputs.numbers.size() != numbers_.size()) return false;
   for (size_t i = 0; i < numbers_.size(); ++i) {
-    if (!varies_[i] && !SameBits(numbers_[i], inputs.numbers[i])) return false;
+    if (varies_[i] ? !std::isfinite(inputs.numbers[i])
+                   : !SameBits(numbers_[i], inputs.numbers[i])) {
+      return false;
+    }
   }
   return true;
 }
@@ -162,12 +179,23 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
     }
   }
   if (!GivenAlike(inputs.tensors)) return false;
+  std::vector<const c10::StorageImpl*> given;
+  for (const at::Tensor& tensor : inputs.tensors) {
+    given.push_back(tensor.storage().unsafeGetStorageImpl());
+  }
+  std::ranges::sort(given);
   for (const TapeRegister& reg : registers_) {
     if (reg.origin != Origin::kForeign) continue;
     // Its memory stays as long as there is a weak reference.
     if (reg.foreign->use_count() == 0) {
       if (gone == Gone::kMissed || !reg.content.defined()) return false;
-    } else if (!fits(reg, *reg.foreign->_unsafe_get_target())) {
+      continue;
+    }
+    const c10::TensorImpl& tensor = *reg.foreign->_unsafe_get_target();
+    if (!fits(reg, tensor)) return false;
+    // Then two names would have to be one.
+    if (std::ranges::binary_search(
+            given, tensor.unsafe_storage().unsafeGetStorageImpl())) {
       return false;
     }
   }
@@ -177,21 +205,31 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
 }
 
 bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {
-  std::vector<std::pair<const c10::TensorImpl*, uint32_t>> sorted;
-  sorted.reserve(tensors.size());
-  for (uint32_t i = 0; i < tensors.size(); ++i) {
-    sorted.emplace_back(tensors[i].unsafeGetTensorImpl(), i);
-  }
-  std::ranges::sort(sorted);
-  uint32_t first = 0;
-  for (size_t k = 0; k < sorted.size(); ++k) {
-    const auto& [tensor, i] = sorted[k];
-    if (k == 0 || tensor != sorted[k - 1].first) first = i;
-    if (registers_[static_cast<size_t>(inputs_[i])].index != first) {
-      return false;
+  const auto alike = [&](auto part, auto expected) {
+    std::vector<std::pair<const void*, uint32_t>> sorted;
+    sorted.reserve(tensors.size());
+    for (uint32_t i = 0; i < tensors.size(); ++i) {
+      sorted.emplace_back(part(*tensors[i].unsafeGetTensorImpl()), i);
     }
-  }
-  return true;
+    std::ranges::sort(sorted);
+    uint32_t first = 0;
+    for (size_t k = 0; k < sorted.size(); ++k) {
+      if (k == 0 || sorted[k].first != sorted[k - 1].first) {
+        first = sorted[k].second;
+      }
+      if (expected(sorted[k].second) != first) return false;
+    }
+    return true;
+  };
+  return alike([](const c10::TensorImpl& tensor) { return &tensor; },
+               [this](uint32_t i) {
+                 return registers_[static_cast<size_t>(inputs_[i])].index;
+               }) &&
+         alike(
+             [](const c10::TensorImpl& tensor) {
+               return tensor.unsafe_storage().unsafeGetStorageImpl();
+             },
+             [this](uint32_t i) { return sharing_[i]; });
 }
 
 bool Tape::Gather(const TapeInputs& inputs,
@@ -237,7 +275,6 @@ Tape::Ran Tape::Run(const TapeInputs& inputs,
                     std::vector<at::Tensor>& outputs) const {
   std::vector<at::Tensor> made(registers_.size());
   if (!Gather(inputs, made)) return Ran::kGone;
-  if (read_calls_ == 0) DropGradients(made);
   {
     const c10::impl::ExcludeDispatchKeyGuard below(
         level_ == TapeLevel::kBelowAutograd
@@ -246,6 +283,9 @@ Tape::Ran Tape::Run(const TapeInputs& inputs,
     const at::AutoGradMode restored(at::GradMode::is_enabled());
     torch::jit::Stack stack;
     for (const TapeCall& call : calls_) {
+      if (static_cast<size_t>(&call - calls_.data()) == drops_gradients_at_) {
+        DropGradients(made);
+      }
       if (call.only_views) {
         MakeViews(call, made);
       } else {
@@ -268,9 +308,6 @@ Tape::Ran Tape::Run(const TapeInputs& inputs,
       }
       for (const int32_t reg : call.last_uses) {
         made[static_cast<size_t>(reg)].reset();
-      }
-      if (static_cast<size_t>(&call - calls_.data()) + 1 == read_calls_) {
-        DropGradients(made);
       }
     }
   }
@@ -405,6 +442,7 @@ uint64_t ModesWord() {
   const auto add = [&words](uint64_t word) { words.Push(word); };
   add(at::GradMode::is_enabled());
   add(c10::InferenceMode::is_enabled());
+  add(at::SavedTensorDefaultHooks::get_tls_state().stack.size());
   for (const at::DeviceType device : {at::kCPU, at::kCUDA}) {
     const bool on = at::autocast::is_autocast_enabled(device);
     add(on);
@@ -427,7 +465,8 @@ uint64_t ModesWord() {
 }
 
 bool IsOrdinary(std::span<const at::Tensor> tensors) {
-  return !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
+  return !torch::autograd::AnomalyMode::is_enabled() &&
+         !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
          at::impl::PythonTorchFunctionTLS::stack_len() == 0 &&
          !c10::impl::tls_is_dispatch_key_included(
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&

@@ -37,6 +37,7 @@ struct TensorForm {
   uint64_t keys = 0;
   at::ScalarType dtype = at::kFloat;
   bool requires_grad = false;
+  uint32_t hooks = 0;          // that autograd runs for it
   int64_t storage_offset = 0;  // in elements
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
@@ -167,10 +168,10 @@ class Tape {
   bool FitsTensors(const TapeInputs& inputs, Gone gone) const;
   // An input, or one from outside that is there.
   const c10::TensorImpl& Given(size_t reg, const TapeInputs& inputs) const;
-  // The same tensor is given in the same places.
+  // The same tensors, and tensors with the same memory, are given in the same
+  // places.
   bool GivenAlike(std::span<const at::Tensor> tensors) const;
   void MakeViews(const TapeCall& call, std::vector<at::Tensor>& made) const;
-  // Behind the last read.
   void DropGradients(const std::vector<at::Tensor>& made) const;
   bool Gather(const TapeInputs& inputs, std::vector<at::Tensor>& made) const;
 
@@ -178,11 +179,13 @@ class Tape {
   uint64_t modes_ = 0;          // ModesWord()
   bool fixed_offsets_ = false;  // an offset within a storage is a call's number
   std::vector<TapeRegister> registers_;
-  std::vector<int32_t> inputs_;  // registers
+  std::vector<int32_t> inputs_;    // registers
+  std::vector<uint32_t> sharing_;  // by input: the first one with its storage
   std::vector<double> numbers_;
   std::vector<bool> varies_;  // by number
   std::vector<TapeCall> calls_;
-  size_t read_calls_ = 0;  // the last read is among the first so many
+  // Before which call the program drops gradients that it replaces.
+  size_t drops_gradients_at_ = 0;
   std::vector<TapeGradient> gradients_;
   std::vector<int32_t> outputs_;  // registers
 };

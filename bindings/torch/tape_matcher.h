@@ -26,11 +26,15 @@ class TapeMatcher {
   // Of the call that was written last: in what it differs from what is
   // expected. Nothing: it does not. Not called again behind a difference.
   std::optional<std::string> Differs(size_t call);
-  // The same of all behind the last call.
-  std::optional<std::string> EndDiffers();
+  // The same of all behind the last call. `computed`, by number: Python did
+  // something with it but to hand it on, so that it cannot vary.
+  std::optional<std::string> EndDiffers(const std::vector<bool>& computed);
   // A number that differs is one that varies. (One that no call was given may
   // have decided which were made.)
   bool NumbersFit() const;
+
+  // It was none of them: what was found to vary by them does not.
+  void ForgetNumbers();
 
   // The difference is in what Python read.
   bool read_another() const { return read_another_; }

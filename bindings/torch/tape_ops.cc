@@ -45,8 +45,10 @@ bool HandsDataOut(const c10::OperatorHandle& op) {
 
 bool SizesByData(const c10::OperatorHandle& op,
                  std::span<const c10::IValue> arguments) {
-  return op.hasTag(at::Tag::dynamic_output_shape) &&
-         (!PicksByIndices(op) || HasMask(arguments));
+  const std::string& name = op.operator_name().name;
+  return (op.hasTag(at::Tag::dynamic_output_shape) &&
+          (!PicksByIndices(op) || HasMask(arguments))) ||
+         name == "aten::_pack_padded_sequence" || name == "aten::tensor_split";
 }
 
 bool HasSecretEffects(const c10::OperatorHandle& op) {
@@ -55,6 +57,15 @@ bool HasSecretEffects(const c10::OperatorHandle& op) {
          name.find("instance_norm") != std::string::npos ||
          name.find("renorm") != std::string::npos ||
          op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+bool TellsHowItDrew(const c10::OperatorHandle& op) {
+  return op.operator_name().name.find("attention") != std::string::npos;
+}
+
+bool LeavesUnwritten(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return name.starts_with("aten::empty") || name.starts_with("aten::new_empty");
 }
 
 bool Writes(const c10::OperatorHandle& op, size_t argument) {

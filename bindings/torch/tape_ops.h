@@ -6,6 +6,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <cstddef>
 #include <span>
 
 namespace reprise::bindings {
@@ -24,6 +25,13 @@ bool SizesByData(const c10::OperatorHandle& op,
 // It writes what its schema does not say (running statistics), or draws random
 // numbers.
 bool HasSecretEffects(const c10::OperatorHandle& op);
+
+// Of its results, some are tensors of the host that say where in the random
+// generator's sequence it drew: for its backward pass.
+bool TellsHowItDrew(const c10::OperatorHandle& op);
+
+// What it makes has no content yet.
+bool LeavesUnwritten(const c10::OperatorHandle& op);
 
 // It may write that argument.
 bool Writes(const c10::OperatorHandle& op, size_t argument);

@@ -43,6 +43,14 @@ constexpr DispatchKey KeyOf(TapeLevel level) {
   return level == TapeLevel::kBelowAutograd ? kBelow : kAbove;
 }
 
+// Of this thread. The upper one sees what goes round the lower one, too.
+void Include(TapeLevel level, bool included) {
+  c10::impl::tls_set_dispatch_key_included(kAbove, included);
+  if (level == TapeLevel::kBelowAutograd) {
+    c10::impl::tls_set_dispatch_key_included(kBelow, included);
+  }
+}
+
 // Tensors of the host that are new at each call are compared up to this size.
 constexpr size_t kMostContentBytes = size_t{64} << 10;
 
@@ -136,7 +144,7 @@ std::unique_ptr<TapeRecorder> TapeRecorder::Begin(Parts parts) {
     recorder->ended_ = true;
     return nullptr;
   }
-  c10::impl::tls_set_dispatch_key_included(KeyOf(recorder->parts_.level), true);
+  Include(recorder->parts_.level, true);
   return recorder;
 }
 
@@ -148,19 +156,18 @@ TapeRecorder::TapeRecorder(Parts parts)
   tape_->modes_ = ModesWord();
   tape_->numbers_ = parts_.numbers;
   tape_->varies_.assign(parts_.numbers.size(), false);
+  for (const at::Tensor& holder : parts_.holders) AddHolder(holder);
   for (uint32_t i = 0; i < parts_.inputs.size(); ++i) {
     const at::Tensor& input = parts_.inputs[i];
     const auto known = known_.find(input.unsafeGetTensorImpl());
     tape_->inputs_.push_back(
         known != known_.end() ? known->second : Add(input, Origin::kInput, i));
-  }
-  for (const at::Tensor& holder : parts_.holders) {
-    gradients_before_.push_back(holder.grad().defined()
-                                    ? holder.grad().unsafeGetTensorImpl()
-                                    : nullptr);
-    if (gradients_before_.back() != nullptr) {
-      kept_.emplace_back(holder.grad().getIntrusivePtr());
-    }
+    const auto same =
+        std::ranges::find_if(parts_.inputs, [&input](const at::Tensor& other) {
+          return other.storage().is_alias_of(input.storage());
+        });
+    tape_->sharing_.push_back(
+        static_cast<uint32_t>(same - parts_.inputs.begin()));
   }
   saved_hooks_ = HasSavedTensorHooks();
   autocast_[0] = at::autocast::is_autocast_enabled(at::kCPU);
@@ -179,7 +186,7 @@ TapeRecorder::TapeRecorder(Parts parts)
 
 TapeRecorder::~TapeRecorder() {
   if (ended_) return;
-  c10::impl::tls_set_dispatch_key_included(KeyOf(parts_.level), false);
+  Include(parts_.level, false);
   g_recorder.store(nullptr, std::memory_order_release);
 }
 
@@ -189,6 +196,14 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
   const c10::DispatchKeySet below =
       keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
   TapeRecorder* const recorder = g_recorder.load(std::memory_order_acquire);
+  if (recorder != nullptr && recorder->parts_.level != level) {
+    if (HandsDataOut(op) && c10::impl::tls_is_dispatch_key_excluded(kBelow)) {
+      const std::lock_guard lock(g_recording);
+      recorder->Refuse("data is read by torch.tensor of tensors");
+    }
+    op.redispatchBoxed(below, stack);
+    return;
+  }
   // What a composite operator calls is written down, not the operator: it may
   // be another layer's business.
   if (recorder == nullptr || IsOfTools(op) ||
@@ -196,7 +211,8 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
     op.redispatchBoxed(below, stack);
     return;
   }
-  const c10::impl::ExcludeDispatchKeyGuard inside(key);
+  const c10::impl::ExcludeDispatchKeyGuard inside(
+      c10::DispatchKeySet({kBelow, kAbove}));
   const size_t arguments = op.schema().arguments().size();
   size_t call = 0;
   {
@@ -260,6 +276,9 @@ int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
   storages_.push_back(
       tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr);
   if (origin != Origin::kResult) outside_.insert(storages_.back());
+  if (origin != Origin::kResult && tensor.requires_grad() && tensor.is_leaf()) {
+    AddHolder(tensor);
+  }
   histories_.resize(tape_->registers_.size(), nullptr);
   NoteHistory(reg, tensor);
   return reg;
@@ -302,6 +321,10 @@ std::optional<int32_t> TapeRecorder::FindAlias(const at::Tensor& tensor) const {
 int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
   if (!tensor.defined()) return TapeArgument::kUndefined;
   const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  if (tensor.has_storage() &&
+      unwritten_.erase(tensor.storage().unsafeGetStorageImpl()) != 0) {
+    return AddForeign(tensor);  // the host has written it
+  }
   if (const auto known = known_.find(impl); known != known_.end()) {
     if (!HasItsHistory(known->second, tensor)) {
       Refuse(
@@ -321,17 +344,32 @@ int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
         "nested, of another device)");
     return TapeArgument::kUndefined;
   }
-  const auto before = std::ranges::find(gradients_before_, impl);
-  if (before != gradients_before_.end()) {
-    const auto holder = static_cast<size_t>(before - gradients_before_.begin());
-    const int32_t of = RegisterOf(parts_.holders[holder]);
-    return Add(tensor, Origin::kGradient, static_cast<uint32_t>(of));
+  if (const auto of = gradients_.find(impl); of != gradients_.end()) {
+    const int32_t holder = RegisterOf(holders_[of->second].leaf);
+    return Add(tensor, Origin::kGradient, static_cast<uint32_t>(holder));
   }
+  return AddForeign(tensor);
+}
+
+int32_t TapeRecorder::AddForeign(const at::Tensor& tensor) {
   const int32_t reg = Add(tensor, Origin::kForeign, 0);
   TapeRegister& added = tape_->registers_[static_cast<size_t>(reg)];
   added.foreign.emplace(tensor.getIntrusivePtr());
-  if (IsSmallOfHost(tensor)) added.content = CopyHostTensor(*impl);
+  if (IsSmallOfHost(tensor)) {
+    added.content = CopyHostTensor(*tensor.unsafeGetTensorImpl());
+    contents_.emplace_back(reg, tensor.storage().getWeakStorageImpl());
+  }
   return reg;
+}
+
+void TapeRecorder::AddHolder(const at::Tensor& leaf) {
+  if (!held_.insert(leaf.unsafeGetTensorImpl()).second) return;
+  const at::Tensor gradient = leaf.grad();
+  holders_.push_back({leaf, nullptr});
+  if (!gradient.defined()) return;
+  holders_.back().before = gradient.unsafeGetTensorImpl();
+  gradients_.emplace(holders_.back().before, holders_.size() - 1);
+  kept_.emplace_back(gradient.getIntrusivePtr());
 }
 
 void TapeRecorder::NoteHistory(int32_t reg, const at::Tensor& tensor) {
@@ -399,6 +437,7 @@ void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
   }
   if (InBackward()) {
     in_backward_ = true;
+    executed_.insert(torch::autograd::get_current_node().get());
     if (at::GradMode::is_enabled()) {
       Refuse("a backward pass is differentiated again (create_graph)");
     } else if (torch::autograd::get_current_graph_task_keep_graph()) {
@@ -427,6 +466,19 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
                             std::span<const c10::IValue> arguments) {
   if (!refused_.empty()) return 0;
   CheckSurroundings(op, arguments);
+  NoteDroppedGradients();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!Writes(op, i)) continue;
+    ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.has_storage()) return;
+      unwritten_.erase(tensor.storage().unsafeGetStorageImpl());
+      if (!known_.contains(tensor.unsafeGetTensorImpl()) &&
+          FindAlias(tensor).has_value() &&
+          outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
+        Refuse("a tensor from outside is written by its .data");
+      }
+    });
+  }
   TapeCall& call = tape_->calls_.emplace_back(TapeCall{.op = op});
   call.grad_mode = at::GradMode::is_enabled();
   call.arguments.reserve(arguments.size());
@@ -483,13 +535,16 @@ void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
   }
   if (Reads(call.op) && results.size() == 1) {
     call.read = results[0];
-    tape_->read_calls_ = index + 1;
   }
   ForTensors(results, [&](const at::Tensor& tensor) {
     to_host |= tensor.defined() && tensor.device().is_cpu();
     call.results.push_back(AddResult(tensor));
+    if (LeavesUnwritten(call.op) && tensor.device().is_cpu() &&
+        tensor.has_storage()) {
+      unwritten_.insert(tensor.storage().unsafeGetStorageImpl());
+    }
   });
-  if (of_device && to_host) {
+  if (of_device && to_host && !TellsHowItDrew(call.op)) {
     Refuse(FullName(call.op.operator_name()) + ": copies to the host");
   }
   for (const c10::IValue& value : results) {
@@ -502,21 +557,35 @@ void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
   }
 }
 
+void TapeRecorder::NoteDroppedGradients() {
+  if (drops_gradients_at_.has_value()) return;
+  for (const Holder& holder : holders_) {
+    if (holder.before == nullptr) continue;
+    const at::Tensor& now = holder.leaf.grad();
+    if (now.defined() && now.unsafeGetTensorImpl() == holder.before) continue;
+    drops_gradients_at_ = tape_->calls_.size();
+    pure_ = false;
+    return;
+  }
+}
+
 void TapeRecorder::NoteGradients() {
-  for (size_t i = 0; i < parts_.holders.size(); ++i) {
-    const at::Tensor& holder = parts_.holders[i];
-    const c10::TensorImpl* const before = gradients_before_[i];
-    const at::Tensor after = holder.grad();
-    const bool same =
-        (after.defined() ? after.unsafeGetTensorImpl() : nullptr) == before;
+  NoteDroppedGradients();
+  tape_->drops_gradients_at_ =
+      drops_gradients_at_.value_or(tape_->calls_.size());
+  for (size_t i = 0; i < holders_.size(); ++i) {
+    const Holder holder = holders_[i];  // more may come
+    const at::Tensor after = holder.leaf.grad();
+    const bool same = (after.defined() ? after.unsafeGetTensorImpl()
+                                       : nullptr) == holder.before;
     const bool read =
-        before != nullptr && known_.contains(before) &&
-        tape_->registers_[static_cast<size_t>(known_[before])].origin ==
+        holder.before != nullptr && known_.contains(holder.before) &&
+        tape_->registers_[static_cast<size_t>(known_[holder.before])].origin ==
             Origin::kGradient;
     if (same && !read) continue;
     TapeGradient& noted = tape_->gradients_.emplace_back();
-    noted.of = static_cast<uint32_t>(RegisterOf(holder));
-    noted.defined_before = before != nullptr;
+    noted.of = static_cast<uint32_t>(RegisterOf(holder.leaf));
+    noted.defined_before = holder.before != nullptr;
     if (same) continue;
     noted.after = RegisterOf(after);
     if (noted.after >= 0 &&
@@ -527,8 +596,70 @@ void TapeRecorder::NoteGradients() {
   }
 }
 
-TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs) {
-  c10::impl::tls_set_dispatch_key_included(KeyOf(parts_.level), false);
+bool TapeRecorder::UsedUp(const Node* history, int depth) const {
+  if (executed_.contains(history)) return true;
+  return depth > 0 &&
+         std::ranges::any_of(history->next_edges(), [&](const auto& edge) {
+           return edge.function != nullptr &&
+                  UsedUp(edge.function.get(), depth - 1);
+         });
+}
+
+void TapeRecorder::CheckOutside(Outcome& outcome) {
+  const bool below = parts_.level == TapeLevel::kBelowAutograd;
+  const auto check = [&](size_t reg, const at::Tensor& tensor) {
+    const TapeRegister& came = tape_->registers_[reg];
+    if (HistoryOf(tensor) != histories_[reg]) {
+      if (below) {
+        outcome.tracks_gradients = true;
+        return;
+      }
+      Refuse("a tensor from outside is given another history by Python");
+    }
+    if (!below && tensor.requires_grad()) return;  // as its history says
+    if (tensor.storage().unsafeGetStorageImpl() != storages_[reg] ||
+        TensorForm::Of(tensor) != came.form) {
+      Refuse(
+          "a tensor from outside is given other memory, another form or "
+          "hooks");
+    }
+    if (in_backward_ && came.form.hooks != 0) {
+      Refuse("hooks of a tensor from outside run in a backward pass inside");
+    }
+    if (in_backward_ && histories_[reg] != nullptr) {
+      Refuse("a backward pass inside goes on outside");
+    }
+  };
+  for (size_t reg = 0; reg < tape_->registers_.size(); ++reg) {
+    const TapeRegister& came = tape_->registers_[reg];
+    if (came.origin == Origin::kInput) {
+      check(reg, parts_.inputs[came.index]);
+    } else if (came.origin == Origin::kForeign) {
+      if (auto tensor = came.foreign->lock()) check(reg, at::Tensor(tensor));
+      if (std::ranges::any_of(parts_.inputs, [&](const at::Tensor& input) {
+            return input.storage().unsafeGetStorageImpl() == storages_[reg];
+          })) {
+        Refuse("an argument shares memory with what is read from outside");
+      }
+    }
+  }
+}
+
+// New at each call is only what went with the call before.
+void TapeRecorder::CheckConstants() {
+  for (const auto& [reg, storage] : contents_) {
+    if (storage.use_count() == 0) continue;
+    TapeRegister& lasting = tape_->registers_[static_cast<size_t>(reg)];
+    lasting.content.reset();
+    if (lasting.origin == Origin::kConstant) {
+      Differ("a tensor of the host is another one at each call, and stays");
+    }
+  }
+}
+
+TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
+                                        const std::vector<bool>& computed) {
+  Include(parts_.level, false);
   g_recorder.store(nullptr, std::memory_order_release);
   ended_ = true;
   Outcome outcome;
@@ -539,24 +670,40 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs) {
   if (refused_.empty()) {
     NoteGradients();
     for (const at::Tensor& output : outputs) {
-      tape_->outputs_.push_back(RegisterOf(output));
-      const int32_t reg = tape_->outputs_.back();
-      if (reg < 0) Refuse("an output is no ordinary tensor");
-      outcome.tracks_gradients |= output.requires_grad() && !in_backward_;
+      const int32_t reg = RegisterOf(output);
+      tape_->outputs_.push_back(reg);
+      if (reg < 0) {
+        Refuse("an output is no ordinary tensor");
+        continue;
+      }
+      const TapeRegister& given = tape_->registers_[static_cast<size_t>(reg)];
+      if (given.origin == Origin::kInput &&
+          !output.is_same(parts_.inputs[given.index])) {
+        Refuse("an output is an argument's .data");
+      }
+      if (!output.requires_grad()) continue;
+      if (!in_backward_) {
+        outcome.tracks_gradients = true;
+      } else if (output.grad_fn() != nullptr &&
+                 !UsedUp(output.grad_fn().get(), 8)) {
+        Refuse(
+            "an output has a history still, beside a backward pass inside: "
+            "detach it");
+      }
     }
-    for (size_t i = 0; i < tape_->inputs_.size(); ++i) {
-      const auto reg = static_cast<size_t>(tape_->inputs_[i]);
-      outcome.tracks_gradients |=
-          parts_.level == TapeLevel::kBelowAutograd &&
-          HistoryOf(parts_.inputs[i]) != histories_[reg];
-    }
+    CheckOutside(outcome);
+    CheckConstants();
     if (HasHooks()) Refuse("hooks are set on tensors inside");
+    if (ModesWord() != tape_->modes_) Refuse("modes of torch's are changed");
+    if (in_backward_ && saved_hooks_) {
+      Refuse("hooks of saved tensors are set round a backward pass inside");
+    }
     const uint64_t seed =
         at::globalContext()
             .defaultGenerator(stream_.has_value() ? device_
                                                   : at::Device(at::kCPU))
             .current_seed();
-    if (seed != seed_) Refuse("the random generator is seeded inside");
+    if (seed != seed_) Refuse("the random generator is seeded");
   }
   if (outcome.tracks_gradients && parts_.level == TapeLevel::kAboveAutograd) {
     outcome.tracks_gradients = false;  // as it does
@@ -566,9 +713,12 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs) {
     return outcome;
   }
   if (!parts_.expected.empty() && differs_.empty()) {
-    if (const auto difference = matcher_.EndDiffers()) Differ(*difference);
+    if (const auto difference = matcher_.EndDiffers(computed)) {
+      Differ(*difference);
+    }
     outcome.as_expected = differs_.empty() && matcher_.NumbersFit();
   }
+  if (!outcome.as_expected) matcher_.ForgetNumbers();
   tape_->NoteLastUses();
   if (parts_.level == TapeLevel::kBelowAutograd) tape_->NoteViews(storages_);
   fill();

@@ -44,7 +44,8 @@ class TapeRecorder {
     TapeLevel level = TapeLevel::kBelowAutograd;
     std::vector<at::Tensor> inputs = {};
     std::vector<double> numbers = {};
-    // Tensors whose gradients the callable may set or read.
+    // Tensors whose gradients the callable may read or drop, beside inputs and
+    // leaves that its calls use.
     std::vector<at::Tensor> holders = {};
     // What is expected to be written, one of these, which differ in what Python
     // reads; empty: nobody knows.
@@ -74,7 +75,9 @@ class TapeRecorder {
     bool tracks_gradients = false;
   };
   // On the thread of Begin, with what the callable returned.
-  Outcome End(std::span<const at::Tensor> outputs);
+  // `computed`: see TapeMatcher::EndDiffers.
+  Outcome End(std::span<const at::Tensor> outputs,
+              const std::vector<bool>& computed);
 
   // Calls by this thread would be written down now, were there any: it is not
   // inside of one.
@@ -102,6 +105,7 @@ class TapeRecorder {
   int32_t Add(const at::Tensor& tensor, TapeRegister::Origin origin,
               uint32_t index);
   int32_t AddResult(const at::Tensor& tensor);
+  int32_t AddForeign(const at::Tensor& tensor);
   std::optional<int32_t> FindAlias(const at::Tensor& tensor) const;
   // Above autograd: Python has given it no other history than calls did.
   void NoteHistory(int32_t reg, const at::Tensor& tensor);
@@ -115,7 +119,15 @@ class TapeRecorder {
   void NoteEffects(const c10::OperatorHandle& op, size_t call);
   void Refuse(std::string reason);
   void Differ(std::string how);
+  // Its gradient is looked at, before and behind the callable.
+  void AddHolder(const at::Tensor& leaf);
+  void NoteDroppedGradients();
   void NoteGradients();
+  // What came from outside is what it was, in all that the calls do not tell.
+  void CheckOutside(Outcome& outcome);
+  void CheckConstants();
+  // A backward pass inside has used its history up.
+  bool UsedUp(const Node* history, int depth) const;
 
   Parts parts_;
   std::shared_ptr<Tape> tape_;
@@ -144,8 +156,20 @@ class TapeRecorder {
   std::vector<std::shared_ptr<Node>> nodes_;             // of results
   // By call: what its schema says that it writes.
   std::vector<std::vector<std::pair<int32_t, WeakTensor>>> written_;
-  std::vector<std::pair<int32_t, at::Tensor>> holders_;
-  std::vector<const c10::TensorImpl*> gradients_before_;
+  struct Holder {
+    at::Tensor leaf;
+    const c10::TensorImpl* before = nullptr;  // its gradient
+  };
+  std::vector<Holder> holders_;
+  std::unordered_set<const c10::TensorImpl*> held_;  // leaves of these
+  std::unordered_map<const c10::TensorImpl*, size_t> gradients_;  // holders
+  // What the host alone may have written.
+  std::unordered_set<const c10::StorageImpl*> unwritten_;
+  // Of small tensors of the host that came from outside.
+  std::vector<std::pair<int32_t, c10::weak_intrusive_ptr<c10::StorageImpl>>>
+      contents_;
+  std::unordered_set<const Node*> executed_;  // by backward passes
+  std::optional<size_t> drops_gradients_at_;
 };
 
 }  // namespace reprise::bindings

@@ -39,6 +39,7 @@ class _Use(enum.IntEnum):
     STREAMS = 3
     LAUNCHES = 4
     GRAPH = 5
+    SEEDS = 6
 
 
 # By dotted name in `torch._C`, with the names of attributes as regular expressions. What
@@ -55,6 +56,11 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
         _Use.STORAGE,
         "StorageBase",
         "data_ptr|resize_|fill_|copy_|_byteswap|_write_file|_set_from_file|_share_.*_",
+    ),
+    (
+        _Use.SEEDS,
+        "Generator",
+        "manual_seed|seed|set_state|set_offset|graphsafe_set_state",
     ),
     (_Use.MEMORY, "", "_to_dlpack.*|_(storage|data)_address|_gds_(load|save)_storage"),
     (_Use.MEMORY, "", "_pickle_save|_save_jit_module.*|_save_mobile_module.*"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 import types
@@ -21,20 +22,40 @@ _HOOKS = (
     "_modules",
 )
 _SIMPLE = (bool, int, float, str, bytes, complex, type(None))
+_FASTPATH = frozenset({"_is_fastpath_enabled"})
 _DEPTH = 3  # how far objects of the program's are followed to modules
 
 
-class Reached:
-    """The modules and optimizers that a callable leads to.
+class Bound:
+    """A method that does not keep its object."""
 
-    Found once, through closures, defaults, `self`, the globals that its code names,
-    and attributes and containers of these. Of None nothing is.
+    def __init__(self, function: Callable[..., Any], owner: Any) -> None:
+        self.function = function
+        self.owner = weakref.ref(owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(self.owner(), *args, **kwargs)
+
+
+# A name for people, a dictionary, and its keys that count; None: all do.
+Watched = tuple[str, dict[Any, Any], "frozenset[str] | None"]
+
+
+class Reached:
+    """What a callable leads to: modules, optimizers, and what they are found in.
+
+    Found once, through closures, defaults, `self`, the globals that its code names, that
+    of its modules' `forward`, and attributes and containers of these. Of None nothing is.
     """
 
     def __init__(self, fn: Callable[..., Any] | None) -> None:
         self.modules: list[torch.nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
+        self.cells: list[types.CellType] = []
+        self._objects: list[Watched] = []
+        self._lists: dict[int, tuple[str, list[Any]]] = {}
         self._seen: set[int] = set()
+        self._kept: list[Any] = []  # whose ids were seen
         self._follow(fn, 0)
 
     def _follow(self, value: Any, depth: int) -> None:
@@ -42,10 +63,7 @@ class Reached:
             return
         self._seen.add(id(value))
         if isinstance(value, torch.nn.Module):
-            for module in value.modules():
-                if id(module) not in self._seen or module is value:
-                    self._seen.add(id(module))
-                    self.modules.append(module)
+            self._follow_modules(value)
         elif isinstance(value, torch.optim.Optimizer):
             self.optimizers.append(value)
         elif isinstance(value, functools.partial):
@@ -54,23 +72,49 @@ class Reached:
         elif isinstance(value, types.MethodType):
             self._follow(value.__self__, depth)
             self._follow(value.__func__, depth)
+        elif hasattr(value, "_reprise_fn"):  # a region
+            self._follow(value._reprise_fn, depth)
+        elif isinstance(value, Bound):
+            self._follow(value.owner(), depth)
+            self._follow(value.function, depth)
         elif isinstance(value, types.FunctionType):
             self._follow_function(value, depth)
         elif depth < _DEPTH:
             self._follow_object(value, depth + 1)
 
+    def _follow_modules(self, root: torch.nn.Module) -> None:
+        for module in root.modules():
+            if id(module) in self._seen and module is not root:
+                continue
+            self._seen.add(id(module))
+            self.modules.append(module)
+        for module in list(self.modules):
+            kind = type(module)
+            if not kind.__module__.startswith("torch.nn."):
+                self._follow(kind.forward, 0)
+            for name, value in list(module.__dict__.items()):
+                if name not in _HOOKS and isinstance(value, (list, tuple, dict)):
+                    self._follow(value, 1)
+
     def _follow_function(self, fn: types.FunctionType, depth: int) -> None:
+        self._kept.append(fn)
         for cell in fn.__closure__ or ():
+            self.cells.append(cell)
             try:
                 self._follow(cell.cell_contents, depth)
             except ValueError:  # nothing is in it yet
                 continue
-        for default in (fn.__defaults__ or ()) + tuple(
-            (fn.__kwdefaults__ or {}).values()
-        ):
+        defaults = (fn.__defaults__ or ()) + tuple((fn.__kwdefaults__ or {}).values())
+        for default in defaults:
             self._follow(default, depth)
-        for name in _names(fn.__code__):
-            value = fn.__globals__.get(name)
+        if fn.__module__.partition(".")[0] == "torch":
+            return
+        names = frozenset(
+            name for name in _globals(fn.__code__) if name in fn.__globals__
+        )
+        self._objects.append((fn.__module__, fn.__globals__, names))
+        for name in names:
+            value = fn.__globals__[name]
             # Of functions those of the same file are followed, too.
             if not isinstance(value, types.FunctionType) or (
                 value.__globals__ is fn.__globals__
@@ -78,21 +122,30 @@ class Reached:
                 self._follow(value, depth)
 
     def _follow_object(self, value: Any, depth: int) -> None:
-        if isinstance(value, torch.Tensor | type | types.ModuleType):
+        if isinstance(value, (torch.Tensor, type, types.ModuleType)):
             return
-        if isinstance(value, list | tuple | set):
+        self._kept.append(value)
+        if isinstance(value, (list, tuple, set)):
             parts: list[Any] = list(value)
+            if isinstance(value, list):
+                self._lists[id(value)] = "a list", value
         elif isinstance(value, dict):
             parts = list(value.values())
+            self._objects.append(("a dict", value, None))
         elif type(value).__module__.partition(".")[0] in ("torch", "builtins"):
             return
         else:
-            parts = list(getattr(value, "__dict__", {}).values())
+            attributes = getattr(value, "__dict__", None)
+            if not isinstance(attributes, dict):
+                return
+            self._kept.pop()  # its attributes are enough, and do not keep it
+            parts = list(attributes.values())
+            self._objects.append((type(value).__name__, attributes, None))
         for part in parts:
             self._follow(part, depth)
 
     def tensors(self) -> list[torch.Tensor]:
-        """Parameters, whose gradients the callable may set."""
+        """Parameters, whose gradients the callable may read or drop."""
         found: dict[int, torch.Tensor] = {}
         for module in self.modules:
             for parameter in module._parameters.values():
@@ -104,71 +157,129 @@ class Reached:
                     found[id(parameter)] = parameter
         return list(found.values())
 
-    def dicts(self) -> list[tuple[str, dict[Any, Any]]]:
+    def dicts(self) -> list[Watched]:
         """What a change of tells that the callable may do something else."""
-        found: dict[int, tuple[str, dict[Any, Any]]] = {}
+        found: dict[tuple[int, Any], Watched] = {}
 
-        def add(name: str, each: Any) -> None:
+        def add(name: str, each: Any, keys: frozenset[str] | None = None) -> None:
             if isinstance(each, dict):
-                found.setdefault(id(each), (name, each))
+                found.setdefault((id(each), keys), (name, each, keys))
 
         for module in self.modules:
-            name = type(module).__name__
-            add(name, module.__dict__)
-            for hooks in _HOOKS:
-                add(f"{name}.{hooks}", module.__dict__.get(hooks))
-            for attribute, value in list(module.__dict__.items()):
-                if attribute in _HOOKS or isinstance(
-                    value, torch.nn.Module | torch.Tensor | type | types.FunctionType
-                ):
-                    continue
-                where = f"{name}.{attribute}"
-                add(where, value if isinstance(value, dict) else _attributes(value))
-        for name, value in vars(torch.nn.modules.module).items():
+            self._add_attributes(type(module).__name__, module.__dict__, add, 0)
+        for optimizer in self.optimizers:
+            name = type(optimizer).__name__
+            self._add_attributes(name, optimizer.__dict__, add, 0)
+            for values in optimizer.state.values():
+                add(f"{name}.state", values)
+        for each in self._objects:
+            add(*each)
+        hooks = torch.nn.modules.module.__dict__
+        for name, value in hooks.items():
             if name.startswith("_global_"):
                 add(name, value)
+        add("torch.backends.mha", torch.backends.mha.__dict__, _FASTPATH)
         return list(found.values())
 
+    def _add_attributes(
+        self,
+        name: str,
+        attributes: dict[Any, Any],
+        add: Callable[..., None],
+        depth: int,
+    ) -> None:
+        add(name, attributes)
+        for attribute, value in list(attributes.items()):
+            where = f"{name}.{attribute}"
+            if isinstance(value, list):
+                if attribute != "param_groups":
+                    self._lists[id(value)] = where, value
+            elif isinstance(value, dict):
+                add(where, value)
+                if depth < _DEPTH and attribute not in _HOOKS and attribute != "state":
+                    self._add_attributes(where, value, add, depth + 1)
+            elif not isinstance(
+                value,
+                (
+                    torch.nn.Module,
+                    torch.Tensor,
+                    type,
+                    types.FunctionType,
+                    types.ModuleType,
+                ),
+            ):
+                add(where, getattr(value, "__dict__", None))
 
-def _attributes(value: Any) -> Any:
-    return (
-        None
-        if isinstance(value, types.ModuleType)
-        else getattr(value, "__dict__", None)
-    )
+    def lists(self) -> list[tuple[str, list[Any]]]:
+        """Lists among these, which tell nobody when they change; behind `dicts`."""
+        return list(self._lists.values())
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
+def _globals(code: types.CodeType) -> Iterator[str]:
+    """Names of globals that the code reads."""
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield str(step.argval)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            yield from _globals(constant)
 
 
 class State:
-    """What the dictionaries held when it was made."""
+    """What all of that held when it was made."""
 
-    def __init__(self, dicts: list[tuple[str, dict[Any, Any]]]) -> None:
+    def __init__(self, reached: Reached, number: int) -> None:
+        self.number = number
         self._held = [
-            (name, each, {key: _token(value) for key, value in each.items()})
-            for name, each in dicts
+            (
+                name,
+                each,
+                keys,
+                {key: _token(value) for key, value in _items(each, keys)},
+            )
+            for name, each, keys in reached.dicts()
         ]
+        self._lists = [(name, each, _token(each)) for name, each in reached.lists()]
+        self._cells = [(cell, _content(cell)) for cell in reached.cells]
 
     def dicts(self) -> list[dict[Any, Any]]:
         """Those that it is of."""
-        return [each for _, each, _ in self._held]
+        return [each for _, each, _, _ in self._held]
+
+    def quick_difference(self) -> str | None:
+        """As `difference`, of what cannot be watched."""
+        for cell, content in self._cells:
+            if _content(cell) is not content:
+                return "a variable of its closure"
+        for name, each, token in self._lists:
+            if not _same(token, each):
+                return name
+        return None
 
     def difference(self) -> str | None:
         """What is another one now, as the program names it; None: nothing."""
-        for name, each, tokens in self._held:
-            if len(each) != len(tokens):
+        for name, each, keys, tokens in self._held:
+            if keys is None and len(each) != len(tokens):
                 changed = set(each).symmetric_difference(tokens)
-                return f"{name}.{next(iter(changed))}"
-            for key, value in each.items():
+                return f"{name}.{next(iter(changed), '')}"
+            for key, value in _items(each, keys):
                 token = tokens.get(key, _MISSING)
                 if token is _MISSING or not _same(token, value):
                     return f"{name}.{key}"
-        return None
+        return self.quick_difference()
+
+
+def _items(each: dict[Any, Any], keys: frozenset[str] | None) -> list[tuple[Any, Any]]:
+    if keys is None:
+        return list(each.items())
+    return [(key, each[key]) for key in keys if key in each]
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _MISSING
 
 
 _MISSING = object()
@@ -194,6 +305,8 @@ def _same(token: Any, value: Any) -> bool:
             and len(token[1]) == len(value)
             and all(map(_same, token[1], value))
         )
+    if kind is float:
+        return type(token) is float and token.hex() == value.hex()
     if isinstance(value, _SIMPLE):
         return type(token) is kind and bool(token == value)
     return token is value

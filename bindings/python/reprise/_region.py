@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import functools
 import logging
+import operator
 import sys
 import threading
 import weakref
@@ -16,7 +17,8 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 import torch
 
 from reprise import _native, _tree
-from reprise._reach import Reached, State, watchable
+from reprise._numbers import Number
+from reprise._reach import Bound, Reached, State, watchable
 from reprise._region_report import RegionReport
 
 P = ParamSpec("P")
@@ -25,12 +27,14 @@ Check = Literal["sample", "always", "never"]
 CHECKS = ("sample", "always", "never")
 
 # torch.ops.reprise: RegionVariants::Step and Verdict.
-_DONE, _RECORD, _PLAIN, _LOOK, _PASSED = range(5)
+_DONE, _RECORD, _PLAIN, _LOOK, _PASSED, _INACTIVE = range(6)
 _SEEN, _TRUSTED, _SAME, _AGAIN, _REFUSED, _DIFFERS, _WITHDRAWN = range(7)
 
 _MOST_REFUSALS = 3  # of one structure of arguments
 _MOST_STRUCTURES = 64
 _MOST_STATES = 8
+_MOST_LOOKS = 3  # in a call
+_MOST_STATES_EVER = 64
 _MOST_CHANGES = 4  # of Python's state by the callable itself
 
 _log = logging.getLogger("reprise")
@@ -69,20 +73,21 @@ class Region:
             raise ValueError(
                 f"reprise: check does not accept {check!r}: give {', '.join(CHECKS)}"
             )
-        self._fn = fn
+        self._reprise_fn = fn
         self._check: Check = check
         functools.update_wrapper(self, fn, updated=())
         name = getattr(fn, "__qualname__", type(fn).__qualname__)
         self._report = RegionReport(name)
         self._structures: dict[Any, _Structure] = {}
         self._off = _native.switched_off()
-        self._bound: weakref.WeakKeyDictionary[Any, Region] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._bound: dict[int, tuple[weakref.ref[Any], Region]] = {}
         self._guarded = guarded
+        self._lock = threading.RLock()
         self._reached: Reached | None = None
         self._states: list[State] = []
-        self._state = -1
+        # The state that was found last, and what watches its dictionaries.
+        self._at: tuple[State, int] | None = None
+        self._made = 0  # states
         self._changes = 0
         self._watch = _Watch()
         self._runtime: int | None = None
@@ -91,20 +96,30 @@ class Region:
     def __get__(self, owner: Any, _: type | None = None) -> Any:
         if owner is None:
             return self
-        bound = self._bound.get(owner)
-        if bound is None:
-            bound = Region(self._fn.__get__(owner), self._check)
-            self._bound[owner] = bound
+        name = id(owner)
+        known = self._bound.get(name)
+        if known is not None and known[0]() is owner:
+            return known[1]
+        try:
+            gone = weakref.ref(owner, lambda _: self._bound.pop(name, None))
+        except TypeError:  # a class with __slots__: nothing could be kept of it
+            return self._reprise_fn.__get__(owner)
+        bound = Region(Bound(self._reprise_fn, owner), self._check)
+        bound._report.name = self._report.name
+        self._bound[name] = gone, bound
         return bound
+
+    def __reduce__(self) -> str:
+        return str(vars(self)["__qualname__"])  # as functions are
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         report = self._report
         report.calls += 1
         if self._off or _thread.recording or torch.compiler.is_compiling():
-            return self._fn(*args, **kwargs)
-        if _modes() or _transforms() is not None:
+            return self._reprise_fn(*args, **kwargs)
+        if _modes() or _transforms() is not None or _tracing() is not None:
             self._note(_WHY_PLAIN[_PLAIN])
-            return self._fn(*args, **kwargs)
+            return self._reprise_fn(*args, **kwargs)
         tensors: list[torch.Tensor] = []
         numbers: list[float] = []
         try:
@@ -113,9 +128,8 @@ class Region:
                 form = form, _tree.flatten(kwargs, tensors, numbers), "by name"
         except _tree.Foreign as unknown:
             self._note(f"an argument holds a {unknown}")
-            return self._fn(*args, **kwargs)
-        with self._enabled():
-            return self._call(form, tensors, numbers, args, kwargs)
+            return self._reprise_fn(*args, **kwargs)
+        return self._call(form, tensors, numbers, args, kwargs)
 
     def _call(
         self,
@@ -125,28 +139,36 @@ class Region:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        if self._reached is None or _LOOKS_ALWAYS:
-            self._look()
+        at = self._at
+        if at is None or _LOOKS_ALWAYS or at[0].quick_difference() is not None:
+            at = self._look()
+        arguments, given = form, len(numbers)
         form = self._numbers_of_optimizers(form, numbers)
         run = _native._ops().run_region
         step = _LOOK
-        while step == _LOOK:
-            known = self._structures.get((self._state, form))
-            structure = known or self._new_structure(form)
+        for _ in range(_MOST_LOOKS):
+            if self._off:
+                return self._reprise_fn(*args, **kwargs)
+            state, watch = at
+            known = self._structures.get((state.number, form))
+            structure = known or self._new_structure((state.number, form))
             if structure.off:
-                return self._fn(*args, **kwargs)
-            step, tape, outputs = run(
-                structure.handle, self._watch.handle, tensors, numbers
-            )
+                return self._reprise_fn(*args, **kwargs)
+            step, tape, outputs = run(structure.handle, watch, tensors, numbers)
             if step == _DONE:
                 self._report.replayed += 1
                 return structure.builders[tape][1](iter(outputs))
-            if step == _LOOK:
-                self._look()
+            if step != _LOOK:
+                break
+            at = self._look()
+        if step == _INACTIVE:  # its calls are Reprise's business all the same
+            del numbers[given:]
+            with self._own_session():
+                return self._call(arguments, tensors, numbers, args, kwargs)
         if step != _RECORD:
             self._note(_WHY_PLAIN[step])
-            return self._fn(*args, **kwargs)
-        return self._record(structure, tensors, numbers, args, kwargs)
+            return self._reprise_fn(*args, **kwargs)
+        return self._record(structure, state, form, tensors, numbers, args, kwargs)
 
     def explain(self) -> RegionReport:
         """What became of its calls so far."""
@@ -158,21 +180,41 @@ class Region:
 
     # --- What it reads ---
 
-    def _look(self) -> None:
-        """Finds the state that the modules are in."""
+    def _look(self) -> tuple[State, int]:
+        """Finds the state that all of it is in."""
         _native.observe()
-        for index, state in enumerate(self._states):
-            if state.difference() is None:
-                self._state = index
-                break
-        else:
-            if len(self._states) == _MOST_STATES:
-                self._states.clear()
-                self._structures.clear()
-            self._reached = Reached(None if self._guarded else self._fn)
-            self._states.append(State(self._reached.dicts()))
-            self._state = len(self._states) - 1
-        self._watch.arm(self._states[self._state].dicts())
+        with self._lock:
+            last = None
+            for state in self._states:
+                last = state.difference()
+                if last is None:
+                    break
+            else:
+                state = self._new_state(last)
+            self._watch.arm(state.dicts())
+            self._at = state, self._watch.handle
+            return self._at
+
+    def _new_state(self, difference: str | None) -> State:
+        self._reached = Reached(None if self._guarded else self._reprise_fn)
+        self._made += 1
+        state = State(self._reached, self._made)
+        if self._made > _MOST_STATES_EVER:
+            self._off = True
+            self._note(f"{difference} is another one again and again")
+        # What belongs to others than now is not kept for their sake.
+        here = {id(each) for each in state.dicts()}
+        self._states = [
+            each
+            for each in self._states[-(_MOST_STATES - 1) :]
+            if here.issuperset(map(id, each.dicts()))
+        ]
+        self._states.append(state)
+        known = {each.number for each in self._states}
+        self._structures = {
+            key: value for key, value in self._structures.items() if key[0] in known
+        }
+        return state
 
     def _numbers_of_optimizers(self, form: Any, numbers: list[float]) -> Any:
         """Their floats are numbers like arguments; what else they hold, form."""
@@ -192,44 +234,52 @@ class Region:
 
     # --- Recording ---
 
-    def _new_structure(self, form: Any) -> _Structure:
+    def _new_structure(self, key: Any) -> _Structure:
         if len(self._structures) == _MOST_STRUCTURES:
             self._note("too many structures of arguments: those of old are forgotten")
             self._structures.clear()
         structure = _Structure(self._check)
-        self._structures[self._state, form] = structure
+        self._structures[key] = structure
         return structure
 
     def _record(
         self,
         structure: _Structure,
+        state: State,
+        form: Any,
         tensors: list[torch.Tensor],
         numbers: list[float],
-        args: Any,
-        kwargs: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
-        assert self._reached is not None
+        reached = self._reached
+        assert reached is not None
         ops = _native._ops()
-        holders = self._reached.tensors()
-        own = {id(each) for each in holders}
-        if any(id(each) in own for each in tensors):
-            self._note("an argument is a parameter of it")
-            return self._fn(*args, **kwargs)
-        if not ops.begin_region(structure.handle, tensors, numbers, holders):
+        if not ops.begin_region(structure.handle, tensors, numbers, reached.tensors()):
             self._note("another region is being recorded")
-            return self._fn(*args, **kwargs)
+            return self._reprise_fn(*args, **kwargs)
         ended = False
+        computed = [True] * len(numbers)
         try:
-            with _recording():
-                result = self._fn(*args, **kwargs)
+            with _recording(), _noted(args, kwargs, reached, computed) as noted:
+                result = self._reprise_fn(*noted[0], **noted[1])
+            result = _plain(result)
+            changed = state.difference() or self._changed(
+                form, tensors, numbers, args, kwargs
+            )
+            if changed is not None:
+                self._note(f"it changes {changed}, which no replay would")
+                self._changes += 1
+                self._off |= self._changes >= _MOST_CHANGES
+                return result
             outputs: list[torch.Tensor] = []
             try:
-                form = _tree.flatten(result, outputs, None)
+                returned = _tree.flatten(result, outputs, None)
             except _tree.Foreign as unknown:
                 self._refuse(structure, f"it returns a {unknown}", "")
                 return result
             (verdict, tape, calls), (reason, place) = ops.end_region(
-                structure.handle, outputs
+                structure.handle, outputs, computed
             )
             ended = True
         finally:
@@ -238,14 +288,31 @@ class Region:
         self._report.recorded += 1
         if calls:
             self._report.operators = calls
-        changed = self._states[self._state].difference()
-        if changed is not None:
-            self._note(f"it changes {changed}, which no replay would")
-            self._changes += 1
-            self._off |= self._changes >= _MOST_CHANGES
-            return result
-        self._learn(structure, verdict, tape, form, reason, place)
+        self._learn(structure, verdict, tape, returned, reason, place)
         return result
+
+    def _changed(
+        self,
+        form: Any,
+        tensors: list[torch.Tensor],
+        numbers: list[float],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> str | None:
+        """What of arguments and optimizers is another one behind a call."""
+        now: list[torch.Tensor] = []
+        found: list[float] = []
+        form_now = _tree.flatten(args, now, found)
+        if kwargs:
+            form_now = form_now, _tree.flatten(kwargs, now, found), "by name"
+        if len(now) != len(tensors) or any(map(operator.is_not, now, tensors)):
+            return "an argument"
+        form_now = self._numbers_of_optimizers(form_now, found)
+        if form_now != form or list(map(float.hex, found)) != list(
+            map(float.hex, numbers)
+        ):
+            return "an argument, or the numbers of an optimizer"
+        return None
 
     def _learn(
         self,
@@ -295,12 +362,6 @@ class Region:
         if times or len(self._report.reasons) < 64:
             self._report.reasons[reason] = times + 1, place or known
 
-    def _enabled(self) -> contextlib.AbstractContextManager[None]:
-        """Its calls are Reprise's business where nothing is enabled, too."""
-        if _native.active() is not None or not torch.cuda.is_available():
-            return _NOTHING
-        return self._own_session()
-
     @contextlib.contextmanager
     def _own_session(self) -> Iterator[None]:
         if self._runtime is None:
@@ -308,6 +369,7 @@ class Region:
             self._runtime = _native.active()
         else:
             _native.activate(self._runtime)
+        self._off |= _native.active() is None  # it cannot be had
         try:
             yield
         finally:
@@ -317,12 +379,13 @@ class Region:
 # Modes of Python's that see every operator; functorch's transforms, innermost.
 _modes = torch._C._len_torch_dispatch_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
+_tracing = torch._C._get_tracing_state
 
 _LOOKS_ALWAYS = not watchable()
-_NOTHING: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
 _all: weakref.WeakSet[Region] = weakref.WeakSet()
 
 _WHY_PLAIN = {
+    _LOOK: "what it leads to changes all the time",
     _PLAIN: "a mode of torch's, or a tensor that is no ordinary one",
     _PASSED: "its arguments have forms, or numbers, that do not come again",
 }
@@ -341,6 +404,57 @@ def _comparable(value: Any) -> Any:
     except TypeError:
         return repr(value)
     return id(value) if isinstance(value, torch.Tensor) else value
+
+
+@contextlib.contextmanager
+def _noted(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    reached: Reached,
+    computed: list[bool],
+) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """Arguments, and optimizers meanwhile, whose floats note what Python does with them.
+
+    Those within containers count as computed with.
+    """
+    index = 0
+
+    def note(value: Any) -> Any:
+        nonlocal index
+        if type(value) is float:
+            computed[index] = False
+            index += 1
+            return Number.of(value, index - 1, computed)
+        inside: list[float] = []
+        _tree.flatten(value, [], inside)
+        index += len(inside)
+        return value
+
+    noted_args = [note(each) for each in args]
+    noted_kwargs = {key: note(each) for key, each in kwargs.items()}
+    replaced: list[tuple[dict[str, Any], str, float, Number]] = []
+    for optimizer in reached.optimizers:
+        for group in optimizer.param_groups:
+            for key, value in group.items():
+                if type(value) is float:
+                    replaced.append((group, key, value, note(value)))
+    try:
+        for group, key, _, number in replaced:
+            group[key] = number
+        yield noted_args, noted_kwargs
+    finally:
+        for group, key, value, number in replaced:
+            if group.get(key) is number:
+                group[key] = value
+
+
+def _plain(result: Any) -> Any:
+    """What is returned has ordinary floats."""
+    if type(result) is Number:
+        return float.__add__(result, 0.0) if result else float.__pos__(result)
+    if type(result) in (tuple, list):
+        return type(result)(map(_plain, result))
+    return result
 
 
 @contextlib.contextmanager
@@ -445,7 +559,10 @@ class _RegionModule:
     _reprise_region: Region
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._reprise_region(*args, **kwargs)
+        made = getattr(self, "_reprise_region", None)
+        if made is None:  # its class was called for another one, as by slicing
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
+        return made(*args, **kwargs)
 
     def explain(self) -> RegionReport:
         """See `Region.explain`."""

@@ -14,7 +14,7 @@ from torch.utils import _pytree
 # What two values of one form have in common: hashable, equal where both are alike.
 Form = Any
 
-_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_TENSORS = {torch.Tensor: 0, torch.nn.Parameter: 2, torch.nn.Buffer: 3}
 _CONSTANTS = frozenset(
     {
         bool,
@@ -47,7 +47,7 @@ def flatten(
     kind = type(value)
     if kind in _TENSORS:
         tensors.append(value)
-        return 0
+        return _TENSORS[kind]
     if kind is float and numbers is not None:
         numbers.append(value)
         return 1
@@ -58,7 +58,8 @@ def flatten(
     if kind is tuple or kind is list:
         return kind, tuple([flatten(each, tensors, numbers) for each in value])
     if kind is dict or kind is OrderedDict:
-        return kind, _keys(value), _all(value.values(), tensors, numbers)
+        names = tuple([(type(key), key) for key in _keys(value)])
+        return kind, names, _all(value.values(), tensors, numbers)
     return _flatten_other(kind, value, tensors, numbers)
 
 
@@ -72,10 +73,13 @@ def _flatten_other(
         return kind, Context(context), _all(children, tensors, numbers)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return kind, "fields", _all(value, tensors, numbers)
-    if dataclasses.is_dataclass(kind):
+    if dataclasses.is_dataclass(kind) and not issubclass(kind, (dict, tuple, list)):
         names = tuple(field.name for field in dataclasses.fields(kind))
-        parts = [getattr(value, name) for name in names]
-        return kind, names, _all(parts, tensors, numbers)
+        if all(hasattr(value, name) for name in names) and (
+            set(getattr(value, "__dict__", ())) <= set(names)
+        ):
+            parts = [getattr(value, name) for name in names]
+            return kind, names, _all(parts, tensors, numbers)
     raise Foreign(f"{kind.__module__}.{kind.__qualname__}")
 
 
@@ -110,7 +114,7 @@ Builder = Callable[[Iterator[torch.Tensor]], Any]
 
 def builder(form: Form) -> Builder:
     """What makes a value of that form, taken apart without numbers, from tensors."""
-    if form == 0:
+    if type(form) is int:
         return next
     kind: Any
     kind, *rest = form
@@ -126,11 +130,12 @@ def builder(form: Form) -> Builder:
         unflatten = _pytree.SUPPORTED_NODES[kind].unflatten_fn
         return lambda tensors: unflatten([part(tensors) for part in parts], how.context)
     if how == "fields":
-        return lambda tensors: kind(*[part(tensors) for part in parts])
+        return lambda tensors: tuple.__new__(kind, [part(tensors) for part in parts])
     if dataclasses.is_dataclass(kind):
         return lambda tensors: _dataclass(kind, how, [part(tensors) for part in parts])
+    keys = [key for _, key in how]
     return lambda tensors: kind(
-        zip(how, [part(tensors) for part in parts], strict=True)
+        zip(keys, [part(tensors) for part in parts], strict=True)
     )
 
 

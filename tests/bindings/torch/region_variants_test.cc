@@ -24,7 +24,7 @@ class RegionVariantsTest : public ::testing::Test {
     RegionVariants::Ran ran = variants_.Run({given, numbers});
     if (ran.step == Step::kRecord) {
       EXPECT_TRUE(variants_.Begin(given, numbers, {}));
-      learned_ = variants_.End({at::add(x, added_)});
+      learned_ = variants_.End({at::add(x, added_)}, {});
     } else if (ran.step == Step::kDone) {
       EXPECT_EQ(ran.outputs.size(), 1u);
       EXPECT_TRUE(ran.outputs[0].equal(at::add(x, trusted_)));

@@ -28,7 +28,7 @@ TapeRecorder::Outcome Record(const Tensors& inputs,
   std::unique_ptr<TapeRecorder> recorder = TapeRecorder::Begin(std::move(more));
   EXPECT_NE(recorder, nullptr);
   const Tensors outputs = callable();
-  return recorder->End(outputs);
+  return recorder->End(outputs, {});
 }
 
 Tensors RunTape(const Tape& tape, const Tensors& inputs,
@@ -262,7 +262,7 @@ TEST(TapeTest, OneRecordsAtATime) {
   EXPECT_EQ(TapeRecorder::Begin({}), nullptr);
   EXPECT_TRUE(TapeRecorder::RecordsHere());
   TapeRecorder::NoteOutside("something");
-  const auto outcome = first->End({});
+  const auto outcome = first->End({}, {});
   EXPECT_EQ(outcome.tape, nullptr);
   EXPECT_EQ(outcome.reason, "something");
   EXPECT_FALSE(TapeRecorder::RecordsHere());
