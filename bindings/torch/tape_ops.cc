@@ -48,7 +48,8 @@ bool SizesByData(const c10::OperatorHandle& op,
   const std::string& name = op.operator_name().name;
   return (op.hasTag(at::Tag::dynamic_output_shape) &&
           (!PicksByIndices(op) || HasMask(arguments))) ||
-         name == "aten::_pack_padded_sequence" || name == "aten::tensor_split";
+         name == "aten::_pack_padded_sequence" ||
+         op.operator_name().overload_name == "tensor_indices_or_sections";
 }
 
 bool HasSecretEffects(const c10::OperatorHandle& op) {

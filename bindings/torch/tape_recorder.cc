@@ -201,13 +201,24 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
       const std::lock_guard lock(g_recording);
       recorder->Refuse("data is read by torch.tensor of tensors");
     }
+    // A composite operator, which is not seen below.
+    if (!HasKernel(op) && !c10::impl::tls_is_dispatch_key_excluded(kBelow) &&
+        SizesByData(op,
+                    std::span(*stack).last(op.schema().arguments().size()))) {
+      const std::lock_guard lock(g_recording);
+      recorder->Refuse(FullName(op.operator_name()) +
+                       ": the size of its result depends on data");
+    }
     op.redispatchBoxed(below, stack);
     return;
   }
   // What a composite operator calls is written down, not the operator: it may
   // be another layer's business.
-  if (recorder == nullptr || IsOfTools(op) ||
-      (level == TapeLevel::kBelowAutograd && !HasKernel(op))) {
+  if (recorder == nullptr || IsOfTools(op)) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  if (level == TapeLevel::kBelowAutograd && !HasKernel(op)) {
     op.redispatchBoxed(below, stack);
     return;
   }
@@ -323,7 +334,11 @@ int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
   const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
   if (tensor.has_storage() &&
       unwritten_.erase(tensor.storage().unsafeGetStorageImpl()) != 0) {
-    return AddForeign(tensor);  // the host has written it
+    const int32_t constant = AddForeign(tensor);  // the host has written it
+    contents_.erase(
+        std::ranges::remove(contents_, constant, &Content::reg).begin(),
+        contents_.end());
+    return constant;
   }
   if (const auto known = known_.find(impl); known != known_.end()) {
     if (!HasItsHistory(known->second, tensor)) {
@@ -357,7 +372,7 @@ int32_t TapeRecorder::AddForeign(const at::Tensor& tensor) {
   added.foreign.emplace(tensor.getIntrusivePtr());
   if (IsSmallOfHost(tensor)) {
     added.content = CopyHostTensor(*tensor.unsafeGetTensorImpl());
-    contents_.emplace_back(reg, tensor.storage().getWeakStorageImpl());
+    contents_.push_back({reg, tensor.storage().getWeakStorageImpl()});
   }
   return reg;
 }
@@ -598,9 +613,10 @@ void TapeRecorder::NoteGradients() {
 
 bool TapeRecorder::UsedUp(const Node* history, int depth) const {
   if (executed_.contains(history)) return true;
-  return depth > 0 &&
-         std::ranges::any_of(history->next_edges(), [&](const auto& edge) {
-           return edge.function != nullptr &&
+  // A sum hands its gradient on, and calls nothing.
+  return depth > 0 && history->name() == "AddBackward0" &&
+         std::ranges::all_of(history->next_edges(), [&](const auto& edge) {
+           return edge.function == nullptr ||
                   UsedUp(edge.function.get(), depth - 1);
          });
 }
@@ -616,12 +632,14 @@ void TapeRecorder::CheckOutside(Outcome& outcome) {
       }
       Refuse("a tensor from outside is given another history by Python");
     }
+    const TensorForm now = TensorForm::Of(tensor);
+    if (now.hooks != came.form.hooks) {
+      Refuse("hooks are set on a tensor from outside");
+    }
     if (!below && tensor.requires_grad()) return;  // as its history says
     if (tensor.storage().unsafeGetStorageImpl() != storages_[reg] ||
-        TensorForm::Of(tensor) != came.form) {
-      Refuse(
-          "a tensor from outside is given other memory, another form or "
-          "hooks");
+        now != came.form) {
+      Refuse("a tensor from outside is given other memory or another form");
     }
     if (in_backward_ && came.form.hooks != 0) {
       Refuse("hooks of a tensor from outside run in a backward pass inside");

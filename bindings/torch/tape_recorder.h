@@ -166,8 +166,11 @@ class TapeRecorder {
   // What the host alone may have written.
   std::unordered_set<const c10::StorageImpl*> unwritten_;
   // Of small tensors of the host that came from outside.
-  std::vector<std::pair<int32_t, c10::weak_intrusive_ptr<c10::StorageImpl>>>
-      contents_;
+  struct Content {
+    int32_t reg = 0;
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  };
+  std::vector<Content> contents_;
   std::unordered_set<const Node*> executed_;  // by backward passes
   std::optional<size_t> drops_gradients_at_;
 };

@@ -72,6 +72,8 @@ class Reached:
         elif isinstance(value, types.MethodType):
             self._follow(value.__self__, depth)
             self._follow(value.__func__, depth)
+        elif hasattr(value, "_reprise_region"):  # a region's method
+            self._follow(value._reprise_region, depth)
         elif hasattr(value, "_reprise_fn"):  # a region
             self._follow(value._reprise_fn, depth)
         elif isinstance(value, Bound):
@@ -107,12 +109,12 @@ class Reached:
         defaults = (fn.__defaults__ or ()) + tuple((fn.__kwdefaults__ or {}).values())
         for default in defaults:
             self._follow(default, depth)
-        if fn.__module__.partition(".")[0] == "torch":
+        if (fn.__module__ or "").partition(".")[0] == "torch":
             return
         names = frozenset(
             name for name in _globals(fn.__code__) if name in fn.__globals__
         )
-        self._objects.append((fn.__module__, fn.__globals__, names))
+        self._objects.append((fn.__module__ or fn.__name__, fn.__globals__, names))
         for name in names:
             value = fn.__globals__[name]
             # Of functions those of the same file are followed, too.
@@ -156,6 +158,18 @@ class Reached:
                 for parameter in group["params"]:
                     found[id(parameter)] = parameter
         return list(found.values())
+
+    def own(self) -> list[torch.Tensor]:
+        """Tensors that it leads to."""
+        found = self.tensors()
+        for module in self.modules:
+            found += [each for each in module._buffers.values() if each is not None]
+        for _, each, keys in self._objects:
+            found += [v for _, v in _items(each, keys) if isinstance(v, torch.Tensor)]
+        for cell in self.cells:
+            if isinstance(_content(cell), torch.Tensor):
+                found.append(_content(cell))
+        return found
 
     def dicts(self) -> list[Watched]:
         """What a change of tells that the callable may do something else."""
@@ -261,12 +275,16 @@ class State:
         for name, each, keys, tokens in self._held:
             if keys is None and len(each) != len(tokens):
                 changed = set(each).symmetric_difference(tokens)
-                return f"{name}.{next(iter(changed), '')}"
+                return f"{name}.{_name(next(iter(changed), ''))}"
             for key, value in _items(each, keys):
                 token = tokens.get(key, _MISSING)
                 if token is _MISSING or not _same(token, value):
-                    return f"{name}.{key}"
+                    return f"{name}.{_name(key)}"
         return self.quick_difference()
+
+
+def _name(key: Any) -> str:
+    return key if isinstance(key, str) else f"[{type(key).__name__}]"
 
 
 def _items(each: dict[Any, Any], keys: frozenset[str] | None) -> list[tuple[Any, Any]]:

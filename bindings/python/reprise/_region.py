@@ -99,7 +99,7 @@ class Region:
         name = id(owner)
         known = self._bound.get(name)
         if known is not None and known[0]() is owner:
-            return known[1]
+            return _Method(known[1], owner)
         try:
             gone = weakref.ref(owner, lambda _: self._bound.pop(name, None))
         except TypeError:  # a class with __slots__: nothing could be kept of it
@@ -107,7 +107,7 @@ class Region:
         bound = Region(Bound(self._reprise_fn, owner), self._check)
         bound._report.name = self._report.name
         self._bound[name] = gone, bound
-        return bound
+        return _Method(bound, owner)
 
     def __reduce__(self) -> str:
         return str(vars(self)["__qualname__"])  # as functions are
@@ -255,6 +255,10 @@ class Region:
         reached = self._reached
         assert reached is not None
         ops = _native._ops()
+        own = reached.own()
+        if any(torch._C._is_alias_of(each, of) for each in tensors for of in own):
+            self._note("an argument is memory that it reads from outside, too")
+            return self._reprise_fn(*args, **kwargs)
         if not ops.begin_region(structure.handle, tensors, numbers, reached.tensors()):
             self._note("another region is being recorded")
             return self._reprise_fn(*args, **kwargs)
@@ -348,6 +352,8 @@ class Region:
                     return
                 structure.builders[tape] = form, _tree.builder(form)
             self._report.samples += verdict == _SAME
+            if verdict == _TRUSTED:
+                self._changes = 0
 
     def _refuse(self, structure: _Structure, reason: str, place: str) -> None:
         remedy = _REMEDIES.get(reason.partition(": ")[2] or reason, "")
@@ -452,8 +458,8 @@ def _plain(result: Any) -> Any:
     """What is returned has ordinary floats."""
     if type(result) is Number:
         return float.__add__(result, 0.0) if result else float.__pos__(result)
-    if type(result) in (tuple, list):
-        return type(result)(map(_plain, result))
+    if type(result) is tuple and any(type(each) is Number for each in result):
+        return tuple(map(_plain, result))
     return result
 
 
@@ -464,6 +470,23 @@ def _recording() -> Iterator[None]:
         yield
     finally:
         _thread.recording = False
+
+
+class _Method:
+    """A region of a method, and its object for as long as that is at hand."""
+
+    __slots__ = ("__self__", "_reprise_region")
+
+    def __init__(self, of: Region, owner: Any) -> None:
+        self._reprise_region = of
+        self.__self__ = owner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._reprise_region(*args, **kwargs)
+
+    def explain(self) -> RegionReport:
+        """See `Region.explain`."""
+        return self._reprise_region.explain()
 
 
 class _Watch:
