@@ -201,8 +201,8 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
       const std::lock_guard lock(g_recording);
       recorder->Refuse("data is read by torch.tensor of tensors");
     }
-    // A composite operator, which is not seen below.
-    if (!HasKernel(op) && !c10::impl::tls_is_dispatch_key_excluded(kBelow) &&
+    // Composite operators are not seen below.
+    if (!c10::impl::tls_is_dispatch_key_excluded(kBelow) &&
         SizesByData(op,
                     std::span(*stack).last(op.schema().arguments().size()))) {
       const std::lock_guard lock(g_recording);

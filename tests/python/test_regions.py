@@ -806,6 +806,275 @@ def test_forms_that_never_come_again_stop_being_recorded(device: str) -> None:
     assert "do not come again" in str(fn.explain())
 
 
+# --- What the calls do not tell ---
+
+
+def check_as_eager(
+    plain: Callable[..., Any], calls: list[tuple[Any, ...]], replayed: int = 0
+) -> reprise.RegionReport:
+    """Each call gives what the callable gives on copies of its arguments."""
+    fast = reprise.region(plain)
+    for given in calls:
+        expected = plain(*copy.deepcopy(given))
+        assert_same_bits(_all(fast(*copy.deepcopy(given))), _all(expected))
+    assert fast.explain().replayed >= replayed, str(fast.explain())
+    return fast.explain()
+
+
+@pytest.mark.parametrize(
+    ("fn", "numbers"),
+    [
+        (lambda x, t: x * t + (t + 1), [0.5, 0.7, 0.7, 0.3, 0.9]),
+        (lambda x, t: x * min(t, 1.0), [0.5, 0.7, 0.8, 1.5]),
+        (lambda x, t: x * abs(t), [0.5, 0.7, 0.8, -1.5]),
+        (lambda x, t: x * t if t < 1 else x + t, [0.5, 0.7, 0.8, 1.5]),
+        (lambda x, t: x * t + (x if int(t) else 0), [0.5, 0.7, 0.8, 1.5]),
+    ],
+)
+def test_number_that_python_uses_does_not_vary(
+    device: str, fn: Callable[..., Any], numbers: list[float]
+) -> None:
+    x = batch(device)
+    check_as_eager(fn, [(x, number) for number in numbers])
+
+
+def test_two_numbers_that_are_equal_are_told_apart(device: str) -> None:
+    numbers = [(0.5, 0.5), (0.7, 0.7), (0.7, 0.7), (0.9, 0.7), (0.2, 0.3)]
+    x = batch(device)
+    check_as_eager(lambda x, a, b: x * a + b, [(x, *each) for each in numbers])
+
+
+def test_gradients_of_what_is_found_late(device: str) -> None:
+    hidden = torch.randn(16, device=device, requires_grad=True)
+
+    class Slots:
+        __slots__ = ("weight",)
+
+    holder = Slots()
+    holder.weight = torch.randn(16, device=device, requires_grad=True)
+
+    def plain(x: torch.Tensor) -> None:
+        (x * hidden * holder.weight).sum().backward()
+
+    fast = reprise.region(plain)
+    for _ in range(CALLS):
+        x = batch(device).requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        grads = []
+        for call, given in ((fast, x), (plain, y)):
+            hidden.grad = holder.weight.grad = None
+            call(given)
+            grads.append([hidden.grad, holder.weight.grad, given.grad])
+        assert_same_bits(grads[0], grads[1])
+    assert fast.explain().replayed >= CALLS - 3
+
+
+def test_backward_that_goes_on_outside(device: str) -> None:
+    weight = torch.randn(16, device=device, requires_grad=True)
+    fast = reprise.region(lambda x: (x * 2).sum().backward())
+    for _ in range(CALLS):
+        weight.grad = None
+        fast(weight + 0)
+        assert torch.equal(weight.grad, torch.full_like(weight, 2))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_tensors_that_python_fills(device: str, grad: bool) -> None:
+    def plain(x: torch.Tensor) -> list[torch.Tensor]:
+        table = torch.tensor([1.0, 2.0], device=device)
+        picked = x[:, [0, 5]] * table
+        return [picked, torch.where(picked > 0, picked, torch.tensor(-1.0))]
+
+    xs = [batch(device).requires_grad_(grad) for _ in range(CALLS)]
+    check_as_eager(lambda x: plain(x), [(x,) for x in xs], CALLS - 4)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch.tensor([x[0, 0].item(), 1.0]) * 2,
+        lambda x: torch.tensor([x[0, 0], x[0, 1]]) * 2,
+    ],
+)
+def test_tensor_made_of_tensors_is_read(fn: Callable[..., Any]) -> None:
+    first = torch.ones(2, 2)
+    check_as_eager(fn, [(first,)] * 5 + [(first * 3,)])
+
+
+def test_scheduler_counter_and_argument_that_change_are_refused(device: str) -> None:
+    net = perceptron(device)
+    optimizer = sgd(net)
+    decay = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    counter = {"calls": 0}
+
+    def step(x: torch.Tensor, seen: list[int]) -> None:
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+        decay.step()
+
+    def count(x: torch.Tensor, seen: list[int]) -> torch.Tensor:
+        counter["calls"] += 1
+        return x + 1
+
+    def append(x: torch.Tensor, seen: list[int]) -> torch.Tensor:
+        seen.append(1)
+        return x + 1
+
+    fast = [reprise.region(each) for each in (step, count, append)]
+    seen: list[int] = []
+    for _ in range(CALLS):
+        for each in fast:
+            each(batch(device), seen)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * 0.9**CALLS)
+    assert counter["calls"] == CALLS and len(seen) == CALLS
+    assert all("it changes" in str(each.explain()) for each in fast)
+
+
+def test_argument_that_is_also_read_from_outside(device: str) -> None:
+    weight = batch(device)
+    net = perceptron(device)
+    xs = [weight, weight, weight, batch(device)]
+    fast = reprise.region(lambda x: x * 10 + weight)
+    for x in xs:
+        assert_same_bits(fast(x), x * 10 + weight)
+    fast = reprise.region(lambda a, b: a * 10 + b.data)
+    for alias in (True, True, True, True, False):
+        a = batch(device)
+        b = a.detach() if alias else batch(device)
+        assert_same_bits(fast(a, b), a * 10 + b)
+    with torch.no_grad():
+        fast = reprise.region(lambda x: net(x))
+        square = nn.Linear(16, 16).to(device)
+        fast = reprise.region(square)
+        for x in [square.weight.data] * 4 + [torch.randn(16, 16, device=device)]:
+            assert_same_bits(fast(x), square(x))
+
+
+def test_data_of_tensors(device: str) -> None:
+    weight = torch.randn(16, device=device)
+    fast = reprise.region(lambda x: x * weight.data)
+    for call in range(CALLS):
+        if call == 5:
+            weight.add_(1)
+        x = batch(device)
+        assert_same_bits(fast(x), x * weight)
+    fast = reprise.region(lambda x: x.data)
+    for _ in range(CALLS):
+        x = batch(device).requires_grad_()
+        out = fast(x)
+        assert out is not x and not out.requires_grad and torch.equal(out, x)
+
+
+def test_generators_that_are_set_inside(device: str) -> None:
+    own = torch.Generator(device)
+
+    def seeds(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(5)
+        return x + torch.rand_like(x)
+
+    def forks(x: torch.Tensor) -> torch.Tensor:
+        with torch.random.fork_rng():
+            torch.manual_seed(7)
+            noise = torch.rand_like(x)
+        return x + noise
+
+    def of_its_own(x: torch.Tensor) -> torch.Tensor:
+        own.manual_seed(3)
+        return x + torch.rand(x.shape, generator=own, device=x.device)
+
+    for plain in (seeds, forks, of_its_own):
+        check_as_eager(plain, [(batch(device),) for _ in range(CALLS)])
+
+
+def test_hooks_on_arguments_that_are_set_inside(device: str) -> None:
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        x.register_hook(lambda grad: grad * 5)
+        return x * 2
+
+    fast = reprise.region(plain)
+    for _ in range(CALLS):
+        x = batch(device).requires_grad_()
+        (grad,) = torch.autograd.grad(fast(x).sum(), x)
+        assert torch.equal(grad, torch.full_like(x, 10))
+
+
+def test_hook_of_a_parameter_that_is_added_later(device: str) -> None:
+    net = nn.Linear(16, 1).to(device)
+    fast = reprise.region(lambda x: net(x).sum().backward())
+    for call in range(2 * CALLS):
+        if call == CALLS:
+            net.bias.register_hook(lambda grad: grad * 3)
+        net.zero_grad()
+        fast(batch(device))
+        assert net.bias.grad.item() == (8 if call < CALLS else 24)
+
+
+def test_attribute_that_is_reset_outside(device: str) -> None:
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = None
+            self.scales = [2.0]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.last = x + 1
+            return self.last * self.scales[0]
+
+    net = Keeps()
+    fast = reprise.region(net)
+    for call in range(2 * CALLS):
+        net.last = None
+        net.scales[0] = 2.0 + call // 3
+        x = batch(device)
+        assert torch.equal(fast(x), (x + 1) * net.scales[0])
+        assert torch.equal(net.last, x + 1)
+
+
+def test_optimizer_state_that_is_loaded(device: str) -> None:
+    net = perceptron(device)
+    twin = copy.deepcopy(net)
+    optimizers = [sgd(net), sgd(twin)]
+
+    def step(model: nn.Module, optimizer: Any, x: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    fast = reprise.region(lambda x: step(net, optimizers[0], x))
+    kept = []
+    for call in range(3 * CALLS):
+        x = batch(device)
+        fast(x)
+        step(twin, optimizers[1], x)
+        if call == CALLS:
+            kept = [copy.deepcopy(each.state_dict()) for each in optimizers]
+        if call == 2 * CALLS:
+            held = [each.state_dict() for each in optimizers]
+            for each, state in zip(optimizers, kept, strict=True):
+                each.load_state_dict(state)
+            assert held
+    assert_same_bits(list(net.parameters()), list(twin.parameters()))
+    assert fast.explain().replayed >= CALLS
+
+
+def test_objects_of_methods_go(device: str) -> None:
+    class Owner:
+        @reprise.region
+        def double(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    owner = Owner()
+    for _ in range(CALLS):
+        owner.double(batch(device))
+    assert owner.double.explain().replayed >= CALLS - 3
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+    assert torch.equal(Owner().double(torch.ones(2)), torch.full((2,), 2.0))
+
+
 # --- Round it ---
 
 
