@@ -272,6 +272,64 @@ def policies(name: str) -> str:
     return table(head, rows)
 
 
+REGION_PROGRAMS = {
+    "model:mlp20": "MLP, 20 layers, batch 32",
+    "model:resnet50_fp16": "ResNet-50 fp16",
+    "model:vit_s_fp16": "ViT-S fp16",
+    "model:gpt2_bf16": "GPT-2 bf16, 64 tokens",
+    "model:bert_fp16": "BERT-base fp16, 128 tokens",
+    "model:distilgpt2_fp16": "DistilGPT2 fp16, 64 tokens",
+    "model:xlnet_fp16": "XLNet fp16, 64 tokens",
+    "step:mlp20_b32": "step: MLP, 20 layers, batch 32",
+    "step:resnet18_b8": "step: ResNet-18, batch 8",
+    "step:bert_b8x128": "step: BERT-base, 8 x 128 tokens, dropout",
+    "step:gpt2_bf16_b2x64": "step: GPT-2 bf16, 2 x 64 tokens, dropout",
+    "part:mlp20": "forward and backward: the MLP",
+    "part:resnet18": "forward and backward: ResNet-18 without norms, batch 8",
+}
+
+
+def regions() -> str:
+    """Regions beside eager, Reprise alone and hand-written graphs."""
+    lines = (RESULTS / "h100-regions.jsonl").read_text().splitlines()
+    found = {record["program"]: record for record in map(json.loads, lines)}
+    rows = []
+    for program, name in REGION_PROGRAMS.items():
+        record = found.get(program)
+        if record is None:
+            continue
+        bits = record.get("bits", record.get("region_bits"))
+        rows.append(
+            [
+                name,
+                f"{record['eager_us']:.0f}",
+                f"{record['reprise_us']:.0f}" if "reprise_us" in record else "-",
+                f"{record['region_us']:.0f}",
+                f"{record['eager_us'] / record['region_us']:.1f}",
+                f"{record['graph_us']:.0f}",
+                f"{record['of_graph']:.2f} [{record['of_graph_low']:.2f}, {record['of_graph_high']:.2f}]",
+                f"{record['region_host_us']:.0f}"
+                if "region_host_us" in record
+                else "-",
+                f"{record['backend_us']:.0f}" if "backend_us" in record else "-",
+                "yes" if bits else "no",
+            ]
+        )
+    head = [
+        "a call of",
+        "eager µs",
+        "Reprise µs",
+        "region µs",
+        "speed-up",
+        "hand-written graph µs",
+        "region over graph [95 %]",
+        "host share of the region µs",
+        "`backend` µs",
+        "bits of eager",
+    ]
+    return table(head, rows)
+
+
 def lengths() -> str:
     """Batches of thirty lengths in random order."""
     lines = (RESULTS / "h100-lengths.jsonl").read_text().splitlines()
@@ -424,6 +482,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "zoo": zoo,
     "training": training,
     "policies": lambda: policies("h100-policies.jsonl"),
+    "regions": regions,
     "torchbench": lambda: policies("h100-torchbench-policies.jsonl"),
     "lengths": lengths,
     "host": host,
