@@ -550,6 +550,7 @@ void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
   }
   if (Reads(call.op) && results.size() == 1) {
     call.read = results[0];
+    behind_reads_ = index + 1;
   }
   ForTensors(results, [&](const at::Tensor& tensor) {
     to_host |= tensor.defined() && tensor.device().is_cpu();
@@ -579,15 +580,15 @@ void TapeRecorder::NoteDroppedGradients() {
     const at::Tensor& now = holder.leaf.grad();
     if (now.defined() && now.unsafeGetTensorImpl() == holder.before) continue;
     drops_gradients_at_ = tape_->calls_.size();
-    pure_ = false;
     return;
   }
 }
 
 void TapeRecorder::NoteGradients() {
   NoteDroppedGradients();
-  tape_->drops_gradients_at_ =
-      drops_gradients_at_.value_or(tape_->calls_.size());
+  // Where Python would read another value, nothing may have changed.
+  tape_->drops_gradients_at_ = std::max(
+      drops_gradients_at_.value_or(tape_->calls_.size()), behind_reads_);
   for (size_t i = 0; i < holders_.size(); ++i) {
     const Holder holder = holders_[i];  // more may come
     const at::Tensor after = holder.leaf.grad();
@@ -665,6 +666,14 @@ void TapeRecorder::CheckOutside(Outcome& outcome) {
 
 // New at each call is only what went with the call before.
 void TapeRecorder::CheckConstants() {
+  for (const TapeRegister& reg : tape_->registers_) {
+    if (reg.origin == Origin::kForeign && !reg.content.defined() &&
+        reg.foreign->use_count() == 0) {
+      Refuse(
+          "a tensor is new at each call, and no operator has made it "
+          "(torch.tensor on a device: make it outside)");
+    }
+  }
   for (const auto& [reg, storage] : contents_) {
     if (storage.use_count() == 0) continue;
     TapeRegister& lasting = tape_->registers_[static_cast<size_t>(reg)];

@@ -173,6 +173,7 @@ class TapeRecorder {
   std::vector<Content> contents_;
   std::unordered_set<const Node*> executed_;  // by backward passes
   std::optional<size_t> drops_gradients_at_;
+  size_t behind_reads_ = 0;  // the first call behind all reads
 };
 
 }  // namespace reprise::bindings
