@@ -1058,6 +1058,35 @@ def test_attribute_that_is_reset_outside(device: str) -> None:
         assert torch.equal(net.last, x + 1)
 
 
+def test_what_the_code_does_not_name_may_change(device: str) -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.steps = 0
+            self.scale = 2.0
+            self.count = 0
+
+        @reprise.region
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.scale
+
+        @reprise.region
+        def counted(self, x: torch.Tensor) -> torch.Tensor:
+            self.count += 1
+            return x + 1
+
+    trainer = Trainer()
+    for call in range(3 * CALLS):
+        trainer.steps += 1
+        globals()["_changes_all_the_time"] = call
+        if call == 2 * CALLS:
+            trainer.scale = 3.0
+        x = batch(device)
+        assert torch.equal(trainer.run(x), x * trainer.scale)
+        assert torch.equal(trainer.counted(x), x + 1)
+    assert trainer.run.explain().replayed >= 3 * CALLS - 5
+    assert trainer.count == 3 * CALLS
+
+
 def test_optimizer_state_that_is_loaded(device: str) -> None:
     net = perceptron(device)
     twin = copy.deepcopy(net)

@@ -26,6 +26,9 @@ _FASTPATH = frozenset({"_is_fastpath_enabled"})
 _DEPTH = 3  # how far objects of the program's are followed to modules
 
 
+_MISSING = object()
+
+
 class Bound:
     """A method that does not keep its object."""
 
@@ -52,11 +55,19 @@ class Reached:
         self.modules: list[torch.nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.cells: list[types.CellType] = []
-        self._objects: list[Watched] = []
+        self._dicts: list[tuple[str, dict[Any, Any]]] = []
+        # Attributes of objects, and globals: dictionaries that change all the time, of
+        # which the code reads and writes little.
+        self._objects: list[tuple[str, dict[str, Any]]] = []
+        self._globals: list[tuple[str, dict[str, Any], str]] = []
+        self._read: set[str] = set()
+        self._written: set[str] = set()
         self._lists: dict[int, tuple[str, list[Any]]] = {}
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # whose ids were seen
         self._follow(fn, 0)
+        if not isinstance(fn, torch.nn.Module):
+            self._follow(vars(type(fn)).get("__call__"), 0)
 
     def _follow(self, value: Any, depth: int) -> None:
         if isinstance(value, _SIMPLE) or id(value) in self._seen:
@@ -111,12 +122,13 @@ class Reached:
             self._follow(default, depth)
         if (fn.__module__ or "").partition(".")[0] == "torch":
             return
-        names = frozenset(
-            name for name in _globals(fn.__code__) if name in fn.__globals__
-        )
-        self._objects.append((fn.__module__ or fn.__name__, fn.__globals__, names))
-        for name in names:
+        where = fn.__module__ or fn.__name__
+        for name in self._names(fn.__code__):
+            if name not in fn.__globals__:
+                continue
             value = fn.__globals__[name]
+            if not isinstance(value, (types.FunctionType, types.ModuleType, type)):
+                self._globals.append((where, fn.__globals__, name))
             # Of functions those of the same file are followed, too.
             if not isinstance(value, types.FunctionType) or (
                 value.__globals__ is fn.__globals__
@@ -133,7 +145,7 @@ class Reached:
                 self._lists[id(value)] = "a list", value
         elif isinstance(value, dict):
             parts = list(value.values())
-            self._objects.append(("a dict", value, None))
+            self._dicts.append(("a dict", value))
         elif type(value).__module__.partition(".")[0] in ("torch", "builtins"):
             return
         else:
@@ -142,9 +154,22 @@ class Reached:
                 return
             self._kept.pop()  # its attributes are enough, and do not keep it
             parts = list(attributes.values())
-            self._objects.append((type(value).__name__, attributes, None))
+            self._objects.append((type(value).__name__, attributes))
         for part in parts:
             self._follow(part, depth)
+
+    def _names(self, code: types.CodeType) -> Iterator[str]:
+        """Names of globals that the code reads; notes those of attributes."""
+        for step in dis.get_instructions(code):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                yield str(step.argval)
+            elif step.opname == "STORE_ATTR":
+                self._written.add(str(step.argval))
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                self._read.add(str(step.argval))
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                yield from self._names(constant)
 
     def tensors(self) -> list[torch.Tensor]:
         """Parameters, whose gradients the callable may read or drop."""
@@ -164,11 +189,21 @@ class Reached:
         found = self.tensors()
         for module in self.modules:
             found += [each for each in module._buffers.values() if each is not None]
-        for _, each, keys in self._objects:
-            found += [v for _, v in _items(each, keys) if isinstance(v, torch.Tensor)]
+        named = [values.get(key) for _, values, key in self.names()]
+        for _, each in self._dicts:
+            named += each.values()
+        found += [each for each in named if isinstance(each, torch.Tensor)]
         for cell in self.cells:
             if isinstance(_content(cell), torch.Tensor):
                 found.append(_content(cell))
+        return found
+
+    def names(self) -> list[tuple[str, dict[str, Any], str]]:
+        """Globals, and attributes of objects, that its code reads or writes."""
+        found = list(self._globals)
+        for name, attributes in self._objects:
+            keys = self._written | (self._read & attributes.keys())
+            found += [(name, attributes, key) for key in keys]
         return found
 
     def dicts(self) -> list[Watched]:
@@ -186,7 +221,7 @@ class Reached:
             self._add_attributes(name, optimizer.__dict__, add, 0)
             for values in optimizer.state.values():
                 add(f"{name}.state", values)
-        for each in self._objects:
+        for each in self._dicts:
             add(*each)
         hooks = torch.nn.modules.module.__dict__
         for name, value in hooks.items():
@@ -229,16 +264,6 @@ class Reached:
         return list(self._lists.values())
 
 
-def _globals(code: types.CodeType) -> Iterator[str]:
-    """Names of globals that the code reads."""
-    for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            yield str(step.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _globals(constant)
-
-
 class State:
     """What all of that held when it was made."""
 
@@ -255,6 +280,10 @@ class State:
         ]
         self._lists = [(name, each, _token(each)) for name, each in reached.lists()]
         self._cells = [(cell, _content(cell)) for cell in reached.cells]
+        self._names = [
+            (name, values, key, _token(values.get(key, _MISSING)))
+            for name, values, key in reached.names()
+        ]
 
     def dicts(self) -> list[dict[Any, Any]]:
         """Those that it is of."""
@@ -265,6 +294,10 @@ class State:
         for cell, content in self._cells:
             if _content(cell) is not content:
                 return "a variable of its closure"
+        for name, values, key, token in self._names:
+            value = values.get(key, _MISSING)
+            if value is not token and not _same(token, value):
+                return f"{name}.{key}"
         for name, each, token in self._lists:
             if not _same(token, each):
                 return name
@@ -298,9 +331,6 @@ def _content(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:
         return _MISSING
-
-
-_MISSING = object()
 
 
 def _token(value: Any) -> Any:
