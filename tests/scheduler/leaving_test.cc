@@ -77,9 +77,9 @@ TEST_F(LeavingTest, PlanThatIsAlwaysLeftNearItsEndIsSplit) {
   constexpr size_t kMany = 25;
   int i = 0;
   for (; i < 8; ++i) Step(static_cast<float>(i), /*longer=*/true, kMany);
-  for (; i < 60; ++i) Step(static_cast<float>(i), /*longer=*/false, kMany);
+  for (; i < 160; ++i) Step(static_cast<float>(i), /*longer=*/false, kMany);
   const Stats before = stats();
-  for (; i < 80; ++i) Step(static_cast<float>(i), /*longer=*/false, kMany);
+  for (; i < 180; ++i) Step(static_cast<float>(i), /*longer=*/false, kMany);
   EXPECT_GT(FollowedSince(before), 0.97) << Traces();
   EXPECT_EQ(stats().squashes, before.squashes);
 }
