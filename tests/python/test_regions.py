@@ -1064,6 +1064,8 @@ def test_what_the_code_does_not_name_may_change(device: str) -> None:
             self.steps = 0
             self.scale = 2.0
             self.count = 0
+            self.losses: list[int] = []
+            self.metrics: dict[str, int] = {}
 
         @reprise.region
         def run(self, x: torch.Tensor) -> torch.Tensor:
@@ -1077,6 +1079,8 @@ def test_what_the_code_does_not_name_may_change(device: str) -> None:
     trainer = Trainer()
     for call in range(3 * CALLS):
         trainer.steps += 1
+        trainer.losses.append(call)
+        trainer.metrics["loss"] = call
         globals()["_changes_all_the_time"] = call
         if call == 2 * CALLS:
             trainer.scale = 3.0
@@ -1085,6 +1089,83 @@ def test_what_the_code_does_not_name_may_change(device: str) -> None:
         assert torch.equal(trainer.counted(x), x + 1)
     assert trainer.run.explain().replayed >= 3 * CALLS - 5
     assert trainer.count == 3 * CALLS
+
+
+class Settings:
+    def __init__(self) -> None:
+        self.alpha = 1.0
+        self._beta = 1.0
+
+    @property
+    def beta(self) -> float:
+        return self._beta
+
+    def __call__(self, y: torch.Tensor) -> torch.Tensor:
+        return y * self.alpha + self.beta
+
+    def named(self, y: torch.Tensor) -> torch.Tensor:
+        return y * getattr(self, "al" + "pha")
+
+
+@pytest.mark.parametrize("use", ["call", "method", "getattr", "hook"])
+@pytest.mark.parametrize("attribute", ["alpha", "_beta"])
+def test_attribute_that_a_helper_reads(device: str, use: str, attribute: str) -> None:
+    settings = Settings()
+    net = perceptron(device)
+    if use == "hook":
+        net.register_forward_hook(lambda module, given, out: settings(out))
+
+    class Step:
+        def helper(self, y: torch.Tensor) -> torch.Tensor:
+            return settings(y) if use != "getattr" else settings.named(y)
+
+        def run(self, x: torch.Tensor) -> torch.Tensor:
+            if use == "call":
+                return settings(net(x))
+            return net(x) if use == "hook" else self.helper(net(x))
+
+    plain = Step().run
+    fast = reprise.region(plain)
+    with torch.no_grad():
+        for call in range(3 * CALLS):
+            if call == 2 * CALLS:
+                setattr(settings, attribute, 3.0)
+            x = batch(device)
+            assert_same_bits(fast(x), plain(x))
+    assert fast.explain().replayed >= CALLS
+
+
+def test_what_a_hook_keeps_is_kept(device: str) -> None:
+    class Features:
+        def hook(self, module: nn.Module, given: Any, out: torch.Tensor) -> None:
+            self.out = out
+
+    features, kept = Features(), {}
+    net = perceptron(device)
+    net[0].register_forward_hook(features.hook)
+    net[1].register_forward_hook(lambda m, i, out: kept.__setitem__("out", out))
+    fast = reprise.region(net)
+    with torch.no_grad():
+        for _ in range(2 * CALLS):
+            x = batch(device)
+            fast(x)
+            assert_same_bits([features.out, kept["out"]], [net[0](x), net[:2](x)])
+
+
+def test_counter_among_the_arguments_ends_it(device: str) -> None:
+    fast = reprise.region(lambda x, step: x + step)
+    x = batch(device)
+    for step in range(300):
+        assert torch.equal(fast(x, step), x + step)
+    report = fast.explain()
+    assert report.recorded < 200 and "give numbers as tensors" in str(report)
+
+
+def test_large_containers_are_not_looked_through(device: str) -> None:
+    data = list(range(200_000))
+    table = {i: i for i in range(200_000)}
+    fast = reprise.region(lambda x: x + data[0] + table[0])
+    check_calls(fast, lambda x: x + data[0] + table[0], lambda: (batch(device),))
 
 
 def test_optimizer_state_that_is_loaded(device: str) -> None:

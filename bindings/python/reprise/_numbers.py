@@ -16,9 +16,6 @@ _HARMLESS = frozenset(
         "__setattr__",
         "__delattr__",
         "__class__",
-        "__repr__",
-        "__str__",
-        "__format__",
         "__doc__",
         "__dir__",
         "__init_subclass__",
@@ -57,6 +54,19 @@ class Number(float):
 
     def __pos__(self) -> Number:
         return self
+
+    @property
+    def real(self) -> float:
+        """Noted, too."""
+        return self + 0.0
+
+    @property
+    def imag(self) -> float:
+        """Noted, too."""
+        return self * 0.0
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return float, (float.__pos__(self),)
 
 
 def _noting(name: str) -> Callable[..., Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dis
 import functools
+import itertools
 import sys
+import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -22,6 +24,16 @@ _HOOKS = (
     "_modules",
 )
 _SIMPLE = (bool, int, float, str, bytes, complex, type(None))
+_NO_OBJECTS = (
+    torch.nn.Module,
+    torch.Tensor,
+    type,
+    types.FunctionType,
+    types.MethodType,
+    types.ModuleType,
+)
+_MOST_LISTED = 64  # elements of a list, in each call
+_MOST_ELEMENTS = 1024  # of a container, that are looked at
 _FASTPATH = frozenset({"_is_fastpath_enabled"})
 _DEPTH = 3  # how far objects of the program's are followed to modules
 
@@ -43,31 +55,55 @@ class Bound:
 # A name for people, a dictionary, and its keys that count; None: all do.
 Watched = tuple[str, dict[Any, Any], "frozenset[str] | None"]
 
+# By these, code reads attributes whose names it does not say.
+_READ_ALL = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "asdict"})
+# Their functions tell nobody that they look at a number.
+_MATH = frozenset({"math", "cmath", "numpy", "statistics", "decimal", "fractions"})
+_CALLED = ("__call__", "forward")
+_FOREIGN = ("torch", "builtins", "numpy", "typing", "collections")
+_INSTALLED = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])
+
 
 class Reached:
     """What a callable leads to: modules, optimizers, and what they are found in.
 
-    Found once, through closures, defaults, `self`, the globals that its code names, that
-    of its modules' `forward`, and attributes and containers of these. Of None nothing is.
+    Found once, through closures, defaults, `self`, the globals and attributes that its
+    code names, functions and methods of those names, `forward` and hooks of modules, and
+    what objects and containers hold. Code of installed packages is not read. Of None
+    nothing is found.
     """
 
     def __init__(self, fn: Callable[..., Any] | None) -> None:
         self.modules: list[torch.nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.cells: list[types.CellType] = []
+        self.computes = False  # its code may do mathematics with a number
         self._dicts: list[tuple[str, dict[Any, Any]]] = []
+        self._lists: dict[int, tuple[str, list[Any]]] = {}
         # Attributes of objects, and globals: dictionaries that change all the time, of
         # which the code reads and writes little.
         self._objects: list[tuple[str, dict[str, Any]]] = []
         self._globals: list[tuple[str, dict[str, Any], str]] = []
+        self._files: dict[str, dict[str, Any]] = {}  # modules of the program's
+        self._kinds: set[type] = set()
         self._read: set[str] = set()
         self._written: set[str] = set()
-        self._lists: dict[int, tuple[str, list[Any]]] = {}
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # whose ids were seen
         self._follow(fn, 0)
-        if not isinstance(fn, torch.nn.Module):
-            self._follow(vars(type(fn)).get("__call__"), 0)
+        if fn is not None:
+            self._kinds.add(type(fn))
+        for hooks in _global_hooks().values():
+            self._follow_all(hooks.values())
+        self._follow_methods()
+
+    @property
+    def _reads_all(self) -> bool:
+        return not _READ_ALL.isdisjoint(self._read)
+
+    def _follow_all(self, values: Iterable[Any], depth: int = 0) -> None:
+        for value in itertools.islice(list(values), _MOST_ELEMENTS):
+            self._follow(value, depth)
 
     def _follow(self, value: Any, depth: int) -> None:
         if isinstance(value, _SIMPLE) or id(value) in self._seen:
@@ -78,98 +114,129 @@ class Reached:
         elif isinstance(value, torch.optim.Optimizer):
             self.optimizers.append(value)
         elif isinstance(value, functools.partial):
-            for part in (value.func, *value.args, *value.keywords.values()):
-                self._follow(part, depth)
+            self._follow_all((value.func, *value.args, *value.keywords.values()), depth)
         elif isinstance(value, types.MethodType):
-            self._follow(value.__self__, depth)
-            self._follow(value.__func__, depth)
+            self._follow_all((value.__self__, value.__func__), depth)
+        elif isinstance(value, Bound):
+            self._follow_all((value.owner(), value.function), depth)
+        elif isinstance(value, types.FunctionType):
+            self._follow_function(value, depth)
+        elif isinstance(value, types.ModuleType):
+            if not _is_installed(
+                getattr(value, "__file__", None) or "/" + _INSTALLED[0]
+            ):
+                self._files[value.__name__] = value.__dict__
         elif hasattr(value, "_reprise_region"):  # a region's method
             self._follow(value._reprise_region, depth)
         elif hasattr(value, "_reprise_fn"):  # a region
             self._follow(value._reprise_fn, depth)
-        elif isinstance(value, Bound):
-            self._follow(value.owner(), depth)
-            self._follow(value.function, depth)
-        elif isinstance(value, types.FunctionType):
-            self._follow_function(value, depth)
         elif depth < _DEPTH:
             self._follow_object(value, depth + 1)
 
     def _follow_modules(self, root: torch.nn.Module) -> None:
-        for module in root.modules():
-            if id(module) in self._seen and module is not root:
-                continue
-            self._seen.add(id(module))
-            self.modules.append(module)
-        for module in list(self.modules):
-            kind = type(module)
-            if not kind.__module__.startswith("torch.nn."):
-                self._follow(kind.forward, 0)
+        found = [
+            each
+            for each in root.modules()
+            if each is root or id(each) not in self._seen
+        ]
+        self._seen.update(map(id, found))
+        self.modules += found
+        for module in found:
+            self._kinds.add(type(module))
             for name, value in list(module.__dict__.items()):
-                if name not in _HOOKS and isinstance(value, (list, tuple, dict)):
+                if name.endswith("_hooks"):
+                    self._follow_all(value.values())
+                elif name not in _HOOKS and not isinstance(value, torch.Tensor):
                     self._follow(value, 1)
 
     def _follow_function(self, fn: types.FunctionType, depth: int) -> None:
         self._kept.append(fn)
         for cell in fn.__closure__ or ():
             self.cells.append(cell)
-            try:
-                self._follow(cell.cell_contents, depth)
-            except ValueError:  # nothing is in it yet
-                continue
-        defaults = (fn.__defaults__ or ()) + tuple((fn.__kwdefaults__ or {}).values())
-        for default in defaults:
-            self._follow(default, depth)
-        if (fn.__module__ or "").partition(".")[0] == "torch":
+            self._follow(_content(cell), depth)
+        self._follow_all(fn.__defaults__ or (), depth)
+        self._follow_all((fn.__kwdefaults__ or {}).values(), depth)
+        if _is_installed(fn.__code__.co_filename):
             return
         where = fn.__module__ or fn.__name__
         for name in self._names(fn.__code__):
             if name not in fn.__globals__:
+                self._read.add(name)  # a builtin
                 continue
             value = fn.__globals__[name]
             if not isinstance(value, (types.FunctionType, types.ModuleType, type)):
                 self._globals.append((where, fn.__globals__, name))
-            # Of functions those of the same file are followed, too.
-            if not isinstance(value, types.FunctionType) or (
-                value.__globals__ is fn.__globals__
-            ):
-                self._follow(value, depth)
-
-    def _follow_object(self, value: Any, depth: int) -> None:
-        if isinstance(value, (torch.Tensor, type, types.ModuleType)):
-            return
-        self._kept.append(value)
-        if isinstance(value, (list, tuple, set)):
-            parts: list[Any] = list(value)
-            if isinstance(value, list):
-                self._lists[id(value)] = "a list", value
-        elif isinstance(value, dict):
-            parts = list(value.values())
-            self._dicts.append(("a dict", value))
-        elif type(value).__module__.partition(".")[0] in ("torch", "builtins"):
-            return
-        else:
-            attributes = getattr(value, "__dict__", None)
-            if not isinstance(attributes, dict):
-                return
-            self._kept.pop()  # its attributes are enough, and do not keep it
-            parts = list(attributes.values())
-            self._objects.append((type(value).__name__, attributes))
-        for part in parts:
-            self._follow(part, depth)
+            self.computes |= (
+                getattr(value, "__name__", None) in _MATH
+                if isinstance(value, types.ModuleType)
+                else getattr(value, "__module__", None) in _MATH
+            )
+            self._follow(value, depth)
 
     def _names(self, code: types.CodeType) -> Iterator[str]:
         """Names of globals that the code reads; notes those of attributes."""
         for step in dis.get_instructions(code):
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME"):
+                self.computes |= step.opname == "IMPORT_NAME" and step.argval in _MATH
                 yield str(step.argval)
             elif step.opname == "STORE_ATTR":
                 self._written.add(str(step.argval))
-            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            elif step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")):
                 self._read.add(str(step.argval))
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
                 yield from self._names(constant)
+
+    def _follow_methods(self) -> None:
+        """Those of the objects' classes that the code names, and what these name."""
+        done: set[tuple[type, str]] = set()
+        while True:
+            named = {*self._read, *self._written, *_CALLED}
+            todo = [
+                (kind, name)
+                for base in list(self._kinds)
+                for kind in base.__mro__
+                if kind.__module__.partition(".")[0] not in _FOREIGN
+                for name in named & vars(kind).keys()
+                if (kind, name) not in done
+            ]
+            if not todo:
+                return
+            for kind, name in todo:
+                done.add((kind, name))
+                value = vars(kind)[name]
+                if isinstance(value, property):
+                    self._follow_all((value.fget, value.fset))
+                else:
+                    self._follow(getattr(value, "__func__", value), 0)
+
+    def _follow_object(self, value: Any, depth: int) -> None:
+        if isinstance(value, (torch.Tensor, type)):
+            return
+        if isinstance(value, (list, tuple, set, dict)):
+            self._kept.append(value)
+            if isinstance(value, list) and depth == 1:
+                self._lists[id(value)] = "a list", value
+            elif isinstance(value, dict) and depth == 1:
+                self._dicts.append(("a dict", value))
+            parts = value.values() if isinstance(value, dict) else value
+            self._follow_all(parts, depth)
+            return
+        kind = type(value)
+        attributes = getattr(value, "__dict__", None)
+        if kind.__module__.partition(".")[0] in _FOREIGN:
+            return
+        if not isinstance(attributes, dict):
+            return
+        # Its attributes are enough, and do not keep it.
+        self._objects.append((kind.__name__, attributes))
+        self._kept.append(attributes)
+        self._kinds.add(kind)
+        if "__getattr__" in vars(kind):
+            self._read.add("getattr")
+        self._follow_all(attributes.values(), max(depth, 1))
+
+    # --- What is looked at ---
 
     def tensors(self) -> list[torch.Tensor]:
         """Parameters, whose gradients the callable may read or drop."""
@@ -186,82 +253,111 @@ class Reached:
 
     def own(self) -> list[torch.Tensor]:
         """Tensors that it leads to."""
-        found = self.tensors()
+        found: list[Any] = self.tensors()
         for module in self.modules:
-            found += [each for each in module._buffers.values() if each is not None]
-        named = [values.get(key) for _, values, key in self.names()]
+            found += module._buffers.values()
+        found += [values.get(key) for _, values, key in self.names()]
         for _, each in self._dicts:
-            named += each.values()
-        found += [each for each in named if isinstance(each, torch.Tensor)]
-        for cell in self.cells:
-            if isinstance(_content(cell), torch.Tensor):
-                found.append(_content(cell))
-        return found
+            found += itertools.islice(each.values(), _MOST_ELEMENTS)
+        for _, listed in self._lists.values():
+            found += listed[:_MOST_ELEMENTS]
+        found += map(_content, self.cells)
+        return [each for each in found if isinstance(each, torch.Tensor)]
 
     def names(self) -> list[tuple[str, dict[str, Any], str]]:
         """Globals, and attributes of objects, that its code reads or writes."""
         found = list(self._globals)
         for name, attributes in self._objects:
-            keys = self._written | (self._read & attributes.keys())
+            keys = self._keys(attributes) if not self._reads_all else set(attributes)
             found += [(name, attributes, key) for key in keys]
+        for name, attributes in self._files.items():
+            for key in self._read & attributes.keys():
+                value = attributes[key]
+                if not isinstance(value, (types.FunctionType, types.ModuleType, type)):
+                    found.append((name, attributes, key))
         return found
+
+    def _keys(self, attributes: dict[str, Any]) -> set[str]:
+        return self._written | (self._read & attributes.keys())
 
     def dicts(self) -> list[Watched]:
         """What a change of tells that the callable may do something else."""
         found: dict[tuple[int, Any], Watched] = {}
 
         def add(name: str, each: Any, keys: frozenset[str] | None = None) -> None:
-            if isinstance(each, dict):
+            if isinstance(each, dict) and len(each) <= _MOST_ELEMENTS:
                 found.setdefault((id(each), keys), (name, each, keys))
 
         for module in self.modules:
-            self._add_attributes(type(module).__name__, module.__dict__, add, 0)
+            self._add_module(module, add)
         for optimizer in self.optimizers:
             name = type(optimizer).__name__
-            self._add_attributes(name, optimizer.__dict__, add, 0)
+            self._add_attributes(name, optimizer.__dict__, None, add, 0)
             for values in optimizer.state.values():
                 add(f"{name}.state", values)
         for each in self._dicts:
             add(*each)
-        hooks = torch.nn.modules.module.__dict__
-        for name, value in hooks.items():
-            if name.startswith("_global_"):
-                add(name, value)
+        for name, values, key in self.names():
+            value = values.get(key)
+            if isinstance(value, dict):
+                self._add_attributes(f"{name}.{key}", value, None, add, 1)
+            elif isinstance(value, list):
+                self._lists[id(value)] = f"{name}.{key}", value
+        for name, value in _global_hooks().items():
+            add(name, value)
         add("torch.backends.mha", torch.backends.mha.__dict__, _FASTPATH)
         return list(found.values())
+
+    def _add_module(self, module: torch.nn.Module, add: Callable[..., None]) -> None:
+        kind = type(module)
+        keys = None
+        if kind.__module__.partition(".")[0] != "torch" and not self._reads_all:
+            own = (name for name in module.__dict__ if name.startswith("_"))
+            keys = frozenset({"training", *own, *self._keys(module.__dict__)})
+        self._add_attributes(kind.__name__, module.__dict__, keys, add, 0)
 
     def _add_attributes(
         self,
         name: str,
         attributes: dict[Any, Any],
+        keys: frozenset[str] | None,
         add: Callable[..., None],
         depth: int,
     ) -> None:
-        add(name, attributes)
-        for attribute, value in list(attributes.items()):
-            where = f"{name}.{attribute}"
+        add(name, attributes, keys)
+        if depth > _DEPTH or len(attributes) > _MOST_ELEMENTS:
+            return
+        for attribute, value in _items(attributes, keys):
+            where = f"{name}.{_name(attribute)}"
             if isinstance(value, list):
                 if attribute != "param_groups":
                     self._lists[id(value)] = where, value
             elif isinstance(value, dict):
-                add(where, value)
-                if depth < _DEPTH and attribute not in _HOOKS and attribute != "state":
-                    self._add_attributes(where, value, add, depth + 1)
-            elif not isinstance(
-                value,
-                (
-                    torch.nn.Module,
-                    torch.Tensor,
-                    type,
-                    types.FunctionType,
-                    types.ModuleType,
-                ),
-            ):
-                add(where, getattr(value, "__dict__", None))
+                if attribute in _HOOKS or attribute == "state":
+                    add(where, value)
+                else:
+                    self._add_attributes(where, value, None, add, depth + 1)
+            elif not isinstance(value, _NO_OBJECTS):
+                inside = getattr(value, "__dict__", None)
+                if isinstance(inside, dict):
+                    self._add_attributes(where, inside, None, add, depth + 1)
 
     def lists(self) -> list[tuple[str, list[Any]]]:
         """Lists among these, which tell nobody when they change; behind `dicts`."""
         return list(self._lists.values())
+
+
+def _global_hooks() -> dict[str, dict[Any, Any]]:
+    hooks = vars(torch.nn.modules.module)
+    return {
+        name: value
+        for name, value in hooks.items()
+        if name.startswith("_global_") and isinstance(value, dict)
+    }
+
+
+def _is_installed(file: str) -> bool:
+    return file.startswith("<frozen") or any(part in file for part in _INSTALLED)
 
 
 class State:
@@ -337,7 +433,7 @@ def _token(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return weakref.ref(value)
     if type(value) is list or type(value) is tuple:
-        return type(value), [_token(each) for each in value]
+        return type(value), len(value), [_token(each) for each in value[:_MOST_LISTED]]
     return value
 
 
@@ -348,10 +444,10 @@ def _same(token: Any, value: Any) -> bool:
     if kind is list or kind is tuple:
         return (
             type(token) is tuple
-            and len(token) == 2
+            and len(token) == 3
             and token[0] is kind
-            and len(token[1]) == len(value)
-            and all(map(_same, token[1], value))
+            and token[1] == len(value)
+            and all(map(_same, token[2], value))
         )
     if kind is float:
         return type(token) is float and token.hex() == value.hex()

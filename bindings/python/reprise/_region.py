@@ -34,7 +34,7 @@ _MOST_REFUSALS = 3  # of one structure of arguments
 _MOST_STRUCTURES = 64
 _MOST_STATES = 8
 _MOST_LOOKS = 3  # in a call
-_MOST_STATES_EVER = 64
+_MOST_FRUITLESS = 128
 _MOST_CHANGES = 4  # of Python's state by the callable itself
 
 _log = logging.getLogger("reprise")
@@ -88,6 +88,7 @@ class Region:
         # The state that was found last, and what watches its dictionaries.
         self._at: tuple[State, int] | None = None
         self._made = 0  # states
+        self._fruitless = 0  # states and structures since a call was replayed
         self._changes = 0
         self._watch = _Watch()
         self._runtime: int | None = None
@@ -157,6 +158,7 @@ class Region:
             step, tape, outputs = run(structure.handle, watch, tensors, numbers)
             if step == _DONE:
                 self._report.replayed += 1
+                self._fruitless = 0
                 return structure.builders[tape][1](iter(outputs))
             if step != _LOOK:
                 break
@@ -185,7 +187,7 @@ class Region:
         _native.observe()
         with self._lock:
             last = None
-            for state in self._states:
+            for state in reversed(self._states):
                 last = state.difference()
                 if last is None:
                     break
@@ -198,8 +200,9 @@ class Region:
     def _new_state(self, difference: str | None) -> State:
         self._reached = Reached(None if self._guarded else self._reprise_fn)
         self._made += 1
+        self._fruitless += 1
         state = State(self._reached, self._made)
-        if self._made > _MOST_STATES_EVER:
+        if self._fruitless > _MOST_FRUITLESS:
             self._off = True
             self._note(f"{difference} is another one again and again")
         # What belongs to others than now is not kept for their sake.
@@ -228,16 +231,23 @@ class Region:
                     elif key != "params":
                         kind = type(value)
                         others.append((key, kind, _comparable(value)))
-                others.append(("params", list, len(group["params"])))
+                params = group["params"]
+                ends = (id(params[0]), id(params[-1])) if params else ()
+                others.append(("params", id(params), len(params), *ends))
             form = form, tuple(others)
         return form
 
     # --- Recording ---
 
     def _new_structure(self, key: Any) -> _Structure:
-        if len(self._structures) == _MOST_STRUCTURES:
-            self._note("too many structures of arguments: those of old are forgotten")
-            self._structures.clear()
+        self._fruitless += 1
+        if self._fruitless > _MOST_FRUITLESS:
+            self._off = True
+            self._note(
+                "its arguments are others in each call (give numbers as tensors)"
+            )
+        while len(self._structures) >= _MOST_STRUCTURES:  # the oldest goes
+            del self._structures[next(iter(self._structures))]
         structure = _Structure(self._check)
         self._structures[key] = structure
         return structure
@@ -428,7 +438,7 @@ def _noted(
     def note(value: Any) -> Any:
         nonlocal index
         if type(value) is float:
-            computed[index] = False
+            computed[index] = reached.computes
             index += 1
             return Number.of(value, index - 1, computed)
         inside: list[float] = []
@@ -458,8 +468,13 @@ def _plain(result: Any) -> Any:
     """What is returned has ordinary floats."""
     if type(result) is Number:
         return float.__add__(result, 0.0) if result else float.__pos__(result)
-    if type(result) is tuple and any(type(each) is Number for each in result):
-        return tuple(map(_plain, result))
+    if type(result) is tuple:
+        plain = tuple(map(_plain, result))
+        return result if all(map(operator.is_, plain, result)) else plain
+    if type(result) is list:
+        result[:] = map(_plain, result)
+    elif type(result) is dict:
+        result.update({key: _plain(value) for key, value in result.items()})
     return result
 
 
@@ -496,15 +511,20 @@ class _Watch:
 
     def __init__(self) -> None:
         self.handle = 0
+        self._armed: list[dict[Any, Any]] = []
         self._end: Callable[[], Any] | None = None
 
     def arm(self, dicts: list[dict[Any, Any]]) -> None:
         """From now on, these."""
         ops = _native._ops()
+        if _LOOKS_ALWAYS or (
+            len(dicts) == len(self._armed)
+            and all(map(operator.is_, dicts, self._armed))
+        ):
+            return
+        self._armed = dicts
         if self._end is not None:
             self._end()
-        if _LOOKS_ALWAYS:
-            return
         if sys.version_info < (3, 12):
             self.handle = ops.watch_dicts([id(each) for each in dicts])
         else:
