@@ -302,8 +302,8 @@ def steady(program: Program, seconds: float) -> dict[str, Any]:
     }
 
 
-def hand_written(program: Program) -> dict[str, Any]:
-    """The pass as a graph, beside eager."""
+def captured(program: Program) -> torch.cuda.CUDAGraph | None:
+    """The pass as a hand-written graph; None where it cannot be one."""
     side = torch.cuda.Stream()
     graph = torch.cuda.CUDAGraph()
     try:
@@ -316,6 +316,14 @@ def hand_written(program: Program) -> dict[str, Any]:
             program.model.invoke()
     except Exception:
         torch.cuda.synchronize()
+        return None
+    return graph
+
+
+def hand_written(program: Program) -> dict[str, Any]:
+    """The pass as a graph, beside eager."""
+    graph = captured(program)
+    if graph is None:
         return {}
 
     def replay(_: int) -> None:
@@ -334,8 +342,6 @@ def hand_written(program: Program) -> dict[str, Any]:
 
 def region(program: Program) -> dict[str, Any]:
     """The pass as a region, beside eager and a hand-written graph."""
-    side = torch.cuda.Stream()
-    graph = torch.cuda.CUDAGraph()
     fast = reprise.region(program.model.invoke)
     with torch.no_grad():
         torch.manual_seed(3)
@@ -355,17 +361,9 @@ def region(program: Program) -> dict[str, Any]:
         torch.cuda.synchronize()
 
     modes: dict[str, Callable[[int], None]] = {"eager": program, "region": run}
-    try:
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.no_grad(), torch.cuda.stream(side):
-            for _ in range(3):
-                program.model.invoke()
-        torch.cuda.current_stream().wait_stream(side)
-        with torch.no_grad(), torch.cuda.graph(graph):
-            program.model.invoke()
+    graph = captured(program)
+    if graph is not None:
         modes["graph"] = lambda _: (graph.replay(), torch.cuda.synchronize())  # type: ignore[func-returns-value]
-    except Exception:
-        torch.cuda.synchronize()
     times: dict[str, list[float]] = {mode: [] for mode in modes}
     for _ in range(9):
         for mode, pass_of in modes.items():
