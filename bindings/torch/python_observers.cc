@@ -88,13 +88,11 @@ void InterruptWithoutPython() {
 
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,
                   const Observed& observed) {
-  if (TapeRecorder::RecordsHere()) {
-    TapeRecorder::NoteOutside(
-        observed.use == Use::kSeeds ? "a random generator is set"
-        : observed.use == Use::kStreams || observed.use == Use::kGraph
-            ? "streams or graphs of CUDA are used"
-            : "memory is used without an op (data_ptr, numpy, tolist)");
-  }
+  TapeRecorder::NoteOutside(
+      observed.use == Use::kSeeds ? "a random generator is set"
+      : observed.use == Use::kStreams || observed.use == Use::kGraph
+          ? "streams or graphs of CUDA are used"
+          : "memory is used without an op (data_ptr, numpy, tolist)");
   if (g_watching.load(std::memory_order_relaxed)) {
     TorchRuntime* const active = TorchRuntime::Active();
     if (active != nullptr &&

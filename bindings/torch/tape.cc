@@ -31,16 +31,20 @@ namespace {
 using Origin = TapeRegister::Origin;
 using Kind = TapeArgument::Kind;
 
+// Null: autograd knows nothing of it.
+const torch::autograd::AutogradMeta* MetaOf(const c10::TensorImpl& tensor) {
+  return static_cast<const torch::autograd::AutogradMeta*>(
+      tensor.autograd_meta());
+}
+
 bool HasTangent(const c10::TensorImpl& tensor) {
-  const auto* meta =
-      static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
+  const auto* meta = MetaOf(tensor);
   return meta != nullptr && meta->fw_grad_ != nullptr;
 }
 
-// Tensors of Python's count as one, however many they have.
+// Those of Python's count as one, however many a tensor has.
 uint32_t HooksOf(const c10::TensorImpl& tensor) {
-  const auto* meta =
-      static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
+  const auto* meta = MetaOf(tensor);
   if (meta == nullptr) return 0;
   return static_cast<uint32_t>(meta->hooks_.size()) +
          (meta->post_acc_grad_hooks_ != nullptr ? 1 : 0) +
@@ -48,8 +52,7 @@ uint32_t HooksOf(const c10::TensorImpl& tensor) {
 }
 
 bool HasGradient(const c10::TensorImpl& tensor) {
-  const auto* meta =
-      static_cast<const torch::autograd::AutogradMeta*>(tensor.autograd_meta());
+  const auto* meta = MetaOf(tensor);
   return meta != nullptr && meta->grad_.defined();
 }
 
@@ -101,27 +104,18 @@ c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs,
   return argument.value;
 }
 
-// Of a tensor that MakeTensor makes now.
-uint64_t KeysOfNew(const TensorForm& form) {
+// A new tensor of that form over memory that there is.
+at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
   const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
-  const at::Tensor tensor = MakeTensor(
-      at::detail::empty_cpu({0}, at::kByte).storage(),
-      keys.has_backend(c10::BackendComponent::CUDABit) ? c10::DispatchKey::CUDA
-                                                       : c10::DispatchKey::CPU,
-      {.keys = keys, .dtype = form.dtype, .sizes = {}, .strides = {}});
-  return tensor.key_set().raw_repr();
-}
-
-// The tensors among what a call returned, in order.
-template <typename Each>
-void ForTensors(const torch::jit::Stack& returned, Each each) {
-  for (const c10::IValue& value : returned) {
-    if (value.isTensor()) {
-      each(value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) each(tensor);
-    }
-  }
+  return MakeTensor(storage,
+                    keys.has_backend(c10::BackendComponent::CUDABit)
+                        ? c10::DispatchKey::CUDA
+                        : c10::DispatchKey::CPU,
+                    {.keys = keys,
+                     .dtype = form.dtype,
+                     .storage_offset = form.storage_offset,
+                     .sizes = form.sizes,
+                     .strides = form.strides});
 }
 
 }  // namespace
@@ -163,7 +157,7 @@ const c10::TensorImpl& Tape::Given(size_t reg, const TapeInputs& inputs) const {
 }
 
 bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
-  if (inputs.tensors.size() != inputs_.size() || ModesWord() != modes_) {
+  if (inputs.tensors.size() != inputs_.size() || inputs.modes != modes_) {
     return false;
   }
   const auto fits = [this](const TapeRegister& reg,
@@ -328,18 +322,8 @@ void Tape::MakeViews(const TapeCall& call,
       made[static_cast<size_t>(call.arguments[0].registers[0])].storage();
   for (const int32_t reg : call.results) {
     if (reg < 0) continue;
-    const TensorForm& form = registers_[static_cast<size_t>(reg)].form;
-    const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
-    made[static_cast<size_t>(reg)] =
-        MakeTensor(storage,
-                   keys.has_backend(c10::BackendComponent::CUDABit)
-                       ? c10::DispatchKey::CUDA
-                       : c10::DispatchKey::CPU,
-                   {.keys = keys,
-                    .dtype = form.dtype,
-                    .storage_offset = form.storage_offset,
-                    .sizes = form.sizes,
-                    .strides = form.strides});
+    const auto made_as = static_cast<size_t>(reg);
+    made[made_as] = MakeOver(storage, registers_[made_as].form);
   }
 }
 
@@ -416,6 +400,7 @@ void Tape::NoteViews(std::span<const c10::StorageImpl* const> storages) {
       for (const int32_t reg : call.arguments[i].registers) see(reg);
     }
   }
+  const c10::Storage nothing = at::detail::empty_cpu({0}, at::kByte).storage();
   for (TapeCall& call : calls_) {
     if (!GivesViews(call.op) || call.arguments[0].kind != Kind::kTensor ||
         call.arguments[0].wrapped || call.arguments[0].registers[0] < 0) {
@@ -432,7 +417,8 @@ void Tape::NoteViews(std::span<const c10::StorageImpl* const> storages) {
           const TapeRegister& result = registers_[static_cast<size_t>(reg)];
           return storages[static_cast<size_t>(reg)] == storages[of] &&
                  result.origin == Origin::kResult &&
-                 result.form.keys == KeysOfNew(result.form);
+                 result.form.keys ==
+                     MakeOver(nothing, result.form).key_set().raw_repr();
         });
   }
 }

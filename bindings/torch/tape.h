@@ -115,10 +115,34 @@ struct TapeGradient {
   bool operator==(const TapeGradient&) const = default;
 };
 
-// Where a tape is made again: tensors and numbers of a call.
+// Calls `each` with the tensors among values, in order, those in lists
+// included.
+template <typename Each>
+void ForTensors(std::span<const c10::IValue> values, Each each) {
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) {
+      each(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) each(tensor);
+    } else if (value.isList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        if (element.isTensor()) each(element.toTensor());
+      }
+    }
+  }
+}
+
+// Modes and switches of torch under which a callable may make other calls:
+// gradients, inference, autocast, what operators read (switches.h). About 200
+// ns.
+uint64_t ModesWord();
+
+// Where a tape is made again: tensors and numbers of a call, and the modes of
+// its thread, which are read once for all tapes that are asked.
 struct TapeInputs {
   std::span<const at::Tensor> tensors;
   std::span<const double> numbers;
+  uint64_t modes = ModesWord();
 };
 
 // A recorded call of a Python callable, as the calls of operators that it made.
@@ -189,11 +213,6 @@ class Tape {
   std::vector<TapeGradient> gradients_;
   std::vector<int32_t> outputs_;  // registers
 };
-
-// Modes and switches of torch under which a callable may make other calls:
-// gradients, inference, autocast, what operators read (switches.h). About 200
-// ns.
-uint64_t ModesWord();
 
 // Nothing on this thread or about these tensors keeps calls from being written
 // down, or made, by the dispatcher alone: no mode of Python's, no transform of

@@ -1,7 +1,6 @@
 #include "bindings/torch/tape_matcher.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "bindings/torch/tape_recorder.h"
 
 #include <ATen/Context.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
@@ -14,17 +13,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
-#include <cstring>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "bindings/torch/op_policy.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/program_place.h"
 #include "bindings/torch/tape_ops.h"
-#include "bindings/torch/thread_state.h"
-#include "engine/base/mutex.h"
 #include "engine/trace/frontend.h"
 
 namespace reprise::bindings {
@@ -91,13 +87,13 @@ Places& ProgramPlaces() {
   return *places;
 }
 
-const torch::autograd::AutogradMeta* MetaOf(const at::Tensor& tensor) {
-  return torch::autograd::impl::get_autograd_meta(tensor);
+const torch::autograd::Node* HistoryOf(const at::Tensor& tensor) {
+  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  return meta != nullptr ? meta->grad_fn_.get() : nullptr;
 }
 
-const torch::autograd::Node* HistoryOf(const at::Tensor& tensor) {
-  const auto* meta = MetaOf(tensor);
-  return meta != nullptr ? meta->grad_fn_.get() : nullptr;
+uint64_t SeedOf(c10::Device device) {
+  return at::globalContext().defaultGenerator(device).current_seed();
 }
 
 bool HasSavedTensorHooks() {
@@ -108,21 +104,6 @@ bool IsSmallOfHost(const at::Tensor& tensor) {
   return tensor.device().is_cpu() &&
          IsPlainTensor(*tensor.unsafeGetTensorImpl()) &&
          tensor.is_contiguous() && tensor.nbytes() <= kMostContentBytes;
-}
-
-template <typename Each>
-void ForTensors(std::span<const c10::IValue> values, Each each) {
-  for (const c10::IValue& value : values) {
-    if (value.isTensor()) {
-      each(value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) each(tensor);
-    } else if (value.isList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor()) each(element.toTensor());
-      }
-    }
-  }
 }
 
 // What a call of the engine's, of a backward pass, came from.
@@ -176,12 +157,8 @@ TapeRecorder::TapeRecorder(Parts parts)
     const c10::impl::VirtualGuardImpl guard(at::kCUDA);
     device_ = guard.getDevice();
     stream_ = guard.getStream(device_);
-    seed_ = at::globalContext().defaultGenerator(device_).current_seed();
-  } else {
-    seed_ = at::globalContext()
-                .defaultGenerator(at::Device(at::kCPU))
-                .current_seed();
   }
+  seed_ = SeedOf(device_);
 }
 
 TapeRecorder::~TapeRecorder() {
@@ -214,11 +191,8 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
   }
   // What a composite operator calls is written down, not the operator: it may
   // be another layer's business.
-  if (recorder == nullptr || IsOfTools(op)) {
-    op.redispatchBoxed(below, stack);
-    return;
-  }
-  if (level == TapeLevel::kBelowAutograd && !HasKernel(op)) {
+  if (recorder == nullptr || IsOfTools(op) ||
+      (level == TapeLevel::kBelowAutograd && !HasKernel(op))) {
     op.redispatchBoxed(below, stack);
     return;
   }
@@ -689,6 +663,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
   Include(parts_.level, false);
   g_recorder.store(nullptr, std::memory_order_release);
   ended_ = true;
+  const bool below = parts_.level == TapeLevel::kBelowAutograd;
   Outcome outcome;
   const auto fill = [&] {
     outcome.reason = !refused_.empty() ? refused_ : differs_;
@@ -710,7 +685,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
       }
       if (!output.requires_grad()) continue;
       if (!in_backward_) {
-        outcome.tracks_gradients = true;
+        outcome.tracks_gradients |= below;
       } else if (output.grad_fn() != nullptr &&
                  !UsedUp(output.grad_fn().get(), 8)) {
         Refuse(
@@ -725,15 +700,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     if (in_backward_ && saved_hooks_) {
       Refuse("hooks of saved tensors are set round a backward pass inside");
     }
-    const uint64_t seed =
-        at::globalContext()
-            .defaultGenerator(stream_.has_value() ? device_
-                                                  : at::Device(at::kCPU))
-            .current_seed();
-    if (seed != seed_) Refuse("the random generator is seeded");
-  }
-  if (outcome.tracks_gradients && parts_.level == TapeLevel::kAboveAutograd) {
-    outcome.tracks_gradients = false;  // as it does
+    if (SeedOf(device_) != seed_) Refuse("the random generator is seeded");
   }
   if (!refused_.empty() || outcome.tracks_gradients) {
     fill();
@@ -747,7 +714,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
   }
   if (!outcome.as_expected) matcher_.ForgetNumbers();
   tape_->NoteLastUses();
-  if (parts_.level == TapeLevel::kBelowAutograd) tape_->NoteViews(storages_);
+  if (below) tape_->NoteViews(storages_);
   fill();
   outcome.expected = matcher_.which();
   outcome.read_another = matcher_.read_another();

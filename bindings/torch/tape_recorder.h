@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -147,7 +146,7 @@ class TapeRecorder {
   // By a tensor that is known; weak references keep addresses from being used
   // again.
   std::unordered_map<const c10::TensorImpl*, int32_t> known_;
-  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> kept_;
+  std::vector<WeakTensor> kept_;
   std::unordered_multimap<const c10::StorageImpl*, int32_t> by_storage_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> kept_storages_;
   std::vector<const c10::StorageImpl*> storages_;        // by register

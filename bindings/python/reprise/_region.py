@@ -124,9 +124,7 @@ class Region:
         tensors: list[torch.Tensor] = []
         numbers: list[float] = []
         try:
-            form = _tree.flatten(args, tensors, numbers)
-            if kwargs:
-                form = form, _tree.flatten(kwargs, tensors, numbers), "by name"
+            form = _form(args, kwargs, tensors, numbers)
         except _tree.Foreign as unknown:
             self._note(f"an argument holds a {unknown}")
             return self._reprise_fn(*args, **kwargs)
@@ -316,9 +314,7 @@ class Region:
         """What of arguments and optimizers is another one behind a call."""
         now: list[torch.Tensor] = []
         found: list[float] = []
-        form_now = _tree.flatten(args, now, found)
-        if kwargs:
-            form_now = form_now, _tree.flatten(kwargs, now, found), "by name"
+        form_now = _form(args, kwargs, now, found)
         if len(now) != len(tensors) or any(map(operator.is_not, now, tensors)):
             return "an argument"
         form_now = self._numbers_of_optimizers(form_now, found)
@@ -420,6 +416,19 @@ def _comparable(value: Any) -> Any:
     except TypeError:
         return repr(value)
     return id(value) if isinstance(value, torch.Tensor) else value
+
+
+def _form(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tensors: list[torch.Tensor],
+    numbers: list[float],
+) -> _tree.Form:
+    """Of a call's arguments; see `_tree.flatten`."""
+    form = _tree.flatten(args, tensors, numbers)
+    if kwargs:
+        form = form, _tree.flatten(kwargs, tensors, numbers), "by name"
+    return form
 
 
 @contextlib.contextmanager
