@@ -12,8 +12,8 @@ captured by hand and launched again and again, which is less than `generate` doe
 Writes one JSON object: microseconds a token of each mode (medians), ratio (eager over
 Reprise, median of paired rounds, with a bootstrap 95 % interval), control, same_tokens and
 same_logits (of 8 prompts, against eager's), followed (share of ops answered from replays in the
-last 4 calls), replays a token, waited_us and host_waited_us (of a token, in which the
-program waits for a number of the device's, by Reprise and with launches left out), gpu, driver, torch, commit, dirty, command.
+last 4 calls), replays a token, waited_us (of a token, in which the
+program waits for a number of the device's, by Reprise), gpu, driver, torch, commit, dirty, command.
 """
 
 from __future__ import annotations
@@ -178,9 +178,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         return [e / m for e, m in zip(medians["eager"], medians[of], strict=True)]
 
     low, high = models.bootstrap(ratios("reprise"))
-    waits = {"waited_us": waited_us(modes["reprise"], prompts[0], tokens)}
-    if "host" in modes:
-        waits["host_waited_us"] = waited_us(modes["host"], prompts[0], tokens)
+    waited = waited_us(modes["reprise"], prompts[0], tokens)
     reprise.enable("cuda", policy=arguments.policy)
     print(reprise.explain(), file=sys.stderr, flush=True)
     reprise.disable()
@@ -196,7 +194,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             for (_, a), (_, b) in zip(found, expected, strict=True)
         ),
         **{f"{name}_us": statistics.median(medians[name]) for name in modes},
-        **waits,
+        "waited_us": waited,
         "graph_us": captured_step(model, prompts[0], tokens),
         "ratio": statistics.median(ratios("reprise")),
         "ratio_low": low,

@@ -13,6 +13,22 @@ Signature* OfPython(const char* name) {
   return reinterpret_cast<Signature*>(dlsym(RTLD_DEFAULT, name));
 }
 
+// The same of torch's own part for Python, which it loads for itself alone.
+template <class Signature>
+Signature* OfTorchsPython(const char* name) {
+  static void* const library =
+      dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return nullptr;
+  return reinterpret_cast<Signature*>(dlsym(library, name));
+}
+
+// Tensors and storages of Python: behind its own two words is what they hold
+// (THPVariable, THPStorage). The package checks that.
+struct PythonObject {
+  void* python[2];
+  void* held;
+};
+
 }  // namespace reprise::bindings
 
 #endif  // REPRISE_BINDINGS_TORCH_PYTHON_API_H_

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "bindings/torch/python_api.h"
 #include "bindings/torch/python_lock.h"
 #include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/thread_state.h"
@@ -43,13 +44,6 @@ constexpr size_t kMostObserved = 1024;
 // Written once each, under Python's lock, before anybody calls the observer.
 constinit std::array<Observed, kMostObserved> g_observed;
 constinit size_t g_observed_count = 0;
-
-// Tensors and storages of Python: behind its own two words is what they hold
-// (THPVariable, THPStorage). The package checks that.
-struct PythonObject {
-  void* python[2];
-  void* held;
-};
 
 // Asks nothing of a tensor that Python might answer, as a subclass may.
 bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {

@@ -1,5 +1,4 @@
-// torch.ops.reprise, what regions call. Regions and watches are named by
-// numbers.
+#include "bindings/torch/region_library.h"
 
 #include <ATen/Context.h>
 #include <torch/library.h>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include "bindings/torch/dict_watch.h"
-#include "bindings/torch/region_variants.h"
 #include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
@@ -68,28 +66,6 @@ int64_t MakeRegion(int64_t check) {
 }
 void DropRegion(int64_t name) { Regions().Remove(name); }
 
-// A step (RegionVariants::Step; 3: dictionaries may have changed, look; 5:
-// nothing is enabled, and could be), the tape, and its outputs.
-std::tuple<int64_t, int64_t, std::vector<at::Tensor>> RunRegion(
-    int64_t name, int64_t watch, const std::vector<at::Tensor>& tensors,
-    const std::vector<double>& numbers) {
-  constexpr int64_t kLook = 3;
-  constexpr int64_t kInactive = 5;
-  if (TorchRuntime::Active() == nullptr && at::hasCUDA()) {
-    return {kInactive, 0, {}};
-  }
-  if (watch != 0) {
-    const auto watched = DictWatches().Find(watch);
-    if (watched == nullptr || watched->Changed()) return {kLook, 0, {}};
-  }
-  const auto region = Regions().Find(name);
-  if (region == nullptr) {
-    return {static_cast<int64_t>(RegionVariants::Step::kPlain), 0, {}};
-  }
-  RegionVariants::Ran ran = region->Run({tensors, numbers});
-  return {static_cast<int64_t>(ran.step), ran.tape, std::move(ran.outputs)};
-}
-
 bool BeginRegion(int64_t name, std::vector<at::Tensor> tensors,
                  std::vector<double> numbers, std::vector<at::Tensor> holders) {
   const auto region = Regions().Find(name);
@@ -123,16 +99,32 @@ int64_t WatchDicts(const std::vector<int64_t>& dicts) {
 void UnwatchDicts(int64_t name) { DictWatches().Remove(name); }
 
 }  // namespace
+
+RegionCall RunRegion(int64_t region, int64_t watch, const TapeInputs& inputs) {
+  if (TorchRuntime::Active() == nullptr && at::hasCUDA()) {
+    return {.step = RegionCall::kInactive};
+  }
+  if (watch != 0) {
+    const auto watched = DictWatches().Find(watch);
+    if (watched == nullptr || watched->Changed()) {
+      return {.step = RegionCall::kLook};
+    }
+  }
+  const auto variants = Regions().Find(region);
+  if (variants == nullptr) return {};
+  RegionVariants::Ran ran = variants->Run(inputs);
+  return {static_cast<int64_t>(ran.step), ran.tape, std::move(ran.outputs)};
+}
+
 }  // namespace reprise::bindings
 
+// torch.ops.reprise, what regions call. Regions and watches are named by
+// numbers.
 TORCH_LIBRARY_FRAGMENT(reprise, library) {
   namespace b = reprise::bindings;
   library.def("make_region(int check) -> int", &b::MakeRegion);
   library.def("drop_region(int region) -> ()", &b::DropRegion);
-  library.def(
-      "run_region(int region, int watch, Tensor[] tensors, float[] numbers) -> "
-      "(int, int, Tensor[])",
-      &b::RunRegion);
+  library.def("region_function() -> int", &b::RegionFunction);
   library.def(
       "begin_region(int region, Tensor[] tensors, float[] numbers, Tensor[] "
       "holders) -> bool",

@@ -13,6 +13,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
 #include <bit>
@@ -454,6 +455,7 @@ bool IsOrdinary(std::span<const at::Tensor> tensors) {
   return !torch::autograd::AnomalyMode::is_enabled() &&
          !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
          at::impl::PythonTorchFunctionTLS::stack_len() == 0 &&
+         !torch::jit::tracer::isTracing() &&
          !c10::impl::tls_is_dispatch_key_included(
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&
          std::ranges::all_of(tensors, [](const at::Tensor& tensor) {

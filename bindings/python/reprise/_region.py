@@ -26,7 +26,7 @@ R = TypeVar("R")
 Check = Literal["sample", "always", "never"]
 CHECKS = ("sample", "always", "never")
 
-# torch.ops.reprise: RegionVariants::Step and Verdict.
+# RegionVariants::Step, RegionCall and RegionVariants::Verdict.
 _DONE, _RECORD, _PLAIN, _LOOK, _PASSED, _INACTIVE = range(6)
 _SEEN, _TRUSTED, _SAME, _AGAIN, _REFUSED, _DIFFERS, _WITHDRAWN = range(7)
 
@@ -118,9 +118,6 @@ class Region:
         report.calls += 1
         if self._off or _thread.recording or torch.compiler.is_compiling():
             return self._reprise_fn(*args, **kwargs)
-        if _modes() or _transforms() is not None or _tracing() is not None:
-            self._note(_WHY_PLAIN[_PLAIN])
-            return self._reprise_fn(*args, **kwargs)
         tensors: list[torch.Tensor] = []
         numbers: list[float] = []
         try:
@@ -143,7 +140,7 @@ class Region:
             at = self._look()
         arguments, given = form, len(numbers)
         form = self._numbers_of_optimizers(form, numbers)
-        run = _native._ops().run_region
+        run = _function()
         step = _LOOK
         for _ in range(_MOST_LOOKS):
             if self._off:
@@ -388,10 +385,15 @@ class Region:
             _native.activate(None)
 
 
-# Modes of Python's that see every operator; functorch's transforms, innermost.
-_modes = torch._C._len_torch_dispatch_stack
-_transforms = torch._C._functorch.peek_interpreter_stack
-_tracing = torch._C._get_tracing_state
+@functools.cache
+def _function() -> Callable[..., tuple[int, int, tuple[torch.Tensor, ...]]]:
+    """See bindings/torch/region_library.h."""
+    address = _native._ops().region_function()
+    if not address:
+        raise RuntimeError("reprise: regions need functions that this torch lacks")
+    made: Any = ctypes.PYFUNCTYPE(ctypes.py_object)(address)()
+    return made
+
 
 _LOOKS_ALWAYS = not watchable()
 _all: weakref.WeakSet[Region] = weakref.WeakSet()

@@ -1,0 +1,140 @@
+// RunRegion as a function of Python's, made of the interpreter's stable
+// interface and of two functions of torch's.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "bindings/torch/python_api.h"
+#include "bindings/torch/python_lock.h"
+#include "bindings/torch/region_library.h"
+
+namespace reprise::bindings {
+namespace {
+
+struct Python {
+  using Object = void*;
+  // PyMethodDef.
+  using Function = Object (*)(Object self, Object const* arguments,
+                              ptrdiff_t count);
+  struct Method {
+    const char* name;
+    Function function;
+    int flags;
+    const char* documentation;
+  };
+  static constexpr int kFastCall = 0x0080;  // METH_FASTCALL
+
+  Object (*function)(Method*, Object, Object) =
+      OfPython<Object(Method*, Object, Object)>("PyCFunction_NewEx");
+  ptrdiff_t (*size)(Object) = OfPython<ptrdiff_t(Object)>("PyList_Size");
+  Object (*item)(Object, ptrdiff_t) =  // borrowed
+      OfPython<Object(Object, ptrdiff_t)>("PyList_GetItem");
+  int64_t (*integer)(Object) = OfPython<int64_t(Object)>("PyLong_AsLongLong");
+  double (*number)(Object) = OfPython<double(Object)>("PyFloat_AsDouble");
+  Object (*failed)() = OfPython<Object()>("PyErr_Occurred");
+  Object (*tuple)(ptrdiff_t) = OfPython<Object(ptrdiff_t)>("PyTuple_New");
+  int (*put)(Object, ptrdiff_t, Object) =  // takes the reference
+      OfPython<int(Object, ptrdiff_t, Object)>("PyTuple_SetItem");
+  Object (*from_integer)(int64_t) =
+      OfPython<Object(int64_t)>("PyLong_FromLongLong");
+  void (*drop)(Object) = OfPython<void(Object)>("Py_DecRef");
+  // A tensor's object; an exception, raised.
+  Object (*wrap)(const at::TensorBase&) =
+      OfTorchsPython<Object(const at::TensorBase&)>(
+          "_Z16THPVariable_WrapRKN2at10TensorBaseE");
+  void (*raise)(const std::exception_ptr&) =
+      OfTorchsPython<void(const std::exception_ptr&)>(
+          "_ZN5torch29translate_exception_to_pythonERKNSt15__exception_"
+          "ptr13exception_ptrE");
+
+  bool runs() const {
+    return function != nullptr && size != nullptr && item != nullptr &&
+           integer != nullptr && number != nullptr && failed != nullptr &&
+           tuple != nullptr && put != nullptr && from_integer != nullptr &&
+           drop != nullptr && wrap != nullptr && raise != nullptr;
+  }
+
+  static const Python& Get() {
+    static const Python python;
+    return python;
+  }
+};
+
+at::Tensor TensorOf(Python::Object object) {
+  auto* const held =
+      static_cast<c10::TensorImpl*>(static_cast<PythonObject*>(object)->held);
+  return at::Tensor(
+      c10::intrusive_ptr<c10::TensorImpl,
+                         c10::UndefinedTensorImpl>::reclaim_copy(held));
+}
+
+// Null, with Python's error set, where one of them cannot be made.
+Python::Object Packed(const RegionCall& call) {
+  const Python& python = Python::Get();
+  const auto count = static_cast<ptrdiff_t>(call.outputs.size());
+  const Python::Object outputs = python.tuple(count);
+  const Python::Object packed = python.tuple(3);
+  bool whole = outputs != nullptr && packed != nullptr;
+  for (ptrdiff_t i = 0; whole && i < count; ++i) {
+    const Python::Object made =
+        python.wrap(call.outputs[static_cast<size_t>(i)]);
+    whole = made != nullptr && python.put(outputs, i, made) == 0;
+  }
+  if (!whole) {
+    python.drop(outputs);
+    python.drop(packed);
+    return nullptr;
+  }
+  python.put(packed, 0, python.from_integer(call.step));
+  python.put(packed, 1, python.from_integer(call.tape));
+  python.put(packed, 2, outputs);
+  return packed;
+}
+
+Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
+  const Python& python = Python::Get();
+  try {
+    const int64_t region = python.integer(arguments[0]);
+    const int64_t watch = python.integer(arguments[1]);
+    std::vector<at::Tensor> tensors;
+    const ptrdiff_t count = python.size(arguments[2]);
+    tensors.reserve(static_cast<size_t>(count));
+    for (ptrdiff_t i = 0; i < count; ++i) {
+      tensors.push_back(TensorOf(python.item(arguments[2], i)));
+    }
+    std::vector<double> numbers;
+    for (ptrdiff_t i = 0; i < python.size(arguments[3]); ++i) {
+      numbers.push_back(python.number(python.item(arguments[3], i)));
+    }
+    if (python.failed() != nullptr) return nullptr;
+    RegionCall call;
+    {
+      const PythonLockGivenUp without;
+      call = RunRegion(region, watch, {tensors, numbers});
+      tensors.clear();
+    }
+    return Packed(call);
+  } catch (...) {
+    python.raise(std::current_exception());
+    return nullptr;
+  }
+}
+
+Python::Object Make() {
+  static Python::Method method = {"run_region", &Run, Python::kFastCall,
+                                  nullptr};
+  return Python::Get().function(&method, nullptr, nullptr);
+}
+
+}  // namespace
+
+int64_t RegionFunction() {
+  return Python::Get().runs() ? reinterpret_cast<int64_t>(&Make) : 0;
+}
+
+}  // namespace reprise::bindings
