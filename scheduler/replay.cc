@@ -94,6 +94,13 @@ bool Replay::EnterElse(const OpView& op) {
   return true;
 }
 
+bool Replay::LaunchUnseen() {
+  // Who shows the op is told what is wrong, and leaves.
+  return cursor_ != instance().next_draw_op() && instance().foretold() &&
+         instance().Secure() && instance().HasRoom() &&
+         Goes(instance().LaunchNext());
+}
+
 bool Replay::DrawsIfDue() {
   return cursor_ != instance().next_draw_op() || instance().Draw();
 }

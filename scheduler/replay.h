@@ -3,10 +3,13 @@
 #ifndef REPRISE_SCHEDULER_REPLAY_H_
 #define REPRISE_SCHEDULER_REPLAY_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
+#include "engine/program/program.h"
 #include "engine/trace/frontend.h"
 #include "engine/trace/op.h"
 #include "engine/trace/trace.h"
@@ -44,6 +47,30 @@ class Replay : public PlanPass {
     }
     return EnterElse(op);
   }
+  // Goes over the ops that are due, `count` at most, as if each had come and
+  // been the one: up to the first that has to be shown. Before what comes
+  // behind an op is launched, `passed` is told of it. Returns how many.
+  template <typename Passed>
+  uint32_t FollowUnseen(uint32_t count, Passed passed) {
+    const uint32_t begin = cursor_;
+    const uint32_t end = std::min(begin + count, entry()->ops);
+    while (cursor_ < end) {
+      if (cursor_ == instance().next_stop_op() && !LaunchUnseen()) break;
+      passed(cursor_);
+      GoOn();
+    }
+    return cursor_ - begin;
+  }
+  // What an op uses lies where the pass has it.
+  bool IsAt(const engine::ValueRef& ref, engine::StorageToken storage,
+            uint64_t address) const {
+    return instance().IsAt(ref, storage, address);
+  }
+  // The op that is due.
+  uint32_t cursor() const { return cursor_; }
+  const std::shared_ptr<const engine::Program>& program() const {
+    return instance().plan().program();
+  }
   // The stream leaves here, for another reason than an op.
   void Leaving() { Squash({}); }
   // Memory was freed that it may have to read, and goes back to the device:
@@ -64,6 +91,8 @@ class Replay : public PlanPass {
   // Of the ops that were followed.
   void CountPrivateWriters();
   bool EnterElse(const engine::OpView& op);
+  // A segment is due, or a draw. False: the op has to be shown.
+  bool LaunchUnseen();
   // The op at which a segment is due. False if it could not be launched, or if
   // this is another op: the replay has been left.
   bool LaunchAt(const engine::OpView& op);

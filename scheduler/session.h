@@ -4,10 +4,12 @@
 #define REPRISE_SCHEDULER_SESSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
 #include "engine/base/spin_lock.h"
+#include "engine/program/program.h"
 #include "engine/trace/block.h"
 #include "engine/trace/frontend.h"
 #include "engine/trace/op.h"
@@ -93,6 +95,45 @@ class Session {
   const engine::TracedOp& followed() const REPRISE_REQUIRES(lock_) {
     return *followed_;
   }
+  // For who knows the ops that come next (a region, which makes the calls that
+  // it made before), and need not show them one by one.
+
+  // The replay that is under way, its op that is due, and how many ops were
+  // followed so far, by any. No program: there is no replay.
+  struct Following {
+    std::shared_ptr<const engine::Program> program = nullptr;
+    uint32_t next_op = 0;
+    uint64_t followed = 0;
+  };
+  virtual Following following() const REPRISE_REQUIRES(lock_) { return {}; }
+  // An operand of an op that is due lies where the replay has it.
+  struct Operand {
+    engine::ValueRef ref;
+    engine::StorageToken storage = nullptr;
+    uint64_t address = 0;
+  };
+  virtual bool IsAt(const Operand&) const REPRISE_REQUIRES(lock_) {
+    return false;
+  }
+  // So many ops come next, and these are their operands, but what they make
+  // themselves.
+  struct Unseen {
+    const engine::Program* program = nullptr;  // and they are due in it ...
+    uint32_t next_op = 0;                      // ... from here on
+    uint32_t ops = 0;
+    std::span<const Operand> operands = {};
+  };
+  // Follows them, up to the first that has to be shown: it brings something, it
+  // writes or draws, something is wrong. `passed` is called with each one
+  // before what comes behind it is launched, and may take its results
+  // (TakeBlock, Own). Returns how many were followed; 0, too, where another
+  // replay or none is under way, or an operand is elsewhere.
+  virtual uint32_t FollowUnseen(const Unseen&,
+                                const std::function<void(uint32_t)>&)
+      REPRISE_REQUIRES(lock_) {
+    return 0;
+  }
+
   // The memory of a value that the followed op makes, to be owned by the
   // tensor that is handed out. Once a value.
   virtual engine::Block TakeBlock(engine::ValueId value)

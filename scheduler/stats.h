@@ -11,6 +11,7 @@ namespace reprise::scheduler {
 #define REPRISE_STATS(X)                                                 \
   X(ops, "seen by hooks")                                                \
   X(followed, "ops answered from a replay")                              \
+  X(unshown, "of these, ops of regions that were not shown one by one")  \
   X(traces, "traces closed")                                             \
   X(signatures, "distinct signatures")                                   \
   X(recorded, "recordings kept")                                         \

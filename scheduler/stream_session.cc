@@ -225,6 +225,37 @@ Action StreamSession::Follow() {
   return followed_->by_eager ? Action::kEager : Action::kFollow;
 }
 
+Session::Following StreamSession::following() const {
+  if (mode_ != Mode::kReplaying) {
+    return {.followed = journal_.stats.followed};
+  }
+  return {.program = replay_.program(),
+          .next_op = replay_.cursor(),
+          .followed = journal_.stats.followed};
+}
+
+uint32_t StreamSession::FollowUnseen(
+    const Unseen& ops, const std::function<void(uint32_t)>& passed) {
+  // Where there are several streams, others are told of ops that write.
+  if (mode_ != Mode::kReplaying || (writes_ != nullptr && writes_->several()) ||
+      replay_.program().get() != ops.program ||
+      replay_.cursor() != ops.next_op ||
+      !std::ranges::all_of(ops.operands, [this](const Operand& operand) {
+        return IsAt(operand);
+      })) {
+    return 0;
+  }
+  const uint32_t followed = replay_.FollowUnseen(ops.ops, passed);
+  Stats& stats = journal_.stats;
+  const uint64_t looks = stats.ops / Attention::kOps;
+  stats.ops += followed;
+  stats.followed += followed;
+  stats.unshown += followed;
+  if (stats.ops / Attention::kOps != looks) LookAtWholeStream();
+  if (replay_.over()) EndFollowed();
+  return followed;
+}
+
 void StreamSession::EndFollowed() {
   EndReplay();
   if (timer_.runs()) timer_.End(clock_.Now());

@@ -125,6 +125,14 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   engine::GeneratorState drawn() const override REPRISE_REQUIRES(lock_) {
     return in_use_.instance->drawn();
   }
+  Following following() const override REPRISE_REQUIRES(lock_);
+  bool IsAt(const Operand& operand) const override REPRISE_REQUIRES(lock_) {
+    return mode_ == Mode::kReplaying &&
+           replay_.IsAt(operand.ref, operand.storage, operand.address);
+  }
+  uint32_t FollowUnseen(const Unseen& ops,
+                        const std::function<void(uint32_t)>& passed) override
+      REPRISE_REQUIRES(lock_);
 
   const Track& track() const { return track_; }
 

@@ -25,7 +25,7 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs) {
   }
   for (const Variant& variant : fitting) {
     if (!never_ && variant.runs >= variant.until_sample) return ran;
-    switch (variant.tape->Run(inputs, ran.outputs)) {
+    switch (variant.tape->Run(inputs, ran.outputs, variant.stretches.get())) {
       case Tape::Ran::kOther:
         continue;
       case Tape::Ran::kGone:
@@ -101,6 +101,7 @@ RegionVariants::Learned RegionVariants::End(
   if (outcome.as_expected && expected != variants_.end()) {
     learned.verdict = expected->trusted ? Verdict::kSame : Verdict::kTrusted;
     expected->tape = std::move(outcome.tape);
+    expected->stretches = std::make_shared<TapeStretches>();
     if (expected->trusted) {
       expected->until_sample =
           std::min(2 * expected->until_sample, kSeldomSample);

@@ -15,6 +15,7 @@
 
 #include "bindings/torch/tape.h"
 #include "bindings/torch/tape_recorder.h"
+#include "bindings/torch/tape_stretches.h"
 
 namespace reprise::bindings {
 
@@ -83,6 +84,7 @@ class RegionVariants {
  private:
   struct Variant {
     std::shared_ptr<const Tape> tape;
+    std::shared_ptr<TapeStretches> stretches = {};  // of this very tape
     int64_t name = 0;
     bool trusted = false;
     uint64_t runs = 0;  // since it was last recorded

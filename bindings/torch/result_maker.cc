@@ -15,7 +15,50 @@ at::Tensor TensorOf(c10::TensorImpl* impl) {
       c10::intrusive_ptr<c10::TensorImpl>::unsafe_reclaim_from_nonowning(impl));
 }
 
+c10::DispatchKey BackendOf(scheduler::DeviceKind kind) {
+  return kind == scheduler::DeviceKind::kCuda ? c10::DispatchKey::CUDA
+                                              : c10::DispatchKey::CPU;
+}
+
+int64_t InElements(uint64_t offset_bytes, const engine::ResultSpec& spec) {
+  if (spec.element_bytes == 0) return 0;
+  return static_cast<int64_t>(offset_bytes) / spec.element_bytes;
+}
+
 }  // namespace
+
+c10::Storage TakeStorage(scheduler::Session& session,
+                         const engine::ResultSpec& spec,
+                         scheduler::DeviceKind kind, int device) {
+  const engine::Block::Parts block = session.TakeBlock(spec.value).Detach();
+  const bool cuda = kind == scheduler::DeviceKind::kCuda;
+  const c10::Device place =
+      cuda ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device))
+           : c10::Device(c10::kCPU);
+  c10::Allocator* allocator =
+      cuda
+          ? static_cast<c10::Allocator*>(c10::cuda::CUDACachingAllocator::get())
+          : c10::GetCPUAllocator();
+  c10::Storage storage(c10::Storage::use_byte_size_t(), spec.storage_bytes,
+                       c10::DataPtr(reinterpret_cast<void*>(block.address),
+                                    block.context, block.release, place),
+                       allocator, /*resizable=*/true);
+  if (!engine::Ledger::IsLease(block.release)) [[unlikely]] {
+    session.Own(spec.value, TokenOf(*storage.unsafeGetStorageImpl()));
+  }
+  return storage;
+}
+
+at::Tensor MakeResult(const engine::ResultSpec& spec, c10::Storage storage,
+                      scheduler::DeviceKind kind) {
+  TensorLayout layout;
+  layout.keys = c10::DispatchKeySet(c10::DispatchKeySet::RAW, spec.key_set);
+  layout.dtype = static_cast<at::ScalarType>(spec.dtype);
+  layout.storage_offset = InElements(spec.offset_bytes, spec);
+  layout.sizes = spec.sizes;
+  layout.strides = spec.strides;
+  return MakeTensor(std::move(storage), BackendOf(kind), layout);
+}
 
 const engine::ResultSpec& ResultMaker::Next() {
   TORCH_INTERNAL_ASSERT(next_ < op_.results.size(),
@@ -72,12 +115,6 @@ at::Tensor ResultMaker::OfHost(const engine::ResultSpec& spec) {
 }
 
 at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
-  const auto offset = [&spec](uint64_t offset_bytes) -> int64_t {
-    if (spec.element_bytes == 0) return 0;
-    return static_cast<int64_t>(offset_bytes) / spec.element_bytes;
-  };
-  const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, spec.key_set);
-  const auto dtype = static_cast<at::ScalarType>(spec.dtype);
   c10::Storage storage;
   for (const Made& made : made_) {
     if (made.value == spec.value) storage = made.storage;
@@ -86,45 +123,24 @@ at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
     // A view of an operand, made by an op that does more than that.
     for (size_t i = 0; i < op_.operands.size(); ++i) {
       if (op_.operands[i].value != spec.value) continue;
-      late_.push_back(
-          Late{.tensor = tensors_ - 1,
-               .operand = static_cast<uint32_t>(i),
-               .view = true,
-               .storage_offset =
-                   offset(spec.offset_bytes + call_.operands()[i].offset_bytes -
-                          op_.operands[i].offset_bytes),
-               .keys = keys,
-               .dtype = dtype,
-               .sizes = spec.sizes,
-               .strides = spec.strides});
+      late_.push_back(Late{
+          .tensor = tensors_ - 1,
+          .operand = static_cast<uint32_t>(i),
+          .view = true,
+          .storage_offset =
+              InElements(spec.offset_bytes + call_.operands()[i].offset_bytes -
+                             op_.operands[i].offset_bytes,
+                         spec),
+          .keys = c10::DispatchKeySet(c10::DispatchKeySet::RAW, spec.key_set),
+          .dtype = static_cast<at::ScalarType>(spec.dtype),
+          .sizes = spec.sizes,
+          .strides = spec.strides});
       return at::Tensor();
     }
-    const engine::Block::Parts block = session_.TakeBlock(spec.value).Detach();
-    const bool cuda = call_.kind() == scheduler::DeviceKind::kCuda;
-    const c10::Device device =
-        cuda ? c10::Device(c10::kCUDA,
-                           static_cast<c10::DeviceIndex>(call_.device()))
-             : c10::Device(c10::kCPU);
-    c10::Allocator* allocator =
-        cuda ? static_cast<c10::Allocator*>(
-                   c10::cuda::CUDACachingAllocator::get())
-             : c10::GetCPUAllocator();
-    storage = c10::Storage(c10::Storage::use_byte_size_t(), spec.storage_bytes,
-                           c10::DataPtr(reinterpret_cast<void*>(block.address),
-                                        block.context, block.release, device),
-                           allocator, /*resizable=*/true);
-    if (!engine::Ledger::IsLease(block.release)) [[unlikely]] {
-      session_.Own(spec.value, TokenOf(*storage.unsafeGetStorageImpl()));
-    }
+    storage = TakeStorage(session_, spec, call_.kind(), call_.device());
     if (op_.results.size() > 1) made_.push_back(Made{spec.value, storage});
   }
-  TensorLayout layout;
-  layout.keys = keys;
-  layout.dtype = dtype;
-  layout.storage_offset = offset(spec.offset_bytes);
-  layout.sizes = spec.sizes;
-  layout.strides = spec.strides;
-  return MakeTensor(std::move(storage), backend(), layout);
+  return MakeResult(spec, std::move(storage), call_.kind());
 }
 
 void ResultMaker::CompleteTensor(at::Tensor& tensor) {
@@ -142,7 +158,8 @@ void ResultMaker::CompleteTensor(at::Tensor& tensor) {
     layout.storage_offset = late.storage_offset;
     layout.sizes = late.sizes;
     layout.strides = late.strides;
-    tensor = MakeTensor(operand->unsafe_storage(), backend(), layout);
+    tensor =
+        MakeTensor(operand->unsafe_storage(), BackendOf(call_.kind()), layout);
     return;
   }
 }

@@ -18,6 +18,15 @@
 
 namespace reprise::bindings {
 
+// The memory of a value that a replay has made, of a kind and a number of
+// device: once a launch, under the session's lock (Session::TakeBlock).
+c10::Storage TakeStorage(scheduler::Session& session,
+                         const engine::ResultSpec& spec,
+                         scheduler::DeviceKind kind, int device);
+// The result over it (ResultSpec::IsValue).
+at::Tensor MakeResult(const engine::ResultSpec& spec, c10::Storage storage,
+                      scheduler::DeviceKind kind);
+
 // Makes what `call` returns from session.followed(), result by result, in the
 // order and with the flattening of ResultList, in two steps:
 //
@@ -100,11 +109,6 @@ class ResultMaker {
   at::Tensor OfHost(const engine::ResultSpec& spec);
   at::Tensor OverValue(const engine::ResultSpec& spec);
   void CompleteTensor(at::Tensor& tensor);
-  c10::DispatchKey backend() const {
-    return call_.kind() == scheduler::DeviceKind::kCuda ? c10::DispatchKey::CUDA
-                                                        : c10::DispatchKey::CPU;
-  }
-
   scheduler::Session& session_;
   const OpCall& call_;
   const engine::TracedOp& op_;

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <unordered_set>
 #include <utility>
 
@@ -25,6 +26,7 @@
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/switches.h"
 #include "bindings/torch/tape_ops.h"
+#include "bindings/torch/tape_stretches.h"
 
 namespace reprise::bindings {
 namespace {
@@ -266,8 +268,8 @@ void Tape::DropGradients(const std::vector<at::Tensor>& made) const {
   }
 }
 
-Tape::Ran Tape::Run(const TapeInputs& inputs,
-                    std::vector<at::Tensor>& outputs) const {
+Tape::Ran Tape::Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
+                    TapeStretches* known) const {
   std::vector<at::Tensor> made(registers_.size());
   if (!Gather(inputs, made)) return Ran::kGone;
   {
@@ -277,34 +279,27 @@ Tape::Ran Tape::Run(const TapeInputs& inputs,
             : c10::DispatchKeySet());
     const at::AutoGradMode restored(at::GradMode::is_enabled());
     torch::jit::Stack stack;
-    for (const TapeCall& call : calls_) {
-      if (static_cast<size_t>(&call - calls_.data()) == drops_gradients_at_) {
-        DropGradients(made);
-      }
-      if (call.only_views) {
-        MakeViews(call, made);
-      } else {
-        at::GradMode::set_enabled(call.grad_mode);
-        stack.clear();
-        for (const TapeArgument& argument : call.arguments) {
-          stack.push_back(ValueOf(argument, inputs, made));
+    TapeStretches::Run stretches(*this, known, made);
+    for (size_t c = 0; c < calls_.size();) {
+      if (c == drops_gradients_at_) DropGradients(made);
+      size_t answered = stretches.GoOver(c);
+      if (answered == 0) {
+        answered = 1;
+        if (calls_[c].only_views) {
+          MakeViews(calls_[c], made);
+        } else {
+          stretches.Before(c);
+          if (!Make(calls_[c], inputs, made, stack)) return Ran::kOther;
+          stretches.After(c);
         }
-        call.op.callBoxed(stack);
-        if (!call.read.isNone() && !SameValue(stack[0], call.read)) {
-          return Ran::kOther;
-        }
-        auto result = call.results.begin();
-        ForTensors(stack, [&](const at::Tensor& tensor) {
-          if (const int32_t reg = *result++; reg >= 0) {
-            made[static_cast<size_t>(reg)] = tensor;
-          }
-        });
-        stack.clear();
       }
-      for (const int32_t reg : call.last_uses) {
-        made[static_cast<size_t>(reg)].reset();
+      for (; answered > 0; --answered, ++c) {
+        for (const int32_t reg : calls_[c].last_uses) {
+          made[static_cast<size_t>(reg)].reset();
+        }
       }
     }
+    stretches.End();
   }
   for (const TapeGradient& gradient : gradients_) {
     if (gradient.after == TapeArgument::kNone) continue;
@@ -317,6 +312,25 @@ Tape::Ran Tape::Run(const TapeInputs& inputs,
   return Ran::kDone;
 }
 
+bool Tape::Make(const TapeCall& call, const TapeInputs& inputs,
+                std::vector<at::Tensor>& made, torch::jit::Stack& stack) const {
+  at::GradMode::set_enabled(call.grad_mode);
+  stack.clear();
+  for (const TapeArgument& argument : call.arguments) {
+    stack.push_back(ValueOf(argument, inputs, made));
+  }
+  call.op.callBoxed(stack);
+  if (!call.read.isNone() && !SameValue(stack[0], call.read)) return false;
+  auto result = call.results.begin();
+  ForTensors(stack, [&](const at::Tensor& tensor) {
+    if (const int32_t reg = *result++; reg >= 0) {
+      made[static_cast<size_t>(reg)] = tensor;
+    }
+  });
+  stack.clear();
+  return true;
+}
+
 void Tape::MakeViews(const TapeCall& call,
                      std::vector<at::Tensor>& made) const {
   const c10::Storage storage =
@@ -326,6 +340,51 @@ void Tape::MakeViews(const TapeCall& call,
     const auto made_as = static_cast<size_t>(reg);
     made[made_as] = MakeOver(storage, registers_[made_as].form);
   }
+}
+
+const TapeCall* Tape::MakerOf(int32_t reg) const {
+  const TapeRegister& of = registers_[static_cast<size_t>(reg)];
+  return of.origin == Origin::kResult ? &calls_[of.index] : nullptr;
+}
+
+Tape::Used Tape::UsedBehind(size_t first, size_t end) const {
+  Used used;
+  std::vector<int32_t> left;
+  std::unordered_set<int32_t> seen;
+  std::set<size_t> views;
+  const auto use = [&](int32_t reg) {
+    if (reg < 0) return;
+    const TapeRegister& of = registers_[static_cast<size_t>(reg)];
+    if (of.origin == Origin::kResult && of.index >= first && of.index < end &&
+        seen.insert(reg).second) {
+      left.push_back(reg);
+    }
+  };
+  for (size_t c = first; c < end; ++c) {
+    if (!calls_[c].views || calls_[c].only_views) continue;
+    for (const int32_t reg : calls_[c].results) use(reg);
+  }
+  for (size_t c = end; c < calls_.size(); ++c) {
+    for (const TapeArgument& argument : calls_[c].arguments) {
+      for (const int32_t reg : argument.registers) use(reg);
+    }
+    for (const int32_t reg : calls_[c].results) use(reg);
+  }
+  for (const int32_t reg : outputs_) use(reg);
+  for (const TapeGradient& gradient : gradients_) use(gradient.after);
+  while (!left.empty()) {
+    const int32_t reg = left.back();
+    left.pop_back();
+    const size_t maker = registers_[static_cast<size_t>(reg)].index;
+    if (calls_[maker].views) {
+      views.insert(maker);
+      use(calls_[maker].arguments[0].registers[0]);
+    } else {
+      used.results.insert(reg);
+    }
+  }
+  used.views.assign(views.begin(), views.end());
+  return used;
 }
 
 bool SameBits(double a, double b) {
@@ -380,48 +439,82 @@ void Tape::NoteLastUses() {
 }
 
 void Tape::NoteViews(std::span<const c10::StorageImpl* const> storages) {
-  // Whoever looks at a version, or at what a tensor is a view of, must not meet
-  // one that was made in another way.
-  std::unordered_set<const c10::StorageImpl*> seen;
-  const auto see = [&](int32_t reg) {
-    if (reg >= 0) seen.insert(storages[static_cast<size_t>(reg)]);
-  };
+  std::unordered_set<const c10::StorageImpl*> given;
+  std::unordered_set<const c10::StorageImpl*> outside;
   for (size_t reg = 0; reg < storages.size(); ++reg) {
     const Origin origin = registers_[reg].origin;
+    if (origin == Origin::kResult) continue;
+    outside.insert(storages[reg]);
     // Where in them a view begins is another place in each call.
-    if (origin != Origin::kResult && origin != Origin::kForeign) {
-      seen.insert(storages[reg]);
-    }
+    if (origin != Origin::kForeign) given.insert(storages[reg]);
   }
-  for (const int32_t reg : outputs_) see(reg);
-  for (const TapeGradient& gradient : gradients_) see(gradient.after);
-  for (const TapeCall& call : calls_) {
-    for (size_t i = 0; i < call.arguments.size(); ++i) {
-      if (!Writes(call.op, i)) continue;
-      for (const int32_t reg : call.arguments[i].registers) see(reg);
-    }
+  // Whoever looks at a version, or at what a tensor is a view of, must not meet
+  // one that was made in another way.
+  std::vector<bool> seen(registers_.size(), false);
+  const auto hand_out = [&](int32_t reg) {
+    if (reg < 0) return;
+    seen[static_cast<size_t>(reg)] = true;
+    outside.insert(storages[static_cast<size_t>(reg)]);
+  };
+  for (const int32_t reg : outputs_) hand_out(reg);
+  for (const TapeGradient& gradient : gradients_) hand_out(gradient.after);
+  for (size_t reg = 0; reg < storages.size(); ++reg) {
+    registers_[reg].outside =
+        storages[reg] == nullptr || outside.contains(storages[reg]);
   }
   const c10::Storage nothing = at::detail::empty_cpu({0}, at::kByte).storage();
-  for (TapeCall& call : calls_) {
-    if (!GivesViews(call.op) || call.arguments[0].kind != Kind::kTensor ||
-        call.arguments[0].wrapped || call.arguments[0].registers[0] < 0) {
-      continue;
+  for (size_t c = calls_.size(); c-- > 0;) {
+    TapeCall& call = calls_[c];
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      if (!Writes(call.op, i)) continue;
+      for (const int32_t reg : call.arguments[i].registers) {
+        if (reg >= 0) seen[static_cast<size_t>(reg)] = true;
+      }
     }
-    const auto of = static_cast<size_t>(call.arguments[0].registers[0]);
-    const TapeRegister& source = registers_[of];
+    call.views = GivesSameViews(call, c, storages, given);
+    const auto made_by_form = [&](int32_t reg) {
+      if (reg < 0) return true;
+      const TapeRegister& result = registers_[static_cast<size_t>(reg)];
+      return !seen[static_cast<size_t>(reg)] &&
+             result.form.keys ==
+                 MakeOver(nothing, result.form).key_set().raw_repr();
+    };
     call.only_views =
-        (source.origin == Origin::kResult ||
-         source.origin == Origin::kForeign) &&
-        storages[of] != nullptr && !seen.contains(storages[of]) &&
-        std::ranges::all_of(call.results, [&](int32_t reg) {
-          if (reg < 0) return true;
-          const TapeRegister& result = registers_[static_cast<size_t>(reg)];
-          return storages[static_cast<size_t>(reg)] == storages[of] &&
-                 result.origin == Origin::kResult &&
-                 result.form.keys ==
-                     MakeOver(nothing, result.form).key_set().raw_repr();
-        });
+        call.views && std::ranges::all_of(call.results, made_by_form);
+    if (call.only_views) continue;
+    // What it returns may be views of what it is given.
+    for (const TapeArgument& argument : call.arguments) {
+      for (const int32_t reg : argument.registers) {
+        if (reg < 0) continue;
+        const auto given_as = static_cast<size_t>(reg);
+        seen[given_as] =
+            seen[given_as] ||
+            std::ranges::any_of(call.results, [&](int32_t result) {
+              return result >= 0 && storages[static_cast<size_t>(result)] ==
+                                        storages[given_as];
+            });
+      }
+    }
   }
+}
+
+bool Tape::GivesSameViews(
+    const TapeCall& call, size_t index,
+    std::span<const c10::StorageImpl* const> storages,
+    const std::unordered_set<const c10::StorageImpl*>& given) const {
+  if (!GivesViews(call.op) || call.arguments[0].kind != Kind::kTensor ||
+      call.arguments[0].wrapped || call.arguments[0].registers[0] < 0) {
+    return false;
+  }
+  const auto of = static_cast<size_t>(call.arguments[0].registers[0]);
+  return storages[of] != nullptr && !given.contains(storages[of]) &&
+         std::ranges::all_of(call.results, [&](int32_t reg) {
+           return reg < 0 ||
+                  (registers_[static_cast<size_t>(reg)].origin ==
+                       Origin::kResult &&
+                   registers_[static_cast<size_t>(reg)].index == index &&
+                   storages[static_cast<size_t>(reg)] == storages[of]);
+         });
 }
 
 uint64_t ModesWord() {

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/UndefinedTensorImpl.h>
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 namespace reprise::bindings {
@@ -58,7 +60,10 @@ struct TapeRegister {
     kResult,    // a call's
   };
   Origin origin = Origin::kResult;
+  // kResult: the first call whose result it is.
   uint32_t index = 0;
+  // Its memory is given, from outside, or handed out.
+  bool outside = false;
   TensorForm form;                    // when it came
   std::optional<WeakTensor> foreign;  // kForeign
   at::Tensor content;  // kConstant; also of foreign ones that may become it
@@ -95,8 +100,11 @@ struct TapeCall {
   bool grad_mode = false;
   // What Python read of it, and went on by; None: nothing.
   c10::IValue read = {};
-  // Its results are views that nobody writes or hands out, of the register that
-  // is its first argument: they are made from their forms.
+  // Its results are views of the register that is its first argument, at the
+  // same place in that memory in each call.
+  bool views = false;
+  // And nobody writes or hands them out, or views of them: they are made from
+  // their forms.
   bool only_views = false;
 };
 
@@ -145,6 +153,8 @@ struct TapeInputs {
   uint64_t modes = ModesWord();
 };
 
+class TapeStretches;
+
 // A recorded call of a Python callable, as the calls of operators that it made.
 // Made by TapeRecorder, and immutable then.
 //
@@ -175,17 +185,25 @@ class Tape {
     kOther,  // Python would have read another value, and gone another way: what
              // was called has changed nothing
   };
-  // After Fits, by the same thread. Raises what an operator raises.
-  Ran Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs) const;
+  // After Fits, by the same thread. Raises what an operator raises. Calls that
+  // a replay answers are gone over at once where `known` knows them; it learns.
+  Ran Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
+          TapeStretches* known = nullptr) const;
 
  private:
   friend class TapeRecorder;
   friend class TapeMatcher;
+  friend class TapeStretches;
 
   // Once, behind the last call.
   void NoteLastUses();
   // The same, below autograd. By register: its storage when it came.
   void NoteViews(std::span<const c10::StorageImpl* const> storages);
+
+  bool GivesSameViews(
+      const TapeCall& call, size_t index,
+      std::span<const c10::StorageImpl* const> storages,
+      const std::unordered_set<const c10::StorageImpl*>& given) const;
 
   // What of a tensor from outside that is gone, and whose content is known.
   enum class Gone : uint8_t { kMissed, kMayBeConstant };
@@ -196,6 +214,19 @@ class Tape {
   // places.
   bool GivenAlike(std::span<const at::Tensor> tensors) const;
   void MakeViews(const TapeCall& call, std::vector<at::Tensor>& made) const;
+  // Null: it is no result.
+  const TapeCall* MakerOf(int32_t reg) const;
+  // What calls of [first, end) make and somebody uses behind them, and what
+  // that is a view of: results; and the calls that give the views. So do those
+  // whose views must be torch's own.
+  struct Used {
+    std::unordered_set<int32_t> results;
+    std::vector<size_t> views;  // ascending
+  };
+  Used UsedBehind(size_t first, size_t end) const;
+  // Makes it, and names its results. False: it has read another value.
+  bool Make(const TapeCall& call, const TapeInputs& inputs,
+            std::vector<at::Tensor>& made, torch::jit::Stack& stack) const;
   void DropGradients(const std::vector<at::Tensor>& made) const;
   bool Gather(const TapeInputs& inputs, std::vector<at::Tensor>& made) const;
 

@@ -21,6 +21,7 @@
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/program_place.h"
 #include "bindings/torch/tape_ops.h"
+#include "bindings/torch/thread_state.h"
 #include "engine/trace/frontend.h"
 
 namespace reprise::bindings {
@@ -269,7 +270,7 @@ int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
   return reg;
 }
 
-int32_t TapeRecorder::AddResult(const at::Tensor& tensor) {
+int32_t TapeRecorder::AddResult(const at::Tensor& tensor, size_t call) {
   if (!tensor.defined()) return TapeArgument::kUndefined;
   const auto known = known_.find(tensor.unsafeGetTensorImpl());
   if (known != known_.end()) {
@@ -282,7 +283,7 @@ int32_t TapeRecorder::AddResult(const at::Tensor& tensor) {
         "nested, of another device)");
     return TapeArgument::kUndefined;
   }
-  return Add(tensor, Origin::kResult, 0);
+  return Add(tensor, Origin::kResult, static_cast<uint32_t>(call));
 }
 
 // Below autograd a tensor is its storage and its form: `x.data` and what
@@ -390,6 +391,7 @@ TapeArgument TapeRecorder::Argument(const c10::IValue& value) {
   TapeArgument argument;
   if (value.isTensor() && value.toTensor().defined() &&
       value.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
+    const DepthGuard unseen;  // the program reads nothing
     argument.wrapped = true;
     argument.value =
         CopyHostTensor(*value.toTensor().unsafeGetTensorImpl()).item();
@@ -528,7 +530,7 @@ void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
   }
   ForTensors(results, [&](const at::Tensor& tensor) {
     to_host |= tensor.defined() && tensor.device().is_cpu();
-    call.results.push_back(AddResult(tensor));
+    call.results.push_back(AddResult(tensor, index));
     if (LeavesUnwritten(call.op) && tensor.device().is_cpu() &&
         tensor.has_storage()) {
       unwritten_.insert(tensor.storage().unsafeGetStorageImpl());

@@ -103,7 +103,7 @@ class TapeRecorder {
   int32_t RegisterOf(const at::Tensor& tensor);
   int32_t Add(const at::Tensor& tensor, TapeRegister::Origin origin,
               uint32_t index);
-  int32_t AddResult(const at::Tensor& tensor);
+  int32_t AddResult(const at::Tensor& tensor, size_t call);
   int32_t AddForeign(const at::Tensor& tensor);
   std::optional<int32_t> FindAlias(const at::Tensor& tensor) const;
   // Above autograd: Python has given it no other history than calls did.

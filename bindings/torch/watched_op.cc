@@ -47,15 +47,6 @@ bool MayUseOurs(DispatchKeySet below, DeviceKind kind) {
          !below.has_backend(BackendComponent::MetaBit);
 }
 
-// Some of torch's functions call operators with Python's lock held, and who is
-// inside may wait for it.
-void LockSession(scheduler::Session& session) {
-  if (session.TryLock()) [[likely]]
-    return;
-  const PythonLockGivenUp python;
-  session.Lock();
-}
-
 // Structs that kernels take have parts that nobody writes: there lies what was
 // on the stack, such as the addresses that ops before had. Zeros there are the
 // same in each recording.
@@ -67,6 +58,13 @@ void LockSession(scheduler::Session& session) {
 }
 
 }  // namespace
+
+void LockSession(scheduler::Session& session) {
+  if (session.TryLock()) [[likely]]
+    return;
+  const PythonLockGivenUp python;
+  session.Lock();
+}
 
 ThreadState* WatchingThread(DispatchKeySet below) {
   ThreadState& thread = t_thread_state;

@@ -22,6 +22,25 @@ namespace reprise::bindings {
 // is set.
 ThreadState* WatchingThread(c10::DispatchKeySet below);
 
+// Waits for the session's lock, with Python's given up if need be: some of
+// torch's functions call operators with it held, and who is inside may wait for
+// it.
+void LockSession(scheduler::Session& session);
+
+// Locked so while it lives.
+class LockedSession {
+ public:
+  explicit LockedSession(scheduler::Session& session) : session_(session) {
+    LockSession(session);
+  }
+  ~LockedSession() { session_.Unlock(); }
+  LockedSession(const LockedSession&) = delete;
+  LockedSession& operator=(const LockedSession&) = delete;
+
+ private:
+  scheduler::Session& session_;
+};
+
 // One call from its hook to its end, on the stack of the hook:
 //
 //   WatchedOp op(*WatchingThread(below), info, below);

@@ -79,6 +79,12 @@ class Effects {
   // --- Ops ---
 
   Gate gate(uint32_t op) const { return gates_[op]; }
+  // The op itself tells nothing that its launch waits for: who knows that it
+  // comes may launch it without seeing it.
+  bool foretold(uint32_t op) const {
+    return gates_[op] == Gate::kNone || gates_[op] == Gate::kTrap ||
+           gates_[op] == Gate::kRemake || gates_[op] == Gate::kSettle;
+  }
   bool writes_outside(uint32_t op) const {
     return gates_[op] == Gate::kOutside;
   }

@@ -184,13 +184,8 @@ bool Binding::Matches(uint32_t index, const OpView& op) const {
   if (!SameWords(index, op)) return false;
   const TracedOp& expected = trace_->ops[index];
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    const ValueRef& ref = expected.operands[i];
-    const Bound& bound = bound_[ref.value];
     const Operand& operand = op.operands[i];
-    if (operand.address() != bound.origin + ref.offset_bytes) return false;
-    // Freed memory may be another storage's by now.
-    if (operand.storage != bound.place.storage &&
-        bound.place.storage != nullptr) {
+    if (!IsAt(expected.operands[i], operand.storage, operand.address())) {
       return false;
     }
   }

@@ -88,6 +88,13 @@ class Binding {
 
   // The same op but for operands, which may be any, and numbers that change.
   bool SameWords(uint32_t index, const OpView& op) const;
+  // What an op uses lies where the value is bound.
+  bool IsAt(const ValueRef& ref, StorageToken storage, uint64_t address) const {
+    const Bound& bound = bound_[ref.value];
+    // Freed memory may be another storage's by now.
+    return address == bound.origin + ref.offset_bytes &&
+           (storage == bound.place.storage || bound.place.storage == nullptr);
+  }
   // The op is the trace's op `index` on what is bound.
   bool Matches(uint32_t index, const OpView& op) const;
   // The same for a pass beside eager: own values are where eager put them.

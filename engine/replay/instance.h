@@ -99,6 +99,11 @@ class Instance {
   base::Status LaunchNext();
   // The same without launching, for a pass that launches op by op.
   void SkipNext() { GoOnFrom(program_->segments[next_segment_].first_op); }
+  // At such an op, LaunchNext needs no more than that it comes.
+  bool foretold() const {
+    const Segment& segment = program_->segments[next_segment_];
+    return !segment.gated || program_->effects.foretold(segment.first_op);
+  }
   // Before LaunchNext at such an op: if its segment is gated, binds the late
   // externals and the numbers that the op brings, and where the generator is.
   // kReady too if this is another op (Matches says so). kUnproven: an external
@@ -132,6 +137,9 @@ class Instance {
   // See Binding.
   bool SameWords(uint32_t index, const OpView& op) const {
     return binding_.SameWords(index, op);
+  }
+  bool IsAt(const ValueRef& ref, StorageToken storage, uint64_t address) const {
+    return binding_.IsAt(ref, storage, address);
   }
   bool Matches(uint32_t index, const OpView& op) const {
     return binding_.Matches(index, op);

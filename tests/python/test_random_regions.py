@@ -18,7 +18,7 @@ from torch import nn
 from watching import assert_same_bits
 
 PROGRAMS = 30
-CALLS = 24
+CALLS = 60
 ROWS = (3, 5, 8)
 WIDTH = 8
 
@@ -97,7 +97,7 @@ def flat(value: Any) -> list[torch.Tensor]:
     return list(value.values()) if isinstance(value, dict) else list(value)
 
 
-def compare(seed: int, device: str) -> reprise.RegionReport:
+def compare(seed: int, device: str, session: reprise.Session) -> reprise.RegionReport:
     """One program by itself and, from the same state, as a region."""
     draw = random.Random(seed + 1)
     plain = Program(seed, device)
@@ -133,6 +133,8 @@ def compare(seed: int, device: str) -> reprise.RegionReport:
             state = [given, *module.state_dict().values(), torch.rand(3)]
             found.append([*[o.detach() for o in out], *grads, *state])
         assert_same_bits(found[1], found[0], f"seed {seed} call {call}")
+        if draw.random() < 0.7:
+            session.wait(60)
     report: reprise.RegionReport = fast.explain()
     return report
 
@@ -141,15 +143,19 @@ def test_random_programs_as_regions(device: str) -> None:
     wanted = int(os.environ.get("REPRISE_RANDOM_OPS", "0"))
     seed = int(os.environ.get("REPRISE_RANDOM_SEED", "0"))
     programs = calls = replayed = ops = 0
-    with reprise.session(device, policy="always"):
+    with reprise.session(device, policy="always") as session:
+        session.reset()
         while programs < PROGRAMS or ops < wanted:
-            report = compare(seed + programs, device)
+            report = compare(seed + programs, device, session)
             programs += 1
             calls += report.calls
             replayed += report.replayed
             ops += report.calls * max(report.operators, 1)
+        stats = session.stats()
     print(f"{programs} programs, {calls} calls, {replayed} replayed, {ops} operators")
+    print(f"{stats.followed} ops followed, {stats.unshown} of them at once")
     assert replayed > calls // 4
+    assert stats.unshown > 0
 
 
 @pytest.mark.parametrize("seed", range(4))

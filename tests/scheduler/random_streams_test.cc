@@ -118,6 +118,7 @@ TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
   // The test has not passed by doing nothing.
   EXPECT_GT(sum_.stats.replays, 300u);
   EXPECT_GT(sum_.stats.followed, 3000u);
+  EXPECT_GT(sum_.stats.unshown, 500u);
   EXPECT_GT(sum_.stats.squashes, 30u);
   EXPECT_GT(sum_.stats.escapes, 300u);
   EXPECT_GT(sum_.stats.validated, 100u);

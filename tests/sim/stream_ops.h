@@ -201,6 +201,9 @@ class StreamOps {
     parts_.frontend = frontend;
     parts_.session = session;
   }
+  // Of ops that are due, so many in a hundred are not shown, where they need
+  // not be: as by who has made them before.
+  uint32_t foretold_percent = 0;
   // While it is false no op is shown, as when a binding's hooks are off.
   bool shows = true;
   ModelGenerator generator;
@@ -239,7 +242,11 @@ class StreamOps {
   std::vector<Tensor> Eager(OpKind kind, const std::vector<Tensor>& inputs,
                             uint32_t attribute);
   // Under the session's lock, which has no name here.
-  std::vector<Tensor> Followed(const std::vector<Tensor>& inputs)
+  std::vector<Tensor> Followed(const std::vector<Tensor>& inputs,
+                               const engine::TracedOp& op)
+      REPRISE_NO_THREAD_SAFETY_ANALYSIS;
+  // The same: the program whose op it is, if that was followed unseen.
+  std::shared_ptr<const engine::Program> Foretell(const Shown& shown)
       REPRISE_NO_THREAD_SAFETY_ANALYSIS;
   void Leave(const Shown& shown, OpKind kind,
              const std::vector<Tensor>& results,

@@ -463,6 +463,7 @@ Scenario ScenarioOf(uint32_t seed, Executes executes) {
   if (random() % 2 == 0) options.validate_share = 0.25;
   options.segment_launches = 2 + static_cast<uint32_t>(random() % 4);
   if (random() % 2 == 0) options.private_bytes = 4096;
+  if (random() % 2 == 0) options.foretold_percent = 40 + 15 * (random() % 5);
   return scenario;
 }
 

@@ -33,6 +33,7 @@ struct RunOptions {
   // kMeasured: by a clock that goes on at random.
   base::Policy policy = base::Policy::kAlways;
   Fault fault = Fault::kNone;
+  uint32_t foretold_percent = 0;  // StreamOps
   // Now and then a driver call or, on the host executor, a recorded call that
   // has done its work fails.
   bool fails_at_random = false;

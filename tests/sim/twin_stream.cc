@@ -32,6 +32,7 @@ TwinStream::TwinStream(const RunOptions& options, TwinDevice* device,
                          bool waits) { device->BeforeOp(session, op, waits); },
             .before_memory_goes = [device] { device->BeforeMemoryGoes(); },
             .aside = aside}) {
+  ops_.foretold_percent = options.foretold_percent;
   Take(0);
 }
 

@@ -385,13 +385,16 @@ class Region:
             _native.activate(None)
 
 
+_Run = Callable[..., tuple[int, int, tuple[torch.Tensor, ...]]]
+
+
 @functools.cache
-def _function() -> Callable[..., tuple[int, int, tuple[torch.Tensor, ...]]]:
+def _function() -> _Run:
     """See bindings/torch/region_library.h."""
     address = _native._ops().region_function()
     if not address:
         raise RuntimeError("reprise: regions need functions that this torch lacks")
-    made: Any = ctypes.PYFUNCTYPE(ctypes.py_object)(address)()
+    made: _Run = ctypes.PYFUNCTYPE(ctypes.py_object)(address)()
     return made
 
 

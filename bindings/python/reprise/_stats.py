@@ -13,6 +13,7 @@ class Stats:
 
     ops: int = 0  #: seen by hooks
     followed: int = 0  #: ops answered from a replay
+    unshown: int = 0  #: of these, ops of regions that were not shown one by one
     traces: int = 0  #: traces closed
     signatures: int = 0  #: distinct signatures
     recorded: int = 0  #: recordings kept

@@ -1,0 +1,328 @@
+"""Calls of a region that a replay answers together: eager's bits, in every order."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import reprise
+import torch
+from torch import nn
+from torch.nn import functional
+from watching import assert_same_bits
+
+WARM = 40  # calls, until plans are made and known
+WIDTH = 16
+
+
+class Residual(nn.Module):
+    """Views, writes in place, results that are used far behind; no layer is as another.
+
+    So that nothing in a call repeats, and a plan is of all of it.
+    """
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.inner = nn.ModuleList(nn.Linear(WIDTH, w) for w in (12, 20, 24, 28))
+        self.outer = nn.ModuleList(nn.Linear(w, WIDTH) for w in (12, 20, 24, 28))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.dropout = dropout
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        """The last value, a view of it, and one from half-way."""
+        first = x
+        for i, (inner, outer) in enumerate(zip(self.inner, self.outer, strict=True)):
+            y = outer(functional.gelu(inner(self.norm(x))))
+            y = functional.dropout(y, self.dropout, self.training)
+            x = x + y.mul_(0.25 * (i + 2))
+            if i == 1:
+                first = x
+        return [x, x.t()[1:], first]
+
+
+def batch(device: str, rows: int = 8) -> torch.Tensor:
+    return torch.randn(rows, WIDTH, device=device)
+
+
+class Beside:
+    """A region beside a copy of its module, which no session sees."""
+
+    def __init__(
+        self, session: reprise.Session, plain: Callable[..., Any], fast: Any
+    ) -> None:
+        self.session = session
+        self.plain = plain
+        self.fast = fast
+        self.kept: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
+        self.calls = 0
+
+    def __call__(self, *given: torch.Tensor, keeps: int = 0) -> None:
+        """One call of each, on the same, with the same random numbers."""
+        self.calls += 1
+        where = f"call {self.calls}"
+        torch.manual_seed(self.calls)
+        with reprise.session(enabled=False):
+            expected = self.plain(*given)
+            drawn = torch.rand(3)
+        torch.manual_seed(self.calls)
+        found = self.fast(*given)
+        with reprise.session(enabled=False):
+            assert_same_bits([*found, torch.rand(3)], [*expected, drawn], where)
+            self.kept.append((found, [each.contiguous().clone() for each in expected]))
+            for now, then in self.kept:
+                assert_same_bits([each.contiguous() for each in now], then, where)
+            del self.kept[: len(self.kept) - keeps]
+
+    def warm(
+        self, make: Callable[[], tuple[torch.Tensor, ...]], keeps: int = 0
+    ) -> None:
+        for _ in range(WARM):
+            self(*make(), keeps=keeps)
+            assert self.session.wait(60)
+
+    def check(
+        self,
+        make: Callable[[], tuple[torch.Tensor, ...]],
+        calls: int = 10,
+        keeps: int = 0,
+        ops: int = 1,
+    ) -> None:
+        """Calls, in which so many ops each were not shown one by one."""
+        before = self.session.stats().unshown
+        for _ in range(calls):
+            self(*make(), keeps=keeps)
+        unshown = self.session.stats().unshown - before
+        assert unshown >= ops * calls, f"{unshown}\n{self.session.explain()}"
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("keeps", [0, 3])
+def test_module(device: str, mode: Callable[[], Any], keeps: int) -> None:
+    net = Residual().to(device).eval()
+    with mode(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, copy.deepcopy(net), reprise.region(net))
+        beside.warm(lambda: (batch(device),), keeps)
+        beside.check(lambda: (batch(device),), keeps=keeps, ops=10)
+
+
+def test_default_policy(device: str) -> None:
+    net = Residual().to(device).eval()
+    with torch.no_grad(), reprise.session(device) as session:
+        session.reset()
+        beside = Beside(session, copy.deepcopy(net), reprise.region(net))
+        beside.warm(lambda: (batch(device),))
+        for _ in range(20):
+            beside(batch(device))
+
+
+def test_random_numbers_are_drawn_where_they_are(device: str) -> None:
+    net = Residual(dropout=0.4).to(device)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, copy.deepcopy(net), reprise.region(net))
+        beside.warm(lambda: (batch(device),))
+        beside.check(lambda: (batch(device),))
+
+
+def test_parameters_elsewhere(device: str) -> None:
+    """New memory behind a parameter, or a new parameter, between any two calls."""
+    net = Residual().to(device).eval()
+    plain = copy.deepcopy(net)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, plain, reprise.region(net))
+        beside.warm(lambda: (batch(device),))
+        for turn in range(12):
+            weight = torch.randn_like(net.inner[turn % 4].weight)
+            for each in (net, plain):
+                layer: Any = each.inner[turn % 4]
+                if turn % 3 == 2:
+                    layer.weight = nn.Parameter(weight.clone(), requires_grad=False)
+                elif turn % 3 == 1:
+                    layer.weight.copy_(weight)
+                else:
+                    layer.weight.data = weight.clone()
+            for _ in range(turn % 4 + 1):
+                beside(batch(device))
+        beside.warm(lambda: (batch(device),))
+        beside.check(lambda: (batch(device),), ops=5)
+
+
+def test_state_that_is_written_is_written_once(device: str) -> None:
+    class Counting(Residual):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(WIDTH))
+            self.bn = nn.BatchNorm1d(WIDTH)
+
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            found = super().forward(self.bn(x))
+            self.total.add_(found[0].mean(0))
+            return [*found, (found[0] + self.total).tanh().relu() * 2]
+
+    net = Counting().to(device)
+    plain = copy.deepcopy(net)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, plain, reprise.region(net))
+        beside.warm(lambda: (batch(device),))
+        versions = [
+            [each._version for each in module.buffers()] for module in (net, plain)
+        ]
+        beside.check(lambda: (batch(device),), calls=10, ops=3)
+        for before, module in zip(versions, (net, plain), strict=True):
+            now = [each._version for each in module.buffers()]
+            written = [b - a for a, b in zip(before, now, strict=True)]
+            assert written[0] == written[3] == 10, written
+        assert_same_bits(list(net.buffers()), list(plain.buffers()))
+
+
+def test_whole_step(device: str) -> None:
+    net = Residual(dropout=0.1).to(device)
+    plain = copy.deepcopy(net)
+
+    def step_of(module: nn.Module) -> Callable[..., list[torch.Tensor]]:
+        fused = torch.optim.AdamW(module.parameters(), lr=1e-2, fused=True)
+
+        def step(x: torch.Tensor, target: torch.Tensor) -> list[torch.Tensor]:
+            fused.zero_grad()
+            loss = functional.mse_loss(module(x)[0], target)
+            loss.backward()
+            fused.step()
+            return [loss.detach()]
+
+        return step
+
+    def make() -> tuple[torch.Tensor, torch.Tensor]:
+        return batch(device), batch(device)
+
+    with reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, step_of(plain), reprise.region(step_of(net)))
+        beside.warm(make, keeps=2)
+        beside.check(make, keeps=2, ops=20)
+        assert_same_bits(list(net.parameters()), list(plain.parameters()))
+        grads = [[p.grad for p in each.parameters()] for each in (net, plain)]
+        assert_same_bits(*grads)
+
+
+def test_gradients_that_others_hold(device: str) -> None:
+    """What a step hands out as gradients stays what it was."""
+    net = Residual().to(device)
+
+    @reprise.region
+    def step(x: torch.Tensor) -> torch.Tensor:
+        net.zero_grad()
+        loss: torch.Tensor = net(x)[0].square().mean()
+        loss.backward()
+        return loss.detach()
+
+    plain = copy.deepcopy(net)
+    held: list[tuple[list[Any], list[Any]]] = []
+    with reprise.session(device, policy="always") as session:
+        session.reset()
+        for call in range(WARM + 10):
+            x = batch(device)
+            step(x)
+            with reprise.session(enabled=False):
+                plain.zero_grad()
+                plain(x)[0].square().mean().backward()
+            found = [p.grad for p in net.parameters()]
+            expected = [p.grad for p in plain.parameters()]
+            if call % 3 == 0:
+                held.append((found, [g.clone() for g in expected if g is not None]))
+            with reprise.session(enabled=False):
+                for now, then in held:
+                    assert_same_bits(now, then, f"call {call}")
+            del held[:-3]
+            session.wait(60)
+        assert session.stats().unshown > 0
+
+
+def test_input_and_output_are_used_meanwhile(device: str) -> None:
+    """The program writes what it gave, and what it was given."""
+    net = Residual().to(device).eval()
+    plain = copy.deepcopy(net)
+    fast: Any = reprise.region(net)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        for call in range(WARM + 10):
+            x = batch(device)
+            found = fast(x)
+            with reprise.session(enabled=False):
+                expected = plain(x)
+            x.zero_()
+            with reprise.session(enabled=False):
+                assert_same_bits(found, expected, f"call {call}")
+            found[0].fill_(7)
+            with reprise.session(enabled=False):
+                expected[0].fill_(7)
+                assert_same_bits(found, expected, f"call {call}, written")
+            session.wait(60)
+        assert session.stats().unshown > 0
+
+
+def test_two_regions_and_eager_in_turn(device: str) -> None:
+    nets = [Residual().to(device).eval() for _ in range(2)]
+    plain = copy.deepcopy(nets)
+    fast: list[Any] = [reprise.region(net) for net in nets]
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        for call in range(WARM + 20):
+            x = batch(device)
+            given, expected = x, x
+            for i in (0, 1, 1, 0)[: 2 + call % 3]:
+                given = fast[i](given)[0] * 2
+                with reprise.session(enabled=False):
+                    expected = plain[i](expected)[0] * 2
+            with reprise.session(enabled=False):
+                assert_same_bits([given], [expected], f"call {call}")
+            session.wait(60)
+        assert session.stats().unshown > 0
+
+
+def test_memory_is_given_back(device: str) -> None:
+    """Plans go, and are made anew, between calls."""
+    net = Residual().to(device).eval()
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, copy.deepcopy(net), reprise.region(net))
+        for _ in range(4):
+            beside.warm(lambda: (batch(device),))
+            beside.check(lambda: (batch(device),), ops=5)
+            session.reset()
+
+
+def test_shapes_in_turn(device: str) -> None:
+    net = Residual().to(device).eval()
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, copy.deepcopy(net), reprise.region(net))
+        rows = [3, 8, 5, 8, 3]
+        sizes = iter(rows * 100)
+        beside.warm(lambda: (batch(device, next(sizes)),))
+        beside.warm(lambda: (batch(device, next(sizes)),))
+        beside.check(lambda: (batch(device, next(sizes)),), ops=5)
+
+
+@pytest.mark.gpu
+def test_streams_in_turn() -> None:
+    net = Residual().cuda().eval()
+    plain = copy.deepcopy(net)
+    fast: Any = reprise.region(net)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    with torch.no_grad(), reprise.session("cuda", policy="always") as session:
+        session.reset()
+        for call in range(2 * WARM):
+            x = batch("cuda")
+            torch.cuda.synchronize()
+            with torch.cuda.stream(streams[call % 2]):
+                found = fast(x)
+            torch.cuda.synchronize()
+            with reprise.session(enabled=False):
+                expected = plain(x)
+            assert_same_bits(found, expected, f"call {call}")
+            session.wait(60)
