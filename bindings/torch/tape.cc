@@ -181,7 +181,8 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
     given.push_back(tensor.storage().unsafeGetStorageImpl());
   }
   std::ranges::sort(given);
-  for (const TapeRegister& reg : registers_) {
+  for (const uint32_t index : given_) {
+    const TapeRegister& reg = registers_[index];
     if (reg.origin != Origin::kForeign) continue;
     // Its memory stays as long as there is a weak reference.
     if (reg.foreign->use_count() == 0) {
@@ -231,7 +232,7 @@ bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {
 
 bool Tape::Gather(const TapeInputs& inputs,
                   std::vector<at::Tensor>& made) const {
-  for (size_t i = 0; i < registers_.size(); ++i) {
+  for (const uint32_t i : given_) {
     const TapeRegister& reg = registers_[i];
     switch (reg.origin) {
       case Origin::kInput:
@@ -282,22 +283,19 @@ Tape::Ran Tape::Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
     TapeStretches::Run stretches(*this, known, made);
     for (size_t c = 0; c < calls_.size();) {
       if (c == drops_gradients_at_) DropGradients(made);
-      size_t answered = stretches.GoOver(c);
-      if (answered == 0) {
-        answered = 1;
-        if (calls_[c].only_views) {
-          MakeViews(calls_[c], made);
-        } else {
-          stretches.Before(c);
-          if (!Make(calls_[c], inputs, made, stack)) return Ran::kOther;
-          stretches.After(c);
-        }
+      if (const size_t answered = stretches.GoOver(c)) {
+        c += answered;
+        continue;
       }
-      for (; answered > 0; --answered, ++c) {
-        for (const int32_t reg : calls_[c].last_uses) {
-          made[static_cast<size_t>(reg)].reset();
-        }
+      if (calls_[c].only_views) {
+        MakeViews(calls_[c], made);
+      } else {
+        stretches.Before(c);
+        if (!Make(calls_[c], inputs, made, stack)) return Ran::kOther;
+        stretches.After(c);
       }
+      DropBehind(calls_[c], made);
+      ++c;
     }
     stretches.End();
   }
@@ -410,7 +408,10 @@ bool SameValue(const c10::IValue& a, const c10::IValue& b) {
   return a.is(b);  // generators, objects
 }
 
-void Tape::NoteLastUses() {
+void Tape::NoteUses() {
+  for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
+    if (registers_[reg].origin != Origin::kResult) given_.push_back(reg);
+  }
   std::vector<int64_t> last(registers_.size(), -1);
   const auto keep = [&last](int32_t reg) {
     if (reg >= 0) last[static_cast<size_t>(reg)] = INT64_MAX;

@@ -196,7 +196,7 @@ class Tape {
   friend class TapeStretches;
 
   // Once, behind the last call.
-  void NoteLastUses();
+  void NoteUses();
   // The same, below autograd. By register: its storage when it came.
   void NoteViews(std::span<const c10::StorageImpl* const> storages);
 
@@ -228,12 +228,19 @@ class Tape {
   bool Make(const TapeCall& call, const TapeInputs& inputs,
             std::vector<at::Tensor>& made, torch::jit::Stack& stack) const;
   void DropGradients(const std::vector<at::Tensor>& made) const;
+  // What no call behind this one uses.
+  void DropBehind(const TapeCall& call, std::vector<at::Tensor>& made) const {
+    for (const int32_t reg : call.last_uses) {
+      made[static_cast<size_t>(reg)].reset();
+    }
+  }
   bool Gather(const TapeInputs& inputs, std::vector<at::Tensor>& made) const;
 
   TapeLevel level_ = TapeLevel::kBelowAutograd;
   uint64_t modes_ = 0;          // ModesWord()
   bool fixed_offsets_ = false;  // an offset within a storage is a call's number
   std::vector<TapeRegister> registers_;
+  std::vector<uint32_t> given_;    // those that are no results, ascending
   std::vector<int32_t> inputs_;    // registers
   std::vector<uint32_t> sharing_;  // by input: the first one with its storage
   std::vector<double> numbers_;

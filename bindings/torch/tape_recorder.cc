@@ -715,7 +715,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     outcome.as_expected = differs_.empty() && matcher_.NumbersFit();
   }
   if (!outcome.as_expected) matcher_.ForgetNumbers();
-  tape_->NoteLastUses();
+  tape_->NoteUses();
   if (below) tape_->NoteViews(storages_);
   fill();
   outcome.expected = matcher_.which();

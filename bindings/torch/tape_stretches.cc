@@ -5,6 +5,7 @@
 #include <ranges>
 #include <utility>
 
+#include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/result_maker.h"
 #include "bindings/torch/tape_ops.h"
 #include "bindings/torch/torch_frontend.h"
@@ -21,6 +22,15 @@ constexpr size_t kFewestOps = 3;
 constexpr uint64_t kSeldom = 256;  // runs between two that learn
 
 size_t At(int32_t reg) { return static_cast<size_t>(reg); }
+
+const c10::IValue& HostValue(const engine::ResultSpec& spec) {
+  return *static_cast<const c10::IValue*>(spec.host.get());
+}
+
+bool IsHostTensor(const engine::ResultSpec& spec) {
+  return spec.kind == engine::ResultSpec::Kind::kHost &&
+         HostValue(spec).isTensor();
+}
 
 // Without an offset, where the tensor begins in its storage.
 scheduler::Session::Operand Placed(const at::Tensor& tensor,
@@ -87,7 +97,9 @@ size_t TapeStretches::Run::GoOver(const TapeStretch& stretch) {
     const engine::ResultSpec& spec =
         program->trace->ops[result.op].results[result.result];
     made_[At(result.reg)] =
-        MakeResult(spec, TakeStorage(*session, spec, kind, device_), kind);
+        spec.IsValue()
+            ? MakeResult(spec, TakeStorage(*session, spec, kind, device_), kind)
+            : CopyHostTensor(*HostValue(spec).toTensor().unsafeGetTensorImpl());
   };
   auto wanted = stretch.wanted.begin();
   const auto passed = [&](uint32_t op) {
@@ -96,7 +108,6 @@ size_t TapeStretches::Run::GoOver(const TapeStretch& stretch) {
     }
   };
   size_t end = stretch.end_call;
-  const std::vector<size_t>* views = &stretch.views;
   Tape::Used used;
   {
     const LockedSession locked(*session);
@@ -111,7 +122,6 @@ size_t TapeStretches::Run::GoOver(const TapeStretch& stretch) {
       // The calls from there on are made, of what was gone over.
       end = stretch.calls[followed];
       used = tape_.UsedBehind(stretch.first_call, end);
-      views = &used.views;
       for (const TapeStretch::Result& result : stretch.results) {
         if (result.op < stretch.first_op + followed &&
             used.results.contains(result.reg) &&
@@ -121,8 +131,21 @@ size_t TapeStretches::Run::GoOver(const TapeStretch& stretch) {
       }
     }
   }
-  for (const size_t view : *views) {
-    const TapeCall& call = tape_.calls_[view];
+  if (end == stretch.end_call) {
+    MakeViews(stretch.views);
+    for (const int32_t reg : stretch.drops) made_[At(reg)].reset();
+  } else {
+    MakeViews(used.views);
+    for (size_t c = stretch.first_call; c < end; ++c) {
+      tape_.DropBehind(tape_.calls_[c], made_);
+    }
+  }
+  return end - stretch.first_call;
+}
+
+void TapeStretches::Run::MakeViews(const std::vector<size_t>& calls) {
+  for (const size_t c : calls) {
+    const TapeCall& call = tape_.calls_[c];
     if (call.only_views) {
       tape_.MakeViews(call, made_);
     } else {
@@ -130,7 +153,6 @@ size_t TapeStretches::Run::GoOver(const TapeStretch& stretch) {
                  stack_);
     }
   }
-  return end - stretch.first_call;
 }
 
 bool TapeStretches::Run::FindGiven(const TapeStretch& stretch) {
@@ -211,19 +233,28 @@ void TapeStretches::Run::LearnBefore(size_t call) {
 }
 
 bool TapeStretches::Run::FindResults(const TapeCall& call, Known& known) const {
-  const std::vector<engine::ResultSpec>& specs = due_.op->results;
+  // By index, those that stand for tensors; others are numbers.
+  const std::vector<engine::ResultSpec>& all = due_.op->results;
+  std::vector<uint32_t> specs;
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    if (all[i].kind != engine::ResultSpec::Kind::kHost || IsHostTensor(all[i])) {
+      specs.push_back(i);
+    }
+  }
   const auto is_new = [&](int32_t reg) {
     return reg >= 0 && tape_.MakerOf(reg) == &call;
   };
   // What is returned by reference has no part in them.
   if (specs.empty()) return std::ranges::none_of(call.results, is_new);
   if (specs.size() != call.results.size()) return false;
-  for (uint32_t i = 0; i < specs.size(); ++i) {
-    const engine::ResultSpec& spec = specs[i];
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const engine::ResultSpec& spec = all[specs[i]];
     const int32_t reg = call.results[i];
     switch (spec.kind) {
       case engine::ResultSpec::Kind::kHost:
-        return false;
+        if (spec.tells != engine::ResultSpec::Tells::kNothing) return false;
+        if (reg >= 0) known.results.push_back({reg, due_.index, specs[i]});
+        break;
       case engine::ResultSpec::Kind::kUndefined:
       case engine::ResultSpec::Kind::kOperand:
         // Else it is a register that there was before.
@@ -231,12 +262,14 @@ bool TapeStretches::Run::FindResults(const TapeCall& call, Known& known) const {
         break;
       case engine::ResultSpec::Kind::kValue: {
         const engine::Value& value = due_.program->trace->values[spec.value];
-        const bool alone = std::ranges::count(specs, spec.value,
-                                              &engine::ResultSpec::value) == 1;
+        const bool alone =
+            std::ranges::count_if(all, [&](const engine::ResultSpec& other) {
+              return other.IsValue() && other.value == spec.value;
+            }) == 1;
         if (value.external || value.birth_op != due_.index || !alone) {
           return false;
         }
-        if (reg >= 0) known.results.push_back({reg, due_.index, i});
+        if (reg >= 0) known.results.push_back({reg, due_.index, specs[i]});
         break;
       }
     }
@@ -352,6 +385,16 @@ TapeStretches::All TapeStretches::Of(const Tape& tape,
                            return used.results.contains(result.reg);
                          });
     stretch.views = used.views;
+    const auto made = [&](int32_t reg) {
+      const TapeCall* const maker = tape.MakerOf(reg);
+      return !inside(maker) || used.results.contains(reg) ||
+             std::ranges::binary_search(
+                 used.views, static_cast<size_t>(maker - tape.calls_.data()));
+    };
+    for (size_t c = stretch.first_call; c < end; ++c) {
+      std::ranges::copy_if(tape.calls_[c].last_uses,
+                           std::back_inserter(stretch.drops), made);
+    }
     all.push_back(std::move(stretch));
   }
   return all;

@@ -54,6 +54,8 @@ struct TapeStretch {
   // Of these, what is used behind; and what makes the views that are.
   std::vector<Result> wanted = {};
   std::vector<size_t> views = {};  // calls
+  // What there is, and nobody uses behind.
+  std::vector<int32_t> drops = {};
 };
 
 // Of one tape. Learns from runs in which ops were followed one by one: which
@@ -63,7 +65,8 @@ class TapeStretches {
   // A run of the tape, on its thread:
   //
   //   for each call:
-  //     GoOver(call)   how many calls the replay has answered, ...
+  //     GoOver(call)   how many calls the replay has answered, and what nobody
+  //                    uses behind them is dropped ...
   //     Before(call)   ... and else
   //     the call is made
   //     After(call)
@@ -106,6 +109,7 @@ class TapeStretches {
     scheduler::Session* FindSession();
     size_t GoOver(const TapeStretch& stretch);
     bool FindGiven(const TapeStretch& stretch);
+    void MakeViews(const std::vector<size_t>& calls);
     void LearnBefore(size_t call);
     void LearnAfter(size_t call);
     // All that one op has to be for it to be followed unseen, but that it

@@ -116,6 +116,7 @@ def test_default_policy(device: str) -> None:
         beside.warm(lambda: (batch(device),))
         for _ in range(20):
             beside(batch(device))
+        session.reset()  # other tests look at what this policy reports
 
 
 def test_random_numbers_are_drawn_where_they_are(device: str) -> None:
@@ -148,7 +149,7 @@ def test_parameters_elsewhere(device: str) -> None:
             for _ in range(turn % 4 + 1):
                 beside(batch(device))
         beside.warm(lambda: (batch(device),))
-        beside.check(lambda: (batch(device),), ops=5)
+        beside.check(lambda: (batch(device),))
 
 
 def test_state_that_is_written_is_written_once(device: str) -> None:
@@ -203,7 +204,7 @@ def test_whole_step(device: str) -> None:
         session.reset()
         beside = Beside(session, step_of(plain), reprise.region(step_of(net)))
         beside.warm(make, keeps=2)
-        beside.check(make, keeps=2, ops=20)
+        beside.check(make, keeps=2, ops=5)
         assert_same_bits(list(net.parameters()), list(plain.parameters()))
         grads = [[p.grad for p in each.parameters()] for each in (net, plain)]
         assert_same_bits(*grads)

@@ -726,15 +726,99 @@ def test_what_python_reads_is_refused(
     assert reason in str(fast.explain()) and "test_regions.py" in str(fast.explain())
 
 
-def test_object_among_the_arguments_is_named(device: str) -> None:
-    class Cache:
-        pass
+class Cache:
+    """Tensors that a callable writes, in a list of objects, and a number."""
 
-    fast = reprise.region(lambda x, cache: x + 1)
-    for _ in range(CALLS):
+    def __init__(self, device: str, layers: int = 2) -> None:
+        self.layers = [Layer(device) for _ in range(layers)]
+        self.scale = 1.0
+        self.taken = 0
+
+
+class Layer:
+    def __init__(self, device: str) -> None:
+        self.sums = torch.zeros(16, device=device)
+
+
+def accumulate(x: torch.Tensor, cache: Cache) -> tuple[torch.Tensor, Cache]:
+    for layer in cache.layers:
+        layer.sums.add_(x.sum(0))
+        x = x + layer.sums * cache.scale
+    return x, cache
+
+
+def test_object_among_the_arguments(device: str) -> None:
+    """What it holds is looked at; it is handed back, and not kept."""
+    fast: Any = reprise.region(accumulate)
+    ours, plain = Cache(device), Cache(device)
+
+    def call() -> None:
         x = batch(device)
-        assert torch.equal(fast(x, Cache()), x + 1)
-    assert "Cache" in str(fast.explain())
+        found, cache = fast(x, ours)
+        assert cache is ours
+        expected = accumulate(x, plain)[0]
+        sums = [[layer.sums for layer in each.layers] for each in (ours, plain)]
+        assert_same_bits([found, *sums[0]], [expected, *sums[1]])
+
+    def turn(replayed: int) -> None:
+        before = fast.explain().replayed
+        for _ in range(CALLS):
+            call()
+        assert fast.explain().replayed - before >= replayed, str(fast.explain())
+
+    turn(CALLS - 4)
+    for each in (ours, plain):
+        each.scale = 2.0
+    turn(CALLS - 4)
+    for each in (ours, plain):
+        each.layers[1].sums = torch.ones(16, device=device)
+    turn(CALLS - 4)
+    for each in (ours, plain):
+        each.layers.append(Layer(device))
+    turn(CALLS - 4)
+    gone = weakref.ref(ours)
+    sums = weakref.ref(ours.layers[0].sums)
+    ours, plain = Cache(device), Cache(device)
+    gc.collect()
+    assert gone() is None and sums() is None and len(fast._with) == 0
+    turn(CALLS - 4)
+
+
+def test_objects_that_never_come_again(device: str) -> None:
+    fast: Any = reprise.region(accumulate)
+    for _ in range(200):
+        x = batch(device)
+        expected = accumulate(x, Cache(device))[0]
+        assert torch.equal(fast(x, Cache(device))[0], expected)
+    report = fast.explain()
+    assert report.recorded < 60 and "another Cache in each call" in str(report)
+    assert len(fast._with) <= 16
+
+
+def test_object_that_the_callable_changes(device: str) -> None:
+    def counts(x: torch.Tensor, cache: Cache) -> torch.Tensor:
+        cache.taken += 1
+        return x * cache.taken
+
+    fast: Any = reprise.region(counts)
+    cache = Cache(device)
+    for call in range(CALLS):
+        x = batch(device)
+        assert torch.equal(fast(x, cache), x * (call + 1))
+    assert "it changes Cache.taken" in str(fast.explain())
+
+
+def test_module_that_has_a_region(device: str) -> None:
+    """A region among what a callable leads to is what it is a region of."""
+    net: Any = perceptron(device)
+    net.forward = reprise.region(net.forward)
+    twin = perceptron(device)
+    twin.load_state_dict(net.state_dict())
+    with torch.no_grad():
+        for call in range(CALLS):
+            x = batch(device)
+            assert_same_bits(net(x), twin(x), str(call))
+    assert net.forward.explain().replayed >= CALLS - 4, str(net.forward.explain())
 
 
 def test_attribute_that_the_callable_changes_is_named(device: str) -> None:

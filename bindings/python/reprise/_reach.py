@@ -73,7 +73,10 @@ class Reached:
     nothing is found.
     """
 
-    def __init__(self, fn: Callable[..., Any] | None) -> None:
+    def __init__(
+        self, fn: Callable[..., Any] | None, given: Iterable[Any] = ()
+    ) -> None:
+        """`given`: objects among the arguments, of which all counts."""
         self.modules: list[torch.nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.cells: list[types.CellType] = []
@@ -90,6 +93,10 @@ class Reached:
         self._written: set[str] = set()
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # whose ids were seen
+        # Of objects that are given: all of these counts.
+        self._given: dict[int, tuple[str, dict[str, Any]]] = {}
+        for each in given:
+            self._follow_given(type(each).__name__, each, 0)
         self._follow(fn, 0)
         if fn is not None:
             self._kinds.add(type(fn))
@@ -236,6 +243,37 @@ class Reached:
             self._read.add("getattr")
         self._follow_all(attributes.values(), max(depth, 1))
 
+    def _follow_given(self, name: str, value: Any, depth: int) -> None:
+        """What an argument holds, whoever reads it."""
+        if isinstance(value, (list, tuple)):
+            if isinstance(value, list):
+                self._lists[id(value)] = name, value
+            for each in value[:_MOST_ELEMENTS]:
+                self._follow_given(name, each, depth)
+            return
+        if isinstance(value, dict):
+            self._given.setdefault(id(value), (name, value))
+            for each in itertools.islice(list(value.values()), _MOST_ELEMENTS):
+                self._follow_given(name, each, depth)
+            return
+        attributes = getattr(value, "__dict__", None)
+        if (
+            depth > _DEPTH
+            or isinstance(value, (*_SIMPLE, *_NO_OBJECTS))
+            or _is_region(value)
+            or not isinstance(attributes, dict)
+            or id(attributes) in self._given
+        ):
+            self._follow(value, 1)
+            return
+        kind = type(value)
+        if kind.__module__.partition(".")[0] in _FOREIGN:
+            return
+        self._kinds.add(kind)
+        self._given[id(attributes)] = kind.__name__, attributes
+        for key, each in list(attributes.items()):
+            self._follow_given(f"{kind.__name__}.{key}", each, depth + 1)
+
     # --- What is looked at ---
 
     def tensors(self) -> list[torch.Tensor]:
@@ -257,7 +295,7 @@ class Reached:
         for module in self.modules:
             found += module._buffers.values()
         found += [values.get(key) for _, values, key in self.names()]
-        for _, each in self._dicts:
+        for _, each in (*self._dicts, *self._given.values()):
             found += itertools.islice(each.values(), _MOST_ELEMENTS)
         for _, listed in self._lists.values():
             found += listed[:_MOST_ELEMENTS]
@@ -295,7 +333,7 @@ class Reached:
             self._add_attributes(name, optimizer.__dict__, None, add, 0)
             for values in optimizer.state.values():
                 add(f"{name}.state", values)
-        for each in self._dicts:
+        for each in (*self._dicts, *self._given.values()):
             add(*each)
         for name, values, key in self.names():
             value = values.get(key)
@@ -337,7 +375,7 @@ class Reached:
                     add(where, value)
                 else:
                     self._add_attributes(where, value, None, add, depth + 1)
-            elif not isinstance(value, _NO_OBJECTS):
+            elif not isinstance(value, _NO_OBJECTS) and not _is_region(value):
                 inside = getattr(value, "__dict__", None)
                 if isinstance(inside, dict):
                     self._add_attributes(where, inside, None, add, depth + 1)
@@ -354,6 +392,10 @@ def _global_hooks() -> dict[str, dict[Any, Any]]:
         for name, value in hooks.items()
         if name.startswith("_global_") and isinstance(value, dict)
     }
+
+
+def _is_region(value: Any) -> bool:
+    return hasattr(value, "_reprise_fn") or hasattr(value, "_reprise_region")
 
 
 def _is_installed(file: str) -> bool:

@@ -11,7 +11,7 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import torch
@@ -33,6 +33,7 @@ _SEEN, _TRUSTED, _SAME, _AGAIN, _REFUSED, _DIFFERS, _WITHDRAWN = range(7)
 _MOST_REFUSALS = 3  # of one structure of arguments
 _MOST_STRUCTURES = 64
 _MOST_STATES = 8
+_MOST_OBJECTS = 16  # sets of objects among the arguments
 _MOST_LOOKS = 3  # in a call
 _MOST_FRUITLESS = 128
 _MOST_CHANGES = 4  # of Python's state by the callable itself
@@ -64,9 +65,17 @@ class Region:
     """A callable whose calls are replayed without their Python; see `region`."""
 
     def __init__(
-        self, fn: Callable[..., Any], check: Check = "sample", *, guarded: bool = False
+        self,
+        fn: Callable[..., Any],
+        check: Check = "sample",
+        *,
+        guarded: bool = False,
+        given: Sequence[Any] = (),
     ) -> None:
-        """`guarded`: somebody else sees to what it reads besides its arguments."""
+        """`guarded`: somebody else sees to what it reads besides its arguments.
+
+        `given`: all of its calls are with these objects; they are not kept.
+        """
         if not callable(fn):
             raise TypeError(f"reprise: region does not accept {fn!r}: give a callable")
         if check not in CHECKS:
@@ -81,6 +90,11 @@ class Region:
         self._structures: dict[Any, _Structure] = {}
         self._off = _native.switched_off()
         self._bound: dict[int, tuple[weakref.ref[Any], Region]] = {}
+        # By the objects among the arguments, of which each tells when it goes.
+        self._with: dict[tuple[int, ...], tuple[list[weakref.ref[Any]], Region]] = {}
+        self._given = [weakref.ref(each) for each in given]
+        self._strangers = 0  # sets of objects since a call was replayed
+        self._replayed = 0  # calls, when the last of these came
         self._guarded = guarded
         self._lock = threading.RLock()
         self._reached: Reached | None = None
@@ -118,23 +132,46 @@ class Region:
         report.calls += 1
         if self._off or _thread.recording or torch.compiler.is_compiling():
             return self._reprise_fn(*args, **kwargs)
-        tensors: list[torch.Tensor] = []
-        numbers: list[float] = []
+        parts = _tree.Parts()
         try:
-            form = _form(args, kwargs, tensors, numbers)
+            form = _form(args, kwargs, parts)
         except _tree.Foreign as unknown:
             self._note(f"an argument holds a {unknown}")
             return self._reprise_fn(*args, **kwargs)
-        return self._call(form, tensors, numbers, args, kwargs)
+        region: Region | None = self
+        if parts.objects:
+            region = self._of(parts.objects)
+        if region is None or region._off:
+            return self._reprise_fn(*args, **kwargs)
+        return region._call(form, parts, args, kwargs)
 
-    def _call(
-        self,
-        form: Any,
-        tensors: list[torch.Tensor],
-        numbers: list[float],
-        args: Any,
-        kwargs: Any,
-    ) -> Any:
+    def _of(self, objects: list[Any]) -> Region | None:
+        """Its calls with these objects among the arguments; None: they run it."""
+        key = tuple(map(id, objects))
+        known = self._with.get(key)
+        if known is not None:
+            return known[1]
+        replayed, self._replayed = self._replayed, self._report.replayed
+        self._strangers = self._strangers + 1 if replayed == self._replayed else 0
+        if self._strangers > _MOST_OBJECTS and self._strangers % _MOST_OBJECTS:
+            names = ", ".join(sorted({type(each).__name__ for each in objects}))
+            self._note(f"among the arguments is another {names} in each call")
+            return None
+        while len(self._with) >= _MOST_OBJECTS:  # the oldest goes
+            self._with.pop(next(iter(self._with)), None)
+        gone = [
+            weakref.ref(each, lambda _: self._with.pop(key, None)) for each in objects
+        ]
+        made = Region(
+            self._reprise_fn, self._check, guarded=self._guarded, given=objects
+        )
+        made._report = self._report
+        _all.discard(made)
+        self._with[key] = gone, made
+        return made
+
+    def _call(self, form: Any, parts: _tree.Parts, args: Any, kwargs: Any) -> Any:
+        tensors, numbers = parts.tensors, parts.numbers
         at = self._at
         if at is None or _LOOKS_ALWAYS or at[0].quick_difference() is not None:
             at = self._look()
@@ -154,24 +191,27 @@ class Region:
             if step == _DONE:
                 self._report.replayed += 1
                 self._fruitless = 0
-                return structure.builders[tape][1](iter(outputs))
+                return structure.builders[tape][1](iter(outputs), parts.objects)
             if step != _LOOK:
                 break
             at = self._look()
         if step == _INACTIVE:  # its calls are Reprise's business all the same
             del numbers[given:]
             with self._own_session():
-                return self._call(arguments, tensors, numbers, args, kwargs)
+                return self._call(arguments, parts, args, kwargs)
         if step != _RECORD:
             self._note(_WHY_PLAIN[step])
             return self._reprise_fn(*args, **kwargs)
-        return self._record(structure, state, form, tensors, numbers, args, kwargs)
+        return self._record(structure, state, form, parts, args, kwargs)
 
     def explain(self) -> RegionReport:
         """What became of its calls so far."""
+        of_all = (self, *(each for _, each in self._with.values()))
         return dataclasses.replace(
             self._report,
-            variants=sum(len(each.builders) for each in self._structures.values()),
+            variants=sum(
+                len(each.builders) for of in of_all for each in of._structures.values()
+            ),
             reasons=dict(self._report.reasons),
         )
 
@@ -193,7 +233,8 @@ class Region:
             return self._at
 
     def _new_state(self, difference: str | None) -> State:
-        self._reached = Reached(None if self._guarded else self._reprise_fn)
+        given = [each() for each in self._given]
+        self._reached = Reached(None if self._guarded else self._reprise_fn, given)
         self._made += 1
         self._fruitless += 1
         state = State(self._reached, self._made)
@@ -252,13 +293,13 @@ class Region:
         structure: _Structure,
         state: State,
         form: Any,
-        tensors: list[torch.Tensor],
-        numbers: list[float],
+        parts: _tree.Parts,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
         reached = self._reached
         assert reached is not None
+        tensors, numbers = parts.tensors, parts.numbers
         ops = _native._ops()
         own = reached.own()
         if any(torch._C._is_alias_of(each, of) for each in tensors for of in own):
@@ -273,22 +314,20 @@ class Region:
             with _recording(), _noted(args, kwargs, reached, computed) as noted:
                 result = self._reprise_fn(*noted[0], **noted[1])
             result = _plain(result)
-            changed = state.difference() or self._changed(
-                form, tensors, numbers, args, kwargs
-            )
+            changed = state.difference() or self._changed(form, parts, args, kwargs)
             if changed is not None:
                 self._note(f"it changes {changed}, which no replay would")
                 self._changes += 1
                 self._off |= self._changes >= _MOST_CHANGES
                 return result
-            outputs: list[torch.Tensor] = []
+            given_back = _tree.Parts(known=parts.objects)
             try:
-                returned = _tree.flatten(result, outputs, None)
+                returned = _tree.flatten(result, given_back)
             except _tree.Foreign as unknown:
                 self._refuse(structure, f"it returns a {unknown}", "")
                 return result
             (verdict, tape, calls), (reason, place) = ops.end_region(
-                structure.handle, outputs, computed
+                structure.handle, given_back.tensors, computed
             )
             ended = True
         finally:
@@ -303,20 +342,22 @@ class Region:
     def _changed(
         self,
         form: Any,
-        tensors: list[torch.Tensor],
-        numbers: list[float],
+        parts: _tree.Parts,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> str | None:
         """What of arguments and optimizers is another one behind a call."""
-        now: list[torch.Tensor] = []
-        found: list[float] = []
-        form_now = _form(args, kwargs, now, found)
-        if len(now) != len(tensors) or any(map(operator.is_not, now, tensors)):
-            return "an argument"
-        form_now = self._numbers_of_optimizers(form_now, found)
-        if form_now != form or list(map(float.hex, found)) != list(
-            map(float.hex, numbers)
+        now = _tree.Parts()
+        form_now = _form(args, kwargs, now)
+        for before, after in (
+            (parts.tensors, now.tensors),
+            (parts.objects, now.objects),
+        ):
+            if len(before) != len(after) or any(map(operator.is_not, before, after)):
+                return "an argument"
+        form_now = self._numbers_of_optimizers(form_now, now.numbers)
+        if form_now != form or list(map(float.hex, now.numbers)) != list(
+            map(float.hex, parts.numbers)
         ):
             return "an argument, or the numbers of an optimizer"
         return None
@@ -424,15 +465,12 @@ def _comparable(value: Any) -> Any:
 
 
 def _form(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    tensors: list[torch.Tensor],
-    numbers: list[float],
+    args: tuple[Any, ...], kwargs: dict[str, Any], parts: _tree.Parts
 ) -> _tree.Form:
     """Of a call's arguments; see `_tree.flatten`."""
-    form = _tree.flatten(args, tensors, numbers)
+    form = _tree.flatten(args, parts)
     if kwargs:
-        form = form, _tree.flatten(kwargs, tensors, numbers), "by name"
+        form = form, _tree.flatten(kwargs, parts), "by name"
     return form
 
 
@@ -455,9 +493,9 @@ def _noted(
             computed[index] = reached.computes
             index += 1
             return Number.of(value, index - 1, computed)
-        inside: list[float] = []
-        _tree.flatten(value, [], inside)
-        index += len(inside)
+        inside = _tree.Parts()
+        _tree.flatten(value, inside)
+        index += len(inside.numbers)
         return value
 
     noted_args = [note(each) for each in args]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,54 +34,101 @@ _CONSTANTS = frozenset(
 )
 
 
+# What objects of these packages hold is not in their attributes.
+_CLOSED = frozenset({"torch", "numpy", *sys.stdlib_module_names} - {"__main__"})
+
+
 class Foreign(TypeError):
     """Something among them is of a type that nobody knows how to take apart."""
 
 
-def flatten(
-    value: Any, tensors: list[torch.Tensor], numbers: list[float] | None
-) -> Form:
-    """The form of `value`; its tensors and floats are appended, in order.
+class Parts:
+    """What a value was taken apart into, in order."""
 
-    Without `numbers` floats are part of the form. Raises Foreign.
-    """
+    __slots__ = ("known", "numbers", "objects", "tensors")
+
+    def __init__(self, *, known: Sequence[Any] | None = None) -> None:
+        """`known`: of results, the only objects that may be in them.
+
+        Floats are part of the form, then.
+        """
+        self.tensors: list[torch.Tensor] = []
+        self.numbers: list[float] = []
+        # Of types that nobody knows how to take apart.
+        self.objects: list[Any] = []
+        self.known = known
+
+
+def flatten(value: Any, parts: Parts) -> Form:
+    """The form of `value`; what it holds is added to `parts`. Raises Foreign."""
     kind = type(value)
     if kind in _TENSORS:
-        tensors.append(value)
+        parts.tensors.append(value)
         return _TENSORS[kind]
-    if kind is float and numbers is not None:
-        numbers.append(value)
+    if kind is float and parts.known is None:
+        parts.numbers.append(value)
         return 1
     if kind in _CONSTANTS:
         return kind, value
     if kind is float:
         return kind, value.hex()
     if kind is tuple or kind is list:
-        return kind, tuple([flatten(each, tensors, numbers) for each in value])
+        return kind, tuple([flatten(each, parts) for each in value])
     if kind is dict or kind is OrderedDict:
         names = tuple([(type(key), key) for key in _keys(value)])
-        return kind, names, _all(value.values(), tensors, numbers)
-    return _flatten_other(kind, value, tensors, numbers)
+        return kind, names, _all(value.values(), parts)
+    return _flatten_other(kind, value, parts)
 
 
-def _flatten_other(
-    kind: type, value: Any, tensors: list[torch.Tensor], numbers: list[float] | None
-) -> Form:
+def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
     if isinstance(value, enum.Enum):
         return kind, value
     if kind in _pytree.SUPPORTED_NODES:
         children, context = _pytree.SUPPORTED_NODES[kind].flatten_fn(value)
-        return kind, Context(context), _all(children, tensors, numbers)
+        return kind, Context(context), _all(children, parts)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return kind, "fields", _all(value, tensors, numbers)
+        return kind, "fields", _all(value, parts)
     if dataclasses.is_dataclass(kind) and not issubclass(kind, (dict, tuple, list)):
         names = tuple(field.name for field in dataclasses.fields(kind))
         if all(hasattr(value, name) for name in names) and (
             set(getattr(value, "__dict__", ())) <= set(names)
         ):
-            parts = [getattr(value, name) for name in names]
-            return kind, names, _all(parts, tensors, numbers)
-    raise Foreign(f"{kind.__module__}.{kind.__qualname__}")
+            return kind, names, _all([getattr(value, name) for name in names], parts)
+    return kind, Place(_place(value, parts))
+
+
+class Place:
+    """Which of the objects it is."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash(self.index)
+
+
+def _place(value: Any, parts: Parts) -> int:
+    """Of an object that can be looked into, and is not kept by that."""
+    kind = type(value)
+    among = parts.objects if parts.known is None else parts.known
+    for index, each in enumerate(among):
+        if each is value:
+            return index
+    if (
+        parts.known is not None
+        or not isinstance(getattr(value, "__dict__", None), dict)
+        or not kind.__weakrefoffset__
+        or isinstance(value, (type, torch.Tensor, Iterator))
+        or kind.__module__.partition(".")[0] in _CLOSED
+    ):
+        raise Foreign(f"{kind.__module__}.{kind.__qualname__}")
+    parts.objects.append(value)
+    return len(parts.objects) - 1
 
 
 def _keys(value: dict[Any, Any]) -> tuple[Any, ...]:
@@ -90,10 +138,8 @@ def _keys(value: dict[Any, Any]) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def _all(
-    values: Any, tensors: list[torch.Tensor], numbers: list[float] | None
-) -> tuple[Form, ...]:
-    return tuple([flatten(each, tensors, numbers) for each in values])
+def _all(values: Any, parts: Parts) -> tuple[Form, ...]:
+    return tuple([flatten(each, parts) for each in values])
 
 
 class Context:
@@ -109,33 +155,44 @@ class Context:
         return hash(repr(self.context))
 
 
-Builder = Callable[[Iterator[torch.Tensor]], Any]
+Builder = Callable[[Iterator[torch.Tensor], Sequence[Any]], Any]
 
 
 def builder(form: Form) -> Builder:
-    """What makes a value of that form, taken apart without numbers, from tensors."""
+    """What makes a result of that form, from tensors and the objects of a call."""
     if type(form) is int:
-        return next
+        return lambda tensors, _: next(tensors)
     kind: Any
     kind, *rest = form
     if len(rest) == 1 and kind in (tuple, list):
         parts = [builder(each) for each in rest[0]]
-        return lambda tensors: kind(part(tensors) for part in parts)
+        return lambda tensors, objects: kind(
+            [part(tensors, objects) for part in parts]
+        )
+    if len(rest) == 1 and isinstance(rest[0], Place):
+        index = rest[0].index
+        return lambda _, objects: objects[index]
     if len(rest) == 1:
         value = float.fromhex(rest[0]) if kind is float else rest[0]
-        return lambda _: value
+        return lambda _, __: value
     how, children = rest
     parts = [builder(each) for each in children]
     if isinstance(how, Context):
         unflatten = _pytree.SUPPORTED_NODES[kind].unflatten_fn
-        return lambda tensors: unflatten([part(tensors) for part in parts], how.context)
+        return lambda tensors, objects: unflatten(
+            [part(tensors, objects) for part in parts], how.context
+        )
     if how == "fields":
-        return lambda tensors: tuple.__new__(kind, [part(tensors) for part in parts])
+        return lambda tensors, objects: tuple.__new__(
+            kind, [part(tensors, objects) for part in parts]
+        )
     if dataclasses.is_dataclass(kind):
-        return lambda tensors: _dataclass(kind, how, [part(tensors) for part in parts])
+        return lambda tensors, objects: _dataclass(
+            kind, how, [part(tensors, objects) for part in parts]
+        )
     keys = [key for _, key in how]
-    return lambda tensors: kind(
-        zip(keys, [part(tensors) for part in parts], strict=True)
+    return lambda tensors, objects: kind(
+        zip(keys, [part(tensors, objects) for part in parts], strict=True)
     )
 
 
