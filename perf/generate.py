@@ -6,8 +6,10 @@ GPT-2's default configuration with random weights, a prompt of 32 tokens, 64 new
 (``--tokens``), greedy; another prompt at each call. The cache is ``static``, or
 ``dynamic``: then each token's tensors are longer than those of the one before. In
 interleaved rounds: eager, eager again (``control``), Reprise, and Reprise with its launches left out (``host``, of a library
-built with ``REPRISE_MEASURE=ON`` alone). Beside them ``graph``: one step of decoding
-captured by hand and launched again and again, which is less than `generate` does.
+built with ``REPRISE_MEASURE=ON`` alone). ``region``: the same by
+`reprise.region(model).generate`. Beside them ``graph``: one step of decoding
+captured by hand and launched again and again, and ``itself``: what `generate` takes
+around a model that gives the same logits each time.
 
 Writes one JSON object: microseconds a token of each mode (medians), ratio (eager over
 Reprise, median of paired rounds, with a bootstrap 95 % interval), control, same_tokens and
@@ -66,6 +68,32 @@ def generator(model: Any, arguments: argparse.Namespace) -> Callable[..., Any]:
         )
 
     return generate
+
+
+class Kept:
+    """In place of a model's calls: what the last ones of a text gave."""
+
+    def __init__(self, model: Any, generate: Callable[..., Any], prompt: Any) -> None:
+        self.model = model
+        self.given: dict[torch.Size, Any] = {}
+        self.forward = model.forward
+        model.forward = self.keep
+        generate(prompt)
+        del model.forward
+
+    def keep(self, *args: Any, **kwargs: Any) -> Any:
+        out = self.forward(*args, **kwargs)
+        self.given[kwargs["input_ids"].shape] = out
+        return out
+
+    def give(self, *_: Any, **kwargs: Any) -> Any:
+        return self.given[kwargs["input_ids"].shape]
+
+    def __enter__(self) -> None:
+        self.model.forward = self.give
+
+    def __exit__(self, *_: object) -> None:
+        del self.model.forward
 
 
 def texts(generate: Callable[..., Any], prompts: list[torch.Tensor]) -> list[Any]:
@@ -151,10 +179,13 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     def run(inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
         return generate(inputs[0])
 
+    fast = reprise.region(model)
+    by_region = generator(fast, arguments)
     modes = {
         "eager": models.Mode(run),
         "control": models.Mode(run),
         "reprise": models.Mode(run, enabled=True),
+        "region": models.Mode(lambda given: by_region(given[0]), enabled=True),
     }
     if models.can_skip_launches():
         modes["host"] = models.Mode(run, enabled=True, launches=False)
@@ -168,6 +199,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         for prompt in prompts[:4]:
             mode.run((prompt,))
         steady = reprise.stats().since(before)
+    with modes["region"] as mode:
+        end = time.perf_counter() + arguments.seconds
+        while time.perf_counter() < end:
+            mode.run(inputs[0])
+        regions = texts(by_region, prompts)
     blocks = models.interleaved(modes, inputs, arguments.rounds, arguments.passes)
     medians = {
         name: [1e6 * statistics.median(block) / tokens for block in blocks[name]]
@@ -179,6 +215,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
     low, high = models.bootstrap(ratios("reprise"))
     waited = waited_us(modes["reprise"], prompts[0], tokens)
+    with Kept(model, generate, prompts[0]):
+        itself = [models.seconds(lambda: generate(prompts[0])) for _ in range(9)]
+    report: Any = fast.explain()
+    print(report, file=sys.stderr)
     reprise.enable("cuda", policy=arguments.policy)
     print(reprise.explain(), file=sys.stderr, flush=True)
     reprise.disable()
@@ -186,13 +226,16 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "program": f"gpt2_generate_{arguments.cache}_cache",
         "policy": arguments.policy,
         "tokens": tokens,
-        "same_tokens": all(
-            torch.equal(a, b) for (a, _), (b, _) in zip(found, expected, strict=True)
-        ),
-        "same_logits": all(
-            models.same_bits(a, b)
-            for (_, a), (_, b) in zip(found, expected, strict=True)
-        ),
+        **{
+            f"{name}same_{what}": all(
+                models.same_bits(a[which], b[which])
+                for a, b in zip(those, expected, strict=True)
+            )
+            for name, those in (("", found), ("region_", regions))
+            for which, what in enumerate(("tokens", "logits"))
+        },
+        "itself_us": 1e6 * statistics.median(itself) / tokens,
+        "region_replayed": report.replayed / report.calls,
         **{f"{name}_us": statistics.median(medians[name]) for name in modes},
         "waited_us": waited,
         "graph_us": captured_step(model, prompts[0], tokens),

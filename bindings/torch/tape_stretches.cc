@@ -237,7 +237,8 @@ bool TapeStretches::Run::FindResults(const TapeCall& call, Known& known) const {
   const std::vector<engine::ResultSpec>& all = due_.op->results;
   std::vector<uint32_t> specs;
   for (uint32_t i = 0; i < all.size(); ++i) {
-    if (all[i].kind != engine::ResultSpec::Kind::kHost || IsHostTensor(all[i])) {
+    if (all[i].kind != engine::ResultSpec::Kind::kHost ||
+        IsHostTensor(all[i])) {
       specs.push_back(i);
     }
   }

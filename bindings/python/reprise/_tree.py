@@ -166,9 +166,7 @@ def builder(form: Form) -> Builder:
     kind, *rest = form
     if len(rest) == 1 and kind in (tuple, list):
         parts = [builder(each) for each in rest[0]]
-        return lambda tensors, objects: kind(
-            [part(tensors, objects) for part in parts]
-        )
+        return lambda tensors, objects: kind([part(tensors, objects) for part in parts])
     if len(rest) == 1 and isinstance(rest[0], Place):
         index = rest[0].index
         return lambda _, objects: objects[index]
