@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from reprise import _native
 from reprise._compiler import reprise as backend
 from reprise._options import Device, Option, OptionValue
-from reprise._region import Region, region, regions
+from reprise._region import Region
 from reprise._region_report import RegionReport
+from reprise._regions import region, regions
 from reprise._report import Report
 from reprise._stats import Stats
 from reprise._timeline import Timeline

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+
+from reprise import _tree
 
 # What hands a number on, and gives nothing that depends on it.
 _HARMLESS = frozenset(
@@ -85,3 +89,60 @@ def _noting(name: str) -> Callable[..., Any]:
 for _name, _value in list(vars(float).items()):
     if callable(_value) and _name not in _HARMLESS:
         setattr(Number, _name, _noting(_name))
+
+
+@contextlib.contextmanager
+def noted(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    optimizers: Iterable[torch.optim.Optimizer],
+    computes: bool,
+    computed: list[bool],
+) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """Arguments, and optimizers meanwhile, whose floats note what Python does with them.
+
+    Those within containers count as computed with; so do all if the code `computes`.
+    """
+    index = 0
+
+    def note(value: Any) -> Any:
+        nonlocal index
+        if type(value) is float:
+            computed[index] = computes
+            index += 1
+            return Number.of(value, index - 1, computed)
+        inside = _tree.Parts()
+        _tree.flatten(value, inside)
+        index += len(inside.numbers)
+        return value
+
+    noted_args = [note(each) for each in args]
+    noted_kwargs = {key: note(each) for key, each in kwargs.items()}
+    replaced: list[tuple[dict[str, Any], str, float, Number]] = []
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for key, value in group.items():
+                if type(value) is float:
+                    replaced.append((group, key, value, note(value)))
+    try:
+        for group, key, _, number in replaced:
+            group[key] = number
+        yield noted_args, noted_kwargs
+    finally:
+        for group, key, value, number in replaced:
+            if group.get(key) is number:
+                group[key] = value
+
+
+def plain(result: Any) -> Any:
+    """What is returned has ordinary floats."""
+    if type(result) is Number:
+        return float.__add__(result, 0.0) if result else float.__pos__(result)
+    if type(result) is tuple:
+        parts = tuple(map(plain, result))
+        return result if all(map(operator.is_, parts, result)) else parts
+    if type(result) is list:
+        result[:] = map(plain, result)
+    elif type(result) is dict:
+        result.update({key: plain(value) for key, value in result.items()})
+    return result

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dis
 import functools
 import itertools
-import sys
 import sysconfig
 import types
 import weakref
@@ -496,10 +495,3 @@ def _same(token: Any, value: Any) -> bool:
     if isinstance(value, _SIMPLE):
         return type(token) is kind and bool(token == value)
     return token is value
-
-
-def watchable() -> bool:
-    """Dictionaries can be watched without looking into them."""
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return False
-    return sys.version_info[:3] != (3, 13, 0)

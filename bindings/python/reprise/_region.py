@@ -8,21 +8,19 @@ import dataclasses
 import functools
 import logging
 import operator
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal
 
 import torch
 
 from reprise import _native, _tree
-from reprise._numbers import Number
-from reprise._reach import Bound, Reached, State, watchable
+from reprise._dict_watch import LOOKS_ALWAYS, Watch
+from reprise._numbers import noted, plain
+from reprise._reach import Bound, Reached, State
 from reprise._region_report import RegionReport
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Check = Literal["sample", "always", "never"]
 CHECKS = ("sample", "always", "never")
 
@@ -39,6 +37,7 @@ _MOST_FRUITLESS = 128
 _MOST_CHANGES = 4  # of Python's state by the callable itself
 
 _log = logging.getLogger("reprise")
+ALL: weakref.WeakSet[Region] = weakref.WeakSet()
 
 
 class _Thread(threading.local):
@@ -104,9 +103,9 @@ class Region:
         self._made = 0  # states
         self._fruitless = 0  # states and structures since a call was replayed
         self._changes = 0
-        self._watch = _Watch()
+        self._watch = Watch()
         self._runtime: int | None = None
-        _all.add(self)
+        ALL.add(self)
 
     def __get__(self, owner: Any, _: type | None = None) -> Any:
         if owner is None:
@@ -166,14 +165,14 @@ class Region:
             self._reprise_fn, self._check, guarded=self._guarded, given=objects
         )
         made._report = self._report
-        _all.discard(made)
+        ALL.discard(made)
         self._with[key] = gone, made
         return made
 
     def _call(self, form: Any, parts: _tree.Parts, args: Any, kwargs: Any) -> Any:
         tensors, numbers = parts.tensors, parts.numbers
         at = self._at
-        if at is None or _LOOKS_ALWAYS or at[0].quick_difference() is not None:
+        if at is None or LOOKS_ALWAYS or at[0].quick_difference() is not None:
             at = self._look()
         arguments, given = form, len(numbers)
         form = self._numbers_of_optimizers(form, numbers)
@@ -311,9 +310,14 @@ class Region:
         ended = False
         computed = [True] * len(numbers)
         try:
-            with _recording(), _noted(args, kwargs, reached, computed) as noted:
-                result = self._reprise_fn(*noted[0], **noted[1])
-            result = _plain(result)
+            with (
+                _recording(),
+                noted(
+                    args, kwargs, reached.optimizers, reached.computes, computed
+                ) as given,
+            ):
+                result = self._reprise_fn(*given[0], **given[1])
+            result = plain(result)
             changed = state.difference() or self._changed(form, parts, args, kwargs)
             if changed is not None:
                 self._note(f"it changes {changed}, which no replay would")
@@ -439,9 +443,6 @@ def _function() -> _Run:
     return made
 
 
-_LOOKS_ALWAYS = not watchable()
-_all: weakref.WeakSet[Region] = weakref.WeakSet()
-
 _WHY_PLAIN = {
     _LOOK: "what it leads to changes all the time",
     _PLAIN: "a mode of torch's, or a tensor that is no ordinary one",
@@ -475,62 +476,6 @@ def _form(
 
 
 @contextlib.contextmanager
-def _noted(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    reached: Reached,
-    computed: list[bool],
-) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """Arguments, and optimizers meanwhile, whose floats note what Python does with them.
-
-    Those within containers count as computed with.
-    """
-    index = 0
-
-    def note(value: Any) -> Any:
-        nonlocal index
-        if type(value) is float:
-            computed[index] = reached.computes
-            index += 1
-            return Number.of(value, index - 1, computed)
-        inside = _tree.Parts()
-        _tree.flatten(value, inside)
-        index += len(inside.numbers)
-        return value
-
-    noted_args = [note(each) for each in args]
-    noted_kwargs = {key: note(each) for key, each in kwargs.items()}
-    replaced: list[tuple[dict[str, Any], str, float, Number]] = []
-    for optimizer in reached.optimizers:
-        for group in optimizer.param_groups:
-            for key, value in group.items():
-                if type(value) is float:
-                    replaced.append((group, key, value, note(value)))
-    try:
-        for group, key, _, number in replaced:
-            group[key] = number
-        yield noted_args, noted_kwargs
-    finally:
-        for group, key, value, number in replaced:
-            if group.get(key) is number:
-                group[key] = value
-
-
-def _plain(result: Any) -> Any:
-    """What is returned has ordinary floats."""
-    if type(result) is Number:
-        return float.__add__(result, 0.0) if result else float.__pos__(result)
-    if type(result) is tuple:
-        plain = tuple(map(_plain, result))
-        return result if all(map(operator.is_, plain, result)) else plain
-    if type(result) is list:
-        result[:] = map(_plain, result)
-    elif type(result) is dict:
-        result.update({key: _plain(value) for key, value in result.items()})
-    return result
-
-
-@contextlib.contextmanager
 def _recording() -> Iterator[None]:
     _thread.recording = True
     try:
@@ -554,141 +499,3 @@ class _Method:
     def explain(self) -> RegionReport:
         """See `Region.explain`."""
         return self._reprise_region.explain()
-
-
-class _Watch:
-    """Dictionaries whose changes the library tells of."""
-
-    _watcher: int | None = None  # of the interpreter's, from 3.12 on
-
-    def __init__(self) -> None:
-        self.handle = 0
-        self._armed: list[dict[Any, Any]] = []
-        self._end: Callable[[], Any] | None = None
-
-    def arm(self, dicts: list[dict[Any, Any]]) -> None:
-        """From now on, these."""
-        ops = _native._ops()
-        if _LOOKS_ALWAYS or (
-            len(dicts) == len(self._armed)
-            and all(map(operator.is_, dicts, self._armed))
-        ):
-            return
-        self._armed = dicts
-        if self._end is not None:
-            self._end()
-        if sys.version_info < (3, 12):
-            self.handle = ops.watch_dicts([id(each) for each in dicts])
-        else:
-            watch = self._interpreter()
-            for each in dicts:
-                watch(each)
-            self.handle = ops.watch_dicts([])
-        self._end = weakref.finalize(self, ops.unwatch_dicts, self.handle)
-
-    @classmethod
-    def _interpreter(cls) -> Callable[[dict[Any, Any]], None]:
-        api = ctypes.pythonapi
-        if cls._watcher is None:
-            callback = ctypes.c_void_p(_native._ops().dict_watcher())
-            cls._watcher = api.PyDict_AddWatcher(callback)
-        watcher = ctypes.c_int(cls._watcher)
-        return lambda each: api.PyDict_Watch(watcher, ctypes.py_object(each))
-
-
-@overload
-def region(fn: Callable[P, R], *, check: Check = "sample") -> Callable[P, R]: ...
-@overload
-def region(
-    fn: None = None, *, check: Check = "sample"
-) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-def region(fn: Any = None, *, check: Check = "sample") -> Any:
-    """Replay calls of `fn` without running its Python.
-
-        fast = reprise.region(model)
-
-        @reprise.region
-        def step(x, t): ...              # forward, loss, backward, optimizer
-
-    The first calls run `fn`, and what it asks of torch is written down. Once two of
-    them have asked for the same, the next ones make these calls without Python, under
-    Reprise as any others: results, gradients, random numbers and errors are eager's.
-    Outputs are ordinary tensors, valid as long as they are held.
-
-    You promise that `fn` does nothing else than what it asks of torch, and that what
-    it reads besides its arguments does not change what it asks for. Checked at each
-    call: structure, forms and numbers of the arguments; modules and optimizers that
-    `fn` leads to (mode, parameters, attributes, hooks); torch's modes and switches.
-    What cannot be checked is sampled: one call in 256 runs `fn` and must ask for the
-    same, later one in up to 4,096. A difference withdraws the region, with an error in
-    the log of "reprise" that names the operator and the line.
-
-    Where `fn` reads a value of a tensor (`.item()`), changes attributes, or takes
-    arguments of types that are not known, it runs as without this;
-    `region.explain()` says why.
-
-    Args:
-        fn: a function, method or module. Of a module the result is one, too, that
-            shares all with it.
-        check: "sample"; "always" records every call; "never" samples none.
-
-    Raises:
-        TypeError, ValueError: `fn` or `check` is something else.
-    """
-    if fn is None:
-        return functools.partial(region, check=check)
-    made = Region(fn, check)
-    return _as_module(fn, made) if isinstance(fn, torch.nn.Module) else made
-
-
-def regions() -> list[RegionReport]:
-    """Of all regions that there are."""
-    return [each.explain() for each in _all]
-
-
-class _RegionModule:
-    """What is added to a module's class."""
-
-    __slots__ = ("_reprise_module", "_reprise_region")
-    _reprise_module: torch.nn.Module
-    _reprise_region: Region
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        made = getattr(self, "_reprise_region", None)
-        if made is None:  # its class was called for another one, as by slicing
-            return super().__call__(*args, **kwargs)  # type: ignore[misc]
-        return made(*args, **kwargs)
-
-    def explain(self) -> RegionReport:
-        """See `Region.explain`."""
-        report: RegionReport = self._reprise_region.explain()
-        return report
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        import copy
-
-        return region(copy.deepcopy(self._reprise_module, memo))
-
-    def __reduce_ex__(self, _: Any) -> Any:
-        return region, (self._reprise_module,)
-
-
-_classes: dict[Any, Any] = {}
-
-
-def _class_of(kind: Any) -> Any:
-    if kind not in _classes:
-        _classes[kind] = type(
-            f"Region[{kind.__name__}]", (_RegionModule, kind), {"__slots__": ()}
-        )
-    return _classes[kind]
-
-
-def _as_module(module: torch.nn.Module, made: Region) -> torch.nn.Module:
-    """A module that shares all with that one, but for its calls."""
-    wrapped: Any = object.__new__(_class_of(type(module)))
-    object.__setattr__(wrapped, "__dict__", module.__dict__)
-    object.__setattr__(wrapped, "_reprise_module", module)
-    object.__setattr__(wrapped, "_reprise_region", made)
-    module = wrapped
-    return module

@@ -1,0 +1,112 @@
+"""`reprise.region`: of functions, methods and modules."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, overload
+
+import torch
+
+from reprise._region import ALL, Check, Region
+from reprise._region_report import RegionReport
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def region(fn: Callable[P, R], *, check: Check = "sample") -> Callable[P, R]: ...
+@overload
+def region(
+    fn: None = None, *, check: Check = "sample"
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def region(fn: Any = None, *, check: Check = "sample") -> Any:
+    """Replay calls of `fn` without running its Python.
+
+        fast = reprise.region(model)
+
+        @reprise.region
+        def step(x, t): ...              # forward, loss, backward, optimizer
+
+    The first calls run `fn`, and what it asks of torch is written down. Once two of
+    them have asked for the same, the next ones make these calls without Python, under
+    Reprise as any others: results, gradients, random numbers and errors are eager's.
+    Outputs are ordinary tensors, valid as long as they are held.
+
+    You promise that `fn` does nothing else than what it asks of torch, and that what
+    it reads besides its arguments does not change what it asks for. Checked at each
+    call: structure, forms and numbers of the arguments; modules and optimizers that
+    `fn` leads to (mode, parameters, attributes, hooks); torch's modes and switches.
+    What cannot be checked is sampled: one call in 256 runs `fn` and must ask for the
+    same, later one in up to 4,096. A difference withdraws the region, with an error in
+    the log of "reprise" that names the operator and the line.
+
+    Where `fn` reads a value of a tensor (`.item()`), changes attributes, or takes
+    arguments of types that are not known, it runs as without this;
+    `region.explain()` says why.
+
+    Args:
+        fn: a function, method or module. Of a module the result is one, too, that
+            shares all with it.
+        check: "sample"; "always" records every call; "never" samples none.
+
+    Raises:
+        TypeError, ValueError: `fn` or `check` is something else.
+    """
+    if fn is None:
+        return functools.partial(region, check=check)
+    made = Region(fn, check)
+    return _as_module(fn, made) if isinstance(fn, torch.nn.Module) else made
+
+
+def regions() -> list[RegionReport]:
+    """Of all regions that there are."""
+    return [each.explain() for each in ALL]
+
+
+class _RegionModule:
+    """What is added to a module's class."""
+
+    __slots__ = ("_reprise_module", "_reprise_region")
+    _reprise_module: torch.nn.Module
+    _reprise_region: Region
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = getattr(self, "_reprise_region", None)
+        if made is None:  # its class was called for another one, as by slicing
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
+        return made(*args, **kwargs)
+
+    def explain(self) -> RegionReport:
+        """See `Region.explain`."""
+        report: RegionReport = self._reprise_region.explain()
+        return report
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return region(copy.deepcopy(self._reprise_module, memo))
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return region, (self._reprise_module,)
+
+
+_classes: dict[Any, Any] = {}
+
+
+def _class_of(kind: Any) -> Any:
+    if kind not in _classes:
+        _classes[kind] = type(
+            f"Region[{kind.__name__}]", (_RegionModule, kind), {"__slots__": ()}
+        )
+    return _classes[kind]
+
+
+def _as_module(module: torch.nn.Module, made: Region) -> torch.nn.Module:
+    """A module that shares all with that one, but for its calls."""
+    wrapped: Any = object.__new__(_class_of(type(module)))
+    object.__setattr__(wrapped, "__dict__", module.__dict__)
+    object.__setattr__(wrapped, "_reprise_module", module)
+    object.__setattr__(wrapped, "_reprise_region", made)
+    module = wrapped
+    return module
