@@ -97,8 +97,8 @@ bool Replay::EnterElse(const OpView& op) {
 bool Replay::LaunchUnseen() {
   // Who shows the op is told what is wrong, and leaves.
   return cursor_ != instance().next_draw_op() && instance().foretold() &&
-         instance().Secure() && instance().HasRoom() &&
-         Goes(instance().LaunchNext());
+         instance().HasRoomNow() && instance().Secure() &&
+         instance().HasRoom() && Goes(instance().LaunchNext());
 }
 
 bool Replay::DrawsIfDue() {

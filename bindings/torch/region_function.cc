@@ -73,27 +73,39 @@ at::Tensor TensorOf(Python::Object object) {
                          c10::UndefinedTensorImpl>::reclaim_copy(held));
 }
 
-// Null, with Python's error set, where one of them cannot be made.
+// A reference, given up at the end; null: it could not be made, and Python's
+// error is set.
+class Owned {
+ public:
+  explicit Owned(Python::Object object) : object_(object) {}
+  ~Owned() { Python::Get().drop(object_); }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+
+  // Into a tuple. False: one of the two could not be made.
+  bool Put(ptrdiff_t index, Python::Object object) {
+    return object_ != nullptr && object != nullptr &&
+           Python::Get().put(object_, index, object) == 0;
+  }
+  Python::Object Take() { return std::exchange(object_, nullptr); }
+
+ private:
+  Python::Object object_;
+};
+
 Python::Object Packed(const RegionCall& call) {
   const Python& python = Python::Get();
   const auto count = static_cast<ptrdiff_t>(call.outputs.size());
-  const Python::Object outputs = python.tuple(count);
-  const Python::Object packed = python.tuple(3);
-  bool whole = outputs != nullptr && packed != nullptr;
-  for (ptrdiff_t i = 0; whole && i < count; ++i) {
-    const Python::Object made =
-        python.wrap(call.outputs[static_cast<size_t>(i)]);
-    whole = made != nullptr && python.put(outputs, i, made) == 0;
+  Owned outputs(python.tuple(count));
+  for (ptrdiff_t i = 0; i < count; ++i) {
+    const at::Tensor& output = call.outputs[static_cast<size_t>(i)];
+    if (!outputs.Put(i, python.wrap(output))) return nullptr;
   }
-  if (!whole) {
-    python.drop(outputs);
-    python.drop(packed);
-    return nullptr;
-  }
-  python.put(packed, 0, python.from_integer(call.step));
-  python.put(packed, 1, python.from_integer(call.tape));
-  python.put(packed, 2, outputs);
-  return packed;
+  Owned packed(python.tuple(3));
+  const bool whole = packed.Put(0, python.from_integer(call.step)) &&
+                     packed.Put(1, python.from_integer(call.tape)) &&
+                     packed.Put(2, outputs.Take());
+  return whole ? packed.Take() : nullptr;
 }
 
 Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {

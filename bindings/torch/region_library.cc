@@ -101,6 +101,7 @@ void UnwatchDicts(int64_t name) { DictWatches().Remove(name); }
 }  // namespace
 
 RegionCall RunRegion(int64_t region, int64_t watch, const TapeInputs& inputs) {
+  if (!IsOrdinary(inputs.tensors)) return {};  // nothing is done for its sake
   if (TorchRuntime::Active() == nullptr && at::hasCUDA()) {
     return {.step = RegionCall::kInactive};
   }

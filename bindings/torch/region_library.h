@@ -29,7 +29,7 @@ RegionCall RunRegion(int64_t region, int64_t watch, const TapeInputs& inputs);
 // that makes a function of Python's:
 //
 //   run_region(region: int, watch: int, tensors: list, numbers: list[float])
-//     -> (step, tape, [outputs])
+//     -> (step, tape, outputs)
 //
 // An operator of torch's would do the same, but takes 1.5 us to be called. 0:
 // Python, or torch's part for it, has not all that this takes.

@@ -107,7 +107,8 @@ c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs,
   return argument.value;
 }
 
-// A new tensor of that form over memory that there is.
+}  // namespace
+
 at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
   const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
   return MakeTensor(storage,
@@ -120,8 +121,6 @@ at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
                      .sizes = form.sizes,
                      .strides = form.strides});
 }
-
-}  // namespace
 
 TensorForm TensorForm::Of(const at::Tensor& tensor) {
   return {.keys = tensor.key_set().raw_repr(),
@@ -194,6 +193,16 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
     // Then two names would have to be one.
     if (std::ranges::binary_search(
             given, tensor.unsafe_storage().unsafeGetStorageImpl())) {
+      return false;
+    }
+  }
+  for (const uint32_t index : given_) {
+    const TapeRegister& reg = registers_[index];
+    if (reg.origin != Origin::kGradient) continue;
+    const auto* meta = MetaOf(Given(reg.index, inputs));
+    if (meta == nullptr || !meta->grad_.defined() ||
+        !IsPlainTensor(*meta->grad_.unsafeGetTensorImpl()) ||
+        !fits(reg, *meta->grad_.unsafeGetTensorImpl())) {
       return false;
     }
   }
@@ -297,7 +306,6 @@ Tape::Ran Tape::Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
       DropBehind(calls_[c], made);
       ++c;
     }
-    stretches.End();
   }
   for (const TapeGradient& gradient : gradients_) {
     if (gradient.after == TapeArgument::kNone) continue;
@@ -313,6 +321,9 @@ Tape::Ran Tape::Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
 bool Tape::Make(const TapeCall& call, const TapeInputs& inputs,
                 std::vector<at::Tensor>& made, torch::jit::Stack& stack) const {
   at::GradMode::set_enabled(call.grad_mode);
+  const c10::impl::ExcludeDispatchKeyGuard inner(
+      call.below_views ? c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)
+                       : c10::DispatchKeySet());
   stack.clear();
   for (const TapeArgument& argument : call.arguments) {
     stack.push_back(ValueOf(argument, inputs, made));
@@ -358,10 +369,6 @@ Tape::Used Tape::UsedBehind(size_t first, size_t end) const {
       left.push_back(reg);
     }
   };
-  for (size_t c = first; c < end; ++c) {
-    if (!calls_[c].views || calls_[c].only_views) continue;
-    for (const int32_t reg : calls_[c].results) use(reg);
-  }
   for (size_t c = end; c < calls_.size(); ++c) {
     for (const TapeArgument& argument : calls_[c].arguments) {
       for (const int32_t reg : argument.registers) use(reg);
@@ -504,7 +511,10 @@ bool Tape::GivesSameViews(
     std::span<const c10::StorageImpl* const> storages,
     const std::unordered_set<const c10::StorageImpl*>& given) const {
   if (!GivesViews(call.op) || call.arguments[0].kind != Kind::kTensor ||
-      call.arguments[0].wrapped || call.arguments[0].registers[0] < 0) {
+      call.arguments[0].wrapped || call.arguments[0].registers[0] < 0 ||
+      std::ranges::any_of(call.arguments, [](const TapeArgument& argument) {
+        return argument.kind == Kind::kNumber;
+      })) {
     return false;
   }
   const auto of = static_cast<size_t>(call.arguments[0].registers[0]);

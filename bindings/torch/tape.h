@@ -50,6 +50,9 @@ struct TensorForm {
   bool operator==(const TensorForm&) const = default;
 };
 
+// A new tensor of that form over memory that there is.
+at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form);
+
 // A tensor is named by its register. Each has one origin:
 struct TapeRegister {
   enum class Origin : uint8_t {
@@ -98,6 +101,9 @@ struct TapeCall {
   std::vector<int32_t> results = {};
   std::vector<int32_t> last_uses = {};  // registers that no later call uses
   bool grad_mode = false;
+  // What it calls itself is none of the program's: it counts no writes and
+  // gives no views that are known as such.
+  bool below_views = false;
   // What Python read of it, and went on by; None: nothing.
   c10::IValue read = {};
   // Its results are views of the register that is its first argument, at the
@@ -217,8 +223,7 @@ class Tape {
   // Null: it is no result.
   const TapeCall* MakerOf(int32_t reg) const;
   // What calls of [first, end) make and somebody uses behind them, and what
-  // that is a view of: results; and the calls that give the views. So do those
-  // whose views must be torch's own.
+  // that is a view of: results; and the calls that give the views.
   struct Used {
     std::unordered_set<int32_t> results;
     std::vector<size_t> views;  // ascending

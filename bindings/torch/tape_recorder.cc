@@ -101,6 +101,13 @@ bool HasSavedTensorHooks() {
   return !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
 }
 
+std::pair<const void*, int64_t> PlaceOf(const at::Tensor& tensor) {
+  if (!tensor.has_storage() || tensor.numel() == 0) {
+    return {tensor.unsafeGetTensorImpl(), 0};
+  }
+  return {tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset()};
+}
+
 bool IsSmallOfHost(const at::Tensor& tensor) {
   return tensor.device().is_cpu() &&
          IsPlainTensor(*tensor.unsafeGetTensorImpl()) &&
@@ -151,6 +158,7 @@ TapeRecorder::TapeRecorder(Parts parts)
     tape_->sharing_.push_back(
         static_cast<uint32_t>(same - parts_.inputs.begin()));
   }
+  inference_ = c10::InferenceMode::is_enabled();
   saved_hooks_ = HasSavedTensorHooks();
   autocast_[0] = at::autocast::is_autocast_enabled(at::kCPU);
   autocast_[1] = at::autocast::is_autocast_enabled(at::kCUDA);
@@ -323,9 +331,15 @@ int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
     }
     return known->second;
   }
+  if (gradients_.contains(impl) && gradient_places_[PlaceOf(tensor)] > 1) {
+    Refuse("two tensors have one gradient, or gradients in one place");
+  }
   if (const auto alias = FindAlias(tensor)) {
     known_[impl] = *alias;
     kept_.emplace_back(tensor.getIntrusivePtr());
+    if (outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
+      aliases_.emplace_back(tensor.getIntrusivePtr());
+    }
     return *alias;
   }
   if (!IsPlainTensor(*impl)) {
@@ -358,6 +372,7 @@ void TapeRecorder::AddHolder(const at::Tensor& leaf) {
   holders_.push_back({leaf, nullptr});
   if (!gradient.defined()) return;
   holders_.back().before = gradient.unsafeGetTensorImpl();
+  ++gradient_places_[PlaceOf(gradient)];
   gradients_.emplace(holders_.back().before, holders_.size() - 1);
   kept_.emplace_back(gradient.getIntrusivePtr());
 }
@@ -418,6 +433,9 @@ TapeArgument TapeRecorder::Argument(const c10::IValue& value) {
 
 void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
                                      std::span<const c10::IValue> arguments) {
+  if (c10::InferenceMode::is_enabled() != inference_) {
+    Refuse("inference mode begins or ends inside: put it around it");
+  }
   const std::string name = FullName(op.operator_name());
   if (HandsDataOut(op)) {
     if (!Reads(op) || !MayRead()) Refuse(name + ": hands data to the host");
@@ -472,6 +490,12 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
   }
   TapeCall& call = tape_->calls_.emplace_back(TapeCall{.op = op});
   call.grad_mode = at::GradMode::is_enabled();
+  // As autograd's kernels call those below; one that counts a write, or gives a
+  // view, has a kernel of its own for that.
+  call.below_views =
+      parts_.level == TapeLevel::kBelowAutograd &&
+      c10::impl::tls_is_dispatch_key_excluded(DispatchKey::ADInplaceOrView) &&
+      !op.hasKernelForDispatchKey(DispatchKey::ADInplaceOrView);
   call.arguments.reserve(arguments.size());
   for (const c10::IValue& value : arguments) {
     TapeArgument argument = Argument(value);
@@ -598,6 +622,20 @@ bool TapeRecorder::UsedUp(const Node* history, int depth) const {
          });
 }
 
+void TapeRecorder::CheckAliases(std::span<const at::Tensor> outputs) {
+  // What lives on is no `.data` of one, but a tensor of its own.
+  const bool lives =
+      std::ranges::any_of(aliases_, [&](const WeakTensor& alias) {
+        return alias.use_count() > 0 &&
+               std::ranges::none_of(outputs,
+                                    [&alias](const at::Tensor& output) {
+                                      return output.unsafeGetTensorImpl() ==
+                                             alias._unsafe_get_target();
+                                    });
+      });
+  if (lives) Refuse("two tensors from outside lie in one place");
+}
+
 void TapeRecorder::CheckOutside(Outcome& outcome) {
   const bool below = parts_.level == TapeLevel::kBelowAutograd;
   const auto check = [&](size_t reg, const at::Tensor& tensor) {
@@ -696,6 +734,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
       }
     }
     CheckOutside(outcome);
+    CheckAliases(outputs);
     CheckConstants();
     if (HasHooks()) Refuse("hooks are set on tensors inside");
     if (ModesWord() != tape_->modes_) Refuse("modes of torch's are changed");

@@ -10,6 +10,7 @@
 #include <c10/core/Stream.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -124,6 +125,7 @@ class TapeRecorder {
   void NoteGradients();
   // What came from outside is what it was, in all that the calls do not tell.
   void CheckOutside(Outcome& outcome);
+  void CheckAliases(std::span<const at::Tensor> outputs);
   void CheckConstants();
   // A backward pass inside has used its history up.
   bool UsedUp(const Node* history, int depth) const;
@@ -141,6 +143,7 @@ class TapeRecorder {
   std::optional<c10::Stream> stream_;
   uint64_t seed_ = 0;
   bool saved_hooks_ = false;
+  bool inference_ = false;
   bool autocast_[2] = {false, false};
 
   // By a tensor that is known; weak references keep addresses from being used
@@ -162,6 +165,9 @@ class TapeRecorder {
   std::vector<Holder> holders_;
   std::unordered_set<const c10::TensorImpl*> held_;  // leaves of these
   std::unordered_map<const c10::TensorImpl*, size_t> gradients_;  // holders
+  // Of these, how many begin there in a storage.
+  std::map<std::pair<const void*, int64_t>, int> gradient_places_;
+  std::vector<WeakTensor> aliases_;  // over memory from outside
   // What the host alone may have written.
   std::unordered_set<const c10::StorageImpl*> unwritten_;
   // Of small tensors of the host that came from outside.

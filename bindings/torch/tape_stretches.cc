@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <functional>
-#include <ranges>
+#include <iterator>
+#include <new>
+#include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "bindings/torch/plain_tensor.h"
+#include "bindings/torch/register_hooks.h"
 #include "bindings/torch/result_maker.h"
 #include "bindings/torch/tape_ops.h"
 #include "bindings/torch/torch_frontend.h"
 #include "bindings/torch/watched_op.h"
+#include "engine/replay/ledger.h"
 
 namespace reprise::bindings {
 namespace {
@@ -19,7 +24,9 @@ using Kind = TapeArgument::Kind;
 
 // What a stretch is looked at for is less than so many ops take.
 constexpr size_t kFewestOps = 3;
-constexpr uint64_t kSeldom = 256;  // runs between two that learn
+constexpr size_t kMostInOnePlace = 16;
+constexpr uint64_t kPause = 3;     // runs between two that learn something
+constexpr uint64_t kSeldom = 256;  // where nothing new is to be learned
 
 size_t At(int32_t reg) { return static_cast<size_t>(reg); }
 
@@ -45,12 +52,26 @@ scheduler::Session::Operand Placed(const at::Tensor& tensor,
                          tensor.itemsize())};
 }
 
+// The tensor is what MakeResult would give.
+bool IsAsSaid(const at::Tensor& tensor, const engine::ResultSpec& spec) {
+  return tensor.defined() && IsPlainTensor(*tensor.unsafeGetTensorImpl()) &&
+         static_cast<int32_t>(tensor.scalar_type()) == spec.dtype &&
+         tensor.key_set().raw_repr() == spec.key_set &&
+         static_cast<uint64_t>(tensor.storage_offset()) * spec.element_bytes ==
+             spec.offset_bytes &&
+         std::ranges::equal(tensor.sizes(), spec.sizes) &&
+         std::ranges::equal(tensor.strides(), spec.strides);
+}
+
 }  // namespace
 
 TapeStretches::Run::Run(const Tape& tape, TapeStretches* stretches,
                         std::vector<at::Tensor>& made)
     : tape_(tape), stretches_(stretches), made_(made) {
-  if (stretches == nullptr || tape.level() != TapeLevel::kBelowAutograd) return;
+  if (stretches == nullptr || tape.level() != TapeLevel::kBelowAutograd) {
+    stretches_ = nullptr;
+    return;
+  }
   for (const at::Tensor& tensor : made) {
     if (tensor.defined() && tensor.is_cuda()) {
       device_ = tensor.device().index();
@@ -59,13 +80,20 @@ TapeStretches::Run::Run(const Tape& tape, TapeStretches* stretches,
   }
   const std::lock_guard lock(stretches->mutex_);
   ++stretches->runs_;
-  if (stretches->thread_ == std::this_thread::get_id()) {
-    known_ = stretches->all_;
-  } else {
-    missed_ = stretches->all_ != nullptr;
+  const uint64_t pause = stretches->missed_
+                             ? stretches->pause_
+                             : std::max(stretches->pause_, kSeldom);
+  learns_ = stretches->runs_ >= stretches->learned_at_ + pause;
+  if (!learns_) known_ = stretches->all_;
+}
+
+TapeStretches::Run::~Run() {
+  if (stretches_ == nullptr || (!learns_ && !missed_)) return;
+  try {
+    stretches_->Note(learned_.empty() ? All() : Of(tape_, learned_), learns_,
+                     missed_);
+  } catch (const std::bad_alloc&) {  // then nothing is learned
   }
-  learns_ = stretches->runs_ >= stretches->learns_at_;
-  if (learns_) known_ = nullptr;
 }
 
 scheduler::Session* TapeStretches::Run::FindSession() {
@@ -79,40 +107,75 @@ scheduler::Session* TapeStretches::Run::FindSession() {
 
 // --- Going over -----------------------------------------------------------
 
-size_t TapeStretches::Run::GoOver(size_t call) {
-  if (known_ == nullptr) return 0;
-  while (next_ < known_->size() && (*known_)[next_].first_call < call) ++next_;
-  if (next_ == known_->size() || (*known_)[next_].first_call != call) return 0;
-  const size_t calls = GoOver((*known_)[next_++]);
-  missed_ |= calls == 0;
-  return calls;
+size_t TapeStretches::Run::GoOverKnown(size_t call) {
+  const auto first_call = [](const std::shared_ptr<const TapeStretch>& one) {
+    return one->first_call;
+  };
+  const auto here = std::ranges::equal_range(*known_, call, {}, first_call);
+  if (here.empty()) return 0;
+  scheduler::Session* const session = FindSession();
+  if (session == nullptr) return 0;
+  scheduler::Session::Following following;
+  {
+    const LockedSession locked(*session);
+    following = session->following();
+  }
+  const std::thread::id thread = std::this_thread::get_id();
+  for (const std::shared_ptr<const TapeStretch>& stretch : here) {
+    if (following.program == nullptr ||
+        stretch->first_op != following.next_op || stretch->thread != thread ||
+        stretch->program.lock() != following.program) {
+      continue;
+    }
+    const size_t calls = GoOverOne(*stretch, *session, *following.program);
+    missed_ |= calls == 0;
+    return calls;
+  }
+  missed_ |= following.program != nullptr;
+  return 0;
 }
 
-size_t TapeStretches::Run::GoOver(const TapeStretch& stretch) {
-  scheduler::Session* const session = FindSession();
-  const std::shared_ptr<const engine::Program> program = stretch.program.lock();
-  if (session == nullptr || program == nullptr || !FindGiven(stretch)) return 0;
+size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
+                                     scheduler::Session& session,
+                                     const engine::Program& program) {
+  MakeCalls(stretch.before);
+  if (!FindGiven(stretch)) return 0;
   const auto kind = t_thread_state.kind;
   const auto make = [&](const TapeStretch::Result& result) {
     const engine::ResultSpec& spec =
-        program->trace->ops[result.op].results[result.result];
-    made_[At(result.reg)] =
-        spec.IsValue()
-            ? MakeResult(spec, TakeStorage(*session, spec, kind, device_), kind)
-            : CopyHostTensor(*HostValue(spec).toTensor().unsafeGetTensorImpl());
+        program.trace->ops[result.op].results[result.result];
+    at::Tensor& made = made_[At(result.reg)];
+    if (!spec.IsValue()) {
+      made = CopyHostTensor(*HostValue(spec).toTensor().unsafeGetTensorImpl());
+      return;
+    }
+    c10::Storage storage = TakeStorage(session, spec, kind, device_);
+    made = result.by_form
+               ? MakeOver(storage, tape_.registers_[At(result.reg)].form)
+               : MakeResult(spec, std::move(storage), kind);
   };
   auto wanted = stretch.wanted.begin();
+  auto drop = stretch.drops.begin();
   const auto passed = [&](uint32_t op) {
     for (; wanted != stretch.wanted.end() && wanted->op == op; ++wanted) {
       make(*wanted);
+    }
+    // What is behind may be written over it. No other memory is released under
+    // the session's lock.
+    for (; drop != stretch.drops.end() && drop->op == op; ++drop) {
+      at::Tensor& made = made_[At(drop->reg)];
+      if (made.defined() && made.use_count() == 1 &&
+          engine::Ledger::IsLease(made.storage().data_ptr().get_deleter())) {
+        made.reset();
+      }
     }
   };
   size_t end = stretch.end_call;
   Tape::Used used;
   {
-    const LockedSession locked(*session);
-    const uint32_t followed = session->FollowUnseen(
-        {.program = program.get(),
+    const LockedSession locked(session);
+    const uint32_t followed = session.FollowUnseen(
+        {.program = &program,
          .next_op = stretch.first_op,
          .ops = static_cast<uint32_t>(stretch.calls.size()),
          .operands = given_},
@@ -132,10 +195,12 @@ size_t TapeStretches::Run::GoOver(const TapeStretch& stretch) {
     }
   }
   if (end == stretch.end_call) {
-    MakeViews(stretch.views);
-    for (const int32_t reg : stretch.drops) made_[At(reg)].reset();
+    MakeCalls(stretch.views);
+    for (const TapeStretch::Drop& each : stretch.drops) {
+      made_[At(each.reg)].reset();
+    }
   } else {
-    MakeViews(used.views);
+    MakeCalls(used.views);
     for (size_t c = stretch.first_call; c < end; ++c) {
       tape_.DropBehind(tape_.calls_[c], made_);
     }
@@ -143,7 +208,7 @@ size_t TapeStretches::Run::GoOver(const TapeStretch& stretch) {
   return end - stretch.first_call;
 }
 
-void TapeStretches::Run::MakeViews(const std::vector<size_t>& calls) {
+void TapeStretches::Run::MakeCalls(const std::vector<size_t>& calls) {
   for (const size_t c : calls) {
     const TapeCall& call = tape_.calls_[c];
     if (call.only_views) {
@@ -188,20 +253,35 @@ bool TapeStretches::Run::MayBeUnseen(const TapeCall& call) const {
 
 bool TapeStretches::Run::FindOperands(const TapeCall& call,
                                       scheduler::Session& session) {
-  for (const engine::ValueRef& ref : due_.op->operands) {
-    std::optional<int32_t> found;
-    for (const TapeArgument& argument : call.arguments) {
-      for (const int32_t reg : argument.registers) {
-        if (reg >= 0 && !found.has_value() &&
-            session.IsAt(Placed(made_[At(reg)], ref))) {
-          found = reg;
-        }
-      }
-    }
-    if (!found.has_value()) return false;
-    due_.operands.emplace_back(*found, ref);
+  std::vector<int32_t> given;  // in the order in which hooks encode them
+  for (const TapeArgument& argument : call.arguments) {
+    std::ranges::copy_if(argument.registers, std::back_inserter(given),
+                         [](int32_t reg) { return reg >= 0; });
   }
-  return true;
+  const std::vector<engine::ValueRef>& refs = due_.op->operands;
+  const auto is_at = [&](int32_t reg, const engine::ValueRef& ref) {
+    return session.IsAt(Placed(made_[At(reg)], ref));
+  };
+  if (due_.own) {
+    if (given.size() != refs.size()) return false;
+    for (size_t i = 0; i < refs.size(); ++i) {
+      if (!is_at(given[i], refs[i])) return false;
+      due_.operands.emplace_back(given[i], refs[i]);
+    }
+    return true;
+  }
+  // A part of what the call did: where each lies is all that is known.
+  std::vector<bool> found(refs.size(), false);
+  for (const int32_t reg : given) {
+    const size_t before = due_.operands.size();
+    for (size_t i = 0; i < refs.size(); ++i) {
+      if (!is_at(reg, refs[i])) continue;
+      due_.operands.emplace_back(reg, refs[i]);
+      found[i] = true;
+    }
+    if (due_.operands.size() == before) return false;
+  }
+  return std::ranges::all_of(found, std::identity());
 }
 
 void TapeStretches::Run::LearnBefore(size_t call) {
@@ -213,38 +293,61 @@ void TapeStretches::Run::LearnBefore(size_t call) {
   const bool may_be_unseen = MayBeUnseen(made);
   const LockedSession locked(*session);
   scheduler::Session::Following following = session->following();
-  if (made.views && following.program != nullptr) {
-    due_ = {.program = following.program,
-            .index = following.next_op,
-            .followed = following.followed};
-  } else if (may_be_unseen && following.program != nullptr &&
-             following.program->effects.foretold(following.next_op)) {
-    const engine::TracedOp& op =
-        following.program->trace->ops[following.next_op];
-    due_ = {.program = following.program,
-            .op = &op,
-            .index = following.next_op,
-            .followed = following.followed};
-    if (op.by_eager || op.bumps_versions || op.draws || op.may_draw ||
-        !FindOperands(made, *session)) {
-      due_ = {};
-    }
+  if (following.program == nullptr) return;
+  due_ = {.program = following.program,
+          .index = following.next_op,
+          .followed = following.followed};
+  if (GivesViews(made.op)) return;
+  const engine::TracedOp& op = following.program->trace->ops[following.next_op];
+  due_.op = &op;
+  due_.own = OpName(op.op) == c10::toString(made.op.operator_name());
+  if (!may_be_unseen || op.by_eager || op.bumps_versions || op.draws ||
+      op.may_draw || !following.program->effects.foretold(following.next_op) ||
+      !FindOperands(made, *session)) {
+    due_ = {};
   }
 }
 
-bool TapeStretches::Run::FindResults(const TapeCall& call, Known& known) const {
-  // By index, those that stand for tensors; others are numbers.
+bool TapeStretches::Run::FindResults(const TapeCall& call,
+                                     scheduler::Session* session,
+                                     Known& known) const {
+  using SpecKind = engine::ResultSpec::Kind;
   const std::vector<engine::ResultSpec>& all = due_.op->results;
-  std::vector<uint32_t> specs;
-  for (uint32_t i = 0; i < all.size(); ++i) {
-    if (all[i].kind != engine::ResultSpec::Kind::kHost ||
-        IsHostTensor(all[i])) {
-      specs.push_back(i);
-    }
-  }
   const auto is_new = [&](int32_t reg) {
     return reg >= 0 && tape_.MakerOf(reg) == &call;
   };
+  const auto makes = [&](const engine::ResultSpec& spec) {
+    const engine::Value& value = due_.program->trace->values[spec.value];
+    return !value.external && value.birth_op == due_.index &&
+           std::ranges::count_if(all, [&](const engine::ResultSpec& other) {
+             return other.IsValue() && other.value == spec.value;
+           }) == 1;
+  };
+  if (!due_.own) {
+    // One value, seen in another form.
+    if (session == nullptr || all.size() != 1 || !all[0].IsValue() ||
+        !makes(all[0]) || call.results.size() != 1 ||
+        !is_new(call.results[0])) {
+      return false;
+    }
+    const at::Tensor& made = made_[At(call.results[0])];
+    const uint64_t offset_bytes =
+        static_cast<uint64_t>(made.storage_offset()) * made.itemsize();
+    const TensorForm& form = tape_.registers_[At(call.results[0])].form;
+    known.results.push_back({call.results[0], due_.index, 0, true});
+    return form.Fits(*made.unsafeGetTensorImpl()) &&
+           form.storage_offset == made.storage_offset() &&
+           MakeOver(made.storage(), form).key_set() == made.key_set() &&
+           session->IsAt(Placed(
+               made, {.value = all[0].value, .offset_bytes = offset_bytes}));
+  }
+  // By index, those that stand for tensors; others are numbers.
+  std::vector<uint32_t> specs;
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    if (all[i].kind != SpecKind::kHost || IsHostTensor(all[i])) {
+      specs.push_back(i);
+    }
+  }
   // What is returned by reference has no part in them.
   if (specs.empty()) return std::ranges::none_of(call.results, is_new);
   if (specs.size() != call.results.size()) return false;
@@ -252,27 +355,25 @@ bool TapeStretches::Run::FindResults(const TapeCall& call, Known& known) const {
     const engine::ResultSpec& spec = all[specs[i]];
     const int32_t reg = call.results[i];
     switch (spec.kind) {
-      case engine::ResultSpec::Kind::kHost:
-        if (spec.tells != engine::ResultSpec::Tells::kNothing) return false;
-        if (reg >= 0) known.results.push_back({reg, due_.index, specs[i]});
+      case SpecKind::kUndefined:
+        if (reg >= 0) return false;
         break;
-      case engine::ResultSpec::Kind::kUndefined:
-      case engine::ResultSpec::Kind::kOperand:
+      case SpecKind::kOperand:
         // Else it is a register that there was before.
         if (is_new(reg)) return false;
         break;
-      case engine::ResultSpec::Kind::kValue: {
-        const engine::Value& value = due_.program->trace->values[spec.value];
-        const bool alone =
-            std::ranges::count_if(all, [&](const engine::ResultSpec& other) {
-              return other.IsValue() && other.value == spec.value;
-            }) == 1;
-        if (value.external || value.birth_op != due_.index || !alone) {
+      case SpecKind::kHost:
+        if (spec.tells != engine::ResultSpec::Tells::kNothing || !is_new(reg)) {
           return false;
         }
-        if (reg >= 0) known.results.push_back({reg, due_.index, specs[i]});
+        known.results.push_back({reg, due_.index, specs[i], false});
         break;
-      }
+      case SpecKind::kValue:
+        if (!is_new(reg) || !makes(spec) || !IsAsSaid(made_[At(reg)], spec)) {
+          return false;
+        }
+        known.results.push_back({reg, due_.index, specs[i], false});
+        break;
     }
   }
   return true;
@@ -281,11 +382,8 @@ bool TapeStretches::Run::FindResults(const TapeCall& call, Known& known) const {
 void TapeStretches::Run::LearnAfter(size_t call) {
   scheduler::Session* const session = FindSession();
   if (session == nullptr) return;
-  scheduler::Session::Following now;
-  {
-    const LockedSession locked(*session);
-    now = session->following();
-  }
+  const LockedSession locked(*session);
+  const scheduler::Session::Following now = session->following();
   if (due_.op == nullptr) {
     learned_[call].views = now.followed == due_.followed &&
                            now.program == due_.program &&
@@ -300,105 +398,165 @@ void TapeStretches::Run::LearnAfter(size_t call) {
   Known known{.program = due_.program,
               .op = due_.index,
               .operands = std::move(due_.operands)};
-  if (one && FindResults(tape_.calls_[call], known)) {
+  if (one && FindResults(tape_.calls_[call], last ? nullptr : session, known)) {
     learned_[call] = std::move(known);
   }
 }
 
-void TapeStretches::Run::End() {
-  if (!learns_ && !missed_) return;
-  std::shared_ptr<const All> all;
-  if (learns_ && !learned_.empty()) {
-    all = std::make_shared<const All>(Of(tape_, learned_));
+void TapeStretches::Note(All learned, bool learns, bool missed) {
+  const std::lock_guard lock(mutex_);
+  missed_ = missed || all_ == nullptr;
+  if (!learns) return;
+  learned_at_ = runs_;
+  All all;
+  if (all_ != nullptr) {
+    std::ranges::copy_if(*all_, std::back_inserter(all), [](const auto& one) {
+      return !one->program.expired();
+    });
   }
-  const std::lock_guard lock(stretches_->mutex_);
-  const bool learned = all != nullptr && !all->empty();
-  if (learned) {
-    stretches_->all_ = std::move(all);
-    stretches_->thread_ = std::this_thread::get_id();
+  bool new_ones = false;
+  for (std::shared_ptr<const TapeStretch>& one : learned) {
+    const auto same = std::ranges::find_if(all, [&one](const auto& other) {
+      return other->first_call == one->first_call &&
+             other->first_op == one->first_op && other->thread == one->thread &&
+             other->program.lock() == one->program.lock();
+    });
+    if (same != all.end()) {
+      if ((*same)->calls.size() >= one->calls.size()) continue;
+      all.erase(same);
+    }
+    new_ones = true;
+    const auto [begin, end] = std::ranges::equal_range(
+        all, one->first_call, {},
+        [](const auto& other) { return other->first_call; });
+    if (static_cast<size_t>(end - begin) >= kMostInOnePlace) {
+      all.erase(std::prev(end));  // the oldest
+      all.insert(std::ranges::lower_bound(
+                     all, one->first_call, {},
+                     [](const auto& other) { return other->first_call; }),
+                 std::move(one));
+    } else {
+      all.insert(begin, std::move(one));
+    }
   }
-  if (learns_) {
-    stretches_->period_ = std::min(2 * stretches_->period_, kSeldom);
-    stretches_->learns_at_ = stretches_->runs_ + stretches_->period_;
-  } else if (stretches_->learns_at_ > stretches_->runs_ + 16) {
-    // There is another plan, perhaps.
-    stretches_->period_ = 8;
-    stretches_->learns_at_ = stretches_->runs_ + 1;
-  }
+  pause_ = new_ones ? kPause : std::min(2 * pause_, kSeldom);
+  if (!all.empty()) all_ = std::make_shared<const All>(std::move(all));
 }
 
 TapeStretches::All TapeStretches::Of(const Tape& tape,
                                      const std::vector<Run::Known>& calls) {
   All all;
   for (size_t begin = 0; begin < calls.size();) {
-    if (calls[begin].program == nullptr) {
-      ++begin;
-      continue;
-    }
-    TapeStretch stretch{.first_call = begin,
-                        .program = calls[begin].program,
-                        .first_op = calls[begin].op};
-    size_t end = begin;
-    for (size_t c = begin; c < calls.size(); ++c) {
-      if (c != begin && c == tape.drops_gradients_at_) break;
-      const Run::Known& known = calls[c];
-      if (known.views || tape.calls_[c].only_views) continue;
-      if (known.program != calls[begin].program ||
-          known.op != stretch.first_op + stretch.calls.size()) {
-        break;
-      }
-      stretch.calls.push_back(c);
-      end = c + 1;
-    }
-    begin = end;
-    if (stretch.calls.size() < kFewestOps) continue;
-    stretch.end_call = end;
-    const auto inside = [&](const TapeCall* maker) {
-      return maker != nullptr && maker >= &tape.calls_[stretch.first_call] &&
-             maker < tape.calls_.data() + end;
-    };
-    for (const size_t c : stretch.calls) {
-      const Run::Known& known = calls[c];
-      std::ranges::copy(known.results, std::back_inserter(stretch.results));
-      for (const auto& [reg, ref] : known.operands) {
-        TapeStretch::Given given{.reg = reg, .offset_bytes = {}, .ref = ref};
-        const TapeCall* maker = tape.MakerOf(reg);
-        for (; inside(maker) && maker->views; maker = tape.MakerOf(given.reg)) {
-          const TensorForm& form = tape.registers_[At(reg)].form;
-          given.offset_bytes = static_cast<uint64_t>(form.storage_offset) *
-                               c10::elementSize(form.dtype);
-          given.reg = maker->arguments[0].registers[0];
-        }
-        if (inside(maker)) continue;
-        const bool known_given = std::ranges::any_of(
-            stretch.given, [&given](const TapeStretch::Given& other) {
-              return other.reg == given.reg &&
-                     other.offset_bytes == given.offset_bytes &&
-                     other.ref.value == given.ref.value &&
-                     other.ref.offset_bytes == given.ref.offset_bytes;
-            });
-        if (!known_given) stretch.given.push_back(given);
-      }
-    }
-    const Tape::Used used = tape.UsedBehind(stretch.first_call, end);
-    std::ranges::copy_if(stretch.results, std::back_inserter(stretch.wanted),
-                         [&used](const TapeStretch::Result& result) {
-                           return used.results.contains(result.reg);
-                         });
-    stretch.views = used.views;
-    const auto made = [&](int32_t reg) {
-      const TapeCall* const maker = tape.MakerOf(reg);
-      return !inside(maker) || used.results.contains(reg) ||
-             std::ranges::binary_search(
-                 used.views, static_cast<size_t>(maker - tape.calls_.data()));
-    };
-    for (size_t c = stretch.first_call; c < end; ++c) {
-      std::ranges::copy_if(tape.calls_[c].last_uses,
-                           std::back_inserter(stretch.drops), made);
-    }
-    all.push_back(std::move(stretch));
+    begin = calls[begin].program == nullptr ? begin + 1
+                                            : Add(tape, calls, begin, all);
   }
   return all;
+}
+
+size_t TapeStretches::Add(const Tape& tape,
+                          const std::vector<Run::Known>& calls, size_t begin,
+                          All& all) {
+  auto stretch = std::make_shared<TapeStretch>();
+  stretch->first_call = begin;
+  stretch->thread = std::this_thread::get_id();
+  stretch->program = calls[begin].program;
+  stretch->first_op = calls[begin].op;
+  std::unordered_set<size_t> before;
+  size_t end = begin;
+  // What these calls make, but those that are made first.
+  const auto inside = [&](const TapeCall* maker) {
+    if (maker == nullptr) return false;
+    const auto index = static_cast<size_t>(maker - tape.calls_.data());
+    return index >= begin && index < end && !before.contains(index);
+  };
+  size_t last = begin;  // behind the last op
+  for (size_t c = begin; c < calls.size(); ++c) {
+    if (c != begin && c == tape.drops_gradients_at_) break;
+    end = c + 1;
+    const TapeCall& call = tape.calls_[c];
+    const Run::Known& known = calls[c];
+    if (call.views && (known.views || call.only_views)) continue;
+    if (known.views) {
+      // Of memory that is elsewhere in each call.
+      const bool of_before = std::ranges::none_of(
+          call.arguments, [&](const TapeArgument& argument) {
+            return argument.kind == Kind::kNumber ||
+                   std::ranges::any_of(argument.registers, [&](int32_t reg) {
+                     return reg >= 0 && inside(tape.MakerOf(reg));
+                   });
+          });
+      if (!of_before) break;
+      before.insert(c);
+      continue;
+    }
+    if (known.program != calls[begin].program ||
+        known.op != stretch->first_op + stretch->calls.size()) {
+      break;
+    }
+    stretch->calls.push_back(c);
+    last = c + 1;
+  }
+  end = last;
+  if (stretch->calls.size() < kFewestOps) return end;
+  stretch->end_call = end;
+  std::erase_if(before, [end](size_t c) { return c >= end; });
+  stretch->before.assign(before.begin(), before.end());
+  std::ranges::sort(stretch->before);
+  for (const size_t c : stretch->calls) {
+    const Run::Known& known = calls[c];
+    std::ranges::copy(known.results, std::back_inserter(stretch->results));
+    for (const auto& [reg, ref] : known.operands) {
+      TapeStretch::Given given{.reg = reg, .offset_bytes = {}, .ref = ref};
+      const TapeCall* maker = tape.MakerOf(reg);
+      // A view is at its own offset in the memory of what it leads to.
+      for (; inside(maker) && maker->views; maker = tape.MakerOf(given.reg)) {
+        const TensorForm& form = tape.registers_[At(reg)].form;
+        given.offset_bytes = static_cast<uint64_t>(form.storage_offset) *
+                             c10::elementSize(form.dtype);
+        given.reg = maker->arguments[0].registers[0];
+      }
+      if (inside(maker)) continue;
+      const bool known_given = std::ranges::any_of(
+          stretch->given, [&given](const TapeStretch::Given& other) {
+            return other.reg == given.reg &&
+                   other.offset_bytes == given.offset_bytes &&
+                   other.ref.value == given.ref.value &&
+                   other.ref.offset_bytes == given.ref.offset_bytes;
+          });
+      if (!known_given) stretch->given.push_back(given);
+    }
+  }
+  const Tape::Used used = tape.UsedBehind(begin, end);
+  std::ranges::copy_if(stretch->results, std::back_inserter(stretch->wanted),
+                       [&used](const TapeStretch::Result& result) {
+                         return used.results.contains(result.reg);
+                       });
+  stretch->views = used.views;
+  // Views are made at the end, or where it is cut short.
+  std::unordered_set<int32_t> viewed;
+  for (size_t c = begin; c < end; ++c) {
+    if (tape.calls_[c].views) {
+      viewed.insert(tape.calls_[c].arguments[0].registers[0]);
+    }
+  }
+  uint32_t op = stretch->first_op;
+  std::vector<TapeStretch::Drop> at_the_end;
+  for (size_t c = begin; c < end; ++c) {
+    if (c != begin && std::ranges::binary_search(stretch->calls, c)) ++op;
+    for (const int32_t reg : tape.calls_[c].last_uses) {
+      const TapeRegister& of = tape.registers_[At(reg)];
+      const bool drops_early =
+          of.origin == Origin::kResult && !viewed.contains(reg);
+      if (drops_early) {
+        stretch->drops.push_back({reg, op});
+      } else {
+        at_the_end.push_back({reg, ~uint32_t{0}});
+      }
+    }
+  }
+  std::ranges::copy(at_the_end, std::back_inserter(stretch->drops));
+  all.push_back(std::move(stretch));
+  return end;
 }
 
 }  // namespace reprise::bindings

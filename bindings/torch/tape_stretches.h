@@ -29,6 +29,9 @@ namespace reprise::bindings {
 // first of these ops, and what comes from outside of them lies where it is
 // bound, each would match: they are followed together, and of their results
 // only those that somebody uses behind them are made.
+//
+// Calls that give views are no ops: those of what there is before are made
+// first, others behind it.
 struct TapeStretch {
   // An operand that none of these calls makes: in the register, or a view that
   // begins there in its storage.
@@ -37,29 +40,38 @@ struct TapeStretch {
     std::optional<uint64_t> offset_bytes;
     engine::ValueRef ref;
   };
-  // Which result of which op a register is.
+  // Which result of which op a register is; or it lies in that one's memory as
+  // its form says.
   struct Result {
     int32_t reg = 0;
     uint32_t op = 0;
     uint32_t result = 0;
+    bool by_form = false;
+  };
+  // Nobody uses it behind that op.
+  struct Drop {
+    int32_t reg = 0;
+    uint32_t op = 0;
   };
 
   size_t first_call = 0;
   size_t end_call = 0;
+  std::thread::id thread = {};  // is in the words of some ops
   std::weak_ptr<const engine::Program> program = {};
   uint32_t first_op = 0;
   std::vector<size_t> calls = {};    // by op, which one
+  std::vector<size_t> before = {};   // calls that are made first
   std::vector<Given> given = {};     // each once
   std::vector<Result> results = {};  // ascending by op
   // Of these, what is used behind; and what makes the views that are.
   std::vector<Result> wanted = {};
   std::vector<size_t> views = {};  // calls
-  // What there is, and nobody uses behind.
-  std::vector<int32_t> drops = {};
+  std::vector<Drop> drops = {};    // ascending by op
 };
 
 // Of one tape. Learns from runs in which ops were followed one by one: which
-// those are say its sessions. Thread-safe.
+// those are say its sessions. A tape has several in one place where it runs
+// several times in one pass of a plan, or in several plans. Thread-safe.
 class TapeStretches {
  public:
   // A run of the tape, on its thread:
@@ -70,59 +82,68 @@ class TapeStretches {
   //     Before(call)   ... and else
   //     the call is made
   //     After(call)
-  //   End()
   class Run {
    public:
     // `made`: by register, what there is; borrowed. Without `stretches` nothing
     // is gone over.
     Run(const Tape& tape, TapeStretches* stretches,
         std::vector<at::Tensor>& made);
-    size_t GoOver(size_t call);
+    ~Run();
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+    size_t GoOver(size_t call) {
+      return known_ == nullptr ? 0 : GoOverKnown(call);
+    }
     void Before(size_t call) {
       if (learns_) LearnBefore(call);
     }
     void After(size_t call) {
       if (learns_ && due_.program != nullptr) LearnAfter(call);
     }
-    void End();
 
    private:
     friend class TapeStretches;
 
-    // An op that comes next, if the call is it.
+    using Operands = std::vector<std::pair<int32_t, engine::ValueRef>>;
+    // An op that comes next, if the call is it; no op: if it gives views.
     struct Due {
       std::shared_ptr<const engine::Program> program = nullptr;
       const engine::TracedOp* op = nullptr;
       uint32_t index = 0;
       uint64_t followed = 0;
-      std::vector<std::pair<int32_t, engine::ValueRef>> operands = {};
+      bool own = false;  // it is the op of the call's operator, not of a part
+      Operands operands = {};
     };
     // The call was that op; or no op, and gave views.
     struct Known {
       bool views = false;
-      std::shared_ptr<const engine::Program> program;  // null: of none
+      std::shared_ptr<const engine::Program> program = nullptr;  // null: no op
       uint32_t op = 0;
-      std::vector<std::pair<int32_t, engine::ValueRef>> operands = {};
+      Operands operands = {};
       std::vector<TapeStretch::Result> results = {};
     };
 
     scheduler::Session* FindSession();
-    size_t GoOver(const TapeStretch& stretch);
+    size_t GoOverKnown(size_t call);
+    size_t GoOverOne(const TapeStretch& stretch, scheduler::Session& session,
+                     const engine::Program& program);
     bool FindGiven(const TapeStretch& stretch);
-    void MakeViews(const std::vector<size_t>& calls);
+    void MakeCalls(const std::vector<size_t>& calls);
     void LearnBefore(size_t call);
     void LearnAfter(size_t call);
     // All that one op has to be for it to be followed unseen, but that it
     // comes.
     bool MayBeUnseen(const TapeCall& call) const;
     bool FindOperands(const TapeCall& call, scheduler::Session& session);
-    bool FindResults(const TapeCall& call, Known& known) const;
+    bool FindResults(const TapeCall& call, scheduler::Session* session,
+                     Known& known) const;
 
     const Tape& tape_;
     TapeStretches* stretches_;
     std::vector<at::Tensor>& made_;
-    std::shared_ptr<const std::vector<TapeStretch>> known_;
-    size_t next_ = 0;  // of these
+    std::shared_ptr<const std::vector<std::shared_ptr<const TapeStretch>>>
+        known_;
     bool missed_ = false;
     bool learns_ = false;
     int device_ = 0;
@@ -133,17 +154,22 @@ class TapeStretches {
   };
 
  private:
-  using All = std::vector<TapeStretch>;
+  using All = std::vector<std::shared_ptr<const TapeStretch>>;
 
   static All Of(const Tape& tape, const std::vector<Run::Known>& calls);
+  // From `begin` on; the first call behind it.
+  static size_t Add(const Tape& tape, const std::vector<Run::Known>& calls,
+                    size_t begin, All& all);
+  void Note(All learned, bool learns, bool missed);
 
   std::mutex mutex_;
-  // Of the thread; guarded by mutex_, as the rest.
+  // Ascending by first call, of those with one the last one first; guarded by
+  // mutex_, as the rest.
   std::shared_ptr<const All> all_;
-  std::thread::id thread_;
   uint64_t runs_ = 0;
-  uint64_t learns_at_ = 1;  // the run
-  uint64_t period_ = 1;     // until it learns again
+  uint64_t learned_at_ = 0;  // the run
+  uint64_t pause_ = 1;       // runs until it learns again, if something is new
+  bool missed_ = true;
 };
 
 }  // namespace reprise::bindings

@@ -389,6 +389,16 @@ base::Status Instance::BindFresh(ValueId value) {
   return {};
 }
 
+bool Instance::HasRoomNow() const {
+  if (launched_ops_ > program_->segments[next_segment_].first_op) return true;
+  return std::ranges::none_of(followers_[next_segment_], [this](ValueId v) {
+    return !plan_->escapes(v) &&
+           std::ranges::any_of(neighbours_[v], [this, v](ValueId other) {
+             return other < v && ledger_->leased(other);
+           });
+  });
+}
+
 bool Instance::HasRoom() {
   const std::vector<ValueId>& followers = followers_[next_segment_];
   // Of a launch that got stuck, some have their places already.

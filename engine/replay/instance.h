@@ -86,6 +86,8 @@ class Instance {
   // (outlived), or if such a stream cannot be waited for: the pass is to be
   // left there, and nothing of that segment has been launched.
   bool HasRoom();
+  // The same, and notes nothing, and waits for nobody.
+  bool HasRoomNow() const;
 
   // Launches the next segment: the first one at the head, each further one when
   // the op next_launch_op() is reached, before its results are handed out.

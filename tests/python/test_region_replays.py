@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -106,6 +107,114 @@ def test_module(device: str, mode: Callable[[], Any], keeps: int) -> None:
         beside = Beside(session, copy.deepcopy(net), reprise.region(net))
         beside.warm(lambda: (batch(device),), keeps)
         beside.check(lambda: (batch(device),), keeps=keeps, ops=10)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_composites_that_end_in_a_view(device: str, mode: Callable[[], Any]) -> None:
+    """In inference mode what `linear` and `matmul` call is not seen, but their op is."""
+    net = Residual().to(device).eval()
+
+    def fn(x: torch.Tensor) -> list[torch.Tensor]:
+        y = functional.linear(x, net.inner[0].weight, net.inner[0].bias)
+        z = functional.gelu(y).matmul(net.outer[0].weight.t())
+        w = z.transpose(1, 2).reshape(2, -1).tanh()
+        return [w, y, torch.matmul(z, z.transpose(1, 2)).exp(), z]
+
+    with mode(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, fn, reprise.region(fn))
+        beside.warm(lambda: (torch.randn(2, 4, WIDTH, device=device),))
+        beside.check(lambda: (torch.randn(2, 4, WIDTH, device=device),))
+
+
+def test_operands_that_coincide_for_a_while(device: str) -> None:
+    """Two parts of one buffer, in one place while all is learned."""
+    buffer = torch.randn(64, device=device)
+    at = 0
+
+    def fn(a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        c = (a * 2).tanh()
+        d = c + a * b
+        return [d.exp().sin() + 1]
+
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, fn, reprise.region(fn))
+        beside.warm(lambda: (buffer[:16], buffer[:16].view(16)))
+        for at in (0, 8, 16, 4, 0):
+            for _ in range(4):
+                beside(buffer[:16], buffer[at : at + 16].view(16))
+
+
+def test_gradients_of_another_form(device: str) -> None:
+    """The same memory, other strides; none that lies in memory at all."""
+    net = Residual().to(device)
+    weight = net.inner[0].weight
+    square = torch.randn(12, 16, device=device)
+
+    def fn(x: torch.Tensor) -> list[torch.Tensor]:
+        assert weight.grad is not None
+        y = (x * 2 + 1).tanh() + weight.grad.to_dense()
+        return [y.exp() - x, y]
+
+    def gradient(call: int) -> torch.Tensor:
+        if call % 3 == 0:
+            return square
+        return square.view(16, 12).t() if call % 3 == 1 else square.to_sparse()
+
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, fn, reprise.region(fn))
+        weight.grad = square
+        beside.warm(lambda: (torch.randn(12, 16, device=device),))
+        for call in range(12):
+            with reprise.session(enabled=False):
+                weight.grad = gradient(call)
+            beside(torch.randn(12, 16, device=device))
+
+
+def test_memory_of_a_plan_is_used_again(device: str) -> None:
+    """What dies within a stretch, and is written through a view, gives its place away."""
+    draw = random.Random(0)
+    names = [draw.choice(("sin", "tanh", "exp", "sigmoid", "abs")) for _ in range(40)]
+
+    def fn(x: torch.Tensor) -> list[torch.Tensor]:
+        for i, name in enumerate(names):
+            x = getattr(x, name)() - 0.5
+            if i % 7 == 3:
+                row = x[i % 8]
+                row.add_(1)
+        return [x]
+
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        beside = Beside(session, fn, reprise.region(fn))
+        beside.warm(lambda: (torch.randn(8, 4096, device=device),))
+        built = session.stats().builds
+        beside.check(lambda: (torch.randn(8, 4096, device=device),), calls=60, ops=20)
+        assert session.stats().builds <= built + 1, str(session.explain())
+
+
+def test_several_calls_in_one_pass(device: str) -> None:
+    """Calls in a row that become one plan are gone over in each of its places."""
+    net = Residual().to(device).eval()
+    plain = copy.deepcopy(net)
+    fast: Any = reprise.region(net)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        followed = unshown = 0
+        for turn in range(2 * WARM):
+            inputs = [batch(device) for _ in range(4)]
+            found = [fast(x) for x in inputs]
+            with reprise.session(enabled=False):
+                for x, given in zip(inputs, found, strict=True):
+                    assert_same_bits(given, plain(x), f"turn {turn}")
+            session.wait(60)
+            if turn == WARM:
+                before = session.stats()
+                followed, unshown = before.followed, before.unshown
+        stats = session.stats()
+        assert stats.unshown - unshown > (stats.followed - followed) // 3
 
 
 def test_default_policy(device: str) -> None:

@@ -1062,6 +1062,76 @@ def test_argument_that_is_also_read_from_outside(device: str) -> None:
             assert_same_bits(fast(x), square(x))
 
 
+def test_tensors_from_outside_in_one_place(device: str) -> None:
+    """They may part: nothing is taken for something else."""
+    net = perceptron(device)
+    first: Any = net[0]
+    row = nn.Parameter(first.weight.data[0], requires_grad=False)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * first.weight[0] + row
+
+    fast = reprise.region(fn)
+    with torch.no_grad():
+        check_calls(fast, fn, lambda: (batch(device),), replayed=0)
+        row.data = torch.randn(16, device=device)
+        check_calls(fast, fn, lambda: (batch(device),), replayed=0)
+    assert "lie in one place" in str(fast.explain())
+
+
+def test_one_gradient_of_two(device: str) -> None:
+    net = perceptron(device)
+    first, second = (nn.Parameter(torch.randn(16, device=device)) for _ in range(2))
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        assert first.grad is not None and second.grad is not None
+        return net(x + first.grad) + second.grad.sum()
+
+    first.grad = second.grad = torch.randn(16, device=device)
+    fast = reprise.region(fn)
+    with torch.no_grad():
+        check_calls(fast, fn, lambda: (batch(device),), replayed=0)
+        second.grad = torch.randn(16, device=device)
+        check_calls(fast, fn, lambda: (batch(device),), replayed=0)
+        apart = reprise.region(fn)
+        check_calls(apart, fn, lambda: (batch(device),))
+        second.grad = torch.randn(16, device=device)
+        check_calls(apart, fn, lambda: (batch(device),))
+
+
+def test_versions_and_views_are_those_of_eager(device: str) -> None:
+    """What an operator calls itself counts for nothing."""
+    table = torch.randn(9, 5, device=device)
+
+    def fn(x: torch.Tensor) -> list[torch.Tensor]:
+        found = functional.embedding(x, table)
+        mean = found.mean(1)
+        return [found, mean, mean.max(0)[0], mean.add_(1)[:2], torch.zeros_like(mean)]
+
+    fast = reprise.region(fn)
+    with torch.no_grad():
+        for _ in range(CALLS):
+            x = torch.randint(9, (4, 3), device=device)
+            for one, other in zip(fast(x), fn(x), strict=True):
+                assert (one._version, one._is_view()) == (
+                    other._version,
+                    other._is_view(),
+                )
+    assert fast.explain().replayed >= CALLS - 4
+
+
+def test_inference_mode_that_begins_inside_is_refused(device: str) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        with torch.inference_mode():
+            y = x * 2
+        return y + 1
+
+    fast = reprise.region(fn)
+    with torch.no_grad():
+        check_calls(fast, fn, lambda: (batch(device),), replayed=0)
+    assert "inference mode begins or ends inside" in str(fast.explain())
+
+
 def test_data_of_tensors(device: str) -> None:
     weight = torch.randn(16, device=device)
     fast = reprise.region(lambda x: x * weight.data)

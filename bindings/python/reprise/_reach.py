@@ -275,8 +275,13 @@ class Reached:
 
     # --- What is looked at ---
 
-    def tensors(self) -> list[torch.Tensor]:
-        """Parameters, whose gradients the callable may read or drop."""
+    def holders(self) -> list[torch.Tensor]:
+        """Leaves, whose gradients the callable may read or drop."""
+        found = {id(each): each for each in self.own() if each.is_leaf}
+        return list(found.values())
+
+    def _tensors(self) -> list[torch.Tensor]:
+        """Parameters of modules and optimizers."""
         found: dict[int, torch.Tensor] = {}
         for module in self.modules:
             for parameter in module._parameters.values():
@@ -290,7 +295,7 @@ class Reached:
 
     def own(self) -> list[torch.Tensor]:
         """Tensors that it leads to."""
-        found: list[Any] = self.tensors()
+        found: list[Any] = self._tensors()
         for module in self.modules:
             found += module._buffers.values()
         found += [values.get(key) for _, values, key in self.names()]

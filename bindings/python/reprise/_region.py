@@ -304,7 +304,7 @@ class Region:
         if any(torch._C._is_alias_of(each, of) for each in tensors for of in own):
             self._note("an argument is memory that it reads from outside, too")
             return self._reprise_fn(*args, **kwargs)
-        if not ops.begin_region(structure.handle, tensors, numbers, reached.tensors()):
+        if not ops.begin_region(structure.handle, tensors, numbers, reached.holders()):
             self._note("another region is being recorded")
             return self._reprise_fn(*args, **kwargs)
         ended = False
