@@ -85,15 +85,31 @@ TapeStretches::Run::Run(const Tape& tape, TapeStretches* stretches,
                              : std::max(stretches->pause_, kSeldom);
   learns_ = stretches->runs_ >= stretches->learned_at_ + pause;
   if (!learns_) known_ = stretches->all_;
+  followed_ = Followed();
 }
 
 TapeStretches::Run::~Run() {
-  if (stretches_ == nullptr || (!learns_ && !missed_)) return;
+  if (stretches_ == nullptr) return;
   try {
-    stretches_->Note(learned_.empty() ? All() : Of(tape_, learned_), learns_,
-                     missed_);
+    // Where nothing is replayed now there is nothing to be learned.
+    All learned = saw_replay_ ? Of(tape_, learned_) : All();
+    for (const std::shared_ptr<const TapeStretch>& one : learned) {
+      gone_over_ += one->calls.size();
+    }
+    const uint64_t followed = Followed() - followed_;
+    stretches_->Note(std::move(learned),
+                     {.has_learned = saw_replay_,
+                      .shown = followed - std::min(gone_over_, followed),
+                      .missed = missed_});
   } catch (const std::bad_alloc&) {  // then nothing is learned
   }
+}
+
+uint64_t TapeStretches::Run::Followed() {
+  scheduler::Session* const session = FindSession();
+  if (session == nullptr) return followed_;
+  const LockedSession locked(*session);
+  return session->following().followed;
 }
 
 scheduler::Session* TapeStretches::Run::FindSession() {
@@ -181,6 +197,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
          .operands = given_},
         passed);
     if (followed == 0) return 0;
+    gone_over_ += followed;
     if (followed < stretch.calls.size()) {
       // The calls from there on are made, of what was gone over.
       end = stretch.calls[followed];
@@ -294,6 +311,7 @@ void TapeStretches::Run::LearnBefore(size_t call) {
   const LockedSession locked(*session);
   scheduler::Session::Following following = session->following();
   if (following.program == nullptr) return;
+  saw_replay_ = true;
   due_ = {.program = following.program,
           .index = following.next_op,
           .followed = following.followed};
@@ -403,10 +421,13 @@ void TapeStretches::Run::LearnAfter(size_t call) {
   }
 }
 
-void TapeStretches::Note(All learned, bool learns, bool missed) {
+void TapeStretches::Note(All learned, const Outcome& outcome) {
   const std::lock_guard lock(mutex_);
-  missed_ = missed || all_ == nullptr;
-  if (!learns) return;
+  // Others are shown now: there is another plan, perhaps.
+  missed_ |= outcome.missed || outcome.shown >= shown_ + kFewestOps;
+  if (!outcome.has_learned) return;
+  missed_ = all_ == nullptr && learned.empty();
+  shown_ = outcome.shown;
   learned_at_ = runs_;
   All all;
   if (all_ != nullptr) {

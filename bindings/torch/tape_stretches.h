@@ -125,6 +125,8 @@ class TapeStretches {
     };
 
     scheduler::Session* FindSession();
+    // Ops that the session has followed so far, by any.
+    uint64_t Followed();
     size_t GoOverKnown(size_t call);
     size_t GoOverOne(const TapeStretch& stretch, scheduler::Session& session,
                      const engine::Program& program);
@@ -146,6 +148,9 @@ class TapeStretches {
         known_;
     bool missed_ = false;
     bool learns_ = false;
+    bool saw_replay_ = false;
+    uint64_t followed_ = 0;   // when it began
+    uint64_t gone_over_ = 0;  // ops
     int device_ = 0;
     Due due_;
     std::vector<Known> learned_;  // by call
@@ -160,7 +165,14 @@ class TapeStretches {
   // From `begin` on; the first call behind it.
   static size_t Add(const Tape& tape, const std::vector<Run::Known>& calls,
                     size_t begin, All& all);
-  void Note(All learned, bool learns, bool missed);
+  // Of a run: it saw a replay, and `learned` is all that it found; so many ops
+  // were followed and not gone over; a stretch was of no use.
+  struct Outcome {
+    bool has_learned = false;
+    uint64_t shown = 0;
+    bool missed = false;
+  };
+  void Note(All learned, const Outcome& outcome);
 
   std::mutex mutex_;
   // Ascending by first call, of those with one the last one first; guarded by
@@ -169,7 +181,8 @@ class TapeStretches {
   uint64_t runs_ = 0;
   uint64_t learned_at_ = 0;  // the run
   uint64_t pause_ = 1;       // runs until it learns again, if something is new
-  bool missed_ = true;
+  uint64_t shown_ = 0;       // in the run that learned last
+  bool missed_ = true;       // since then
 };
 
 }  // namespace reprise::bindings

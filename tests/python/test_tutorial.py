@@ -24,8 +24,8 @@ def test_its_programs_do_what_it_says() -> None:
     variables: dict[str, object] = {}
     replays = []
     said = ""
-    with watched("cpu", replays=False):
-        pass
+    with watched("cpu", replays=False), reprise.session("cpu") as session:
+        session.reset()  # the programs' own, in which other tests were, too
     try:
         for number, (kind, text) in enumerate(BLOCK.findall(PAGE.read_text())):
             if kind == "text":
