@@ -5,6 +5,7 @@
 #include <iterator>
 #include <new>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -464,6 +465,40 @@ void TapeStretches::Note(All learned, const Outcome& outcome) {
   if (!all.empty()) all_ = std::make_shared<const All>(std::move(all));
 }
 
+void TapeStretches::NoteDrops(const Tape& tape, TapeStretch& stretch) {
+  // By register, the last call that uses it, or a view of it: views are made at
+  // the end, or where the stretch is cut short. Others are used behind.
+  std::unordered_map<int32_t, size_t> last;
+  for (size_t c = stretch.first_call; c < stretch.end_call; ++c) {
+    for (const int32_t reg : tape.calls_[c].last_uses) last[reg] = c;
+  }
+  std::unordered_set<int32_t> to_the_end;
+  for (size_t c = stretch.end_call; c-- > stretch.first_call;) {
+    const TapeCall& call = tape.calls_[c];
+    if (!call.views) continue;
+    const int32_t of = call.arguments[0].registers[0];
+    const auto found = last.find(of);
+    if (found == last.end()) continue;
+    for (const int32_t reg : call.results) {
+      const auto view = last.find(reg);
+      if (view == last.end() || to_the_end.contains(reg)) {
+        if (reg >= 0) to_the_end.insert(of);
+      } else {
+        found->second = std::max(found->second, view->second);
+      }
+    }
+  }
+  for (const auto& [reg, call] : last) {
+    const bool early =
+        tape.MakerOf(reg) != nullptr && !to_the_end.contains(reg);
+    const auto behind = std::ranges::upper_bound(stretch.calls, call);
+    const auto op = static_cast<uint32_t>(behind - stretch.calls.begin());
+    stretch.drops.push_back(
+        {reg, early ? stretch.first_op + op - 1 : ~uint32_t{0}});
+  }
+  std::ranges::sort(stretch.drops, {}, &TapeStretch::Drop::op);
+}
+
 TapeStretches::All TapeStretches::Of(const Tape& tape,
                                      const std::vector<Run::Known>& calls) {
   All all;
@@ -553,29 +588,7 @@ size_t TapeStretches::Add(const Tape& tape,
                          return used.results.contains(result.reg);
                        });
   stretch->views = used.views;
-  // Views are made at the end, or where it is cut short.
-  std::unordered_set<int32_t> viewed;
-  for (size_t c = begin; c < end; ++c) {
-    if (tape.calls_[c].views) {
-      viewed.insert(tape.calls_[c].arguments[0].registers[0]);
-    }
-  }
-  uint32_t op = stretch->first_op;
-  std::vector<TapeStretch::Drop> at_the_end;
-  for (size_t c = begin; c < end; ++c) {
-    if (c != begin && std::ranges::binary_search(stretch->calls, c)) ++op;
-    for (const int32_t reg : tape.calls_[c].last_uses) {
-      const TapeRegister& of = tape.registers_[At(reg)];
-      const bool drops_early =
-          of.origin == Origin::kResult && !viewed.contains(reg);
-      if (drops_early) {
-        stretch->drops.push_back({reg, op});
-      } else {
-        at_the_end.push_back({reg, ~uint32_t{0}});
-      }
-    }
-  }
-  std::ranges::copy(at_the_end, std::back_inserter(stretch->drops));
+  NoteDrops(tape, *stretch);
   all.push_back(std::move(stretch));
   return end;
 }

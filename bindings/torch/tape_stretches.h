@@ -162,6 +162,7 @@ class TapeStretches {
   using All = std::vector<std::shared_ptr<const TapeStretch>>;
 
   static All Of(const Tape& tape, const std::vector<Run::Known>& calls);
+  static void NoteDrops(const Tape& tape, TapeStretch& stretch);
   // From `begin` on; the first call behind it.
   static size_t Add(const Tape& tape, const std::vector<Run::Known>& calls,
                     size_t begin, All& all);
