@@ -1440,6 +1440,23 @@ def test_report_has_regions(device: str) -> None:
     assert found["name"] in str(report)
 
 
+def test_report_names_what_was_another_one(device: str) -> None:
+    net = perceptron(device)
+    fast: Any = reprise.region(net)
+    with torch.no_grad():
+        for call in range(12):
+            net.train(call % 6 == 5)
+            fast(batch(device))
+        fast(input=batch(device))
+    report = fast.explain()
+    assert "structure of the arguments" in report.guards
+    assert any(name.endswith(".training") for name in report.guards), report.guards
+    assert report.seconds > 0 and f"{report.replayed} of 13 calls replayed in" in str(
+        report
+    )
+    assert reprise.explain() is not None and "another" in str(report)
+
+
 def test_nothing_is_kept_of_a_region_that_went(device: str) -> None:
     net = perceptron(device)
     fast = reprise.region(net)

@@ -9,6 +9,7 @@ import functools
 import logging
 import operator
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -36,6 +37,7 @@ _MOST_LOOKS = 3  # in a call
 _MOST_FRUITLESS = 128
 _MOST_CHANGES = 4  # of Python's state by the callable itself
 
+_clock = time.perf_counter
 _log = logging.getLogger("reprise")
 ALL: weakref.WeakSet[Region] = weakref.WeakSet()
 
@@ -186,9 +188,12 @@ class Region:
             structure = known or self._new_structure((state.number, form))
             if structure.off:
                 return self._reprise_fn(*args, **kwargs)
+            begin = _clock()
             step, tape, outputs = run(structure.handle, watch, tensors, numbers)
             if step == _DONE:
-                self._report.replayed += 1
+                report = self._report
+                report.seconds += _clock() - begin
+                report.replayed += 1
                 self._fruitless = 0
                 return structure.builders[tape][1](iter(outputs), parts.objects)
             if step != _LOOK:
@@ -212,6 +217,7 @@ class Region:
                 len(each.builders) for of in of_all for each in of._structures.values()
             ),
             reasons=dict(self._report.reasons),
+            guards=dict(self._report.guards),
         )
 
     # --- What it reads ---
@@ -227,6 +233,8 @@ class Region:
                     break
             else:
                 state = self._new_state(last)
+            if last is not None and (self._at is None or self._at[0] is not state):
+                self._note_guard(last)
             self._watch.arm(state.dicts())
             self._at = state, self._watch.handle
             return self._at
@@ -276,6 +284,8 @@ class Region:
 
     def _new_structure(self, key: Any) -> _Structure:
         self._fruitless += 1
+        if any(state == key[0] for state, _ in self._structures):
+            self._note_guard("structure of the arguments")
         if self._fruitless > _MOST_FRUITLESS:
             self._off = True
             self._note(
@@ -415,6 +425,11 @@ class Region:
         times, known = self._report.reasons.get(reason, (0, ""))
         if times or len(self._report.reasons) < 64:
             self._report.reasons[reason] = times + 1, place or known
+
+    def _note_guard(self, what: str) -> None:
+        guards = self._report.guards
+        if what in guards or len(guards) < 64:
+            guards[what] = guards.get(what, 0) + 1
 
     @contextlib.contextmanager
     def _own_session(self) -> Iterator[None]:

@@ -14,30 +14,39 @@ class RegionReport:
         name: the callable's.
         calls, replayed: all calls, and those whose Python was left out.
         recorded: calls that ran their Python while it was written down.
+        seconds: until the replayed ones came back, all together.
         operators: calls of operators in the variant that was recorded last.
         variants: structures of arguments, and states of modules, that it has.
         samples: recorded calls that were the same as what is replayed.
         reasons: why calls ran their Python: how often, and the program's line.
+        guards: what was another one than at the call before: how often.
     """
 
     name: str
     calls: int = 0
     replayed: int = 0
     recorded: int = 0
+    seconds: float = 0.0
     operators: int = 0
     variants: int = 0
     samples: int = 0
     reasons: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    guards: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
+        each = (
+            f" in {1e6 * self.seconds / self.replayed:.0f} us" if self.replayed else ""
+        )
         lines = [
-            f"region {self.name}: {self.replayed} of {self.calls} calls replayed, "
+            f"region {self.name}: {self.replayed} of {self.calls} calls replayed{each}, "
             f"{self.operators} operators a call, {self.variants} variants, "
             f"{self.samples} samples the same"
         ]
         for reason, (times, place) in self.reasons.items():
             where = f" at {place}" if place else ""
             lines.append(f"  {times} x {reason}{where}")
+        for guard, times in self.guards.items():
+            lines.append(f"  {times} x another {guard}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
