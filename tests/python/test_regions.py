@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import reprise
 import torch
+from reprise import _between
 from torch import nn
 from torch.nn import functional
 from watching import assert_same_bits, replaying
@@ -1510,3 +1511,121 @@ def test_backend_refuses_unknown_options() -> None:
 
     with pytest.raises(ValueError, match="check"):
         backend(torch.fx.symbolic_trace(nn.ReLU()), [], options={"fast": True})
+
+
+# --- Functions between the pieces ---
+
+
+class Attending(nn.Module):
+    """Layers round a function that reads numbers and keeps state of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x: torch.Tensor, seen: Cache, scale: float = 1.0) -> torch.Tensor:
+        for i, layer in enumerate(self.layers):
+            x = functional.gelu(layer(x)) * scale
+            x, total = attend(x, seen, layer=i)
+            x = x + total.tanh()
+        return x
+
+
+@reprise.between
+def attend(x: torch.Tensor, seen: Cache, layer: int) -> tuple[torch.Tensor, Any]:
+    """As no region may: it branches on data, counts and writes."""
+    seen.taken += 1
+    if x.sum().item() > 0:
+        x = x * seen.taken
+    seen.layers[layer % 2].sums.add_(x.sum(0))
+    return x, seen.layers[layer % 2].sums
+
+
+def test_function_between_the_pieces(device: str) -> None:
+    net = Attending().to(device).eval()
+    fast: Any = reprise.region(net)
+    ours, plain = Cache(device), Cache(device)
+    with torch.no_grad():
+        for call in range(20):
+            x = batch(device)
+            found, expected = fast(x, ours), net(x, plain)
+            sums = [[layer.sums for layer in each.layers] for each in (ours, plain)]
+            assert_same_bits([found, *sums[0]], [expected, *sums[1]], f"call {call}")
+            assert ours.taken == plain.taken == 3 * (call + 1)
+    assert fast.explain().replayed >= 14, str(fast.explain())
+    known = len(_between._calls)
+    del ours, found
+    gc.collect()
+    assert len(_between._calls) < known
+
+
+def test_function_between_the_pieces_is_replayed_round(device: str) -> None:
+    net = Attending().to(device).eval()
+    fast: Any = reprise.region(net)
+    ours, plain = Cache(device), Cache(device)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        for call in range(40):
+            x = batch(device)
+            found = fast(x, ours)
+            with reprise.session(enabled=False):
+                assert_same_bits(found, net(x, plain), f"call {call}")
+            session.wait(60)
+        assert session.stats().followed > 0
+
+
+def test_function_between_with_gradients_is_just_called(device: str) -> None:
+    net = Attending().to(device)
+    twin = copy.deepcopy(net)
+    fast: Any = reprise.region(net)
+    ours, plain = Cache(device), Cache(device)
+    for _ in range(CALLS):
+        x = batch(device)
+        for module, call, cache in ((net, fast, ours), (twin, twin, plain)):
+            module.zero_grad()
+            for layer in cache.layers:
+                layer.sums = torch.zeros(16, device=device)
+            call(x, cache).sum().backward()
+        grads = [[p.grad for p in each.parameters()] for each in (net, twin)]
+        assert_same_bits(*grads)
+
+
+def test_function_between_that_gives_another_form(device: str) -> None:
+    sizes = iter([2, 2, 2, 2, 3, 2])
+
+    @reprise.between
+    def pick(x: torch.Tensor) -> torch.Tensor:
+        return x[: next(sizes)].clone()
+
+    fast = reprise.region(lambda x: pick(x + 1) * 2)
+    x = batch(device)
+    with torch.no_grad():
+        for _ in range(4):
+            assert torch.equal(fast(x), (x[:2] + 1) * 2)
+        with pytest.raises(RuntimeError, match="pick runs between pieces"):
+            fast(x)
+        assert torch.equal(fast(x), (x[:2] + 1) * 2)
+
+
+def test_function_between_raises_as_it_does(device: str) -> None:
+    calls = 0
+
+    @reprise.between
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            raise KeyError("sixth")
+        return x * 2
+
+    fast = reprise.region(lambda x: fails(x + 1) - 1)
+    x = batch(device)
+    with torch.no_grad():
+        for call in range(10):
+            if call == 5:
+                with pytest.raises(KeyError, match="sixth"):
+                    fast(x)
+                continue
+            assert torch.equal(fast(x), (x + 1) * 2 - 1)
+    with pytest.raises(TypeError, match="give a callable"):
+        reprise.between(3)  # type: ignore[arg-type]

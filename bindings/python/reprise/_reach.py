@@ -126,7 +126,8 @@ class Reached:
         elif isinstance(value, Bound):
             self._follow_all((value.owner(), value.function), depth)
         elif isinstance(value, types.FunctionType):
-            self._follow_function(value, depth)
+            if not hasattr(value, "_reprise_between"):  # which may do anything
+                self._follow_function(value, depth)
         elif isinstance(value, types.ModuleType):
             if not _is_installed(
                 getattr(value, "__file__", None) or "/" + _INSTALLED[0]
@@ -406,11 +407,20 @@ def _is_installed(file: str) -> bool:
     return file.startswith("<frozen") or any(part in file for part in _INSTALLED)
 
 
-class State:
-    """What all of that held when it was made."""
+# What holds something, by its id, and the key there.
+Where = tuple[int, Any]
 
-    def __init__(self, reached: Reached, number: int) -> None:
+
+class State:
+    """What all of that held when it was made.
+
+    `theirs`, where something may be another one all the same: functions between the
+    pieces of a region change it, and do as they like.
+    """
+
+    def __init__(self, reached: Reached, number: int, theirs: set[Where]) -> None:
         self.number = number
+        self.theirs = theirs
         self._held = [
             (
                 name,
@@ -433,29 +443,44 @@ class State:
 
     def quick_difference(self) -> str | None:
         """As `difference`, of what cannot be watched."""
-        for cell, content in self._cells:
-            if _content(cell) is not content:
-                return "a variable of its closure"
-        for name, values, key, token in self._names:
-            value = values.get(key, _MISSING)
-            if value is not token and not _same(token, value):
-                return f"{name}.{key}"
-        for name, each, token in self._lists:
-            if not _same(token, each):
-                return name
-        return None
+        return self._first(self._quick_differences())
 
     def difference(self) -> str | None:
         """What is another one now, as the program names it; None: nothing."""
+        return self._first(self._differences())
+
+    def differing(self) -> set[Where]:
+        """All that is another one now."""
+        return {where for _, where in self._differences()}
+
+    def _first(self, differences: Iterator[tuple[str, Where]]) -> str | None:
+        for name, where in differences:
+            if where not in self.theirs:
+                return name
+        return None
+
+    def _quick_differences(self) -> Iterator[tuple[str, Where]]:
+        for cell, content in self._cells:
+            if _content(cell) is not content:
+                yield "a variable of its closure", (id(cell), None)
+        for name, values, key, token in self._names:
+            value = values.get(key, _MISSING)
+            if value is not token and not _same(token, value):
+                yield f"{name}.{key}", (id(values), key)
+        for name, each, token in self._lists:
+            if not _same(token, each):
+                yield name, (id(each), None)
+
+    def _differences(self) -> Iterator[tuple[str, Where]]:
         for name, each, keys, tokens in self._held:
             if keys is None and len(each) != len(tokens):
-                changed = set(each).symmetric_difference(tokens)
-                return f"{name}.{_name(next(iter(changed), ''))}"
+                for key in set(each).symmetric_difference(tokens):
+                    yield f"{name}.{_name(key)}", (id(each), key)
             for key, value in _items(each, keys):
                 token = tokens.get(key, _MISSING)
                 if token is _MISSING or not _same(token, value):
-                    return f"{name}.{_name(key)}"
-        return self.quick_difference()
+                    yield f"{name}.{_name(key)}", (id(each), key)
+        yield from self._quick_differences()
 
 
 def _name(key: Any) -> str:

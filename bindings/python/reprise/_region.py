@@ -19,7 +19,7 @@ import torch
 from reprise import _native, _tree
 from reprise._dict_watch import LOOKS_ALWAYS, Watch
 from reprise._numbers import noted, plain
-from reprise._reach import Bound, Reached, State
+from reprise._reach import Bound, Reached, State, Where
 from reprise._region_report import RegionReport
 
 Check = Literal["sample", "always", "never"]
@@ -43,7 +43,7 @@ ALL: weakref.WeakSet[Region] = weakref.WeakSet()
 
 
 class _Thread(threading.local):
-    recording = False
+    recording: State | None = None  # of the region whose call is written down
 
 
 _thread = _Thread()
@@ -100,6 +100,7 @@ class Region:
         self._lock = threading.RLock()
         self._reached: Reached | None = None
         self._states: list[State] = []
+        self._theirs: set[Where] = set()
         # The state that was found last, and what watches its dictionaries.
         self._at: tuple[State, int] | None = None
         self._made = 0  # states
@@ -131,7 +132,7 @@ class Region:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         report = self._report
         report.calls += 1
-        if self._off or _thread.recording or torch.compiler.is_compiling():
+        if self._off or _thread.recording is not None or torch.compiler.is_compiling():
             return self._reprise_fn(*args, **kwargs)
         parts = _tree.Parts()
         try:
@@ -244,7 +245,7 @@ class Region:
         self._reached = Reached(None if self._guarded else self._reprise_fn, given)
         self._made += 1
         self._fruitless += 1
-        state = State(self._reached, self._made)
+        state = State(self._reached, self._made, self._theirs)
         if self._fruitless > _MOST_FRUITLESS:
             self._off = True
             self._note(f"{difference} is another one again and again")
@@ -321,7 +322,7 @@ class Region:
         computed = [True] * len(numbers)
         try:
             with (
-                _recording(),
+                _recording(state),
                 noted(
                     args, kwargs, reached.optimizers, reached.computes, computed
                 ) as given,
@@ -490,13 +491,18 @@ def _form(
     return form
 
 
+def recorded_state() -> State | None:
+    """Of the region a call of which this thread writes down."""
+    return _thread.recording
+
+
 @contextlib.contextmanager
-def _recording() -> Iterator[None]:
-    _thread.recording = True
+def _recording(state: State) -> Iterator[None]:
+    _thread.recording = state
     try:
         yield
     finally:
-        _thread.recording = False
+        _thread.recording = None
 
 
 class _Method:

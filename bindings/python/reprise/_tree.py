@@ -45,18 +45,21 @@ class Foreign(TypeError):
 class Parts:
     """What a value was taken apart into, in order."""
 
-    __slots__ = ("known", "numbers", "objects", "tensors")
+    __slots__ = ("floats", "known", "numbers", "objects", "tensors")
 
-    def __init__(self, *, known: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, *, known: Sequence[Any] | None = None, floats: bool = True
+    ) -> None:
         """`known`: of results, the only objects that may be in them.
 
-        Floats are part of the form, then.
+        Without `floats`, and of results, floats are part of the form.
         """
         self.tensors: list[torch.Tensor] = []
         self.numbers: list[float] = []
         # Of types that nobody knows how to take apart.
         self.objects: list[Any] = []
         self.known = known
+        self.floats = floats and known is None
 
 
 def flatten(value: Any, parts: Parts) -> Form:
@@ -65,7 +68,7 @@ def flatten(value: Any, parts: Parts) -> Form:
     if kind in _TENSORS:
         parts.tensors.append(value)
         return _TENSORS[kind]
-    if kind is float and parts.known is None:
+    if kind is float and parts.floats:
         parts.numbers.append(value)
         return 1
     if kind in _CONSTANTS:
