@@ -21,12 +21,6 @@ bool HasMask(std::span<const c10::IValue> arguments) {
   return false;
 }
 
-// The program's own function (bindings/python/reprise/_between.py), which may
-// do anything.
-bool IsBetween(const c10::OperatorHandle& op) {
-  return op.operator_name().name == "reprise_between::call";
-}
-
 bool PicksByIndices(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return name == "aten::index" || name == "aten::_unsafe_index";
@@ -60,7 +54,7 @@ bool SizesByData(const c10::OperatorHandle& op,
 
 bool HasSecretEffects(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  return IsBetween(op) || name.find("batch_norm") != std::string::npos ||
+  return name.find("batch_norm") != std::string::npos ||
          name.find("instance_norm") != std::string::npos ||
          name.find("renorm") != std::string::npos ||
          op.hasTag(at::Tag::nondeterministic_seeded);
@@ -76,7 +70,6 @@ bool LeavesUnwritten(const c10::OperatorHandle& op) {
 }
 
 bool Writes(const c10::OperatorHandle& op, size_t argument) {
-  if (IsBetween(op)) return argument > 0;
   const c10::AliasInfo* alias = op.schema().arguments()[argument].alias_info();
   return alias != nullptr && alias->isWrite();
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import functools
@@ -16,7 +17,6 @@ from typing import Any, NamedTuple
 import pytest
 import reprise
 import torch
-from reprise import _between
 from torch import nn
 from torch.nn import functional
 from watching import assert_same_bits, replaying
@@ -809,6 +809,188 @@ def test_object_that_the_callable_changes(device: str) -> None:
     assert "it changes Cache.taken" in str(fast.explain())
 
 
+class Holder:
+    """An object of the program's; its attributes are what it is made with."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+class Answers(Holder):
+    """It has a value for every name."""
+
+    def __getattr__(self, name: str) -> Any:
+        return None
+
+
+class Doubles(Holder):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+class Triples(Doubles):
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+
+class Comparable(type):
+    """Its classes cannot be keys of a dictionary."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(cls, other: object) -> bool:
+        return cls is other
+
+
+class OfComparable(Holder, metaclass=Comparable):
+    pass
+
+
+def scaled(factors: dict[str, float], x: torch.Tensor) -> torch.Tensor:
+    return x * factors["x"]
+
+
+def folded(x: torch.Tensor, of: Any) -> torch.Tensor:
+    for each in of.parts.values():
+        x = (x + each) * each
+    return x
+
+
+def ones_and_threes() -> dict[str, torch.Tensor]:
+    return {"ones": torch.ones(2), "threes": torch.full((2,), 3.0)}
+
+
+def put_last(of: Any) -> None:
+    of.parts["ones"] = of.parts.pop("ones")
+
+
+def replace_attributes(of: Any) -> None:
+    of.__dict__ = {"factor": 3}
+
+
+def make_triples(of: Any) -> None:
+    of.__class__ = Triples
+
+
+class Changed(NamedTuple):
+    """An object, what a region computes of it, and a change of it."""
+
+    make: Callable[[], Any]
+    fn: Callable[[torch.Tensor, Any], torch.Tensor]
+    change: Callable[[Any], None]
+
+
+CHANGED = {
+    "attribute": Changed(
+        lambda: Holder(factor=2),
+        lambda x, of: x * of.factor,
+        lambda of: setattr(of, "factor", 3),
+    ),
+    "answers every name": Changed(
+        lambda: Answers(factor=2),
+        lambda x, of: x * of.factor,
+        lambda of: setattr(of, "factor", 3),
+    ),
+    "all its attributes": Changed(
+        lambda: Holder(factor=2), lambda x, of: x * of.factor, replace_attributes
+    ),
+    "its class": Changed(Doubles, lambda x, of: of(x), make_triples),
+    "class of what it holds": Changed(
+        lambda: Holder(inner=Doubles()),
+        lambda x, of: of.inner(x),
+        lambda of: make_triples(of.inner),
+    ),
+    "arguments of a partial": Changed(
+        lambda: Holder(fn=functools.partial(scaled, {"x": 2.0})),
+        lambda x, of: of.fn(x),
+        lambda of: of.fn.args[0].update(x=3.0),
+    ),
+    "order of a dict": Changed(
+        lambda: Holder(parts=ones_and_threes()), folded, put_last
+    ),
+    "order of an OrderedDict": Changed(
+        lambda: Holder(parts=collections.OrderedDict(ones_and_threes())),
+        folded,
+        lambda of: of.parts.move_to_end("ones"),
+    ),
+    "set": Changed(
+        lambda: Holder(on={"a"}),
+        lambda x, of: x * (2 if "b" in of.on else 3),
+        lambda of: of.on.add("b"),
+    ),
+    "tensor in a tuple in a list": Changed(
+        lambda: Holder(keys=[(torch.ones(2),)]),
+        lambda x, of: x * of.keys[0][0],
+        lambda of: of.keys.__setitem__(0, (torch.zeros(2),)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_change_of_an_object_among_the_arguments(name: str) -> None:
+    case = CHANGED[name]
+    fast: Any = reprise.region(case.fn)
+    held = case.make()
+    for _ in range(2):
+        check_calls(fast, case.fn, lambda: (torch.rand(2), held))
+        case.change(held)
+        found, expected = fast(torch.ones(2), held), case.fn(torch.ones(2), held)
+        assert_same_bits(found, expected, str(fast.explain()))
+
+
+class Slotted:
+    __slots__ = ("__weakref__", "factor")
+
+
+class Shadowed(dict[str, float]):
+    """Reads its items as attributes."""
+
+    __getattr__ = dict.__getitem__
+
+
+def slotted() -> Slotted:
+    made = Slotted()
+    made.factor = 2.0
+    return made
+
+
+UNKNOWN = {
+    "slots": slotted,
+    "a dict with attributes": lambda: Shadowed(factor=2.0),
+    "its class is no key": lambda: OfComparable(factor=2.0),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_object_that_cannot_be_looked_into(name: str) -> None:
+    """Each call is the callable's own, or notices what another one finds."""
+
+    def fn(x: torch.Tensor, of: Any) -> torch.Tensor:
+        return x * of.inner.factor
+
+    held = Holder(inner=UNKNOWN[name]())
+    fast: Any = reprise.region(fn)
+    for call in range(2 * CALLS):
+        x = torch.rand(2)
+        if call == CALLS:
+            held.inner = UNKNOWN[name]()
+        assert_same_bits(fast(x, held), fn(x, held))
+    assert fast.explain().replayed > 0 or "holds Holder.inner" in str(fast.explain())
+
+
+def test_containers_that_hold_themselves() -> None:
+    def fn(x: torch.Tensor, of: Any) -> torch.Tensor:
+        return x * 2
+
+    fast: Any = reprise.region(fn)
+    parts: list[Any] = []
+    parts.append(parts)
+    held = Holder(parts=parts)
+    check_calls(fast, fn, lambda: (torch.rand(2), held))
+    check_calls(fast, fn, lambda: (torch.rand(2), parts), replayed=0)
+    assert "holds itself" in str(fast.explain())
+
+
 def test_module_that_has_a_region(device: str) -> None:
     """A region among what a callable leads to is what it is a region of."""
     net: Any = perceptron(device)
@@ -1511,121 +1693,3 @@ def test_backend_refuses_unknown_options() -> None:
 
     with pytest.raises(ValueError, match="check"):
         backend(torch.fx.symbolic_trace(nn.ReLU()), [], options={"fast": True})
-
-
-# --- Functions between the pieces ---
-
-
-class Attending(nn.Module):
-    """Layers round a function that reads numbers and keeps state of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
-
-    def forward(self, x: torch.Tensor, seen: Cache, scale: float = 1.0) -> torch.Tensor:
-        for i, layer in enumerate(self.layers):
-            x = functional.gelu(layer(x)) * scale
-            x, total = attend(x, seen, layer=i)
-            x = x + total.tanh()
-        return x
-
-
-@reprise.between
-def attend(x: torch.Tensor, seen: Cache, layer: int) -> tuple[torch.Tensor, Any]:
-    """As no region may: it branches on data, counts and writes."""
-    seen.taken += 1
-    if x.sum().item() > 0:
-        x = x * seen.taken
-    seen.layers[layer % 2].sums.add_(x.sum(0))
-    return x, seen.layers[layer % 2].sums
-
-
-def test_function_between_the_pieces(device: str) -> None:
-    net = Attending().to(device).eval()
-    fast: Any = reprise.region(net)
-    ours, plain = Cache(device), Cache(device)
-    with torch.no_grad():
-        for call in range(20):
-            x = batch(device)
-            found, expected = fast(x, ours), net(x, plain)
-            sums = [[layer.sums for layer in each.layers] for each in (ours, plain)]
-            assert_same_bits([found, *sums[0]], [expected, *sums[1]], f"call {call}")
-            assert ours.taken == plain.taken == 3 * (call + 1)
-    assert fast.explain().replayed >= 14, str(fast.explain())
-    known = len(_between._calls)
-    del ours, found
-    gc.collect()
-    assert len(_between._calls) < known
-
-
-def test_function_between_the_pieces_is_replayed_round(device: str) -> None:
-    net = Attending().to(device).eval()
-    fast: Any = reprise.region(net)
-    ours, plain = Cache(device), Cache(device)
-    with torch.no_grad(), reprise.session(device, policy="always") as session:
-        session.reset()
-        for call in range(40):
-            x = batch(device)
-            found = fast(x, ours)
-            with reprise.session(enabled=False):
-                assert_same_bits(found, net(x, plain), f"call {call}")
-            session.wait(60)
-        assert session.stats().followed > 0
-
-
-def test_function_between_with_gradients_is_just_called(device: str) -> None:
-    net = Attending().to(device)
-    twin = copy.deepcopy(net)
-    fast: Any = reprise.region(net)
-    ours, plain = Cache(device), Cache(device)
-    for _ in range(CALLS):
-        x = batch(device)
-        for module, call, cache in ((net, fast, ours), (twin, twin, plain)):
-            module.zero_grad()
-            for layer in cache.layers:
-                layer.sums = torch.zeros(16, device=device)
-            call(x, cache).sum().backward()
-        grads = [[p.grad for p in each.parameters()] for each in (net, twin)]
-        assert_same_bits(*grads)
-
-
-def test_function_between_that_gives_another_form(device: str) -> None:
-    sizes = iter([2, 2, 2, 2, 3, 2])
-
-    @reprise.between
-    def pick(x: torch.Tensor) -> torch.Tensor:
-        return x[: next(sizes)].clone()
-
-    fast = reprise.region(lambda x: pick(x + 1) * 2)
-    x = batch(device)
-    with torch.no_grad():
-        for _ in range(4):
-            assert torch.equal(fast(x), (x[:2] + 1) * 2)
-        with pytest.raises(RuntimeError, match="pick runs between pieces"):
-            fast(x)
-        assert torch.equal(fast(x), (x[:2] + 1) * 2)
-
-
-def test_function_between_raises_as_it_does(device: str) -> None:
-    calls = 0
-
-    @reprise.between
-    def fails(x: torch.Tensor) -> torch.Tensor:
-        nonlocal calls
-        calls += 1
-        if calls == 6:
-            raise KeyError("sixth")
-        return x * 2
-
-    fast = reprise.region(lambda x: fails(x + 1) - 1)
-    x = batch(device)
-    with torch.no_grad():
-        for call in range(10):
-            if call == 5:
-                with pytest.raises(KeyError, match="sixth"):
-                    fast(x)
-                continue
-            assert torch.equal(fast(x), (x + 1) * 2 - 1)
-    with pytest.raises(TypeError, match="give a callable"):
-        reprise.between(3)  # type: ignore[arg-type]

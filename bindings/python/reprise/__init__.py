@@ -14,7 +14,6 @@ import contextlib
 from collections.abc import Iterator
 
 from reprise import _native
-from reprise._between import between
 from reprise._compiler import reprise as backend
 from reprise._options import Device, Option, OptionValue
 from reprise._region import Region
@@ -35,7 +34,6 @@ __all__ = [
     "Stats",
     "Timeline",
     "backend",
-    "between",
     "disable",
     "enable",
     "explain",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import collections
 import dis
 import functools
 import itertools
 import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
+
+from reprise._tree import Foreign
 
 _HOOKS = (
     "_forward_hooks",
@@ -23,6 +26,7 @@ _HOOKS = (
     "_modules",
 )
 _SIMPLE = (bool, int, float, str, bytes, complex, type(None))
+_BY_VALUE = frozenset({bool, int, str, bytes, type(None)})
 _NO_OBJECTS = (
     torch.nn.Module,
     torch.Tensor,
@@ -38,6 +42,20 @@ _DEPTH = 3  # how far objects of the program's are followed to modules
 
 
 _MISSING = object()
+
+_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+_CONTAINERS = (list, tuple, set, frozenset, *_DICTS)
+# What `Reached` knows to follow, whoever holds it.
+_KNOWN_OBJECTS = (
+    *(torch.nn.Module, torch.optim.Optimizer, type, functools.partial),
+    *(
+        types.FunctionType,
+        types.MethodType,
+        types.ModuleType,
+        types.BuiltinFunctionType,
+    ),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator),
+)
 
 
 class Bound:
@@ -59,8 +77,63 @@ _READ_ALL = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "asdic
 # Their functions tell nobody that they look at a number.
 _MATH = frozenset({"math", "cmath", "numpy", "statistics", "decimal", "fractions"})
 _CALLED = ("__call__", "forward")
-_FOREIGN = ("torch", "builtins", "numpy", "typing", "collections")
+# Objects of these packages are not looked into.
+_FOREIGN = frozenset(
+    {
+        *("torch", "builtins", "numpy", "typing", "collections"),
+        *("logging", "threading", "_thread", "concurrent", "multiprocessing", "queue"),
+        *(
+            "asyncio",
+            "contextvars",
+            "weakref",
+            "warnings",
+            "re",
+            "pathlib",
+            "io",
+            "_io",
+        ),
+    }
+)
 _INSTALLED = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])
+
+
+class _Named(NamedTuple):
+    """What code names."""
+
+    globals: tuple[str, ...]  # that it reads
+    read: frozenset[str]  # attributes
+    written: frozenset[str]
+    computes: bool  # it imports what does mathematics
+
+
+@functools.lru_cache(maxsize=4096)
+def _named(code: types.CodeType) -> _Named:
+    """That of functions inside it, too."""
+    found: list[str] = []
+    read: set[str] = set()
+    written: set[str] = set()
+    computes = False
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME"):
+            computes |= step.opname == "IMPORT_NAME" and step.argval in _MATH
+            found.append(str(step.argval))
+        elif step.opname == "STORE_ATTR":
+            written.add(str(step.argval))
+        elif step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")):
+            read.add(str(step.argval))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner = _named(constant)
+            found += inner.globals
+            read |= inner.read
+            written |= inner.written
+            computes |= inner.computes
+    names = tuple(dict.fromkeys(found))
+    return _Named(names, frozenset(read), frozenset(written), computes)
+
+
+# What people call it, it, its type and its attributes.
+Given = tuple[str, "weakref.ref[Any]", type, dict[str, Any]]
 
 
 class Reached:
@@ -81,24 +154,27 @@ class Reached:
         self.cells: list[types.CellType] = []
         self.computes = False  # its code may do mathematics with a number
         self._dicts: list[tuple[str, dict[Any, Any]]] = []
-        self._lists: dict[int, tuple[str, list[Any]]] = {}
+        self._lists: dict[int, tuple[str, Any]] = {}
         # Attributes of objects, and globals: dictionaries that change all the time, of
         # which the code reads and writes little.
         self._objects: list[tuple[str, dict[str, Any]]] = []
         self._globals: list[tuple[str, dict[str, Any], str]] = []
         self._files: dict[str, dict[str, Any]] = {}  # modules of the program's
-        self._kinds: set[type] = set()
+        self._kinds: dict[int, type] = {}  # by id: a class may be no key
         self._read: set[str] = set()
         self._written: set[str] = set()
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # whose ids were seen
-        # Of objects that are given: all of these counts.
-        self._given: dict[int, tuple[str, dict[str, Any]]] = {}
+        # Objects that are given, and what they hold: all of it counts.
+        self._given: list[Given] = []
+        self._given_dicts: dict[int, tuple[str, dict[Any, Any]]] = {}
+        self._walked: set[int] = set()
+        self._met: list[weakref.ref[torch.Tensor]] = []  # tensors
         for each in given:
             self._follow_given(type(each).__name__, each, 0)
         self._follow(fn, 0)
         if fn is not None:
-            self._kinds.add(type(fn))
+            self._add_kind(type(fn))
         for hooks in _global_hooks().values():
             self._follow_all(hooks.values())
         self._follow_methods()
@@ -106,6 +182,9 @@ class Reached:
     @property
     def _reads_all(self) -> bool:
         return not _READ_ALL.isdisjoint(self._read)
+
+    def _add_kind(self, kind: type) -> None:
+        self._kinds[id(kind)] = kind
 
     def _follow_all(self, values: Iterable[Any], depth: int = 0) -> None:
         for value in itertools.islice(list(values), _MOST_ELEMENTS):
@@ -126,17 +205,15 @@ class Reached:
         elif isinstance(value, Bound):
             self._follow_all((value.owner(), value.function), depth)
         elif isinstance(value, types.FunctionType):
-            if not hasattr(value, "_reprise_between"):  # which may do anything
-                self._follow_function(value, depth)
+            self._follow_function(value, depth)
         elif isinstance(value, types.ModuleType):
             if not _is_installed(
                 getattr(value, "__file__", None) or "/" + _INSTALLED[0]
             ):
                 self._files[value.__name__] = value.__dict__
-        elif hasattr(value, "_reprise_region"):  # a region's method
-            self._follow(value._reprise_region, depth)
-        elif hasattr(value, "_reprise_fn"):  # a region
-            self._follow(value._reprise_fn, depth)
+        elif _is_region(value):  # a method's, or one itself
+            region = getattr(value, "_reprise_region", value)
+            self._follow(region._reprise_fn, depth)
         elif depth < _DEPTH:
             self._follow_object(value, depth + 1)
 
@@ -149,7 +226,7 @@ class Reached:
         self._seen.update(map(id, found))
         self.modules += found
         for module in found:
-            self._kinds.add(type(module))
+            self._add_kind(type(module))
             for name, value in list(module.__dict__.items()):
                 if name.endswith("_hooks"):
                     self._follow_all(value.values())
@@ -166,7 +243,11 @@ class Reached:
         if _is_installed(fn.__code__.co_filename):
             return
         where = fn.__module__ or fn.__name__
-        for name in self._names(fn.__code__):
+        named = _named(fn.__code__)
+        self.computes |= named.computes
+        self._read |= named.read
+        self._written |= named.written
+        for name in named.globals:
             if name not in fn.__globals__:
                 self._read.add(name)  # a builtin
                 continue
@@ -180,37 +261,23 @@ class Reached:
             )
             self._follow(value, depth)
 
-    def _names(self, code: types.CodeType) -> Iterator[str]:
-        """Names of globals that the code reads; notes those of attributes."""
-        for step in dis.get_instructions(code):
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME"):
-                self.computes |= step.opname == "IMPORT_NAME" and step.argval in _MATH
-                yield str(step.argval)
-            elif step.opname == "STORE_ATTR":
-                self._written.add(str(step.argval))
-            elif step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")):
-                self._read.add(str(step.argval))
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                yield from self._names(constant)
-
     def _follow_methods(self) -> None:
         """Those of the objects' classes that the code names, and what these name."""
-        done: set[tuple[type, str]] = set()
+        done: set[tuple[int, str]] = set()
         while True:
             named = {*self._read, *self._written, *_CALLED}
             todo = [
                 (kind, name)
-                for base in list(self._kinds)
+                for base in list(self._kinds.values())
                 for kind in base.__mro__
                 if kind.__module__.partition(".")[0] not in _FOREIGN
                 for name in named & vars(kind).keys()
-                if (kind, name) not in done
+                if (id(kind), name) not in done
             ]
             if not todo:
                 return
             for kind, name in todo:
-                done.add((kind, name))
+                done.add((id(kind), name))
                 value = vars(kind)[name]
                 if isinstance(value, property):
                     self._follow_all((value.fget, value.fset))
@@ -238,39 +305,66 @@ class Reached:
         # Its attributes are enough, and do not keep it.
         self._objects.append((kind.__name__, attributes))
         self._kept.append(attributes)
-        self._kinds.add(kind)
+        self._add_kind(kind)
         if "__getattr__" in vars(kind):
             self._read.add("getattr")
         self._follow_all(attributes.values(), max(depth, 1))
 
     def _follow_given(self, name: str, value: Any, depth: int) -> None:
-        """What an argument holds, whoever reads it."""
-        if isinstance(value, (list, tuple)):
-            if isinstance(value, list):
-                self._lists[id(value)] = name, value
-            for each in value[:_MOST_ELEMENTS]:
-                self._follow_given(name, each, depth)
-            return
-        if isinstance(value, dict):
-            self._given.setdefault(id(value), (name, value))
-            for each in itertools.islice(list(value.values()), _MOST_ELEMENTS):
-                self._follow_given(name, each, depth)
-            return
-        attributes = getattr(value, "__dict__", None)
-        if (
-            depth > _DEPTH
-            or isinstance(value, (*_SIMPLE, *_NO_OBJECTS))
-            or _is_region(value)
-            or not isinstance(attributes, dict)
-            or id(attributes) in self._given
-        ):
-            self._follow(value, 1)
+        """What an argument holds, whoever reads it. Raises Foreign."""
+        if isinstance(value, _SIMPLE) or id(value) in self._walked:
             return
         kind = type(value)
-        if kind.__module__.partition(".")[0] in _FOREIGN:
+        if isinstance(value, torch.Tensor):
+            self._met.append(weakref.ref(value))
             return
-        self._kinds.add(kind)
-        self._given[id(attributes)] = kind.__name__, attributes
+        self._walked.add(id(value))
+        if _is_any(kind, _CONTAINERS):
+            self._kept.append(value)
+        if _is_any(kind, (set, frozenset)) and _by_value(map(type, value)):
+            if kind is set:
+                self._lists[id(value)] = name, value
+            return
+        if kind is list or (isinstance(value, tuple) and _is_plain_tuple(kind)):
+            if kind is list:
+                self._lists[id(value)] = name, value
+            if len(value) > _MOST_ELEMENTS or depth > _DEPTH:
+                raise Foreign(f"{name} of so many, or so deep")
+            for each in value:
+                self._follow_given(name, each, depth + 1)
+            return
+        if _is_any(kind, _DICTS):
+            if len(value) > _MOST_ELEMENTS or depth > _DEPTH:
+                raise Foreign(f"{name} of so many, or so deep")
+            self._given_dicts[id(value)] = name, value
+            for each in list(value.values()):
+                self._follow_given(name, each, depth + 1)
+            return
+        if kind is functools.partial:
+            self._follow(value.func, 1)
+            for each in (*value.args, *value.keywords.values()):
+                self._follow_given(name, each, depth + 1)
+            return
+        if isinstance(value, _KNOWN_OBJECTS) or _is_region(value):
+            self._follow(value, 1)
+            return
+        root = kind.__module__.partition(".")[0]
+        attributes = getattr(value, "__dict__", None)
+        if root in _FOREIGN and not isinstance(attributes, dict):
+            return
+        if root in _FOREIGN and root not in ("torch", "collections", "typing"):
+            return  # it holds nothing that torch is asked for
+        if (
+            depth > _DEPTH
+            or not isinstance(attributes, dict)
+            or not kind.__weakrefoffset__
+            or any(_own_slots(base) for base in kind.__mro__)
+            or isinstance(value, (list, tuple, dict, set, frozenset))
+        ):
+            raise Foreign(f"{name}, a {kind.__module__}.{kind.__qualname__}")
+        self._add_kind(kind)
+        self._given.append((kind.__name__, weakref.ref(value), kind, attributes))
+        self._given_dicts[id(attributes)] = kind.__name__, attributes
         for key, each in list(attributes.items()):
             self._follow_given(f"{kind.__name__}.{key}", each, depth + 1)
 
@@ -300,11 +394,12 @@ class Reached:
         for module in self.modules:
             found += module._buffers.values()
         found += [values.get(key) for _, values, key in self.names()]
-        for _, each in (*self._dicts, *self._given.values()):
+        for _, each in (*self._dicts, *self._given_dicts.values()):
             found += itertools.islice(each.values(), _MOST_ELEMENTS)
         for _, listed in self._lists.values():
-            found += listed[:_MOST_ELEMENTS]
+            found += itertools.islice(listed, _MOST_ELEMENTS)
         found += map(_content, self.cells)
+        found += [ref() for ref in self._met]
         return [each for each in found if isinstance(each, torch.Tensor)]
 
     def names(self) -> list[tuple[str, dict[str, Any], str]]:
@@ -338,7 +433,7 @@ class Reached:
             self._add_attributes(name, optimizer.__dict__, None, add, 0)
             for values in optimizer.state.values():
                 add(f"{name}.state", values)
-        for each in (*self._dicts, *self._given.values()):
+        for each in (*self._dicts, *self._given_dicts.values()):
             add(*each)
         for name, values, key in self.names():
             value = values.get(key)
@@ -385,7 +480,11 @@ class Reached:
                 if isinstance(inside, dict):
                     self._add_attributes(where, inside, None, add, depth + 1)
 
-    def lists(self) -> list[tuple[str, list[Any]]]:
+    def given(self) -> list[Given]:
+        """Objects among the arguments, their types and attributes."""
+        return self._given
+
+    def lists(self) -> list[tuple[str, Any]]:
         """Lists among these, which tell nobody when they change; behind `dicts`."""
         return list(self._lists.values())
 
@@ -400,27 +499,42 @@ def _global_hooks() -> dict[str, dict[Any, Any]]:
 
 
 def _is_region(value: Any) -> bool:
-    return hasattr(value, "_reprise_fn") or hasattr(value, "_reprise_region")
+    """Asks the type: an object may answer to every name."""
+    return hasattr(type(value), "_reprise_is_region")
+
+
+def _is_any(kind: type, kinds: tuple[type, ...]) -> bool:
+    """A metaclass may compare as it likes."""
+    return any(kind is each for each in kinds)
+
+
+def _by_value(kinds: Iterable[type]) -> bool:
+    try:
+        return _BY_VALUE.issuperset(kinds)
+    except TypeError:  # a class that is no key
+        return False
+
+
+def _is_plain_tuple(kind: type) -> bool:
+    return kind is tuple or hasattr(kind, "_fields")
+
+
+def _own_slots(kind: type) -> set[str]:
+    """Attributes that stand in no dictionary."""
+    slots = vars(kind).get("__slots__", ())
+    names = {slots} if isinstance(slots, str) else set(slots)
+    return names - {"__dict__", "__weakref__"}
 
 
 def _is_installed(file: str) -> bool:
     return file.startswith("<frozen") or any(part in file for part in _INSTALLED)
 
 
-# What holds something, by its id, and the key there.
-Where = tuple[int, Any]
-
-
 class State:
-    """What all of that held when it was made.
+    """What all of that held when it was made."""
 
-    `theirs`, where something may be another one all the same: functions between the
-    pieces of a region change it, and do as they like.
-    """
-
-    def __init__(self, reached: Reached, number: int, theirs: set[Where]) -> None:
+    def __init__(self, reached: Reached, number: int) -> None:
         self.number = number
-        self.theirs = theirs
         self._held = [
             (
                 name,
@@ -429,6 +543,13 @@ class State:
                 {key: _token(value) for key, value in _items(each, keys)},
             )
             for name, each, keys in reached.dicts()
+        ]
+        self._given = reached.given()
+        # No watcher is told that one of these was put in another order.
+        self._orders = [
+            (name, each, list(each))
+            for name, each, _, _ in self._held
+            if isinstance(each, collections.OrderedDict)
         ]
         self._lists = [(name, each, _token(each)) for name, each in reached.lists()]
         self._cells = [(cell, _content(cell)) for cell in reached.cells]
@@ -443,44 +564,36 @@ class State:
 
     def quick_difference(self) -> str | None:
         """As `difference`, of what cannot be watched."""
-        return self._first(self._quick_differences())
-
-    def difference(self) -> str | None:
-        """What is another one now, as the program names it; None: nothing."""
-        return self._first(self._differences())
-
-    def differing(self) -> set[Where]:
-        """All that is another one now."""
-        return {where for _, where in self._differences()}
-
-    def _first(self, differences: Iterator[tuple[str, Where]]) -> str | None:
-        for name, where in differences:
-            if where not in self.theirs:
-                return name
-        return None
-
-    def _quick_differences(self) -> Iterator[tuple[str, Where]]:
         for cell, content in self._cells:
             if _content(cell) is not content:
-                yield "a variable of its closure", (id(cell), None)
+                return "a variable of its closure"
+        for name, ref, kind, attributes in self._given:
+            value = ref()
+            if type(value) is not kind or value.__dict__ is not attributes:
+                return name
+        for name, ordered, keys in self._orders:
+            if list(ordered) != keys:
+                return f"{name}.order"
         for name, values, key, token in self._names:
             value = values.get(key, _MISSING)
             if value is not token and not _same(token, value):
-                yield f"{name}.{key}", (id(values), key)
+                return f"{name}.{key}"
         for name, each, token in self._lists:
             if not _same(token, each):
-                yield name, (id(each), None)
+                return name
+        return None
 
-    def _differences(self) -> Iterator[tuple[str, Where]]:
+    def difference(self) -> str | None:
+        """What is another one now, as the program names it; None: nothing."""
         for name, each, keys, tokens in self._held:
-            if keys is None and len(each) != len(tokens):
-                for key in set(each).symmetric_difference(tokens):
-                    yield f"{name}.{_name(key)}", (id(each), key)
+            if keys is None and list(each) != list(tokens):
+                changed = set(each).symmetric_difference(tokens)
+                return f"{name}.{_name(next(iter(changed), 'order'))}"
             for key, value in _items(each, keys):
                 token = tokens.get(key, _MISSING)
                 if token is _MISSING or not _same(token, value):
-                    yield f"{name}.{_name(key)}", (id(each), key)
-        yield from self._quick_differences()
+                    return f"{name}.{_name(key)}"
+        return self.quick_difference()
 
 
 def _name(key: Any) -> str:
@@ -500,11 +613,37 @@ def _content(cell: types.CellType) -> Any:
         return _MISSING
 
 
-def _token(value: Any) -> Any:
+class _Listed(NamedTuple):
+    """A list or tuple: how long, and its first elements."""
+
+    kind: type
+    length: int
+    tokens: list[Any]
+
+
+class _Plain(NamedTuple):
+    """The same of elements that are compared by value, all at once."""
+
+    kind: type
+    length: int
+    values: tuple[Any, ...]
+    kinds: tuple[type, ...]
+
+
+def _token(value: Any, depth: int = 0) -> Any:
     if isinstance(value, torch.Tensor):
         return weakref.ref(value)
-    if type(value) is list or type(value) is tuple:
-        return type(value), len(value), [_token(each) for each in value[:_MOST_LISTED]]
+    kind = type(value)
+    if kind is set:
+        return frozenset(value)
+    if kind is list or kind is tuple:
+        first = tuple(value[:_MOST_LISTED])
+        kinds = tuple(map(type, first))
+        if _by_value(kinds):
+            return _Plain(kind, len(value), first, kinds)
+        if depth > _DEPTH:
+            return value
+        return _Listed(kind, len(value), [_token(each, depth + 1) for each in first])
     return value
 
 
@@ -512,16 +651,27 @@ def _same(token: Any, value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return isinstance(token, weakref.ref) and token() is value
     kind = type(value)
+    if kind is set:
+        return token is value or (type(token) is frozenset and token == value)
     if kind is list or kind is tuple:
-        return (
-            type(token) is tuple
-            and len(token) == 3
-            and token[0] is kind
-            and token[1] == len(value)
-            and all(map(_same, token[2], value))
+        if type(token) is _Plain:
+            first = tuple(value[:_MOST_LISTED])
+            return (
+                token.kind is kind
+                and token.length == len(value)
+                and token.values == first
+                and token.kinds == tuple(map(type, first))
+            )
+        return token is value or (
+            type(token) is _Listed
+            and token.kind is kind
+            and token.length == len(value)
+            and all(map(_same, token.tokens, value))
         )
     if kind is float:
         return type(token) is float and token.hex() == value.hex()
+    if isinstance(value, (float, complex)):  # of other types; NaNs and zeros differ
+        return type(token) is kind and repr(token) == repr(value)
     if isinstance(value, _SIMPLE):
         return type(token) is kind and bool(token == value)
     return token is value

@@ -19,7 +19,7 @@ import torch
 from reprise import _native, _tree
 from reprise._dict_watch import LOOKS_ALWAYS, Watch
 from reprise._numbers import noted, plain
-from reprise._reach import Bound, Reached, State, Where
+from reprise._reach import Bound, Reached, State
 from reprise._region_report import RegionReport
 
 Check = Literal["sample", "always", "never"]
@@ -43,7 +43,7 @@ ALL: weakref.WeakSet[Region] = weakref.WeakSet()
 
 
 class _Thread(threading.local):
-    recording: State | None = None  # of the region whose call is written down
+    recording = False
 
 
 _thread = _Thread()
@@ -64,6 +64,8 @@ class _Structure:
 
 class Region:
     """A callable whose calls are replayed without their Python; see `region`."""
+
+    _reprise_is_region = True
 
     def __init__(
         self,
@@ -100,7 +102,6 @@ class Region:
         self._lock = threading.RLock()
         self._reached: Reached | None = None
         self._states: list[State] = []
-        self._theirs: set[Where] = set()
         # The state that was found last, and what watches its dictionaries.
         self._at: tuple[State, int] | None = None
         self._made = 0  # states
@@ -132,13 +133,16 @@ class Region:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         report = self._report
         report.calls += 1
-        if self._off or _thread.recording is not None or torch.compiler.is_compiling():
+        if self._off or _thread.recording or torch.compiler.is_compiling():
             return self._reprise_fn(*args, **kwargs)
         parts = _tree.Parts()
         try:
             form = _form(args, kwargs, parts)
-        except _tree.Foreign as unknown:
+        except TypeError as unknown:
             self._note(f"an argument holds a {unknown}")
+            return self._reprise_fn(*args, **kwargs)
+        except RecursionError:
+            self._note("an argument is too deep, or holds itself")
             return self._reprise_fn(*args, **kwargs)
         region: Region | None = self
         if parts.objects:
@@ -241,11 +245,16 @@ class Region:
             return self._at
 
     def _new_state(self, difference: str | None) -> State:
-        given = [each() for each in self._given]
-        self._reached = Reached(None if self._guarded else self._reprise_fn, given)
+        fn = None if self._guarded else self._reprise_fn
+        try:
+            self._reached = Reached(fn, [each() for each in self._given])
+        except _tree.Foreign as unknown:
+            self._off = True
+            self._note(f"an argument holds {unknown}")
+            self._reached = Reached(fn)
         self._made += 1
         self._fruitless += 1
-        state = State(self._reached, self._made, self._theirs)
+        state = State(self._reached, self._made)
         if self._fruitless > _MOST_FRUITLESS:
             self._off = True
             self._note(f"{difference} is another one again and again")
@@ -322,7 +331,7 @@ class Region:
         computed = [True] * len(numbers)
         try:
             with (
-                _recording(state),
+                _recording(),
                 noted(
                     args, kwargs, reached.optimizers, reached.computes, computed
                 ) as given,
@@ -491,24 +500,20 @@ def _form(
     return form
 
 
-def recorded_state() -> State | None:
-    """Of the region a call of which this thread writes down."""
-    return _thread.recording
-
-
 @contextlib.contextmanager
-def _recording(state: State) -> Iterator[None]:
-    _thread.recording = state
+def _recording() -> Iterator[None]:
+    _thread.recording = True
     try:
         yield
     finally:
-        _thread.recording = None
+        _thread.recording = False
 
 
 class _Method:
     """A region of a method, and its object for as long as that is at hand."""
 
     __slots__ = ("__self__", "_reprise_region")
+    _reprise_is_region = True
 
     def __init__(self, of: Region, owner: Any) -> None:
         self._reprise_region = of

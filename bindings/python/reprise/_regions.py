@@ -70,6 +70,7 @@ class _RegionModule:
     """What is added to a module's class."""
 
     __slots__ = ("_reprise_module", "_reprise_region")
+    _reprise_is_region = True
     _reprise_module: torch.nn.Module
     _reprise_region: Region
 

@@ -22,7 +22,6 @@ _CONSTANTS = frozenset(
         int,
         str,
         bytes,
-        complex,
         type(None),
         type(...),
         torch.dtype,
@@ -45,21 +44,18 @@ class Foreign(TypeError):
 class Parts:
     """What a value was taken apart into, in order."""
 
-    __slots__ = ("floats", "known", "numbers", "objects", "tensors")
+    __slots__ = ("known", "numbers", "objects", "tensors")
 
-    def __init__(
-        self, *, known: Sequence[Any] | None = None, floats: bool = True
-    ) -> None:
+    def __init__(self, *, known: Sequence[Any] | None = None) -> None:
         """`known`: of results, the only objects that may be in them.
 
-        Without `floats`, and of results, floats are part of the form.
+        Floats are part of the form, then.
         """
         self.tensors: list[torch.Tensor] = []
         self.numbers: list[float] = []
         # Of types that nobody knows how to take apart.
         self.objects: list[Any] = []
         self.known = known
-        self.floats = floats and known is None
 
 
 def flatten(value: Any, parts: Parts) -> Form:
@@ -68,9 +64,11 @@ def flatten(value: Any, parts: Parts) -> Form:
     if kind in _TENSORS:
         parts.tensors.append(value)
         return _TENSORS[kind]
-    if kind is float and parts.floats:
+    if kind is float and parts.known is None:
         parts.numbers.append(value)
         return 1
+    if kind is complex:
+        return kind, repr(value)  # zeros and NaNs differ
     if kind in _CONSTANTS:
         return kind, value
     if kind is float:
@@ -174,7 +172,13 @@ def builder(form: Form) -> Builder:
         index = rest[0].index
         return lambda _, objects: objects[index]
     if len(rest) == 1:
-        value = float.fromhex(rest[0]) if kind is float else rest[0]
+        value = (
+            float.fromhex(rest[0])
+            if kind is float
+            else complex(rest[0])
+            if kind is complex
+            else rest[0]
+        )
         return lambda _, __: value
     how, children = rest
     parts = [builder(each) for each in children]
