@@ -9,6 +9,7 @@ import functools
 import gc
 import logging
 import pickle
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -989,6 +990,45 @@ def test_containers_that_hold_themselves() -> None:
     check_calls(fast, fn, lambda: (torch.rand(2), held))
     check_calls(fast, fn, lambda: (torch.rand(2), parts), replayed=0)
     assert "holds itself" in str(fast.explain())
+
+
+def test_objects_of_several_threads() -> None:
+    """More sets of objects than are kept come and go on all threads at once."""
+
+    def fn(x: torch.Tensor, of: Any) -> tuple[torch.Tensor, Any]:
+        return x * of.factor, of
+
+    fast: Any = reprise.region(fn)
+    wrong: list[Any] = []
+
+    def work(factor: float) -> None:
+        try:
+            for _ in range(50):
+                held = Holder(factor=torch.full((2,), factor))
+                for _ in range(4):
+                    found, back = fast(torch.ones(2), held)
+                    if back is not held or found.tolist() != [factor, factor]:
+                        wrong.append((factor, found))
+                str(fast.explain())
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(float(k),)) for k in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+    held = Holder(factor=torch.full((2,), 3.0))
+    before = fast.explain().replayed
+    for _ in range(64):  # a new set is taken in only now and then
+        assert fast(torch.ones(2), held)[0].tolist() == [3.0, 3.0]
+    assert fast.explain().replayed > before, str(fast.explain())
 
 
 def test_module_that_has_a_region(device: str) -> None:

@@ -163,8 +163,9 @@ class Region:
             names = ", ".join(sorted({type(each).__name__ for each in objects}))
             self._note(f"among the arguments is another {names} in each call")
             return None
-        while len(self._with) >= _MOST_OBJECTS:  # the oldest goes
-            self._with.pop(next(iter(self._with)), None)
+        # The oldest go. Other threads add and drop meanwhile, hence copies.
+        for oldest in list(self._with)[: 1 - _MOST_OBJECTS]:
+            self._with.pop(oldest, None)
         gone = [
             weakref.ref(each, lambda _: self._with.pop(key, None)) for each in objects
         ]
@@ -215,11 +216,13 @@ class Region:
 
     def explain(self) -> RegionReport:
         """What became of its calls so far."""
-        of_all = (self, *(each for _, each in self._with.values()))
+        of_all = (self, *(each for _, each in list(self._with.values())))
         return dataclasses.replace(
             self._report,
             variants=sum(
-                len(each.builders) for of in of_all for each in of._structures.values()
+                len(each.builders)
+                for of in of_all
+                for each in list(of._structures.values())
             ),
             reasons=dict(self._report.reasons),
             guards=dict(self._report.guards),
