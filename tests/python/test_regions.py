@@ -961,6 +961,29 @@ UNKNOWN = {
     "its class is no key": lambda: OfComparable(factor=2.0),
 }
 
+CHANGING: dict[str, tuple[Any, Any, Any]] = {
+    "a queue": (
+        collections.deque([2.0]),
+        lambda x, of: x * of.inner[0],
+        lambda inner: inner.appendleft(3.0),
+    ),
+    "an array of bytes": (
+        bytearray(b"ab"),
+        lambda x, of: x * of.inner[0],
+        lambda inner: inner.reverse(),
+    ),
+    "a set of what has no value": (
+        {(1, 2)},
+        lambda x, of: x * len(of.inner),
+        lambda inner: inner.add((3, 4)),
+    ),
+    "an iterator": (
+        iter(range(CALLS)),
+        lambda x, of: x * next(of.inner, -1),
+        lambda inner: None,
+    ),
+}
+
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_object_that_cannot_be_looked_into(name: str) -> None:
@@ -977,6 +1000,20 @@ def test_object_that_cannot_be_looked_into(name: str) -> None:
             held.inner = UNKNOWN[name]()
         assert_same_bits(fast(x, held), fn(x, held))
     assert fast.explain().replayed > 0 or "holds Holder.inner" in str(fast.explain())
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_object_that_changes_unseen(name: str) -> None:
+    inner, fn, change = CHANGING[name]
+    ours, plain = Holder(inner=inner), Holder(inner=copy.copy(inner))
+    fast: Any = reprise.region(fn)
+    for call in range(2 * CALLS):
+        x = torch.rand(2)
+        if call == CALLS:
+            change(ours.inner)
+            change(plain.inner)
+        assert_same_bits(fast(x, ours), fn(x, plain))
+    assert "holds Holder.inner" in str(fast.explain())
 
 
 def test_containers_that_hold_themselves() -> None:

@@ -77,10 +77,12 @@ _READ_ALL = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "asdic
 # Their functions tell nobody that they look at a number.
 _MATH = frozenset({"math", "cmath", "numpy", "statistics", "decimal", "fractions"})
 _CALLED = ("__call__", "forward")
+# Those of which an object may hold what torch is asked for.
+_LIBRARIES = frozenset({"torch", "builtins", "numpy", "typing", "collections"})
 # Objects of these packages are not looked into.
 _FOREIGN = frozenset(
     {
-        *("torch", "builtins", "numpy", "typing", "collections"),
+        *_LIBRARIES,
         *("logging", "threading", "_thread", "concurrent", "multiprocessing", "queue"),
         *(
             "asyncio",
@@ -94,6 +96,7 @@ _FOREIGN = frozenset(
         ),
     }
 )
+_CONSTANTS = (object, slice, type(NotImplemented), type(...))
 _INSTALLED = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])
 
 
@@ -350,10 +353,12 @@ class Reached:
             return
         root = kind.__module__.partition(".")[0]
         attributes = getattr(value, "__dict__", None)
-        if root in _FOREIGN and not isinstance(attributes, dict):
-            return
-        if root in _FOREIGN and root not in ("torch", "collections", "typing"):
+        if root in _FOREIGN and root not in _LIBRARIES:
             return  # it holds nothing that torch is asked for
+        if root in _LIBRARIES and not isinstance(attributes, dict):
+            if isinstance(value, frozenset) or not _never_changes(kind):
+                raise Foreign(f"{name}, a {kind.__module__}.{kind.__qualname__}")
+            return
         if (
             depth > _DEPTH
             or not isinstance(attributes, dict)
@@ -506,6 +511,14 @@ def _is_region(value: Any) -> bool:
 def _is_any(kind: type, kinds: tuple[type, ...]) -> bool:
     """A metaclass may compare as it likes."""
     return any(kind is each for each in kinds)
+
+
+def _never_changes(kind: type) -> bool:
+    """As keys of dictionaries: arrays, queues and iterators do."""
+    hashes: Any = kind.__hash__
+    return _is_any(kind, _CONSTANTS) or (
+        hashes is not None and hashes is not object.__hash__
+    )
 
 
 def _by_value(kinds: Iterable[type]) -> bool:
