@@ -857,6 +857,18 @@ def folded(x: torch.Tensor, of: Any) -> torch.Tensor:
     return x
 
 
+class Number(int):
+    factor = 2
+
+
+def is_true(key: Any) -> bool:
+    return key is True
+
+
+def doubles_unless(off: set[str]) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: x if off else x * 2
+
+
 def ones_and_threes() -> dict[str, torch.Tensor]:
     return {"ones": torch.ones(2), "threes": torch.full((2,), 3.0)}
 
@@ -914,6 +926,36 @@ CHANGED = {
         folded,
         lambda of: of.parts.move_to_end("ones"),
     ),
+    "keywords of a partial": Changed(
+        lambda: Holder(fn=functools.partial(scaled, factors={"x": 2.0})),
+        lambda x, of: of.fn(x=x),
+        lambda of: of.fn.keywords.update(factors={"x": 3.0}),
+    ),
+    "object of a method": Changed(
+        lambda: Holder(get={"x": 2.0}.get),
+        lambda x, of: x * of.get("x"),
+        lambda of: of.get.__self__.update(x=3.0),
+    ),
+    "closure of a function": Changed(
+        lambda: Holder(fn=doubles_unless(set())),
+        lambda x, of: of.fn(x),
+        lambda of: of.fn.__closure__[0].cell_contents.add("off"),
+    ),
+    "attribute of a number": Changed(
+        lambda: Holder(number=Number(2)),
+        lambda x, of: x * of.number.factor,
+        lambda of: setattr(of.number, "factor", 3),
+    ),
+    "key of a dict": Changed(
+        lambda: Holder(parts={Doubles(): 1}),
+        lambda x, of: next(iter(of.parts))(x),
+        lambda of: make_triples(next(iter(of.parts))),
+    ),
+    "type of a key": Changed(
+        lambda: Holder(parts={1: 2}),
+        lambda x, of: x + 1 if True in map(is_true, of.parts) else x,
+        lambda of: setattr(of, "parts", {True: 2}),
+    ),
     "set": Changed(
         lambda: Holder(on={"a"}),
         lambda x, of: x * (2 if "b" in of.on else 3),
@@ -939,6 +981,62 @@ def test_change_of_an_object_among_the_arguments(name: str) -> None:
         assert_same_bits(found, expected, str(fast.explain()))
 
 
+MADE_AGAIN = {
+    "list": (lambda: [2.0], lambda of: of.append(3.0)),
+    "set": (lambda: {2}, lambda of: of.add(3)),
+    "list in a tuple": (lambda: ([2.0],), lambda of: of[0].append(3.0)),
+}
+
+
+@pytest.mark.parametrize("name", MADE_AGAIN)
+def test_equal_container_in_place_of_another(name: str) -> None:
+    """It is looked at in each call, as the one before was."""
+    make, change = MADE_AGAIN[name]
+
+    def count(x: torch.Tensor, of: Any) -> torch.Tensor:
+        inner = of.parts[0] if isinstance(of.parts, tuple) else of.parts
+        return x * len(inner)
+
+    held = Holder(parts=make())
+    fast: Any = reprise.region(count)
+    check_calls(fast, count, lambda: (torch.rand(2), held))
+    held.parts = make()
+    check_calls(fast, count, lambda: (torch.rand(2), held), replayed=1)
+    change(held.parts)
+    check_calls(fast, count, lambda: (torch.rand(2), held))
+
+
+class Private(Holder):
+    """Its attributes are nobody's to look at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__dict__":
+            raise RuntimeError("not to be looked at")
+        return super().__getattribute__(name)
+
+
+def test_what_looking_raises_is_not_the_callers() -> None:
+    def fn(x: torch.Tensor, of: Any) -> torch.Tensor:
+        return x * 2
+
+    inner = object.__new__(Private)
+    held = Holder(inner=inner)
+    fast: Any = reprise.region(fn)
+    check_calls(fast, fn, lambda: (torch.rand(2), held), replayed=0)
+    assert "cannot be looked at: RuntimeError" in str(fast.explain())
+
+
+def test_long_chain_of_functions() -> None:
+    """More of them than Python's stack has room for, if each is followed in turn."""
+    source = "\n".join(
+        f"def f{k}(x): return f{k + 1}(x) if off else x * 2" for k in range(2000)
+    )
+    names: dict[str, Any] = {"off": False, "f2000": torch.relu}
+    exec(compile(source, "chain.py", "exec"), names)  # a program of many functions
+    fast: Any = reprise.region(names["f0"])
+    check_calls(fast, names["f0"], lambda: (torch.rand(2),), replayed=0)
+
+
 class Slotted:
     __slots__ = ("__weakref__", "factor")
 
@@ -953,6 +1051,10 @@ def slotted() -> Slotted:
     made = Slotted()
     made.factor = 2.0
     return made
+
+
+class Queue(collections.deque[float]):
+    pass
 
 
 UNKNOWN = {
@@ -971,6 +1073,11 @@ CHANGING: dict[str, tuple[Any, Any, Any]] = {
         bytearray(b"ab"),
         lambda x, of: x * of.inner[0],
         lambda inner: inner.reverse(),
+    ),
+    "a queue of a type of the program's": (
+        Queue([2.0]),
+        lambda x, of: x * of.inner[0],
+        lambda inner: inner.appendleft(3.0),
     ),
     "a set of what has no value": (
         {(1, 2)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dis
+import enum
 import functools
 import itertools
 import sysconfig
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from reprise._tree import Foreign
+from reprise._tree import Foreign, holds_more, slots
 
 _HOOKS = (
     "_forward_hooks",
@@ -84,6 +85,7 @@ _FOREIGN = frozenset(
     {
         *_LIBRARIES,
         *("logging", "threading", "_thread", "concurrent", "multiprocessing", "queue"),
+        "_queue",
         *(
             "asyncio",
             "contextvars",
@@ -96,6 +98,12 @@ _FOREIGN = frozenset(
         ),
     }
 )
+# Of those in which threads and processes meet, all but locks hold something.
+_SHARING = frozenset(
+    {"weakref", "threading", "_thread", "queue", "_queue", "asyncio", "multiprocessing"}
+)
+_LOCKS = ("lock", "RLock")
+_METHODS = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
 _CONSTANTS = (object, slice, type(NotImplemented), type(...))
 _INSTALLED = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])
 
@@ -292,8 +300,9 @@ class Reached:
             return
         if isinstance(value, (list, tuple, set, dict)):
             self._kept.append(value)
-            if isinstance(value, list) and depth == 1:
-                self._lists[id(value)] = "a list", value
+            few = len(value) <= _MOST_ELEMENTS
+            if isinstance(value, (list, set)) and few and depth == 1:
+                self._lists[id(value)] = f"a {type(value).__name__}", value
             elif isinstance(value, dict) and depth == 1:
                 self._dicts.append(("a dict", value))
             parts = value.values() if isinstance(value, dict) else value
@@ -301,7 +310,7 @@ class Reached:
             return
         kind = type(value)
         attributes = getattr(value, "__dict__", None)
-        if kind.__module__.partition(".")[0] in _FOREIGN:
+        if str(kind.__module__).partition(".")[0] in _FOREIGN:
             return
         if not isinstance(attributes, dict):
             return
@@ -315,15 +324,23 @@ class Reached:
 
     def _follow_given(self, name: str, value: Any, depth: int) -> None:
         """What an argument holds, whoever reads it. Raises Foreign."""
-        if isinstance(value, _SIMPLE) or id(value) in self._walked:
-            return
         kind = type(value)
+        if _is_any(kind, _SIMPLE) or id(value) in self._walked:
+            return
         if isinstance(value, torch.Tensor):
             self._met.append(weakref.ref(value))
             return
         self._walked.add(id(value))
         if _is_any(kind, _CONTAINERS):
             self._kept.append(value)
+        if isinstance(value, enum.Enum):
+            return
+        if isinstance(value, (*_SIMPLE, tuple)):  # of a type of the program's
+            attributes = getattr(value, "__dict__", None)
+            if isinstance(attributes, dict):
+                self._follow_given_dict(name, attributes, depth)
+            if not isinstance(value, tuple):
+                return
         if _is_any(kind, (set, frozenset)) and _by_value(map(type, value)):
             if kind is set:
                 self._lists[id(value)] = name, value
@@ -337,23 +354,27 @@ class Reached:
                 self._follow_given(name, each, depth + 1)
             return
         if _is_any(kind, _DICTS):
-            if len(value) > _MOST_ELEMENTS or depth > _DEPTH:
-                raise Foreign(f"{name} of so many, or so deep")
-            self._given_dicts[id(value)] = name, value
-            for each in list(value.values()):
-                self._follow_given(name, each, depth + 1)
+            self._follow_given_dict(name, value, depth)
             return
         if kind is functools.partial:
-            self._follow(value.func, 1)
-            for each in (*value.args, *value.keywords.values()):
+            for each in (value.func, *value.args):
                 self._follow_given(name, each, depth + 1)
+            self._follow_given_dict(name, value.keywords, depth)
+            self._follow_given_dict(name, vars(value), depth)
+            return
+        if _is_any(kind, _METHODS):
+            self._follow(value, 0)
+            if not isinstance(value.__self__, (types.ModuleType, type(None))):
+                self._follow_given(name, value.__self__, depth + 1)
             return
         if isinstance(value, _KNOWN_OBJECTS) or _is_region(value):
-            self._follow(value, 1)
+            self._follow(value, 0)
             return
-        root = kind.__module__.partition(".")[0]
+        root = str(kind.__module__).partition(".")[0]
         attributes = getattr(value, "__dict__", None)
-        if root in _FOREIGN and root not in _LIBRARIES:
+        if root in _FOREIGN - _LIBRARIES and not (
+            root in _SHARING and kind.__name__ not in _LOCKS
+        ):
             return  # it holds nothing that torch is asked for
         if root in _LIBRARIES and not isinstance(attributes, dict):
             if isinstance(value, frozenset) or not _never_changes(kind):
@@ -363,15 +384,26 @@ class Reached:
             depth > _DEPTH
             or not isinstance(attributes, dict)
             or not kind.__weakrefoffset__
-            or any(_own_slots(base) for base in kind.__mro__)
-            or isinstance(value, (list, tuple, dict, set, frozenset))
+            or root in _SHARING
+            or slots(kind)
+            or holds_more(kind)
         ):
             raise Foreign(f"{name}, a {kind.__module__}.{kind.__qualname__}")
         self._add_kind(kind)
         self._given.append((kind.__name__, weakref.ref(value), kind, attributes))
-        self._given_dicts[id(attributes)] = kind.__name__, attributes
-        for key, each in list(attributes.items()):
-            self._follow_given(f"{kind.__name__}.{key}", each, depth + 1)
+        self._follow_given_dict(kind.__name__, attributes, depth, ".")
+
+    def _follow_given_dict(
+        self, name: str, values: dict[Any, Any], depth: int, joint: str = ""
+    ) -> None:
+        """Its values, and keys; `joint`: between the name and a key's."""
+        if len(values) > _MOST_ELEMENTS or depth > _DEPTH:
+            raise Foreign(f"{name} of so many, or so deep")
+        self._given_dicts[id(values)] = name, values
+        for key, each in list(values.items()):
+            where = f"{name}{joint}{key}" if joint else name
+            self._follow_given(where, key, depth + 1)
+            self._follow_given(where, each, depth + 1)
 
     # --- What is looked at ---
 
@@ -516,8 +548,8 @@ def _is_any(kind: type, kinds: tuple[type, ...]) -> bool:
 def _never_changes(kind: type) -> bool:
     """As keys of dictionaries: arrays, queues and iterators do."""
     hashes: Any = kind.__hash__
-    return _is_any(kind, _CONSTANTS) or (
-        hashes is not None and hashes is not object.__hash__
+    return _is_any(kind, _CONSTANTS) or not (
+        hashes is None or hashes is object.__hash__ or kind is memoryview
     )
 
 
@@ -530,13 +562,6 @@ def _by_value(kinds: Iterable[type]) -> bool:
 
 def _is_plain_tuple(kind: type) -> bool:
     return kind is tuple or hasattr(kind, "_fields")
-
-
-def _own_slots(kind: type) -> set[str]:
-    """Attributes that stand in no dictionary."""
-    slots = vars(kind).get("__slots__", ())
-    names = {slots} if isinstance(slots, str) else set(slots)
-    return names - {"__dict__", "__weakref__"}
 
 
 def _is_installed(file: str) -> bool:
@@ -565,6 +590,8 @@ class State:
             if isinstance(each, collections.OrderedDict)
         ]
         self._lists = [(name, each, _token(each)) for name, each in reached.lists()]
+        # Equal ones that were put in the place of others.
+        self._instead: list[tuple[str, Any, Any]] = []
         self._cells = [(cell, _content(cell)) for cell in reached.cells]
         self._names = [
             (name, values, key, _token(values.get(key, _MISSING)))
@@ -591,22 +618,46 @@ class State:
             value = values.get(key, _MISSING)
             if value is not token and not _same(token, value):
                 return f"{name}.{key}"
-        for name, each, token in self._lists:
+        for name, each, token in itertools.chain(self._lists, self._instead):
             if not _same(token, each):
                 return name
         return None
 
     def difference(self) -> str | None:
         """What is another one now, as the program names it; None: nothing."""
+        listed = {id(each) for _, each, _ in self._lists}
+        instead: list[tuple[str, Any, Any]] = []
         for name, each, keys, tokens in self._held:
-            if keys is None and list(each) != list(tokens):
+            if keys is None and not _same_keys(tokens, each):
                 changed = set(each).symmetric_difference(tokens)
                 return f"{name}.{_name(next(iter(changed), 'order'))}"
             for key, value in _items(each, keys):
                 token = tokens.get(key, _MISSING)
                 if token is _MISSING or not _same(token, value):
                     return f"{name}.{_name(key)}"
+                if _may_change(value, token) and id(value) not in listed:
+                    instead.append((f"{name}.{_name(key)}", value, token))
+        self._instead = instead
         return self.quick_difference()
+
+
+def _may_change(value: Any, token: Any) -> bool:
+    """One that is compared by what it holds."""
+    kind = type(value)
+    return kind is list or kind is set or (kind is tuple and type(token) is _Listed)
+
+
+def _same_keys(tokens: dict[Any, Any], values: dict[Any, Any]) -> bool:
+    return len(tokens) == len(values) and all(map(_same_key, tokens, values))
+
+
+def _same_key(token: Any, key: Any) -> bool:
+    if token is key:
+        return True
+    try:
+        return type(token) is type(key) and bool(token == key)
+    except Exception:  # the program's
+        return False
 
 
 def _name(key: Any) -> str:
@@ -648,7 +699,7 @@ def _token(value: Any, depth: int = 0) -> Any:
         return weakref.ref(value)
     kind = type(value)
     if kind is set:
-        return frozenset(value)
+        return frozenset((id(type(each)), each) for each in value)
     if kind is list or kind is tuple:
         first = tuple(value[:_MOST_LISTED])
         kinds = tuple(map(type, first))
@@ -665,7 +716,10 @@ def _same(token: Any, value: Any) -> bool:
         return isinstance(token, weakref.ref) and token() is value
     kind = type(value)
     if kind is set:
-        return token is value or (type(token) is frozenset and token == value)
+        return type(token) is frozenset and (
+            len(token) == len(value)
+            and all((id(type(each)), each) in token for each in value)
+        )
     if kind is list or kind is tuple:
         if type(token) is _Plain:
             first = tuple(value[:_MOST_LISTED])
@@ -685,6 +739,6 @@ def _same(token: Any, value: Any) -> bool:
         return type(token) is float and token.hex() == value.hex()
     if isinstance(value, (float, complex)):  # of other types; NaNs and zeros differ
         return type(token) is kind and repr(token) == repr(value)
-    if isinstance(value, _SIMPLE):
+    if kind is str or kind is int or kind is bool or kind is bytes:
         return type(token) is kind and bool(token == value)
     return token is value

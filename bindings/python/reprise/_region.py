@@ -251,13 +251,19 @@ class Region:
         fn = None if self._guarded else self._reprise_fn
         try:
             self._reached = Reached(fn, [each() for each in self._given])
-        except _tree.Foreign as unknown:
+            state = State(self._reached, self._made + 1)
+        except Exception as failed:  # the program's own, as it is looked at, too
             self._off = True
-            self._note(f"an argument holds {unknown}")
-            self._reached = Reached(fn)
+            foreign = isinstance(failed, _tree.Foreign)
+            self._note(
+                f"an argument holds {failed}"
+                if foreign
+                else f"what it reads cannot be looked at: {failed!r}"
+            )
+            self._reached = Reached(None)
+            state = State(self._reached, self._made + 1)
         self._made += 1
         self._fruitless += 1
-        state = State(self._reached, self._made)
         if self._fruitless > _MOST_FRUITLESS:
             self._off = True
             self._note(f"{difference} is another one again and again")

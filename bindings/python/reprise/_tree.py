@@ -83,6 +83,7 @@ def flatten(value: Any, parts: Parts) -> Form:
 
 def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
     if isinstance(value, enum.Enum):
+        hash(value)
         return kind, value
     if kind in _pytree.SUPPORTED_NODES:
         children, context = _pytree.SUPPORTED_NODES[kind].flatten_fn(value)
@@ -91,11 +92,36 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
         return kind, "fields", _all(value, parts)
     if dataclasses.is_dataclass(kind) and not issubclass(kind, (dict, tuple, list)):
         names = tuple(field.name for field in dataclasses.fields(kind))
-        if all(hasattr(value, name) for name in names) and (
-            set(getattr(value, "__dict__", ())) <= set(names)
+        if (
+            slots(kind) <= set(names)
+            and all(hasattr(value, name) for name in names)
+            and (
+                set(getattr(value, "__dict__", ())) <= set(names)
+                and not holds_more(kind, len(slots(kind)))
+            )
         ):
             return kind, names, _all([getattr(value, name) for name in names], parts)
     return kind, Place(_place(value, parts))
+
+
+def slots(kind: type) -> set[str]:
+    """Attributes that stand in no dictionary."""
+    found: set[str] = set()
+    for base in kind.__mro__:
+        own = vars(base).get("__slots__", ())
+        found |= {own} if isinstance(own, str) else set(own)
+    return found - {"__dict__", "__weakref__"}
+
+
+def holds_more(kind: type, attributes: int = 0) -> bool:
+    """Whether its objects hold more than a dictionary and so many slots.
+
+    So do those of classes with bases that are written in C.
+    """
+    beside = 1 + (kind.__dictoffset__ > 0) + attributes  # and the list of weakrefs
+    word = tuple.__itemsize__
+    plain = object.__basicsize__ + word * beside
+    return kind.__itemsize__ != 0 or kind.__basicsize__ > plain
 
 
 class Place:
@@ -125,7 +151,7 @@ def _place(value: Any, parts: Parts) -> int:
         or not isinstance(getattr(value, "__dict__", None), dict)
         or not kind.__weakrefoffset__
         or isinstance(value, (type, torch.Tensor, Iterator))
-        or kind.__module__.partition(".")[0] in _CLOSED
+        or str(kind.__module__).partition(".")[0] in _CLOSED
     ):
         raise Foreign(f"{kind.__module__}.{kind.__qualname__}")
     parts.objects.append(value)
