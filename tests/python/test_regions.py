@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import reprise
 import torch
+from reprise._reach import Reached, State
 from torch import nn
 from torch.nn import functional
 from watching import assert_same_bits, replaying
@@ -1134,6 +1135,15 @@ def test_containers_that_hold_themselves() -> None:
     check_calls(fast, fn, lambda: (torch.rand(2), held))
     check_calls(fast, fn, lambda: (torch.rand(2), parts), replayed=0)
     assert "holds itself" in str(fast.explain())
+
+
+def test_a_call_looks_at_little() -> None:
+    """What is watched is not looked at, however many modules there are."""
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(100)))
+    state = State(Reached(model), 1)
+    assert len(state.dicts()) > 100
+    assert state.difference() is None
+    assert state.looks() < 8
 
 
 def test_objects_of_several_threads() -> None:

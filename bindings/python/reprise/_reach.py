@@ -587,7 +587,7 @@ class State:
         self._orders = [
             (name, each, list(each))
             for name, each, _, _ in self._held
-            if isinstance(each, collections.OrderedDict)
+            if isinstance(each, collections.OrderedDict) and len(each) > 1
         ]
         self._lists = [(name, each, _token(each)) for name, each in reached.lists()]
         # Equal ones that were put in the place of others.
@@ -601,6 +601,11 @@ class State:
     def dicts(self) -> list[dict[Any, Any]]:
         """Those that it is of."""
         return [each for _, each, _, _ in self._held]
+
+    def looks(self) -> int:
+        """At how many things `quick_difference` looks, in each call."""
+        by_identity = len(self._cells) + len(self._given) + len(self._orders)
+        return by_identity + len(self._names) + len(self._lists) + len(self._instead)
 
     def quick_difference(self) -> str | None:
         """As `difference`, of what cannot be watched."""
@@ -642,9 +647,11 @@ class State:
 
 
 def _may_change(value: Any, token: Any) -> bool:
-    """One that is compared by what it holds."""
-    kind = type(value)
-    return kind is list or kind is set or (kind is tuple and type(token) is _Listed)
+    """One that is not what the token is of, as far as that is known."""
+    kind = type(token)
+    if kind is _Plain or kind is _Set:
+        return token.of is not value and type(value) is not tuple
+    return kind is _Listed
 
 
 def _same_keys(tokens: dict[Any, Any], values: dict[Any, Any]) -> bool:
@@ -692,6 +699,12 @@ class _Plain(NamedTuple):
     length: int
     values: tuple[Any, ...]
     kinds: tuple[type, ...]
+    of: Any  # the list itself: another one may be equal
+
+
+class _Set(NamedTuple):
+    values: frozenset[tuple[int, Any]]  # with the ids of their types
+    of: Any
 
 
 def _token(value: Any, depth: int = 0) -> Any:
@@ -699,12 +712,12 @@ def _token(value: Any, depth: int = 0) -> Any:
         return weakref.ref(value)
     kind = type(value)
     if kind is set:
-        return frozenset((id(type(each)), each) for each in value)
+        return _Set(frozenset((id(type(each)), each) for each in value), value)
     if kind is list or kind is tuple:
         first = tuple(value[:_MOST_LISTED])
         kinds = tuple(map(type, first))
         if _by_value(kinds):
-            return _Plain(kind, len(value), first, kinds)
+            return _Plain(kind, len(value), first, kinds, value)
         if depth > _DEPTH:
             return value
         return _Listed(kind, len(value), [_token(each, depth + 1) for each in first])
@@ -716,9 +729,9 @@ def _same(token: Any, value: Any) -> bool:
         return isinstance(token, weakref.ref) and token() is value
     kind = type(value)
     if kind is set:
-        return type(token) is frozenset and (
-            len(token) == len(value)
-            and all((id(type(each)), each) in token for each in value)
+        return type(token) is _Set and (
+            len(token.values) == len(value)
+            and all((id(type(each)), each) in token.values for each in value)
         )
     if kind is list or kind is tuple:
         if type(token) is _Plain:
