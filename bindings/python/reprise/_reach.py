@@ -80,27 +80,15 @@ _MATH = frozenset({"math", "cmath", "numpy", "statistics", "decimal", "fractions
 _CALLED = ("__call__", "forward")
 # Those of which an object may hold what torch is asked for.
 _LIBRARIES = frozenset({"torch", "builtins", "numpy", "typing", "collections"})
-# Objects of these packages are not looked into.
-_FOREIGN = frozenset(
-    {
-        *_LIBRARIES,
-        *("logging", "threading", "_thread", "concurrent", "multiprocessing", "queue"),
-        "_queue",
-        *(
-            "asyncio",
-            "contextvars",
-            "weakref",
-            "warnings",
-            "re",
-            "pathlib",
-            "io",
-            "_io",
-        ),
-    }
-)
 # Of those in which threads and processes meet, all but locks hold something.
 _SHARING = frozenset(
     {"weakref", "threading", "_thread", "queue", "_queue", "asyncio", "multiprocessing"}
+)
+# Objects of these packages are not looked into.
+_FOREIGN = (
+    _LIBRARIES
+    | _SHARING
+    | {"_io", "concurrent", "contextvars", "io", "logging", "pathlib", "re", "warnings"}
 )
 _LOCKS = ("lock", "RLock")
 _METHODS = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
