@@ -725,8 +725,7 @@ void StreamSession::Inspect(
       std::chrono::duration_cast<std::chrono::microseconds>(saved_).count());
   journal_.stats.trace_bytes = life_.counted_bytes();
   journal_.stats.forgotten = life_.forgotten() + boundaries_.forgotten() +
-                             numbers_.forgotten() + watching_.forgotten() +
-                             journal_.forgotten();
+                             numbers_.forgotten() + journal_.forgotten();
   read(journal_, life_.entries(), *frontend_);
 }
 

@@ -33,8 +33,9 @@ std::vector<engine::StorageToken> StoragesAt(
   return storages;
 }
 
-// An op that may try out kernels, and could not be recorded so often in a row,
-// is a cut; fewer times may have been trials.
+// An op that may try out kernels, or that was recorded before, and could not be
+// so often in a row, is a cut. Fewer times may have been trials, or what its
+// library does when it comes to another stream.
 constexpr uint32_t kTrials = 3;
 
 }  // namespace
@@ -259,10 +260,10 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
   if (!learning_.recording()) learning_.Watch(open_.ops());
   if (learning_.recording()) {
     refusal = learning_.recorder()->Leave(op, results, values, open_.values());
-    if (op.may_try_kernels) {
-      uint32_t& trials = trials_.Put(hash_);
-      trials = refusal.empty() ? 0 : trials + 1;
-      is_trial = trials > 0 && trials < kTrials;
+    if (refusal.empty()) {
+      refused_.Put(hash_) = 0;
+    } else if (op.may_try_kernels || refused_.Find(hash_) != nullptr) {
+      is_trial = ++refused_.Put(hash_) < kTrials;
     }
   }
   if (refusal.empty()) return true;

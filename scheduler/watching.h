@@ -85,9 +85,8 @@ class Watching {
   const cache::Signature& signature() const { return open_.signature(); }
   // Of the op that came last.
   uint64_t hash() const { return hash_; }
-  size_t forgotten() const { return trials_.forgotten(); }
   // Forgets what was learned of ops.
-  void Forget() { trials_.Clear(); }
+  void Forget() { refused_.Clear(); }
 
  private:
   bool TakesOutside(const engine::OpView& op) const;
@@ -140,10 +139,10 @@ class Watching {
   // How many ops come until the body of such a loop ends.
   std::optional<uint32_t> left_of_body_;
   uint64_t hash_ = 0;
-  // Ops that may try out kernels, by the hash of their words: how often in a
-  // row they could not be recorded.
+  // Ops that were recorded, or may try out kernels, by the hash of their words:
+  // how often in a row they could not be recorded since.
   static constexpr size_t kMostTried = 4096;
-  cache::LruMap<uint64_t, uint32_t> trials_{kMostTried};
+  cache::LruMap<uint64_t, uint32_t> refused_{kMostTried};
 };
 
 }  // namespace reprise::scheduler

@@ -1,5 +1,5 @@
-// An op that may have tried out kernels while it was recorded is recorded
-// again.
+// An op that may have tried out kernels while it was recorded, or that was
+// recorded well before, is recorded again.
 
 #include <gtest/gtest.h>
 
@@ -45,6 +45,17 @@ TEST_F(KernelTrialsTest, WhatIsAlwaysRefusedIsACut) {
   const Stats before = stats();
   Call(10);
   EXPECT_EQ(FollowedSince(before), 0.8) << Traces();
+}
+
+TEST_F(KernelTrialsTest, WhatWasRecordedBeforeIsNoCutAtOnce) {
+  while (stats().recorded == 0) Call(1);
+  EXPECT_EQ(stats().builds, 0u);
+  refusals_left_ = 2;
+  Call(20);
+  EXPECT_EQ(refusals_left_, 0);
+  const Stats before = stats();
+  Call(10);
+  EXPECT_EQ(FollowedSince(before), 0.9) << Traces();
 }
 
 TEST_F(KernelTrialsTest, WhatTriesNoKernelsIsACutAtOnce) {
