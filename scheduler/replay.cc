@@ -94,11 +94,18 @@ bool Replay::EnterElse(const OpView& op) {
   return true;
 }
 
-bool Replay::LaunchUnseen() {
+bool Replay::StopUnseen(const engine::Instance::Foretold& foretold) {
   // Who shows the op is told what is wrong, and leaves.
-  return cursor_ != instance().next_draw_op() && instance().foretold() &&
-         instance().HasRoomNow() && instance().Secure() &&
-         instance().HasRoom() && Goes(instance().LaunchNext());
+  if (cursor_ != instance().next_launch_op()) return instance().Draw();
+  if (!instance().foretold() || !instance().HasRoomNow() ||
+      !instance().Secure() || !instance().HasRoom()) {
+    return false;
+  }
+  const bool draws = cursor_ == instance().next_draw_op();
+  if (!DrawsIfDue()) return false;
+  if (Goes(instance().LaunchForetold(cursor_, foretold))) return true;
+  if (draws) instance().TakeBackDraw();
+  return false;
 }
 
 bool Replay::DrawsIfDue() {

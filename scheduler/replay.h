@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "engine/program/program.h"
@@ -48,14 +49,20 @@ class Replay : public PlanPass {
     return EnterElse(op);
   }
   // Goes over the ops that are due, `count` at most, as if each had come and
-  // been the one: up to the first that has to be shown. Before what comes
-  // behind an op is launched, `passed` is told of it. Returns how many.
+  // been the one: up to the first that has to be shown. `passed` is told of
+  // each, and gives out no values that they make but `taken` (ascending).
+  // Returns how many.
   template <typename Passed>
-  uint32_t FollowUnseen(uint32_t count, Passed passed) {
+  uint32_t FollowUnseen(uint32_t count, std::span<const engine::ValueId> taken,
+                        Passed passed) {
     const uint32_t begin = cursor_;
     const uint32_t end = std::min(begin + count, entry()->ops);
     while (cursor_ < end) {
-      if (cursor_ == instance().next_stop_op() && !LaunchUnseen()) break;
+      if (cursor_ == instance().next_stop_op() &&
+          !StopUnseen({.end_op = end, .taken = taken})) {
+        break;
+      }
+      if (WritesOutside()) ++journal_.stats.effects;
       passed(cursor_);
       GoOn();
     }
@@ -92,7 +99,7 @@ class Replay : public PlanPass {
   void CountPrivateWriters();
   bool EnterElse(const engine::OpView& op);
   // A segment is due, or a draw. False: the op has to be shown.
-  bool LaunchUnseen();
+  bool StopUnseen(const engine::Instance::Foretold& foretold);
   // The op at which a segment is due. False if it could not be launched, or if
   // this is another op: the replay has been left.
   bool LaunchAt(const engine::OpView& op);

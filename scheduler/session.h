@@ -122,12 +122,15 @@ class Session {
     uint32_t next_op = 0;                      // ... from here on
     uint32_t ops = 0;
     std::span<const Operand> operands = {};
+    // Of what they make, no other value is taken (ascending): it may have been
+    // written over by what comes behind.
+    std::span<const engine::ValueId> taken = {};
   };
-  // Follows them, up to the first that has to be shown: it brings something, it
-  // writes or draws, something is wrong. `passed` is called with each one
-  // before what comes behind it is launched, and may take its results
-  // (TakeBlock, Own). Returns how many were followed; 0, too, where another
-  // replay or none is under way, or an operand is elsewhere.
+  // Follows them, up to the first that has to be shown: it brings something, or
+  // something is wrong. `passed` is called with each one and may take its
+  // results (TakeBlock, Own); counts of writes are the caller's. Returns how
+  // many were followed; 0, too, where another replay or none is under way, or
+  // an operand is elsewhere.
   virtual uint32_t FollowUnseen(const Unseen&,
                                 const std::function<void(uint32_t)>&)
       REPRISE_REQUIRES(lock_) {

@@ -245,7 +245,7 @@ uint32_t StreamSession::FollowUnseen(
       })) {
     return 0;
   }
-  const uint32_t followed = replay_.FollowUnseen(ops.ops, passed);
+  const uint32_t followed = replay_.FollowUnseen(ops.ops, ops.taken, passed);
   Stats& stats = journal_.stats;
   const uint64_t looks = stats.ops / Attention::kOps;
   stats.ops += followed;

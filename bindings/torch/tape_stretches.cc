@@ -172,10 +172,17 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
                : MakeResult(spec, std::move(storage), kind);
   };
   auto wanted = stretch.wanted.begin();
+  auto bump = stretch.bumps.begin();
   auto drop = stretch.drops.begin();
   const auto passed = [&](uint32_t op) {
     for (; wanted != stretch.wanted.end() && wanted->op == op; ++wanted) {
       make(*wanted);
+    }
+    for (; bump != stretch.bumps.end() && bump->op == op; ++bump) {
+      const at::Tensor& written = made_[At(bump->reg)];
+      for (uint32_t i = 0; written.defined() && i < bump->times; ++i) {
+        written.unsafeGetTensorImpl()->bump_version();
+      }
     }
     // What is behind may be written over it. No other memory is released under
     // the session's lock.
@@ -195,7 +202,8 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
         {.program = &program,
          .next_op = stretch.first_op,
          .ops = static_cast<uint32_t>(stretch.calls.size()),
-         .operands = given_},
+         .operands = given_,
+         .taken = stretch.taken},
         passed);
     if (followed == 0) return 0;
     gone_over_ += followed;
@@ -252,21 +260,30 @@ bool TapeStretches::Run::FindGiven(const TapeStretch& stretch) {
 
 bool TapeStretches::Run::MayBeUnseen(const TapeCall& call) const {
   if (!call.read.isNone()) return false;
-  for (size_t i = 0; i < call.arguments.size(); ++i) {
-    const TapeArgument& argument = call.arguments[i];
-    if (argument.kind == Kind::kNumber) return false;
+  return std::ranges::none_of(
+      call.arguments, [this](const TapeArgument& argument) {
+        if (argument.kind == Kind::kNumber) return true;
+        // What a tensor of the host holds is a part of the op.
+        return t_thread_state.kind == scheduler::DeviceKind::kCuda &&
+               std::ranges::any_of(argument.registers, [this](int32_t reg) {
+                 return reg >= 0 && !made_[At(reg)].is_cuda();
+               });
+      });
+}
+
+void TapeStretches::Run::NoteVersions(const TapeCall& call) {
+  for (const TapeArgument& argument : call.arguments) {
     for (const int32_t reg : argument.registers) {
-      if (reg < 0) continue;
-      // Its count of writes is seen outside.
-      if (Writes(call.op, i) && tape_.registers_[At(reg)].outside) return false;
-      // What a tensor of the host holds is a part of the op.
-      if (t_thread_state.kind == scheduler::DeviceKind::kCuda &&
-          !made_[At(reg)].is_cuda()) {
-        return false;
-      }
+      if (reg < 0 || !tape_.registers_[At(reg)].outside) continue;
+      const at::Tensor& tensor = made_[At(reg)];
+      if (tensor.is_inference()) continue;  // counts nothing
+      due_.versions.emplace_back(reg, tensor._version());
     }
   }
-  return true;
+  // A list may have one twice.
+  std::ranges::sort(due_.versions);
+  const auto twice = std::ranges::unique(due_.versions);
+  due_.versions.erase(twice.begin(), twice.end());
 }
 
 bool TapeStretches::Run::FindOperands(const TapeCall& call,
@@ -320,10 +337,12 @@ void TapeStretches::Run::LearnBefore(size_t call) {
   const engine::TracedOp& op = following.program->trace->ops[following.next_op];
   due_.op = &op;
   due_.own = OpName(op.op) == c10::toString(made.op.operator_name());
-  if (!may_be_unseen || op.by_eager || op.bumps_versions || op.draws ||
-      op.may_draw || !following.program->effects.foretold(following.next_op) ||
+  if (!may_be_unseen || op.by_eager ||
+      !following.program->effects.foretold(following.next_op) ||
       !FindOperands(made, *session)) {
     due_ = {};
+  } else {
+    NoteVersions(made);
   }
 }
 
@@ -417,6 +436,20 @@ void TapeStretches::Run::LearnAfter(size_t call) {
   Known known{.program = due_.program,
               .op = due_.index,
               .operands = std::move(due_.operands)};
+  const auto storage_of = [this](const TapeStretch::Bump& bump) {
+    return made_[At(bump.reg)].storage().unsafeGetStorageImpl();
+  };
+  for (const auto& [reg, before] : due_.versions) {
+    const uint32_t times = made_[At(reg)]._version() - before;
+    if (times == 0) continue;
+    const TapeStretch::Bump bump{reg, due_.index, times};
+    // They may be counted together, or each by itself.
+    if (std::ranges::find(known.bumps, storage_of(bump), storage_of) !=
+        known.bumps.end()) {
+      return;
+    }
+    known.bumps.push_back(bump);
+  }
   if (one && FindResults(tape_.calls_[call], last ? nullptr : session, known)) {
     learned_[call] = std::move(known);
   }
@@ -561,6 +594,14 @@ size_t TapeStretches::Add(const Tape& tape,
   for (const size_t c : stretch->calls) {
     const Run::Known& known = calls[c];
     std::ranges::copy(known.results, std::back_inserter(stretch->results));
+    for (TapeStretch::Bump bump : known.bumps) {
+      // A view counts together with what it leads to.
+      for (const TapeCall* maker = tape.MakerOf(bump.reg);
+           inside(maker) && maker->views; maker = tape.MakerOf(bump.reg)) {
+        bump.reg = maker->arguments[0].registers[0];
+      }
+      stretch->bumps.push_back(bump);
+    }
     for (const auto& [reg, ref] : known.operands) {
       TapeStretch::Given given{.reg = reg, .offset_bytes = {}, .ref = ref};
       const TapeCall* maker = tape.MakerOf(reg);
@@ -587,6 +628,12 @@ size_t TapeStretches::Add(const Tape& tape,
                        [&used](const TapeStretch::Result& result) {
                          return used.results.contains(result.reg);
                        });
+  for (const TapeStretch::Result& result : stretch->wanted) {
+    const engine::ResultSpec& spec =
+        calls[begin].program->trace->ops[result.op].results[result.result];
+    if (spec.IsValue()) stretch->taken.push_back(spec.value);
+  }
+  std::ranges::sort(stretch->taken);
   stretch->views = used.views;
   NoteDrops(tape, *stretch);
   all.push_back(std::move(stretch));

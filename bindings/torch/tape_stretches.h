@@ -48,6 +48,13 @@ struct TapeStretch {
     uint32_t result = 0;
     bool by_form = false;
   };
+  // So often does that op count as a write of it, for whoever looks at its
+  // version.
+  struct Bump {
+    int32_t reg = 0;
+    uint32_t op = 0;
+    uint32_t times = 0;
+  };
   // Nobody uses it behind that op.
   struct Drop {
     int32_t reg = 0;
@@ -65,8 +72,10 @@ struct TapeStretch {
   std::vector<Result> results = {};  // ascending by op
   // Of these, what is used behind; and what makes the views that are.
   std::vector<Result> wanted = {};
-  std::vector<size_t> views = {};  // calls
-  std::vector<Drop> drops = {};    // ascending by op
+  std::vector<size_t> views = {};           // calls
+  std::vector<engine::ValueId> taken = {};  // of what is wanted, ascending
+  std::vector<Bump> bumps = {};             // ascending by op
+  std::vector<Drop> drops = {};             // ascending by op
 };
 
 // Of one tape. Learns from runs in which ops were followed one by one: which
@@ -114,6 +123,8 @@ class TapeStretches {
       uint64_t followed = 0;
       bool own = false;  // it is the op of the call's operator, not of a part
       Operands operands = {};
+      // Of what is seen outside: how often each was written before.
+      std::vector<std::pair<int32_t, uint32_t>> versions = {};
     };
     // The call was that op; or no op, and gave views.
     struct Known {
@@ -122,6 +133,7 @@ class TapeStretches {
       uint32_t op = 0;
       Operands operands = {};
       std::vector<TapeStretch::Result> results = {};
+      std::vector<TapeStretch::Bump> bumps = {};
     };
 
     scheduler::Session* FindSession();
@@ -137,6 +149,7 @@ class TapeStretches {
     // All that one op has to be for it to be followed unseen, but that it
     // comes.
     bool MayBeUnseen(const TapeCall& call) const;
+    void NoteVersions(const TapeCall& call);
     bool FindOperands(const TapeCall& call, scheduler::Session& session);
     bool FindResults(const TapeCall& call, scheduler::Session* session,
                      Known& known) const;

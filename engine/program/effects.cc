@@ -191,6 +191,7 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       changing_(std::move(changing)),
       draws_(std::move(draws)),
       gates_(trace->ops.size(), Gate::kNone),
+      foretold_(trace->ops.size(), false),
       last_writers_(
           LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))),
       privates_(std::move(privates)),
@@ -242,6 +243,7 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
     } else if (k > 0 && trace->ops[k - 1].nondeterministic) {
       gates_[k] = Gate::kSettle;
     }
+    foretold_[k] = !tells[k] && changing_[k].empty() && !draws_.Waits(k);
     remaking.Pass(k);
   }
 }

@@ -81,10 +81,7 @@ class Effects {
   Gate gate(uint32_t op) const { return gates_[op]; }
   // The op itself tells nothing that its launch waits for: who knows that it
   // comes may launch it without seeing it.
-  bool foretold(uint32_t op) const {
-    return gates_[op] == Gate::kNone || gates_[op] == Gate::kTrap ||
-           gates_[op] == Gate::kRemake || gates_[op] == Gate::kSettle;
-  }
+  bool foretold(uint32_t op) const { return foretold_[op]; }
   bool writes_outside(uint32_t op) const {
     return gates_[op] == Gate::kOutside;
   }
@@ -145,6 +142,7 @@ class Effects {
   std::vector<SlotSet> changing_;  // by op
   Draws draws_;
   std::vector<Gate> gates_;
+  std::vector<bool> foretold_;  // by op
   std::vector<ValueId> outside_;
   std::vector<uint32_t> last_writers_;
   std::vector<ValueId> privates_;

@@ -36,7 +36,9 @@ Binding::Binding(const Program* program, std::vector<uint64_t> places,
   for (ValueId v = 0; v < bound_.size(); ++v) {
     const Value& value = trace_->values[v];
     bound_[v].origin = value.external ? value.origin : places_[v];
-    if (value.external) bound_[v].place = {value.storage, value.base};
+    if (!value.external) continue;
+    bound_[v].place = {value.storage, value.base};
+    bound_[v].end = value.origin + value.size_bytes;
   }
   // As recorded, until they are bound.
   const Draws& draws = program_->effects.draws();
@@ -63,6 +65,7 @@ void Binding::BindAt(ValueId value, uint64_t origin) {
 void Binding::BindExternal(const ValueRef& ref, const Operand& operand) {
   BindAt(ref.value, operand.address() - ref.offset_bytes);
   bound_[ref.value].place = {operand.storage, operand.base};
+  bound_[ref.value].end = operand.base + operand.storage_bytes;
 }
 
 void Binding::BindOutput(ValueId value, uint64_t origin) {
@@ -269,32 +272,55 @@ bool Binding::MovesOntoWrites(const OpView& head) const {
   return false;
 }
 
+bool Binding::WritesWhereItMoved(uint32_t index) const {
+  return program_->effects.writes_outside(index) &&
+         std::ranges::any_of(
+             trace_->ops[index].operands,
+             [this](const ValueRef& ref) { return IsMoved(ref.value); });
+}
+
 bool Binding::WritesApart(uint32_t index, const OpView& op) const {
-  if (!program_->effects.writes_outside(index)) return true;
-  const std::vector<ValueRef>& refs = trace_->ops[index].operands;
-  if (std::ranges::none_of(
-          refs, [this](const ValueRef& ref) { return IsMoved(ref.value); })) {
-    return true;
+  if (!WritesWhereItMoved(index)) return true;
+  std::vector<Extent> extents;
+  for (const Operand& operand : op.operands) {
+    extents.push_back({operand.base, operand.base + operand.storage_bytes});
   }
+  return WritesApart(trace_->ops[index].operands, extents);
+}
+
+bool Binding::WritesApart(uint32_t index) const {
+  if (!WritesWhereItMoved(index)) return true;
+  std::vector<Extent> extents;
+  for (const ValueRef& ref : trace_->ops[index].operands) {
+    const Bound& bound = bound_[ref.value];
+    extents.push_back(
+        trace_->values[ref.value].external
+            ? Extent{bound.place.base, bound.end}
+            : Extent{bound.origin,
+                     bound.origin + program_->place_bytes[ref.value]});
+  }
+  return WritesApart(trace_->ops[index].operands, extents);
+}
+
+bool Binding::WritesApart(const std::vector<ValueRef>& refs,
+                          const std::vector<Extent>& extents) const {
   std::vector<size_t> by_place(refs.size());
   std::iota(by_place.begin(), by_place.end(), size_t{0});
-  std::ranges::sort(by_place, {}, [&op](size_t i) {
-    return std::pair(op.operands[i].base, op.operands[i].storage_bytes);
+  std::ranges::sort(by_place, {}, [&extents](size_t i) {
+    return std::pair(extents[i].begin, extents[i].end);
   });
-  const auto end = [&op](size_t i) {
-    return op.operands[i].base + op.operands[i].storage_bytes;
-  };
   // Of those that begin earlier, the ones that reach furthest.
   std::optional<size_t> any;
   std::optional<size_t> written;
   for (const size_t i : by_place) {
     const std::optional<size_t>& other = refs[i].written ? any : written;
     if (other.has_value() && refs[*other].value != refs[i].value &&
-        op.operands[i].base < end(*other)) {
+        extents[i].begin < extents[*other].end) {
       return false;
     }
-    if (!any.has_value() || end(*any) < end(i)) any = i;
-    if (refs[i].written && (!written.has_value() || end(*written) < end(i))) {
+    if (!any.has_value() || extents[*any].end < extents[i].end) any = i;
+    if (refs[i].written &&
+        (!written.has_value() || extents[*written].end < extents[i].end)) {
       written = i;
     }
   }

@@ -117,6 +117,8 @@ class Binding {
   // Of an op that writes outside: no operand that it writes shares memory with
   // one that is another value. The op might raise, or give other bits.
   bool WritesApart(uint32_t index, const OpView& op) const;
+  // The same of an op that has not come, all of whose operands are bound.
+  bool WritesApart(uint32_t index) const;
   // Operand `operand` of what may be the trace's op `index` is in memory that
   // this pass has made.
   bool Made(uint32_t index, size_t operand, const Operand& given) const;
@@ -138,6 +140,14 @@ class Binding {
   // Of an op with as many operands: each lies where its value does. Those that
   // the op itself tells are let pass.
   bool SameBound(uint32_t index, const OpView& op) const;
+  struct Extent {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+  // By operand.
+  bool WritesApart(const std::vector<ValueRef>& refs,
+                   const std::vector<Extent>& extents) const;
+  bool WritesWhereItMoved(uint32_t index) const;
   // Of an op with as many words and operands: all but the numbers that may
   // change (null: any of its slots).
   bool SameWordsAround(const TracedOp& expected, const SlotSet* changing,
@@ -151,6 +161,7 @@ class Binding {
   struct Bound {
     uint64_t origin = 0;  // of a private value, the program's
     StoragePlace place;
+    uint64_t end = 0;  // of an external's storage
   };
   std::vector<Bound> bound_;  // by value
   // By draw that runs ahead.

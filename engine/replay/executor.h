@@ -15,6 +15,7 @@
 
 #include "engine/base/status.h"
 #include "engine/program/program.h"
+#include "engine/program/segments.h"
 #include "engine/replay/ledger.h"
 #include "engine/trace/block.h"
 #include "engine/trace/trace.h"
@@ -64,6 +65,17 @@ class Executor {
   // The segment's ops from `first_op` on, which is its first one, or the
   // `end_op` of a launch that got no further.
   virtual Progress LaunchSegment(size_t segment, uint32_t first_op) = 0;
+  // Segments in a row, `first` is the first one's index, of which nothing has
+  // been launched. Those that are launched like this time and again may become
+  // one launch.
+  virtual Progress LaunchSegments(size_t first,
+                                  std::span<const Segment> segments) {
+    for (const Segment& segment : segments) {
+      Progress progress = LaunchSegment(first++, segment.first_op);
+      if (!progress.status) return progress;
+    }
+    return {};
+  }
   // Runs the recorded work of one op by itself. On an error, what it has
   // written of its results is anything; the operands that it writes over are as
   // they were (host), or hold what some of its launches wrote (device).

@@ -205,13 +205,19 @@ bool Instance::HeadIsApart(const OpView& head) const {
 }
 
 bool Instance::Secure() {
+  return Secure(next_segment_, next_segment_ + 1, kNoLaunch);
+}
+
+bool Instance::Secure(size_t first, size_t end, uint32_t cursor) {
   if (broken()) return false;
   touched_.clear();
-  for (const ValueId v : externals_[next_segment_]) {
-    touched_.push_back(binding_.place(v));
-  }
-  if (!plan_->escaping().empty()) {
-    for (const ValueId v : values_[next_segment_]) {
+  for (size_t s = first; s < end; ++s) {
+    for (const ValueId v : externals_[s]) {
+      touched_.push_back(binding_.place(v));
+    }
+    if (plan_->escaping().empty()) continue;
+    for (const ValueId v : values_[s]) {
+      if (trace_->values[v].birth_op >= cursor) continue;
       const StoragePlace& place = binding_.place(v);
       if (place.storage != nullptr) touched_.push_back(place);
     }
@@ -430,6 +436,63 @@ base::Status Instance::LaunchNext() {
     next_launch_op_ = progress.end_op;
     next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
   }
+  return std::move(progress.status);
+}
+
+bool Instance::IsForetold(size_t segment) const {
+  const Segment& due = program_->segments[segment];
+  return !due.gated || (program_->effects.foretold(due.first_op) &&
+                        binding_.WritesApart(due.first_op));
+}
+
+bool Instance::StaysFree(size_t segment, uint32_t cursor,
+                         std::span<const ValueId> taken) const {
+  const auto given_out = [&](ValueId other) {
+    return ledger_->leased(other) ||
+           (trace_->values[other].birth_op >= cursor &&
+            !plan_->escapes(other) && std::ranges::binary_search(taken, other));
+  };
+  return std::ranges::none_of(followers_[segment], [&](ValueId v) {
+    return !plan_->escapes(v) &&
+           std::ranges::any_of(neighbours_[v], [&](ValueId other) {
+             return other < v && given_out(other);
+           });
+  });
+}
+
+base::Status Instance::LaunchForetold(uint32_t cursor,
+                                      const Foretold& foretold) {
+  const std::vector<Segment>& segments = program_->segments;
+  size_t end = next_segment_ + 1;
+  if (launched_ops_ <= segments[next_segment_].first_op) {
+    while (end < segments.size() && segments[end].first_op < foretold.end_op &&
+           IsForetold(end) && StaysFree(end, cursor, foretold.taken)) {
+      ++end;
+    }
+  }
+  if (end > next_segment_ + 1 && !Secure(next_segment_, end, cursor)) {
+    end = next_segment_ + 1;
+  }
+  const uint32_t drawn = next_draw_;
+  for (size_t s = next_segment_ + 1; s < end; ++s) {
+    while (next_draw_op_ <= segments[s].first_op && s < end) {
+      if (!Draw()) end = s;  // that op is to be shown
+    }
+  }
+  if (end == next_segment_ + 1) return LaunchNext();
+  Executor::Progress progress = parts_.executor->LaunchSegments(
+      next_segment_,
+      std::span(segments).subspan(next_segment_, end - next_segment_));
+  if (progress.status) {
+    next_segment_ = end - 1;
+    GoOnFrom(segments[next_segment_].first_op);
+    return {};
+  }
+  while (next_draw_ > drawn) TakeBackDraw();
+  launched_ops_ = progress.end_op;
+  while (segments[next_segment_].end_op <= launched_ops_) ++next_segment_;
+  next_launch_op_ = launched_ops_;
+  next_stop_op_ = std::min(next_launch_op_, next_draw_op_);
   return std::move(progress.status);
 }
 

@@ -99,13 +99,19 @@ class Instance {
   // nothing has: the pass may go on, and the launch with it, when the program
   // asks for the next one.
   base::Status LaunchNext();
+  // The same at op `cursor`, where ops before `end_op` are known to come, and
+  // of what they make nothing is given out but `taken` (ascending): launches at
+  // once what they wait for, as far as none of them has to be shown for it.
+  // Moves the generator as those draw that come before the last of it.
+  struct Foretold {
+    uint32_t end_op = 0;
+    std::span<const ValueId> taken = {};
+  };
+  base::Status LaunchForetold(uint32_t cursor, const Foretold& foretold);
   // The same without launching, for a pass that launches op by op.
   void SkipNext() { GoOnFrom(program_->segments[next_segment_].first_op); }
   // At such an op, LaunchNext needs no more than that it comes.
-  bool foretold() const {
-    const Segment& segment = program_->segments[next_segment_];
-    return !segment.gated || program_->effects.foretold(segment.first_op);
-  }
+  bool foretold() const { return IsForetold(next_segment_); }
   // Before LaunchNext at such an op: if its segment is gated, binds the late
   // externals and the numbers that the op brings, and where the generator is.
   // kReady too if this is another op (Matches says so). kUnproven: an external
@@ -230,6 +236,15 @@ class Instance {
   bool WaitForBorrowers();
   // Of private values that ops before `end_op` have written, back.
   std::vector<kernels::RangeCopy> Given(uint32_t end_op) const;
+  // It waits for no more than that its first op comes.
+  bool IsForetold(size_t segment) const;
+  // No place that values of the segment are written over is given out when
+  // that is launched at once with those before it.
+  bool StaysFree(size_t segment, uint32_t cursor,
+                 std::span<const ValueId> taken) const;
+  // Holds what segments in a row touch of the program's memory that there is
+  // before op `cursor`.
+  bool Secure(size_t first, size_t end, uint32_t cursor);
   // The next segment has been launched; `op` is the last of its ops to be the
   // first of a launch.
   void GoOnFrom(uint32_t op);

@@ -508,7 +508,7 @@ std::shared_ptr<const engine::Program> StreamOps::Foretell(const Shown& shown) {
   const auto due = parts_.session->following();
   if (due.program == nullptr || shown.view.cut != nullptr) return nullptr;
   const engine::TracedOp& op = due.program->trace->ops[due.next_op];
-  if (op.op != shown.view.op || op.by_eager || op.may_draw || op.draws ||
+  if (op.op != shown.view.op || op.by_eager ||
       !due.program->effects.foretold(due.next_op) ||
       !std::ranges::equal(op.words, shown.view.words)) {
     return nullptr;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <unordered_map>
@@ -72,6 +73,7 @@ struct Device {
   Symbol runs = 0;
   std::vector<Symbol> run_of;  // by op, when a segment had it
   uint64_t run_again = 0;      // ops, by squashes
+  uint64_t at_once = 0;        // segments, with those before them
 };
 
 class SymbolicExecutor final : public FakeExecutor {
@@ -91,6 +93,11 @@ class SymbolicExecutor final : public FakeExecutor {
       device_.run_of[k] = device_.runs;
     }
     return {};
+  }
+  Progress LaunchSegments(size_t first,
+                          std::span<const Segment> segments) override {
+    device_.at_once += segments.size() - 1;
+    return FakeExecutor::LaunchSegments(first, segments);
   }
   base::Status LaunchOp(size_t op) override {
     Run(static_cast<uint32_t>(op));
@@ -117,6 +124,8 @@ struct Counts {
   uint64_t squashes = 0;
   uint64_t squashes_that_ran_ops = 0;
   uint64_t left_for_room = 0;
+  uint64_t at_once = 0;
+  uint64_t cut_short = 0;  // what was foretold
   uint64_t built_anew = 0;
 };
 
@@ -127,7 +136,10 @@ class Subject {
     MakeTrace();
     Build();
   }
-  ~Subject() { held_.clear(); }
+  ~Subject() {
+    held_.clear();
+    counts_.at_once += device_.at_once;
+  }
 
   // What went wrong; empty if nothing did.
   std::string Run() {
@@ -299,13 +311,18 @@ class Subject {
     ASSERT_TRUE(instance_->LaunchNext());
     kept_more_ = OneIn(3) ? Below(60) : 0;
     const uint64_t leave = OneIn(2) ? 1 + Below(ops) : ops;
+    foretold_end_ = 0;
     Follow(0);
     uint32_t k = 1;
     for (; k < ops; ++k) {
       DropBefore(k);
-      if (k == leave || !LaunchIfDue(k)) break;
+      if (k == leave) break;
+      if (k >= foretold_end_ && OneIn(8)) {
+        Foretell(k, k + 1 + static_cast<uint32_t>(Below(leave - k)));
+      }
+      if (!LaunchIfDue(k)) break;
       Follow(k);
-      CompareWhatIsWrittenLast(k);
+      if (k >= foretold_end_) CompareWhatIsWrittenLast(k);
     }
     if (k < ops) {
       Squash(k);
@@ -331,8 +348,45 @@ class Subject {
     return instance_->Resolve(head, holds_) == Instance::Readiness::kReady;
   }
 
+  // Ops are known to come, and of what they make the program is given what ops
+  // behind them use, and some more.
+  void Foretell(uint32_t op, uint32_t end_op) {
+    foretold_at_ = op;
+    foretold_end_ = end_op;
+    taken_.clear();
+    for (ValueId v = 0; v < trace_->values.size(); ++v) {
+      const uint32_t birth = trace_->values[v].birth_op;
+      if (trace_->values[v].external || birth < op || birth >= end_op) continue;
+      if (last_use_[v] >= end_op || OneIn(4)) taken_.push_back(v);
+    }
+  }
+  // The op has to be shown: of what those before it made, it and others may use
+  // more.
+  void CutShort(uint32_t k) {
+    ++counts_.cut_short;
+    foretold_end_ = 0;
+    for (ValueId v = 0; v < trace_->values.size(); ++v) {
+      const uint32_t birth = trace_->values[v].birth_op;
+      if (!trace_->values[v].external && birth >= foretold_at_ && birth < k &&
+          last_use_[v] >= k && !std::ranges::binary_search(taken_, v)) {
+        Take(v);
+      }
+    }
+  }
+
   bool LaunchIfDue(uint32_t k) {
     if (k != instance_->next_launch_op()) return true;
+    if (k < foretold_end_) {
+      if (instance_->foretold() && instance_->HasRoomNow() &&
+          instance_->Secure() && instance_->HasRoom()) {
+        if (!instance_->LaunchForetold(
+                k, {.end_op = foretold_end_, .taken = taken_})) {
+          Fail("cannot be launched", k, 0);
+        }
+        return true;
+      }
+      CutShort(k);
+    }
     if (!instance_->Secure()) return false;
     if (!instance_->HasRoom()) {
       ++counts_.left_for_room;
@@ -345,20 +399,25 @@ class Subject {
   // The program has the op's results, and what it would have by eager is known.
   void Follow(uint32_t k) {
     for (const ResultSpec& result : trace_->ops[k].results) {
-      const ValueId v = result.value;
-      Held& held = held_.emplace_back();
-      held.base = instance_->origin(v);
-      held.block = instance_->TakeBlock(v);
-      held.value = v;
-      held.storage = Token(++storages_);
-      held.until = DroppedBefore(v);
-      frontend_.bases[held.storage] = held.base;
-      instance_->Own(v, held.storage);
+      if (k >= foretold_end_ ||
+          std::ranges::binary_search(taken_, result.value)) {
+        Take(result.value);
+      }
     }
     Compute(*trace_, k, device_.run_of[k],
             [this](ValueId v, uint64_t i) -> Symbol& {
               return truth_[{v, i}];
             });
+  }
+  void Take(ValueId v) {
+    Held& held = held_.emplace_back();
+    held.base = instance_->origin(v);
+    held.block = instance_->TakeBlock(v);
+    held.value = v;
+    held.storage = Token(++storages_);
+    held.until = DroppedBefore(v);
+    frontend_.bases[held.storage] = held.base;
+    instance_->Own(v, held.storage);
   }
   // As when it was recorded, or not.
   uint32_t DroppedBefore(ValueId value) {
@@ -446,6 +505,9 @@ class Subject {
   std::map<std::pair<ValueId, uint64_t>, Symbol> truth_;  // by value and unit
   std::vector<Held> held_;
   uint64_t kept_more_ = 0;  // of a hundred values, in this pass
+  uint32_t foretold_at_ = 0;
+  uint32_t foretold_end_ = 0;
+  std::vector<ValueId> taken_;
   std::ostringstream failure_;
 };
 
@@ -460,6 +522,8 @@ TEST(RandomPlansTest, TheProgramHasWhatItsOpsMake) {
   EXPECT_GT(counts.squashes_that_ran_ops, kPlans / 20);
   EXPECT_GT(counts.left_for_room, kPlans / 100);
   EXPECT_GT(counts.built_anew, kPlans / 100);
+  EXPECT_GT(counts.at_once, kPlans);
+  EXPECT_GT(counts.cut_short, kPlans / 20);
 }
 
 }  // namespace
