@@ -702,6 +702,14 @@ base::Status Lifecycle::Recharge(const TraceEntry& entry,
   return plans_.Recharge(pin, entry.bytes() + (*pin)->program()->host_bytes);
 }
 
+void Lifecycle::NoteGrowth(TraceEntry* entry, const PlanCache::Pin& pin,
+                           size_t index, uint64_t bytes) {
+  uint64_t& charged = entry->instances[index].bytes;
+  charged += bytes;
+  // Where the budget has no room, what there is goes uncharged.
+  if (!Recharge(*entry, pin)) charged -= bytes;
+}
+
 void Lifecycle::RefuseInstance(TraceEntry* entry, std::string_view reason) {
   entry->has_all_instances = true;
   entry->summary.notes.push_back("no other instance: " + std::string(reason));

@@ -140,6 +140,9 @@ class Lifecycle {
   void Renew(TraceEntry* entry, std::string_view reason,
              std::span<const engine::ValueId> replaced);
   void GiveUp(TraceEntry* entry, std::string_view reason);
+  // An instance has taken more memory.
+  void NoteGrowth(TraceEntry* entry, const PlanCache::Pin& plan, size_t index,
+                  uint64_t bytes);
 
   // Forgets all.
   void Clear() {

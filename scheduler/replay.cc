@@ -53,6 +53,9 @@ void Replay::Finish() {
   const base::Status given = instance().GivePrivates();
   instance().Finish();
   span_.End();
+  if (const uint64_t bytes = instance().executor().TakeGrowth()) {
+    life_.NoteGrowth(entry(), in_use_.plan, in_use_.index, bytes);
+  }
   if (!given) {
     base::Log(base::LogLevel::kWarning, given.error().message());
     life_.GiveUp(entry(), given.error().message());

@@ -353,6 +353,7 @@ class Runtime::Impl {
     context.driver = driver_;
     context.recorder = recorder_.get();
     context.stream = static_cast<CUstream>(key.stream);
+    context.builds = &background();
 #ifdef REPRISE_MEASURE
     context.skip_launches = &skip_launches_;
 #endif

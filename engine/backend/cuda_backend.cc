@@ -17,10 +17,6 @@
 namespace reprise::engine {
 namespace {
 
-// What a node of an executable graph is taken to cost in device memory, for the
-// budget.
-constexpr uint64_t kBytesPerNode = 8 * 1024;
-
 std::vector<uint32_t> LaunchesByOp(const LaunchProgram& program) {
   std::vector<uint32_t> launches;
   for (size_t k = 0; k + 1 < program.op_begin.size(); ++k) {

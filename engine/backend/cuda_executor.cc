@@ -11,6 +11,10 @@
 namespace reprise::engine {
 namespace {
 
+// Segments that were launched in a row so often are joined.
+constexpr uint32_t kTimesToJoin = 3;
+constexpr size_t kMostRows = 16;
+
 // What `all`, in the order of ops, has of one of them.
 template <typename Site>
 auto Of(const std::vector<Site>& all, uint32_t op) {
@@ -77,6 +81,9 @@ void CudaExecutor::Bind(ValueId value, uint64_t origin) {
 }
 
 void CudaExecutor::MarkDirty(uint32_t launch) {
+  for (const Row& row : rows_) {
+    if (row.joined != nullptr) row.joined->MarkDirty(launch);
+  }
   if (segments_.empty() || dirty_[launch]) return;
   dirty_[launch] = true;
   SegmentGraph& segment = segments_[segment_of_[launch]];
@@ -136,6 +143,53 @@ Executor::Progress CudaExecutor::LaunchSegment(size_t index,
                                                uint32_t first_op) {
   // A graph is launched whole or not at all.
   return {LaunchGraph(segments_[index]), first_op};
+}
+
+Executor::Progress CudaExecutor::LaunchSegments(
+    size_t first, std::span<const Segment> segments) {
+  Row* row = FindRow(first, segments.size());
+  if (row != nullptr && row->joined != nullptr && row->joined->ready()) {
+    return {LaunchJoined(*row->joined), segments.front().first_op};
+  }
+  Progress progress = Executor::LaunchSegments(first, segments);
+  if (progress.status && row != nullptr) CountRow(*row, segments);
+  return progress;
+}
+
+CudaExecutor::Row* CudaExecutor::FindRow(size_t first, size_t count) {
+  if (count < 2 || context_.builds == nullptr) return nullptr;
+  for (Row& row : rows_) {
+    if (row.first == first && row.count == count) return &row;
+  }
+  if (rows_.size() == kMostRows) return nullptr;
+  return &rows_.emplace_back(Row{.first = first, .count = count});
+}
+
+void CudaExecutor::CountRow(Row& row, std::span<const Segment> segments) {
+  if (row.joined != nullptr || ++row.times < kTimesToJoin) return;
+  const std::vector<uint32_t>& op_begin = program_->work.op_begin;
+  const uint32_t begin = op_begin[segments.front().first_op];
+  const uint32_t end = op_begin[segments.back().end_op];
+  // A launch is in two graphs on average, at most.
+  if (end - begin < 2 || joined_launches_ + (end - begin) > launches_.size()) {
+    return;
+  }
+  joined_launches_ += end - begin;
+  growth_bytes_ += (end - begin) * kBytesPerNode;
+  row.joined = std::make_shared<JoinedSegments>(
+      *context_.driver, context_.context, begin,
+      std::span(launches_).subspan(begin, end - begin));
+  context_.builds->Post([joined = row.joined] { joined->Build(); });
+}
+
+base::Status CudaExecutor::LaunchJoined(JoinedSegments& joined) {
+  if (SkipsLaunches()) return {};
+  const device::LaunchRecorder::Hidden hidden;
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  REPRISE_RETURN_IF_ERROR(joined.Launch(launches_, context_.stream));
+  context_.recorder->Resting(static_cast<uint32_t>(joined.size()));
+  return {};
 }
 
 base::Status CudaExecutor::LaunchGraph(SegmentGraph& segment) {

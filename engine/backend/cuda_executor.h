@@ -10,9 +10,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "engine/backend/joined_segments.h"
 #include "engine/backend/verdict_flags.h"
+#include "engine/base/task.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch.h"
 #include "engine/device/launch_graph.h"
@@ -39,6 +42,10 @@ struct CudaProgram : Program {
   }
 };
 
+// What a node of an executable graph is taken to cost in device memory, for the
+// budget.
+inline constexpr uint64_t kBytesPerNode = 8 * 1024;
+
 // What the executors of a session share; outlives them.
 struct CudaContext {
   const device::Driver* driver = nullptr;
@@ -46,6 +53,8 @@ struct CudaContext {
   kernels::DeviceCompare* compare = nullptr;
   CUstream stream = nullptr;
   CUcontext context = nullptr;
+  // Where segments are joined meanwhile; null: nowhere.
+  base::TaskRunner* builds = nullptr;
 #ifdef REPRISE_MEASURE
   // While true, the segments of replays are not launched: what is left of a
   // pass is the host's share, and its results are not computed.
@@ -70,6 +79,9 @@ class CudaExecutor : public Executor {
   Fit SetScalars(uint32_t op, std::span<const uint64_t> bits) override;
   void SetGenerator(uint32_t op, const GeneratorState& state) override;
   Progress LaunchSegment(size_t segment, uint32_t first_op) override;
+  Progress LaunchSegments(size_t first,
+                          std::span<const Segment> segments) override;
+  uint64_t TakeGrowth() override { return std::exchange(growth_bytes_, 0); }
   base::Status LaunchOp(size_t op) override;
   bool Touches(size_t op, ValueId value) const override;
   base::Status Copy(uint64_t to, uint64_t from,
@@ -90,7 +102,21 @@ class CudaExecutor : public Executor {
     std::vector<uint32_t> dirty;                 // indices within the graph
   };
 
+  // Segments that were launched together.
+  struct Row {
+    size_t first = 0;
+    size_t count = 0;
+    uint32_t times = 0;
+    std::shared_ptr<JoinedSegments> joined =
+        nullptr;  // its builder has it, too
+  };
+
   base::Status LaunchGraph(SegmentGraph& segment);
+  // The row of those segments; null where there are too many already.
+  Row* FindRow(size_t first, size_t count);
+  // It was launched piece by piece.
+  void CountRow(Row& row, std::span<const Segment> segments);
+  base::Status LaunchJoined(JoinedSegments& joined);
   // In builds that measure, when told to: what replays launch is left out.
   bool SkipsLaunches() const {
 #ifdef REPRISE_MEASURE
@@ -109,6 +135,9 @@ class CudaExecutor : public Executor {
   std::vector<uint32_t> segment_of_;      // by launch
   std::vector<bool> dirty_;               // by launch
   std::vector<SegmentGraph> segments_;
+  std::vector<Row> rows_;
+  size_t joined_launches_ = 0;  // of all rows
+  uint64_t growth_bytes_ = 0;   // that nobody was told of yet
   std::unique_ptr<VerdictFlags> flags_;
   bool comparing_ = false;
   std::vector<uint64_t> encoded_;  // room for an op's numbers

@@ -76,6 +76,8 @@ class Executor {
     }
     return {};
   }
+  // Bytes of memory that it has taken for that since it was last asked.
+  virtual uint64_t TakeGrowth() { return 0; }
   // Runs the recorded work of one op by itself. On an error, what it has
   // written of its results is anything; the operands that it writes over are as
   // they were (host), or hold what some of its launches wrote (device).

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/task.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/replay/plan.h"
 #include "engine/trace/mask_numbers.h"
@@ -33,6 +34,7 @@ namespace reprise::engine {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 using sim::ResultViewsOf;
@@ -55,6 +57,7 @@ class World {
     context.stream = gpu.stream;
     context.context = gpu.context;
     context.recorder = recorder.get();
+    context.builds = &builds;
 #ifdef REPRISE_MEASURE
     context.skip_launches = &skip_launches;
 #endif
@@ -173,6 +176,7 @@ class World {
 #ifdef REPRISE_MEASURE
   std::atomic<bool> skip_launches{false};
 #endif
+  base::ManualTaskRunner builds;
   CudaContext context;
   std::unique_ptr<CudaBackend> backend;
 };
@@ -332,6 +336,93 @@ TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
   executor.Bind(0, x.base);
   ASSERT_TRUE(executor.LaunchSegment(0, 0).status);
   EXPECT_EQ(world_->gpu.updates, 2);
+}
+
+// --- Segments that are launched together -------------------------------------
+
+class JoinedSegmentsTest : public CudaBackendTest {
+ protected:
+  void SetUp() override {
+    CudaBackendTest::SetUp();
+    auto plan = world_->Build(step_);
+    ASSERT_TRUE(plan) << plan.error().message();
+    plan_ = *std::move(plan);
+    ASSERT_THAT(segments(), SizeIs(4));
+  }
+
+  const std::vector<Segment>& segments() const {
+    return plan_->program()->segments;
+  }
+  // The first segment, and then the others; graphs that were launched.
+  int Launch(Tensor x) {
+    Executor& executor = plan_->instance(0).executor();
+    const int before = world_->gpu.graph_launches;
+    executor.Bind(0, x.base);
+    EXPECT_TRUE(executor.LaunchSegment(0, 0).status);
+    EXPECT_TRUE(
+        executor.LaunchSegments(1, std::span(segments()).subspan(1)).status);
+    EXPECT_EQ(world_->ResultOf(*plan_), ValuesOf(step_(world_->program, x)));
+    return world_->gpu.graph_launches - before;
+  }
+
+  const Step step_ = [this](SimulatedProgram& p, Tensor x) {
+    Tensor y = p.Add(x, world_->weight);
+    for (int i = 0; i < 5; ++i) y = p.Scale(p.Add(y, x), 2);
+    return y;
+  };
+  std::unique_ptr<Plan> plan_;
+};
+
+TEST_F(JoinedSegmentsTest, AreOneGraphOnceThatIsBuilt) {
+  EXPECT_EQ(Launch(world_->program.Make(5)), 4);
+  EXPECT_EQ(Launch(world_->program.Make(6)), 4);
+  EXPECT_EQ(world_->builds.pending(), 0u);
+  EXPECT_EQ(Launch(world_->program.Make(7)), 4);
+  EXPECT_EQ(world_->builds.pending(), 1u);
+  // What is bound meanwhile is bound in it, too.
+  EXPECT_EQ(Launch(world_->program.Make(8)), 4);
+  world_->builds.RunAll();
+  EXPECT_EQ(Launch(world_->program.Make(9)), 2);
+  EXPECT_EQ(Launch(world_->program.Make(10)), 2);
+  EXPECT_EQ(world_->builds.pending(), 0u);
+  // By themselves they are what they were.
+  Executor& executor = plan_->instance(0).executor();
+  const Tensor x = world_->program.Make(11);
+  executor.Bind(0, x.base);
+  for (size_t s = 0; s < segments().size(); ++s) {
+    ASSERT_TRUE(executor.LaunchSegment(s, segments()[s].first_op).status);
+  }
+  EXPECT_EQ(world_->ResultOf(*plan_), ValuesOf(step_(world_->program, x)));
+}
+
+TEST_F(JoinedSegmentsTest, StayApartWhereTheyCannotBeBuilt) {
+  for (int i = 0; i < 3; ++i) Launch(world_->program.Make(5));
+  world_->gpu.FailAfter(2);
+  world_->builds.RunAll();
+  EXPECT_EQ(Launch(world_->program.Make(6)), 4);
+  EXPECT_EQ(world_->builds.pending(), 0u);
+}
+
+TEST_F(JoinedSegmentsTest, LaunchThatFailsLaunchesNone) {
+  for (int i = 0; i < 3; ++i) Launch(world_->program.Make(5));
+  world_->builds.RunAll();
+  Executor& executor = plan_->instance(0).executor();
+  const auto others = std::span(segments()).subspan(1);
+  executor.Bind(0, world_->program.Make(6).base);
+  world_->gpu.FailAfter(1);
+  const Executor::Progress failed = executor.LaunchSegments(1, others);
+  EXPECT_FALSE(failed.status);
+  EXPECT_EQ(failed.end_op, segments()[1].first_op);
+  EXPECT_EQ(Launch(world_->program.Make(7)), 2);
+}
+
+TEST_F(JoinedSegmentsTest, OutliveTheirExecutorWhileTheyAreBuilt) {
+  for (int i = 0; i < 3; ++i) Launch(world_->program.Make(5));
+  EXPECT_GT(plan_->instance(0).executor().TakeGrowth(), 0u);
+  EXPECT_EQ(plan_->instance(0).executor().TakeGrowth(), 0u);
+  plan_.reset();
+  EXPECT_EQ(world_->builds.RunAll(), 1u);
+  EXPECT_THAT(world_->gpu.execs(), IsEmpty());
 }
 
 // A step that takes a number, recorded with two of them.
