@@ -83,6 +83,24 @@ void AllOrNone(const Trace& trace, std::vector<bool>& chosen) {
   }
 }
 
+// A writer right in front of an op that waits for the program waits with it:
+// that is one launch more, and copies would be two.
+void NotInFrontOfWaiting(const Trace& trace, std::vector<bool>& chosen) {
+  std::vector<bool> in_front(chosen.size(), true);
+  bool next_waits = false;
+  for (size_t k = trace.ops.size(); k-- > 0;) {
+    bool waits = false;
+    ForEachWritten(trace, trace.ops[k], [&](ValueId v) {
+      waits |= !chosen[v];
+      if (!next_waits) in_front[v] = false;
+    });
+    next_waits = waits;
+  }
+  for (ValueId v = 0; v < chosen.size(); ++v) {
+    if (in_front[v]) chosen[v] = false;
+  }
+}
+
 // The ones that are written first.
 void AtMost(const Trace& trace, uint64_t most_bytes,
             std::vector<bool>& chosen) {
@@ -123,6 +141,8 @@ std::vector<ValueId> PrivateValues(const Trace& trace,
   }
   AllOrNone(trace, chosen);
   AtMost(trace, kMostOfAll * most_bytes, chosen);
+  AllOrNone(trace, chosen);
+  NotInFrontOfWaiting(trace, chosen);
   AllOrNone(trace, chosen);
   std::vector<ValueId> found;
   for (ValueId v = 0; v < chosen.size(); ++v) {
