@@ -68,6 +68,12 @@ class Replay : public PlanPass {
     }
     return cursor_ - begin;
   }
+  // The next `count` ops come, on these operands (Instance::Tell).
+  bool Tell(uint32_t count,
+            std::span<const engine::Instance::KnownOperand> operands) {
+    return instance().Tell(cursor_, std::min(cursor_ + count, entry()->ops),
+                           operands);
+  }
   // What an op uses lies where the pass has it.
   bool IsAt(const engine::ValueRef& ref, engine::StorageToken storage,
             uint64_t address) const {

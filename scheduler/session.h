@@ -10,6 +10,7 @@
 
 #include "engine/base/spin_lock.h"
 #include "engine/program/program.h"
+#include "engine/replay/instance.h"
 #include "engine/trace/block.h"
 #include "engine/trace/frontend.h"
 #include "engine/trace/op.h"
@@ -107,11 +108,7 @@ class Session {
   };
   virtual Following following() const REPRISE_REQUIRES(lock_) { return {}; }
   // An operand of an op that is due lies where the replay has it.
-  struct Operand {
-    engine::ValueRef ref;
-    engine::StorageToken storage = nullptr;
-    uint64_t address = 0;
-  };
+  using Operand = engine::Instance::KnownOperand;
   virtual bool IsAt(const Operand&) const REPRISE_REQUIRES(lock_) {
     return false;
   }
@@ -126,11 +123,11 @@ class Session {
     // written over by what comes behind.
     std::span<const engine::ValueId> taken = {};
   };
-  // Follows them, up to the first that has to be shown: it brings something, or
-  // something is wrong. `passed` is called with each one and may take its
-  // results (TakeBlock, Own); counts of writes are the caller's. Returns how
-  // many were followed; 0, too, where another replay or none is under way, or
-  // an operand is elsewhere.
+  // Follows them, up to the first that has to be shown: it brings a number,
+  // say, or something is wrong. `passed` is called with each one and may take
+  // its results (TakeBlock, Own); counts of writes are the caller's. Returns
+  // how many were followed; 0, too, where another replay or none is under way,
+  // or an operand is elsewhere.
   virtual uint32_t FollowUnseen(const Unseen&,
                                 const std::function<void(uint32_t)>&)
       REPRISE_REQUIRES(lock_) {

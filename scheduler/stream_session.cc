@@ -239,10 +239,7 @@ uint32_t StreamSession::FollowUnseen(
   // Where there are several streams, others are told of ops that write.
   if (mode_ != Mode::kReplaying || (writes_ != nullptr && writes_->several()) ||
       replay_.program().get() != ops.program ||
-      replay_.cursor() != ops.next_op ||
-      !std::ranges::all_of(ops.operands, [this](const Operand& operand) {
-        return IsAt(operand);
-      })) {
+      replay_.cursor() != ops.next_op || !replay_.Tell(ops.ops, ops.operands)) {
     return 0;
   }
   const uint32_t followed = replay_.FollowUnseen(ops.ops, ops.taken, passed);

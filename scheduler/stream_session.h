@@ -128,7 +128,7 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   Following following() const override REPRISE_REQUIRES(lock_);
   bool IsAt(const Operand& operand) const override REPRISE_REQUIRES(lock_) {
     return mode_ == Mode::kReplaying &&
-           replay_.IsAt(operand.ref, operand.storage, operand.address);
+           replay_.IsAt(operand.ref, operand.at.storage, operand.at.address());
   }
   uint32_t FollowUnseen(const Unseen& ops,
                         const std::function<void(uint32_t)>& passed) override

@@ -16,13 +16,6 @@
 namespace reprise::bindings {
 namespace {
 
-// Kernels are chosen by alignment: cuBLAS asks for up to 256 bytes. The host's
-// allocator gives 64, and what is beyond them is chance.
-uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind) {
-  const int most = kind == scheduler::DeviceKind::kCuda ? 8 : 6;
-  return static_cast<uint64_t>(std::min(std::countr_zero(address), most));
-}
-
 // Of operands of other types ops refuse more numbers (what a byte cannot hold),
 // or make other numbers of them (complex ones).
 constexpr uint64_t kDtypesOfNumbers = [] {
@@ -75,6 +68,13 @@ uint32_t VersionOf(const c10::TensorImpl& tensor) {
 }
 
 }  // namespace
+
+uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind) {
+  // cuBLAS asks for up to 256 bytes. The host's allocator gives 64, and what is
+  // beyond them is chance.
+  const int most = kind == scheduler::DeviceKind::kCuda ? 8 : 6;
+  return static_cast<uint64_t>(std::min(std::countr_zero(address), most));
+}
 
 OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
     : info_(info), kind_(kind), cut_(info.cut) {

@@ -47,6 +47,9 @@ constexpr uint64_t TagWord(Tag tag, uint64_t payload = 0) {
   return uint64_t{static_cast<uint8_t>(tag)} << 56 | payload;
 }
 
+// What kernels are chosen by, of a tensor's address.
+uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind);
+
 // The words and operands of a call, filled argument by argument by Encode
 // (encode.h) and shown to the session as `view()`. Lives on the stack of the
 // hook, borrows the tensors of the call, takes no reference to them and

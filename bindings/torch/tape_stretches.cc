@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "bindings/torch/op_call.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/result_maker.h"
@@ -45,12 +46,17 @@ scheduler::Session::Operand Placed(const at::Tensor& tensor,
                                    const engine::ValueRef& ref,
                                    std::optional<uint64_t> offset_bytes = {}) {
   const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
-  return {.ref = ref,
-          .storage = TokenOf(storage),
-          .address = BaseOf(storage) +
-                     offset_bytes.value_or(
-                         static_cast<uint64_t>(tensor.storage_offset()) *
-                         tensor.itemsize())};
+  scheduler::Session::Operand placed{.ref = ref, .at = {}};
+  placed.at.storage = TokenOf(storage);
+  placed.at.base = BaseOf(storage);
+  placed.at.offset_bytes = offset_bytes.value_or(
+      static_cast<uint64_t>(tensor.storage_offset()) * tensor.itemsize());
+  placed.at.storage_bytes = storage.nbytes();
+  return placed;
+}
+
+uint64_t AlignmentOf(const scheduler::Session::Operand& operand) {
+  return AlignmentClass(operand.at.address(), t_thread_state.kind);
 }
 
 // The tensor is what MakeResult would give.
@@ -252,6 +258,7 @@ bool TapeStretches::Run::FindGiven(const TapeStretch& stretch) {
     const at::Tensor& tensor = made_[At(given.reg)];
     if (!tensor.defined()) return false;
     given_.push_back(Placed(tensor, given.ref, given.offset_bytes));
+    if (AlignmentOf(given_.back()) != given.alignment) return false;
   }
   return true;
 }
@@ -294,14 +301,17 @@ bool TapeStretches::Run::FindOperands(const TapeCall& call,
                          [](int32_t reg) { return reg >= 0; });
   }
   const std::vector<engine::ValueRef>& refs = due_.op->operands;
-  const auto is_at = [&](int32_t reg, const engine::ValueRef& ref) {
-    return session.IsAt(Placed(made_[At(reg)], ref));
+  // The op itself tells where it is.
+  const auto is_told = [this](const engine::ValueRef& ref) {
+    return due_.program->effects.late(ref.value) &&
+           due_.program->trace->values[ref.value].birth_op == due_.index;
   };
   if (due_.own) {
     if (given.size() != refs.size()) return false;
     for (size_t i = 0; i < refs.size(); ++i) {
-      if (!is_at(given[i], refs[i])) return false;
-      due_.operands.emplace_back(given[i], refs[i]);
+      const auto placed = Placed(made_[At(given[i])], refs[i]);
+      if (!is_told(refs[i]) && !session.IsAt(placed)) return false;
+      due_.operands.push_back({given[i], refs[i], AlignmentOf(placed)});
     }
     return true;
   }
@@ -310,8 +320,9 @@ bool TapeStretches::Run::FindOperands(const TapeCall& call,
   for (const int32_t reg : given) {
     const size_t before = due_.operands.size();
     for (size_t i = 0; i < refs.size(); ++i) {
-      if (!is_at(reg, refs[i])) continue;
-      due_.operands.emplace_back(reg, refs[i]);
+      const auto placed = Placed(made_[At(reg)], refs[i]);
+      if (!session.IsAt(placed)) continue;
+      due_.operands.push_back({reg, refs[i], AlignmentOf(placed)});
       found[i] = true;
     }
     if (due_.operands.size() == before) return false;
@@ -338,7 +349,7 @@ void TapeStretches::Run::LearnBefore(size_t call) {
   due_.op = &op;
   due_.own = OpName(op.op) == c10::toString(made.op.operator_name());
   if (!may_be_unseen || op.by_eager ||
-      !following.program->effects.foretold(following.next_op) ||
+      !following.program->effects.tells_places(following.next_op) ||
       !FindOperands(made, *session)) {
     due_ = {};
   } else {
@@ -602,12 +613,15 @@ size_t TapeStretches::Add(const Tape& tape,
       }
       stretch->bumps.push_back(bump);
     }
-    for (const auto& [reg, ref] : known.operands) {
-      TapeStretch::Given given{.reg = reg, .offset_bytes = {}, .ref = ref};
-      const TapeCall* maker = tape.MakerOf(reg);
+    for (const Run::Operand& operand : known.operands) {
+      TapeStretch::Given given{.reg = operand.reg,
+                               .offset_bytes = {},
+                               .ref = operand.ref,
+                               .alignment = operand.alignment};
+      const TapeCall* maker = tape.MakerOf(operand.reg);
       // A view is at its own offset in the memory of what it leads to.
       for (; inside(maker) && maker->views; maker = tape.MakerOf(given.reg)) {
-        const TensorForm& form = tape.registers_[At(reg)].form;
+        const TensorForm& form = tape.registers_[At(operand.reg)].form;
         given.offset_bytes = static_cast<uint64_t>(form.storage_offset) *
                              c10::elementSize(form.dtype);
         given.reg = maker->arguments[0].registers[0];

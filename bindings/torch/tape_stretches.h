@@ -39,6 +39,7 @@ struct TapeStretch {
     int32_t reg = 0;
     std::optional<uint64_t> offset_bytes;
     engine::ValueRef ref;
+    uint64_t alignment = 0;  // AlignmentClass
   };
   // Which result of which op a register is; or it lies in that one's memory as
   // its form says.
@@ -114,7 +115,12 @@ class TapeStretches {
    private:
     friend class TapeStretches;
 
-    using Operands = std::vector<std::pair<int32_t, engine::ValueRef>>;
+    struct Operand {
+      int32_t reg = 0;
+      engine::ValueRef ref;
+      uint64_t alignment = 0;
+    };
+    using Operands = std::vector<Operand>;
     // An op that comes next, if the call is it; no op: if it gives views.
     struct Due {
       std::shared_ptr<const engine::Program> program = nullptr;

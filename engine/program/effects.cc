@@ -192,6 +192,7 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       draws_(std::move(draws)),
       gates_(trace->ops.size(), Gate::kNone),
       foretold_(trace->ops.size(), false),
+      tells_places_(trace->ops.size(), false),
       last_writers_(
           LastWriters(*trace, static_cast<uint32_t>(trace->ops.size()))),
       privates_(std::move(privates)),
@@ -243,7 +244,8 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
     } else if (k > 0 && trace->ops[k - 1].nondeterministic) {
       gates_[k] = Gate::kSettle;
     }
-    foretold_[k] = !tells[k] && changing_[k].empty() && !draws_.Waits(k);
+    tells_places_[k] = changing_[k].empty() && !draws_.Waits(k);
+    foretold_[k] = tells_places_[k] && !tells[k];
     remaking.Pass(k);
   }
 }

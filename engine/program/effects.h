@@ -82,6 +82,8 @@ class Effects {
   // The op itself tells nothing that its launch waits for: who knows that it
   // comes may launch it without seeing it.
   bool foretold(uint32_t op) const { return foretold_[op]; }
+  // It tells no more than where inputs are.
+  bool tells_places(uint32_t op) const { return tells_places_[op]; }
   bool writes_outside(uint32_t op) const {
     return gates_[op] == Gate::kOutside;
   }
@@ -142,7 +144,8 @@ class Effects {
   std::vector<SlotSet> changing_;  // by op
   Draws draws_;
   std::vector<Gate> gates_;
-  std::vector<bool> foretold_;  // by op
+  std::vector<bool> foretold_;      // by op
+  std::vector<bool> tells_places_;  // by op
   std::vector<ValueId> outside_;
   std::vector<uint32_t> last_writers_;
   std::vector<ValueId> privates_;

@@ -39,7 +39,11 @@ Instance::Instance(Plan* plan, InstanceParts parts)
     if (trace_->values[v].external && !program_->effects.input(v)) {
       lasting_.push_back(v);
     }
+    if (program_->effects.late(v)) {
+      late_births_.push_back(trace_->values[v].birth_op);
+    }
   }
+  std::ranges::sort(late_births_);
   for (const ValueId v : program_->effects.privates()) {
     takings_.push_back(binding_.Taking(v));
   }
@@ -201,6 +205,38 @@ bool Instance::HeadIsApart(const OpView& head) const {
       return false;
     }
   }
+  return true;
+}
+
+bool Instance::Tell(uint32_t cursor, uint32_t end_op,
+                    std::span<const KnownOperand> operands) {
+  told_end_ = 0;
+  told_.clear();
+  for (const KnownOperand& operand : operands) {
+    const ValueId v = operand.ref.value;
+    const uint32_t birth = trace_->values[v].birth_op;
+    const bool tells = program_->effects.late(v) && birth >= cursor &&
+                       birth < end_op &&
+                       std::ranges::find(told_, v) == told_.end();
+    if (tells) {
+      unproven_.clear();
+      NoteIfUnproven(operand.ref, operand.at);
+      if (!unproven_.empty() ||
+          !binding_.Apart(operand.at, v, plan_->escaping())) {
+        return false;
+      }
+      BindExternal(operand.ref, operand.at);
+      told_.push_back(v);
+    } else if (!binding_.IsAt(operand.ref, operand.at.storage,
+                              operand.at.address())) {
+      return false;
+    }
+  }
+  const auto late = [this](uint32_t op) {
+    return std::ranges::lower_bound(late_births_, op) - late_births_.begin();
+  };
+  if (late(end_op) - late(cursor) != std::ssize(told_)) return false;
+  told_end_ = end_op;
   return true;
 }
 
@@ -441,8 +477,11 @@ base::Status Instance::LaunchNext() {
 
 bool Instance::IsForetold(size_t segment) const {
   const Segment& due = program_->segments[segment];
-  return !due.gated || (program_->effects.foretold(due.first_op) &&
-                        binding_.WritesApart(due.first_op));
+  const Effects& effects = program_->effects;
+  return !due.gated ||
+         ((effects.foretold(due.first_op) ||
+           (due.first_op < told_end_ && effects.tells_places(due.first_op))) &&
+          binding_.WritesApart(due.first_op));
 }
 
 bool Instance::StaysFree(size_t segment, uint32_t cursor,
@@ -515,6 +554,7 @@ Block Instance::TakeBlock(ValueId value) {
 void Instance::Finish() {
   next_segment_ = 0;
   launched_ops_ = 0;
+  told_end_ = 0;
   binding_.EndShadows();
   if (holds_ != nullptr) holds_->EndPass();
   holds_ = nullptr;

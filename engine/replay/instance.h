@@ -67,6 +67,18 @@ class Instance {
   // where it fails; the error says so, and whether it was in vain.
   base::Status GivePrivates();
 
+  // Of an op that is known to come: which value it is, and where it lies.
+  struct KnownOperand {
+    ValueRef ref;
+    Operand at;  // its storage, and where in it
+  };
+  // Ops of [cursor, end_op) are known to come, and these are their operands,
+  // but what they make themselves. Binds the inputs that they tell. False if
+  // one lies where it may not, or is not where it is bound: the ops are to be
+  // shown.
+  bool Tell(uint32_t cursor, uint32_t end_op,
+            std::span<const KnownOperand> operands);
+
   // Before LaunchNext: holds what the next segment touches of the program's
   // memory. False if some of it has been freed or moved since it was bound, so
   // that the program cannot want that segment, or if memory has been freed that
@@ -236,7 +248,8 @@ class Instance {
   bool WaitForBorrowers();
   // Of private values that ops before `end_op` have written, back.
   std::vector<kernels::RangeCopy> Given(uint32_t end_op) const;
-  // It waits for no more than that its first op comes.
+  // The segment waits for no more than that its first op comes, or is told the
+  // rest.
   bool IsForetold(size_t segment) const;
   // No place that values of the segment are written over is given out when
   // that is launched at once with those before it.
@@ -282,6 +295,9 @@ class Instance {
   std::vector<ValueId> outlived_;
   std::vector<ValueId> unproven_;
   std::vector<StoragePlace> touched_;  // Secure's
+  std::vector<uint32_t> late_births_;  // ops that tell inputs, ascending
+  std::vector<ValueId> told_;          // Tell's
+  uint32_t told_end_ = 0;              // inputs of ops before it are bound
   uint32_t next_draw_ = 0;
   uint32_t next_draw_op_ = kNoLaunch;
   uint32_t next_segment_ = 0;

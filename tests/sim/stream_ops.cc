@@ -509,14 +509,13 @@ std::shared_ptr<const engine::Program> StreamOps::Foretell(const Shown& shown) {
   if (due.program == nullptr || shown.view.cut != nullptr) return nullptr;
   const engine::TracedOp& op = due.program->trace->ops[due.next_op];
   if (op.op != shown.view.op || op.by_eager ||
-      !due.program->effects.foretold(due.next_op) ||
+      !due.program->effects.tells_places(due.next_op) ||
       !std::ranges::equal(op.words, shown.view.words)) {
     return nullptr;
   }
   std::vector<scheduler::Session::Operand> operands;
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    const engine::Operand& operand = shown.view.operands[i];
-    operands.push_back({op.operands[i], operand.storage, operand.address()});
+    operands.push_back({op.operands[i], shown.view.operands[i]});
   }
   const uint32_t followed =
       parts_.session->FollowUnseen({.program = due.program.get(),
