@@ -15,18 +15,23 @@
 
 namespace reprise::bindings {
 
-// An ordinary strided tensor of the host or of CUDA: no subclass or wrapper, no
-// sparse, quantized, nested, named or symbolic one. Only such tensors are
-// operands or results of traces.
-inline bool IsPlainTensor(const c10::TensorImpl& tensor) {
+// Those of an ordinary tensor, as far as keys tell.
+inline bool ArePlain(c10::DispatchKeySet keys) {
   using c10::DispatchKey;
   constexpr c10::DispatchKeySet kPlain(
       {DispatchKey::CPU, DispatchKey::CUDA, DispatchKey::AutogradCPU,
        DispatchKey::AutogradCUDA, DispatchKey::ADInplaceOrView,
        DispatchKey::AutocastCPU, DispatchKey::AutocastCUDA,
        DispatchKey::Conjugate, DispatchKey::Negative});
-  return (tensor.key_set().raw_repr() & ~kPlain.raw_repr()) == 0 &&
-         !tensor.has_symbolic_sizes_strides() && tensor.unsafe_storage();
+  return (keys.raw_repr() & ~kPlain.raw_repr()) == 0;
+}
+
+// An ordinary strided tensor of the host or of CUDA: no subclass or wrapper, no
+// sparse, quantized, nested, named or symbolic one. Only such tensors are
+// operands or results of traces.
+inline bool IsPlainTensor(const c10::TensorImpl& tensor) {
+  return ArePlain(tensor.key_set()) && !tensor.has_symbolic_sizes_strides() &&
+         tensor.unsafe_storage();
 }
 
 // How the engine names a number's type; none for those that are no slots.

@@ -67,11 +67,11 @@ int64_t MakeRegion(int64_t check) {
 void DropRegion(int64_t name) { Regions().Remove(name); }
 
 bool BeginRegion(int64_t name, std::vector<at::Tensor> tensors,
-                 std::vector<double> numbers, std::vector<at::Tensor> holders) {
+                 std::vector<double> numbers, std::vector<at::Tensor> watched) {
   const auto region = Regions().Find(name);
   return region != nullptr &&
          region->Begin(std::move(tensors), std::move(numbers),
-                       std::move(holders));
+                       std::move(watched));
 }
 
 // A verdict (RegionVariants::Verdict), the tape, its calls; and why, and where.
@@ -128,7 +128,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("region_function() -> int", &b::RegionFunction);
   library.def(
       "begin_region(int region, Tensor[] tensors, float[] numbers, Tensor[] "
-      "holders) -> bool",
+      "watched) -> bool",
       &b::BeginRegion);
   library.def(
       "end_region(int region, Tensor[] outputs, int[] computed) -> (int[], "

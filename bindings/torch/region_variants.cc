@@ -50,7 +50,7 @@ void RegionVariants::NoteRun(int64_t name) {
 
 bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
                            std::vector<double> numbers,
-                           std::vector<at::Tensor> holders) {
+                           std::vector<at::Tensor> watched) {
   const std::lock_guard lock(mutex_);
   if (recorder_ != nullptr) return false;
   const TapeInputs given{inputs, numbers};
@@ -73,7 +73,7 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
   }
   parts.inputs = std::move(inputs);
   parts.numbers = std::move(numbers);
-  parts.holders = std::move(holders);
+  parts.watched = std::move(watched);
   recorder_ = TapeRecorder::Begin(std::move(parts));
   return recorder_ != nullptr;
 }

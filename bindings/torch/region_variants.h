@@ -68,7 +68,7 @@ class RegionVariants {
   };
   // False: somebody else records.
   bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,
-             std::vector<at::Tensor> holders);
+             std::vector<at::Tensor> watched);
   // By the thread that began. `computed`, by number: Python did something with
   // it but to hand it on.
   Learned End(const std::vector<at::Tensor>& outputs,

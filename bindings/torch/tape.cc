@@ -34,29 +34,56 @@ namespace {
 using Origin = TapeRegister::Origin;
 using Kind = TapeArgument::Kind;
 
-// Null: autograd knows nothing of it.
-const torch::autograd::AutogradMeta* MetaOf(const c10::TensorImpl& tensor) {
-  return static_cast<const torch::autograd::AutogradMeta*>(
-      tensor.autograd_meta());
+// What autograd knows of a tensor, asked for once: torch gives it by a call.
+class Known {
+ public:
+  explicit Known(const c10::TensorImpl& tensor)
+      : meta_(static_cast<const torch::autograd::AutogradMeta*>(
+            tensor.autograd_meta())) {}
+
+  bool requires_grad() const {
+    return meta_ != nullptr &&
+           (meta_->requires_grad_ || meta_->grad_fn_ != nullptr);
+  }
+  bool has_tangent() const {
+    return meta_ != nullptr && meta_->fw_grad_ != nullptr;
+  }
+  // Those of Python's count as one, however many a tensor has.
+  uint32_t hooks() const {
+    if (meta_ == nullptr) return 0;
+    return static_cast<uint32_t>(meta_->hooks_.size()) +
+           (meta_->post_acc_grad_hooks_ != nullptr ? 1 : 0) +
+           (meta_->retains_grad_ != 0 ? 1 : 0);
+  }
+  // Null: there is none.
+  const c10::TensorImpl* gradient() const {
+    return meta_ != nullptr && meta_->grad_.defined()
+               ? meta_->grad_.unsafeGetTensorImpl()
+               : nullptr;
+  }
+
+ private:
+  const torch::autograd::AutogradMeta* meta_;
+};
+
+bool Same(at::IntArrayRef now, const c10::DimVector& then) {
+  if (now.size() != then.size()) return false;
+  for (size_t i = 0; i < then.size(); ++i) {
+    if (now[i] != then[i]) return false;
+  }
+  return true;
 }
 
-bool HasTangent(const c10::TensorImpl& tensor) {
-  const auto* meta = MetaOf(tensor);
-  return meta != nullptr && meta->fw_grad_ != nullptr;
-}
-
-// Those of Python's count as one, however many a tensor has.
-uint32_t HooksOf(const c10::TensorImpl& tensor) {
-  const auto* meta = MetaOf(tensor);
-  if (meta == nullptr) return 0;
-  return static_cast<uint32_t>(meta->hooks_.size()) +
-         (meta->post_acc_grad_hooks_ != nullptr ? 1 : 0) +
-         (meta->retains_grad_ != 0 ? 1 : 0);
-}
-
-bool HasGradient(const c10::TensorImpl& tensor) {
-  const auto* meta = MetaOf(tensor);
-  return meta != nullptr && meta->grad_.defined();
+bool FitsForm(const TensorForm& form, const c10::TensorImpl& tensor,
+              const Known& known) {
+  const c10::DispatchKeySet keys = tensor.key_set();
+  return keys.raw_repr() == form.keys &&
+         c10::typeMetaToScalarType(tensor.dtype()) == form.dtype &&
+         tensor.device() == form.device &&
+         known.requires_grad() == form.requires_grad &&
+         known.hooks() == form.hooks && !known.has_tangent() &&
+         (!ArePlain(keys) || (Same(tensor.sizes(), form.sizes) &&
+                              Same(tensor.strides(), form.strides)));
 }
 
 at::Tensor TensorAt(const std::vector<at::Tensor>& made, int32_t index) {
@@ -123,21 +150,42 @@ at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
 }
 
 TensorForm TensorForm::Of(const at::Tensor& tensor) {
-  return {.keys = tensor.key_set().raw_repr(),
-          .dtype = tensor.scalar_type(),
-          .requires_grad = tensor.requires_grad(),
-          .hooks = HooksOf(*tensor.unsafeGetTensorImpl()),
-          .storage_offset = tensor.storage_offset(),
-          .sizes = tensor.sizes().vec(),
-          .strides = tensor.strides().vec()};
+  TensorForm form{.keys = tensor.key_set().raw_repr(),
+                  .dtype = tensor.scalar_type(),
+                  .device = tensor.device(),
+                  .requires_grad = tensor.requires_grad(),
+                  .hooks = Known(*tensor.unsafeGetTensorImpl()).hooks()};
+  if (ArePlain(tensor.key_set())) {
+    form.storage_offset = tensor.storage_offset();
+    form.sizes = c10::DimVector(tensor.sizes());
+    form.strides = c10::DimVector(tensor.strides());
+  }
+  return form;
 }
 
 bool TensorForm::Fits(const c10::TensorImpl& tensor) const {
-  return tensor.key_set().raw_repr() == keys &&
-         c10::typeMetaToScalarType(tensor.dtype()) == dtype &&
-         tensor.requires_grad() == requires_grad && HooksOf(tensor) == hooks &&
-         std::ranges::equal(tensor.sizes(), sizes) &&
-         std::ranges::equal(tensor.strides(), strides) && !HasTangent(tensor);
+  return FitsForm(*this, tensor, Known(tensor));
+}
+
+bool HasGradient(const c10::TensorImpl& tensor) {
+  return Known(tensor).gradient() != nullptr;
+}
+
+WatchedTensor WatchedTensor::Of(const at::Tensor& tensor) {
+  return {.tensor = WeakTensor(tensor.getIntrusivePtr()),
+          .form = TensorForm::Of(tensor),
+          .has_gradient = HasGradient(*tensor.unsafeGetTensorImpl())};
+}
+
+bool WatchedTensor::Holds() const {
+  if (tensor.use_count() == 0) return false;
+  // Its memory stays as long as there is a weak reference.
+  const c10::TensorImpl& now = *tensor._unsafe_get_target();
+  const Known known(now);
+  return FitsForm(form, now, known) &&
+         (known.gradient() != nullptr) == has_gradient &&
+         (!ArePlain(now.key_set()) ||
+          now.storage_offset() == form.storage_offset);
 }
 
 bool Tape::FitsNumbers(const TapeInputs& inputs) const {
@@ -164,7 +212,9 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
   }
   const auto fits = [this](const TapeRegister& reg,
                            const c10::TensorImpl& tensor) {
-    return reg.form.Fits(tensor) &&
+    const Known known(tensor);
+    return FitsForm(reg.form, tensor, known) &&
+           (known.gradient() != nullptr) == reg.has_gradient &&
            ((!fixed_offsets_ && reg.origin == Origin::kInput) ||
             tensor.storage_offset() == reg.form.storage_offset);
   };
@@ -199,16 +249,14 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
   for (const uint32_t index : given_) {
     const TapeRegister& reg = registers_[index];
     if (reg.origin != Origin::kGradient) continue;
-    const auto* meta = MetaOf(Given(reg.index, inputs));
-    if (meta == nullptr || !meta->grad_.defined() ||
-        !IsPlainTensor(*meta->grad_.unsafeGetTensorImpl()) ||
-        !fits(reg, *meta->grad_.unsafeGetTensorImpl())) {
+    const c10::TensorImpl* gradient =
+        Known(Given(reg.index, inputs)).gradient();
+    if (gradient == nullptr || !IsPlainTensor(*gradient) ||
+        !fits(reg, *gradient)) {
       return false;
     }
   }
-  return std::ranges::all_of(gradients_, [&](const TapeGradient& gradient) {
-    return HasGradient(Given(gradient.of, inputs)) == gradient.defined_before;
-  });
+  return std::ranges::all_of(watched_, &WatchedTensor::Holds);
 }
 
 bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {

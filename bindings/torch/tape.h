@@ -7,9 +7,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
+#include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/UndefinedTensorImpl.h>
+#include <c10/util/DimVector.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
@@ -34,20 +36,35 @@ using WeakTensor =
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 // A tensor's form: what decides, of all that is known before a call, which
-// calls a program goes on to make.
+// calls a program goes on to make. One that is no ordinary tensor (sparse,
+// nested, a wrapper) has neither sizes nor strides here.
 struct TensorForm {
   uint64_t keys = 0;
   at::ScalarType dtype = at::kFloat;
+  c10::Device device{c10::kCPU};
   bool requires_grad = false;
   uint32_t hooks = 0;          // that autograd runs for it
   int64_t storage_offset = 0;  // in elements
-  std::vector<int64_t> sizes;
-  std::vector<int64_t> strides;
+  c10::DimVector sizes = {};
+  c10::DimVector strides = {};
 
   static TensorForm Of(const at::Tensor& tensor);
   // All but the offset.
   bool Fits(const c10::TensorImpl& tensor) const;
   bool operator==(const TensorForm&) const = default;
+};
+
+bool HasGradient(const c10::TensorImpl& tensor);
+
+// A tensor from outside that Python may look at, as it was before a call.
+struct WatchedTensor {
+  WeakTensor tensor;
+  TensorForm form;
+  bool has_gradient = false;
+
+  static WatchedTensor Of(const at::Tensor& tensor);
+  // It is there, and as it was. Its data may be others.
+  bool Holds() const;
 };
 
 // A new tensor of that form over memory that there is.
@@ -67,6 +84,7 @@ struct TapeRegister {
   uint32_t index = 0;
   // Its memory is given, from outside, or handed out.
   bool outside = false;
+  bool has_gradient = false;          // before the first call
   TensorForm form;                    // when it came
   std::optional<WeakTensor> foreign;  // kForeign
   at::Tensor content;  // kConstant; also of foreign ones that may become it
@@ -122,7 +140,6 @@ bool SameValue(const c10::IValue& a, const c10::IValue& b);
 // What becomes of the gradient of a register's tensor.
 struct TapeGradient {
   uint32_t of = 0;
-  bool defined_before = false;
   // kUndefined: none; kNone: it stays what it was.
   int32_t after = TapeArgument::kNone;
 
@@ -254,7 +271,8 @@ class Tape {
   // Before which call the program drops gradients that it replaces.
   size_t drops_gradients_at_ = 0;
   std::vector<TapeGradient> gradients_;
-  std::vector<int32_t> outputs_;  // registers
+  std::vector<WatchedTensor> watched_;  // that are no registers
+  std::vector<int32_t> outputs_;        // registers
 };
 
 // Nothing on this thread or about these tensors keeps calls from being written

@@ -41,7 +41,7 @@ class TapeMatcher {
   // Which of the tapes is expected.
   size_t which() const { return which_; }
   // That one, with what was found to vary.
-  std::shared_ptr<const Tape> TakeMatched() { return std::move(expected_); }
+  std::shared_ptr<Tape> TakeMatched() { return std::move(expected_); }
 
  private:
   std::optional<std::string> DifferenceAt(size_t call);

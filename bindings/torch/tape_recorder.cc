@@ -145,7 +145,10 @@ TapeRecorder::TapeRecorder(Parts parts)
   tape_->modes_ = ModesWord();
   tape_->numbers_ = parts_.numbers;
   tape_->varies_.assign(parts_.numbers.size(), false);
-  for (const at::Tensor& holder : parts_.holders) AddHolder(holder);
+  for (const at::Tensor& tensor : parts_.watched) {
+    watched_.emplace(tensor.unsafeGetTensorImpl(), WatchedTensor::Of(tensor));
+    if (tensor.is_leaf()) AddHolder(tensor);
+  }
   for (uint32_t i = 0; i < parts_.inputs.size(); ++i) {
     const at::Tensor& input = parts_.inputs[i];
     const auto known = known_.find(input.unsafeGetTensorImpl());
@@ -260,6 +263,10 @@ int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
   made.origin = origin;
   made.index = index;
   made.form = TensorForm::Of(tensor);
+  const auto watched = watched_.find(tensor.unsafeGetTensorImpl());
+  made.has_gradient = watched != watched_.end()
+                          ? watched->second.has_gradient
+                          : HasGradient(*tensor.unsafeGetTensorImpl());
   known_[tensor.unsafeGetTensorImpl()] = reg;
   kept_.emplace_back(tensor.getIntrusivePtr());
   if (tensor.has_storage()) {
@@ -601,7 +608,6 @@ void TapeRecorder::NoteGradients() {
     if (same && !read) continue;
     TapeGradient& noted = tape_->gradients_.emplace_back();
     noted.of = static_cast<uint32_t>(RegisterOf(holder.leaf));
-    noted.defined_before = holder.before != nullptr;
     if (same) continue;
     noted.after = RegisterOf(after);
     if (noted.after >= 0 &&
@@ -609,6 +615,25 @@ void TapeRecorder::NoteGradients() {
             Origin::kForeign) {
       Refuse("a gradient comes from outside");
     }
+  }
+}
+
+void TapeRecorder::NoteWatched() {
+  for (const at::Tensor& tensor : parts_.watched) {
+    const auto found = watched_.extract(tensor.unsafeGetTensorImpl());
+    if (found.empty()) continue;  // given twice
+    const auto known = known_.find(found.key());
+    const TapeRegister* reg =
+        known != known_.end()
+            ? &tape_->registers_[static_cast<size_t>(known->second)]
+            : nullptr;
+    const bool is_register = reg != nullptr && reg->foreign.has_value() &&
+                             reg->foreign->_unsafe_get_target() == found.key();
+    if (is_register ? reg->form != found.mapped().form
+                    : !found.mapped().Holds()) {
+      Refuse("a tensor from outside is given another form, or a gradient");
+    }
+    if (!is_register) tape_->watched_.push_back(std::move(found.mapped()));
   }
 }
 
@@ -734,6 +759,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
       }
     }
     CheckOutside(outcome);
+    NoteWatched();
     CheckAliases(outputs);
     CheckConstants();
     if (HasHooks()) Refuse("hooks are set on tensors inside");
@@ -753,14 +779,20 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     }
     outcome.as_expected = differs_.empty() && matcher_.NumbersFit();
   }
-  if (!outcome.as_expected) matcher_.ForgetNumbers();
-  tape_->NoteUses();
-  if (below) tape_->NoteViews(storages_);
+  if (outcome.as_expected) {
+    std::shared_ptr<Tape> matched = matcher_.TakeMatched();
+    matched->watched_ =
+        std::move(tape_->watched_);  // more since it was written
+    tape_ = std::move(matched);
+  } else {
+    matcher_.ForgetNumbers();
+    tape_->NoteUses();
+    if (below) tape_->NoteViews(storages_);
+  }
   fill();
   outcome.expected = matcher_.which();
   outcome.read_another = matcher_.read_another();
-  outcome.tape =
-      outcome.as_expected ? matcher_.TakeMatched() : std::move(tape_);
+  outcome.tape = std::move(tape_);
   return outcome;
 }
 

@@ -44,9 +44,9 @@ class TapeRecorder {
     TapeLevel level = TapeLevel::kBelowAutograd;
     std::vector<at::Tensor> inputs = {};
     std::vector<double> numbers = {};
-    // Tensors whose gradients the callable may read or drop, beside inputs and
-    // leaves that its calls use.
-    std::vector<at::Tensor> holders = {};
+    // Tensors from outside that the callable may look at, and whose gradients
+    // it may read or drop, beside those that its calls use.
+    std::vector<at::Tensor> watched = {};
     // What is expected to be written, one of these, which differ in what Python
     // reads; empty: nobody knows.
     std::vector<std::shared_ptr<const Tape>> expected = {};
@@ -123,6 +123,8 @@ class TapeRecorder {
   void AddHolder(const at::Tensor& leaf);
   void NoteDroppedGradients();
   void NoteGradients();
+  // What no call takes; and nothing else than a call has changed it.
+  void NoteWatched();
   // What came from outside is what it was, in all that the calls do not tell.
   void CheckOutside(Outcome& outcome);
   void CheckAliases(std::span<const at::Tensor> outputs);
@@ -164,6 +166,8 @@ class TapeRecorder {
   };
   std::vector<Holder> holders_;
   std::unordered_set<const c10::TensorImpl*> held_;  // leaves of these
+  // What is watched, as it was at the beginning.
+  std::unordered_map<const c10::TensorImpl*, WatchedTensor> watched_;
   std::unordered_map<const c10::TensorImpl*, size_t> gradients_;  // holders
   // Of these, how many begin there in a storage.
   std::map<std::pair<const void*, int64_t>, int> gradient_places_;

@@ -395,11 +395,6 @@ class Reached:
 
     # --- What is looked at ---
 
-    def holders(self) -> list[torch.Tensor]:
-        """Leaves, whose gradients the callable may read or drop."""
-        found = {id(each): each for each in self.own() if each.is_leaf}
-        return list(found.values())
-
     def _tensors(self) -> list[torch.Tensor]:
         """Parameters of modules and optimizers."""
         found: dict[int, torch.Tensor] = {}

@@ -333,7 +333,9 @@ class Region:
         if any(torch._C._is_alias_of(each, of) for each in tensors for of in own):
             self._note("an argument is memory that it reads from outside, too")
             return self._reprise_fn(*args, **kwargs)
-        if not ops.begin_region(structure.handle, tensors, numbers, reached.holders()):
+        with torch._C.DisableTorchFunctionSubclass():  # of tensors that it leads to
+            begun = ops.begin_region(structure.handle, tensors, numbers, own)
+        if not begun:
             self._note("another region is being recorded")
             return self._reprise_fn(*args, **kwargs)
         ended = False

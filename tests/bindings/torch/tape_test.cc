@@ -82,6 +82,42 @@ TEST(TapeTest, FitsNoOtherFormModeOrIdentity) {
   EXPECT_FALSE(fits(a, b));
 }
 
+// What no call takes decides all the same, by what Python sees of it.
+TEST(TapeTest, FitsNothingElseThanWasLookedAt) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = at::randn({2});
+  const auto changes = std::vector<std::function<void(at::Tensor&)>>{
+      [](at::Tensor& seen) { seen.set_data(at::ones({4})); },
+      [](at::Tensor& seen) { seen.set_data(at::ones({3}, at::kDouble)); },
+      [](at::Tensor& seen) { seen.set_requires_grad(true); },
+      [](at::Tensor& seen) { seen.mutable_grad() = at::ones({3}); },
+      [](at::Tensor& seen) { seen = at::Tensor(); }};
+  for (const auto& change : changes) {
+    at::Tensor seen = at::ones({3});
+    const auto outcome =
+        Record({x}, [&] { return Tensors{x * 2}; }, {.watched = {seen}});
+    ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
+    seen.fill_(2);
+    seen.set_data(at::zeros({3}));
+    EXPECT_TRUE(outcome.tape->Fits({{&x, 1}, {}}));
+    change(seen);
+    EXPECT_FALSE(outcome.tape->Fits({{&x, 1}, {}}));
+  }
+}
+
+TEST(TapeTest, WhatPythonDoesToATensorThatIsLookedAtIsRefused) {
+  const at::Tensor x = at::randn({2});
+  at::Tensor seen = at::ones({3});
+  const auto outcome = Record({x},
+                              [&] {
+                                seen.set_data(at::ones({4}));
+                                return Tensors{x * 2};
+                              },
+                              {.watched = {seen}});
+  EXPECT_EQ(outcome.tape, nullptr);
+  EXPECT_NE(outcome.reason.find("another form"), std::string::npos);
+}
+
 TEST(TapeTest, MissesWhatIsGone) {
   const at::NoGradGuard no_grad;
   at::Tensor foreign = at::randn({1 << 16});  // too large to be a constant
@@ -161,11 +197,11 @@ TEST(TapeTest, BackwardPassLeavesGradientsAsEagerDoes) {
     return Tensors{loss.detach()};
   };
   const auto outcome =
-      Record({x}, [&] { return step(x); }, {.holders = {weight}});
+      Record({x}, [&] { return step(x); }, {.watched = {weight}});
   ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
   EXPECT_FALSE(outcome.tracks_gradients);
   const auto again =
-      Record({x}, [&] { return step(x); }, {.holders = {weight}});
+      Record({x}, [&] { return step(x); }, {.watched = {weight}});
   const at::Tensor y = at::randn({3});
   const at::Tensor loss = RunTape(*again.tape, {y})[0];
   const at::Tensor gradient = weight.grad().clone();
