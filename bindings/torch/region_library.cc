@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/dict_watch.h"
 #include "bindings/torch/torch_runtime.h"
+#include "bindings/torch/word_watch.h"
 
 namespace reprise::bindings {
 namespace {
@@ -52,8 +52,8 @@ Registry<RegionVariants>& Regions() {
   static auto* const regions = new Registry<RegionVariants>;
   return *regions;
 }
-Registry<DictWatch>& DictWatches() {
-  static auto* const watches = new Registry<DictWatch>;
+Registry<WordWatch>& WordWatches() {
+  static auto* const watches = new Registry<WordWatch>;
   return *watches;
 }
 
@@ -91,12 +91,10 @@ void AbandonRegion(int64_t name) {
   if (const auto region = Regions().Find(name)) region->Abandon();
 }
 
-// Empty: by the watcher's count.
-int64_t WatchDicts(const std::vector<int64_t>& dicts) {
-  return DictWatches().Add(dicts.empty() ? std::make_shared<DictWatch>()
-                                         : std::make_shared<DictWatch>(dicts));
+int64_t WatchWords(const std::vector<int64_t>& addresses) {
+  return WordWatches().Add(std::make_shared<WordWatch>(addresses));
 }
-void UnwatchDicts(int64_t name) { DictWatches().Remove(name); }
+void UnwatchWords(int64_t name) { WordWatches().Remove(name); }
 
 }  // namespace
 
@@ -106,7 +104,7 @@ RegionCall RunRegion(int64_t region, int64_t watch, const TapeInputs& inputs) {
     return {.step = RegionCall::kInactive};
   }
   if (watch != 0) {
-    const auto watched = DictWatches().Find(watch);
+    const auto watched = WordWatches().Find(watch);
     if (watched == nullptr || watched->Changed()) {
       return {.step = RegionCall::kLook};
     }
@@ -135,7 +133,8 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "str[])",
       &b::EndRegion);
   library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
-  library.def("watch_dicts(int[] dicts) -> int", &b::WatchDicts);
-  library.def("unwatch_dicts(int watch) -> ()", &b::UnwatchDicts);
-  library.def("dict_watcher() -> int", &b::DictWatch::Watcher);
+  library.def("watch_words(int[] addresses) -> int", &b::WatchWords);
+  library.def("unwatch_words(int watch) -> ()", &b::UnwatchWords);
+  library.def("dict_watcher() -> int", &b::WordWatch::DictWatcher);
+  library.def("dict_changes() -> int", &b::WordWatch::DictChanges);
 }

@@ -12,9 +12,9 @@
 
 namespace reprise::bindings {
 
-// A call of the region of that name, whose callable leads to dictionaries that
-// the watch of that name watches (0: to none). RegionVariants::Step, or
-// kLook: dictionaries may have changed; kInactive: nothing is enabled, and
+// A call of the region of that name, whose callable leads to objects that the
+// watch of that name watches (0: to none). RegionVariants::Step, or kLook: one
+// may have changed; kInactive: nothing is enabled, and
 // could be. Raises what an operator raises.
 struct RegionCall {
   static constexpr int64_t kLook = 3;

@@ -74,11 +74,12 @@ bool Same(at::IntArrayRef now, const c10::DimVector& then) {
   return true;
 }
 
-bool FitsForm(const TensorForm& form, const c10::TensorImpl& tensor,
-              const Known& known) {
+[[gnu::always_inline]] inline bool FitsForm(const TensorForm& form,
+                                            const c10::TensorImpl& tensor,
+                                            const Known& known) {
   const c10::DispatchKeySet keys = tensor.key_set();
   return keys.raw_repr() == form.keys &&
-         c10::typeMetaToScalarType(tensor.dtype()) == form.dtype &&
+         tensor.dtype() == c10::scalarTypeToTypeMeta(form.dtype) &&
          tensor.device() == form.device &&
          known.requires_grad() == form.requires_grad &&
          known.hooks() == form.hooks && !known.has_tangent() &&

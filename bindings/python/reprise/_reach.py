@@ -7,10 +7,11 @@ import dis
 import enum
 import functools
 import itertools
+import operator
 import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,16 @@ _HOOKS = (
     "_parameters",
     "_buffers",
     "_modules",
+)
+# Hooks that only these two run: a quarter of the dictionaries of modules.
+_SAVES = frozenset({"state_dict", "load_state_dict"})
+_SAVING = frozenset(
+    {
+        "_state_dict_hooks",
+        "_state_dict_pre_hooks",
+        "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+    }
 )
 _SIMPLE = (bool, int, float, str, bytes, complex, type(None))
 _BY_VALUE = frozenset({bool, int, str, bytes, type(None)})
@@ -127,6 +138,9 @@ def _named(code: types.CodeType) -> _Named:
             read |= inner.read
             written |= inner.written
             computes |= inner.computes
+    if "hasattr" in found:
+        texts = (each for each in code.co_consts if isinstance(each, str))
+        read.update(filter(str.isidentifier, texts))
     names = tuple(dict.fromkeys(found))
     return _Named(names, frozenset(read), frozenset(written), computes)
 
@@ -150,6 +164,7 @@ class Reached:
         """`given`: objects among the arguments, of which all counts."""
         self.modules: list[torch.nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
+        self.functions: list[types.FunctionType] = []
         self.cells: list[types.CellType] = []
         self.computes = False  # its code may do mathematics with a number
         self._dicts: list[tuple[str, dict[Any, Any]]] = []
@@ -182,6 +197,10 @@ class Reached:
     def _reads_all(self) -> bool:
         return not _READ_ALL.isdisjoint(self._read)
 
+    @property
+    def _saves(self) -> bool:
+        return self._reads_all or not _SAVES.isdisjoint(self._read)
+
     def _add_kind(self, kind: type) -> None:
         self._kinds[id(kind)] = kind
 
@@ -198,6 +217,8 @@ class Reached:
         elif isinstance(value, torch.optim.Optimizer):
             self.optimizers.append(value)
         elif isinstance(value, functools.partial):
+            self._met += map(weakref.ref, _tensors_in(value.args))
+            self._dicts.append((type(value).__name__, value.keywords))
             self._follow_all((value.func, *value.args, *value.keywords.values()), depth)
         elif isinstance(value, types.MethodType):
             self._follow_all((value.__self__, value.__func__), depth)
@@ -213,7 +234,7 @@ class Reached:
         elif _is_region(value):  # a method's, or one itself
             region = getattr(value, "_reprise_region", value)
             self._follow(region._reprise_fn, depth)
-        elif depth < _DEPTH:
+        elif depth <= _DEPTH:
             self._follow_object(value, depth + 1)
 
     def _follow_modules(self, root: torch.nn.Module) -> None:
@@ -233,13 +254,19 @@ class Reached:
                     self._follow(value, 1)
 
     def _follow_function(self, fn: types.FunctionType, depth: int) -> None:
+        installed = _is_installed(fn.__code__.co_filename)
+        if not installed:
+            self.functions.append(fn)
+            depth = 0  # what it reads is its own, wherever it was found
         self._kept.append(fn)
         for cell in fn.__closure__ or ():
             self.cells.append(cell)
             self._follow(_content(cell), depth)
         self._follow_all(fn.__defaults__ or (), depth)
-        self._follow_all((fn.__kwdefaults__ or {}).values(), depth)
-        if _is_installed(fn.__code__.co_filename):
+        if fn.__kwdefaults__:
+            self._dicts.append((fn.__name__, fn.__kwdefaults__))
+            self._follow_all(fn.__kwdefaults__.values(), depth)
+        if installed:
             return
         where = fn.__module__ or fn.__name__
         named = _named(fn.__code__)
@@ -293,6 +320,8 @@ class Reached:
                 self._lists[id(value)] = f"a {type(value).__name__}", value
             elif isinstance(value, dict) and depth == 1:
                 self._dicts.append(("a dict", value))
+            if isinstance(value, collections.defaultdict):
+                self._follow(value.default_factory, depth)
             parts = value.values() if isinstance(value, dict) else value
             self._follow_all(parts, depth)
             return
@@ -388,6 +417,8 @@ class Reached:
         if len(values) > _MOST_ELEMENTS or depth > _DEPTH:
             raise Foreign(f"{name} of so many, or so deep")
         self._given_dicts[id(values)] = name, values
+        if isinstance(values, collections.defaultdict):
+            self._follow(values.default_factory, 0)
         for key, each in list(values.items()):
             where = f"{name}{joint}{key}" if joint else name
             self._follow_given(where, key, depth + 1)
@@ -395,32 +426,20 @@ class Reached:
 
     # --- What is looked at ---
 
-    def _tensors(self) -> list[torch.Tensor]:
-        """Parameters of modules and optimizers."""
-        found: dict[int, torch.Tensor] = {}
-        for module in self.modules:
-            for parameter in module._parameters.values():
-                if parameter is not None:
-                    found[id(parameter)] = parameter
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    found[id(parameter)] = parameter
-        return list(found.values())
-
     def own(self) -> list[torch.Tensor]:
         """Tensors that it leads to."""
-        found: list[Any] = self._tensors()
-        for module in self.modules:
-            found += module._buffers.values()
-        found += [values.get(key) for _, values, key in self.names()]
-        for _, each in (*self._dicts, *self._given_dicts.values()):
-            found += itertools.islice(each.values(), _MOST_ELEMENTS)
-        for _, listed in self._lists.values():
-            found += itertools.islice(listed, _MOST_ELEMENTS)
-        found += map(_content, self.cells)
-        found += [ref() for ref in self._met]
-        return [each for each in found if isinstance(each, torch.Tensor)]
+        return self._tensors(self.dicts())
+
+    def _tensors(self, dicts: Iterable[Watched]) -> list[torch.Tensor]:
+        """Those in these, and in all that is no dictionary."""
+        held = [[value for _, value in _items(each, keys)] for _, each, keys in dicts]
+        held += [[values.get(key) for _, values, key in self.names()]]
+        held += [each for _, each in self._lists.values()]
+        held += [list(map(_content, self.cells)), [ref() for ref in self._met]]
+        for optimizer in self.optimizers:
+            held += [group["params"] for group in optimizer.param_groups]
+        found = {id(each): each for values in held for each in _tensors_in(values)}
+        return list(found.values())
 
     def names(self) -> list[tuple[str, dict[str, Any], str]]:
         """Globals, and attributes of objects, that its code reads or writes."""
@@ -441,19 +460,33 @@ class Reached:
     def dicts(self) -> list[Watched]:
         """What a change of tells that the callable may do something else."""
         found: dict[tuple[int, Any], Watched] = {}
+        # Those that are not there, too: they may come.
+        named = frozenset({"training", *self._read, *self._written})
+        counts = None if self._reads_all else named
+        joined: dict[frozenset[str], frozenset[str]] = {}
 
         def add(name: str, each: Any, keys: frozenset[str] | None = None) -> None:
             if isinstance(each, dict) and len(each) <= _MOST_ELEMENTS:
                 found.setdefault((id(each), keys), (name, each, keys))
 
         for module in self.modules:
-            self._add_module(module, add)
+            keys = counts
+            if type(module).__module__.partition(".")[0] == "torch":
+                keys = None  # its code is not read
+            elif keys is not None:
+                own = frozenset(key for key in module.__dict__ if key.startswith("_"))
+                keys = joined.setdefault(own, named | own)
+            self._add_attributes(type(module).__name__, module.__dict__, keys, add, 0)
         for optimizer in self.optimizers:
             name = type(optimizer).__name__
             self._add_attributes(name, optimizer.__dict__, None, add, 0)
             for values in optimizer.state.values():
                 add(f"{name}.state", values)
-        for each in (*self._dicts, *self._given_dicts.values()):
+        for fn in self.functions:
+            self._add_attributes(fn.__name__, fn.__dict__, counts, add, 0)
+        for name, values in self._dicts:
+            self._add_contents(name, values, add, 0)
+        for each in self._given_dicts.values():
             add(*each)
         for name, values, key in self.names():
             value = values.get(key)
@@ -464,15 +497,23 @@ class Reached:
         for name, value in _global_hooks().items():
             add(name, value)
         add("torch.backends.mha", torch.backends.mha.__dict__, _FASTPATH)
+        for tensor in self._tensors(list(found.values())):
+            self._add_attributes("a tensor", tensor.__dict__, counts, add, 0)
         return list(found.values())
 
-    def _add_module(self, module: torch.nn.Module, add: Callable[..., None]) -> None:
-        kind = type(module)
-        keys = None
-        if kind.__module__.partition(".")[0] != "torch" and not self._reads_all:
-            own = (name for name in module.__dict__ if name.startswith("_"))
-            keys = frozenset({"training", *own, *self._keys(module.__dict__)})
-        self._add_attributes(kind.__name__, module.__dict__, keys, add, 0)
+    def _add_contents(
+        self, name: str, values: dict[Any, Any], add: Callable[..., None], depth: int
+    ) -> None:
+        """A dictionary, and those and lists in it; no objects, which are met by name."""
+        add(name, values)
+        if depth > _DEPTH or len(values) > _MOST_ELEMENTS:
+            return
+        for key, value in list(values.items()):
+            where = f"{name}.{_name(key)}"
+            if isinstance(value, list):
+                self._lists[id(value)] = where, value
+            elif isinstance(value, dict):
+                self._add_contents(where, value, add, depth + 1)
 
     def _add_attributes(
         self,
@@ -493,7 +534,7 @@ class Reached:
             elif isinstance(value, dict):
                 if attribute in _HOOKS or attribute == "state":
                     add(where, value)
-                else:
+                elif attribute not in _SAVING or self._saves:
                     self._add_attributes(where, value, None, add, depth + 1)
             elif not isinstance(value, _NO_OBJECTS) and not _is_region(value):
                 inside = getattr(value, "__dict__", None)
@@ -565,6 +606,12 @@ class State:
             )
             for name, each, keys in reached.dicts()
         ]
+        self._functions = [(fn, _of_function(fn)) for fn in reached.functions]
+        self._factories = [
+            (name, each, each.default_factory)
+            for name, each, _, _ in self._held
+            if isinstance(each, collections.defaultdict)
+        ]
         self._given = reached.given()
         # No watcher is told that one of these was put in another order.
         self._orders = [
@@ -585,16 +632,18 @@ class State:
         """Those that it is of."""
         return [each for _, each, _, _ in self._held]
 
+    def watched(self) -> list[Any]:
+        """All that need not be looked at while none of these changes; see `Watch`."""
+        functions = [fn for fn, _ in self._functions]
+        return [*self.dicts(), *functions, *(cell for cell, _ in self._cells)]
+
     def looks(self) -> int:
         """At how many things `quick_difference` looks, in each call."""
-        by_identity = len(self._cells) + len(self._given) + len(self._orders)
+        by_identity = len(self._given) + len(self._orders)
         return by_identity + len(self._names) + len(self._lists) + len(self._instead)
 
     def quick_difference(self) -> str | None:
         """As `difference`, of what cannot be watched."""
-        for cell, content in self._cells:
-            if _content(cell) is not content:
-                return "a variable of its closure"
         for name, ref, kind, attributes in self._given:
             value = ref()
             if type(value) is not kind or value.__dict__ is not attributes:
@@ -613,13 +662,26 @@ class State:
 
     def difference(self) -> str | None:
         """What is another one now, as the program names it; None: nothing."""
+        for cell, content in self._cells:
+            if _content(cell) is not content:
+                return "a variable of its closure"
+        for fn, parts in self._functions:
+            if any(map(operator.is_not, _of_function(fn), parts)):
+                return f"{fn.__name__}, its code or defaults"
+        for name, factory_of, factory in self._factories:
+            if factory_of.default_factory is not factory:
+                return f"{name}.default_factory"
         listed = {id(each) for _, each, _ in self._lists}
         instead: list[tuple[str, Any, Any]] = []
         for name, each, keys, tokens in self._held:
             if keys is None and not _same_keys(tokens, each):
                 changed = set(each).symmetric_difference(tokens)
                 return f"{name}.{_name(next(iter(changed), 'order'))}"
-            for key, value in _items(each, keys):
+            items = _items(each, keys)
+            if len(items) < len(tokens):
+                gone = tokens.keys() - each.keys()
+                return f"{name}.{_name(next(iter(gone), 'order'))}"
+            for key, value in items:
                 token = tokens.get(key, _MISSING)
                 if token is _MISSING or not _same(token, value):
                     return f"{name}.{_name(key)}"
@@ -657,7 +719,20 @@ def _name(key: Any) -> str:
 def _items(each: dict[Any, Any], keys: frozenset[str] | None) -> list[tuple[Any, Any]]:
     if keys is None:
         return list(each.items())
-    return [(key, each[key]) for key in keys if key in each]
+    return [(key, value) for key, value in list(each.items()) if key in keys]
+
+
+def _tensors_in(values: Iterable[Any], depth: int = 0) -> Iterator[torch.Tensor]:
+    most = _MOST_ELEMENTS if depth == 0 else _MOST_LISTED
+    for each in itertools.islice(list(values), most):
+        if isinstance(each, torch.Tensor):
+            yield each
+        elif isinstance(each, (list, tuple)) and depth < _DEPTH:
+            yield from _tensors_in(each, depth + 1)
+
+
+def _of_function(fn: types.FunctionType) -> tuple[Any, Any, Any]:
+    return fn.__code__, fn.__defaults__, fn.__kwdefaults__
 
 
 def _content(cell: types.CellType) -> Any:

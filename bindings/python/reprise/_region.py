@@ -17,10 +17,10 @@ from typing import Any, Literal
 import torch
 
 from reprise import _native, _tree
-from reprise._dict_watch import LOOKS_ALWAYS, Watch
 from reprise._numbers import noted, plain
 from reprise._reach import Bound, Reached, State
 from reprise._region_report import RegionReport
+from reprise._watch import LOOKS_ALWAYS, Watch
 
 Check = Literal["sample", "always", "never"]
 CHECKS = ("sample", "always", "never")
@@ -102,7 +102,7 @@ class Region:
         self._lock = threading.RLock()
         self._reached: Reached | None = None
         self._states: list[State] = []
-        # The state that was found last, and what watches its dictionaries.
+        # The state that was found last, and what watches it.
         self._at: tuple[State, int] | None = None
         self._made = 0  # states
         self._fruitless = 0  # states and structures since a call was replayed
@@ -243,7 +243,7 @@ class Region:
                 state = self._new_state(last)
             if last is not None and (self._at is None or self._at[0] is not state):
                 self._note_guard(last)
-            self._watch.arm(state.dicts())
+            self._watch.arm(state.watched())
             self._at = state, self._watch.handle
             return self._at
 

@@ -89,6 +89,8 @@ def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
         children, context = _pytree.SUPPORTED_NODES[kind].flatten_fn(value)
         return kind, Context(context), _all(children, parts)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        if getattr(value, "__dict__", None):
+            raise Foreign(f"{kind.__module__}.{kind.__qualname__} with attributes")
         return kind, "fields", _all(value, parts)
     if dataclasses.is_dataclass(kind) and not issubclass(kind, (dict, tuple, list)):
         names = tuple(field.name for field in dataclasses.fields(kind))

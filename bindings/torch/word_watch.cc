@@ -1,0 +1,47 @@
+#include "bindings/torch/word_watch.h"
+
+#include <cstddef>
+
+namespace reprise::bindings {
+namespace {
+
+uint64_t g_dict_changes = 0;  // accessed by atomic builtins
+
+// PyDict_WatchCallback: called before each change, with Python's lock.
+int Count(int /*event*/, void* /*dict*/, void* /*key*/, void* /*value*/) {
+  __atomic_fetch_add(&g_dict_changes, 1, __ATOMIC_RELAXED);
+  return 0;
+}
+
+// Others may be writing it.
+uint64_t Load(const uint64_t* word) {
+  return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+WordWatch::WordWatch(const std::vector<int64_t>& addresses) {
+  for (const int64_t address : addresses) {
+    words_.push_back(reinterpret_cast<const uint64_t*>(address));
+    seen_.push_back(Load(words_.back()));
+  }
+}
+
+bool WordWatch::Changed() {
+  uint64_t changed = 0;  // no branch, no store: it is the caches that take time
+  for (size_t i = 0; i < words_.size(); ++i) {
+    changed |= Load(words_[i]) ^ seen_[i];
+  }
+  if (changed == 0) [[likely]]
+    return false;
+  for (size_t i = 0; i < words_.size(); ++i) seen_[i] = Load(words_[i]);
+  return true;
+}
+
+int64_t WordWatch::DictWatcher() { return reinterpret_cast<int64_t>(&Count); }
+
+int64_t WordWatch::DictChanges() {
+  return reinterpret_cast<int64_t>(&g_dict_changes);
+}
+
+}  // namespace reprise::bindings

@@ -1,0 +1,49 @@
+// Words that others change: each change is told once.
+
+#include "bindings/torch/word_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+
+namespace reprise::bindings {
+namespace {
+
+int64_t AddressOf(const uint64_t& word) {
+  return reinterpret_cast<int64_t>(&word);
+}
+
+TEST(WordWatchTest, TellsOfEachChangeOnce) {
+  std::array<uint64_t, 3> words = {1, 2, 3};
+  WordWatch watch({AddressOf(words[0]), AddressOf(words[2])});
+  EXPECT_FALSE(watch.Changed());
+  words[1] = 5;  // nobody's
+  EXPECT_FALSE(watch.Changed());
+  words[2] = 7;
+  EXPECT_TRUE(watch.Changed());
+  EXPECT_FALSE(watch.Changed());
+  words[0] = words[2] = 9;
+  EXPECT_TRUE(watch.Changed());
+  EXPECT_FALSE(watch.Changed());
+}
+
+TEST(WordWatchTest, TellsOfWhatTheWatcherOfDictionariesWasTold) {
+  WordWatch watch({WordWatch::DictChanges()});
+  WordWatch other({WordWatch::DictChanges()});
+  EXPECT_FALSE(watch.Changed());
+  const auto watcher = reinterpret_cast<int (*)(int, void*, void*, void*)>(
+      WordWatch::DictWatcher());
+  EXPECT_EQ(watcher(0, nullptr, nullptr, nullptr), 0);
+  EXPECT_TRUE(watch.Changed());
+  EXPECT_FALSE(watch.Changed());
+  EXPECT_TRUE(other.Changed());
+}
+
+TEST(WordWatchTest, OfNothingTellsNothing) {
+  WordWatch watch({});
+  EXPECT_FALSE(watch.Changed());
+}
+
+}  // namespace
+}  // namespace reprise::bindings
