@@ -66,7 +66,7 @@ class Known {
   const torch::autograd::AutogradMeta* meta_;
 };
 
-bool Same(at::IntArrayRef now, const c10::DimVector& then) {
+bool Same(at::IntArrayRef now, const std::vector<int64_t>& then) {
   if (now.size() != then.size()) return false;
   for (size_t i = 0; i < then.size(); ++i) {
     if (now[i] != then[i]) return false;
@@ -158,8 +158,8 @@ TensorForm TensorForm::Of(const at::Tensor& tensor) {
                   .hooks = Known(*tensor.unsafeGetTensorImpl()).hooks()};
   if (ArePlain(tensor.key_set())) {
     form.storage_offset = tensor.storage_offset();
-    form.sizes = c10::DimVector(tensor.sizes());
-    form.strides = c10::DimVector(tensor.strides());
+    form.sizes = tensor.sizes().vec();
+    form.strides = tensor.strides().vec();
   }
   return form;
 }

@@ -11,7 +11,6 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/UndefinedTensorImpl.h>
-#include <c10/util/DimVector.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
@@ -45,8 +44,8 @@ struct TensorForm {
   bool requires_grad = false;
   uint32_t hooks = 0;          // that autograd runs for it
   int64_t storage_offset = 0;  // in elements
-  c10::DimVector sizes = {};
-  c10::DimVector strides = {};
+  std::vector<int64_t> sizes = {};
+  std::vector<int64_t> strides = {};
 
   static TensorForm Of(const at::Tensor& tensor);
   // All but the offset.
