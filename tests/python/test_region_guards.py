@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import reprise
@@ -416,6 +416,57 @@ def an_attribute_that_a_module_gets() -> Case:
     return net, (), lambda: setattr(net, "by", 3)
 
 
+def an_attribute_of_a_class() -> Case:
+    class Config:
+        by = 2
+
+    def change() -> None:
+        Config.by = 3
+
+    return lambda x: x * Config.by, (), change
+
+
+def an_attribute_of_a_base_class() -> Case:
+    class Base(nn.Module):
+        by = 2
+
+    class Net(Base):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.by
+
+    def change() -> None:
+        Base.by = 3
+
+    return Net(), (), change
+
+
+def a_method() -> Case:
+    class Net(nn.Module):
+        def act(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.act(x)
+
+    def change() -> None:
+        Net.act = lambda _, x: triple(x)
+
+    return Net(), (), change
+
+
+def what_an_attribute_of_a_class_holds() -> Case:
+    class Config:
+        table: ClassVar[dict[str, list[int]]] = {"a": [2]}
+
+    def change() -> None:
+        Config.table["a"][0] = 3
+
+    def fn(x: torch.Tensor, of: Any) -> torch.Tensor:
+        return x * of.config.table["a"][0]
+
+    return fn, (Holder(config=Config()),), change
+
+
 def a_factory() -> Case:
     table: Any = collections.defaultdict(int)
 
@@ -490,6 +541,10 @@ def state_of_an_optimizer() -> Case:
         an_attribute_of_a_parameter,
         an_attribute_that_a_module_loses,
         an_attribute_that_a_module_gets,
+        an_attribute_of_a_class,
+        an_attribute_of_a_base_class,
+        a_method,
+        what_an_attribute_of_a_class_holds,
         a_factory,
         a_factory_of_an_object,
         an_object_in_a_list_of_an_object_of_a_module,

@@ -6,6 +6,7 @@ import collections
 import dis
 import enum
 import functools
+import gc
 import itertools
 import operator
 import sysconfig
@@ -234,6 +235,8 @@ class Reached:
         elif _is_region(value):  # a method's, or one itself
             region = getattr(value, "_reprise_region", value)
             self._follow(region._reprise_fn, depth)
+        elif isinstance(value, type):
+            self._add_kind(value)
         elif depth <= _DEPTH:
             self._follow_object(value, depth + 1)
 
@@ -287,6 +290,16 @@ class Reached:
             )
             self._follow(value, depth)
 
+    def _classes(self) -> list[type]:
+        """Those of the objects, and their bases."""
+        found = {
+            id(kind): kind
+            for base in self._kinds.values()
+            for kind in base.__mro__
+            if kind.__module__.partition(".")[0] not in _FOREIGN
+        }
+        return list(found.values())
+
     def _follow_methods(self) -> None:
         """Those of the objects' classes that the code names, and what these name."""
         done: set[tuple[int, str]] = set()
@@ -294,9 +307,7 @@ class Reached:
             named = {*self._read, *self._written, *_CALLED}
             todo = [
                 (kind, name)
-                for base in list(self._kinds.values())
-                for kind in base.__mro__
-                if kind.__module__.partition(".")[0] not in _FOREIGN
+                for kind in self._classes()
                 for name in named & vars(kind).keys()
                 if (id(kind), name) not in done
             ]
@@ -311,7 +322,7 @@ class Reached:
                     self._follow(getattr(value, "__func__", value), 0)
 
     def _follow_object(self, value: Any, depth: int) -> None:
-        if isinstance(value, (torch.Tensor, type)):
+        if isinstance(value, torch.Tensor):
             return
         if isinstance(value, (list, tuple, set, dict)):
             self._kept.append(value)
@@ -426,12 +437,8 @@ class Reached:
 
     # --- What is looked at ---
 
-    def own(self) -> list[torch.Tensor]:
-        """Tensors that it leads to."""
-        return self._tensors(self.dicts())
-
-    def _tensors(self, dicts: Iterable[Watched]) -> list[torch.Tensor]:
-        """Those in these, and in all that is no dictionary."""
+    def tensors(self, dicts: Iterable[Watched]) -> list[torch.Tensor]:
+        """Those that it leads to, by these and by what is no dictionary."""
         held = [[value for _, value in _items(each, keys)] for _, each, keys in dicts]
         held += [[values.get(key) for _, values, key in self.names()]]
         held += [each for _, each in self._lists.values()]
@@ -482,6 +489,8 @@ class Reached:
             self._add_attributes(name, optimizer.__dict__, None, add, 0)
             for values in optimizer.state.values():
                 add(f"{name}.state", values)
+        for kind in self._classes():
+            add(kind.__name__, _dict_of(kind), counts)
         for fn in self.functions:
             self._add_attributes(fn.__name__, fn.__dict__, counts, add, 0)
         for name, values in self._dicts:
@@ -497,7 +506,7 @@ class Reached:
         for name, value in _global_hooks().items():
             add(name, value)
         add("torch.backends.mha", torch.backends.mha.__dict__, _FASTPATH)
-        for tensor in self._tensors(list(found.values())):
+        for tensor in self.tensors(list(found.values())):
             self._add_attributes("a tensor", tensor.__dict__, counts, add, 0)
         return list(found.values())
 
@@ -597,6 +606,8 @@ class State:
 
     def __init__(self, reached: Reached, number: int) -> None:
         self.number = number
+        dicts = reached.dicts()
+        self._tensors = [weakref.ref(each) for each in reached.tensors(dicts)]
         self._held = [
             (
                 name,
@@ -604,7 +615,7 @@ class State:
                 keys,
                 {key: _token(value) for key, value in _items(each, keys)},
             )
-            for name, each, keys in reached.dicts()
+            for name, each, keys in dicts
         ]
         self._functions = [(fn, _of_function(fn)) for fn in reached.functions]
         self._factories = [
@@ -631,6 +642,10 @@ class State:
     def dicts(self) -> list[dict[Any, Any]]:
         """Those that it is of."""
         return [each for _, each, _, _ in self._held]
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Those that it is of; the library looks at them in each call."""
+        return [each for ref in self._tensors if (each := ref()) is not None]
 
     def watched(self) -> list[Any]:
         """All that need not be looked at while none of these changes; see `Watch`."""
@@ -729,6 +744,11 @@ def _tensors_in(values: Iterable[Any], depth: int = 0) -> Iterator[torch.Tensor]
             yield each
         elif isinstance(each, (list, tuple)) and depth < _DEPTH:
             yield from _tensors_in(each, depth + 1)
+
+
+def _dict_of(kind: type) -> Any:
+    """Of a class, which shows a view of it."""
+    return gc.get_referents(type.__dict__["__dict__"].__get__(kind))[0]
 
 
 def _of_function(fn: types.FunctionType) -> tuple[Any, Any, Any]:

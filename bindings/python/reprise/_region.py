@@ -329,7 +329,7 @@ class Region:
         assert reached is not None
         tensors, numbers = parts.tensors, parts.numbers
         ops = _native._ops()
-        own = reached.own()
+        own = state.tensors()
         if any(torch._C._is_alias_of(each, of) for each in tensors for of in own):
             self._note("an argument is memory that it reads from outside, too")
             return self._reprise_fn(*args, **kwargs)
