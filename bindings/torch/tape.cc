@@ -34,59 +34,6 @@ namespace {
 using Origin = TapeRegister::Origin;
 using Kind = TapeArgument::Kind;
 
-// What autograd knows of a tensor, asked for once: torch gives it by a call.
-class Known {
- public:
-  explicit Known(const c10::TensorImpl& tensor)
-      : meta_(static_cast<const torch::autograd::AutogradMeta*>(
-            tensor.autograd_meta())) {}
-
-  bool requires_grad() const {
-    return meta_ != nullptr &&
-           (meta_->requires_grad_ || meta_->grad_fn_ != nullptr);
-  }
-  bool has_tangent() const {
-    return meta_ != nullptr && meta_->fw_grad_ != nullptr;
-  }
-  // Those of Python's count as one, however many a tensor has.
-  uint32_t hooks() const {
-    if (meta_ == nullptr) return 0;
-    return static_cast<uint32_t>(meta_->hooks_.size()) +
-           (meta_->post_acc_grad_hooks_ != nullptr ? 1 : 0) +
-           (meta_->retains_grad_ != 0 ? 1 : 0);
-  }
-  // Null: there is none.
-  const c10::TensorImpl* gradient() const {
-    return meta_ != nullptr && meta_->grad_.defined()
-               ? meta_->grad_.unsafeGetTensorImpl()
-               : nullptr;
-  }
-
- private:
-  const torch::autograd::AutogradMeta* meta_;
-};
-
-bool Same(at::IntArrayRef now, const std::vector<int64_t>& then) {
-  if (now.size() != then.size()) return false;
-  for (size_t i = 0; i < then.size(); ++i) {
-    if (now[i] != then[i]) return false;
-  }
-  return true;
-}
-
-[[gnu::always_inline]] inline bool FitsForm(const TensorForm& form,
-                                            const c10::TensorImpl& tensor,
-                                            const Known& known) {
-  const c10::DispatchKeySet keys = tensor.key_set();
-  return keys.raw_repr() == form.keys &&
-         tensor.dtype() == c10::scalarTypeToTypeMeta(form.dtype) &&
-         tensor.device() == form.device &&
-         known.requires_grad() == form.requires_grad &&
-         known.hooks() == form.hooks && !known.has_tangent() &&
-         (!ArePlain(keys) || (Same(tensor.sizes(), form.sizes) &&
-                              Same(tensor.strides(), form.strides)));
-}
-
 at::Tensor TensorAt(const std::vector<at::Tensor>& made, int32_t index) {
   return index < 0 ? at::Tensor() : made[static_cast<size_t>(index)];
 }
@@ -150,45 +97,6 @@ at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
                      .strides = form.strides});
 }
 
-TensorForm TensorForm::Of(const at::Tensor& tensor) {
-  TensorForm form{.keys = tensor.key_set().raw_repr(),
-                  .dtype = tensor.scalar_type(),
-                  .device = tensor.device(),
-                  .requires_grad = tensor.requires_grad(),
-                  .hooks = Known(*tensor.unsafeGetTensorImpl()).hooks()};
-  if (ArePlain(tensor.key_set())) {
-    form.storage_offset = tensor.storage_offset();
-    form.sizes = tensor.sizes().vec();
-    form.strides = tensor.strides().vec();
-  }
-  return form;
-}
-
-bool TensorForm::Fits(const c10::TensorImpl& tensor) const {
-  return FitsForm(*this, tensor, Known(tensor));
-}
-
-bool HasGradient(const c10::TensorImpl& tensor) {
-  return Known(tensor).gradient() != nullptr;
-}
-
-WatchedTensor WatchedTensor::Of(const at::Tensor& tensor) {
-  return {.tensor = WeakTensor(tensor.getIntrusivePtr()),
-          .form = TensorForm::Of(tensor),
-          .has_gradient = HasGradient(*tensor.unsafeGetTensorImpl())};
-}
-
-bool WatchedTensor::Holds() const {
-  if (tensor.use_count() == 0) return false;
-  // Its memory stays as long as there is a weak reference.
-  const c10::TensorImpl& now = *tensor._unsafe_get_target();
-  const Known known(now);
-  return FitsForm(form, now, known) &&
-         (known.gradient() != nullptr) == has_gradient &&
-         (!ArePlain(now.key_set()) ||
-          now.storage_offset() == form.storage_offset);
-}
-
 bool Tape::FitsNumbers(const TapeInputs& inputs) const {
   if (inputs.numbers.size() != numbers_.size()) return false;
   for (size_t i = 0; i < numbers_.size(); ++i) {
@@ -213,9 +121,7 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
   }
   const auto fits = [this](const TapeRegister& reg,
                            const c10::TensorImpl& tensor) {
-    const Known known(tensor);
-    return FitsForm(reg.form, tensor, known) &&
-           (known.gradient() != nullptr) == reg.has_gradient &&
+    return reg.form.Fits(tensor, reg.has_gradient) &&
            ((!fixed_offsets_ && reg.origin == Origin::kInput) ||
             tensor.storage_offset() == reg.form.storage_offset);
   };
@@ -250,14 +156,13 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
   for (const uint32_t index : given_) {
     const TapeRegister& reg = registers_[index];
     if (reg.origin != Origin::kGradient) continue;
-    const c10::TensorImpl* gradient =
-        Known(Given(reg.index, inputs)).gradient();
+    const c10::TensorImpl* gradient = GradientOf(Given(reg.index, inputs));
     if (gradient == nullptr || !IsPlainTensor(*gradient) ||
         !fits(reg, *gradient)) {
       return false;
     }
   }
-  return std::ranges::all_of(watched_, &WatchedTensor::Holds);
+  return watched_.Hold();
 }
 
 bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {

@@ -19,6 +19,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "bindings/torch/tensor_form.h"
+
 namespace reprise::bindings {
 
 // At which layer of the dispatcher calls are written down, and made again.
@@ -28,42 +30,6 @@ enum class TapeLevel : uint8_t {
   kBelowAutograd,
   // As the program makes them: autograd and autocast do their work each time.
   kAboveAutograd,
-};
-
-// Holds a tensor's address, and not its memory: what the program drops is gone.
-using WeakTensor =
-    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-
-// A tensor's form: what decides, of all that is known before a call, which
-// calls a program goes on to make. One that is no ordinary tensor (sparse,
-// nested, a wrapper) has neither sizes nor strides here.
-struct TensorForm {
-  uint64_t keys = 0;
-  at::ScalarType dtype = at::kFloat;
-  c10::Device device{c10::kCPU};
-  bool requires_grad = false;
-  uint32_t hooks = 0;          // that autograd runs for it
-  int64_t storage_offset = 0;  // in elements
-  std::vector<int64_t> sizes = {};
-  std::vector<int64_t> strides = {};
-
-  static TensorForm Of(const at::Tensor& tensor);
-  // All but the offset.
-  bool Fits(const c10::TensorImpl& tensor) const;
-  bool operator==(const TensorForm&) const = default;
-};
-
-bool HasGradient(const c10::TensorImpl& tensor);
-
-// A tensor from outside that Python may look at, as it was before a call.
-struct WatchedTensor {
-  WeakTensor tensor;
-  TensorForm form;
-  bool has_gradient = false;
-
-  static WatchedTensor Of(const at::Tensor& tensor);
-  // It is there, and as it was. Its data may be others.
-  bool Holds() const;
 };
 
 // A new tensor of that form over memory that there is.
@@ -270,8 +236,8 @@ class Tape {
   // Before which call the program drops gradients that it replaces.
   size_t drops_gradients_at_ = 0;
   std::vector<TapeGradient> gradients_;
-  std::vector<WatchedTensor> watched_;  // that are no registers
-  std::vector<int32_t> outputs_;        // registers
+  WatchedTensors watched_;        // that are no registers
+  std::vector<int32_t> outputs_;  // registers
 };
 
 // Nothing on this thread or about these tensors keeps calls from being written

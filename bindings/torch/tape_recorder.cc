@@ -264,9 +264,10 @@ int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
   made.index = index;
   made.form = TensorForm::Of(tensor);
   const auto watched = watched_.find(tensor.unsafeGetTensorImpl());
-  made.has_gradient = watched != watched_.end()
-                          ? watched->second.has_gradient
-                          : HasGradient(*tensor.unsafeGetTensorImpl());
+  made.has_gradient =
+      watched != watched_.end()
+          ? watched->second.has_gradient
+          : GradientOf(*tensor.unsafeGetTensorImpl()) != nullptr;
   known_[tensor.unsafeGetTensorImpl()] = reg;
   kept_.emplace_back(tensor.getIntrusivePtr());
   if (tensor.has_storage()) {
@@ -633,7 +634,7 @@ void TapeRecorder::NoteWatched() {
                     : !found.mapped().Holds()) {
       Refuse("a tensor from outside is given another form, or a gradient");
     }
-    if (!is_register) tape_->watched_.push_back(std::move(found.mapped()));
+    if (!is_register) tape_->watched_.Add(found.mapped());
   }
 }
 

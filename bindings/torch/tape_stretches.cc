@@ -384,7 +384,7 @@ bool TapeStretches::Run::FindResults(const TapeCall& call,
         static_cast<uint64_t>(made.storage_offset()) * made.itemsize();
     const TensorForm& form = tape_.registers_[At(call.results[0])].form;
     known.results.push_back({call.results[0], due_.index, 0, true});
-    return form.Fits(*made.unsafeGetTensorImpl()) &&
+    return form.Fits(*made.unsafeGetTensorImpl(), /*has_gradient=*/false) &&
            form.storage_offset == made.storage_offset() &&
            MakeOver(made.storage(), form).key_set() == made.key_set() &&
            session->IsAt(Placed(

@@ -1,0 +1,206 @@
+#include "bindings/torch/tensor_form.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "bindings/torch/plain_tensor.h"
+
+namespace reprise::bindings {
+namespace {
+
+// Where in a tensor it keeps what autograd knows of it, in bytes; none: that
+// was not found. Torch gives it by a call, which is a good part of what looking
+// at a tensor takes.
+std::optional<size_t> FindMeta() {
+  const c10::InferenceMode ordinary(false);
+  std::optional<size_t> found;
+  for (int i = 0; i < 4; ++i) {
+    const at::Tensor tensor = at::detail::empty_cpu({i}, at::kFloat);
+    tensor.set_requires_grad(true);
+    const auto* const impl = tensor.unsafeGetTensorImpl();
+    const void* const meta = impl->autograd_meta();
+    size_t place = 0;
+    for (; place + sizeof meta <= sizeof(c10::TensorImpl);
+         place += sizeof meta) {
+      const void* word = nullptr;
+      std::memcpy(&word, reinterpret_cast<const std::byte*>(impl) + place,
+                  sizeof word);
+      if (word == meta) break;
+    }
+    if (place + sizeof meta > sizeof(c10::TensorImpl) ||
+        place != found.value_or(place)) {
+      return std::nullopt;
+    }
+    found = place;
+  }
+  return found;
+}
+
+const std::optional<size_t> kMetaAt = FindMeta();
+
+// What autograd knows of a tensor.
+class Known {
+ public:
+  explicit Known(const c10::TensorImpl& tensor) {
+    if (kMetaAt.has_value()) {
+      std::memcpy(&meta_,
+                  reinterpret_cast<const std::byte*>(&tensor) + *kMetaAt,
+                  sizeof meta_);
+    } else {
+      meta_ = static_cast<const torch::autograd::AutogradMeta*>(
+          tensor.autograd_meta());
+    }
+  }
+
+  bool requires_grad() const {
+    return meta_ != nullptr &&
+           (meta_->requires_grad_ || meta_->grad_fn_ != nullptr);
+  }
+  bool has_tangent() const {
+    return meta_ != nullptr && meta_->fw_grad_ != nullptr;
+  }
+  // Those of Python's count as one, however many a tensor has.
+  uint32_t hooks() const {
+    if (meta_ == nullptr) return 0;
+    return static_cast<uint32_t>(meta_->hooks_.size()) +
+           (meta_->post_acc_grad_hooks_ != nullptr ? 1 : 0) +
+           (meta_->retains_grad_ != 0 ? 1 : 0);
+  }
+  // Null: there is none.
+  const c10::TensorImpl* gradient() const {
+    return meta_ != nullptr && meta_->grad_.defined()
+               ? meta_->grad_.unsafeGetTensorImpl()
+               : nullptr;
+  }
+
+ private:
+  const torch::autograd::AutogradMeta* meta_ = nullptr;
+};
+
+bool Same(at::IntArrayRef now, const std::vector<int64_t>& then) {
+  return std::ranges::equal(now, then);
+}
+
+}  // namespace
+
+TensorForm TensorForm::Of(const at::Tensor& tensor) {
+  TensorForm form{.keys = tensor.key_set().raw_repr(),
+                  .dtype = tensor.scalar_type(),
+                  .device = tensor.device(),
+                  .requires_grad = tensor.requires_grad(),
+                  .hooks = Known(*tensor.unsafeGetTensorImpl()).hooks()};
+  if (ArePlain(tensor.key_set())) {
+    form.storage_offset = tensor.storage_offset();
+    form.sizes = tensor.sizes().vec();
+    form.strides = tensor.strides().vec();
+  }
+  return form;
+}
+
+bool TensorForm::Fits(const c10::TensorImpl& tensor, bool has_gradient) const {
+  const c10::DispatchKeySet now = tensor.key_set();
+  const Known known(tensor);
+  return now.raw_repr() == keys &&
+         tensor.dtype() == c10::scalarTypeToTypeMeta(dtype) &&
+         tensor.device() == device && known.requires_grad() == requires_grad &&
+         known.hooks() == hooks && !known.has_tangent() &&
+         (known.gradient() != nullptr) == has_gradient &&
+         (!ArePlain(now) ||
+          (Same(tensor.sizes(), sizes) && Same(tensor.strides(), strides)));
+}
+
+const c10::TensorImpl* GradientOf(const c10::TensorImpl& tensor) {
+  return Known(tensor).gradient();
+}
+
+WatchedTensor WatchedTensor::Of(const at::Tensor& tensor) {
+  return {.tensor = WeakTensor(tensor.getIntrusivePtr()),
+          .form = TensorForm::Of(tensor),
+          .has_gradient = GradientOf(*tensor.unsafeGetTensorImpl()) != nullptr};
+}
+
+bool WatchedTensor::Holds() const {
+  if (tensor.use_count() == 0) return false;
+  // Its memory stays as long as there is a weak reference.
+  const c10::TensorImpl& now = *tensor._unsafe_get_target();
+  return form.Fits(now, has_gradient) &&
+         (!ArePlain(now.key_set()) ||
+          now.storage_offset() == form.storage_offset);
+}
+
+void WatchedTensors::Add(const WatchedTensor& tensor) {
+  const TensorForm& form = tensor.form;
+  const size_t rank = form.sizes.size();
+  if (rank > kMostHere ||
+      !ArePlain(c10::DispatchKeySet(c10::DispatchKeySet::RAW, form.keys))) {
+    others_.push_back(tensor);
+    return;
+  }
+  Row& row = rows_.emplace_back();
+  row.keys = form.keys;
+  row.meta = tensor.tensor._unsafe_get_target()->autograd_meta();
+  std::ranges::copy(form.sizes, row.extents.begin());
+  std::ranges::copy(form.strides, row.extents.begin() + kMostHere);
+  row.storage_offset = form.storage_offset;
+  row.hooks = form.hooks;
+  row.dtype = c10::scalarTypeToTypeMeta(form.dtype);
+  row.device = form.device;
+  row.rank = static_cast<uint8_t>(rank);
+  row.requires_grad = form.requires_grad;
+  row.has_gradient = tensor.has_gradient;
+  tensors_.push_back(tensor.tensor);
+}
+
+bool WatchedTensors::Hold() const {
+  constexpr size_t kAhead = 6;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (i + kAhead < rows_.size()) Prefetch(i + kAhead);
+    if (!Holds(i)) return false;
+  }
+  return std::ranges::all_of(others_, &WatchedTensor::Holds);
+}
+
+// As WatchedTensor::Holds, without a branch where nothing has changed: it is
+// caches that this waits for.
+bool WatchedTensors::Holds(size_t index) const {
+  const Row& row = rows_[index];
+  if (tensors_[index].use_count() == 0) return false;
+  const c10::TensorImpl& now = *tensors_[index]._unsafe_get_target();
+  if (now.key_set().raw_repr() != row.keys ||
+      static_cast<size_t>(now.dim()) != row.rank) {
+    return false;
+  }
+  const Known known(now);
+  bool same = now.dtype() == row.dtype;
+  same &= now.device() == row.device;
+  same &= now.storage_offset() == row.storage_offset;
+  same &= known.requires_grad() == row.requires_grad;
+  same &= known.hooks() == row.hooks;
+  same &= !known.has_tangent();
+  same &= (known.gradient() != nullptr) == row.has_gradient;
+  const int64_t* const sizes = now.sizes().data();
+  const int64_t* const strides = now.strides().data();
+  for (size_t d = 0; d < row.rank; ++d) {
+    same &= sizes[d] == row.extents[d];
+    same &= strides[d] == row.extents[kMostHere + d];
+  }
+  return same;
+}
+
+void WatchedTensors::Prefetch(size_t index) const {
+  constexpr size_t kLine = 64;
+  const auto fetch = [](const void* begin, size_t bytes) {
+    const auto* const from = static_cast<const std::byte*>(begin);
+    for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at);
+  };
+  fetch(tensors_[index]._unsafe_get_target(), sizeof(c10::TensorImpl));
+  // Where it was; it may be gone.
+  fetch(rows_[index].meta, sizeof(torch::autograd::AutogradMeta));
+}
+
+}  // namespace reprise::bindings

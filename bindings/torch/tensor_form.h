@@ -1,0 +1,89 @@
+// What is known of a tensor before a call.
+
+#ifndef REPRISE_BINDINGS_TORCH_TENSOR_FORM_H_
+#define REPRISE_BINDINGS_TORCH_TENSOR_FORM_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/core/UndefinedTensorImpl.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace reprise::bindings {
+
+// Holds a tensor's address, and not its memory: what the program drops is gone.
+using WeakTensor =
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+// A tensor's form: what decides, of all that is known before a call, which
+// calls a program goes on to make. One that is no ordinary tensor (sparse,
+// nested, a wrapper) has neither sizes nor strides here.
+struct TensorForm {
+  uint64_t keys = 0;
+  at::ScalarType dtype = at::kFloat;
+  c10::Device device{c10::kCPU};
+  bool requires_grad = false;
+  uint32_t hooks = 0;          // that autograd runs for it
+  int64_t storage_offset = 0;  // in elements
+  std::vector<int64_t> sizes = {};
+  std::vector<int64_t> strides = {};
+
+  static TensorForm Of(const at::Tensor& tensor);
+  // All but the offset; and whether it has a gradient.
+  bool Fits(const c10::TensorImpl& tensor, bool has_gradient) const;
+  bool operator==(const TensorForm&) const = default;
+};
+
+// Null: it has none.
+const c10::TensorImpl* GradientOf(const c10::TensorImpl& tensor);
+
+// A tensor from outside that Python may look at, as it was before a call.
+struct WatchedTensor {
+  WeakTensor tensor;
+  TensorForm form;
+  bool has_gradient = false;
+
+  static WatchedTensor Of(const at::Tensor& tensor);
+  // It is there, and as it was. Its data may be others.
+  bool Holds() const;
+};
+
+// Many of them, asked before each call: what is compared lies in one row, and
+// what it is compared with is on its way when its turn comes.
+class WatchedTensors {
+ public:
+  void Add(const WatchedTensor& tensor);
+  // All of them do.
+  bool Hold() const;
+
+ private:
+  static constexpr size_t kMostHere = 2;  // dimensions
+  struct Row {
+    uint64_t keys = 0;
+    const void* meta = nullptr;                       // autograd's, then
+    std::array<int64_t, 2 * kMostHere> extents = {};  // sizes, strides
+    int64_t storage_offset = 0;
+    uint32_t hooks = 0;
+    caffe2::TypeMeta dtype;
+    c10::Device device{c10::kCPU};
+    uint8_t rank = 0;
+    bool requires_grad = false;
+    bool has_gradient = false;
+  };
+
+  bool Holds(size_t index) const;
+  void Prefetch(size_t index) const;
+
+  std::vector<WeakTensor> tensors_;
+  std::vector<Row> rows_;
+  std::vector<WatchedTensor> others_;  // that fit into no row
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_TENSOR_FORM_H_
