@@ -113,6 +113,7 @@ Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
   try {
     const int64_t region = python.integer(arguments[0]);
     const int64_t watch = python.integer(arguments[1]);
+    const int64_t given_watch = python.integer(arguments[4]);
     std::vector<at::Tensor> tensors;
     const ptrdiff_t count = python.size(arguments[2]);
     tensors.reserve(static_cast<size_t>(count));
@@ -127,7 +128,7 @@ Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
     RegionCall call;
     {
       const PythonLockGivenUp without;
-      call = RunRegion(region, watch, {tensors, numbers});
+      call = RunRegion(region, watch, given_watch, {tensors, numbers});
       tensors.clear();
     }
     return Packed(call);

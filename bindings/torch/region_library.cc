@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/torch_runtime.h"
 #include "bindings/torch/word_watch.h"
 
@@ -87,6 +89,12 @@ std::tuple<std::vector<int64_t>, std::vector<std::string>> EndRegion(
           {learned.reason, learned.place}};
 }
 
+bool AreOrdinary(const std::vector<at::Tensor>& tensors) {
+  return std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
+    return IsPlainTensor(*tensor.unsafeGetTensorImpl());
+  });
+}
+
 void AbandonRegion(int64_t name) {
   if (const auto region = Regions().Find(name)) region->Abandon();
 }
@@ -96,19 +104,22 @@ int64_t WatchWords(const std::vector<int64_t>& addresses) {
 }
 void UnwatchWords(int64_t name) { WordWatches().Remove(name); }
 
+bool MayHaveChanged(int64_t watch) {
+  if (watch == 0) return false;
+  const auto watched = WordWatches().Find(watch);
+  return watched == nullptr || watched->Changed();
+}
+
 }  // namespace
 
-RegionCall RunRegion(int64_t region, int64_t watch, const TapeInputs& inputs) {
+RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
+                     const TapeInputs& inputs) {
   if (!IsOrdinary(inputs.tensors)) return {};  // nothing is done for its sake
   if (TorchRuntime::Active() == nullptr && at::hasCUDA()) {
     return {.step = RegionCall::kInactive};
   }
-  if (watch != 0) {
-    const auto watched = WordWatches().Find(watch);
-    if (watched == nullptr || watched->Changed()) {
-      return {.step = RegionCall::kLook};
-    }
-  }
+  if (MayHaveChanged(watch)) return {.step = RegionCall::kLook};
+  if (MayHaveChanged(given_watch)) return {.step = RegionCall::kLookGiven};
   const auto variants = Regions().Find(region);
   if (variants == nullptr) return {};
   RegionVariants::Ran ran = variants->Run(inputs);
@@ -133,6 +144,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "str[])",
       &b::EndRegion);
   library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
+  library.def("are_ordinary(Tensor[] tensors) -> bool", &b::AreOrdinary);
   library.def("watch_words(int[] addresses) -> int", &b::WatchWords);
   library.def("unwatch_words(int watch) -> ()", &b::UnwatchWords);
   library.def("dict_watcher() -> int", &b::WordWatch::DictWatcher);

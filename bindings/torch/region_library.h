@@ -13,23 +13,25 @@
 namespace reprise::bindings {
 
 // A call of the region of that name, whose callable leads to objects that the
-// watch of that name watches (0: to none). RegionVariants::Step, or kLook: one
-// may have changed; kInactive: nothing is enabled, and
-// could be. Raises what an operator raises.
+// watch of that name watches (0: to none), and whose arguments to those of the
+// other one. RegionVariants::Step, or kLook, kLookGiven: one may have changed;
+// kInactive: nothing is enabled, and could be. Raises what an operator raises.
 struct RegionCall {
   static constexpr int64_t kLook = 3;
   static constexpr int64_t kInactive = 5;
+  static constexpr int64_t kLookGiven = 6;
   int64_t step = static_cast<int64_t>(RegionVariants::Step::kPlain);
   int64_t tape = 0;
   std::vector<at::Tensor> outputs = {};
 };
-RegionCall RunRegion(int64_t region, int64_t watch, const TapeInputs& inputs);
+RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
+                     const TapeInputs& inputs);
 
 // The address of a function `PyObject* ()`, to be called under Python's lock,
 // that makes a function of Python's:
 //
-//   run_region(region: int, watch: int, tensors: list, numbers: list[float])
-//     -> (step, tape, outputs)
+//   run_region(region: int, watch: int, tensors: list, numbers: list[float],
+//              given_watch: int) -> (step, tape, outputs)
 //
 // An operator of torch's would do the same, but takes 1.5 us to be called. 0:
 // Python, or torch's part for it, has not all that this takes.

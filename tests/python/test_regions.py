@@ -787,17 +787,6 @@ def test_object_among_the_arguments(device: str) -> None:
     turn(CALLS - 4)
 
 
-def test_objects_that_never_come_again(device: str) -> None:
-    fast: Any = reprise.region(accumulate)
-    for _ in range(200):
-        x = batch(device)
-        expected = accumulate(x, Cache(device))[0]
-        assert torch.equal(fast(x, Cache(device))[0], expected)
-    report = fast.explain()
-    assert report.recorded < 60 and "another Cache in each call" in str(report)
-    assert len(fast._with) <= 16
-
-
 def test_object_that_the_callable_changes(device: str) -> None:
     def counts(x: torch.Tensor, cache: Cache) -> torch.Tensor:
         cache.taken += 1

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from reprise._tree import Foreign, holds_more, slots
+from reprise._tree import Foreign, holds_more, is_tensor, slots
 
 _HOOKS = (
     "_forward_hooks",
@@ -105,6 +105,8 @@ _FOREIGN = (
 _LOCKS = ("lock", "RLock")
 _METHODS = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
 _CONSTANTS = (object, slice, type(NotImplemented), type(...))
+# They are what they say.
+_VALUES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
 _INSTALLED = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])
 
 
@@ -146,6 +148,30 @@ def _named(code: types.CodeType) -> _Named:
     return _Named(names, frozenset(read), frozenset(written), computes)
 
 
+class Is:
+    """In a form: that very object, which it does not keep where it need not."""
+
+    __slots__ = ("_hash", "_kept", "_of")
+
+    def __init__(self, of: Any) -> None:
+        self._hash = id(of)
+        self._kept: Any = None
+        try:
+            self._of: Callable[[], Any] = weakref.ref(of)
+        except TypeError:
+            self._kept = of
+            self._of = lambda: self._kept
+
+    def __eq__(self, other: object) -> bool:
+        of = self._of()
+        return self is other or (
+            isinstance(other, Is) and of is not None and of is other._of()
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 # What people call it, it, its type and its attributes.
 Given = tuple[str, "weakref.ref[Any]", type, dict[str, Any]]
 
@@ -160,9 +186,15 @@ class Reached:
     """
 
     def __init__(
-        self, fn: Callable[..., Any] | None, given: Iterable[Any] = ()
+        self,
+        fn: Callable[..., Any] | None,
+        given: Iterable[Any] = (),
+        kinds: Iterable[type] = (),
     ) -> None:
-        """`given`: objects among the arguments, of which all counts."""
+        """`given`: objects among the arguments, of which all counts.
+
+        `kinds`: classes of such objects, without them.
+        """
         self.modules: list[torch.nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.functions: list[types.FunctionType] = []
@@ -183,10 +215,16 @@ class Reached:
         # Objects that are given, and what they hold: all of it counts.
         self._given: list[Given] = []
         self._given_dicts: dict[int, tuple[str, dict[Any, Any]]] = {}
-        self._walked: set[int] = set()
+        self._walked: dict[int, int] = {}  # by id, the how-many-eth
+        # What they hold, value by value; see `Held`.
+        self._form: list[Any] = []
+        self._given_tensors: dict[int, tuple[int, weakref.ref[torch.Tensor]]] = {}
+        self._odd = False  # of the form is not all that they hold
         self._met: list[weakref.ref[torch.Tensor]] = []  # tensors
         for each in given:
             self._follow_given(type(each).__name__, each, 0)
+        for kind in kinds:
+            self._add_kind(kind)
         self._follow(fn, 0)
         if fn is not None:
             self._add_kind(type(fn))
@@ -353,15 +391,35 @@ class Reached:
     def _follow_given(self, name: str, value: Any, depth: int) -> None:
         """What an argument holds, whoever reads it. Raises Foreign."""
         kind = type(value)
-        if _is_any(kind, _SIMPLE) or id(value) in self._walked:
+        if _is_any(kind, _SIMPLE):
+            by_bits = kind is float or kind is complex  # zeros and NaNs differ
+            self._form.append((kind, repr(value) if by_bits else value))
+            return
+        if id(value) in self._walked:
+            self._form.append(("again", self._walked[id(value)]))
             return
         if isinstance(value, torch.Tensor):
             self._met.append(weakref.ref(value))
+            new = len(self._given_tensors), weakref.ref(value)
+            place, _ = self._given_tensors.setdefault(id(value), new)
+            self._form.append((kind, "tensor", place, len(value.__dict__)))
+            self._odd |= not is_tensor(kind)
+            if value.__dict__ and place == len(self._given_tensors) - 1:
+                self._follow_given_dict(name, value.__dict__, depth, ".")
             return
-        self._walked.add(id(value))
+        self._walked[id(value)] = len(self._walked)
+        if _is_any(kind, _VALUES):
+            self._form.append((kind, value))
+            return
         if _is_any(kind, _CONTAINERS):
             self._kept.append(value)
+            self._form.append((kind, len(value)))
+        else:
+            self._form.append(Is(value))
         if isinstance(value, enum.Enum):
+            return
+        if isinstance(value, type):
+            self._add_kind(value)
             return
         if isinstance(value, (*_SIMPLE, tuple)):  # of a type of the program's
             attributes = getattr(value, "__dict__", None)
@@ -370,6 +428,7 @@ class Reached:
             if not isinstance(value, tuple):
                 return
         if _is_any(kind, (set, frozenset)) and _by_value(map(type, value)):
+            self._form.append(frozenset((type(each), each) for each in value))
             if kind is set:
                 self._lists[id(value)] = name, value
             return
@@ -418,6 +477,8 @@ class Reached:
         ):
             raise Foreign(f"{name}, a {kind.__module__}.{kind.__qualname__}")
         self._add_kind(kind)
+        # Its attributes are all of it.
+        self._form[-1] = (Is(kind), len(attributes))
         self._given.append((kind.__name__, weakref.ref(value), kind, attributes))
         self._follow_given_dict(kind.__name__, attributes, depth, ".")
 
@@ -429,6 +490,7 @@ class Reached:
             raise Foreign(f"{name} of so many, or so deep")
         self._given_dicts[id(values)] = name, values
         if isinstance(values, collections.defaultdict):
+            self._form.append(Is(values.default_factory))
             self._follow(values.default_factory, 0)
         for key, each in list(values.items()):
             where = f"{name}{joint}{key}" if joint else name
@@ -557,6 +619,39 @@ class Reached:
     def lists(self) -> list[tuple[str, Any]]:
         """Lists among these, which tell nobody when they change; behind `dicts`."""
         return list(self._lists.values())
+
+
+class Held(Reached):
+    """What objects among the arguments hold, while it is nothing but data.
+
+    Their classes are the business of who reads them.
+    """
+
+    def __init__(self, objects: Iterable[Any]) -> None:
+        """Raises TypeError where more than data counts."""
+        super().__init__(None, objects)
+        code = (self.modules, self.optimizers, self.functions, self.cells)
+        elsewhere = (self._objects, self._globals, self._files, self._dicts)
+        if self._odd or any(code) or any(elsewhere):
+            raise TypeError("an object that does more than hold")
+
+    def form(self) -> tuple[Any, ...]:
+        """Equal where others hold the same, but for tensors. A key, or TypeError."""
+        return tuple(self._form)
+
+    def given_tensors(self) -> list[weakref.ref[torch.Tensor]]:
+        """Of the form, in order."""
+        return [ref for _, ref in self._given_tensors.values()]
+
+    def kinds(self) -> list[type]:
+        """The classes of the objects."""
+        return list(self._kinds.values())
+
+    def _follow_methods(self) -> None:
+        pass
+
+    def _classes(self) -> list[type]:
+        return []
 
 
 def _global_hooks() -> dict[str, dict[Any, Any]]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 
 from reprise import _native, _tree
+from reprise._given import Forms, Given
 from reprise._numbers import noted, plain
 from reprise._reach import Bound, Reached, State
 from reprise._region_report import RegionReport
@@ -26,13 +27,14 @@ Check = Literal["sample", "always", "never"]
 CHECKS = ("sample", "always", "never")
 
 # RegionVariants::Step, RegionCall and RegionVariants::Verdict.
-_DONE, _RECORD, _PLAIN, _LOOK, _PASSED, _INACTIVE = range(6)
+_DONE, _RECORD, _PLAIN, _LOOK, _PASSED, _INACTIVE, _LOOK_GIVEN = range(7)
 _SEEN, _TRUSTED, _SAME, _AGAIN, _REFUSED, _DIFFERS, _WITHDRAWN = range(7)
 
 _MOST_REFUSALS = 3  # of one structure of arguments
 _MOST_STRUCTURES = 64
 _MOST_STATES = 8
 _MOST_OBJECTS = 16  # sets of objects among the arguments
+_MOST_KINDS = 64  # their classes
 _MOST_LOOKS = 3  # in a call
 _MOST_FRUITLESS = 128
 _MOST_CHANGES = 4  # of Python's state by the callable itself
@@ -94,7 +96,11 @@ class Region:
         self._off = _native.switched_off()
         self._bound: dict[int, tuple[weakref.ref[Any], Region]] = {}
         # By the objects among the arguments, of which each tells when it goes.
-        self._with: dict[tuple[int, ...], tuple[list[weakref.ref[Any]], Region]] = {}
+        self._with: dict[
+            tuple[int, ...], tuple[list[weakref.ref[Any]], Region | Given]
+        ] = {}
+        self._forms = Forms()  # of such objects, ...
+        self._kinds: list[type] = []  # ... and their classes
         self._given = [weakref.ref(each) for each in given]
         self._strangers = 0  # sets of objects since a call was replayed
         self._replayed = 0  # calls, when the last of these came
@@ -144,15 +150,20 @@ class Region:
         except RecursionError:
             self._note("an argument is too deep, or holds itself")
             return self._reprise_fn(*args, **kwargs)
-        region: Region | None = self
+        region: Region | Given | None = self
         if parts.objects:
             region = self._of(parts.objects)
+        if isinstance(region, Given):
+            return self._call(form, parts, args, kwargs, region)
         if region is None or region._off:
             return self._reprise_fn(*args, **kwargs)
         return region._call(form, parts, args, kwargs)
 
-    def _of(self, objects: list[Any]) -> Region | None:
-        """Its calls with these objects among the arguments; None: they run it."""
+    def _of(self, objects: list[Any]) -> Region | Given | None:
+        """What its calls with these objects among the arguments are.
+
+        A region: they lead to more than data. None: they run the callable.
+        """
         key = tuple(map(id, objects))
         known = self._with.get(key)
         if known is not None:
@@ -169,54 +180,128 @@ class Region:
         gone = [
             weakref.ref(each, lambda _: self._with.pop(key, None)) for each in objects
         ]
-        made = Region(
-            self._reprise_fn, self._check, guarded=self._guarded, given=objects
-        )
-        made._report = self._report
-        ALL.discard(made)
+        made = self._data_of(objects)
+        if made is None:
+            made = Region(
+                self._reprise_fn, self._check, guarded=self._guarded, given=objects
+            )
+            made._report = self._report
+            ALL.discard(made)
         self._with[key] = gone, made
         return made
 
-    def _call(self, form: Any, parts: _tree.Parts, args: Any, kwargs: Any) -> Any:
+    def _data_of(self, objects: list[Any]) -> Given | Region | None:
+        """None: more than what they hold counts."""
+        try:
+            given = Given(objects, self._forms)
+        except Exception:  # the program's own, too: the region that is made says it
+            return None
+        return given if self._knows(given) else None
+
+    def _knows(self, given: Given) -> bool:
+        """Code that is found leads through its classes, too. False: too many."""
+        if given.known is given.kinds:
+            return True
+        with self._lock:
+            new = [
+                each
+                for each in given.kinds
+                if all(each is not known for known in self._kinds)
+            ]
+            if len(self._kinds) + len(new) > _MOST_KINDS:
+                return False
+            if new:  # looked at anew: what its code names may be more
+                self._kinds += new
+                self._states = []
+                self._at = None
+            given.known = given.kinds
+        return True
+
+    def _call(
+        self,
+        form: Any,
+        parts: _tree.Parts,
+        args: Any,
+        kwargs: Any,
+        given: Given | None = None,
+    ) -> Any:
         tensors, numbers = parts.tensors, parts.numbers
         at = self._at
         if at is None or LOOKS_ALWAYS or at[0].quick_difference() is not None:
             at = self._look()
-        arguments, given = form, len(numbers)
+        arguments, count = form, len(numbers)
         form = self._numbers_of_optimizers(form, numbers)
         run = _function()
         step = _LOOK
         for _ in range(_MOST_LOOKS):
+            held, kind = 0, 0
+            if given is not None:
+                found = self._held_by(given)
+                if found is None:
+                    return self._reprise_fn(*args, **kwargs)
+                held, kind, of_objects = found
+                tensors = [*parts.tensors, *of_objects]
+                at = self._at or self._look()
+            state, watch = at
             if self._off:
                 return self._reprise_fn(*args, **kwargs)
-            state, watch = at
-            known = self._structures.get((state.number, form))
-            structure = known or self._new_structure((state.number, form))
+            known = self._structures.get((state.number, form, kind))
+            structure = known or self._new_structure((state.number, form, kind))
             if structure.off:
                 return self._reprise_fn(*args, **kwargs)
             begin = _clock()
-            step, tape, outputs = run(structure.handle, watch, tensors, numbers)
+            step, tape, outputs = run(structure.handle, watch, tensors, numbers, held)
             if step == _DONE:
                 report = self._report
                 report.seconds += _clock() - begin
                 report.replayed += 1
                 self._fruitless = 0
                 return structure.builders[tape][1](iter(outputs), parts.objects)
-            if step != _LOOK:
+            if step == _LOOK:
+                at = self._look()
+            elif step == _LOOK_GIVEN and given is not None:
+                self._look_at(given)
+            else:
                 break
-            at = self._look()
         if step == _INACTIVE:  # its calls are Reprise's business all the same
-            del numbers[given:]
+            del numbers[count:]
             with self._own_session():
-                return self._call(arguments, parts, args, kwargs)
+                return self._call(arguments, parts, args, kwargs, given)
         if step != _RECORD:
             self._note(_WHY_PLAIN[step])
             return self._reprise_fn(*args, **kwargs)
-        return self._record(structure, state, form, parts, args, kwargs)
+        return self._record(structure, state, form, parts, args, kwargs, tensors, given)
+
+    def _held_by(self, given: Given) -> tuple[int, int, list[torch.Tensor]] | None:
+        """See `Given.now`. None: the callable is run this time."""
+        if given.changes >= _MOST_CHANGES:
+            return None
+        try:
+            found = given.now()
+        except Exception:  # they hold something else now, and are met anew
+            self._forget(given)
+            return None
+        return found if self._knows(given) else None
+
+    def _look_at(self, given: Given) -> None:
+        try:
+            changed = given.look()
+        except Exception:
+            self._forget(given)
+            return
+        if changed is not None:
+            self._note_guard(changed)
+
+    def _forget(self, given: Given) -> None:
+        given.changes = _MOST_CHANGES
+        for key, (_, each) in list(self._with.items()):
+            if each is given:
+                self._with.pop(key, None)
 
     def explain(self) -> RegionReport:
         """What became of its calls so far."""
-        of_all = (self, *(each for _, each in list(self._with.values())))
+        others = [each for _, each in list(self._with.values())]
+        of_all = (self, *(each for each in others if isinstance(each, Region)))
         return dataclasses.replace(
             self._report,
             variants=sum(
@@ -250,7 +335,8 @@ class Region:
     def _new_state(self, difference: str | None) -> State:
         fn = None if self._guarded else self._reprise_fn
         try:
-            self._reached = Reached(fn, [each() for each in self._given])
+            given = [each() for each in self._given]
+            self._reached = Reached(fn, given, self._kinds)
             state = State(self._reached, self._made + 1)
         except Exception as failed:  # the program's own, as it is looked at, too
             self._off = True
@@ -303,7 +389,7 @@ class Region:
 
     def _new_structure(self, key: Any) -> _Structure:
         self._fruitless += 1
-        if any(state == key[0] for state, _ in self._structures):
+        if any(of[0] == key[0] for of in self._structures):
             self._note_guard("structure of the arguments")
         if self._fruitless > _MOST_FRUITLESS:
             self._off = True
@@ -324,10 +410,12 @@ class Region:
         parts: _tree.Parts,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        tensors: list[torch.Tensor],
+        given: Given | None,
     ) -> Any:
         reached = self._reached
         assert reached is not None
-        tensors, numbers = parts.tensors, parts.numbers
+        numbers = parts.numbers
         ops = _native._ops()
         own = state.tensors()
         if any(torch._C._is_alias_of(each, of) for each in tensors for of in own):
@@ -345,15 +433,19 @@ class Region:
                 _recording(),
                 noted(
                     args, kwargs, reached.optimizers, reached.computes, computed
-                ) as given,
+                ) as watched,
             ):
-                result = self._reprise_fn(*given[0], **given[1])
+                result = self._reprise_fn(*watched[0], **watched[1])
             result = plain(result)
             changed = state.difference() or self._changed(form, parts, args, kwargs)
             if changed is not None:
                 self._note(f"it changes {changed}, which no replay would")
                 self._changes += 1
                 self._off |= self._changes >= _MOST_CHANGES
+                return result
+            if given is not None and (changed := given.difference()) is not None:
+                self._note(f"it changes {changed}, which no replay would")
+                given.changes += 1
                 return result
             given_back = _tree.Parts(known=parts.objects)
             try:
@@ -481,6 +573,7 @@ def _function() -> _Run:
 
 _WHY_PLAIN = {
     _LOOK: "what it leads to changes all the time",
+    _LOOK_GIVEN: "what its arguments hold changes all the time",
     _PLAIN: "a mode of torch's, or a tensor that is no ordinary one",
     _PASSED: "its arguments have forms, or numbers, that do not come again",
 }

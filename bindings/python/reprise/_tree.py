@@ -81,6 +81,11 @@ def flatten(value: Any, parts: Parts) -> Form:
     return _flatten_other(kind, value, parts)
 
 
+def is_tensor(kind: type) -> bool:
+    """Of a type that `flatten` takes for a tensor."""
+    return kind in _TENSORS
+
+
 def _flatten_other(kind: type, value: Any, parts: Parts) -> Form:
     if isinstance(value, enum.Enum):
         hash(value)
