@@ -104,6 +104,10 @@ int64_t WatchWords(const std::vector<int64_t>& addresses) {
 }
 void UnwatchWords(int64_t name) { WordWatches().Remove(name); }
 
+WordWatch::Dicts DictsOf(bool given) {
+  return given ? WordWatch::Dicts::kGiven : WordWatch::Dicts::kOfCode;
+}
+
 bool MayHaveChanged(int64_t watch) {
   if (watch == 0) return false;
   const auto watched = WordWatches().Find(watch);
@@ -147,6 +151,10 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("are_ordinary(Tensor[] tensors) -> bool", &b::AreOrdinary);
   library.def("watch_words(int[] addresses) -> int", &b::WatchWords);
   library.def("unwatch_words(int watch) -> ()", &b::UnwatchWords);
-  library.def("dict_watcher() -> int", &b::WordWatch::DictWatcher);
-  library.def("dict_changes() -> int", &b::WordWatch::DictChanges);
+  library.def("dict_watcher(bool given) -> int", [](bool given) {
+    return b::WordWatch::DictWatcher(b::DictsOf(given));
+  });
+  library.def("dict_changes(bool given) -> int", [](bool given) {
+    return b::WordWatch::DictChanges(b::DictsOf(given));
+  });
 }

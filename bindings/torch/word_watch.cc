@@ -5,11 +5,17 @@
 namespace reprise::bindings {
 namespace {
 
-uint64_t g_dict_changes = 0;  // accessed by atomic builtins
+// By WordWatch::Dicts; accessed by atomic builtins.
+uint64_t g_dict_changes[2] = {};
 
-// PyDict_WatchCallback: called before each change, with Python's lock.
-int Count(int /*event*/, void* /*dict*/, void* /*key*/, void* /*value*/) {
-  __atomic_fetch_add(&g_dict_changes, 1, __ATOMIC_RELAXED);
+// PyDict_WatchCallback: called before each change, with Python's lock. Whoever
+// asks holds the dictionaries: one that goes is nobody's.
+template <size_t kDicts>
+int Count(int event, void* /*dict*/, void* /*key*/, void* /*value*/) {
+  constexpr int kDeallocated = 5;  // PyDict_EVENT_DEALLOCATED
+  if (event != kDeallocated) {
+    __atomic_fetch_add(&g_dict_changes[kDicts], 1, __ATOMIC_RELAXED);
+  }
   return 0;
 }
 
@@ -38,10 +44,13 @@ bool WordWatch::Changed() {
   return true;
 }
 
-int64_t WordWatch::DictWatcher() { return reinterpret_cast<int64_t>(&Count); }
+int64_t WordWatch::DictWatcher(Dicts dicts) {
+  return reinterpret_cast<int64_t>(dicts == Dicts::kOfCode ? &Count<0>
+                                                           : &Count<1>);
+}
 
-int64_t WordWatch::DictChanges() {
-  return reinterpret_cast<int64_t>(&g_dict_changes);
+int64_t WordWatch::DictChanges(Dicts dicts) {
+  return reinterpret_cast<int64_t>(&g_dict_changes[static_cast<size_t>(dicts)]);
 }
 
 }  // namespace reprise::bindings

@@ -21,10 +21,14 @@ class WordWatch {
   bool Changed();
 
   // From Python 3.12 on dictionaries have no versions: the interpreter calls a
-  // watcher, which counts, for all of them in one word. The address of the
+  // watcher, which counts, for all of a kind in one word. The address of the
   // watcher, as PyDict_AddWatcher takes it, and that of the word.
-  static int64_t DictWatcher();
-  static int64_t DictChanges();
+  enum class Dicts : uint8_t {
+    kOfCode,  // of what callables lead to
+    kGiven,   // of objects among arguments, which change more often
+  };
+  static int64_t DictWatcher(Dicts dicts);
+  static int64_t DictChanges(Dicts dicts);
 
  private:
   std::vector<const uint64_t*> words_;

@@ -150,14 +150,14 @@ class Region:
         except RecursionError:
             self._note("an argument is too deep, or holds itself")
             return self._reprise_fn(*args, **kwargs)
-        region: Region | Given | None = self
-        if parts.objects:
-            region = self._of(parts.objects)
-        if isinstance(region, Given):
-            return self._call(form, parts, args, kwargs, region)
-        if region is None or region._off:
+        if not parts.objects:
+            return self._call(form, parts, args, kwargs)
+        found = self._of(parts.objects)
+        if isinstance(found, Given):
+            return self._call(form, parts, args, kwargs, found)
+        if found is None or found._off:
             return self._reprise_fn(*args, **kwargs)
-        return region._call(form, parts, args, kwargs)
+        return found._call(form, parts, args, kwargs)
 
     def _of(self, objects: list[Any]) -> Region | Given | None:
         """What its calls with these objects among the arguments are.
@@ -230,7 +230,8 @@ class Region:
         if at is None or LOOKS_ALWAYS or at[0].quick_difference() is not None:
             at = self._look()
         arguments, count = form, len(numbers)
-        form = self._numbers_of_optimizers(form, numbers)
+        if self._reached is not None and self._reached.optimizers:
+            form = self._numbers_of_optimizers(form, numbers)
         run = _function()
         step = _LOOK
         for _ in range(_MOST_LOOKS):

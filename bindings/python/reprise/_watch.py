@@ -9,7 +9,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from reprise import _native
 
@@ -60,10 +60,12 @@ class Watch:
     factories that are others.
     """
 
-    _watcher: int | None = None  # of the interpreter's, from 3.12 on
+    _watchers: ClassVar[dict[bool, int]] = {}  # of the interpreter's, from 3.12 on
 
-    def __init__(self) -> None:
+    def __init__(self, *, given: bool = False) -> None:
+        """`given`: of objects among arguments."""
         self.handle = 0
+        self._is_given = given
         self._armed: list[Any] = []
         self._end: Callable[[], Any] | None = None
 
@@ -87,18 +89,20 @@ class Watch:
             watch = self._interpreter()
             for each in dicts:
                 watch(each)
-            words.append(ops.dict_changes())
+            words.append(ops.dict_changes(self._is_given))
         if self._end is not None:
             self._end()
         self._armed = objects
         self.handle = ops.watch_words(words)
         self._end = weakref.finalize(self, ops.unwatch_words, self.handle)
 
-    @classmethod
-    def _interpreter(cls) -> Callable[[dict[Any, Any]], None]:
+    def _interpreter(self) -> Callable[[dict[Any, Any]], None]:
         api = ctypes.pythonapi
-        if cls._watcher is None:
-            callback = ctypes.c_void_p(_native._ops().dict_watcher())
-            cls._watcher = api.PyDict_AddWatcher(callback)
-        watcher = ctypes.c_int(cls._watcher)
+        known = self._watchers.get(self._is_given)
+        if known is None:
+            callback = ctypes.c_void_p(_native._ops().dict_watcher(self._is_given))
+            known = self._watchers.setdefault(
+                self._is_given, api.PyDict_AddWatcher(callback)
+            )
+        watcher = ctypes.c_int(known)
         return lambda each: api.PyDict_Watch(watcher, ctypes.py_object(each))

@@ -29,15 +29,21 @@ TEST(WordWatchTest, TellsOfEachChangeOnce) {
 }
 
 TEST(WordWatchTest, TellsOfWhatTheWatcherOfDictionariesWasTold) {
-  WordWatch watch({WordWatch::DictChanges()});
-  WordWatch other({WordWatch::DictChanges()});
+  WordWatch watch({WordWatch::DictChanges(WordWatch::Dicts::kOfCode)});
+  WordWatch other({WordWatch::DictChanges(WordWatch::Dicts::kOfCode)});
   EXPECT_FALSE(watch.Changed());
   const auto watcher = reinterpret_cast<int (*)(int, void*, void*, void*)>(
-      WordWatch::DictWatcher());
+      WordWatch::DictWatcher(WordWatch::Dicts::kOfCode));
+  // Deallocated ones are nobody's.
+  EXPECT_EQ(watcher(5, nullptr, nullptr, nullptr), 0);
+  EXPECT_FALSE(watch.Changed());
   EXPECT_EQ(watcher(0, nullptr, nullptr, nullptr), 0);
   EXPECT_TRUE(watch.Changed());
   EXPECT_FALSE(watch.Changed());
   EXPECT_TRUE(other.Changed());
+  WordWatch of_others({WordWatch::DictChanges(WordWatch::Dicts::kGiven)});
+  EXPECT_EQ(watcher(0, nullptr, nullptr, nullptr), 0);
+  EXPECT_FALSE(of_others.Changed());
 }
 
 TEST(WordWatchTest, OfNothingTellsNothing) {
