@@ -137,25 +137,19 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
     given.push_back(tensor.storage().unsafeGetStorageImpl());
   }
   std::ranges::sort(given);
-  for (const uint32_t index : given_) {
-    const TapeRegister& reg = registers_[index];
-    if (reg.origin != Origin::kForeign) continue;
-    // Its memory stays as long as there is a weak reference.
-    if (reg.foreign->use_count() == 0) {
-      if (gone == Gone::kMissed || !reg.content.defined()) return false;
-      continue;
-    }
-    const c10::TensorImpl& tensor = *reg.foreign->_unsafe_get_target();
-    if (!fits(reg, tensor)) return false;
-    // Then two names would have to be one.
-    if (std::ranges::binary_search(
-            given, tensor.unsafe_storage().unsafeGetStorageImpl())) {
-      return false;
+  // Those in the memory of an input would have to be named as it is.
+  if (gone == Gone::kMissed) {
+    if (!foreign_.Hold(given)) return false;
+  } else {
+    for (const uint32_t index : given_.foreign) {
+      const TapeRegister& reg = registers_[index];
+      const WatchedTensor tensor{*reg.foreign, reg.form, reg.has_gradient};
+      const bool is_gone = reg.foreign->use_count() == 0;
+      if (is_gone ? !reg.content.defined() : !tensor.Holds(given)) return false;
     }
   }
-  for (const uint32_t index : given_) {
+  for (const uint32_t index : given_.gradients) {
     const TapeRegister& reg = registers_[index];
-    if (reg.origin != Origin::kGradient) continue;
     const c10::TensorImpl* gradient = GradientOf(Given(reg.index, inputs));
     if (gradient == nullptr || !IsPlainTensor(*gradient) ||
         !fits(reg, *gradient)) {
@@ -195,29 +189,21 @@ bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {
 
 bool Tape::Gather(const TapeInputs& inputs,
                   std::vector<at::Tensor>& made) const {
-  for (const uint32_t i : given_) {
-    const TapeRegister& reg = registers_[i];
-    switch (reg.origin) {
-      case Origin::kInput:
-        made[i] = inputs.tensors[reg.index];
-        break;
-      case Origin::kForeign: {
-        auto tensor = reg.foreign->lock();
-        if (!tensor) return false;
-        made[i] = at::Tensor(std::move(tensor));
-        break;
-      }
-      case Origin::kGradient:
-        made[i] = made[reg.index].grad();
-        if (!made[i].defined()) return false;
-        break;
-      case Origin::kConstant:
-        // Calls may write it, or hand it out.
-        made[i] = CopyHostTensor(*reg.content.unsafeGetTensorImpl());
-        break;
-      case Origin::kResult:
-        break;
-    }
+  for (const uint32_t i : given_.inputs) {
+    made[i] = inputs.tensors[registers_[i].index];
+  }
+  for (size_t k = 0; k < given_.foreign.size(); ++k) {
+    auto tensor = given_.tensors[k].lock();
+    if (!tensor) return false;
+    made[given_.foreign[k]] = at::Tensor(std::move(tensor));
+  }
+  for (const uint32_t i : given_.gradients) {
+    made[i] = made[registers_[i].index].grad();
+    if (!made[i].defined()) return false;
+  }
+  for (const uint32_t i : given_.constants) {
+    // Calls may write it, or hand it out.
+    made[i] = CopyHostTensor(*registers_[i].content.unsafeGetTensorImpl());
   }
   return true;
 }
@@ -369,10 +355,33 @@ bool SameValue(const c10::IValue& a, const c10::IValue& b) {
   return a.is(b);  // generators, objects
 }
 
-void Tape::NoteUses() {
+void Tape::NoteGiven() {
+  given_ = {};
+  foreign_ = {};
   for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
-    if (registers_[reg].origin != Origin::kResult) given_.push_back(reg);
+    const TapeRegister& given = registers_[reg];
+    switch (given.origin) {
+      case Origin::kInput:
+        given_.inputs.push_back(reg);
+        break;
+      case Origin::kForeign:
+        given_.foreign.push_back(reg);
+        given_.tensors.push_back(*given.foreign);
+        foreign_.Add({*given.foreign, given.form, given.has_gradient});
+        break;
+      case Origin::kGradient:
+        given_.gradients.push_back(reg);
+        break;
+      case Origin::kConstant:
+        given_.constants.push_back(reg);
+        break;
+      case Origin::kResult:
+        break;
+    }
   }
+}
+
+void Tape::NoteUses() {
   std::vector<int64_t> last(registers_.size(), -1);
   const auto keep = [&last](int32_t reg) {
     if (reg >= 0) last[static_cast<size_t>(reg)] = INT64_MAX;

@@ -183,6 +183,8 @@ class Tape {
   friend class TapeMatcher;
   friend class TapeStretches;
 
+  // When all registers are what they are.
+  void NoteGiven();
   // Once, behind the last call.
   void NoteUses();
   // The same, below autograd. By register: its storage when it came.
@@ -227,7 +229,16 @@ class Tape {
   uint64_t modes_ = 0;          // ModesWord()
   bool fixed_offsets_ = false;  // an offset within a storage is a call's number
   std::vector<TapeRegister> registers_;
-  std::vector<uint32_t> given_;    // those that are no results, ascending
+  // Registers that are no results, by origin.
+  struct GivenRegisters {
+    std::vector<uint32_t> inputs;
+    std::vector<uint32_t> foreign;
+    std::vector<WeakTensor> tensors;  // these
+    std::vector<uint32_t> gradients;
+    std::vector<uint32_t> constants;
+  };
+  GivenRegisters given_;
+  WatchedTensors foreign_;         // of them
   std::vector<int32_t> inputs_;    // registers
   std::vector<uint32_t> sharing_;  // by input: the first one with its storage
   std::vector<double> numbers_;

@@ -791,6 +791,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     if (below) tape_->NoteViews(storages_);
   }
   fill();
+  tape_->NoteGiven();
   outcome.expected = matcher_.which();
   outcome.read_another = matcher_.read_another();
   outcome.tape = std::move(tape_);

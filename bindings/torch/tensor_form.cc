@@ -82,6 +82,12 @@ class Known {
   const torch::autograd::AutogradMeta* meta_ = nullptr;
 };
 
+bool IsIn(const c10::TensorImpl& tensor, Storages storages) {
+  return !storages.empty() && tensor.has_storage() &&
+         std::ranges::binary_search(
+             storages, tensor.unsafe_storage().unsafeGetStorageImpl());
+}
+
 bool Same(at::IntArrayRef now, const std::vector<int64_t>& then) {
   return std::ranges::equal(now, then);
 }
@@ -124,55 +130,57 @@ WatchedTensor WatchedTensor::Of(const at::Tensor& tensor) {
           .has_gradient = GradientOf(*tensor.unsafeGetTensorImpl()) != nullptr};
 }
 
-bool WatchedTensor::Holds() const {
+bool WatchedTensor::Holds(Storages elsewhere) const {
   if (tensor.use_count() == 0) return false;
   // Its memory stays as long as there is a weak reference.
   const c10::TensorImpl& now = *tensor._unsafe_get_target();
-  return form.Fits(now, has_gradient) &&
+  return form.Fits(now, has_gradient) && !IsIn(now, elsewhere) &&
          (!ArePlain(now.key_set()) ||
           now.storage_offset() == form.storage_offset);
 }
 
 void WatchedTensors::Add(const WatchedTensor& tensor) {
   const TensorForm& form = tensor.form;
-  const size_t rank = form.sizes.size();
-  if (rank > kMostHere ||
-      !ArePlain(c10::DispatchKeySet(c10::DispatchKeySet::RAW, form.keys))) {
+  const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
+  if (!ArePlain(keys) || form.sizes.size() > UINT8_MAX) {
     others_.push_back(tensor);
     return;
   }
   Row& row = rows_.emplace_back();
   row.keys = form.keys;
   row.meta = tensor.tensor._unsafe_get_target()->autograd_meta();
-  std::ranges::copy(form.sizes, row.extents.begin());
-  std::ranges::copy(form.strides, row.extents.begin() + kMostHere);
+  row.extents = static_cast<uint32_t>(extents_.size());
+  extents_.insert(extents_.end(), form.sizes.begin(), form.sizes.end());
+  extents_.insert(extents_.end(), form.strides.begin(), form.strides.end());
   row.storage_offset = form.storage_offset;
   row.hooks = form.hooks;
   row.dtype = c10::scalarTypeToTypeMeta(form.dtype);
   row.device = form.device;
-  row.rank = static_cast<uint8_t>(rank);
+  row.rank = static_cast<uint8_t>(form.sizes.size());
   row.requires_grad = form.requires_grad;
   row.has_gradient = tensor.has_gradient;
   tensors_.push_back(tensor.tensor);
 }
 
-bool WatchedTensors::Hold() const {
+bool WatchedTensors::Hold(Storages elsewhere) const {
   constexpr size_t kAhead = 6;
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (i + kAhead < rows_.size()) Prefetch(i + kAhead);
-    if (!Holds(i)) return false;
+    if (!Holds(i, elsewhere)) return false;
   }
-  return std::ranges::all_of(others_, &WatchedTensor::Holds);
+  return std::ranges::all_of(others_, [elsewhere](const WatchedTensor& other) {
+    return other.Holds(elsewhere);
+  });
 }
 
 // As WatchedTensor::Holds, without a branch where nothing has changed: it is
 // caches that this waits for.
-bool WatchedTensors::Holds(size_t index) const {
+bool WatchedTensors::Holds(size_t index, Storages elsewhere) const {
   const Row& row = rows_[index];
   if (tensors_[index].use_count() == 0) return false;
   const c10::TensorImpl& now = *tensors_[index]._unsafe_get_target();
   if (now.key_set().raw_repr() != row.keys ||
-      static_cast<size_t>(now.dim()) != row.rank) {
+      static_cast<size_t>(now.dim()) != row.rank || IsIn(now, elsewhere)) {
     return false;
   }
   const Known known(now);
@@ -185,9 +193,10 @@ bool WatchedTensors::Holds(size_t index) const {
   same &= (known.gradient() != nullptr) == row.has_gradient;
   const int64_t* const sizes = now.sizes().data();
   const int64_t* const strides = now.strides().data();
+  const int64_t* const extents = extents_.data() + row.extents;
   for (size_t d = 0; d < row.rank; ++d) {
-    same &= sizes[d] == row.extents[d];
-    same &= strides[d] == row.extents[kMostHere + d];
+    same &= sizes[d] == extents[d];
+    same &= strides[d] == extents[row.rank + d];
   }
   return same;
 }

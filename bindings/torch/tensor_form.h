@@ -9,9 +9,9 @@
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace reprise::bindings {
@@ -42,6 +42,8 @@ struct TensorForm {
 // Null: it has none.
 const c10::TensorImpl* GradientOf(const c10::TensorImpl& tensor);
 
+using Storages = std::span<const c10::StorageImpl* const>;
+
 // A tensor from outside that Python may look at, as it was before a call.
 struct WatchedTensor {
   WeakTensor tensor;
@@ -49,8 +51,9 @@ struct WatchedTensor {
   bool has_gradient = false;
 
   static WatchedTensor Of(const at::Tensor& tensor);
-  // It is there, and as it was. Its data may be others.
-  bool Holds() const;
+  // It is there, and as it was, in none of these storages (ascending). Its data
+  // may be others.
+  bool Holds(Storages elsewhere = {}) const;
 };
 
 // Many of them, asked before each call: what is compared lies in one row, and
@@ -59,16 +62,15 @@ class WatchedTensors {
  public:
   void Add(const WatchedTensor& tensor);
   // All of them do.
-  bool Hold() const;
+  bool Hold(Storages elsewhere = {}) const;
 
  private:
-  static constexpr size_t kMostHere = 2;  // dimensions
   struct Row {
     uint64_t keys = 0;
-    const void* meta = nullptr;                       // autograd's, then
-    std::array<int64_t, 2 * kMostHere> extents = {};  // sizes, strides
+    const void* meta = nullptr;  // autograd's, then
     int64_t storage_offset = 0;
     uint32_t hooks = 0;
+    uint32_t extents = 0;  // where they begin
     caffe2::TypeMeta dtype;
     c10::Device device{c10::kCPU};
     uint8_t rank = 0;
@@ -76,11 +78,12 @@ class WatchedTensors {
     bool has_gradient = false;
   };
 
-  bool Holds(size_t index) const;
+  bool Holds(size_t index, Storages elsewhere) const;
   void Prefetch(size_t index) const;
 
   std::vector<WeakTensor> tensors_;
   std::vector<Row> rows_;
+  std::vector<int64_t> extents_;       // sizes and strides, one after the other
   std::vector<WatchedTensor> others_;  // that fit into no row
 };
 
