@@ -1866,8 +1866,41 @@ def test_backend(device: str) -> None:
         for _ in range(2 * CALLS):
             x = batch(device)
             assert_same_bits(fast(x), twin(x))
-    report = next(r for r in reprise.explain().to_dict()["regions"] if r["replayed"])
-    assert report["replayed"] > CALLS
+    with reprise.session(device):  # there is something to report
+        reports = reprise.explain().to_dict()["regions"]
+    assert max(r["replayed"] for r in reports) > CALLS
+    torch._dynamo.reset()
+
+
+def test_backend_with_other_parameters(device: str) -> None:
+    """What Dynamo gives a graph with each call is led to, and not kept."""
+    from reprise._compiler import reprise as backend
+
+    def called(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return net(x).relu()
+
+    fast = torch.compile(called, backend=backend)
+    nets = [nn.Linear(16, 4).to(device) for _ in range(2)]
+    with torch.no_grad(), reprise.session(device) as session:
+        for turn in range(4):
+            for _ in range(CALLS):
+                x = batch(device)
+                assert_same_bits(fast(nets[turn % 2], x), called(nets[turn % 2], x))
+            before = session.stats().followed
+        replaced = nn.Parameter(torch.rand(4, 16, device=device))
+        nets[1].weight = replaced
+        for _ in range(CALLS):
+            x = batch(device)
+            assert_same_bits(fast(nets[1], x), called(nets[1], x))
+        assert session.stats().followed > before
+        gone = weakref.ref(nets[0].weight)
+        del nets[0]
+        gc.collect()
+        assert gone() is None
+        for _ in range(30):  # others in each call
+            net = nn.Linear(16, 4).to(device)
+            x = batch(device)
+            assert_same_bits(fast(net, x), called(net, x))
     torch._dynamo.reset()
 
 

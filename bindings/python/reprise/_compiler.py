@@ -2,12 +2,83 @@
 
 from __future__ import annotations
 
+import operator
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from reprise._region import CHECKS, Region
+from reprise._region import CHECKS, Check, Region
+
+_MOST_BINDINGS = 8  # of a graph, to parameters that are there
+_STATIC = "_dynamo_static_input_type"
+
+
+class _Bound:
+    """A graph that leads to its parameters and buffers, as modules do.
+
+    Dynamo gives them with each call, though they are what they were: as arguments each
+    would be looked up, and all views of it made, each time. Does not keep them.
+    """
+
+    def __init__(
+        self, run: Callable[..., Any], static: list[int], count: int, check: Check
+    ) -> None:
+        self._run = run
+        self._static = static
+        self._others = [index for index in range(count) if index not in set(static)]
+        self._check = check
+        self._count = count
+        # The one that was used last comes first.
+        self._regions: list[tuple[list[weakref.ref[torch.Tensor]], Region]] = []
+        self._general: Region | None = None  # where there are too many
+        self._call = threading.local()
+
+    def __call__(self, *args: Any) -> Any:
+        static = [args[index] for index in self._static]
+        region = self._general or self._bound_to(static)
+        if region is None:
+            self._general = region = Region(self._run, self._check, guarded=True)
+        if region is self._general:
+            return region(*args)
+        outer = getattr(self._call, "static", None)
+        self._call.static = static
+        try:
+            return region(*[args[index] for index in self._others])
+        finally:
+            self._call.static = outer
+
+    def _bound_to(self, static: list[torch.Tensor]) -> Region | None:
+        for index, (refs, region) in enumerate(self._regions):
+            if all(map(operator.is_, [ref() for ref in refs], static)):
+                if index > 0:
+                    known = self._regions
+                    self._regions = [
+                        known[index],
+                        *known[:index],
+                        *known[index + 1 :],
+                    ]
+                return region
+        alive = [
+            each for each in self._regions if all(ref() is not None for ref in each[0])
+        ]
+        if len(alive) == _MOST_BINDINGS:
+            return None
+        region = Region(self._with_static, self._check, guarded=True)
+        self._regions = [([weakref.ref(each) for each in static], region), *alive]
+        return region
+
+    def _with_static(self, *others: Any) -> Any:
+        args = [None] * self._count
+        for indices, values in (
+            (self._static, self._call.static),
+            (self._others, others),
+        ):
+            for index, value in zip(indices, values, strict=True):
+                args[index] = value
+        return self._run(*args)
 
 
 class _Backend:
@@ -40,7 +111,15 @@ class _Backend:
                 f"{{'check': one of {', '.join(CHECKS)}}}"
             )
         # Dynamo guards what the graph was made from; its own values are constants.
-        return Region(graph.forward, check, guarded=True)
+        inputs = graph.graph.find_nodes(op="placeholder")
+        static = [
+            index
+            for index, node in enumerate(inputs)
+            if _STATIC in (node.meta.get("tensor_dict") or {})
+        ]
+        if not static:
+            return Region(graph.forward, check, guarded=True)
+        return _Bound(graph.forward, static, len(inputs), check)
 
 
 reprise = _Backend()
