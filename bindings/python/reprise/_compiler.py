@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from reprise._region import CHECKS, Check, Region
 
-_MOST_BINDINGS = 8  # of a graph, to parameters that are there
+_MOST_PARAMETERS = 8  # sets of them that a graph is called with
 _STATIC = "_dynamo_static_input_type"
+
+
+class _Parameters:
+    """Some tensors, and a region that leads to them; it is of no use without one."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor], region: Region) -> None:
+        self.region = region
+        self.ids = list(map(id, tensors))
+        self.alive = True
+        this = weakref.ref(self)
+
+        def gone(_: object) -> None:
+            if (parameters := this()) is not None:
+                parameters.alive = False
+
+        self._refs = [weakref.ref(each, gone) for each in tensors]
 
 
 class _Bound:
@@ -28,17 +43,16 @@ class _Bound:
     ) -> None:
         self._run = run
         self._static = static
-        self._others = [index for index in range(count) if index not in set(static)]
+        self._others = sorted(set(range(count)) - set(static))
         self._check = check
         self._count = count
-        # The one that was used last comes first.
-        self._regions: list[tuple[list[weakref.ref[torch.Tensor]], Region]] = []
+        self._known: list[_Parameters] = []  # the ones used last come first
         self._general: Region | None = None  # where there are too many
         self._call = threading.local()
 
     def __call__(self, *args: Any) -> Any:
         static = [args[index] for index in self._static]
-        region = self._general or self._bound_to(static)
+        region = self._general or self._led_to(static)
         if region is None:
             self._general = region = Region(self._run, self._check, guarded=True)
         if region is self._general:
@@ -50,24 +64,19 @@ class _Bound:
         finally:
             self._call.static = outer
 
-    def _bound_to(self, static: list[torch.Tensor]) -> Region | None:
-        for index, (refs, region) in enumerate(self._regions):
-            if all(map(operator.is_, [ref() for ref in refs], static)):
+    def _led_to(self, static: list[torch.Tensor]) -> Region | None:
+        ids = list(map(id, static))
+        known = self._known
+        for index, each in enumerate(known):
+            if each.ids == ids and each.alive:
                 if index > 0:
-                    known = self._regions
-                    self._regions = [
-                        known[index],
-                        *known[:index],
-                        *known[index + 1 :],
-                    ]
-                return region
-        alive = [
-            each for each in self._regions if all(ref() is not None for ref in each[0])
-        ]
-        if len(alive) == _MOST_BINDINGS:
+                    self._known = [each, *(one for one in known if one is not each)]
+                return each.region
+        alive = [each for each in known if each.alive]
+        if len(alive) == _MOST_PARAMETERS:
             return None
         region = Region(self._with_static, self._check, guarded=True)
-        self._regions = [([weakref.ref(each) for each in static], region), *alive]
+        self._known = [_Parameters(static, region), *alive]
         return region
 
     def _with_static(self, *others: Any) -> Any:
