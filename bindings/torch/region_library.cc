@@ -102,6 +102,13 @@ void AbandonRegion(int64_t name) {
 int64_t WatchWords(const std::vector<int64_t>& addresses) {
   return WordWatches().Add(std::make_shared<WordWatch>(addresses));
 }
+// 0: there is no such watch.
+int64_t WatchAnew(int64_t name) {
+  const auto watch = WordWatches().Find(name);
+  return watch == nullptr
+             ? 0
+             : WordWatches().Add(std::make_shared<WordWatch>(watch->Anew()));
+}
 void UnwatchWords(int64_t name) { WordWatches().Remove(name); }
 
 WordWatch::Dicts DictsOf(bool given) {
@@ -150,6 +157,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
   library.def("are_ordinary(Tensor[] tensors) -> bool", &b::AreOrdinary);
   library.def("watch_words(int[] addresses) -> int", &b::WatchWords);
+  library.def("watch_anew(int watch) -> int", &b::WatchAnew);
   library.def("unwatch_words(int watch) -> ()", &b::UnwatchWords);
   library.def("dict_watcher(bool given) -> int", [](bool given) {
     return b::WordWatch::DictWatcher(b::DictsOf(given));

@@ -278,7 +278,8 @@ int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
   storages_.push_back(
       tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr);
   if (origin != Origin::kResult) outside_.insert(storages_.back());
-  if (origin != Origin::kResult && tensor.requires_grad() && tensor.is_leaf()) {
+  const bool may_hold = origin == Origin::kInput || tensor.requires_grad();
+  if (origin != Origin::kResult && may_hold && tensor.is_leaf()) {
     AddHolder(tensor);
   }
   histories_.resize(tape_->registers_.size(), nullptr);

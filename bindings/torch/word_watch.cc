@@ -33,15 +33,18 @@ WordWatch::WordWatch(const std::vector<int64_t>& addresses) {
   }
 }
 
-bool WordWatch::Changed() {
+bool WordWatch::Changed() const {
   uint64_t changed = 0;  // no branch, no store: it is the caches that take time
   for (size_t i = 0; i < words_.size(); ++i) {
     changed |= Load(words_[i]) ^ seen_[i];
   }
-  if (changed == 0) [[likely]]
-    return false;
-  for (size_t i = 0; i < words_.size(); ++i) seen_[i] = Load(words_[i]);
-  return true;
+  return changed != 0;
+}
+
+WordWatch WordWatch::Anew() const {
+  WordWatch anew(*this);
+  for (size_t i = 0; i < words_.size(); ++i) anew.seen_[i] = Load(words_[i]);
+  return anew;
 }
 
 int64_t WordWatch::DictWatcher(Dicts dicts) {

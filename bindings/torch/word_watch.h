@@ -17,8 +17,11 @@ class WordWatch {
   // Of these addresses; the words live as long as this.
   explicit WordWatch(const std::vector<int64_t>& addresses);
 
-  // Since it was made, or Changed was last called, one has.
-  bool Changed();
+  // Since it was made one has. It stays so, whoever asks: another one is made
+  // behind it (Anew).
+  bool Changed() const;
+  // Of the same words, from now on.
+  WordWatch Anew() const;
 
   // From Python 3.12 on dictionaries have no versions: the interpreter calls a
   // watcher, which counts, for all of a kind in one word. The address of the

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from reprise import _native
-from reprise._reach import Held, State
+from reprise._reach import Held, Reached, State
 from reprise._watch import LOOKS_ALWAYS, Watch
 
 _MOST_FORMS = 256
@@ -45,43 +45,72 @@ class Given:
     def __init__(self, objects: list[Any], forms: Forms) -> None:
         """Raises TypeError where more than their data counts."""
         self.kinds: list[type] = []  # their classes
-        self.known: list[type] = []  # the same, once the region leads through them
+        # The same, and what was found to lead through them.
+        self.known: tuple[list[type] | None, Reached | None] = None, None
         self.changes = 0  # of what they hold, by the callable
         self._objects = [weakref.ref(each) for each in objects]
         self._forms = forms
         self._lock = threading.RLock()
         self._watch = Watch(given=True)
         self._at: tuple[State, int, int, list[weakref.ref[torch.Tensor]]] | None = None
+        self._places: list[int] = []  # of all that they hold
         self.look()
 
     def look(self) -> str | None:
         """Find out what they hold now, and what of it is another one."""
         with self._lock:
-            at = self._at
-            changed = at and at[0].difference()
-            if at is None or changed is not None:
-                held = Held([each() for each in self._objects])
-                refs = held.given_tensors()
-                tensors = [each for ref in refs if (each := ref()) is not None]
-                if not _native._ops().are_ordinary(tensors):
-                    raise TypeError("a tensor that is no ordinary one")
-                number = self._forms.number(held.form())
-                self.kinds = held.kinds()
-                at = State(held, number), 0, number, refs
-            self._watch.arm(at[0].watched())
-            self._at = at[0], self._watch.handle, *at[2:]
+            changed = None
+            for _ in range(3):
+                at = self._at
+                changed = changed or (at and at[0].difference())
+                if at is None or at[0].difference() is not None:
+                    at = self._find()
+                self._watch.arm(at[0].watched())
+                self._at = at[0], self._watch.handle, *at[2:]
+                # What another thread has changed meanwhile the watch does not tell.
+                if threading.active_count() == 1 or at[0].difference() is None:
+                    break
             return changed
+
+    def _find(self) -> tuple[State, int, int, list[weakref.ref[torch.Tensor]]]:
+        held = Held([each() for each in self._objects])
+        refs = held.given_tensors()
+        tensors = [each for ref in refs if (each := ref()) is not None]
+        if not _native._ops().are_ordinary(tensors):
+            raise TypeError("a tensor that is no ordinary one")
+        number = self._forms.number(held.form())
+        self.kinds = held.kinds()
+        self._places = held.places()
+        return State(held, number), 0, number, refs
+
+    def tensors(self) -> list[torch.Tensor]:
+        """That they hold."""
+        assert self._at is not None
+        return [each for ref in self._at[3] if (each := ref()) is not None]
 
     def now(self) -> tuple[int, int, list[torch.Tensor]]:
         """The watch, the number of the form, and the tensors."""
         assert self._at is not None
         if LOOKS_ALWAYS or self._at[0].quick_difference() is not None:
             self.look()
-        _, watch, number, refs = self._at
-        tensors = [ref() for ref in refs]
-        return watch, number, [each for each in tensors if each is not None]
+        _, watch, number, _ = self._at
+        return watch, number, self.tensors()
 
-    def difference(self) -> str | None:
-        """What is another one than when they were looked at."""
+    def changed(self) -> str | None:
+        """What the callable has made another one since they were looked at."""
         assert self._at is not None
-        return self._at[0].difference()
+        state, _, number, refs = self._at
+        if (difference := state.difference()) is not None:
+            return difference
+        try:
+            held = Held([each() for each in self._objects])
+        except TypeError:
+            return "what an argument holds"
+        now = [ref() for ref in held.given_tensors()]
+        same = (
+            self._forms.number(held.form()) == number
+            and held.places() == self._places
+            and len(now) == len(refs)
+            and all(ref() is each for ref, each in zip(refs, now, strict=True))
+        )
+        return None if same else "what an argument holds"

@@ -90,6 +90,8 @@ _READ_ALL = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "asdic
 # Their functions tell nobody that they look at a number.
 _MATH = frozenset({"math", "cmath", "numpy", "statistics", "decimal", "fractions"})
 _CALLED = ("__call__", "forward")
+# Of these nobody is asked who holds what is made already.
+_MAKING = frozenset({"__init__", "__new__", "__init_subclass__", "__class_getitem__"})
 # Those of which an object may hold what torch is asked for.
 _LIBRARIES = frozenset({"torch", "builtins", "numpy", "typing", "collections"})
 # Of those in which threads and processes meet, all but locks hold something.
@@ -149,18 +151,16 @@ def _named(code: types.CodeType) -> _Named:
 
 
 class Is:
-    """In a form: that very object, which it does not keep where it need not."""
+    """In a form: that very object, which it does not keep.
 
-    __slots__ = ("_hash", "_kept", "_of")
+    Raises TypeError: of some types there are no weak references.
+    """
+
+    __slots__ = ("_hash", "_of")
 
     def __init__(self, of: Any) -> None:
         self._hash = id(of)
-        self._kept: Any = None
-        try:
-            self._of: Callable[[], Any] = weakref.ref(of)
-        except TypeError:
-            self._kept = of
-            self._of = lambda: self._kept
+        self._of = weakref.ref(of)
 
     def __eq__(self, other: object) -> bool:
         of = self._of()
@@ -221,10 +221,13 @@ class Reached:
         self._given_tensors: dict[int, tuple[int, weakref.ref[torch.Tensor]]] = {}
         self._odd = False  # of the form is not all that they hold
         self._met: list[weakref.ref[torch.Tensor]] = []  # tensors
+        self._instances: set[int] = set()  # ids of types of what was found
         for each in given:
             self._follow_given(type(each).__name__, each, 0)
         for kind in kinds:
             self._add_kind(kind)
+            if any("__getattr__" in vars(base) for base in kind.__mro__):
+                self._read.add("getattr")
         self._follow(fn, 0)
         if fn is not None:
             self._add_kind(type(fn))
@@ -251,6 +254,7 @@ class Reached:
         if isinstance(value, _SIMPLE) or id(value) in self._seen:
             return
         self._seen.add(id(value))
+        self._instances.add(id(type(value)))
         if isinstance(value, torch.nn.Module):
             self._follow_modules(value)
         elif isinstance(value, torch.optim.Optimizer):
@@ -304,6 +308,7 @@ class Reached:
             self.cells.append(cell)
             self._follow(_content(cell), depth)
         self._follow_all(fn.__defaults__ or (), depth)
+        self._met += map(weakref.ref, _tensors_in(fn.__defaults__ or ()))
         if fn.__kwdefaults__:
             self._dicts.append((fn.__name__, fn.__kwdefaults__))
             self._follow_all(fn.__kwdefaults__.values(), depth)
@@ -346,7 +351,7 @@ class Reached:
             todo = [
                 (kind, name)
                 for kind in self._classes()
-                for name in named & vars(kind).keys()
+                for name in (named & vars(kind).keys()) | _called_unnamed(kind)
                 if (id(kind), name) not in done
             ]
             if not todo:
@@ -371,6 +376,8 @@ class Reached:
                 self._dicts.append(("a dict", value))
             if isinstance(value, collections.defaultdict):
                 self._follow(value.default_factory, depth)
+            if isinstance(value, dict):
+                self._instances.update(map(id, map(type, value)))
             parts = value.values() if isinstance(value, dict) else value
             self._follow_all(parts, depth)
             return
@@ -404,7 +411,7 @@ class Reached:
             place, _ = self._given_tensors.setdefault(id(value), new)
             self._form.append((kind, "tensor", place, len(value.__dict__)))
             self._odd |= not is_tensor(kind)
-            if value.__dict__ and place == len(self._given_tensors) - 1:
+            if id(value.__dict__) not in self._given_dicts:
                 self._follow_given_dict(name, value.__dict__, depth, ".")
             return
         self._walked[id(value)] = len(self._walked)
@@ -414,8 +421,17 @@ class Reached:
         if _is_any(kind, _CONTAINERS):
             self._kept.append(value)
             self._form.append((kind, len(value)))
+        elif isinstance(value, enum.Enum):
+            self._form.append((kind, value.name))
+        elif isinstance(value, tuple):
+            self._form.append((kind, len(value)))
         else:
-            self._form.append(Is(value))
+            try:
+                self._form.append(Is(value))
+            except TypeError:
+                self._odd = True
+        if isinstance(value, (enum.Enum, *_SIMPLE, tuple)) and kind not in (tuple,):
+            self._add_kind(kind)
         if isinstance(value, enum.Enum):
             return
         if isinstance(value, type):
@@ -428,7 +444,7 @@ class Reached:
             if not isinstance(value, tuple):
                 return
         if _is_any(kind, (set, frozenset)) and _by_value(map(type, value)):
-            self._form.append(frozenset((type(each), each) for each in value))
+            self._form.append(tuple((type(each), each) for each in value))
             if kind is set:
                 self._lists[id(value)] = name, value
             return
@@ -478,7 +494,7 @@ class Reached:
             raise Foreign(f"{name}, a {kind.__module__}.{kind.__qualname__}")
         self._add_kind(kind)
         # Its attributes are all of it.
-        self._form[-1] = (Is(kind), len(attributes))
+        self._form[-1] = (kind, len(attributes))
         self._given.append((kind.__name__, weakref.ref(value), kind, attributes))
         self._follow_given_dict(kind.__name__, attributes, depth, ".")
 
@@ -490,7 +506,9 @@ class Reached:
             raise Foreign(f"{name} of so many, or so deep")
         self._given_dicts[id(values)] = name, values
         if isinstance(values, collections.defaultdict):
-            self._form.append(Is(values.default_factory))
+            factory = values.default_factory
+            if factory is not None:
+                self._form.append(Is(factory))
             self._follow(values.default_factory, 0)
         for key, each in list(values.items()):
             where = f"{name}{joint}{key}" if joint else name
@@ -552,7 +570,8 @@ class Reached:
             for values in optimizer.state.values():
                 add(f"{name}.state", values)
         for kind in self._classes():
-            add(kind.__name__, _dict_of(kind), counts)
+            keys = None if counts is None else counts | _called_unnamed(kind)
+            add(kind.__name__, _dict_of(kind), keys)
         for fn in self.functions:
             self._add_attributes(fn.__name__, fn.__dict__, counts, add, 0)
         for name, values in self._dicts:
@@ -612,6 +631,13 @@ class Reached:
                 if isinstance(inside, dict):
                     self._add_attributes(where, inside, None, add, depth + 1)
 
+    def meets(self, kinds: Iterable[type], tensors: Iterable[torch.Tensor]) -> bool:
+        """Objects of these classes, or these tensors, were found, too."""
+        if not self._instances.isdisjoint(map(id, kinds)):
+            return True
+        own = {id(each) for each in self.tensors(self.dicts())}
+        return not own.isdisjoint(map(id, tensors))
+
     def given(self) -> list[Given]:
         """Objects among the arguments, their types and attributes."""
         return self._given
@@ -646,6 +672,10 @@ class Held(Reached):
     def kinds(self) -> list[type]:
         """The classes of the objects."""
         return list(self._kinds.values())
+
+    def places(self) -> list[int]:
+        """The ids of all that they hold, in order."""
+        return list(self._walked)
 
     def _follow_methods(self) -> None:
         pass
@@ -725,7 +755,10 @@ class State:
             for name, each, _, _ in self._held
             if isinstance(each, collections.OrderedDict) and len(each) > 1
         ]
-        self._lists = [(name, each, _token(each)) for name, each in reached.lists()]
+        most = _MOST_ELEMENTS if isinstance(reached, Held) else _MOST_LISTED
+        self._lists = [
+            (name, each, _token(each, most=most)) for name, each in reached.lists()
+        ]
         # Equal ones that were put in the place of others.
         self._instead: list[tuple[str, Any, Any]] = []
         self._cells = [(cell, _content(cell)) for cell in reached.cells]
@@ -841,6 +874,18 @@ def _tensors_in(values: Iterable[Any], depth: int = 0) -> Iterator[torch.Tensor]
             yield from _tensors_in(each, depth + 1)
 
 
+def _called_unnamed(kind: type) -> frozenset[str]:
+    """Methods that operators, `with`, `for` and the like call."""
+    return frozenset(
+        name
+        for name, value in vars(kind).items()
+        if name.startswith("__")
+        and name.endswith("__")
+        and name not in _MAKING
+        and isinstance(value, (types.FunctionType, classmethod, staticmethod))
+    )
+
+
 def _dict_of(kind: type) -> Any:
     """Of a class, which shows a view of it."""
     return gc.get_referents(type.__dict__["__dict__"].__get__(kind))[0]
@@ -880,14 +925,14 @@ class _Set(NamedTuple):
     of: Any
 
 
-def _token(value: Any, depth: int = 0) -> Any:
+def _token(value: Any, depth: int = 0, most: int = _MOST_LISTED) -> Any:
     if isinstance(value, torch.Tensor):
         return weakref.ref(value)
     kind = type(value)
     if kind is set:
         return _Set(frozenset((id(type(each)), each) for each in value), value)
     if kind is list or kind is tuple:
-        first = tuple(value[:_MOST_LISTED])
+        first = tuple(value[:most])
         kinds = tuple(map(type, first))
         if _by_value(kinds):
             return _Plain(kind, len(value), first, kinds, value)
@@ -908,7 +953,7 @@ def _same(token: Any, value: Any) -> bool:
         )
     if kind is list or kind is tuple:
         if type(token) is _Plain:
-            first = tuple(value[:_MOST_LISTED])
+            first = tuple(value[: len(token.values)])
             return (
                 token.kind is kind
                 and token.length == len(value)

@@ -200,7 +200,8 @@ class Region:
 
     def _knows(self, given: Given) -> bool:
         """Code that is found leads through its classes, too. False: too many."""
-        if given.known is given.kinds:
+        kinds, reached = given.known
+        if kinds is given.kinds and reached is self._reached:
             return True
         with self._lock:
             new = [
@@ -214,7 +215,13 @@ class Region:
                 self._kinds += new
                 self._states = []
                 self._at = None
-            given.known = given.kinds
+            if self._at is None:
+                self._look()
+            assert self._reached is not None
+            # It may ask which one it is.
+            if self._reached.meets(given.kinds, given.tensors()):
+                return False
+            given.known = given.kinds, self._reached
         return True
 
     def _call(
@@ -282,7 +289,10 @@ class Region:
         except Exception:  # they hold something else now, and are met anew
             self._forget(given)
             return None
-        return found if self._knows(given) else None
+        if self._knows(given):
+            return found
+        self._forget(given)  # from now on it is learned by itself
+        return None
 
     def _look_at(self, given: Given) -> None:
         try:
@@ -320,18 +330,22 @@ class Region:
         """Finds the state that all of it is in."""
         _native.observe()
         with self._lock:
-            last = None
-            for state in reversed(self._states):
-                last = state.difference()
-                if last is None:
+            for _ in range(_MOST_LOOKS):
+                last = None
+                for state in reversed(self._states):
+                    last = state.difference()
+                    if last is None:
+                        break
+                else:
+                    state = self._new_state(last)
+                if last is not None and (self._at is None or self._at[0] is not state):
+                    self._note_guard(last)
+                self._watch.arm(state.watched())
+                at = self._at = state, self._watch.handle
+                # What another thread has changed meanwhile the watch does not tell.
+                if threading.active_count() == 1 or state.difference() is None:
                     break
-            else:
-                state = self._new_state(last)
-            if last is not None and (self._at is None or self._at[0] is not state):
-                self._note_guard(last)
-            self._watch.arm(state.watched())
-            self._at = state, self._watch.handle
-            return self._at
+            return at
 
     def _new_state(self, difference: str | None) -> State:
         fn = None if self._guarded else self._reprise_fn
@@ -444,7 +458,7 @@ class Region:
                 self._changes += 1
                 self._off |= self._changes >= _MOST_CHANGES
                 return result
-            if given is not None and (changed := given.difference()) is not None:
+            if given is not None and (changed := given.changed()) is not None:
                 self._note(f"it changes {changed}, which no replay would")
                 given.changes += 1
                 return result

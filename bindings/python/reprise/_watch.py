@@ -72,10 +72,12 @@ class Watch:
     def arm(self, objects: list[Any]) -> None:
         """From now on, these."""
         ops = _native._ops()
-        if _LAYOUT is None or (
-            len(objects) == len(self._armed)
-            and all(map(operator.is_, objects, self._armed))
+        if _LAYOUT is None:
+            return
+        if len(objects) == len(self._armed) and all(
+            map(operator.is_, objects, self._armed)
         ):
+            self._take(ops.watch_anew(self.handle))
             return
         words = []
         for each in objects:
@@ -90,11 +92,15 @@ class Watch:
             for each in dicts:
                 watch(each)
             words.append(ops.dict_changes(self._is_given))
+        self._armed = objects
+        self._take(ops.watch_words(words))
+
+    def _take(self, handle: int) -> None:
+        """Who still has the one before is told that something changed."""
         if self._end is not None:
             self._end()
-        self._armed = objects
-        self.handle = ops.watch_words(words)
-        self._end = weakref.finalize(self, ops.unwatch_words, self.handle)
+        self.handle = handle
+        self._end = weakref.finalize(self, _native._ops().unwatch_words, handle)
 
     def _interpreter(self) -> Callable[[dict[Any, Any]], None]:
         api = ctypes.pythonapi

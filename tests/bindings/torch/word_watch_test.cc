@@ -14,7 +14,7 @@ int64_t AddressOf(const uint64_t& word) {
   return reinterpret_cast<int64_t>(&word);
 }
 
-TEST(WordWatchTest, TellsOfEachChangeOnce) {
+TEST(WordWatchTest, TellsEachWhoAsksOfAChange) {
   std::array<uint64_t, 3> words = {1, 2, 3};
   WordWatch watch({AddressOf(words[0]), AddressOf(words[2])});
   EXPECT_FALSE(watch.Changed());
@@ -22,10 +22,13 @@ TEST(WordWatchTest, TellsOfEachChangeOnce) {
   EXPECT_FALSE(watch.Changed());
   words[2] = 7;
   EXPECT_TRUE(watch.Changed());
-  EXPECT_FALSE(watch.Changed());
-  words[0] = words[2] = 9;
   EXPECT_TRUE(watch.Changed());
-  EXPECT_FALSE(watch.Changed());
+  const WordWatch anew = watch.Anew();
+  EXPECT_FALSE(anew.Changed());
+  EXPECT_TRUE(watch.Changed());
+  words[0] = words[2] = 9;
+  EXPECT_TRUE(anew.Changed());
+  EXPECT_FALSE(anew.Anew().Changed());
 }
 
 TEST(WordWatchTest, TellsOfWhatTheWatcherOfDictionariesWasTold) {
@@ -39,7 +42,7 @@ TEST(WordWatchTest, TellsOfWhatTheWatcherOfDictionariesWasTold) {
   EXPECT_FALSE(watch.Changed());
   EXPECT_EQ(watcher(0, nullptr, nullptr, nullptr), 0);
   EXPECT_TRUE(watch.Changed());
-  EXPECT_FALSE(watch.Changed());
+  EXPECT_FALSE(watch.Anew().Changed());
   EXPECT_TRUE(other.Changed());
   WordWatch of_others({WordWatch::DictChanges(WordWatch::Dicts::kGiven)});
   EXPECT_EQ(watcher(0, nullptr, nullptr, nullptr), 0);
