@@ -308,9 +308,6 @@ def regions() -> str:
                 f"{record['eager_us'] / record['region_us']:.1f}",
                 f"{record['graph_us']:.0f}",
                 f"{record['of_graph']:.2f} [{record['of_graph_low']:.2f}, {record['of_graph_high']:.2f}]",
-                f"{record['region_host_us']:.0f}"
-                if "region_host_us" in record
-                else "-",
                 f"{record['backend_us']:.0f}" if "backend_us" in record else "-",
                 "yes" if bits else "no",
             ]
@@ -323,7 +320,6 @@ def regions() -> str:
         "speed-up",
         "hand-written graph µs",
         "region over graph [95 %]",
-        "host share of the region µs",
         "`backend` µs",
         "bits of eager",
     ]

@@ -85,6 +85,8 @@ void AllOrNone(const Trace& trace, std::vector<bool>& chosen) {
 
 // A writer right in front of an op that waits for the program waits with it:
 // that is one launch more, and copies would be two.
+// Those in front of it that would then wait, too, keep their copies: a row of
+// them would be as many launches.
 void NotInFrontOfWaiting(const Trace& trace, std::vector<bool>& chosen) {
   std::vector<bool> in_front(chosen.size(), true);
   bool next_waits = false;

@@ -15,7 +15,7 @@ namespace reprise::engine {
 // - ops of the trace write it, all of its storage each: no byte that may be
 //   another's is given back. Whatever else they write outside is private, too:
 //   else they have to wait for the program anyway. Nor is each of them right in
-//   front of one that waits;
+//   front of one that does;
 // - it takes `most_bytes` at most, all of them together 64 times that;
 // - it is the same storage at each pass, in memory of the framework's
 //   allocator, shares none with another external, and only recorded work uses
