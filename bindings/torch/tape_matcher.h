@@ -56,7 +56,6 @@ class TapeMatcher {
   std::shared_ptr<Tape> expected_;  // a copy; null: nothing is expected
   size_t which_ = 0;
   bool read_another_ = false;
-  bool offsets_differ_ = false;  // of some register's form
 };
 
 }  // namespace reprise::bindings

@@ -197,3 +197,24 @@ def test_objects_that_do_more_than_hold(device: str) -> None:
     one = made()
     check(fast, lambda: one, device)
     assert check(fast, lambda: one, device)[0] >= CALLS - 2, str(fast.explain())
+
+
+class Pair:
+    def __init__(self, first: list[int], second: list[int]) -> None:
+        self.first, self.second = first, second
+
+
+def test_an_equal_list_in_the_place_of_the_same(device: str) -> None:
+    def asks(x: torch.Tensor, pair: Pair) -> torch.Tensor:
+        return x * 2 if pair.first is pair.second else x * 3
+
+    fast: Any = reprise.region(asks)
+    same = [1]
+    pair = Pair(same, same)
+    for second in (same, [1], same):
+        pair.second = second
+        before = fast.explain().replayed
+        for _ in range(CALLS):
+            x = torch.rand(4, device=device)
+            assert_same_bits(fast(x, pair), asks(x, pair))
+        assert fast.explain().replayed > before, str(fast.explain())

@@ -787,39 +787,6 @@ def test_object_among_the_arguments(device: str) -> None:
     turn(CALLS - 4)
 
 
-def test_slices_of_a_larger_tensor(device: str) -> None:
-    """Batches that begin elsewhere in one storage are one variant."""
-    data = torch.rand(64, 16, device=device)
-    net = nn.Linear(16, 4).to(device)
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        return net(x[1:].relu())
-
-    fast: Any = reprise.region(run, check="sample")
-    with torch.no_grad(), reprise.session(device, policy="always"):
-        for call in range(300):  # until behind the first sample
-            x = data[call % 10 : call % 10 + 8]
-            assert_same_bits(fast(x), run(x))
-    report = fast.explain()
-    assert report.variants == 1 and report.samples > 0, str(report)
-    assert report.replayed > 290, str(report)
-
-
-def test_strides_within_a_larger_tensor(device: str) -> None:
-    """Where the program names a place in the storage, each place is a variant."""
-    data = torch.rand(64, device=device)
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        return x * 2 + x.as_strided((4,), (1,), 3)
-
-    fast: Any = reprise.region(run)
-    with torch.no_grad(), reprise.session(device, policy="always"):
-        for call in range(2 * CALLS):
-            x = data[call // CALLS * 8 :][:4]
-            assert_same_bits(fast(x), run(x))
-    assert fast.explain().replayed > CALLS, str(fast.explain())
-
-
 def test_object_that_the_callable_changes(device: str) -> None:
     def counts(x: torch.Tensor, cache: Cache) -> torch.Tensor:
         cache.taken += 1

@@ -55,6 +55,7 @@ class _Bound:
         region = self._general or self._led_to(static)
         if region is None:
             self._general = region = Region(self._run, self._check, guarded=True)
+            self._known = []
         if region is self._general:
             return region(*args)
         outer = getattr(self._call, "static", None)

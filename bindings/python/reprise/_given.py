@@ -63,7 +63,7 @@ class Given:
             for _ in range(3):
                 at = self._at
                 changed = changed or (at and at[0].difference())
-                if at is None or at[0].difference() is not None:
+                if at is None or at[0].difference() is not None or self._moved():
                     at = self._find()
                 self._watch.arm(at[0].watched())
                 self._at = at[0], self._watch.handle, *at[2:]
@@ -71,6 +71,13 @@ class Given:
                 if threading.active_count() == 1 or at[0].difference() is None:
                     break
             return changed
+
+    def _moved(self) -> bool:
+        """An equal list or the like has taken another's place."""
+        try:
+            return Held([each() for each in self._objects]).places() != self._places
+        except TypeError:
+            return True
 
     def _find(self) -> tuple[State, int, int, list[weakref.ref[torch.Tensor]]]:
         held = Held([each() for each in self._objects])
