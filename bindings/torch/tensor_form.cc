@@ -88,10 +88,6 @@ bool IsIn(const c10::TensorImpl& tensor, Storages storages) {
              storages, tensor.unsafe_storage().unsafeGetStorageImpl());
 }
 
-bool Same(at::IntArrayRef now, const std::vector<int64_t>& then) {
-  return std::ranges::equal(now, then);
-}
-
 }  // namespace
 
 TensorForm TensorForm::Of(const at::Tensor& tensor) {
@@ -116,8 +112,8 @@ bool TensorForm::Fits(const c10::TensorImpl& tensor, bool has_gradient) const {
          tensor.device() == device && known.requires_grad() == requires_grad &&
          known.hooks() == hooks && !known.has_tangent() &&
          (known.gradient() != nullptr) == has_gradient &&
-         (!ArePlain(now) ||
-          (Same(tensor.sizes(), sizes) && Same(tensor.strides(), strides)));
+         (!ArePlain(now) || (std::ranges::equal(tensor.sizes(), sizes) &&
+                             std::ranges::equal(tensor.strides(), strides)));
 }
 
 const c10::TensorImpl* GradientOf(const c10::TensorImpl& tensor) {

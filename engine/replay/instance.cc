@@ -433,12 +433,7 @@ base::Status Instance::BindFresh(ValueId value) {
 
 bool Instance::HasRoomNow() const {
   if (launched_ops_ > program_->segments[next_segment_].first_op) return true;
-  return std::ranges::none_of(followers_[next_segment_], [this](ValueId v) {
-    return !plan_->escapes(v) &&
-           std::ranges::any_of(neighbours_[v], [this, v](ValueId other) {
-             return other < v && ledger_->leased(other);
-           });
-  });
+  return StaysFree(next_segment_, kNoLaunch, {});
 }
 
 bool Instance::HasRoom() {

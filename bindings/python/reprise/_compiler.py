@@ -51,13 +51,14 @@ class _Bound:
         self._call = threading.local()
 
     def __call__(self, *args: Any) -> Any:
+        if self._general is not None:
+            return self._general(*args)
         static = [args[index] for index in self._static]
-        region = self._general or self._led_to(static)
+        region = self._led_to(static)
         if region is None:
-            self._general = region = Region(self._run, self._check, guarded=True)
+            self._general = Region(self._run, self._check, guarded=True)
             self._known = []
-        if region is self._general:
-            return region(*args)
+            return self._general(*args)
         outer = getattr(self._call, "static", None)
         self._call.static = static
         try:

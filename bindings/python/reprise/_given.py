@@ -62,8 +62,9 @@ class Given:
             changed = None
             for _ in range(3):
                 at = self._at
-                changed = changed or (at and at[0].difference())
-                if at is None or at[0].difference() is not None or self._moved():
+                difference = at and at[0].difference()
+                changed = changed or difference
+                if at is None or difference is not None or self._moved():
                     at = self._find()
                 self._watch.arm(at[0].watched())
                 self._at = at[0], self._watch.handle, *at[2:]

@@ -430,7 +430,7 @@ class Reached:
                 self._form.append(Is(value))
             except TypeError:
                 self._odd = True
-        if isinstance(value, (enum.Enum, *_SIMPLE, tuple)) and kind not in (tuple,):
+        if isinstance(value, (enum.Enum, *_SIMPLE, tuple)) and kind is not tuple:
             self._add_kind(kind)
         if isinstance(value, enum.Enum):
             return

@@ -180,7 +180,7 @@ class Region:
         gone = [
             weakref.ref(each, lambda _: self._with.pop(key, None)) for each in objects
         ]
-        made = self._data_of(objects)
+        made: Given | Region | None = self._data_of(objects)
         if made is None:
             made = Region(
                 self._reprise_fn, self._check, guarded=self._guarded, given=objects
@@ -190,7 +190,7 @@ class Region:
         self._with[key] = gone, made
         return made
 
-    def _data_of(self, objects: list[Any]) -> Given | Region | None:
+    def _data_of(self, objects: list[Any]) -> Given | None:
         """None: more than what they hold counts."""
         try:
             given = Given(objects, self._forms)
