@@ -1,19 +1,23 @@
 #include "bindings/torch/region_library.h"
 
 #include <ATen/Context.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "bindings/torch/plain_tensor.h"
+#include "bindings/torch/region_node.h"
 #include "bindings/torch/torch_runtime.h"
 #include "bindings/torch/word_watch.h"
 
@@ -54,14 +58,41 @@ Registry<RegionVariants>& Regions() {
   static auto* const regions = new Registry<RegionVariants>;
   return *regions;
 }
+// By the names that Python gives them; they end with their regions and nodes.
+class Histories {
+ public:
+  void Add(const std::shared_ptr<RegionHistory>& history) {
+    const std::lock_guard lock(mutex_);
+    all_[history->name()] = history;
+  }
+  // Null: it has ended.
+  std::shared_ptr<RegionHistory> Find(int64_t name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = all_.find(name);
+    if (found == all_.end()) return nullptr;
+    std::shared_ptr<RegionHistory> history = found->second.lock();
+    if (history == nullptr) all_.erase(found);
+    return history;
+  }
+
+  static Histories& Get() {
+    static auto* const histories = new Histories;
+    return *histories;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<int64_t, std::weak_ptr<RegionHistory>> all_;
+};
+
 Registry<WordWatch>& WordWatches() {
   static auto* const watches = new Registry<WordWatch>;
   return *watches;
 }
 
-// `check`: 1 records every call, -1 none of a trusted tape's.
-int64_t MakeRegion(int64_t check) {
-  auto region = std::make_shared<RegionVariants>();
+// `check`: 1 records every call, -1 none of a trusted tape's. `part`: TapePass.
+int64_t MakeRegion(int64_t check, int64_t part) {
+  auto region = std::make_shared<RegionVariants>(static_cast<TapePass>(part));
   if (check > 0) region->SampleAlways();
   if (check < 0) region->SampleNever();
   return Regions().Add(std::move(region));
@@ -76,17 +107,110 @@ bool BeginRegion(int64_t name, std::vector<at::Tensor> tensors,
                        std::move(watched));
 }
 
-// A verdict (RegionVariants::Verdict), the tape, its calls; and why, and where.
-std::tuple<std::vector<int64_t>, std::vector<std::string>> EndRegion(
-    int64_t name, const std::vector<at::Tensor>& outputs,
-    const std::vector<int64_t>& computed) {
+// A verdict (RegionVariants::Verdict), the tape, its calls, whether they draw;
+// why, and where; and of what was saved, behind so many outputs, which of the
+// tape's it is.
+std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>>
+EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
+          const std::vector<int64_t>& computed, int64_t own) {
   const auto region = Regions().Find(name);
   RegionVariants::Learned learned;
-  if (region != nullptr)
-    learned = region->End(outputs, {computed.begin(), computed.end()});
+  if (region != nullptr) {
+    learned = region->End(outputs, {computed.begin(), computed.end()},
+                          static_cast<size_t>(own));
+  }
   return {{static_cast<int64_t>(learned.verdict), learned.tape,
-           static_cast<int64_t>(learned.calls)},
-          {learned.reason, learned.place}};
+           static_cast<int64_t>(learned.calls), learned.draws},
+          {learned.reason, learned.place},
+          {learned.saved.begin(), learned.saved.end()}};
+}
+
+// See RegionHistory::Parts; `leaves` are in the order of negative targets.
+void KeepHistory(int64_t region, int64_t tape, int64_t name, int64_t outputs,
+                 const std::vector<int64_t>& tracked,
+                 std::vector<int64_t> targets,
+                 const std::vector<at::Tensor>& leaves) {
+  const auto variants = Regions().Find(region);
+  if (variants == nullptr) return;
+  RegionHistory::Parts parts{.name = name,
+                             .outputs = static_cast<size_t>(outputs),
+                             .tracked = {tracked.begin(), tracked.end()},
+                             .targets = std::move(targets),
+                             .leaves = {}};
+  for (const at::Tensor& leaf : leaves) {
+    parts.leaves.emplace_back(leaf.getIntrusivePtr());
+  }
+  const auto history = std::make_shared<RegionHistory>(std::move(parts));
+  Histories::Get().Add(history);
+  variants->KeepHistory(tape, history);
+}
+bool HasHistory(int64_t name) { return Histories::Get().Find(name) != nullptr; }
+int64_t ReplayedOfHistory(int64_t name) {
+  const auto history = Histories::Get().Find(name);
+  return history == nullptr ? 0 : static_cast<int64_t>(history->replayed());
+}
+
+// That tape of the region's gives these contributions, where tracked outputs
+// are without gradients as `without` says, one by one.
+void KeepBackward(int64_t name, const std::vector<int64_t>& without,
+                  int64_t region, int64_t tape,
+                  const std::vector<int64_t>& gives) {
+  const auto history = Histories::Get().Find(name);
+  auto variants = Regions().Find(region);
+  if (history == nullptr || variants == nullptr) return;
+  history->Keep({without.begin(), without.end()}, std::move(variants), tape,
+                {gives.begin(), gives.end()});
+}
+
+// Contributions, and which these are; none: no tape fits.
+std::tuple<std::vector<at::Tensor>, std::vector<int64_t>> ReplayBackward(
+    int64_t name, std::vector<at::Tensor> saved,
+    const c10::List<std::optional<at::Tensor>>& gradients) {
+  const auto history = Histories::Get().Find(name);
+  if (history == nullptr) return {};
+  std::vector<at::Tensor> given;
+  for (const std::optional<at::Tensor>& each : gradients) {
+    given.push_back(each.value_or(at::Tensor()));
+  }
+  const auto all = history->Replay(std::move(saved), given);
+  std::tuple<std::vector<at::Tensor>, std::vector<int64_t>> found;
+  if (!all.has_value()) return found;
+  for (size_t i = 0; i < all->size(); ++i) {
+    if (!(*all)[i].defined()) continue;
+    std::get<0>(found).push_back((*all)[i]);
+    std::get<1>(found).push_back(static_cast<int64_t>(i));
+  }
+  return found;
+}
+
+// Whether hooks are set on nodes of autograd's, from those behind the outputs
+// on to the one of that number.
+bool HistoryHasHooks(const std::vector<at::Tensor>& outputs,
+                     int64_t first_node) {
+  std::unordered_set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> left;
+  for (const at::Tensor& output : outputs) {
+    left.push_back(output.grad_fn().get());
+  }
+  while (!left.empty()) {
+    torch::autograd::Node* const node = left.back();
+    left.pop_back();
+    // Those of leaves have the largest number.
+    if (node == nullptr || !seen.insert(node).second ||
+        node->sequence_nr() == UINT64_MAX ||
+        node->sequence_nr() < static_cast<uint64_t>(first_node)) {
+      continue;
+    }
+    if (!node->pre_hooks().empty() || !node->post_hooks().empty() ||
+        !node->tensor_pre_hooks().empty() ||
+        !node->retains_grad_hooks().empty()) {
+      return true;
+    }
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      left.push_back(edge.function.get());
+    }
+  }
+  return false;
 }
 
 bool AreOrdinary(const std::vector<at::Tensor>& tensors) {
@@ -134,6 +258,9 @@ RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
   const auto variants = Regions().Find(region);
   if (variants == nullptr) return {};
   RegionVariants::Ran ran = variants->Run(inputs);
+  if (ran.history != nullptr) {
+    ran.outputs = ran.history->Attach(std::move(ran.outputs), inputs.tensors);
+  }
   return {static_cast<int64_t>(ran.step), ran.tape, std::move(ran.outputs)};
 }
 
@@ -143,7 +270,7 @@ RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
 // numbers.
 TORCH_LIBRARY_FRAGMENT(reprise, library) {
   namespace b = reprise::bindings;
-  library.def("make_region(int check) -> int", &b::MakeRegion);
+  library.def("make_region(int check, int part) -> int", &b::MakeRegion);
   library.def("drop_region(int region) -> ()", &b::DropRegion);
   library.def("region_function() -> int", &b::RegionFunction);
   library.def(
@@ -151,10 +278,31 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "watched) -> bool",
       &b::BeginRegion);
   library.def(
-      "end_region(int region, Tensor[] outputs, int[] computed) -> (int[], "
-      "str[])",
+      "end_region(int region, Tensor[] outputs, int[] computed, int own) -> "
+      "(int[], str[], int[])",
       &b::EndRegion);
   library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
+  library.def(
+      "keep_history(int region, int tape, int name, int outputs, int[] "
+      "tracked, "
+      "int[] targets, Tensor[] leaves) -> ()",
+      &b::KeepHistory);
+  library.def("has_history(int name) -> bool", &b::HasHistory);
+  library.def("replayed_of_history(int name) -> int", &b::ReplayedOfHistory);
+  library.def(
+      "keep_backward(int name, int[] without, int region, int tape, int[] "
+      "gives) -> ()",
+      &b::KeepBackward);
+  library.def(
+      "replay_backward(int name, Tensor[] saved, Tensor?[] gradients) -> "
+      "(Tensor[], int[])",
+      &b::ReplayBackward);
+  // Python's: see bindings/python/reprise/_node.py.
+  library.def(
+      "differentiate(int name, Tensor[] arguments, Tensor[] saved, Tensor?[] "
+      "gradients) -> (Tensor[], int[])");
+  library.def("history_has_hooks(Tensor[] outputs, int first_node) -> bool",
+              &b::HistoryHasHooks);
   library.def("are_ordinary(Tensor[] tensors) -> bool", &b::AreOrdinary);
   library.def("watch_words(int[] addresses) -> int", &b::WatchWords);
   library.def("watch_anew(int watch) -> int", &b::WatchAnew);

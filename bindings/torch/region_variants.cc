@@ -33,6 +33,7 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs) {
       case Tape::Ran::kDone:
         ran.step = Step::kDone;
         ran.tape = variant.name;
+        ran.history = variant.history;
         NoteRun(variant.name);
         return ran;
     }
@@ -48,13 +49,20 @@ void RegionVariants::NoteRun(int64_t name) {
   variants_.splice(variants_.begin(), variants_, variant);
 }
 
+void RegionVariants::KeepHistory(int64_t tape,
+                                 std::shared_ptr<RegionHistory> history) {
+  const std::lock_guard lock(mutex_);
+  const auto variant = std::ranges::find(variants_, tape, &Variant::name);
+  if (variant != variants_.end()) variant->history = std::move(history);
+}
+
 bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
                            std::vector<double> numbers,
                            std::vector<at::Tensor> watched) {
   const std::lock_guard lock(mutex_);
   if (recorder_ != nullptr) return false;
   const TapeInputs given{inputs, numbers};
-  TapeRecorder::Parts parts{.level = level_};
+  TapeRecorder::Parts parts{.level = level_, .pass = pass_};
   expected_.clear();
   const auto expect = [&](auto fits) {
     for (const Variant& variant : variants_) {
@@ -79,14 +87,17 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
 }
 
 RegionVariants::Learned RegionVariants::End(
-    const std::vector<at::Tensor>& outputs, const std::vector<bool>& computed) {
+    const std::vector<at::Tensor>& outputs, const std::vector<bool>& computed,
+    size_t saved_from) {
   const std::lock_guard lock(mutex_);
   Learned learned;
   if (recorder_ == nullptr) return learned;
-  TapeRecorder::Outcome outcome = recorder_->End(outputs, computed);
+  TapeRecorder::Outcome outcome = recorder_->End(outputs, computed, saved_from);
   recorder_.reset();
   learned.reason = std::move(outcome.reason);
   learned.place = std::move(outcome.place);
+  learned.draws = outcome.draws;
+  learned.saved = std::move(outcome.saved);
   if (outcome.tracks_gradients) {
     level_ = TapeLevel::kAboveAutograd;
     variants_.clear();

@@ -19,6 +19,8 @@
 
 namespace reprise::bindings {
 
+class RegionHistory;
+
 // A tape is trusted once a second recording has shown the same calls. From then
 // on calls run it, but for one in 256, which is recorded again, and after each
 // that showed no other calls one in twice as many, down to one in 4,096:
@@ -42,13 +44,19 @@ class RegionVariants {
     kPlain = 2,   // run the callable: nothing can be written down now
     kPassed = 4,  // run it: too much has come that did not come again
   };
+  explicit RegionVariants(TapePass pass = TapePass::kWhole) : pass_(pass) {}
+
   struct Ran {
     Step step = Step::kPlain;
     int64_t tape = 0;  // names it
     std::vector<at::Tensor> outputs;
+    // Of a forward pass: what its outputs are to be given.
+    std::shared_ptr<RegionHistory> history = {};
   };
   // Raises what an operator raises.
   Ran Run(const TapeInputs& inputs);
+  // What comes with runs of that tape. Nothing, where it is gone.
+  void KeepHistory(int64_t tape, std::shared_ptr<RegionHistory> history);
 
   enum class Verdict : int64_t {
     kSeen = 0,
@@ -65,14 +73,16 @@ class RegionVariants {
     uint64_t calls = 0;
     std::string reason;  // of the last three
     std::string place;   // the line of the program's; empty: not known
+    bool draws = false;  // random numbers
+    std::vector<size_t> saved = {};  // see TapeRecorder::Outcome
   };
   // False: somebody else records.
   bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,
              std::vector<at::Tensor> watched);
   // By the thread that began. `computed`, by number: Python did something with
-  // it but to hand it on.
+  // it but to hand it on. `saved_from`: see TapeRecorder::End.
   Learned End(const std::vector<at::Tensor>& outputs,
-              const std::vector<bool>& computed);
+              const std::vector<bool>& computed, size_t saved_from = SIZE_MAX);
   // In place of End: the callable raised.
   void Abandon();
 
@@ -85,6 +95,7 @@ class RegionVariants {
   struct Variant {
     std::shared_ptr<const Tape> tape;
     std::shared_ptr<TapeStretches> stretches = {};  // of this very tape
+    std::shared_ptr<RegionHistory> history = {};
     int64_t name = 0;
     bool trusted = false;
     uint64_t runs = 0;  // since it was last recorded
@@ -97,6 +108,7 @@ class RegionVariants {
 
   void NoteRun(int64_t name);
 
+  const TapePass pass_;
   std::mutex mutex_;
   std::list<Variant> variants_;  // that was used last comes first
   int64_t next_name_ = 1;

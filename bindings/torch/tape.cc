@@ -282,12 +282,16 @@ bool Tape::Make(const TapeCall& call, const TapeInputs& inputs,
 
 void Tape::MakeViews(const TapeCall& call,
                      std::vector<at::Tensor>& made) const {
-  const c10::Storage storage =
-      made[static_cast<size_t>(call.arguments[0].registers[0])].storage();
+  const at::Tensor& of =
+      made[static_cast<size_t>(call.arguments[0].registers[0])];
   for (const int32_t reg : call.results) {
     if (reg < 0) continue;
     const auto made_as = static_cast<size_t>(reg);
-    made[made_as] = MakeOver(storage, registers_[made_as].form);
+    made[made_as] = MakeOver(of.storage(), registers_[made_as].form);
+    if (!of.is_inference()) {
+      made[made_as].unsafeGetTensorImpl()->set_version_counter(
+          of.unsafeGetTensorImpl()->version_counter());
+    }
   }
 }
 
@@ -427,7 +431,14 @@ void Tape::NoteViews(std::span<const c10::StorageImpl* const> storages) {
     seen[static_cast<size_t>(reg)] = true;
     outside.insert(storages[static_cast<size_t>(reg)]);
   };
-  for (const int32_t reg : outputs_) hand_out(reg);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const int32_t reg = outputs_[i];
+    if (i < saved_from_) {
+      hand_out(reg);
+    } else {
+      outside.insert(storages[static_cast<size_t>(reg)]);
+    }
+  }
   for (const TapeGradient& gradient : gradients_) hand_out(gradient.after);
   for (size_t reg = 0; reg < storages.size(); ++reg) {
     registers_[reg].outside =

@@ -249,6 +249,8 @@ class Tape {
   std::vector<TapeGradient> gradients_;
   WatchedTensors watched_;        // that are no registers
   std::vector<int32_t> outputs_;  // registers
+  // Of these, the first one that autograd is to save: nobody else sees it.
+  size_t saved_from_ = SIZE_MAX;
 };
 
 // Nothing on this thread or about these tensors keeps calls from being written

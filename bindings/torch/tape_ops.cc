@@ -52,12 +52,15 @@ bool SizesByData(const c10::OperatorHandle& op,
          op.operator_name().overload_name == "tensor_indices_or_sections";
 }
 
-bool HasSecretEffects(const c10::OperatorHandle& op) {
+bool Draws(const c10::OperatorHandle& op) {
+  return op.hasTag(at::Tag::nondeterministic_seeded);
+}
+
+bool WritesSecretly(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return name.find("batch_norm") != std::string::npos ||
          name.find("instance_norm") != std::string::npos ||
-         name.find("renorm") != std::string::npos ||
-         op.hasTag(at::Tag::nondeterministic_seeded);
+         name.find("renorm") != std::string::npos;
 }
 
 bool TellsHowItDrew(const c10::OperatorHandle& op) {

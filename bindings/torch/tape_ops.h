@@ -22,9 +22,11 @@ bool HandsDataOut(const c10::OperatorHandle& op);
 bool SizesByData(const c10::OperatorHandle& op,
                  std::span<const c10::IValue> arguments);
 
-// It writes what its schema does not say (running statistics), or draws random
-// numbers.
-bool HasSecretEffects(const c10::OperatorHandle& op);
+// It draws random numbers.
+bool Draws(const c10::OperatorHandle& op);
+
+// It writes what its schema does not say (running statistics).
+bool WritesSecretly(const c10::OperatorHandle& op);
 
 // Of its results, some are tensors of the host that say where in the random
 // generator's sequence it drew: for its backward pass.

@@ -458,9 +458,11 @@ void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
     executed_.insert(torch::autograd::get_current_node().get());
     if (at::GradMode::is_enabled()) {
       Refuse("a backward pass is differentiated again (create_graph)");
-    } else if (torch::autograd::get_current_graph_task_keep_graph()) {
+    } else if (parts_.pass != TapePass::kBackward &&
+               torch::autograd::get_current_graph_task_keep_graph()) {
       Refuse("the graph of a backward pass is kept (retain_graph)");
-    } else if (parts_.level == TapeLevel::kAboveAutograd) {
+    } else if (parts_.level == TapeLevel::kAboveAutograd ||
+               parts_.pass == TapePass::kForward) {
       Refuse("gradients are asked for, and its results have some, too");
     }
   }
@@ -527,17 +529,19 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
 }
 
 void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index) {
-  if (!pure_) return;
-  pure_ = !HasSecretEffects(op);
+  if (writes_outside_) return;
+  draws_ |= Draws(op);
+  writes_outside_ = WritesSecretly(op);
   const TapeCall& call = tape_->calls_[index];
   for (size_t i = 0; i < call.arguments.size(); ++i) {
     if (!Writes(op, i)) continue;
     // A result may be a view of what is not.
     for (const int32_t reg : call.arguments[i].registers) {
-      pure_ &=
-          reg < 0 || !outside_.contains(storages_[static_cast<size_t>(reg)]);
+      writes_outside_ |=
+          reg >= 0 && outside_.contains(storages_[static_cast<size_t>(reg)]);
     }
   }
+  pure_ = !draws_ && !writes_outside_;
 }
 
 void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
@@ -668,11 +672,11 @@ void TapeRecorder::CheckOutside(Outcome& outcome) {
   const auto check = [&](size_t reg, const at::Tensor& tensor) {
     const TapeRegister& came = tape_->registers_[reg];
     if (HistoryOf(tensor) != histories_[reg]) {
-      if (below) {
+      if (below && parts_.pass == TapePass::kWhole) {
         outcome.tracks_gradients = true;
         return;
       }
-      Refuse("a tensor from outside is given another history by Python");
+      Refuse("a tensor from outside is given another history");
     }
     const TensorForm now = TensorForm::Of(tensor);
     if (now.hooks != came.form.hooks) {
@@ -706,7 +710,13 @@ void TapeRecorder::CheckOutside(Outcome& outcome) {
 }
 
 // New at each call is only what went with the call before.
-void TapeRecorder::CheckConstants() {
+void TapeRecorder::CheckConstants(std::span<const at::Tensor> saved) {
+  std::unordered_set<const c10::StorageImpl*> of_history;
+  for (const at::Tensor& tensor : saved) {
+    if (tensor.has_storage()) {
+      of_history.insert(tensor.storage().unsafeGetStorageImpl());
+    }
+  }
   for (const TapeRegister& reg : tape_->registers_) {
     if (reg.origin == Origin::kForeign && !reg.content.defined() &&
         reg.foreign->use_count() == 0) {
@@ -716,7 +726,10 @@ void TapeRecorder::CheckConstants() {
     }
   }
   for (const auto& [reg, storage] : contents_) {
-    if (storage.use_count() == 0) continue;
+    if (storage.use_count() == 0 ||
+        of_history.contains(storages_[static_cast<size_t>(reg)])) {
+      continue;
+    }
     TapeRegister& lasting = tape_->registers_[static_cast<size_t>(reg)];
     lasting.content.reset();
     if (lasting.origin == Origin::kConstant) {
@@ -725,8 +738,61 @@ void TapeRecorder::CheckConstants() {
   }
 }
 
+void TapeRecorder::NoteOutput(const at::Tensor& output, Outcome& outcome) {
+  const int32_t reg = RegisterOf(output);
+  tape_->outputs_.push_back(reg);
+  if (reg < 0) {
+    Refuse("an output is no ordinary tensor");
+    return;
+  }
+  const TapeRegister& given = tape_->registers_[static_cast<size_t>(reg)];
+  if (given.origin == Origin::kInput &&
+      !output.is_same(parts_.inputs[given.index])) {
+    Refuse("an output is an argument's .data");
+  }
+  if (parts_.pass == TapePass::kForward) {
+    if (given.origin == Origin::kResult &&
+        outside_.contains(storages_[static_cast<size_t>(reg)])) {
+      Refuse("an output is a view of what is outside");
+    }
+    return;
+  }
+  if (!output.requires_grad()) return;
+  if (!in_backward_) {
+    outcome.tracks_gradients |= parts_.level == TapeLevel::kBelowAutograd;
+  } else if (output.grad_fn() != nullptr &&
+             !UsedUp(output.grad_fn().get(), 8)) {
+    Refuse(
+        "an output has a history still, beside a backward pass inside: "
+        "detach it");
+  }
+}
+
+void TapeRecorder::NoteSaved(const at::Tensor& saved, size_t saved_from,
+                             Outcome& outcome) {
+  int32_t reg = RegisterOf(saved);
+  // Autograd saves a tensor as what detach gives of it.
+  while (reg >= 0) {
+    const TapeCall* const maker = tape_->MakerOf(reg);
+    if (maker == nullptr || maker->op.operator_name().name != "aten::detach") {
+      break;
+    }
+    reg = maker->arguments[0].registers[0];
+  }
+  if (reg < 0) {
+    Refuse("autograd saves what is no ordinary tensor");
+    return;
+  }
+  std::vector<int32_t>& all = tape_->outputs_;
+  const auto first = all.begin() + static_cast<ptrdiff_t>(saved_from);
+  const auto found = std::find(first, all.end(), reg);
+  outcome.saved.push_back(static_cast<size_t>(found - first));
+  if (found == all.end()) all.push_back(reg);
+}
+
 TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
-                                        const std::vector<bool>& computed) {
+                                        const std::vector<bool>& computed,
+                                        size_t saved_from) {
   Include(parts_.level, false);
   g_recorder.store(nullptr, std::memory_order_release);
   ended_ = true;
@@ -738,32 +804,21 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
   };
   if (refused_.empty()) {
     NoteGradients();
-    for (const at::Tensor& output : outputs) {
-      const int32_t reg = RegisterOf(output);
-      tape_->outputs_.push_back(reg);
-      if (reg < 0) {
-        Refuse("an output is no ordinary tensor");
-        continue;
-      }
-      const TapeRegister& given = tape_->registers_[static_cast<size_t>(reg)];
-      if (given.origin == Origin::kInput &&
-          !output.is_same(parts_.inputs[given.index])) {
-        Refuse("an output is an argument's .data");
-      }
-      if (!output.requires_grad()) continue;
-      if (!in_backward_) {
-        outcome.tracks_gradients |= below;
-      } else if (output.grad_fn() != nullptr &&
-                 !UsedUp(output.grad_fn().get(), 8)) {
-        Refuse(
-            "an output has a history still, beside a backward pass inside: "
-            "detach it");
-      }
+    const auto own = outputs.first(std::min(saved_from, outputs.size()));
+    tape_->saved_from_ = own.size();
+    for (const at::Tensor& output : own) NoteOutput(output, outcome);
+    for (const at::Tensor& saved : outputs.subspan(own.size())) {
+      NoteSaved(saved, own.size(), outcome);
+    }
+    outcome.draws = draws_;
+    if (parts_.pass == TapePass::kForward && writes_outside_) {
+      Refuse("it writes what is outside");
     }
     CheckOutside(outcome);
     NoteWatched();
-    CheckAliases(outputs);
-    CheckConstants();
+    // What a backward pass is given is saved as several tensors in one place.
+    if (parts_.pass != TapePass::kBackward) CheckAliases(outputs);
+    CheckConstants(outputs.subspan(own.size()));
     if (HasHooks()) Refuse("hooks are set on tensors inside");
     if (ModesWord() != tape_->modes_) Refuse("modes of torch's are changed");
     if (in_backward_ && saved_hooks_) {

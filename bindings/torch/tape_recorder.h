@@ -29,6 +29,16 @@ struct Node;
 
 namespace reprise::bindings {
 
+// What of a callable's work is written down.
+enum class TapePass : uint8_t {
+  kWhole,
+  // A forward pass whose history is not the tape's business: somebody else will
+  // give its outputs one, from what autograd has saved.
+  kForward,
+  // What autograd's engine does for such a one, from what was saved.
+  kBackward,
+};
+
 // From Begin to End, calls of operators by this thread, and by threads of
 // autograd's that work for it, are written down behind a key of the dispatcher:
 //
@@ -42,6 +52,7 @@ class TapeRecorder {
  public:
   struct Parts {
     TapeLevel level = TapeLevel::kBelowAutograd;
+    TapePass pass = TapePass::kWhole;  // others are written below autograd
     std::vector<at::Tensor> inputs = {};
     std::vector<double> numbers = {};
     // Tensors from outside that the callable may look at, and whose gradients
@@ -73,11 +84,16 @@ class TapeRecorder {
     std::string place;
     // The outputs have gradients to be tracked, which this level does not.
     bool tracks_gradients = false;
+    bool draws = false;  // random numbers
+    // Of each tensor that was saved: which of the tape's outputs behind the
+    // callable's own it is.
+    std::vector<size_t> saved = {};
   };
-  // On the thread of Begin, with what the callable returned.
+  // On the thread of Begin, with what the callable returned, and behind that,
+  // from `saved_from` on, what autograd has saved of a forward pass.
   // `computed`: see TapeMatcher::EndDiffers.
   Outcome End(std::span<const at::Tensor> outputs,
-              const std::vector<bool>& computed);
+              const std::vector<bool>& computed, size_t saved_from = SIZE_MAX);
 
   // Calls by this thread would be written down now, were there any: it is not
   // inside of one.
@@ -117,6 +133,8 @@ class TapeRecorder {
   // it may be called once more where the value is another one.
   bool MayRead() const { return pure_ && !in_backward_; }
   void NoteEffects(const c10::OperatorHandle& op, size_t call);
+  void NoteOutput(const at::Tensor& output, Outcome& outcome);
+  void NoteSaved(const at::Tensor& saved, size_t saved_from, Outcome& outcome);
   void Refuse(std::string reason);
   void Differ(std::string how);
   // Its gradient is looked at, before and behind the callable.
@@ -128,7 +146,8 @@ class TapeRecorder {
   // What came from outside is what it was, in all that the calls do not tell.
   void CheckOutside(Outcome& outcome);
   void CheckAliases(std::span<const at::Tensor> outputs);
-  void CheckConstants();
+  // `saved` are by the history of its outputs, and do not stay by themselves.
+  void CheckConstants(std::span<const at::Tensor> saved);
   // A backward pass inside has used its history up.
   bool UsedUp(const Node* history, int depth) const;
 
@@ -137,6 +156,8 @@ class TapeRecorder {
   TapeMatcher matcher_;
   bool ended_ = false;
   bool pure_ = true;  // no call has changed anything
+  bool draws_ = false;
+  bool writes_outside_ = false;
   std::string refused_;
   std::string differs_;
   uint64_t question_ = 0;     // of the first of these two

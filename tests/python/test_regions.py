@@ -1886,12 +1886,14 @@ def test_backend_with_other_parameters(device: str) -> None:
             for _ in range(CALLS):
                 x = batch(device)
                 assert_same_bits(fast(nets[turn % 2], x), called(nets[turn % 2], x))
+                session.wait(60)
             before = session.stats().followed
         replaced = nn.Parameter(torch.rand(4, 16, device=device))
         nets[1].weight = replaced
         for _ in range(CALLS):
             x = batch(device)
             assert_same_bits(fast(nets[1], x), called(nets[1], x))
+            session.wait(60)
         assert session.stats().followed > before
         gone = weakref.ref(nets[0].weight)
         del nets[0]

@@ -18,6 +18,16 @@ import torch
 
 from reprise import _native, _tree
 from reprise._given import Forms, Given
+from reprise._node import (
+    Differentiable,
+    Graph,
+    Recording,
+    Saved,
+    Unknown,
+    Variants,
+    one_node_can_stand,
+    watch,
+)
 from reprise._numbers import noted, plain
 from reprise._reach import Bound, Reached, State
 from reprise._region_report import RegionReport
@@ -51,17 +61,17 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-class _Structure:
+class _Structure(Variants):
     """The variants of arguments of one structure, in one state of the modules."""
 
-    def __init__(self, check: Check) -> None:
-        ops = _native._ops()
-        kinds = {"sample": 0, "always": 1, "never": -1}
-        self.handle: int = ops.make_region(kinds[check])
-        self.builders: dict[int, tuple[_tree.Form, _tree.Builder]] = {}
-        self.refusals = 0
-        self.off = False
-        weakref.finalize(self, ops.drop_region, self.handle).atexit = False
+    # Where results have a history: its passes, with one node for both.
+    passes: Differentiable | None = None
+
+    def note_backward(self, again: bool, make: Callable[[], Differentiable]) -> None:
+        """`again`: it is differentiated again, for which one node is not enough."""
+        if self.passes is None:
+            self.passes = make()
+        self.passes.off |= again
 
 
 class Region:
@@ -257,14 +267,18 @@ class Region:
             structure = known or self._new_structure((state.number, form, kind))
             if structure.off:
                 return self._reprise_fn(*args, **kwargs)
+            passes = structure.passes
+            if passes is not None and (passes.off or not one_node_can_stand()):
+                passes = None
+            of = passes or structure
             begin = _clock()
-            step, tape, outputs = run(structure.handle, watch, tensors, numbers, held)
+            step, tape, outputs = run(of.handle, watch, tensors, numbers, held)
             if step == _DONE:
                 report = self._report
                 report.seconds += _clock() - begin
                 report.replayed += 1
                 self._fruitless = 0
-                return structure.builders[tape][1](iter(outputs), parts.objects)
+                return of.builders[tape][1](iter(outputs), parts.objects)
             if step == _LOOK:
                 at = self._look()
             elif step == _LOOK_GIVEN and given is not None:
@@ -278,7 +292,9 @@ class Region:
         if step != _RECORD:
             self._note(_WHY_PLAIN[step])
             return self._reprise_fn(*args, **kwargs)
-        return self._record(structure, state, form, parts, args, kwargs, tensors, given)
+        return self._record(
+            structure, of, state, form, parts, args, kwargs, tensors, given
+        )
 
     def _held_by(self, given: Given) -> tuple[int, int, list[torch.Tensor]] | None:
         """See `Given.now`. None: the callable is run this time."""
@@ -316,9 +332,15 @@ class Region:
         return dataclasses.replace(
             self._report,
             variants=sum(
-                len(each.builders)
+                len(each.builders) + len(each.passes.builders if each.passes else ())
                 for of in of_all
                 for each in list(of._structures.values())
+            ),
+            backward=sum(
+                each.passes.replayed
+                for of in of_all
+                for each in list(of._structures.values())
+                if each.passes is not None
             ),
             reasons=dict(self._report.reasons),
             guards=dict(self._report.guards),
@@ -420,6 +442,7 @@ class Region:
     def _record(
         self,
         structure: _Structure,
+        of: Variants,
         state: State,
         form: Any,
         parts: _tree.Parts,
@@ -437,15 +460,17 @@ class Region:
             self._note("an argument is memory that it reads from outside, too")
             return self._reprise_fn(*args, **kwargs)
         with torch._C.DisableTorchFunctionSubclass():  # of tensors that it leads to
-            begun = ops.begin_region(structure.handle, tensors, numbers, own)
+            begun = ops.begin_region(of.handle, tensors, numbers, own)
         if not begun:
             self._note("another region is being recorded")
             return self._reprise_fn(*args, **kwargs)
         ended = False
         computed = [True] * len(numbers)
+        passes = Recording(of, tensors) if isinstance(of, Differentiable) else None
         try:
             with (
                 _recording(),
+                passes.watched() if passes is not None else contextlib.nullcontext(),
                 noted(
                     args, kwargs, reached.optimizers, reached.computes, computed
                 ) as watched,
@@ -466,20 +491,38 @@ class Region:
             try:
                 returned = _tree.flatten(result, given_back)
             except _tree.Foreign as unknown:
-                self._refuse(structure, f"it returns a {unknown}", "")
+                self._refuse(of, f"it returns a {unknown}", "")
                 return result
-            (verdict, tape, calls), (reason, place) = ops.end_region(
-                structure.handle, given_back.tensors, computed
+            outputs = given_back.tensors
+            if passes is not None:
+                try:
+                    outputs = passes.end(outputs)
+                except Unknown as unknown:
+                    self._refuse(of, f"{_NODES}: {unknown}", "")
+                    return result
+            (verdict, tape, calls, _), (reason, place), saved = ops.end_region(
+                of.handle, outputs, computed, len(given_back.tensors)
             )
             ended = True
         finally:
             if not ended:
-                ops.abandon_region(structure.handle)
+                ops.abandon_region(of.handle)
         self._report.recorded += 1
         if calls:
             self._report.operators = calls
-        self._learn(structure, verdict, tape, returned, reason, place)
-        return result
+        if structure.passes is None and not numbers and not parts.objects:
+            make = functools.partial(self._passes, _form(args, kwargs, _tree.Parts()))
+            watch(outputs, functools.partial(structure.note_backward, make=make))
+        if passes is not None and verdict == _REFUSED:
+            reason = f"{_NODES}: {reason}"
+        self._learn(of, verdict, tape, returned, reason, place)
+        if passes is None or tape not in of.builders or of.off:
+            return result
+        results = passes.results(tape, saved)
+        if results is None:
+            self._refuse(of, f"{_NODES}: another history", "")
+            return result
+        return of.builders[tape][1](iter(results), parts.objects)
 
     def _changed(
         self,
@@ -504,9 +547,33 @@ class Region:
             return "an argument, or the numbers of an optimizer"
         return None
 
+    def _passes(self, form: _tree.Form) -> Differentiable:
+        again = functools.partial(_graph_again, self._reprise_fn, _arguments(form))
+        return Differentiable(
+            self._check, again, self._own_session, self._learn_backward
+        )
+
+    def _learn_backward(self, verdict: int, reason: str, place: str) -> None:
+        if verdict == _WITHDRAWN:
+            self._withdraw(reason, place)
+        elif verdict in (_REFUSED, _DIFFERS):
+            self._note(f"{_NODES}: {reason}", place)
+
+    def _withdraw(self, reason: str, place: str) -> None:
+        self._off = True
+        self._note("withdrawn: " + reason, place)
+        _log.error(
+            "reprise: region %s does something else than what was replayed: %s%s. "
+            "Results since the sample before may be wrong; from now on its Python "
+            "runs",
+            self._report.name,
+            reason,
+            f" at {place}" if place else "",
+        )
+
     def _learn(
         self,
-        structure: _Structure,
+        structure: Variants,
         verdict: int,
         tape: int,
         form: _tree.Form,
@@ -514,16 +581,7 @@ class Region:
         place: str,
     ) -> None:
         if verdict == _WITHDRAWN:
-            self._off = True
-            self._note("withdrawn: " + reason, place)
-            _log.error(
-                "reprise: region %s does something else than what was replayed: %s%s. "
-                "Results since the sample before may be wrong; from now on its Python "
-                "runs",
-                self._report.name,
-                reason,
-                f" at {place}" if place else "",
-            )
+            self._withdraw(reason, place)
         elif verdict in (_REFUSED, _DIFFERS):
             self._refuse(structure, reason or "it cannot be written down", place)
             structure.off |= verdict == _DIFFERS
@@ -541,13 +599,16 @@ class Region:
             if verdict == _TRUSTED:
                 self._changes = 0
 
-    def _refuse(self, structure: _Structure, reason: str, place: str) -> None:
+    def _refuse(self, structure: Variants, reason: str, place: str) -> None:
         remedy = _REMEDIES.get(reason.partition(": ")[2] or reason, "")
         if remedy and self._reached is not None and self._reached.optimizers:
             remedy += _OPTIMIZERS
         self._note(reason + (f" ({remedy})" if remedy else ""), place)
         structure.refusals += 1
-        structure.off = structure.refusals >= _MOST_REFUSALS
+        # Where one node cannot stand for all, operators have their own.
+        structure.off = structure.refusals >= _MOST_REFUSALS or isinstance(
+            structure, Differentiable
+        )
 
     def _note(self, reason: str, place: str = "") -> None:
         times, known = self._report.reasons.get(reason, (0, ""))
@@ -586,6 +647,7 @@ def _function() -> _Run:
     return made
 
 
+_NODES = "operators have nodes of their own"
 _WHY_PLAIN = {
     _LOOK: "what it leads to changes all the time",
     _LOOK_GIVEN: "what its arguments hold changes all the time",
@@ -617,6 +679,38 @@ def _form(
     if kwargs:
         form = form, _tree.flatten(kwargs, parts), "by name"
     return form
+
+
+_Arguments = Callable[[Sequence[torch.Tensor]], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+def _arguments(form: _tree.Form) -> _Arguments:
+    """What makes arguments of that form, which holds neither numbers nor objects."""
+    by_name = len(form) == 3 and form[2] == "by name"
+    parts = [_tree.builder(each) for each in (form[:2] if by_name else (form,))]
+
+    def make(tensors: Sequence[torch.Tensor]) -> Any:
+        left = iter(tensors)
+        made = [part(left, ()) for part in parts]
+        return made[0], made[1] if by_name else {}
+
+    return make
+
+
+def _graph_again(
+    fn: Callable[..., Any],
+    arguments: _Arguments,
+    tensors: Sequence[torch.Tensor],
+    saved: Saved,
+) -> Graph:
+    """Autograd's graph of a call, made anew."""
+    args, kwargs = arguments(tensors)
+    with _recording(), saved.hooks():
+        result = fn(*args, **kwargs)
+    parts = _tree.Parts()
+    _tree.flatten(result, parts)
+    tracked = [each for each in parts.tensors if each.requires_grad]
+    return saved.graph(tracked, tensors)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ class RegionReport:
     Attributes:
         name: the callable's.
         calls, replayed: all calls, and those whose Python was left out.
+        backward: backward passes of results that were replayed as one.
         recorded: calls that ran their Python while it was written down.
         seconds: until the replayed ones came back, all together.
         operators: calls of operators in the variant that was recorded last.
@@ -25,6 +26,7 @@ class RegionReport:
     name: str
     calls: int = 0
     replayed: int = 0
+    backward: int = 0
     recorded: int = 0
     seconds: float = 0.0
     operators: int = 0
@@ -37,8 +39,9 @@ class RegionReport:
         each = (
             f" in {1e6 * self.seconds / self.replayed:.0f} us" if self.replayed else ""
         )
+        passes = f" and {self.backward} backward passes" if self.backward else ""
         lines = [
-            f"region {self.name}: {self.replayed} of {self.calls} calls replayed{each}, "
+            f"region {self.name}: {self.replayed} of {self.calls} calls{passes} replayed{each}, "
             f"{self.operators} operators a call, {self.variants} variants, "
             f"{self.samples} samples the same"
         ]

@@ -1,0 +1,76 @@
+// A call of a region as one node of autograd's graph.
+
+#ifndef REPRISE_BINDINGS_TORCH_REGION_NODE_H_
+#define REPRISE_BINDINGS_TORCH_REGION_NODE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "bindings/torch/region_variants.h"
+#include "bindings/torch/tensor_form.h"
+
+namespace reprise::bindings {
+
+// What is known of the results of a forward tape: what their gradients go to,
+// and the tapes that find these. Thread-safe.
+//
+// The node's backward pass runs the tape for what it is given. Where there is
+// none, or the pass is to be differentiated itself, the operator
+// reprise::differentiate is called, which Python has.
+class RegionHistory : public std::enable_shared_from_this<RegionHistory> {
+ public:
+  struct Parts {
+    int64_t name = 0;    // by which Python knows it
+    size_t outputs = 0;  // of the callable; what is saved comes behind them
+    std::vector<size_t> tracked;  // of these outputs, those with a history
+    // Of each contribution to a gradient, in the order in which the engine is
+    // to add them: to which argument's, or a negative number: the next leaf's.
+    std::vector<int64_t> targets;
+    std::vector<WeakTensor> leaves;
+  };
+  explicit RegionHistory(Parts parts) : parts_(std::move(parts)) {}
+
+  int64_t name() const { return parts_.name; }
+  size_t contributions() const { return parts_.targets.size(); }
+
+  // What the callable returns, of what its tape gave for these arguments.
+  std::vector<at::Tensor> Attach(std::vector<at::Tensor> outputs,
+                                 std::span<const at::Tensor> arguments);
+
+  // By tracked output, whether it has no gradient.
+  using Without = std::vector<bool>;
+  // A tape of `variants` gives these contributions.
+  void Keep(const Without& without, std::shared_ptr<RegionVariants> variants,
+            int64_t tape, std::vector<size_t> gives);
+
+  // By contribution; of what was saved, without a history, and the gradients of
+  // tracked outputs. Nothing: no tape fits.
+  std::optional<std::vector<at::Tensor>> Replay(
+      std::vector<at::Tensor> saved, std::span<const at::Tensor> gradients);
+  uint64_t replayed() const { return replayed_; }
+
+ private:
+  struct Pass {
+    std::shared_ptr<RegionVariants> variants;
+    std::unordered_map<int64_t, std::vector<size_t>> gives;  // by tape
+  };
+
+  const Parts parts_;
+  std::mutex mutex_;
+  std::map<Without, Pass> passes_;  // guarded by mutex_
+  std::atomic<uint64_t> replayed_{0};
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_REGION_NODE_H_

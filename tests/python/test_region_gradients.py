@@ -1,0 +1,605 @@
+"""Regions in training: one node for a call, whose backward pass is replayed as one."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import reprise
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from watching import assert_same_bits
+
+CALLS = 12
+REPLAYED = CALLS - 6
+WIDTH = 16
+
+Inputs = tuple[torch.Tensor, ...]
+Program = Callable[[Any, nn.Module, Inputs], list[Any]]
+
+
+class Block(nn.Module):
+    """What reads its argument twice, as transformers' blocks do, and drops some."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.inner = nn.Linear(WIDTH, 24)
+        self.outer = nn.Linear(24, WIDTH)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.outer(functional.gelu(self.inner(self.norm(x))))
+        return x + self.dropout(y)
+
+
+class Tied(nn.Module):
+    """One parameter twice, two results, of which one may have no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH) / 4)
+        self.scale = nn.Parameter(torch.randn(WIDTH))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hidden = torch.tanh(x @ self.weight) * self.scale
+        out = hidden @ self.weight.t() + x
+        return out, hidden.exp(), out.argmax(-1)
+
+
+def batch(device: str, grad: bool = True) -> torch.Tensor:
+    return torch.randn(8, WIDTH, device=device).requires_grad_(grad)
+
+
+def twice(device: str, make: Callable[[], nn.Module]) -> tuple[nn.Module, nn.Module]:
+    torch.manual_seed(0)
+    module = make().to(device)
+    return module, copy.deepcopy(module)
+
+
+def check(
+    device: str,
+    make: Callable[[], nn.Module],
+    program: Program,
+    inputs: Callable[[], Inputs] | None = None,
+    backward: int = REPLAYED,
+    replayed: int = REPLAYED,
+) -> reprise.RegionReport:
+    """A program with a region does what it does with the module, bit for bit.
+
+    It gives what is compared; gradients of parameters and of inputs are, too.
+    """
+    plain, ours = twice(device, make)
+    fast = reprise.region(ours)
+    for call in range(CALLS):
+        given = inputs() if inputs is not None else (batch(device),)
+        results = []
+        for model, module in ((plain, plain), (fast, ours)):
+            own = tuple(
+                each.detach().clone().requires_grad_(each.requires_grad)
+                for each in given
+            )
+            torch.manual_seed(call)
+            found = program(model, module, own)
+            grads = [p.grad for p in module.parameters()] + [x.grad for x in own]
+            results.append([*found, *(g for g in grads if g is not None)])
+        expected, found = results
+        assert len(expected) == len(found)
+        assert_same_bits(found, expected)
+    report: reprise.RegionReport = fast.explain()
+    assert report.replayed >= replayed, str(report)
+    assert report.backward >= backward, str(report)
+    return report
+
+
+def backwards(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+    module.zero_grad()
+    y = model(*inputs)
+    y.square().mean().backward()
+    return [y.detach()]
+
+
+def first(found: Any) -> torch.Tensor:
+    tensor: torch.Tensor = found[0] if isinstance(found, tuple) else found
+    return tensor
+
+
+# --- What gradients are ---
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_parameters_and_arguments(device: str, dropout: float) -> None:
+    check(device, lambda: Block(dropout), backwards)
+
+
+def test_arguments_without_gradients(device: str) -> None:
+    check(device, Block, backwards, lambda: (batch(device, grad=False),))
+
+
+def test_frozen_parameters(device: str) -> None:
+    def make() -> nn.Module:
+        block = Block()
+        block.inner.requires_grad_(False)
+        return block
+
+    check(device, make, backwards)
+
+
+def test_they_are_added_up(device: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        for _ in range(2):
+            first(model(*inputs)).square().mean().backward()
+        return []
+
+    check(device, Block, program, backward=2 * REPLAYED)
+
+
+def test_uses_outside(device: str) -> None:
+    """Contributions from outside are added where eager adds them."""
+
+    def program(model: Any, module: Any, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        (x,) = inputs
+        before = x.exp() @ module.weight * 1e3
+        out, other, _ = model(x)
+        behind = (x.sin() @ module.weight) * 1e-3 + out + before
+        (behind * other).mean().backward()
+        return [behind.detach()]
+
+    check(device, Tied, program)
+
+
+def test_several_in_a_row(device: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        (x,) = inputs
+        for _ in range(3):
+            x = model(x) + x
+        x.mean().backward()
+        return [x.detach()]
+
+    check(device, lambda: Block(0.2), program, backward=2 * REPLAYED)
+
+
+def test_outputs_without_gradients(device: str) -> None:
+    """Each set of outputs that have some is a backward pass of its own."""
+    count = 0
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[Any]:
+        nonlocal count
+        module.zero_grad()
+        out, other, index = model(*inputs)
+        assert not index.requires_grad
+        loss = (out.mean(), other.mean(), out.mean() + other.mean())[count // 2 % 3]
+        count += 1
+        loss.backward()
+        return [index, out.detach(), other.detach()]
+
+    check(device, Tied, program, backward=1)
+
+
+def test_a_part_of_the_gradients(device: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        loss = model(*inputs).square().sum()
+        of_input = torch.autograd.grad(loss, inputs, retain_graph=True)
+        return [*of_input, *torch.autograd.grad(loss, list(module.parameters())[:2])]
+
+    check(device, Block, program, backward=2 * REPLAYED)
+
+
+def test_gradients_of_other_forms(device: str) -> None:
+    """What `sum` gives is one number, at each place; what `t` gives is turned."""
+    count = 0
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        nonlocal count
+        module.zero_grad()
+        y = model(*inputs)
+        kind = count // 2 % 3
+        count += 1
+        if kind == 0:
+            y.sum().backward()
+        elif kind == 1:
+            y.backward(torch.linspace(0, 1, y.numel(), device=device).view(y.shape))
+        else:
+            turned = torch.linspace(0, 1, y.numel(), device=device)
+            y.backward(turned.view(WIDTH, 8).t())
+        return []
+
+    check(device, Block, program, backward=1)
+
+
+# --- What happens round it ---
+
+
+def test_hooks(device: str) -> None:
+    """Of outputs and inputs, behind the call; of parameters, from before it on."""
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        seen = []
+        y = model(*inputs)
+        y.register_hook(lambda grad: grad * 2)
+        y.retain_grad()
+        inputs[0].register_hook(lambda grad: seen.append(grad) or grad + 1)
+        y.square().mean().backward()
+        return [*seen, y.grad]
+
+    check(device, Block, program)
+
+
+def test_hooks_behind_accumulation(device: str) -> None:
+    """As optimizers that step in the backward pass use them."""
+    plain, ours = twice(device, Block)
+    fast = reprise.region(ours)
+    seen: list[list[torch.Tensor]] = [[], []]
+    for module, into in ((plain, seen[0]), (ours, seen[1])):
+        for p in module.parameters():
+
+            def note(p: torch.Tensor, into: list[torch.Tensor] = into) -> None:
+                assert p.grad is not None
+                into.append(p.grad.clone())
+                p.grad = None
+
+            p.register_post_accumulate_grad_hook(note)
+    for call in range(CALLS):
+        x = batch(device)
+        y = x.detach().clone().requires_grad_()
+        plain(x).square().mean().backward()
+        fast(y).square().mean().backward()
+        assert_same_bits(
+            sorted(seen[1], key=lambda g: (tuple(g.shape), float(g.flatten()[0]))),
+            sorted(seen[0], key=lambda g: (tuple(g.shape), float(g.flatten()[0]))),
+        )
+        assert_same_bits(y.grad, x.grad)
+        seen[0].clear()
+        seen[1].clear()
+        del call
+
+
+def test_backward_again(device: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        y = model(*inputs).square().mean()
+        y.backward(retain_graph=True)
+        y.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            y.backward()
+        return []
+
+    check(device, lambda: Block(0.3), program, backward=2 * REPLAYED)
+
+
+def test_differentiated_again(device: str) -> None:
+    """By autograd's own graph, with the values that the call had."""
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        y = model(*inputs).square().mean()
+        (grad,) = torch.autograd.grad(y, inputs, create_graph=True)
+        (y + grad.square().sum()).backward()
+        return [grad.detach()]
+
+    check(device, lambda: Block(0.3), program, backward=0)
+
+
+def test_random_numbers_behind_it_are_eagers(device: str) -> None:
+    """Where the graph is made anew, nothing is drawn."""
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        y = model(*inputs).square().mean()
+        (grad,) = torch.autograd.grad(y, inputs, create_graph=True)
+        return [grad.detach(), torch.rand(3, device=device), torch.rand(3)]
+
+    check(device, lambda: Block(0.3), program, backward=0)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing(device: str, reentrant: bool) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        y = checkpoint(model, *inputs, use_reentrant=reentrant)
+        y.square().mean().backward()
+        return [y.detach()]
+
+    check(device, lambda: Block(0.3), program, backward=0, replayed=0)
+
+
+def test_autocast(device: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            y = model(*inputs)
+        y.float().square().mean().backward()
+        return [y.detach()]
+
+    check(device, Block, program, backward=0)
+
+
+def test_saved_tensors_hooks(device: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        with torch.autograd.graph.save_on_cpu():
+            y = model(*inputs)
+        y.square().mean().backward()
+        return [y.detach()]
+
+    # Their copies to the host keep it from being a region on a device.
+    check(device, Block, program, backward=0, replayed=0)
+
+
+def test_an_optimizer_steps(device: str) -> None:
+    optimizers: dict[int, torch.optim.Optimizer] = {}
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        optimizer = optimizers.setdefault(
+            id(module), torch.optim.AdamW(module.parameters(), lr=1e-2, foreach=True)
+        )
+        optimizer.zero_grad()
+        loss = model(*inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        return [loss.detach(), *(p.detach().clone() for p in module.parameters())]
+
+    check(device, lambda: Block(0.1), program)
+
+
+def test_evaluation_between(device: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        backwards(model, module, inputs)
+        with torch.no_grad():
+            y = model(*inputs)
+        assert not y.requires_grad
+        return [y]
+
+    check(device, Block, program)
+
+
+def test_never_differentiated(device: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        y = model(*inputs)
+        assert y.requires_grad
+        return [y.detach()]
+
+    check(device, Block, program, backward=0)
+
+
+def test_backward_where_nothing_is_enabled(device: str) -> None:
+    plain, ours = twice(device, Block)
+    fast = reprise.region(ours)
+    for _ in range(CALLS):
+        x = batch(device, grad=False)
+        plain.zero_grad()
+        ours.zero_grad()
+        plain(x).square().mean().backward()
+        with reprise.session(device):
+            loss = fast(x).square().mean()
+        loss.backward()
+        assert_same_bits(
+            [p.grad for p in ours.parameters()], [p.grad for p in plain.parameters()]
+        )
+    assert fast.explain().backward >= REPLAYED, str(fast.explain())
+
+
+# --- Writes ---
+
+
+def test_a_result_is_written(device: str) -> None:
+    """What autograd has not saved may be."""
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        y = model(*inputs)
+        y.mul_(2)
+        y.square().mean().backward()
+        return [y.detach()]
+
+    check(device, Block, program)
+
+
+@pytest.mark.parametrize("what", ["result", "argument", "parameter"])
+def test_what_was_saved_is_written(device: str, what: str) -> None:
+    plain, ours = twice(device, Tied)
+    fast = reprise.region(ours)
+    for call in range(CALLS):
+        given = batch(device)
+        for model, module in ((plain, plain), (fast, ours)):
+            module.zero_grad()
+            x = given.detach().clone().requires_grad_()
+            _, other, _ = model(x)
+            if call % 2:
+                other.sum().backward()
+                continue
+            written = {"result": other, "argument": x, "parameter": module.weight}[what]
+            with torch.no_grad():
+                written.mul_(2)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                other.sum().backward()
+            with torch.no_grad():
+                written.div_(2)
+        if call % 2:
+            assert_same_bits(
+                [p.grad for p in ours.parameters()],
+                [p.grad for p in plain.parameters()],
+            )
+    assert fast.explain().backward > 0, str(fast.explain())
+
+
+def test_results_are_kept(device: str) -> None:
+    """Many calls before the first backward pass, which come in any order."""
+    plain, ours = twice(device, lambda: Block(0.2))
+    fast = reprise.region(ours)
+    for _ in range(3):
+        losses: list[list[torch.Tensor]] = [[], []]
+        for call in range(CALLS):
+            x = batch(device, grad=False)
+            for model, into in ((plain, losses[0]), (fast, losses[1])):
+                torch.manual_seed(call)
+                into.append(model(x).square().mean())
+        plain.zero_grad()
+        ours.zero_grad()
+        for call in (5, 0, 11, 3, 4, 1, 2, 10, 9, 8, 7, 6):
+            for of in losses:
+                of[call].backward()
+            assert_same_bits(
+                [p.grad for p in ours.parameters()],
+                [p.grad for p in plain.parameters()],
+            )
+    assert fast.explain().backward >= CALLS, str(fast.explain())
+
+
+def test_what_is_saved_goes_with_the_result(device: str) -> None:
+    _, ours = twice(device, Block)
+    fast = reprise.region(ours)
+    for _ in range(CALLS):
+        x = batch(device)
+        y = fast(x)
+        gone = weakref.ref(x)
+        y.mean().backward()
+    assert fast.explain().backward >= REPLAYED
+    del x, y
+    assert gone() is None
+
+
+# --- What one node does not stand for ---
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad * 5
+
+
+class Odd(nn.Module):
+    """Of the kind that is named."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.inner = nn.Linear(WIDTH, WIDTH)
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.inner(x)
+        if self.kind == "function":
+            return Doubled.apply(y)
+        if self.kind == "statistics":
+            return self.norm(y)
+        if self.kind == "hook":
+            y.register_hook(lambda grad: grad * 3)
+            return y * 2
+        if self.kind == "leaf":
+            return y.detach().requires_grad_() * 2 + y
+        if self.kind == "itself":
+            return x
+        if self.kind == "view":
+            return x.view(-1) * 1, x.t()
+        if self.kind == "parts":
+            return tuple(y.chunk(2, -1))
+        if self.kind == "twice":
+            return y, y
+        return y
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["function", "statistics", "hook", "leaf", "itself", "view", "parts", "twice"],
+)
+def test_operators_have_their_own_nodes(device: str, kind: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        found = model(*inputs)
+        found = found if isinstance(found, tuple) else (found,)
+        sum(each.square().mean() for each in found).backward()  # type: ignore[union-attr]
+        return [each.detach() for each in found]
+
+    report = check(device, lambda: Odd(kind), program, backward=0, replayed=0)
+    assert report.backward == 0, str(report)
+
+
+def test_a_tensor_from_outside_with_a_history(device: str) -> None:
+    plain, ours = twice(device, Block)
+    shared: list[torch.Tensor] = []
+
+    def call(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda x: module(x) * shared[0]
+
+    fast = reprise.region(call(ours))
+    for _ in range(CALLS):
+        x = batch(device)
+        found = []
+        for model in (call(plain), fast):
+            scale = torch.ones(WIDTH, device=device, requires_grad=True)
+            shared[:] = [scale * 2]
+            y = model(x)
+            found.append([y.detach(), *torch.autograd.grad(y.sum(), [x, scale])])
+        assert_same_bits(found[1], found[0])
+
+
+def test_threads(device: str) -> None:
+    """Each with arguments of its own, and one module."""
+    plain, ours = twice(device, Block)
+    fast = reprise.region(ours)
+    for _ in range(CALLS):
+        fast(batch(device)).square().mean().backward()
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        generator = torch.Generator().manual_seed(number)
+        for call in range(CALLS):
+            x = torch.randn(8, WIDTH, generator=generator).to(device)
+            x.requires_grad_()
+            y = x.detach().clone().requires_grad_()
+            (expected,) = torch.autograd.grad(plain(x).square().mean(), x)
+            (found,) = torch.autograd.grad(fast(y).square().mean(), y)
+            if not torch.equal(expected, found):
+                wrong.append(call)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert fast.explain().backward >= REPLAYED
+
+
+# --- Samples ---
+
+
+def test_a_backward_pass_that_changes_is_found(device: str) -> None:
+    """A number that only the backward pass depends on."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x).square()
+
+    check(device, Scaled, backwards)
+
+
+def test_every_call_is_checked(device: str) -> None:
+    plain, ours = twice(device, Block)
+    fast = reprise.region(ours, check="always")
+    for _ in range(CALLS):
+        x = batch(device, grad=False)
+        backwards(plain, plain, (x,))
+        backwards(fast, ours, (x,))
+        assert_same_bits(
+            [p.grad for p in ours.parameters()], [p.grad for p in plain.parameters()]
+        )
+    assert fast.explain().replayed == 0
+    assert fast.explain().samples >= REPLAYED, str(fast.explain())
