@@ -7,7 +7,8 @@ each synchronised and on another input, which a graph copies to where it reads i
 
 - ``model:NAME``, of zoo.py, without gradients: eager, Reprise, ``region``, a
   hand-written graph, ``backend`` (`torch.compile(backend="reprise")`) and ``trivial``
-  (Dynamo's own call: a backend that gives kept outputs);
+  (Dynamo's own call: a backend that gives kept outputs), and ``dynamo_graph``, a
+  hand-written graph of what Dynamo captures, which may be other operators;
 - ``step:NAME``, of training.py, with AdamW (fused): the whole step as a region, and as
   a hand-written graph; all state is compared with eager's after 50 steps;
 - ``part:NAME``, forward and backward passes of a module in training, beside
@@ -162,6 +163,8 @@ def model(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     fast = reprise.region(module)
     result = first_calls(Called(fast, make), lambda: module(*make()))
     graph = models.hand_written(module, make())
+    dynamo_graph = models.hand_written(torch.compile(module, backend="eager"), make())
+    torch._dynamo.reset()
     begin = time.perf_counter()
     compiled = torch.compile(module, backend=backend)
     compiled(*make())
@@ -175,6 +178,7 @@ def model(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "reprise": models.Mode(lambda new: module(*new), enabled=True),
         "region": models.Mode(lambda new: fast(*new), enabled=True),
         "graph": models.Mode(graph),
+        "dynamo_graph": models.Mode(dynamo_graph),
         "backend": models.Mode(lambda new: compiled(*new), enabled=True),
     }
     if models.can_skip_launches():

@@ -1,11 +1,12 @@
-// RunRegion as a function of Python's, made of the interpreter's stable
-// interface and of two functions of torch's.
+// Functions of Python's, made of the interpreter's stable interface and of two
+// functions of torch's.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct Python {
   int64_t (*integer)(Object) = OfPython<int64_t(Object)>("PyLong_AsLongLong");
   double (*number)(Object) = OfPython<double(Object)>("PyFloat_AsDouble");
   Object (*failed)() = OfPython<Object()>("PyErr_Occurred");
+  Object (*element)(Object, ptrdiff_t) =  // borrowed
+      OfPython<Object(Object, ptrdiff_t)>("PyTuple_GetItem");
   Object (*tuple)(ptrdiff_t) = OfPython<Object(ptrdiff_t)>("PyTuple_New");
   int (*put)(Object, ptrdiff_t, Object) =  // takes the reference
       OfPython<int(Object, ptrdiff_t, Object)>("PyTuple_SetItem");
@@ -54,9 +57,10 @@ struct Python {
 
   bool runs() const {
     return function != nullptr && size != nullptr && item != nullptr &&
-           integer != nullptr && number != nullptr && failed != nullptr &&
-           tuple != nullptr && put != nullptr && from_integer != nullptr &&
-           drop != nullptr && wrap != nullptr && raise != nullptr;
+           element != nullptr && integer != nullptr && number != nullptr &&
+           failed != nullptr && tuple != nullptr && put != nullptr &&
+           from_integer != nullptr && drop != nullptr && wrap != nullptr &&
+           raise != nullptr;
   }
 
   static const Python& Get() {
@@ -138,15 +142,44 @@ Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
   }
 }
 
+Python::Object AreThese(Python::Object, Python::Object const* arguments,
+                        ptrdiff_t) {
+  const Python& python = Python::Get();
+  const auto* const places =
+      reinterpret_cast<const int64_t*>(python.integer(arguments[1]));
+  const auto* const ids =
+      reinterpret_cast<const int64_t*>(python.integer(arguments[2]));
+  const int64_t count = python.integer(arguments[3]);
+  if (python.failed() != nullptr) return nullptr;
+  for (int64_t i = 0; i < count; ++i) {
+    // An object's id is where it is.
+    Python::Object const object = python.element(arguments[0], places[i]);
+    if (object == nullptr) return nullptr;  // an error is set
+    if (reinterpret_cast<int64_t>(object) != ids[i]) {
+      return python.from_integer(0);
+    }
+  }
+  return python.from_integer(1);
+}
+
 Python::Object Make() {
-  static Python::Method method = {"run_region", &Run, Python::kFastCall,
-                                  nullptr};
-  return Python::Get().function(&method, nullptr, nullptr);
+  static Python::Method methods[] = {
+      {"run_region", &Run, Python::kFastCall, nullptr},
+      {"are_these", &AreThese, Python::kFastCall, nullptr}};
+  const Python& python = Python::Get();
+  Owned functions(python.tuple(std::size(methods)));
+  for (size_t i = 0; i < std::size(methods); ++i) {
+    if (!functions.Put(static_cast<ptrdiff_t>(i),
+                       python.function(&methods[i], nullptr, nullptr))) {
+      return nullptr;
+    }
+  }
+  return functions.Take();
 }
 
 }  // namespace
 
-int64_t RegionFunction() {
+int64_t RegionFunctions() {
   return Python::Get().runs() ? reinterpret_cast<int64_t>(&Make) : 0;
 }
 

@@ -272,7 +272,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   namespace b = reprise::bindings;
   library.def("make_region(int check, int part) -> int", &b::MakeRegion);
   library.def("drop_region(int region) -> ()", &b::DropRegion);
-  library.def("region_function() -> int", &b::RegionFunction);
+  library.def("region_functions() -> int", &b::RegionFunctions);
   library.def(
       "begin_region(int region, Tensor[] tensors, float[] numbers, Tensor[] "
       "watched) -> bool",

@@ -28,14 +28,17 @@ RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
                      const TapeInputs& inputs);
 
 // The address of a function `PyObject* ()`, to be called under Python's lock,
-// that makes a function of Python's:
+// that makes a tuple of functions of Python's:
 //
 //   run_region(region: int, watch: int, tensors: list, numbers: list[float],
 //              given_watch: int) -> (step, tape, outputs)
+//   are_these(objects: tuple, places: int, ids: int, count: int) -> int
+//     1: the objects at these places are those of these ids; both are addresses
+//     of so many int64_t
 //
-// An operator of torch's would do the same, but takes 1.5 us to be called. 0:
+// Operators of torch's would do the same, but take 1.5 us to be called. 0:
 // Python, or torch's part for it, has not all that this takes.
-int64_t RegionFunction();
+int64_t RegionFunctions();
 
 }  // namespace reprise::bindings
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import weakref
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from reprise._region import CHECKS, Check, Region
+from reprise._region import CHECKS, Check, Region, functions
 
 _MOST_PARAMETERS = 8  # sets of them that a graph is called with
 _STATIC = "_dynamo_static_input_type"
@@ -20,7 +21,8 @@ class _Parameters:
 
     def __init__(self, tensors: Sequence[torch.Tensor], region: Region) -> None:
         self.region = region
-        self.ids = list(map(id, tensors))
+        self.ids = array("q", map(id, tensors))
+        self.address = self.ids.buffer_info()[0]
         self.alive = True
         this = weakref.ref(self)
 
@@ -42,35 +44,36 @@ class _Bound:
         self, run: Callable[..., Any], static: list[int], count: int, check: Check
     ) -> None:
         self._run = run
-        self._static = static
+        self._static = array("q", static)
+        self._where = self._static.buffer_info()  # and how many
         self._others = sorted(set(range(count)) - set(static))
         self._check = check
-        self._count = count
         self._known: list[_Parameters] = []  # the ones used last come first
         self._general: Region | None = None  # where there are too many
         self._call = threading.local()
+        self._are_these = functions()[1]
 
     def __call__(self, *args: Any) -> Any:
         if self._general is not None:
             return self._general(*args)
-        static = [args[index] for index in self._static]
-        region = self._led_to(static)
+        region = self._led_to(args)
         if region is None:
             self._general = Region(self._run, self._check, guarded=True)
             self._known = []
             return self._general(*args)
-        outer = getattr(self._call, "static", None)
-        self._call.static = static
+        call = self._call
+        outer = getattr(call, "args", None)
+        call.args = args
         try:
             return region(*[args[index] for index in self._others])
         finally:
-            self._call.static = outer
+            call.args = outer
 
-    def _led_to(self, static: list[torch.Tensor]) -> Region | None:
-        ids = list(map(id, static))
+    def _led_to(self, args: tuple[Any, ...]) -> Region | None:
+        places, count = self._where
         known = self._known
         for index, each in enumerate(known):
-            if each.ids == ids and each.alive:
+            if self._are_these(args, places, each.address, count) and each.alive:
                 if index > 0:
                     self._known = [each, *(one for one in known if one is not each)]
                 return each.region
@@ -78,17 +81,14 @@ class _Bound:
         if len(alive) == _MOST_PARAMETERS:
             return None
         region = Region(self._with_static, self._check, guarded=True)
+        static = [args[index] for index in self._static]
         self._known = [_Parameters(static, region), *alive]
         return region
 
     def _with_static(self, *others: Any) -> Any:
-        args = [None] * self._count
-        for indices, values in (
-            (self._static, self._call.static),
-            (self._others, others),
-        ):
-            for index, value in zip(indices, values, strict=True):
-                args[index] = value
+        args = list(self._call.args)
+        for index, value in zip(self._others, others, strict=True):
+            args[index] = value
         return self._run(*args)
 
 

@@ -249,7 +249,7 @@ class Region:
         arguments, count = form, len(numbers)
         if self._reached is not None and self._reached.optimizers:
             form = self._numbers_of_optimizers(form, numbers)
-        run = _function()
+        run, _ = functions()
         step = _LOOK
         for _ in range(_MOST_LOOKS):
             held, kind = 0, 0
@@ -638,13 +638,13 @@ _Run = Callable[..., tuple[int, int, tuple[torch.Tensor, ...]]]
 
 
 @functools.cache
-def _function() -> _Run:
-    """See bindings/torch/region_library.h."""
-    address = _native._ops().region_function()
+def functions() -> tuple[_Run, Callable[[tuple[Any, ...], int, int, int], int]]:
+    """`run_region` and `are_these`; see bindings/torch/region_library.h."""
+    address = _native._ops().region_functions()
     if not address:
         raise RuntimeError("reprise: regions need functions that this torch lacks")
-    made: _Run = ctypes.PYFUNCTYPE(ctypes.py_object)(address)()
-    return made
+    made: Any = ctypes.PYFUNCTYPE(ctypes.py_object)(address)()
+    return made  # type: ignore[no-any-return]
 
 
 _NODES = "operators have nodes of their own"
