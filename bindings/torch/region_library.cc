@@ -107,10 +107,11 @@ bool BeginRegion(int64_t name, std::vector<at::Tensor> tensors,
                        std::move(watched));
 }
 
-// A verdict (RegionVariants::Verdict), the tape, its calls, whether they draw;
-// why, and where; and of what was saved, behind so many outputs, which of the
-// tape's it is.
-std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>>
+// A verdict (RegionVariants::Verdict), the tape, its calls; why, and where; of
+// what was saved, behind so many outputs, which of the tape's it is; and what
+// is written outside.
+std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>,
+           std::vector<at::Tensor>>
 EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
           const std::vector<int64_t>& computed, int64_t own) {
   const auto region = Regions().Find(name);
@@ -120,9 +121,10 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
                           static_cast<size_t>(own));
   }
   return {{static_cast<int64_t>(learned.verdict), learned.tape,
-           static_cast<int64_t>(learned.calls), learned.draws},
+           static_cast<int64_t>(learned.calls)},
           {learned.reason, learned.place},
-          {learned.saved.begin(), learned.saved.end()}};
+          {learned.saved.begin(), learned.saved.end()},
+          std::move(learned.written)};
 }
 
 // See RegionHistory::Parts; `leaves` are in the order of negative targets.
@@ -279,7 +281,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       &b::BeginRegion);
   library.def(
       "end_region(int region, Tensor[] outputs, int[] computed, int own) -> "
-      "(int[], str[], int[])",
+      "(int[], str[], int[], Tensor[])",
       &b::EndRegion);
   library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
   library.def(

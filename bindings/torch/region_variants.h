@@ -73,8 +73,9 @@ class RegionVariants {
     uint64_t calls = 0;
     std::string reason;  // of the last three
     std::string place;   // the line of the program's; empty: not known
-    bool draws = false;  // random numbers
-    std::vector<size_t> saved = {};  // see TapeRecorder::Outcome
+    // See TapeRecorder::Outcome.
+    std::vector<at::Tensor> written = {};
+    std::vector<size_t> saved = {};
   };
   // False: somebody else records.
   bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,

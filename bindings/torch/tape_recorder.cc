@@ -529,19 +529,23 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
 }
 
 void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index) {
-  if (writes_outside_) return;
-  draws_ |= Draws(op);
-  writes_outside_ = WritesSecretly(op);
+  const bool secretly = WritesSecretly(op);
   const TapeCall& call = tape_->calls_[index];
   for (size_t i = 0; i < call.arguments.size(); ++i) {
-    if (!Writes(op, i)) continue;
+    if (!secretly && !Writes(op, i)) continue;
     // A result may be a view of what is not.
     for (const int32_t reg : call.arguments[i].registers) {
-      writes_outside_ |=
-          reg >= 0 && outside_.contains(storages_[static_cast<size_t>(reg)]);
+      if (reg < 0) continue;
+      const auto written = static_cast<size_t>(reg);
+      const TapeRegister& of = tape_->registers_[written];
+      if (outside_.contains(storages_[written]) &&
+          (Writes(op, i) ||
+           (of.origin == Origin::kForeign && !of.form.requires_grad))) {
+        written_outside_.insert(storages_[written]);
+      }
     }
   }
-  pure_ = !draws_ && !writes_outside_;
+  pure_ &= !Draws(op) && !secretly && written_outside_.empty();
 }
 
 void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
@@ -768,6 +772,22 @@ void TapeRecorder::NoteOutput(const at::Tensor& output, Outcome& outcome) {
   }
 }
 
+void TapeRecorder::NoteWritten(Outcome& outcome) {
+  for (size_t reg = 0; reg < tape_->registers_.size(); ++reg) {
+    const TapeRegister& of = tape_->registers_[reg];
+    if (of.origin == Origin::kResult ||
+        !written_outside_.contains(storages_[reg])) {
+      continue;
+    }
+    auto tensor = of.foreign.has_value() ? of.foreign->lock() : nullptr;
+    if (tensor) {
+      outcome.written.emplace_back(std::move(tensor));
+    } else {
+      Refuse("it writes an argument");
+    }
+  }
+}
+
 void TapeRecorder::NoteSaved(const at::Tensor& saved, size_t saved_from,
                              Outcome& outcome) {
   int32_t reg = RegisterOf(saved);
@@ -810,10 +830,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     for (const at::Tensor& saved : outputs.subspan(own.size())) {
       NoteSaved(saved, own.size(), outcome);
     }
-    outcome.draws = draws_;
-    if (parts_.pass == TapePass::kForward && writes_outside_) {
-      Refuse("it writes what is outside");
-    }
+    if (parts_.pass == TapePass::kForward) NoteWritten(outcome);
     CheckOutside(outcome);
     NoteWatched();
     // What a backward pass is given is saved as several tensors in one place.

@@ -84,7 +84,8 @@ class TapeRecorder {
     std::string place;
     // The outputs have gradients to be tracked, which this level does not.
     bool tracks_gradients = false;
-    bool draws = false;  // random numbers
+    // What the callable writes beside its results: from outside, no argument.
+    std::vector<at::Tensor> written = {};
     // Of each tensor that was saved: which of the tape's outputs behind the
     // callable's own it is.
     std::vector<size_t> saved = {};
@@ -134,6 +135,8 @@ class TapeRecorder {
   bool MayRead() const { return pure_ && !in_backward_; }
   void NoteEffects(const c10::OperatorHandle& op, size_t call);
   void NoteOutput(const at::Tensor& output, Outcome& outcome);
+  // Of a forward pass.
+  void NoteWritten(Outcome& outcome);
   void NoteSaved(const at::Tensor& saved, size_t saved_from, Outcome& outcome);
   void Refuse(std::string reason);
   void Differ(std::string how);
@@ -156,8 +159,7 @@ class TapeRecorder {
   TapeMatcher matcher_;
   bool ended_ = false;
   bool pure_ = true;  // no call has changed anything
-  bool draws_ = false;
-  bool writes_outside_ = false;
+  std::unordered_set<const c10::StorageImpl*> written_outside_;
   std::string refused_;
   std::string differs_;
   uint64_t question_ = 0;     // of the first of these two

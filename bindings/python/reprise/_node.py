@@ -230,6 +230,21 @@ class Saved:
         return Graph(outputs, [contribution for _, contribution in found])
 
 
+@contextlib.contextmanager
+def _as_before(tensors: Iterable[torch.Tensor | None]) -> Iterator[None]:
+    """They hold behind it what they held before, and nobody counts a write."""
+    there = [each for each in tensors if each is not None]
+    with torch.no_grad():
+        were = [each.clone() for each in there]
+    with torch.autograd._unsafe_preserve_version_counter(tuple(there)):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for each, was in zip(there, were, strict=True):
+                    each.copy_(was)
+
+
 class _BackwardPass(Variants):
     """What is done for the gradients of certain outputs."""
 
@@ -251,7 +266,7 @@ class _BackwardPass(Variants):
         try:
             found = gradients()
             which = tuple(sorted(found))
-            (verdict, tape, *_), (reason, place), _ = ops.end_region(
+            (verdict, tape, _), (reason, place), *_ = ops.end_region(
                 self.handle, [found[index] for index in which], [], len(which)
             )
             ended = True
@@ -264,7 +279,7 @@ class _BackwardPass(Variants):
         return found
 
 
-class _Leaf:
+class _Outside:
     """A tensor that is no argument. Does not keep it."""
 
     __slots__ = ("get",)
@@ -274,7 +289,9 @@ class _Leaf:
 
     def __eq__(self, other: object) -> bool:
         tensor = self.get()
-        return tensor is not None and isinstance(other, _Leaf) and other.get() is tensor
+        return (
+            tensor is not None and isinstance(other, _Outside) and other.get() is tensor
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -284,8 +301,9 @@ class _History(NamedTuple):
 
     outputs: int  # of the callable
     tracked: tuple[int, ...]  # of these, those that have one
-    targets: tuple[int | _Leaf, ...]  # by contribution; a number: which argument's
+    targets: tuple[int | _Outside, ...]  # by contribution; a number: which argument's
     saved: tuple[int, ...]  # by tensor that autograd saves: which one it is
+    written: tuple[_Outside, ...]  # from outside
 
 
 # Of such arguments, what autograd saves of it being told: the graph of a call.
@@ -374,6 +392,7 @@ class _Kept:
             torch.autocast("cuda", enabled=False),
             torch.autocast("cpu", enabled=False),
             torch.random.fork_rng(devices),
+            _as_before([each.get() for each in self.history.written]),
         ):
             graph = self._again(arguments, instead)
         if len(instead.tensors) != len(values) or len(graph.contributions) != len(
@@ -498,11 +517,13 @@ class Recording:
         ]
         return [*self._outputs, *self._saved.tensors]
 
-    def results(self, tape: int, saved: Sequence[int]) -> list[torch.Tensor] | None:
+    def results(
+        self, tape: int, saved: Sequence[int], written: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor] | None:
         """What the callable returns, with a node of the region's own.
 
-        `saved`: of each tensor that autograd has saved, which one it is. None: the tape
-        has had another history.
+        `saved`: of each tensor that autograd has saved, which one it is; `written`: what
+        is, from outside. None: the tape has had another history.
         """
         assert self._graph is not None
         places = {id(each): index for index, each in enumerate(self._arguments)}
@@ -510,8 +531,9 @@ class Recording:
         history = _History(
             len(self._outputs),
             self._tracked,
-            tuple([places.get(id(each), _Leaf(each)) for each in targets]),
+            tuple([places.get(id(each), _Outside(each)) for each in targets]),
             tuple(saved),
+            tuple(map(_Outside, written)),
         )
         leaves = [each for each in targets if id(each) not in places]
         kept = self._of.keep(tape, history, leaves)

@@ -500,7 +500,7 @@ class Region:
                 except Unknown as unknown:
                     self._refuse(of, f"{_NODES}: {unknown}", "")
                     return result
-            (verdict, tape, calls, _), (reason, place), saved = ops.end_region(
+            (verdict, tape, calls), (reason, place), *of_passes = ops.end_region(
                 of.handle, outputs, computed, len(given_back.tensors)
             )
             ended = True
@@ -518,7 +518,7 @@ class Region:
         self._learn(of, verdict, tape, returned, reason, place)
         if passes is None or tape not in of.builders or of.off:
             return result
-        results = passes.results(tape, saved)
+        results = passes.results(tape, *of_passes)
         if results is None:
             self._refuse(of, f"{_NODES}: another history", "")
             return result
