@@ -1,6 +1,7 @@
 #include "bindings/torch/region_node.h"
 
 #include <ATen/Context.h>
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
@@ -98,6 +99,19 @@ class RegionNode final : public Node {
   std::vector<SavedVariable> saved_;
 };
 
+class WithoutFunctionModes {
+ public:
+  WithoutFunctionModes() { Tls::set_disabled_state(State::ALL_DISABLED); }
+  ~WithoutFunctionModes() { Tls::set_disabled_state(before_); }
+  WithoutFunctionModes(const WithoutFunctionModes&) = delete;
+  WithoutFunctionModes& operator=(const WithoutFunctionModes&) = delete;
+
+ private:
+  using Tls = at::impl::PythonTorchFunctionTLS;
+  using State = at::impl::TorchFunctionDisabledState;
+  const State before_ = Tls::get_disabled_state();
+};
+
 }  // namespace
 
 std::vector<at::Tensor> RegionHistory::Attach(
@@ -150,6 +164,8 @@ std::optional<std::vector<at::Tensor>> RegionHistory::Replay(
     if (pass == passes_.end()) return std::nullopt;
     variants = pass->second.variants;
   }
+  // Operators that autograd's engine calls are no functions of Python's.
+  const WithoutFunctionModes without_modes;
   // None of its calls is a part of the graph.
   for (at::Tensor& tensor : saved) {
     if (tensor.requires_grad()) tensor = tensor.variable_data();

@@ -532,7 +532,7 @@ uint64_t ModesWord() {
 bool IsOrdinary(std::span<const at::Tensor> tensors) {
   return !torch::autograd::AnomalyMode::is_enabled() &&
          !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
-         at::impl::PythonTorchFunctionTLS::stack_len() == 0 &&
+         !at::impl::torch_function_mode_enabled() &&
          !torch::jit::tracer::isTracing() &&
          !c10::impl::tls_is_dispatch_key_included(
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&

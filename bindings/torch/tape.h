@@ -254,8 +254,8 @@ class Tape {
 };
 
 // Nothing on this thread or about these tensors keeps calls from being written
-// down, or made, by the dispatcher alone: no mode of Python's, no transform of
-// functorch's, no wrapped tensor.
+// down, or made, by the dispatcher alone: no mode of Python's that is enabled,
+// no transform of functorch's, no wrapped tensor.
 bool IsOrdinary(std::span<const at::Tensor> tensors);
 
 }  // namespace reprise::bindings

@@ -1872,6 +1872,32 @@ def test_backend(device: str) -> None:
     torch._dynamo.reset()
 
 
+def test_default_device(device: str) -> None:
+    """Set by the program; another one is another variant."""
+    net = perceptron(device)
+
+    def plain(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return net(x), torch.arange(4.0) * 2
+
+    fast = reprise.region(plain)
+    try:
+        for default in (device, "cpu", device):
+            torch.set_default_device(default)
+            for _ in range(CALLS):
+                x = batch(device)
+                assert_same_bits(_all(fast(x)), _all(plain(x)))
+            with torch.overrides.BaseTorchFunctionMode():
+                assert_same_bits(_all(fast(x)), _all(plain(x)))
+            for p in net.parameters():
+                p.grad = None
+            fast(x)[0].sum().backward()
+    finally:
+        torch.set_default_device(None)
+    report = fast.explain()
+    assert report.replayed >= CALLS, str(report)
+    assert report.backward or report.reasons
+
+
 def test_backend_with_other_parameters(device: str) -> None:
     """What Dynamo gives a graph with each call is led to, and not kept."""
     from reprise._compiler import reprise as backend

@@ -250,6 +250,10 @@ class Region:
         if self._reached is not None and self._reached.optimizers:
             form = self._numbers_of_optimizers(form, numbers)
         run, _ = functions()
+        device = None
+        if torch._C._len_torch_function_stack():
+            device = _default_device()
+            run = run if device is None else _without_modes
         step = _LOOK
         for _ in range(_MOST_LOOKS):
             held, kind = 0, 0
@@ -263,8 +267,8 @@ class Region:
             state, watch = at
             if self._off:
                 return self._reprise_fn(*args, **kwargs)
-            known = self._structures.get((state.number, form, kind))
-            structure = known or self._new_structure((state.number, form, kind))
+            key = state.number, form, kind, device
+            structure = self._structures.get(key) or self._new_structure(key)
             if structure.off:
                 return self._reprise_fn(*args, **kwargs)
             passes = structure.passes
@@ -648,6 +652,22 @@ def functions() -> tuple[_Run, Callable[[tuple[Any, ...], int, int, int], int]]:
 
 
 _NODES = "operators have nodes of their own"
+
+
+def _default_device() -> str | None:
+    """What `torch.set_default_device` has set. None: there are other modes."""
+    stack = torch.overrides._get_current_function_mode_stack()
+    if any(type(each) is not torch.utils._device.DeviceContext for each in stack):
+        return None
+    return str(stack[-1].device)
+
+
+def _without_modes(*call: Any) -> tuple[int, int, tuple[torch.Tensor, ...]]:
+    """`run_region`, by which no function of torch's is called."""
+    with torch._C.DisableTorchFunction():
+        return functions()[0](*call)
+
+
 _WHY_PLAIN = {
     _LOOK: "what it leads to changes all the time",
     _LOOK_GIVEN: "what its arguments hold changes all the time",
