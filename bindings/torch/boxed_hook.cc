@@ -83,7 +83,13 @@ void BoxedHook::operator()(const c10::OperatorHandle& op,
                            c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowHook;
   if (g_watching.load(std::memory_order_relaxed)) {
-    if (ThreadState* thread = WatchingThread(below)) {
+    const Showing showing = ShowingOf(below);
+    if (showing == Showing::kSkip) {
+      const DepthGuard inside;
+      op.redispatchBoxed(below, stack);
+      return;
+    }
+    if (showing == Showing::kShow) {
       // Behind it: that is where what was defined anew is described.
       const Form* form = form_.load(std::memory_order_acquire);
       if (form == nullptr) {
@@ -93,7 +99,7 @@ void BoxedHook::operator()(const c10::OperatorHandle& op,
         return;
       }
       if (form->info != nullptr) {
-        Watch(*form, *thread, below, stack);
+        Watch(*form, t_thread_state, below, stack);
         return;
       }
     }

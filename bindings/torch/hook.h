@@ -55,12 +55,23 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
     }
     if (!g_watching.load(std::memory_order_relaxed)) [[likely]]
       return redispatch_(below, std::forward<A>(args)...);
-    ThreadState* thread = WatchingThread(below);
-    if (thread == nullptr) return redispatch_(below, std::forward<A>(args)...);
-    return Watch(*thread, below, std::forward<A>(args)...);
+    switch (ShowingOf(below)) {
+      case Showing::kShow:
+        return Watch(t_thread_state, below, std::forward<A>(args)...);
+      case Showing::kSkip:
+        return Skip(below, std::forward<A>(args)...);
+      case Showing::kNot:
+        break;
+    }
+    return redispatch_(below, std::forward<A>(args)...);
   }
 
  private:
+  [[gnu::noinline]] R Skip(c10::DispatchKeySet below, A... args) {
+    const DepthGuard inside;
+    return redispatch_(below, std::forward<A>(args)...);
+  }
+
   [[gnu::noinline]] R Watch(ThreadState& thread, c10::DispatchKeySet below,
                             A... args) {
     WatchedOp op(thread, *info_, below);

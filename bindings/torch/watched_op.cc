@@ -66,20 +66,20 @@ void LockSession(scheduler::Session& session) {
   session.Lock();
 }
 
-ThreadState* WatchingThread(DispatchKeySet below) {
+Showing ShowingOf(DispatchKeySet below) {
   ThreadState& thread = t_thread_state;
-  if (thread.depth != 0 || !thread.Refresh()) return nullptr;
+  if (thread.depth != 0 || !thread.Refresh()) return Showing::kNot;
   const bool ours = IsOurs(below, thread.kind);
-  if (!ours && !MayUseOurs(below, thread.kind)) return nullptr;
+  if (!ours && !MayUseOurs(below, thread.kind)) return Showing::kNot;
   // What a thread of the host's pool calls belongs to the op that it works for.
   if (thread.kind == DeviceKind::kHost && at::in_parallel_region()) {
-    return nullptr;
+    return Showing::kNot;
   }
   if (thread.asleep->load(std::memory_order_relaxed)) [[unlikely]] {
     if (ours) thread.SkipOp();
-    return nullptr;
+    return Showing::kSkip;
   }
-  return &thread;
+  return Showing::kShow;
 }
 
 WatchedOp::~WatchedOp() {

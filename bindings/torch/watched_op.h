@@ -5,6 +5,7 @@
 
 #include <c10/core/DispatchKeySet.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "bindings/torch/boxed_call.h"
@@ -16,11 +17,18 @@
 
 namespace reprise::bindings {
 
-// The calling thread's state if a call with these keys may be a session's
-// business, else null: the call is no part of another op, and has a tensor of a
-// device that is watched, whatever kind of tensor it is. Asked while g_watching
-// is set.
-ThreadState* WatchingThread(c10::DispatchKeySet below);
+// What a hook does with a call.
+enum class Showing : uint8_t {
+  kNot,   // it passes on: nothing of it is a session's business
+  kSkip,  // the same, but what the call calls is part of it (DepthGuard): the
+          // stream is asleep, and goes by as many ops as it does awake
+  kShow,  // WatchedOp on this thread's state
+};
+
+// Of a call with these keys: a session's business is one that is no part of
+// another op, and has a tensor of a device that is watched, whatever kind of
+// tensor it is. Asked once a call, while g_watching is set.
+Showing ShowingOf(c10::DispatchKeySet below);
 
 // Waits for the session's lock, with Python's given up if need be: some of
 // torch's functions call operators with it held, and who is inside may wait for
@@ -43,7 +51,7 @@ class LockedSession {
 
 // One call from its hook to its end, on the stack of the hook:
 //
-//   WatchedOp op(*WatchingThread(below), info, below);
+//   WatchedOp op(t_thread_state, info, below);  // ShowingOf(below) is kShow
 //   encode every argument into op.call();
 //   switch (op.Enter()) {
 //     kPass:    redispatch, as if there were no hook

@@ -20,6 +20,8 @@ namespace {
 
 scheduler::Session* g_session = nullptr;
 scheduler::DeviceKind g_kind = scheduler::DeviceKind::kHost;
+std::atomic<bool> g_asleep{false};
+uint64_t g_passed_over = 0;
 
 // Memory that lives as long as a tensor does.
 engine::Block BlockOf(const at::Tensor& tensor) {
@@ -32,12 +34,11 @@ engine::Block BlockOf(const at::Tensor& tensor) {
 }  // namespace
 
 std::optional<Watched> WatchedNow() {
-  static const std::atomic<bool> never{false};
   if (g_session == nullptr) return std::nullopt;
-  return Watched{g_kind, &never};
+  return Watched{g_kind, &g_asleep};
 }
 
-void PassOver(uint64_t) {}
+void PassOver(uint64_t ops) { g_passed_over += ops; }
 
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
 void BeforeOp(scheduler::Session*, const engine::OpView&, bool) {}
@@ -59,8 +60,15 @@ void Serve(scheduler::Session* session, scheduler::DeviceKind kind) {
 void StopServing() {
   g_watching = false;
   g_session = nullptr;
+  g_asleep = false;
   ++g_runtime_epoch;
 }
+
+void FallAsleep() {
+  g_asleep = true;
+  g_passed_over = 0;
+}
+uint64_t PassedOver() { return g_passed_over; }
 
 FakeSession::FakeSession(scheduler::DeviceKind kind) : kind_(kind) {
   Serve(this, kind);

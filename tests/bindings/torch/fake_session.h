@@ -120,6 +120,10 @@ void Serve(scheduler::Session* session,
            scheduler::DeviceKind kind = scheduler::DeviceKind::kHost);
 void StopServing();
 
+// From now on until StopServing no op is shown, and so many were passed over.
+void FallAsleep();
+uint64_t PassedOver();
+
 }  // namespace reprise::bindings
 
 #endif  // REPRISE_TESTS_BINDINGS_TORCH_FAKE_SESSION_H_

@@ -74,6 +74,28 @@ TEST_F(HookTest, TouchesNothingWhileDisabled) {
   EXPECT_TRUE(session_.seen().empty());
 }
 
+// What an op calls by itself is no op of the stream, shown or not: times of
+// both are compared by the number of ops.
+TEST_F(HookTest, CountsTheSameOpsWhileItIsAsleep) {
+  constexpr int kTimes = scheduler::Runtime::kOpsPassedOver;
+  const auto a = at::rand({3, 4});
+  const auto program = [&a] {
+    for (int i = 0; i < kTimes; ++i) {
+      at::add(a, a).clone();
+      at::cumsum(a, 0);
+      at::zeros({2, 3}).add_(1);
+    }
+  };
+  const size_t before = session_.entered();
+  program();
+  const size_t shown = session_.entered() - before;
+  EXPECT_GE(shown, 4u * kTimes);
+  FallAsleep();
+  program();
+  EXPECT_EQ(session_.entered() - before, shown);
+  EXPECT_EQ(PassedOver(), shown);
+}
+
 TEST_F(HookTest, MakesTensors) {
   const auto a = at::rand({3, 4}), b = at::rand({3, 4});
   ExpectFollowed([&] { return Tensors{at::add(a, b)}; });
