@@ -48,11 +48,11 @@ StreamSession::StreamSession(Parts parts)
       plans_(parts.plans),
       options_(parts.options),
       policy_(parts.policy),
-      clock_(*parts.clock),
       track_(parts.track),
       opened_(parts.opened),
       asleep_(parts.asleep),
       writes_(parts.writes),
+      clock_(parts.clock),
       learning_({.frontend = frontend_.get(),
                  .work = backend_.get(),
                  .journal = &journal_,
@@ -638,11 +638,13 @@ void StreamSession::Pause() {
     Break();
   }
   mode_ = Mode::kAway;
+  clock_.Stop();
 }
 
 void StreamSession::Resume() {
   const Locked lock(*this);
   if (mode_ == Mode::kAway) mode_ = Mode::kBoundary;
+  clock_.GoOn();
 }
 
 void StreamSession::StopRecording() {

@@ -268,7 +268,6 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   PlanCache* plans_;
   const base::Options options_;
   const base::Policy policy_;
-  const base::Clock& clock_;
   const Track track_;
   std::atomic<bool>* opened_;
   std::atomic<bool>* asleep_ REPRISE_GUARDED_BY(lock_);
@@ -280,6 +279,9 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const uint64_t* entered_ REPRISE_GUARDED_BY(lock_) = nullptr;
   const uint64_t* observed_ REPRISE_GUARDED_BY(lock_) = nullptr;
 
+  // Stands still while the stream is away (kAway): what a pass takes, and
+  // whether it pays to watch, nobody learns from what is not shown.
+  base::StoppableClock clock_ REPRISE_GUARDED_BY(lock_);
   Journal journal_ REPRISE_GUARDED_BY(lock_);
   NumberMask numbers_ REPRISE_GUARDED_BY(lock_);
   Boundaries boundaries_ REPRISE_GUARDED_BY(lock_);

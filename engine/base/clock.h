@@ -4,6 +4,7 @@
 #define REPRISE_ENGINE_BASE_CLOCK_H_
 
 #include <chrono>
+#include <optional>
 
 namespace reprise::base {
 
@@ -26,6 +27,32 @@ class SteadyClock final : public Clock {
   TimePoint Now() const override { return std::chrono::steady_clock::now(); }
 };
 inline constexpr SteadyClock kSteadyClock;
+
+// Another clock's time, less that for which this one was stopped.
+// Single-thread.
+class StoppableClock final : public Clock {
+ public:
+  explicit StoppableClock(const Clock* clock) : clock_(*clock) {}  // borrowed
+
+  TimePoint Now() const override {
+    return stopped_.value_or(clock_.Now()) - left_out_;
+  }
+  // Does nothing while it is stopped.
+  void Stop() {
+    if (!stopped_.has_value()) stopped_ = clock_.Now();
+  }
+  // Does nothing while it goes.
+  void GoOn() {
+    if (!stopped_.has_value()) return;
+    left_out_ += clock_.Now() - *stopped_;
+    stopped_.reset();
+  }
+
+ private:
+  const Clock& clock_;
+  std::optional<TimePoint> stopped_;
+  Duration left_out_{};
+};
 
 // Stands still until it is told to go on, so that a test decides how long what
 // it does has taken.

@@ -41,6 +41,9 @@ class MeasuredTest : public TwinPrograms {
   MeasuredTest() {
     policy_ = base::Policy::kMeasured;
     Restart();
+  }
+  void Restart(size_t plan_budget_bytes = size_t{1} << 20) {
+    TwinPrograms::Restart(plan_budget_bytes);
     unwatched_program_ = std::make_unique<ModelProgram>(frontend_, nullptr);
   }
 
@@ -272,6 +275,31 @@ TEST_F(MeasuredTest, TracesThatBeginAlikeAreToldApartBeforeTheyAreRecorded) {
   EXPECT_EQ(stats().signatures, 3u) << Traces();
   EXPECT_GT(stats().replays, 0u) << Traces();
   EXPECT_EQ(stats().squashes, 0u) << Traces();
+}
+
+// Passes end where Reprise is switched off. What the program does then is no
+// part of them, and no waiting either.
+TEST_F(MeasuredTest, WhatIsDoneWhileItIsOffIsNoPartOfAPass) {
+  costs_.followed = microseconds(2);
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> away(0, 20'000);
+  const auto run = [&](int passes) {
+    for (; passes > 0 && !HasFatalFailure(); --passes) {
+      Pass();
+      session_->Interrupt("the host waits for the device");
+      session_->Pause();
+      clock_.Advance(milliseconds(away(random)));
+      session_->Resume();
+    }
+  };
+  run(100);
+  const Stats before = stats();
+  SharesSince();
+  run(1000);
+  EXPECT_GT(SharesSince().followed, 0.9) << Traces();
+  const uint64_t replays = stats().replays - before.replays;
+  EXPECT_LE(stats().saved_us - before.saved_us,
+            replays * 10 * kOps);  // 8 us an op
 }
 
 // While replay is kept eager is tried, in trials that become seldom.
