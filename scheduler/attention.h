@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace reprise::scheduler {
@@ -15,12 +16,11 @@ namespace reprise::scheduler {
 // and a program whose shapes depend on its data may never be replayed for the
 // most part. Its stream is then let pass, unwatched, for longer and longer:
 //
-//   learn 1 s ─► measure 1 s ─► (it pays, as plans show: measure again)
-//        ▲                        │
-//        │                        ▼
-//        │                  let pass 1/2 s, compared with what was measured
-//        │                        │
-//        └── 8, 16, … 64 s ◄──────┴─ of whichever was faster
+//   learn 1 s ─► measure 1 s ─► (it pays, as plans show, or may soon, as plans
+//        ▲                        │             that are made do: measure
+//        again) │                        ▼ │                  let pass 1/2 s,
+//        compared with what was measured │                        │ └── 8, 16,
+//        … 64 s ◄──────┴─ of whichever was faster
 //
 // While next to nothing comes that had come before there is nothing to measure:
 // learning is a glance then, of 16 looks or 64 traces, and the stream is let
@@ -30,31 +30,38 @@ namespace reprise::scheduler {
 // Plans show that it pays where half of the ops are replayed, or where they
 // save a twentieth of the time (Profit).
 //
-// At first, learning goes on for as long as plans are made, proved or tried,
-// within 8 s: long passes take long to be learned, and say nothing before.
+// While plans of what comes are made, proved or tried, or traces are about to
+// be joined, nothing is judged: a
+// long pass is a second or more of learning, at first and whenever it is
+// learned anew (joined with another one, its memory replaced), and the plans
+// that it had are gone meanwhile. So much time may pass like this: 7 s at
+// first, as much again as plans have paid for, and a sixteenth of the time that
+// it was let pass; 7 s at most.
 //
 // Time is taken over so many ops at a time (`kOps`); stretches that took four
-// times the median are left out, because the program was away. Single-thread.
+// times the median are left out, because the program was away. Times are of a
+// clock that stands still while nobody shows the stream's ops. Single-thread.
 class Attention {
  public:
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
   static constexpr uint64_t kOps = 1024;  // between two looks
   static constexpr Duration kLearn = std::chrono::seconds(1);
-  static constexpr Duration kLongestLearn = std::chrono::seconds(8);
+  static constexpr Duration kPatience = std::chrono::seconds(7);
   static constexpr Duration kMeasure = std::chrono::seconds(1);
   static constexpr Duration kTrial = std::chrono::milliseconds(500);
   static constexpr Duration kShortest = std::chrono::seconds(8);
   static constexpr Duration kLongest = std::chrono::seconds(64);
   static constexpr size_t kStretches = 16;  // at least, of each phase
-  // A plan is made of two passes, and these may be of thousands of ops.
-  static constexpr uint64_t kLooksToLearn = 32;
   // Watching must be faster by this share.
   static constexpr double kMargin = 0.05;
   // Or plans must save one part in so many.
   static constexpr int kShareSaved = 20;
-  // A stream comes again if one op in so many is of a trace that does.
+  // A stream comes again if one op in so many is of a trace that does; and may
+  // pay soon if one is of a trace whose plan is made.
   static constexpr int kShareKnown = 16;
+  // Patience comes back: one part in so many of the time that it was let pass.
+  static constexpr int kShareOfRest = 16;
   static constexpr uint64_t kGlance = 16;  // looks
   static constexpr uint64_t kTracesALook = 4;
   static constexpr uint64_t kDoze = 15;  // times the glance
@@ -64,22 +71,16 @@ class Attention {
     uint64_t replayed = 0;  // ops
     uint64_t traces = 0;
     uint64_t known = 0;  // ops of those that had come before
-    uint64_t learned =
-        0;             // recordings, plans made of them, passes that proved one
+    // Ops of those that promise something (TraceEntry), or are about to be
+    // joined.
+    uint64_t promising = 0;
     Duration saved{};  // by replays
-    // While it begins: some plans are there of which it is not known whether
-    // they pay.
-    bool undecided = false;
   };
 
   // kOps more ops have come.
   void Look(const Seen& seen, Clock::time_point now) {
-    if (seen.learned != seen_.learned) {
-      taught_ = now;
-      taught_at_ = looks_;
-    }
     seen_ = seen;
-    if (looks_++ == 0) {
+    if (!begun_.has_value()) {
       Begin(Phase::kLearn, now);
       return;
     }
@@ -95,11 +96,17 @@ class Attention {
     if (!over) return;
     switch (phase_) {
       case Phase::kLearn:
-        if (GoesOnLearning(now)) return;
         Begin(Phase::kMeasure, now);
         break;
       case Phase::kMeasure:
         if (PlansPay(now)) {
+          BePatient(now - *begun_);
+          keep_for_ = kShortest;
+          Begin(Phase::kMeasure, now);
+          break;
+        }
+        if (MayPaySoon() && patience_ > Duration::zero()) {
+          patience_ -= now - *begun_;
           Begin(Phase::kMeasure, now);
           break;
         }
@@ -110,8 +117,10 @@ class Attention {
         unwatched_ = Typical();
         Begin(Pays() ? Phase::kKeepWatching : Phase::kRest, now);
         break;
-      case Phase::kKeepWatching:
       case Phase::kRest:
+        BePatient((now - *begun_) / kShareOfRest);
+        [[fallthrough]];
+      case Phase::kKeepWatching:
         keep_for_ = std::min(2 * keep_for_, kLongest);
         Begin(Phase::kLearn, now);
         break;
@@ -121,10 +130,6 @@ class Attention {
     }
   }
 
-  // It learns for the first time.
-  bool begins() const {
-    return phase_ == Phase::kLearn && unwatched_ == Duration{};
-  }
   // The stream is to be let pass.
   bool asleep() const {
     return phase_ == Phase::kTrial || phase_ == Phase::kRest || dozes();
@@ -172,7 +177,7 @@ class Attention {
   // In this phase, as all of these.
   bool IsOver(Clock::time_point now) const {
     if (phase_ == Phase::kDoze && stretches_.size() >= doze_) return true;
-    return now - begun_ >= Length() && stretches_.size() >= kStretches;
+    return now - *begun_ >= Length() && stretches_.size() >= kStretches;
   }
   bool HasGlanced() const {
     return stretches_.size() >= glance_ ||
@@ -182,10 +187,19 @@ class Attention {
     return kShareKnown * (seen_.known - at_begin_.known) >=
            kOps * stretches_.size();
   }
+  // Or no pass has come to its end.
+  bool MayPaySoon() const {
+    return seen_.traces == at_begin_.traces ||
+           kShareKnown * (seen_.promising - at_begin_.promising) >=
+               kOps * stretches_.size();
+  }
+  void BePatient(Duration longer) {
+    patience_ = std::min(patience_ + longer, kPatience);
+  }
   bool PlansPay(Clock::time_point now) const {
     return 2 * (seen_.replayed - at_begin_.replayed) >
                kOps * stretches_.size() ||
-           kShareSaved * (seen_.saved - at_begin_.saved) > now - begun_;
+           kShareSaved * (seen_.saved - at_begin_.saved) > now - *begun_;
   }
 
   Duration Typical() {
@@ -203,31 +217,23 @@ class Attention {
     return sum / count;
   }
 
-  bool GoesOnLearning(Clock::time_point now) const {
-    return begins() && now - begun_ < kLongestLearn &&
-           (now - taught_ < kLearn || looks_ - taught_at_ < kLooksToLearn ||
-            seen_.undecided);
-  }
-
   bool Pays() const {
     return static_cast<double>(watched_.count()) <
            static_cast<double>(unwatched_.count()) * (1.0 - kMargin);
   }
 
   Phase phase_ = Phase::kLearn;
-  Clock::time_point begun_;
+  std::optional<Clock::time_point> begun_;  // nothing before the first look
   Clock::time_point last_;
   Seen seen_;
   Seen at_begin_;  // of the phase
-  uint64_t looks_ = 0;
-  Clock::time_point taught_;
-  uint64_t taught_at_ = 0;  // the look
   std::vector<Duration> stretches_;
   Duration watched_{};
   Duration unwatched_{};
   Duration keep_for_ = kShortest;
-  uint64_t glance_ = kGlance;  // looks, at most
-  uint64_t doze_ = 0;          // looks
+  Duration patience_ = kPatience;  // so much is left of it
+  uint64_t glance_ = kGlance;      // looks, at most
+  uint64_t doze_ = 0;              // looks
 };
 
 }  // namespace reprise::scheduler

@@ -142,6 +142,7 @@ class Boundaries {
     predictor_.Saw(*entry);
     runs_.Ended(*entry);
     TraceEntry* before = std::exchange(last_, entry);
+    nears_ = false;
     if (before == nullptr) return nullptr;
     const TraceId follower = std::exchange(before->follower, entry->id);
     if (follower != entry->id) {
@@ -154,7 +155,15 @@ class Boundaries {
     const bool always = entry->led >= kTimesTogether &&
                         before->followed >= kTimesTogether &&
                         !EndsAt(before->signature);
+    nears_ = !always && before != entry &&
+             before->followed >= kTimesThatPromise &&
+             !EndsAt(before->signature);
     return always && before != entry ? before : nullptr;
+  }
+  // The trace that has ended is about to be one with the one before it, or with
+  // those that come like it in a row: it was so for long, and not long enough.
+  bool NearsJoining(const TraceEntry& ended) const {
+    return nears_ || runs_.Nears(ended);
   }
   // The second always comes right behind the first, too, as far as it is known
   // when what comes before them has ended: their own turn is about to come.
@@ -211,6 +220,7 @@ class Boundaries {
     predictor_.Clear();
     runs_ = Runs();  // its entries are gone, perhaps
     last_ = nullptr;
+    nears_ = false;
     not_always_led_.clear();
     behind_ = 0;
     lost_for_ = 0;
@@ -225,6 +235,7 @@ class Boundaries {
   // After so many times in a row a trace is always followed by another; and
   // after as many more the two are one, which costs some passes by eager.
   static constexpr uint32_t kTimesTogether = 32;
+  static constexpr uint32_t kTimesThatPromise = 8;
   static constexpr size_t kMostNotLed = 1024;
 
   Code& CodeAt(Edge edge) {
@@ -251,6 +262,7 @@ class Boundaries {
   Predictor predictor_;
   Runs runs_;
   TraceEntry* last_ = nullptr;  // that ended; nothing has come since
+  bool nears_ = false;  // it and what came before it are about to be one
   uint64_t behind_ = 0;
   size_t lost_for_ = 0;               // ops
   std::set<TraceId> not_always_led_;  // and their entries do not know it yet

@@ -196,6 +196,9 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
     if (!entry->looked_for_rotated) LookForRotated(entry);
   }
   if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, entry);
+  if (entry->promises() || boundaries_.NearsJoining(*entry)) {
+    promising_ops_ += entry->ops;
+  }
 }
 
 void Lifecycle::CountAndTrim(TraceEntry* entry) {
@@ -203,15 +206,6 @@ void Lifecycle::CountAndTrim(TraceEntry* entry) {
   traces_.Trim([this](const TraceEntry& other) {
     return plans_.Contains(KeyOf(other));
   });
-}
-
-bool Lifecycle::undecided() {
-  bool found = false;
-  traces_.ForEachPlanned([&found](const TraceEntry& entry) {
-    found |=
-        entry.has_plan() && entry.profit.finding() == Profit::Finding::kUnknown;
-  });
-  return found;
 }
 
 std::vector<const TraceEntry*> Lifecycle::entries() {

@@ -67,6 +67,8 @@ class Lifecycle {
   void PassEnded(TraceEntry* entry);
   // Of passes of traces that had come before.
   uint64_t known_ops() const { return known_ops_; }
+  // Of passes of those that promised something, or were about to be joined.
+  uint64_t promising_ops() const { return promising_ops_; }
   // What was joined is no good: from now on its parts are traces again.
   void ComeApart(TraceEntry* entry, std::string_view reason);
   // Its head has come, and a run of it of which the length is known: they are
@@ -151,8 +153,6 @@ class Lifecycle {
     nondeterministic_.Clear();
   }
 
-  // Of some plans it is not known whether they pay.
-  bool undecided();
   std::vector<const TraceEntry*> entries();
   size_t counted_bytes() const { return traces_.counted_bytes(); }
   uint64_t forgotten() const { return traces_.forgotten(); }
@@ -240,7 +240,8 @@ class Lifecycle {
   uint64_t last_build_ = 0;  // of those posted
   uint64_t passes_ = 0;      // that have ended
   uint64_t known_ops_ = 0;   // of passes of traces that had come before
-  uint64_t next_look_ = 0;   // after so many
+  uint64_t promising_ops_ = 0;
+  uint64_t next_look_ = 0;  // after so many
   ArenaGroups groups_;
 };
 

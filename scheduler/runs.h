@@ -42,21 +42,31 @@ class Runs {
   // The entry's head has come, and with it a run of as many as ever.
   bool Begins(const TraceEntry& entry) const {
     const TraceEntry::Run& run = entry.run;
-    return run.alike >= kAlike && run.length >= kShortest &&
-           run.length <= kLongest &&
-           uint64_t{run.length} * entry.ops <= kMostOps &&
+    return run.alike >= kAlike && MayBeOne(entry) &&
            (last_ == nullptr ? whole_ : last_ != &entry);
+  }
+
+  // Its runs have been alike for a while, and may be one soon.
+  bool Nears(const TraceEntry& entry) const {
+    return entry.run.alike >= kAlikeForAWhile && entry.run.alike < kAlike &&
+           MayBeOne(entry);
   }
 
  private:
   // Before a run is taken for the program's way.
   static constexpr uint32_t kAlike = 32;
+  static constexpr uint32_t kAlikeForAWhile = 8;
   // Fewer gain little, and are as many passes, perhaps; more are, probably.
   static constexpr uint32_t kShortest = 4;
   static constexpr uint32_t kLongest = 64;
   // Of long traces each is launched in several pieces as it is.
   static constexpr uint64_t kMostOps = 512;
 
+  static bool MayBeOne(const TraceEntry& entry) {
+    const TraceEntry::Run& run = entry.run;
+    return run.length >= kShortest && run.length <= kLongest &&
+           uint64_t{run.length} * entry.ops <= kMostOps;
+  }
   void Lose() {
     last_ = nullptr;
     whole_ = false;

@@ -605,9 +605,8 @@ void StreamSession::LookAtWholeStream() {
   attention_.Look({.replayed = stats.followed,
                    .traces = stats.traces,
                    .known = life_.known_ops(),
-                   .learned = stats.builds + stats.validated,
-                   .saved = saved_,
-                   .undecided = attention_.begins() && life_.undecided()},
+                   .promising = life_.promising_ops(),
+                   .saved = saved_},
                   clock_.Now());
   const bool now = attention_.asleep();
   if (!now && asleep_ != nullptr) {

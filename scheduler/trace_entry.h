@@ -240,6 +240,24 @@ struct TraceEntry {
   bool has_plan() const {
     return state >= State::kCheckOps && state <= State::kReady;
   }
+  // Its plan is on its way, or it is not known yet whether it pays.
+  bool promises() const {
+    switch (state) {
+      case State::kRecord:
+        return !renewal.waiting();
+      case State::kConfirm:
+      case State::kBuilding:
+      case State::kCheckOps:
+      case State::kCheckWhole:
+        return true;
+      case State::kReady:
+        return profit.finding() == Profit::Finding::kUnknown;
+      case State::kSeen:
+      case State::kGivenUp:
+        break;
+    }
+    return false;
+  }
   // The first recording, wherever it is; null if there is none.
   std::shared_ptr<const engine::Trace> recording() const {
     return first != nullptr ? first : planned.lock();

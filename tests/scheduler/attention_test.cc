@@ -17,10 +17,10 @@ class Program {
   Duration watched = milliseconds(20);    // kOps ops, while it is watched
   Duration unwatched = milliseconds(20);  // while it is let pass
   uint64_t replayed_share = 0;            // of kOps, while it is watched
-  Duration learns_for{};                  // plans are made, at every look
-  Duration tries_for{};                   // some plan is tried
-  double saved_share = 0;  // of the time, by replays, while it is watched
-  uint64_t traces = 1;     // of kOps, while it is watched
+  Duration promises_for{};  // from its beginning: plans are made of all of it
+  uint64_t promising = 0;   // of kOps, while it is watched: the same
+  double saved_share = 0;   // of the time, by replays, while it is watched
+  uint64_t traces = 1;      // of kOps, while it is watched
   uint64_t known = Attention::kOps;  // ops of those that had come before
 
   void Run(Duration duration) {
@@ -33,17 +33,19 @@ class Program {
         saved_ += Duration(static_cast<Duration::rep>(
             saved_share * static_cast<double>(watched.count())));
       }
-      if (now_ - begun_ < learns_for) ++learned_;
+      if (now_ - begun_ < promises_for) {
+        promising_ += Attention::kOps;
+      } else if (!asleep) {
+        promising_ += promising;
+      }
       traces_ += asleep ? 0 : traces;
       known_ += asleep ? 0 : known;
-      attention.Look(
-          {.replayed = replayed_,
-           .traces = traces_,
-           .known = known_,
-           .learned = learned_,
-           .saved = saved_,
-           .undecided = attention.begins() && now_ - begun_ < tries_for},
-          now_);
+      attention.Look({.replayed = replayed_,
+                      .traces = traces_,
+                      .known = known_,
+                      .promising = promising_,
+                      .saved = saved_},
+                     now_);
     }
   }
   void Wait(Duration duration) { now_ += duration; }
@@ -53,12 +55,14 @@ class Program {
            static_cast<double>((asleep_ + awake_).count());
   }
 
+  Duration asleep() const { return asleep_; }
+
   Attention attention;
 
  private:
   const Attention::Clock::time_point begun_{seconds(1)};
   Attention::Clock::time_point now_ = begun_;
-  uint64_t learned_ = 0;
+  uint64_t promising_ = 0;
   Duration asleep_{};
   Duration awake_{};
   uint64_t replayed_ = 0;
@@ -122,7 +126,7 @@ TEST(AttentionTest, BeginningIsNotJudged) {
 TEST(AttentionTest, StreamIsNotJudgedWhilePlansAreMade) {
   Program program;
   program.watched = milliseconds(21);
-  program.learns_for = seconds(5);
+  program.promises_for = seconds(5);
   program.Run(seconds(5));
   EXPECT_EQ(program.rest(), 0.0);
   program.watched = milliseconds(10);
@@ -131,20 +135,113 @@ TEST(AttentionTest, StreamIsNotJudgedWhilePlansAreMade) {
   EXPECT_EQ(program.rest(), 0.0);
 }
 
-TEST(AttentionTest, StreamIsNotJudgedWhilePlansAreTried) {
-  Program program;
-  program.watched = milliseconds(21);
-  program.tries_for = seconds(5);
-  program.Run(seconds(5));
-  EXPECT_EQ(program.rest(), 0.0);
-}
-
 TEST(AttentionTest, StreamThatNeverStopsLearningIsLetPassToo) {
   Program program;
   program.watched = milliseconds(21);
-  program.learns_for = program.tries_for = seconds(1000);
+  program.promises_for = seconds(1000);
   program.Run(seconds(300));
   EXPECT_GT(program.rest(), 0.85);
+}
+
+// Whether plans of the little that it does may pay makes no difference.
+TEST(AttentionTest, LittleThatPromisesIsNotWaitedFor) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.promising = Attention::kOps / 32;
+  program.Run(seconds(4));
+  EXPECT_GT(program.rest(), 0.0);
+}
+
+// Its plans go, and others are made in some seconds: its traces were joined.
+TEST(AttentionTest, StreamThatPaidIsNotJudgedWhileItIsLearnedAnew) {
+  Program program;
+  program.watched = milliseconds(10);
+  program.replayed_share = Attention::kOps;
+  program.Run(seconds(60));
+  for (int i = 0; i < 20; ++i) {
+    program.replayed_share = 0;
+    program.promising = Attention::kOps;
+    program.watched = milliseconds(25);
+    program.Run(seconds(4));
+    program.replayed_share = Attention::kOps;
+    program.promising = 0;
+    program.watched = milliseconds(10);
+    program.Run(seconds(10));
+  }
+  EXPECT_EQ(program.rest(), 0.0);
+}
+
+// Who paid for little is not waited for for long.
+TEST(AttentionTest, PatienceMustBeEarned) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.promising = Attention::kOps;
+  program.Run(seconds(40));  // all of it is used up
+  Duration rested{};
+  for (int i = 0; i < 40; ++i) {
+    program.replayed_share = Attention::kOps;
+    program.promising = 0;
+    while (program.attention.asleep()) program.Run(milliseconds(20));
+    program.Run(milliseconds(2500));
+    program.replayed_share = 0;
+    program.promising = Attention::kOps;
+    const Duration begun = program.asleep();
+    program.Run(seconds(16));
+    rested += program.asleep() - begun;
+  }
+  EXPECT_GT(rested, 40 * seconds(7));
+}
+
+// It repeats itself from the middle of a long rest on.
+TEST(AttentionTest, StreamThatMayPayIsGivenTimeBehindARest) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.promises_for = seconds(20);
+  program.Run(seconds(300));
+  while (!program.attention.asleep()) program.Run(milliseconds(20));
+  while (program.attention.asleep()) program.Run(milliseconds(20));
+  program.promising = Attention::kOps;
+  program.Run(seconds(4));
+  EXPECT_FALSE(program.attention.asleep());
+  program.promising = 0;
+  program.replayed_share = Attention::kOps;
+  const Duration before = program.asleep();
+  program.Run(seconds(300));
+  EXPECT_EQ(program.asleep(), before);
+}
+
+// When what it did before has shown that this pays, the next rest is a short
+// one again, however long others were.
+TEST(AttentionTest, RestsAreShortAgainBehindWhatPaid) {
+  Program program;
+  program.watched = milliseconds(21);
+  program.Run(seconds(600));
+  program.replayed_share = Attention::kOps;
+  program.Run(2 * Attention::kLongest);
+  ASSERT_FALSE(program.attention.asleep());
+  program.replayed_share = 0;
+  while (!program.attention.asleep()) program.Run(milliseconds(20));
+  program.replayed_share = Attention::kOps;
+  const Duration before = program.asleep();
+  program.Run(seconds(100));
+  EXPECT_LT(program.asleep() - before,
+            Attention::kShortest + Attention::kTrial + milliseconds(100));
+}
+
+// A measurement is over before the first of them has come to its end.
+TEST(AttentionTest, PassesThatTakeSecondsAreAwaited) {
+  Program program;
+  program.watched = program.unwatched = milliseconds(100);
+  constexpr int kLooksAPass = 25;
+  for (int look = 0; look < 200; ++look) {
+    const bool ends = look % kLooksAPass == kLooksAPass - 1;
+    program.traces = ends ? 1 : 0;
+    const bool learned = look >= 3 * kLooksAPass;
+    program.promising = ends && !learned ? kLooksAPass * Attention::kOps : 0;
+    program.replayed_share = learned ? Attention::kOps : 0;
+    program.Run(milliseconds(100));
+  }
+  EXPECT_EQ(program.rest(), 0.0);
 }
 
 TEST(AttentionTest, ProgramThatChangesIsTakenUpAgain) {

@@ -277,6 +277,96 @@ TEST_F(MeasuredTest, TracesThatBeginAlikeAreToldApartBeforeTheyAreRecorded) {
   EXPECT_EQ(stats().squashes, 0u) << Traces();
 }
 
+// A step of two traces, with a look of the host between them or not.
+class MeasuredJoiningTest : public MeasuredTest {
+ protected:
+  static constexpr size_t kSizes = 40;  // so that few ops are alike
+
+  void MakeRows() {
+    Restart(size_t{64} << 20);
+    for (size_t i = 0; i < kSizes; ++i) {
+      for (Side* side : {&watched_, &plain_}) {
+        side->weights.push_back(
+            side->program->Make(static_cast<float>(i), 16 + i));
+      }
+    }
+  }
+  void TwoParts(bool looks_between) {
+    const auto seed = static_cast<float>(++steps_ % 100);
+    Both([&](Side& side) {
+      ModelTensor x = side.program->Make(seed, 16);
+      Held rows(side.weights.end() - kSizes, side.weights.end());
+      const Held weights = rows;
+      std::mt19937 random(1);
+      const auto part = [&](size_t head, int ops) {
+        x = Op(side, sim::ModelOp::kAdd, {x, weights[head]}, 0);
+        for (; ops > 0; --ops) {
+          const size_t i = 2 + random() % (kSizes - 2);
+          rows[i] =
+              random() % 2 == 0
+                  ? Op(side, sim::ModelOp::kScale, {rows[i]}, 0.5f)
+                  : Op(side, sim::ModelOp::kAdd, {rows[i], weights[i]}, 0);
+        }
+        x = Op(side, sim::ModelOp::kAdd, {x, rows.back()}, 0);
+      };
+      part(0, 300);
+      if (looks_between) side.program->Read(x);
+      part(1, 1300);
+      side.program->Read(x);
+      return Held{x};
+    });
+  }
+  bool joined() {
+    return notes()["two traces that always came together are one"] > 0;
+  }
+
+ private:
+  int steps_ = 0;
+};
+
+// The long one takes most of a second to be learned, and both together, when
+// they are joined, take as long again. Reprise is switched off now and then,
+// for as long as the program likes.
+TEST_F(MeasuredJoiningTest, LongTracesAreReplayedAgainSoon) {
+  costs_ = {.followed = microseconds(20),
+            .eager = microseconds(35),
+            .observed = microseconds(37),
+            .recorded = microseconds(80),
+            .unwatched = microseconds(35)};
+  MakeRows();
+  for (int i = 0; i < 12; ++i) TwoParts(/*looks_between=*/true);
+  const auto blocks = [&](int count) {
+    for (; count > 0 && !HasFatalFailure(); --count) {
+      for (int i = 0; i < 10; ++i) TwoParts(/*looks_between=*/false);
+      session_->Pause();
+      clock_.Advance(seconds(3));
+      session_->Resume();
+    }
+  };
+  blocks(12);
+  ASSERT_TRUE(joined()) << Traces();
+  EXPECT_EQ(SharesSince().slept, 0.0) << Traces();
+  blocks(5);
+  EXPECT_GT(SharesSince().followed, 0.95) << Traces();
+}
+
+// One by one they save nothing.
+TEST_F(MeasuredJoiningTest, WhatIsAboutToBeJoinedIsNotLetPassBefore) {
+  costs_ = {.followed = microseconds(35),
+            .eager = microseconds(35),
+            .observed = microseconds(37),
+            .recorded = microseconds(80),
+            .unwatched = microseconds(35)};
+  MakeRows();
+  for (int i = 0; i < 12; ++i) TwoParts(/*looks_between=*/true);
+  for (int i = 0; i < 100 && !joined(); ++i) TwoParts(/*looks_between=*/false);
+  ASSERT_TRUE(joined()) << Traces();
+  EXPECT_EQ(SharesSince().slept, 0.0) << Traces();
+  // Nor do they together.
+  for (int i = 0; i < 200; ++i) TwoParts(/*looks_between=*/false);
+  EXPECT_GT(SharesSince().slept, 0.5) << Traces();
+}
+
 // Passes end where Reprise is switched off. What the program does then is no
 // part of them, and no waiting either.
 TEST_F(MeasuredTest, WhatIsDoneWhileItIsOffIsNoPartOfAPass) {
