@@ -16,11 +16,12 @@ namespace reprise::scheduler {
 // and a program whose shapes depend on its data may never be replayed for the
 // most part. Its stream is then let pass, unwatched, for longer and longer:
 //
-//   learn 1 s ─► measure 1 s ─► (it pays, as plans show, or may soon, as plans
-//        ▲                        │             that are made do: measure
-//        again) │                        ▼ │                  let pass 1/2 s,
-//        compared with what was measured │                        │ └── 8, 16,
-//        … 64 s ◄──────┴─ of whichever was faster
+//   learn 1 s ─► measure 1 s ─► (it pays, as plans show, or may soon:
+//        ▲            │            measure again)
+//        │            ▼
+//        │   let pass 1/2 s, compared with what was measured
+//        │            │
+//        └────────────┴─ 8, 16, … 64 s of whichever was faster
 //
 // While next to nothing comes that had come before there is nothing to measure:
 // learning is a glance then, of 16 looks or 64 traces, and the stream is let
@@ -31,12 +32,11 @@ namespace reprise::scheduler {
 // save a twentieth of the time (Profit).
 //
 // While plans of what comes are made, proved or tried, or traces are about to
-// be joined, nothing is judged: a
-// long pass is a second or more of learning, at first and whenever it is
-// learned anew (joined with another one, its memory replaced), and the plans
-// that it had are gone meanwhile. So much time may pass like this: 7 s at
-// first, as much again as plans have paid for, and a sixteenth of the time that
-// it was let pass; 7 s at most.
+// be joined, nothing is judged: a long pass is a second or more of learning, at
+// first and whenever it is learned anew (joined with another one, its memory
+// replaced), and the plans that it had are gone meanwhile. So much time may
+// pass like this: 7 s at first, as much again as plans have paid for, and a
+// sixteenth of the time that it was let pass; 7 s at most.
 //
 // Time is taken over so many ops at a time (`kOps`); stretches that took four
 // times the median are left out, because the program was away. Times are of a
