@@ -762,8 +762,9 @@ class State:
         # Equal ones that were put in the place of others.
         self._instead: list[tuple[str, Any, Any]] = []
         self._cells = [(cell, _content(cell)) for cell in reached.cells]
+        listed = {id(each) for _, each, _ in self._lists}
         self._names = [
-            (name, values, key, _token(values.get(key, _MISSING)))
+            (name, values, key, *_known(values.get(key, _MISSING), listed))
             for name, values, key in reached.names()
         ]
 
@@ -794,9 +795,9 @@ class State:
         for name, ordered, keys in self._orders:
             if list(ordered) != keys:
                 return f"{name}.order"
-        for name, values, key, token in self._names:
+        for name, values, key, known, token in self._names:
             value = values.get(key, _MISSING)
-            if value is not token and not _same(token, value):
+            if value is not known and not _same(token, value):
                 return f"{name}.{key}"
         for name, each, token in itertools.chain(self._lists, self._instead):
             if not _same(token, each):
@@ -922,6 +923,8 @@ class _Plain(NamedTuple):
 
 class _Set(NamedTuple):
     values: frozenset[tuple[int, Any]]  # with the ids of their types
+    plain: frozenset[Any] | None  # where all are of one type: these ...
+    kinds: set[type]  # ... and it
     of: Any
 
 
@@ -930,7 +933,10 @@ def _token(value: Any, depth: int = 0, most: int = _MOST_LISTED) -> Any:
         return weakref.ref(value)
     kind = type(value)
     if kind is set:
-        return _Set(frozenset((id(type(each)), each) for each in value), value)
+        kinds_of = set(map(type, value))
+        plain = frozenset(value) if len(kinds_of) < 2 and _by_value(kinds_of) else None
+        values = frozenset((id(type(each)), each) for each in value)
+        return _Set(values, plain, kinds_of, value)
     if kind is list or kind is tuple:
         first = tuple(value[:most])
         kinds = tuple(map(type, first))
@@ -942,15 +948,26 @@ def _token(value: Any, depth: int = 0, most: int = _MOST_LISTED) -> Any:
     return value
 
 
+def _known(value: Any, listed: set[int]) -> tuple[Any, Any]:
+    """What is the same as long as it is this one, and what tells it otherwise.
+
+    Of what is listed, the elements are looked at there.
+    """
+    token = _token(value)
+    of_itself = id(value) in listed and isinstance(token, (_Set, _Plain))
+    return value if of_itself else token, token
+
+
 def _same(token: Any, value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return isinstance(token, weakref.ref) and token() is value
     kind = type(value)
     if kind is set:
-        return type(token) is _Set and (
-            len(token.values) == len(value)
-            and all((id(type(each)), each) in token.values for each in value)
-        )
+        if type(token) is not _Set or len(token.values) != len(value):
+            return False
+        if token.plain is not None:
+            return token.plain == value and token.kinds == set(map(type, value))
+        return all((id(type(each)), each) in token.values for each in value)
     if kind is list or kind is tuple:
         if type(token) is _Plain:
             first = tuple(value[: len(token.values)])
