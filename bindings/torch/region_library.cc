@@ -129,14 +129,13 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
 
 // See RegionHistory::Parts; `leaves` are in the order of negative targets.
 void KeepHistory(int64_t region, int64_t tape, int64_t name, int64_t outputs,
-                 const std::vector<int64_t>& tracked,
-                 std::vector<int64_t> targets,
+                 int64_t tracked, std::vector<int64_t> targets,
                  const std::vector<at::Tensor>& leaves) {
   const auto variants = Regions().Find(region);
   if (variants == nullptr) return;
   RegionHistory::Parts parts{.name = name,
                              .outputs = static_cast<size_t>(outputs),
-                             .tracked = {tracked.begin(), tracked.end()},
+                             .tracked = static_cast<size_t>(tracked),
                              .targets = std::move(targets),
                              .leaves = {}};
   for (const at::Tensor& leaf : leaves) {
@@ -152,29 +151,21 @@ int64_t ReplayedOfHistory(int64_t name) {
   return history == nullptr ? 0 : static_cast<int64_t>(history->replayed());
 }
 
-// That tape of the region's gives these contributions, where tracked outputs
-// are without gradients as `without` says, one by one.
-void KeepBackward(int64_t name, const std::vector<int64_t>& without,
-                  int64_t region, int64_t tape,
+// That tape of the region's gives these contributions.
+void KeepBackward(int64_t name, int64_t region, int64_t tape,
                   const std::vector<int64_t>& gives) {
   const auto history = Histories::Get().Find(name);
   auto variants = Regions().Find(region);
   if (history == nullptr || variants == nullptr) return;
-  history->Keep({without.begin(), without.end()}, std::move(variants), tape,
-                {gives.begin(), gives.end()});
+  history->Keep(std::move(variants), tape, {gives.begin(), gives.end()});
 }
 
 // Contributions, and which these are; none: no tape fits.
 std::tuple<std::vector<at::Tensor>, std::vector<int64_t>> ReplayBackward(
-    int64_t name, std::vector<at::Tensor> saved,
-    const c10::List<std::optional<at::Tensor>>& gradients) {
+    int64_t name, std::vector<at::Tensor> saved, const at::Tensor& gradient) {
   const auto history = Histories::Get().Find(name);
   if (history == nullptr) return {};
-  std::vector<at::Tensor> given;
-  for (const std::optional<at::Tensor>& each : gradients) {
-    given.push_back(each.value_or(at::Tensor()));
-  }
-  const auto all = history->Replay(std::move(saved), given);
+  const auto all = history->Replay(std::move(saved), gradient);
   std::tuple<std::vector<at::Tensor>, std::vector<int64_t>> found;
   if (!all.has_value()) return found;
   for (size_t i = 0; i < all->size(); ++i) {
@@ -285,24 +276,22 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       &b::EndRegion);
   library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
   library.def(
-      "keep_history(int region, int tape, int name, int outputs, int[] "
-      "tracked, "
+      "keep_history(int region, int tape, int name, int outputs, int tracked, "
       "int[] targets, Tensor[] leaves) -> ()",
       &b::KeepHistory);
   library.def("has_history(int name) -> bool", &b::HasHistory);
   library.def("replayed_of_history(int name) -> int", &b::ReplayedOfHistory);
   library.def(
-      "keep_backward(int name, int[] without, int region, int tape, int[] "
-      "gives) -> ()",
+      "keep_backward(int name, int region, int tape, int[] gives) -> ()",
       &b::KeepBackward);
   library.def(
-      "replay_backward(int name, Tensor[] saved, Tensor?[] gradients) -> "
+      "replay_backward(int name, Tensor[] saved, Tensor gradient) -> "
       "(Tensor[], int[])",
       &b::ReplayBackward);
   // Python's: see bindings/python/reprise/_node.py.
   library.def(
-      "differentiate(int name, Tensor[] arguments, Tensor[] saved, Tensor?[] "
-      "gradients) -> (Tensor[], int[])");
+      "differentiate(int name, Tensor[] arguments, Tensor[] saved, Tensor "
+      "gradient) -> (Tensor[], int[])");
   library.def("history_has_hooks(Tensor[] outputs, int first_node) -> bool",
               &b::HistoryHasHooks);
   library.def("are_ordinary(Tensor[] tensors) -> bool", &b::AreOrdinary);

@@ -5,11 +5,13 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/empty_strided.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -24,11 +26,16 @@ using torch::autograd::variable_list;
 
 class RegionNode final : public Node {
  public:
+  // `kept`: by argument, whether its values, or its history, are asked for.
   RegionNode(std::shared_ptr<RegionHistory> history,
              std::span<const at::Tensor> arguments,
-             std::span<const at::Tensor> saved)
-      : history_(std::move(history)),
-        arguments_(arguments.begin(), arguments.end()) {
+             const std::vector<bool>& kept, std::span<const at::Tensor> saved)
+      : history_(std::move(history)), saves_(!saved.empty()) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      arguments_.push_back(
+          {kept[i] ? arguments[i] : at::Tensor(),
+           kept[i] ? TensorForm() : TensorForm::Of(arguments[i])});
+    }
     saved_.reserve(saved.size());
     for (const at::Tensor& tensor : saved) {
       saved_.emplace_back(tensor, /*is_output=*/false);
@@ -39,49 +46,62 @@ class RegionNode final : public Node {
 
   variable_list apply(variable_list&& gradients) override {
     std::vector<at::Tensor> saved;
+    std::vector<Argument> arguments;
     {
       const std::lock_guard lock(mutex_);
       TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
+      arguments = arguments_;
       saved.reserve(saved_.size());
       for (const SavedVariable& each : saved_) {
         saved.push_back(each.unpack(shared_from_this()));
       }
     }
-    bool any = false;
-    for (const at::Tensor& gradient : gradients) any |= gradient.defined();
-    if (!any) return variable_list(history_->contributions());
+    const at::Tensor gradient = std::move(gradients.at(0));
+    if (!gradient.defined()) return variable_list(history_->contributions());
     if (!at::GradMode::is_enabled()) {
-      if (auto found = history_->Replay(saved, gradients)) {
+      if (auto found = history_->Replay(saved, gradient)) {
         return std::move(*found);
       }
     }
-    return Differentiate(std::move(saved), gradients);
+    return Differentiate(arguments, std::move(saved), gradient);
   }
 
   void release_variables() override {
     const std::lock_guard lock(mutex_);
+    if (!saves_) return;  // nor do torch's nodes mind then
     released_ = true;
     saved_.clear();
     arguments_.clear();
   }
 
  private:
+  struct Argument {
+    at::Tensor tensor;
+    TensorForm form;  // of one that is not kept
+
+    at::Tensor Get() const {
+      if (tensor.defined()) return tensor;
+      return at::empty_strided(
+                 form.sizes, form.strides,
+                 at::TensorOptions(form.dtype).device(form.device))
+          .set_requires_grad(form.requires_grad);
+    }
+  };
+
   // As the engine does for the operators that the callable calls.
-  variable_list Differentiate(std::vector<at::Tensor> saved,
-                              const variable_list& gradients) const {
+  variable_list Differentiate(const std::vector<Argument>& arguments,
+                              std::vector<at::Tensor> saved,
+                              const at::Tensor& gradient) const {
     static const c10::OperatorHandle op =
         c10::Dispatcher::singleton().findSchemaOrThrow("reprise::differentiate",
                                                        "");
-    c10::List<std::optional<at::Tensor>> given;
-    for (const at::Tensor& gradient : gradients) {
-      given.push_back(gradient.defined() ? std::optional(gradient)
-                                         : std::nullopt);
-    }
+    std::vector<at::Tensor> all_arguments;
+    for (const Argument& each : arguments) all_arguments.push_back(each.Get());
     torch::jit::Stack stack;
     stack.emplace_back(history_->name());
-    stack.emplace_back(arguments_);
+    stack.emplace_back(std::move(all_arguments));
     stack.emplace_back(std::move(saved));
-    stack.emplace_back(std::move(given));
+    stack.emplace_back(gradient);
     op.callBoxed(stack);
     const std::vector<at::Tensor> found = stack[0].toTensorVector();
     const std::vector<int64_t> which = stack[1].toIntVector();
@@ -93,9 +113,10 @@ class RegionNode final : public Node {
   }
 
   const std::shared_ptr<RegionHistory> history_;
+  const bool saves_;
   std::mutex mutex_;  // against release_variables, as torch's nodes
   bool released_ = false;
-  std::vector<at::Tensor> arguments_;
+  std::vector<Argument> arguments_;
   std::vector<SavedVariable> saved_;
 };
 
@@ -127,55 +148,59 @@ std::vector<at::Tensor> RegionHistory::Attach(
                         ? torch::autograd::impl::gradient_edge(tensor)
                         : torch::autograd::Edge());
   }
+  const std::span<const at::Tensor> saved =
+      std::span(outputs).subspan(parts_.outputs);
+  std::vector<bool> kept(arguments.size(), false);
+  for (const int64_t target : parts_.targets) {
+    if (target >= 0) kept[static_cast<size_t>(target)] = true;
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    kept[i] =
+        kept[i] || std::ranges::any_of(saved, [&](const at::Tensor& tensor) {
+          return tensor.is_same(arguments[i]);
+        });
+  }
   const std::shared_ptr<RegionNode> node(
-      new RegionNode(shared_from_this(), arguments,
-                     std::span(outputs).subspan(parts_.outputs)),
+      new RegionNode(shared_from_this(), arguments, kept, saved),
       torch::autograd::deleteNode);
   node->set_next_edges(std::move(edges));
   outputs.resize(parts_.outputs);
-  for (const size_t index : parts_.tracked) {
-    torch::autograd::set_history(outputs[index], node);
-  }
+  torch::autograd::set_history(outputs[parts_.tracked], node);
   return outputs;
 }
 
-void RegionHistory::Keep(const Without& without,
-                         std::shared_ptr<RegionVariants> variants, int64_t tape,
+void RegionHistory::Keep(std::shared_ptr<RegionVariants> variants, int64_t tape,
                          std::vector<size_t> gives) {
   const std::lock_guard lock(mutex_);
-  Pass& pass = passes_[without];
-  pass.variants = std::move(variants);
-  pass.gives[tape] = std::move(gives);
+  variants_ = std::move(variants);
+  gives_[tape] = std::move(gives);
 }
 
 std::optional<std::vector<at::Tensor>> RegionHistory::Replay(
-    std::vector<at::Tensor> saved, std::span<const at::Tensor> gradients) {
+    std::vector<at::Tensor> saved, const at::Tensor& gradient) {
   // Python enables what is a region's own.
   if (TorchRuntime::Active() == nullptr && at::hasCUDA()) return std::nullopt;
-  Without without;
-  for (const at::Tensor& gradient : gradients) {
-    without.push_back(!gradient.defined());
-    if (gradient.defined()) saved.push_back(gradient);
-  }
   std::shared_ptr<RegionVariants> variants;
   {
     const std::lock_guard lock(mutex_);
-    const auto pass = passes_.find(without);
-    if (pass == passes_.end()) return std::nullopt;
-    variants = pass->second.variants;
+    variants = variants_;
   }
+  if (variants == nullptr) return std::nullopt;
   // Operators that autograd's engine calls are no functions of Python's.
   const WithoutFunctionModes without_modes;
   // None of its calls is a part of the graph.
   for (at::Tensor& tensor : saved) {
-    if (tensor.requires_grad()) tensor = tensor.variable_data();
+    if (tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr) {
+      tensor = tensor.variable_data();
+    }
   }
+  saved.push_back(gradient);
   RegionVariants::Ran ran = variants->Run({saved, {}});
   if (ran.step != RegionVariants::Step::kDone) return std::nullopt;
   std::vector<at::Tensor> all(contributions());
   const std::lock_guard lock(mutex_);
-  const auto gives = passes_[without].gives.find(ran.tape);
-  if (gives == passes_[without].gives.end()) return std::nullopt;
+  const auto gives = gives_.find(ran.tape);
+  if (gives == gives_.end()) return std::nullopt;
   for (size_t i = 0; i < gives->second.size(); ++i) {
     all[gives->second[i]] = std::move(ran.outputs[i]);
   }

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,7 +31,7 @@ class RegionHistory : public std::enable_shared_from_this<RegionHistory> {
   struct Parts {
     int64_t name = 0;    // by which Python knows it
     size_t outputs = 0;  // of the callable; what is saved comes behind them
-    std::vector<size_t> tracked;  // of these outputs, those with a history
+    size_t tracked = 0;  // which of these has a history
     // Of each contribution to a gradient, in the order in which the engine is
     // to add them: to which argument's, or a negative number: the next leaf's.
     std::vector<int64_t> targets;
@@ -47,27 +46,23 @@ class RegionHistory : public std::enable_shared_from_this<RegionHistory> {
   std::vector<at::Tensor> Attach(std::vector<at::Tensor> outputs,
                                  std::span<const at::Tensor> arguments);
 
-  // By tracked output, whether it has no gradient.
-  using Without = std::vector<bool>;
-  // A tape of `variants` gives these contributions.
-  void Keep(const Without& without, std::shared_ptr<RegionVariants> variants,
-            int64_t tape, std::vector<size_t> gives);
+  // A tape of `variants`, which are the same each time, gives these
+  // contributions.
+  void Keep(std::shared_ptr<RegionVariants> variants, int64_t tape,
+            std::vector<size_t> gives);
 
-  // By contribution; of what was saved, without a history, and the gradients of
-  // tracked outputs. Nothing: no tape fits.
-  std::optional<std::vector<at::Tensor>> Replay(
-      std::vector<at::Tensor> saved, std::span<const at::Tensor> gradients);
+  // By contribution, of what was saved and the output's gradient. Nothing: no
+  // tape fits.
+  std::optional<std::vector<at::Tensor>> Replay(std::vector<at::Tensor> saved,
+                                                const at::Tensor& gradient);
   uint64_t replayed() const { return replayed_; }
 
  private:
-  struct Pass {
-    std::shared_ptr<RegionVariants> variants;
-    std::unordered_map<int64_t, std::vector<size_t>> gives;  // by tape
-  };
-
   const Parts parts_;
   std::mutex mutex_;
-  std::map<Without, Pass> passes_;  // guarded by mutex_
+  // Of backward passes; guarded by mutex_.
+  std::shared_ptr<RegionVariants> variants_;
+  std::unordered_map<int64_t, std::vector<size_t>> gives_;  // by tape
   std::atomic<uint64_t> replayed_{0};
 };
 

@@ -121,7 +121,9 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
   }
   const auto fits = [this](const TapeRegister& reg,
                            const c10::TensorImpl& tensor) {
-    return reg.form.Fits(tensor, reg.has_gradient) &&
+    const bool value_only = forward_ && reg.origin == Origin::kInput;
+    return (value_only ? reg.form.FitsValue(tensor)
+                       : reg.form.Fits(tensor, reg.has_gradient)) &&
            ((!fixed_offsets_ && reg.origin == Origin::kInput) ||
             tensor.storage_offset() == reg.form.storage_offset);
   };

@@ -226,7 +226,9 @@ class Tape {
   bool Gather(const TapeInputs& inputs, std::vector<at::Tensor>& made) const;
 
   TapeLevel level_ = TapeLevel::kBelowAutograd;
-  uint64_t modes_ = 0;          // ModesWord()
+  uint64_t modes_ = 0;  // ModesWord()
+  // Of a forward pass, whose node has to do with the arguments' gradients.
+  bool forward_ = false;
   bool fixed_offsets_ = false;  // an offset within a storage is a call's number
   std::vector<TapeRegister> registers_;
   // Registers that are no results, by origin.

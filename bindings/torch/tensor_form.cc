@@ -105,13 +105,18 @@ TensorForm TensorForm::Of(const at::Tensor& tensor) {
 }
 
 bool TensorForm::Fits(const c10::TensorImpl& tensor, bool has_gradient) const {
+  const Known known(tensor);
+  return known.hooks() == hooks &&
+         (known.gradient() != nullptr) == has_gradient && FitsValue(tensor);
+}
+
+bool TensorForm::FitsValue(const c10::TensorImpl& tensor) const {
   const c10::DispatchKeySet now = tensor.key_set();
   const Known known(tensor);
   return now.raw_repr() == keys &&
          tensor.dtype() == c10::scalarTypeToTypeMeta(dtype) &&
          tensor.device() == device && known.requires_grad() == requires_grad &&
-         known.hooks() == hooks && !known.has_tangent() &&
-         (known.gradient() != nullptr) == has_gradient &&
+         !known.has_tangent() &&
          (!ArePlain(now) || (std::ranges::equal(tensor.sizes(), sizes) &&
                              std::ranges::equal(tensor.strides(), strides)));
 }

@@ -36,6 +36,8 @@ struct TensorForm {
   static TensorForm Of(const at::Tensor& tensor);
   // All but the offset; and whether it has a gradient.
   bool Fits(const c10::TensorImpl& tensor, bool has_gradient) const;
+  // The same but for hooks.
+  bool FitsValue(const c10::TensorImpl& tensor) const;
   bool operator==(const TensorForm&) const = default;
 };
 

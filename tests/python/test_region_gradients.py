@@ -40,17 +40,19 @@ class Block(nn.Module):
 
 
 class Tied(nn.Module):
-    """One parameter twice, two results, of which one may have no gradient."""
+    """One parameter twice, and a result that has no gradient."""
 
-    def __init__(self) -> None:
+    def __init__(self, several: bool = False) -> None:
         super().__init__()
+        self.several = several
         self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH) / 4)
         self.scale = nn.Parameter(torch.randn(WIDTH))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         hidden = torch.tanh(x @ self.weight) * self.scale
         out = hidden @ self.weight.t() + x
-        return out, hidden.exp(), out.argmax(-1)
+        out = out * hidden.exp()
+        return out, hidden if self.several else hidden.detach(), out.argmax(-1)
 
 
 def batch(device: str, grad: bool = True) -> torch.Tensor:
@@ -198,6 +200,7 @@ def test_uses_outside(device: str) -> None:
         return [behind.detach()]
 
     check(device, Tied, program)
+    check(device, lambda: Tied(several=True), program, backward=0)
 
 
 def test_several_in_a_row(device: str) -> None:
@@ -213,7 +216,7 @@ def test_several_in_a_row(device: str) -> None:
 
 
 def test_outputs_without_gradients(device: str) -> None:
-    """Each set of outputs that have some is a backward pass of its own."""
+    """Where several have some, each operator has its node, and each path its end."""
     count = 0
 
     def program(model: Any, module: nn.Module, inputs: Inputs) -> list[Any]:
@@ -221,12 +224,14 @@ def test_outputs_without_gradients(device: str) -> None:
         module.zero_grad()
         out, other, index = model(*inputs)
         assert not index.requires_grad
-        loss = (out.mean(), other.mean(), out.mean() + other.mean())[count // 2 % 3]
+        loss = (out.mean(), out.mean() * 2, out.sum())[count // 2 % 3]
         count += 1
-        loss.backward()
-        return [index, out.detach(), other.detach()]
+        other = other + inputs[0]
+        loss.backward(retain_graph=True)
+        of_other = torch.autograd.grad(other.sum(), inputs)
+        return [index, out.detach(), other.detach(), *of_other]
 
-    check(device, Tied, program, backward=1)
+    check(device, lambda: Tied(several=True), program, backward=0)
 
 
 def test_a_part_of_the_gradients(device: str) -> None:
@@ -319,6 +324,16 @@ def test_backward_again(device: str) -> None:
         return []
 
     check(device, lambda: Block(0.3), program, backward=2 * REPLAYED)
+
+
+def test_gradients_of_many_at_once(device: str) -> None:
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        y = model(*inputs)
+        many = torch.linspace(0, 1, 3 * y.numel(), device=device).view(3, *y.shape)
+        found = torch.autograd.grad(y, inputs, many, True, is_grads_batched=True)
+        return [*found, *torch.autograd.grad(y.sum(), inputs)]
+
+    check(device, Block, program)
 
 
 def test_differentiated_again(device: str) -> None:
@@ -448,24 +463,35 @@ def test_a_result_is_written(device: str) -> None:
     check(device, Block, program)
 
 
+class Exponent(nn.Module):
+    """Whose backward pass needs argument, parameter and result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH) / 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x @ self.weight).exp()
+
+
 @pytest.mark.parametrize("what", ["result", "argument", "parameter"])
 def test_what_was_saved_is_written(device: str, what: str) -> None:
-    plain, ours = twice(device, Tied)
+    plain, ours = twice(device, Exponent)
     fast = reprise.region(ours)
     for call in range(CALLS):
         given = batch(device)
         for model, module in ((plain, plain), (fast, ours)):
             module.zero_grad()
             x = given.detach().clone().requires_grad_()
-            _, other, _ = model(x)
+            y = model(x)
             if call % 2:
-                other.sum().backward()
+                y.sum().backward()
                 continue
-            written = {"result": other, "argument": x, "parameter": module.weight}[what]
+            written = {"result": y, "argument": x, "parameter": module.weight}[what]
             with torch.no_grad():
                 written.mul_(2)
             with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-                other.sum().backward()
+                y.sum().backward()
             with torch.no_grad():
                 written.div_(2)
         if call % 2:
@@ -474,6 +500,135 @@ def test_what_was_saved_is_written(device: str, what: str) -> None:
                 [p.grad for p in plain.parameters()],
             )
     assert fast.explain().backward > 0, str(fast.explain())
+
+
+def test_what_was_saved_is_written_inside(device: str) -> None:
+    """An error in eager, and never a gradient."""
+
+    class Inside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.inner(x).exp()
+            return y.mul_(2) @ x.t()
+
+    _, ours = twice(device, Inside)
+    fast = reprise.region(ours)
+    for _ in range(CALLS):
+        y = fast(batch(device))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def test_nothing_is_saved(device: str) -> None:
+    """Then a second backward pass is no error in eager."""
+
+    class Sum(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.offset = nn.Parameter(torch.randn(WIDTH))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.offset
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        y = model(*inputs).sum()
+        y.backward()
+        y.backward()
+        return [y.detach()]
+
+    check(device, Sum, program, backward=2 * REPLAYED)
+
+
+def test_arguments_that_lead_to_each_other(device: str) -> None:
+    """What lies between them runs once, with its hooks."""
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+            return self.inner(x).tanh() * h
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+        module.zero_grad()
+        seen = []
+        z = inputs[0] * 2
+        z.register_hook(lambda grad: seen.append(grad) or grad * 2)
+        model(inputs[0], z.exp()).sum().backward()
+        return seen
+
+    check(device, Two, program, backward=0)
+
+
+def test_arguments_after_one_another(device: str) -> None:
+    """Leaves at first, then what torch has computed; regions in a row."""
+    plain, ours = twice(device, lambda: nn.Sequential(Block(), Block()))
+    first_of, second_of = reprise.region(ours[0]), reprise.region(ours[1])
+    for call in range(300):
+        x = batch(device)
+        y = x.detach().clone().requires_grad_()
+        scale = 1 if call < CALLS else 2
+        plain.zero_grad()
+        ours.zero_grad()
+        plain(x * scale if call >= CALLS else x).square().mean().backward()
+        given = y * scale if call >= CALLS else y
+        second_of(first_of(given)).square().mean().backward()
+        assert_same_bits(
+            [*(p.grad for p in ours.parameters()), y.grad],
+            [*(p.grad for p in plain.parameters()), x.grad],
+        )
+    for each in (first_of, second_of):
+        report = each.explain()
+        assert report.backward > 250 and report.samples, str(report)
+        assert not report.reasons, str(report)
+
+
+def test_what_is_read_changes_before_the_graph_is_made_anew(device: str) -> None:
+    """An error says so; there is no gradient of something else."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(WIDTH, WIDTH)
+            self.scale = 2
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x).tanh() * self.scale
+
+    _, ours = twice(device, Scaled)
+    fast = reprise.region(ours)
+    for _ in range(CALLS):
+        fast(batch(device)).square().mean().backward()
+    y = fast(batch(device))
+    ours.scale = 3
+    turned = torch.ones(WIDTH, 8, device=device).t()
+    with pytest.raises(RuntimeError, match="has changed since its call"):
+        y.backward(turned)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_nothing_is_kept(device: str, turned: bool) -> None:
+    """Of recorded calls and of those whose graph is made anew, neither."""
+    _, ours = twice(device, Block)
+    fast = reprise.region(ours, check="always")
+    for recorded in (True, False):
+        gone = []
+        for _ in range(CALLS):
+            x = batch(device)
+            y = fast(x)
+            gone += [weakref.ref(x), weakref.ref(y)]
+            if turned:
+                y.backward(torch.ones(WIDTH, 8, device=device).t())
+            else:
+                y.mean().backward()
+        del x, y
+        assert not [each for each in gone if each() is not None], recorded
+        fast = reprise.region(ours)
 
 
 def test_results_are_kept(device: str) -> None:
@@ -619,20 +774,6 @@ def test_threads(device: str) -> None:
 
 
 # --- Samples ---
-
-
-def test_a_backward_pass_that_changes_is_found(device: str) -> None:
-    """A number that only the backward pass depends on."""
-
-    class Scaled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Linear(WIDTH, WIDTH)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.inner(x).square()
-
-    check(device, Scaled, backwards)
 
 
 def test_every_call_is_checked(device: str) -> None:

@@ -26,6 +26,8 @@ _WHOLE, _FORWARD, _BACKWARD = range(3)  # TapePass
 _CHECKS = {"sample": 0, "always": 1, "never": -1}
 _REFUSED, _DIFFERS = 4, 5  # RegionVariants::Verdict
 _MOST_REFUSALS = 3
+_MOST_KEPT = 16  # as many as RegionVariants keeps tapes
+_MOST_NODES = 2000  # of a history that are looked at
 
 
 class Unknown(Exception):
@@ -38,11 +40,16 @@ class Variants:
     def __init__(self, check: str, part: int = _WHOLE) -> None:
         ops = _native._ops()
         self.handle: int = ops.make_region(_CHECKS[check], part)
-        weakref.finalize(self, ops.drop_region, self.handle).atexit = False
+        weakref.finalize(self, _drop, self.handle).atexit = False
         # By tape, the form of what it returns, and what makes it.
         self.builders: dict[int, tuple[_tree.Form, _tree.Builder]] = {}
         self.refusals = 0
         self.off = False
+
+
+def _drop(handle: int) -> None:
+    _native._ops().drop_region(handle)
+    _forget_ended()
 
 
 def one_node_can_stand() -> bool:
@@ -68,30 +75,55 @@ class _Contribution(NamedTuple):
     target: torch.Tensor
 
 
+def lead_to_each_other(arguments: Sequence[torch.Tensor]) -> bool:
+    """Whether the history of one goes on to another one, as far as can be seen.
+
+    Who asks the engine for the gradients of both makes it run what lies between.
+    """
+    tracked = [each for each in arguments if each.requires_grad]
+    roots = {each.grad_fn for each in tracked if each.grad_fn is not None}
+    if len(tracked) < 2 or not roots:
+        return False
+    leaves = {id(each) for each in tracked if each.is_leaf}
+    left: list[Any] = list(roots)
+    seen: set[Any] = set()
+    while left and len(seen) < _MOST_NODES:
+        for behind, _ in left.pop().next_functions:
+            if behind is None or behind in seen:
+                continue
+            seen.add(behind)
+            if behind in roots or id(getattr(behind, "variable", None)) in leaves:
+                return True
+            left.append(behind)
+    return bool(left)
+
+
 class Graph:
-    """Autograd's graph of one call: from its outputs to what has their gradients."""
+    """Autograd's graph of one call: from its output to what has its gradients."""
 
     def __init__(
-        self, outputs: Sequence[torch.Tensor], contributions: list[_Contribution]
+        self,
+        output: torch.Tensor,
+        contributions: list[_Contribution],
+        nodes: list[Any],
     ) -> None:
-        self._outputs = outputs
+        """`nodes`: all, in an order that follows from what they are."""
+        self._output = output
         self.contributions = contributions
+        self._nodes = nodes
 
-    def gradients(
-        self, given: Sequence[torch.Tensor | None]
-    ) -> dict[int, torch.Tensor]:
-        """What the engine finds, by contribution, for these gradients of outputs."""
+    def description(self) -> tuple[Any, ...]:
+        """Equal of graphs that compute the same of what was saved."""
+        return tuple(map(_description, self._nodes))
+
+    def gradients(self, given: torch.Tensor) -> dict[int, torch.Tensor]:
+        """What the engine finds, by contribution, for this gradient of the output."""
         found: dict[int, torch.Tensor] = {}
         of_nodes: dict[Any, list[tuple[int, int]]] = {}
         targets = {}
         for index, each in enumerate(self.contributions):
             of_nodes.setdefault(each.node, []).append((each.number, index))
             targets[id(each.target)] = each.target
-        asked = [
-            pair
-            for pair in zip(self._outputs, given, strict=True)
-            if pair[1] is not None
-        ]
         hooks = [
             node.register_hook(_taking(numbers, found))
             for node, numbers in of_nodes.items()
@@ -99,9 +131,9 @@ class Graph:
         try:
             with _without_hooks(targets.values()):
                 torch.autograd.grad(
-                    [output for output, _ in asked],
+                    self._output,
                     list(targets.values()),
-                    [gradient for _, gradient in asked],
+                    given,
                     retain_graph=True,  # it goes with its node
                     create_graph=torch.is_grad_enabled(),
                     allow_unused=True,
@@ -110,6 +142,29 @@ class Graph:
             for hook in hooks:
                 hook.remove()
         return found
+
+
+def _description(node: Any) -> tuple[Any, ...]:
+    """A node's operator, and the numbers that it has kept."""
+    numbers = []
+    for name in dir(node):
+        if not name.startswith("_saved_"):
+            continue
+        value = getattr(node, name)
+        if isinstance(value, torch.Tensor):
+            value = _number(value)
+        elif isinstance(value, (tuple, list)) and any(
+            isinstance(each, torch.Tensor) for each in value
+        ):
+            continue
+        numbers.append((name, repr(value)))
+    return node.name(), tuple(numbers)
+
+
+def _number(tensor: torch.Tensor) -> Any:
+    """Of a number that stands in place of a tensor."""
+    is_one = tensor.dim() == 0 and tensor.device.type == "cpu"
+    return tensor.item() if is_one else None
 
 
 @contextlib.contextmanager
@@ -171,7 +226,8 @@ class Saved:
         return hooks
 
     def _pack(self, tensor: torch.Tensor) -> int:
-        self.tensors.append(tensor)
+        # With its history it would keep the node that keeps this.
+        self.tensors.append(tensor.detach())
         self._versions.append(tensor._version)
         return len(self.tensors) - 1
 
@@ -188,24 +244,31 @@ class Saved:
             )
         return tensor
 
-    def graph(
-        self, outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
-    ) -> Graph:
-        """The graph behind the call's outputs, each with a history. Raises Unknown."""
-        edges: dict[Any, torch.Tensor] = {}
-        for argument in arguments:
-            if argument.requires_grad:
-                edge = torch.autograd.graph.get_gradient_edge(argument)
-                edges.setdefault((edge.node, edge.output_nr), argument)
+    def written(self) -> bool:
+        """One of them was, since."""
+        pairs = zip(self.tensors, self._versions, strict=True)
+        return any(each._version != version for each, version in pairs)
+
+    def graph(self, output: torch.Tensor, arguments: Sequence[torch.Tensor]) -> Graph:
+        """From the output's history to arguments and leaves.
+
+        Raises Unknown, but not where the like was known before.
+        """
+        edges = {
+            (each.grad_fn, each.output_nr): each
+            for each in reversed(arguments)
+            if each.grad_fn is not None
+        }
         found: list[tuple[int, _Contribution]] = []
-        seen = set()
-        left: list[Any] = [each.grad_fn for each in outputs]
+        seen: dict[Any, None] = {}  # in order
+        known = self._instead is not None
+        left: list[Any] = [output.grad_fn]
         while left:
             node = left.pop()
             if node in seen:
                 continue
-            seen.add(node)
-            if isinstance(node, BackwardCFunction):
+            seen[node] = None
+            if isinstance(node, BackwardCFunction) and not known:
                 raise Unknown("a torch.autograd.Function is called")
             for number, (behind, of) in enumerate(node.next_functions):
                 if behind is None:
@@ -219,15 +282,16 @@ class Saved:
                 if target is not None:
                     contribution = _Contribution(node, number, target)
                     found.append((node._sequence_nr(), contribution))
-                elif behind._sequence_nr() < self._first_node:
+                elif behind._sequence_nr() < self._first_node and not known:
                     raise Unknown("a tensor from outside has a history")
                 else:
                     left.append(behind)
-        if _native._ops().history_has_hooks(list(outputs), self._first_node):
+        if not known and _native._ops().history_has_hooks([output], self._first_node):
             raise Unknown("hooks are set on tensors inside")
         # Of the nodes that are ready, the engine takes the youngest.
         found.sort(key=lambda each: -each[0])
-        return Graph(outputs, [contribution for _, contribution in found])
+        contributions = [contribution for _, contribution in found]
+        return Graph(output, contributions, list(seen))
 
 
 @contextlib.contextmanager
@@ -300,12 +364,15 @@ class _History(NamedTuple):
     """What one node stands for, of a forward tape."""
 
     outputs: int  # of the callable
-    tracked: tuple[int, ...]  # of these, those that have one
+    tracked: int  # which of these has one
     targets: tuple[int | _Outside, ...]  # by contribution; a number: which argument's
     saved: tuple[int, ...]  # by tensor that autograd saves: which one it is
     written: tuple[_Outside, ...]  # from outside
+    nodes: tuple[Any, ...]  # see Graph.description
 
 
+# A call's arguments, of the tensors among them.
+Arguments = Callable[[Sequence[torch.Tensor]], tuple[tuple[Any, ...], dict[str, Any]]]
 # Of such arguments, what autograd saves of it being told: the graph of a call.
 Again = Callable[[Sequence[torch.Tensor], Saved], Graph]
 
@@ -322,7 +389,7 @@ class _Kept:
         self._again = of.again
         self.history = history
         self.name = next(self.names)
-        self._passes: dict[tuple[bool, ...], _BackwardPass] = {}
+        self._backward = _BackwardPass()
         _native._ops().keep_history(
             of.handle,
             tape,
@@ -334,58 +401,60 @@ class _Kept:
         )
 
     def gradients(
-        self,
-        graph: Graph,
-        saved: Sequence[torch.Tensor],
-        given: Sequence[torch.Tensor | None],
+        self, graph: Graph, saved: Sequence[torch.Tensor], given: torch.Tensor
     ) -> dict[int, torch.Tensor]:
         """What autograd finds by that graph, by contribution."""
         of = self._of()
-        if torch.is_grad_enabled() and of is not None:
-            of.refuse("its gradients are differentiated again")
-        if torch.is_grad_enabled() or of is None or of.off:
+        if of is None or of.off:
             return graph.gradients(given)
-        without = tuple([each is None for each in given])
-        backward = self._passes.get(without)
-        if backward is None:
-            backward = self._passes.setdefault(without, _BackwardPass())
-        inputs = [each.detach() if each.requires_grad else each for each in saved]
-        inputs += [each for each in given if each is not None]
-        learn = functools.partial(self._learn, of, without, backward)
-        return backward.recorded(inputs, lambda: graph.gradients(given), learn)
+        inputs = [*(each.detach() for each in saved), given]
+        if not _are_ordinary(inputs):
+            return graph.gradients(given)
+        return self._backward.recorded(
+            inputs,
+            lambda: graph.gradients(given),
+            functools.partial(self._learn, of),
+        )
 
-    def _learn(
-        self,
-        of: Differentiable,
-        without: tuple[bool, ...],
-        backward: _BackwardPass,
-        verdict: int,
-        reason: str,
-        place: str,
-    ) -> None:
-        for tape, which in backward.found.items():
-            _native._ops().keep_backward(
-                self.name, list(map(int, without)), backward.handle, tape, which
-            )
+    def _learn(self, of: Differentiable, verdict: int, reason: str, place: str) -> None:
+        for tape, which in self._backward.found.items():
+            _native._ops().keep_backward(self.name, self._backward.handle, tape, which)
         of.learn(verdict, reason, place)
 
     def replayed(
-        self, saved: list[torch.Tensor], given: list[torch.Tensor | None]
+        self, saved: list[torch.Tensor], given: torch.Tensor
     ) -> tuple[list[torch.Tensor], list[int]] | None:
         """In the region's own session, where nobody else has one. None: it is not."""
         of = self._of()
-        if of is None or torch.is_grad_enabled() or _native.active() is not None:
+        active = _native.active() is not None
+        if (
+            of is None
+            or active
+            or torch.is_grad_enabled()
+            or not _are_ordinary([given])
+        ):
             return None
         with of.own_session():
             found = _native._ops().replay_backward(self.name, saved, given)
         return found if found[1] else None
 
+    def differentiated_again(
+        self,
+        arguments: Sequence[torch.Tensor],
+        saved: Sequence[torch.Tensor],
+        given: torch.Tensor,
+    ) -> dict[int, torch.Tensor]:
+        """Gradients with histories of their own."""
+        of = self._of()
+        if of is not None:
+            of.refuse("its gradients are differentiated again")
+        return self.graph_again(arguments, saved).gradients(given)
+
     def graph_again(
         self, arguments: Sequence[torch.Tensor], saved: Sequence[torch.Tensor]
     ) -> Graph:
         """A call's graph, made anew from what was saved."""
-        values = [saved[index] for index in self.history.saved]
-        instead = Saved(values)
+        instead = Saved([saved[index] for index in self.history.saved])
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         with (
             torch.enable_grad(),
@@ -395,17 +464,25 @@ class _Kept:
             _as_before([each.get() for each in self.history.written]),
         ):
             graph = self._again(arguments, instead)
-        if len(instead.tensors) != len(values) or len(graph.contributions) != len(
-            self.history.targets
+        if graph.description() != self.history.nodes or len(instead.tensors) != len(
+            self.history.saved
         ):
             raise RuntimeError(
                 "reprise: a region cannot be differentiated in this way, which was not "
-                "recorded: its callable does something else now than in its call"
+                "recorded: what its callable reads has changed since its call"
             )
         return graph
 
 
-# By name. They end with their nodes, of which Python is not told.
+def _are_ordinary(tensors: list[torch.Tensor]) -> bool:
+    try:
+        ordinary: bool = _native._ops().are_ordinary(tensors)
+    except RuntimeError:  # of batches of tensors it cannot be asked
+        return False
+    return ordinary
+
+
+# By name. They end with their tapes and nodes, of which Python is not told.
 _KEPT: dict[int, _Kept] = {}
 
 
@@ -419,22 +496,26 @@ def _differentiate(
     name: int,
     arguments: list[torch.Tensor],
     saved: list[torch.Tensor],
-    given: list[torch.Tensor | None],
+    given: torch.Tensor,
 ) -> tuple[list[torch.Tensor], list[int]]:
     """What a node has no tape for; see bindings/torch/region_node.h."""
     kept = _KEPT[name]
-    found = kept.replayed(saved, given)
-    if found is not None:
-        return found
-    graph = kept.graph_again(arguments, saved)
-    gradients = kept.gradients(graph, saved, given)
-    return list(gradients.values()), list(gradients)
+    replayed = kept.replayed(saved, given)
+    if replayed is not None:
+        return replayed
+    if torch.is_grad_enabled():
+        found = kept.differentiated_again(arguments, saved, given)
+    else:
+        found = kept.gradients(kept.graph_again(arguments, saved), saved, given)
+    return list(found.values()), list(found)
 
 
 @functools.cache
 def _library() -> torch.library.Library:
     library = torch.library.Library("reprise", "IMPL")
-    library.impl("differentiate", _differentiate, "CompositeImplicitAutograd")
+    # By batches of gradients (`is_grads_batched`) it is called as it is.
+    for key in ("CompositeImplicitAutograd", "FuncTorchBatched", "Batched"):
+        library.impl("differentiate", _differentiate, key)
     return library
 
 
@@ -451,25 +532,37 @@ class Differentiable(Variants):
         """`own_session`: for backward passes; `learn` is told verdicts on these."""
         super().__init__(check, _FORWARD)
         _library()
-        _forget_ended()
         self.again = again
         self.own_session = own_session
         self._learn = learn
         self._kept: dict[int, _Kept] = {}  # by tape
+        self._replayed = 0  # by tapes that are gone
 
     @property
     def replayed(self) -> int:
         """Backward passes."""
         ops = _native._ops()
-        return sum(ops.replayed_of_history(each.name) for each in self._kept.values())
+        names = [each.name for each in self._kept.values()]
+        there: int = sum(map(ops.replayed_of_history, names))
+        return self._replayed + there
 
     def keep(self, tape: int, history: _History, leaves: list[Any]) -> _Kept | None:
         """What is known of that tape. None: it had another history."""
         kept = self._kept.get(tape)
         if kept is None:
+            self._forget_some()
             kept = self._kept[tape] = _Kept(self, tape, history, leaves)
             _KEPT[kept.name] = kept
         return kept if kept.history == history else None
+
+    def _forget_some(self) -> None:
+        """Of tapes that have given way to others."""
+        ops = _native._ops()
+        for tape, kept in list(self._kept.items())[:-_MOST_KEPT]:
+            self._replayed += ops.replayed_of_history(kept.name)
+            del self._kept[tape]
+            self.builders.pop(tape, None)
+        _forget_ended()
 
     def learn(self, verdict: int, reason: str, place: str) -> None:
         """Of a backward pass."""
@@ -492,7 +585,7 @@ class Recording:
         self._of = of
         self._arguments = arguments
         self._saved = Saved()
-        self._tracked: tuple[int, ...] = ()
+        self._tracked = 0
         self._outputs: list[torch.Tensor] = []
         self._graph: Graph | None = None
 
@@ -502,19 +595,18 @@ class Recording:
 
     def end(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """What the tape gives: outputs, and what is saved. Raises Unknown."""
-        self._tracked = tuple(
-            [index for index, each in enumerate(outputs) if each.requires_grad]
-        )
-        tracked = [outputs[index] for index in self._tracked]
-        for index, each in enumerate(tracked):
-            if each.grad_fn is None:
-                raise Unknown("an output is a leaf")
-            if any(torch._C._is_alias_of(each, other) for other in tracked[:index]):
-                raise Unknown("two outputs share memory")
-        self._graph = self._saved.graph(tracked, self._arguments)
-        self._outputs = [
-            each.detach() if each.requires_grad else each for each in outputs
-        ]
+        tracked = [index for index, each in enumerate(outputs) if each.requires_grad]
+        if len(tracked) != 1:
+            raise Unknown("several outputs have gradients" if tracked else "none has")
+        (self._tracked,) = tracked
+        output = outputs[self._tracked]
+        if output.grad_fn is None:
+            raise Unknown("an output is a leaf")
+        if self._saved.written():
+            raise Unknown("what autograd has saved is written")
+        self._graph = self._saved.graph(output, self._arguments)
+        self._outputs = list(outputs)
+        self._outputs[self._tracked] = output.detach()
         return [*self._outputs, *self._saved.tensors]
 
     def results(
@@ -534,6 +626,7 @@ class Recording:
             tuple([places.get(id(each), _Outside(each)) for each in targets]),
             tuple(saved),
             tuple(map(_Outside, written)),
+            self._graph.description(),
         )
         leaves = [each for each in targets if id(each) not in places]
         kept = self._of.keep(tape, history, leaves)
@@ -543,15 +636,14 @@ class Recording:
         for index, tensor in zip(saved, self._saved.tensors, strict=True):
             made.setdefault(index, tensor)
         results = list(self._outputs)
-        with_history = Region.apply(
+        results[self._tracked] = Region.apply(
             kept,
             self._graph,
-            tuple([results[index] for index in self._tracked]),
+            self._arguments,
+            (results[self._tracked],),
             [made[index] for index in range(len(made))],
             *targets,
         )
-        for index, tensor in zip(self._tracked, with_history, strict=True):
-            results[index] = tensor
         return results
 
 
@@ -563,21 +655,29 @@ class Region(Function):  # type: ignore[misc]
         ctx: Any,
         kept: _Kept,
         graph: Graph,
-        outputs: tuple[torch.Tensor, ...],
+        arguments: Sequence[torch.Tensor],
+        output: tuple[torch.Tensor],
         saved: Sequence[torch.Tensor],
         *_: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
+    ) -> torch.Tensor:
         ctx.set_materialize_grads(False)
         ctx.kept = kept
         ctx.graph = graph
+        ctx.arguments = arguments
+        ctx.saves = bool(saved)
         ctx.save_for_backward(*saved)
-        return outputs
+        return output[0]
 
     @staticmethod
-    def backward(ctx: Any, *given: torch.Tensor | None) -> Any:
-        saved = ctx.saved_tensors
+    def backward(ctx: Any, given: torch.Tensor | None) -> Any:
+        kept, graph, arguments = ctx.kept, ctx.graph, ctx.arguments
+        saved = ctx.saved_tensors if ctx.saves else ()
+        if ctx.saves and not torch._C._autograd._get_current_graph_task_keep_graph():
+            ctx.graph = ctx.arguments = None
         found: dict[int, torch.Tensor] = {}
-        if any(each is not None for each in given):
-            found = ctx.kept.gradients(ctx.graph, saved, given)
-        targets = range(len(ctx.kept.history.targets))
-        return None, None, None, None, *[found.get(index) for index in targets]
+        if given is not None and torch.is_grad_enabled():
+            found = kept.differentiated_again(arguments, saved, given)
+        elif given is not None:
+            found = kept.gradients(graph, saved, given)
+        targets = range(len(kept.history.targets))
+        return None, None, None, None, None, *[found.get(index) for index in targets]

@@ -19,12 +19,14 @@ import torch
 from reprise import _native, _tree
 from reprise._given import Forms, Given
 from reprise._node import (
+    Arguments,
     Differentiable,
     Graph,
     Recording,
     Saved,
     Unknown,
     Variants,
+    lead_to_each_other,
     one_node_can_stand,
     watch,
 )
@@ -463,6 +465,10 @@ class Region:
         if any(torch._C._is_alias_of(each, of) for each in tensors for of in own):
             self._note("an argument is memory that it reads from outside, too")
             return self._reprise_fn(*args, **kwargs)
+        if isinstance(of, Differentiable) and lead_to_each_other(tensors):
+            self._refuse(of, f"{_NODES}: an argument was computed from another", "")
+            of = structure
+        passes = Recording(of, tensors) if isinstance(of, Differentiable) else None
         with torch._C.DisableTorchFunctionSubclass():  # of tensors that it leads to
             begun = ops.begin_region(of.handle, tensors, numbers, own)
         if not begun:
@@ -470,7 +476,6 @@ class Region:
             return self._reprise_fn(*args, **kwargs)
         ended = False
         computed = [True] * len(numbers)
-        passes = Recording(of, tensors) if isinstance(of, Differentiable) else None
         try:
             with (
                 _recording(),
@@ -552,7 +557,8 @@ class Region:
         return None
 
     def _passes(self, form: _tree.Form) -> Differentiable:
-        again = functools.partial(_graph_again, self._reprise_fn, _arguments(form))
+        arguments = _arguments(form)
+        again = functools.partial(_graph_again, self._reprise_fn, arguments)
         return Differentiable(
             self._check, again, self._own_session, self._learn_backward
         )
@@ -701,10 +707,7 @@ def _form(
     return form
 
 
-_Arguments = Callable[[Sequence[torch.Tensor]], tuple[tuple[Any, ...], dict[str, Any]]]
-
-
-def _arguments(form: _tree.Form) -> _Arguments:
+def _arguments(form: _tree.Form) -> Arguments:
     """What makes arguments of that form, which holds neither numbers nor objects."""
     by_name = len(form) == 3 and form[2] == "by name"
     parts = [_tree.builder(each) for each in (form[:2] if by_name else (form,))]
@@ -719,7 +722,7 @@ def _arguments(form: _tree.Form) -> _Arguments:
 
 def _graph_again(
     fn: Callable[..., Any],
-    arguments: _Arguments,
+    arguments: Arguments,
     tensors: Sequence[torch.Tensor],
     saved: Saved,
 ) -> Graph:
@@ -729,17 +732,17 @@ def _graph_again(
         result = fn(*args, **kwargs)
     parts = _tree.Parts()
     _tree.flatten(result, parts)
-    tracked = [each for each in parts.tensors if each.requires_grad]
-    return saved.graph(tracked, tensors)
+    (output,) = [each for each in parts.tensors if each.requires_grad]
+    return saved.graph(output, tensors)
 
 
 @contextlib.contextmanager
 def _recording() -> Iterator[None]:
-    _thread.recording = True
+    before, _thread.recording = _thread.recording, True
     try:
         yield
     finally:
-        _thread.recording = False
+        _thread.recording = before
 
 
 class _Method:
