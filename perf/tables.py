@@ -238,9 +238,11 @@ def training() -> str:
     return table(head, rows)
 
 
-def policies(name: str) -> str:
+def policies(*names: str) -> str:
     """The default policy beside eager and `always`."""
-    lines = (RESULTS / name).read_text().splitlines()
+    lines = [
+        line for name in names for line in (RESULTS / name).read_text().splitlines()
+    ]
     rows = [
         [
             POLICY_PROGRAMS.get(
@@ -479,7 +481,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "training": training,
     "policies": lambda: policies("h100-policies.jsonl"),
     "regions": regions,
-    "torchbench": lambda: policies("h100-torchbench-policies.jsonl"),
+    "torchbench": lambda: policies(
+        "h100-torchbench-policies.jsonl", "h200-torchbench-policies.jsonl"
+    ),
     "lengths": lengths,
     "host": host,
     "hooks": hooks,
