@@ -26,7 +26,8 @@ using torch::autograd::variable_list;
 
 class RegionNode final : public Node {
  public:
-  // `kept`: by argument, whether its values, or its history, are asked for.
+  // `kept`: by argument, whether its values, or its history, are asked for;
+  // others are zeros where the callable runs again.
   RegionNode(std::shared_ptr<RegionHistory> history,
              std::span<const at::Tensor> arguments,
              const std::vector<bool>& kept, std::span<const at::Tensor> saved)
@@ -81,9 +82,11 @@ class RegionNode final : public Node {
 
     at::Tensor Get() const {
       if (tensor.defined()) return tensor;
+      const at::NoGradGuard no_history;
       return at::empty_strided(
                  form.sizes, form.strides,
                  at::TensorOptions(form.dtype).device(form.device))
+          .zero_()
           .set_requires_grad(form.requires_grad);
     }
   };
@@ -155,10 +158,11 @@ std::vector<at::Tensor> RegionHistory::Attach(
     if (target >= 0) kept[static_cast<size_t>(target)] = true;
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
-    kept[i] =
-        kept[i] || std::ranges::any_of(saved, [&](const at::Tensor& tensor) {
-          return tensor.is_same(arguments[i]);
-        });
+    // What is no number may be an index.
+    kept[i] = kept[i] || !arguments[i].is_floating_point() ||
+              std::ranges::any_of(saved, [&](const at::Tensor& tensor) {
+                return tensor.is_same(arguments[i]);
+              });
   }
   const std::shared_ptr<RegionNode> node(
       new RegionNode(shared_from_this(), arguments, kept, saved),
