@@ -5,10 +5,11 @@
 Each program runs in a process of its own, its modes in interleaved rounds of passes,
 each synchronised and on another input, which a graph copies to where it reads it:
 
-- ``model:NAME``, of zoo.py, without gradients: eager, Reprise, ``region``, a
-  hand-written graph, ``backend`` (`torch.compile(backend="reprise")`) and ``trivial``
-  (Dynamo's own call: a backend that gives kept outputs), and ``dynamo_graph``, a
-  hand-written graph of what Dynamo captures, which may be other operators;
+- ``model:NAME``, of zoo.py, without gradients: eager, Reprise, ``region`` and a
+  hand-written graph;
+- ``backend:NAME``: ``backend`` (`torch.compile(backend="reprise")`), the hand-written
+  graph, one of what Dynamo captures (``dynamo_graph``), which may be other operators,
+  and ``trivial`` (Dynamo's own call: a backend that gives kept outputs);
 - ``step:NAME``, of training.py, with AdamW (fused): the whole step as a region, and as
   a hand-written graph; all state is compared with eager's after 50 steps;
 - ``part:NAME``, forward and backward passes of a module in training, beside
@@ -50,6 +51,7 @@ STEPS = ("mlp20_b32", "gpt2_bf16_b2x64", "resnet18_b8", "bert_b8x128")
 PARTS = ("mlp20", "resnet18")
 PROGRAMS = (
     *(f"model:{name}" for name in MODELS),
+    *(f"backend:{name}" for name in MODELS),
     *(f"step:{name}" for name in STEPS),
     *(f"part:{name}" for name in PARTS),
     "guards",
@@ -163,32 +165,48 @@ def model(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     fast = reprise.region(module)
     result = first_calls(Called(fast, make), lambda: module(*make()))
     graph = models.hand_written(module, make())
-    dynamo_graph = models.hand_written(torch.compile(module, backend="eager"), make())
-    torch._dynamo.reset()
-    begin = time.perf_counter()
-    compiled = torch.compile(module, backend=backend)
-    compiled(*make())
-    torch.cuda.synchronize()
-    result["backend_warm_up_ms"] = 1e3 * (time.perf_counter() - begin)
     warm(Called(fast, make), arguments.settle)
-    warm(lambda: compiled(*make()), arguments.settle)
     modes = {
         "eager": models.Mode(lambda new: module(*new)),
         "control": models.Mode(lambda new: module(*new)),
         "reprise": models.Mode(lambda new: module(*new), enabled=True),
         "region": models.Mode(lambda new: fast(*new), enabled=True),
         "graph": models.Mode(graph),
-        "dynamo_graph": models.Mode(dynamo_graph),
-        "backend": models.Mode(lambda new: compiled(*new), enabled=True),
     }
     if models.can_skip_launches():
         modes["region_host"] = models.Mode(
             lambda new: fast(*new), enabled=True, launches=False
         )
     result |= compared(modes, inputs, arguments)
-    for mode in ("region", "backend"):
-        result[f"{mode}_bits"] = models.bits_of_eager(module, make, modes[mode])
-    result |= said(fast)
+    result["region_bits"] = models.bits_of_eager(module, make, modes["region"])
+    return result | said(fast)
+
+
+@torch.no_grad()
+def compiled(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """A model of the zoo by torch.compile, with nothing else beside it."""
+    torch.manual_seed(0)
+    module, make = zoo.WORKLOADS[name].make(torch.device("cuda"))
+    inputs = [make() for _ in range(models.INPUTS)]
+    models.prepare()
+    graph = models.hand_written(module, make())
+    dynamo_graph = models.hand_written(torch.compile(module, backend="eager"), make())
+    torch._dynamo.reset()
+    begin = time.perf_counter()
+    fast = torch.compile(module, backend=backend)
+    fast(*make())
+    torch.cuda.synchronize()
+    result = {"backend_warm_up_ms": 1e3 * (time.perf_counter() - begin)}
+    warm(lambda: fast(*make()), arguments.settle)
+    modes = {
+        "eager": models.Mode(lambda new: module(*new)),
+        "control": models.Mode(lambda new: module(*new)),
+        "graph": models.Mode(graph),
+        "dynamo_graph": models.Mode(dynamo_graph),
+        "backend": models.Mode(lambda new: fast(*new), enabled=True),
+    }
+    result |= compared(modes, inputs, arguments)
+    result["backend_bits"] = models.bits_of_eager(module, make, modes["backend"])
     if not result["backend_bits"]:
         torch._dynamo.reset()
         dynamo = torch.compile(module, backend="eager")
@@ -375,7 +393,13 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     torch.backends.cudnn.deterministic = True
     torch.set_float32_matmul_precision("high")
     kind, _, which = name.partition(":")
-    kinds = {"model": model, "step": step, "part": part, "guards": guards}
+    kinds = {
+        "model": model,
+        "backend": compiled,
+        "step": step,
+        "part": part,
+        "guards": guards,
+    }
     with policies.turn(arguments):
         return {"program": name} | kinds[kind](which, arguments)
 
