@@ -293,7 +293,7 @@ REGION_PROGRAMS = {
 
 def regions() -> str:
     """Regions beside eager, Reprise alone and hand-written graphs."""
-    lines = (RESULTS / "h100-regions.jsonl").read_text().splitlines()
+    lines = (RESULTS / "h200-regions.jsonl").read_text().splitlines()
     found = {record["program"]: record for record in map(json.loads, lines)}
     rows = []
     for program, name in REGION_PROGRAMS.items():
