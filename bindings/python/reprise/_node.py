@@ -106,15 +106,17 @@ class Graph:
         output: torch.Tensor,
         contributions: list[_Contribution],
         nodes: list[Any],
+        saved: Saved,
     ) -> None:
         """`nodes`: all, in an order that follows from what they are."""
+        self._saved = saved
         self._output = output
         self.contributions = contributions
         self._nodes = nodes
 
     def description(self) -> tuple[Any, ...]:
         """Equal of graphs that compute the same of what was saved."""
-        return tuple(map(_description, self._nodes))
+        return tuple([_description(each, self._saved) for each in self._nodes])
 
     def gradients(self, given: torch.Tensor) -> dict[int, torch.Tensor]:
         """What the engine finds, by contribution, for this gradient of the output."""
@@ -144,27 +146,20 @@ class Graph:
         return found
 
 
-def _description(node: Any) -> tuple[Any, ...]:
-    """A node's operator, and the numbers that it has kept."""
-    numbers = []
+def _description(node: Any, saved: Saved) -> tuple[Any, ...]:
+    """A node's operator, and what it has kept itself: numbers, and no tensors."""
+    kept = []
     for name in dir(node):
         if not name.startswith("_saved_"):
             continue
+        before = saved.given_back
         value = getattr(node, name)
-        if isinstance(value, torch.Tensor):
-            value = _number(value)
-        elif isinstance(value, (tuple, list)) and any(
-            isinstance(each, torch.Tensor) for each in value
-        ):
+        if saved.given_back != before:
             continue
-        numbers.append((name, repr(value)))
-    return node.name(), tuple(numbers)
-
-
-def _number(tensor: torch.Tensor) -> Any:
-    """Of a number that stands in place of a tensor."""
-    is_one = tensor.dim() == 0 and tensor.device.type == "cpu"
-    return tensor.item() if is_one else None
+        if isinstance(value, torch.Tensor):  # a number in the place of one
+            value = value.item() if value.dim() == 0 else None
+        kept.append((name, repr(value)))
+    return node.name(), tuple(kept)
 
 
 @contextlib.contextmanager
@@ -217,6 +212,7 @@ class Saved:
         self.tensors: list[torch.Tensor] = []
         self._versions: list[int] = []
         self._instead = instead
+        self.given_back = 0  # so many times
         self._first_node = torch._C._autograd._get_sequence_nr()
 
     def hooks(self) -> contextlib.AbstractContextManager[Any]:
@@ -232,6 +228,7 @@ class Saved:
         return len(self.tensors) - 1
 
     def _unpack(self, index: int) -> torch.Tensor:
+        self.given_back += 1
         if self._instead is not None:
             return self._instead[index]
         tensor, version = self.tensors[index], self._versions[index]
@@ -291,7 +288,7 @@ class Saved:
         # Of the nodes that are ready, the engine takes the youngest.
         found.sort(key=lambda each: -each[0])
         contributions = [contribution for _, contribution in found]
-        return Graph(output, contributions, list(seen))
+        return Graph(output, contributions, list(seen), self)
 
 
 @contextlib.contextmanager
