@@ -137,7 +137,8 @@ void KeepHistory(int64_t region, int64_t tape, int64_t name, int64_t outputs,
                              .outputs = static_cast<size_t>(outputs),
                              .tracked = static_cast<size_t>(tracked),
                              .targets = std::move(targets),
-                             .leaves = {}};
+                             .leaves = {},
+                             .replayed = variants->backward()};
   for (const at::Tensor& leaf : leaves) {
     parts.leaves.emplace_back(leaf.getIntrusivePtr());
   }
@@ -146,9 +147,11 @@ void KeepHistory(int64_t region, int64_t tape, int64_t name, int64_t outputs,
   variants->KeepHistory(tape, history);
 }
 bool HasHistory(int64_t name) { return Histories::Get().Find(name) != nullptr; }
-int64_t ReplayedOfHistory(int64_t name) {
-  const auto history = Histories::Get().Find(name);
-  return history == nullptr ? 0 : static_cast<int64_t>(history->replayed());
+int64_t ReplayedBackward(int64_t region) {
+  const auto variants = Regions().Find(region);
+  return variants == nullptr
+             ? 0
+             : static_cast<int64_t>(variants->backward()->load());
 }
 
 // That tape of the region's gives these contributions.
@@ -280,7 +283,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "int[] targets, Tensor[] leaves) -> ()",
       &b::KeepHistory);
   library.def("has_history(int name) -> bool", &b::HasHistory);
-  library.def("replayed_of_history(int name) -> int", &b::ReplayedOfHistory);
+  library.def("replayed_backward(int region) -> int", &b::ReplayedBackward);
   library.def(
       "keep_backward(int name, int region, int tape, int[] gives) -> ()",
       &b::KeepBackward);

@@ -208,7 +208,7 @@ std::optional<std::vector<at::Tensor>> RegionHistory::Replay(
   for (size_t i = 0; i < gives->second.size(); ++i) {
     all[gives->second[i]] = std::move(ran.outputs[i]);
   }
-  ++replayed_;
+  parts_.replayed->fetch_add(1, std::memory_order_relaxed);
   return all;
 }
 

@@ -36,6 +36,8 @@ class RegionHistory : public std::enable_shared_from_this<RegionHistory> {
     // to add them: to which argument's, or a negative number: the next leaf's.
     std::vector<int64_t> targets;
     std::vector<WeakTensor> leaves;
+    // Backward passes that a tape was run for are added to it.
+    std::shared_ptr<std::atomic<uint64_t>> replayed = {};
   };
   explicit RegionHistory(Parts parts) : parts_(std::move(parts)) {}
 
@@ -55,7 +57,6 @@ class RegionHistory : public std::enable_shared_from_this<RegionHistory> {
   // tape fits.
   std::optional<std::vector<at::Tensor>> Replay(std::vector<at::Tensor> saved,
                                                 const at::Tensor& gradient);
-  uint64_t replayed() const { return replayed_; }
 
  private:
   const Parts parts_;
@@ -63,7 +64,6 @@ class RegionHistory : public std::enable_shared_from_this<RegionHistory> {
   // Of backward passes; guarded by mutex_.
   std::shared_ptr<RegionVariants> variants_;
   std::unordered_map<int64_t, std::vector<size_t>> gives_;  // by tape
-  std::atomic<uint64_t> replayed_{0};
 };
 
 }  // namespace reprise::bindings

@@ -55,6 +55,10 @@ class RegionVariants {
   };
   // Raises what an operator raises.
   Ran Run(const TapeInputs& inputs);
+  // Of forward passes: how many backward passes a tape was run for.
+  const std::shared_ptr<std::atomic<uint64_t>>& backward() const {
+    return backward_;
+  }
   // What comes with runs of that tape. Nothing, where it is gone.
   void KeepHistory(int64_t tape, std::shared_ptr<RegionHistory> history);
 
@@ -110,6 +114,8 @@ class RegionVariants {
   void NoteRun(int64_t name);
 
   const TapePass pass_;
+  const std::shared_ptr<std::atomic<uint64_t>> backward_ =
+      std::make_shared<std::atomic<uint64_t>>(0);
   std::mutex mutex_;
   std::list<Variant> variants_;  // that was used last comes first
   int64_t next_name_ = 1;

@@ -611,6 +611,27 @@ def test_what_is_read_changes_before_the_graph_is_made_anew(device: str) -> None
         y.backward(turned)
 
 
+def test_many_shapes(device: str) -> None:
+    """Tapes give way to others, those that are used last; nothing else is left."""
+    from reprise import _node
+
+    plain, ours = twice(device, Block)
+    fast = reprise.region(ours)
+    before = len(_node._KEPT)
+    for call in range(150):
+        rows = 1 if call % 2 else 2 + call // 3
+        x = torch.randn(rows, WIDTH, device=device)
+        plain.zero_grad()
+        ours.zero_grad()
+        plain(x).square().mean().backward()
+        fast(x).square().mean().backward()
+        assert_same_bits(
+            [p.grad for p in ours.parameters()], [p.grad for p in plain.parameters()]
+        )
+    assert fast.explain().backward > 50, str(fast.explain())
+    assert len(_node._KEPT) - before <= 20
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_nothing_is_kept(device: str, turned: bool) -> None:
     """Of recorded calls and of those whose graph is made anew, neither."""

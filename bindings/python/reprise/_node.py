@@ -26,7 +26,6 @@ _WHOLE, _FORWARD, _BACKWARD = range(3)  # TapePass
 _CHECKS = {"sample": 0, "always": 1, "never": -1}
 _REFUSED, _DIFFERS = 4, 5  # RegionVariants::Verdict
 _MOST_REFUSALS = 3
-_MOST_KEPT = 16  # as many as RegionVariants keeps tapes
 _MOST_NODES = 2000  # of a history that are looked at
 
 
@@ -533,32 +532,28 @@ class Differentiable(Variants):
         self.own_session = own_session
         self._learn = learn
         self._kept: dict[int, _Kept] = {}  # by tape
-        self._replayed = 0  # by tapes that are gone
 
     @property
     def replayed(self) -> int:
         """Backward passes."""
-        ops = _native._ops()
-        names = [each.name for each in self._kept.values()]
-        there: int = sum(map(ops.replayed_of_history, names))
-        return self._replayed + there
+        replayed: int = _native._ops().replayed_backward(self.handle)
+        return replayed
 
     def keep(self, tape: int, history: _History, leaves: list[Any]) -> _Kept | None:
         """What is known of that tape. None: it had another history."""
         kept = self._kept.get(tape)
         if kept is None:
-            self._forget_some()
+            self._forget_gone()
             kept = self._kept[tape] = _Kept(self, tape, history, leaves)
             _KEPT[kept.name] = kept
         return kept if kept.history == history else None
 
-    def _forget_some(self) -> None:
-        """Of tapes that have given way to others."""
-        ops = _native._ops()
-        for tape, kept in list(self._kept.items())[:-_MOST_KEPT]:
-            self._replayed += ops.replayed_of_history(kept.name)
-            del self._kept[tape]
-            self.builders.pop(tape, None)
+    def _forget_gone(self) -> None:
+        """Tapes that have given way to others, when no node is of one either."""
+        for tape, kept in list(self._kept.items()):
+            if not _native._ops().has_history(kept.name):
+                self._kept.pop(tape, None)
+                self.builders.pop(tape, None)
         _forget_ended()
 
     def learn(self, verdict: int, reason: str, place: str) -> None:
