@@ -45,13 +45,17 @@ class Program(nn.Module):
         self.names = [draw.choice(sorted(OPS)) for _ in range(self.length)]
         self.to(device)
 
-    def forward(self, x: torch.Tensor, scale: float, flags: dict[str, Any]) -> Any:
+    def forward(
+        self, x: torch.Tensor, scale: float | None, flags: dict[str, Any]
+    ) -> Any:
         draw = random.Random(self.seed)
-        values = [x, x * scale]
+        values = [x, x * (3.0 if scale is None else scale)]
         for name in self.names:
             values.append(OPS[name](self, values, draw))
         if flags["all"]:
             return values[2:]
+        if scale is None:  # in training a call is one node
+            return (values[-1] + values[len(values) // 2],)
         return {"last": values[-1], "sum": sum(v.sum() for v in values[2:])}
 
 
@@ -103,12 +107,13 @@ def compare(seed: int, device: str, session: reprise.Session) -> reprise.RegionR
     plain = Program(seed, device)
     ours = copy.deepcopy(plain)
     fast: Any = reprise.region(ours)
+    one = draw.random() < 0.5
     kinds = [
         (
             draw.choice(ROWS),
             draw.random() < 0.7,
             draw.random() < 0.4,
-            {"all": draw.random() < 0.3},
+            {"all": not one and draw.random() < 0.3},
         )
         for _ in range(2)
     ]
@@ -117,7 +122,9 @@ def compare(seed: int, device: str, session: reprise.Session) -> reprise.RegionR
         for program in (plain, ours):
             program.train(training)
             program.zero_grad()
-        scale = draw.choice([1.5, draw.random()])
+        scale = None if one else draw.choice([1.5, draw.random()])
+        again = one and draw.random() < 0.1
+        turned = one and draw.random() < 0.2
         x = torch.randn(rows, WIDTH, device=device)
         found = []
         for program, module in ((plain, plain), (fast, ours)):
@@ -126,7 +133,14 @@ def compare(seed: int, device: str, session: reprise.Session) -> reprise.RegionR
             with torch.set_grad_enabled(grad):
                 out = flat(program(given, scale, flags))
                 if grad and out[-1].requires_grad:
-                    sum(o.sum() for o in out).backward()
+                    if turned:
+                        weights = torch.linspace(0, 1, out[0].numel(), device=device)
+                        gradient = weights.view(out[0].shape[::-1]).t()
+                        out[0].backward(gradient, retain_graph=again)
+                    else:
+                        sum(o.sum() for o in out).backward(retain_graph=again)
+                    if again:
+                        out[0].sum().backward()
             grads = [
                 p.grad for p in (given, *module.parameters()) if p.grad is not None
             ]
@@ -142,7 +156,7 @@ def compare(seed: int, device: str, session: reprise.Session) -> reprise.RegionR
 def test_random_programs_as_regions(device: str) -> None:
     wanted = int(os.environ.get("REPRISE_RANDOM_OPS", "0"))
     seed = int(os.environ.get("REPRISE_RANDOM_SEED", "0"))
-    programs = calls = replayed = ops = 0
+    programs = calls = replayed = backward = ops = 0
     with reprise.session(device, policy="always") as session:
         session.reset()
         while programs < PROGRAMS or ops < wanted:
@@ -150,11 +164,14 @@ def test_random_programs_as_regions(device: str) -> None:
             programs += 1
             calls += report.calls
             replayed += report.replayed
+            backward += report.backward
             ops += report.calls * max(report.operators, 1)
         stats = session.stats()
     print(f"{programs} programs, {calls} calls, {replayed} replayed, {ops} operators")
+    print(f"{backward} backward passes")
     print(f"{stats.followed} ops followed, {stats.unshown} of them at once")
     assert replayed > calls // 4
+    assert backward > calls // 50
     assert stats.unshown > 0
 
 
