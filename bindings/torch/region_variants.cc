@@ -96,6 +96,7 @@ RegionVariants::Learned RegionVariants::End(
   recorder_.reset();
   learned.reason = std::move(outcome.reason);
   learned.place = std::move(outcome.place);
+  learned.draws = outcome.draws;
   learned.written = std::move(outcome.written);
   learned.saved = std::move(outcome.saved);
   if (outcome.tracks_gradients) {

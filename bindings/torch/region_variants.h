@@ -78,6 +78,7 @@ class RegionVariants {
     std::string reason;  // of the last three
     std::string place;   // the line of the program's; empty: not known
     // See TapeRecorder::Outcome.
+    bool draws = false;
     std::vector<at::Tensor> written = {};
     std::vector<size_t> saved = {};
   };

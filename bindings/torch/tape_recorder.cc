@@ -546,7 +546,8 @@ void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index) {
       }
     }
   }
-  pure_ &= !Draws(op) && !secretly && written_outside_.empty();
+  draws_ |= Draws(op);
+  pure_ = pure_ && !draws_ && !secretly && written_outside_.empty();
 }
 
 void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
@@ -831,6 +832,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     for (const at::Tensor& saved : outputs.subspan(own.size())) {
       NoteSaved(saved, own.size(), outcome);
     }
+    outcome.draws = draws_;
     if (parts_.pass == TapePass::kForward) NoteWritten(outcome);
     CheckOutside(outcome);
     NoteWatched();

@@ -84,6 +84,7 @@ class TapeRecorder {
     std::string place;
     // The outputs have gradients to be tracked, which this level does not.
     bool tracks_gradients = false;
+    bool draws = false;  // random numbers
     // What the callable writes beside its results: from outside, no argument.
     std::vector<at::Tensor> written = {};
     // Of each tensor that was saved: which of the tape's outputs behind the
@@ -159,6 +160,7 @@ class TapeRecorder {
   TapeMatcher matcher_;
   bool ended_ = false;
   bool pure_ = true;  // no call has changed anything
+  bool draws_ = false;
   std::unordered_set<const c10::StorageImpl*> written_outside_;
   std::string refused_;
   std::string differs_;

@@ -326,7 +326,7 @@ class _BackwardPass(Variants):
         try:
             found = gradients()
             which = tuple(sorted(found))
-            (verdict, tape, _), (reason, place), *_ = ops.end_region(
+            (verdict, tape, *_), (reason, place), *_ = ops.end_region(
                 self.handle, [found[index] for index in which], [], len(which)
             )
             ended = True
@@ -364,6 +364,7 @@ class _History(NamedTuple):
     targets: tuple[int | _Outside, ...]  # by contribution; a number: which argument's
     saved: tuple[int, ...]  # by tensor that autograd saves: which one it is
     written: tuple[_Outside, ...]  # from outside
+    draws: bool  # random numbers
     nodes: tuple[Any, ...]  # see Graph.description
 
 
@@ -452,11 +453,12 @@ class _Kept:
         """A call's graph, made anew from what was saved."""
         instead = Saved([saved[index] for index in self.history.saved])
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+        # Those that are drawn now are of no use, and drawn again.
         with (
             torch.enable_grad(),
             torch.autocast("cuda", enabled=False),
             torch.autocast("cpu", enabled=False),
-            torch.random.fork_rng(devices),
+            torch.random.fork_rng(devices, enabled=self.history.draws),
             _as_before([each.get() for each in self.history.written]),
         ):
             graph = self._again(arguments, instead)
@@ -602,7 +604,11 @@ class Recording:
         return [*self._outputs, *self._saved.tensors]
 
     def results(
-        self, tape: int, saved: Sequence[int], written: Sequence[torch.Tensor]
+        self,
+        tape: int,
+        draws: bool,
+        saved: Sequence[int],
+        written: Sequence[torch.Tensor],
     ) -> list[torch.Tensor] | None:
         """What the callable returns, with a node of the region's own.
 
@@ -618,6 +624,7 @@ class Recording:
             tuple([places.get(id(each), _Outside(each)) for each in targets]),
             tuple(saved),
             tuple(map(_Outside, written)),
+            draws,
             self._graph.description(),
         )
         leaves = [each for each in targets if id(each) not in places]

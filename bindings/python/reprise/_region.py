@@ -509,7 +509,7 @@ class Region:
                 except Unknown as unknown:
                     self._refuse(of, f"{_NODES}: {unknown}", "")
                     return result
-            (verdict, tape, calls), (reason, place), *of_passes = ops.end_region(
+            (verdict, tape, calls, draws), (reason, place), *rest = ops.end_region(
                 of.handle, outputs, computed, len(given_back.tensors)
             )
             ended = True
@@ -527,7 +527,7 @@ class Region:
         self._learn(of, verdict, tape, returned, reason, place)
         if passes is None or tape not in of.builders or of.off:
             return result
-        results = passes.results(tape, *of_passes)
+        results = passes.results(tape, bool(draws), *rest)
         if results is None:
             self._refuse(of, f"{_NODES}: another history", "")
             return result
