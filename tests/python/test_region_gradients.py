@@ -603,12 +603,17 @@ def test_what_is_read_changes_before_the_graph_is_made_anew(device: str) -> None
     _, ours = twice(device, Scaled)
     fast = reprise.region(ours)
     for _ in range(CALLS):
-        fast(batch(device)).square().mean().backward()
-    y = fast(batch(device))
-    ours.scale = 3
+        fast(batch(device, grad=False)).square().mean().backward()
     turned = torch.ones(WIDTH, 8, device=device).t()
-    with pytest.raises(RuntimeError, match="has changed since its call"):
-        y.backward(turned)
+    for change in (
+        lambda: setattr(ours, "scale", 3),
+        lambda: ours.requires_grad_(False),
+    ):
+        ours.scale = 2
+        y = fast(batch(device, grad=False))
+        change()
+        with pytest.raises(RuntimeError, match="has changed since its call"):
+            y.backward(turned)
 
 
 def test_many_shapes(device: str) -> None:

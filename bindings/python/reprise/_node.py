@@ -368,10 +368,34 @@ class _History(NamedTuple):
     nodes: tuple[Any, ...]  # see Graph.description
 
 
-# A call's arguments, of the tensors among them.
-Arguments = Callable[[Sequence[torch.Tensor]], tuple[tuple[Any, ...], dict[str, Any]]]
-# Of such arguments, what autograd saves of it being told: the graph of a call.
-Again = Callable[[Sequence[torch.Tensor], Saved], Graph]
+# Of the tensors among a call's arguments, what is saved being told: its graph.
+# None: its outputs are others now.
+Again = Callable[[Sequence[torch.Tensor], Saved], Graph | None]
+
+
+def calling_again(
+    fn: Callable[..., Any],
+    form: _tree.Form,
+    recording: Callable[[], contextlib.AbstractContextManager[None]],
+) -> Again:
+    """By calls with arguments of that form, which holds neither numbers nor objects.
+
+    `recording`: round a call that is to be no region's.
+    """
+    by_name = len(form) == 3 and form[2] == "by name"
+    parts = [_tree.builder(each) for each in (form[:2] if by_name else (form,))]
+
+    def again(tensors: Sequence[torch.Tensor], saved: Saved) -> Graph | None:
+        left = iter(tensors)
+        args, *kwargs = [part(left, ()) for part in parts]
+        with recording(), saved.hooks():
+            result = fn(*args, **(kwargs[0] if kwargs else {}))
+        given_back = _tree.Parts()
+        _tree.flatten(result, given_back)
+        tracked = [each for each in given_back.tensors if each.requires_grad]
+        return saved.graph(tracked[0], tensors) if len(tracked) == 1 else None
+
+    return again
 
 
 class _Kept:
@@ -462,8 +486,10 @@ class _Kept:
             _as_before([each.get() for each in self.history.written]),
         ):
             graph = self._again(arguments, instead)
-        if graph.description() != self.history.nodes or len(instead.tensors) != len(
-            self.history.saved
+        if (
+            graph is None
+            or len(instead.tensors) != len(self.history.saved)
+            or graph.description() != self.history.nodes
         ):
             raise RuntimeError(
                 "reprise: a region cannot be differentiated in this way, which was not "

@@ -19,13 +19,11 @@ import torch
 from reprise import _native, _tree
 from reprise._given import Forms, Given
 from reprise._node import (
-    Arguments,
     Differentiable,
-    Graph,
     Recording,
-    Saved,
     Unknown,
     Variants,
+    calling_again,
     lead_to_each_other,
     one_node_can_stand,
     watch,
@@ -557,8 +555,7 @@ class Region:
         return None
 
     def _passes(self, form: _tree.Form) -> Differentiable:
-        arguments = _arguments(form)
-        again = functools.partial(_graph_again, self._reprise_fn, arguments)
+        again = calling_again(self._reprise_fn, form, _recording)
         return Differentiable(
             self._check, again, self._own_session, self._learn_backward
         )
@@ -705,35 +702,6 @@ def _form(
     if kwargs:
         form = form, _tree.flatten(kwargs, parts), "by name"
     return form
-
-
-def _arguments(form: _tree.Form) -> Arguments:
-    """What makes arguments of that form, which holds neither numbers nor objects."""
-    by_name = len(form) == 3 and form[2] == "by name"
-    parts = [_tree.builder(each) for each in (form[:2] if by_name else (form,))]
-
-    def make(tensors: Sequence[torch.Tensor]) -> Any:
-        left = iter(tensors)
-        made = [part(left, ()) for part in parts]
-        return made[0], made[1] if by_name else {}
-
-    return make
-
-
-def _graph_again(
-    fn: Callable[..., Any],
-    arguments: Arguments,
-    tensors: Sequence[torch.Tensor],
-    saved: Saved,
-) -> Graph:
-    """Autograd's graph of a call, made anew."""
-    args, kwargs = arguments(tensors)
-    with _recording(), saved.hooks():
-        result = fn(*args, **kwargs)
-    parts = _tree.Parts()
-    _tree.flatten(result, parts)
-    (output,) = [each for each in parts.tensors if each.requires_grad]
-    return saved.graph(output, tensors)
 
 
 @contextlib.contextmanager
