@@ -18,6 +18,7 @@
 
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/region_node.h"
+#include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/torch_runtime.h"
 #include "bindings/torch/word_watch.h"
 
@@ -198,11 +199,7 @@ bool HistoryHasHooks(const std::vector<at::Tensor>& outputs,
         node->sequence_nr() < static_cast<uint64_t>(first_node)) {
       continue;
     }
-    if (!node->pre_hooks().empty() || !node->post_hooks().empty() ||
-        !node->tensor_pre_hooks().empty() ||
-        !node->retains_grad_hooks().empty()) {
-      return true;
-    }
+    if (HasHooks(*node)) return true;
     for (const torch::autograd::Edge& edge : node->next_edges()) {
       left.push_back(edge.function.get());
     }

@@ -32,11 +32,12 @@ class RegionNode final : public Node {
              std::span<const at::Tensor> arguments,
              const std::vector<bool>& kept, std::span<const at::Tensor> saved)
       : history_(std::move(history)), saves_(!saved.empty()) {
+    auto all = std::make_shared<std::vector<Argument>>();
     for (size_t i = 0; i < arguments.size(); ++i) {
-      arguments_.push_back(
-          {kept[i] ? arguments[i] : at::Tensor(),
-           kept[i] ? TensorForm() : TensorForm::Of(arguments[i])});
+      all->push_back({kept[i] ? arguments[i] : at::Tensor(),
+                      kept[i] ? TensorForm() : TensorForm::Of(arguments[i])});
     }
+    arguments_ = std::move(all);
     saved_.reserve(saved.size());
     for (const at::Tensor& tensor : saved) {
       saved_.emplace_back(tensor, /*is_output=*/false);
@@ -47,7 +48,7 @@ class RegionNode final : public Node {
 
   variable_list apply(variable_list&& gradients) override {
     std::vector<at::Tensor> saved;
-    std::vector<Argument> arguments;
+    std::shared_ptr<const std::vector<Argument>> arguments;
     {
       const std::lock_guard lock(mutex_);
       TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
@@ -64,7 +65,7 @@ class RegionNode final : public Node {
         return std::move(*found);
       }
     }
-    return Differentiate(arguments, std::move(saved), gradient);
+    return Differentiate(*arguments, std::move(saved), gradient);
   }
 
   void release_variables() override {
@@ -72,7 +73,7 @@ class RegionNode final : public Node {
     if (!saves_) return;  // nor do torch's nodes mind then
     released_ = true;
     saved_.clear();
-    arguments_.clear();
+    arguments_.reset();
   }
 
  private:
@@ -119,7 +120,7 @@ class RegionNode final : public Node {
   const bool saves_;
   std::mutex mutex_;  // against release_variables, as torch's nodes
   bool released_ = false;
-  std::vector<Argument> arguments_;
+  std::shared_ptr<const std::vector<Argument>> arguments_;
   std::vector<SavedVariable> saved_;
 };
 

@@ -125,6 +125,11 @@ void RecordAt(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 
 }  // namespace
 
+bool HasHooks(torch::autograd::Node& node) {
+  return !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+         !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty();
+}
+
 std::unique_ptr<TapeRecorder> TapeRecorder::Begin(Parts parts) {
   std::unique_ptr<TapeRecorder> recorder(new TapeRecorder(std::move(parts)));
   TapeRecorder* nobody = nullptr;
@@ -406,9 +411,7 @@ bool TapeRecorder::HasItsHistory(int32_t reg, const at::Tensor& tensor) const {
 
 bool TapeRecorder::HasHooks() const {
   return std::ranges::any_of(nodes_, [](const std::shared_ptr<Node>& node) {
-    return !node->pre_hooks().empty() || !node->post_hooks().empty() ||
-           !node->tensor_pre_hooks().empty() ||
-           !node->retains_grad_hooks().empty();
+    return bindings::HasHooks(*node);
   });
 }
 

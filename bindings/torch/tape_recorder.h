@@ -29,6 +29,9 @@ struct Node;
 
 namespace reprise::bindings {
 
+// The program has set hooks on that node of autograd's.
+bool HasHooks(torch::autograd::Node& node);
+
 // What of a callable's work is written down.
 enum class TapePass : uint8_t {
   kWhole,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import reprise
 import torch
+from models import Doubled
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -694,16 +695,6 @@ def test_what_is_saved_goes_with_the_result(device: str) -> None:
 
 
 # --- What one node does not stand for ---
-
-
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        return grad * 5
 
 
 class Odd(nn.Module):

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import reprise
 import torch
+from models import Doubled
 from reprise._reach import Reached, State
 from torch import nn
 from torch.nn import functional
@@ -546,16 +547,6 @@ def test_checkpoint_round_it(device: str) -> None:
         assert_same_bits(gradients(net), gradients(twin))
     # What is computed again ends early, by an exception.
     assert fast.explain().replayed >= CALLS - 4
-
-
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
-        return grad * 5  # unlike what autograd would say
 
 
 def with_hook(x: torch.Tensor) -> torch.Tensor:

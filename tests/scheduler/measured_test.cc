@@ -316,6 +316,15 @@ class MeasuredJoiningTest : public MeasuredTest {
       return Held{x};
     });
   }
+  void LearnBothApart(microseconds followed) {
+    costs_ = {.followed = followed,
+              .eager = microseconds(35),
+              .observed = microseconds(37),
+              .recorded = microseconds(80),
+              .unwatched = microseconds(35)};
+    MakeRows();
+    for (int i = 0; i < 12; ++i) TwoParts(/*looks_between=*/true);
+  }
   bool joined() {
     return notes()["two traces that always came together are one"] > 0;
   }
@@ -328,13 +337,7 @@ class MeasuredJoiningTest : public MeasuredTest {
 // they are joined, take as long again. Reprise is switched off now and then,
 // for as long as the program likes.
 TEST_F(MeasuredJoiningTest, LongTracesAreReplayedAgainSoon) {
-  costs_ = {.followed = microseconds(20),
-            .eager = microseconds(35),
-            .observed = microseconds(37),
-            .recorded = microseconds(80),
-            .unwatched = microseconds(35)};
-  MakeRows();
-  for (int i = 0; i < 12; ++i) TwoParts(/*looks_between=*/true);
+  LearnBothApart(/*followed=*/microseconds(20));
   const auto blocks = [&](int count) {
     for (; count > 0 && !HasFatalFailure(); --count) {
       for (int i = 0; i < 10; ++i) TwoParts(/*looks_between=*/false);
@@ -352,13 +355,7 @@ TEST_F(MeasuredJoiningTest, LongTracesAreReplayedAgainSoon) {
 
 // One by one they save nothing.
 TEST_F(MeasuredJoiningTest, WhatIsAboutToBeJoinedIsNotLetPassBefore) {
-  costs_ = {.followed = microseconds(35),
-            .eager = microseconds(35),
-            .observed = microseconds(37),
-            .recorded = microseconds(80),
-            .unwatched = microseconds(35)};
-  MakeRows();
-  for (int i = 0; i < 12; ++i) TwoParts(/*looks_between=*/true);
+  LearnBothApart(/*followed=*/microseconds(35));
   for (int i = 0; i < 100 && !joined(); ++i) TwoParts(/*looks_between=*/false);
   ASSERT_TRUE(joined()) << Traces();
   EXPECT_EQ(SharesSince().slept, 0.0) << Traces();

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.function import BackwardCFunction, Function
+from torch.library import Library
 
 from reprise import _native, _tree
 
@@ -535,8 +536,8 @@ def _differentiate(
 
 
 @functools.cache
-def _library() -> torch.library.Library:
-    library = torch.library.Library("reprise", "IMPL")
+def _library() -> Library:
+    library = Library("reprise", "IMPL")
     # By batches of gradients (`is_grads_batched`) it is called as it is.
     for key in ("CompositeImplicitAutograd", "FuncTorchBatched", "Batched"):
         library.impl("differentiate", _differentiate, key)
