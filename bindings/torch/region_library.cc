@@ -109,9 +109,8 @@ bool BeginRegion(int64_t name, std::vector<at::Tensor> tensors,
 }
 
 // A verdict (RegionVariants::Verdict), the tape, its calls, and whether they
-// draw; why, and where; of
-// what was saved, behind so many outputs, which of the tape's it is; and what
-// is written outside.
+// draw; why, and where; of what was saved, behind so many outputs, which of the
+// tape's it is; and what is written outside.
 std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>,
            std::vector<at::Tensor>>
 EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
