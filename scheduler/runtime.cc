@@ -495,6 +495,8 @@ void Runtime::BeforeOp(Session* session, const engine::OpView& op,
   impl_->writes().BeforeOp(session, op, may_wait);
 }
 
+bool Runtime::has_several_streams() const { return impl_->writes().several(); }
+
 const std::atomic<bool>& Runtime::opened() const { return impl_->opened(); }
 
 const std::atomic<bool>& Runtime::asleep() const { return impl_->asleep(); }

@@ -82,6 +82,8 @@ class Runtime {
   void BeforeWaitForEvent();
   // See StreamWrites. `session` is one of this runtime's.
   void BeforeOp(Session* session, const engine::OpView& op, bool may_wait);
+  // There are sessions that it would tell.
+  bool has_several_streams() const;
 
   // False if, since the last InterruptAll, no trace has been begun on any
   // session: there is nothing to interrupt. Lives as long as the runtime.

@@ -122,6 +122,9 @@ class Session {
     // Of what they make, no other value is taken (ascending): it may have been
     // written over by what comes behind.
     std::span<const engine::ValueId> taken = {};
+    // What they write of memory that the pass has not made itself, others know
+    // (StreamWrites::BeforeOp); or there is no such memory.
+    bool told = false;
   };
   // Follows them, up to the first that has to be shown: it brings a number,
   // say, or something is wrong. `passed` is called with each one and may take

@@ -236,8 +236,8 @@ Session::Following StreamSession::following() const {
 
 uint32_t StreamSession::FollowUnseen(
     const Unseen& ops, const std::function<void(uint32_t)>& passed) {
-  // Where there are several streams, others are told of ops that write.
-  if (mode_ != Mode::kReplaying || (writes_ != nullptr && writes_->several()) ||
+  const bool tell = writes_ != nullptr && writes_->several();
+  if (mode_ != Mode::kReplaying || (tell && !ops.told) ||
       replay_.program().get() != ops.program ||
       replay_.cursor() != ops.next_op || !replay_.Tell(ops.ops, ops.operands)) {
     return 0;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,7 @@ struct Python {
       OfPython<int(Object, ptrdiff_t, Object)>("PyTuple_SetItem");
   Object (*from_integer)(int64_t) =
       OfPython<Object(int64_t)>("PyLong_FromLongLong");
+  void (*hold)(Object) = OfPython<void(Object)>("Py_IncRef");
   void (*drop)(Object) = OfPython<void(Object)>("Py_DecRef");
   // A tensor's object; an exception, raised.
   Object (*wrap)(const at::TensorBase&) =
@@ -59,8 +61,8 @@ struct Python {
     return function != nullptr && size != nullptr && item != nullptr &&
            element != nullptr && integer != nullptr && number != nullptr &&
            failed != nullptr && tuple != nullptr && put != nullptr &&
-           from_integer != nullptr && drop != nullptr && wrap != nullptr &&
-           raise != nullptr;
+           from_integer != nullptr && hold != nullptr && drop != nullptr &&
+           wrap != nullptr && raise != nullptr;
   }
 
   static const Python& Get() {
@@ -97,6 +99,55 @@ class Owned {
   Python::Object object_;
 };
 
+// Keeps what comes from outside of a tape from going, from one time that
+// Python's lock is held to the next. By their objects, where they have some: a
+// reference to the tensor is fifty times as dear.
+class Held {
+ public:
+  explicit Held(std::shared_ptr<const Tape> tape) : tape_(std::move(tape)) {
+    if (tape_ == nullptr) return;
+    objects_.reserve(tape_->foreign().size());
+    for (const WeakTensor& tensor : tape_->foreign()) {
+      if (!Add(tensor)) {
+        tape_ = nullptr;
+        return;
+      }
+    }
+  }
+  ~Held() {
+    for (const Python::Object object : objects_) Python::Get().drop(object);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  // Null: it is run without.
+  const Tape* tape() const { return tape_.get(); }
+
+ private:
+  bool Add(const WeakTensor& tensor) {
+    if (tensor.use_count() == 0) return false;
+    auto* const object = static_cast<Python::Object>(
+        tensor._unsafe_get_target()->pyobj_slot()->load_pyobj());
+    if (object == nullptr) {
+      auto held = tensor.lock();
+      if (!held) return false;
+      tensors_.emplace_back(std::move(held));
+      return true;
+    }
+    // One that is about to end has none.
+    const auto references =
+        *static_cast<const uint32_t*>(static_cast<const void*>(object));
+    if (references == 0) return false;
+    Python::Get().hold(object);
+    objects_.push_back(object);
+    return true;
+  }
+
+  std::shared_ptr<const Tape> tape_;
+  std::vector<Python::Object> objects_;
+  std::vector<at::Tensor> tensors_;
+};
+
 Python::Object Packed(const RegionCall& call) {
   const Python& python = Python::Get();
   const auto count = static_cast<ptrdiff_t>(call.outputs.size());
@@ -129,11 +180,15 @@ Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
       numbers.push_back(python.number(python.item(arguments[3], i)));
     }
     if (python.failed() != nullptr) return nullptr;
+    const Held held(TapeRunLast(region));
     RegionCall call;
     {
       const PythonLockGivenUp without;
-      call = RunRegion(region, watch, given_watch, {tensors, numbers});
-      tensors.clear();
+      call = RunRegion(region, watch, given_watch, {tensors, numbers},
+                       held.tape());
+    }
+    if (call.history != nullptr) {
+      call.outputs = call.history->Attach(std::move(call.outputs), tensors);
     }
     return Packed(call);
   } catch (...) {

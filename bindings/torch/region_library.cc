@@ -241,7 +241,7 @@ bool MayHaveChanged(int64_t watch) {
 }  // namespace
 
 RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
-                     const TapeInputs& inputs) {
+                     const TapeInputs& inputs, const Tape* held) {
   if (!IsOrdinary(inputs.tensors)) return {};  // nothing is done for its sake
   if (TorchRuntime::Active() == nullptr && at::hasCUDA()) {
     return {.step = RegionCall::kInactive};
@@ -250,11 +250,16 @@ RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
   if (MayHaveChanged(given_watch)) return {.step = RegionCall::kLookGiven};
   const auto variants = Regions().Find(region);
   if (variants == nullptr) return {};
-  RegionVariants::Ran ran = variants->Run(inputs);
-  if (ran.history != nullptr) {
-    ran.outputs = ran.history->Attach(std::move(ran.outputs), inputs.tensors);
-  }
-  return {static_cast<int64_t>(ran.step), ran.tape, std::move(ran.outputs)};
+  RegionVariants::Ran ran = variants->Run(inputs, held);
+  return {.step = static_cast<int64_t>(ran.step),
+          .tape = ran.tape,
+          .outputs = std::move(ran.outputs),
+          .history = std::move(ran.history)};
+}
+
+std::shared_ptr<const Tape> TapeRunLast(int64_t region) {
+  const auto variants = Regions().Find(region);
+  return variants == nullptr ? nullptr : variants->RunLast();
 }
 
 }  // namespace reprise::bindings

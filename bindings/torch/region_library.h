@@ -6,8 +6,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "bindings/torch/region_node.h"
 #include "bindings/torch/region_variants.h"
 
 namespace reprise::bindings {
@@ -23,9 +25,16 @@ struct RegionCall {
   int64_t step = static_cast<int64_t>(RegionVariants::Step::kPlain);
   int64_t tape = 0;
   std::vector<at::Tensor> outputs = {};
+  // Null: they have none, else it is yet to be attached to them. With Python's
+  // lock, which torch takes for each reference to a tensor that only Python
+  // holds.
+  std::shared_ptr<RegionHistory> history = {};
 };
+// `held`: see RegionVariants::Run.
 RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
-                     const TapeInputs& inputs);
+                     const TapeInputs& inputs, const Tape* held);
+// RegionVariants::RunLast; null, too, where there is no such region.
+std::shared_ptr<const Tape> TapeRunLast(int64_t region);
 
 // The address of a function `PyObject* ()`, to be called under Python's lock,
 // that makes a tuple of functions of Python's:

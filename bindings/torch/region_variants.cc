@@ -6,7 +6,8 @@
 
 namespace reprise::bindings {
 
-RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs) {
+RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
+                                        const Tape* held) {
   Ran ran;
   if (!IsOrdinary(inputs.tensors)) return ran;
   ran.step = Step::kRecord;
@@ -25,7 +26,8 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs) {
   }
   for (const Variant& variant : fitting) {
     if (!never_ && variant.runs >= variant.until_sample) return ran;
-    switch (variant.tape->Run(inputs, ran.outputs, variant.stretches.get())) {
+    switch (variant.tape->Run(inputs, ran.outputs, variant.stretches.get(),
+                              variant.tape.get() == held)) {
       case Tape::Ran::kOther:
         continue;
       case Tape::Ran::kGone:
@@ -39,6 +41,12 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs) {
     }
   }
   return ran;
+}
+
+std::shared_ptr<const Tape> RegionVariants::RunLast() const {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && !variants_.empty() ? variants_.front().tape
+                                                : nullptr;
 }
 
 void RegionVariants::NoteRun(int64_t name) {

@@ -53,8 +53,12 @@ class RegionVariants {
     // Of a forward pass: what its outputs are to be given.
     std::shared_ptr<RegionHistory> history = {};
   };
-  // Raises what an operator raises.
-  Ran Run(const TapeInputs& inputs);
+  // Raises what an operator raises. `held`: a tape that may be run, of which
+  // the caller keeps all that comes from outside from going.
+  Ran Run(const TapeInputs& inputs, const Tape* held = nullptr);
+  // The tape that was run last; null: there is none, or other threads are at
+  // work. Never waits.
+  std::shared_ptr<const Tape> RunLast() const;
   // Of forward passes: how many backward passes a tape was run for.
   const std::shared_ptr<std::atomic<uint64_t>>& backward() const {
     return backward_;
@@ -117,7 +121,7 @@ class RegionVariants {
   const TapePass pass_;
   const std::shared_ptr<std::atomic<uint64_t>> backward_ =
       std::make_shared<std::atomic<uint64_t>>(0);
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::list<Variant> variants_;  // that was used last comes first
   int64_t next_name_ = 1;
   TapeLevel level_ = TapeLevel::kBelowAutograd;

@@ -28,6 +28,11 @@ void BeforeOp(scheduler::Session* session, const engine::OpView& op,
   }
 }
 
+bool OthersAreTold() {
+  TorchRuntime* runtime = TorchRuntime::Active();
+  return runtime != nullptr && runtime->scheduler().has_several_streams();
+}
+
 void InterruptSession(c10::Device device, void* stream, const char* what) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
     runtime->scheduler().MemoryIsUsedOn(

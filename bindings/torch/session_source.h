@@ -36,6 +36,9 @@ scheduler::Session* SessionFor(c10::Device device, void* stream);
 void BeforeOp(scheduler::Session* session, const engine::OpView& op,
               bool may_wait);
 
+// There are other sessions that would be told.
+bool OthersAreTold();
+
 // Interrupts the session of a stream (scheduler::Session::Interrupt), if it has
 // one, or all sessions. May take a lock.
 void InterruptSession(c10::Device device, void* stream, const char* what);

@@ -27,16 +27,13 @@
 #include "bindings/torch/switches.h"
 #include "bindings/torch/tape_ops.h"
 #include "bindings/torch/tape_stretches.h"
+#include "bindings/torch/tape_values.h"
 
 namespace reprise::bindings {
 namespace {
 
 using Origin = TapeRegister::Origin;
 using Kind = TapeArgument::Kind;
-
-at::Tensor TensorAt(const std::vector<at::Tensor>& made, int32_t index) {
-  return index < 0 ? at::Tensor() : made[static_cast<size_t>(index)];
-}
 
 // As Python's operators give a number to those that take tensors.
 at::Tensor Wrapped(const at::Scalar& number) {
@@ -46,7 +43,7 @@ at::Tensor Wrapped(const at::Scalar& number) {
 }
 
 c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs,
-                    const std::vector<at::Tensor>& made) {
+                    TapeValues& made) {
   switch (argument.kind) {
     case Kind::kValue:
       if (argument.wrapped) return Wrapped(argument.value.toScalar());
@@ -57,12 +54,12 @@ c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs,
       return argument.wrapped ? c10::IValue(Wrapped(number)) : number;
     }
     case Kind::kTensor:
-      return TensorAt(made, argument.registers[0]);
+      return made.Take(argument.registers[0]);
     case Kind::kTensors: {
       c10::List<at::Tensor> list;
       list.reserve(argument.registers.size());
       for (const int32_t reg : argument.registers) {
-        list.push_back(TensorAt(made, reg));
+        list.push_back(made.Take(reg));
       }
       return list;
     }
@@ -73,7 +70,7 @@ c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs,
         if (reg == TapeArgument::kNone) {
           list.push_back(std::nullopt);
         } else {
-          list.push_back(TensorAt(made, reg));
+          list.push_back(made.Take(reg));
         }
       }
       return list;
@@ -189,41 +186,20 @@ bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {
              [this](uint32_t i) { return sharing_[i]; });
 }
 
-bool Tape::Gather(const TapeInputs& inputs,
-                  std::vector<at::Tensor>& made) const {
-  for (const uint32_t i : given_.inputs) {
-    made[i] = inputs.tensors[registers_[i].index];
-  }
-  for (size_t k = 0; k < given_.foreign.size(); ++k) {
-    auto tensor = given_.tensors[k].lock();
-    if (!tensor) return false;
-    made[given_.foreign[k]] = at::Tensor(std::move(tensor));
-  }
-  for (const uint32_t i : given_.gradients) {
-    made[i] = made[registers_[i].index].grad();
-    if (!made[i].defined()) return false;
-  }
-  for (const uint32_t i : given_.constants) {
-    // Calls may write it, or hand it out.
-    made[i] = CopyHostTensor(*registers_[i].content.unsafeGetTensorImpl());
-  }
-  return true;
-}
-
-void Tape::DropGradients(const std::vector<at::Tensor>& made) const {
+void Tape::DropGradients(const TapeValues& made) const {
   // Their memory goes before the next ones' is wanted, as in eager. Who reads
   // one holds it.
   for (const TapeGradient& gradient : gradients_) {
     if (gradient.after != TapeArgument::kNone) {
-      made[gradient.of].mutable_grad().reset();
+      made.Look(static_cast<int32_t>(gradient.of))->mutable_grad().reset();
     }
   }
 }
 
 Tape::Ran Tape::Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
-                    TapeStretches* known) const {
-  std::vector<at::Tensor> made(registers_.size());
-  if (!Gather(inputs, made)) return Ran::kGone;
+                    TapeStretches* known, bool held) const {
+  TapeValues made(*this, held);
+  if (!made.Begin(inputs)) return Ran::kGone;
   {
     const c10::impl::ExcludeDispatchKeyGuard below(
         level_ == TapeLevel::kBelowAutograd
@@ -251,17 +227,16 @@ Tape::Ran Tape::Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
   }
   for (const TapeGradient& gradient : gradients_) {
     if (gradient.after == TapeArgument::kNone) continue;
-    made[gradient.of].mutable_grad() = TensorAt(made, gradient.after);
+    made.Look(static_cast<int32_t>(gradient.of))->mutable_grad() =
+        made.Take(gradient.after);
   }
   outputs.reserve(outputs_.size());
-  for (const int32_t reg : outputs_) {
-    outputs.push_back(made[static_cast<size_t>(reg)]);
-  }
+  for (const int32_t reg : outputs_) outputs.push_back(made.Take(reg));
   return Ran::kDone;
 }
 
 bool Tape::Make(const TapeCall& call, const TapeInputs& inputs,
-                std::vector<at::Tensor>& made, torch::jit::Stack& stack) const {
+                TapeValues& made, torch::jit::Stack& stack) const {
   at::GradMode::set_enabled(call.grad_mode);
   const c10::impl::ExcludeDispatchKeyGuard inner(
       call.below_views ? c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)
@@ -274,27 +249,27 @@ bool Tape::Make(const TapeCall& call, const TapeInputs& inputs,
   if (!call.read.isNone() && !SameValue(stack[0], call.read)) return false;
   auto result = call.results.begin();
   ForTensors(stack, [&](const at::Tensor& tensor) {
-    if (const int32_t reg = *result++; reg >= 0) {
-      made[static_cast<size_t>(reg)] = tensor;
-    }
+    if (const int32_t reg = *result++; reg >= 0) made[reg] = tensor;
   });
   stack.clear();
   return true;
 }
 
-void Tape::MakeViews(const TapeCall& call,
-                     std::vector<at::Tensor>& made) const {
-  const at::Tensor& of =
-      made[static_cast<size_t>(call.arguments[0].registers[0])];
+void Tape::MakeViews(const TapeCall& call, TapeValues& made) const {
+  c10::TensorImpl* const of = made.Look(call.arguments[0].registers[0]);
   for (const int32_t reg : call.results) {
     if (reg < 0) continue;
-    const auto made_as = static_cast<size_t>(reg);
-    made[made_as] = MakeOver(of.storage(), registers_[made_as].form);
-    if (!of.is_inference()) {
-      made[made_as].unsafeGetTensorImpl()->set_version_counter(
-          of.unsafeGetTensorImpl()->version_counter());
+    made[reg] =
+        MakeOver(of->storage(), registers_[static_cast<size_t>(reg)].form);
+    if (!of->is_inference()) {
+      made[reg].unsafeGetTensorImpl()->set_version_counter(
+          of->version_counter());
     }
   }
+}
+
+void Tape::DropBehind(const TapeCall& call, TapeValues& made) const {
+  for (const int32_t reg : call.last_uses) made[reg].reset();
 }
 
 const TapeCall* Tape::MakerOf(int32_t reg) const {

@@ -142,6 +142,7 @@ struct TapeInputs {
 };
 
 class TapeStretches;
+class TapeValues;
 
 // A recorded call of a Python callable, as the calls of operators that it made.
 // Made by TapeRecorder, and immutable then.
@@ -175,13 +176,18 @@ class Tape {
   };
   // After Fits, by the same thread. Raises what an operator raises. Calls that
   // a replay answers are gone over at once where `known` knows them; it learns.
+  // `held`: the caller keeps foreign() from going meanwhile.
   Ran Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
-          TapeStretches* known = nullptr) const;
+          TapeStretches* known = nullptr, bool held = false) const;
+
+  // What came from outside and is no input: parameters, say.
+  std::span<const WeakTensor> foreign() const { return given_.tensors; }
 
  private:
   friend class TapeRecorder;
   friend class TapeMatcher;
   friend class TapeStretches;
+  friend class TapeValues;
 
   // When all registers are what they are.
   void NoteGiven();
@@ -203,7 +209,7 @@ class Tape {
   // The same tensors, and tensors with the same memory, are given in the same
   // places.
   bool GivenAlike(std::span<const at::Tensor> tensors) const;
-  void MakeViews(const TapeCall& call, std::vector<at::Tensor>& made) const;
+  void MakeViews(const TapeCall& call, TapeValues& made) const;
   // Null: it is no result.
   const TapeCall* MakerOf(int32_t reg) const;
   // What calls of [first, end) make and somebody uses behind them, and what
@@ -214,16 +220,11 @@ class Tape {
   };
   Used UsedBehind(size_t first, size_t end) const;
   // Makes it, and names its results. False: it has read another value.
-  bool Make(const TapeCall& call, const TapeInputs& inputs,
-            std::vector<at::Tensor>& made, torch::jit::Stack& stack) const;
-  void DropGradients(const std::vector<at::Tensor>& made) const;
+  bool Make(const TapeCall& call, const TapeInputs& inputs, TapeValues& made,
+            torch::jit::Stack& stack) const;
+  void DropGradients(const TapeValues& made) const;
   // What no call behind this one uses.
-  void DropBehind(const TapeCall& call, std::vector<at::Tensor>& made) const {
-    for (const int32_t reg : call.last_uses) {
-      made[static_cast<size_t>(reg)].reset();
-    }
-  }
-  bool Gather(const TapeInputs& inputs, std::vector<at::Tensor>& made) const;
+  void DropBehind(const TapeCall& call, TapeValues& made) const;
 
   TapeLevel level_ = TapeLevel::kBelowAutograd;
   uint64_t modes_ = 0;  // ModesWord()

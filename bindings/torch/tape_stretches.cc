@@ -13,6 +13,7 @@
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/result_maker.h"
+#include "bindings/torch/session_source.h"
 #include "bindings/torch/tape_ops.h"
 #include "bindings/torch/torch_frontend.h"
 #include "bindings/torch/watched_op.h"
@@ -42,7 +43,7 @@ bool IsHostTensor(const engine::ResultSpec& spec) {
 }
 
 // Without an offset, where the tensor begins in its storage.
-scheduler::Session::Operand Placed(const at::Tensor& tensor,
+scheduler::Session::Operand Placed(const c10::TensorImpl& tensor,
                                    const engine::ValueRef& ref,
                                    std::optional<uint64_t> offset_bytes = {}) {
   const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
@@ -73,25 +74,28 @@ bool IsAsSaid(const at::Tensor& tensor, const engine::ResultSpec& spec) {
 }  // namespace
 
 TapeStretches::Run::Run(const Tape& tape, TapeStretches* stretches,
-                        std::vector<at::Tensor>& made)
+                        TapeValues& made)
     : tape_(tape), stretches_(stretches), made_(made) {
   if (stretches == nullptr || tape.level() != TapeLevel::kBelowAutograd) {
     stretches_ = nullptr;
     return;
   }
-  for (const at::Tensor& tensor : made) {
-    if (tensor.defined() && tensor.is_cuda()) {
-      device_ = tensor.device().index();
+  for (const TapeRegister& reg : tape.registers_) {
+    if (reg.form.device.is_cuda()) {
+      device_ = reg.form.device.index();
       break;
     }
   }
-  const std::lock_guard lock(stretches->mutex_);
-  ++stretches->runs_;
-  const uint64_t pause = stretches->missed_
-                             ? stretches->pause_
-                             : std::max(stretches->pause_, kSeldom);
-  learns_ = stretches->runs_ >= stretches->learned_at_ + pause;
-  if (!learns_) known_ = stretches->all_;
+  {
+    const std::lock_guard lock(stretches->mutex_);
+    ++stretches->runs_;
+    const uint64_t pause = stretches->missed_
+                               ? stretches->pause_
+                               : std::max(stretches->pause_, kSeldom);
+    learns_ = stretches->runs_ >= stretches->learned_at_ + pause;
+    if (!learns_) known_ = stretches->all_;
+  }
+  if (learns_) (void)made_.TakeAll();  // they are there
   followed_ = Followed();
 }
 
@@ -163,11 +167,12 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
                                      const engine::Program& program) {
   MakeCalls(stretch.before);
   if (!FindGiven(stretch)) return 0;
+  const bool told = TellOfWrites(stretch, session);
   const auto kind = t_thread_state.kind;
   const auto make = [&](const TapeStretch::Result& result) {
     const engine::ResultSpec& spec =
         program.trace->ops[result.op].results[result.result];
-    at::Tensor& made = made_[At(result.reg)];
+    at::Tensor& made = made_[result.reg];
     if (!spec.IsValue()) {
       made = CopyHostTensor(*HostValue(spec).toTensor().unsafeGetTensorImpl());
       return;
@@ -185,15 +190,15 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
       make(*wanted);
     }
     for (; bump != stretch.bumps.end() && bump->op == op; ++bump) {
-      const at::Tensor& written = made_[At(bump->reg)];
-      for (uint32_t i = 0; written.defined() && i < bump->times; ++i) {
-        written.unsafeGetTensorImpl()->bump_version();
+      c10::TensorImpl* const written = made_.Look(bump->reg);
+      for (uint32_t i = 0; written != nullptr && i < bump->times; ++i) {
+        written->bump_version();
       }
     }
     // What is behind may be written over it. No other memory is released under
     // the session's lock.
     for (; drop != stretch.drops.end() && drop->op == op; ++drop) {
-      at::Tensor& made = made_[At(drop->reg)];
+      at::Tensor& made = made_[drop->reg];
       if (made.defined() && made.use_count() == 1 &&
           engine::Ledger::IsLease(made.storage().data_ptr().get_deleter())) {
         made.reset();
@@ -209,7 +214,8 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
          .next_op = stretch.first_op,
          .ops = static_cast<uint32_t>(stretch.calls.size()),
          .operands = given_,
-         .taken = stretch.taken},
+         .taken = stretch.taken,
+         .told = told},
         passed);
     if (followed == 0) return 0;
     gone_over_ += followed;
@@ -219,8 +225,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
       used = tape_.UsedBehind(stretch.first_call, end);
       for (const TapeStretch::Result& result : stretch.results) {
         if (result.op < stretch.first_op + followed &&
-            used.results.contains(result.reg) &&
-            !made_[At(result.reg)].defined()) {
+            used.results.contains(result.reg) && !made_[result.reg].defined()) {
           make(result);
         }
       }
@@ -229,7 +234,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
   if (end == stretch.end_call) {
     MakeCalls(stretch.views);
     for (const TapeStretch::Drop& each : stretch.drops) {
-      made_[At(each.reg)].reset();
+      made_[each.reg].reset();
     }
   } else {
     MakeCalls(used.views);
@@ -255,11 +260,27 @@ void TapeStretches::Run::MakeCalls(const std::vector<size_t>& calls) {
 bool TapeStretches::Run::FindGiven(const TapeStretch& stretch) {
   given_.clear();
   for (const TapeStretch::Given& given : stretch.given) {
-    const at::Tensor& tensor = made_[At(given.reg)];
-    if (!tensor.defined()) return false;
-    given_.push_back(Placed(tensor, given.ref, given.offset_bytes));
+    const c10::TensorImpl* const tensor = made_.Look(given.reg);
+    if (tensor == nullptr) return false;
+    given_.push_back(Placed(*tensor, given.ref, given.offset_bytes));
     if (AlignmentOf(given_.back()) != given.alignment) return false;
   }
+  return true;
+}
+
+bool TapeStretches::Run::TellOfWrites(const TapeStretch& stretch,
+                                      scheduler::Session& session) {
+  if (!stretch.writes) return true;
+  if (!OthersAreTold()) return false;
+  std::vector<engine::Operand> written;
+  for (size_t i = 0; i < stretch.given.size(); ++i) {
+    if (!stretch.given[i].ref.written) continue;
+    written.push_back(given_[i].at);
+    written.back().written = true;
+  }
+  engine::OpView all;
+  all.operands = written;
+  BeforeOp(&session, all, /*may_wait=*/false);
   return true;
 }
 
@@ -273,7 +294,7 @@ bool TapeStretches::Run::MayBeUnseen(const TapeCall& call) const {
         // What a tensor of the host holds is a part of the op.
         return t_thread_state.kind == scheduler::DeviceKind::kCuda &&
                std::ranges::any_of(argument.registers, [this](int32_t reg) {
-                 return reg >= 0 && !made_[At(reg)].is_cuda();
+                 return reg >= 0 && !made_[reg].is_cuda();
                });
       });
 }
@@ -282,7 +303,7 @@ void TapeStretches::Run::NoteVersions(const TapeCall& call) {
   for (const TapeArgument& argument : call.arguments) {
     for (const int32_t reg : argument.registers) {
       if (reg < 0 || !tape_.registers_[At(reg)].outside) continue;
-      const at::Tensor& tensor = made_[At(reg)];
+      const at::Tensor& tensor = made_[reg];
       if (tensor.is_inference()) continue;  // counts nothing
       due_.versions.emplace_back(reg, tensor._version());
     }
@@ -309,7 +330,8 @@ bool TapeStretches::Run::FindOperands(const TapeCall& call,
   if (due_.own) {
     if (given.size() != refs.size()) return false;
     for (size_t i = 0; i < refs.size(); ++i) {
-      const auto placed = Placed(made_[At(given[i])], refs[i]);
+      const auto placed =
+          Placed(*made_[given[i]].unsafeGetTensorImpl(), refs[i]);
       if (!is_told(refs[i]) && !session.IsAt(placed)) return false;
       due_.operands.push_back({given[i], refs[i], AlignmentOf(placed)});
     }
@@ -320,7 +342,7 @@ bool TapeStretches::Run::FindOperands(const TapeCall& call,
   for (const int32_t reg : given) {
     const size_t before = due_.operands.size();
     for (size_t i = 0; i < refs.size(); ++i) {
-      const auto placed = Placed(made_[At(reg)], refs[i]);
+      const auto placed = Placed(*made_[reg].unsafeGetTensorImpl(), refs[i]);
       if (!session.IsAt(placed)) continue;
       due_.operands.push_back({reg, refs[i], AlignmentOf(placed)});
       found[i] = true;
@@ -379,7 +401,7 @@ bool TapeStretches::Run::FindResults(const TapeCall& call,
         !is_new(call.results[0])) {
       return false;
     }
-    const at::Tensor& made = made_[At(call.results[0])];
+    const at::Tensor& made = made_[call.results[0]];
     const uint64_t offset_bytes =
         static_cast<uint64_t>(made.storage_offset()) * made.itemsize();
     const TensorForm& form = tape_.registers_[At(call.results[0])].form;
@@ -387,8 +409,9 @@ bool TapeStretches::Run::FindResults(const TapeCall& call,
     return form.Fits(*made.unsafeGetTensorImpl(), /*has_gradient=*/false) &&
            form.storage_offset == made.storage_offset() &&
            MakeOver(made.storage(), form).key_set() == made.key_set() &&
-           session->IsAt(Placed(
-               made, {.value = all[0].value, .offset_bytes = offset_bytes}));
+           session->IsAt(
+               Placed(*made.unsafeGetTensorImpl(),
+                      {.value = all[0].value, .offset_bytes = offset_bytes}));
   }
   // By index, those that stand for tensors; others are numbers.
   std::vector<uint32_t> specs;
@@ -418,7 +441,7 @@ bool TapeStretches::Run::FindResults(const TapeCall& call,
         known.results.push_back({reg, due_.index, specs[i], false});
         break;
       case SpecKind::kValue:
-        if (!is_new(reg) || !makes(spec) || !IsAsSaid(made_[At(reg)], spec)) {
+        if (!is_new(reg) || !makes(spec) || !IsAsSaid(made_[reg], spec)) {
           return false;
         }
         known.results.push_back({reg, due_.index, specs[i], false});
@@ -448,10 +471,10 @@ void TapeStretches::Run::LearnAfter(size_t call) {
               .op = due_.index,
               .operands = std::move(due_.operands)};
   const auto storage_of = [this](const TapeStretch::Bump& bump) {
-    return made_[At(bump.reg)].storage().unsafeGetStorageImpl();
+    return made_[bump.reg].storage().unsafeGetStorageImpl();
   };
   for (const auto& [reg, before] : due_.versions) {
-    const uint32_t times = made_[At(reg)]._version() - before;
+    const uint32_t times = made_[reg]._version() - before;
     if (times == 0) continue;
     const TapeStretch::Bump bump{reg, due_.index, times};
     // They may be counted together, or each by itself.
@@ -627,14 +650,19 @@ size_t TapeStretches::Add(const Tape& tape,
         given.reg = maker->arguments[0].registers[0];
       }
       if (inside(maker)) continue;
-      const bool known_given = std::ranges::any_of(
+      stretch->writes |= given.ref.written;
+      const auto known_given = std::ranges::find_if(
           stretch->given, [&given](const TapeStretch::Given& other) {
             return other.reg == given.reg &&
                    other.offset_bytes == given.offset_bytes &&
                    other.ref.value == given.ref.value &&
                    other.ref.offset_bytes == given.ref.offset_bytes;
           });
-      if (!known_given) stretch->given.push_back(given);
+      if (known_given == stretch->given.end()) {
+        stretch->given.push_back(given);
+      } else {
+        known_given->ref.written |= given.ref.written;
+      }
     }
   }
   const Tape::Used used = tape.UsedBehind(begin, end);

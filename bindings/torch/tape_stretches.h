@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bindings/torch/tape.h"
+#include "bindings/torch/tape_values.h"
 #include "bindings/torch/thread_state.h"
 #include "engine/program/program.h"
 #include "engine/trace/trace.h"
@@ -70,6 +71,7 @@ struct TapeStretch {
   std::vector<size_t> calls = {};    // by op, which one
   std::vector<size_t> before = {};   // calls that are made first
   std::vector<Given> given = {};     // each once
+  bool writes = false;               // some of it
   std::vector<Result> results = {};  // ascending by op
   // Of these, what is used behind; and what makes the views that are.
   std::vector<Result> wanted = {};
@@ -94,10 +96,9 @@ class TapeStretches {
   //     After(call)
   class Run {
    public:
-    // `made`: by register, what there is; borrowed. Without `stretches` nothing
-    // is gone over.
-    Run(const Tape& tape, TapeStretches* stretches,
-        std::vector<at::Tensor>& made);
+    // `made`: what there is; borrowed. Without `stretches` nothing is gone
+    // over.
+    Run(const Tape& tape, TapeStretches* stretches, TapeValues& made);
     ~Run();
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
@@ -149,6 +150,9 @@ class TapeStretches {
     size_t GoOverOne(const TapeStretch& stretch, scheduler::Session& session,
                      const engine::Program& program);
     bool FindGiven(const TapeStretch& stretch);
+    // Of what was found, other sessions. False: there was none, and were there
+    // one meanwhile, it would have to know.
+    bool TellOfWrites(const TapeStretch& stretch, scheduler::Session& session);
     void MakeCalls(const std::vector<size_t>& calls);
     void LearnBefore(size_t call);
     void LearnAfter(size_t call);
@@ -162,7 +166,7 @@ class TapeStretches {
 
     const Tape& tape_;
     TapeStretches* stretches_;
-    std::vector<at::Tensor>& made_;
+    TapeValues& made_;
     std::shared_ptr<const std::vector<std::shared_ptr<const TapeStretch>>>
         known_;
     bool missed_ = false;

@@ -11,9 +11,11 @@ from typing import Any
 
 import hazards
 import pytest
+import reprise
 import skips
 import torch
 from hazards import same_as_eager
+from watching import assert_same_bits
 
 pytestmark = [
     pytest.mark.gpu,
@@ -71,7 +73,19 @@ def _copy_in(side: torch.cuda.Stream, w: torch.Tensor) -> Any:
         return torch.full((3,), 2.0).to("cuda")
 
 
-def _walk(order: Order, when: Callable[[int], bool], wait: Callable[[], object]) -> Any:
+def _write(weight: torch.Tensor) -> None:
+    weight.mul_(1.0625)
+    weight.clamp_(-2, 2)
+    weight.sub_(0.001)
+    weight.add_(0.002)
+
+
+def _walk(
+    order: Order,
+    when: Callable[[int], bool],
+    wait: Callable[[], object],
+    write: Callable[[torch.Tensor], object] = _write,
+) -> Any:
     """Passes that do not use the weight before another stream has written it."""
     torch.manual_seed(11)
     weight = torch.randn(64, 64, device="cuda")
@@ -85,7 +99,7 @@ def _walk(order: Order, when: Callable[[int], bool], wait: Callable[[], object])
         if when(number):
             with torch.cuda.stream(side):
                 torch.cuda._sleep(400_000)
-                weight.mul_(1.0625).clamp_(-2, 2)
+                write(weight)
             kept.append(order(side, weight))
         h = h @ weight
         h = (h.relu_() - 0.5).sin()
@@ -121,3 +135,13 @@ def test_writes_of_other_streams_are_seen(
     order: Order, when: Callable[[int], bool]
 ) -> None:
     same_as_eager("cuda", lambda wait: _walk(order, when, wait))
+
+
+@pytest.mark.parametrize("order", [_wait_for_stream, _wait_for_event, _ask_stream])
+def test_writes_of_regions_on_other_streams_are_seen(order: Order) -> None:
+    """Their ops are not shown one by one, and others know of them all the same."""
+    fast: Any = reprise.region(_write)
+    with hazards.watched("cuda") as session:
+        found = _walk(order, lambda _: True, lambda: hazards.rest(session), fast)
+        assert session.stats().unshown > 0, str(session.explain())
+    assert_same_bits(found, _walk(order, lambda _: True, lambda: None))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -587,3 +590,34 @@ def test_named_tuple_with_attributes() -> None:
         assert_same_bits(found.x, x * times)
         assert found.times == times
     assert "PairOfMore with attributes" in str(fast.explain())
+
+
+def test_parameters_that_another_thread_replaces(device: str) -> None:
+    """Equal ones, one after the other, while calls are under way."""
+    net = nn.Sequential(*(nn.Linear(8, 8) for _ in range(6)))
+    net.to(device).eval()
+    fast: Any = reprise.region(net)
+    x = torch.randn(4, 8, device=device)
+    over = threading.Event()
+
+    def replace() -> None:
+        for layer in itertools.cycle(net):
+            if over.is_set():
+                break
+            layer.weight = nn.Parameter(layer.weight.detach().clone())
+            time.sleep(0.0001)
+
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        expected = net(x)
+        for _ in range(40):
+            fast(x)
+            session.wait(60)
+        other = threading.Thread(target=replace)
+        other.start()
+        try:
+            for call in range(2000):
+                assert_same_bits([fast(x)], [expected], f"call {call}")
+        finally:
+            over.set()
+            other.join()
+    assert fast.explain().replayed > 0

@@ -406,6 +406,42 @@ def test_two_regions_and_eager_in_turn(device: str) -> None:
         assert session.stats().unshown > 0
 
 
+@pytest.mark.gpu
+def test_regions_of_programs_with_several_streams() -> None:
+    """Whole steps, which write weights, while another stream has a session."""
+    side = torch.cuda.Stream()
+    nets = [Residual().cuda() for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+
+    def step(net: Residual, x: torch.Tensor) -> torch.Tensor:
+        net.zero_grad()
+        loss: torch.Tensor = net(x)[0].square().mean()
+        loss.backward()
+        with torch.no_grad():
+            for p in net.parameters():
+                p.sub_(p.grad, alpha=0.01)
+        return loss.detach()
+
+    fast: Any = reprise.region(lambda x: step(nets[0], x))
+    with reprise.session("cuda", policy="always") as session:
+        session.reset()
+        for call in range(WARM + 20):
+            x = batch("cuda")
+            if call % 7 == 0:
+                with torch.cuda.stream(side):
+                    (batch("cuda") * 2).relu_().sum()
+            before = session.stats().unshown
+            found = fast(x)
+            unshown = session.stats().unshown - before
+            with reprise.session("cuda", enabled=False):
+                assert_same_bits([found], [step(nets[1], x)], f"call {call}")
+                assert_same_bits(
+                    *[list(net.state_dict().values()) for net in nets], f"call {call}"
+                )
+            session.wait(60)
+        assert unshown > 80, str(session.explain())
+
+
 def test_memory_is_given_back(device: str) -> None:
     """Plans go, and are made anew, between calls."""
     net = Residual().to(device).eval()

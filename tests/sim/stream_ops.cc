@@ -500,13 +500,15 @@ std::vector<StreamTensor> StreamOps::Told(
   return told;
 }
 
-std::shared_ptr<const engine::Program> StreamOps::Foretell(const Shown& shown) {
+bool StreamOps::Foretells(const Shown& shown) const {
   // Which ones: another number for each op.
-  if ((ops_ * 0x9e3779b97f4a7c15 >> 32) % 100 >= foretold_percent) {
-    return nullptr;
-  }
+  return shown.view.cut == nullptr &&
+         (ops_ * 0x9e3779b97f4a7c15 >> 32) % 100 < foretold_percent;
+}
+
+std::shared_ptr<const engine::Program> StreamOps::Foretell(const Shown& shown) {
   const auto due = parts_.session->following();
-  if (due.program == nullptr || shown.view.cut != nullptr) return nullptr;
+  if (due.program == nullptr) return nullptr;
   const engine::TracedOp& op = due.program->trace->ops[due.next_op];
   if (op.op != shown.view.op || op.by_eager ||
       !due.program->effects.tells_places(due.next_op) ||
@@ -521,7 +523,8 @@ std::shared_ptr<const engine::Program> StreamOps::Foretell(const Shown& shown) {
       parts_.session->FollowUnseen({.program = due.program.get(),
                                     .next_op = due.next_op,
                                     .ops = 1,
-                                    .operands = operands},
+                                    .operands = operands,
+                                    .told = true},
                                    [](uint32_t) {});
   return followed == 1 ? due.program : nullptr;
 }
@@ -534,8 +537,13 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   parts_.gpu->eager_stream = parts_.stream;
   if (!shows) return Eager(kind, inputs, attribute);
   const Shown shown(kind, Told(inputs), attribute, parts_.fault);
+  const bool foretells = Foretells(shown);
+  if (foretells) {
+    parts_.before_op(&session, shown.view, /*may_wait=*/false);
+    parts_.gpu->eager_stream = parts_.stream;
+  }
   session.Lock();
-  if (const auto program = Foretell(shown)) {
+  if (const auto program = foretells ? Foretell(shown) : nullptr) {
     const scheduler::Session::Following now = session.following();
     const size_t next =
         now.program == program ? now.next_op : program->trace->ops.size();

@@ -245,6 +245,8 @@ class StreamOps {
   std::vector<Tensor> Followed(const std::vector<Tensor>& inputs,
                                const engine::TracedOp& op)
       REPRISE_NO_THREAD_SAFETY_ANALYSIS;
+  // It is to be followed unseen, if it can be.
+  bool Foretells(const Shown& shown) const;
   // The same: the program whose op it is, if that was followed unseen.
   std::shared_ptr<const engine::Program> Foretell(const Shown& shown)
       REPRISE_NO_THREAD_SAFETY_ANALYSIS;

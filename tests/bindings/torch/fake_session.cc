@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <utility>
 
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/session_source.h"
@@ -22,6 +24,7 @@ scheduler::Session* g_session = nullptr;
 scheduler::DeviceKind g_kind = scheduler::DeviceKind::kHost;
 std::atomic<bool> g_asleep{false};
 uint64_t g_passed_over = 0;
+std::function<void(const engine::OpView&)> g_before_op;
 
 // Memory that lives as long as a tensor does.
 engine::Block BlockOf(const at::Tensor& tensor) {
@@ -41,7 +44,13 @@ std::optional<Watched> WatchedNow() {
 void PassOver(uint64_t ops) { g_passed_over += ops; }
 
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
-void BeforeOp(scheduler::Session*, const engine::OpView&, bool) {}
+void BeforeOp(scheduler::Session*, const engine::OpView& op, bool) {
+  if (g_before_op) g_before_op(op);
+}
+bool OthersAreTold() { return g_before_op != nullptr; }
+void TellOthers(std::function<void(const engine::OpView&)> before_op) {
+  g_before_op = std::move(before_op);
+}
 
 void InterruptSession(c10::Device, void*, const char* what) {
   g_session->Interrupt(what);
@@ -58,6 +67,7 @@ void Serve(scheduler::Session* session, scheduler::DeviceKind kind) {
 }
 
 void StopServing() {
+  g_before_op = nullptr;
   g_watching = false;
   g_session = nullptr;
   g_asleep = false;

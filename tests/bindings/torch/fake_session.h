@@ -8,6 +8,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -119,6 +120,9 @@ class FakeSession final : public scheduler::Session {
 void Serve(scheduler::Session* session,
            scheduler::DeviceKind kind = scheduler::DeviceKind::kHost);
 void StopServing();
+
+// From now on until StopServing there are other sessions that are told of ops.
+void TellOthers(std::function<void(const engine::OpView&)> before_op);
 
 // From now on until StopServing no op is shown, and so many were passed over.
 void FallAsleep();

@@ -25,6 +25,7 @@
 #include "scheduler/build_job.h"
 #include "scheduler/plan_cache.h"
 #include "scheduler/stream_session.h"
+#include "scheduler/stream_writes.h"
 #include "tests/bindings/torch/fake_session.h"
 
 namespace reprise::bindings {
@@ -136,6 +137,13 @@ class LimitedSession final : public scheduler::Session {
 class TapeStretchesTest : public testing::Test {
  protected:
   TapeStretchesTest() {
+    inner_ = MakeSession();
+    session_ = std::make_unique<LimitedSession>(inner_.get());
+    Serve(session_.get());
+  }
+  ~TapeStretchesTest() override { StopServing(); }
+
+  std::unique_ptr<scheduler::StreamSession> MakeSession() {
     scheduler::StreamSession::Parts parts;
     parts.frontend =
         MakeFrontend({scheduler::DeviceKind::kHost, 0, nullptr}, &OpName);
@@ -148,11 +156,9 @@ class TapeStretchesTest : public testing::Test {
     parts.build = [](const std::shared_ptr<scheduler::BuildJob>& job) {
       job->Run();
     };
-    inner_ = std::make_unique<scheduler::StreamSession>(std::move(parts));
-    session_ = std::make_unique<LimitedSession>(inner_.get());
-    Serve(session_.get());
+    parts.writes = &writes_;
+    return std::make_unique<scheduler::StreamSession>(std::move(parts));
   }
-  ~TapeStretchesTest() override { StopServing(); }
 
   static std::shared_ptr<const Tape> Record(
       const Tensors& inputs, const std::function<Tensors()>& callable) {
@@ -213,6 +219,7 @@ class TapeStretchesTest : public testing::Test {
 
   const at::NoGradGuard no_grad_;
   scheduler::PlanCache plans_{size_t{1} << 26};
+  scheduler::StreamWrites writes_;
   std::unique_ptr<scheduler::StreamSession> inner_;
   std::unique_ptr<LimitedSession> session_;
   TapeStretches stretches_;
@@ -290,15 +297,25 @@ TEST_F(TapeStretchesTest, LooksWhereParametersAre) {
   EXPECT_GT(session_->unseen, 0u);
 }
 
-TEST_F(TapeStretchesTest, WritesOutsideAreMadeOneByOne) {
-  Layers layers;
-  at::Tensor state = at::zeros({4, 8});
-  const auto step = [&](const at::Tensor& given) {
-    Tensors found = layers(given);
-    state.add_(found[3]);
-    found.push_back(state.mul(2).neg().abs().add(1));
+// Layers that add to what is outside, and read it.
+class Step {
+ public:
+  Tensors operator()(const at::Tensor& x) {
+    Tensors found = layers_(x);
+    state_.add_(found[3]);
+    found.push_back(state_.mul(2).neg().abs().add(1));
     return found;
-  };
+  }
+  at::Tensor& state() { return state_; }
+
+ private:
+  Layers layers_;
+  at::Tensor state_ = at::zeros({4, 8});
+};
+
+TEST_F(TapeStretchesTest, WritesOutsideAreMadeOneByOne) {
+  Step step;
+  at::Tensor& state = step.state();
   const at::Tensor x = at::randn({4, 8});
   const auto tape = Record({x}, [&] { return step(x); });
   ASSERT_NE(tape, nullptr);
@@ -316,6 +333,43 @@ TEST_F(TapeStretchesTest, WritesOutsideAreMadeOneByOne) {
     EXPECT_TRUE(state.equal(after));
   }
   EXPECT_GT(session_->unseen, 100u);
+}
+
+TEST_F(TapeStretchesTest, OtherSessionsAreToldOfWritesBefore) {
+  const std::unique_ptr<scheduler::StreamSession> other = MakeSession();
+  writes_.Add(inner_.get());
+  writes_.Add(other.get());
+  Step step;
+  const at::Tensor& state = step.state();
+  const auto token = TokenOf(*state.storage().unsafeGetStorageImpl());
+  at::Tensor then;  // what the state was when others were told
+  TellOthers([&](const engine::OpView& op) {
+    writes_.BeforeOp(inner_.get(), op, false);
+    for (const engine::Operand& operand : op.operands) {
+      if (operand.written && operand.storage == token) {
+        then = Unseen([&] { return state.clone(); });
+      }
+    }
+  });
+  const at::Tensor x = at::randn({4, 8});
+  const auto tape = Record({x}, [&] { return step(x); });
+  ASSERT_NE(tape, nullptr);
+  const uint64_t in_one_call = [&] {
+    for (int i = 0; i < kWarm; ++i) RunTape(*tape, {x}, &stretches_);
+    const uint64_t before = session_->unseen;
+    RunTape(*tape, {x}, &stretches_);
+    return session_->unseen - before;
+  }();
+  EXPECT_GE(in_one_call, 10u);
+  for (int i = 0; i < 10; ++i) {
+    const at::Tensor before = Unseen([&] { return state.clone(); });
+    then.reset();
+    RunTape(*tape, {x}, &stretches_);
+    ASSERT_TRUE(then.defined());
+    const DepthGuard unseen;
+    EXPECT_TRUE(then.equal(before));
+    EXPECT_FALSE(state.equal(before));
+  }
 }
 
 TEST_F(TapeStretchesTest, OtherThreadsLearnForThemselves) {

@@ -1,0 +1,50 @@
+// What there is while a tape is run.
+
+#ifndef REPRISE_BINDINGS_TORCH_TAPE_VALUES_H_
+#define REPRISE_BINDINGS_TORCH_TAPE_VALUES_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "bindings/torch/tape.h"
+
+namespace reprise::bindings {
+
+// The tensors of one run of a tape, by register. Borrows the tape.
+//
+// Torch takes Python's lock for the first reference to a tensor that only
+// Python holds, and again when it is given up. Where somebody else holds those
+// from outside (parameters), this looks at them, and takes one when a call is
+// given it.
+class TapeValues {
+ public:
+  // `held`: the caller keeps what comes from outside from going.
+  TapeValues(const Tape& tape, bool held);
+
+  // All that is given is there. False: some of it has gone.
+  bool Begin(const TapeInputs& inputs);
+
+  // What a call has made, or is to make.
+  at::Tensor& operator[](int32_t reg) {
+    return made_[static_cast<size_t>(reg)];
+  }
+  // What a call is given. Undefined: nothing is there, or `reg` is negative.
+  const at::Tensor& Take(int32_t reg);
+  // All that comes from outside. False: some of it has gone.
+  bool TakeAll();
+  // What is there, not held; null: nothing.
+  c10::TensorImpl* Look(int32_t reg) const;
+
+ private:
+  const Tape& tape_;
+  const bool held_;
+  std::vector<at::Tensor> made_;
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_TAPE_VALUES_H_
