@@ -212,6 +212,18 @@ bool AreOrdinary(const std::vector<at::Tensor>& tensors) {
   });
 }
 
+bool PauseRegion() { return TapeRecorder::Pause(); }
+
+// See TapeRecorder::Resume, and reprise::call_python for the others.
+void ResumeRegion(int64_t function, const std::vector<at::Tensor>& read,
+                  const std::vector<at::Tensor>& written,
+                  const std::vector<at::Tensor>& results,
+                  const std::string& reason) {
+  const c10::IValue arguments[] = {function, read, written};
+  const c10::IValue given[] = {results};
+  TapeRecorder::Resume(arguments, given, reason);
+}
+
 void AbandonRegion(int64_t name) {
   if (const auto region = Regions().Find(name)) region->Abandon();
 }
@@ -280,6 +292,16 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "(int[], str[], int[], Tensor[])",
       &b::EndRegion);
   library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
+  library.def("pause_region() -> bool", &b::PauseRegion);
+  library.def(
+      "resume_region(int function, Tensor[] read, Tensor[] written, Tensor[] "
+      "results, str reason) -> ()",
+      &b::ResumeRegion);
+  // Python's: a function that regions run in each call; see
+  // bindings/python/reprise/_eager.py.
+  library.def(
+      "call_python(int function, Tensor[] read, Tensor(a!)[] written) -> "
+      "Tensor[]");
   library.def(
       "keep_history(int region, int tape, int name, int outputs, int tracked, "
       "int[] targets, Tensor[] leaves) -> ()",

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -238,6 +239,8 @@ Tape::Ran Tape::Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
 bool Tape::Make(const TapeCall& call, const TapeInputs& inputs,
                 TapeValues& made, torch::jit::Stack& stack) const {
   at::GradMode::set_enabled(call.grad_mode);
+  std::optional<c10::impl::ForceDispatchKeyGuard> as_program;
+  if (call.calls_python) as_program.emplace(made.surroundings());
   const c10::impl::ExcludeDispatchKeyGuard inner(
       call.below_views ? c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)
                        : c10::DispatchKeySet());

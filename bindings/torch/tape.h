@@ -95,6 +95,9 @@ struct TapeCall {
   // And nobody writes or hands them out, or views of them: they are made from
   // their forms.
   bool only_views = false;
+  // It is reprise::call_python: a function of the program's that runs each
+  // time, as it would without a tape.
+  bool calls_python = false;
 };
 
 // In every bit, where numbers are equal that are not the same.

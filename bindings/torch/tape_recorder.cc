@@ -244,6 +244,40 @@ bool TapeRecorder::RecordsHere() {
          !c10::impl::tls_is_dispatch_key_excluded(key);
 }
 
+bool TapeRecorder::Pause() {
+  if (!RecordsHere()) return false;
+  for (const DispatchKey key : {kBelow, kAbove}) {
+    c10::impl::tls_set_dispatch_key_excluded(key, true);
+  }
+  return true;
+}
+
+void TapeRecorder::Resume(std::span<const c10::IValue> arguments,
+                          std::span<const c10::IValue> results,
+                          const std::string& reason) {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("reprise::call_python",
+                                                     "");
+  for (const DispatchKey key : {kBelow, kAbove}) {
+    c10::impl::tls_set_dispatch_key_excluded(key, false);
+  }
+  TapeRecorder* const recorder = g_recorder.load(std::memory_order_acquire);
+  if (recorder == nullptr) return;
+  const std::lock_guard lock(g_recording);
+  if (!reason.empty()) {
+    recorder->Refuse(reason);
+  } else if (recorder->parts_.pass != TapePass::kWhole) {
+    recorder->Refuse("a function runs in each call (reprise.eager)");
+  }
+  const size_t call = recorder->Before(op, arguments);
+  if (!recorder->refused_.empty()) return;
+  recorder->tape_->calls_[call].calls_python = true;
+  // What it does besides cannot be done twice, nor looked at.
+  recorder->draws_ = true;
+  recorder->pure_ = false;
+  recorder->After(call, results);
+}
+
 void TapeRecorder::NoteOutside(const char* what) {
   if (!RecordsHere()) return;
   const std::lock_guard lock(g_recording);

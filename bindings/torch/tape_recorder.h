@@ -107,6 +107,16 @@ class TapeRecorder {
   // records an event, launches by itself). Nothing unless RecordsHere.
   static void NoteOutside(const char* what);
 
+  // Round a function of the program's that is to run in each call, on the
+  // thread of Begin: what it calls is not written down. False: nobody records
+  // here.
+  static bool Pause();
+  // The call, reprise::call_python's, and what it gives. `reason`: why it
+  // cannot be one; empty: it can.
+  static void Resume(std::span<const c10::IValue> arguments,
+                     std::span<const c10::IValue> results,
+                     const std::string& reason);
+
   // The dispatcher's, of any operator.
   static void Record(TapeLevel level, const c10::OperatorHandle& op,
                      c10::DispatchKeySet keys, torch::jit::Stack* stack);

@@ -287,7 +287,7 @@ bool TapeStretches::Run::TellOfWrites(const TapeStretch& stretch,
 // --- Learning -------------------------------------------------------------
 
 bool TapeStretches::Run::MayBeUnseen(const TapeCall& call) const {
-  if (!call.read.isNone()) return false;
+  if (!call.read.isNone() || call.calls_python) return false;
   return std::ranges::none_of(
       call.arguments, [this](const TapeArgument& argument) {
         if (argument.kind == Kind::kNumber) return true;

@@ -14,7 +14,10 @@ using Origin = TapeRegister::Origin;
 }  // namespace
 
 TapeValues::TapeValues(const Tape& tape, bool held)
-    : tape_(tape), held_(held), made_(tape.registers_.size()) {}
+    : tape_(tape),
+      held_(held),
+      surroundings_(c10::impl::tls_local_dispatch_key_set()),
+      made_(tape.registers_.size()) {}
 
 bool TapeValues::Begin(const TapeInputs& inputs) {
   const Tape::GivenRegisters& given = tape_.given_;

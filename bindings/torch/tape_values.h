@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -36,12 +37,17 @@ class TapeValues {
   const at::Tensor& Take(int32_t reg);
   // All that comes from outside. False: some of it has gone.
   bool TakeAll();
+  // The thread's keys of the dispatcher when this was made.
+  const c10::impl::LocalDispatchKeySet& surroundings() const {
+    return surroundings_;
+  }
   // What is there, not held; null: nothing.
   c10::TensorImpl* Look(int32_t reg) const;
 
  private:
   const Tape& tape_;
   const bool held_;
+  const c10::impl::LocalDispatchKeySet surroundings_;
   std::vector<at::Tensor> made_;
 };
 

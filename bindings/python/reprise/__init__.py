@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from reprise import _native
 from reprise._compiler import reprise as backend
+from reprise._eager import eager
 from reprise._options import Device, Option, OptionValue
 from reprise._region import Region
 from reprise._region_report import RegionReport
@@ -35,6 +36,7 @@ __all__ = [
     "Timeline",
     "backend",
     "disable",
+    "eager",
     "enable",
     "explain",
     "options",

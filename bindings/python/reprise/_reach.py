@@ -276,7 +276,8 @@ class Reached:
                 self._files[value.__name__] = value.__dict__
         elif _is_region(value):  # a method's, or one itself
             region = getattr(value, "_reprise_region", value)
-            self._follow(region._reprise_fn, depth)
+            if not hasattr(region, "_reprise_eager"):  # that is run each time
+                self._follow(region._reprise_fn, depth)
         elif isinstance(value, type):
             self._add_kind(value)
         elif depth <= _DEPTH:

@@ -30,6 +30,7 @@ from reprise._node import (
 )
 from reprise._numbers import noted, plain
 from reprise._reach import Bound, Reached, State
+from reprise._recording import recording, thread
 from reprise._region_report import RegionReport
 from reprise._watch import LOOKS_ALWAYS, Watch
 
@@ -52,13 +53,6 @@ _MOST_CHANGES = 4  # of Python's state by the callable itself
 _clock = time.perf_counter
 _log = logging.getLogger("reprise")
 ALL: weakref.WeakSet[Region] = weakref.WeakSet()
-
-
-class _Thread(threading.local):
-    recording = False
-
-
-_thread = _Thread()
 
 
 class _Structure(Variants):
@@ -149,7 +143,7 @@ class Region:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         report = self._report
         report.calls += 1
-        if self._off or _thread.recording or torch.compiler.is_compiling():
+        if self._off or thread.recording or torch.compiler.is_compiling():
             return self._reprise_fn(*args, **kwargs)
         parts = _tree.Parts()
         try:
@@ -476,7 +470,7 @@ class Region:
         computed = [True] * len(numbers)
         try:
             with (
-                _recording(),
+                recording(),
                 passes.watched() if passes is not None else contextlib.nullcontext(),
                 noted(
                     args, kwargs, reached.optimizers, reached.computes, computed
@@ -555,7 +549,7 @@ class Region:
         return None
 
     def _passes(self, form: _tree.Form) -> Differentiable:
-        again = calling_again(self._reprise_fn, form, _recording)
+        again = calling_again(self._reprise_fn, form, recording)
         return Differentiable(
             self._check, again, self._own_session, self._learn_backward
         )
@@ -702,15 +696,6 @@ def _form(
     if kwargs:
         form = form, _tree.flatten(kwargs, parts), "by name"
     return form
-
-
-@contextlib.contextmanager
-def _recording() -> Iterator[None]:
-    before, _thread.recording = _thread.recording, True
-    try:
-        yield
-    finally:
-        _thread.recording = before
 
 
 class _Method:
