@@ -28,6 +28,7 @@ enum class Use : int64_t {
   kLaunches = 4,  // as kMemory, and what ops it runs meanwhile belong to it
   kGraph = 5,     // as kStreams, and it launches a graph of the program's
   kSeeds = 6,     // none: it sets a random generator
+  kScripts = 7,   // as kStreams: what TorchScript has compiled may be fused
 };
 
 // Such a function, whatever it takes: at most five words. Those that it does
@@ -64,6 +65,7 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
     }
     case Use::kStreams:
     case Use::kGraph:
+    case Use::kScripts:
       return cuda;
     case Use::kSeeds:
       return false;
@@ -80,13 +82,24 @@ void InterruptWithoutPython() {
   TorchRuntime::Interrupt();
 }
 
+// Why a region in which it is used is none.
+const char* ReasonOf(Use use) {
+  switch (use) {
+    case Use::kSeeds:
+      return "a random generator is set";
+    case Use::kScripts:
+      return "a function of TorchScript is called, which may be fused";
+    case Use::kStreams:
+    case Use::kGraph:
+      return "streams or graphs of CUDA are used";
+    default:
+      return "memory is used without an op (data_ptr, numpy, tolist)";
+  }
+}
+
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,
                   const Observed& observed) {
-  TapeRecorder::NoteOutside(
-      observed.use == Use::kSeeds ? "a random generator is set"
-      : observed.use == Use::kStreams || observed.use == Use::kGraph
-          ? "streams or graphs of CUDA are used"
-          : "memory is used without an op (data_ptr, numpy, tolist)");
+  TapeRecorder::NoteOutside(ReasonOf(observed.use));
   if (g_watching.load(std::memory_order_relaxed)) {
     TorchRuntime* const active = TorchRuntime::Active();
     if (active != nullptr &&

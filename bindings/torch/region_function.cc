@@ -8,6 +8,7 @@
 #include <exception>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -106,9 +107,18 @@ class Held {
  public:
   explicit Held(std::shared_ptr<const Tape> tape) : tape_(std::move(tape)) {
     if (tape_ == nullptr) return;
-    objects_.reserve(tape_->foreign().size());
-    for (const WeakTensor& tensor : tape_->foreign()) {
-      if (!Add(tensor)) {
+    const std::span<const WeakTensor> all = tape_->foreign();
+    objects_.reserve(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      constexpr size_t kAhead = 6;
+      if (i + 2 * kAhead < all.size()) {
+        Prefetch(all[i + 2 * kAhead]._unsafe_get_target(),
+                 sizeof(c10::TensorImpl));
+      }
+      if (i + kAhead < all.size()) {
+        Prefetch(ObjectOf(all[i + kAhead]), sizeof(PythonObject));
+      }
+      if (!Add(all[i])) {
         tape_ = nullptr;
         return;
       }
@@ -124,10 +134,14 @@ class Held {
   const Tape* tape() const { return tape_.get(); }
 
  private:
+  // Its memory stays as long as there is a weak reference. Null: it has none.
+  static Python::Object ObjectOf(const WeakTensor& tensor) {
+    return tensor._unsafe_get_target()->pyobj_slot()->load_pyobj();
+  }
+
   bool Add(const WeakTensor& tensor) {
     if (tensor.use_count() == 0) return false;
-    auto* const object = static_cast<Python::Object>(
-        tensor._unsafe_get_target()->pyobj_slot()->load_pyobj());
+    Python::Object const object = ObjectOf(tensor);
     if (object == nullptr) {
       auto held = tensor.lock();
       if (!held) return false;

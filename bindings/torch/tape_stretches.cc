@@ -259,8 +259,17 @@ void TapeStretches::Run::MakeCalls(const std::vector<size_t>& calls) {
 
 bool TapeStretches::Run::FindGiven(const TapeStretch& stretch) {
   given_.clear();
-  for (const TapeStretch::Given& given : stretch.given) {
-    const c10::TensorImpl* const tensor = made_.Look(given.reg);
+  for (size_t i = 0; i < stretch.given.size(); ++i) {
+    constexpr size_t kAhead = 6;
+    if (i + kAhead < stretch.given.size()) {
+      const auto* const ahead = made_.Look(stretch.given[i + kAhead].reg);
+      if (ahead != nullptr) {
+        Prefetch(ahead->unsafe_storage().unsafeGetStorageImpl(),
+                 sizeof(c10::StorageImpl));
+      }
+    }
+    const TapeStretch::Given& given = stretch.given[i];
+    c10::TensorImpl* const tensor = made_.Look(given.reg);
     if (tensor == nullptr) return false;
     given_.push_back(Placed(*tensor, given.ref, given.offset_bytes));
     if (AlignmentOf(given_.back()) != given.alignment) return false;

@@ -166,7 +166,7 @@ void WatchedTensors::Add(const WatchedTensor& tensor) {
 bool WatchedTensors::Hold(Storages elsewhere) const {
   constexpr size_t kAhead = 6;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (i + kAhead < rows_.size()) Prefetch(i + kAhead);
+    if (i + kAhead < rows_.size()) PrefetchRow(i + kAhead);
     if (!Holds(i, elsewhere)) return false;
   }
   return std::ranges::all_of(others_, [elsewhere](const WatchedTensor& other) {
@@ -202,15 +202,10 @@ bool WatchedTensors::Holds(size_t index, Storages elsewhere) const {
   return same;
 }
 
-void WatchedTensors::Prefetch(size_t index) const {
-  constexpr size_t kLine = 64;
-  const auto fetch = [](const void* begin, size_t bytes) {
-    const auto* const from = static_cast<const std::byte*>(begin);
-    for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at);
-  };
-  fetch(tensors_[index]._unsafe_get_target(), sizeof(c10::TensorImpl));
+void WatchedTensors::PrefetchRow(size_t index) const {
+  Prefetch(tensors_[index]._unsafe_get_target(), sizeof(c10::TensorImpl));
   // Where it was; it may be gone.
-  fetch(rows_[index].meta, sizeof(torch::autograd::AutogradMeta));
+  Prefetch(rows_[index].meta, sizeof(torch::autograd::AutogradMeta));
 }
 
 }  // namespace reprise::bindings

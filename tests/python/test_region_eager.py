@@ -257,6 +257,40 @@ def test_regions_within_and_samples(device: str) -> None:
     assert inner.explain().replayed > 0
 
 
+def test_reports_name_it(device: str) -> None:
+    written = torch.zeros(4, device=device)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        written.add_(1)
+        return x * x.sum().item()
+
+    fast: Any = reprise.region(fn)
+    x = torch.randn(4, device=device)
+    for _ in range(6):
+        assert_same_bits(fast(x), x * x.sum().item())
+    assert "by @reprise.eager" in str(fast.explain())
+
+
+def test_functions_of_torchscript_stand_in_one(device: str) -> None:
+    """They may be fused, so that no operator is seen."""
+    with pytest.warns(DeprecationWarning):
+        scripted: Any = torch.jit.script(_scaled)
+    plain: Any = reprise.region(lambda x: scripted(x + 1) - 1)
+    split: Any = reprise.region(lambda x: wrapped(x + 1) - 1)
+    wrapped = reprise.eager(lambda x: scripted(x))
+    x = torch.randn(4, device=device)
+    with torch.no_grad():
+        for _ in range(8):
+            assert_same_bits(plain(x), _scaled(x + 1) - 1)
+            assert_same_bits(split(x), _scaled(x + 1) - 1)
+    assert "TorchScript" in str(plain.explain())
+    assert split.explain().replayed > 0
+
+
+def _scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 + x
+
+
 def test_outside_of_regions_it_is_the_function(device: str) -> None:
     x = torch.randn(4, WIDTH, device=device)
     assert_same_bits(attend(x, x), attend.__wrapped__(x, x))  # type: ignore[attr-defined]

@@ -40,6 +40,7 @@ class _Use(enum.IntEnum):
     LAUNCHES = 4
     GRAPH = 5
     SEEDS = 6
+    SCRIPTS = 7
 
 
 # By dotted name in `torch._C`, with the names of attributes as regular expressions. What
@@ -80,7 +81,7 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
     # Code that was compiled elsewhere, and graphs of the program's own: they work on
     # what they are given and on what they were captured with.
     (_Use.GRAPH, "_CUDAGraph", "replay"),
-    (_Use.STREAMS, "ScriptFunction|ScriptMethod", "__call__"),  # they may be fused
+    (_Use.SCRIPTS, "ScriptFunction|ScriptMethod", "__call__"),  # they may be fused
     (_Use.LAUNCHES, "", "_cuda_jiterator_compile_and_launch_kernel"),
     (_Use.LAUNCHES, "", "_nccl_(all_.*|broadcast|reduce|reduce_scatter)"),
     (_Use.LAUNCHES, "", "_broadcast|_broadcast_coalesced|_broadcast_out"),

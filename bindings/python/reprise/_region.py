@@ -671,10 +671,11 @@ _WHY_PLAIN = {
     _PLAIN: "a mode of torch's, or a tensor that is no ordinary one",
     _PASSED: "its arguments have forms, or numbers, that do not come again",
 }
+_EAGER = "have what reads it run in each call, by @reprise.eager"
 _REMEDIES = {
-    "hands data to the host": "keep the number on the device, or split it there",
+    "hands data to the host": "keep the number on the device, or " + _EAGER,
     "copies to the host": "copy behind it",
-    "the size of its result depends on data": "split it there",
+    "the size of its result depends on data": _EAGER,
 }
 _OPTIMIZERS = "; of an optimizer, take fused=True or capturable=True"
 
