@@ -201,8 +201,11 @@ Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
       call = RunRegion(region, watch, given_watch, {tensors, numbers},
                        held.tape());
     }
-    if (call.history != nullptr) {
-      call.outputs = call.history->Attach(std::move(call.outputs), tensors);
+    for (const std::shared_ptr<RegionHistory>& history : call.histories) {
+      history->Attach(call.outputs, tensors);
+    }
+    if (!call.histories.empty()) {
+      call.outputs.resize(call.histories.front()->outputs());
     }
     return Packed(call);
   } catch (...) {

@@ -130,13 +130,17 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
 
 // See RegionHistory::Parts; `leaves` are in the order of negative targets.
 void KeepHistory(int64_t region, int64_t tape, int64_t name, int64_t outputs,
-                 int64_t tracked, std::vector<int64_t> targets,
+                 int64_t tracked, const std::vector<int64_t>& saved,
+                 const std::vector<int64_t>& of_others,
+                 std::vector<int64_t> targets,
                  const std::vector<at::Tensor>& leaves) {
   const auto variants = Regions().Find(region);
   if (variants == nullptr) return;
   RegionHistory::Parts parts{.name = name,
                              .outputs = static_cast<size_t>(outputs),
                              .tracked = static_cast<size_t>(tracked),
+                             .saved = {saved.begin(), saved.end()},
+                             .of_others = {of_others.begin(), of_others.end()},
                              .targets = std::move(targets),
                              .leaves = {},
                              .replayed = variants->backward()};
@@ -266,7 +270,7 @@ RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
   return {.step = static_cast<int64_t>(ran.step),
           .tape = ran.tape,
           .outputs = std::move(ran.outputs),
-          .history = std::move(ran.history)};
+          .histories = std::move(ran.histories)};
 }
 
 std::shared_ptr<const Tape> TapeRunLast(int64_t region) {
@@ -304,7 +308,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "Tensor[]");
   library.def(
       "keep_history(int region, int tape, int name, int outputs, int tracked, "
-      "int[] targets, Tensor[] leaves) -> ()",
+      "int[] saved, int[] of_others, int[] targets, Tensor[] leaves) -> ()",
       &b::KeepHistory);
   library.def("has_history(int name) -> bool", &b::HasHistory);
   library.def("replayed_backward(int region) -> int", &b::ReplayedBackward);

@@ -25,10 +25,9 @@ struct RegionCall {
   int64_t step = static_cast<int64_t>(RegionVariants::Step::kPlain);
   int64_t tape = 0;
   std::vector<at::Tensor> outputs = {};
-  // Null: they have none, else it is yet to be attached to them. With Python's
-  // lock, which torch takes for each reference to a tensor that only Python
-  // holds.
-  std::shared_ptr<RegionHistory> history = {};
+  // Yet to be attached to them, with Python's lock, which torch takes for each
+  // reference to a tensor that only Python holds.
+  std::vector<std::shared_ptr<RegionHistory>> histories = {};
 };
 // `held`: see RegionVariants::Run.
 RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,

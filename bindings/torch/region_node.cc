@@ -30,7 +30,9 @@ class RegionNode final : public Node {
   // others are zeros where the callable runs again.
   RegionNode(std::shared_ptr<RegionHistory> history,
              std::span<const at::Tensor> arguments,
-             const std::vector<bool>& kept, std::span<const at::Tensor> saved)
+             const std::vector<bool>& kept,
+             const std::vector<at::Tensor>& saved,
+             const std::vector<at::Tensor>& of_others)
       : history_(std::move(history)), saves_(!saved.empty()) {
     auto all = std::make_shared<std::vector<Argument>>();
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -38,10 +40,8 @@ class RegionNode final : public Node {
                       kept[i] ? TensorForm() : TensorForm::Of(arguments[i])});
     }
     arguments_ = std::move(all);
-    saved_.reserve(saved.size());
-    for (const at::Tensor& tensor : saved) {
-      saved_.emplace_back(tensor, /*is_output=*/false);
-    }
+    saved_ = Kept(saved);
+    of_others_ = Kept(of_others);
   }
 
   std::string name() const override { return "RegionBackward"; }
@@ -53,10 +53,7 @@ class RegionNode final : public Node {
       const std::lock_guard lock(mutex_);
       TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
       arguments = arguments_;
-      saved.reserve(saved_.size());
-      for (const SavedVariable& each : saved_) {
-        saved.push_back(each.unpack(shared_from_this()));
-      }
+      Unpack(saved_, saved);
     }
     const at::Tensor gradient = std::move(gradients.at(0));
     if (!gradient.defined()) return variable_list(history_->contributions());
@@ -64,6 +61,10 @@ class RegionNode final : public Node {
       if (auto found = history_->Replay(saved, gradient)) {
         return std::move(*found);
       }
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      Unpack(of_others_, saved);
     }
     return Differentiate(*arguments, std::move(saved), gradient);
   }
@@ -73,6 +74,7 @@ class RegionNode final : public Node {
     if (!saves_) return;  // nor do torch's nodes mind then
     released_ = true;
     saved_.clear();
+    of_others_.clear();
     arguments_.reset();
   }
 
@@ -91,6 +93,23 @@ class RegionNode final : public Node {
           .set_requires_grad(form.requires_grad);
     }
   };
+
+  static std::vector<SavedVariable> Kept(
+      const std::vector<at::Tensor>& tensors) {
+    std::vector<SavedVariable> kept;
+    kept.reserve(tensors.size());
+    for (const at::Tensor& tensor : tensors) {
+      kept.emplace_back(tensor, /*is_output=*/false);
+    }
+    return kept;
+  }
+  void Unpack(const std::vector<SavedVariable>& kept,
+              std::vector<at::Tensor>& tensors) {
+    tensors.reserve(tensors.size() + kept.size());
+    for (const SavedVariable& each : kept) {
+      tensors.push_back(each.unpack(shared_from_this()));
+    }
+  }
 
   // As the engine does for the operators that the callable calls.
   variable_list Differentiate(const std::vector<Argument>& arguments,
@@ -122,6 +141,7 @@ class RegionNode final : public Node {
   bool released_ = false;
   std::shared_ptr<const std::vector<Argument>> arguments_;
   std::vector<SavedVariable> saved_;
+  std::vector<SavedVariable> of_others_;
 };
 
 class WithoutFunctionModes {
@@ -139,21 +159,30 @@ class WithoutFunctionModes {
 
 }  // namespace
 
-std::vector<at::Tensor> RegionHistory::Attach(
-    std::vector<at::Tensor> outputs, std::span<const at::Tensor> arguments) {
+void RegionHistory::Attach(std::vector<at::Tensor>& outputs,
+                           std::span<const at::Tensor> arguments) {
   torch::autograd::edge_list edges;
   edges.reserve(parts_.targets.size());
   auto leaf = parts_.leaves.begin();
   for (const int64_t target : parts_.targets) {
-    const at::Tensor tensor = target >= 0
-                                  ? arguments[static_cast<size_t>(target)]
-                                  : at::Tensor((leaf++)->lock());
+    const at::Tensor tensor =
+        target >= 0 ? arguments[static_cast<size_t>(target)]
+        : target == Parts::kLeaf
+            ? at::Tensor((leaf++)->lock())
+            : outputs[static_cast<size_t>(Parts::kOutputs - target)];
     edges.push_back(tensor.defined()
                         ? torch::autograd::impl::gradient_edge(tensor)
                         : torch::autograd::Edge());
   }
-  const std::span<const at::Tensor> saved =
-      std::span(outputs).subspan(parts_.outputs);
+  const auto found = [&](const std::vector<size_t>& which) {
+    std::vector<at::Tensor> tensors;
+    tensors.reserve(which.size());
+    for (const size_t index : which) {
+      tensors.push_back(outputs[parts_.outputs + index]);
+    }
+    return tensors;
+  };
+  const std::vector<at::Tensor> saved = found(parts_.saved);
   std::vector<bool> kept(arguments.size(), false);
   for (const int64_t target : parts_.targets) {
     if (target >= 0) kept[static_cast<size_t>(target)] = true;
@@ -166,12 +195,11 @@ std::vector<at::Tensor> RegionHistory::Attach(
               });
   }
   const std::shared_ptr<RegionNode> node(
-      new RegionNode(shared_from_this(), arguments, kept, saved),
+      new RegionNode(shared_from_this(), arguments, kept, saved,
+                     found(parts_.of_others)),
       torch::autograd::deleteNode);
   node->set_next_edges(std::move(edges));
-  outputs.resize(parts_.outputs);
   torch::autograd::set_history(outputs[parts_.tracked], node);
-  return outputs;
 }
 
 void RegionHistory::Keep(std::shared_ptr<RegionVariants> variants, int64_t tape,

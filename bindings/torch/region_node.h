@@ -20,8 +20,9 @@
 
 namespace reprise::bindings {
 
-// What is known of the results of a forward tape: what their gradients go to,
-// and the tapes that find these. Thread-safe.
+// What is known of a result of a forward tape: what its gradient goes to, and
+// the tapes that find these. Where several results have histories, one may go
+// on to another's. Thread-safe.
 //
 // The node's backward pass runs the tape for what it is given. Where there is
 // none, or the pass is to be differentiated itself, the operator
@@ -31,9 +32,16 @@ class RegionHistory : public std::enable_shared_from_this<RegionHistory> {
   struct Parts {
     int64_t name = 0;    // by which Python knows it
     size_t outputs = 0;  // of the callable; what is saved comes behind them
-    size_t tracked = 0;  // which of these has a history
+    size_t tracked = 0;  // whose history this is
+    // Of what is saved: all that its backward pass reads; and what those of
+    // older histories do, to which it goes on.
+    std::vector<size_t> saved;
+    std::vector<size_t> of_others;
     // Of each contribution to a gradient, in the order in which the engine is
-    // to add them: to which argument's, or a negative number: the next leaf's.
+    // to add them: to which argument's; kLeaf: the next leaf's; kOutputs - i:
+    // to that of output i, which has its history already.
+    static constexpr int64_t kLeaf = -1;
+    static constexpr int64_t kOutputs = -2;
     std::vector<int64_t> targets;
     std::vector<WeakTensor> leaves;
     // Backward passes that a tape was run for are added to it.
@@ -44,9 +52,11 @@ class RegionHistory : public std::enable_shared_from_this<RegionHistory> {
   int64_t name() const { return parts_.name; }
   size_t contributions() const { return parts_.targets.size(); }
 
-  // What the callable returns, of what its tape gave for these arguments.
-  std::vector<at::Tensor> Attach(std::vector<at::Tensor> outputs,
-                                 std::span<const at::Tensor> arguments);
+  size_t outputs() const { return parts_.outputs; }
+
+  // Gives it to its output, of what the tape gave for these arguments.
+  void Attach(std::vector<at::Tensor>& outputs,
+              std::span<const at::Tensor> arguments);
 
   // A tape of `variants`, which are the same each time, gives these
   // contributions.

@@ -35,7 +35,7 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
       case Tape::Ran::kDone:
         ran.step = Step::kDone;
         ran.tape = variant.name;
-        ran.history = variant.history;
+        ran.histories = variant.histories;
         NoteRun(variant.name);
         return ran;
     }
@@ -61,7 +61,9 @@ void RegionVariants::KeepHistory(int64_t tape,
                                  std::shared_ptr<RegionHistory> history) {
   const std::lock_guard lock(mutex_);
   const auto variant = std::ranges::find(variants_, tape, &Variant::name);
-  if (variant != variants_.end()) variant->history = std::move(history);
+  if (variant != variants_.end()) {
+    variant->histories.push_back(std::move(history));
+  }
 }
 
 bool RegionVariants::Begin(std::vector<at::Tensor> inputs,

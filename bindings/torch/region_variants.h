@@ -50,8 +50,8 @@ class RegionVariants {
     Step step = Step::kPlain;
     int64_t tape = 0;  // names it
     std::vector<at::Tensor> outputs;
-    // Of a forward pass: what its outputs are to be given.
-    std::shared_ptr<RegionHistory> history = {};
+    // Of a forward pass: what its outputs are to be given, in this order.
+    std::vector<std::shared_ptr<RegionHistory>> histories = {};
   };
   // Raises what an operator raises. `held`: a tape that may be run, of which
   // the caller keeps all that comes from outside from going.
@@ -105,7 +105,7 @@ class RegionVariants {
   struct Variant {
     std::shared_ptr<const Tape> tape;
     std::shared_ptr<TapeStretches> stretches = {};  // of this very tape
-    std::shared_ptr<RegionHistory> history = {};
+    std::vector<std::shared_ptr<RegionHistory>> histories = {};
     int64_t name = 0;
     bool trusted = false;
     uint64_t runs = 0;  // since it was last recorded

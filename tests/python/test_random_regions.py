@@ -54,8 +54,12 @@ class Program(nn.Module):
             values.append(OPS[name](self, values, draw))
         if flags["all"]:
             return values[2:]
-        if scale is None:  # in training a call is one node
-            return (values[-1] + values[len(values) // 2],)
+        if scale is None:  # in training each of these is a node
+            inner = values[len(values) // 2]
+            first = values[-1] + inner
+            if flags["several"]:
+                return first, inner * 1, first.exp().mean()
+            return (first,)
         return {"last": values[-1], "sum": sum(v.sum() for v in values[2:])}
 
 
@@ -113,7 +117,10 @@ def compare(seed: int, device: str, session: reprise.Session) -> reprise.RegionR
             draw.choice(ROWS),
             draw.random() < 0.7,
             draw.random() < 0.4,
-            {"all": not one and draw.random() < 0.3},
+            {
+                "all": not one and draw.random() < 0.3,
+                "several": one and draw.random() < 0.5,
+            },
         )
         for _ in range(2)
     ]
@@ -133,10 +140,12 @@ def compare(seed: int, device: str, session: reprise.Session) -> reprise.RegionR
             with torch.set_grad_enabled(grad):
                 out = flat(program(given, scale, flags))
                 if grad and out[-1].requires_grad:
-                    if turned:
+                    if turned and len(out) == 1:
                         weights = torch.linspace(0, 1, out[0].numel(), device=device)
                         gradient = weights.view(out[0].shape[::-1]).t()
                         out[0].backward(gradient, retain_graph=again)
+                    elif turned:  # not all of them
+                        out[-1].sum().backward(retain_graph=again)
                     else:
                         sum(o.sum() for o in out).backward(retain_graph=again)
                     if again:
@@ -183,7 +192,9 @@ def test_random_lies_are_found(device: str, seed: int) -> None:
     lies = {"factor": 1.0}
     read = lies.get  # nobody can look behind it
     fast: Any = reprise.region(
-        lambda x: program(x, 1.5, {"all": False})["last"] * read("factor")
+        lambda x: (
+            program(x, 1.5, {"all": False, "several": False})["last"] * read("factor")
+        )
     )
     with torch.no_grad():
         for call in range(400):

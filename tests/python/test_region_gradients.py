@@ -201,7 +201,7 @@ def test_uses_outside(device: str) -> None:
         return [behind.detach()]
 
     check(device, Tied, program)
-    check(device, lambda: Tied(several=True), program, backward=0)
+    check(device, lambda: Tied(several=True), program)
 
 
 def test_several_in_a_row(device: str) -> None:
@@ -217,7 +217,7 @@ def test_several_in_a_row(device: str) -> None:
 
 
 def test_outputs_without_gradients(device: str) -> None:
-    """Where several have some, each operator has its node, and each path its end."""
+    """Each path has its end."""
     count = 0
 
     def program(model: Any, module: nn.Module, inputs: Inputs) -> list[Any]:
@@ -232,7 +232,7 @@ def test_outputs_without_gradients(device: str) -> None:
         of_other = torch.autograd.grad(other.sum(), inputs)
         return [index, out.detach(), other.detach(), *of_other]
 
-    check(device, lambda: Tied(several=True), program, backward=0)
+    check(device, lambda: Tied(several=True), program)
 
 
 def test_a_part_of_the_gradients(device: str) -> None:

@@ -99,7 +99,10 @@ def lead_to_each_other(arguments: Sequence[torch.Tensor]) -> bool:
 
 
 class Graph:
-    """Autograd's graph of one call: from its output to what has its gradients."""
+    """Autograd's graph of one call: from an output to what has its gradients.
+
+    Other outputs are what an argument is: it does not go on behind them.
+    """
 
     def __init__(
         self,
@@ -110,13 +113,19 @@ class Graph:
     ) -> None:
         """`nodes`: all, in an order that follows from what they are."""
         self._saved = saved
-        self._output = output
+        self.output = output
         self.contributions = contributions
-        self._nodes = nodes
+        self.nodes = nodes
 
     def description(self) -> tuple[Any, ...]:
         """Equal of graphs that compute the same of what was saved."""
-        return tuple([_description(each, self._saved) for each in self._nodes])
+        return tuple([_description(each, self._saved) for each in self.nodes])
+
+    def reads(self) -> list[int]:
+        """Which of the saved tensors its nodes have, as far as can be seen."""
+        self._saved.asked = []
+        self.description()
+        return sorted(set(self._saved.asked))
 
     def gradients(self, given: torch.Tensor) -> dict[int, torch.Tensor]:
         """What the engine finds, by contribution, for this gradient of the output."""
@@ -133,7 +142,7 @@ class Graph:
         try:
             with _without_hooks(targets.values()):
                 torch.autograd.grad(
-                    self._output,
+                    self.output,
                     list(targets.values()),
                     given,
                     retain_graph=True,  # it goes with its node
@@ -213,6 +222,7 @@ class Saved:
         self._versions: list[int] = []
         self._instead = instead
         self.given_back = 0  # so many times
+        self.asked: list[int] = []  # for which, since somebody looked
         self._first_node = torch._C._autograd._get_sequence_nr()
 
     def hooks(self) -> contextlib.AbstractContextManager[Any]:
@@ -229,6 +239,7 @@ class Saved:
 
     def _unpack(self, index: int) -> torch.Tensor:
         self.given_back += 1
+        self.asked.append(index)
         if self._instead is not None:
             return self._instead[index]
         tensor, version = self.tensors[index], self._versions[index]
@@ -246,11 +257,24 @@ class Saved:
         pairs = zip(self.tensors, self._versions, strict=True)
         return any(each._version != version for each, version in pairs)
 
-    def graph(self, output: torch.Tensor, arguments: Sequence[torch.Tensor]) -> Graph:
-        """From the output's history to arguments and leaves.
+    def graphs(
+        self, outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
+    ) -> list[Graph]:
+        """By output: from its history to arguments, leaves and other outputs.
 
         Raises Unknown, but not where the like was known before.
         """
+        graphs = [
+            self._graph(
+                output, [*arguments, *(each for each in outputs if each is not output)]
+            )
+            for output in outputs
+        ]
+        if len(outputs) > 1 and self._instead is None:
+            _check_apart(graphs)
+        return graphs
+
+    def _graph(self, output: torch.Tensor, arguments: Sequence[torch.Tensor]) -> Graph:
         edges = {
             (each.grad_fn, each.output_nr): each
             for each in reversed(arguments)
@@ -289,6 +313,23 @@ class Saved:
         found.sort(key=lambda each: -each[0])
         contributions = [contribution for _, contribution in found]
         return Graph(output, contributions, list(seen), self)
+
+
+def _check_apart(graphs: Sequence[Graph]) -> None:
+    """Each is a node by itself: no other one's is within, or comes between.
+
+    They are run in the order of their outputs' nodes, the youngest first. Raises Unknown.
+    """
+    nodes = [node for graph in graphs for node in graph.nodes]
+    if len(set(nodes)) < len(nodes):
+        raise Unknown("outputs with gradients are computed from one inner value")
+    last: dict[int, int] = {}  # by tensor, the node of its last contribution
+    for graph in sorted(graphs, key=lambda graph: -graph.nodes[0]._sequence_nr()):
+        for each in graph.contributions:
+            number = each.node._sequence_nr()
+            if last.get(id(each.target), number) < number:
+                raise Unknown("gradients of several outputs come by turns")
+            last[id(each.target)] = number
 
 
 @contextlib.contextmanager
@@ -361,17 +402,33 @@ class _History(NamedTuple):
     """What one node stands for, of a forward tape."""
 
     outputs: int  # of the callable
-    tracked: int  # which of these has one
-    targets: tuple[int | _Outside, ...]  # by contribution; a number: which argument's
-    saved: tuple[int, ...]  # by tensor that autograd saves: which one it is
+    tracked: int  # which of these it is of
+    number: int  # of those that have one
+    # By contribution; a number: which argument's, or _OUTPUTS less which output's.
+    targets: tuple[int | _Outside, ...]
+    # Of what the tape hands out to be saved: what its pass reads; and those of the nodes
+    # that it goes on to, for who differentiates its gradients.
+    reads: tuple[int, ...]
+    of_others: tuple[int, ...]
+    # By tensor that autograd saves: which of these it is. None: none.
+    saved: tuple[int | None, ...]
     written: tuple[_Outside, ...]  # from outside
     draws: bool  # random numbers
     nodes: tuple[Any, ...]  # see Graph.description
 
 
-# Of the tensors among a call's arguments, what is saved being told: its graph.
-# None: its outputs are others now.
-Again = Callable[[Sequence[torch.Tensor], Saved], Graph | None]
+_LEAF, _OUTPUTS = -1, -2  # RegionHistory::Parts
+
+
+def _age(output: torch.Tensor) -> int:
+    """Of its node, the older the less."""
+    node: Any = output.grad_fn
+    return node._sequence_nr() if node is not None else 0
+
+
+# Of the tensors among a call's arguments, what is saved being told: its graphs, those of
+# older outputs first.
+Again = Callable[[Sequence[torch.Tensor], Saved], list[Graph]]
 
 
 def calling_again(
@@ -386,7 +443,7 @@ def calling_again(
     by_name = len(form) == 3 and form[2] == "by name"
     parts = [_tree.builder(each) for each in (form[:2] if by_name else (form,))]
 
-    def again(tensors: Sequence[torch.Tensor], saved: Saved) -> Graph | None:
+    def again(tensors: Sequence[torch.Tensor], saved: Saved) -> list[Graph]:
         left = iter(tensors)
         args, *kwargs = [part(left, ()) for part in parts]
         with recording(), saved.hooks():
@@ -394,7 +451,7 @@ def calling_again(
         given_back = _tree.Parts()
         _tree.flatten(result, given_back)
         tracked = [each for each in given_back.tensors if each.requires_grad]
-        return saved.graph(tracked[0], tensors) if len(tracked) == 1 else None
+        return saved.graphs(sorted(tracked, key=_age), tensors)
 
     return again
 
@@ -418,7 +475,9 @@ class _Kept:
             self.name,
             history.outputs,
             history.tracked,
-            [each if isinstance(each, int) else -1 for each in history.targets],
+            history.reads,
+            history.of_others,
+            [each if isinstance(each, int) else _LEAF for each in history.targets],
             leaves,
         )
 
@@ -429,7 +488,8 @@ class _Kept:
         of = self._of()
         if of is None or of.off:
             return graph.gradients(given)
-        inputs = [*(each.detach() for each in saved), given]
+        own = saved[: len(self.history.reads)]
+        inputs = [*(each.detach() for each in own), given]
         if not _are_ordinary(inputs):
             return graph.gradients(given)
         return self._backward.recorded(
@@ -456,8 +516,9 @@ class _Kept:
             or not _are_ordinary([given])
         ):
             return None
+        own = saved[: len(self.history.reads)]
         with of.own_session():
-            found = _native._ops().replay_backward(self.name, saved, given)
+            found = _native._ops().replay_backward(self.name, own, given)
         return found if found[1] else None
 
     def differentiated_again(
@@ -476,21 +537,27 @@ class _Kept:
         self, arguments: Sequence[torch.Tensor], saved: Sequence[torch.Tensor]
     ) -> Graph:
         """A call's graph, made anew from what was saved."""
-        instead = Saved([saved[index] for index in self.history.saved])
+        history = self.history
+        # Nodes that it does not go on to are given no gradients.
+        nothing = torch.empty(0)
+        instead = Saved(
+            [nothing if index is None else saved[index] for index in history.saved]
+        )
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         # Those that are drawn now are of no use, and drawn again.
         with (
             torch.enable_grad(),
             torch.autocast("cuda", enabled=False),
             torch.autocast("cpu", enabled=False),
-            torch.random.fork_rng(devices, enabled=self.history.draws),
-            _as_before([each.get() for each in self.history.written]),
+            torch.random.fork_rng(devices, enabled=history.draws),
+            _as_before([each.get() for each in history.written]),
         ):
-            graph = self._again(arguments, instead)
+            graphs = self._again(arguments, instead)
+        graph = graphs[history.number] if history.number < len(graphs) else None
         if (
             graph is None
-            or len(instead.tensors) != len(self.history.saved)
-            or graph.description() != self.history.nodes
+            or len(instead.tensors) != len(history.saved)
+            or graph.description() != history.nodes
         ):
             raise RuntimeError(
                 "reprise: a region cannot be differentiated in this way, which was not "
@@ -560,7 +627,7 @@ class Differentiable(Variants):
         self.again = again
         self.own_session = own_session
         self._learn = learn
-        self._kept: dict[int, _Kept] = {}  # by tape
+        self._kept: dict[int, list[_Kept]] = {}  # by tape
 
     @property
     def replayed(self) -> int:
@@ -568,19 +635,24 @@ class Differentiable(Variants):
         replayed: int = _native._ops().replayed_backward(self.handle)
         return replayed
 
-    def keep(self, tape: int, history: _History, leaves: list[Any]) -> _Kept | None:
-        """What is known of that tape. None: it had another history."""
+    def keep(
+        self, tape: int, histories: list[_History], leaves: list[list[Any]]
+    ) -> list[_Kept] | None:
+        """What is known of that tape. None: it had other histories."""
         kept = self._kept.get(tape)
         if kept is None:
             self._forget_gone()
-            kept = self._kept[tape] = _Kept(self, tape, history, leaves)
-            _KEPT[kept.name] = kept
-        return kept if kept.history == history else None
+            kept = self._kept[tape] = [
+                _Kept(self, tape, history, of)
+                for history, of in zip(histories, leaves, strict=True)
+            ]
+            _KEPT.update({each.name: each for each in kept})
+        return kept if [each.history for each in kept] == histories else None
 
     def _forget_gone(self) -> None:
         """Tapes that have given way to others, when no node is of one either."""
         for tape, kept in list(self._kept.items()):
-            if not _native._ops().has_history(kept.name):
+            if not _native._ops().has_history(kept[0].name):
                 self._kept.pop(tape, None)
                 self.builders.pop(tape, None)
         _forget_ended()
@@ -606,9 +678,10 @@ class Recording:
         self._of = of
         self._arguments = arguments
         self._saved = Saved()
-        self._tracked = 0
+        self._tracked: list[int] = []
         self._outputs: list[torch.Tensor] = []
-        self._graph: Graph | None = None
+        self._graphs: list[Graph] = []
+        self._reads: list[list[int]] = []  # by graph, of what is saved
 
     def watched(self) -> contextlib.AbstractContextManager[Any]:
         """To be set round the callable."""
@@ -617,17 +690,35 @@ class Recording:
     def end(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """What the tape gives: outputs, and what is saved. Raises Unknown."""
         tracked = [index for index, each in enumerate(outputs) if each.requires_grad]
-        if len(tracked) != 1:
-            raise Unknown("several outputs have gradients" if tracked else "none has")
-        (self._tracked,) = tracked
-        output = outputs[self._tracked]
-        if output.grad_fn is None:
+        if not tracked:
+            raise Unknown("none has")
+        with_history = [outputs[index] for index in tracked]
+        if any(each.grad_fn is None for each in with_history):
             raise Unknown("an output is a leaf")
+        if any(
+            torch._C._is_alias_of(*each)
+            for each in itertools.combinations(with_history, 2)
+        ):
+            raise Unknown("outputs with gradients share memory")
         if self._saved.written():
             raise Unknown("what autograd has saved is written")
-        self._graph = self._saved.graph(output, self._arguments)
+        # A node goes on to older ones, which are made first.
+        tracked.sort(key=lambda index: _age(outputs[index]))
+        self._tracked = tracked
+        self._graphs = self._saved.graphs(
+            [outputs[index] for index in tracked], self._arguments
+        )
+        everything = list(range(len(self._saved.tensors)))
+        self._reads = [everything]
+        if len(tracked) > 1:
+            self._reads = [each.reads() for each in self._graphs]
+            if sorted(set().union(*self._reads)) != everything:
+                raise Unknown(
+                    "several outputs have gradients, and what is saved cannot be seen"
+                )
         self._outputs = list(outputs)
-        self._outputs[self._tracked] = output.detach()
+        for index in tracked:
+            self._outputs[index] = outputs[index].detach()
         return [*self._outputs, *self._saved.tensors]
 
     def results(
@@ -637,39 +728,92 @@ class Recording:
         saved: Sequence[int],
         written: Sequence[torch.Tensor],
     ) -> list[torch.Tensor] | None:
-        """What the callable returns, with a node of the region's own.
+        """What the callable returns, with nodes of the region's own.
 
         `saved`: of each tensor that autograd has saved, which one it is; `written`: what
-        is, from outside. None: the tape has had another history.
+        is, from outside. None: the tape has had other histories.
         """
-        assert self._graph is not None
         places = {id(each): index for index, each in enumerate(self._arguments)}
-        targets = [each.target for each in self._graph.contributions]
-        history = _History(
-            len(self._outputs),
-            self._tracked,
-            tuple([places.get(id(each), _Outside(each)) for each in targets]),
-            tuple(saved),
-            tuple(map(_Outside, written)),
-            draws,
-            self._graph.description(),
-        )
-        leaves = [each for each in targets if id(each) not in places]
-        kept = self._of.keep(tape, history, leaves)
+        # Of an output there is no other tensor than its graph's.
+        outputs = {
+            id(graph.output): _OUTPUTS - index
+            for index, graph in zip(self._tracked, self._graphs, strict=True)
+        }
+        known = {**outputs, **places}
+        reads = [[saved[index] for index in each] for each in self._reads]
+        # By output that has a history: which it goes on to, older ones first.
+        behind: dict[int, set[int]] = {}
+        histories, leaves = [], []
+        for number, (graph, tracked) in enumerate(
+            zip(self._graphs, self._tracked, strict=True)
+        ):
+            targets = [known.get(id(each.target)) for each in graph.contributions]
+            to = {
+                self._tracked.index(_OUTPUTS - each)
+                for each in targets
+                if each is not None and each <= _OUTPUTS
+            }
+            behind[number] = to.union(*(behind[each] for each in to))
+            own = list(dict.fromkeys(reads[number]))
+            others = dict.fromkeys(
+                which for each in sorted(behind[number]) for which in reads[each]
+            )
+            has = [*own, *(each for each in others if each not in own)]
+            histories.append(
+                _History(
+                    outputs=len(self._outputs),
+                    tracked=tracked,
+                    number=number,
+                    targets=tuple(
+                        [
+                            _Outside(of.target) if each is None else each
+                            for of, each in zip(
+                                graph.contributions, targets, strict=True
+                            )
+                        ]
+                    ),
+                    reads=tuple(own),
+                    of_others=tuple(has[len(own) :]),
+                    saved=tuple(
+                        [has.index(each) if each in has else None for each in saved]
+                    ),
+                    written=tuple(map(_Outside, written)),
+                    draws=draws,
+                    nodes=graph.description(),
+                )
+            )
+            leaves.append(
+                [
+                    of.target
+                    for of, each in zip(graph.contributions, targets, strict=True)
+                    if each is None
+                ]
+            )
+        kept = self._of.keep(tape, histories, leaves)
         if kept is None:
             return None
         made: dict[int, torch.Tensor] = {}
         for index, tensor in zip(saved, self._saved.tensors, strict=True):
             made.setdefault(index, tensor)
         results = list(self._outputs)
-        results[self._tracked] = Region.apply(
-            kept,
-            self._graph,
-            self._arguments,
-            (results[self._tracked],),
-            [made[index] for index in range(len(made))],
-            *targets,
-        )
+        for each, graph in zip(kept, self._graphs, strict=True):
+            tracked = each.history.tracked
+            results[tracked] = Region.apply(
+                each,
+                graph,
+                self._arguments,
+                (results[tracked],),
+                [
+                    made[index]
+                    for index in (*each.history.reads, *each.history.of_others)
+                ],
+                *[
+                    results[_OUTPUTS - known[id(of.target)]]
+                    if known.get(id(of.target), 0) <= _OUTPUTS
+                    else of.target
+                    for of in graph.contributions
+                ],
+            )
         return results
 
 
