@@ -216,7 +216,19 @@ bool AreOrdinary(const std::vector<at::Tensor>& tensors) {
   });
 }
 
-bool PauseRegion() { return TapeRecorder::Pause(); }
+// TapeRecorder::Pause; "-": nobody records here.
+std::string PauseRegion() { return TapeRecorder::Pause().value_or("-"); }
+
+// Ordinary ones that fill their memory, of which no other tensor has a part,
+// and without a history.
+bool AreWhole(const std::vector<at::Tensor>& tensors) {
+  return std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
+    const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+    return IsPlainTensor(impl) && !tensor.requires_grad() &&
+           impl.storage_offset() == 0 && tensor.storage().use_count() == 1 &&
+           impl.is_non_overlapping_and_dense();
+  });
+}
 
 // See TapeRecorder::Resume, and reprise::call_python for the others.
 void ResumeRegion(int64_t function, const std::vector<at::Tensor>& read,
@@ -296,7 +308,8 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "(int[], str[], int[], Tensor[])",
       &b::EndRegion);
   library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
-  library.def("pause_region() -> bool", &b::PauseRegion);
+  library.def("pause_region() -> str", &b::PauseRegion);
+  library.def("are_whole(Tensor[] tensors) -> bool", &b::AreWhole);
   library.def(
       "resume_region(int function, Tensor[] read, Tensor[] written, Tensor[] "
       "results, str reason) -> ()",

@@ -167,6 +167,8 @@ TapeRecorder::TapeRecorder(Parts parts)
     tape_->sharing_.push_back(
         static_cast<uint32_t>(same - parts_.inputs.begin()));
   }
+  grad_mode_ = at::GradMode::is_enabled();
+  default_dtype_ = c10::get_default_dtype();
   inference_ = c10::InferenceMode::is_enabled();
   saved_hooks_ = HasSavedTensorHooks();
   autocast_[0] = at::autocast::is_autocast_enabled(at::kCPU);
@@ -244,38 +246,68 @@ bool TapeRecorder::RecordsHere() {
          !c10::impl::tls_is_dispatch_key_excluded(key);
 }
 
-bool TapeRecorder::Pause() {
-  if (!RecordsHere()) return false;
+std::optional<std::string> TapeRecorder::Pause() {
+  if (!RecordsHere()) return std::nullopt;
+  const std::lock_guard lock(g_recording);
+  const TapeRecorder& recorder = *g_recorder.load(std::memory_order_acquire);
+  std::string reason;
+  if (at::GradMode::is_enabled()) {
+    reason = "gradients are tracked";
+  } else if (recorder.parts_.pass != TapePass::kWhole || InBackward()) {
+    reason = "it is called in a pass that is differentiated";
+  } else if (!recorder.ModesAreKept()) {
+    reason = "modes of torch's are other ones than at the region's beginning";
+  }
   for (const DispatchKey key : {kBelow, kAbove}) {
     c10::impl::tls_set_dispatch_key_excluded(key, true);
   }
-  return true;
+  return reason;
+}
+
+bool TapeRecorder::ModesAreKept() const {
+  const at::AutoGradMode as_then(grad_mode_);
+  return ModesWord() == tape_->modes_ &&
+         c10::get_default_dtype() == default_dtype_;
+}
+
+void TapeRecorder::NotePython(std::span<const c10::IValue> arguments,
+                              std::span<const c10::IValue> results) {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("reprise::call_python",
+                                                     "");
+  if (at::GradMode::is_enabled() || !ModesAreKept()) {
+    Refuse("a function that runs in each call changes modes of torch's");
+  }
+  ForTensors(results, [this](const at::Tensor& tensor) {
+    if (known_.contains(tensor.unsafeGetTensorImpl()) ||
+        FindAlias(tensor).has_value()) {
+      Refuse("a function that runs in each call returns what there was before");
+    }
+  });
+  const size_t call = Before(op, arguments);
+  if (!refused_.empty()) return;
+  tape_->calls_[call].calls_python = true;
+  // What it does besides cannot be done twice, nor looked at.
+  calls_python_ = true;
+  draws_ = true;
+  pure_ = false;
+  After(call, results);
 }
 
 void TapeRecorder::Resume(std::span<const c10::IValue> arguments,
                           std::span<const c10::IValue> results,
                           const std::string& reason) {
-  static const c10::OperatorHandle op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("reprise::call_python",
-                                                     "");
   for (const DispatchKey key : {kBelow, kAbove}) {
     c10::impl::tls_set_dispatch_key_excluded(key, false);
   }
   TapeRecorder* const recorder = g_recorder.load(std::memory_order_acquire);
   if (recorder == nullptr) return;
   const std::lock_guard lock(g_recording);
-  if (!reason.empty()) {
+  if (reason.empty()) {
+    recorder->NotePython(arguments, results);
+  } else {
     recorder->Refuse(reason);
-  } else if (recorder->parts_.pass != TapePass::kWhole) {
-    recorder->Refuse("a function runs in each call (reprise.eager)");
   }
-  const size_t call = recorder->Before(op, arguments);
-  if (!recorder->refused_.empty()) return;
-  recorder->tape_->calls_[call].calls_python = true;
-  // What it does besides cannot be done twice, nor looked at.
-  recorder->draws_ = true;
-  recorder->pure_ = false;
-  recorder->After(call, results);
 }
 
 void TapeRecorder::NoteOutside(const char* what) {
@@ -640,6 +672,12 @@ void TapeRecorder::NoteDroppedGradients() {
   }
 }
 
+bool TapeRecorder::ReadsGradients() const {
+  return std::ranges::any_of(tape_->registers_, [](const TapeRegister& reg) {
+    return reg.origin == Origin::kGradient;
+  });
+}
+
 void TapeRecorder::NoteGradients() {
   NoteDroppedGradients();
   // Where Python would read another value, nothing may have changed.
@@ -877,6 +915,13 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     if (parts_.pass != TapePass::kBackward) CheckAliases(outputs);
     CheckConstants(outputs.subspan(own.size()));
     if (HasHooks()) Refuse("hooks are set on tensors inside");
+    if (calls_python_ &&
+        (in_backward_ || !tape_->gradients_.empty() || ReadsGradients())) {
+      // They are given to their tensors at the end of a call.
+      Refuse(
+          "a function runs in each call (reprise.eager) where gradients are "
+          "made: leave it out of the region");
+    }
     if (ModesWord() != tape_->modes_) Refuse("modes of torch's are changed");
     if (in_backward_ && saved_hooks_) {
       Refuse("hooks of saved tensors are set round a backward pass inside");

@@ -108,11 +108,11 @@ class TapeRecorder {
   static void NoteOutside(const char* what);
 
   // Round a function of the program's that is to run in each call, on the
-  // thread of Begin: what it calls is not written down. False: nobody records
-  // here.
-  static bool Pause();
-  // The call, reprise::call_python's, and what it gives. `reason`: why it
-  // cannot be one; empty: it can.
+  // thread of Begin: what it calls is not written down. Why it cannot be run in
+  // each call from here ("": it can); nothing: nobody records here.
+  static std::optional<std::string> Pause();
+  // The call, reprise::call_python's, and what it gives: new tensors. `reason`:
+  // why it cannot be one; empty: it can.
   static void Resume(std::span<const c10::IValue> arguments,
                      std::span<const c10::IValue> results,
                      const std::string& reason);
@@ -148,6 +148,10 @@ class TapeRecorder {
   // it may be called once more where the value is another one.
   bool MayRead() const { return pure_ && !in_backward_; }
   void NoteEffects(const c10::OperatorHandle& op, size_t call);
+  // Modes are those of the beginning, but for that of gradients.
+  bool ModesAreKept() const;
+  void NotePython(std::span<const c10::IValue> arguments,
+                  std::span<const c10::IValue> results);
   void NoteOutput(const at::Tensor& output, Outcome& outcome);
   // Of a forward pass.
   void NoteWritten(Outcome& outcome);
@@ -158,6 +162,7 @@ class TapeRecorder {
   void AddHolder(const at::Tensor& leaf);
   void NoteDroppedGradients();
   void NoteGradients();
+  bool ReadsGradients() const;
   // What no call takes; and nothing else than a call has changed it.
   void NoteWatched();
   // What came from outside is what it was, in all that the calls do not tell.
@@ -174,6 +179,7 @@ class TapeRecorder {
   bool ended_ = false;
   bool pure_ = true;  // no call has changed anything
   bool draws_ = false;
+  bool calls_python_ = false;
   std::unordered_set<const c10::StorageImpl*> written_outside_;
   std::string refused_;
   std::string differs_;
@@ -184,6 +190,8 @@ class TapeRecorder {
   uint64_t seed_ = 0;
   bool saved_hooks_ = false;
   bool inference_ = false;
+  bool grad_mode_ = false;
+  caffe2::TypeMeta default_dtype_;
   bool autocast_[2] = {false, false};
 
   // By a tensor that is known; weak references keep addresses from being used

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -187,15 +188,17 @@ def test_errors_and_another_form(device: str) -> None:
         what["fails"] = False
         assert_same_bits(fast(x), (x + 1) * 2 - 1)
         what["rows"] = 3
-        with pytest.raises(RuntimeError, match="piece returns something else"):
+        with pytest.raises(RuntimeError, match="piece, which regions run in each call"):
             fast(x)
+        assert_same_bits(fast(x), (x[:3] + 1) * 2 - 1)  # from now on it runs
+        assert "piece, which regions run" in str(fast.explain())
 
 
 @pytest.mark.parametrize(
     ("gives", "reason"),
     [
-        (lambda x: x.view(-1), "a view of an argument"),
-        (lambda x: [x * 2, iter(())], "something else than tensors"),
+        (lambda x: x.view(-1), "a part of a tensor"),
+        (lambda x: [x * 2, iter(())], "it returns a builtins.tuple_iterator"),
     ],
 )
 def test_what_it_may_not_return(device: str, gives: Any, reason: str) -> None:
@@ -214,20 +217,250 @@ def test_what_it_may_not_return(device: str, gives: Any, reason: str) -> None:
     assert reason in str(fast.explain())
 
 
-def test_gradients_go_through_it(device: str) -> None:
-    """Then it is a part of the region."""
-    twice = reprise.eager(lambda x: x * 2)
+def declines(fn: Any, plain: Any, arguments: Callable[[], Any], reason: str) -> None:
+    """The callable runs in each call, and the report says why."""
+    fast: Any = reprise.region(fn)
+    for call in range(10):
+        torch.manual_seed(call)
+        given = arguments()
+        torch.manual_seed(call)
+        found = fast(*given)
+        torch.manual_seed(call)
+        assert_same_bits(found, plain(*given), f"call {call}")
+    assert fast.explain().replayed == 0, str(fast.explain())
+    assert reason in str(fast.explain()), str(fast.explain())
+
+
+def test_gradients(device: str) -> None:
+    """What it reads is looked at by nobody, so it is no part of a region."""
+    state = {"scale": 1.0}
+    scaled = reprise.eager(lambda x: x * state["scale"])
     layer = nn.Linear(WIDTH, WIDTH).to(device)
-    fast: Any = reprise.region(lambda x: twice(layer(x)).sum())
-    for _ in range(8):
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return layer(scaled(layer(x))).sum()
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        return layer(layer(x) * state["scale"]).sum()
+
+    def make() -> tuple[torch.Tensor]:
+        state["scale"] += 1
+        return (torch.randn(4, WIDTH, device=device),)
+
+    declines(fn, plain, make, "gradients are tracked")
+
+
+@pytest.mark.parametrize("how", ["clip", "step", "zero"])
+def test_steps_that_look_at_gradients(device: str, how: str) -> None:
+    def make() -> tuple[nn.Module, Callable[[torch.Tensor], torch.Tensor]]:
+        torch.manual_seed(0)
+        net = nn.Linear(WIDTH, WIDTH).to(device)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        clip = reprise.eager(
+            lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        )
+        does = {
+            "step": reprise.eager(lambda: opt.step()),
+            "zero": reprise.eager(lambda: opt.zero_grad()),
+        }
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                does["zero"]() if how == "zero" else opt.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            with torch.no_grad():
+                if how == "clip":
+                    clip()
+                does["step"]() if how == "step" else opt.step()
+            return loss.detach()
+
+        return net, step
+
+    (ours, fn), (theirs, plain) = make(), make()
+    fast: Any = reprise.region(fn)
+    for call in range(10):
         x = torch.randn(4, WIDTH, device=device)
-        layer.zero_grad()
-        fast(x).backward()
-        found = [p.grad for p in layer.parameters()]
-        layer.zero_grad()
-        (layer(x) * 2).sum().backward()
-        assert_same_bits(found, [p.grad for p in layer.parameters()])
-    assert fast.explain().backward > 0
+        assert_same_bits(fast(x), plain(x), f"call {call}")
+        assert_same_bits(list(ours.parameters()), list(theirs.parameters()))
+    assert "cannot run in each call" in str(fast.explain()) or (
+        "where gradients are made" in str(fast.explain())
+    ), str(fast.explain())
+
+
+class Cache:
+    def __init__(self, device: str) -> None:
+        self.all = torch.randn(6, WIDTH, device=device)
+        self.kept = [torch.randn(4, WIDTH, device=device)]
+        self.at = 0
+
+
+@pytest.mark.parametrize("which", ["row", "whole", "list", "twice", "history"])
+def test_results_are_new_and_its_own(device: str, which: str) -> None:
+    cache = Cache(device)
+    layer = nn.Linear(WIDTH, WIDTH).to(device)
+
+    def give(x: torch.Tensor) -> Any:
+        cache.at = (cache.at + 1) % 6
+        if which == "row":
+            return cache.all[cache.at]
+        if which == "whole":
+            return cache.all
+        if which == "list":
+            return cache.kept
+        if which == "twice":
+            y = x + cache.at
+            return y, y
+        with torch.enable_grad():
+            return layer(x)
+
+    piece = reprise.eager(give)
+
+    def first(found: Any) -> torch.Tensor:
+        return found if isinstance(found, torch.Tensor) else found[0]
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return first(piece(x * 2)).mul(3) + 1
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        cache.at -= 1
+        return first(give(x * 2)).mul(3) + 1
+
+    with torch.no_grad():
+        make = lambda: (torch.randn(4, WIDTH, device=device),)  # noqa: E731
+        declines(fn, plain, make, "cannot run in each call")
+
+
+def test_a_result_that_is_kept_later(device: str) -> None:
+    """It was new when the region was recorded."""
+    kept: list[torch.Tensor] = []
+
+    @reprise.eager
+    def piece(x: torch.Tensor) -> torch.Tensor:
+        if kept:
+            return kept[0]
+        return x * 2
+
+    fast: Any = reprise.region(lambda x: piece(x) + 1)
+    x = torch.randn(4, device=device)
+    with torch.no_grad():
+        for _ in range(6):
+            fast(x)
+        assert fast.explain().replayed > 0
+        kept.append(torch.randn(4, device=device))
+        with pytest.raises(RuntimeError, match="keeps what it returns"):
+            fast(x)
+        for _ in range(3):
+            assert_same_bits(fast(x), kept[0] + 1)
+
+
+def test_arguments_that_it_changes_later(device: str) -> None:
+    state = {"value": 0}
+
+    @reprise.eager
+    def piece(given: dict[str, Any]) -> torch.Tensor:
+        given["n"] = state["value"]
+        found: torch.Tensor = given["x"] * 2
+        return found
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        given = {"x": x + 1, "n": 0}
+        return piece(given) + given["n"]
+
+    fast: Any = reprise.region(fn)
+    x = torch.randn(4, device=device)
+    with torch.no_grad():
+        for _ in range(6):
+            assert_same_bits(fast(x), (x + 1) * 2)
+        assert fast.explain().replayed > 0
+        state["value"] = 1
+        with pytest.raises(RuntimeError, match="changes its arguments"):
+            fast(x)
+        assert_same_bits(fast(x), (x + 1) * 2 + 1)
+
+
+def test_modes_within_the_region(device: str) -> None:
+    product = reprise.eager(lambda a, b: (a @ b).float())
+
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(device, torch.bfloat16):
+            return product(a, b) + 1
+
+    def plain(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(device, torch.bfloat16):
+            return (a @ b).float() + 1
+
+    make = lambda: tuple(  # noqa: E731
+        torch.randn(WIDTH, WIDTH, device=device) for _ in range(2)
+    )
+    with torch.no_grad():
+        declines(fn, plain, make, "modes of torch's")
+
+        def changes(a: torch.Tensor) -> torch.Tensor:
+            torch.set_grad_enabled(True)
+            return a * 2
+
+        changing = reprise.eager(changes)
+
+        def leaves(a: torch.Tensor) -> torch.Tensor:
+            found = changing(a)
+            torch.set_grad_enabled(False)
+            return found + 1
+
+        declines(leaves, lambda a: a * 2 + 1, lambda: make()[:1], "changes modes")
+
+
+class Request:
+    def __init__(self, device: str) -> None:
+        self.tokens = torch.zeros(4, device=device)
+        self.count = 0
+
+    @reprise.eager
+    def append(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x + self.tokens + self.count
+
+
+def test_methods_of_arguments(device: str) -> None:
+    requests = [Request(device) for _ in range(2)]
+    counts = [Request(device) for _ in range(2)]
+    turn = itertools.count()
+
+    def plain(x: torch.Tensor, request: Request) -> torch.Tensor:
+        of = counts[requests.index(request)]
+        of.count += 1
+        return x + of.tokens + of.count
+
+    declines(
+        lambda x, request: request.append(x),
+        plain,
+        lambda: (torch.randn(4, device=device), requests[next(turn) // 4 % 2]),
+        "",
+    )
+    assert [each.count for each in requests] == [each.count for each in counts]
+
+
+def test_arguments_that_it_changes(device: str) -> None:
+    numbers = {"next": 0}
+
+    def grows(x: torch.Tensor, into: list[int]) -> torch.Tensor:
+        numbers["next"] += 1
+        into.append(numbers["next"])
+        return x * 2
+
+    piece = reprise.eager(grows)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        into: list[int] = []
+        y = piece(x, into)
+        return y * into[0]
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 * numbers["next"]
+
+    with torch.no_grad():
+        make = lambda: (torch.randn(4, device=device),)  # noqa: E731
+        declines(fn, plain, make, "changes its arguments")
 
 
 def test_regions_within_and_samples(device: str) -> None:

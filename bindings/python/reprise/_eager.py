@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -16,6 +18,17 @@ from reprise._recording import thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_MOST_ENTRIES = 4096
+_NOBODY = "-"  # pause_region: nobody records here
+
+
+class Changed(RuntimeError):
+    """A function has returned something else than where it was recorded."""
+
+
+class _Cannot(Exception):
+    """Why a function cannot run by itself in each call."""
 
 
 class _Result(NamedTuple):
@@ -48,6 +61,7 @@ class _Entry:
         self._name = name
         self._written = key.written
         self._result = key.result
+        self._form = key.form
         self._arguments = _tree.builder(key.form)
 
     def __call__(
@@ -57,39 +71,91 @@ class _Entry:
         parts = {False: iter(read), True: iter(written)}
         tensors = [next(parts[each]) for each in self._written]
         args, kwargs = self._arguments(iter(tensors), ())
-        returned = _taken_apart(self._function(*args, **kwargs), tensors)
-        if returned is None or returned[0] != self._result:
-            raise RuntimeError(
-                f"reprise: {self._name} returns something else than when a region "
-                "that calls it was recorded: let it return tensors of one form (shape, "
-                "strides, dtype, device) for arguments of one form, or leave it to "
-                "the region"
+        box = [self._function(*args, **kwargs)]
+        what = None
+        try:
+            found, new = _taken_apart(box, tensors)
+            if found != self._result:
+                what = f"{found} where it was {self._result}"
+            elif not _holds((args, kwargs), self._form, tensors):
+                what = "it changes its arguments"
+        except _Cannot as cannot:
+            what = str(cannot)
+        if what is not None:
+            raise Changed(
+                f"reprise: {self._name}, which regions run in each call, does something "
+                f"else than when one was recorded: {what}. For arguments of one form let "
+                "it return new tensors of one form, or leave it to the callable"
             )
-        return returned[1]
+        return new
+
+
+def _holds(arguments: Any, form: _tree.Form, tensors: Sequence[torch.Tensor]) -> bool:
+    """They are of that form still, with these tensors."""
+    parts = _tree.Parts(known=())
+    try:
+        same: bool = _tree.flatten(arguments, parts) == form
+    except (TypeError, RecursionError):
+        return False
+    return same and list(map(id, parts.tensors)) == list(map(id, tensors))
+
+
+def _held(values: list[Any]) -> list[int]:
+    """How many references there are to each."""
+    return [sys.getrefcount(each) for each in values]
+
+
+def _by_one() -> int:
+    """What `_held` gives for what one container holds, and nobody else."""
+    box = [[None]]
+    return _held([box[0]])[0]
+
+
+def _containers(value: Any, found: list[Any]) -> None:
+    """Those that hold something, outer ones first."""
+    if type(value) in (tuple, list, dict) and value:
+        found.append(value)
+        for each in value.values() if type(value) is dict else value:
+            _containers(each, found)
 
 
 def _taken_apart(
-    result: Any, arguments: Sequence[torch.Tensor]
-) -> tuple[_Result, list[torch.Tensor]] | None:
-    """And what in it is no argument. None: it holds something else than tensors."""
+    box: list[Any], arguments: Sequence[torch.Tensor]
+) -> tuple[_Result, list[torch.Tensor]]:
+    """What is in the box, and what of it is no argument. Raises _Cannot."""
     parts = _tree.Parts(known=())
     try:
-        form = _tree.flatten(result, parts)
+        form = _tree.flatten(box[0], parts)
         hash(form)
-    except (TypeError, RecursionError):
-        return None
+    except (TypeError, RecursionError) as unknown:
+        raise _Cannot(f"it returns a {unknown}") from None
+    containers: list[Any] = []
+    _containers(box[0], containers)
     forms: list[Any] = []
-    new = []
-    for each in parts.tensors:
-        which = [index for index, given in enumerate(arguments) if given is each]
+    new: list[torch.Tensor] = []
+    while parts.tensors:
+        which = [
+            index for index, given in enumerate(arguments) if given is parts.tensors[0]
+        ]
         if which:
             forms.append(which[0])
-        elif each.layout is not torch.strided:
-            return None
+            del parts.tensors[0]
         else:
-            forms.append((each.dtype, each.device, each.shape, each.stride()))
-            new.append(each)
+            new.append(parts.tensors.pop(0))
+            forms.append(_form_of(new[-1]))
+    if len(set(map(id, new))) < len(new):
+        raise _Cannot("it returns one tensor twice")
+    if any(count > _by_one() for count in (*_held(new), *_held(containers))):
+        raise _Cannot("it keeps what it returns: let it return a copy")
+    if not _native._ops().are_whole(new):
+        raise _Cannot("it returns a part of a tensor, or one with a history")
     return _Result(form, tuple(forms)), new
+
+
+def _form_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        raise _Cannot("it returns a tensor that is no ordinary one")
+    return tensor.dtype, tensor.device, tuple(tensor.shape), tensor.stride()
 
 
 class Eager:
@@ -97,7 +163,7 @@ class Eager:
 
     _reprise_is_region = True  # to those that look at what a callable leads to
 
-    def __init__(self, fn: Callable[..., Any], owner: Any = None) -> None:
+    def __init__(self, fn: Callable[..., Any]) -> None:
         if not callable(fn):
             raise TypeError(f"reprise: eager does not accept {fn!r}: give a callable")
         self._reprise_eager = fn
@@ -107,6 +173,10 @@ class Eager:
 
     def __get__(self, owner: Any, _: type | None = None) -> Any:
         return self if owner is None else _Method(self, owner)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        fn = copy.deepcopy(self._reprise_eager, memo)  # a function is its own copy
+        return self if fn is self._reprise_eager else Eager(fn)
 
     def __reduce__(self) -> str:
         return str(vars(self)["__qualname__"])  # as functions are
@@ -121,33 +191,29 @@ class Eager:
         function = self._reprise_eager
         if owner is not None:
             function = functools.partial(function, owner)
-        parts = _tree.Parts(known=())
-        try:
-            form = _tree.flatten((args, kwargs), parts)
-            hash(form)
-        except (TypeError, RecursionError):
-            return function(*args, **kwargs)
-        tensors = parts.tensors
-        if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
-            return function(*args, **kwargs)  # it has a history, as all others
         ops = _native._ops()
-        if not ops.pause_region():
+        reason: str = ops.pause_region()
+        if reason == _NOBODY:
             return function(*args, **kwargs)
+        number = 0
         read: list[torch.Tensor] = []
         written: list[torch.Tensor] = []
         new: list[torch.Tensor] = []
-        number = 0
-        reason = f"{self._name} raised an error"
-        versions = _versions(tensors)
         try:
-            result = function(*args, **kwargs)
-            returned = _taken_apart(result, tensors)
-            if returned is None:
-                reason = f"{self._name} returns something else than tensors"
-            elif any(torch._C._is_alias_of(a, b) for a in returned[1] for b in tensors):
-                reason = f"{self._name} returns a view of an argument"
-            else:
-                reason = ""
+            if reason:
+                return function(*args, **kwargs)
+            reason = "it raised an error"
+            try:
+                form, tensors = _given(owner, args, kwargs)
+                versions = _versions(tensors)
+            except _Cannot as cannot:
+                reason = str(cannot)
+                return function(*args, **kwargs)
+            box = [function(*args, **kwargs)]
+            try:
+                result, new = _taken_apart(box, tensors)
+                if not _holds((args, kwargs), form, tensors):
+                    raise _Cannot("it changes its arguments")
                 writes = tuple(
                     [
                         before is None or before != now
@@ -156,13 +222,18 @@ class Eager:
                         )
                     ]
                 )
+                number = self._entry(owner, form, writes, result)
                 for each, writes_it in zip(tensors, writes, strict=True):
                     (written if writes_it else read).append(each)
-                new = returned[1]
-                number = self._entry(owner, form, writes, returned[0])
+                reason = ""
+            except _Cannot as cannot:
+                reason = str(cannot)
+            return box[0]
         finally:
+            if reason:
+                reason = f"{self._name} cannot run in each call: {reason}"
+                number, read, written, new = 0, [], [], []
             ops.resume_region(number, read, written, new, reason)
-        return result
 
     def _entry(
         self, owner: Any, form: _tree.Form, written: tuple[bool, ...], result: _Result
@@ -174,9 +245,36 @@ class Eager:
             function = self._reprise_eager
             if owner is not None:
                 function = _of(owner, self._entries, key, function)
+            while len(self._entries) >= _MOST_ENTRIES:  # the oldest goes
+                del self._entries[next(iter(self._entries))]
             entry = _Entry(function, self._name, key)
             self._entries[key] = _ENTRIES[entry.number] = entry
         return entry.number
+
+
+def _given(
+    owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[_tree.Form, list[torch.Tensor]]:
+    """The form of arguments, and the tensors among them. Raises _Cannot."""
+    if torch._C._len_torch_function_stack():
+        raise _Cannot("a mode of torch's is on (set_default_device, say)")
+    if owner is not None and thread.objects:
+        raise _Cannot("it is a method, and objects are among the region's arguments")
+    if owner is not None and not type(owner).__weakrefoffset__:
+        raise _Cannot("it is a method of an object with __slots__")
+    parts = _tree.Parts(known=())
+    try:
+        form = _tree.flatten((args, kwargs), parts)
+        hash(form)
+    except (TypeError, RecursionError) as unknown:
+        raise _Cannot(f"it takes a {unknown}") from None
+    try:
+        ordinary = _native._ops().are_ordinary(parts.tensors)
+    except RuntimeError:  # of batches of tensors it cannot be asked
+        ordinary = False
+    if not ordinary or any(each.requires_grad for each in parts.tensors):
+        raise _Cannot("it takes a tensor that is no ordinary one, or has gradients")
+    return form, parts.tensors
 
 
 def _of(
@@ -202,7 +300,7 @@ def _versions(tensors: Sequence[torch.Tensor]) -> list[int | None]:
 class _Method:
     """One of an object's."""
 
-    __slots__ = ("__func__", "__self__")
+    __slots__ = ("__func__", "__self__", "__weakref__")
     _reprise_is_region = True
 
     def __init__(self, of: Eager, owner: Any) -> None:
@@ -212,6 +310,19 @@ class _Method:
     @property
     def _reprise_eager(self) -> Callable[..., Any]:
         return self.__func__._reprise_eager
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__func__, name)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Method)
+            and self.__func__ is other.__func__
+            and self.__self__ is other.__self__
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.__func__), id(self.__self__)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not thread.recording:
@@ -227,23 +338,25 @@ def eager(fn: Callable[P, R]) -> Callable[P, R]:
             return kernel(q, k, v, scheduler.metadata())
 
     A region runs no Python: what it reads besides its arguments is what it was, and
-    where it reads a tensor's value (`.item()`) it cannot be replayed. What depends on
-    such things stands in a function of its own, which runs each time, as it would
-    without a region, with the tensors of this call. Its operators are followed as any
-    program's.
+    where it reads a tensor's value (`.item()`) it may not be replayed. What depends on
+    such things stands in a function of its own, which runs each time, with the tensors
+    of this call. Its operators are followed as any program's.
 
-    Its arguments and what it returns are tensors, and constants, in tuples, lists,
-    dicts and the like; no views of arguments. For arguments of one form it returns
-    tensors of one form (shape, strides, dtype, device). Where it takes something else, or a
-    tensor whose gradients are tracked, it is a part of the region as all other code, and
-    elsewhere it is what it was.
+    It takes tensors without gradients, and constants, in tuples, lists, dicts and the
+    like, and returns the like: arguments, and new tensors, which it does not keep, and
+    which for arguments of one form have one form (shape, strides, dtype, device).
+    Gradient mode is off where it is called, and other modes of torch's are those that
+    the region is called in. Where anything of this does not hold when a region is
+    recorded, the region's callable runs, and `explain()` says why. Outside of regions it
+    is what it was.
 
     Args:
-        fn: a function or method.
+        fn: a function or method. A method's object is the one of the recorded call.
 
     Raises:
         TypeError: `fn` cannot be called.
-        RuntimeError: in a region's call, it has returned tensors of another form.
+        RuntimeError: in a region's call it has returned something else than before;
+            from the next call on the callable runs.
     """
     return Eager(fn)
 
@@ -254,7 +367,13 @@ _ENTRIES: weakref.WeakValueDictionary[int, _Entry] = weakref.WeakValueDictionary
 def _call(
     function: int, read: list[torch.Tensor], written: list[torch.Tensor]
 ) -> list[torch.Tensor]:
-    return _ENTRIES[function](list(read), list(written))
+    entry = _ENTRIES.get(function)
+    if entry is None:
+        raise Changed(
+            "reprise: a function that a region runs in each call is of an object that "
+            "has gone: keep the object, or leave the function to the callable"
+        )
+    return entry(list(read), list(written))
 
 
 @functools.cache

@@ -9,16 +9,18 @@ from collections.abc import Iterator
 
 class _Thread(threading.local):
     recording = False
+    objects = False  # are among the arguments
 
 
 thread = _Thread()
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[None]:
+def recording(objects: bool = False) -> Iterator[None]:
     """It does, meanwhile."""
-    before, thread.recording = thread.recording, True
+    before = thread.recording, thread.objects
+    thread.recording, thread.objects = True, objects
     try:
         yield
     finally:
-        thread.recording = before
+        thread.recording, thread.objects = before

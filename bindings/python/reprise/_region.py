@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 
 from reprise import _native, _tree
+from reprise._eager import Changed
 from reprise._given import Forms, Given
 from reprise._node import (
     Differentiable,
@@ -270,7 +271,12 @@ class Region:
                 passes = None
             of = passes or structure
             begin = _clock()
-            step, tape, outputs = run(of.handle, watch, tensors, numbers, held)
+            try:
+                step, tape, outputs = run(of.handle, watch, tensors, numbers, held)
+            except Changed as changed:
+                structure.off = True
+                self._note(str(changed))
+                raise
             if step == _DONE:
                 report = self._report
                 report.seconds += _clock() - begin
@@ -470,7 +476,7 @@ class Region:
         computed = [True] * len(numbers)
         try:
             with (
-                recording(),
+                recording(objects=bool(parts.objects or self._given)),
                 passes.watched() if passes is not None else contextlib.nullcontext(),
                 noted(
                     args, kwargs, reached.optimizers, reached.computes, computed
@@ -671,11 +677,12 @@ _WHY_PLAIN = {
     _PLAIN: "a mode of torch's, or a tensor that is no ordinary one",
     _PASSED: "its arguments have forms, or numbers, that do not come again",
 }
-_EAGER = "have what reads it run in each call, by @reprise.eager"
 _REMEDIES = {
-    "hands data to the host": "keep the number on the device, or " + _EAGER,
+    "hands data to the host": "keep the number on the device, or have what reads it and "
+    "returns tensors run in each call, by @reprise.eager",
     "copies to the host": "copy behind it",
-    "the size of its result depends on data": _EAGER,
+    "the size of its result depends on data": "let what needs it return tensors of one "
+    "size, and run in each call, by @reprise.eager",
 }
 _OPTIMIZERS = "; of an optimizer, take fused=True or capturable=True"
 
