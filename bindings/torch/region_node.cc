@@ -62,7 +62,7 @@ class RegionNode final : public Node {
         return std::move(*found);
       }
     }
-    {
+    if (at::GradMode::is_enabled()) {  // it goes through them, too
       const std::lock_guard lock(mutex_);
       Unpack(of_others_, saved);
     }

@@ -255,3 +255,71 @@ def test_what_was_saved_is_written(device: str) -> None:
             found.append([a.detach(), *(p.grad for p in model.layers[0].parameters())])
         assert_same_bits(found[1], found[0], f"call {call}")
     assert fast.explain().backward >= REPLAYED
+
+
+@pytest.mark.parametrize("returns", ["view", "several"])
+def test_views_that_are_written_before_a_pass(device: str, returns: str) -> None:
+    """Their histories are other ones then, also where the call was recorded."""
+
+    class Views(nn.Linear):
+        def forward(self, x: torch.Tensor) -> Any:
+            view = super().forward(x).tanh().mul(self.bias).view(-1)
+            return view if returns == "view" else (view, (view + 1).sum())
+
+    plain, ours = twice(device, lambda: Views(WIDTH, WIDTH))
+    fast: Any = reprise.region(ours)
+    for call in range(CALLS):
+        x = batch(device, grad=False)
+        found = []
+        for model, module in ((plain, plain), (fast, ours)):
+            module.zero_grad()
+            out = model(x)
+            view = out if returns == "view" else out[0]
+            if call < 2:
+                with torch.no_grad():
+                    view.mul_(2)
+            (view.sum() if returns == "view" else out[1]).backward()
+            found.append([p.grad for p in module.parameters()])
+        assert_same_bits(found[1], found[0], f"call {call}")
+
+
+class Chain(nn.Linear):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = super().forward(x).tanh()
+        return hidden, hidden + 1
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_what_another_node_has_saved(device: str, written: bool) -> None:
+    """Who saves nothing minds no write, and may be differentiated twice."""
+    plain, ours = twice(device, lambda: Chain(WIDTH, WIDTH))
+    fast: Any = reprise.region(ours)
+    for call in range(CALLS):
+        x = batch(device)
+        found = []
+        for model in (plain, fast):
+            hidden, out = model(x)
+            if written:
+                with torch.no_grad():
+                    hidden.mul_(2)
+            for _ in range(2):
+                found.append(list(torch.autograd.grad(out.sum(), [hidden])))
+        assert_same_bits(found[2:], found[:2], f"call {call}")
+    assert fast.explain().backward > 0
+
+
+def test_numbers_in_graphs_that_draw(device: str) -> None:
+    """Autograd keeps them as tensors, which are not read."""
+
+    class Scaled(nn.Linear):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            value = functional.dropout(super().forward(x), 0.3) * 0.5
+            return value, value.sin()
+
+    def program(model: Any, module: nn.Module, inputs: Inputs) -> list[Any]:
+        module.zero_grad()
+        value, out = model(*inputs)
+        (value.square().mean() + out.mean()).backward()
+        return [out.detach()]
+
+    check(device, lambda: Scaled(WIDTH, WIDTH), program)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.function import BackwardCFunction, Function
+from torch.autograd.graph import GradientEdge
 from torch.library import Library
 
 from reprise import _native, _tree
@@ -116,6 +117,11 @@ class Graph:
         self.output = output
         self.contributions = contributions
         self.nodes = nodes
+        # A view that is written has another history then.
+        self._edge = _edge_of(output)
+        targets = {id(each.target): each.target for each in contributions}
+        self._targets = list(targets.values())
+        self._edges = [_edge_of(each) for each in self._targets]
 
     def description(self) -> tuple[Any, ...]:
         """Equal of graphs that compute the same of what was saved."""
@@ -124,26 +130,26 @@ class Graph:
     def reads(self) -> list[int]:
         """Which of the saved tensors its nodes have, as far as can be seen."""
         self._saved.asked = []
-        self.description()
+        for node in self.nodes:
+            for name in _names_of_saved(node):
+                getattr(node, name)
         return sorted(set(self._saved.asked))
 
     def gradients(self, given: torch.Tensor) -> dict[int, torch.Tensor]:
         """What the engine finds, by contribution, for this gradient of the output."""
         found: dict[int, torch.Tensor] = {}
         of_nodes: dict[Any, list[tuple[int, int]]] = {}
-        targets = {}
         for index, each in enumerate(self.contributions):
             of_nodes.setdefault(each.node, []).append((each.number, index))
-            targets[id(each.target)] = each.target
         hooks = [
             node.register_hook(_taking(numbers, found))
             for node, numbers in of_nodes.items()
         ]
         try:
-            with _without_hooks(targets.values()):
+            with _without_hooks(self._targets):
                 torch.autograd.grad(
-                    self.output,
-                    list(targets.values()),
+                    self._edge,
+                    self._edges,
                     given,
                     retain_graph=True,  # it goes with its node
                     create_graph=torch.is_grad_enabled(),
@@ -155,12 +161,20 @@ class Graph:
         return found
 
 
+def _edge_of(tensor: torch.Tensor) -> torch.Tensor | GradientEdge:
+    """To its history, as it is now. Of a leaf torch gives it by an operator's call."""
+    node: Any = tensor.grad_fn
+    return tensor if node is None else GradientEdge(node, tensor.output_nr)
+
+
+def _names_of_saved(node: Any) -> list[str]:
+    return [name for name in dir(node) if name.startswith("_saved_")]
+
+
 def _description(node: Any, saved: Saved) -> tuple[Any, ...]:
     """A node's operator, and what it has kept itself: numbers, and no tensors."""
     kept = []
-    for name in dir(node):
-        if not name.startswith("_saved_"):
-            continue
+    for name in _names_of_saved(node):
         before = saved.given_back
         value = getattr(node, name)
         if saved.given_back != before:
@@ -368,6 +382,8 @@ class _BackwardPass(Variants):
         try:
             found = gradients()
             which = tuple(sorted(found))
+            if not which:
+                return found  # nothing that another pass could go by
             (verdict, tape, *_), (reason, place), *_ = ops.end_region(
                 self.handle, [found[index] for index in which], [], len(which)
             )
@@ -541,7 +557,10 @@ class _Kept:
         # Nodes that it does not go on to are given no gradients.
         nothing = torch.empty(0)
         instead = Saved(
-            [nothing if index is None else saved[index] for index in history.saved]
+            [
+                nothing if index is None or index >= len(saved) else saved[index]
+                for index in history.saved
+            ]
         )
         devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
         # Those that are drawn now are of no use, and drawn again.
@@ -695,6 +714,8 @@ class Recording:
         with_history = [outputs[index] for index in tracked]
         if any(each.grad_fn is None for each in with_history):
             raise Unknown("an output is a leaf")
+        if len(tracked) > 1 and any(each._is_view() for each in with_history):
+            raise Unknown("of several outputs with gradients one is a view")
         if any(
             torch._C._is_alias_of(*each)
             for each in itertools.combinations(with_history, 2)
@@ -708,14 +729,9 @@ class Recording:
         self._graphs = self._saved.graphs(
             [outputs[index] for index in tracked], self._arguments
         )
-        everything = list(range(len(self._saved.tensors)))
-        self._reads = [everything]
+        self._reads = [list(range(len(self._saved.tensors)))]
         if len(tracked) > 1:
             self._reads = [each.reads() for each in self._graphs]
-            if sorted(set().union(*self._reads)) != everything:
-                raise Unknown(
-                    "several outputs have gradients, and what is saved cannot be seen"
-                )
         self._outputs = list(outputs)
         for index in tracked:
             self._outputs[index] = outputs[index].detach()
@@ -803,10 +819,8 @@ class Recording:
                 graph,
                 self._arguments,
                 (results[tracked],),
-                [
-                    made[index]
-                    for index in (*each.history.reads, *each.history.of_others)
-                ],
+                [made[index] for index in each.history.reads],
+                [made[index] for index in each.history.of_others],
                 *[
                     results[_OUTPUTS - known[id(of.target)]]
                     if known.get(id(of.target), 0) <= _OUTPUTS
@@ -828,9 +842,11 @@ class Region(Function):  # type: ignore[misc]
         arguments: Sequence[torch.Tensor],
         output: tuple[torch.Tensor],
         saved: Sequence[torch.Tensor],
+        of_others: Sequence[torch.Tensor],
         *_: torch.Tensor,
     ) -> torch.Tensor:
         ctx.set_materialize_grads(False)
+        ctx.of_others = of_others
         ctx.kept = kept
         ctx.graph = graph
         ctx.arguments = arguments
@@ -842,12 +858,21 @@ class Region(Function):  # type: ignore[misc]
     def backward(ctx: Any, given: torch.Tensor | None) -> Any:
         kept, graph, arguments = ctx.kept, ctx.graph, ctx.arguments
         saved = ctx.saved_tensors if ctx.saves else ()
+        of_others = ctx.of_others
         if ctx.saves and not torch._C._autograd._get_current_graph_task_keep_graph():
-            ctx.graph = ctx.arguments = None
+            ctx.graph = ctx.arguments = ctx.of_others = None
         found: dict[int, torch.Tensor] = {}
         if given is not None and torch.is_grad_enabled():
-            found = kept.differentiated_again(arguments, saved, given)
+            found = kept.differentiated_again(arguments, (*saved, *of_others), given)
         elif given is not None:
             found = kept.gradients(graph, saved, given)
         targets = range(len(kept.history.targets))
-        return None, None, None, None, None, *[found.get(index) for index in targets]
+        return (
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            *[found.get(index) for index in targets],
+        )
