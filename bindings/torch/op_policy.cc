@@ -83,6 +83,14 @@ constexpr std::array kMayTrap = {
     "aten::_ctc_loss_backward"sv,
 };
 
+// Parts of names of torch's own whose kernels may add by atomic additions, or
+// as their blocks come.
+constexpr std::array kAddAsTheyCome = {
+    "_backward"sv,    "scatter"sv,       "index_add"sv, "index_put"sv,
+    "aten::put"sv,    "index_reduce"sv,  "cumsum"sv,    "cumprod"sv,
+    "logcumsumexp"sv, "embedding_bag"sv, "bincount"sv,  "histc"sv,
+};
+
 struct NamedCut {
   std::string_view name;
   const char* reason;
@@ -403,6 +411,13 @@ bool HasKernel(const c10::OperatorHandle& op) {
   return HasKernelForDevices(op) ||
          op.hasKernelForDispatchKey(
              c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+bool MayRunBeside(std::string_view name) {
+  return name.starts_with("aten::") &&
+         std::ranges::none_of(kAddAsTheyCome, [name](std::string_view part) {
+           return name.find(part) != std::string_view::npos;
+         });
 }
 
 OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {

@@ -24,6 +24,10 @@ bool MayBeHooked(const c10::OperatorHandle& op);
 // composite.
 bool HasKernel(const c10::OperatorHandle& op);
 
+// Its kernels are torch's own, which torch allows on several streams at once,
+// and add numbers in an order that does not depend on what runs beside them.
+bool MayRunBeside(std::string_view name);
+
 // All but the id.
 OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory);
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "bindings/torch/allocator_trace.h"
+#include "bindings/torch/op_policy.h"
 #include "bindings/torch/program_place.h"
 #include "bindings/torch/thread_state.h"
 #include "engine/base/log.h"
@@ -113,6 +114,9 @@ class TorchFrontend : public engine::Frontend {
   bool MayBeNondeterministic(engine::OpId op) const override {
     return !at::globalContext().deterministicAlgorithms() &&
            OpName(op).starts_with("aten::");
+  }
+  bool MayRunBeside(engine::OpId op) const override {
+    return bindings::MayRunBeside(OpName(op));
   }
   std::string DtypeName(int32_t dtype) const override {
     return c10::getDtypeNames(static_cast<at::ScalarType>(dtype)).first;

@@ -9,6 +9,8 @@
 namespace reprise::engine {
 namespace {
 
+using MayFollow = std::function<bool(ValueId, ValueId)>;
+
 // A value while it needs its memory: from when its segment is launched until
 // nothing needs it.
 struct Tenancy {
@@ -22,7 +24,11 @@ struct Tenancy {
 // Gives each, in that order, a place behind `begin` apart from those of all
 // others that need theirs at the same time: the smallest gap that it fits into.
 // Returns where all of them end.
-uint64_t PackInOrder(std::span<Tenancy> tenancies, uint64_t begin) {
+uint64_t PackInOrder(std::span<Tenancy> tenancies, uint64_t begin,
+                     const MayFollow& may_follow) {
+  const auto before = [&may_follow](const Tenancy& a, const Tenancy& b) {
+    return a.until <= b.from && (!may_follow || may_follow(a.value, b.value));
+  };
   uint64_t end = begin;
   std::vector<Tenancy> placed;  // by place
   placed.reserve(tenancies.size());
@@ -31,7 +37,7 @@ uint64_t PackInOrder(std::span<Tenancy> tenancies, uint64_t begin) {
     uint64_t best_bytes = kNoPlace;
     uint64_t reach = begin;  // all before it is in use, or a gap that was seen
     for (const Tenancy& other : placed) {
-      if (other.until <= tenancy.from || tenancy.until <= other.from) continue;
+      if (before(other, tenancy) || before(tenancy, other)) continue;
       if (other.place > reach) {
         const uint64_t gap = other.place - reach;
         if (gap >= tenancy.bytes && gap < best_bytes) {
@@ -53,11 +59,12 @@ uint64_t PackInOrder(std::span<Tenancy> tenancies, uint64_t begin) {
 // The same in the better of two orders. The largest first leaves few gaps that
 // nothing fits into (Pisarchyk and Lee, "Efficient Memory Management for Deep
 // Neural Net Inference", 2020, greedy by size); as they come is better for few.
-uint64_t Pack(std::vector<Tenancy>& tenancies, uint64_t begin) {
+uint64_t Pack(std::vector<Tenancy>& tenancies, uint64_t begin,
+              const MayFollow& may_follow) {
   std::vector<Tenancy> by_size = tenancies;
   std::ranges::stable_sort(by_size, std::ranges::greater{}, &Tenancy::bytes);
-  const uint64_t end_by_size = PackInOrder(by_size, begin);
-  const uint64_t end = PackInOrder(tenancies, begin);
+  const uint64_t end_by_size = PackInOrder(by_size, begin, may_follow);
+  const uint64_t end = PackInOrder(tenancies, begin, may_follow);
   if (end <= end_by_size) return end;
   tenancies = std::move(by_size);
   return end_by_size;
@@ -66,7 +73,7 @@ uint64_t Pack(std::vector<Tenancy>& tenancies, uint64_t begin) {
 }  // namespace
 
 ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
-                   const Lifetimes& lifetimes) {
+                   const Lifetimes& lifetimes, const Lanes& lanes) {
   ArenaLayout layout;
   layout.places.resize(trace.values.size(), kNoPlace);
   size_t next_place = 0;
@@ -87,20 +94,29 @@ ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
                            lifetimes.free_from[v]});
     }
   }
-  end = Pack(tenancies, end);
+  end = Pack(tenancies, end, lanes.may_follow);
   for (const Tenancy& tenancy : tenancies) {
     layout.places[tenancy.value] = tenancy.place;
   }
-  const uint64_t zone = end;
+  // Of each op within its zone, then of the zones one behind the other.
+  std::vector<uint64_t> zones(1, 0);  // by lane, what it takes
+  std::vector<size_t> zone_of;        // by op
   layout.temporaries.reserve(trace.ops.size());
-  for (const TracedOp& op : trace.ops) {
-    uint64_t next = zone;
+  for (size_t k = 0; k < trace.ops.size(); ++k) {
+    uint64_t bytes = 0;
     std::vector<uint64_t>& offsets = layout.temporaries.emplace_back();
-    for (size_t t = 0; t < op.temporaries.size(); ++t) {
-      offsets.push_back(next);
-      next += take();
+    for (size_t t = 0; t < trace.ops[k].temporaries.size(); ++t) {
+      offsets.push_back(bytes);
+      bytes += take();
     }
-    end = std::max(end, next);
+    const bool apart = !lanes.of_ops.empty() && bytes <= lanes.zone_bytes;
+    zone_of.push_back(apart ? lanes.of_ops[k] : 0);
+    zones.resize(std::max(zones.size(), zone_of[k] + 1), 0);
+    zones[zone_of[k]] = std::max(zones[zone_of[k]], bytes);
+  }
+  for (uint64_t& zone : zones) end += std::exchange(zone, end);
+  for (size_t k = 0; k < trace.ops.size(); ++k) {
+    for (uint64_t& offset : layout.temporaries[k]) offset += zones[zone_of[k]];
   }
   layout.size_bytes = end;
   return layout;

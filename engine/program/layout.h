@@ -4,6 +4,7 @@
 #define REPRISE_ENGINE_PROGRAM_LAYOUT_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -25,6 +26,16 @@ constexpr uint64_t PlaceBytes(uint64_t size_bytes) {
 }
 
 inline constexpr uint64_t kNoPlace = ~uint64_t{0};
+
+// In which of several lanes each op runs; empty: all are in one.
+struct Lanes {
+  std::span<const uint8_t> of_ops = {};
+  // Of temporaries, in each lane beside the first.
+  uint64_t zone_bytes = 0;
+  // Nobody waits for more than it would have to if `later` takes the place of
+  // `earlier`; null: that does not matter.
+  std::function<bool(ValueId earlier, ValueId later)> may_follow = {};
+};
 
 struct ArenaLayout {
   // Offset of each value from the arena's start; kNoPlace for externals.
@@ -53,12 +64,13 @@ struct MemoryDemand {
 // place to itself, so that it can be left there; others follow each other where
 // their lifetimes allow it: who launches them looks whether the program is done
 // with who was there before. Nothing follows what lives on behind the pass.
-// Temporaries, which no program
-// sees, share one zone, because the launches of a plan run in program order.
-// `place_bytes` says how much each value takes, then each temporary in order.
-// Pure function. Cost: each value is compared with what is free.
+// Temporaries, which no program sees, share a zone by lane, because the ops of
+// a lane run one behind the other; those of an op that has more than
+// `zone_bytes` lie in the first lane's. `place_bytes` says how much each value
+// takes, then each temporary in order. Pure function. Cost: each value is
+// compared with what is free.
 ArenaLayout LayOut(const Trace& trace, std::span<const uint64_t> place_bytes,
-                   const Lifetimes& lifetimes);
+                   const Lifetimes& lifetimes, const Lanes& lanes = {});
 
 // Adds the copies of private values. Each lies as far behind a multiple of
 // kPlaceAlignment as the value itself.

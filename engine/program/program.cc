@@ -33,6 +33,32 @@ std::vector<Segment> CutForMemory(const Effects& effects,
   }
 }
 
+// This part of a plan's memory may be spent on lanes.
+constexpr uint64_t kPartsForLanes = 4;
+
+ArenaLayout LayOutInLanes(const Program& program, const Lifetimes& lifetimes,
+                          const Arrangement& how) {
+  const auto laid_out = [&](const Lanes& lanes) {
+    ArenaLayout layout =
+        LayOut(*program.trace, program.place_bytes, lifetimes, lanes);
+    AddPrivates(*program.trace, program.effects.privates(), layout);
+    return layout;
+  };
+  Lanes lanes{.of_ops = program.branches.lanes(), .zone_bytes = how.zone_bytes};
+  if (lanes.of_ops.empty()) return laid_out({});
+  ArenaLayout shared = laid_out(lanes);
+  if (shared.size_bytes > how.max_arena_bytes) return laid_out({});
+  lanes.may_follow = [&program](ValueId earlier, ValueId later) {
+    return program.branches.MayFollow(earlier, later);
+  };
+  ArenaLayout apart = laid_out(lanes);
+  const uint64_t more =
+      std::max(how.lanes_bytes, shared.size_bytes / kPartsForLanes);
+  const bool fits = apart.size_bytes <= shared.size_bytes + more &&
+                    apart.size_bytes <= how.max_arena_bytes;
+  return fits ? apart : shared;
+}
+
 }  // namespace
 
 std::vector<uint64_t> Program::PlacesIn(uint64_t arena) const {
@@ -71,11 +97,15 @@ tl::expected<void, BuildFailure> Arrange(Program& program, const Trace& second,
                    {how.segment_launches,
                     std::max({how.least_segment_bytes,
                               demand.at_once / kPartsAtOnce, uint64_t{1}})});
-  program.layout =
-      LayOut(trace, program.place_bytes,
-             Lifetimes::Of(trace, second, program.effects, program.segments,
-                           how.least_result_bytes));
-  AddPrivates(trace, program.effects.privates(), program.layout);
+  if (!how.reach.empty()) {
+    program.branches =
+        Branches(trace, program.effects, how.reach, how.launches);
+  }
+  const Lifetimes lifetimes = Lifetimes::Of(
+      trace, second, program.effects, program.segments, how.least_result_bytes);
+  program.layout = LayOutInLanes(program, lifetimes, how);
+  program.branches.Place(trace, program.effects, program.layout,
+                         program.place_bytes);
   if (program.layout.size_bytes <= how.max_arena_bytes) return {};
   return tl::unexpected<BuildFailure>(
       {.error = TooLarge(program.layout.size_bytes, demand.at_once,

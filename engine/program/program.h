@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/program/branches.h"
 #include "engine/program/effects.h"
 #include "engine/program/layout.h"
 #include "engine/program/segments.h"
@@ -36,6 +38,7 @@ struct Program {
   const std::shared_ptr<const Trace> trace;  // the first recording
   Effects effects;                           // of `trace`, which they point to
   std::vector<Segment> segments;
+  Branches branches;
   ArenaLayout layout;
   uint64_t bytes_at_once = 0;  // MemoryDemand's
   // By ValueId, and behind them by temporary: what its place holds.
@@ -73,8 +76,16 @@ struct BuildFailure {
 // lays its memory out. Fails where that takes more than `max_arena_bytes`.
 struct Arrangement {
   std::vector<uint32_t> launches;  // by op
-  uint32_t segment_launches = 0;   // in a segment, about
+  // By op, for executors that run graphs of launches, as far as memory allows
+  // it, in lanes; empty: ops run one behind the other.
+  std::vector<Reach> reach = {};
+  uint32_t segment_launches = 0;  // in a segment, about
   uint64_t max_arena_bytes = 0;
+  // Of temporaries, for each lane beside the first.
+  uint64_t zone_bytes = uint64_t{8} << 20;
+  // Ops would wait for places that values of several lanes share. To spare them
+  // that may take so much memory, or a quarter of all.
+  uint64_t lanes_bytes = 0;
   // What segments make is not looked at below. With much more than this, small
   // models no longer fit into the device's cache.
   uint64_t least_segment_bytes = uint64_t{8} << 20;

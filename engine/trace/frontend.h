@@ -79,6 +79,9 @@ class Frontend {
   // Run again on the same bits, the op may give others (atomic sums), and the
   // framework has not been told to refuse that.
   virtual bool MayBeNondeterministic(OpId) const { return false; }
+  // Its kernels use no memory that no parameter names: they may run beside
+  // those of other ops.
+  virtual bool MayRunBeside(OpId) const { return false; }
   // Of a dtype, by the frontend's code; the name is for people. Any thread.
   virtual std::string DtypeName(int32_t) const { return {}; }
   virtual kernels::Element ElementOf(int32_t) const {

@@ -26,6 +26,8 @@ class FakeFrontend : public Frontend {
     return "fake::op" + std::to_string(op);
   }
 
+  bool MayRunBeside(OpId) const override { return true; }
+
   void Retain(StorageToken storage) override {
     EXPECT_NE(storage, nullptr);
     ++references[storage];

@@ -7,8 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace reprise::bindings {
@@ -29,6 +31,22 @@ engine::StorageToken Token(const at::Tensor& tensor) {
 TEST_F(HostFrontendTest, NamesOpsAndTheLackOfOne) {
   EXPECT_EQ(frontend_->OpName(7), "op7");
   EXPECT_EQ(engine::NameOf(*frontend_, engine::kNoOp), "(no op)");
+}
+
+TEST_F(HostFrontendTest, OpsOfTorchsThatKeepTheirOrderMayRunBesideOthers) {
+  static constexpr const char* kNames[] = {
+      "aten::mm",        "aten::convolution", "aten::scatter_add_",
+      "aten::mm_sketch", "other::mm",         "aten::gelu_backward",
+      "aten::cumsum",    "aten::index_put_"};
+  const auto frontend =
+      MakeFrontend({scheduler::DeviceKind::kHost, 0, nullptr},
+                   [](engine::OpId op) { return std::string(kNames[op]); });
+  std::vector<bool> may;
+  for (engine::OpId op = 0; op < std::size(kNames); ++op) {
+    may.push_back(frontend->MayRunBeside(op));
+  }
+  EXPECT_EQ(may, (std::vector<bool>{true, true, false, true, false, false,
+                                    false, false}));
 }
 
 TEST_F(HostFrontendTest, RetainingChangesNoUseCount) {

@@ -88,6 +88,44 @@ TEST_F(LayoutTest, TemporariesOfAnOpLieBehindAllValuesAndAreSharedByOps) {
   EXPECT_EQ(layout.size_bytes, zone + 4 * kPlaceAlignment);
 }
 
+TEST_F(LayoutTest, EachLaneHasAZoneForTemporariesButForLargeOnes) {
+  for (int i = 0; i < 4; ++i) builder_.Op({}, {});
+  trace().ops[0].temporaries = {{0x1000, 600}};
+  trace().ops[1].temporaries = {{0x2000, 10}, {0x3000, 10}};
+  trace().ops[2].temporaries = {{0x4000, 2000}};
+  trace().ops[3].temporaries = {{0x5000, 10}};
+  const std::vector<uint8_t> lanes = {0, 2, 1, 2};
+  const auto laid_out = [&](uint64_t zone_bytes) {
+    return LayOut(trace(), Bytes(trace()), AllLive(trace()),
+                  {.of_ops = lanes, .zone_bytes = zone_bytes});
+  };
+  constexpr uint64_t kStep = kPlaceAlignment;
+  ArenaLayout layout = laid_out(8 * kStep);
+  EXPECT_THAT(layout.temporaries,
+              ElementsAre(ElementsAre(0), ElementsAre(6 * kStep, 7 * kStep),
+                          ElementsAre(2 * kStep), ElementsAre(6 * kStep)));
+  EXPECT_EQ(layout.size_bytes, 8 * kStep);
+  layout = laid_out(2 * kStep);
+  EXPECT_THAT(layout.temporaries,
+              ElementsAre(ElementsAre(0), ElementsAre(4 * kStep, 5 * kStep),
+                          ElementsAre(0), ElementsAre(4 * kStep)));
+  EXPECT_EQ(layout.size_bytes, 6 * kStep);
+}
+
+TEST_F(LayoutTest, ValuesFollowOnlyThoseThatTheyMay) {
+  for (int i = 0; i < 3; ++i) builder_.Op({}, {}, 1);
+  const Lifetimes lifetimes{{0, 1, 2}, {1, 2, 3}, std::vector<bool>(3, false)};
+  Lanes lanes;
+  const auto places = [&] {
+    return LayOut(trace(), Bytes(trace()), lifetimes, lanes).places;
+  };
+  EXPECT_THAT(places(), ElementsAre(0, 0, 0));
+  lanes.may_follow = [](ValueId earlier, ValueId later) {
+    return earlier == 0 && later == 2;
+  };
+  EXPECT_THAT(places(), ElementsAre(0, kPlaceAlignment, 0));
+}
+
 TEST_F(LayoutTest, ValuesFollowThoseThatAreDone) {
   const ValueId a = builder_.Op({}, {}, 1);
   const ValueId b = builder_.Op({a}, {}, 1);
