@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <iterator>
 #include <set>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "engine/device/cupti_attachment.h"
 #include "engine/device/relaxed_capture.h"
 #include "engine/program/explain_parameters.h"
+#include "engine/program/reach.h"
 
 namespace reprise::engine {
 namespace {
@@ -146,6 +148,10 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
   LaunchProgram& work = explained->program;
+  auto reach = ReachOf(trace, work, explained->lasting);
+  if (!reach) {
+    return tl::unexpected<BuildFailure>({.error = reach.error(), .op = {}});
+  }
   const std::vector<bool> named = NamedByWriters(trace, work);
   Effects effects = Effects::Of(trace, second, Effects::Remake::kWhatLasts,
                                 Draws::Ahead(trace, second),
@@ -164,6 +170,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   program->place_bytes = std::move(explained->place_bytes);
   const auto arranged = Arrange(*program, second,
                                 {.launches = LaunchesByOp(program->work),
+                                 .reach = *std::move(reach),
                                  .segment_launches = options_.segment_launches,
                                  .max_arena_bytes = options_.max_arena_bytes});
   if (!arranged) return tl::unexpected(arranged.error());
@@ -173,6 +180,25 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   program->notes = std::move(explained->notes);
   program->host_bytes = trace.host_bytes + HostBytes(program->work.launches);
   return program;
+}
+
+base::Result<std::vector<Reach>> CudaBackend::ReachOf(
+    const Trace& trace, const LaunchProgram& work,
+    const std::vector<uint64_t>& lasting) const {
+  const device::LaunchRecorder::Hidden hidden;
+  const device::RelaxedCapture relaxed(*context_.driver);
+  const device::ContextScope scope(*context_.driver, context_.context);
+  REPRISE_RETURN_IF_ERROR(scope.status());
+  const std::unordered_set<uint64_t> known(lasting.begin(), lasting.end());
+  // What a library took from the driver is known to that alone; where it does
+  // not answer, all may be addresses.
+  return engine::ReachOf(trace, work, [&](uint64_t word) {
+    unsigned type = 0;
+    return known.contains(word) || frontend_->OwnsAddress(word) ||
+           context_.driver->cuPointerGetAttribute(
+               &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word) !=
+               CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
 base::Result<InstanceParts> CudaBackend::Instantiate(

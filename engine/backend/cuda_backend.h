@@ -14,7 +14,9 @@
 #include "engine/backend/cuda_executor.h"
 #include "engine/device/driver.h"
 #include "engine/device/launch_recorder.h"
+#include "engine/program/launch_program.h"
 #include "engine/program/program.h"
+#include "engine/program/reach.h"
 #include "engine/program/unwritten_words.h"
 #include "engine/replay/backend.h"
 #include "engine/trace/frontend.h"
@@ -60,6 +62,10 @@ class CudaBackend : public Backend {
 
  private:
   ArenaDevice Device() const;
+  // `lasting`: addresses of memory that is no value of the trace.
+  base::Result<std::vector<Reach>> ReachOf(
+      const Trace& trace, const LaunchProgram& work,
+      const std::vector<uint64_t>& lasting) const;
 
   CudaContext context_;
   Frontend* frontend_;

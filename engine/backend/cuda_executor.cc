@@ -61,9 +61,12 @@ base::Status CudaExecutor::MakeGraphs() {
       launches.push_back(&launches_[i]);
       segment_of_[i] = static_cast<uint32_t>(segments_.size() - 1);
     }
+    const auto order = program_->branches.Order(
+        segment.first_op, segment.end_op, launches_, program_->work.op_begin);
     REPRISE_ASSIGN_OR_RETURN(
         made.graph,
-        device::LaunchGraph::Create(*context_.driver, launches, uploads.get()));
+        device::LaunchGraph::Create(*context_.driver, launches, uploads.get(),
+                                    order ? &*order : nullptr));
   }
   // The session's stream knows nothing of this one.
   REPRISE_CU(*context_.driver, cuStreamSynchronize(uploads.get()));
@@ -178,7 +181,9 @@ void CudaExecutor::CountRow(Row& row, std::span<const Segment> segments) {
   growth_bytes_ += (end - begin) * kBytesPerNode;
   row.joined = std::make_shared<JoinedSegments>(
       *context_.driver, context_.context, begin,
-      std::span(launches_).subspan(begin, end - begin));
+      std::span(launches_).subspan(begin, end - begin),
+      program_->branches.Order(segments.front().first_op,
+                               segments.back().end_op, launches_, op_begin));
   context_.builds->Post([joined = row.joined] { joined->Build(); });
 }
 

@@ -1,5 +1,7 @@
 #include "engine/backend/joined_segments.h"
 
+#include <utility>
+
 #include "engine/base/log.h"
 #include "engine/device/context_scope.h"
 #include "engine/device/launch_recorder.h"
@@ -10,11 +12,13 @@ namespace reprise::engine {
 
 JoinedSegments::JoinedSegments(const device::Driver& driver, CUcontext context,
                                uint32_t first,
-                               std::span<const device::Launch> launches)
+                               std::span<const device::Launch> launches,
+                               std::optional<device::Dependencies> order)
     : driver_(driver),
       context_(context),
       first_(first),
       launches_(launches.begin(), launches.end()),
+      order_(std::move(order)),
       is_dirty_(launches.size(), false) {}
 
 void JoinedSegments::Build() {
@@ -37,7 +41,9 @@ base::Status JoinedSegments::MakeGraph() {
   std::vector<const device::Launch*> launches;
   for (const device::Launch& launch : launches_) launches.push_back(&launch);
   REPRISE_ASSIGN_OR_RETURN(
-      graph_, device::LaunchGraph::Create(driver_, launches, uploads.get()));
+      graph_,
+      device::LaunchGraph::Create(driver_, launches, uploads.get(),
+                                  order_.has_value() ? &*order_ : nullptr));
   // The session's stream knows nothing of this one.
   REPRISE_CU(driver_, cuStreamSynchronize(uploads.get()));
   return {};

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,9 +26,10 @@ namespace reprise::engine {
 class JoinedSegments {
  public:
   // `launches`: of an executor, from its launch `first` on, as bound now.
-  // `driver` must outlive it.
+  // `order` as Branches has it. `driver` must outlive it.
   JoinedSegments(const device::Driver& driver, CUcontext context,
-                 uint32_t first, std::span<const device::Launch> launches);
+                 uint32_t first, std::span<const device::Launch> launches,
+                 std::optional<device::Dependencies> order);
   JoinedSegments(const JoinedSegments&) = delete;
   JoinedSegments& operator=(const JoinedSegments&) = delete;
 
@@ -50,6 +52,7 @@ class JoinedSegments {
   const CUcontext context_;
   const uint32_t first_;
   std::vector<device::Launch> launches_;
+  const std::optional<device::Dependencies> order_;
   std::unique_ptr<device::LaunchGraph> graph_;
   std::atomic<bool> ready_{false};
   std::vector<uint32_t> dirty_;  // indices of launches_

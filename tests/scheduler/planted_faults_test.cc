@@ -84,6 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Fault::kStaleGenerator, "StaleGenerator", false},
         Planted{Fault::kGeneratorStays, "GeneratorStays"},
         Planted{Fault::kGeneratorUnlooked, "GeneratorUnlooked", false},
+        Planted{Fault::kEdgeForgotten, "EdgeForgotten", false},
         Planted{Fault::kPrivateStale, "PrivateStale"},
         Planted{Fault::kPrivateKept, "PrivateKept"}),
     [](const auto& info) { return std::string(info.param.name); });

@@ -39,6 +39,7 @@ enum class Fault : uint8_t {
   kGeneratorStays,        // ops that are followed do not move it; nor is it put
                           // back behind validations (host executor)
   kGeneratorUnlooked,     // nobody looks where it is when an op is followed
+  kEdgeForgotten,         // a launch does not wait for another one
   kPrivateStale,          // what a pass takes of the program's state is old
   kPrivateKept,           // and what it gives back is forgotten now and then
 };

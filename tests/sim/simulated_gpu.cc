@@ -156,8 +156,11 @@ std::vector<size_t> SimulatedGpu::OrderOf(const Graph& graph) {
     std::vector<size_t> ready;
     for (size_t i = 0; i < graph.size(); ++i) {
       const std::vector<size_t>& before = graph[i].before;
-      if (!done[i] && std::all_of(before.begin(), before.end(),
-                                  [&](size_t place) { return done[place]; })) {
+      const auto is_over = [&](size_t place) {
+        return done[place] ||
+               (forgets_edges != 0 && (*order)() % forgets_edges == 0);
+      };
+      if (!done[i] && std::all_of(before.begin(), before.end(), is_over)) {
         ready.push_back(i);
       }
     }
@@ -491,8 +494,11 @@ void SimulatedGpu::MakeDeviceEntries() {
 
 void SimulatedGpu::MakeMemoryEntries() {
   driver.cuPointerGetAttribute = [](void* data, CUpointer_attribute attribute,
-                                    CUdeviceptr) {
+                                    CUdeviceptr address) {
     REPRISE_ENTER("cuPointerGetAttribute");
+    if (only->is_memory && !only->is_memory(address)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     const int value = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE
                           ? CU_MEMORYTYPE_DEVICE
                           : 0;

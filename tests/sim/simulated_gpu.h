@@ -171,6 +171,8 @@ class SimulatedGpu {
   CUstream eager_stream = stream;
   const CUcontext context = reinterpret_cast<CUcontext>(0xc);
   std::function<bool(uint64_t address, size_t size_bytes)> accessible;
+  // What the driver says when it is asked; without it, that all is.
+  std::function<bool(uint64_t address)> is_memory;
 
   std::vector<std::string> faults;  // of work that touched what it may not
   std::vector<std::string> calls;   // of the engine, by name
@@ -182,6 +184,7 @@ class SimulatedGpu {
   bool refuses_updates = false;  // of whole ones
   // Draws the order of nodes that no edge orders, at each launch.
   std::optional<std::mt19937> order;
+  uint32_t forgets_edges = 0;  // planted: of so many edges one; 0: none
   // What is written into an executable graph reaches launches in flight, as no
   // driver does.
   bool patches_in_flight = false;

@@ -210,6 +210,16 @@ class SimulatedProgram {
       return std::vector{out};
     })[0];
   }
+  // The same by way of memory that a library keeps from its first call on.
+  SimulatedTensor TwiceAddInWorkspace(SimulatedTensor a, SimulatedTensor b) {
+    return Run(13, {a, b}, false, [this, a, b] {
+      if (workspace_ == 0) workspace_ = frontend_->memory.Allocate(kBytes);
+      gpu_->Launch(scale_, kElements, workspace_, 2.0f, a.base);
+      const SimulatedTensor out = NewTensor();
+      gpu_->Launch(add_, out.base, workspace_, b.base, kElements);
+      return std::vector{out};
+    })[0];
+  }
   // Fills a temporary of many times a tensor's size and frees it before it
   // makes its result.
   SimulatedTensor CloneAfterLargeTemporary(SimulatedTensor a) {
@@ -308,7 +318,8 @@ class SimulatedProgram {
   SimulatedGpu* gpu_;
   SimulatedFrontend* frontend_;
   uint64_t tokens_ = 0;
-  ListParams list_;  // as the last launch left it
+  uint64_t workspace_ = 0;  // none
+  ListParams list_;         // as the last launch left it
   const SimulatedGpu::Kernel add_ = SimulatedGpu::MakeKernel(
       +[](uint64_t out, uint64_t a, uint64_t b, int elements) {
         for (int i = 0; i < elements; ++i) {

@@ -110,6 +110,7 @@ class StreamFrontend : public engine::Frontend {
   ~StreamFrontend() override { ClearWorkspace(); }
 
   std::string OpName(engine::OpId op) const override;
+  bool MayRunBeside(engine::OpId) const override { return true; }
   void Retain(engine::StorageToken token) override { Of(token)->RefWeakly(); }
   void Release(engine::StorageToken token) override {
     Of(token)->UnrefWeakly();

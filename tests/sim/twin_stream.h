@@ -40,6 +40,9 @@ struct TwinDevice {
     gpu.accessible = [this](uint64_t address, size_t size_bytes) {
       return memory.Accessible(address, size_bytes);
     };
+    gpu.is_memory = [this](uint64_t address) { return memory.Owns(address); };
+    gpu.order.emplace(options.seed);
+    if (fault == Fault::kEdgeForgotten) gpu.forgets_edges = 16;
     times.seed(options.seed);
     // The host executor works on the thread that launches.
     if (options.executes == Executes::kOnDevice) {

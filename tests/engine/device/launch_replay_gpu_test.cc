@@ -140,11 +140,14 @@ class LaunchReplayGpuTest : public GpuTest {
     return recorded;
   }
 
-  std::unique_ptr<LaunchGraph> Build(const std::vector<Launch>& launches) {
+  std::unique_ptr<LaunchGraph> Build(
+      const std::vector<Launch>& launches,
+      const Dependencies* dependencies = nullptr) {
     std::vector<const Launch*> pointers;
     pointers.reserve(launches.size());
     for (const Launch& launch : launches) pointers.push_back(&launch);
-    auto graph = LaunchGraph::Create(driver(), pointers, stream());
+    auto graph =
+        LaunchGraph::Create(driver(), pointers, stream(), dependencies);
     EXPECT_TRUE(graph) << graph.error().message();
     return graph ? *std::move(graph) : nullptr;
   }
@@ -255,6 +258,70 @@ INSTANTIATE_TEST_SUITE_P(Forms, RelocationGpuTest,
                          ::testing::Values("function", "kernel", "struct",
                                            "packed"),
                          [](const auto& info) { return info.param; });
+
+// Pairs of chains that meet again and again: side by side they give what they
+// give in line, also in another place, however that is patched in.
+TEST_F(LaunchReplayGpuTest, BranchesRunSideBySideAndArePatched) {
+  constexpr int kMeetings = 20;
+  constexpr size_t kBytes = kCount * sizeof(float);
+  Buffer x(driver(), kBytes), y(driver(), kBytes);
+  Buffer a(driver(), kBytes), b(driver(), kBytes), c(driver(), kBytes);
+  x.Upload(RandomFloats(1));
+  y.Upload(RandomFloats(2));
+  Dependencies dependencies;
+  RecordedLaunches op = Record([&] {
+    for (int i = 0; i < kMeetings; ++i) {
+      const auto next = static_cast<uint32_t>(dependencies.size());
+      Scale(Function("scale"), a, i == 0 ? x : c, 1.01f);
+      Scale(Function("scale"), b, i == 0 ? x : c, 0.98f);
+      Scale(Function("scale"), b, b, 1.03f);
+      // Waits for who reads what it writes, and who writes what it reads.
+      Scale(Function("scale"), c, b, 0.99f);
+      Scale(Function("scale"), c, a, 1.02f);
+      dependencies.push_back({});
+      if (next > 0) dependencies.back().push_back(next - 1);
+      dependencies.push_back(dependencies.back());
+      dependencies.push_back({next + 1});
+      dependencies.push_back({next, next + 2});
+      dependencies.push_back({next + 3});
+    }
+  });
+  ASSERT_THAT(op.launches, SizeIs(5 * kMeetings));
+  const std::vector<float> eager = c.Download<float>();
+  const auto graph = Build(op.launches, &dependencies);
+  ASSERT_NE(graph, nullptr);
+  for (int i = 0; i < 20; ++i) {
+    c.Upload(Poison());
+    Replay(*graph);
+    ASSERT_EQ(c.Download<float>(), eager);
+  }
+
+  for (Launch& launch : op.launches) {
+    for (size_t offset = 0; offset < launch.image.size(); offset += 8) {
+      if (launch.Word(offset) == x.address()) {
+        launch.SetWord(offset, y.address());
+      }
+    }
+  }
+  // In line, by themselves.
+  for (const Launch& launch : op.launches) {
+    ASSERT_TRUE(Enqueue(driver(), launch, stream()));
+  }
+  Synchronize();
+  const std::vector<float> expected = c.Download<float>();
+  EXPECT_NE(expected, eager);
+  for (const size_t patched : {size_t{0}, size_t{1}})
+    ASSERT_TRUE(graph->Update(patched));
+  c.Upload(Poison());
+  Replay(*graph);
+  EXPECT_EQ(c.Download<float>(), expected);
+  // As a whole.
+  for (size_t i = 0; i < graph->size(); ++i) ASSERT_TRUE(graph->Stage(i));
+  ASSERT_TRUE(graph->TakeStaged());
+  c.Upload(Poison());
+  Replay(*graph);
+  EXPECT_EQ(c.Download<float>(), expected);
+}
 
 // Launches wait for one another: a chain gives what the same chain gives
 // eagerly.

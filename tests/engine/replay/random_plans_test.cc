@@ -1,12 +1,13 @@
 // Random plans on memory of symbols: whatever the program keeps, drops early or
 // late, and wherever it leaves, it has what its ops would have made in turn.
+// The launches of a graph are done in any order that what they wait for allows.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <span>
@@ -16,8 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/device/launch_graph.h"
 #include "engine/program/layout.h"
 #include "engine/program/program.h"
+#include "engine/program/reach.h"
 #include "engine/replay/plan.h"
 #include "tests/engine/fake_executor.h"
 #include "tests/engine/fake_frontend.h"
@@ -45,10 +48,16 @@ uint64_t Units(const Trace& trace, ValueId value) {
   return trace.values[value].size_bytes / kUnit;
 }
 
+// What recorded work has that no op tells.
+struct Work {
+  std::vector<Reach> reach;        // by op
+  std::vector<uint32_t> launches;  // by op, one or two
+};
+
 // What the op makes and writes is made of all that it reads and writes over,
 // and, if it is nondeterministic, of `run`. `at(value, unit)` is a symbol.
 template <typename At>
-void Compute(const Trace& trace, uint32_t k, Symbol run, At at) {
+Symbol Gather(const Trace& trace, uint32_t k, Symbol run, At at) {
   const TracedOp& op = trace.ops[k];
   Symbol all = Mix(k + 1, op.nondeterministic ? run : 0);
   for (const ValueRef& ref : op.operands) {
@@ -56,6 +65,12 @@ void Compute(const Trace& trace, uint32_t k, Symbol run, At at) {
       all = Mix(all, at(ref.value, i));
     }
   }
+  return all;
+}
+
+template <typename At>
+void Scatter(const Trace& trace, uint32_t k, Symbol all, At at) {
+  const TracedOp& op = trace.ops[k];
   const auto write = [&](ValueId value, Symbol how) {
     for (uint64_t i = 0; i < Units(trace, value); ++i) {
       at(value, i) = Mix(all, Mix(value + how, i));
@@ -67,6 +82,15 @@ void Compute(const Trace& trace, uint32_t k, Symbol run, At at) {
   for (const ResultSpec& result : op.results) write(result.value, 0);
 }
 
+// So many symbols of other memory does the op write, and read again.
+uint64_t Notes(const Trace& trace, const Work& work, uint32_t k) {
+  uint64_t units = work.reach[k].libraries ? 1 : 0;
+  for (const Allocation& temporary : trace.ops[k].temporaries) {
+    units += temporary.size_bytes / kUnit;
+  }
+  return units;
+}
+
 // The device's memory, and what has run on it.
 struct Device {
   std::unordered_map<uint64_t, Symbol> memory;
@@ -74,48 +98,130 @@ struct Device {
   std::vector<Symbol> run_of;  // by op, when a segment had it
   uint64_t run_again = 0;      // ops, by squashes
   uint64_t at_once = 0;        // segments, with those before them
+  uint64_t branched = 0;       // graphs
+  uint64_t disturbed = 0;      // ops that run alone, and did not
+  std::mt19937_64 order;
 };
+
+// A library's.
+constexpr uint64_t kWorkspace = 0x7e00'0000'0000;
 
 class SymbolicExecutor final : public FakeExecutor {
  public:
-  SymbolicExecutor(Log* log, const Program& program, Device* device)
+  SymbolicExecutor(Log* log, const Program& program, const Work& work,
+                   uint64_t arena, Device* device)
       : FakeExecutor(log),
         program_(program),
+        work_(work),
+        arena_(arena),
         device_(*device),
-        origins_(program.trace->values.size()) {}
+        origins_(program.trace->values.size()),
+        runs_(program.trace->ops.size(), 0) {
+    op_begin_.push_back(0);
+    for (uint32_t k = 0; k < work_.launches.size(); ++k) {
+      op_begin_.push_back(op_begin_.back() + work_.launches[k]);
+      op_of_.resize(op_begin_.back(), k);
+    }
+    launches_.resize(op_of_.size());
+  }
 
   void Bind(ValueId value, uint64_t origin) override {
     origins_[value] = origin;
   }
   Progress LaunchSegment(size_t segment, uint32_t first_op) override {
-    for (uint32_t k = first_op; k < program_.segments[segment].end_op; ++k) {
-      Run(k);
-      device_.run_of[k] = device_.runs;
-    }
+    RunGraph(first_op, program_.segments[segment].end_op);
     return {};
   }
   Progress LaunchSegments(size_t first,
                           std::span<const Segment> segments) override {
     device_.at_once += segments.size() - 1;
-    return FakeExecutor::LaunchSegments(first, segments);
+    if (device_.order() % 2 == 0) {
+      return FakeExecutor::LaunchSegments(first, segments);
+    }
+    RunGraph(segments.front().first_op, segments.back().end_op);
+    return {};
   }
   base::Status LaunchOp(size_t op) override {
-    Run(static_cast<uint32_t>(op));
+    for (uint32_t i = op_begin_[op]; i < op_begin_[op + 1]; ++i) Run(i);
     ++device_.run_again;
     return {};
   }
 
  private:
-  void Run(uint32_t k) {
-    Compute(*program_.trace, k, ++device_.runs,
-            [this](ValueId value, uint64_t unit) -> Symbol& {
-              return device_.memory[origins_[value] + unit * kUnit];
-            });
+  void RunGraph(uint32_t first_op, uint32_t end_op) {
+    const uint32_t begin = op_begin_[first_op];
+    const uint32_t end = op_begin_[end_op];
+    std::optional<device::Dependencies> order =
+        program_.branches.Order(first_op, end_op, launches_, op_begin_);
+    if (order.has_value()) {
+      ++device_.branched;
+    } else {
+      order.emplace(end - begin);
+      for (uint32_t i = 1; i < order->size(); ++i) (*order)[i] = {i - 1};
+    }
+    std::vector<bool> done(end - begin, false);
+    for (uint32_t ran = 0; ran < done.size(); ++ran) {
+      std::vector<uint32_t> ready;
+      for (uint32_t i = 0; i < done.size(); ++i) {
+        if (!done[i] && std::ranges::all_of((*order)[i], [&](uint32_t before) {
+              return done[before];
+            })) {
+          ready.push_back(i);
+        }
+      }
+      const uint32_t next = ready[device_.order() % ready.size()];
+      done[next] = true;
+      LookForDisturbed(begin, begin + next, done);
+      Run(begin + next);
+      device_.run_of[op_of_[begin + next]] = runs_[op_of_[begin + next]];
+    }
+  }
+
+  // Behind an op that runs alone nothing begins before it has ended.
+  void LookForDisturbed(uint32_t begin, uint32_t launch,
+                        const std::vector<bool>& done) {
+    const uint32_t k = op_of_[launch];
+    for (uint32_t i = begin; i < op_begin_[k]; ++i) {
+      const bool alone = work_.reach[op_of_[i]].alone || work_.reach[k].alone;
+      if (alone && !done[i - begin]) ++device_.disturbed;
+    }
+  }
+
+  // An op's last launch writes what the op does; one before it takes notes,
+  // which the last one reads.
+  void Run(uint32_t launch) {
+    const uint32_t k = op_of_[launch];
+    const auto at = [this](ValueId value, uint64_t unit) -> Symbol& {
+      return device_.memory[origins_[value] + unit * kUnit];
+    };
+    if (launch == op_begin_[k]) runs_[k] = ++device_.runs;
+    Symbol all = Gather(*program_.trace, k, runs_[k], at);
+    const bool last = launch + 1 == op_begin_[k + 1];
+    const Symbol noted = all;
+    const auto note = [&](uint64_t address) {
+      Symbol& symbol = device_.memory[address];
+      if (!last) symbol = noted;
+      all = Mix(all, symbol);
+    };
+    const TracedOp& op = program_.trace->ops[k];
+    for (size_t t = 0; t < op.temporaries.size(); ++t) {
+      for (uint64_t at = 0; at < op.temporaries[t].size_bytes; at += kUnit) {
+        note(arena_ + program_.layout.temporaries[k][t] + at);
+      }
+    }
+    if (work_.reach[k].libraries) note(kWorkspace);
+    if (last) Scatter(*program_.trace, k, all, at);
   }
 
   const Program& program_;
+  const Work& work_;
+  const uint64_t arena_;
   Device& device_;
   std::vector<uint64_t> origins_;
+  std::vector<Symbol> runs_;        // by op, its latest
+  std::vector<uint32_t> op_begin_;  // as LaunchProgram has it
+  std::vector<uint32_t> op_of_;     // by launch
+  std::vector<device::Launch> launches_;
 };
 
 // How often what is to be tested came about.
@@ -127,6 +233,7 @@ struct Counts {
   uint64_t at_once = 0;
   uint64_t cut_short = 0;  // what was foretold
   uint64_t built_anew = 0;
+  uint64_t branched = 0;  // graphs
 };
 
 // A program, its plan, and some passes.
@@ -135,9 +242,11 @@ class Subject {
   Subject(uint64_t seed, Counts* counts) : random_(seed), counts_(*counts) {
     MakeTrace();
     Build();
+    device_.order.seed(seed);
   }
   ~Subject() {
     held_.clear();
+    counts_.branched += device_.branched;
     counts_.at_once += device_.at_once;
   }
 
@@ -168,6 +277,12 @@ class Subject {
     value.birth_op = op;
     value.size_bytes = kUnit * (1 + Below(4));
     value.origin = value.base = 0x7f00'0000'0000 + uint64_t{id} * 0x10000;
+    if (external && last_external_.has_value() && OneIn(5)) {
+      // They may lie in one memory.
+      value.origin = trace_->values[*last_external_].origin + kUnit * Below(3);
+      value.base = value.origin;
+    }
+    if (external) last_external_ = id;
     value.storage = Token(id + 1);
     frontend_.Retain(value.storage);
     if (external) frontend_.bases[value.storage] = value.base;
@@ -208,6 +323,12 @@ class Subject {
         if (ref.written) trace_->ops[k].written.emplace_back();
         last_use_[value] = k;
       }
+      while (OneIn(4)) {
+        trace_->ops[k].temporaries.push_back({0, kUnit * (1 + Below(3))});
+      }
+      work_.reach.push_back({.alone = OneIn(15), .libraries = OneIn(10)});
+      work_.launches.push_back(
+          1 + (Notes(*trace_, work_, k) > 0 || OneIn(4) ? 1 : 0));
       const uint64_t results = OneIn(10) ? 2 : OneIn(10) ? 0 : 1;
       for (uint64_t i = 0; i < results; ++i) {
         ResultSpec result;
@@ -229,6 +350,7 @@ class Subject {
     }
     segment_ops_ = static_cast<uint32_t>(1 + Below(8));
     segment_bytes_ = OneIn(3) ? 0 : kArenaBytes;
+    zone_bytes_ = OneIn(2) ? kUnit * Below(4) : kArenaBytes;
   }
 
   void Build() {
@@ -237,19 +359,31 @@ class Subject {
     for (const Value& value : trace_->values) {
       program->place_bytes.push_back(value.external ? 0 : value.size_bytes);
     }
+    for (const TracedOp& op : trace_->ops) {
+      for (const Allocation& temporary : op.temporaries) {
+        program->place_bytes.push_back(temporary.size_bytes);
+      }
+    }
     program->movable.assign(trace_->values.size(), true);
     program->effects =
         Effects(trace_.get(), inputs_, {}, Effects::Remake::kWhatLasts);
-    ASSERT_TRUE(
-        Arrange(*program, *trace_,
-                {.launches = std::vector<uint32_t>(trace_->ops.size(), 1),
-                 .segment_launches = segment_ops_,
-                 .max_arena_bytes = kArenaBytes,
-                 .least_segment_bytes = segment_bytes_,
-                 .least_result_bytes = 0}));
+    Arrangement how{.launches = work_.launches,
+                    .segment_launches = segment_ops_,
+                    .max_arena_bytes = kArenaBytes,
+                    .zone_bytes = zone_bytes_,
+                    .lanes_bytes = kArenaBytes,
+                    .least_segment_bytes = segment_bytes_,
+                    .least_result_bytes = 0};
+    ASSERT_TRUE(Arrange(*program, *trace_, how));
+    // In lanes, with as much memory as without, or more.
+    how.reach = work_.reach;
+    if (OneIn(2)) {
+      how.max_arena_bytes = program->layout.size_bytes + kUnit * Below(16);
+    }
+    ASSERT_TRUE(Arrange(*program, *trace_, how));
     uint64_t apart = 0;
-    for (const uint64_t bytes : program->place_bytes) {
-      apart += PlaceBytes(bytes);
+    for (const Value& value : trace_->values) {
+      if (!value.external) apart += PlaceBytes(value.size_bytes);
     }
     if (program->layout.size_bytes < apart) ++counts_.plans_that_share;
     plan_ = std::make_unique<Plan>(program, Parts(*program));
@@ -260,8 +394,8 @@ class Subject {
     InstanceParts parts;
     const uint64_t arena = kArena + arenas_++ * kArenaBytes;
     parts.arena = Block(arena, nullptr, [](void*) {});
-    parts.executor =
-        std::make_unique<SymbolicExecutor>(&log_, program, &device_);
+    parts.executor = std::make_unique<SymbolicExecutor>(&log_, program, work_,
+                                                        arena, &device_);
     for (ValueId v = 0; v < trace_->values.size(); ++v) {
       const Value& value = trace_->values[v];
       parts.places.push_back(value.external ? 0
@@ -280,10 +414,14 @@ class Subject {
     }
     return symbols;
   }
+  // Externals may overlap.
+  uint64_t Key(ValueId value, uint64_t unit) const {
+    return trace_->values[value].origin + unit * kUnit;
+  }
   std::vector<Symbol> Truth(ValueId value) {
     std::vector<Symbol> symbols;
     for (uint64_t i = 0; i < Units(*trace_, value); ++i) {
-      symbols.push_back(truth_[{value, i}]);
+      symbols.push_back(truth_[Key(value, i)]);
     }
     return symbols;
   }
@@ -298,9 +436,9 @@ class Subject {
     for (ValueId v = 0; v < trace_->values.size(); ++v) {
       if (!trace_->values[v].external) continue;
       for (uint64_t i = 0; i < Units(*trace_, v); ++i) {
-        Symbol& symbol = device_.memory[trace_->values[v].origin + i * kUnit];
+        Symbol& symbol = device_.memory[Key(v, i)];
         if (OneIn(2)) symbol = random_();
-        truth_[{v, i}] = symbol;
+        truth_[Key(v, i)] = symbol;
       }
     }
     instance_ = plan_->Choose().instance;
@@ -404,10 +542,15 @@ class Subject {
         Take(result.value);
       }
     }
-    Compute(*trace_, k, device_.run_of[k],
-            [this](ValueId v, uint64_t i) -> Symbol& {
-              return truth_[{v, i}];
-            });
+    const auto at = [this](ValueId v, uint64_t i) -> Symbol& {
+      return truth_[Key(v, i)];
+    };
+    const Symbol noted = Gather(*trace_, k, device_.run_of[k], at);
+    Symbol all = noted;
+    for (uint64_t i = Notes(*trace_, work_, k); i > 0; --i) {
+      all = Mix(all, noted);
+    }
+    Scatter(*trace_, k, all, at);
   }
   void Take(ValueId v) {
     Held& held = held_.emplace_back();
@@ -458,6 +601,7 @@ class Subject {
   }
 
   void CompareAll(uint32_t k) {
+    if (device_.disturbed > 0) Fail("an op did not run alone", k, 0);
     for (Held& held : held_) {
       if (held.wanted.empty()) held.wanted = Truth(held.value);
       if (At(held.base, held.value) != held.wanted) {
@@ -494,15 +638,18 @@ class Subject {
   FakeExecutor::Log log_;
   Device device_;
   std::shared_ptr<Trace> trace_ = std::make_shared<Trace>(&frontend_);
+  Work work_;
   std::vector<uint32_t> last_use_;  // by value
+  std::optional<ValueId> last_external_;
   std::vector<ValueId> inputs_;
   uint32_t segment_ops_ = 1;
   uint64_t segment_bytes_ = 0;
+  uint64_t zone_bytes_ = 0;
   uint64_t arenas_ = 0;
   uint64_t storages_ = kAtTheEnd;
   std::unique_ptr<Plan> plan_;
   Instance* instance_ = nullptr;
-  std::map<std::pair<ValueId, uint64_t>, Symbol> truth_;  // by value and unit
+  std::unordered_map<uint64_t, Symbol> truth_;
   std::vector<Held> held_;
   uint64_t kept_more_ = 0;  // of a hundred values, in this pass
   uint32_t foretold_at_ = 0;
@@ -524,6 +671,7 @@ TEST(RandomPlansTest, TheProgramHasWhatItsOpsMake) {
   EXPECT_GT(counts.built_anew, kPlans / 100);
   EXPECT_GT(counts.at_once, kPlans);
   EXPECT_GT(counts.cut_short, kPlans / 20);
+  EXPECT_GT(counts.branched, kPlans);
 }
 
 }  // namespace
