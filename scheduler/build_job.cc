@@ -67,6 +67,7 @@ BuildJob::Outcome BuildJob::Build() {
                    .segments = segments.size(),
                    .gates = static_cast<size_t>(std::ranges::count(
                        segments, true, &engine::Segment::gated)),
+                   .lanes = program->branches.size(),
                    .layout_bytes = program->layout.size_bytes,
                    .bytes_at_once = program->bytes_at_once,
                    .mechanism = program->mechanism,

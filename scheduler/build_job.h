@@ -27,6 +27,7 @@ struct PlanSummary {
   uint32_t launches = 0;
   size_t segments = 0;
   size_t gates = 0;            // segments that wait for an op of the program's
+  uint32_t lanes = 1;          // in which its ops run side by side
   uint64_t layout_bytes = 0;   // of each instance's arena
   uint64_t bytes_at_once = 0;  // what is alive of it at once, at most
   const char* mechanism = "";

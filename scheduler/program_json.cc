@@ -85,6 +85,9 @@ std::string ProgramJson(const engine::Program& program) {
   for (uint32_t op = 0; op < trace.ops.size(); ++op) {
     json row = OpJson(trace.ops[op], *trace.frontend);
     row["gate"] = ToString(program.effects.gate(op));
+    const std::vector<uint8_t>& lanes = program.branches.lanes();
+    row["lane"] = lanes.empty() ? 0 : lanes[op];
+    row["alone"] = program.branches.alone(op);
     plan["ops"].push_back(std::move(row));
   }
   for (engine::ValueId value = 0; value < trace.values.size(); ++value) {

@@ -50,6 +50,7 @@ json PlanJson(const TraceEntry& entry, const Journal& journal,
   plan["launches"] = entry.summary.launches;
   plan["segments"] = entry.summary.segments;
   plan["gates"] = entry.summary.gates;
+  plan["lanes"] = entry.summary.lanes;
   plan["arena_bytes"] = entry.bytes();
   plan["layout_bytes"] = entry.summary.layout_bytes;
   plan["bytes_at_once"] = entry.summary.bytes_at_once;

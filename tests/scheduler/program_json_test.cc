@@ -56,6 +56,7 @@ TEST_F(ProgramJsonTest, TellsOpsValuesAndSegments) {
   EXPECT_EQ(ops[0]["name"], "model::add");
   EXPECT_EQ(ops[1]["name"], "model::scale");
   EXPECT_EQ(ops[4]["name"], "model::mix_");
+  EXPECT_EQ(ops[1]["lane"], 0);
   EXPECT_EQ(ops[1]["results"][0]["sizes"], json::array({64}));
   // What one makes the next one uses.
   const auto made = [&ops](size_t op) {

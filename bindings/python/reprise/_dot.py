@@ -88,6 +88,10 @@ def _op(plan: Fields, number: int) -> str:
         lines.append("draws")
     if op["nondeterministic"]:
         lines.append("nondeterministic")
+    if lane := op["lane"]:
+        lines.append(f"lane {lane}")
+    if op["alone"]:
+        lines.append("beside no other")
     if any(plan["values"][result["value"]]["lives_on"] for result in op["results"]):
         look += ", peripheries=2"
     return f"op{number} [label={_quoted(_lines(lines))}{look}]"
