@@ -318,6 +318,7 @@ class Runtime::Impl {
           *context, parts.frontend.get(),
           engine::CudaBackend::Options{
               .max_arena_bytes = options_.max_arena_bytes,
+              .branches = options_.branches,
               .private_bytes = [this] { return PrivateBytes(); },
               .compare = [this,
                           device = key.device] { return CompareFor(device); }});

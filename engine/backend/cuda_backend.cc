@@ -148,9 +148,13 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
   if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
   LaunchProgram& work = explained->program;
-  auto reach = ReachOf(trace, work, explained->lasting);
-  if (!reach) {
-    return tl::unexpected<BuildFailure>({.error = reach.error(), .op = {}});
+  std::vector<Reach> reach;
+  if (options_.branches) {
+    auto found = ReachOf(trace, work, explained->lasting);
+    if (!found) {
+      return tl::unexpected<BuildFailure>({.error = found.error(), .op = {}});
+    }
+    reach = *std::move(found);
   }
   const std::vector<bool> named = NamedByWriters(trace, work);
   Effects effects = Effects::Of(trace, second, Effects::Remake::kWhatLasts,
@@ -170,7 +174,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   program->place_bytes = std::move(explained->place_bytes);
   const auto arranged = Arrange(*program, second,
                                 {.launches = LaunchesByOp(program->work),
-                                 .reach = *std::move(reach),
+                                 .reach = std::move(reach),
                                  .segment_launches = options_.segment_launches,
                                  .max_arena_bytes = options_.max_arena_bytes});
   if (!arranged) return tl::unexpected(arranged.error());

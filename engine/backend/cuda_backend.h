@@ -30,6 +30,7 @@ class CudaBackend : public Backend {
   struct Options {
     uint64_t max_arena_bytes = 0;
     uint32_t segment_launches = 100;
+    bool branches = false;  // see Branches; else a plan's launches are a line
     // At most so much does a private value take (Effects::Of); asked at each
     // build, on its thread. Null: there is none.
     std::function<uint64_t()> private_bytes = {};

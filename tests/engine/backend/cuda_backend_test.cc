@@ -75,6 +75,7 @@ class World {
   static CudaBackend::Options DefaultOptions() {
     CudaBackend::Options options;
     options.max_arena_bytes = 1 << 20;
+    options.branches = true;
     options.segment_launches = 3;
     return options;
   }
