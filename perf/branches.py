@@ -32,7 +32,6 @@ import argparse
 import contextlib
 import ctypes
 import dataclasses
-import json
 import os
 import statistics
 import unittest.mock
@@ -518,14 +517,9 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Measure the programs that were named, or all."""
-    options = policies.parser(__doc__.splitlines()[0])
+    options = policies.parser(__doc__.splitlines()[0], PROGRAMS)
     options.add_argument("--passes", type=int, default=12, help="in a block")
-    options.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
-    arguments = options.parse_args()
-    if not arguments.child:
-        policies.drive(arguments, PROGRAMS)
-        return
-    print(json.dumps(measure(arguments.programs[0], arguments)), flush=True)
+    policies.run(options.parse_args(), PROGRAMS, measure)
 
 
 if __name__ == "__main__":

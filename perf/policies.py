@@ -432,9 +432,10 @@ def drive(arguments: argparse.Namespace, every: Iterable[str]) -> None:
                     file.write(json.dumps(record) + "\n")
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """The options of what compares policies."""
+def parser(description: str, every: Iterable[str]) -> argparse.ArgumentParser:
+    """The options of what measures programs, of these or all."""
     made = argparse.ArgumentParser(description=description)
+    made.add_argument("programs", nargs="*", choices=[[], *every])
     made.add_argument("--rounds", type=int, default=15)
     made.add_argument("--block", type=float, default=0.15, help="seconds")
     made.add_argument("--settle", type=float, default=2.0, help="seconds of always")
@@ -449,16 +450,18 @@ def parser(description: str) -> argparse.ArgumentParser:
     return made
 
 
-def main() -> None:
-    """Measure the programs that were named, or all."""
-    options = parser(__doc__.splitlines()[0])
-    options.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
-    arguments = options.parse_args()
+def run(
+    arguments: argparse.Namespace,
+    every: Iterable[str],
+    measure: Callable[[str, argparse.Namespace], dict[str, Any]],
+) -> None:
+    """Measure the programs that were named, or all: `drive`, and what it starts."""
     if not arguments.child:
-        drive(arguments, PROGRAMS)
+        drive(arguments, every)
         return
-    print(json.dumps(measure(arguments.programs[0], arguments)), flush=True)
+    record = measure(arguments.programs[0], arguments)
+    print("\n" + json.dumps(record), flush=True)  # behind what models print
 
 
 if __name__ == "__main__":
-    main()
+    run(parser(__doc__.splitlines()[0], PROGRAMS).parse_args(), PROGRAMS, measure)

@@ -536,8 +536,7 @@ def table(records: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Measure the programs that were named, or all."""
-    options = policies.parser(__doc__.splitlines()[0])
-    options.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
+    options = policies.parser(__doc__.splitlines()[0], PROGRAMS)
     options.add_argument("--torchbench")
     options.add_argument("--site", action="append", default=[])
     options.add_argument(
@@ -550,12 +549,9 @@ def main() -> None:
     if arguments.table:
         lines = arguments.table.read_text().splitlines()
         print(table([json.loads(each) for each in lines]))
-    elif arguments.child:
-        record = measure(arguments.programs[0], arguments)
-        print("\n" + json.dumps(record), flush=True)
-        os._exit(0)  # some models leave threads behind
     else:
-        policies.drive(arguments, PROGRAMS)
+        policies.run(arguments, PROGRAMS, measure)
+        os._exit(0)  # some models leave threads behind
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import statistics
 import sys
 import time
@@ -406,14 +405,9 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Measure the programs that were named, or all."""
-    options = policies.parser(__doc__.splitlines()[0])
+    options = policies.parser(__doc__.splitlines()[0], PROGRAMS)
     options.add_argument("--passes", type=int, default=12, help="in a block")
-    options.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
-    arguments = options.parse_args()
-    if not arguments.child:
-        policies.drive(arguments, PROGRAMS)
-        return
-    print(json.dumps(measure(arguments.programs[0], arguments)), flush=True)
+    policies.run(options.parse_args(), PROGRAMS, measure)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ import argparse
 import collections
 import contextlib
 import importlib
-import json
 import os
 import statistics
 import sys
@@ -434,20 +433,14 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Measure the programs that were named, or all."""
-    options = policies.parser(__doc__.splitlines()[0])
-    options.add_argument("programs", nargs="*", choices=[[], *PROGRAMS])
+    options = policies.parser(__doc__.splitlines()[0], PROGRAMS)
     options.add_argument("--torchbench", required=True)
     options.add_argument("--site")
     options.add_argument("--batch", type=int, help="of training; inference: 1")
     options.add_argument(
         "--parts", default="bits,times,steady,graph", help="what to find out"
     )
-    arguments = options.parse_args()
-    if not arguments.child:
-        policies.drive(arguments, PROGRAMS)
-        return
-    record = measure(arguments.programs[0], arguments)
-    print("\n" + json.dumps(record), flush=True)
+    policies.run(options.parse_args(), PROGRAMS, measure)
     os._exit(0)  # some models leave threads behind
 
 
