@@ -180,7 +180,7 @@ Python::Object Packed(const RegionCall& call) {
 Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
   const Python& python = Python::Get();
   try {
-    const int64_t region = python.integer(arguments[0]);
+    const int64_t name = python.integer(arguments[0]);
     const int64_t watch = python.integer(arguments[1]);
     const int64_t given_watch = python.integer(arguments[4]);
     std::vector<at::Tensor> tensors;
@@ -194,11 +194,12 @@ Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
       numbers.push_back(python.number(python.item(arguments[3], i)));
     }
     if (python.failed() != nullptr) return nullptr;
-    const Held held(TapeRunLast(region));
+    const auto region = FindRegion(name);
+    const Held held(region != nullptr ? region->RunLast() : nullptr);
     RegionCall call;
     {
       const PythonLockGivenUp without;
-      call = RunRegion(region, watch, given_watch, {tensors, numbers},
+      call = RunRegion(region.get(), watch, given_watch, {tensors, numbers},
                        held.tape());
     }
     for (const std::shared_ptr<RegionHistory>& history : call.histories) {

@@ -268,7 +268,11 @@ bool MayHaveChanged(int64_t watch) {
 
 }  // namespace
 
-RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
+std::shared_ptr<RegionVariants> FindRegion(int64_t name) {
+  return Regions().Find(name);
+}
+
+RegionCall RunRegion(RegionVariants* region, int64_t watch, int64_t given_watch,
                      const TapeInputs& inputs, const Tape* held) {
   if (!IsOrdinary(inputs.tensors)) return {};  // nothing is done for its sake
   if (TorchRuntime::Active() == nullptr && at::hasCUDA()) {
@@ -276,18 +280,12 @@ RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
   }
   if (MayHaveChanged(watch)) return {.step = RegionCall::kLook};
   if (MayHaveChanged(given_watch)) return {.step = RegionCall::kLookGiven};
-  const auto variants = Regions().Find(region);
-  if (variants == nullptr) return {};
-  RegionVariants::Ran ran = variants->Run(inputs, held);
+  if (region == nullptr) return {};
+  RegionVariants::Ran ran = region->Run(inputs, held);
   return {.step = static_cast<int64_t>(ran.step),
           .tape = ran.tape,
           .outputs = std::move(ran.outputs),
           .histories = std::move(ran.histories)};
-}
-
-std::shared_ptr<const Tape> TapeRunLast(int64_t region) {
-  const auto variants = Regions().Find(region);
-  return variants == nullptr ? nullptr : variants->RunLast();
 }
 
 }  // namespace reprise::bindings

@@ -14,10 +14,14 @@
 
 namespace reprise::bindings {
 
-// A call of the region of that name, whose callable leads to objects that the
-// watch of that name watches (0: to none), and whose arguments to those of the
-// other one. RegionVariants::Step, or kLook, kLookGiven: one may have changed;
-// kInactive: nothing is enabled, and could be. Raises what an operator raises.
+// The region of that name; null: there is none.
+std::shared_ptr<RegionVariants> FindRegion(int64_t name);
+
+// A call of a region (null: nothing is done), whose callable leads to objects
+// that the watch of that name watches (0: to none), and whose arguments to
+// those of the other one. RegionVariants::Step, or kLook, kLookGiven: one may
+// have changed; kInactive: nothing is enabled, and could be. Raises what an
+// operator raises.
 struct RegionCall {
   static constexpr int64_t kLook = 3;
   static constexpr int64_t kInactive = 5;
@@ -30,10 +34,8 @@ struct RegionCall {
   std::vector<std::shared_ptr<RegionHistory>> histories = {};
 };
 // `held`: see RegionVariants::Run.
-RegionCall RunRegion(int64_t region, int64_t watch, int64_t given_watch,
+RegionCall RunRegion(RegionVariants* region, int64_t watch, int64_t given_watch,
                      const TapeInputs& inputs, const Tape* held);
-// RegionVariants::RunLast; null, too, where there is no such region.
-std::shared_ptr<const Tape> TapeRunLast(int64_t region);
 
 // The address of a function `PyObject* ()`, to be called under Python's lock,
 // that makes a tuple of functions of Python's:

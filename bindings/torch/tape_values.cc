@@ -52,6 +52,7 @@ const at::Tensor& TapeValues::Take(int32_t reg) {
 bool TapeValues::TakeAll() {
   const Tape::GivenRegisters& given = tape_.given_;
   for (size_t k = 0; k < given.foreign.size(); ++k) {
+    if (made_[given.foreign[k]].defined()) continue;
     auto tensor = given.tensors[k].lock();
     if (!tensor) return false;
     made_[given.foreign[k]] = at::Tensor(std::move(tensor));

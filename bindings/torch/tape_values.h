@@ -35,7 +35,7 @@ class TapeValues {
   }
   // What a call is given. Undefined: nothing is there, or `reg` is negative.
   const at::Tensor& Take(int32_t reg);
-  // All that comes from outside. False: some of it has gone.
+  // All that comes from outside, and is not taken yet. False: some has gone.
   bool TakeAll();
   // The thread's keys of the dispatcher when this was made.
   const c10::impl::LocalDispatchKeySet& surroundings() const {

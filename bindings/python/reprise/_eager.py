@@ -145,7 +145,8 @@ def _taken_apart(
             forms.append(_form_of(new[-1]))
     if len(set(map(id, new))) < len(new):
         raise _Cannot("it returns one tensor twice")
-    if any(count > _by_one() for count in (*_held(new), *_held(containers))):
+    most = _by_one()
+    if any(count > most for count in (*_held(new), *_held(containers))):
         raise _Cannot("it keeps what it returns: let it return a copy")
     if not _native._ops().are_whole(new):
         raise _Cannot("it returns a part of a tensor, or one with a history")
@@ -268,11 +269,9 @@ def _given(
         hash(form)
     except (TypeError, RecursionError) as unknown:
         raise _Cannot(f"it takes a {unknown}") from None
-    try:
-        ordinary = _native._ops().are_ordinary(parts.tensors)
-    except RuntimeError:  # of batches of tensors it cannot be asked
-        ordinary = False
-    if not ordinary or any(each.requires_grad for each in parts.tensors):
+    if not _native.are_ordinary(parts.tensors) or any(
+        each.requires_grad for each in parts.tensors
+    ):
         raise _Cannot("it takes a tensor that is no ordinary one, or has gradients")
     return form, parts.tensors
 

@@ -84,7 +84,7 @@ class Given:
         held = Held([each() for each in self._objects])
         refs = held.given_tensors()
         tensors = [each for ref in refs if (each := ref()) is not None]
-        if not _native._ops().are_ordinary(tensors):
+        if not _native.are_ordinary(tensors):
             raise TypeError("a tensor that is no ordinary one")
         number = self._forms.number(held.form())
         self.kinds = held.kinds()

@@ -93,6 +93,15 @@ def _ops() -> Any:
     )
 
 
+def are_ordinary(tensors: list[torch.Tensor]) -> bool:
+    """Whether nothing but a dispatcher stands before them: no wrapper, no batch."""
+    try:
+        ordinary: bool = _ops().are_ordinary(tensors)
+    except RuntimeError:  # of batches of tensors it cannot be asked
+        return False
+    return ordinary
+
+
 def loaded() -> bool:
     """Whether the library has been loaded by this process."""
     return _ops.cache_info().currsize > 0

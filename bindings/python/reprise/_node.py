@@ -506,7 +506,7 @@ class _Kept:
             return graph.gradients(given)
         own = saved[: len(self.history.reads)]
         inputs = [*(each.detach() for each in own), given]
-        if not _are_ordinary(inputs):
+        if not _native.are_ordinary(inputs):
             return graph.gradients(given)
         return self._backward.recorded(
             inputs,
@@ -529,7 +529,7 @@ class _Kept:
             of is None
             or active
             or torch.is_grad_enabled()
-            or not _are_ordinary([given])
+            or not _native.are_ordinary([given])
         ):
             return None
         own = saved[: len(self.history.reads)]
@@ -583,14 +583,6 @@ class _Kept:
                 "recorded: what its callable reads has changed since its call"
             )
         return graph
-
-
-def _are_ordinary(tensors: list[torch.Tensor]) -> bool:
-    try:
-        ordinary: bool = _native._ops().are_ordinary(tensors)
-    except RuntimeError:  # of batches of tensors it cannot be asked
-        return False
-    return ordinary
 
 
 # By name. They end with their tapes and nodes, of which Python is not told.
