@@ -1,8 +1,8 @@
 """Random programs (programs/generate.py) whose passes are regions, beside themselves.
 
 What a pass does to variables that are views of each other, written in place, returned
-as they came and kept. REPRISE_RANDOM_OPS=N goes on with other programs until so many
-operators were called.
+as they came and kept. REPRISE_RANDOM_OPS and REPRISE_RANDOM_SECONDS go on with others
+(watching.more).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import time
 import types
 from typing import Any
 
@@ -17,7 +18,7 @@ import reprise
 import torch
 from programs.generate import random_program
 from programs.program import State, compiled
-from watching import assert_same_bits
+from watching import assert_same_bits, more
 
 PROGRAMS = 12
 CALLS = 30
@@ -114,7 +115,7 @@ def compare(seed: int, device: str, session: reprise.Session) -> tuple[int, int,
         made = []
         for ours in (False, True):
             torch.manual_seed(seed + call)
-            inputs = [each.to(device) for each in given]
+            inputs = [each.to(device, copy=True) for each in given]
             fn = regions[which] if ours else passes.functions[which]
             try:
                 with reprise.session(device, policy="always", enabled=ours):
@@ -151,13 +152,13 @@ def compare(seed: int, device: str, session: reprise.Session) -> tuple[int, int,
 
 
 def test_passes_of_random_programs(device: str) -> None:
-    wanted = int(os.environ.get("REPRISE_RANDOM_OPS", "0"))
+    began = time.monotonic()
     seed = int(os.environ.get("REPRISE_RANDOM_SEED", "0"))
     programs = 0
     totals = [0, 0, 0]
     with torch.no_grad(), reprise.session(device, policy="always") as session:
         session.reset()
-        while programs < PROGRAMS or totals[2] < wanted:
+        while programs < PROGRAMS or more(began, totals[2]):
             found = compare(seed + programs, device, session)
             totals = [a + b for a, b in zip(totals, found, strict=True)]
             programs += 1

@@ -1,6 +1,6 @@
 """Random callables as regions, beside themselves; and some that break their promise.
 
-REPRISE_RANDOM_OPS=N goes on with other programs until so many operators were called.
+REPRISE_RANDOM_OPS and REPRISE_RANDOM_SECONDS go on with others (watching.more).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import os
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import reprise
 import torch
 from torch import nn
-from watching import assert_same_bits
+from watching import assert_same_bits, more
 
 PROGRAMS = 30
 CALLS = 60
@@ -163,12 +164,12 @@ def compare(seed: int, device: str, session: reprise.Session) -> reprise.RegionR
 
 
 def test_random_programs_as_regions(device: str) -> None:
-    wanted = int(os.environ.get("REPRISE_RANDOM_OPS", "0"))
+    began = time.monotonic()
     seed = int(os.environ.get("REPRISE_RANDOM_SEED", "0"))
     programs = calls = replayed = backward = ops = 0
     with reprise.session(device, policy="always") as session:
         session.reset()
-        while programs < PROGRAMS or ops < wanted:
+        while programs < PROGRAMS or more(began, ops):
             report = compare(seed + programs, device, session)
             programs += 1
             calls += report.calls

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -40,6 +42,16 @@ def rest(session: reprise.Session) -> None:
         return
     _Waiting.unawaited = 0
     assert session.wait(BUILD_TIMEOUT_S)
+
+
+def more(began: float, ops: int) -> bool:
+    """Whether random programs go on that began then and ran so many operators.
+
+    REPRISE_RANDOM_OPS=N asks for N, in REPRISE_RANDOM_SECONDS at most, if that is set.
+    """
+    within = float(os.environ.get("REPRISE_RANDOM_SECONDS", "inf"))
+    wanted = int(os.environ.get("REPRISE_RANDOM_OPS", "0"))
+    return ops < wanted and time.monotonic() - began < within
 
 
 @contextlib.contextmanager
