@@ -163,9 +163,10 @@ constexpr OptionRow kTable[] = {
      "at once; another one is built while many outputs of the others are still "
      "alive, and beyond the last one such outputs are written to fresh memory",
      SetCount<&Options::max_instances, 1, 16>},
-    {"branches", "REPRISE_BRANCHES", "0", "0 or 1",
+    {"branches", "REPRISE_BRANCHES", "1", "0 or 1",
      "1: independent ops of a plan run side by side on the device, as branches "
-     "of its graphs; plans that were built before stay as they are",
+     "of its graphs; 0: one behind the other. Plans that were built before "
+     "stay as they are",
      SetSwitch<&Options::branches>},
     {"max_trace_ops", "REPRISE_MAX_TRACE_OPS", "4096",
      "a whole number from 2 to 65536",

@@ -32,7 +32,7 @@ struct Options {
   size_t max_arena_bytes = 0;  // see For
   size_t shared_arena_bytes = size_t{1} << 20;
   size_t max_instances = 2;
-  bool branches = false;
+  bool branches = true;
   size_t max_trace_ops = 4096;
   LogLevel log = LogLevel::kWarning;
   bool nvtx = false;

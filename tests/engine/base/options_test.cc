@@ -52,7 +52,7 @@ TEST_F(OptionsTest, SetsEveryOption) {
   EXPECT_TRUE(options.Set("plan_budget_bytes", "1GiB"));
   EXPECT_TRUE(options.Set("max_arena_bytes", "65536"));
   EXPECT_TRUE(options.Set("max_instances", "3"));
-  EXPECT_TRUE(options.Set("branches", "1"));
+  EXPECT_TRUE(options.Set("branches", "0"));
   EXPECT_TRUE(options.Set("max_trace_ops", "100"));
   EXPECT_TRUE(options.Set("log", "debug"));
   EXPECT_TRUE(options.Set("nvtx", "1"));
@@ -64,7 +64,7 @@ TEST_F(OptionsTest, SetsEveryOption) {
   EXPECT_EQ(options.plan_budget_bytes, size_t{1} << 30);
   EXPECT_EQ(options.max_arena_bytes, 65536u);
   EXPECT_EQ(options.max_instances, 3u);
-  EXPECT_TRUE(options.branches);
+  EXPECT_FALSE(options.branches);
   EXPECT_EQ(options.max_trace_ops, 100u);
   EXPECT_EQ(options.log, LogLevel::kDebug);
   EXPECT_TRUE(options.nvtx);
