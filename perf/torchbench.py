@@ -125,6 +125,7 @@ TRAIN = [
 PROGRAMS = [f"eval:{name}" for name in EVAL] + [f"train:{name}" for name in TRAIN]
 
 CALLS, STEPS, STEADY = 14, 10, 20
+ROUNDS, PASSES = 15, 20  # of a region and what it is compared with
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -367,29 +368,27 @@ def region(program: Program) -> dict[str, Any]:
     replayed = fast.explain().replayed
     print(fast.explain(), file=sys.stderr, flush=True)
 
-    def run(_: int) -> None:
+    def run(_: tuple) -> None:
         with torch.no_grad():
             fast()
-        torch.cuda.synchronize()
 
-    modes: dict[str, Callable[[int], None]] = {"eager": program, "region": run}
+    modes = {
+        "eager": models.Mode(program),
+        "region": models.Mode(run, enabled=True),
+    }
     graph = captured(program)
     if graph is not None:
         copy = copying(program)
 
-        def replay(_: int) -> None:
+        def replay(_: tuple) -> None:
             copy()
             graph.replay()
-            torch.cuda.synchronize()
 
-        modes["graph"] = replay
-    times: dict[str, list[float]] = {mode: [] for mode in modes}
-    for _ in range(9):
-        for mode, pass_of in modes.items():
-            if mode == "region":
-                reprise.enable("cuda", policy="always")
-            times[mode].append(policies.Runner(pass_of).block(0.1))
-            reprise.disable()
+        modes["graph"] = models.Mode(replay)
+    blocks = models.interleaved(modes, [()] * models.INPUTS, ROUNDS, PASSES)
+    times = {
+        mode: [statistics.median(block) for block in blocks[mode]] for mode in modes
+    }
     result: dict[str, Any] = {
         "region_bits": equal,
         "region_replayed": replayed,

@@ -84,9 +84,12 @@ constexpr uint64_t kRoundsAbsent = 8;
 // So many replays of a trace between which a part of it has not come show that
 // this comes no more by itself.
 constexpr uint64_t kReplaysWithoutPart = 64;
-// Of those that begin elsewhere in the same loop, if they take this much of the
-// budget: one in so many.
+// A plan is large that takes this much of the budget: one in so many.
 constexpr uint64_t kLargeOneIn = 16;
+// Traces are joined whose plans are large when they came together so often.
+// Their passes take long on the device, where a launch less is little, and to
+// learn another one of them is much: it saves as much as it took, then.
+constexpr uint32_t kTimesOfLarge = 1024;
 // After so many passes, or one a plan, those plans are looked at that are not
 // proved. One of them goes that takes the whole budget and has not come for so
 // many passes; one that takes less may stay away for as much longer. Each trace
@@ -799,6 +802,17 @@ bool Lifecycle::MayBeJoined(const TraceEntry& entry) {
          (entry.state == State::kGivenUp && entry.summary.launches == 1);
 }
 
+bool Lifecycle::IsLarge(const TraceEntry& entry) const {
+  return ChargeOf(entry) * kLargeOneIn >= plans_.budget_bytes();
+}
+
+// It may become a part of what begins with the first one, as that itself may.
+bool Lifecycle::MayJoin(const TraceEntry& first,
+                        const TraceEntry& entry) const {
+  return MayBeJoined(entry) &&
+         (first.followed >= kTimesOfLarge || !IsLarge(entry));
+}
+
 std::vector<TraceEntry*> Lifecycle::AlwaysBehind(const TraceEntry& entry,
                                                  TraceEntry* behind) {
   std::vector<TraceEntry*> all = {behind};
@@ -808,7 +822,7 @@ std::vector<TraceEntry*> Lifecycle::AlwaysBehind(const TraceEntry& entry,
     traces_.ForEach([&](TraceEntry& other) {
       if (other.id == all.back()->follower) next = &other;
     });
-    if (next == nullptr || next == &entry || !MayBeJoined(*next) ||
+    if (next == nullptr || next == &entry || !MayJoin(entry, *next) ||
         std::ranges::find(all, next) != all.end() ||
         !boundaries_.GoTogether(*all.back(), *next)) {
       return all;
@@ -820,7 +834,9 @@ std::vector<TraceEntry*> Lifecycle::AlwaysBehind(const TraceEntry& entry,
 }
 
 void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
-  if (!MayBeJoined(*behind)) return;
+  if (!MayJoin(*entry, *entry) || !MayJoin(*entry, *behind)) {
+    return;
+  }
   const std::vector<TraceEntry*> all = AlwaysBehind(*entry, behind);
   uint32_t ops = 0;
   bool holds_run = entry->holds_run;
@@ -878,9 +894,7 @@ void Lifecycle::LookForRotated(TraceEntry* entry) {
   };
   const uint64_t own = sum(*entry);
   traces_.ForEachPlanned([&](TraceEntry& other) {
-    const bool is_large =
-        ChargeOf(other) * kLargeOneIn >= plans_.budget_bytes();
-    if (&other != entry && is_large && other.ops == entry->ops &&
+    if (&other != entry && IsLarge(other) && other.ops == entry->ops &&
         sum(other) == own && other.signature != entry->signature) {
       entry->parts.push_back({other.id, other.seen});
     }

@@ -203,6 +203,9 @@ class Lifecycle {
   std::vector<TraceEntry*> AlwaysBehind(const TraceEntry& entry,
                                         TraceEntry* behind);
   static bool MayBeJoined(const TraceEntry& entry);
+  bool MayJoin(const TraceEntry& first, const TraceEntry& entry) const;
+  // Its plan takes much of the budget.
+  bool IsLarge(const TraceEntry& entry) const;
   // Plans of what was joined into it go where that comes no more by itself.
   void LookAtParts(TraceEntry* entry);
   // So do large ones of the same loop, rotated, as they were when it was first

@@ -88,6 +88,18 @@ TEST_F(JoinedTracesTest, AllOfARowComeApartWhereTheyAreLeftAnywhere) {
   EXPECT_GE(FollowedSince(before), 0.9) << Traces();
 }
 
+// Each takes more than a sixteenth of the budget.
+TEST_F(JoinedTracesTest, LargeOnesAreJoinedLate) {
+  Restart(size_t{64} << 10);
+  Steps(kLooks, 2, true);
+  Steps(512, 2, false);
+  EXPECT_EQ(notes()[kJoined], 0u) << Traces();
+  EXPECT_EQ(ReplaysOfAStep(2), 2u) << Traces();
+  Steps(768, 2, false);
+  EXPECT_EQ(notes()[kJoined], 1u) << Traces();
+  EXPECT_EQ(ReplaysOfAStep(2), 1u) << Traces();
+}
+
 TEST_F(JoinedTracesTest, LeaveNoPlanOfAPart) {
   const auto plans = [this] {
     size_t plans = 0;
@@ -133,7 +145,7 @@ TEST_F(JoinedTracesTest, NoPlanIsLeftOfALoopThatBeginsElsewhereNow) {
   for (int i = 0; i < 24; ++i) turn(true);
   ASSERT_GT(stats().replays, before.replays) << Traces();
   EXPECT_GE(plans_->stats().entries, 2u) << Traces();
-  for (int i = 0; i < 256; ++i) turn(true);
+  for (int i = 0; i < 1280; ++i) turn(true);  // they are large
   EXPECT_EQ(plans_->stats().entries, 1u) << Traces();
 }
 
