@@ -1898,7 +1898,7 @@ def test_backend_with_other_parameters(device: str) -> None:
 
     fast = torch.compile(called, backend=backend)
     nets = [nn.Linear(16, 4).to(device) for _ in range(2)]
-    with torch.no_grad(), reprise.session(device) as session:
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
         for turn in range(4):
             for _ in range(CALLS):
                 x = batch(device)
