@@ -1,6 +1,6 @@
 """BERT on batches of thirty lengths in random order: time, bits and memory.
 
-    python perf/lengths.py --output perf/results/h200-lengths.jsonl [inference] [training]
+    python perf/lengths.py --output perf/results/h100-lengths.jsonl [inference] [training]
 
 A batch of eight texts has one of thirty lengths up to 120 tokens, another one at each
 pass, in an order that does not repeat. ``inference`` is a BertModel in half precision,

@@ -1,6 +1,6 @@
 """Regions and torch.compile's backend beside hand-written CUDA graphs.
 
-    python perf/regions.py --output perf/results/h200-regions.jsonl [program...]
+    python perf/regions.py --output perf/results/h100-regions.jsonl [program...]
 
 Each program runs in a process of its own, its modes in interleaved rounds of passes,
 each synchronised and on another input, which a graph copies to where it reads it:
