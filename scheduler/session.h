@@ -96,14 +96,6 @@ class Session {
   const engine::TracedOp& followed() const REPRISE_REQUIRES(lock_) {
     return *followed_;
   }
-  // A pass of the program's begins before the op that comes next, or ended
-  // behind the one that came last: a region's call, say. A trace that is
-  // watched ends there, unless it is known to go on, and one that begins in a
-  // pass is sought no end in the middle. Passes may be nested; the outermost
-  // counts.
-  virtual void BeginPass() REPRISE_REQUIRES(lock_) {}
-  virtual void EndPass() REPRISE_REQUIRES(lock_) {}
-
   // For who knows the ops that come next (a region, which makes the calls that
   // it made before), and need not show them one by one.
 

@@ -345,25 +345,6 @@ void StreamSession::Abandon(const OpView& abandoned) {
   Discard();
 }
 
-void StreamSession::BeginPass() {
-  if (passes_begun_++ > 0) return;
-  EndWatchedAtEdge();
-  watching_.InPass(true);
-}
-
-void StreamSession::EndPass() {
-  if (passes_begun_ == 0 || --passes_begun_ > 0) return;
-  EndWatchedAtEdge();
-  watching_.InPass(false);
-}
-
-void StreamSession::EndWatchedAtEdge() {
-  if (mode_ == Mode::kWatching && observed_ == nullptr &&
-      watching_.MayEndHere()) {
-    Close(Ending::kByItself);
-  }
-}
-
 bool StreamSession::Interrupt(const char* what) {
   const Locked lock(*this);
   return CutWithoutOp(what);
@@ -656,8 +637,6 @@ void StreamSession::Pause() {
     Break();
   }
   mode_ = Mode::kAway;
-  passes_begun_ = 0;  // their ends will not be told
-  watching_.InPass(false);
   clock_.Stop();
 }
 

@@ -109,8 +109,6 @@ class StreamSession final : public Session, private engine::PlaceAsker {
       REPRISE_REQUIRES(lock_);
   void Abandon(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
   bool Interrupt(const char* what) override REPRISE_EXCLUDES(lock_);
-  void BeginPass() override REPRISE_REQUIRES(lock_);
-  void EndPass() override REPRISE_REQUIRES(lock_);
   // Another stream has begun, and nothing of it was shown yet: a replay that
   // has private values ends here.
   void EndPrivacy() REPRISE_EXCLUDES(lock_);
@@ -235,7 +233,6 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // --- Passes end ---
 
   // The trace that is watched, if one is, is one.
-  void EndWatchedAtEdge() REPRISE_REQUIRES(lock_);
   void Close(Watching::Ending ending) REPRISE_REQUIRES(lock_);
   // It is none, nor is the one that is let pass.
   void Discard() REPRISE_REQUIRES(lock_);
@@ -277,7 +274,6 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const StreamWrites* writes_;  // null: there is one stream
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;
-  uint32_t passes_begun_ REPRISE_GUARDED_BY(lock_) = 0;  // and not ended
   // The words of the last op as they came, which name the call; and of the one
   // between Enter(kObserve) and Leave, else null.
   const uint64_t* entered_ REPRISE_GUARDED_BY(lock_) = nullptr;

@@ -12,8 +12,6 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
   if (!IsOrdinary(inputs.tensors)) return ran;
   ran.step = Step::kRecord;
   std::vector<Variant> fitting;  // that was used last comes first
-  // Of one variant alone: another one may be a part of it, or hold it.
-  std::optional<PassEdges> edges;
   {
     const std::lock_guard lock(mutex_);
     std::ranges::copy_if(
@@ -25,7 +23,6 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
     }
     std::erase_if(fitting, [](const Variant& each) { return !each.trusted; });
     if (always_) return ran;
-    if (!fitting.empty() && variants_.size() == 1) edges.emplace();
   }
   for (const Variant& variant : fitting) {
     if (!never_ && variant.runs >= variant.until_sample) return ran;
@@ -96,9 +93,7 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
   parts.numbers = std::move(numbers);
   parts.watched = std::move(watched);
   recorder_ = TapeRecorder::Begin(std::move(parts));
-  if (recorder_ == nullptr) return false;
-  if (variants_.size() <= 1) edges_.emplace();
-  return true;
+  return recorder_ != nullptr;
 }
 
 RegionVariants::Learned RegionVariants::End(
@@ -109,7 +104,6 @@ RegionVariants::Learned RegionVariants::End(
   if (recorder_ == nullptr) return learned;
   TapeRecorder::Outcome outcome = recorder_->End(outputs, computed, saved_from);
   recorder_.reset();
-  edges_.reset();
   learned.reason = std::move(outcome.reason);
   learned.place = std::move(outcome.place);
   learned.draws = outcome.draws;
@@ -167,7 +161,6 @@ RegionVariants::Learned RegionVariants::End(
 void RegionVariants::Abandon() {
   const std::lock_guard lock(mutex_);
   recorder_.reset();
-  edges_.reset();
 }
 
 void RegionVariants::SampleAlways() { always_ = true; }

@@ -10,11 +10,9 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "bindings/torch/pass_edges.h"
 #include "bindings/torch/tape.h"
 #include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/tape_stretches.h"
@@ -134,9 +132,8 @@ class RegionVariants {
   std::atomic<bool> never_{false};
   // Of the thread that records; one in a process.
   std::unique_ptr<TapeRecorder> recorder_;
-  std::optional<PassEdges> edges_;  // of the call that it records
-  std::vector<int64_t> expected_;   // names of those that it expects
-  bool expected_fits_ = false;      // else numbers differ
+  std::vector<int64_t> expected_;  // names of those that it expects
+  bool expected_fits_ = false;     // else numbers differ
 };
 
 }  // namespace reprise::bindings
