@@ -434,19 +434,14 @@ def compared(
 ) -> dict[str, Any]:
     """What the record says of times, bits and memory."""
     modes = {mode: models.Mode(graph.run) for mode, graph in graphs.items()}
-    blocks = models.interleaved(modes, inputs, arguments.rounds, arguments.passes)
-    medians = {mode: [statistics.median(b) for b in blocks[mode]] for mode in modes}
-    result: dict[str, Any] = {
-        f"{mode}_us": 1e6 * statistics.median(medians[mode]) for mode in modes
-    }
+    times = models.Rounds(modes, inputs, arguments.rounds, arguments.passes)
+    result: dict[str, Any] = times.times()
     expected = [graphs["graph"].run(given).clone() for given in inputs]
     result["varies"] = not models.same_bits(expected[0], expected[1])
     result |= {"of_graph": {}, "bits": {}, "pool_bytes": {}}
     for mode, graph in graphs.items():
-        pairs = zip(medians[mode], medians["graph"], strict=True)
-        ratios = [a / b for a, b in pairs]
-        interval = models.bootstrap(ratios)
-        result["of_graph"][mode] = [statistics.median(ratios), *interval]
+        ratio = times.ratio("of_graph", mode, "graph")
+        result["of_graph"][mode] = list(ratio.values())
         result["bits"][mode] = all(
             models.same_bits(graph.run(given), bits)
             for _ in range(2)

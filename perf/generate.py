@@ -204,16 +204,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         while time.perf_counter() < end:
             mode.run(inputs[0])
         regions = texts(by_region, prompts)
-    blocks = models.interleaved(modes, inputs, arguments.rounds, arguments.passes)
-    medians = {
-        name: [1e6 * statistics.median(block) / tokens for block in blocks[name]]
-        for name in modes
-    }
-
-    def ratios(of: str) -> list[float]:
-        return [e / m for e, m in zip(medians["eager"], medians[of], strict=True)]
-
-    low, high = models.bootstrap(ratios("reprise"))
+    times = models.Rounds(modes, inputs, arguments.rounds, arguments.passes)
     waited = waited_us(modes["reprise"], prompts[0], tokens)
     with Kept(model, generate, prompts[0]):
         itself = [models.seconds(lambda: generate(prompts[0])) for _ in range(9)]
@@ -236,13 +227,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         },
         "itself_us": 1e6 * statistics.median(itself) / tokens,
         "region_replayed": report.replayed / report.calls,
-        **{f"{name}_us": statistics.median(medians[name]) for name in modes},
+        **{key: us / tokens for key, us in times.times().items()},
         "waited_us": waited,
         "graph_us": captured_step(model, prompts[0], tokens),
-        "ratio": statistics.median(ratios("reprise")),
-        "ratio_low": low,
-        "ratio_high": high,
-        "control": statistics.median(ratios("control")),
+        **times.ratio("ratio", "eager", "reprise"),
+        "control": statistics.median(times.ratios("eager", "control")),
         "followed": steady.followed / max(steady.ops, 1),
         "ops_a_token": steady.ops / 4 / tokens,
         "replays_a_token": steady.replays / 4 / tokens,

@@ -277,6 +277,37 @@ def interleaved(
     return latencies
 
 
+class Rounds:
+    """Modes measured in interleaved rounds, and how they compare."""
+
+    def __init__(
+        self, modes: dict[str, Mode], inputs: list[tuple], rounds: int, count: int
+    ) -> None:
+        blocks = interleaved(modes, inputs, rounds, count)
+        # Seconds, by mode: the median of each round.
+        self.medians = {
+            mode: [statistics.median(block) for block in blocks[mode]] for mode in modes
+        }
+
+    def times(self) -> dict[str, float]:
+        """Microseconds of each mode."""
+        return {
+            f"{mode}_us": 1e6 * statistics.median(found)
+            for mode, found in self.medians.items()
+        }
+
+    def ratios(self, top: str, under: str) -> list[float]:
+        """Of each round."""
+        pairs = zip(self.medians[top], self.medians[under], strict=True)
+        return [a / b for a, b in pairs]
+
+    def ratio(self, key: str, top: str, under: str) -> dict[str, float]:
+        """Median of paired rounds, and a bootstrap 95 % interval."""
+        found = self.ratios(top, under)
+        low, high = bootstrap(found)
+        return {key: statistics.median(found), f"{key}_low": low, f"{key}_high": high}
+
+
 def parts(mode: Mode, inputs: list[tuple], count: int) -> tuple[float, float]:
     """Median seconds until a pass returns, and then until the device has done it."""
     returned, waited = [], []

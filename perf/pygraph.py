@@ -379,20 +379,13 @@ def timed(modes: Modes, inputs: list[Any], arguments: argparse.Namespace) -> dic
             each -= took
     rounds = min(arguments.rounds, max(5, int(arguments.time / each / 3)))
     passes = max(1, min(20, int(arguments.time / each / rounds) - 1))
-    blocks = models.interleaved(modes, inputs, rounds, passes)
-    medians = {mode: [statistics.median(b) for b in blocks[mode]] for mode in modes}
-
-    def ratios(top: str, under: str) -> list[float]:
-        return [a / b for a, b in zip(medians[top], medians[under], strict=True)]
-
-    result = {f"{m}_us": 1e6 * statistics.median(medians[m]) for m in modes}
-    result["control"] = statistics.median(ratios("eager", "control"))
+    found = models.Rounds(modes, inputs, rounds, passes)
+    result = found.times()
+    result["control"] = statistics.median(found.ratios("eager", "control"))
     for key in RATIOS:
         ours, _, peer = key.partition("_of_")
         if {ours, peer} <= modes.keys():
-            found = ratios(ours, peer)
-            result[key] = statistics.median(found)
-            result[f"{key}_low"], result[f"{key}_high"] = models.bootstrap(found)
+            result |= found.ratio(key, ours, peer)
     return result
 
 

@@ -91,22 +91,16 @@ def compared(
     modes: dict[str, models.Mode], inputs: list[tuple], arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """What the record says of the times."""
-    blocks = models.interleaved(modes, inputs, arguments.rounds, arguments.passes)
-    medians = {mode: [statistics.median(b) for b in blocks[mode]] for mode in modes}
-    result = {f"{m}_us": 1e6 * statistics.median(medians[m]) for m in modes}
+    found = models.Rounds(modes, inputs, arguments.rounds, arguments.passes)
+    result: dict[str, Any] = found.times()
     if "control" in modes:
-        pairs = zip(medians["eager"], medians["control"], strict=True)
-        result["control"] = statistics.median(e / c for e, c in pairs)
-    for mode, beside in (("region", "graph"), ("backend", "graph")):
-        if mode not in modes or beside not in modes:
+        result["control"] = statistics.median(found.ratios("eager", "control"))
+    for mode, of in (("region", ""), ("backend", "backend_")):
+        if mode not in modes:
             continue
-        pairs = list(zip(medians[mode], medians[beside], strict=True))
-        ratios = [a / b for a, b in pairs]
-        key = "of_graph" if mode == "region" else "backend_of_graph"
-        result[key] = statistics.median(ratios)
-        result[f"{key}_low"], result[f"{key}_high"] = models.bootstrap(ratios)
-        over = "over_graph_us" if mode == "region" else "backend_over_graph_us"
-        result[over] = 1e6 * statistics.median(a - b for a, b in pairs)
+        result |= found.ratio(f"{of}of_graph", mode, "graph")
+        pairs = zip(found.medians[mode], found.medians["graph"], strict=True)
+        result[f"{of}over_graph_us"] = 1e6 * statistics.median(a - b for a, b in pairs)
     return result
 
 

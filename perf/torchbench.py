@@ -21,6 +21,20 @@ Writes one JSON object a program, with what policies.py says of it and
                   these, replays that were left
   graph_us        microseconds a pass of a hand-written graph (eval, where one can be
                   captured), in blocks beside eager's
+
+and of the model as a region (``--parts region``), whose tensors are others at each call,
+under `always`
+
+  region_bits     of at least 32 calls on 16 inputs, against eager's
+  region_first_replay_calls, region_first_replay_ms   calls until the first graph was
+                  launched, each of which waits for what is built, and what those took
+                  beyond eager's
+  region_replayed, region_operators, region_reasons   calls that ran no Python, of what
+                  it consists, why others did
+  eager_us, region_us, graph_us   microseconds a pass, in interleaved rounds of
+                  synchronised passes; the graph's inputs are copied
+  region_of_graph, region_of_eager   region's time over theirs: median of paired rounds,
+                  with a bootstrap 95 % interval
 """
 
 from __future__ import annotations
@@ -29,9 +43,11 @@ import argparse
 import collections
 import contextlib
 import importlib
+import itertools
 import os
 import statistics
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,6 +56,7 @@ import models
 import policies
 import reprise
 import torch
+import torch.utils._pytree as pytree
 
 EVAL = [
     "BERT_pytorch",
@@ -302,18 +319,6 @@ def steady(program: Program, seconds: float) -> dict[str, Any]:
     }
 
 
-def copying(program: Program) -> Callable[[], None]:
-    """What copies new inputs to where a graph reads them."""
-    given = torch.utils._pytree.tree_leaves(program.model.get_module()[1])
-    pairs = [(each, each.clone()) for each in given if isinstance(each, torch.Tensor)]
-
-    def copy() -> None:
-        for static, new in pairs:
-            static.copy_(new)
-
-    return copy
-
-
 def captured(program: Program) -> torch.cuda.CUDAGraph | None:
     """The pass as a hand-written graph; None where it cannot be one."""
     side = torch.cuda.Stream()
@@ -352,55 +357,90 @@ def hand_written(program: Program) -> dict[str, Any]:
     }
 
 
-def region(program: Program) -> dict[str, Any]:
-    """The pass as a region, beside eager and a hand-written graph with its copies."""
-    fast = reprise.region(program.model.invoke)
-    with torch.no_grad():
+class Calls:
+    """A model, and the arguments of its calls: other tensors at each."""
+
+    def __init__(self, program: Program) -> None:
+        self.module, given = program.model.get_module()
+        leaves, spec = pytree.tree_flatten(given)
+        self.inputs: list[tuple] = []
+        for turn in range(models.INPUTS):
+            # Its own values, elsewhere: those of any input are what it may be given.
+            new = [
+                leaf.roll(turn) if isinstance(leaf, torch.Tensor) else leaf
+                for leaf in leaves
+            ]
+            tensors = tuple(leaf for leaf in new if isinstance(leaf, torch.Tensor))
+            self.inputs.append((pytree.tree_unflatten(new, spec), tensors))
+
+    def of(self, function: Callable[..., Any]) -> Callable[[Any], Any]:
+        """Calls it as the model is called."""
+        if isinstance(self.inputs[0][0], dict):
+            return lambda given: function(**given)
+        return lambda given: function(*given)
+
+    def on_tensors(self) -> Callable[..., Any]:
+        """Calls the model on tensors alone; what else it is given stays."""
+        leaves, spec = pytree.tree_flatten(self.inputs[0][0])
+        call = self.of(self.module)
+
+        def of_tensors(*tensors: torch.Tensor) -> Any:
+            left = iter(tensors)
+            new = [next(left) if isinstance(o, torch.Tensor) else o for o in leaves]
+            return call(pytree.tree_unflatten(new, spec))
+
+        return of_tensors
+
+
+@torch.no_grad()
+def region(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The model as a region, beside eager and a hand-written graph with its copies."""
+    calls = Calls(program)
+    expected = []
+    for given, _ in calls.inputs:
         torch.manual_seed(3)
-        expected = kept(program.model.invoke())
-        reprise.enable("cuda", policy="always")
-        equal = True
-        for _ in range(CALLS):
-            torch.manual_seed(3)
-            equal &= same(kept(fast()), expected)
-            reprise.wait(20)
-        reprise.disable()
-    replayed = fast.explain().replayed
-    print(fast.explain(), file=sys.stderr, flush=True)
-
-    def run(_: tuple) -> None:
-        with torch.no_grad():
-            fast()
-
+        expected.append(kept(calls.of(calls.module)(given)))
+    models.prepare()
+    turns = itertools.cycle(calls.inputs)
+    until, took, _ = models.first_replay(
+        calls.of(reprise.region(calls.module)), lambda: (next(turns)[0],)
+    )
+    reprise.reset()
+    fast: Any = reprise.region(calls.module)
+    call, plain = calls.of(fast), calls.of(calls.module)
     modes = {
-        "eager": models.Mode(program),
-        "region": models.Mode(run, enabled=True),
+        "eager": models.Mode(lambda new: plain(new[0])),
+        "region": models.Mode(lambda new: call(new[0]), enabled=True),
     }
-    graph = captured(program)
-    if graph is not None:
-        copy = copying(program)
-
-        def replay(_: tuple) -> None:
-            copy()
-            graph.replay()
-
-        modes["graph"] = models.Mode(replay)
-    blocks = models.interleaved(modes, [()] * models.INPUTS, ROUNDS, PASSES)
-    times = {
-        mode: [statistics.median(block) for block in blocks[mode]] for mode in modes
-    }
+    equal = True
+    with modes["region"] as mode:
+        end = time.perf_counter() + arguments.settle
+        for turn in itertools.count():
+            torch.manual_seed(3)
+            at = turn % models.INPUTS
+            equal &= same(kept(mode.run(calls.inputs[at])), expected[at])
+            reprise.wait(20)
+            if turn >= 2 * models.INPUTS and time.perf_counter() > end:
+                break
+    print(fast.explain(), file=sys.stderr, flush=True)
+    try:
+        graph = models.hand_written(calls.on_tensors(), calls.inputs[0][1])
+        modes["graph"] = models.Mode(lambda new: graph(new[1]))
+    except Exception as error:  # it cannot be one
+        print(f"no graph: {error}", file=sys.stderr, flush=True)
+        torch.cuda.synchronize()
+    times = models.Rounds(modes, calls.inputs, ROUNDS, PASSES)
     result: dict[str, Any] = {
         "region_bits": equal,
-        "region_replayed": replayed,
+        "region_first_replay_calls": until,
+        "region_first_replay_ms": took,
+        "region_replayed": fast.explain().replayed,
         "region_operators": fast.explain().operators,
         "region_reasons": list(fast.explain().reasons)[:4],
+        **times.times(),
     }
-    for mode, found in times.items():
-        result[f"{mode}_us"] = 1e6 * statistics.median(found)
-        ratios = [
-            ours / other for ours, other in zip(times["region"], found, strict=True)
-        ]
-        result[f"region_of_{mode}"] = statistics.median(ratios)
+    for mode in modes.keys() - {"region"}:
+        result |= times.ratio(f"region_of_{mode}", "region", mode)
     return result
 
 
@@ -423,8 +463,8 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
                 record |= policies.compare(program, arguments)
         if "graph" in parts and program.test == "eval":
             record |= hand_written(program)
-        if "region" in parts:
-            record |= region(program)
+        if "region" in parts and program.test == "eval":
+            record |= region(program, arguments)
     if "steady" in parts:
         record |= steady(program, arguments.settle)
     return record

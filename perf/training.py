@@ -416,13 +416,7 @@ def measure(name: str, kind: str, arguments: argparse.Namespace) -> dict[str, An
         for i in range(10):
             ours.step(i)
     steady = reprise.stats().since(before)
-    blocks = models.interleaved(modes, nothing, arguments.rounds, arguments.passes)
-    medians = {which: [statistics.median(b) for b in blocks[which]] for which in modes}
-    ratios = [e / r for e, r in zip(medians["eager"], medians["reprise"], strict=True)]
-    controls = [
-        e / c for e, c in zip(medians["eager"], medians["control"], strict=True)
-    ]
-    low, high = models.bootstrap(ratios)
+    times = models.Rounds(modes, nothing, arguments.rounds, arguments.passes)
     returned, waited = models.parts(modes["reprise"], nothing, 20)
     reprise.enable("cuda", policy=arguments.policy)
     report = reprise.explain()
@@ -436,13 +430,11 @@ def measure(name: str, kind: str, arguments: argparse.Namespace) -> dict[str, An
         "policy": arguments.policy,
         "deterministic": same(again),
         "bit_equal": same(found),
-        **{f"{which}_us": 1e6 * statistics.median(medians[which]) for which in modes},
+        **times.times(),
         "returned_us": 1e6 * returned,
         "waited_us": 1e6 * waited,
-        "ratio": statistics.median(ratios),
-        "ratio_low": low,
-        "ratio_high": high,
-        "control": statistics.median(controls),
+        **times.ratio("ratio", "eager", "reprise"),
+        "control": statistics.median(times.ratios("eager", "control")),
         "followed": steady.followed / max(steady.ops, 1),
         "ops_a_step": steady.ops / 10,
         "replays_a_step": steady.replays / 10,

@@ -181,6 +181,7 @@ Action StreamSession::EnterMasked(const OpView& op,
     return RunCut(op, hash, kFromHost);
   }
   TraceEntry* expected = nullptr;
+  std::optional<uint64_t> head;
   if (mode_ == Mode::kBoundary) {
     if (attention_.asleep()) [[unlikely]]
       return Sleep();
@@ -190,7 +191,8 @@ Action StreamSession::EnterMasked(const OpView& op,
       saved_ += saved;
       learning_.Earn(saved);
     }
-    expected = boundaries_.Choose(hash, op.operands);
+    head = HeadOf(hash);
+    expected = boundaries_.Choose(*head, op.operands);
     if (expected != nullptr && boundaries_.BeginsRun(*expected)) [[unlikely]]
       life_.JoinRun(expected);
     if (expected != nullptr) {
@@ -203,13 +205,22 @@ Action StreamSession::EnterMasked(const OpView& op,
       return *action;
     }
   }
-  return Watch(op, words, expected);
+  return Watch(op, words, head, expected);
+}
+
+uint64_t StreamSession::HeadOf(uint64_t hash) const {
+  // Elsewhere such an op may be in a trace's middle, or begin a loop.
+  constexpr uint64_t kOfPass = 0x9e3779b97f4a7c15;
+  const bool begins_pass =
+      watching_.in_pass() && journal_.stats.ops == ops_before_pass_ + 1;
+  return begins_pass ? hash ^ kOfPass : hash;
 }
 
 Action StreamSession::Watch(const OpView& op, const cache::Signature& words,
+                            std::optional<uint64_t> head,
                             TraceEntry* expected) {
-  if (mode_ == Mode::kBoundary) {
-    watching_.Begin(op, words.lo, expected);
+  if (head.has_value()) {
+    watching_.Begin(op, *head, expected);
     mode_ = Mode::kWatching;
   }
   if (!watching_.Takes(op)) return RunCut(op, words.lo, kWritesOutside);
@@ -343,6 +354,27 @@ void StreamSession::Abandon(const OpView& abandoned) {
   boundaries_.LeftOut(hash);
   NoteCut(op, kAbandoned);
   Discard();
+}
+
+bool StreamSession::BeginPass() {
+  if (mode_ == Mode::kAway || watching_.in_pass()) return false;
+  EndWatchedAtEdge();
+  watching_.BeginPass();
+  ops_before_pass_ = journal_.stats.ops;
+  return true;
+}
+
+void StreamSession::EndPass() {
+  if (!watching_.in_pass()) return;
+  EndWatchedAtEdge();
+  watching_.EndPass();
+}
+
+void StreamSession::EndWatchedAtEdge() {
+  if (mode_ == Mode::kWatching && observed_ == nullptr &&
+      watching_.MayEndHere()) {
+    Close(Ending::kByItself);
+  }
 }
 
 bool StreamSession::Interrupt(const char* what) {
@@ -637,6 +669,7 @@ void StreamSession::Pause() {
     Break();
   }
   mode_ = Mode::kAway;
+  watching_.EndPass();  // that will not be told
   clock_.Stop();
 }
 

@@ -109,6 +109,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
       REPRISE_REQUIRES(lock_);
   void Abandon(const engine::OpView& op) override REPRISE_REQUIRES(lock_);
   bool Interrupt(const char* what) override REPRISE_EXCLUDES(lock_);
+  bool BeginPass() override REPRISE_REQUIRES(lock_);
+  void EndPass() override REPRISE_REQUIRES(lock_);
   // Another stream has begun, and nothing of it was shown yet: a replay that
   // has private values ends here.
   void EndPrivacy() REPRISE_EXCLUDES(lock_);
@@ -212,8 +214,12 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   Action EnterUnmatched(const engine::OpView& op) REPRISE_REQUIRES(lock_);
   Action EnterMasked(const engine::OpView& op, const cache::Signature& words)
       REPRISE_REQUIRES(lock_);
+  // What a trace that begins with the op that came goes by, of its words' hash.
+  uint64_t HeadOf(uint64_t hash) const REPRISE_REQUIRES(lock_);
+  // Null `head`: it does not begin one.
   Action Watch(const engine::OpView& op, const cache::Signature& words,
-               TraceEntry* expected) REPRISE_REQUIRES(lock_);
+               std::optional<uint64_t> head, TraceEntry* expected)
+      REPRISE_REQUIRES(lock_);
   Action Follow() REPRISE_REQUIRES(lock_);
   Action Observe() REPRISE_REQUIRES(lock_);
   // The op that came is one of the trace that is let pass.
@@ -232,7 +238,9 @@ class StreamSession final : public Session, private engine::PlaceAsker {
 
   // --- Passes end ---
 
-  // The trace that is watched, if one is, is one.
+  // The trace that is watched, if one is, is one, unless it is known to go on.
+  void EndWatchedAtEdge() REPRISE_REQUIRES(lock_);
+  // The same, whatever is known.
   void Close(Watching::Ending ending) REPRISE_REQUIRES(lock_);
   // It is none, nor is the one that is let pass.
   void Discard() REPRISE_REQUIRES(lock_);
@@ -274,6 +282,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const StreamWrites* writes_;  // null: there is one stream
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;
+  // The ops that had come when the pass began (BeginPass).
+  uint64_t ops_before_pass_ REPRISE_GUARDED_BY(lock_) = 0;
   // The words of the last op as they came, which name the call; and of the one
   // between Enter(kObserve) and Leave, else null.
   const uint64_t* entered_ REPRISE_GUARDED_BY(lock_) = nullptr;

@@ -58,6 +58,7 @@ void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
   goes_on_until_ = 0;
   head_hash_ = hash;
   head_behind_ = boundaries_.behind();
+  is_of_pass_ = in_pass_;
   op_hashes_.clear();
   head_storages_.clear();
   for (const engine::Operand& operand : op.operands) {
@@ -98,7 +99,7 @@ bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
 
 bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
   if (open_.ops() < goes_on_until_) return false;
-  if (IsJoined()) return false;
+  if (IsJoined() || EndsWithPass()) return false;
   if (repeated_ != Repetition::Found::kNothing) return true;
   const bool enough = open_.ops() >= kShortestRepetition;
   if (hash == head_hash_) {
@@ -189,6 +190,11 @@ bool Watching::MayBecome(const TraceEntry& entry) const {
          entry.op_hashes[open_.ops() - 1] == hash_;
 }
 
+bool Watching::MayEndHere() const {
+  return open_.ops() >= goes_on_until_ && !IsJoined() &&
+         (is_of_pass_ || !IsPromised());
+}
+
 bool Watching::Ends() {
   if (open_.ops() >= options_.max_trace_ops) return true;
   if (open_.ops() <= goes_on_until_) return open_.ops() == goes_on_until_;
@@ -240,6 +246,11 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
         op, words, before, operands, open_.values());
     if (!entered) [[unlikely]]
       learning_.PauseRecording(entered.error().message());
+  }
+  is_long_ |= is_of_pass_ && open_.ops() >= kLongPass;
+  if (EndsWithPass()) {
+    left_of_body_.reset();
+    return;
   }
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
     repeated_ = repetition_.Add(op.op, hash_, op.operands, operands, open_);

@@ -73,6 +73,17 @@ class Watching {
   // The op that came last is the last one of the trace.
   bool Ends();
 
+  // Where a pass of the program's begins or ends, a trace does, but one of
+  // which it is known that it goes on.
+  bool MayEndHere() const;
+  // Traces that begin from now on begin in a pass, or do no more.
+  void BeginPass() {
+    in_pass_ = true;
+    is_long_ = false;
+  }
+  void EndPass() { in_pass_ = false; }
+  bool in_pass() const { return in_pass_; }
+
   // How a trace comes to its end.
   enum class Ending : uint8_t {
     kByItself,  // it is over
@@ -89,10 +100,16 @@ class Watching {
   void Forget() { refused_.Clear(); }
 
  private:
+  // A pass in which a trace has so many ops is sought for loops: it may be all
+  // that a program does.
+  static constexpr uint32_t kLongPass = 1024;
+
   bool TakesOutside(const engine::OpView& op) const;
   bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
   // The next op comes behind that one, as far as is known.
   bool IsBehind(uint64_t op) const;
+  // Its pass tells where it ends.
+  bool EndsWithPass() const { return is_of_pass_ && in_pass_ && !is_long_; }
   // More is to come of what is expected: of any trace, of one that came more
   // than once, of what was joined.
   bool Awaits() const;
@@ -125,7 +142,10 @@ class Watching {
   Learning& learning_;
   Lifecycle& life_;
 
+  bool in_pass_ = false;
+  bool is_long_ = false;  // the pass: its traces end as they do in none
   engine::OpenTrace open_;
+  bool is_of_pass_ = false;  // it began in one
   uint64_t head_hash_ = 0;
   std::vector<engine::StorageToken> head_storages_;
   uint64_t head_behind_ = 0;  // the op before

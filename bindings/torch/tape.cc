@@ -119,7 +119,8 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
   }
   const auto fits = [this](const TapeRegister& reg,
                            const c10::TensorImpl& tensor) {
-    const bool value_only = forward_ && reg.origin == Origin::kInput;
+    const bool value_only =
+        pass_ == TapePass::kForward && reg.origin == Origin::kInput;
     return (value_only ? reg.form.FitsValue(tensor)
                        : reg.form.Fits(tensor, reg.has_gradient)) &&
            ((!fixed_offsets_ && reg.origin == Origin::kInput) ||

@@ -32,6 +32,16 @@ enum class TapeLevel : uint8_t {
   kAboveAutograd,
 };
 
+// What of a callable's work is written down.
+enum class TapePass : uint8_t {
+  kWhole,
+  // A forward pass whose history is not the tape's business: somebody else will
+  // give its outputs one, from what autograd has saved.
+  kForward,
+  // What autograd's engine does for such a one, from what was saved.
+  kBackward,
+};
+
 // A new tensor of that form over memory that there is.
 at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form);
 
@@ -158,6 +168,12 @@ class Tape {
  public:
   TapeLevel level() const { return level_; }
   size_t calls() const { return calls_.size(); }
+  // A formula of its arguments alone. By no weight is known where it begins, so
+  // its runs tell sessions.
+  bool tells_passes() const {
+    return pass_ == TapePass::kWhole && level_ == TapeLevel::kBelowAutograd &&
+           calls_.size() >= kFewestCallsToTell && given_.foreign.empty();
+  }
 
   // It was recorded from such tensors and numbers, and all that it names is
   // there and has the form that it had. About 10 ns a tensor.
@@ -191,6 +207,9 @@ class Tape {
   friend class TapeMatcher;
   friend class TapeStretches;
   friend class TapeValues;
+
+  // Shorter ones are a part of what is round them, rather.
+  static constexpr size_t kFewestCallsToTell = 64;
 
   // When all registers are what they are.
   void NoteGiven();
@@ -231,8 +250,8 @@ class Tape {
 
   TapeLevel level_ = TapeLevel::kBelowAutograd;
   uint64_t modes_ = 0;  // ModesWord()
-  // Of a forward pass, whose node has to do with the arguments' gradients.
-  bool forward_ = false;
+  // kForward: a node has to do with the arguments' gradients.
+  TapePass pass_ = TapePass::kWhole;
   bool fixed_offsets_ = false;  // an offset within a storage is a call's number
   std::vector<TapeRegister> registers_;
   // Registers that are no results, by origin.

@@ -148,7 +148,7 @@ TapeRecorder::TapeRecorder(Parts parts)
       matcher_(parts_.expected, tape_.get()) {
   tape_->level_ = parts_.level;
   tape_->modes_ = ModesWord();
-  tape_->forward_ = parts_.pass == TapePass::kForward;
+  tape_->pass_ = parts_.pass;
   tape_->numbers_ = parts_.numbers;
   tape_->varies_.assign(parts_.numbers.size(), false);
   for (const at::Tensor& tensor : parts_.watched) {

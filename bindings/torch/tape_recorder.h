@@ -32,16 +32,6 @@ namespace reprise::bindings {
 // The program has set hooks on that node of autograd's.
 bool HasHooks(torch::autograd::Node& node);
 
-// What of a callable's work is written down.
-enum class TapePass : uint8_t {
-  kWhole,
-  // A forward pass whose history is not the tape's business: somebody else will
-  // give its outputs one, from what autograd has saved.
-  kForward,
-  // What autograd's engine does for such a one, from what was saved.
-  kBackward,
-};
-
 // From Begin to End, calls of operators by this thread, and by threads of
 // autograd's that work for it, are written down behind a key of the dispatcher:
 //

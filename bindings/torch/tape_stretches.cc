@@ -96,11 +96,12 @@ TapeStretches::Run::Run(const Tape& tape, TapeStretches* stretches,
     if (!learns_) known_ = stretches->all_;
   }
   if (learns_) (void)made_.TakeAll();  // they are there
-  followed_ = Followed();
+  Begin();
 }
 
 TapeStretches::Run::~Run() {
   if (stretches_ == nullptr) return;
+  EndPass();
   try {
     // Where nothing is replayed now there is nothing to be learned.
     All learned = saw_replay_ ? Of(tape_, learned_) : All();
@@ -114,6 +115,23 @@ TapeStretches::Run::~Run() {
                       .missed = missed_});
   } catch (const std::bad_alloc&) {  // then nothing is learned
   }
+}
+
+void TapeStretches::Run::Begin() {
+  scheduler::Session* const session = FindSession();
+  if (session == nullptr) return;
+  const LockedSession locked(*session);
+  followed_ = session->following().followed;
+  if (tape_.tells_passes() && session->BeginPass()) in_pass_ = session;
+}
+
+void TapeStretches::Run::EndPass() {
+  if (in_pass_ == nullptr) return;
+  // Another runtime's, it may be gone. It may sleep meanwhile.
+  ThreadState& thread = t_thread_state;
+  if (!thread.Refresh() || thread.FindSession(device_) != in_pass_) return;
+  const LockedSession locked(*in_pass_);
+  in_pass_->EndPass();
 }
 
 uint64_t TapeStretches::Run::Followed() {

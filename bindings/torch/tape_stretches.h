@@ -143,6 +143,9 @@ class TapeStretches {
       std::vector<TapeStretch::Bump> bumps = {};
     };
 
+    // Tells it that a pass begins, if the tape's runs do.
+    void Begin();
+    void EndPass();
     scheduler::Session* FindSession();
     // Ops that the session has followed so far, by any.
     uint64_t Followed();
@@ -169,6 +172,7 @@ class TapeStretches {
     TapeValues& made_;
     std::shared_ptr<const std::vector<std::shared_ptr<const TapeStretch>>>
         known_;
+    scheduler::Session* in_pass_ = nullptr;  // knows that this is one
     bool missed_ = false;
     bool learns_ = false;
     bool saw_replay_ = false;

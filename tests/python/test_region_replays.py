@@ -229,6 +229,51 @@ def test_several_calls_in_one_pass(device: str) -> None:
         assert stats.unshown - unshown > (stats.followed - followed) // 3
 
 
+def polynomial(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """A formula: no weight tells where it begins, and each of its terms is alike."""
+    for term in range(24):
+        x = x * y + 0.25 * term
+        z = z * y - 0.5
+    return x + z
+
+
+def test_a_call_without_weights_is_one_pass(device: str) -> None:
+    inputs = [tuple(batch(device) for _ in range(3)) for _ in range(4)]
+    fast = reprise.region(polynomial)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        for call in range(32):
+            given = inputs[call % len(inputs)]
+            before = session.stats()
+            found = fast(*given)
+            now = session.stats().since(before)
+            session.wait(60)
+            with reprise.session(device, enabled=False):
+                assert_same_bits(found, polynomial(*given))
+            if call >= 8:
+                assert (now.replays, now.followed, now.ops) == (1, 97, 97)
+
+
+def test_eager_ops_round_calls_without_weights(device: str) -> None:
+    """They are in no plan of theirs."""
+    x, y, z = (batch(device) for _ in range(3))
+    fast = reprise.region(polynomial)
+    with torch.no_grad(), reprise.session(device, policy="always") as session:
+        session.reset()
+        for call in range(48):
+            kept = y
+            for _ in range(call % 3):
+                kept = kept.sin()
+            before = session.stats()
+            found = fast(x, kept, z)
+            now = session.stats().since(before)
+            session.wait(60)
+            with reprise.session(device, enabled=False):
+                assert_same_bits(found, polynomial(x, kept, z))
+            if call >= 36:
+                assert now.followed == now.ops == 97
+
+
 def test_default_policy(device: str) -> None:
     net = Residual().to(device).eval()
     with torch.no_grad(), reprise.session(device) as session:

@@ -23,6 +23,8 @@ class Twin {
   Twin(const Program& program, const RunOptions& options, TwinDevice* device,
        CUstream stream, TwinStream* aside)
       : program_(program),
+        edges_(options.edges),
+        dice_(options.seed),
         device_(*device),
         aside_(*aside),
         stream_(options, device, stream, &aside->ops()),
@@ -245,8 +247,20 @@ class Twin {
     }
   }
 
+  void TellEdge(bool begins) {
+    scheduler::StreamSession& session = stream_.session();
+    session.Lock();
+    if (begins) {
+      session.BeginPass();
+    } else {
+      session.EndPass();
+    }
+    session.Unlock();
+  }
+
   void BeginPass(const Pass& pass) {
     in_pass_ = true;
+    if (edges_ == Edges::kTold) TellEdge(true);
     kept_real_ = stream_.ops().generator.state;
     kept_plain_ = plain_ops_.generator.state;
     TouchAll();
@@ -258,6 +272,7 @@ class Twin {
 
   void EndPass(const Pass& pass) {
     stream_.Resume();
+    if (edges_ == Edges::kTold) TellEdge(false);
     TouchAll();
     const scheduler::Stats stats = stream_.Stats();
     unfollowed_ops_ = (stats.ops - before_pass_.ops) -
@@ -274,6 +289,9 @@ class Twin {
     change += line.grows * static_cast<uint32_t>(pass_);
     Touch(line.inputs);
     Touch(line.outputs);
+    if (edges_ == Edges::kToldAtRandom && dice_() % 4 == 0) {
+      TellEdge(dice_() % 2 == 0);
+    }
     device_.clock.Advance(std::chrono::microseconds(device_.times() % 100));
     const uint32_t attribute = line.attribute + change;
     const bool raised = Raises([&] { real_.Execute(line, attribute); });
@@ -325,6 +343,8 @@ class Twin {
   static constexpr uint64_t kOrderChains = uint64_t{1} << 48;
 
   const Program& program_;
+  const Edges edges_;
+  std::mt19937 dice_;
   TwinDevice& device_;
   TwinStream& aside_;
   TwinStream stream_;
@@ -464,6 +484,9 @@ Scenario ScenarioOf(uint32_t seed, Executes executes) {
   options.segment_launches = 2 + static_cast<uint32_t>(random() % 4);
   if (random() % 2 == 0) options.private_bytes = 4096;
   if (random() % 2 == 0) options.foretold_percent = 40 + 15 * (random() % 5);
+  if (seed % 4 == 3) {
+    options.edges = seed % 8 == 3 ? Edges::kTold : Edges::kToldAtRandom;
+  }
   return scenario;
 }
 

@@ -20,6 +20,9 @@ namespace reprise::sim {
 
 enum class Executes : uint8_t { kOnHost, kOnDevice };
 
+// Whether the session is told where passes begin and end.
+enum class Edges : uint8_t { kUntold, kTold, kToldAtRandom };
+
 struct RunOptions {
   Executes executes = Executes::kOnDevice;
   uint32_t seed = 0;  // of the device's pace and of how programs interleave
@@ -34,6 +37,7 @@ struct RunOptions {
   base::Policy policy = base::Policy::kAlways;
   Fault fault = Fault::kNone;
   uint32_t foretold_percent = 0;  // StreamOps
+  Edges edges = Edges::kUntold;
   // Now and then a driver call or, on the host executor, a recorded call that
   // has done its work fails.
   bool fails_at_random = false;

@@ -1,0 +1,116 @@
+// Who knows tells where passes begin and end, and what looks like a loop in one
+// is none.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "tests/scheduler/twin_programs.h"
+
+namespace reprise::scheduler {
+namespace {
+
+class PassesTest : public TwinPrograms {
+ protected:
+  // A chain of equal terms on one weight, longer each time it is another one.
+  void Terms(int terms, bool told) {
+    const float x = 0.25f * static_cast<float>(number_++);
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      const bool tells = told && side.program == watched_.program;
+      sim::ModelTensor h = p.Make(x, 64);
+      const bool began = tells && Begin();
+      for (int i = 0; i < terms; ++i) {
+        h = p.Add(h, side.weights[0]);
+        h = p.Scale(h, 0.5f);
+      }
+      if (began) End();
+      return Held{h};
+    });
+  }
+  bool Begin() {
+    session_->Lock();
+    const bool began = session_->BeginPass();
+    session_->Unlock();
+    return began;
+  }
+  void End() {
+    session_->Lock();
+    session_->EndPass();
+    session_->Unlock();
+  }
+  // All of a pass, in so many replays; 0: not all of it.
+  uint64_t ReplaysOfTerms(int terms, bool told = true) {
+    const Stats before = stats();
+    Terms(terms, told);
+    const Stats now = stats();
+    return now.followed - before.followed == 2 * uint64_t(terms)
+               ? now.replays - before.replays
+               : 0;
+  }
+
+  int number_ = 0;
+};
+
+TEST_F(PassesTest, TermsThatAreAlikeAreNoLoop) {
+  for (int i = 0; i < 8; ++i) Terms(30, /*told=*/true);
+  EXPECT_EQ(ReplaysOfTerms(30), 1u) << Traces();
+}
+
+TEST_F(PassesTest, TheOutermostCounts) {
+  const auto nested = [this] {
+    EXPECT_TRUE(Begin());
+    Terms(10, true);
+    Terms(10, true);
+    End();
+  };
+  for (int i = 0; i < 8; ++i) nested();
+  const Stats before = stats();
+  nested();
+  EXPECT_EQ(stats().replays - before.replays, 1u) << Traces();
+  EXPECT_EQ(stats().followed - before.followed, 40u) << Traces();
+}
+
+TEST_F(PassesTest, AnEndThatIsNotToldGoesWithAPause) {
+  EXPECT_TRUE(Begin());
+  session_->Pause();
+  EXPECT_FALSE(Begin());
+  session_->Resume();
+  End();  // of none
+  for (int i = 0; i < 8; ++i) Terms(30, true);
+  EXPECT_EQ(ReplaysOfTerms(30), 1u) << Traces();
+}
+
+// It is a program's whole run, perhaps.
+TEST_F(PassesTest, ALongPassIsSoughtForLoops) {
+  EXPECT_TRUE(Begin());
+  const auto round = [this] {
+    const float x = 0.25f * static_cast<float>(number_++);
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Make(x, 64);
+      for (size_t i = 0; i < 8; ++i) {
+        h = p.Add(h, side.weights[i]);
+        h = p.Scale(h, 0.5f);
+        p.Mix(h, side.weights[i]);
+      }
+      return Held{h};
+    });
+  };
+  for (int i = 0; i < 120; ++i) round();
+  const Stats before = stats();
+  for (int i = 0; i < 8; ++i) round();
+  EXPECT_GE(FollowedSince(before), 0.9) << Traces();
+  End();
+}
+
+// It was found without being told, as several traces: those are not what a pass
+// begins with.
+TEST_F(PassesTest, WhatIsToldLaterIsOnePassToo) {
+  for (int i = 0; i < 3; ++i) Terms(30, /*told=*/false);
+  for (int i = 0; i < 8; ++i) Terms(30, /*told=*/true);
+  EXPECT_EQ(ReplaysOfTerms(30), 1u) << Traces();
+}
+
+}  // namespace
+}  // namespace reprise::scheduler
