@@ -40,6 +40,28 @@ def check_changes(
             assert not torch.equal(fn(*arguments), old), "the change changes nothing"
 
 
+def test_what_was_refused_is_another_structure_now() -> None:
+    """Nothing is run of it, and still what it reads is looked at."""
+
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return Holder(y=x * 2) if self.training else x * 3 + 1
+
+    net = Net()
+    fast: Any = reprise.region(net)
+    for _ in range(2):
+        net.train()
+        replayed = fast.explain().replayed
+        for _ in range(CALLS):
+            x = seen()
+            assert_same_bits(fast(x).y, x * 2)
+        assert fast.explain().replayed == replayed
+        net.eval()
+        for _ in range(CALLS):
+            assert_same_bits(fast(x), x * 3 + 1)
+        assert fast.explain().replayed > replayed, str(fast.explain())
+
+
 def set_data(data: torch.Tensor) -> Callable[[torch.Tensor], Any]:
     def change(seen: torch.Tensor) -> None:
         seen.data = data

@@ -85,6 +85,45 @@ def test_objects_that_never_come_again(device: str) -> None:
     assert gone[0]() is None and gone[1]() is None and not fast._with
 
 
+def test_objects_that_are_made_in_their_first_call(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text's cache: that call is the program's, and soon no recording, either."""
+    weight = torch.rand(4, device=device)
+
+    class Lazy:
+        sums: torch.Tensor | None = None
+
+    def step(x: torch.Tensor, cache: Any) -> torch.Tensor:
+        if cache.sums is None:
+            cache.sums = torch.zeros_like(x)
+        cache.sums.add_(x * weight)
+        return cache.sums.cos() + x
+
+    recordings = []
+    record = reprise._region.Region._record
+
+    def counted(*args: Any) -> Any:
+        recordings.append(args)
+        return record(*args)
+
+    monkeypatch.setattr(reprise._region.Region, "_record", counted)
+    fast: Any = reprise.region(step)
+    texts, tokens = 12, 6
+    for text in range(texts):
+        ours, theirs = Lazy(), Lazy()
+        before, replayed = len(recordings), fast.explain().replayed
+        for _ in range(tokens):
+            x = torch.rand(4, device=device)
+            assert_same_bits(fast(x, ours), step(x, theirs))
+            assert_same_bits(ours.sums, theirs.sums)
+        if text >= 6:
+            assert len(recordings) == before
+            assert fast.explain().replayed == replayed + tokens - 1
+    reasons = fast.explain().reasons
+    assert sum(n for why, (n, _) in reasons.items() if "it changes" in why) == texts
+
+
 def test_another_number_is_another_form(device: str) -> None:
     fast: Any = reprise.region(accumulate)
 

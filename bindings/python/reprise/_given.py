@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from reprise import _native
-from reprise._reach import Held, Reached, State
+from reprise._reach import Held, State
 from reprise._watch import LOOKS_ALWAYS, Watch
 
 _MOST_FORMS = 256
@@ -45,8 +45,8 @@ class Given:
     def __init__(self, objects: list[Any], forms: Forms) -> None:
         """Raises TypeError where more than their data counts."""
         self.kinds: list[type] = []  # their classes
-        # The same, and what was found to lead through them.
-        self.known: tuple[list[type] | None, Reached | None] = None, None
+        # The same, and in which state they are no part of what the callable reads.
+        self.known: tuple[list[type] | None, State | None] = None, None
         self.changes = 0  # of what they hold, by the callable
         self._objects = [weakref.ref(each) for each in objects]
         self._forms = forms

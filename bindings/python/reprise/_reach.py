@@ -632,12 +632,9 @@ class Reached:
                 if isinstance(inside, dict):
                     self._add_attributes(where, inside, None, add, depth + 1)
 
-    def meets(self, kinds: Iterable[type], tensors: Iterable[torch.Tensor]) -> bool:
-        """Objects of these classes, or these tensors, were found, too."""
-        if not self._instances.isdisjoint(map(id, kinds)):
-            return True
-        own = {id(each) for each in self.tensors(self.dicts())}
-        return not own.isdisjoint(map(id, tensors))
+    def instances(self) -> set[int]:
+        """The ids of the types of all that was found."""
+        return self._instances
 
     def given(self) -> list[Given]:
         """Objects among the arguments, their types and attributes."""
@@ -734,6 +731,7 @@ class State:
         self.number = number
         dicts = reached.dicts()
         self._tensors = [weakref.ref(each) for each in reached.tensors(dicts)]
+        self._instances = reached.instances()
         self._held = [
             (
                 name,
@@ -781,6 +779,13 @@ class State:
         """All that need not be looked at while none of these changes; see `Watch`."""
         functions = [fn for fn, _ in self._functions]
         return [*self.dicts(), *functions, *(cell for cell, _ in self._cells)]
+
+    def meets(self, kinds: Iterable[type], tensors: Iterable[torch.Tensor]) -> bool:
+        """Objects of these classes, or these tensors, are part of it."""
+        if not self._instances.isdisjoint(map(id, kinds)):
+            return True
+        own = set(map(id, self.tensors()))
+        return not own.isdisjoint(map(id, tensors))
 
     def looks(self) -> int:
         """At how many things `quick_difference` looks, in each call."""

@@ -50,6 +50,7 @@ _MOST_KINDS = 64  # their classes
 _MOST_LOOKS = 3  # in a call
 _MOST_FRUITLESS = 128
 _MOST_CHANGES = 4  # of Python's state by the callable itself
+_CHANGES = "it changes {}, which no replay would"
 
 _clock = time.perf_counter
 _log = logging.getLogger("reprise")
@@ -61,6 +62,9 @@ class _Structure(Variants):
 
     # Where results have a history: its passes, with one node for both.
     passes: Differentiable | None = None
+    # What its calls changed of objects among the arguments, and how often so.
+    changed = ""
+    changes = 0
 
     def note_backward(self, again: bool, make: Callable[[], Differentiable]) -> None:
         """`again`: it is differentiated again, for which one node is not enough."""
@@ -205,8 +209,8 @@ class Region:
 
     def _knows(self, given: Given) -> bool:
         """Code that is found leads through its classes, too. False: too many."""
-        kinds, reached = given.known
-        if kinds is given.kinds and reached is self._reached:
+        kinds, state = given.known
+        if kinds is given.kinds and self._at is not None and state is self._at[0]:
             return True
         with self._lock:
             new = [
@@ -220,13 +224,13 @@ class Region:
                 self._kinds += new
                 self._states = []
                 self._at = None
-            if self._at is None:
-                self._look()
-            assert self._reached is not None
+            # That is, for all that is known; what is another one is found before
+            # a call is made.
+            state = (self._at or self._look())[0]
             # It may ask which one it is.
-            if self._reached.meets(given.kinds, given.tensors()):
+            if state.meets(given.kinds, given.tensors()):
                 return False
-            given.known = given.kinds, self._reached
+            given.known = given.kinds, state
         return True
 
     def _call(
@@ -264,15 +268,15 @@ class Region:
                 return self._reprise_fn(*args, **kwargs)
             key = state.number, form, kind, device
             structure = self._structures.get(key) or self._new_structure(key)
-            if structure.off:
-                return self._reprise_fn(*args, **kwargs)
             passes = structure.passes
             if passes is not None and (passes.off or not one_node_can_stand()):
                 passes = None
             of = passes or structure
+            # By none only the watches are asked: it may be another structure now.
+            handle = 0 if structure.off else of.handle
             begin = _clock()
             try:
-                step, tape, outputs = run(of.handle, watch, tensors, numbers, held)
+                step, tape, outputs = run(handle, watch, tensors, numbers, held)
             except Changed as changed:
                 structure.off = True
                 self._note(str(changed))
@@ -289,6 +293,10 @@ class Region:
                 self._look_at(given)
             else:
                 break
+        if structure.off:
+            if structure.changes >= _MOST_CHANGES:
+                self._note(_CHANGES.format(structure.changed))
+            return self._reprise_fn(*args, **kwargs)
         if step == _INACTIVE:  # its calls are Reprise's business all the same
             del numbers[count:]
             with self._own_session():
@@ -486,13 +494,17 @@ class Region:
             result = plain(result)
             changed = state.difference() or self._changed(form, parts, args, kwargs)
             if changed is not None:
-                self._note(f"it changes {changed}, which no replay would")
+                self._note(_CHANGES.format(changed))
                 self._changes += 1
                 self._off |= self._changes >= _MOST_CHANGES
                 return result
             if given is not None and (changed := given.changed()) is not None:
-                self._note(f"it changes {changed}, which no replay would")
+                self._note(_CHANGES.format(changed))
                 given.changes += 1
+                # As a cache is made in its first call: with each of them.
+                structure.changed = changed
+                structure.changes += not structure.builders
+                structure.off |= structure.changes >= _MOST_CHANGES
                 return result
             given_back = _tree.Parts(known=parts.objects)
             try:
