@@ -96,13 +96,12 @@ class Session {
   const engine::TracedOp& followed() const REPRISE_REQUIRES(lock_) {
     return *followed_;
   }
-  // A pass of the program's begins before the op that comes next: a region's
-  // call, say. A trace that is watched ends there, and where the pass ends,
-  // unless it is known to go on; one that begins in the pass is sought no end
-  // in the middle. False: the op is inside of a pass that was told, or is not
-  // looked at; the end of this one is not to be told.
+  // A pass of the program's begins before the op that comes next, and ends
+  // behind the op that came last: a region's call, say. Where nothing comes
+  // between two of them a trace ends; one that begins with a pass is sought no
+  // end in the middle of it. False: the op is inside of a pass that was told,
+  // or is not looked at, and the end of this one is not to be told.
   virtual bool BeginPass() REPRISE_REQUIRES(lock_) { return false; }
-  // It ended behind the op that came last.
   virtual void EndPass() REPRISE_REQUIRES(lock_) {}
 
   // For who knows the ops that come next (a region, which makes the calls that

@@ -294,6 +294,7 @@ Action StreamSession::LeaveOut(const OpView& op, uint64_t hash,
   NoteGap();
   Close(Ending::kByCut);
   boundaries_.LeftOut(hash);
+  ops_at_edge_ = journal_.stats.ops;
   return Action::kCut;
 }
 
@@ -357,24 +358,31 @@ void StreamSession::Abandon(const OpView& abandoned) {
 }
 
 bool StreamSession::BeginPass() {
-  if (mode_ == Mode::kAway || watching_.in_pass()) return false;
-  EndWatchedAtEdge();
-  watching_.BeginPass();
+  if (mode_ == Mode::kAway || in_pass_) return false;
+  in_pass_ = true;
   ops_before_pass_ = journal_.stats.ops;
+  // Else what came before may belong to it: an eager model with a region in it
+  // is one trace.
+  if (ops_before_pass_ != ops_at_edge_ || observed_ != nullptr) return true;
+  if (mode_ == Mode::kWatching && watching_.MayEndHere()) {
+    Close(Ending::kByItself);
+  }
+  if (mode_ == Mode::kBoundary) {
+    boundaries_.KnowAgain();
+    watching_.BeginPass();
+  }
   return true;
 }
 
 void StreamSession::EndPass() {
-  if (!watching_.in_pass()) return;
-  EndWatchedAtEdge();
-  watching_.EndPass();
+  if (!in_pass_) return;
+  ForgetPass();
+  ops_at_edge_ = journal_.stats.ops;
 }
 
-void StreamSession::EndWatchedAtEdge() {
-  if (mode_ == Mode::kWatching && observed_ == nullptr &&
-      watching_.MayEndHere()) {
-    Close(Ending::kByItself);
-  }
+void StreamSession::ForgetPass() {
+  in_pass_ = false;
+  watching_.EndPass();
 }
 
 bool StreamSession::Interrupt(const char* what) {
@@ -416,6 +424,7 @@ bool StreamSession::CutWithoutOp(const char* what) {
   NoteGap();
   if (mode_ == Mode::kBoundary && observed_ == nullptr) {
     boundaries_.CutPassed(cache::HashWords(words).lo);
+    ops_at_edge_ = journal_.stats.ops;
     return false;
   }
   const uint64_t squashes = journal_.stats.squashes;
@@ -424,7 +433,7 @@ bool StreamSession::CutWithoutOp(const char* what) {
   look.words = words;
   look.cut = what;
   Enter(look);
-  --journal_.stats.ops;
+  ops_at_edge_ = --journal_.stats.ops;
   return journal_.stats.squashes != squashes;
 }
 
@@ -669,7 +678,8 @@ void StreamSession::Pause() {
     Break();
   }
   mode_ = Mode::kAway;
-  watching_.EndPass();  // that will not be told
+  ForgetPass();
+  ops_at_edge_ = journal_.stats.ops;
   clock_.Stop();
 }
 
@@ -691,6 +701,7 @@ void StreamSession::Reset() {
   in_use_ = PlanInUse{};
   life_.Clear();
   boundaries_.Clear();
+  ForgetPass();
   numbers_.Clear();
   watching_.Forget();
   timer_ = PassTimer{};
@@ -698,6 +709,7 @@ void StreamSession::Reset() {
   attention_ = Attention{};
   if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
   journal_.Clear();
+  ops_at_edge_ = 0;
   releases_.store(0, std::memory_order_relaxed);
 }
 

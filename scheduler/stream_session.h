@@ -238,10 +238,10 @@ class StreamSession final : public Session, private engine::PlaceAsker {
 
   // --- Passes end ---
 
-  // The trace that is watched, if one is, is one, unless it is known to go on.
-  void EndWatchedAtEdge() REPRISE_REQUIRES(lock_);
-  // The same, whatever is known.
+  // The trace that is watched, if one is, is one.
   void Close(Watching::Ending ending) REPRISE_REQUIRES(lock_);
+  // Its end, if a pass is under way, will not be told.
+  void ForgetPass() REPRISE_REQUIRES(lock_);
   // It is none, nor is the one that is let pass.
   void Discard() REPRISE_REQUIRES(lock_);
   // The pass is over, or has been left.
@@ -282,8 +282,11 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const StreamWrites* writes_;  // null: there is one stream
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;
-  // The ops that had come when the pass began (BeginPass).
+  // Between BeginPass and EndPass.
+  bool in_pass_ REPRISE_GUARDED_BY(lock_) = false;
+  // The ops that had come when it began; and at the last cut or end of a pass.
   uint64_t ops_before_pass_ REPRISE_GUARDED_BY(lock_) = 0;
+  uint64_t ops_at_edge_ REPRISE_GUARDED_BY(lock_) = 0;
   // The words of the last op as they came, which name the call; and of the one
   // between Enter(kObserve) and Leave, else null.
   const uint64_t* entered_ REPRISE_GUARDED_BY(lock_) = nullptr;

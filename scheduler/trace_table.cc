@@ -47,8 +47,11 @@ TraceTable::Found TraceTable::EntryFor(Closed closed) {
   TraceEntry* furthest = nullptr;
   Identity::Likeness likeness;
   size_t count = 0;
-  for (auto it = begin; it != end; ++it, ++count) {
+  for (auto it = begin; it != end; ++it) {
     TraceEntry* entry = it->second;
+    // Whoever forgets it looks for it there.
+    if (entry->head_hash != closed.head_hash) continue;
+    ++count;
     const Identity::Likeness found = entry->identity.Compare(closed.externals);
     if (found.one() && (best == nullptr || likeness < found)) {
       best = entry;

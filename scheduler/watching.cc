@@ -247,7 +247,7 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
     if (!entered) [[unlikely]]
       learning_.PauseRecording(entered.error().message());
   }
-  is_long_ |= is_of_pass_ && open_.ops() >= kLongPass;
+  if (in_pass_ && ++ops_of_pass_ >= kLongPass) EndPass();
   if (EndsWithPass()) {
     left_of_body_.reset();
     return;

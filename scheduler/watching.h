@@ -73,13 +73,13 @@ class Watching {
   // The op that came last is the last one of the trace.
   bool Ends();
 
-  // Where a pass of the program's begins or ends, a trace does, but one of
-  // which it is known that it goes on.
+  // A pass of the program's is over, and the next one begins: so does a trace,
+  // but one of which it is known that it goes on.
   bool MayEndHere() const;
   // Traces that begin from now on begin in a pass, or do no more.
   void BeginPass() {
     in_pass_ = true;
-    is_long_ = false;
+    ops_of_pass_ = 0;
   }
   void EndPass() { in_pass_ = false; }
   bool in_pass() const { return in_pass_; }
@@ -100,8 +100,7 @@ class Watching {
   void Forget() { refused_.Clear(); }
 
  private:
-  // A pass in which a trace has so many ops is sought for loops: it may be all
-  // that a program does.
+  // From then on it is sought for loops: it may be all that a program does.
   static constexpr uint32_t kLongPass = 1024;
 
   bool TakesOutside(const engine::OpView& op) const;
@@ -109,7 +108,7 @@ class Watching {
   // The next op comes behind that one, as far as is known.
   bool IsBehind(uint64_t op) const;
   // Its pass tells where it ends.
-  bool EndsWithPass() const { return is_of_pass_ && in_pass_ && !is_long_; }
+  bool EndsWithPass() const { return is_of_pass_ && in_pass_; }
   // More is to come of what is expected: of any trace, of one that came more
   // than once, of what was joined.
   bool Awaits() const;
@@ -143,7 +142,7 @@ class Watching {
   Lifecycle& life_;
 
   bool in_pass_ = false;
-  bool is_long_ = false;  // the pass: its traces end as they do in none
+  uint32_t ops_of_pass_ = 0;  // that were watched
   engine::OpenTrace open_;
   bool is_of_pass_ = false;  // it began in one
   uint64_t head_hash_ = 0;

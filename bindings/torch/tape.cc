@@ -364,6 +364,11 @@ void Tape::NoteGiven() {
         break;
     }
   }
+  tells_passes_ =
+      pass_ == TapePass::kWhole && level_ == TapeLevel::kBelowAutograd &&
+      given_.foreign.empty() &&
+      std::ranges::none_of(calls_, &TapeCall::calls_python) &&
+      std::ranges::count(calls_, false, &TapeCall::views) >= kFewestCallsToTell;
 }
 
 void Tape::NoteUses() {

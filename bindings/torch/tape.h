@@ -170,10 +170,7 @@ class Tape {
   size_t calls() const { return calls_.size(); }
   // A formula of its arguments alone. By no weight is known where it begins, so
   // its runs tell sessions.
-  bool tells_passes() const {
-    return pass_ == TapePass::kWhole && level_ == TapeLevel::kBelowAutograd &&
-           calls_.size() >= kFewestCallsToTell && given_.foreign.empty();
-  }
+  bool tells_passes() const { return tells_passes_; }
 
   // It was recorded from such tensors and numbers, and all that it names is
   // there and has the form that it had. About 10 ns a tensor.
@@ -208,10 +205,11 @@ class Tape {
   friend class TapeStretches;
   friend class TapeValues;
 
-  // Shorter ones are a part of what is round them, rather.
-  static constexpr size_t kFewestCallsToTell = 64;
+  // Of operators that are no views; a shorter formula is a part of what is
+  // round it, rather.
+  static constexpr ptrdiff_t kFewestCallsToTell = 64;
 
-  // When all registers are what they are.
+  // When all registers, and calls, are what they are.
   void NoteGiven();
   // Once, behind the last call.
   void NoteUses();
@@ -269,6 +267,7 @@ class Tape {
   std::vector<double> numbers_;
   std::vector<bool> varies_;  // by number
   std::vector<TapeCall> calls_;
+  bool tells_passes_ = false;
   // Before which call the program drops gradients that it replaces.
   size_t drops_gradients_at_ = 0;
   std::vector<TapeGradient> gradients_;

@@ -101,8 +101,8 @@ TapeStretches::Run::Run(const Tape& tape, TapeStretches* stretches,
 
 TapeStretches::Run::~Run() {
   if (stretches_ == nullptr) return;
-  EndPass();
   try {
+    EndPass();
     // Where nothing is replayed now there is nothing to be learned.
     All learned = saw_replay_ ? Of(tape_, learned_) : All();
     for (const std::shared_ptr<const TapeStretch>& one : learned) {
@@ -126,10 +126,8 @@ void TapeStretches::Run::Begin() {
 }
 
 void TapeStretches::Run::EndPass() {
-  if (in_pass_ == nullptr) return;
-  // Another runtime's, it may be gone. It may sleep meanwhile.
-  ThreadState& thread = t_thread_state;
-  if (!thread.Refresh() || thread.FindSession(device_) != in_pass_) return;
+  // Who switches Reprise off ends all passes. Sessions are there for good.
+  if (in_pass_ == nullptr || !WatchedNow().has_value()) return;
   const LockedSession locked(*in_pass_);
   in_pass_->EndPass();
 }

@@ -39,6 +39,13 @@ class PassesTest : public TwinPrograms {
     session_->EndPass();
     session_->Unlock();
   }
+  size_t Entries() {
+    size_t count = 0;
+    session_->Inspect([&count](const auto&, const auto& entries, const auto&) {
+      count = entries.size();
+    });
+    return count;
+  }
   // All of a pass, in so many replays; 0: not all of it.
   uint64_t ReplaysOfTerms(int terms, bool told = true) {
     const Stats before = stats();
@@ -110,6 +117,64 @@ TEST_F(PassesTest, WhatIsToldLaterIsOnePassToo) {
   for (int i = 0; i < 3; ++i) Terms(30, /*told=*/false);
   for (int i = 0; i < 8; ++i) Terms(30, /*told=*/true);
   EXPECT_EQ(ReplaysOfTerms(30), 1u) << Traces();
+}
+
+// Of one trace that comes with a pass and without one, each is forgotten where
+// it is looked for.
+TEST_F(PassesTest, WithAPassAndWithoutOneAreTwoTraces) {
+  Restart(size_t{1} << 20, size_t{32} << 10);
+  const auto between_cuts = [this](auto ops) {
+    session_->Interrupt("cut");
+    Both(ops);
+    session_->Interrupt("cut");
+  };
+  const auto formula = [&](bool told) {
+    between_cuts([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      const bool began = told && side.program == watched_.program && Begin();
+      sim::ModelTensor h = p.Add(side.weights[0], side.weights[1]);
+      h = p.Scale(h, 0.5f);
+      h = p.Add(h, side.weights[2]);
+      if (began) End();
+      return Held{h};
+    });
+  };
+  formula(/*told=*/false);
+  formula(/*told=*/true);
+  EXPECT_EQ(Entries(), 2u) << Traces();
+  for (int n = 1; n < 400; ++n) {
+    between_cuts([n](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Make(1.0f, 64 + n);
+      h = p.Scale(h, 0.5f);
+      return Held{p.Scale(h, 0.25f)};
+    });
+  }
+  EXPECT_GT(stats().forgotten, 0u);
+  formula(/*told=*/true);
+  formula(/*told=*/false);
+}
+
+// It may be a part of what came before: so is a region in an eager model.
+TEST_F(PassesTest, WhatFollowsOnOpsBeginsNoTrace) {
+  const auto pass = [this](bool told) {
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Make(1.0f, 64);
+      for (int layer = 0; layer < 6; ++layer) {
+        h = p.Add(h, side.weights[size_t(layer)]);
+        const bool began = told && side.program == watched_.program && Begin();
+        for (int i = 0; i < 8; ++i) h = p.Scale(p.Add(h, h), 0.5f);
+        if (began) End();
+      }
+      return Held{h};
+    });
+  };
+  for (int i = 0; i < 8; ++i) pass(/*told=*/true);
+  const Stats before = stats();
+  pass(/*told=*/true);
+  EXPECT_EQ(stats().followed - before.followed, 6u * 17u) << Traces();
+  EXPECT_EQ(stats().replays - before.replays, 1u) << Traces();
 }
 
 }  // namespace

@@ -260,7 +260,8 @@ class Twin {
 
   void BeginPass(const Pass& pass) {
     in_pass_ = true;
-    if (edges_ == Edges::kTold) TellEdge(true);
+    told_ = edges_ == Edges::kTold && dice_() % 4 != 0;
+    if (told_) TellEdge(true);
     kept_real_ = stream_.ops().generator.state;
     kept_plain_ = plain_ops_.generator.state;
     TouchAll();
@@ -272,7 +273,7 @@ class Twin {
 
   void EndPass(const Pass& pass) {
     stream_.Resume();
-    if (edges_ == Edges::kTold) TellEdge(false);
+    if (told_) TellEdge(false);
     TouchAll();
     const scheduler::Stats stats = stream_.Stats();
     unfollowed_ops_ = (stats.ops - before_pass_.ops) -
@@ -345,6 +346,7 @@ class Twin {
   const Program& program_;
   const Edges edges_;
   std::mt19937 dice_;
+  bool told_ = false;  // the pass under way
   TwinDevice& device_;
   TwinStream& aside_;
   TwinStream stream_;
@@ -486,6 +488,7 @@ Scenario ScenarioOf(uint32_t seed, Executes executes) {
   if (random() % 2 == 0) options.foretold_percent = 40 + 15 * (random() % 5);
   if (seed % 4 == 3) {
     options.edges = seed % 8 == 3 ? Edges::kTold : Edges::kToldAtRandom;
+    if (seed % 16 < 8) options.trace_budget_bytes = size_t{32} << 10;
   }
   return scenario;
 }

@@ -20,7 +20,8 @@ namespace reprise::sim {
 
 enum class Executes : uint8_t { kOnHost, kOnDevice };
 
-// Whether the session is told where passes begin and end.
+// Whether the session is told where passes begin and end: of three in four, or
+// anywhere.
 enum class Edges : uint8_t { kUntold, kTold, kToldAtRandom };
 
 struct RunOptions {
@@ -28,6 +29,7 @@ struct RunOptions {
   uint32_t seed = 0;  // of the device's pace and of how programs interleave
   SimulatedStreams::Pace pace = SimulatedStreams::Pace::kAtRandom;
   size_t plan_budget_bytes = size_t{1} << 20;
+  size_t trace_budget_bytes = base::Options{}.trace_budget_bytes;
   double validate_share = 0;
   uint32_t segment_launches = 3;
   size_t max_instances = 2;

@@ -99,6 +99,7 @@ void TwinStream::MakeSession(const RunOptions& options, Slot& slot) {
   parts.options.validate_share = options.validate_share;
   parts.options.max_arena_bytes = kMaxArenaBytes;
   parts.options.max_instances = options.max_instances;
+  parts.options.trace_budget_bytes = options.trace_budget_bytes;
   if (options.shares_arenas) parts.options.shared_arena_bytes = 0;
   parts.policy = options.policy;
   parts.clock = &device_.clock;
