@@ -49,19 +49,19 @@ class Machine:
 
     @staticmethod
     def here() -> Machine:
-        query = [
-            "nvidia-smi",
-            "--query-gpu=name,driver_version",
-            "--format=csv,noheader",
+        # Those that tests are shown (CUDA_VISIBLE_DEVICES).
+        gpus = [
+            torch.cuda.get_device_name(index)
+            for index in range(torch.cuda.device_count())
         ]
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         try:
             said = subprocess.run(
                 query, capture_output=True, text=True, check=True
-            ).stdout
+            ).stdout.split()
         except (OSError, subprocess.CalledProcessError):
-            said = ""
-        rows = [line.split(", ") for line in said.splitlines() if ", " in line]
-        return Machine([name for name, _ in rows], rows[0][1] if rows else "none")
+            said = []
+        return Machine(gpus, said[0] if said else "none")
 
 
 def commit_of(given: str | None) -> str:
