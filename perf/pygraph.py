@@ -12,8 +12,9 @@ cannot do under autocast: in bfloat16. Nothing is downloaded: weights and inputs
 configurations the libraries' defaults, models of TorchBench those in DIR, as for
 torchbench.py; ``--site`` is a folder of packages that only some models need.
 
-Each program runs in a process of its own, its modes in interleaved rounds of passes,
-each synchronised and on another input:
+Each program runs in a process of its own, the ways to use Reprise one after the other:
+each begins knowing nothing (`reprise.reset`), settles, and is timed beside all peers in
+interleaved rounds of passes, each synchronised and on another input:
 
 - ``eager``, and again as ``control``;
 - ``reprise``: eager, with nothing but `reprise.enable(policy="always")`;
@@ -403,6 +404,14 @@ def settled(call: Callable[[], object], seconds: float) -> float:
     return share
 
 
+def forget() -> None:
+    """All that was learned, and the memory of it."""
+    reprise.enable("cuda", policy="always")
+    reprise.reset()
+    reprise.disable()
+    torch.cuda.empty_cache()
+
+
 def of_backend(name: str) -> dict[str, Any]:
     """What became of the backend's graphs, which all regions are but the one of `name`."""
     report = reprise.explain()
@@ -469,16 +478,24 @@ def compare(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
 
     with policies.turn(arguments):
         models.prepare()
-        modes.attempt("region", first)
-        for name in [mode for mode in OURS if mode in modes]:
-            modes.attempt(name, lambda name=name: settle(name))  # type: ignore[misc]
         expected = program.results(modes["eager"])
         result["deterministic"] = same(expected, program.results(modes["control"]))
-        for name in [mode for mode in OURS if mode in modes]:
+        for name in OURS:
+            forget()
+            if name == "region":
+                modes.attempt(name, first)
+            if name in modes:
+                modes.attempt(name, lambda name=name: settle(name))  # type: ignore[misc]
+            if name not in modes:
+                continue
+            others = Modes(arguments.limit)
+            others.update(
+                {key: modes[key] for key in modes if key == name or key not in OURS}
+            )
+            result |= timed(others, program.inputs, arguments)
+            modes.failed |= others.failed
             result[f"{name}_bits"] = same(expected, program.results(modes[name]))
         del expected
-        torch.cuda.empty_cache()
-        result |= timed(modes, program.inputs, arguments)
     result |= of_backend(fast.explain().name) | regions.said(fast)
     if not result.get("backend_bits", True):
         torch._dynamo.reset()
