@@ -9,7 +9,8 @@ each synchronised and on another input, which a graph copies to where it reads i
   hand-written graph;
 - ``backend:NAME``: ``backend`` (`torch.compile(backend="reprise")`), the hand-written
   graph, one of what Dynamo captures (``dynamo_graph``), which may be other operators,
-  and ``trivial`` (Dynamo's own call: a backend that gives kept outputs);
+  ``trivial`` (Dynamo's own call: a backend that gives kept outputs, call by call) and
+  ``dynamo`` (the same where it is: what a call by ``backend`` takes before and behind it);
 - ``step:NAME``, of training.py, with AdamW (fused): the whole step as a region, and as
   a hand-written graph; all state is compared with eager's after 50 steps;
 - ``part:NAME``, forward and backward passes of a module in training, beside
@@ -185,8 +186,21 @@ def compiled(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     graph = models.hand_written(module, make())
     dynamo_graph = models.hand_written(torch.compile(module, backend="eager"), make())
     torch._dynamo.reset()
+    inside: list[float] = []  # seconds in the backend's functions
+
+    def timed(graph: torch.fx.GraphModule, given: list[Any]) -> Callable[..., Any]:
+        function = backend(graph, given)
+
+        def run(*args: Any) -> Any:
+            begin = time.perf_counter()
+            result = function(*args)
+            inside.append(time.perf_counter() - begin)
+            return result
+
+        return run
+
     begin = time.perf_counter()
-    fast = torch.compile(module, backend=backend)
+    fast = torch.compile(module, backend=timed)
     fast(*make())
     torch.cuda.synchronize()
     result = {"backend_warm_up_ms": 1e3 * (time.perf_counter() - begin)}
@@ -199,6 +213,15 @@ def compiled(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "backend": models.Mode(lambda new: fast(*new), enabled=True),
     }
     result |= compared(modes, inputs, arguments)
+    around = []
+    with modes["backend"] as mode:
+        for given in inputs * 4:
+            inside.clear()
+            begin = time.perf_counter()
+            mode.run(given)
+            around.append(time.perf_counter() - begin - sum(inside))
+            models.synchronize()
+    result["dynamo_us"] = 1e6 * statistics.median(around)
     result["backend_bits"] = models.bits_of_eager(module, make, modes["backend"])
     if not result["backend_bits"]:
         torch._dynamo.reset()
