@@ -223,11 +223,18 @@ def peak_bytes(mode: Mode, inputs: list[tuple]) -> int:
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Equal in every bit, which NaNs and signs of zeros are not by value."""
+    if a.device != b.device:
+        a, b = a.cpu(), b.cpu()
 
     def bits(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
+        return tensor.contiguous().reshape(-1).view(torch.uint8)
 
     return a.shape == b.shape and a.dtype == b.dtype and torch.equal(bits(a), bits(b))
+
+
+def all_same(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
+    """As many, and each equal in every bit."""
+    return len(left) == len(right) and all(map(same_bits, left, right))
 
 
 def bits_of_eager(

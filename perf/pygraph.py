@@ -317,18 +317,6 @@ def another(leaf: torch.Tensor, by: int, mixed: bool) -> torch.Tensor:
     return leaf.roll(by, 0)
 
 
-def same(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
-    """Equal in every bit, looked at where they are."""
-
-    def bits(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-    return len(left) == len(right) and all(
-        (a.shape, a.dtype) == (b.shape, b.dtype) and torch.equal(bits(a), bits(b))
-        for a, b in zip(left, right, strict=True)
-    )
-
-
 class Modes(dict[str, models.Mode]):
     """A program's modes, without those that fail or take too long to make."""
 
@@ -479,7 +467,9 @@ def compare(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
     with policies.turn(arguments):
         models.prepare()
         expected = program.results(modes["eager"])
-        result["deterministic"] = same(expected, program.results(modes["control"]))
+        result["deterministic"] = models.all_same(
+            expected, program.results(modes["control"])
+        )
         for name in OURS:
             forget()
             if name == "region":
@@ -494,7 +484,9 @@ def compare(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
             )
             result |= timed(others, program.inputs, arguments)
             modes.failed |= others.failed
-            result[f"{name}_bits"] = same(expected, program.results(modes[name]))
+            result[f"{name}_bits"] = models.all_same(
+                expected, program.results(modes[name])
+            )
         del expected
     result |= of_backend(fast.explain().name) | regions.said(fast)
     if not result.get("backend_bits", True):
@@ -502,7 +494,9 @@ def compare(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
         plain = program.call(torch.compile(program.module, backend="eager"))
         modes.add("dynamo", plain)
         expected = program.results(modes["eager"])
-        result["dynamo_bits"] = same(expected, program.results(modes["dynamo"]))
+        result["dynamo_bits"] = models.all_same(
+            expected, program.results(modes["dynamo"])
+        )
     return result | {"failed": modes.failed}
 
 

@@ -164,13 +164,6 @@ def kept(value: Any) -> list[torch.Tensor]:
     return [t.cpu().contiguous() for t in tensors(value)]
 
 
-def same(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
-    """Equal in every bit."""
-    return len(left) == len(right) and all(
-        models.same_bits(a, b) for a, b in zip(left, right, strict=True)
-    )
-
-
 def stay_offline() -> None:
     """Random weights and default configurations in place of downloads."""
     import timm
@@ -270,12 +263,12 @@ def bits(program: Program) -> dict[str, Any]:
     """Whether what is replayed has eager's bits."""
     runs = [next(program.results()) for _ in range(3 if program.test == "eval" else 2)]
     reprise.enable("cuda", policy="always")
-    equal = all([same(runs[0], result) for result in program.results()])
+    equal = all([models.all_same(runs[0], result) for result in program.results()])
     replays = reprise.stats().replays
     reprise.disable()
     return {
         "batch": program.model.batch_size,
-        "deterministic": all(same(runs[0], run) for run in runs),
+        "deterministic": all(models.all_same(runs[0], run) for run in runs),
         "bits": equal,
         "replays": replays,
     }
@@ -418,7 +411,7 @@ def region(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
         for turn in itertools.count():
             torch.manual_seed(3)
             at = turn % models.INPUTS
-            equal &= same(kept(mode.run(calls.inputs[at])), expected[at])
+            equal &= models.all_same(kept(mode.run(calls.inputs[at])), expected[at])
             reprise.wait(20)
             if turn >= 2 * models.INPUTS and time.perf_counter() > end:
                 break
