@@ -359,18 +359,19 @@ void StreamSession::Abandon(const OpView& abandoned) {
 
 bool StreamSession::BeginPass() {
   if (mode_ == Mode::kAway || in_pass_) return false;
-  in_pass_ = true;
-  ops_before_pass_ = journal_.stats.ops;
   // Else what came before may belong to it: an eager model with a region in it
   // is one trace.
-  if (ops_before_pass_ != ops_at_edge_ || observed_ != nullptr) return true;
-  if (mode_ == Mode::kWatching && watching_.MayEndHere()) {
+  const bool follows_on =
+      journal_.stats.ops == ops_at_edge_ && observed_ == nullptr;
+  if (follows_on && mode_ == Mode::kWatching && watching_.MayEndHere()) {
     Close(Ending::kByItself);
   }
-  if (mode_ == Mode::kBoundary) {
+  if (follows_on && mode_ == Mode::kBoundary) {
     boundaries_.KnowAgain();
     watching_.BeginPass();
   }
+  ops_before_pass_ = journal_.stats.ops;
+  in_pass_ = true;
   return true;
 }
 

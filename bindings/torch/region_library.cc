@@ -275,11 +275,11 @@ std::shared_ptr<RegionVariants> FindRegion(int64_t name) {
 RegionCall RunRegion(RegionVariants* region, int64_t watch, int64_t given_watch,
                      const TapeInputs& inputs, const Tape* held) {
   if (!IsOrdinary(inputs.tensors)) return {};  // nothing is done for its sake
+  if (MayHaveChanged(watch)) return {.step = RegionCall::kLook};
+  if (MayHaveChanged(given_watch)) return {.step = RegionCall::kLookGiven};
   if (TorchRuntime::Active() == nullptr && at::hasCUDA()) {
     return {.step = RegionCall::kInactive};
   }
-  if (MayHaveChanged(watch)) return {.step = RegionCall::kLook};
-  if (MayHaveChanged(given_watch)) return {.step = RegionCall::kLookGiven};
   if (region == nullptr) return {};
   RegionVariants::Ran ran = region->Run(inputs, held);
   return {.step = static_cast<int64_t>(ran.step),

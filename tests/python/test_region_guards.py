@@ -40,26 +40,53 @@ def check_changes(
             assert not torch.equal(fn(*arguments), old), "the change changes nothing"
 
 
-def test_what_was_refused_is_another_structure_now() -> None:
+class TwoAnswers(nn.Module):
+    """In training it returns what no region does."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return Holder(y=x * 2) if self.training else x * 3 + 1
+
+
+def test_what_was_refused_is_another_structure_now(device: str) -> None:
     """Nothing is run of it, and still what it reads is looked at."""
-
-    class Net(nn.Module):
-        def forward(self, x: torch.Tensor) -> Any:
-            return Holder(y=x * 2) if self.training else x * 3 + 1
-
-    net = Net()
+    net = TwoAnswers()
     fast: Any = reprise.region(net)
+    x = seen().to(device)
     for _ in range(2):
         net.train()
         replayed = fast.explain().replayed
         for _ in range(CALLS):
-            x = seen()
             assert_same_bits(fast(x).y, x * 2)
         assert fast.explain().replayed == replayed
         net.eval()
         for _ in range(CALLS):
             assert_same_bits(fast(x), x * 3 + 1)
         assert fast.explain().replayed > replayed, str(fast.explain())
+
+
+def test_what_is_refused_is_seldom_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = TwoAnswers()
+    fast: Any = reprise.region(net)
+    looks = []
+    look = reprise._region.Region._look
+
+    def counted(*args: Any) -> Any:
+        looks.append(args)
+        return look(*args)
+
+    for _ in range(CALLS):
+        fast(seen())
+    monkeypatch.setattr(reprise._region.Region, "_look", counted)
+    for call in range(64):
+        net.unread = call
+        fast(seen())
+    assert len(looks) <= 8
+    net.eval()
+    for _ in range(300):
+        assert_same_bits(fast(seen()), seen() * 3 + 1)
+    assert fast.explain().replayed > 0, str(fast.explain())
 
 
 def set_data(data: torch.Tensor) -> Callable[[torch.Tensor], Any]:

@@ -124,6 +124,83 @@ def test_objects_that_are_made_in_their_first_call(
     assert sum(n for why, (n, _) in reasons.items() if "it changes" in why) == texts
 
 
+@pytest.mark.parametrize("kind", ["object", "tensors"])
+@pytest.mark.parametrize("how", ["append", "insert", "replace", "instead"])
+@pytest.mark.parametrize("calls", [1, 6])
+def test_an_argument_that_an_optimizer_has_now(
+    device: str, calls: int, how: str, kind: str
+) -> None:
+    """Its step is not that of another argument which comes in its place."""
+
+    class Holder:
+        def __init__(self, w: torch.Tensor, x: torch.Tensor) -> None:
+            self.w = w
+            self.x = x
+
+    def program(as_region: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        made = lambda: torch.randn(4).to(device)  # noqa: E731
+        own = [made().requires_grad_() for _ in range(3)]
+        optimizer = torch.optim.SGD(own, lr=0.1)
+
+        def step(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            loss = sum((each * x).sum() for each in own) + (w * w * x).sum()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            return loss.detach()
+
+        def of(holder: Any) -> torch.Tensor:
+            return step(holder.w, holder.x)
+
+        function: Any = of if kind == "object" else step
+        fast = reprise.region(function) if as_region else function
+        holders = [Holder(made().requires_grad_(), made()) for _ in range(10)]
+
+        def call(holder: Holder) -> torch.Tensor:
+            return fast(holder) if kind == "object" else fast(holder.w, holder.x)
+
+        with torch.enable_grad():
+            found = [call(holders[0]) for _ in range(calls)]
+            for holder in holders:
+                holder.w.grad = None
+            group = optimizer.param_groups[0]
+            if how == "append":
+                group["params"].append(holders[5].w)
+            elif how == "insert":
+                group["params"].insert(1, holders[5].w)
+            elif how == "replace":
+                group["params"] = [*group["params"], holders[5].w]
+            else:
+                group["params"][1] = holders[5].w
+            found += [call(holders[5]) for _ in range(5)]
+            for holder in holders[6:]:
+                found.append(call(holder))
+        return [each.detach() for each in (*found, *own, *(h.w for h in holders))]
+
+    ours = program(True)
+    with reprise.session(device, enabled=False):
+        theirs = program(False)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert_same_bits(mine, other)
+
+
+def test_an_argument_that_a_long_list_has_now(device: str) -> None:
+    weights = [torch.rand(4, device=device) for _ in range(100)]
+
+    def scaled(x: torch.Tensor, cache: Any) -> torch.Tensor:
+        return cache.layers[0].sums * x + weights[80]
+
+    fast: Any = reprise.region(scaled)
+    caches = [Cache(device, 1) for _ in range(8)]
+    x = torch.rand(4, device=device)
+    for _ in range(2):
+        assert_same_bits(fast(x, caches[0]), scaled(x, caches[0]))
+    weights[80] = caches[1].layers[0].sums
+    for cache in (*caches[1:2] * 5, *caches[2:]):
+        assert_same_bits(fast(x, cache), scaled(x, cache))
+
+
 def test_another_number_is_another_form(device: str) -> None:
     fast: Any = reprise.region(accumulate)
 

@@ -732,6 +732,7 @@ class State:
         dicts = reached.dicts()
         self._tensors = [weakref.ref(each) for each in reached.tensors(dicts)]
         self._instances = reached.instances()
+        self._optimizers = reached.optimizers
         self._held = [
             (
                 name,
@@ -772,8 +773,18 @@ class State:
         return [each for _, each, _, _ in self._held]
 
     def tensors(self) -> list[torch.Tensor]:
-        """Those that it is of; the library looks at them in each call."""
-        return [each for ref in self._tensors if (each := ref()) is not None]
+        """Those that it is of; the library looks at them in each call.
+
+        And what optimizers and long lists hold now, of which no difference is found.
+        """
+        held = [each for ref in self._tensors if (each := ref()) is not None]
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                held += _tensors_in(group["params"])
+        for _, each, _ in self._lists:
+            if len(each) > _MOST_LISTED:
+                held += _tensors_in(each)
+        return list({id(each): each for each in held}.values())
 
     def watched(self) -> list[Any]:
         """All that need not be looked at while none of these changes; see `Watch`."""

@@ -51,6 +51,7 @@ _MOST_LOOKS = 3  # in a call
 _MOST_FRUITLESS = 128
 _MOST_CHANGES = 4  # of Python's state by the callable itself
 _CHANGES = "it changes {}, which no replay would"
+_LONGEST_WAIT = 256  # calls
 
 _clock = time.perf_counter
 _log = logging.getLogger("reprise")
@@ -62,9 +63,18 @@ class _Structure(Variants):
 
     # Where results have a history: its passes, with one node for both.
     passes: Differentiable | None = None
-    # What its calls changed of objects among the arguments, and how often so.
+    # What its calls changed of objects among the arguments, and of how many.
     changed = ""
     changes = 0
+    # While it is off: so many calls are not asked for what is another one, twice as
+    # many each time that nothing was.
+    waits = 0
+    next_waits = 1
+
+    def no_difference(self) -> None:
+        """What is watched has changed, and nothing that counts."""
+        self.waits = self.next_waits
+        self.next_waits = min(2 * self.next_waits, _LONGEST_WAIT)
 
     def note_backward(self, again: bool, make: Callable[[], Differentiable]) -> None:
         """`again`: it is differentiated again, for which one node is not enough."""
@@ -227,10 +237,11 @@ class Region:
             # That is, for all that is known; what is another one is found before
             # a call is made.
             state = (self._at or self._look())[0]
+            kinds = given.kinds  # other threads look, too
             # It may ask which one it is.
-            if state.meets(given.kinds, given.tensors()):
+            if state.meets(kinds, given.tensors()):
                 return False
-            given.known = given.kinds, state
+            given.known = kinds, state
         return True
 
     def _call(
@@ -272,8 +283,12 @@ class Region:
             if passes is not None and (passes.off or not one_node_can_stand()):
                 passes = None
             of = passes or structure
-            # By none only the watches are asked: it may be another structure now.
-            handle = 0 if structure.off else of.handle
+            handle = of.handle
+            if structure.off:  # only the watches are asked: it may be another one now
+                handle = 0
+                if structure.waits > 0:
+                    structure.waits -= 1
+                    watch = 0
             begin = _clock()
             try:
                 step, tape, outputs = run(handle, watch, tensors, numbers, held)
@@ -289,6 +304,8 @@ class Region:
                 return of.builders[tape][1](iter(outputs), parts.objects)
             if step == _LOOK:
                 at = self._look()
+                if at[0] is state and structure.off:
+                    structure.no_difference()
             elif step == _LOOK_GIVEN and given is not None:
                 self._look_at(given)
             else:
@@ -429,8 +446,7 @@ class Region:
                         kind = type(value)
                         others.append((key, kind, _comparable(value)))
                 params = group["params"]
-                ends = (id(params[0]), id(params[-1])) if params else ()
-                others.append(("params", id(params), len(params), *ends))
+                others.append(("params", id(params), *map(id, params)))
             form = form, tuple(others)
         return form
 
@@ -470,6 +486,8 @@ class Region:
         own = state.tensors()
         if any(torch._C._is_alias_of(each, of) for each in tensors for of in own):
             self._note("an argument is memory that it reads from outside, too")
+            if given is not None:
+                self._forget(given)
             return self._reprise_fn(*args, **kwargs)
         if isinstance(of, Differentiable) and lead_to_each_other(tensors):
             self._refuse(of, f"{_NODES}: an argument was computed from another", "")
@@ -503,7 +521,7 @@ class Region:
                 given.changes += 1
                 # As a cache is made in its first call: with each of them.
                 structure.changed = changed
-                structure.changes += not structure.builders
+                structure.changes += given.changes == 1 and not structure.builders
                 structure.off |= structure.changes >= _MOST_CHANGES
                 return result
             given_back = _tree.Parts(known=parts.objects)
@@ -625,7 +643,7 @@ class Region:
         self._note(reason + (f" ({remedy})" if remedy else ""), place)
         structure.refusals += 1
         # Where one node cannot stand for all, operators have their own.
-        structure.off = structure.refusals >= _MOST_REFUSALS or isinstance(
+        structure.off |= structure.refusals >= _MOST_REFUSALS or isinstance(
             structure, Differentiable
         )
 
