@@ -437,7 +437,7 @@ class Region:
         """Their floats are numbers like arguments; what else they hold, form."""
         assert self._reached is not None
         for optimizer in self._reached.optimizers:
-            others = []
+            others: list[tuple[Any, ...]] = []
             for group in optimizer.param_groups:
                 for key, value in group.items():
                     if type(value) is float:
