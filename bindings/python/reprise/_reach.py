@@ -12,7 +12,7 @@ import operator
 import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -50,7 +50,6 @@ _NO_OBJECTS = (
 )
 _MOST_LISTED = 64  # elements of a list, in each call
 _MOST_ELEMENTS = 1024  # of a container, that are looked at
-_MOST_WRITTEN = 256  # attributes that calls set
 _FASTPATH = frozenset({"_is_fastpath_enabled"})
 _DEPTH = 3  # how far objects of the program's are followed to modules
 
@@ -85,50 +84,6 @@ class Bound:
 
 # A name for people, a dictionary, and its keys that count; None: all do.
 Watched = tuple[str, dict[Any, Any], "frozenset[str] | None"]
-
-
-class Written:
-    """Attributes of modules that each call makes another tensor.
-
-    What they hold between two calls counts for neither.
-    """
-
-    def __init__(self) -> None:
-        self._keys: dict[int, tuple[dict[str, Any], dict[str, None]]] = {}
-        self._unsteady: set[tuple[int, str]] = set()
-
-    def add(self, found: list[tuple[dict[str, Any], str]]) -> bool:
-        """False, and none is: some calls do, and some do not; or there are too many."""
-        known = sum(len(keys) for _, keys in self._keys.values())
-        if known + len(found) > _MOST_WRITTEN or any(
-            (id(values), key) in self._unsteady for values, key in found
-        ):
-            return False
-        for values, key in found:
-            self._keys.setdefault(id(values), (values, {}))[1][key] = None
-        return True
-
-    def is_unsteady(self, values: dict[str, Any], key: str) -> None:
-        """A call has not."""
-        keys = self._keys[id(values)][1]
-        del keys[key]
-        self._unsteady.add((id(values), key))
-        if not keys:
-            del self._keys[id(values)]
-
-    def of(self, values: dict[Any, Any]) -> Iterable[str]:
-        """Those of this dictionary."""
-        known = self._keys.get(id(values))
-        return known[1] if known is not None else ()
-
-    def all(self) -> list[tuple[dict[str, Any], str]]:
-        """Each dictionary with each of its keys."""
-        return [(values, key) for values, keys in self._keys.values() for key in keys]
-
-    def dicts(self) -> list[dict[str, Any]]:
-        """Each once."""
-        return [values for values, _ in self._keys.values()]
-
 
 # By these, code reads attributes whose names it does not say.
 _READ_ALL = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "asdict"})
@@ -267,7 +222,6 @@ class Reached:
         self._odd = False  # of the form is not all that they hold
         self._met: list[weakref.ref[torch.Tensor]] = []  # tensors
         self._instances: set[int] = set()  # ids of types of what was found
-        self.written = Written()
         for each in given:
             self._follow_given(type(each).__name__, each, 0)
         for kind in kinds:
@@ -566,11 +520,7 @@ class Reached:
 
     def tensors(self, dicts: Iterable[Watched]) -> list[torch.Tensor]:
         """Those that it leads to, by these and by what is no dictionary."""
-        held = [
-            [value for key, value in _items(each, keys) if key not in of_calls]
-            for _, each, keys in dicts
-            for of_calls in [self.written.of(each)]
-        ]
+        held = [[value for _, value in _items(each, keys)] for _, each, keys in dicts]
         held += [[values.get(key) for _, values, key in self.names()]]
         held += [each for _, each in self._lists.values()]
         held += [list(map(_content, self.cells)), [ref() for ref in self._met]]
@@ -686,15 +636,6 @@ class Reached:
         """The ids of the types of all that was found."""
         return self._instances
 
-    def may_be_written(self) -> set[int]:
-        """The ids of dictionaries in which a call may set attributes."""
-        return {
-            id(values)
-            for module in self.modules
-            if type(module).__setattr__ is torch.nn.Module.__setattr__
-            for values in (module.__dict__, module._buffers)
-        }
-
     def given(self) -> list[Given]:
         """Objects among the arguments, their types and attributes."""
         return self._given
@@ -788,13 +729,8 @@ class State:
 
     def __init__(self, reached: Reached, number: int) -> None:
         self.number = number
-        found = reached.dicts()
-        # What calls write themselves is not watched: what else it holds is looked at.
-        apart = {id(each) for each in reached.written.dicts()}
-        dicts = [each for each in found if id(each[1]) not in apart]
-        aside = [each for each in found if id(each[1]) in apart]
-        self._may_be_written = reached.may_be_written()
-        self._tensors = [weakref.ref(each) for each in reached.tensors(found)]
+        dicts = reached.dicts()
+        self._tensors = [weakref.ref(each) for each in reached.tensors(dicts)]
         self._instances = reached.instances()
         self._optimizers = reached.optimizers
         self._held = [
@@ -829,17 +765,8 @@ class State:
         listed = {id(each) for _, each, _ in self._lists}
         self._names = [
             (name, values, key, *_known(values.get(key, _MISSING), listed))
-            for name, values, key in [
-                *reached.names(),
-                *(
-                    (name, each, key)
-                    for name, each, keys in aside
-                    for key, _ in _items(each, keys)
-                ),
-            ]
-            if key not in reached.written.of(values)
+            for name, values, key in reached.names()
         ]
-        self._counts = [(name, each, len(each)) for name, each, _ in aside]
 
     def dicts(self) -> list[dict[Any, Any]]:
         """Those that it is of."""
@@ -873,7 +800,7 @@ class State:
 
     def looks(self) -> int:
         """At how many things `quick_difference` looks, in each call."""
-        by_identity = len(self._given) + len(self._orders) + len(self._counts)
+        by_identity = len(self._given) + len(self._orders)
         return by_identity + len(self._names) + len(self._lists) + len(self._instead)
 
     def quick_difference(self) -> str | None:
@@ -885,9 +812,6 @@ class State:
         for name, ordered, keys in self._orders:
             if list(ordered) != keys:
                 return f"{name}.order"
-        for name, values, count in self._counts:
-            if len(values) != count:
-                return name
         for name, values, key, known, token in self._names:
             value = values.get(key, _MISSING)
             if value is not known and not _same(token, value):
@@ -897,26 +821,8 @@ class State:
                 return name
         return None
 
-    def rewritten(self) -> list[tuple[dict[str, Any], str]]:
-        """Attributes of modules that are other tensors now, if nothing else is."""
-        found = [
-            (each, key)
-            for _, each, keys, tokens in self._held
-            if id(each) in self._may_be_written
-            for key, value in _items(each, keys)
-            if is_tensor(type(value))
-            and (token := tokens.get(key, _MISSING)) is not _MISSING
-            and (token is None or type(token) is weakref.ref)
-            and not _same(token, value)
-        ]
-        all_of_it = {(id(each), key) for each, key in found}
-        return found if self.difference(all_of_it) is None else []
-
-    def difference(self, beside: Container[tuple[int, str]] = ()) -> str | None:
-        """What is another one now, as the program names it; None: nothing.
-
-        `beside` these, dictionaries' ids and keys.
-        """
+    def difference(self) -> str | None:
+        """What is another one now, as the program names it; None: nothing."""
         for cell, content in self._cells:
             if _content(cell) is not content:
                 return "a variable of its closure"
@@ -938,8 +844,6 @@ class State:
                 return f"{name}.{_name(next(iter(gone), 'order'))}"
             for key, value in items:
                 token = tokens.get(key, _MISSING)
-                if (id(each), key) in beside:
-                    continue
                 if token is _MISSING or not _same(token, value):
                     return f"{name}.{_name(key)}"
                 if _may_change(value, token) and id(value) not in listed:

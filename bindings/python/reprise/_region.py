@@ -30,7 +30,7 @@ from reprise._node import (
     watch,
 )
 from reprise._numbers import noted, plain
-from reprise._reach import Bound, Reached, State, Written
+from reprise._reach import Bound, Reached, State
 from reprise._recording import recording, thread
 from reprise._region_report import RegionReport
 from reprise._watch import LOOKS_ALWAYS, Watch
@@ -133,8 +133,6 @@ class Region:
         self._fruitless = 0  # states and structures since a call was replayed
         self._changes = 0
         self._watch = Watch()
-        self._written = Written()
-        self._lets_go = False  # of what is written, once others are armed
         self._runtime: int | None = None
         ALL.add(self)
 
@@ -394,9 +392,6 @@ class Region:
                 if last is not None and (self._at is None or self._at[0] is not state):
                     self._note_guard(last)
                 self._watch.arm(state.watched())
-                if self._lets_go:
-                    self._lets_go = False
-                    Watch.let_go(self._written.dicts())
                 at = self._at = state, self._watch.handle
                 # What another thread has changed meanwhile the watch does not tell.
                 if threading.active_count() == 1 or state.difference() is None:
@@ -408,7 +403,6 @@ class Region:
         try:
             given = [each() for each in self._given]
             self._reached = Reached(fn, given, self._kinds)
-            self._reached.written = self._written
             state = State(self._reached, self._made + 1)
         except Exception as failed:  # the program's own, as it is looked at, too
             self._off = True
@@ -506,10 +500,6 @@ class Region:
             return self._reprise_fn(*args, **kwargs)
         ended = False
         computed = [True] * len(numbers)
-        before = [
-            (values, key, _reference(values.get(key)))
-            for values, key in self._written.all()
-        ]
         try:
             with (
                 recording(objects=bool(parts.objects or self._given)),
@@ -520,8 +510,6 @@ class Region:
             ):
                 result = self._reprise_fn(*watched[0], **watched[1])
             result = plain(result)
-            if self._writes_others(state, before):
-                return result
             changed = state.difference() or self._changed(form, parts, args, kwargs)
             if changed is not None:
                 self._note(_CHANGES.format(changed))
@@ -537,12 +525,8 @@ class Region:
                 structure.off |= structure.changes >= _MOST_CHANGES
                 return result
             given_back = _tree.Parts(known=parts.objects)
-            places = [(values, key) for values, key, _ in before]
-            kept = tuple(values[key] for values, key in places)
             try:
-                returned = _tree.flatten(
-                    (result, kept) if places else result, given_back
-                )
+                returned = _tree.flatten(result, given_back)
             except _tree.Foreign as unknown:
                 self._refuse(of, f"it returns a {unknown}", "")
                 return result
@@ -568,7 +552,7 @@ class Region:
             watch(outputs, functools.partial(structure.note_backward, make=make))
         if passes is not None and verdict == _REFUSED:
             reason = f"{_NODES}: {reason}"
-        self._learn(of, verdict, tape, returned, reason, place, places)
+        self._learn(of, verdict, tape, returned, reason, place)
         if passes is None or tape not in of.builders or of.off:
             return result
         results = passes.results(tape, bool(draws), *rest)
@@ -576,32 +560,6 @@ class Region:
             self._refuse(of, f"{_NODES}: another history", "")
             return result
         return of.builders[tape][1](iter(results), parts.objects)
-
-    def _writes_others(
-        self,
-        state: State,
-        before: list[tuple[dict[str, Any], str, weakref.ref[Any] | None]],
-    ) -> bool:
-        """The call has set other attributes to tensors than those that are known.
-
-        What those hold counts from the next call on, or no more.
-        """
-        others = state.rewritten()
-        unsteady = [
-            (values, key)
-            for values, key, old in before
-            for now in [values.get(key)]
-            if not _tree.is_tensor(type(now)) or (old is not None and old() is now)
-        ]
-        with self._lock:
-            for values, key in unsteady:
-                self._written.is_unsteady(values, key)
-            if not unsteady and not (others and self._written.add(others)):
-                return False
-            self._states = []
-            self._at = None
-            self._lets_go = True
-        return True
 
     def _changed(
         self,
@@ -658,9 +616,7 @@ class Region:
         form: _tree.Form,
         reason: str,
         place: str,
-        written: list[tuple[dict[str, Any], str]],
     ) -> None:
-        """`written`: see `_builder`."""
         if verdict == _WITHDRAWN:
             self._withdraw(reason, place)
         elif verdict in (_REFUSED, _DIFFERS):
@@ -675,7 +631,7 @@ class Region:
                     self._refuse(structure, "it returns another structure", "")
                     structure.off = True
                     return
-                structure.builders[tape] = form, _builder(form, written)
+                structure.builders[tape] = form, _tree.builder(form)
             self._report.samples += verdict == _SAME
             if verdict == _TRUSTED:
                 self._changes = 0
@@ -713,30 +669,6 @@ class Region:
             yield
         finally:
             _native.activate(None)
-
-
-def _reference(value: Any) -> weakref.ref[Any] | None:
-    return weakref.ref(value) if isinstance(value, torch.Tensor) else None
-
-
-def _builder(
-    form: _tree.Form, written: list[tuple[dict[str, Any], str]]
-) -> _tree.Builder:
-    """What makes a call's result, and sets the attributes that the call sets.
-
-    Of these the form holds the tensors, behind the result.
-    """
-    build = _tree.builder(form)
-    if not written:
-        return build
-
-    def make(tensors: Iterator[torch.Tensor], objects: Sequence[Any]) -> Any:
-        result, kept = build(tensors, objects)
-        for (values, key), tensor in zip(written, kept, strict=True):
-            values[key] = tensor
-        return result
-
-    return make
 
 
 _Run = Callable[..., tuple[int, int, tuple[torch.Tensor, ...]]]

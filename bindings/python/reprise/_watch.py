@@ -61,7 +61,6 @@ class Watch:
     """
 
     _watchers: ClassVar[dict[bool, int]] = {}  # of the interpreter's, from 3.12 on
-    _all: ClassVar[weakref.WeakSet[Watch]] = weakref.WeakSet()
 
     def __init__(self, *, given: bool = False) -> None:
         """`given`: of objects among arguments."""
@@ -69,7 +68,6 @@ class Watch:
         self._is_given = given
         self._armed: list[Any] = []
         self._end: Callable[[], Any] | None = None
-        self._all.add(self)
 
     def arm(self, objects: list[Any]) -> None:
         """From now on, these."""
@@ -96,22 +94,6 @@ class Watch:
             words.append(ops.dict_changes(self._is_given))
         self._armed = objects
         self._take(ops.watch_words(words))
-
-    @classmethod
-    def let_go(cls, dicts: list[dict[Any, Any]]) -> None:
-        """Nobody wants to be told of their changes, but who arms them again."""
-        if sys.version_info < (3, 12) or False not in cls._watchers:
-            return
-        wanted = {
-            id(each)
-            for watch in list(cls._all)
-            if not watch._is_given
-            for each in watch._armed
-        }
-        watcher = ctypes.c_int(cls._watchers[False])
-        for each in dicts:
-            if id(each) not in wanted:
-                ctypes.pythonapi.PyDict_Unwatch(watcher, ctypes.py_object(each))
 
     def _take(self, handle: int) -> None:
         """Who still has the one before is told that something changed."""
