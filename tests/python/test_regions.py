@@ -1723,6 +1723,53 @@ def test_objects_of_methods_go(device: str) -> None:
     assert torch.equal(Owner().double(torch.ones(2)), torch.full((2,), 2.0))
 
 
+class WithMethod(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+        self.linear.register_forward_hook(lambda *_: None)
+
+    @reprise.region
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).relu()
+
+
+@pytest.mark.parametrize("kind", ["method", "argument", "in an object"])
+@pytest.mark.parametrize("trains", [False, True])
+def test_modules_go(device: str, kind: str, trains: bool) -> None:
+    """Of a region's method, and among its arguments: and their weights do."""
+
+    class Holder:
+        def __init__(self, net: nn.Module) -> None:
+            self.net = net
+
+    fast: Any = reprise.region(lambda holder, x: holder.net.linear(x).relu())
+    plain: Any = reprise.region(lambda net, x: net.linear(x).relu())
+    gone = []
+    replayed = 0
+    for _ in range(4):
+        net = WithMethod().to(device)
+        holder = Holder(net)
+        with torch.set_grad_enabled(trains):
+            for _ in range(CALLS):
+                x = batch(device)
+                if kind == "method":
+                    y = net.run(x)
+                else:
+                    y = plain(net, x) if kind == "argument" else fast(holder, x)
+                assert_same_bits([y], [net.linear(x).relu()])
+                if trains:
+                    y.sum().backward()
+        if kind == "method":
+            replayed += net.run.explain().replayed
+        gone += [weakref.ref(net), weakref.ref(net.linear.weight)]
+        del net, holder, y
+        gc.collect()
+    replayed += plain.explain().replayed + fast.explain().replayed
+    assert replayed >= 2 * CALLS
+    assert not any(ref() is not None for ref in gone)
+
+
 # --- Round it ---
 
 

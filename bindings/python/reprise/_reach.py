@@ -195,7 +195,9 @@ class Reached:
 
         `kinds`: classes of such objects, without them.
         """
-        self.modules: list[torch.nn.Module] = []
+        # Their dictionaries are enough, and do not keep them: who has a region of a
+        # method, or is its argument, goes when the program lets it go.
+        self._modules: list[weakref.ref[torch.nn.Module]] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.functions: list[types.FunctionType] = []
         self.cells: list[types.CellType] = []
@@ -234,6 +236,10 @@ class Reached:
         for hooks in _global_hooks().values():
             self._follow_all(hooks.values())
         self._follow_methods()
+
+    def modules(self) -> list[torch.nn.Module]:
+        """Those that are there."""
+        return [each for ref in self._modules if (each := ref()) is not None]
 
     @property
     def _reads_all(self) -> bool:
@@ -290,7 +296,7 @@ class Reached:
             if each is root or id(each) not in self._seen
         ]
         self._seen.update(map(id, found))
-        self.modules += found
+        self._modules += map(weakref.ref, found)
         for module in found:
             self._add_kind(type(module))
             for name, value in list(module.__dict__.items()):
@@ -557,7 +563,7 @@ class Reached:
             if isinstance(each, dict) and len(each) <= _MOST_ELEMENTS:
                 found.setdefault((id(each), keys), (name, each, keys))
 
-        for module in self.modules:
+        for module in self.modules():
             keys = counts
             if type(module).__module__.partition(".")[0] == "torch":
                 keys = None  # its code is not read
@@ -654,7 +660,7 @@ class Held(Reached):
     def __init__(self, objects: Iterable[Any]) -> None:
         """Raises TypeError where more than data counts."""
         super().__init__(None, objects)
-        code = (self.modules, self.optimizers, self.functions, self.cells)
+        code = (self._modules, self.optimizers, self.functions, self.cells)
         elsewhere = (self._objects, self._globals, self._files, self._dicts)
         if self._odd or any(code) or any(elsewhere):
             raise TypeError("an object that does more than hold")
