@@ -128,9 +128,8 @@ class Called:
         return self.of(*self.arguments())
 
 
-def trivial(model: nn.Module, arguments: tuple) -> Any:
+def trivial(model: nn.Module) -> Any:
     """Dynamo's own call: what it compiles gives outputs that were kept."""
-    torch._dynamo.reset()
 
     def keeps(graph: torch.fx.GraphModule, _: list[Any]) -> Callable[..., Any]:
         kept: list[Any] = []
@@ -142,10 +141,7 @@ def trivial(model: nn.Module, arguments: tuple) -> Any:
 
         return give
 
-    function = torch.compile(model, backend=keeps)
-    for _ in range(3):
-        function(*arguments)
-    return function
+    return torch.compile(model, backend=keeps)
 
 
 @torch.no_grad()
@@ -205,14 +201,18 @@ def compiled(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     torch.cuda.synchronize()
     result = {"backend_warm_up_ms": 1e3 * (time.perf_counter() - begin)}
     warm(lambda: fast(*make()), arguments.settle)
+    kept = trivial(module)
     modes = {
         "eager": models.Mode(lambda new: module(*new)),
         "control": models.Mode(lambda new: module(*new)),
         "graph": models.Mode(graph),
         "dynamo_graph": models.Mode(dynamo_graph),
         "backend": models.Mode(lambda new: fast(*new), enabled=True),
+        "trivial": models.Mode(lambda new: kept(*new)),
+        "nothing": models.Mode(lambda new: new[0]),
     }
     result |= compared(modes, inputs, arguments)
+    result["trivial_us"] -= result.pop("nothing_us")  # without the synchronisation
     around = []
     with modes["backend"] as mode:
         for given in inputs * 4:
@@ -228,10 +228,6 @@ def compiled(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         dynamo = torch.compile(module, backend="eager")
         mode = models.Mode(lambda new: dynamo(*new))
         result["dynamo_bits"] = models.bits_of_eager(module, make, mode)
-    kept = trivial(module, make())
-    calls = [models.seconds(lambda: kept(*make())) for _ in range(50)]
-    makes = [models.seconds(make) for _ in range(50)]
-    result["trivial_us"] = 1e6 * (statistics.median(calls) - statistics.median(makes))
     return result
 
 
