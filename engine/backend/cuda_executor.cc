@@ -14,6 +14,7 @@ namespace {
 // Segments that were launched in a row so often are joined.
 constexpr uint32_t kTimesToJoin = 3;
 constexpr size_t kMostRows = 16;
+constexpr uint32_t kMostChained = 16;
 
 // What `all`, in the order of ops, has of one of them.
 template <typename Site>
@@ -187,11 +188,21 @@ void CudaExecutor::CountRow(Row& row, std::span<const Segment> segments) {
   context_.builds->Post([joined = row.joined] { joined->Build(); });
 }
 
+base::Status CudaExecutor::BreakChain() {
+  uint32_t& chained = *context_.chained_graphs;
+  if (++chained <= kMostChained || comparing_) return {};  // it needs the flags
+  REPRISE_CU(*context_.driver,
+             cuMemsetD32Async(flags_->address(0), 0, 1, context_.stream));
+  chained = 1;
+  return {};
+}
+
 base::Status CudaExecutor::LaunchJoined(JoinedSegments& joined) {
   if (SkipsLaunches()) return {};
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
+  REPRISE_RETURN_IF_ERROR(BreakChain());
   REPRISE_RETURN_IF_ERROR(joined.Launch(launches_, context_.stream));
   context_.recorder->Resting(static_cast<uint32_t>(joined.size()));
   return {};
@@ -208,6 +219,7 @@ base::Status CudaExecutor::LaunchGraph(SegmentGraph& segment) {
     dirty_[segment.first_launch + node] = false;
   }
   segment.dirty.clear();
+  REPRISE_RETURN_IF_ERROR(BreakChain());
   REPRISE_RETURN_IF_ERROR(segment.graph->Launch(context_.stream));
   context_.recorder->Resting(static_cast<uint32_t>(segment.graph->size()));
   return {};

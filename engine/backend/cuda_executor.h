@@ -55,6 +55,9 @@ struct CudaContext {
   CUcontext context = nullptr;
   // Where segments are joined meanwhile; null: nowhere.
   base::TaskRunner* builds = nullptr;
+  // Graphs that were launched since their chain was broken last; see
+  // CudaExecutor::BreakChain.
+  std::shared_ptr<uint32_t> chained_graphs = std::make_shared<uint32_t>(0);
 #ifdef REPRISE_MEASURE
   // While true, the segments of replays are not launched: what is left of a
   // pass is the host's share, and its results are not computed.
@@ -101,6 +104,12 @@ class CudaExecutor : public Executor {
     std::unique_ptr<device::LaunchGraph> graph;  // null when it has no launch
     std::vector<uint32_t> dirty;                 // indices within the graph
   };
+
+  // Before a graph's launch. Between two of many graphs that wait one behind
+  // the other on a stream the device does nothing for a while, the longer the
+  // more of them wait, unless they are few until something else comes
+  // (docs/decisions/0046-chains-of-graphs.md).
+  base::Status BreakChain();
 
   // Segments that were launched together.
   struct Row {

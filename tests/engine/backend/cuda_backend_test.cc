@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -311,6 +312,36 @@ TEST_F(CudaBackendTest, OpOfMoreLaunchesThanASegmentHasOneOfItsOwn) {
   const Tensor x = world_->program.Make(5);
   ASSERT_TRUE(world_->Launch(**plan, x));
   EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
+}
+
+// Each graph that waits behind others makes the device wait longer between two.
+TEST_F(CudaBackendTest, ChainsOfGraphsAreBroken) {
+  CudaBackend::Options options = World::DefaultOptions();
+  options.segment_launches = 1;
+  world_.emplace(options);
+  const Step step = [this](SimulatedProgram& p, Tensor x) {
+    for (int i = 0; i < 20; ++i) x = p.Add(x, world_->weight);
+    return x;
+  };
+  auto plan = world_->Build(step);
+  ASSERT_TRUE(plan) << plan.error().message();
+  ASSERT_THAT((*plan)->program()->segments, SizeIs(20));
+  world_->gpu.calls.clear();
+  for (float seed : {5.0f, 6.0f, 7.0f}) {  // they follow each other
+    const Tensor x = world_->program.Make(seed);
+    ASSERT_TRUE(world_->Launch(**plan, x));
+    EXPECT_EQ(world_->ResultOf(**plan), ValuesOf(step(world_->program, x)));
+  }
+  size_t graphs = 0;
+  size_t chained = 0;
+  for (const std::string& call : world_->gpu.calls) {
+    if (call == "cuMemsetD32Async") chained = 0;
+    if (call != "cuGraphLaunch") continue;
+    ++graphs;
+    EXPECT_LE(++chained, 16u);
+  }
+  EXPECT_EQ(graphs, 60u);
+  EXPECT_EQ(std::ranges::count(world_->gpu.calls, "cuMemsetD32Async"), 3);
 }
 
 TEST_F(CudaBackendTest, BindPatchesTheNodesThatHoldTheValueAndNoOther) {
