@@ -2,12 +2,12 @@
 
     python perf/graph_chains.py --output perf/results/h100-graph-chains.jsonl
 
-So many graphs of three kernels each are launched while the stream is held, the same in
-each round, in ways that take turns: nothing between them, or something small behind
-every so many. Each is an executable graph of its own, made by
-`torch.cuda.graph`; Reprise has no part in it. Writes one JSON object for each: graphs,
-elements (of each kernel's tensor), between, every, device_us and host_us a graph (medians
-of the rounds), gpu, driver, torch, commit, command.
+So many graphs of three kernels each are launched while the stream is held, in ways that
+take turns: nothing between them, or something small behind every so many. Each is an
+executable graph of its own, made by `torch.cuda.graph`; Reprise has no part in it. The
+stream is the default one, which waits for others and others for it, or one of its own.
+Writes one JSON object for each: stream, graphs, between, every, device_us and host_us a
+graph (medians of the rounds), gpu, driver, torch, commit, command.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import torch
 from cuda.bindings import driver
 
 KERNELS = 3
-HOLD_CYCLES = 75_000_000
-ROUNDS = 9
+ELEMENTS = 1 << 20
+HOLD_CYCLES = 40_000_000
+ROUNDS = 5
 COUNTS = (16, 64, 128, 256, 512)
-ELEMENTS = (1 << 20, 1 << 24)
 EVERY = (1, 4, 16, 64)
 
 
@@ -65,9 +65,9 @@ class Between:
         }
 
 
-def graphs(count: int, elements: int) -> list[torch.cuda.CUDAGraph]:
+def graphs(count: int) -> list[torch.cuda.CUDAGraph]:
     """So many, each of as many kernels."""
-    x = torch.zeros(elements, device="cuda")
+    x = torch.zeros(ELEMENTS, device="cuda")
     made = []
     for _ in range(count):
         graph = torch.cuda.CUDAGraph()
@@ -98,9 +98,9 @@ def once(
     return 1e3 * begin.elapsed_time(end) / count, 1e6 * host / count
 
 
-def measure(count: int, elements: int, ways: dict[str, Any]) -> list[dict[str, Any]]:
+def measure(count: int, ways: dict[str, Any]) -> list[dict[str, Any]]:
     """Each way, in turn."""
-    launched = graphs(count, elements)
+    launched = graphs(count)
     cases = [("nothing", 0), *((name, every) for name in ways for every in EVERY)]
     found: dict[tuple[str, int], list[tuple[float, float]]] = {
         case: [] for case in cases
@@ -113,7 +113,6 @@ def measure(count: int, elements: int, ways: dict[str, Any]) -> list[dict[str, A
     return [
         {
             "graphs": count,
-            "elements": elements,
             "between": name,
             "every": every,
             "device_us": statistics.median(device for device, _ in times),
@@ -131,14 +130,16 @@ def main() -> None:
     parser.add_argument("--dirty", action="store_true")
     arguments = parser.parse_args()
     environment = models.environment(arguments)
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream), arguments.output.open("w") as output:
-        ways = Between(stream.cuda_stream).ways()
-        for elements in ELEMENTS:
-            for count in COUNTS:
-                for row in measure(count, elements, ways):
-                    print(json.dumps(row | environment), file=output, flush=True)
-                    print(row, flush=True)
+    streams = {"default": torch.cuda.default_stream(), "own": torch.cuda.Stream()}
+    with arguments.output.open("w") as output:
+        for name, stream in streams.items():
+            with torch.cuda.stream(stream):
+                ways = Between(stream.cuda_stream).ways()
+                rows = [row for count in COUNTS for row in measure(count, ways)]
+            for row in rows:
+                line = {"stream": name} | row
+                print(line, flush=True)
+                print(json.dumps(line | environment), file=output, flush=True)
 
 
 if __name__ == "__main__":
