@@ -28,6 +28,7 @@ using Kind = TapeArgument::Kind;
 // What a stretch is looked at for is less than so many ops take.
 constexpr size_t kFewestOps = 3;
 constexpr size_t kMostInOnePlace = 16;
+constexpr size_t kMostTried = 16;
 constexpr uint64_t kPause = 3;     // runs between two that learn something
 constexpr uint64_t kSeldom = 256;  // where nothing new is to be learned
 
@@ -112,7 +113,8 @@ TapeStretches::Run::~Run() {
     stretches_->Note(std::move(learned),
                      {.has_learned = saw_replay_,
                       .shown = followed - std::min(gone_over_, followed),
-                      .missed = missed_});
+                      .missed = missed_,
+                      .missed_in = missed_in_});
   } catch (const std::bad_alloc&) {  // then nothing is learned
   }
 }
@@ -171,11 +173,17 @@ size_t TapeStretches::Run::GoOverKnown(size_t call) {
       continue;
     }
     const size_t calls = GoOverOne(*stretch, *session, *following.program);
-    missed_ |= calls == 0;
+    if (calls == 0) NoteMiss(following.program);
     return calls;
   }
-  missed_ |= following.program != nullptr;
+  if (following.program != nullptr) NoteMiss(following.program);
   return 0;
+}
+
+void TapeStretches::Run::NoteMiss(
+    const std::shared_ptr<const engine::Program>& in) {
+  missed_ = true;
+  missed_in_ = in;
 }
 
 size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
@@ -518,6 +526,7 @@ void TapeStretches::Note(All learned, const Outcome& outcome) {
   const std::lock_guard lock(mutex_);
   // Others are shown now: there is another plan, perhaps.
   missed_ |= outcome.missed || outcome.shown >= shown_ + kFewestOps;
+  if (outcome.missed) NoteMissIn(outcome.missed_in);
   if (!outcome.has_learned) return;
   missed_ = all_ == nullptr && learned.empty();
   shown_ = outcome.shown;
@@ -555,6 +564,17 @@ void TapeStretches::Note(All learned, const Outcome& outcome) {
   }
   pause_ = new_ones ? kPause : std::min(2 * pause_, kSeldom);
   if (!all.empty()) all_ = std::make_shared<const All>(std::move(all));
+}
+
+void TapeStretches::NoteMissIn(
+    const std::weak_ptr<const engine::Program>& program) {
+  const auto is_it = [&program](const auto& other) {
+    return !other.owner_before(program) && !program.owner_before(other);
+  };
+  if (std::ranges::any_of(tried_, is_it)) return;
+  if (tried_.size() == kMostTried) tried_.erase(tried_.begin());
+  tried_.push_back(program);
+  pause_ = kPause;
 }
 
 void TapeStretches::NoteDrops(const Tape& tape, TapeStretch& stretch) {

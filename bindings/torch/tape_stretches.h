@@ -143,6 +143,7 @@ class TapeStretches {
       std::vector<TapeStretch::Bump> bumps = {};
     };
 
+    void NoteMiss(const std::shared_ptr<const engine::Program>& in);
     // Tells it that a pass begins, if the tape's runs do.
     void Begin();
     void EndPass();
@@ -174,6 +175,7 @@ class TapeStretches {
         known_;
     scheduler::Session* in_pass_ = nullptr;  // knows that this is one
     bool missed_ = false;
+    std::weak_ptr<const engine::Program> missed_in_;  // the last one
     bool learns_ = false;
     bool saw_replay_ = false;
     uint64_t followed_ = 0;   // when it began
@@ -194,13 +196,16 @@ class TapeStretches {
   static size_t Add(const Tape& tape, const std::vector<Run::Known>& calls,
                     size_t begin, All& all);
   // Of a run: it saw a replay, and `learned` is all that it found; so many ops
-  // were followed and not gone over; a stretch was of no use.
+  // were followed and not gone over; no stretch was of use, in that plan.
   struct Outcome {
     bool has_learned = false;
     uint64_t shown = 0;
     bool missed = false;
+    std::weak_ptr<const engine::Program> missed_in = {};
   };
   void Note(All learned, const Outcome& outcome);
+  // Its ops are shown: soon it is learned, unless it was tried before.
+  void NoteMissIn(const std::weak_ptr<const engine::Program>& program);
 
   std::mutex mutex_;
   // Ascending by first call, of those with one the last one first; guarded by
@@ -211,6 +216,8 @@ class TapeStretches {
   uint64_t pause_ = 1;       // runs until it learns again, if something is new
   uint64_t shown_ = 0;       // in the run that learned last
   bool missed_ = true;       // since then
+  // Those in which nothing was of use, once; the last ones.
+  std::vector<std::weak_ptr<const engine::Program>> tried_;
 };
 
 }  // namespace reprise::bindings

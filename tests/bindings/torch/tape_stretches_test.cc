@@ -263,6 +263,29 @@ TEST_F(TapeStretchesTest, GoesOverWhatAReplayAnswers) {
   EXPECT_GE(session_->unseen - before, 10u * 8u);
 }
 
+// Its runs come in other plans after a long time in which nothing was new.
+TEST_F(TapeStretchesTest, LearnsAnotherPlanSoon) {
+  Layers layers;
+  const at::Tensor x = at::randn({4, 8});
+  const auto tape = Record({x}, [&] { return layers(x); });
+  ASSERT_NE(tape, nullptr);
+  using Function = at::Tensor (*)(const at::Tensor&);
+  const auto run_behind = [&](Function first, int runs) {
+    const uint64_t before = session_->unseen;
+    for (int i = 0; i < runs; ++i) {
+      (void)first(x);  // a pass begins with it
+      RunBeside(*tape, std::ref(layers), {4, 8}, 1);
+    }
+    return session_->unseen - before;
+  };
+  run_behind(&at::sin, 3000);
+  for (const Function first : {&at::cos, &at::exp, &at::tanh}) {
+    run_behind(first, kWarm);
+    EXPECT_GE(run_behind(first, 10), 10u * 8u);
+    run_behind(first, 2300);
+  }
+}
+
 TEST_F(TapeStretchesTest, GoesOnCallByCallWhereItMust) {
   Layers layers;
   const at::Tensor x = at::randn({4, 8});
