@@ -116,7 +116,7 @@ std::string CudaBackend::EndOp(TracedOp& op) {
 void CudaBackend::Resting() {
   // What CUPTI does when it goes may end a capture.
   if (!device::CuptiAttachment::attached() || Capturing()) return;
-  context_.recorder->Resting({});
+  context_.recorder->Resting(0);
 }
 
 bool CudaBackend::Capturing() const {

@@ -1,13 +1,11 @@
 #include "engine/backend/cuda_executor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "engine/device/context_scope.h"
-#include "engine/device/cupti_attachment.h"
 #include "engine/device/unique_handle.h"
 
 namespace reprise::engine {
@@ -17,9 +15,6 @@ namespace {
 constexpr uint32_t kTimesToJoin = 3;
 constexpr size_t kMostRows = 16;
 constexpr uint32_t kMostChained = 16;
-// A launch that takes longer waits for the device.
-constexpr std::chrono::nanoseconds kMostOfALaunch =
-    std::chrono::microseconds(500);
 
 // What `all`, in the order of ops, has of one of them.
 template <typename Site>
@@ -202,24 +197,15 @@ base::Status CudaExecutor::BreakChain() {
   return {};
 }
 
-template <typename Launch>
-base::Status CudaExecutor::LaunchTimed(const Launch& launch) {
-  if (!device::CuptiAttachment::attached()) return launch();
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
-  base::Status launched = launch();
-  const std::chrono::nanoseconds took = Clock::now() - begin;
-  context_.recorder->Resting(std::min(took, kMostOfALaunch));
-  return launched;
-}
-
 base::Status CudaExecutor::LaunchJoined(JoinedSegments& joined) {
   if (SkipsLaunches()) return {};
   const device::LaunchRecorder::Hidden hidden;
   const device::ContextScope scope(*context_.driver, context_.context);
   REPRISE_RETURN_IF_ERROR(scope.status());
   REPRISE_RETURN_IF_ERROR(BreakChain());
-  return LaunchTimed([&] { return joined.Launch(launches_, context_.stream); });
+  REPRISE_RETURN_IF_ERROR(joined.Launch(launches_, context_.stream));
+  context_.recorder->Resting(static_cast<uint32_t>(joined.size()));
+  return {};
 }
 
 base::Status CudaExecutor::LaunchGraph(SegmentGraph& segment) {
@@ -234,7 +220,9 @@ base::Status CudaExecutor::LaunchGraph(SegmentGraph& segment) {
   }
   segment.dirty.clear();
   REPRISE_RETURN_IF_ERROR(BreakChain());
-  return LaunchTimed([&] { return segment.graph->Launch(context_.stream); });
+  REPRISE_RETURN_IF_ERROR(segment.graph->Launch(context_.stream));
+  context_.recorder->Resting(static_cast<uint32_t>(segment.graph->size()));
+  return {};
 }
 
 base::Status CudaExecutor::LaunchOp(size_t op) {

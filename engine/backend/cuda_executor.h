@@ -110,9 +110,6 @@ class CudaExecutor : public Executor {
   // more of them wait, unless they are few until something else comes
   // (docs/decisions/0046-chains-of-graphs.md).
   base::Status BreakChain();
-  // What CUPTI makes of the graph's launch while it is attached is told.
-  template <typename Launch>
-  base::Status LaunchTimed(const Launch& launch);
 
   // Segments that were launched together.
   struct Row {

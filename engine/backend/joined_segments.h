@@ -43,6 +43,8 @@ class JoinedSegments {
   // current context.
   base::Status Launch(std::span<const device::Launch> bound, CUstream stream);
 
+  size_t size() const { return launches_.size(); }
+
  private:
   base::Status MakeGraph();
 

@@ -20,10 +20,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// What detaching and attaching again cost: whoever waits that long before he
-// pays, never pays more than twice the best.
-constexpr Clock::duration kLaunchingBeforeDetaching =
-    std::chrono::milliseconds(10);
+// 0.2 us a node make the 10 ms that detaching and attaching again cost: whoever
+// waits that long before he pays, never pays more than twice the best.
+constexpr uint64_t kNodesBeforeDetaching = 50'000;
 // For programs that launch graphs of their own, which nobody counts.
 constexpr Clock::duration kRestBeforeDetaching = std::chrono::seconds(1);
 // A thread that was about to call back when callbacks were switched off needs
@@ -33,8 +32,8 @@ constexpr Clock::duration kGrace = std::chrono::milliseconds(2);
 constexpr int kTriesToClose = 1000;
 
 constinit std::atomic<bool> g_attached{false};
-// What launches have taken since the last use of CUPTI, and when that was.
-constinit std::atomic<Clock::rep> g_launching{0};
+// Nodes launched since the last use of CUPTI, and when that was.
+constinit std::atomic<uint64_t> g_launched{0};
 constinit std::atomic<Clock::rep> g_last_use{0};
 // When callbacks were last on.
 constinit std::atomic<Clock::rep> g_last_enabled{0};
@@ -49,7 +48,7 @@ constinit std::atomic<const char*> g_graphs_of{nullptr};
 constinit std::atomic<bool> g_graphs_of_several{false};
 
 void NoteUse() {
-  g_launching.store(0, kRelaxed);
+  g_launched.store(0, kRelaxed);
   g_last_use.store(Clock::now().time_since_epoch().count(), kRelaxed);
 }
 
@@ -191,10 +190,9 @@ CuptiAttachment::InCallback::~InCallback() {
   g_callbacks.fetch_sub(1, std::memory_order_release);
 }
 
-bool CuptiAttachment::Launched(std::chrono::nanoseconds launching) {
-  const Clock::duration more = launching;
-  const Clock::duration before(g_launching.fetch_add(more.count(), kRelaxed));
-  return before + more >= kLaunchingBeforeDetaching ||
+bool CuptiAttachment::Launched(uint32_t nodes) {
+  const uint64_t before = g_launched.fetch_add(nodes, kRelaxed);
+  return before + nodes >= kNodesBeforeDetaching ||
          Since(g_last_use) >= kRestBeforeDetaching;
 }
 

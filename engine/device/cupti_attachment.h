@@ -5,7 +5,7 @@
 
 #include <cuda.h>
 
-#include <chrono>
+#include <cstdint>
 
 #include "engine/base/status.h"
 #include "engine/device/cupti.h"
@@ -52,10 +52,10 @@ class CuptiAttachment {
   // Ends the subscription, for other tools.
   void GiveUp();
 
-  // The process has launched graphs for so long, since the last time this was
-  // asked, or none. True once they have taken, since CUPTI was last of use,
-  // what attaching and detaching cost, or that is a while ago.
-  static bool Launched(std::chrono::nanoseconds launching);
+  // The process has launched graphs of so many nodes since the last recording,
+  // or none for a while. True once attaching and detaching cost less than
+  // staying attached.
+  static bool Launched(uint32_t nodes);
   // There is a subscription that has been of no use for a while.
   static bool Idle();
   // Detaches CUPTI (2 ms), unless another tool has subscribed or other threads

@@ -216,9 +216,9 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     watch.owner.store(nullptr);
   }
 
-  void Resting(std::chrono::nanoseconds launching) override {
+  void Resting(uint32_t nodes) override {
     if (!CuptiAttachment::attached()) return;
-    const bool detach = CuptiAttachment::Launched(launching);
+    const bool detach = CuptiAttachment::Launched(nodes);
     if (!detach && !CuptiAttachment::Idle()) return;
     const void* nobody = nullptr;
     if (!watch.owner.compare_exchange_strong(nobody, &watch)) return;

@@ -5,7 +5,6 @@
 
 #include <cuda.h>
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,8 +50,8 @@ struct RecordedLaunches {
 // different ops may come from different threads. Costs: a subscription that
 // attaches CUPTI to the process takes about 10 ms, later ones microseconds; a
 // recorded pass is 5 to 15 % slower; while CUPTI stays attached, also with
-// nobody recording, a graph launch takes 0.2 to 1.4 us more for each of its
-// nodes (docs/decisions/0006-detach-cupti.md), which is why Resting() is told.
+// nobody recording, a graph launch takes 0.2 us more for each of its nodes
+// (docs/decisions/0006-detach-cupti.md), which is why Resting() is told.
 class LaunchRecorder {
  public:
   // Loads CUPTI (the copy that torch brought, else by name). kUnavailable where
@@ -98,15 +97,15 @@ class LaunchRecorder {
   // its driver call; none if there was none.
   virtual std::optional<std::string> TakeForeignWork() = 0;
 
-  // Nothing is being recorded, and a graph's launch took the host so long (0:
-  // there was none). Gives CUPTI up for other tools, if 2 ms have passed since
-  // Stop. Once launches have taken about what detaching CUPTI and attaching it
+  // Nothing is being recorded, and a graph of that many nodes was launched (0:
+  // none). Gives CUPTI up for other tools, if 2 ms have passed since Stop. Once
+  // graphs have cost about what detaching CUPTI and attaching it
   // again costs, or a second has passed since CUPTI was last of use, detaches
   // it (2 ms), unless another tool has subscribed meanwhile or other threads
   // are at work with graphs; a failure is tried again as much later. Any thread
   // that has no op open. A load where CUPTI is not attached, else a look at the
   // clock.
-  virtual void Resting(std::chrono::nanoseconds launching) = 0;
+  virtual void Resting(uint32_t nodes) = 0;
 
   // While one lives, this thread launches graphs that are not Reprise's, and
   // CUPTI is neither attached nor detached by other threads. May wait for them.

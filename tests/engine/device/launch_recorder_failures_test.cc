@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <memory>
 #include <set>
 #include <string>
@@ -14,9 +13,6 @@
 
 namespace reprise::device {
 namespace {
-
-using std::chrono_literals::operator""s;
-using std::chrono_literals::operator""us;
 
 using sim::FailingCalls;
 using sim::SimulatedGpu;
@@ -58,9 +54,9 @@ class RecorderFailuresTest
       if (base::Status recorded = Record(); !recorded && status) {
         status = recorded;
       }
-      if (i == 1) recorder_->Resting(1s);  // enough to detach
+      if (i == 1) recorder_->Resting(1'000'000);  // enough to detach
     }
-    recorder_->Resting(1s);
+    recorder_->Resting(1'000'000);
     return status;
   }
 
@@ -112,7 +108,7 @@ TEST_P(RecorderFailuresTest, NothingIsInTheWayOfTheNextRecording) {
     const base::Status next = Record();
     EXPECT_TRUE(next) << next.error().message();
     const int finalized = gpu_->finalized;
-    recorder_->Resting(1s);
+    recorder_->Resting(1'000'000);
     EXPECT_EQ(gpu_->finalized, finalized + 1);
     EXPECT_FALSE(gpu_->subscribed());
   }
@@ -134,14 +130,14 @@ TEST_P(RecorderFailuresTest, CuptiThatCouldNotBeDetachedIsDetachedLater) {
   ASSERT_TRUE(Record());
   const int finalized = gpu_->finalized;
   gpu_->cupti_calls.FailAfter(1, GetParam());  // unsubscribed
-  recorder_->Resting(1s);
+  recorder_->Resting(1'000'000);
   EXPECT_EQ(gpu_->cupti_calls.failed(), "cuptiFinalize");
   EXPECT_EQ(gpu_->finalized, finalized);
   gpu_->cupti_calls.FailAfter(-1);
   const int asked = gpu_->cupti_calls.count();
-  recorder_->Resting(20us);  // not at once
+  recorder_->Resting(100);  // not at once
   EXPECT_EQ(gpu_->cupti_calls.count(), asked);
-  recorder_->Resting(1s);
+  recorder_->Resting(1'000'000);
   EXPECT_EQ(gpu_->finalized, finalized + 1);
 }
 

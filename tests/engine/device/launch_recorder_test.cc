@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <bit>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -18,9 +17,6 @@
 
 namespace reprise::device {
 namespace {
-
-using std::chrono_literals::operator""s;
-using std::chrono_literals::operator""us;
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -179,7 +175,7 @@ class LaunchRecorderTest : public ::testing::Test {
   // begins without.
   ~LaunchRecorderTest() override {
     recorder_ = LaunchRecorder::Create(simulation_.driver, simulation_.cupti);
-    recorder_->Resting(1s);
+    recorder_->Resting(1'000'000);
   }
 
   // Declared first: the recorder stops when it is destroyed.
@@ -628,12 +624,12 @@ TEST_F(LaunchRecorderTest, EndsTheSubscriptionOnlyWhileNothingCallsBack) {
   ASSERT_TRUE(recorder_->Start(stream_));
   EXPECT_EQ(simulation_.subscriptions, 2);
   recorder_->Stop();
-  while (simulation_.callback != nullptr) recorder_->Resting(0s);  // a while
+  while (simulation_.callback != nullptr) recorder_->Resting(0);  // a while
   EXPECT_EQ(simulation_.finalized, 0);
   ASSERT_TRUE(recorder_->Start(stream_));
   EXPECT_EQ(simulation_.subscriptions, 3);
   recorder_->Stop();
-  recorder_->Resting(1s);
+  recorder_->Resting(1'000'000);
   EXPECT_EQ(simulation_.callback, nullptr);
   EXPECT_EQ(simulation_.finalized, 1);
 }
@@ -683,11 +679,11 @@ TEST_F(LaunchRecorderTest, IsNotDetachedBesideGraphsOfTheProgramThatAreTold) {
     while (!may_end.load()) std::this_thread::yield();
   });
   while (!inside.load()) std::this_thread::yield();
-  recorder_->Resting(1s);
+  recorder_->Resting(1'000'000);
   EXPECT_EQ(simulation_.finalized, 0);
   may_end = true;
   other.join();
-  recorder_->Resting(0s);
+  recorder_->Resting(0);
   EXPECT_EQ(simulation_.finalized, 1);
 }
 
@@ -706,7 +702,7 @@ TEST_F(LaunchRecorderTest, AnotherRecorderTakesTheSubscription) {
   EXPECT_EQ(simulation_.subscriptions, 4);
   recorder_->Stop();
   other = LaunchRecorder::Create(simulation_.driver, simulation_.cupti);
-  other->Resting(1s);
+  other->Resting(1'000'000);
   EXPECT_EQ(simulation_.finalized, 1);
 }
 
@@ -747,10 +743,10 @@ TEST_F(LaunchRecorderTest, IsNeitherAttachedNorDetachedBesideOurOwnCalls) {
     const AtWork other;
     ASSERT_TRUE(recorder_->Start(stream_));  // attached already
     recorder_->Stop();
-    recorder_->Resting(1s);
+    recorder_->Resting(1'000'000);
     EXPECT_EQ(simulation_.finalized, 0);
   }
-  recorder_->Resting(0s);
+  recorder_->Resting(0);
   EXPECT_EQ(simulation_.finalized, 1);
 }
 
@@ -772,7 +768,7 @@ TEST_F(LaunchRecorderTest, OurOwnCallsWaitForAttachingAndDetaching) {
   recorder_->Stop();
   simulation_.on_subscribe = nullptr;
   simulation_.on_finalize = while_closed;
-  recorder_->Resting(1s);
+  recorder_->Resting(1'000'000);
   other.join();
   EXPECT_EQ(simulation_.finalized, 1);
 }
@@ -793,7 +789,7 @@ TEST_F(LaunchRecorderTest, StaysAttachedBesideGraphsOfTheProgramsThreads) {
       launch_graph();  // that is told apart anyway
     }).join();
     recorder_->Stop();
-    recorder_->Resting(1s);
+    recorder_->Resting(1'000'000);
     std::exit(HasFailure() ? -1 : simulation_.finalized);
   };
   EXPECT_EXIT(run(false), testing::ExitedWithCode(1), "");
@@ -845,21 +841,21 @@ TEST_F(LaunchRecorderTest, GivesSubscriptionBackWhereCallbacksAreRefused) {
 
 // Attached, CUPTI makes every node of a graph launch dearer.
 TEST_F(LaunchRecorderTest, DetachesOnceReplaysHaveCostMoreThanAttachingAgain) {
-  recorder_->Resting(1s);  // never attached
+  recorder_->Resting(1'000'000);  // never attached
   EXPECT_EQ(simulation_.finalized, 0);
   ASSERT_TRUE(recorder_->Start(stream_));
-  recorder_->Resting(1s);  // in use
+  recorder_->Resting(1'000'000);  // in use
   EXPECT_EQ(simulation_.finalized, 0);
   EXPECT_TRUE(recorder_->active());
   recorder_->Stop();
-  for (int i = 0; i < 100; ++i) recorder_->Resting(20us);
+  for (int i = 0; i < 100; ++i) recorder_->Resting(100);
   EXPECT_EQ(simulation_.finalized, 0);
-  for (int i = 0; i < 1000; ++i) recorder_->Resting(20us);
+  for (int i = 0; i < 1000; ++i) recorder_->Resting(100);
   EXPECT_EQ(simulation_.finalized, 1);
   EXPECT_EQ(simulation_.callback, nullptr);
   ASSERT_TRUE(recorder_->Start(stream_));
   recorder_->Stop();
-  recorder_->Resting(20us);
+  recorder_->Resting(100);
   EXPECT_EQ(simulation_.finalized, 1);
 }
 
@@ -871,7 +867,7 @@ TEST_F(LaunchRecorderTest, AttachesAheadOfTheFirstStart) {
   ASSERT_TRUE(recorder_->Attach());
   EXPECT_TRUE(recorder_->active());
   recorder_->Stop();
-  recorder_->Resting(1s);
+  recorder_->Resting(1'000'000);
   EXPECT_EQ(simulation_.finalized, 1);
   simulation_.held_by_another_tool = true;
   EXPECT_FALSE(recorder_->Attach());
@@ -882,7 +878,7 @@ TEST_F(LaunchRecorderTest, LeavesCuptiToAToolThatHasSubscribedSince) {
   recorder_->Stop();
   recorder_->GiveUp();
   simulation_.held_by_another_tool = true;
-  for (int i = 0; i < 1000; ++i) recorder_->Resting(20us);
+  for (int i = 0; i < 1000; ++i) recorder_->Resting(100);
   EXPECT_EQ(simulation_.finalized, 0);
   simulation_.held_by_another_tool = false;
   EXPECT_TRUE(recorder_->Start(stream_));

@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -22,8 +21,6 @@
 
 namespace reprise::device {
 namespace {
-
-using std::chrono_literals::operator""s;
 
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -707,7 +704,7 @@ TEST_F(DuringCaptureGpuTest, GraphsAreBuilt) {
 TEST_F(DuringCaptureGpuTest, CuptiIsDetached) {
   ASSERT_TRUE(recorder_->Start(stream()));
   recorder_->Stop();
-  EXPECT_EQ(Capture([&] { recorder_->Resting(1s); }), CUDA_SUCCESS);
+  EXPECT_EQ(Capture([&] { recorder_->Resting(1'000'000); }), CUDA_SUCCESS);
   ASSERT_TRUE(recorder_->Start(stream()));
   EXPECT_TRUE(recorder_->active());
 }
@@ -808,7 +805,7 @@ TEST_F(LaunchReplayGpuTest, DetachingDisturbsNoOtherThread) {
         Record([&] { LaunchStep(driver(), step, mine.address(), stream()); });
     EXPECT_THAT(op.refusal, IsEmpty());
     EXPECT_THAT(op.launches, SizeIs(1));
-    recorder_->Resting(1s);
+    recorder_->Resting(1'000'000);
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
