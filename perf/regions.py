@@ -17,7 +17,8 @@ each synchronised and on another input, which a graph copies to where it reads i
   ``torch.cuda.make_graphed_callables``;
 - ``guards``: a module with 500 parameters whose call is one op.
 
-Writes one JSON object a program: microseconds of each mode (medians), of_graph (a
+Writes one JSON object a program: microseconds of each mode (medians; of ``trivial``
+without the synchronisation), of_graph (a
 region's time over the graph's, median of paired rounds, with a bootstrap 95 %
 interval), over_graph_us (what it takes longer), control (eager over itself), bits
 (region_bits, backend_bits; dynamo_bits: where the latter is false, of `backend="eager"`), calls (until the first call without Python) and calls_ms (what those took beyond eager),

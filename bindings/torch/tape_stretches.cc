@@ -28,9 +28,9 @@ using Kind = TapeArgument::Kind;
 // What a stretch is looked at for is less than so many ops take.
 constexpr size_t kFewestOps = 3;
 constexpr size_t kMostInOnePlace = 16;
-constexpr size_t kMostTried = 16;
+constexpr size_t kMostTried = 32;
 constexpr uint64_t kPause = 3;     // runs between two that learn something
-constexpr uint64_t kSeldom = 256;  // where nothing new is to be learned
+constexpr uint64_t kSeldom = 255;  // where nothing new is to be learned
 
 size_t At(int32_t reg) { return static_cast<size_t>(reg); }
 
@@ -113,8 +113,7 @@ TapeStretches::Run::~Run() {
     stretches_->Note(std::move(learned),
                      {.has_learned = saw_replay_,
                       .shown = followed - std::min(gone_over_, followed),
-                      .missed = missed_,
-                      .missed_in = missed_in_});
+                      .missed = missed_});
   } catch (const std::bad_alloc&) {  // then nothing is learned
   }
 }
@@ -173,17 +172,20 @@ size_t TapeStretches::Run::GoOverKnown(size_t call) {
       continue;
     }
     const size_t calls = GoOverOne(*stretch, *session, *following.program);
-    if (calls == 0) NoteMiss(following.program);
+    if (calls == 0) NoteMiss(call, following.program);
     return calls;
   }
-  if (following.program != nullptr) NoteMiss(following.program);
+  if (following.program != nullptr) NoteMiss(call, following.program);
   return 0;
 }
 
 void TapeStretches::Run::NoteMiss(
-    const std::shared_ptr<const engine::Program>& in) {
+    size_t call, const std::shared_ptr<const engine::Program>& program) {
   missed_ = true;
-  missed_in_ = in;
+  if (!stretches_->Tries(call, program)) return;
+  learns_ = true;
+  known_.reset();
+  (void)made_.TakeAll();  // they are there
 }
 
 size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
@@ -526,7 +528,6 @@ void TapeStretches::Note(All learned, const Outcome& outcome) {
   const std::lock_guard lock(mutex_);
   // Others are shown now: there is another plan, perhaps.
   missed_ |= outcome.missed || outcome.shown >= shown_ + kFewestOps;
-  if (outcome.missed) NoteMissIn(outcome.missed_in);
   if (!outcome.has_learned) return;
   missed_ = all_ == nullptr && learned.empty();
   shown_ = outcome.shown;
@@ -562,19 +563,24 @@ void TapeStretches::Note(All learned, const Outcome& outcome) {
       all.insert(begin, std::move(one));
     }
   }
-  pause_ = new_ones ? kPause : std::min(2 * pause_, kSeldom);
+  // Odd, so that it is not always the same plan of two in turn.
+  pause_ = new_ones ? kPause : std::min(2 * pause_ + 1, kSeldom);
   if (!all.empty()) all_ = std::make_shared<const All>(std::move(all));
 }
 
-void TapeStretches::NoteMissIn(
-    const std::weak_ptr<const engine::Program>& program) {
-  const auto is_it = [&program](const auto& other) {
-    return !other.owner_before(program) && !program.owner_before(other);
+bool TapeStretches::Tries(size_t call,
+                          const std::weak_ptr<const engine::Program>& program) {
+  const std::lock_guard lock(mutex_);
+  const auto is_it = [&](const Tried& other) {
+    return other.call == call && !other.program.owner_before(program) &&
+           !program.owner_before(other.program);
   };
-  if (std::ranges::any_of(tried_, is_it)) return;
+  if (runs_ < learned_at_ + kPause || std::ranges::any_of(tried_, is_it)) {
+    return false;
+  }
   if (tried_.size() == kMostTried) tried_.erase(tried_.begin());
-  tried_.push_back(program);
-  pause_ = kPause;
+  tried_.push_back({call, program});
+  return true;
 }
 
 void TapeStretches::NoteDrops(const Tape& tape, TapeStretch& stretch) {

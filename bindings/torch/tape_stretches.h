@@ -143,7 +143,10 @@ class TapeStretches {
       std::vector<TapeStretch::Bump> bumps = {};
     };
 
-    void NoteMiss(const std::shared_ptr<const engine::Program>& in);
+    // No stretch that begins with that call is of use in that plan. Learns from
+    // there on, where that was not tried.
+    void NoteMiss(size_t call,
+                  const std::shared_ptr<const engine::Program>& program);
     // Tells it that a pass begins, if the tape's runs do.
     void Begin();
     void EndPass();
@@ -175,7 +178,6 @@ class TapeStretches {
         known_;
     scheduler::Session* in_pass_ = nullptr;  // knows that this is one
     bool missed_ = false;
-    std::weak_ptr<const engine::Program> missed_in_;  // the last one
     bool learns_ = false;
     bool saw_replay_ = false;
     uint64_t followed_ = 0;   // when it began
@@ -196,16 +198,16 @@ class TapeStretches {
   static size_t Add(const Tape& tape, const std::vector<Run::Known>& calls,
                     size_t begin, All& all);
   // Of a run: it saw a replay, and `learned` is all that it found; so many ops
-  // were followed and not gone over; no stretch was of use, in that plan.
+  // were followed and not gone over; a stretch was of no use.
   struct Outcome {
     bool has_learned = false;
     uint64_t shown = 0;
     bool missed = false;
-    std::weak_ptr<const engine::Program> missed_in = {};
   };
   void Note(All learned, const Outcome& outcome);
-  // Its ops are shown: soon it is learned, unless it was tried before.
-  void NoteMissIn(const std::weak_ptr<const engine::Program>& program);
+  // Whether a run learns from that call on, in that plan: once, unless the last
+  // time was just now.
+  bool Tries(size_t call, const std::weak_ptr<const engine::Program>& program);
 
   std::mutex mutex_;
   // Ascending by first call, of those with one the last one first; guarded by
@@ -216,8 +218,11 @@ class TapeStretches {
   uint64_t pause_ = 1;       // runs until it learns again, if something is new
   uint64_t shown_ = 0;       // in the run that learned last
   bool missed_ = true;       // since then
-  // Those in which nothing was of use, once; the last ones.
-  std::vector<std::weak_ptr<const engine::Program>> tried_;
+  struct Tried {
+    size_t call = 0;
+    std::weak_ptr<const engine::Program> program = {};
+  };
+  std::vector<Tried> tried_;  // the last ones
 };
 
 }  // namespace reprise::bindings

@@ -190,9 +190,8 @@ void CudaExecutor::CountRow(Row& row, std::span<const Segment> segments) {
 
 base::Status CudaExecutor::BreakChain() {
   uint32_t& chained = *context_.chained_graphs;
-  if (++chained <= kMostChained || comparing_) return {};  // it needs the flags
-  REPRISE_CU(*context_.driver,
-             cuMemsetD32Async(flags_->address(0), 0, 1, context_.stream));
+  if (++chained <= kMostChained) return {};
+  REPRISE_RETURN_IF_ERROR(flags_->Touch(context_.stream));
   chained = 1;
   return {};
 }

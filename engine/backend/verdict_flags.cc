@@ -8,7 +8,7 @@ namespace reprise::engine {
 base::Result<std::unique_ptr<VerdictFlags>> VerdictFlags::Create(
     const device::Driver& driver, uint32_t tags) {
   std::unique_ptr<VerdictFlags> flags(new VerdictFlags(driver, tags));
-  const size_t size_bytes = tags * sizeof(uint32_t);
+  const size_t size_bytes = flags->words() * sizeof(uint32_t);
   REPRISE_CU(driver, cuMemAlloc(&flags->device_words_, size_bytes));
   void* host = nullptr;
   REPRISE_CU(driver, cuMemHostAlloc(&host, size_bytes, 0));
@@ -27,13 +27,18 @@ VerdictFlags::~VerdictFlags() {
 }
 
 base::Status VerdictFlags::Clear(CUstream stream) {
-  REPRISE_CU(driver_, cuMemsetD32Async(device_words_, 0, tags_, stream));
+  REPRISE_CU(driver_, cuMemsetD32Async(device_words_, 0, words(), stream));
+  return {};
+}
+
+base::Status VerdictFlags::Touch(CUstream stream) {
+  REPRISE_CU(driver_, cuMemsetD32Async(device_words_, 0, 1, stream));
   return {};
 }
 
 base::Status VerdictFlags::Read(CUstream stream) {
   REPRISE_CU(driver_, cuMemcpyDtoHAsync(host_words_, device_words_,
-                                        tags_ * sizeof(uint32_t), stream));
+                                        words() * sizeof(uint32_t), stream));
   REPRISE_CU(driver_, cuEventRecord(event_, stream));
   return {};
 }
@@ -50,7 +55,7 @@ base::Result<std::optional<Verdict>> VerdictFlags::Poll(
   }
   Verdict verdict;
   for (uint32_t tag = 0; tag < tags_; ++tag) {
-    if (host_words_[tag] != 0) verdict.differing.push_back(tag);
+    if (host_words_[1 + tag] != 0) verdict.differing.push_back(tag);
   }
   return verdict;
 }

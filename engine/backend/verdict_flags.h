@@ -15,9 +15,10 @@
 
 namespace reprise::engine {
 
-// One word a tag: owns four bytes of device memory and four of pinned host
-// memory for each, and an event. Clear and Read are enqueued on `stream`; Poll
-// looks at the event. One thread at a time.
+// One word a tag, behind one that nobody looks at: owns four bytes of device
+// memory and four of pinned host memory for each, and an event. Clear, Read and
+// Touch are enqueued on `stream`; Poll looks at the event. One thread at a
+// time.
 class VerdictFlags {
  public:
   static base::Result<std::unique_ptr<VerdictFlags>> Create(
@@ -28,16 +29,20 @@ class VerdictFlags {
 
   base::Status Clear(CUstream stream);
   base::Status Read(CUstream stream);
+  // Writes the first word, so that something was done on the stream.
+  base::Status Touch(CUstream stream);
   base::Result<std::optional<Verdict>> Poll(Executor::Patience patience);
 
   // The tag's word, for a comparison to raise.
   uint64_t address(uint32_t tag) const {
-    return device_words_ + tag * sizeof(uint32_t);
+    return device_words_ + (1 + tag) * sizeof(uint32_t);
   }
 
  private:
   VerdictFlags(const device::Driver& driver, uint32_t tags)
       : driver_(driver), tags_(tags) {}
+
+  uint32_t words() const { return 1 + tags_; }
 
   const device::Driver& driver_;
   const uint32_t tags_;

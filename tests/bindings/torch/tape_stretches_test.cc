@@ -286,6 +286,32 @@ TEST_F(TapeStretchesTest, LearnsAnotherPlanSoon) {
   }
 }
 
+// However they take turns.
+TEST_F(TapeStretchesTest, LearnsPlansThatTakeTurns) {
+  Layers layers;
+  const at::Tensor x = at::randn({4, 8});
+  const auto tape = Record({x}, [&] { return layers(x); });
+  ASSERT_NE(tape, nullptr);
+  const auto run_behind = [&](at::Tensor (*first)(const at::Tensor&)) {
+    const uint64_t before = session_->unseen;
+    (void)first(x);  // a pass begins with it
+    RunBeside(*tape, std::ref(layers), {4, 8}, 1);
+    return session_->unseen - before;
+  };
+  for (int i = 0; i < 3000; ++i) run_behind(&at::sin);
+  for (const auto& [seldom, period] :
+       {std::pair{&at::cos, 2}, {&at::exp, 3}, {&at::tanh, 4}, {&at::erf, 8}}) {
+    uint64_t unseen = 0;  // in its last ten runs
+    for (int turn = 0; turn < kWarm; ++turn) {
+      for (int i = 1; i < period; ++i) run_behind(&at::sin);
+      const uint64_t more = run_behind(seldom);
+      if (turn >= kWarm - 10) unseen += more;
+    }
+    EXPECT_GE(unseen, 10u * 8u) << period;
+    for (int i = 0; i < 2000; ++i) run_behind(&at::sin);
+  }
+}
+
 TEST_F(TapeStretchesTest, GoesOnCallByCallWhereItMust) {
   Layers layers;
   const at::Tensor x = at::randn({4, 8});
