@@ -506,6 +506,66 @@ def a_method() -> Case:
     return Net(), (), change
 
 
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.by
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Layer(), Layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x))
+
+
+def forward_of_an_object() -> Case:
+    net = Layers()
+    net.second.by = 3
+
+    def change() -> None:
+        net.first.forward = net.second.forward
+
+    return net, (), change
+
+
+def forward_of_the_module() -> Case:
+    net = Layers()
+
+    def change() -> None:
+        net.forward = lambda x: x * 5
+
+    return net, (), change
+
+
+def forward_of_a_class() -> Case:
+    class Other(Layer):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 3
+
+    net = Layers()
+    net.first = Other()
+
+    def change() -> None:
+        Other.forward = Layer.forward  # type: ignore[method-assign]
+
+    return net, (), change
+
+
+def a_call_that_is_compiled() -> Case:
+    net = Layers()
+
+    def change() -> None:
+        net.first._compiled_call_impl = lambda x: x * 7  # as Module.compile does
+
+    return net, (), change
+
+
 def what_an_attribute_of_a_class_holds() -> Case:
     class Config:
         table: ClassVar[dict[str, list[int]]] = {"a": [2]}
@@ -596,6 +656,10 @@ def state_of_an_optimizer() -> Case:
         an_attribute_of_a_class,
         an_attribute_of_a_base_class,
         a_method,
+        forward_of_an_object,
+        forward_of_the_module,
+        forward_of_a_class,
+        a_call_that_is_compiled,
         what_an_attribute_of_a_class_holds,
         a_factory,
         a_factory_of_an_object,

@@ -150,6 +150,15 @@ def _named(code: types.CodeType) -> _Named:
     return _Named(names, frozenset(read), frozenset(written), computes)
 
 
+# What torch asks a module for when it is called.
+_OF_CALLS = frozenset[str]().union(
+    *(
+        _named(getattr(torch.nn.Module, name).__code__).read
+        for name in ("_wrapped_call_impl", "_call_impl", "_slow_forward")
+    )
+)
+
+
 class Is:
     """In a form: that very object, which it does not keep.
 
@@ -555,7 +564,7 @@ class Reached:
         """What a change of tells that the callable may do something else."""
         found: dict[tuple[int, Any], Watched] = {}
         # Those that are not there, too: they may come.
-        named = frozenset({"training", *self._read, *self._written})
+        named = frozenset({"training", *_OF_CALLS, *self._read, *self._written})
         counts = None if self._reads_all else named
         joined: dict[frozenset[str], frozenset[str]] = {}
 
