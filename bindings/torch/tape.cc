@@ -157,7 +157,11 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
       return false;
     }
   }
-  return watched_.Hold();
+  // Python may ask whether one of them was given.
+  const auto is_watched = [this](const at::Tensor& tensor) {
+    return watched_.Has(tensor.unsafeGetTensorImpl());
+  };
+  return std::ranges::none_of(inputs.tensors, is_watched) && watched_.Hold();
 }
 
 bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {

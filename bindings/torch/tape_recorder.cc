@@ -831,6 +831,10 @@ void TapeRecorder::NoteOutput(const at::Tensor& output, Outcome& outcome) {
       !output.is_same(parts_.inputs[given.index])) {
     Refuse("an output is an argument's .data");
   }
+  if (given.origin == Origin::kForeign &&
+      given.foreign->_unsafe_get_target() != output.unsafeGetTensorImpl()) {
+    Refuse("an output is the .data of a tensor from outside");
+  }
   if (parts_.pass == TapePass::kForward) {
     if (given.origin == Origin::kResult &&
         outside_.contains(storages_[static_cast<size_t>(reg)])) {

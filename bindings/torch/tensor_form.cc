@@ -141,6 +141,8 @@ bool WatchedTensor::Holds(Storages elsewhere) const {
 }
 
 void WatchedTensors::Add(const WatchedTensor& tensor) {
+  const c10::TensorImpl* const itself = tensor.tensor._unsafe_get_target();
+  all_.insert(std::ranges::lower_bound(all_, itself), itself);
   const TensorForm& form = tensor.form;
   const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
   if (!ArePlain(keys) || form.sizes.size() > UINT8_MAX) {
@@ -161,6 +163,10 @@ void WatchedTensors::Add(const WatchedTensor& tensor) {
   row.requires_grad = form.requires_grad;
   row.has_gradient = tensor.has_gradient;
   tensors_.push_back(tensor.tensor);
+}
+
+bool WatchedTensors::Has(const c10::TensorImpl* tensor) const {
+  return std::ranges::binary_search(all_, tensor);
 }
 
 bool WatchedTensors::Hold(Storages elsewhere) const {

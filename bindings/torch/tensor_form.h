@@ -73,6 +73,8 @@ class WatchedTensors {
   void Add(const WatchedTensor& tensor);
   // All of them do.
   bool Hold(Storages elsewhere = {}) const;
+  // It is one of them.
+  bool Has(const c10::TensorImpl* tensor) const;
 
  private:
   struct Row {
@@ -91,6 +93,7 @@ class WatchedTensors {
   bool Holds(size_t index, Storages elsewhere) const;
   void PrefetchRow(size_t index) const;
 
+  std::vector<const c10::TensorImpl*> all_;  // ascending
   std::vector<WeakTensor> tensors_;
   std::vector<Row> rows_;
   std::vector<int64_t> extents_;       // sizes and strides, one after the other

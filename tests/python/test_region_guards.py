@@ -734,3 +734,40 @@ def test_parameters_that_another_thread_replaces(device: str) -> None:
             over.set()
             other.join()
     assert fast.explain().replayed > 0
+
+
+class Other(nn.Module):
+    """Has another name for the memory of a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((2,), 3.0))
+        self.other = self.weight.data
+        self.known = torch.ones(2)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        if x is self.known:
+            return x + 1, self.other
+        return x + self.weight, self.other
+
+
+@torch.no_grad()
+def test_the_very_tensor_that_is_returned() -> None:
+    net = Other()
+    fast = reprise.region(net)
+    for _ in range(CALLS):
+        x = torch.rand(2)
+        y, other = fast(x)
+        assert other is net.other
+        assert_same_bits(y, x + net.weight)
+
+
+@torch.no_grad()
+def test_an_argument_that_python_knows() -> None:
+    net = Other()
+    fast = reprise.region(lambda x: net(x)[0])
+    for _ in range(CALLS):
+        fast(torch.rand(2))
+    assert fast.explain().replayed > 0, str(fast.explain())
+    for _ in range(CALLS):
+        assert_same_bits(fast(net.known), net.known + 1)
