@@ -12,7 +12,7 @@ import operator
 import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -50,11 +50,13 @@ _NO_OBJECTS = (
 )
 _MOST_LISTED = 64  # elements of a list, in each call
 _MOST_ELEMENTS = 1024  # of a container, that are looked at
+_MOST_WRITTEN = 256  # attributes that calls set
 _FASTPATH = frozenset({"_is_fastpath_enabled"})
 _DEPTH = 3  # how far objects of the program's are followed to modules
 
 
 _MISSING = object()
+_WRITTEN = object()  # by calls, whatever it is
 
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _CONTAINERS = (list, tuple, set, frozenset, *_DICTS)
@@ -85,8 +87,73 @@ class Bound:
 # A name for people, a dictionary, and its keys that count; None: all do.
 Watched = tuple[str, dict[Any, Any], "frozenset[str] | None"]
 
-# By these, code reads attributes whose names it does not say.
-_READ_ALL = frozenset({"getattr", "vars", "__dict__", "__getattribute__", "asdict"})
+
+class Attribute(NamedTuple):
+    """Of a module, which it does not keep."""
+
+    module: weakref.ref[torch.nn.Module]
+    in_buffers: bool
+    name: str
+
+    def values(self) -> dict[str, Any] | None:
+        """Where it stands; None: the module is gone."""
+        module = self.module()
+        if module is None:
+            return None
+        values: dict[str, Any] = module._buffers if self.in_buffers else module.__dict__
+        return values
+
+
+# Attributes of modules that a region's calls set to tensors. What one holds before a
+# call is as an argument, and what it holds behind it as a result, so it is nothing that
+# the region leads to.
+Written = tuple[Attribute, ...]
+
+
+def keys_of(written: Written) -> set[tuple[int, str]]:
+    """The ids of dictionaries, as long as modules live, and keys."""
+    return {
+        (id(values), each.name)
+        for each in written
+        if (values := each.values()) is not None
+    }
+
+
+def held_by(written: Written) -> tuple[Any, ...] | None:
+    """What they hold: tensors, None, or `Ellipsis` where there is nothing.
+
+    None: one of them holds something else.
+    """
+    found = []
+    for each in written:
+        values = each.values()
+        value = ... if values is None else values.get(each.name, ...)
+        if value is not None and value is not ... and not _is_plain(value):
+            return None
+        found.append(value)
+    return tuple(found)
+
+
+def set_to(written: Written, before: tuple[Any, ...], behind: tuple[Any, ...]) -> None:
+    """What a call has set them to, that was something else before it."""
+    for each, old, new in zip(written, before, behind, strict=True):
+        values = each.values()
+        if new is not old and values is not None:
+            values[each.name] = new
+
+
+def _is_plain(value: Any) -> bool:
+    """A tensor without a history, of which nothing else is known."""
+    return type(value) is torch.Tensor and not (value.requires_grad or value.__dict__)
+
+
+# By these, code reads or sets attributes whose names it does not say.
+_READ_ALL = frozenset(
+    {
+        *("getattr", "vars", "__dict__", "__getattribute__", "asdict"),
+        *("setattr", "__setattr__", "delattr"),
+    }
+)
 # Their functions tell nobody that they look at a number.
 _MATH = frozenset({"math", "cmath", "numpy", "statistics", "decimal", "fractions"})
 _CALLED = ("__call__", "forward")
@@ -233,6 +300,7 @@ class Reached:
         self._odd = False  # of the form is not all that they hold
         self._met: list[weakref.ref[torch.Tensor]] = []  # tensors
         self._instances: set[int] = set()  # ids of types of what was found
+        self.written: Written = ()
         for each in given:
             self._follow_given(type(each).__name__, each, 0)
         for kind in kinds:
@@ -535,7 +603,11 @@ class Reached:
 
     def tensors(self, dicts: Iterable[Watched]) -> list[torch.Tensor]:
         """Those that it leads to, by these and by what is no dictionary."""
-        held = [[value for _, value in _items(each, keys)] for _, each, keys in dicts]
+        apart = keys_of(self.written)
+        held = [
+            [value for key, value in _items(each, keys) if (id(each), key) not in apart]
+            for _, each, keys in dicts
+        ]
         held += [[values.get(key) for _, values, key in self.names()]]
         held += [each for _, each in self._lists.values()]
         held += [list(map(_content, self.cells)), [ref() for ref in self._met]]
@@ -748,12 +820,18 @@ class State:
         self._tensors = [weakref.ref(each) for each in reached.tensors(dicts)]
         self._instances = reached.instances()
         self._optimizers = reached.optimizers
+        self._modules = list(reached._modules)
+        self.written = reached.written
+        apart = keys_of(self.written)
         self._held = [
             (
                 name,
                 each,
                 keys,
-                {key: _token(value) for key, value in _items(each, keys)},
+                {
+                    key: _WRITTEN if (id(each), key) in apart else _token(value)
+                    for key, value in _items(each, keys)
+                },
             )
             for name, each, keys in dicts
         ]
@@ -781,6 +859,7 @@ class State:
         self._names = [
             (name, values, key, *_known(values.get(key, _MISSING), listed))
             for name, values, key in reached.names()
+            if (id(values), key) not in apart
         ]
 
     def dicts(self) -> list[dict[Any, Any]]:
@@ -836,8 +915,46 @@ class State:
                 return name
         return None
 
-    def difference(self) -> str | None:
-        """What is another one now, as the program names it; None: nothing."""
+    def rewritten(self) -> Written:
+        """Those, and what are other tensors now, if nothing else is another one.
+
+        Empty: there are none of these, or too many.
+        """
+        places = {
+            id(values): (module, in_buffers)
+            for ref in self._modules
+            if (module := ref()) is not None
+            and type(module).__setattr__ is torch.nn.Module.__setattr__
+            for in_buffers, values in (
+                (False, module.__dict__),
+                (True, module._buffers),
+            )
+        }
+        found: dict[tuple[int, Any], Attribute] = {}
+        for _, each, keys, tokens in self._held:
+            for key, value in _items(each, keys):
+                token = tokens.get(key, _MISSING)
+                if token is _WRITTEN or id(each) not in places or not _is_plain(value):
+                    continue
+                if token is None or (
+                    isinstance(token, weakref.ref) and not _same(token, value)
+                ):
+                    module, in_buffers = places[id(each)]
+                    found[id(each), key] = Attribute(
+                        weakref.ref(module), in_buffers, key
+                    )
+        alive = [each for each in self.written if each.module() is not None]
+        if self.difference(found) is not None or (
+            len(alive) + len(found) > _MOST_WRITTEN
+        ):
+            return ()
+        return (*alive, *found.values()) if found else ()
+
+    def difference(self, beside: Container[tuple[int, Any]] = ()) -> str | None:
+        """What is another one now, as the program names it; None: nothing.
+
+        `beside` these: ids of dictionaries, and keys.
+        """
         for cell, content in self._cells:
             if _content(cell) is not content:
                 return "a variable of its closure"
@@ -859,6 +976,8 @@ class State:
                 return f"{name}.{_name(next(iter(gone), 'order'))}"
             for key, value in items:
                 token = tokens.get(key, _MISSING)
+                if token is _WRITTEN or (id(each), key) in beside:
+                    continue
                 if token is _MISSING or not _same(token, value):
                     return f"{name}.{_name(key)}"
                 if _may_change(value, token) and id(value) not in listed:

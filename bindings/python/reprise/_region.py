@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import itertools
 import logging
 import operator
 import threading
@@ -30,7 +31,7 @@ from reprise._node import (
     watch,
 )
 from reprise._numbers import noted, plain
-from reprise._reach import Bound, Reached, State
+from reprise._reach import Bound, Reached, State, Written, held_by, set_to
 from reprise._recording import recording, thread
 from reprise._region_report import RegionReport
 from reprise._watch import LOOKS_ALWAYS, Watch
@@ -129,6 +130,7 @@ class Region:
         self._states: list[State] = []
         # The state that was found last, and what watches it.
         self._at: tuple[State, int] | None = None
+        self._written: Written = ()
         self._made = 0  # states
         self._fruitless = 0  # states and structures since a call was replayed
         self._changes = 0
@@ -265,8 +267,10 @@ class Region:
             device = _default_device()
             run = run if device is None else _without_modes
         step = _LOOK
+        before: tuple[Any, ...] = ()
         for _ in range(_MOST_LOOKS):
             held, kind = 0, 0
+            tensors = parts.tensors
             if given is not None:
                 found = self._held_by(given)
                 if found is None:
@@ -277,10 +281,20 @@ class Region:
             state, watch = at
             if self._off:
                 return self._reprise_fn(*args, **kwargs)
-            key = state.number, form, kind, device
+            key: tuple[Any, ...] = state.number, form, kind, device
+            if state.written:
+                now = held_by(state.written)
+                if now is None:
+                    self._note("an attribute that it sets is something else now")
+                    return self._reprise_fn(*args, **kwargs)
+                before = now
+                tensors = [*tensors, *filter(torch.is_tensor, before)]
+                key = *key, tuple(map(type, before))
             structure = self._structures.get(key) or self._new_structure(key)
             passes = structure.passes
-            if passes is not None and (passes.off or not one_node_can_stand()):
+            if passes is not None and (
+                passes.off or state.written or not one_node_can_stand()
+            ):
                 passes = None
             of = passes or structure
             handle = of.handle
@@ -301,7 +315,12 @@ class Region:
                 report.seconds += _clock() - begin
                 report.replayed += 1
                 self._fruitless = 0
-                return of.builders[tape][1](iter(outputs), parts.objects)
+                result = of.builders[tape][1](iter(outputs), parts.objects)
+                if not state.written:
+                    return result
+                result, behind = result
+                self._set(before, behind, at, run)
+                return result
             if step == _LOOK:
                 at = self._look()
                 if at[0] is state and structure.off:
@@ -322,8 +341,24 @@ class Region:
             self._note(_WHY_PLAIN[step])
             return self._reprise_fn(*args, **kwargs)
         return self._record(
-            structure, of, state, form, parts, args, kwargs, tensors, given
+            structure, of, state, form, parts, args, kwargs, tensors, before, given
         )
+
+    def _set(
+        self,
+        before: tuple[Any, ...],
+        behind: tuple[Any, ...],
+        at: tuple[State, int],
+        run: _Run,
+    ) -> None:
+        """What a call sets. A watch that it finds quiet is not told of that."""
+        state, watch = at
+        alone = threading.active_count() == 1
+        quiet = alone and run(0, watch, [], [], 0)[0] != _LOOK
+        set_to(state.written, before, behind)
+        if quiet and self._at is at:
+            self._watch.anew()
+            self._at = state, self._watch.handle
 
     def _held_by(self, given: Given) -> tuple[int, int, list[torch.Tensor]] | None:
         """See `Given.now`. None: the callable is run this time."""
@@ -403,6 +438,7 @@ class Region:
         try:
             given = [each() for each in self._given]
             self._reached = Reached(fn, given, self._kinds)
+            self._reached.written = self._written
             state = State(self._reached, self._made + 1)
         except Exception as failed:  # the program's own, as it is looked at, too
             self._off = True
@@ -477,8 +513,10 @@ class Region:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         tensors: list[torch.Tensor],
+        before: tuple[Any, ...],
         given: Given | None,
     ) -> Any:
+        """`before`: what attributes that it sets have held."""
         reached = self._reached
         assert reached is not None
         numbers = parts.numbers
@@ -511,6 +549,8 @@ class Region:
                 result = self._reprise_fn(*watched[0], **watched[1])
             result = plain(result)
             changed = state.difference() or self._changed(form, parts, args, kwargs)
+            if changed is not None and self._learn_written(state):
+                return result
             if changed is not None:
                 self._note(_CHANGES.format(changed))
                 self._changes += 1
@@ -525,8 +565,16 @@ class Region:
                 structure.off |= structure.changes >= _MOST_CHANGES
                 return result
             given_back = _tree.Parts(known=parts.objects)
+            whole = result
+            if state.written:
+                behind = held_by(state.written)
+                why = _why_not_set(before, behind, tensors, own)
+                if why is not None:
+                    self._refuse(of, why, "")
+                    return result
+                whole = result, behind
             try:
-                returned = _tree.flatten(result, given_back)
+                returned = _tree.flatten(whole, given_back)
             except _tree.Foreign as unknown:
                 self._refuse(of, f"it returns a {unknown}", "")
                 return result
@@ -547,7 +595,8 @@ class Region:
         self._report.recorded += 1
         if calls:
             self._report.operators = calls
-        if structure.passes is None and not numbers and not parts.objects:
+        may_be_node = not (numbers or parts.objects or state.written)
+        if structure.passes is None and may_be_node:
             make = functools.partial(self._passes, _form(args, kwargs, _tree.Parts()))
             watch(outputs, functools.partial(structure.note_backward, make=make))
         if passes is not None and verdict == _REFUSED:
@@ -583,6 +632,18 @@ class Region:
         ):
             return "an argument, or the numbers of an optimizer"
         return None
+
+    def _learn_written(self, state: State) -> bool:
+        """A call has set attributes of modules to other tensors, and nothing else."""
+        found = state.rewritten()
+        with self._lock:
+            # Another thread may have learned others.
+            if not found or self._written != state.written:
+                return False
+            self._written = found
+            self._at = None  # it is in another state: these are none of it
+            self._states = []
+        return True
 
     def _passes(self, form: _tree.Form) -> Differentiable:
         again = calling_again(self._reprise_fn, form, recording)
@@ -669,6 +730,37 @@ class Region:
             yield
         finally:
             _native.activate(None)
+
+
+def _why_not_set(
+    before: tuple[Any, ...],
+    behind: tuple[Any, ...] | None,
+    given: list[torch.Tensor],
+    own: list[torch.Tensor],
+) -> str | None:
+    """Why replays do not set attributes as a recorded call has. None: they do."""
+    if thread.eager:
+        return "it sets attributes, and calls functions that run each time"
+    changed = [
+        new
+        for new, old in zip(behind or (), before, strict=behind is not None)
+        if new is not old
+    ]
+    if behind is None or not all(map(torch.is_tensor, changed)):
+        return "it sets an attribute to something else than a tensor without a history"
+    # As outputs, tensors are told by their memory and their form.
+    held = {id(each): each for each in before if torch.is_tensor(each)}
+    made = {id(each): each for each in changed}
+    for each in held:
+        made.pop(each, None)
+    for each in given:
+        made.pop(id(each), None)
+    others = [*own, *held.values()]
+    if any(torch._C._is_alias_of(a, b) for a in made.values() for b in others) or any(
+        torch._C._is_alias_of(a, b) for a, b in itertools.combinations(held.values(), 2)
+    ):
+        return "an attribute that it sets is a view of another tensor from outside"
+    return None
 
 
 _Run = Callable[..., tuple[int, int, tuple[torch.Tensor, ...]]]

@@ -77,7 +77,7 @@ class Watch:
         if len(objects) == len(self._armed) and all(
             map(operator.is_, objects, self._armed)
         ):
-            self._take(ops.watch_anew(self.handle))
+            self.anew()
             return
         words = []
         for each in objects:
@@ -94,6 +94,11 @@ class Watch:
             words.append(ops.dict_changes(self._is_given))
         self._armed = objects
         self._take(ops.watch_words(words))
+
+    def anew(self) -> None:
+        """The same as they are now."""
+        if _LAYOUT is not None:
+            self._take(_native._ops().watch_anew(self.handle))
 
     def _take(self, handle: int) -> None:
         """Who still has the one before is told that something changed."""
