@@ -108,9 +108,10 @@ bool BeginRegion(int64_t name, std::vector<at::Tensor> tensors,
                        std::move(watched));
 }
 
-// A verdict (RegionVariants::Verdict), the tape, its calls, and whether they
-// draw; why, and where; of what was saved, behind so many outputs, which of the
-// tape's it is; and what is written outside.
+// A verdict (RegionVariants::Verdict), the tape, its calls, whether they draw,
+// and whether some are not torch's own; why, and where; of what was saved,
+// behind so many outputs, which of the tape's it is; and what is written
+// outside.
 std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>,
            std::vector<at::Tensor>>
 EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
@@ -122,7 +123,8 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
                           static_cast<size_t>(own));
   }
   return {{static_cast<int64_t>(learned.verdict), learned.tape,
-           static_cast<int64_t>(learned.calls), learned.draws},
+           static_cast<int64_t>(learned.calls), learned.draws,
+           learned.calls_others},
           {learned.reason, learned.place},
           {learned.saved.begin(), learned.saved.end()},
           std::move(learned.written)};

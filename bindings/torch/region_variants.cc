@@ -117,6 +117,7 @@ RegionVariants::Learned RegionVariants::End(
   }
   if (outcome.tape == nullptr) return learned;
   learned.calls = outcome.tape->calls();
+  learned.calls_others = outcome.tape->calls_others();
   const auto expected = std::ranges::find(
       variants_, expected_.empty() ? 0 : expected_[outcome.expected],
       &Variant::name);

@@ -85,6 +85,7 @@ class RegionVariants {
     bool draws = false;
     std::vector<at::Tensor> written = {};
     std::vector<size_t> saved = {};
+    bool calls_others = false;  // Tape::calls_others
   };
   // False: somebody else records.
   bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,

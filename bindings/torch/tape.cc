@@ -95,6 +95,13 @@ at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
                      .strides = form.strides});
 }
 
+bool Tape::calls_others() const {
+  return std::ranges::any_of(calls_, [](const TapeCall& call) {
+    const std::string& name = call.op.operator_name().name;
+    return !name.starts_with("aten::") && !name.starts_with("prims::");
+  });
+}
+
 bool Tape::FitsNumbers(const TapeInputs& inputs) const {
   if (inputs.numbers.size() != numbers_.size()) return false;
   for (size_t i = 0; i < numbers_.size(); ++i) {

@@ -168,6 +168,9 @@ class Tape {
  public:
   TapeLevel level() const { return level_; }
   size_t calls() const { return calls_.size(); }
+  // Some are of operators that are not torch's own: their kernels may be
+  // Python's, which reads what it likes.
+  bool calls_others() const;
   // A formula of its arguments alone. By no weight is known where it begins, so
   // its runs tell sessions.
   bool tells_passes() const { return tells_passes_; }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import gc
 import threading
 import weakref
@@ -660,3 +661,60 @@ def test_threads_that_set_others(device: str) -> None:
     for each in threads:
         each.join()
     assert not failed, failed
+
+
+@torch.library.custom_op("reprise_test::masked_by_outer", mutates_args=())
+def masked_by_outer(x: torch.Tensor) -> torch.Tensor:
+    return x * Peeking.now.mask
+
+
+class Peeking(nn.Module):
+    """A kernel of Python's reads what it has set."""
+
+    now: Any = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mask = torch.zeros(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        Peeking.now = self
+        self.mask = (x > 0).float()
+        return torch.ops.reprise_test.masked_by_outer(x) + 1
+
+
+def test_an_operator_that_reads_one(device: str) -> None:
+    net, fast, twin = pair(device, Peeking())
+    Peeking.now = net
+    for _ in range(CALLS):
+        x = batch(device)
+        assert_same_bits(fast(x), eagerly(device, twin, x))
+        Peeking.now = net
+        assert_same_bits(net.mask, twin.mask)
+    assert any("operators of others" in each for each in fast.explain().reasons)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    by: float = 2.0
+
+
+class Counted(nn.Module):
+    """Its user counts on it, and nobody reads that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = Settings()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.settings.by
+
+
+def test_what_code_does_not_name_may_change(device: str) -> None:
+    net, fast, twin = pair(device, Counted())
+    for call in range(10 * CALLS):
+        net.step = twin.step = call
+        x = batch(device)
+        assert_same_bits(fast(x), eagerly(device, twin, x))
+    assert fast.explain().replayed > 5 * CALLS, str(fast.explain())

@@ -151,7 +151,7 @@ def _is_plain(value: Any) -> bool:
 _READ_ALL = frozenset(
     {
         *("getattr", "vars", "__dict__", "__getattribute__", "asdict"),
-        *("setattr", "__setattr__", "delattr"),
+        *("setattr", "delattr"),
     }
 )
 # Their functions tell nobody that they look at a number.

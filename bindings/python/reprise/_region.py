@@ -585,14 +585,19 @@ class Region:
                 except Unknown as unknown:
                     self._refuse(of, f"{_NODES}: {unknown}", "")
                     return result
-            (verdict, tape, calls, draws), (reason, place), *rest = ops.end_region(
+            learned, (reason, place), *rest = ops.end_region(
                 of.handle, outputs, computed, len(given_back.tensors)
             )
+            verdict, tape, calls, draws, calls_others = learned
             ended = True
         finally:
             if not ended:
                 ops.abandon_region(of.handle)
         self._report.recorded += 1
+        if state.written and calls_others:
+            self._refuse(of, "it sets attributes, and calls operators of others", "")
+            of.off = True
+            return result
         if calls:
             self._report.operators = calls
         may_be_node = not (numbers or parts.objects or state.written)
