@@ -15,7 +15,7 @@ import pytest
 import reprise
 import torch
 from torch import nn
-from watching import assert_same_bits
+from watching import assert_same_bits, in_threads
 
 CALLS = 12
 
@@ -485,31 +485,21 @@ def test_several_threads(device: str) -> None:
     net, fast, twin = pair(device, Net())
     for _ in range(CALLS):
         fast(batch(device))
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            with torch.no_grad():
-                for call in range(5 * CALLS):
-                    x = batch(device)
-                    assert_same_bits(fast(x), eagerly_of(twin, x))
-                    if call == CALLS:
-                        net.layers[0].extra = call  # of no interest
-        except BaseException as error:
-            failed.append(error)
-
     lock = threading.Lock()
 
     def eagerly_of(net: nn.Module, x: torch.Tensor) -> torch.Tensor:
         with lock:
             return copy.deepcopy(net)(x)
 
-    threads = [threading.Thread(target=run) for _ in range(3)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert not failed, failed
+    @torch.no_grad()
+    def work(_: int) -> None:
+        for call in range(5 * CALLS):
+            x = batch(device)
+            assert_same_bits(fast(x), eagerly_of(twin, x))
+            if call == CALLS:
+                net.layers[0].extra = call  # of no interest
+
+    in_threads(work, 3)
 
 
 class Attention(nn.Module):
@@ -640,27 +630,18 @@ class Several(nn.Module):
 
 def test_threads_that_set_others(device: str) -> None:
     net, fast, twin = pair(device, Several())
-    failed: list[BaseException] = []
 
-    def run(which: int) -> None:
-        try:
-            with torch.no_grad():
-                for _ in range(10 * CALLS):
-                    x = batch(device)
-                    found = fast(x, which)
-                    assert_same_bits(found, twin.linear(x) + which)
-                    if which < 3:
-                        mine = (net.h0, net.h1, net.h2)[which]
-                        assert_same_bits(mine, twin.linear(x) * (which + 1))
-        except BaseException as error:
-            failed.append(error)
+    @torch.no_grad()
+    def work(which: int) -> None:
+        for _ in range(10 * CALLS):
+            x = batch(device)
+            found = fast(x, which)
+            assert_same_bits(found, twin.linear(x) + which)
+            if which < 3:
+                mine = (net.h0, net.h1, net.h2)[which]
+                assert_same_bits(mine, twin.linear(x) * (which + 1))
 
-    threads = [threading.Thread(target=run, args=(which,)) for which in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert not failed, failed
+    in_threads(work, 4)
 
 
 @torch.library.custom_op("reprise_test::masked_by_outer", mutates_args=())

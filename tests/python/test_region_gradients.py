@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,7 @@ from models import Doubled
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from watching import assert_same_bits
+from watching import assert_same_bits, in_threads
 
 CALLS = 12
 REPLAYED = CALLS - 6
@@ -781,11 +780,7 @@ def test_threads(device: str) -> None:
             if not torch.equal(expected, found):
                 wrong.append(call)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 3)
     assert not wrong
     assert fast.explain().backward >= REPLAYED
 

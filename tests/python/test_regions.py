@@ -10,7 +10,6 @@ import gc
 import logging
 import pickle
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from models import Doubled
 from reprise._reach import Reached, State
 from torch import nn
 from torch.nn import functional
-from watching import assert_same_bits, replaying
+from watching import assert_same_bits, in_threads, replaying
 
 CALLS = 8  # the fourth is replayed
 PERIOD = 256  # one call in so many is sampled
@@ -1135,26 +1134,20 @@ def test_objects_of_several_threads() -> None:
     fast: Any = reprise.region(fn)
     wrong: list[Any] = []
 
-    def work(factor: float) -> None:
-        try:
-            for _ in range(50):
-                held = Holder(factor=torch.full((2,), factor))
-                for _ in range(4):
-                    found, back = fast(torch.ones(2), held)
-                    if back is not held or found.tolist() != [factor, factor]:
-                        wrong.append((factor, found))
-                str(fast.explain())
-        except BaseException as error:
-            wrong.append(error)
+    def work(number: int) -> None:
+        factor = float(number)
+        for _ in range(50):
+            held = Holder(factor=torch.full((2,), factor))
+            for _ in range(4):
+                found, back = fast(torch.ones(2), held)
+                if back is not held or found.tolist() != [factor, factor]:
+                    wrong.append((factor, found))
+            str(fast.explain())
 
-    threads = [threading.Thread(target=work, args=(float(k),)) for k in range(4)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        in_threads(work, 4)
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
@@ -1786,24 +1779,15 @@ def test_nested_regions(device: str) -> None:
 def test_threads(device: str) -> None:
     net = perceptron(device).eval()
     fast = reprise.region(net)
-    failures: list[BaseException] = []
 
+    @torch.no_grad()
     def work(seed: int) -> None:
-        try:
-            generator = torch.Generator(device).manual_seed(seed)
-            with torch.no_grad():
-                for _ in range(100):
-                    x = torch.randn(8, 16, device=device, generator=generator)
-                    assert_same_bits(fast(x), net(x))
-        except BaseException as failure:
-            failures.append(failure)
+        generator = torch.Generator(device).manual_seed(seed)
+        for _ in range(100):
+            x = torch.randn(8, 16, device=device, generator=generator)
+            assert_same_bits(fast(x), net(x))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    in_threads(work, 4)
     assert fast.explain().replayed > 50
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -32,6 +33,24 @@ def waiting_at_random(seed: str | None) -> Iterator[None]:
     _Waiting.draw = None if seed is None else random.Random(seed)
     yield
     _Waiting.draw = None
+
+
+def in_threads(work: Callable[[int], object], count: int) -> None:
+    """Do it, with a number each, on so many threads at once; none may raise."""
+    failed: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(count)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not failed, failed
 
 
 def rest(session: reprise.Session) -> None:

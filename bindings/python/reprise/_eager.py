@@ -196,7 +196,6 @@ class Eager:
         reason: str = ops.pause_region()
         if reason == _NOBODY:
             return function(*args, **kwargs)
-        thread.eager = True
         number = 0
         read: list[torch.Tensor] = []
         written: list[torch.Tensor] = []

@@ -76,6 +76,11 @@ class _Contribution(NamedTuple):
     target: torch.Tensor
 
 
+def share_memory(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> bool:
+    """The two of some pair are of one storage."""
+    return any(itertools.starmap(torch._C._is_alias_of, pairs))
+
+
 def lead_to_each_other(arguments: Sequence[torch.Tensor]) -> bool:
     """Whether the history of one goes on to another one, as far as can be seen.
 
@@ -708,10 +713,7 @@ class Recording:
             raise Unknown("an output is a leaf")
         if len(tracked) > 1 and any(each._is_view() for each in with_history):
             raise Unknown("of several outputs with gradients one is a view")
-        if any(
-            torch._C._is_alias_of(*each)
-            for each in itertools.combinations(with_history, 2)
-        ):
+        if share_memory(itertools.combinations(with_history, 2)):
             raise Unknown("outputs with gradients share memory")
         if self._saved.written():
             raise Unknown("what autograd has saved is written")

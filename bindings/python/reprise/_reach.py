@@ -859,7 +859,6 @@ class State:
         self._names = [
             (name, values, key, *_known(values.get(key, _MISSING), listed))
             for name, values, key in reached.names()
-            if (id(values), key) not in apart
         ]
 
     def dicts(self) -> list[dict[Any, Any]]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 class _Thread(threading.local):
     recording = False
     objects = False  # are among the arguments
-    eager = False  # a function that runs each time was called
 
 
 thread = _Thread()
@@ -21,7 +20,6 @@ def recording(objects: bool = False) -> Iterator[None]:
     """It does, meanwhile."""
     before = thread.recording, thread.objects
     thread.recording, thread.objects = True, objects
-    thread.eager = False
     try:
         yield
     finally:

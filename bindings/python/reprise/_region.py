@@ -28,6 +28,7 @@ from reprise._node import (
     calling_again,
     lead_to_each_other,
     one_node_can_stand,
+    share_memory,
     watch,
 )
 from reprise._numbers import noted, plain
@@ -52,6 +53,9 @@ _MOST_LOOKS = 3  # in a call
 _MOST_FRUITLESS = 128
 _MOST_CHANGES = 4  # of Python's state by the callable itself
 _CHANGES = "it changes {}, which no replay would"
+_READ_WITHIN = (
+    "it sets attributes, and calls functions that run each time, or operators of others"
+)
 _LONGEST_WAIT = 256  # calls
 
 _clock = time.perf_counter
@@ -522,7 +526,7 @@ class Region:
         numbers = parts.numbers
         ops = _native._ops()
         own = state.tensors()
-        if any(torch._C._is_alias_of(each, of) for each in tensors for of in own):
+        if share_memory(itertools.product(tensors, own)):
             self._note("an argument is memory that it reads from outside, too")
             if given is not None:
                 self._forget(given)
@@ -595,7 +599,7 @@ class Region:
                 ops.abandon_region(of.handle)
         self._report.recorded += 1
         if state.written and calls_others:
-            self._refuse(of, "it sets attributes, and calls operators of others", "")
+            self._refuse(of, _READ_WITHIN, "")
             of.off = True
             return result
         if calls:
@@ -744,8 +748,6 @@ def _why_not_set(
     own: list[torch.Tensor],
 ) -> str | None:
     """Why replays do not set attributes as a recorded call has. None: they do."""
-    if thread.eager:
-        return "it sets attributes, and calls functions that run each time"
     changed = [
         new
         for new, old in zip(behind or (), before, strict=behind is not None)
@@ -754,15 +756,11 @@ def _why_not_set(
     if behind is None or not all(map(torch.is_tensor, changed)):
         return "it sets an attribute to something else than a tensor without a history"
     # As outputs, tensors are told by their memory and their form.
-    held = {id(each): each for each in before if torch.is_tensor(each)}
-    made = {id(each): each for each in changed}
-    for each in held:
-        made.pop(each, None)
-    for each in given:
-        made.pop(id(each), None)
-    others = [*own, *held.values()]
-    if any(torch._C._is_alias_of(a, b) for a in made.values() for b in others) or any(
-        torch._C._is_alias_of(a, b) for a, b in itertools.combinations(held.values(), 2)
+    known = set(map(id, given))  # what was held before is among these
+    made = [each for each in changed if id(each) not in known]
+    held = list({id(each): each for each in filter(torch.is_tensor, before)}.values())
+    if share_memory(itertools.product(made, [*own, *held])) or share_memory(
+        itertools.combinations(held, 2)
     ):
         return "an attribute that it sets is a view of another tensor from outside"
     return None
