@@ -40,6 +40,10 @@ Signature HashWords(std::span<const uint64_t> words) {
   return {hash.high64, hash.low64};
 }
 
+uint64_t HashBytes(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
 SignatureHasher::SignatureHasher() {
   Update(std::span<const uint64_t>(&kSignatureVersion, 1));
 }

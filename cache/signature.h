@@ -31,6 +31,10 @@ struct Signature {
 // as the process.
 Signature HashWords(std::span<const uint64_t> words);
 
+// The same of bytes: what memory holds, to be compared with what it holds
+// later.
+uint64_t HashBytes(std::span<const std::byte> bytes);
+
 // Rolls a signature along a trace, one Update an op:
 //
 //   SignatureHasher hasher;

@@ -4,7 +4,7 @@
 # it lives takes seconds and a matching Python; the wheel's layout is all we need.
 # Gives reprise_dep::cuda_headers, and with REPRISE_TORCH also reprise_dep::torch.
 
-set(REPRISE_TORCH_DIR "" CACHE PATH "The folder torch/ of an installed torch ${REPRISE_TORCH_VERSION} wheel")
+set(REPRISE_TORCH_DIR "" CACHE PATH "The folder torch/ of an installed wheel of torch ${REPRISE_TORCH_OLDEST} or newer")
 set(REPRISE_CUDA_INCLUDE_DIR "" CACHE PATH "Headers of CUDA 13; by default those of torch's wheel")
 
 function(reprise_find_torch out)
@@ -32,25 +32,51 @@ function(reprise_find_torch out)
   set(${out} "" PARENT_SCOPE)
 endfunction()
 
-# One sentence for each way in which a torch does not fit.
+# One sentence for each way in which a torch does not fit. Sets REPRISE_TORCH_VERSION
+# (2.11) and the library's name for it (reprise_torch_211).
 function(reprise_check_torch torch)
+  set(wanted "torch ${REPRISE_TORCH_OLDEST} or newer for CUDA")
   if(NOT torch)
     message(FATAL_ERROR
-      "reprise: no torch found; install torch ${REPRISE_TORCH_VERSION} for CUDA and pass "
+      "reprise: no torch found; install ${wanted} and pass "
       "-DREPRISE_TORCH_DIR=<site-packages>/torch (or activate its environment, or build "
       "the core alone with -DREPRISE_TORCH=OFF)")
   endif()
   file(STRINGS ${torch}/version.py line REGEX "^__version__")
-  string(REGEX MATCH "[0-9]+\\.[0-9]+[^']*" version "${line}")
-  if(NOT version MATCHES "^${REPRISE_TORCH_VERSION}(\\.|$)")
-    message(FATAL_ERROR "reprise: built for torch ${REPRISE_TORCH_VERSION}, found ${version} in ${torch}")
+  string(REGEX MATCH "([0-9]+)\\.([0-9]+)[^']*" full "${line}")
+  set(version ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})
+  if(version VERSION_LESS REPRISE_TORCH_OLDEST)
+    message(FATAL_ERROR "reprise: found torch ${full} in ${torch}, which is too old; install ${wanted}")
+  endif()
+  if(version VERSION_GREATER REPRISE_TORCH_NEWEST)
+    message(WARNING
+      "reprise: found torch ${full} in ${torch}, which is newer than ${REPRISE_TORCH_NEWEST}, the "
+      "newest that Reprise was tested with; the build may fail, and so may what it builds")
   endif()
   if(NOT EXISTS ${torch}/lib/libtorch_cuda.so)
     message(FATAL_ERROR
-      "reprise: the torch in ${torch} (${version}) is a CPU-only build (it has no "
-      "libtorch_cuda.so); install torch ${REPRISE_TORCH_VERSION} for CUDA")
+      "reprise: the torch in ${torch} (${full}) is a CPU-only build (it has no "
+      "libtorch_cuda.so); install ${wanted}")
   endif()
-  message(STATUS "torch ${version} in ${torch}")
+  message(STATUS "torch ${full} in ${torch}")
+  set(REPRISE_TORCH_VERSION ${version} PARENT_SCOPE)
+  string(REPLACE "." "" digits ${version})
+  set(REPRISE_TORCH_LIBRARY reprise_torch_${digits} PARENT_SCOPE)
+endfunction()
+
+# The Python that reads torch's list of operators: REPRISE_PYTHON.
+function(reprise_find_python torch)
+  cmake_path(CONVERT "${torch}/../../../../bin/python3" TO_CMAKE_PATH_LIST of_torch NORMALIZE)
+  foreach(python IN ITEMS "${Python_EXECUTABLE}" "${PYTHON_EXECUTABLE}" ${of_torch} python3)
+    execute_process(COMMAND "${python}" -c "import yaml" RESULT_VARIABLE failed ERROR_QUIET)
+    if(failed EQUAL 0)
+      set(REPRISE_PYTHON ${python} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR
+    "reprise: no Python with PyYAML found, which reads torch's list of operators; in the "
+    "environment of the torch in ${torch}, run: pip install pyyaml")
 endfunction()
 
 function(reprise_import_torch torch)
@@ -92,8 +118,12 @@ function(reprise_import_cuda_headers torch)
     endif()
   endforeach()
   if(REPRISE_TORCH AND NOT EXISTS ${include}/crt/host_defines.h)
+    # The same release of CUDA as torch's own headers.
+    file(STRINGS ${include}/cuda.h line REGEX "^#define CUDA_VERSION ")
+    string(REGEX MATCH "([0-9]+)0([0-9])0$" version "${line}")
     message(FATAL_ERROR
-      "reprise: no crt/host_defines.h in ${include}: pip install 'cuda-toolkit[crt,cccl]==13.0.2'")
+      "reprise: no crt/host_defines.h in ${include}: pip install "
+      "'cuda-toolkit[crt,cccl]==${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.*'")
   endif()
   add_library(reprise_dep::cuda_headers INTERFACE IMPORTED GLOBAL)
   target_include_directories(reprise_dep::cuda_headers SYSTEM INTERFACE ${include})
@@ -106,4 +136,5 @@ endif()
 reprise_import_cuda_headers("${reprise_torch_dir}")
 if(REPRISE_TORCH)
   reprise_import_torch(${reprise_torch_dir})
+  reprise_find_python(${reprise_torch_dir})
 endif()

@@ -86,7 +86,7 @@ def environment(bundle: pathlib.Path, scratch: str) -> dict[str, str]:
         **os.environ,
         "LD_LIBRARY_PATH": _joined(paths, "LD_LIBRARY_PATH"),
         "PYTHONPATH": _joined(packages, "PYTHONPATH"),
-        "REPRISE_LIBRARY": str(bundle / "libreprise_torch.so"),
+        "REPRISE_LIBRARY": str(bundle),
         "REPRISE_CACHE_DIR": scratch,
     }
 

@@ -78,6 +78,8 @@ class AdaptiveGraph {
   bool MayBecome(const Recipe& recipe) const;
 
   engine::PlanReport report() const;
+  // The arguments as they were set last.
+  const std::vector<std::byte>& image() const { return image_; }
   uint64_t patched() const { return patched_; }
 
  private:

@@ -36,6 +36,24 @@ bool Same(const std::vector<engine::Access>& a,
                                    a.size() * sizeof(engine::Access)) == 0);
 }
 
+std::string PlaceOf(const engine::Node& node, size_t launch) {
+  const char* kind = node.kind == engine::Node::Kind::kCopy   ? "copy"
+                     : node.kind == engine::Node::Kind::kFill ? "fill"
+                                                              : "";
+  return "launch " + std::to_string(launch) + " (" +
+         (node.kernel != nullptr ? "kernel '" + node.kernel->name() + "'"
+                                 : kind) +
+         ")";
+}
+
+// Where argument `index` of a kernel, copy or fill lies in the node's image.
+uint32_t OffsetOf(const engine::Node& node, size_t index) {
+  if (node.kernel != nullptr) {
+    return (*node.kernel->params())[index].offset_bytes;
+  }
+  return static_cast<uint32_t>(index * sizeof(void*));
+}
+
 }  // namespace
 
 std::unique_ptr<engine::BatchRecord> BatchStream::TakeRecord() {
@@ -59,10 +77,7 @@ Status BatchStream::Check(const engine::BatchRecord& record) const {
   for (size_t i = 0; i < record.nodes().size(); ++i) {
     const engine::Node& node = record.nodes()[i];
     if (node.kind != engine::Node::Kind::kKernel) continue;
-    const auto place = [&] {
-      return "launch " + std::to_string(i) + " (kernel '" +
-             node.kernel->name() + "')";
-    };
+    const auto place = [&] { return PlaceOf(node, i); };
     if (Status compiled = node.kernel->Wait(); !compiled) {
       return tl::unexpected(compiled.error().In(place()));
     }
@@ -78,6 +93,39 @@ Status BatchStream::Check(const engine::BatchRecord& record) const {
     }
     if (Status admitted = device().Admit(node); !admitted) {
       return tl::unexpected(admitted.error().In(place()));
+    }
+  }
+  return {};
+}
+
+Status BatchStream::CheckMemory(const std::vector<engine::Node>& nodes,
+                                const std::vector<engine::Access>& accesses,
+                                const std::vector<std::byte>& image) const {
+  if (!on_host_) return {};
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const engine::Node& node = nodes[i];
+    const auto check = [&](size_t argument, uint64_t bytes) -> Status {
+      const void* begin = nullptr;
+      std::memcpy(&begin,
+                  image.data() + node.image_begin + OffsetOf(node, argument),
+                  sizeof begin);
+      Status admitted = device().AdmitMemory(begin, bytes);
+      if (admitted) return admitted;
+      return tl::unexpected(admitted.error()
+                                .In("argument " + std::to_string(argument))
+                                .In(PlaceOf(node, i)));
+    };
+    for (uint32_t a = 0; a < node.accesses; ++a) {
+      const engine::Access& access = accesses[node.access_begin + a];
+      REPRISE_RETURN_IF_ERROR(check(access.argument, access.bytes));
+    }
+    if (node.kernel == nullptr) continue;
+    // Of a plain pointer the address is known.
+    for (size_t p = 0; p < node.kernel->params()->size(); ++p) {
+      if (node.kernel->TypeOf(p).kind != engine::ParamType::Kind::kPointer) {
+        continue;
+      }
+      REPRISE_RETURN_IF_ERROR(check(p, 0));
     }
   }
   return {};
@@ -111,6 +159,8 @@ Status BatchStream::Submit(const engine::BatchRecord& record) {
   const base::MutexLock lock(mutex_);
   if (record.mistake().has_value()) return Check(record);
   REPRISE_RETURN_IF_ERROR(CheckWaits(record));
+  REPRISE_RETURN_IF_ERROR(
+      CheckMemory(record.nodes(), record.accesses(), record.image()));
   ++stats_.batches;
   if (record.nodes().empty()) return {};
   const engine::DeviceScope scope(device());

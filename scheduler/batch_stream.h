@@ -63,7 +63,9 @@ class BatchStream {
 
   // All that the workshop names outlives it; builds may outlive it.
   BatchStream(const AdaptiveGraph::Workshop& workshop, const Options& options)
-      : workshop_(workshop), options_(options) {}
+      : workshop_(workshop),
+        options_(options),
+        on_host_(workshop.device->on_host()) {}
   BatchStream(const BatchStream&) = delete;
   BatchStream& operator=(const BatchStream&) = delete;
 
@@ -76,6 +78,12 @@ class BatchStream {
       REPRISE_EXCLUDES(mutex_);
   // Everything about the record that can be wrong; waits for its kernels.
   base::Status Check(const engine::BatchRecord& record) const;
+  // kInvalidArgument for memory that a launch names and the device, as far as
+  // it can tell, has not (BatchDevice::AdmitMemory): the addresses are those in
+  // `image`, and what `accesses` says of it. On the host only.
+  base::Status CheckMemory(const std::vector<engine::Node>& nodes,
+                           const std::vector<engine::Access>& accesses,
+                           const std::vector<std::byte>& image) const;
   // Calls the works of its captures to have them captured.
   base::Result<engine::Captures> CaptureAll(
       const engine::BatchRecord& record) const;
@@ -116,6 +124,7 @@ class BatchStream {
 
   const AdaptiveGraph::Workshop workshop_;
   const Options options_;
+  const bool on_host_;
 
   mutable base::Mutex mutex_;
   Entries entries_ REPRISE_GUARDED_BY(mutex_);

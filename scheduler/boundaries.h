@@ -17,6 +17,7 @@
 #include "cache/lru_map.h"
 #include "cache/signature.h"
 #include "engine/trace/op.h"
+#include "scheduler/backoff.h"
 #include "scheduler/heads.h"
 #include "scheduler/novelty.h"
 #include "scheduler/predictor.h"
@@ -34,12 +35,46 @@ class Boundaries {
  public:
   // --- Ops that belong to no trace ---
 
-  // Why the op is a cut; null where nothing was learned of it.
+  // The op has come. Why it is a cut; null where nothing was learned of it, or
+  // where it may be tried again: of one that is tried, Tried or CutForNow tells
+  // what became of it.
   const std::string* WhyCut(uint64_t hash) {
-    return cuts_.empty() ? nullptr : cuts_.Find(hash);
+    if (cuts_.empty()) return nullptr;
+    Cut* cut = cuts_.Find(hash);
+    if (cut == nullptr) return nullptr;
+    ++cut->came;
+    if (cut->for_ever || !cut->tries.Ready(cut->came)) return &cut->reason;
+    if (cut->tries.failed()) tried_ = hash;
+    return nullptr;
   }
+  // The same, and nothing follows from it.
+  bool IsCut(uint64_t hash) const {
+    if (cuts_.empty()) return false;
+    const Cut* cut = cuts_.Peek(hash);
+    return cut != nullptr &&
+           (cut->for_ever || !cut->tries.Ready(cut->came + 1));
+  }
+  // The op is a cut, each time it comes.
   void LearnCut(uint64_t hash, std::string_view reason) {
-    cuts_.Put(hash, std::string(reason));
+    Cut& cut = cuts_.Put(hash);
+    cut.reason = reason;
+    cut.for_ever = true;
+  }
+  // The op is a cut for what it did this time (it raised an error, say), and is
+  // tried again, ever more rarely.
+  void CutForNow(uint64_t hash, std::string_view reason) {
+    tried_ = 0;
+    Cut& cut = cuts_.Put(hash);
+    if (cut.for_ever) return;
+    cut.reason = reason;
+    cut.tries.Fail(cut.came);
+  }
+  // Eager has run the op, and nothing was wrong with it.
+  void Tried(uint64_t hash) {
+    if (tried_ != hash) [[likely]]
+      return;
+    tried_ = 0;
+    if (Cut* cut = cuts_.Find(hash)) cut->tries.Succeed();
   }
   void CutPassed(uint64_t hash) {
     novelty_.CutPassed(hash);
@@ -51,8 +86,8 @@ class Boundaries {
     behind_ = hash;
   }
   // The op comes, in a trace of that signature if one is open (Novelty::Meet).
-  bool IsNew(uint64_t hash, std::optional<uint64_t> open) {
-    return novelty_.Meet(hash, open);
+  bool IsNew(uint64_t hash, std::optional<uint64_t> open, bool in_told_pass) {
+    return novelty_.Meet(hash, open, in_told_pass);
   }
 
   // --- Ends ---
@@ -212,6 +247,7 @@ class Boundaries {
 
   void Clear() {
     cuts_.Clear();
+    tried_ = 0;
     novelty_.Clear();
     ends_.Clear();
     heads_.Clear();
@@ -252,7 +288,18 @@ class Boundaries {
     not_always_led_.insert(trace);
   }
 
-  cache::LruMap<uint64_t, std::string> cuts_{kMostLearned};
+  // In times that the op came.
+  static constexpr Backoff::Schedule kTriesOfCuts = {
+      .first = 1, .factor = 2, .longest = 1 << 16, .forgives_after = 16};
+  struct Cut {
+    std::string reason;
+    bool for_ever = false;
+    Backoff tries = Backoff(kTriesOfCuts);
+    uint64_t came = 0;
+  };
+
+  cache::LruMap<uint64_t, Cut> cuts_{kMostLearned};
+  uint64_t tried_ = 0;  // the cut that has come and is tried again; 0: none
   Novelty novelty_;
   cache::LruMap<cache::Signature, uint32_t> ends_{kMostLearned};
   Heads heads_;

@@ -23,13 +23,17 @@ namespace reprise::scheduler {
 // storages are kept to be compared only, never looked into. Single-thread.
 class Heads {
  public:
-  // How many traces with heads of equal words are kept.
+  // How many traces with heads of equal words are kept, and of one of them how
+  // many ops that it came behind.
   static constexpr size_t kMost = 64;
+  static constexpr size_t kMostBehind = 4;
 
   struct Head {
     TraceEntry* entry = nullptr;
     std::vector<engine::StorageToken> storages;  // of its operands, last time
-    uint64_t behind = 0;       // which op it came then; 0: none that is known
+    // Which ops it came behind, the last one first: a pass comes behind the one
+    // before it, or behind a look at a number. Empty: none is known.
+    std::vector<uint64_t> behind;
     std::vector<bool> varies;  // was not always the same: an input, no weight
   };
 
@@ -37,10 +41,15 @@ class Heads {
            std::vector<engine::StorageToken> storages, uint64_t behind = 0) {
     std::vector<Head>& heads = heads_[hash];
     if (heads.empty() && bits_[hash % kBits]++ == 0) filter_ |= Bit(hash);
-    Head head{entry, std::move(storages), behind, {}};
+    Head head{entry, std::move(storages), {}, {}};
     head.varies.resize(head.storages.size(), false);
+    if (behind != 0) head.behind.push_back(behind);
     const auto old = Of(heads, entry);
     if (old != heads.end()) {
+      for (const uint64_t op : old->behind) {
+        if (op != behind && head.behind.size() < kMostBehind)
+          head.behind.push_back(op);
+      }
       for (size_t i = 0; i < head.storages.size(); ++i) {
         head.varies[i] = old->varies[i] || old->storages[i] != head.storages[i];
       }

@@ -1019,6 +1019,16 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
   GiveUp(entry, reason);
 }
 
+void Lifecycle::CouldNotRun(TraceEntry* entry, const base::Error& error) {
+  if (error.code() != base::Code::kFailedPrecondition ||
+      ++entry->refusals >= kTries) {
+    GiveUp(entry, error.message());
+    return;
+  }
+  ++journal_.notes["an op refused to run in a replay, and eager ran it: " +
+                   error.message()];
+}
+
 void Lifecycle::StartOver(TraceEntry* entry) {
   DropPlan(entry);
   entry->first.reset();

@@ -130,6 +130,15 @@ class Lifecycle {
   void CannotTell(TraceEntry* entry, uint32_t op, std::string_view reason) {
     FailAt(entry, op, reason);
   }
+  // The op, which warned in no recording, has warned in a validation.
+  void Warned(TraceEntry* entry, uint32_t op) {
+    FailAt(entry, op, "warns, which it did not when it was recorded");
+  }
+  // A pass of its plan was left, for an op that was due could not be launched.
+  // Where the op itself refused (kFailedPrecondition: it raised an error, say),
+  // another pass may bring other data: the plan rests, and is given up only
+  // where that happens time and again.
+  void CouldNotRun(TraceEntry* entry, const base::Error& error);
   // Externals lie where they never moved to while recorded: the next pass is
   // recorded, and proves that they can; where that does not help, a later one.
   void LearnMoves(TraceEntry* entry, std::span<const engine::ValueId> values);

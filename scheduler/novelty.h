@@ -33,8 +33,11 @@ class Novelty {
  public:
   // The op that is met next, by the hash of its words, and the signature of the
   // trace that is open, if one is. True if the op is new where things are new
-  // each time: it is no part of that trace.
-  bool Meet(uint64_t hash, std::optional<uint64_t> open = std::nullopt) {
+  // each time: it is no part of that trace. `in_told_pass`: whoever tells of
+  // the pass makes the calls of one that came before, so an op that came before
+  // is new no more.
+  bool Meet(uint64_t hash, std::optional<uint64_t> open = std::nullopt,
+            bool in_told_pass = false) {
     const uint64_t place = open.value_or(behind_);
     const bool behind_out = std::exchange(last_is_out_, false);
     if (stretch_ == 0 && noted_[place % kBits]) EndCount(place);
@@ -42,6 +45,7 @@ class Novelty {
     if (!never_met) {
       last_is_new_ = false;
       Found* found = was_new ? found_.Find(hash) : nullptr;
+      if (found != nullptr && in_told_pass) found->is_in = true;
       if (found == nullptr || found->is_in) return Go(false);
       const bool is_new = Go(MeetAgain(*found, place));
       last_is_out_ = is_new || StaysOut(*found, place, behind_out);

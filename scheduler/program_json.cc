@@ -24,6 +24,8 @@ const char* ToString(engine::Effects::Gate gate) {
       return "brings a number that changes";
     case Gate::kGenerator:
       return "tells where the generator is";
+    case Gate::kSwitches:
+      return "other switches";
     case Gate::kTrap:
       return "may stop the device";
     case Gate::kRemake:

@@ -104,6 +104,31 @@ class Repetition {
     return IsOver(code_, enough) ? Found::kCode : Found::kNothing;
   }
 
+  // An op without operands is about to come. Nothing but the op that it comes
+  // behind tells it from others of its form. True if it begins a loop's body
+  // once more: what has come since such an op uses the weights that were used
+  // between that one and one before it, whatever else the two do.
+  bool ComesRound(uint64_t hash) {
+    const size_t* last = last_.Find(hash);
+    if (last == nullptr || *last >= ops_.size()) return false;
+    // Several such ops may be in one body.
+    size_t half = *last;
+    for (size_t n = 1; n <= kMostBefore; ++n) {
+      size_t begin = half;
+      for (size_t k = 0; k < n; ++k) {
+        if (ops_[begin].before == begin) return false;
+        begin = ops_[begin].before;
+      }
+      if (UseTheSameWeights(WeightUses(begin, half),
+                            WeightUses(half, ops_.size()))) {
+        return true;
+      }
+      if (ops_[half].before == half) return false;
+      half = ops_[half].before;
+    }
+    return false;
+  }
+
   // Behind kCode: which operands of the op that begins the body are the same
   // each time.
   std::vector<bool> WeightsOfTheBegin() const {
@@ -174,6 +199,28 @@ class Repetition {
     if (loop.period == 0 || ++loop.matched < enough) return false;
     if (!loop.left) loop.left = OpsToTheBody(loop);
     return (*loop.left)-- == 0;
+  }
+
+  // Which operators use which older storages, in order.
+  using Uses = std::vector<std::pair<engine::OpId, uint64_t>>;
+  Uses WeightUses(size_t begin, size_t end) const {
+    Uses uses;
+    for (size_t k = begin; k < end; ++k) {
+      for (size_t i = 0; i < ops_[k].operands; ++i) {
+        const uint64_t name = names_[ops_[k].first_name + i];
+        if ((name & 1) == 0) uses.emplace_back(ops_[k].op, name);
+      }
+    }
+    std::ranges::sort(uses);
+    uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
+    return uses;
+  }
+  // Nearly all: a pass may do something that others do not.
+  static bool UseTheSameWeights(const Uses& a, const Uses& b) {
+    Uses shared;
+    std::ranges::set_intersection(a, b, std::back_inserter(shared));
+    return !shared.empty() &&
+           4 * shared.size() >= 3 * std::max(a.size(), b.size());
   }
 
   // How long ago the op of today may have come last; 0 if it has not.

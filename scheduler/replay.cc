@@ -34,7 +34,7 @@ bool Replay::Begin() {
     if (draws) instance().TakeBackDraw();
     instance().Finish();
     span_.Drop();
-    life_.GiveUp(entry(), launched.error().message());
+    life_.CouldNotRun(entry(), launched.error());
     return false;
   }
   if (WritesOutside()) ++journal_.stats.effects;
@@ -159,7 +159,7 @@ bool Replay::LaunchAt(const OpView& op) {
   if (const base::Status launched = instance().LaunchNext(); !Goes(launched)) {
     if (draws) instance().TakeBackDraw();
     Leaving();
-    life_.GiveUp(entry(), launched.error().message());
+    life_.CouldNotRun(entry(), launched.error());
     return false;
   }
   if (WritesOutside()) ++journal_.stats.effects;

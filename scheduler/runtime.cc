@@ -65,9 +65,11 @@ base::Result<size_t> MemoryBytes(DeviceKind kind) {
 class Runtime::Impl {
  public:
   Impl(DeviceKind kind, const base::Options& options,
-       MakeFrontend make_frontend, Timeline* timeline)
+       MakeFrontend make_frontend, Timeline* timeline,
+       const OpsUnderWay* under_way)
       : kind_(kind),
         options_(options),
+        under_way_(under_way),
         plans_(
             options.plan_budget_bytes,
             [this](const PlanKey&, const std::unique_ptr<engine::Plan>& plan) {
@@ -328,6 +330,7 @@ class Runtime::Impl {
     parts.recording_forbidden = &recording_forbidden_;
     parts.opened = &opened_;
     parts.writes = &writes_;
+    parts.under_way = under_way_;
     if (sessions_.empty()) parts.asleep = &asleep_;
     parts.plans = &plans_;
     parts.track = track_.Of(NameOf(key));
@@ -385,6 +388,7 @@ class Runtime::Impl {
 
   const DeviceKind kind_;
   const base::Options options_;
+  const OpsUnderWay* const under_way_;
   base::Policy policy_;
   Track track_;  // of the cache
   PlanCache plans_;
@@ -424,10 +428,11 @@ class Runtime::Impl {
 
 base::Result<std::unique_ptr<Runtime>> Runtime::Create(
     DeviceKind kind, const base::Options& options, MakeFrontend make_frontend,
-    Timeline* timeline) {
+    Timeline* timeline, const OpsUnderWay* under_way) {
   REPRISE_ASSIGN_OR_RETURN(const size_t memory_bytes, MemoryBytes(kind));
-  auto impl = std::make_unique<Impl>(kind, options.For(memory_bytes),
-                                     std::move(make_frontend), timeline);
+  auto impl =
+      std::make_unique<Impl>(kind, options.For(memory_bytes),
+                             std::move(make_frontend), timeline, under_way);
   REPRISE_RETURN_IF_ERROR(impl->LoadDevice());
   return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
 }

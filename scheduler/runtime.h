@@ -15,6 +15,7 @@
 #include "engine/base/status.h"
 #include "engine/trace/frontend.h"
 #include "engine/trace/op.h"
+#include "scheduler/ops_under_way.h"
 #include "scheduler/session.h"
 #include "scheduler/stats.h"
 #include "scheduler/timeline.h"
@@ -47,10 +48,12 @@ class Runtime {
   // kUnavailable, in one sentence, where `kind` is kCuda and a driver, a
   // device, CUPTI or NVRTC is missing. The CUDA context of each session's
   // device must exist when its first op arrives. What is done is told to
-  // `timeline`, which outlives the runtime; null: nobody looks.
+  // `timeline`; null: nobody looks. Threads note in `under_way` the ops that
+  // they are inside of; null: one thread issues all ops. Both outlive the
+  // runtime.
   static base::Result<std::unique_ptr<Runtime>> Create(
       DeviceKind kind, const base::Options& options, MakeFrontend make_frontend,
-      Timeline* timeline = nullptr);
+      Timeline* timeline = nullptr, const OpsUnderWay* under_way = nullptr);
   ~Runtime();
 
   // The session of a stream, made on first use; lives as long as the runtime.

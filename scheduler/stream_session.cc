@@ -29,6 +29,9 @@ constexpr char kNew[] = "another one each time, as what came here before it";
 constexpr char kWritesOutside[] = "writes memory that its trace did not make";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
 
+constexpr char kUnderWay[] =
+    "another thread was inside an op that may write what a replay would read: "
+    "eager ran the pass";
 constexpr char kFromHost[] = "copies from the host, between traces";
 constexpr char kReleased[] =
     "memory ran short: plans were given back, to be recorded again";
@@ -52,6 +55,7 @@ StreamSession::StreamSession(Parts parts)
       opened_(parts.opened),
       asleep_(parts.asleep),
       writes_(parts.writes),
+      under_way_(parts.under_way),
       clock_(parts.clock),
       learning_({.frontend = frontend_.get(),
                  .work = backend_.get(),
@@ -159,7 +163,7 @@ Action StreamSession::EnterMasked(const OpView& op,
       return Pass();
     }
     mode_ = Mode::kBoundary;
-    const bool cut = op.cut != nullptr || boundaries_.WhyCut(hash) != nullptr;
+    const bool cut = op.cut != nullptr || boundaries_.IsCut(hash);
     boundaries_.Lose(cut ? 0 : passing_.Left());
   }
   if (op.cut != nullptr) return RunCut(op, hash, op.cut);
@@ -168,11 +172,13 @@ Action StreamSession::EnterMasked(const OpView& op,
   }
   if (mode_ == Mode::kWatching) {
     if (!watching_.IsExpected(hash) &&
-        boundaries_.IsNew(hash, watching_.signature().lo)) {
+        boundaries_.IsNew(hash, watching_.signature().lo,
+                          watching_.in_pass())) {
       return LeaveOut(op, hash, kNew);
     }
     if (watching_.EndsBefore(op, hash)) Close(Ending::kByItself);
-  } else if (!was_lost && boundaries_.IsNew(hash, std::nullopt)) {
+  } else if (!was_lost &&
+             boundaries_.IsNew(hash, std::nullopt, watching_.in_pass())) {
     return LeaveOut(op, hash, kNew);
   }
   // No trace begins with what eager runs: of a model that is brought to the
@@ -209,7 +215,8 @@ Action StreamSession::EnterMasked(const OpView& op,
 }
 
 uint64_t StreamSession::HeadOf(uint64_t hash) const {
-  // Elsewhere such an op may be in a trace's middle, or begin a loop.
+  // Elsewhere such an op may be in a trace's middle, or begin a loop. What is
+  // learned of where such traces end does not hold for a pass.
   constexpr uint64_t kOfPass = 0x9e3779b97f4a7c15;
   const bool begins_pass =
       watching_.in_pass() && journal_.stats.ops == ops_before_pass_ + 1;
@@ -220,7 +227,7 @@ Action StreamSession::Watch(const OpView& op, const cache::Signature& words,
                             std::optional<uint64_t> head,
                             TraceEntry* expected) {
   if (head.has_value()) {
-    watching_.Begin(op, *head, expected);
+    watching_.Begin(op, *head, *head ^ words.lo, expected);
     mode_ = Mode::kWatching;
   }
   if (!watching_.Takes(op)) return RunCut(op, words.lo, kWritesOutside);
@@ -351,7 +358,7 @@ void StreamSession::Abandon(const OpView& abandoned) {
     mode_ = Mode::kBoundary;
   }
   const uint64_t hash = numbers_.Apply(op).lo;
-  boundaries_.LearnCut(hash, kAbandoned);
+  boundaries_.CutForNow(hash, kAbandoned);
   boundaries_.LeftOut(hash);
   NoteCut(op, kAbandoned);
   Discard();
@@ -541,17 +548,35 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
     return std::nullopt;
   }
   Lifecycle::KeepOut(entry, **in_use_.plan);
-  if (WantsValidation(entry)) {
+  const bool validate = WantsValidation(entry);
+  if (validate) {
     timer_.Disregard();  // it is no replay
     if (!learning_.MayValidate(*entry)) return TryPass(entry);
-    if (!Resolve(op) || !validation_.Begin(op)) return std::nullopt;
+  }
+  if (!Resolve(op)) return std::nullopt;
+  if (MayBeWritten()) {
+    in_use_.instance->Finish();
+    ++journal_.notes[kUnderWay];
+    timer_.Disregard();
+    return TryPass(entry);
+  }
+  if (validate) {
+    if (!validation_.Begin(op)) return std::nullopt;
     mode_ = Mode::kValidating;
     return Observe();
   }
-  if (!Resolve(op) || !replay_.Begin()) return std::nullopt;
+  if (!replay_.Begin()) return std::nullopt;
   mode_ = Mode::kReplaying;
   following_.store(true, std::memory_order_relaxed);
   return Follow();
+}
+
+bool StreamSession::MayBeWritten() const {
+  return under_way_ != nullptr &&
+         under_way_->MayWrite(static_cast<const Session*>(this),
+                              [this](auto overlaps) {
+                                return in_use_.instance->Uses(overlaps);
+                              });
 }
 
 Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {

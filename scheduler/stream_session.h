@@ -25,6 +25,7 @@
 #include "scheduler/learning.h"
 #include "scheduler/lifecycle.h"
 #include "scheduler/number_mask.h"
+#include "scheduler/ops_under_way.h"
 #include "scheduler/pass_timer.h"
 #include "scheduler/passing.h"
 #include "scheduler/plan_cache.h"
@@ -69,6 +70,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
     std::atomic<bool>* opened = nullptr;
     // What other streams have to be told; null: there is none. Borrowed.
     const StreamWrites* writes = nullptr;
+    // The ops that threads are inside of; null: nobody notes them. Borrowed.
+    const OpsUnderWay* under_way = nullptr;
     // True while no op need be shown (PassOver); null: all are. Borrowed.
     std::atomic<bool>* asleep = nullptr;
     Track track;
@@ -262,6 +265,9 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // What this pass is to be, by policy, profit and rest after squashes.
   Profit::Mode ChooseMode(TraceEntry* entry) REPRISE_REQUIRES(lock_);
   bool WantsValidation(TraceEntry* entry) REPRISE_REQUIRES(lock_);
+  // The instance in use is resolved, and another thread is inside an op that
+  // may write what the pass would read.
+  bool MayBeWritten() const REPRISE_REQUIRES(lock_);
   // Binds the instance in use. Where it cannot, its entry may be recorded now.
   bool Resolve(const engine::OpView& op) REPRISE_REQUIRES(lock_);
 
@@ -279,7 +285,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const Track track_;
   std::atomic<bool>* opened_;
   std::atomic<bool>* asleep_ REPRISE_GUARDED_BY(lock_);
-  const StreamWrites* writes_;  // null: there is one stream
+  const StreamWrites* writes_;    // null: there is one stream
+  const OpsUnderWay* under_way_;  // null: nobody notes ops
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;
   // Between BeginPass and EndPass.

@@ -172,7 +172,10 @@ struct TraceEntry {
   void EndRest() {
     rest = 0;
     next_rest = 1;
+    refusals = 0;
   }
+  // Passes in a row that were left because an op refused to run.
+  uint32_t refusals = 0;
   // Nearly all of its ops are before that one: who leaves it there has lost
   // little.
   bool EndsSoonBehind(uint32_t op) const {

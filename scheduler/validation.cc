@@ -42,7 +42,7 @@ bool Validation::Begin(const OpView& head) {
     span_.Drop();
     outside_.End();
     instance().Finish();
-    life_.GiveUp(entry(), begun.error().message());
+    life_.CouldNotRun(entry(), begun.error());
     return false;
   }
   ++entry()->runs;
@@ -92,7 +92,7 @@ bool Validation::GoOn(const OpView& op) {
   const base::Status launched = instance().LaunchNext();
   const base::Status taken_back = TakeBackOutside();
   if (Goes(launched) && taken_back) return true;
-  life_.GiveUp(entry(), (launched ? taken_back : launched).error().message());
+  life_.CouldNotRun(entry(), (launched ? taken_back : launched).error());
   return false;
 }
 
@@ -134,6 +134,11 @@ base::Status Validation::LaunchAfterEager(std::span<const Pair> pairs) {
 bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
   if (instance().broken()) {
     Leaving();
+    return false;
+  }
+  if (op.warned && !traced().by_eager) {
+    Leaving();
+    life_.Warned(entry(), cursor_);
     return false;
   }
   if (!instance().DrewBesideEager(cursor_)) {

@@ -22,6 +22,8 @@ namespace {
 // on one input (queries, keys and values) look alike.
 constexpr uint32_t kShortestRepetition = 4;
 
+constexpr char kWarns[] = "warned the program when it was watched";
+
 // Null where it is another one each time.
 std::vector<engine::StorageToken> StoragesAt(
     const std::vector<bool>& weights,
@@ -49,8 +51,9 @@ Watching::Watching(const Parts& parts)
       life_(*parts.life),
       externals_(parts.frontend) {}
 
-void Watching::Begin(const OpView& op, uint64_t hash, TraceEntry* expected) {
-  open_.Clear();
+void Watching::Begin(const OpView& op, uint64_t hash, uint64_t kind,
+                     TraceEntry* expected) {
+  open_.Clear(kind);
   externals_.Clear();
   repeated_ = Repetition::Found::kNothing;
   repetition_.Clear();
@@ -92,12 +95,14 @@ bool Watching::IsExpected(uint64_t hash) const {
 }
 
 bool Watching::EndsBefore(const OpView& op, uint64_t hash) {
-  if (!BeginsTrace(op, hash)) return EndsAtForeignWork();
+  if (!BeginsTrace(op, hash)) {
+    return EndsAtForeignWork() || EndsAtUnseenBytes(op);
+  }
   if (repeated_ == Repetition::Found::kCode) LearnCode(op);
   return true;
 }
 
-bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
+bool Watching::BeginsTrace(const OpView& op, uint64_t hash) {
   if (open_.ops() < goes_on_until_) return false;
   if (IsJoined() || EndsWithPass()) return false;
   if (repeated_ != Repetition::Found::kNothing) return true;
@@ -107,6 +112,9 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
         Heads::Compare(op.operands, head_storages_, open_);
     const bool some = likeness.some(IsBehind(head_behind_));
     if (likeness.all() || (enough && some)) return true;
+    if (enough && op.operands.empty() && repetition_.ComesRound(hash)) {
+      return true;
+    }
   }
   const bool hopeless =
       expected_ != nullptr && expected_->state == State::kGivenUp;
@@ -120,7 +128,7 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
                           boundaries_.EndsAt(head.entry->signature);
     if (is_known && head.entry->state <= State::kReady &&
         Heads::Compare(op.operands, head.storages, open_)
-            .some(IsBehind(head.behind))) {
+            .some(IsBehindOneOf(head.behind))) {
       return true;
     }
   }
@@ -130,6 +138,10 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) const {
 // Where it is not known behind what the head came it may have come behind this:
 // passes may follow each other, and this is the second one.
 bool Watching::IsBehind(uint64_t op) const { return op == 0 || op == hash_; }
+
+bool Watching::IsBehindOneOf(std::span<const uint64_t> ops) const {
+  return ops.empty() || std::ranges::find(ops, hash_) != ops.end();
+}
 
 bool Watching::Awaits() const {
   return expected_ != nullptr && expected_->state != State::kGivenUp &&
@@ -169,6 +181,15 @@ bool Watching::EndsAtForeignWork() {
   if (!call.has_value()) return false;
   journal_.CountCut(engine::kNoOp, *call + " between two ops");
   boundaries_.EndedAt(open_.signature());
+  return true;
+}
+
+bool Watching::EndsAtUnseenBytes(const OpView& op) {
+  if (!learning_.recording()) return false;
+  const char* why = learning_.recorder()->WhyReadsUnseen(op, open_);
+  if (why == nullptr) return false;
+  journal_.CountCut(op.op, why);
+  boundaries_.EndAt(open_.signature());
   return true;
 }
 
@@ -277,7 +298,16 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
       is_trial = ++refused_.Put(hash_) < kTrials;
     }
   }
-  if (refusal.empty()) return true;
+  // What eager runs always warns where it stands.
+  if (refusal.empty() && op.warned && !op.by_eager) {
+    boundaries_.CutForNow(hash_, kWarns);
+    journal_.CountCut(op.op, kWarns);
+    return false;
+  }
+  if (refusal.empty()) {
+    boundaries_.Tried(hash_);
+    return true;
+  }
   if (!is_trial) boundaries_.LearnCut(hash_, refusal);
   journal_.CountCut(op.op, refusal);
   return false;

@@ -48,8 +48,9 @@ class Watching {
   explicit Watching(const Parts& parts);
 
   // A trace is opened at that head, which promises the expected one (null: none
-  // is known).
-  void Begin(const engine::OpView& op, uint64_t hash, TraceEntry* expected);
+  // is known). Traces of another kind are others, whatever their ops are.
+  void Begin(const engine::OpView& op, uint64_t hash, uint64_t kind,
+             TraceEntry* expected);
 
   // The op is what comes next in the trace that was expected.
   bool IsExpected(uint64_t hash) const;
@@ -104,9 +105,10 @@ class Watching {
   static constexpr uint32_t kLongPass = 1024;
 
   bool TakesOutside(const engine::OpView& op) const;
-  bool BeginsTrace(const engine::OpView& op, uint64_t hash) const;
+  bool BeginsTrace(const engine::OpView& op, uint64_t hash);
   // The next op comes behind that one, as far as is known.
   bool IsBehind(uint64_t op) const;
+  bool IsBehindOneOf(std::span<const uint64_t> ops) const;
   // Its pass tells where it ends.
   bool EndsWithPass() const { return is_of_pass_ && in_pass_; }
   // More is to come of what is expected: of any trace, of one that came more
@@ -125,6 +127,9 @@ class Watching {
   // Device work that no op made came before the op of the recording that is
   // due: traces end there, now and ever after.
   bool EndsAtForeignWork();
+  // The op, which is due in the recording, uses memory that the ops before do
+  // not tell of: traces end there, now and ever after.
+  bool EndsAtUnseenBytes(const engine::OpView& op);
   // What `beginning` was joined to has come to its end, as `entry`.
   void EndJoin(TraceEntry* beginning, TraceEntry* entry);
   // The open trace is that one.

@@ -1,17 +1,31 @@
 #!/usr/bin/env bash
-# scripts/build_wheel.sh FOLDER
+# scripts/build_wheel.sh FOLDER [TORCH...]
 #
-# Builds the wheel into FOLDER, in the environment that is entered. Compiled as the
-# preset release compiles, so that ccache has done it already: the same flags, and
-# CMake's name for the compiler (pip would take Python's, g++), because ccache tells
-# compilers apart by name.
+# Builds the wheel into FOLDER, in the environment that is entered, with libraries for
+# its torch and for others: each TORCH is the folder torch/ of an installed wheel.
+# Compiled as the preset release compiles, so that ccache has done it already: the same
+# flags, and CMake's name for the compiler (pip would take Python's, g++), because ccache
+# tells compilers apart by name.
 set -euo pipefail
 
-[[ $# -eq 1 ]] || { sed -n '2s/^# /usage: /p' "$0" >&2; exit 2; }
+[[ $# -ge 1 ]] || { sed -n '2s/^# /usage: /p' "$0" >&2; exit 2; }
 folder=$(realpath "$1")
+shift
 cd "$(dirname "$0")/.."
 export CXX=${CXX:-c++}
+
+more=
+for torch in "$@"; do
+  build=build/wheel-$(sed -n "s/^__version__ = '\([0-9]*\)\.\([0-9]*\).*/\1\2/p" "$torch/version.py")
+  cmake --preset release -B "$build" -DREPRISE_TESTS=OFF -DREPRISE_TORCH_DIR="$torch" >/dev/null
+  cmake --build "$build" --target reprise_torch
+  rm -rf "$build/installed"
+  cmake --install "$build" --component python --strip --prefix "$build/installed" >/dev/null
+  more+="${more:+;}$(ls "$PWD/$build"/installed/reprise/libreprise_torch_*.so)"
+done
+
 python -m pip wheel --quiet --no-input --disable-pip-version-check --no-deps \
   --no-build-isolation --config-settings cmake.define.REPRISE_WERROR=ON \
+  --config-settings "cmake.define.REPRISE_MORE_LIBRARIES=$more" \
   --wheel-dir "$folder" .
 ls -l "$folder"/reprise-*-py3-none-*.whl

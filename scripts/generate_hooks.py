@@ -1,11 +1,11 @@
-"""Write the lists of operators that get a hook of their own (bindings/torch/hooked_ops).
+"""Write the lists of operators that get a hook of their own, for one torch.
 
-Reads the operator declarations that torch's wheel packages with torchgen, and the wheel's
-headers. Run it once for each version of torch, with that version installed, and check the
-result in:
+    python scripts/generate_hooks.py TORCH FOLDER
 
-    pip install pyyaml
-    python scripts/generate_hooks.py
+TORCH is the folder torch/ of an installed wheel. Reads the operator declarations that the
+wheel packages with torchgen (which needs PyYAML) and its headers, and writes shard_*.cc and
+shards.h to FOLDER. The build runs it: which operators there are, and their signatures,
+differ between versions.
 
 Everything else that hooks know of an operator comes from its schema at run time
 (bindings/torch/op_policy.cc). An operator that is not listed here gets a boxed hook.
@@ -13,10 +13,18 @@ Everything else that hooks know of an operator comes from its schema at run time
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import re
+import sys
 from pathlib import Path
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        raise SystemExit("usage: generate_hooks.py TORCH FOLDER")
+    # Torchgen is that of this torch, whatever else is installed; PyYAML is this Python's,
+    # for torch's may be another Python.
+    import yaml  # noqa: F401
+
+    sys.path.insert(0, str(Path(sys.argv[1]).resolve().parent))
 
 import torchgen
 from torchgen.gen import ParsedYaml, parse_native_yaml
@@ -44,13 +52,6 @@ STORAGE_OPS = {"resize_", "resize_as_", "set_"}
 HEADER = """\
 // Written by scripts/generate_hooks.py; do not edit.
 """
-
-
-def torch_include() -> Path:
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        raise SystemExit("torch is not installed here")
-    return Path(spec.origin).parent / "include"
 
 
 def declared_signatures(include: Path) -> dict[str, str]:
@@ -142,7 +143,7 @@ def shard_text(number: int, ops: list[tuple[str, bool]]) -> str:
         '#include "bindings/torch/hook_registrar.h"',
         '#include "bindings/torch/hooked_ops/shards.h"\n',
         "namespace reprise::bindings {\n",
-        f"void RegisterShard{number:02}(HookRegistrar& hooks) {{",
+        f"void RegisterShard{number}(HookRegistrar& hooks) {{",
     ]
     for struct, factory in ops:
         method = "AddFactory" if factory else "Add"
@@ -151,15 +152,14 @@ def shard_text(number: int, ops: list[tuple[str, bool]]) -> str:
     return "\n".join(lines)
 
 
-def header_text(count: int) -> str:
+def header_text(count: int, version: str) -> str:
     guard = "REPRISE_BINDINGS_TORCH_HOOKED_OPS_SHARDS_H_"
     declarations = "\n".join(
-        f"void RegisterShard{number:02}(HookRegistrar& hooks);"
-        for number in range(SHARDS)
+        f"void RegisterShard{number}(HookRegistrar& hooks);" for number in range(SHARDS)
     )
-    calls = "\n".join(f"  RegisterShard{number:02}(hooks);" for number in range(SHARDS))
+    calls = "\n".join(f"  RegisterShard{number}(hooks);" for number in range(SHARDS))
     return f"""{HEADER}//
-// {count} operators of torch {torch_version()}, those of one C++ signature together.
+// {count} operators of torch {version}, those of one C++ signature together.
 
 #ifndef {guard}
 #define {guard}
@@ -180,27 +180,23 @@ inline void RegisterShards(HookRegistrar& hooks) {{
 """
 
 
-def torch_version() -> str:
-    text = (torch_include().parent / "version.py").read_text()
-    match = re.search(r"__version__ = '(\d+\.\d+)", text)
+def version_of(torch: Path) -> str:
+    match = re.search(r"__version__ = '(\d+\.\d+)", (torch / "version.py").read_text())
     if match is None:
-        raise SystemExit("this torch does not say its version")
+        raise SystemExit(f"the torch in {torch} does not say its version")
     return match.group(1)
 
 
-def main() -> None:
-    root = Path(__file__).resolve().parent.parent
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--output", type=Path, default=root / "bindings/torch/hooked_ops"
-    )
-    output: Path = parser.parse_args().output
-    lists = shards(parse(), declared_signatures(torch_include()))
+def main(torch: Path, output: Path) -> None:
+    if Path(torchgen.__file__).parents[1] != torch.parent:
+        raise SystemExit(f"there is no torchgen beside {torch}")
+    lists = shards(parse(), declared_signatures(torch / "include"))
     output.mkdir(parents=True, exist_ok=True)
     for number, ops in enumerate(lists):
-        (output / f"shard_{number:02}.cc").write_text(shard_text(number, ops))
-    (output / "shards.h").write_text(header_text(sum(map(len, lists))))
+        (output / f"shard_{number}.cc").write_text(shard_text(number, ops))
+    text = header_text(sum(map(len, lists)), version_of(torch))
+    (output / "shards.h").write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))

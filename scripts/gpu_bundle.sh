@@ -3,7 +3,7 @@
 #
 # Builds in BUILD (a configured build folder with torch) what a machine with a GPU
 # runs, and puts it into FOLDER, stripped: the C++ tests that need a GPU,
-# libreprise_torch.so and libtbb.so.12. perf/gpu_tests.py runs it there.
+# libreprise_torch_*.so and libtbb.so.12. perf/gpu_tests.py runs it there.
 set -euo pipefail
 
 [[ $# -ge 2 ]] || { sed -n '2s/^# /usage: /p' "$0" >&2; exit 2; }

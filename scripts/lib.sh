@@ -44,6 +44,9 @@ missing_packages() {
   python3 -c 'import ensurepip, venv' 2>/dev/null || printf '%s\n' python3 python3-venv
 }
 
+# What the Python environment holds.
+requirements=$REPRISE_ROOT/requirements/dev.txt
+
 # A new folder for each Python and each set of pinned requirements, outside the
 # checkout, so that checkouts share it. REPRISE_ENV_DIR names one that is ready.
 find_environment() {
@@ -53,7 +56,7 @@ find_environment() {
     return
   fi
   key=$({ python3 -c 'import os, sys; print(sys.version, os.path.realpath(sys.executable))'
-          cat "$REPRISE_ROOT/requirements/dev.txt"; } | sha256sum | cut -c1-12)
+          cat "$requirements"; } | sha256sum | cut -c1-12)
   env_dir=$cache/env-$key
 }
 
@@ -88,7 +91,7 @@ make_environment() {
   if ! environment_is_ready; then
     mkdir -p "$(dirname "$env_dir")"
     echo "Python environment to make in $env_dir:"
-    grep -v '^#' "$REPRISE_ROOT/requirements/dev.txt" | sed 's/^/  /'
+    grep -v '^#' "$requirements" | sed 's/^/  /'
     echo "about 5 GB, some minutes; free there: $(df -h --output=avail "$(dirname "$env_dir")" | tail -1 | tr -d ' ')"
     (
       flock -n 9 || { echo "another script is making it; waiting"; flock 9; }
@@ -96,7 +99,7 @@ make_environment() {
         rm -rf "$env_dir"
         python3 -m venv "$env_dir"
         "$env_dir/bin/pip" install --quiet --no-input --disable-pip-version-check \
-          --no-cache-dir -r "$REPRISE_ROOT/requirements/dev.txt"
+          --no-cache-dir -r "$requirements"
         touch "$env_dir/.complete"
       fi
     ) 9>"$env_dir.lock"
@@ -137,5 +140,5 @@ RUN=()  # a command to run builds under
 # What a Python program needs to find the package as built by a preset.
 use_package() {
   export PYTHONPATH=$REPRISE_ROOT/bindings/python${PYTHONPATH:+:$PYTHONPATH}
-  export REPRISE_LIBRARY=$REPRISE_ROOT/build/$1/python/reprise/libreprise_torch.so
+  export REPRISE_LIBRARY=$REPRISE_ROOT/build/$1/python/reprise
 }

@@ -20,7 +20,8 @@ import torch
 import reprise
 
 site = pathlib.Path(reprise.__file__).parent
-for name in ("libreprise_torch.so", "libtbb.so.12"):
+minor = "".join(torch.__version__.split(".")[:2])
+for name in (f"libreprise_torch_{minor}.so", "libtbb.so.12"):
     assert (site / name).is_file(), f"the wheel has no {name}"
 assert list(site.parent.glob("reprise-*.dist-info/licenses/**/LICENSE"))
 

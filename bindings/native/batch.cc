@@ -91,6 +91,8 @@ Result<Plan> Batch::Prepare() {
       std::exchange(record_, std::make_unique<engine::BatchRecord>());
   REPRISE_RETURN_IF_ERROR(stream_->batches().Check(*record));
   REPRISE_RETURN_IF_ERROR(scheduler::BatchStream::CheckWaits(*record));
+  REPRISE_RETURN_IF_ERROR(stream_->batches().CheckMemory(
+      record->nodes(), record->accesses(), record->image()));
   if (record->nodes().empty()) {
     return base::Fail(Code::kInvalidArgument, "there is nothing to prepare");
   }
@@ -105,8 +107,7 @@ Result<Plan> Batch::Prepare() {
       scheduler::AdaptiveGraph::Build(stream_->batches().workshop(), recipe,
                                       record->image(), hold, captured));
   return Plan(std::make_unique<native::PreparedPlan>(
-      stream_, std::move(recipe), std::move(graph), record->points(),
-      record->fills()));
+      stream_, std::move(recipe), std::move(graph), *record));
 }
 
 }  // namespace reprise

@@ -11,9 +11,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "bindings/native/annotated.h"
 #include "bindings/native/any_kernel.h"
-#include "bindings/native/buffer.h"
 #include "bindings/native/common.h"
+#include "bindings/native/conversion.h"
 #include "bindings/native/event.h"
 #include "bindings/native/kernel.h"
 #include "engine/batch/batch_record.h"
@@ -28,26 +29,6 @@ class Plan;
 namespace native {
 class StreamCore;
 
-// What a launch does with `count` elements at `data`.
-template <typename T, bool kReads, bool kWrites>
-struct Annotated {
-  static constexpr bool kWritten = kWrites;
-  T* data;
-  size_t count;
-};
-template <typename A>
-inline constexpr bool kIsAnnotated = false;
-template <typename T, bool kReads, bool kWrites>
-inline constexpr bool kIsAnnotated<Annotated<T, kReads, kWrites>> = true;
-template <typename A>
-inline constexpr bool kIsOut = false;
-template <typename T>
-inline constexpr bool kIsOut<Annotated<T, false, true>> = true;
-template <typename A>
-inline constexpr bool kIsBuffer = false;
-template <typename T>
-inline constexpr bool kIsBuffer<Buffer<T>> = true;
-
 template <typename... P>
 void AsKernel(const Kernel<void(P...)>&);
 void AsKernel(const AnyKernel&);
@@ -57,39 +38,7 @@ concept NoKernel = !requires(const K& kernel) {
 };
 template <typename To>
 concept NoOut = !kIsOut<To>;
-
-// In static_asserts of what is always wrong.
-template <typename...>
-inline constexpr bool kNever = false;
 }  // namespace native
-
-// Arguments that say what the launch does with memory. A launch whose pointers
-// are all annotated waits only for launches of its batch that it conflicts
-// with; any other one keeps its place in the program's order.
-template <typename T>
-native::Annotated<const T, true, false> In(const T* data, size_t count) {
-  return {data, count};
-}
-template <typename T>
-native::Annotated<T, false, true> Out(T* data, size_t count) {
-  return {data, count};
-}
-template <typename T>
-native::Annotated<T, true, true> InOut(T* data, size_t count) {
-  return {data, count};
-}
-template <typename T>
-auto In(const Buffer<T>& buffer) {
-  return In(static_cast<const T*>(buffer.data()), buffer.size());
-}
-template <typename T>
-auto Out(const Buffer<T>& buffer) {
-  return Out(buffer.data(), buffer.size());
-}
-template <typename T>
-auto InOut(const Buffer<T>& buffer) {
-  return InOut(buffer.data(), buffer.size());
-}
 
 // Made by Stream::BeginBatch, filled by one thread, submitted once or dropped.
 // Kernels must live until then. What is wrong with a launch (a null pointer, a
@@ -102,7 +51,10 @@ class Batch {
   REPRISE_EXPORT ~Batch();
   Batch& operator=(Batch&&) = delete;
 
-  // Returns the number of the launch in its batch, for Plan::Set.
+  // Returns the number of the launch in its batch, for Plan::Set. A number
+  // reaches the kernel with its value (but floating-point numbers are rounded
+  // to the parameter's precision): what types tell does not compile, what
+  // values tell is refused by Submit.
   template <typename... P, typename... A>
   uint32_t Launch(const Kernel<void(P...)>& kernel, const LaunchConfig& config,
                   const A&... arguments) {
@@ -158,18 +110,22 @@ class Batch {
   // value has two equal halves, as 0 has. Address and value are arguments; the
   // number and the size of the elements are not, the driver may refuse to
   // change them in a graph.
-  template <typename T>
-  uint32_t Fill(native::Annotated<T, false, true> to,
-                std::type_identity_t<T> value) {
+  // The value converts as an argument of a launch does.
+  template <typename T, typename V = T>
+  uint32_t Fill(native::Annotated<T, false, true> to, const V& value) {
     constexpr bool kFits =
         std::is_trivially_copyable_v<T> &&
         (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
     static_assert(kFits,
                   "Fill takes elements of 1, 2, 4 or 8 bytes that are copied "
                   "as bytes: fill larger ones by their parts");
-    if constexpr (kFits) {
-      return record_->AddFill(to.data, to.count, engine::ParamType::Of<T>(),
-                              &value);
+    if constexpr (kFits && native::AssertConverts<T, V>()) {
+      const auto converted = native::Convert<T>(value);
+      const uint32_t launch = record_->AddFill(
+          to.data, to.count, engine::ParamType::Of<T>(), &converted.value);
+      if (!converted.is_exact) [[unlikely]]
+        RefuseValue<T>(1, value);
+      return launch;
     }
     return 0;
   }
@@ -272,15 +228,26 @@ class Batch {
     } else if constexpr (std::is_pointer_v<P> && !std::is_pointer_v<A>) {
       static_assert(native::kNever<A>, "a pointer parameter takes a pointer");
     } else {
-      constexpr bool kFits = std::is_convertible_v<const A&, P>;
-      static_assert(kFits, "the argument's type does not fit the parameter's");
-      if constexpr (kFits) {
-        const P value = argument;
-        if constexpr (std::is_pointer_v<P>) record_->AddPointer(value, index);
-        std::memcpy(place, &value, sizeof value);
+      if constexpr (native::AssertConverts<P, A>()) {
+        const auto converted = native::Convert<P>(argument);
+        if (!converted.is_exact) [[unlikely]]
+          RefuseValue<P>(index, argument);
+        if constexpr (std::is_pointer_v<P>) {
+          record_->AddPointer(converted.value, index);
+        }
+        std::memcpy(place, &converted.value, sizeof converted.value);
       }
     }
     ++index;
+  }
+
+  template <typename P, typename A>
+  void RefuseValue(size_t index, const A& argument) {
+    if constexpr (native::kIsNumber<A>) {
+      record_->RefuseValue(
+          index, static_cast<long double>(native::NumberOf(argument)),
+          !std::is_floating_point_v<A>, engine::ParamType::Of<P>());
+    }
   }
 
   // Once.

@@ -3,21 +3,22 @@
 #ifndef REPRISE_BINDINGS_NATIVE_COMMON_H_
 #define REPRISE_BINDINGS_NATIVE_COMMON_H_
 
-#include "engine/base/dim3.h"
 #include "engine/base/export.h"
 #include "engine/base/patching.h"
 #include "engine/base/status.h"
+#include "engine/batch/count.h"
 #include "engine/batch/launch_config.h"
 
 namespace reprise {
 
 using base::Code;
-using base::Dim3;
 using base::Error;
 using base::Patching;
 using base::Result;
 using base::Status;
 using base::ToString;
+using engine::Count;
+using Dim3 = engine::LaunchDim3;
 using engine::LaunchConfig;
 
 }  // namespace reprise

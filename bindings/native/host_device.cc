@@ -11,6 +11,7 @@
 
 #include "bindings/native/device.h"
 #include "bindings/native/guarded_call.h"
+#include "bindings/native/host_arena.h"
 #include "engine/batch/batch_event.h"
 
 namespace reprise::native {
@@ -190,27 +191,27 @@ class HostDevice final : public Device {
   }
 
   Result<void*> Allocate(size_t bytes) override {
+    return HostArena::Get().Allocate(bytes, context_);
+  }
+  void Free(void* memory) override { HostArena::Get().Free(memory); }
+  engine::MemoryHold HoldMemory() override { return nullptr; }
+  Status AdmitMemory(const void* begin, uint64_t bytes) override {
+    return HostArena::Get().Check(begin, bytes, context_);
+  }
+  Status CopyIn(void* to, const void* from, size_t bytes, CUstream) override {
+    return Copy(to, from, bytes, /*of_host=*/from);
+  }
+  Status CopyOut(void* to, const void* from, size_t bytes, CUstream) override {
+    return Copy(to, from, bytes, /*of_host=*/to);
+  }
+  Result<std::unique_ptr<HostBytes>> BeginCopyOut(const void* from,
+                                                  size_t bytes,
+                                                  CUstream stream) override {
     void* memory = std::malloc(bytes > 0 ? bytes : 1);
     if (memory == nullptr) {
       return base::Fail(Code::kResourceExhausted,
                         "the host has no " + std::to_string(bytes) + " bytes");
     }
-    return memory;
-  }
-  void Free(void* memory) override { std::free(memory); }
-  engine::MemoryHold HoldMemory() override { return nullptr; }
-  Status CopyIn(void* to, const void* from, size_t bytes, CUstream) override {
-    if (bytes > 0) std::memcpy(to, from, bytes);  // an empty buffer's is null
-    return {};
-  }
-  Status CopyOut(void* to, const void* from, size_t bytes, CUstream) override {
-    if (bytes > 0) std::memcpy(to, from, bytes);
-    return {};
-  }
-  Result<std::unique_ptr<HostBytes>> BeginCopyOut(const void* from,
-                                                  size_t bytes,
-                                                  CUstream stream) override {
-    REPRISE_ASSIGN_OR_RETURN(void* memory, Allocate(bytes));
     auto copy = std::make_unique<BytesOnHost>(memory);
     REPRISE_RETURN_IF_ERROR(CopyOut(memory, from, bytes, stream));
     return copy;
@@ -257,6 +258,17 @@ class HostDevice final : public Device {
   Context context() const override { return {nullptr, context_}; }
 
  private:
+  static Status Copy(void* to, const void* from, size_t bytes,
+                     const void* of_host) {
+    if (bytes == 0) return {};  // an empty buffer's may be null
+    if (HostArena::Get().Has(of_host)) {
+      return base::Fail(Code::kInvalidArgument,
+                        "the host's end of the copy is in a buffer of the "
+                        "device: Batch::Copy copies within the device");
+    }
+    std::memcpy(to, from, bytes);
+    return {};
+  }
   // One that no other device of the process has had.
   static CUcontext NewContext() {
     static std::atomic<uintptr_t> last{0};  // relaxed: it orders nothing

@@ -118,6 +118,8 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
 Status PreparedPlan::Launch() {
   const engine::DeviceScope scope(stream_->runtime().device());
   REPRISE_RETURN_IF_ERROR(scope.status());
+  REPRISE_RETURN_IF_ERROR(stream_->batches().CheckMemory(
+      recipe_->nodes, accesses_, graph_->image()));
   REPRISE_RETURN_IF_ERROR(graph_->Give());
   REPRISE_RETURN_IF_ERROR(graph_->Launch());
   for (const engine::BatchRecord::EventUse& point : points_) {

@@ -24,13 +24,13 @@ class PreparedPlan {
   PreparedPlan(std::shared_ptr<StreamCore> stream,
                std::shared_ptr<const scheduler::AdaptiveGraph::Recipe> recipe,
                std::unique_ptr<scheduler::AdaptiveGraph> graph,
-               std::vector<engine::BatchRecord::EventUse> points,
-               const std::vector<engine::BatchRecord::FillOf>& fills)
+               const engine::BatchRecord& record)
       : stream_(std::move(stream)),
         recipe_(std::move(recipe)),
         graph_(std::move(graph)),
-        points_(std::move(points)) {
-    for (const engine::BatchRecord::FillOf& fill : fills) {
+        points_(record.points()),
+        accesses_(record.accesses()) {
+    for (const engine::BatchRecord::FillOf& fill : record.fills()) {
       fills_.push_back({fill.node, engine::KeptParamType(fill.element)});
     }
   }
@@ -62,6 +62,7 @@ class PreparedPlan {
   const std::shared_ptr<const scheduler::AdaptiveGraph::Recipe> recipe_;
   const std::unique_ptr<scheduler::AdaptiveGraph> graph_;
   const std::vector<engine::BatchRecord::EventUse> points_;
+  const std::vector<engine::Access> accesses_;
   std::vector<Fill> fills_;  // in the order of the nodes
   // Of waits, until the graph has taken them.
   std::unordered_map<uint32_t, std::shared_ptr<EventCore>> events_;

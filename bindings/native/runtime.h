@@ -34,7 +34,9 @@ class RuntimeCore;
 struct RuntimeOptions {
   // A CUDA device by number, or kHost: kernels are functions of the host
   // (HostKernel), everything else is the same. What a launch may be are the
-  // limits of a GPU of compute capability 9.0 then.
+  // limits of a GPU of compute capability 9.0 then. Memory that no buffer of
+  // the runtime holds (any more) is refused where a launch, plan or copy names
+  // it, but for the program's own.
   static constexpr int kHost = -1;
   int device = 0;
   // A CUcontext of the caller's, in place of the primary one of `device`; it
@@ -152,13 +154,14 @@ class Runtime {
   // does not take, and for a kernel of another runtime.
   template <typename K>
   Result<SuggestedBlock> SuggestBlock(const K& kernel,
-                                      uint32_t shared_bytes = 0) const {
+                                      Count shared_bytes = 0) const {
     return BestBlock(*kernel.code(), shared_bytes);
   }
 
   REPRISE_EXPORT RuntimeStats stats() const;
 
-  // Memory of the device, not initialised, from a pool of the runtime's.
+  // Memory of the device, not initialised, from a pool of the runtime's. (On a
+  // host runtime all its bits are set, and its address was no buffer's before.)
   // kResourceExhausted if there is none, also once work in flight is over;
   // kInvalidArgument for more than a number of bytes can say.
   template <typename T>

@@ -35,6 +35,16 @@ Result<size_t> BytesToCopy(const void* to, const void* from, size_t count,
   return bytes;
 }
 
+// The device's end of a copy is all of a buffer's, where the device can tell.
+Status CheckDeviceEnd(native::Device& device, const void* memory, size_t bytes,
+                      size_t count, size_t element_bytes) {
+  if (bytes == 0) return {};
+  Status admitted = device.AdmitMemory(memory, bytes);
+  if (admitted) return admitted;
+  return tl::unexpected(admitted.error().In(
+      "cannot copy " + engine::ElementsOf(count, element_bytes)));
+}
+
 }  // namespace
 
 Stream::Stream(std::shared_ptr<native::StreamCore> core)
@@ -78,14 +88,20 @@ Status Stream::CopyIn(void* to, const void* from, size_t count,
                       size_t element_bytes) const {
   REPRISE_ASSIGN_OR_RETURN(const size_t bytes,
                            BytesToCopy(to, from, count, element_bytes));
-  return core_->runtime().device().CopyIn(to, from, bytes, core_->stream());
+  native::Device& device = core_->runtime().device();
+  REPRISE_RETURN_IF_ERROR(
+      CheckDeviceEnd(device, to, bytes, count, element_bytes));
+  return device.CopyIn(to, from, bytes, core_->stream());
 }
 
 Status Stream::CopyOut(void* to, const void* from, size_t count,
                        size_t element_bytes) const {
   REPRISE_ASSIGN_OR_RETURN(const size_t bytes,
                            BytesToCopy(to, from, count, element_bytes));
-  return core_->runtime().device().CopyOut(to, from, bytes, core_->stream());
+  native::Device& device = core_->runtime().device();
+  REPRISE_RETURN_IF_ERROR(
+      CheckDeviceEnd(device, from, bytes, count, element_bytes));
+  return device.CopyOut(to, from, bytes, core_->stream());
 }
 
 Stream::SharedBytes Stream::BeginCopyOut(const void* from, size_t count,
@@ -93,8 +109,11 @@ Stream::SharedBytes Stream::BeginCopyOut(const void* from, size_t count,
   // Where to is nobody's choice here: any address but null.
   REPRISE_ASSIGN_OR_RETURN(const size_t bytes,
                            BytesToCopy(this, from, count, element_bytes));
-  REPRISE_ASSIGN_OR_RETURN(auto copy, core_->runtime().device().BeginCopyOut(
-                                          from, bytes, core_->stream()));
+  native::Device& device = core_->runtime().device();
+  REPRISE_RETURN_IF_ERROR(
+      CheckDeviceEnd(device, from, bytes, count, element_bytes));
+  REPRISE_ASSIGN_OR_RETURN(auto copy,
+                           device.BeginCopyOut(from, bytes, core_->stream()));
   // It goes before its device.
   return std::shared_ptr<native::HostBytes>(
       copy.release(), [device = core_->runtime().shared_device()](

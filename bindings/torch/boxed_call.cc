@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 
+#include "bindings/torch/op_warnings.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/thread_state.h"
 
@@ -41,6 +42,13 @@ BoxedCall::TensorSlot BoxedCall::SlotOf(const at::Tensor& tensor) {
   slot.dtype = tensor.scalar_type();
   slot.sizes = tensor.sizes().vec();
   slot.strides = tensor.strides().vec();
+  if (info_.by_storages) {
+    slot.storage_offset = impl.storage_offset();
+    slot.storage_bytes = impl.unsafe_storage().nbytes();
+  } else {
+    slot.storage_bytes = at::detail::computeStorageNbytes(
+        slot.sizes, slot.strides, c10::elementSize(slot.dtype));
+  }
   return slot;
 }
 
@@ -140,14 +148,16 @@ at::Tensor BoxedCall::Fill(const TensorSlot& slot,
       break;
   }
   TORCH_CHECK(!operands.empty(), "fewer operands than were recorded");
-  void* address = reinterpret_cast<void*>(operands.front());
+  const uint64_t base =
+      operands.front() -
+      static_cast<uint64_t>(slot.storage_offset) * c10::elementSize(slot.dtype);
   operands = operands.subspan(1);
-  const size_t size_bytes = at::detail::computeStorageNbytes(
-      slot.sizes, slot.strides, c10::elementSize(slot.dtype));
-  c10::Storage storage(c10::Storage::use_byte_size_t(), size_bytes,
-                       c10::DataPtr(address, c10::Device(c10::kCPU)),
-                       /*allocator=*/nullptr, /*resizable=*/false);
+  c10::Storage storage(
+      c10::Storage::use_byte_size_t(), slot.storage_bytes,
+      c10::DataPtr(reinterpret_cast<void*>(base), c10::Device(c10::kCPU)),
+      /*allocator=*/nullptr, /*resizable=*/false);
   TensorLayout layout;
+  layout.storage_offset = slot.storage_offset;
   layout.keys = slot.keys;
   layout.dtype = slot.dtype;
   layout.sizes = slot.sizes;
@@ -230,16 +240,23 @@ base::Status BoxedCall::StoreResults(std::span<const c10::IValue> returned,
 base::Status BoxedCall::Run(std::span<const uint64_t> operands,
                             std::span<const uint64_t> results) {
   const DepthGuard depth;
+  const ThreadModesGuard modes(modes_);
+  const UntoldWarnings warnings;
   const c10::InferenceMode no_inference(false);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   try {
     torch::jit::Stack stack = MakeStack(operands);
     info_.handle.redispatchBoxed(keys_, &stack);
+    // It did not when it was recorded, and the program is to be told.
+    if (warnings.any()) {
+      return base::Fail(base::Code::kFailedPrecondition,
+                        info_.name + " warns, which it did not when recorded");
+    }
     // References come back as tensors as well; they are no results.
     if (results.empty()) return {};
     return StoreResults(stack, results);
   } catch (const std::exception& error) {
-    return base::Fail(base::Code::kInternal,
+    return base::Fail(base::Code::kFailedPrecondition,
                       info_.name + " raised: " + error.what());
   }
 }

@@ -15,6 +15,7 @@
 
 #include "bindings/torch/op_info.h"
 #include "bindings/torch/results.h"
+#include "bindings/torch/thread_modes.h"
 #include "engine/trace/frontend.h"
 
 namespace reprise::bindings {
@@ -25,11 +26,12 @@ namespace reprise::bindings {
 //
 // Boxed argument by argument with Box, in the order of OpCall, before the op
 // runs; Expect says after it how large its results are. Run redispatches as the
-// call did, below autograd, on any thread. Run after Run, one at a time.
+// call did, below autograd, on any thread, in the modes of the thread that made
+// it. Run after Run, one at a time.
 class BoxedCall final : public engine::Call {
  public:
   BoxedCall(const OpInfo& info, c10::DispatchKeySet keys)
-      : info_(info), keys_(keys) {}
+      : info_(info), keys_(keys), modes_(ThreadModes::Now()) {}
 
   void AddTensor(const at::Tensor& tensor);
   void AddTensorList(std::span<const at::Tensor> tensors);
@@ -55,6 +57,10 @@ class BoxedCall final : public engine::Call {
     at::ScalarType dtype = at::kFloat;
     std::vector<int64_t> sizes;
     std::vector<int64_t> strides;
+    // Of an op that goes by storages (OpInfo): that of the operand. Others are
+    // given one that ends with the tensor.
+    int64_t storage_offset = 0;  // in elements
+    size_t storage_bytes = 0;
   };
   struct Argument {
     enum class Kind : uint8_t { kValue, kTensor, kList, kOptionalList };
@@ -79,6 +85,7 @@ class BoxedCall final : public engine::Call {
 
   const OpInfo& info_;
   const c10::DispatchKeySet keys_;
+  const ThreadModes modes_;
   std::vector<Argument> arguments_;
   std::vector<Number> numbers_;
   std::vector<uint64_t> expected_;  // the bytes of each result's storage

@@ -82,27 +82,29 @@ void BoxedHook::Define(const OpInfo* info) {
 void BoxedHook::operator()(const c10::OperatorHandle& op,
                            c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowHook;
-  if (g_watching.load(std::memory_order_relaxed)) {
-    const Showing showing = ShowingOf(below);
-    if (showing == Showing::kSkip) {
+  const Showing showing = ShowingOf(below);
+  if (showing == Showing::kSkip) {
+    const SkippedOp inside;
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  // Behind it: that is where what was defined anew is described.
+  const Form* form = form_.load(std::memory_order_acquire);
+  if (showing == Showing::kShow) {
+    if (form == nullptr) {
+      const AnythingUnderWay noted;
+      InterruptSessions("an operator that was defined anew");
       const DepthGuard inside;
       op.redispatchBoxed(below, stack);
       return;
     }
-    if (showing == Showing::kShow) {
-      // Behind it: that is where what was defined anew is described.
-      const Form* form = form_.load(std::memory_order_acquire);
-      if (form == nullptr) {
-        InterruptSessions("an operator that was defined anew");
-        const DepthGuard inside;
-        op.redispatchBoxed(below, stack);
-        return;
-      }
-      if (form->info != nullptr) {
-        Watch(*form, t_thread_state, below, stack);
-        return;
-      }
+    if (form->info != nullptr && form->info->Shown()) {
+      Watch(*form, t_thread_state, below, stack);
+      return;
     }
+  } else if (showing == Showing::kInside && form != nullptr &&
+             form->info != nullptr) {
+    NoteInside(*form->info);
   }
   op.redispatchBoxed(below, stack);
 }

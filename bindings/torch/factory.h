@@ -24,7 +24,7 @@ class FactoryArguments {
   void Add(const T&) {
     static_assert(!std::is_same_v<T, at::TensorList> &&
                       !std::is_same_v<T, std::optional<at::Tensor>>,
-                  "no factory of torch 2.11 takes lists or optional tensors");
+                  "torch's factories take no lists and no optional tensors");
   }
 
   c10::DispatchKey key() const {

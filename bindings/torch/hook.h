@@ -33,8 +33,7 @@ enum class HookKind : uint8_t {
 };
 
 // The kernel for BackendSelect of every operator with this C++ signature; which
-// one, and how its call goes on, is data. While g_watching is false a hook is
-// one load and a redispatch. Immutable; never destroyed.
+// one, and how its call goes on, is data. Immutable; never destroyed.
 template <HookKind kKind, typename Signature>
 class Hook;
 
@@ -53,13 +52,14 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
     } else {
       below = keys & kBelowHook;
     }
-    if (!g_watching.load(std::memory_order_relaxed)) [[likely]]
-      return redispatch_(below, std::forward<A>(args)...);
     switch (ShowingOf(below)) {
       case Showing::kShow:
         return Watch(t_thread_state, below, std::forward<A>(args)...);
       case Showing::kSkip:
         return Skip(below, std::forward<A>(args)...);
+      case Showing::kInside:
+        NoteInside(*info_);
+        break;
       case Showing::kNot:
         break;
     }
@@ -68,7 +68,7 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
 
  private:
   [[gnu::noinline]] R Skip(c10::DispatchKeySet below, A... args) {
-    const DepthGuard inside;
+    const SkippedOp inside;
     return redispatch_(below, std::forward<A>(args)...);
   }
 

@@ -33,6 +33,11 @@ class HookRegistrar {
   // a hook of its own; see boxed_hook.h.
   void AddBoxed(const c10::OperatorHandle& op);
 
+  // Hooks an operator that is a session's business only while the program has
+  // replaced its kernel: one that is made of others, or a view. Null where
+  // something else sits on its BackendSelect key.
+  const OpInfo* AddIfReplaced(const c10::OperatorHandle& op);
+
   size_t unboxed() const { return unboxed_; }
   size_t boxed() const { return boxed_; }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/torch/gpu_trace.h"
+#include "bindings/torch/op_policy.h"
 #include "bindings/torch/python_observers.h"
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/torch_runtime.h"
@@ -147,10 +148,16 @@ std::vector<Texts> HookTable() {
                     std::to_string(op->written_arguments),
                     std::to_string(op->hidden_writes),
                     std::to_string(op->training_argument),
-                    op->may_use_generator ? "1" : "0",
-                    op->factory ? "1" : "0"});
+                    op->may_use_generator ? "1" : "0", op->factory ? "1" : "0",
+                    op->by_storages ? "1" : "0"});
   }
   return rows;
+}
+
+// For tests.
+Texts WritingPastOperators() {
+  const auto names = NamesThatWritePastOperators();
+  return {names.begin(), names.end()};
 }
 
 #ifdef REPRISE_MEASURE
@@ -182,6 +189,7 @@ TORCH_LIBRARY(reprise, library) {
               &b::TorchRuntime::TimelineJson);
   library.def("option_table() -> str[][]", &b::OptionTable);
   library.def("hook_table() -> str[][]", &b::HookTable);
+  library.def("writing_past_operators() -> str[]", &b::WritingPastOperators);
   library.def("pause_recording() -> ()", &b::TorchRuntime::PauseRecording);
   library.def("resume_recording() -> ()", &b::TorchRuntime::ResumeRecording);
   library.def("plain_functions() -> int[]", &b::PlainFunctions);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/switches.h"
 #include "bindings/torch/torch_frontend.h"
@@ -15,6 +16,9 @@
 
 namespace reprise::bindings {
 namespace {
+
+constexpr char kReplacedKernel[] =
+    "the program has registered a kernel of its own for it";
 
 // Of operands of other types ops refuse more numbers (what a byte cannot hold),
 // or make other numbers of them (complex ones).
@@ -35,6 +39,13 @@ constexpr uint64_t DtypeOf(uint64_t word) { return word & 0xffff; }
 // writes them into it past the dispatcher.
 bool IsAboutToFill() {
   return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python);
+}
+
+// What torch makes without content has content all the same.
+bool FillsWhatIsEmpty() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() &&
+         context.deterministicFillUninitializedMemory();
 }
 
 bool IsCopyOnWrite(const c10::StorageImpl& storage) {
@@ -61,12 +72,6 @@ bool IsCopyOnWrite(const c10::StorageImpl& storage) {
   operand.strides = {strides.data(), strides.size()};
 }
 
-// Not of tensors of inference mode, which have none.
-uint32_t VersionOf(const c10::TensorImpl& tensor) {
-  const c10::VariableVersion& version = tensor.version_counter();
-  return version.enabled() ? version.current_version() : 0;
-}
-
 }  // namespace
 
 uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind) {
@@ -77,10 +82,14 @@ uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind) {
 }
 
 OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
-    : info_(info), kind_(kind), cut_(info.cut) {
+    : info_(info),
+      kind_(kind),
+      cut_(info.replaced() ? kReplacedKernel : info.cut) {
   uint64_t* header = words_.Extend(2);
   header[0] = info.id;
-  header[1] = CommonSwitches(kind);
+  const uint64_t switches = CommonSwitches(kind);
+  header[1] = switches ^ KernelState();
+  if (kind == scheduler::DeviceKind::kHost) switches_ = switches;
 }
 
 [[gnu::always_inline]] inline void OpCall::AddOperand(c10::TensorImpl* tensor) {
@@ -270,12 +279,23 @@ std::optional<int> OpCall::Finish() {
     AddSwitches(info_.switches, kind_, words_);
     may_try_kernels_ = MayTryKernels(info_.switches, kind_);
   }
+  if (info_.by_storages) [[unlikely]]
+    AddStorages();
   if (info_.hidden_writes != 0) [[unlikely]]
     ApplyHiddenWrites();
+  if ((info_.unread_arguments | info_.unread_if_zero) != 0) [[unlikely]]
+    NoteUnread();
   if (info_.seed_arguments != 0) [[unlikely]]
     ForgetSeeds();
   if (!NumbersMayBeSlots()) numbers_.Clear();
   return device_;
+}
+
+void OpCall::AddStorages() {
+  for (const engine::Operand& operand : operands_.span()) {
+    words_.Push(operand.offset_bytes);
+    words_.Push(operand.storage_bytes);
+  }
 }
 
 bool OpCall::NumbersMayBeSlots() const {
@@ -317,6 +337,16 @@ void OpCall::ApplyHiddenWrites() {
   }
 }
 
+void OpCall::NoteUnread() {
+  uint64_t unread = info_.unread_arguments;
+  if ((zero_arguments_ >> info_.zero_argument & 1) != 0) {
+    unread |= info_.unread_if_zero;
+  }
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    operands_[i].unread = (unread >> sources_[i].argument & 1) != 0;
+  }
+}
+
 bool OpCall::RefreshWritten() {
   if (!has_written_) return true;
   bool same = true;
@@ -347,6 +377,7 @@ bool OpCall::RefreshWritten() {
 }
 
 void OpCall::BumpVersions(const engine::TracedOp& op) const {
+  if (!CountsWrites()) return;
   for (size_t i = 0; i < op.operands.size(); ++i) {
     // Views have one count with their base: it is raised once.
     const uint32_t version = sources_[i].version + op.operands[i].version_bumps;
@@ -366,9 +397,11 @@ engine::OpView OpCall::view() const {
   view.by_eager = by_eager_;
   view.may_use_generator = info_.may_use_generator;
   view.forks_streams = info_.forks_streams;
-  view.leaves_unwritten = info_.leaves_unwritten;
+  view.leaves_unwritten = info_.leaves_unwritten && !FillsWhatIsEmpty();
   view.may_trap = may_trap_ || info_.may_trap;
   view.may_try_kernels = may_try_kernels_;
+  view.switches = switches_;
+  view.warned = warned_;
   return view;
 }
 

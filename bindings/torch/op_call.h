@@ -56,9 +56,10 @@ uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind);
 // allocates nothing for an op of usual size.
 //
 // Words: [0] operator and number of operands, [1] switches that any kernel may
-// read, then the arguments in the schema's order, then the switches of the
-// operator's class. For an operand: tag, dtype, rank, alignment class, flags;
-// key set; sizes; strides. Neither addresses nor storage offsets.
+// read, and which kernels the program has replaced (kernel_watch.h), then the
+// arguments in the schema's order, then the switches of the operator's class.
+// For an operand: tag, dtype, rank, alignment class, flags; key set; sizes;
+// strides. Neither addresses nor storage offsets.
 class OpCall {
  public:
   OpCall(const OpInfo& info, scheduler::DeviceKind kind);
@@ -80,6 +81,8 @@ class OpCall {
   void AddNumber(engine::NumberType type, size_t from_end) {
     if (info_.numbers_by_value) AddNumber(type, from_end, info_.numbers_decide);
   }
+  // The argument is a number that is 0.
+  void NoteZero() { zero_arguments_ |= uint64_t{1} << argument_; }
   void AddDevice(std::optional<c10::Device> device);
   WordBuffer& words() { return words_; }
   // The call cannot be part of a trace; `reason` is a string literal.
@@ -109,6 +112,9 @@ class OpCall {
   // Has autograd count what the followed op writes as eager does below this
   // hook.
   void BumpVersions(const engine::TracedOp& op) const;
+
+  // Eager has run the op, and it has warned.
+  void SetWarned() { warned_ = true; }
 
   const OpInfo& info() const { return info_; }
   scheduler::DeviceKind kind() const { return kind_; }
@@ -151,11 +157,13 @@ class OpCall {
     return (info_.written_arguments >> argument_ & 1) != 0;
   }
   void ApplyHiddenWrites();
+  void NoteUnread();
   bool NumbersMayBeSlots() const;
   // Ops on lists of tensors of several types hold one number in several ways,
   // of which some may stay where others change. Attributes are held in one.
   bool HasMixedList() const;
   void ForgetSeeds();
+  void AddStorages();
 
   const OpInfo& info_;
   const scheduler::DeviceKind kind_;
@@ -168,8 +176,10 @@ class OpCall {
   bool may_trap_ = false;
   bool may_try_kernels_ = false;
   bool by_eager_ = false;
+  bool warned_ = false;
+  uint64_t switches_ = 0;        // see engine::OpView
   uint64_t true_arguments_ = 0;  // bit i: argument i is the bool true
-  uint64_t zero_arguments_ = 0;  // bit i: argument i is the double 0
+  uint64_t zero_arguments_ = 0;  // bit i: argument i is the number 0
   uint64_t dtypes_ = 0;  // bit d: an operand or host scalar is of dtype d
   const char* cut_ = nullptr;
   std::optional<c10::Device> device_option_;

@@ -6,6 +6,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -25,7 +26,8 @@ enum SwitchClass : uint8_t {
 };
 
 // An operator that is hooked. Made once at registration from its schema and by
-// the lists in op_policy.cc, then immutable and never destroyed.
+// the lists in op_policy.cc, then immutable, but for `replaced_flag`, and never
+// destroyed.
 struct OpInfo {
   static constexpr size_t kMaxReferences = 8;
 
@@ -43,6 +45,11 @@ struct OpInfo {
   uint64_t index_arguments = 0;
   bool may_trap = false;
   int training_argument = -1;
+  // Bit i: what argument i holds does not matter (engine::Operand::unread); of
+  // `unread_if_zero`, where the number `zero_argument` is 0.
+  uint64_t unread_arguments = 0;
+  uint64_t unread_if_zero = 0;
+  int zero_argument = 0;
   // Bit i: argument i is the seed or the offset with which the double
   // `dropout_argument` drew. Where that is 0, nobody has written them.
   uint64_t seed_arguments = 0;
@@ -52,6 +59,8 @@ struct OpInfo {
 
   // Why no call of it can be part of a trace; null if some can.
   const char* cut = nullptr;
+  // What a call writes is not known by its schema.
+  bool writes_unknown = false;
   bool may_use_generator = false;
   bool forks_streams = false;     // see OpView
   bool leaves_unwritten = false;  // see OpView
@@ -64,10 +73,23 @@ struct OpInfo {
   bool doubles_by_value = false;
   engine::Decides numbers_decide = engine::Decides::kKernels;
   uint8_t switches = kNoSwitches;
+  // How large the storages of its operands are, and where in them the operands
+  // begin, decides what its results are. Both are words of its calls.
+  bool by_storages = false;
 
   // The r-th result that is a reference is this one of the arguments of type
   // Tensor&, counted among them.
   std::array<uint8_t, kMaxReferences> references{};
+
+  // The program has put a kernel of its own in the place of torch's
+  // (kernel_watch.h). Relaxed: the thread that did so sees it.
+  bool replaced() const {
+    return std::atomic_ref(replaced_flag).load(std::memory_order_relaxed);
+  }
+  mutable bool replaced_flag = false;
+  // Only then is it a session's business: torch's own kernel is none.
+  bool shown_if_replaced = false;
+  bool Shown() const { return !shown_if_replaced || replaced(); }
 };
 
 }  // namespace reprise::bindings

@@ -91,6 +91,13 @@ constexpr std::array kAddAsTheyCome = {
     "logcumsumexp"sv, "embedding_bag"sv, "bincount"sv,  "histc"sv,
 };
 
+// WritesPastOperators. tests/python/registry/raw_writes.py finds them.
+constexpr std::array kWritePastOperators = {
+    "aten::_sobol_engine_ff_"sv,
+    "aten::_sobol_engine_initialize_state_"sv,
+    "aten::_sobol_engine_scramble_"sv,
+};
+
 struct NamedCut {
   std::string_view name;
   const char* reason;
@@ -149,10 +156,28 @@ constexpr HiddenWrites kHiddenWrites[] = {
     {"aten::batch_norm_update_stats"sv, 1 << 1 | 1 << 2, -1},
 };
 
+// OpInfo::by_storages. What it makes lies in a storage as large as the one that
+// its operand lies in.
+constexpr std::array kByStorages = {
+    "aten::_new_zeros_with_same_feature_meta"sv,
+};
+
 // OpView::leaves_unwritten, without prefixes.
 constexpr std::array kWithoutContent = {
     "empty"sv,         "empty_like"sv, "empty_permuted"sv,
     "empty_strided"sv, "new_empty"sv,  "new_empty_strided"sv,
+};
+
+// Operators that look at the form of their first argument alone.
+bool MakesAnotherLikeIt(std::string_view plain) {
+  return plain.ends_with("_like"sv) || plain.starts_with("new_"sv);
+}
+
+// Operators that add their first argument times `beta`, and do not read it
+// where that is 0.
+constexpr std::array kWithBeta = {
+    "addmm"sv, "_addmm_activation"sv,    "addmv"sv, "addbmm"sv, "baddbmm"sv,
+    "addr"sv,  "sparse_sampled_addmm"sv,
 };
 
 // Operators of cuDNN, which forks streams of its own (layers and directions of
@@ -218,8 +243,8 @@ constexpr NamedSwitches kSwitches[] = {
     {"sdp"sv, kMatmulSwitches | kAttentionSwitches},
     {"conv"sv, kMatmulSwitches | kConvolutionSwitches},
     {"batch_norm"sv, kCudnnSwitches},
-    {"grid"sv, kCudnnSwitches},
-    {"ctc_loss"sv, kCudnnSwitches},
+    {"grid"sv, kMatmulSwitches | kCudnnSwitches},
+    {"ctc_loss"sv, kMatmulSwitches | kCudnnSwitches},
     {"cudnn"sv, kCudnnSwitches},
     {"rnn"sv, kMatmulSwitches | kRnnSwitches},
     {"lstm"sv, kMatmulSwitches | kRnnSwitches},
@@ -413,11 +438,31 @@ bool HasKernel(const c10::OperatorHandle& op) {
              c10::DispatchKey::CompositeImplicitAutograd);
 }
 
+bool WritesPastOperators(const c10::OperatorHandle& op) {
+  return Contains(kWritePastOperators, op.schema().name()) &&
+         op.hasKernelForDispatchKey(
+             c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+std::span<const std::string_view> NamesThatWritePastOperators() {
+  return kWritePastOperators;
+}
+
 bool MayRunBeside(std::string_view name) {
   return name.starts_with("aten::") &&
          std::ranges::none_of(kAddAsTheyCome, [name](std::string_view part) {
            return name.find(part) != std::string_view::npos;
          });
+}
+
+uint8_t SwitchesOf(std::string_view name) {
+  uint8_t switches = kNoSwitches;
+  for (const NamedSwitches& named : kSwitches) {
+    if (name.find(named.part) != std::string_view::npos) {
+      switches |= named.classes;
+    }
+  }
+  return switches;
 }
 
 OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
@@ -426,10 +471,12 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   OpInfo info{.name = FullName(op.operator_name()), .handle = op};
   info.factory = factory;
   info.cut = CutReason(op);
+  info.writes_unknown = Namespace(name) != "aten"sv;
   info.may_use_generator = MayUseGenerator(op);
   info.forks_streams = Contains(kForkStreams, name);
   info.leaves_unwritten = Contains(kWithoutContent, Plain(name));
   info.may_trap = Contains(kMayTrap, name);
+  info.by_storages = Contains(kByStorages, name);
   info.doubles_by_value = Contains(kDoublesByValue, name);
   info.numbers_by_value =
       info.doubles_by_value || Contains(kNumbersByValue, Plain(name));
@@ -437,6 +484,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
     info.numbers_decide = engine::Decides::kNothing;
   }
   info.references = References(schema);
+  if (MakesAnotherLikeIt(Plain(name))) info.unread_arguments = 1;
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (alias != nullptr && alias->isWrite()) {
@@ -447,6 +495,11 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
     }
     if (Contains(kSeedArguments, schema.arguments()[i].name())) {
       info.seed_arguments |= uint64_t{1} << i;
+    }
+    if (schema.arguments()[i].name() == "beta" &&
+        Contains(kWithBeta, Plain(name))) {
+      info.unread_if_zero = 1;
+      info.zero_argument = static_cast<int>(i);
     }
     if (schema.arguments()[i].name() == "dropout_p") {
       info.dropout_argument = static_cast<int>(i);
@@ -462,11 +515,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
     info.hidden_writes = hidden.arguments;
     info.training_argument = hidden.training;
   }
-  for (const NamedSwitches& named : kSwitches) {
-    if (name.find(named.part) != std::string_view::npos) {
-      info.switches |= named.classes;
-    }
-  }
+  info.switches = SwitchesOf(name);
   return info;
 }
 

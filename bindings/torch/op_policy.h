@@ -5,6 +5,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "bindings/torch/op_info.h"
@@ -24,9 +26,18 @@ bool MayBeHooked(const c10::OperatorHandle& op);
 // composite.
 bool HasKernel(const c10::OperatorHandle& op);
 
+// It is made of other operators, and writes arguments past them, through
+// pointers of its own. Only its name tells.
+bool WritesPastOperators(const c10::OperatorHandle& op);
+// All such names, without overloads.
+std::span<const std::string_view> NamesThatWritePastOperators();
+
 // Its kernels are torch's own, which torch allows on several streams at once,
 // and add numbers in an order that does not depend on what runs beside them.
 bool MayRunBeside(std::string_view name);
+
+// Which groups of switches operators of that name read (SwitchClass).
+uint8_t SwitchesOf(std::string_view name);
 
 // All but the id.
 OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory);

@@ -34,6 +34,13 @@ inline bool IsPlainTensor(const c10::TensorImpl& tensor) {
          tensor.unsafe_storage();
 }
 
+// How often autograd has counted the tensor as written; 0 of tensors of
+// inference mode, of which it keeps no count.
+inline uint32_t VersionOf(const c10::TensorImpl& tensor) {
+  const c10::VariableVersion& version = tensor.version_counter();
+  return version.enabled() ? version.current_version() : 0;
+}
+
 // How the engine names a number's type; none for those that are no slots.
 std::optional<engine::NumberType> NumberTypeOf(at::ScalarType type);
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/python_api.h"
 #include "bindings/torch/python_lock.h"
 #include "bindings/torch/tape_recorder.h"
@@ -29,6 +30,12 @@ enum class Use : int64_t {
   kGraph = 5,     // as kStreams, and it launches a graph of the program's
   kSeeds = 6,     // none: it sets a random generator
   kScripts = 7,   // as kStreams: what TorchScript has compiled may be fused
+  kWaits = 8,     // none: it waits for streams, as torch's tracer tells before
+  kKernels = 9,   // as kMemory, and it may register kernels of operators
+  kLibraries = 12,     // the same, by what loads a library
+  kSavedTensors = 10,  // none: hooks of one that autograd has saved
+  kNoHooks = 11,       // none: it disables hooks of saved tensors
+  kModes = 13,         // none: a dispatch mode begins
 };
 
 // Such a function, whatever it takes: at most five words. Those that it does
@@ -68,9 +75,15 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
     case Use::kScripts:
       return cuda;
     case Use::kSeeds:
+    case Use::kWaits:
+    case Use::kSavedTensors:
+    case Use::kNoHooks:
+    case Use::kModes:
       return false;
     case Use::kMemory:
     case Use::kLaunches:
+    case Use::kKernels:
+    case Use::kLibraries:
       break;
   }
   return true;
@@ -89,34 +102,105 @@ const char* ReasonOf(Use use) {
       return "a random generator is set";
     case Use::kScripts:
       return "a function of TorchScript is called, which may be fused";
+    case Use::kSavedTensors:
+      return "hooks are set on what autograd has saved";
+    case Use::kModes:
+      return "a dispatch mode begins inside, whose Python no replay runs";
     case Use::kStreams:
     case Use::kGraph:
+    case Use::kWaits:
       return "streams or graphs of CUDA are used";
+    case Use::kKernels:
+      return "kernels of operators are registered";
     default:
       return "memory is used without an op (data_ptr, numpy, tolist)";
   }
 }
 
+void InterruptIfUsed(Use use, const void* first) {
+  if (!g_watching.load(std::memory_order_relaxed)) return;
+  TorchRuntime* const active = TorchRuntime::Active();
+  if (active != nullptr &&
+      active->scheduler().opened().load(std::memory_order_relaxed) &&
+      UsesMemoryOf(active->kind(), use, first)) {
+    InterruptWithoutPython();
+  }
+}
+
+// What was waited for or written is done, or is said to be. A replay that
+// another thread has begun meanwhile may have read what was written until then.
+void HaveReturned(Use use, const void* first) {
+  if (use != Use::kWaits) return InterruptIfUsed(use, first);
+  TorchRuntime* const active = TorchRuntime::Active();
+  if (!g_watching.load(std::memory_order_relaxed) || active == nullptr ||
+      t_thread_state.depth > 0 || !active->scheduler().has_several_streams()) {
+    return;
+  }
+  const PythonLockGivenUp python;
+  active->scheduler().BeforeWaitForEvent();
+}
+
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,
                   const Observed& observed) {
-  TapeRecorder::NoteOutside(ReasonOf(observed.use));
-  if (g_watching.load(std::memory_order_relaxed)) {
-    TorchRuntime* const active = TorchRuntime::Active();
-    if (active != nullptr &&
-        active->scheduler().opened().load(std::memory_order_relaxed) &&
-        UsesMemoryOf(active->kind(), observed.use, first)) {
-      InterruptWithoutPython();
-    }
+  const auto run = [&] { return observed.function(first, b, c, d, e); };
+  if (observed.use == Use::kNoHooks) {
+    TapeRecorder::NoteHooksDisabled();
+  } else if (observed.use != Use::kLibraries && observed.use != Use::kKernels) {
+    TapeRecorder::NoteOutside(ReasonOf(observed.use));
   }
+  switch (observed.use) {
+    case Use::kSeeds:
+    case Use::kSavedTensors:
+    case Use::kNoHooks:
+    case Use::kModes:
+      return run();
+    case Use::kScripts:
+      InterruptIfUsed(observed.use, first);
+      return run();
+    case Use::kTensor:
+    case Use::kStorage:
+    case Use::kMemory:
+    case Use::kStreams:
+    case Use::kWaits: {
+      InterruptIfUsed(observed.use, first);
+      void* const result = run();
+      HaveReturned(observed.use, first);
+      return result;
+    }
+    case Use::kLaunches:
+    case Use::kGraph:
+    case Use::kKernels:
+    case Use::kLibraries:
+      break;
+  }
+  // It may write memory until it returns.
+  const AnythingUnderWay noted;
+  InterruptIfUsed(observed.use, first);
   if (observed.use == Use::kGraph) {
     const device::LaunchRecorder::GraphOfProgram launching;
-    return observed.function(first, b, c, d, e);
+    return run();
   }
-  if (observed.use != Use::kLaunches) {
-    return observed.function(first, b, c, d, e);
+  if (observed.use == Use::kLaunches) {
+    const DepthGuard inside;
+    return run();
   }
-  const DepthGuard inside;
-  return observed.function(first, b, c, d, e);
+  const bool registers =
+      observed.use == Use::kKernels || observed.use == Use::kLibraries;
+  // What changed before is not of this call.
+  if (registers && TapeRecorder::RecordsHere()) LookAtKernels();
+  const uint64_t before = KernelState();
+  void* const result = run();
+  if (registers) {
+    KernelsMayHaveChanged();
+    // Modules of torch's own register what replaces no kernel.
+    if (TapeRecorder::RecordsHere()) {
+      LookAtKernels();
+      if (KernelState() != before) {
+        TapeRecorder::NoteOutside(ReasonOf(observed.use));
+      }
+    }
+  }
+  return result;
 }
 
 template <size_t kIndex>
@@ -144,10 +228,20 @@ int64_t ObserverOf(int64_t function, int64_t use) {
 // Around what launches without ops (see Use). They nest.
 void EnterLaunches() {
   TapeRecorder::NoteOutside("code launches kernels of its own");
+  ThreadState& thread = t_thread_state;
+  if (thread.depth == 0 && !thread.under_way()) {
+    thread.noted_launches = true;
+    thread.Slot().BeginAnything();
+  }
   TorchRuntime::Interrupt();
-  ++t_thread_state.depth;
+  ++thread.depth;
 }
-void LeaveLaunches() { --t_thread_state.depth; }
+void LeaveLaunches() {
+  ThreadState& thread = t_thread_state;
+  if (--thread.depth > 0 || !thread.noted_launches) return;
+  thread.noted_launches = false;
+  thread.EndUnderWay();
+}
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 // functions of torch's.
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +10,9 @@
 #include <iterator>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bindings/torch/python_api.h"
@@ -39,6 +42,11 @@ struct Python {
       OfPython<Object(Object, ptrdiff_t)>("PyList_GetItem");
   int64_t (*integer)(Object) = OfPython<int64_t(Object)>("PyLong_AsLongLong");
   double (*number)(Object) = OfPython<double(Object)>("PyFloat_AsDouble");
+  int (*warn)(Object, const char*, ptrdiff_t) =
+      OfPython<int(Object, const char*, ptrdiff_t)>("PyErr_WarnEx");
+  Object* const user_warning = OfPython<Object>("PyExc_UserWarning");
+  Object* const deprecation_warning =
+      OfPython<Object>("PyExc_DeprecationWarning");
   Object (*failed)() = OfPython<Object()>("PyErr_Occurred");
   Object (*element)(Object, ptrdiff_t) =  // borrowed
       OfPython<Object(Object, ptrdiff_t)>("PyTuple_GetItem");
@@ -62,8 +70,10 @@ struct Python {
     return function != nullptr && size != nullptr && item != nullptr &&
            element != nullptr && integer != nullptr && number != nullptr &&
            failed != nullptr && tuple != nullptr && put != nullptr &&
-           from_integer != nullptr && hold != nullptr && drop != nullptr &&
-           wrap != nullptr && raise != nullptr;
+           from_integer != nullptr && warn != nullptr &&
+           user_warning != nullptr && deprecation_warning != nullptr &&
+           hold != nullptr && drop != nullptr && wrap != nullptr &&
+           raise != nullptr;
   }
 
   static const Python& Get() {
@@ -162,6 +172,41 @@ class Held {
   std::vector<at::Tensor> tensors_;
 };
 
+// Keeps what operators of a call have to say until Python's lock is held, as
+// torch does round each of its functions.
+class KeptWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    kept_.push_back(warning);
+  }
+  // False: one of them is an error, by the program's filters, and is set.
+  bool Tell() const {
+    const Python& python = Python::Get();
+    for (const c10::Warning& warning : kept_) {
+      std::string text = warning.msg();
+      const c10::SourceLocation& place = warning.source_location();
+      if (place.file != nullptr && !warning.verbatim()) {
+        text += std::string(" (Triggered internally at ") + place.file + ":" +
+                std::to_string(place.line) + ".)";
+      }
+      const bool deprecation =
+          std::holds_alternative<c10::DeprecationWarning>(warning.type());
+      if (python.warn(
+              deprecation ? *python.deprecation_warning : *python.user_warning,
+              text.c_str(), kOfTheCaller) < 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  // The line that has called the region, behind two functions of the package.
+  static constexpr ptrdiff_t kOfTheCaller = 3;
+
+  std::vector<c10::Warning> kept_;
+};
+
 Python::Object Packed(const RegionCall& call) {
   const Python& python = Python::Get();
   const auto count = static_cast<ptrdiff_t>(call.outputs.size());
@@ -197,8 +242,10 @@ Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
     const auto region = FindRegion(name);
     const Held held(region != nullptr ? region->RunLast() : nullptr);
     RegionCall call;
+    KeptWarnings warnings;
     {
       const PythonLockGivenUp without;
+      const c10::WarningUtils::WarningHandlerGuard kept(&warnings);
       call = RunRegion(region.get(), watch, given_watch, {tensors, numbers},
                        held.tape());
     }
@@ -208,6 +255,7 @@ Python::Object Run(Python::Object, Python::Object const* arguments, ptrdiff_t) {
     if (!call.histories.empty()) {
       call.outputs.resize(call.histories.front()->outputs());
     }
+    if (!warnings.Tell()) return nullptr;
     return Packed(call);
   } catch (...) {
     python.raise(std::current_exception());

@@ -1,6 +1,7 @@
 #include "bindings/torch/region_library.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/library.h>
 
@@ -18,6 +19,7 @@
 
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/region_node.h"
+#include "bindings/torch/tape_ops.h"
 #include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/torch_runtime.h"
 #include "bindings/torch/word_watch.h"
@@ -100,18 +102,18 @@ int64_t MakeRegion(int64_t check, int64_t part) {
 }
 void DropRegion(int64_t name) { Regions().Remove(name); }
 
-bool BeginRegion(int64_t name, std::vector<at::Tensor> tensors,
+bool BeginRegion(int64_t name, int64_t owner, std::vector<at::Tensor> tensors,
                  std::vector<double> numbers, std::vector<at::Tensor> watched) {
   const auto region = Regions().Find(name);
   return region != nullptr &&
          region->Begin(std::move(tensors), std::move(numbers),
-                       std::move(watched));
+                       std::move(watched), owner);
 }
 
 // A verdict (RegionVariants::Verdict), the tape, its calls, whether they draw,
-// and whether some are not torch's own; why, and where; of what was saved,
-// behind so many outputs, which of the tape's it is; and what is written
-// outside.
+// and whether some are not torch's own; why, and where, and why no forward pass
+// is to be recorded; of what was saved, behind so many outputs, which of the
+// tape's it is; and what is written outside.
 std::tuple<std::vector<int64_t>, std::vector<std::string>, std::vector<int64_t>,
            std::vector<at::Tensor>>
 EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
@@ -125,7 +127,7 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
   return {{static_cast<int64_t>(learned.verdict), learned.tape,
            static_cast<int64_t>(learned.calls), learned.draws,
            learned.calls_others},
-          {learned.reason, learned.place},
+          {learned.reason, learned.place, learned.no_forward_pass},
           {learned.saved.begin(), learned.saved.end()},
           std::move(learned.written)};
 }
@@ -218,6 +220,20 @@ bool AreOrdinary(const std::vector<at::Tensor>& tensors) {
   });
 }
 
+// Names of the arguments by whose values an operator decides; see tape_ops.h.
+std::vector<std::string> DecidingArguments(const std::string& name,
+                                           const std::string& overload) {
+  std::vector<std::string> found;
+  const auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+  if (!op.has_value()) return found;
+  for (size_t i = 0; i < op->schema().arguments().size(); ++i) {
+    if (DecidesByValues(*op, i)) {
+      found.push_back(op->schema().arguments()[i].name());
+    }
+  }
+  return found;
+}
+
 // TapeRecorder::Pause; "-": nobody records here.
 std::string PauseRegion() { return TapeRecorder::Pause().value_or("-"); }
 
@@ -242,8 +258,8 @@ void ResumeRegion(int64_t function, const std::vector<at::Tensor>& read,
   TapeRecorder::Resume(arguments, given, reason);
 }
 
-void AbandonRegion(int64_t name) {
-  if (const auto region = Regions().Find(name)) region->Abandon();
+void AbandonRegion(int64_t name, int64_t owner) {
+  if (const auto region = Regions().Find(name)) region->Abandon(owner);
 }
 
 int64_t WatchWords(const std::vector<int64_t>& addresses) {
@@ -270,6 +286,13 @@ bool MayHaveChanged(int64_t watch) {
 
 }  // namespace
 
+void BeforeContents() {
+  const TorchRuntime* const active = TorchRuntime::Active();
+  if (active != nullptr && active->kind() == scheduler::DeviceKind::kHost) {
+    TorchRuntime::Interrupt();
+  }
+}
+
 std::shared_ptr<RegionVariants> FindRegion(int64_t name) {
   return Regions().Find(name);
 }
@@ -283,6 +306,7 @@ RegionCall RunRegion(RegionVariants* region, int64_t watch, int64_t given_watch,
     return {.step = RegionCall::kInactive};
   }
   if (region == nullptr) return {};
+  if (region->reads_contents()) BeforeContents();
   RegionVariants::Ran ran = region->Run(inputs, held);
   return {.step = static_cast<int64_t>(ran.step),
           .tape = ran.tape,
@@ -300,15 +324,20 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("drop_region(int region) -> ()", &b::DropRegion);
   library.def("region_functions() -> int", &b::RegionFunctions);
   library.def(
-      "begin_region(int region, Tensor[] tensors, float[] numbers, Tensor[] "
-      "watched) -> bool",
+      "begin_region(int region, int owner, Tensor[] tensors, float[] numbers, "
+      "Tensor[] watched) -> bool",
       &b::BeginRegion);
   library.def(
       "end_region(int region, Tensor[] outputs, int[] computed, int own) -> "
       "(int[], str[], int[], Tensor[])",
       &b::EndRegion);
-  library.def("abandon_region(int region) -> ()", &b::AbandonRegion);
+  library.def("abandon_region(int region, int owner) -> ()", &b::AbandonRegion);
+  library.def("deciding_arguments(str name, str overload) -> str[]",
+              &b::DecidingArguments);
   library.def("pause_region() -> str", &b::PauseRegion);
+  // Python's: see bindings/python/reprise/_handlers.py.
+  library.def("behind_effects() -> ()");
+  library.def("tell_of_effects() -> ()", &b::TapeRecorder::TellPythonOfEffects);
   library.def("are_whole(Tensor[] tensors) -> bool", &b::AreWhole);
   library.def(
       "resume_region(int function, Tensor[] read, Tensor[] written, Tensor[] "

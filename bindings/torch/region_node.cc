@@ -15,7 +15,9 @@
 #include <string>
 #include <utility>
 
+#include "bindings/torch/region_library.h"
 #include "bindings/torch/torch_runtime.h"
+#include "bindings/torch/torch_versions.h"
 
 namespace reprise::bindings {
 namespace {
@@ -107,7 +109,7 @@ class RegionNode final : public Node {
               std::vector<at::Tensor>& tensors) {
     tensors.reserve(tensors.size() + kept.size());
     for (const SavedVariable& each : kept) {
-      tensors.push_back(each.unpack(shared_from_this()));
+      tensors.push_back(each.unpack(getptr()));
     }
   }
 
@@ -194,10 +196,8 @@ void RegionHistory::Attach(std::vector<at::Tensor>& outputs,
                 return tensor.is_same(arguments[i]);
               });
   }
-  const std::shared_ptr<RegionNode> node(
-      new RegionNode(shared_from_this(), arguments, kept, saved,
-                     found(parts_.of_others)),
-      torch::autograd::deleteNode);
+  const NodePtr node = MakeNode<RegionNode>(shared_from_this(), arguments, kept,
+                                            saved, found(parts_.of_others));
   node->set_next_edges(std::move(edges));
   torch::autograd::set_history(outputs[parts_.tracked], node);
 }
@@ -228,6 +228,7 @@ std::optional<std::vector<at::Tensor>> RegionHistory::Replay(
     }
   }
   saved.push_back(gradient);
+  if (variants->reads_contents()) BeforeContents();
   RegionVariants::Ran ran = variants->Run({saved, {}});
   if (ran.step != RegionVariants::Step::kDone) return std::nullopt;
   std::vector<at::Tensor> all(contributions());

@@ -32,6 +32,9 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
         continue;
       case Tape::Ran::kGone:
         return ran;
+      case Tape::Ran::kRaised:
+        ran.step = Step::kRaised;
+        return ran;
       case Tape::Ran::kDone:
         ran.step = Step::kDone;
         ran.tape = variant.name;
@@ -68,7 +71,7 @@ void RegionVariants::KeepHistory(int64_t tape,
 
 bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
                            std::vector<double> numbers,
-                           std::vector<at::Tensor> watched) {
+                           std::vector<at::Tensor> watched, int64_t owner) {
   const std::lock_guard lock(mutex_);
   if (recorder_ != nullptr) return false;
   const TapeInputs given{inputs, numbers};
@@ -93,6 +96,7 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
   parts.numbers = std::move(numbers);
   parts.watched = std::move(watched);
   recorder_ = TapeRecorder::Begin(std::move(parts));
+  owner_ = owner;
   return recorder_ != nullptr;
 }
 
@@ -109,6 +113,7 @@ RegionVariants::Learned RegionVariants::End(
   learned.draws = outcome.draws;
   learned.written = std::move(outcome.written);
   learned.saved = std::move(outcome.saved);
+  learned.no_forward_pass = std::move(outcome.no_forward_pass);
   if (outcome.tracks_gradients) {
     level_ = TapeLevel::kAboveAutograd;
     variants_.clear();
@@ -117,10 +122,18 @@ RegionVariants::Learned RegionVariants::End(
   }
   if (outcome.tape == nullptr) return learned;
   learned.calls = outcome.tape->calls();
+  if (outcome.tape->reads_contents()) reads_contents_ = true;
   learned.calls_others = outcome.tape->calls_others();
   const auto expected = std::ranges::find(
       variants_, expected_.empty() ? 0 : expected_[outcome.expected],
       &Variant::name);
+  if (outcome.as_expected && expected != variants_.end() &&
+      !outcome.tape->has_both_floats()) {
+    expected->tape = std::move(outcome.tape);
+    learned.verdict = Verdict::kSeen;
+    learned.tape = expected->name;
+    return learned;
+  }
   if (outcome.as_expected && expected != variants_.end()) {
     learned.verdict = expected->trusted ? Verdict::kSame : Verdict::kTrusted;
     expected->tape = std::move(outcome.tape);
@@ -159,9 +172,9 @@ RegionVariants::Learned RegionVariants::End(
   return learned;
 }
 
-void RegionVariants::Abandon() {
+void RegionVariants::Abandon(int64_t owner) {
   const std::lock_guard lock(mutex_);
-  recorder_.reset();
+  if (owner_ == owner) recorder_.reset();
 }
 
 void RegionVariants::SampleAlways() { always_ = true; }

@@ -21,7 +21,9 @@ namespace reprise::bindings {
 
 class RegionHistory;
 
-// A tape is trusted once a second recording has shown the same calls. From then
+// A tape is trusted once a second recording has shown the same calls. Of the
+// two one is given ordinary floats and one such that note what Python does with
+// them, so that a callable that can tell them apart is found. From then
 // on calls run it, but for one in 256, which is recorded again, and after each
 // that showed no other calls one in twice as many, down to one in 4,096:
 //
@@ -43,6 +45,7 @@ class RegionVariants {
     kRecord = 1,  // run the callable between Begin and End
     kPlain = 2,   // run the callable: nothing can be written down now
     kPassed = 4,  // run it: too much has come that did not come again
+    kRaised = 7,  // run it: it may handle the error of an operator
   };
   explicit RegionVariants(TapePass pass = TapePass::kWhole) : pass_(pass) {}
 
@@ -53,6 +56,10 @@ class RegionVariants {
     // Of a forward pass: what its outputs are to be given, in this order.
     std::vector<std::shared_ptr<RegionHistory>> histories = {};
   };
+  // Tapes go by what tensors of the host hold, which Run looks at.
+  bool reads_contents() const {
+    return reads_contents_.load(std::memory_order_relaxed);
+  }
   // Raises what an operator raises. `held`: a tape that may be run, of which
   // the caller keeps all that comes from outside from going.
   Ran Run(const TapeInputs& inputs, const Tape* held = nullptr);
@@ -86,16 +93,17 @@ class RegionVariants {
     std::vector<at::Tensor> written = {};
     std::vector<size_t> saved = {};
     bool calls_others = false;  // Tape::calls_others
+    std::string no_forward_pass = {};
   };
-  // False: somebody else records.
+  // False: somebody else records. `owner` is who may abandon it.
   bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,
-             std::vector<at::Tensor> watched);
+             std::vector<at::Tensor> watched, int64_t owner = 0);
   // By the thread that began. `computed`, by number: Python did something with
-  // it but to hand it on. `saved_from`: see TapeRecorder::End.
+  // it but to hand it on. That, and `saved_from`: see TapeRecorder::End.
   Learned End(const std::vector<at::Tensor>& outputs,
               const std::vector<bool>& computed, size_t saved_from = SIZE_MAX);
-  // In place of End: the callable raised.
-  void Abandon();
+  // In place of End: the owner leaves. Nothing where another one records.
+  void Abandon(int64_t owner = 0);
 
   // Every call is recorded from now on.
   void SampleAlways();
@@ -131,8 +139,10 @@ class RegionVariants {
   int passed_ = 0;
   std::atomic<bool> always_{false};
   std::atomic<bool> never_{false};
+  std::atomic<bool> reads_contents_{false};  // some tape did
   // Of the thread that records; one in a process.
   std::unique_ptr<TapeRecorder> recorder_;
+  int64_t owner_ = 0;              // of the recorder
   std::vector<int64_t> expected_;  // names of those that it expects
   bool expected_fits_ = false;     // else numbers differ
 };

@@ -15,11 +15,17 @@
 #include "bindings/torch/boxed_hook.h"
 #include "bindings/torch/hook_registrar.h"
 #include "bindings/torch/hooked_ops/shards.h"
+#include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/op_policy.h"
+#include "bindings/torch/session_source.h"
+#include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
 namespace {
+
+constexpr char kWritesPastOperators[] =
+    "an operator that writes memory past the operators that it is made of";
 
 // Entries never change or move.
 struct OpTable {
@@ -51,6 +57,38 @@ class SilentOverrides {
   c10::WarningUtils::WarnAlways always_;
   c10::WarningUtils::WarningHandlerGuard guard_;
 };
+
+// Stands before an operator that is made of others and writes memory past them:
+// replays end before it, and all that it calls belongs to it.
+class PastOperators final : public c10::OperatorKernel {
+ public:
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
+                  torch::jit::Stack* stack) {
+    const AnythingUnderWay noted;
+    if (t_thread_state.depth == 0 &&
+        g_watching.load(std::memory_order_relaxed)) {
+      InterruptSessions(kWritesPastOperators);
+    }
+    const DepthGuard inside;
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd,
+                               *stack);
+  }
+};
+
+// With autograd, torch runs what is made of other operators before any hook.
+void HookComposite(const c10::OperatorHandle& op) {
+  using c10::DispatchKey;
+  for (const DispatchKey key :
+       {DispatchKey::AutogradCPU, DispatchKey::AutogradCUDA,
+        DispatchKey::BackendSelect}) {
+    // Never undone: the handle that would undo it is leaked.
+    new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
+        op.operator_name(), key,
+        c10::KernelFunction::makeFromBoxedFunctor(
+            std::make_unique<PastOperators>()),
+        std::nullopt, nullptr, "reprise"));
+  }
+}
 
 // Operators that came after RegisterAll.
 class LateOperators final : public c10::OpRegistrationListener {
@@ -138,9 +176,15 @@ HookCounts RegisterAll() {
   for (const c10::OperatorName& name :
        c10::Dispatcher::singleton().getAllOpNames()) {
     const auto op = c10::Dispatcher::singleton().findSchema(name);
-    if (op.has_value()) registrar.AddBoxed(*op);
+    if (!op.has_value()) continue;
+    if (WritesPastOperators(*op)) {
+      HookComposite(*op);
+    } else {
+      registrar.AddBoxed(*op);
+    }
   }
   Late().Listen();
+  LookAtKernels();
   return HookCounts{registrar.unboxed(), registrar.boxed()};
 }
 
@@ -205,14 +249,42 @@ void HookRegistrar::AddBoxed(const c10::OperatorHandle& op) {
            std::nullopt);
 }
 
+const OpInfo* HookRegistrar::AddIfReplaced(const c10::OperatorHandle& op) {
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::BackendSelect)) {
+    return nullptr;
+  }
+  OpTable& table = Table();
+  OpInfo described = DescribeOp(op, /*factory=*/false);
+  described.shown_if_replaced = true;
+  const OpInfo* info = nullptr;
+  std::unique_ptr<BoxedHook> hook;
+  {
+    const std::lock_guard lock(table.mutex);
+    described.id = static_cast<engine::OpId>(table.ops.size());
+    info = &table.ops.emplace_back(std::move(described));
+    hook = std::make_unique<BoxedHook>(info);
+    table.boxed.emplace(op.operator_name(), hook.get());
+  }
+  Register(*info, c10::KernelFunction::makeFromBoxedFunctor(std::move(hook)),
+           std::nullopt);
+  return info;
+}
+
 HookCounts RegisterHooksOnce() {
   static std::once_flag once;
   static HookCounts counts;
-  std::call_once(once, [] { counts = RegisterAll(); });
+  std::call_once(once, [] {
+    counts = RegisterAll();
+    // Kernels were looked at while all warnings came, to nobody.
+    KernelsMayHaveChanged();
+  });
   return counts;
 }
 
-void HookLateOperators() { Late().HookAll(); }
+void HookLateOperators() {
+  Late().HookAll();
+  LookAtKernels();
+}
 
 std::string OpName(engine::OpId op) {
   OpTable& table = Table();

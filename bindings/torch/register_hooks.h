@@ -23,12 +23,13 @@ struct HookCounts {
 // registered later are left to HookLateOperators. Thread-safe. Raises
 // c10::Error where torch is not the one this was built for.
 //
-// About 30 ms once. A hook costs an op some 5 ns (boxed: 50) while nothing is
-// watched.
+// About 30 ms once. While nothing is watched a hook costs an op some 5 ns
+// (boxed: 50), and a note in the book of ops with its fence.
 HookCounts RegisterHooksOnce();
 
-// Hooks operators that were registered since: the dispatcher holds a lock while
-// it tells of them. g_runtime_epoch changes with each, so that each thread
+// Hooks operators that were registered since, and looks at kernels that the
+// program may have replaced (kernel_watch.h): the dispatcher holds a lock while
+// it tells of operators. g_runtime_epoch changes with each, so that each thread
 // calls this before it shows its next op. Thread-safe.
 void HookLateOperators();
 

@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include "bindings/torch/plain_tensor.h"
+#include "bindings/torch/switches.h"
 #include "bindings/torch/torch_frontend.h"
 #include "engine/replay/ledger.h"
 
@@ -57,7 +58,12 @@ at::Tensor MakeResult(const engine::ResultSpec& spec, c10::Storage storage,
   layout.storage_offset = InElements(spec.offset_bytes, spec);
   layout.sizes = spec.sizes;
   layout.strides = spec.strides;
-  return MakeTensor(std::move(storage), BackendOf(kind), layout);
+  at::Tensor result = MakeTensor(std::move(storage), BackendOf(kind), layout);
+  if (spec.version != 0 && CountsWrites()) [[unlikely]] {
+    result.unsafeGetTensorImpl()->set_version_counter(
+        c10::VariableVersion(spec.version));
+  }
+  return result;
 }
 
 const engine::ResultSpec& ResultMaker::Next() {

@@ -67,6 +67,7 @@ void ResultList::Add(const at::Tensor& tensor) {
   view.storage = TokenOf(storage);
   view.base = BaseOf(storage);
   view.element_bytes = static_cast<uint32_t>(impl->itemsize());
+  view.version = VersionOf(*impl);
   view.offset_bytes =
       static_cast<uint64_t>(impl->storage_offset()) * view.element_bytes;
   view.storage_bytes = storage.nbytes();

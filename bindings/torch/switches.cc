@@ -2,19 +2,19 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <atomic>
+#include <span>
+
+#include "bindings/torch/thread_modes.h"
+#include "bindings/torch/torch_versions.h"
 
 namespace reprise::bindings {
 namespace {
-
-// Of the processor's control word (MXCSR), what changes results: rounding, and
-// whether denormal numbers count as nothing (torch.set_flush_denormal).
-constexpr uint32_t kRounding = 3u << 13;
-constexpr uint32_t kFlushToZero = 1u << 15;
-constexpr uint32_t kDenormalsAreZero = 1u << 6;
 
 // Appends small numbers to a word, the first in its lowest bits.
 class BitPacker {
@@ -35,15 +35,8 @@ class BitPacker {
 // precisions were mixed; the precisions that kernels are given do not.
 uint64_t MatmulWord(at::Context& context, scheduler::DeviceKind kind) {
   BitPacker bits;
-  if (kind == scheduler::DeviceKind::kHost) {
-    bits.Add(context.float32Precision(at::Float32Backend::MKLDNN,
-                                      at::Float32Op::MATMUL),
-             4);
-    bits.Add(context.userEnabledMkldnn(), 1);
-    bits.Add(context.deterministicMkldnn(), 1);
-    bits.Add(context.allowFP16ReductionCPU(), 1);
-    return bits.word();
-  }
+  if (kind == scheduler::DeviceKind::kHost)
+    return 0;  // CommonSwitches has them
   bits.Add(
       context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL),
       4);
@@ -54,7 +47,35 @@ uint64_t MatmulWord(at::Context& context, scheduler::DeviceKind kind) {
   const std::optional<int32_t> carveout = context._SMCarveout_EXPERIMENTAL();
   bits.Add(carveout.has_value(), 1);
   bits.Add(static_cast<uint16_t>(carveout.value_or(0)), 16);
+  bits.Add(PreferCublasltGroupedGemm(context), 1);
   return bits.word();
+}
+
+// Some operators call autocast's functions inside, though they have no kernel
+// for its keys (affine_grid_generator, _euclidean_dist). Autocast is off within
+// the kernels that it has.
+uint64_t AutocastWord(scheduler::DeviceKind kind) {
+  const at::DeviceType device =
+      kind == scheduler::DeviceKind::kHost ? at::kCPU : at::kCUDA;
+  if (!at::autocast::is_autocast_enabled(device)) return 0;
+  return 1 + static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
+}
+
+// All that choose kernels of the host, whichever operators they choose them
+// for: that is known of few (tests/python/registry/flags.py).
+void AddOfHost(const at::Context& context, BitPacker& bits) {
+  bits.Add(static_cast<uint16_t>(at::get_num_threads()), 16);
+  bits.Add(ControlBits(), 4);
+  bits.Add(context.userEnabledMkldnn(), 1);
+  bits.Add(context.deterministicMkldnn(), 1);
+  for (const at::Float32Op op :
+       {at::Float32Op::MATMUL, at::Float32Op::CONV, at::Float32Op::RNN}) {
+    bits.Add(context.float32Precision(at::Float32Backend::MKLDNN, op), 4);
+  }
+  bits.Add(context.allowFP16ReductionCPU(), 1);
+  bits.Add(context.userEnabledNNPACK(), 1);
+  bits.Add(context.userEnabledFlashSDP(), 1);
+  bits.Add(context.userEnabledMathSDP(), 1);
 }
 
 // Each thread has a number, from one on.
@@ -81,19 +102,14 @@ uint64_t ConvolutionWord(at::Context& context, scheduler::DeviceKind kind) {
   BitPacker bits;
   // Some host kernels are picked by whether gradients may be asked for.
   bits.Add(at::GradMode::is_enabled(), 1);
-  if (kind == scheduler::DeviceKind::kHost) {
-    bits.Add(context.float32Precision(at::Float32Backend::MKLDNN,
-                                      at::Float32Op::CONV),
-             4);
-    bits.Add(context.userEnabledNNPACK(), 1);
-    return bits.word();
-  }
+  if (kind == scheduler::DeviceKind::kHost) return bits.word();
   bits.Add(
       context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::CONV),
       4);
   bits.Add(context.userEnabledCuDNN(), 1);
   bits.Add(context.deterministicCuDNN(), 1);
   bits.Add(context.benchmarkCuDNN(), 1);
+  bits.Add(CudnnDepthwiseKernel(context), 4);
   if (context.benchmarkCuDNN()) {
     has_benchmarked.store(true, std::memory_order_relaxed);
   }
@@ -107,6 +123,7 @@ uint64_t AttentionWord(at::Context& context) {
   BitPacker bits;
   bits.Add(context.userEnabledFlashSDP(), 1);
   bits.Add(context.userEnabledFA3SDP(), 1);
+  bits.Add(UserEnabledFA4SDP(context), 1);
   bits.Add(context.userEnabledMemEfficientSDP(), 1);
   bits.Add(context.userEnabledMathSDP(), 1);
   bits.Add(context.userEnabledCuDNNSDP(), 1);
@@ -133,6 +150,11 @@ uint64_t RnnWord(at::Context& context, scheduler::DeviceKind kind) {
 
 }  // namespace
 
+bool CountsWrites() {
+  return !c10::impl::tls_local_dispatch_key_set().excluded_.has(
+      c10::DispatchKey::ADInplaceOrView);
+}
+
 uint64_t CommonSwitches(scheduler::DeviceKind kind) {
   const at::Context& context = at::globalContext();
   BitPacker bits;
@@ -142,10 +164,9 @@ uint64_t CommonSwitches(scheduler::DeviceKind kind) {
   bits.Add(deterministic && context.deterministicAlgorithmsWarnOnly(), 1);
   bits.Add(deterministic && context.deterministicFillUninitializedMemory(), 1);
   if (kind == scheduler::DeviceKind::kHost) {
-    bits.Add(static_cast<uint16_t>(at::get_num_threads()), 16);
-    bits.Add(__builtin_ia32_stmxcsr() &
-                 (kRounding | kFlushToZero | kDenormalsAreZero),
-             16);
+    AddOfHost(context, bits);
+  } else {
+    bits.Add(NativeAot(context), 2);
   }
   return bits.word();
 }
@@ -153,7 +174,10 @@ uint64_t CommonSwitches(scheduler::DeviceKind kind) {
 void AddSwitches(uint8_t classes, scheduler::DeviceKind kind,
                  WordBuffer& words) {
   at::Context& context = at::globalContext();
-  if ((classes & kMatmulSwitches) != 0) words.Push(MatmulWord(context, kind));
+  if ((classes & kMatmulSwitches) != 0) {
+    words.Push(MatmulWord(context, kind));
+    words.Push(AutocastWord(kind));
+  }
   if ((classes & kConvolutionSwitches) != 0) {
     words.Push(ConvolutionWord(context, kind));
   }
@@ -162,6 +186,16 @@ void AddSwitches(uint8_t classes, scheduler::DeviceKind kind,
   if ((classes & kRnnSwitches) != 0) words.Push(RnnWord(context, kind));
   if ((classes & kLinalgSwitches) != 0) {
     words.Push(static_cast<uint64_t>(context.linalgPreferredBackend()));
+  }
+}
+
+void AddAllSwitches(WordBuffer& words) {
+  constexpr uint8_t kAll = 0xff;
+  using scheduler::DeviceKind;
+  const DeviceKind kinds[] = {DeviceKind::kHost, DeviceKind::kCuda};
+  for (const DeviceKind kind : std::span(kinds, at::hasCUDA() ? 2 : 1)) {
+    words.Push(CommonSwitches(kind));
+    AddSwitches(kAll, kind, words);
   }
 }
 

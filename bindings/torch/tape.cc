@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <set>
 #include <unordered_set>
@@ -29,6 +30,7 @@
 #include "bindings/torch/tape_ops.h"
 #include "bindings/torch/tape_stretches.h"
 #include "bindings/torch/tape_values.h"
+#include "bindings/torch/torch_versions.h"
 
 namespace reprise::bindings {
 namespace {
@@ -118,6 +120,18 @@ const c10::TensorImpl& Tape::Given(size_t reg, const TapeInputs& inputs) const {
   return given.origin == Origin::kInput
              ? *inputs.tensors[given.index].unsafeGetTensorImpl()
              : *given.foreign->_unsafe_get_target();
+}
+
+bool Tape::FitsContents(const TapeInputs& inputs) const {
+  return std::ranges::all_of(contents_, [&](const TapeContent& read) {
+    const TapeRegister& reg = registers_[static_cast<size_t>(read.reg)];
+    if (reg.origin == Origin::kForeign && reg.foreign->use_count() == 0) {
+      return true;
+    }
+    return SameContent(
+        CopyHostTensor(Given(static_cast<size_t>(read.reg), inputs)),
+        read.content);
+  });
 }
 
 bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
@@ -221,21 +235,27 @@ Tape::Ran Tape::Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
     const at::AutoGradMode restored(at::GradMode::is_enabled());
     torch::jit::Stack stack;
     TapeStretches::Run stretches(*this, known, made);
-    for (size_t c = 0; c < calls_.size();) {
-      if (c == drops_gradients_at_) DropGradients(made);
-      if (const size_t answered = stretches.GoOver(c)) {
-        c += answered;
-        continue;
+    size_t c = 0;
+    try {
+      while (c < calls_.size()) {
+        if (c == drops_gradients_at_) DropGradients(made);
+        if (const size_t answered = stretches.GoOver(c)) {
+          c += answered;
+          continue;
+        }
+        if (calls_[c].only_views) {
+          MakeViews(calls_[c], made);
+        } else {
+          stretches.Before(c);
+          if (!Make(calls_[c], inputs, made, stack)) return Ran::kOther;
+          stretches.After(c);
+        }
+        DropBehind(calls_[c], made);
+        ++c;
       }
-      if (calls_[c].only_views) {
-        MakeViews(calls_[c], made);
-      } else {
-        stretches.Before(c);
-        if (!Make(calls_[c], inputs, made, stack)) return Ran::kOther;
-        stretches.After(c);
-      }
-      DropBehind(calls_[c], made);
-      ++c;
+    } catch (...) {
+      if (c >= first_effect_ || c >= drops_gradients_at_) throw;
+      return Ran::kRaised;
     }
   }
   for (const TapeGradient& gradient : gradients_) {
@@ -256,6 +276,9 @@ bool Tape::Make(const TapeCall& call, const TapeInputs& inputs,
   const c10::impl::ExcludeDispatchKeyGuard inner(
       call.below_views ? c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)
                        : c10::DispatchKeySet());
+  std::optional<AutocastGuard> autocast;
+  if (call.autocast.has_value()) [[unlikely]]
+    autocast.emplace(*call.autocast);
   stack.clear();
   for (const TapeArgument& argument : call.arguments) {
     stack.push_back(ValueOf(argument, inputs, made));
@@ -328,6 +351,11 @@ Tape::Used Tape::UsedBehind(size_t first, size_t end) const {
   return used;
 }
 
+bool SameContent(const at::Tensor& a, const at::Tensor& b) {
+  return a.nbytes() == b.nbytes() &&
+         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
 bool SameBits(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }
@@ -354,6 +382,10 @@ bool SameValue(const c10::IValue& a, const c10::IValue& b) {
 void Tape::NoteGiven() {
   given_ = {};
   foreign_ = {};
+  std::erase_if(contents_, [this](const TapeContent& read) {
+    return registers_[static_cast<size_t>(read.reg)].origin ==
+           Origin::kConstant;
+  });
   for (uint32_t reg = 0; reg < registers_.size(); ++reg) {
     const TapeRegister& given = registers_[reg];
     switch (given.origin) {
@@ -380,6 +412,18 @@ void Tape::NoteGiven() {
       given_.foreign.empty() &&
       std::ranges::none_of(calls_, &TapeCall::calls_python) &&
       std::ranges::count(calls_, false, &TapeCall::views) >= kFewestCallsToTell;
+}
+
+void Tape::NoteComputed(const std::vector<bool>& computed) {
+  if (computed.empty()) {
+    with_plain_floats_ = true;
+    return;
+  }
+  with_noting_floats_ = true;
+  computed_.resize(computed.size(), false);
+  for (size_t i = 0; i < computed.size(); ++i) {
+    computed_[i] = computed_[i] || computed[i];
+  }
 }
 
 void Tape::NoteUses() {
@@ -505,6 +549,7 @@ uint64_t ModesWord() {
   add(at::GradMode::is_enabled());
   add(c10::InferenceMode::is_enabled());
   add(at::SavedTensorDefaultHooks::get_tls_state().stack.size());
+  add(NodeHooks());
   for (const at::DeviceType device : {at::kCPU, at::kCUDA}) {
     const bool on = at::autocast::is_autocast_enabled(device);
     add(on);
@@ -512,13 +557,7 @@ uint64_t ModesWord() {
     add(static_cast<uint64_t>(at::autocast::get_autocast_dtype(device)));
     add(at::autocast::is_autocast_cache_enabled());
   }
-  constexpr uint8_t kAll = 0xff;
-  using scheduler::DeviceKind;
-  const DeviceKind kinds[] = {DeviceKind::kHost, DeviceKind::kCuda};
-  for (const DeviceKind kind : std::span(kinds, at::hasCUDA() ? 2 : 1)) {
-    add(CommonSwitches(kind));
-    AddSwitches(kAll, kind, words);
-  }
+  AddAllSwitches(words);
   uint64_t hash = 0xcbf29ce484222325;
   for (const uint64_t word : words.span()) {
     hash = std::rotl((hash ^ word) * 0x9e3779b97f4a7c15, 29);
@@ -527,7 +566,7 @@ uint64_t ModesWord() {
 }
 
 bool IsOrdinary(std::span<const at::Tensor> tensors) {
-  return !torch::autograd::AnomalyMode::is_enabled() &&
+  return !torch::autograd::AnomalyMode::is_enabled() && NodeHooks() == 0 &&
          !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
          !at::impl::torch_function_mode_enabled() &&
          !torch::jit::tracer::isTracing() &&

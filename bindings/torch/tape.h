@@ -19,6 +19,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "bindings/torch/autocast_state.h"
 #include "bindings/torch/tensor_form.h"
 
 namespace reprise::bindings {
@@ -94,6 +95,9 @@ struct TapeCall {
   std::vector<int32_t> results = {};
   std::vector<int32_t> last_uses = {};  // registers that no later call uses
   bool grad_mode = false;
+  // Its own kernel may call functions of autocast, which was on so. Calls below
+  // autograd have it off otherwise, as autocast's kernels do.
+  std::optional<AutocastState> autocast = {};
   // What it calls itself is none of the program's: it counts no writes and
   // gives no views that are known as such.
   bool below_views = false;
@@ -110,8 +114,16 @@ struct TapeCall {
   bool calls_python = false;
 };
 
+// What a tensor of the host has to hold: an operator went by it.
+struct TapeContent {
+  int32_t reg = 0;
+  at::Tensor content;  // contiguous
+};
+
 // In every bit, where numbers are equal that are not the same.
 bool SameBits(double a, double b);
+// Of two contiguous tensors of the host, of one form.
+bool SameContent(const at::Tensor& a, const at::Tensor& b);
 // The same, and in kind.
 bool SameValue(const c10::IValue& a, const c10::IValue& b);
 
@@ -176,28 +188,42 @@ class Tape {
   bool tells_passes() const { return tells_passes_; }
 
   // It was recorded from such tensors and numbers, and all that it names is
-  // there and has the form that it had. About 10 ns a tensor.
+  // there and has the form that it had. About 10 ns a tensor. What tensors of
+  // the host hold is compared where operators go by it: see reads_contents().
   bool Fits(const TapeInputs& inputs) const {
-    return FitsNumbers(inputs) && FitsTensors(inputs, Gone::kMissed);
+    return FitsNumbers(inputs) && FitsTensors(inputs, Gone::kMissed) &&
+           FitsContents(inputs);
   }
   // Who records such a call is to find the same calls, as far as is known:
   // numbers apart, and what came from outside and may come anew each time.
   bool Resembles(const TapeInputs& inputs) const {
     return inputs.numbers.size() == numbers_.size() &&
-           FitsTensors(inputs, Gone::kMayBeConstant);
+           FitsTensors(inputs, Gone::kMayBeConstant) && FitsContents(inputs);
   }
+  // Fits looks at memory of the host: what has run ahead there is to be taken
+  // back before.
+  bool reads_contents() const { return !contents_.empty(); }
   bool FitsNumbers(const TapeInputs& inputs) const;
   enum class Ran : uint8_t {
     kDone,
     kGone,   // something has gone meanwhile: nothing was called
     kOther,  // Python would have read another value, and gone another way: what
              // was called has changed nothing
+    kRaised,  // an operator has raised an error; what was called before it has
+              // changed nothing, so that the callable may run instead
   };
-  // After Fits, by the same thread. Raises what an operator raises. Calls that
-  // a replay answers are gone over at once where `known` knows them; it learns.
-  // `held`: the caller keeps foreign() from going meanwhile.
+  // After Fits, by the same thread. Raises what an operator raises that may
+  // have changed something, or stands behind one that has. Calls that a replay
+  // answers are gone over at once where `known` knows them; it learns. `held`:
+  // the caller keeps foreign() from going meanwhile.
   Ran Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
           TapeStretches* known = nullptr, bool held = false) const;
+
+  // It was recorded with ordinary floats and with ones that note what Python
+  // does with them, and both made these calls; or it takes none.
+  bool has_both_floats() const {
+    return numbers_.empty() || (with_noting_floats_ && with_plain_floats_);
+  }
 
   // What came from outside and is no input: parameters, say.
   std::span<const WeakTensor> foreign() const { return given_.tensors; }
@@ -216,6 +242,8 @@ class Tape {
   void NoteGiven();
   // Once, behind the last call.
   void NoteUses();
+  // Once for each recording. Empty: its floats were ordinary ones.
+  void NoteComputed(const std::vector<bool>& computed);
   // The same, below autograd. By register: its storage when it came.
   void NoteViews(std::span<const c10::StorageImpl* const> storages);
 
@@ -227,6 +255,8 @@ class Tape {
   // What of a tensor from outside that is gone, and whose content is known.
   enum class Gone : uint8_t { kMissed, kMayBeConstant };
   bool FitsTensors(const TapeInputs& inputs, Gone gone) const;
+  // Behind FitsTensors. What is gone is not looked at.
+  bool FitsContents(const TapeInputs& inputs) const;
   // An input, or one from outside that is there.
   const c10::TensorImpl& Given(size_t reg, const TapeInputs& inputs) const;
   // The same tensors, and tensors with the same memory, are given in the same
@@ -269,8 +299,16 @@ class Tape {
   std::vector<uint32_t> sharing_;  // by input: the first one with its storage
   std::vector<double> numbers_;
   std::vector<bool> varies_;  // by number
+  // By number, of recordings with floats that note it: Python did something
+  // with it but to hand it on.
+  std::vector<bool> computed_;
+  bool with_noting_floats_ = false;
+  bool with_plain_floats_ = false;
   std::vector<TapeCall> calls_;
+  std::vector<TapeContent> contents_;  // before the first call
   bool tells_passes_ = false;
+  // The first call that writes something from outside or draws random numbers.
+  size_t first_effect_ = SIZE_MAX;
   // Before which call the program drops gradients that it replaces.
   size_t drops_gradients_at_ = 0;
   std::vector<TapeGradient> gradients_;

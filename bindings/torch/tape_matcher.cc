@@ -1,7 +1,7 @@
 #include "bindings/torch/tape_matcher.h"
 
 #include <algorithm>
-#include <span>
+#include <iterator>
 #include <utility>
 
 #include "bindings/torch/op_policy.h"
@@ -33,12 +33,6 @@ std::string TextOf(const TapeArgument& argument) {
   return argument.kind == Kind::kValue ? TextOf(argument.value) : "a tensor";
 }
 
-// Where the elements lie one after the other.
-std::span<const std::byte> BytesOf(const at::Tensor& contiguous) {
-  return {static_cast<const std::byte*>(contiguous.const_data_ptr()),
-          contiguous.nbytes()};
-}
-
 }  // namespace
 
 TapeMatcher::TapeMatcher(std::vector<std::shared_ptr<const Tape>> expected,
@@ -68,7 +62,7 @@ bool TapeMatcher::SameRegister(int32_t expected, int32_t written) {
   if (now.origin == Origin::kForeign || now.origin == Origin::kConstant) {
     // Another object, at each call, with what is the same.
     if (!then.content.defined() || !now.content.defined() ||
-        !std::ranges::equal(BytesOf(then.content), BytesOf(now.content))) {
+        !SameContent(then.content, now.content)) {
       return false;
     }
     then.origin = now.origin = Origin::kConstant;
@@ -160,6 +154,9 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
   if (written.grad_mode != expected.grad_mode) {
     return number + ", " + name + ": another grad mode";
   }
+  if (written.autocast != expected.autocast) {
+    return number + ", " + name + ": under another autocast";
+  }
   for (size_t i = 0; i < written.arguments.size(); ++i) {
     std::string how;
     if (!SameArgument(expected.arguments[i], written.arguments[i], how)) {
@@ -214,8 +211,10 @@ std::optional<std::string> TapeMatcher::Differs(size_t call) {
 
 std::optional<std::string> TapeMatcher::EndDiffers(
     const std::vector<bool>& computed) {
-  for (size_t i = 0; i < computed.size(); ++i) {
-    if (computed[i] && expected_->varies_[i]) {
+  const std::vector<bool>& known =
+      computed.empty() ? expected_->computed_ : computed;
+  for (size_t i = 0; i < known.size(); ++i) {
+    if (known[i] && expected_->varies_[i]) {
       return "Python computes with a number that is another one each time";
     }
   }
@@ -232,7 +231,26 @@ std::optional<std::string> TapeMatcher::EndDiffers(
   if (written_->gradients_ != expected_->gradients_) {
     return "it leaves other gradients";
   }
+  if (!SameContents()) {
+    read_another_ = true;
+    return "values of the host decide what is computed, and are others";
+  }
   return std::nullopt;
+}
+
+bool TapeMatcher::SameContents() const {
+  std::vector<TapeContent> written;
+  std::ranges::copy_if(
+      written_->contents_, std::back_inserter(written),
+      [this](const TapeContent& read) {
+        return written_->registers_[static_cast<size_t>(read.reg)].origin !=
+               Origin::kConstant;
+      });
+  return std::ranges::equal(
+      written, expected_->contents_,
+      [](const TapeContent& now, const TapeContent& then) {
+        return now.reg == then.reg && SameContent(now.content, then.content);
+      });
 }
 
 bool TapeMatcher::NumbersFit() const {

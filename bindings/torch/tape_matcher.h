@@ -27,7 +27,8 @@ class TapeMatcher {
   // expected. Nothing: it does not. Not called again behind a difference.
   std::optional<std::string> Differs(size_t call);
   // The same of all behind the last call. `computed`, by number: Python did
-  // something with it but to hand it on, so that it cannot vary.
+  // something with it but to hand it on, so that it cannot vary; empty: see
+  // TapeRecorder::End.
   std::optional<std::string> EndDiffers(const std::vector<bool>& computed);
   // A number that differs is one that varies. (One that no call was given may
   // have decided which were made.)
@@ -48,6 +49,7 @@ class TapeMatcher {
   // Another one of the tapes expects what was written up to this call.
   bool ExpectAnother(size_t call);
   bool SameRegister(int32_t expected, int32_t written);
+  bool SameContents() const;
   bool SameArgument(TapeArgument& expected, TapeArgument& written,
                     std::string& how);
 

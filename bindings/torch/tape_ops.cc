@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 namespace reprise::bindings {
 namespace {
@@ -45,11 +46,55 @@ bool HandsDataOut(const c10::OperatorHandle& op) {
 
 bool SizesByData(const c10::OperatorHandle& op,
                  std::span<const c10::IValue> arguments) {
-  const std::string& name = op.operator_name().name;
-  return (op.hasTag(at::Tag::dynamic_output_shape) &&
-          (!PicksByIndices(op) || HasMask(arguments))) ||
-         name == "aten::_pack_padded_sequence" ||
-         op.operator_name().overload_name == "tensor_indices_or_sections";
+  return op.hasTag(at::Tag::dynamic_output_shape) &&
+         (!PicksByIndices(op) || HasMask(arguments));
+}
+
+bool DecidesByValues(const c10::OperatorHandle& op, size_t argument) {
+  struct Row {
+    std::string_view name;
+    std::string_view argument;
+  };
+  static constexpr Row kRows[] = {
+      // Steps and sequences of a batch.
+      {"aten::_pack_padded_sequence", "lengths"},
+      {"aten::_pack_padded_sequence_backward", "batch_sizes"},
+      {"aten::_pad_packed_sequence", "batch_sizes"},
+      {"aten::gru", "batch_sizes"},
+      {"aten::lstm", "batch_sizes"},
+      {"aten::quantized_gru", "batch_sizes"},
+      {"aten::quantized_lstm", "batch_sizes"},
+      {"aten::rnn_relu", "batch_sizes"},
+      {"aten::rnn_tanh", "batch_sizes"},
+      {"aten::_cudnn_ctc_loss", "input_lengths"},
+      {"aten::_cudnn_ctc_loss", "target_lengths"},
+      {"aten::_ctc_loss", "input_lengths"},
+      {"aten::_ctc_loss", "target_lengths"},
+      {"aten::_ctc_loss_backward", "input_lengths"},
+      {"aten::_ctc_loss_backward", "target_lengths"},
+      {"aten::_use_cudnn_ctc_loss", "input_lengths"},
+      {"aten::_use_cudnn_ctc_loss", "target_lengths"},
+      {"aten::ctc_loss", "input_lengths"},
+      {"aten::ctc_loss", "target_lengths"},
+      // Where it is split.
+      {"aten::tensor_split", "tensor_indices_or_sections"},
+      // How large the result is, where no size is given.
+      {"aten::_unique", "self"},
+      {"aten::sparse_coo_tensor", "indices"},
+  };
+  const c10::Argument& of = op.schema().arguments()[argument];
+  return of.type()->kind() == c10::TypeKind::TensorType &&
+         std::ranges::any_of(kRows, [&](const Row& row) {
+           return row.name == op.operator_name().name &&
+                  row.argument == of.name();
+         });
+}
+
+bool DecidesByValues(const c10::OperatorHandle& op) {
+  for (size_t i = 0; i < op.schema().arguments().size(); ++i) {
+    if (DecidesByValues(op, i)) return true;
+  }
+  return false;
 }
 
 bool Draws(const c10::OperatorHandle& op) {

@@ -22,6 +22,13 @@ bool HandsDataOut(const c10::OperatorHandle& op);
 bool SizesByData(const c10::OperatorHandle& op,
                  std::span<const c10::IValue> arguments);
 
+// It looks at the values of that argument, a tensor of the host, to decide
+// which calls it makes or the form of its results: as if Python had read them.
+// A scan finds what is missing (tests/python/registry/host_values.py).
+bool DecidesByValues(const c10::OperatorHandle& op, size_t argument);
+// Of some argument. No other one has a say in its results that are on the host.
+bool DecidesByValues(const c10::OperatorHandle& op);
+
 // It draws random numbers.
 bool Draws(const c10::OperatorHandle& op);
 

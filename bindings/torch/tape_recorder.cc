@@ -20,6 +20,7 @@
 #include "bindings/torch/op_policy.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/program_place.h"
+#include "bindings/torch/session_source.h"
 #include "bindings/torch/tape_ops.h"
 #include "bindings/torch/thread_state.h"
 #include "engine/trace/frontend.h"
@@ -47,6 +48,14 @@ void Include(TapeLevel level, bool included) {
     c10::impl::tls_set_dispatch_key_included(kBelow, included);
   }
 }
+
+constexpr const char* kHooksInside =
+    "hooks of saved tensors (saved_tensors_hooks, save_on_cpu, checkpoint) "
+    "begin "
+    "or end inside, which no replay would call: put them around the region, or "
+    "make a region of what lies between";
+constexpr const char* kDisablesHooks =
+    "hooks of saved tensors are disabled inside (torch.func)";
 
 // Tensors of the host that are new at each call are compared up to this size.
 constexpr size_t kMostContentBytes = size_t{64} << 10;
@@ -83,6 +92,20 @@ class Places final : public engine::PlaceAsker {
   std::map<uint64_t, std::string> places_;  // guarded by mutex_
 };
 
+// Set once, by Python.
+std::atomic<bool> g_tells_of_effects{false};
+
+// An operator is called that changes something, or stands behind one that did.
+// Takes Python's lock, so no other may be held.
+void TellOfEffects() {
+  if (!g_tells_of_effects.load(std::memory_order_relaxed)) return;
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("reprise::behind_effects",
+                                                     "");
+  torch::jit::Stack stack;
+  op.callBoxed(stack);
+}
+
 Places& ProgramPlaces() {
   static auto* const places = new Places;  // asked for as long as Python runs
   return *places;
@@ -95,10 +118,6 @@ const torch::autograd::Node* HistoryOf(const at::Tensor& tensor) {
 
 uint64_t SeedOf(c10::Device device) {
   return at::globalContext().defaultGenerator(device).current_seed();
-}
-
-bool HasSavedTensorHooks() {
-  return !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
 }
 
 std::pair<const void*, int64_t> PlaceOf(const at::Tensor& tensor) {
@@ -123,6 +142,14 @@ void RecordAt(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   TapeRecorder::Record(kLevel, op, keys, stack);
 }
 
+// Autocast as the operator's own kernel finds it, if that may ask for it.
+std::optional<AutocastState> AutocastOf(const c10::OperatorHandle& op) {
+  const AutocastState now = AutocastState::Now();
+  const bool may_ask =
+      now.any() && (SwitchesOf(op.operator_name().name) & kMatmulSwitches) != 0;
+  return may_ask ? std::optional(now) : std::nullopt;
+}
+
 }  // namespace
 
 bool HasHooks(torch::autograd::Node& node) {
@@ -145,9 +172,10 @@ std::unique_ptr<TapeRecorder> TapeRecorder::Begin(Parts parts) {
 TapeRecorder::TapeRecorder(Parts parts)
     : parts_(std::move(parts)),
       tape_(std::make_shared<Tape>()),
-      matcher_(parts_.expected, tape_.get()) {
+      matcher_(parts_.expected, tape_.get()),
+      surroundings_(parts_.level, parts_.pass) {
   tape_->level_ = parts_.level;
-  tape_->modes_ = ModesWord();
+  tape_->modes_ = surroundings_.modes();
   tape_->pass_ = parts_.pass;
   tape_->numbers_ = parts_.numbers;
   tape_->varies_.assign(parts_.numbers.size(), false);
@@ -167,12 +195,6 @@ TapeRecorder::TapeRecorder(Parts parts)
     tape_->sharing_.push_back(
         static_cast<uint32_t>(same - parts_.inputs.begin()));
   }
-  grad_mode_ = at::GradMode::is_enabled();
-  default_dtype_ = c10::get_default_dtype();
-  inference_ = c10::InferenceMode::is_enabled();
-  saved_hooks_ = HasSavedTensorHooks();
-  autocast_[0] = at::autocast::is_autocast_enabled(at::kCPU);
-  autocast_[1] = at::autocast::is_autocast_enabled(at::kCUDA);
   if (at::hasCUDA() && c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
     const c10::impl::VirtualGuardImpl guard(at::kCUDA);
     device_ = guard.getDevice();
@@ -206,6 +228,12 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
       recorder->Refuse(FullName(op.operator_name()) +
                        ": the size of its result depends on data");
     }
+    if (!c10::impl::tls_is_dispatch_key_excluded(kBelow) &&
+        DecidesByValues(op)) {
+      const std::lock_guard lock(g_recording);
+      recorder->NoteValues(
+          op, std::span(*stack).last(op.schema().arguments().size()));
+    }
     op.redispatchBoxed(below, stack);
     return;
   }
@@ -220,10 +248,13 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
       c10::DispatchKeySet({kBelow, kAbove}));
   const size_t arguments = op.schema().arguments().size();
   size_t call = 0;
+  bool behind_effects = false;
   {
     const std::lock_guard lock(g_recording);
     call = recorder->Before(op, std::span(*stack).last(arguments));
+    behind_effects = recorder->HasEffects();
   }
+  if (behind_effects) TellOfEffects();
   const size_t others = stack->size() - arguments;
   try {
     op.redispatchBoxed(below, stack);
@@ -234,6 +265,10 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
   }
   const std::lock_guard lock(g_recording);
   recorder->After(call, std::span(*stack).subspan(others));
+}
+
+void TapeRecorder::TellPythonOfEffects() {
+  g_tells_of_effects.store(true, std::memory_order_relaxed);
 }
 
 bool TapeRecorder::RecordsHere() {
@@ -255,7 +290,7 @@ std::optional<std::string> TapeRecorder::Pause() {
     reason = "gradients are tracked";
   } else if (recorder.parts_.pass != TapePass::kWhole || InBackward()) {
     reason = "it is called in a pass that is differentiated";
-  } else if (!recorder.ModesAreKept()) {
+  } else if (!recorder.surroundings_.ModesAreKept()) {
     reason = "modes of torch's are other ones than at the region's beginning";
   }
   for (const DispatchKey key : {kBelow, kAbove}) {
@@ -264,18 +299,12 @@ std::optional<std::string> TapeRecorder::Pause() {
   return reason;
 }
 
-bool TapeRecorder::ModesAreKept() const {
-  const at::AutoGradMode as_then(grad_mode_);
-  return ModesWord() == tape_->modes_ &&
-         c10::get_default_dtype() == default_dtype_;
-}
-
 void TapeRecorder::NotePython(std::span<const c10::IValue> arguments,
                               std::span<const c10::IValue> results) {
   static const c10::OperatorHandle op =
       c10::Dispatcher::singleton().findSchemaOrThrow("reprise::call_python",
                                                      "");
-  if (at::GradMode::is_enabled() || !ModesAreKept()) {
+  if (at::GradMode::is_enabled() || !surroundings_.ModesAreKept()) {
     Refuse("a function that runs in each call changes modes of torch's");
   }
   ForTensors(results, [this](const at::Tensor& tensor) {
@@ -291,6 +320,7 @@ void TapeRecorder::NotePython(std::span<const c10::IValue> arguments,
   calls_python_ = true;
   draws_ = true;
   pure_ = false;
+  tape_->first_effect_ = std::min(tape_->first_effect_, call);
   After(call, results);
 }
 
@@ -316,9 +346,27 @@ void TapeRecorder::NoteOutside(const char* what) {
   g_recorder.load(std::memory_order_acquire)->Refuse(what);
 }
 
+void TapeRecorder::NoteHooksDisabled() {
+  if (!RecordsHere()) return;
+  const std::lock_guard lock(g_recording);
+  TapeRecorder& recorder = *g_recorder.load(std::memory_order_acquire);
+  recorder.hooks_disabled_ = true;
+  if (recorder.parts_.pass != TapePass::kForward) return;
+  recorder.Refuse(kDisablesHooks);
+  if (recorder.surroundings_.OwnHooks()) {
+    at::SavedTensorDefaultHooks::pop_hooks();
+  }
+}
+
 void TapeRecorder::Refuse(std::string reason) {
   if (!refused_.empty()) return;
-  if (differs_.empty()) question_ = ProgramPlaces().Ask();
+  RefuseAt(differs_.empty() ? ProgramPlaces().Ask() : question_,
+           std::move(reason));
+}
+
+void TapeRecorder::RefuseAt(uint64_t question, std::string reason) {
+  if (!refused_.empty()) return;
+  question_ = question;
   refused_ = std::move(reason);
 }
 
@@ -476,9 +524,8 @@ bool TapeRecorder::HasItsHistory(int32_t reg, const at::Tensor& tensor) const {
 }
 
 bool TapeRecorder::HasHooks() const {
-  return std::ranges::any_of(nodes_, [](const std::shared_ptr<Node>& node) {
-    return bindings::HasHooks(*node);
-  });
+  return std::ranges::any_of(
+      nodes_, [](const NodePtr& node) { return bindings::HasHooks(*node); });
 }
 
 TapeArgument TapeRecorder::Argument(const c10::IValue& value) {
@@ -512,9 +559,10 @@ TapeArgument TapeRecorder::Argument(const c10::IValue& value) {
 
 void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
                                      std::span<const c10::IValue> arguments) {
-  if (c10::InferenceMode::is_enabled() != inference_) {
-    Refuse("inference mode begins or ends inside: put it around it");
+  if (const char* const difference = surroundings_.Difference()) {
+    Refuse(difference);
   }
+  CheckHooks(arguments);
   const std::string name = FullName(op.operator_name());
   if (HandsDataOut(op)) {
     if (!Reads(op) || !MayRead()) Refuse(name + ": hands data to the host");
@@ -525,7 +573,7 @@ void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
   }
   if (InBackward()) {
     in_backward_ = true;
-    executed_.insert(torch::autograd::get_current_node().get());
+    executed_.insert(torch::autograd::get_current_node());
     if (at::GradMode::is_enabled()) {
       Refuse("a backward pass is differentiated again (create_graph)");
     } else if (parts_.pass != TapePass::kBackward &&
@@ -536,14 +584,6 @@ void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
       Refuse("gradients are asked for, and its results have some, too");
     }
   }
-  if (parts_.level == TapeLevel::kAboveAutograd &&
-      (HasSavedTensorHooks() != saved_hooks_ ||
-       at::autocast::is_autocast_enabled(at::kCPU) != autocast_[0] ||
-       at::autocast::is_autocast_enabled(at::kCUDA) != autocast_[1])) {
-    Refuse(
-        "autocast, or hooks of saved tensors (checkpointing), begin or end "
-        "inside: put them around it");
-  }
   if (stream_.has_value()) {
     const c10::impl::VirtualGuardImpl guard(at::kCUDA);
     if (guard.getDevice() != device_ || guard.getStream(device_) != *stream_) {
@@ -552,10 +592,32 @@ void TapeRecorder::CheckSurroundings(const c10::OperatorHandle& op,
   }
 }
 
+void TapeRecorder::CheckHooks(std::span<const c10::IValue> arguments) {
+  if (parts_.pass == TapePass::kBackward || !at::GradMode::is_enabled() ||
+      InBackward()) {
+    return;
+  }
+  bool tracks = false;
+  ForTensors(arguments, [&tracks](const at::Tensor& tensor) {
+    tracks |= tensor.defined() && tensor.requires_grad();
+  });
+  if (!tracks) return;
+  hooks_disabled_ |= TapeSurroundings::HooksAreDisabled();
+  if (hooks_inside_ != 0 || !surroundings_.MoreHooks()) return;
+  hooks_inside_ = ProgramPlaces().Ask();
+  // Else a backward pass inside may unpack what they pack, by calls that are
+  // written down: the end tells.
+  if (parts_.pass == TapePass::kForward ||
+      parts_.level == TapeLevel::kAboveAutograd) {
+    RefuseAt(hooks_inside_, kHooksInside);
+  }
+}
+
 size_t TapeRecorder::Before(const c10::OperatorHandle& op,
                             std::span<const c10::IValue> arguments) {
   if (!refused_.empty()) return 0;
   CheckSurroundings(op, arguments);
+  if (DecidesByValues(op)) NoteValues(op, arguments);
   NoteDroppedGradients();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!Writes(op, i)) continue;
@@ -571,6 +633,7 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
   }
   TapeCall& call = tape_->calls_.emplace_back(TapeCall{.op = op});
   call.grad_mode = at::GradMode::is_enabled();
+  if (parts_.level == TapeLevel::kBelowAutograd) call.autocast = AutocastOf(op);
   // As autograd's kernels call those below; one that counts a write, or gives a
   // view, has a kernel of its own for that.
   call.below_views =
@@ -598,6 +661,79 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
   return tape_->calls_.size() - 1;
 }
 
+void TapeRecorder::NoteValues(const c10::OperatorHandle& op,
+                              std::span<const c10::IValue> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!DecidesByValues(op, i) || !arguments[i].isTensor()) continue;
+    const at::Tensor& tensor = arguments[i].toTensor();
+    if (!tensor.defined()) continue;
+    if (!tensor.device().is_cpu()) {  // it is copied to the host
+      Refuse(FullName(op.operator_name()) +
+             ": the size of its result depends on data");
+      return;
+    }
+    NoteContentsBehind(tensor, FullName(op.operator_name()) + ": '" +
+                                   op.schema().arguments()[i].name() + "'");
+  }
+}
+
+void TapeRecorder::NoteContentsBehind(const at::Tensor& tensor,
+                                      const std::string& reader) {
+  // What has run ahead may write what is looked at.
+  InterruptSessions("values of the host are read");
+  RegisterOf(tensor);
+  if (!tensor.has_storage() || !refused_.empty()) return;
+  std::unordered_set<const c10::StorageImpl*> from = {
+      tensor.storage().unsafeGetStorageImpl()};
+  for (size_t c = tape_->calls_.size(); c-- > 0;) {
+    const TapeCall& call = tape_->calls_[c];
+    const auto is_from = [&](int32_t reg) {
+      return reg >= 0 && from.contains(storages_[static_cast<size_t>(reg)]);
+    };
+    bool makes = std::ranges::any_of(call.results, is_from);
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      makes |= Writes(call.op, i) &&
+               std::ranges::any_of(call.arguments[i].registers, is_from);
+    }
+    if (!makes) continue;
+    if (Draws(call.op) || call.calls_python) {
+      Refuse(reader +
+             " decides what is computed, and is drawn, or made by a "
+             "function that runs in each call");
+    }
+    const bool by_values = DecidesByValues(call.op);
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      if (by_values && !DecidesByValues(call.op, i)) continue;
+      for (const int32_t reg : call.arguments[i].registers) {
+        if (reg >= 0) from.insert(storages_[static_cast<size_t>(reg)]);
+      }
+    }
+  }
+  for (size_t reg = 0; reg < tape_->registers_.size(); ++reg) {
+    const TapeRegister& of = tape_->registers_[reg];
+    if (of.origin == Origin::kResult || !from.contains(storages_[reg]))
+      continue;
+    const c10::TensorImpl* const given =
+        of.origin == Origin::kInput
+            ? parts_.inputs[of.index].unsafeGetTensorImpl()
+        : of.foreign.has_value() ? of.foreign->_unsafe_get_target()
+                                 : nullptr;
+    if (given == nullptr || !of.form.device.is_cpu() ||
+        written_outside_.contains(storages_[reg]) ||
+        given->numel() * given->itemsize() > kMostContentBytes) {
+      Refuse(reader +
+             " decides what is computed, and is made inside of data that is "
+             "large, on another device, or written: make it outside");
+      return;
+    }
+    if (std::ranges::find(tape_->contents_, static_cast<int32_t>(reg),
+                          &TapeContent::reg) == tape_->contents_.end()) {
+      tape_->contents_.push_back(
+          {static_cast<int32_t>(reg), CopyHostTensor(*given)});
+    }
+  }
+}
+
 void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index) {
   const bool secretly = WritesSecretly(op);
   const TapeCall& call = tape_->calls_[index];
@@ -617,6 +753,7 @@ void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index) {
   }
   draws_ |= Draws(op);
   pure_ = pure_ && !draws_ && !secretly && written_outside_.empty();
+  if (!pure_) tape_->first_effect_ = std::min(tape_->first_effect_, index);
 }
 
 void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
@@ -648,7 +785,8 @@ void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
       unwritten_.insert(tensor.storage().unsafeGetStorageImpl());
     }
   });
-  if (of_device && to_host && !TellsHowItDrew(call.op)) {
+  if (of_device && to_host && !TellsHowItDrew(call.op) &&
+      !DecidesByValues(call.op)) {
     Refuse(FullName(call.op.operator_name()) + ": copies to the host");
   }
   for (const c10::IValue& value : results) {
@@ -724,13 +862,12 @@ void TapeRecorder::NoteWatched() {
   }
 }
 
-bool TapeRecorder::UsedUp(const Node* history, int depth) const {
+bool TapeRecorder::UsedUp(const NodePtr& history, int depth) const {
   if (executed_.contains(history)) return true;
   // A sum hands its gradient on, and calls nothing.
   return depth > 0 && history->name() == "AddBackward0" &&
          std::ranges::all_of(history->next_edges(), [&](const auto& edge) {
-           return edge.function == nullptr ||
-                  UsedUp(edge.function.get(), depth - 1);
+           return edge.function == nullptr || UsedUp(edge.function, depth - 1);
          });
 }
 
@@ -819,6 +956,18 @@ void TapeRecorder::CheckConstants(std::span<const at::Tensor> saved) {
   }
 }
 
+// It is given all that autograd saved in the forward pass. What else it reads
+// would be the recorded call's in each replay. (A formula of torch's may make a
+// number of the host without an operator.)
+void TapeRecorder::CheckBackwardReads() {
+  for (const TapeRegister& reg : tape_->registers_) {
+    if (reg.origin == Origin::kForeign &&
+        !(reg.form.device.is_cpu() && reg.form.sizes.empty())) {
+      Refuse("its backward pass reads a tensor that autograd has not saved");
+    }
+  }
+}
+
 void TapeRecorder::NoteOutput(const at::Tensor& output, Outcome& outcome) {
   const int32_t reg = RegisterOf(output);
   tape_->outputs_.push_back(reg);
@@ -845,8 +994,7 @@ void TapeRecorder::NoteOutput(const at::Tensor& output, Outcome& outcome) {
   if (!output.requires_grad()) return;
   if (!in_backward_) {
     outcome.tracks_gradients |= parts_.level == TapeLevel::kBelowAutograd;
-  } else if (output.grad_fn() != nullptr &&
-             !UsedUp(output.grad_fn().get(), 8)) {
+  } else if (output.grad_fn() != nullptr && !UsedUp(output.grad_fn(), 8)) {
     Refuse(
         "an output has a history still, beside a backward pass inside: "
         "detach it");
@@ -915,6 +1063,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     if (parts_.pass == TapePass::kForward) NoteWritten(outcome);
     CheckOutside(outcome);
     NoteWatched();
+    if (parts_.pass == TapePass::kBackward) CheckBackwardReads();
     // What a backward pass is given is saved as several tensors in one place.
     if (parts_.pass != TapePass::kBackward) CheckAliases(outputs);
     CheckConstants(outputs.subspan(own.size()));
@@ -926,8 +1075,15 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
           "a function runs in each call (reprise.eager) where gradients are "
           "made: leave it out of the region");
     }
-    if (ModesWord() != tape_->modes_) Refuse("modes of torch's are changed");
-    if (in_backward_ && saved_hooks_) {
+    if (!surroundings_.AllModesAreKept()) {
+      Refuse("modes of torch's are changed");
+    }
+    if (outcome.tracks_gradients && hooks_inside_ != 0) {
+      RefuseAt(hooks_inside_, kHooksInside);
+      outcome.tracks_gradients = false;
+    }
+    if (hooks_disabled_) outcome.no_forward_pass = kDisablesHooks;
+    if (in_backward_ && surroundings_.had_hooks()) {
       Refuse("hooks of saved tensors are set round a backward pass inside");
     }
     if (SeedOf(device_) != seed_) Refuse("the random generator is seeded");
@@ -946,9 +1102,11 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     std::shared_ptr<Tape> matched = matcher_.TakeMatched();
     matched->watched_ =
         std::move(tape_->watched_);  // more since it was written
+    matched->NoteComputed(computed);
     tape_ = std::move(matched);
   } else {
     matcher_.ForgetNumbers();
+    tape_->NoteComputed(computed);
     tape_->NoteUses();
     if (below) tape_->NoteViews(storages_);
   }

@@ -22,10 +22,8 @@
 
 #include "bindings/torch/tape.h"
 #include "bindings/torch/tape_matcher.h"
-
-namespace torch::autograd {
-struct Node;
-}
+#include "bindings/torch/tape_surroundings.h"
+#include "bindings/torch/torch_versions.h"
 
 namespace reprise::bindings {
 
@@ -83,10 +81,14 @@ class TapeRecorder {
     // Of each tensor that was saved: which of the tape's outputs behind the
     // callable's own it is.
     std::vector<size_t> saved = {};
+    // Why no forward pass can be written down of the like; empty: nothing is
+    // known that speaks against it.
+    std::string no_forward_pass;
   };
   // On the thread of Begin, with what the callable returned, and behind that,
   // from `saved_from` on, what autograd has saved of a forward pass.
-  // `computed`: see TapeMatcher::EndDiffers.
+  // `computed`: see TapeMatcher::EndDiffers. Empty: the callable was given
+  // ordinary floats, which do not tell, and what is expected says it.
   Outcome End(std::span<const at::Tensor> outputs,
               const std::vector<bool>& computed, size_t saved_from = SIZE_MAX);
 
@@ -96,6 +98,10 @@ class TapeRecorder {
   // The program does what no call of an operator tells (it takes an address,
   // records an event, launches by itself). Nothing unless RecordsHere.
   static void NoteOutside(const char* what);
+  // It is about to disable hooks of saved tensors, which is an error where some
+  // are set, as those are by which a forward pass is written down: these go
+  // before. Under Python's lock.
+  static void NoteHooksDisabled();
 
   // Round a function of the program's that is to run in each call, on the
   // thread of Begin: what it calls is not written down. Why it cannot be run in
@@ -106,6 +112,11 @@ class TapeRecorder {
   static void Resume(std::span<const c10::IValue> arguments,
                      std::span<const c10::IValue> results,
                      const std::string& reason);
+
+  // From now on, reprise::behind_effects is called at each operator that is
+  // written down and may not be made again, or stands behind one: Python may
+  // look at the frames that led there. Without a lock.
+  static void TellPythonOfEffects();
 
   // The dispatcher's, of any operator.
   static void Record(TapeLevel level, const c10::OperatorHandle& op,
@@ -137,9 +148,19 @@ class TapeRecorder {
   // Python reads a value: what was called before has changed nothing, so that
   // it may be called once more where the value is another one.
   bool MayRead() const { return pure_ && !in_backward_; }
+  // What was called, or is about to be, changes something that stays.
+  bool HasEffects() const {
+    return refused_.empty() && (!pure_ || drops_gradients_at_.has_value());
+  }
   void NoteEffects(const c10::OperatorHandle& op, size_t call);
-  // Modes are those of the beginning, but for that of gradients.
-  bool ModesAreKept() const;
+  // Of an operator that decides by them: as if Python read them.
+  void NoteValues(const c10::OperatorHandle& op,
+                  std::span<const c10::IValue> arguments);
+  // The calls so far have them follow from the content of what there was before
+  // the first one, which is noted.
+  void NoteContentsBehind(const at::Tensor& tensor, const std::string& reader);
+  // By a call that tracks gradients.
+  void CheckHooks(std::span<const c10::IValue> arguments);
   void NotePython(std::span<const c10::IValue> arguments,
                   std::span<const c10::IValue> results);
   void NoteOutput(const at::Tensor& output, Outcome& outcome);
@@ -147,6 +168,8 @@ class TapeRecorder {
   void NoteWritten(Outcome& outcome);
   void NoteSaved(const at::Tensor& saved, size_t saved_from, Outcome& outcome);
   void Refuse(std::string reason);
+  // For what was at that place.
+  void RefuseAt(uint64_t question, std::string reason);
   void Differ(std::string how);
   // Its gradient is looked at, before and behind the callable.
   void AddHolder(const at::Tensor& leaf);
@@ -157,11 +180,12 @@ class TapeRecorder {
   void NoteWatched();
   // What came from outside is what it was, in all that the calls do not tell.
   void CheckOutside(Outcome& outcome);
+  void CheckBackwardReads();
   void CheckAliases(std::span<const at::Tensor> outputs);
   // `saved` are by the history of its outputs, and do not stay by themselves.
   void CheckConstants(std::span<const at::Tensor> saved);
   // A backward pass inside has used its history up.
-  bool UsedUp(const Node* history, int depth) const;
+  bool UsedUp(const NodePtr& history, int depth) const;
 
   Parts parts_;
   std::shared_ptr<Tape> tape_;
@@ -178,11 +202,9 @@ class TapeRecorder {
   c10::Device device_{c10::kCPU};
   std::optional<c10::Stream> stream_;
   uint64_t seed_ = 0;
-  bool saved_hooks_ = false;
-  bool inference_ = false;
-  bool grad_mode_ = false;
-  caffe2::TypeMeta default_dtype_;
-  bool autocast_[2] = {false, false};
+  TapeSurroundings surroundings_;
+  uint64_t hooks_inside_ = 0;  // the question where some begin; 0: none do
+  bool hooks_disabled_ = false;
 
   // By a tensor that is known; weak references keep addresses from being used
   // again.
@@ -193,7 +215,7 @@ class TapeRecorder {
   std::vector<const c10::StorageImpl*> storages_;        // by register
   std::unordered_set<const c10::StorageImpl*> outside_;  // not of results
   std::vector<const Node*> histories_;                   // by register
-  std::vector<std::shared_ptr<Node>> nodes_;             // of results
+  std::vector<NodePtr> nodes_;                           // of results
   // By call: what its schema says that it writes.
   std::vector<std::vector<std::pair<int32_t, WeakTensor>>> written_;
   struct Holder {
@@ -216,7 +238,8 @@ class TapeRecorder {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
   std::vector<Content> contents_;
-  std::unordered_set<const Node*> executed_;  // by backward passes
+  // By backward passes. Kept, for another node may be made where one has been.
+  std::unordered_set<NodePtr> executed_;
   std::optional<size_t> drops_gradients_at_;
   size_t behind_reads_ = 0;  // the first call behind all reads
 };

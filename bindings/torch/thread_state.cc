@@ -3,11 +3,43 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <utility>
+
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/session_source.h"
 #include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
+namespace {
+
+// Gives the thread's slot back when the thread ends.
+class SlotOwner {
+ public:
+  ~SlotOwner() {
+    ThreadState& thread = t_thread_state;
+    thread.ending = true;
+    if (thread.slot != nullptr && thread.slot->empty()) {
+      scheduler::OpsUnderWay::Release(std::exchange(thread.slot, nullptr));
+    }
+  }
+};
+
+}  // namespace
+
+scheduler::OpsUnderWay& BookOfOps() {
+  static auto* const book = new scheduler::OpsUnderWay;
+  return *book;
+}
+
+void ThreadState::TakeSlot() {
+  slot = BookOfOps().Acquire();
+  if (ending) return;  // destructors of the thread run ops
+  thread_local const SlotOwner owner;
+}
+
+void ThreadState::GiveSlotBack() {
+  scheduler::OpsUnderWay::Release(std::exchange(slot, nullptr));
+}
 
 bool ThreadState::Refresh() {
   // Acquire: whoever changed the epoch has made the new runtime active before.

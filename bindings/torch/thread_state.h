@@ -9,10 +9,15 @@
 #include <atomic>
 #include <cstdint>
 
+#include "scheduler/ops_under_way.h"
 #include "scheduler/runtime.h"
 #include "scheduler/session.h"
 
 namespace reprise::bindings {
+
+// The ops that threads are inside of, whatever runtime is active. Never
+// destroyed.
+scheduler::OpsUnderWay& BookOfOps();
 
 // Plain data, so that it may be used until the thread's last instruction.
 struct ThreadState {
@@ -28,6 +33,18 @@ struct ThreadState {
   // Pairs of AllocatorTrace's Begin and Take that are open: an op is recorded.
   size_t open_notes = 0;
 
+  // What the thread is inside of, as the book of ops has it. Null before its
+  // first op, and after its last one while the thread ends.
+  scheduler::OpsUnderWay::Slot* slot = nullptr;
+  bool ending = false;  // its slot is given back behind each op
+  // It has noted the op that it skips (Showing::kSkip).
+  bool noted_skipped = false;
+  // The same of launches past the dispatcher (python_observers.cc).
+  bool noted_launches = false;
+  // A kernel of the program's has run in place of torch's inside of an op.
+  bool ran_replaced_kernel = false;
+  uint32_t replaced_calls = 0;  // of operators with such kernels
+
   // Of g_runtime_epoch `epoch`.
   uint64_t epoch = ~uint64_t{0};
   bool watched = false;
@@ -36,6 +53,21 @@ struct ThreadState {
   uint64_t skipped = 0;  // ops that were not shown since PassOver
   std::array<KnownSession, 2> known{};
   uint32_t next = 0;
+
+  // The thread has noted what it is inside of. What it notes does not nest:
+  // only while this is false is the slot written, and EndUnderWay called for
+  // that.
+  bool under_way() const { return slot != nullptr && !slot->empty(); }
+  scheduler::OpsUnderWay::Slot& Slot() {
+    if (slot == nullptr) [[unlikely]]
+      TakeSlot();
+    return *slot;
+  }
+  void EndUnderWay() {
+    slot->End();
+    if (ending) [[unlikely]]
+      GiveSlotBack();
+  }
 
   // Reads the kind of the active runtime again if another became active.
   // False if none is active.
@@ -46,6 +78,10 @@ struct ThreadState {
   scheduler::Session* FindSession(int device);
   // Interrupts it (scheduler::Session::Interrupt); makes none.
   void Interrupt(int device, const char* what);
+
+ private:
+  void TakeSlot();
+  void GiveSlotBack();
 };
 
 inline thread_local constinit ThreadState t_thread_state;
@@ -58,6 +94,24 @@ class DepthGuard {
   ~DepthGuard() { --t_thread_state.depth; }
   DepthGuard(const DepthGuard&) = delete;
   DepthGuard& operator=(const DepthGuard&) = delete;
+};
+
+// While it lives, other threads find in the book of ops that this one may write
+// any memory: it is inside of what no session is shown. They do not begin to
+// read ahead. Within another span or op of this thread it does nothing.
+class AnythingUnderWay {
+ public:
+  AnythingUnderWay() : noted_(!t_thread_state.under_way()) {
+    if (noted_) t_thread_state.Slot().BeginAnything();
+  }
+  ~AnythingUnderWay() {
+    if (noted_) t_thread_state.EndUnderWay();
+  }
+  AnythingUnderWay(const AnythingUnderWay&) = delete;
+  AnythingUnderWay& operator=(const AnythingUnderWay&) = delete;
+
+ private:
+  const bool noted_;
 };
 
 }  // namespace reprise::bindings

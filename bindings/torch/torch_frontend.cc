@@ -119,7 +119,9 @@ class TorchFrontend : public engine::Frontend {
     return bindings::MayRunBeside(OpName(op));
   }
   std::string DtypeName(int32_t dtype) const override {
-    return c10::getDtypeNames(static_cast<at::ScalarType>(dtype)).first;
+    // A std::string, or a view of one.
+    return std::string(
+        c10::getDtypeNames(static_cast<at::ScalarType>(dtype)).first);
   }
   kernels::Element ElementOf(int32_t dtype) const override {
     switch (static_cast<at::ScalarType>(dtype)) {

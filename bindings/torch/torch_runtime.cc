@@ -119,7 +119,7 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
                                  [](const scheduler::StreamKey& key) {
                                    return MakeFrontend(key, &OpName);
                                  },
-                                 &all.timeline));
+                                 &all.timeline, &BookOfOps()));
     if (kind == scheduler::DeviceKind::kCuda) WatchGpuTrace();
     if (all.made.empty()) {
       REPRISE_RETURN_IF_ERROR(RegisterHooks());

@@ -8,8 +8,10 @@
 #include <cstring>
 
 #include "bindings/torch/allocator_trace.h"
+#include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/python_lock.h"
 #include "bindings/torch/session_source.h"
+#include "bindings/torch/torch_runtime.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/trace/trace.h"
 
@@ -57,6 +59,24 @@ bool MayUseOurs(DispatchKeySet below, DeviceKind kind) {
   asm volatile("" : : "r"(frames.data()) : "memory");  // is not left out
 }
 
+bool IsWatched(ThreadState& thread) {
+  return g_watching.load(std::memory_order_relaxed) && thread.Refresh();
+}
+
+// The op is in the book, and then what it is skipped for holds still. So
+// whoever ends that finds the op in the book, or the op is shown.
+template <typename Holds>
+bool Skips(ThreadState& thread, Holds holds) {
+  const bool noted = !thread.under_way();
+  if (noted) thread.Slot().BeginAnything();
+  if (holds()) {
+    thread.noted_skipped = noted;
+    return true;
+  }
+  if (noted) thread.EndUnderWay();
+  return false;
+}
+
 }  // namespace
 
 void LockSession(scheduler::Session& session) {
@@ -68,14 +88,22 @@ void LockSession(scheduler::Session& session) {
 
 Showing ShowingOf(DispatchKeySet below) {
   ThreadState& thread = t_thread_state;
-  if (thread.depth != 0 || !thread.Refresh()) return Showing::kNot;
+  if (thread.depth != 0) return Showing::kInside;
+  if (!IsWatched(thread)) [[unlikely]] {
+    if (Skips(thread, [&thread] { return !IsWatched(thread); })) {
+      return Showing::kSkip;
+    }
+  }
   const bool ours = IsOurs(below, thread.kind);
   if (!ours && !MayUseOurs(below, thread.kind)) return Showing::kNot;
   // What a thread of the host's pool calls belongs to the op that it works for.
   if (thread.kind == DeviceKind::kHost && at::in_parallel_region()) {
     return Showing::kNot;
   }
-  if (thread.asleep->load(std::memory_order_relaxed)) [[unlikely]] {
+  const auto asleep = [&thread] {
+    return thread.asleep->load(std::memory_order_relaxed);
+  };
+  if (asleep() && Skips(thread, asleep)) [[unlikely]] {
     if (ours) thread.SkipOp();
     return Showing::kSkip;
   }
@@ -89,6 +117,8 @@ WatchedOp::~WatchedOp() {
     session_->Abandon(call_.view());
   }
   Unlock();
+  // Its work is done or enqueued.
+  if (noted_) thread_.EndUnderWay();
   if (!deep_) return;
   --thread_.depth;
   // Where the session no longer recorded the op when it ended: what was opened
@@ -118,11 +148,13 @@ WatchedOp::Step WatchedOp::Enter() {
   locked_ = true;
   Action action = session_->Enter(call_.view());
   if (action == Action::kTell) [[unlikely]] {
+    NoteToldOf();
     Unlock();
     BeforeOp(session_, call_.view(), call_.view().by_eager);
     LockSession(*session_);
     locked_ = true;
     action = session_->EnterTold(call_.view());
+    if (noted_) thread_.Slot().CountForAll();
   }
   switch (action) {
     case Action::kFollow:
@@ -132,23 +164,50 @@ WatchedOp::Step WatchedOp::Enter() {
     case Action::kObserve:
       observed_ = true;
       wants_call_ = session_->wants_call();
+      NoteUnderWay();
       Unlock();
       return Step::kObserve;
     case Action::kCut:
+      NoteUnderWay();
       Unlock();
       BeforeOp(session_, call_.view(), call_.may_wait());
       break;
     case Action::kEager:
     case Action::kTell:
+      NoteUnderWay();
       break;
   }
   return Step::kEager;
 }
 
+void WatchedOp::NoteUnderWay() {
+  if (noted_ || thread_.under_way()) return;
+  noted_ = true;
+  const bool replaced = call_.info().replaced();
+  // A library that goes takes its kernels back, and nobody tells.
+  if (replaced && ++thread_.replaced_calls % 64 == 0) KernelsMayHaveChanged();
+  if (session_ == nullptr || call_.info().writes_unknown || replaced) {
+    thread_.Slot().BeginAnything();
+  } else {
+    thread_.Slot().Begin(call_.operands());
+  }
+}
+
+void WatchedOp::NoteToldOf() {
+  const OpInfo& info = call_.info();
+  if (thread_.under_way() || info.writes_unknown || info.replaced()) return;
+  thread_.Slot().Begin(call_.operands(), session_);
+  noted_ = true;
+}
+
 void WatchedOp::StartEager() {
   Unlock();
-  if (session_ == nullptr || call_.other_devices() != 0) [[unlikely]]
+  if (session_ == nullptr || call_.other_devices() != 0) [[unlikely]] {
+    NoteUnderWay();
     InterruptSessionsOfCall();
+  }
+  thread_.ran_replaced_kernel = false;
+  if (observed_) warnings_.Begin();
   deep_ = true;
   ++thread_.depth;
   if (thread_.open_notes != 0) [[unlikely]]
@@ -173,8 +232,14 @@ BoxedCall& WatchedOp::NewBoxedCall() {
 }
 
 void WatchedOp::Leave(const ResultList& results) {
-  // What cannot be described or repeated is left to be abandoned.
-  if (!results.describable() || !call_.RefreshWritten()) return;
+  warnings_.End();
+  if (warnings_.any()) [[unlikely]]
+    call_.SetWarned();
+  // What cannot be described or repeated is left to be abandoned. So is what
+  // the program's own code has computed.
+  if (thread_.ran_replaced_kernel || !results.describable() ||
+      !call_.RefreshWritten())
+    return;
   if (boxed_ != nullptr) boxed_->Expect(results.views());
   observed_ = false;
   LockSession(*session_);

@@ -11,6 +11,7 @@
 #include "bindings/torch/boxed_call.h"
 #include "bindings/torch/op_call.h"
 #include "bindings/torch/op_info.h"
+#include "bindings/torch/op_warnings.h"
 #include "bindings/torch/results.h"
 #include "bindings/torch/thread_state.h"
 #include "scheduler/session.h"
@@ -19,16 +20,39 @@ namespace reprise::bindings {
 
 // What a hook does with a call.
 enum class Showing : uint8_t {
-  kNot,   // it passes on: nothing of it is a session's business
-  kSkip,  // the same, but what the call calls is part of it (DepthGuard): the
-          // stream is asleep, and goes by as many ops as it does awake
-  kShow,  // WatchedOp on this thread's state
+  kNot,     // it passes on: nothing of it is a session's business
+  kInside,  // the same: it is part of another op of this thread (NoteInside)
+  kSkip,    // it passes on under a SkippedOp: nobody watches, or the stream is
+            // asleep, and goes by as many ops as it does awake
+  kShow,    // WatchedOp on this thread's state
 };
 
 // Of a call with these keys: a session's business is one that is no part of
 // another op, and has a tensor of a device that is watched, whatever kind of
-// tensor it is. Asked once a call, while g_watching is set.
+// tensor it is. Asked once a call. Behind kSkip the call is in the book of ops.
 Showing ShowingOf(c10::DispatchKeySet below);
+
+// A call that is skipped: what it calls is part of it. Ends its note in the
+// book.
+class SkippedOp {
+ public:
+  SkippedOp() { ++t_thread_state.depth; }
+  ~SkippedOp() {
+    ThreadState& thread = t_thread_state;
+    --thread.depth;
+    if (thread.noted_skipped) thread.EndUnderWay();
+    thread.noted_skipped = false;
+  }
+  SkippedOp(const SkippedOp&) = delete;
+  SkippedOp& operator=(const SkippedOp&) = delete;
+};
+
+// A call of this operator is part of another op: notes for that op whether the
+// program has replaced the kernel that is about to run.
+inline void NoteInside(const OpInfo& info) {
+  if (info.replaced()) [[unlikely]]
+    t_thread_state.ran_replaced_kernel = true;
+}
 
 // Waits for the session's lock, with Python's given up if need be: some of
 // torch's functions call operators with it held, and who is inside may wait for
@@ -97,6 +121,11 @@ class WatchedOp {
   void Unlock();
 
  private:
+  // What the op may write stands in the book of ops from here to its end.
+  void NoteUnderWay();
+  // The same while other sessions are told of it, and its own one has not
+  // answered.
+  void NoteToldOf();
   // Those of the devices whose memory the call may use, but its own session.
   void InterruptSessionsOfCall();
 
@@ -106,9 +135,11 @@ class WatchedOp {
   scheduler::Session* session_ = nullptr;
   bool locked_ = false;
   bool deep_ = false;
+  bool noted_ = false;     // in the book of ops
   bool observed_ = false;  // Leave or Abandon is owed
   bool wants_call_ = false;
   std::unique_ptr<BoxedCall> boxed_;
+  OpWarnings warnings_;  // of an op that is observed, while it runs
 };
 
 }  // namespace reprise::bindings

@@ -41,6 +41,7 @@ class HostBackend : public Backend {
   base::Status BeginOp(const OpView&) override { return {}; }
   std::string EndOp(TracedOp& op) override;
   bool wants_call() const override { return true; }
+  bool sees_memory() const override { return true; }
   void Resting() override {
     if (++heads_ % 64 == 0) heap_.AfterLastingBlocks();
   }

@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,6 +60,12 @@ class BatchDevice {
   // kInvalidArgument, with a sentence, if the device would not take that
   // launch of a kernel that is ready.
   virtual base::Status Admit(const Node& node) = 0;
+  // kInvalidArgument, with a sentence, for `bytes` at `begin` that work must
+  // not touch: they are beyond a buffer, of one that has ended or of another
+  // runtime. Of 0 bytes the address alone is looked at. Only the host knows.
+  virtual base::Status AdmitMemory(const void* /*begin*/, uint64_t /*bytes*/) {
+    return {};
+  }
   // One launch by itself, within a DeviceScope. Its kernel is ready.
   virtual base::Status Enqueue(const Node& node, const std::byte* image,
                                CUstream stream) = 0;

@@ -134,10 +134,49 @@ void BatchRecord::Refuse(std::string_view what) {
   mistake_ = sentence + ") " + std::string(what);
 }
 
-void BatchRecord::CheckCluster(const LaunchConfig& config) {
-  const uint32_t grid[] = {config.grid.x, config.grid.y, config.grid.z};
-  const uint32_t cluster[] = {config.cluster.x, config.cluster.y,
-                              config.cluster.z};
+void BatchRecord::RefuseValue(size_t argument, long double value,
+                              bool is_integer, const ParamType& type) {
+  // A long double holds every integer of 64 bits, and 20 digits write it.
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*Lg", is_integer ? 20 : 9, value);
+  Refuse("has " + std::string(text.data()) + " as argument " +
+         std::to_string(argument) + ", which the parameter's type, " +
+         type.Spelled() + ", cannot hold");
+}
+
+void BatchRecord::RefuseCounts(const LaunchConfig& config) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  struct Shape {
+    const char* name;
+    const LaunchDim3& dim;
+    int64_t least;
+  };
+  const Shape shapes[] = {{"grid", config.grid, 1},
+                          {"block", config.block, 1},
+                          {"cluster", config.cluster, 0}};
+  for (const Shape& shape : shapes) {
+    const int64_t counts[] = {shape.dim.x.given(), shape.dim.y.given(),
+                              shape.dim.z.given()};
+    for (int d = 0; d < 3; ++d) {
+      if (counts[d] >= shape.least && counts[d] <= kMost) continue;
+      if (counts[d] == 0) return Refuse("has a grid or a block of zero");
+      return Refuse("has a " + std::string(shape.name) + " of " +
+                    std::to_string(counts[d]) + " in direction " +
+                    std::to_string(d) + ", no device takes " +
+                    (counts[d] < 0 ? "less than 1" : "so many"));
+    }
+  }
+  const int64_t bytes = config.shared_bytes.given();
+  if (bytes < 0 || bytes >= kMost) {
+    Refuse("has " + std::to_string(bytes) +
+           " bytes of dynamic shared memory, no device takes " +
+           (bytes < 0 ? "less than 0" : "so many"));
+  }
+}
+
+void BatchRecord::CheckCluster(const Node& node) {
+  const uint32_t grid[] = {node.grid.x, node.grid.y, node.grid.z};
+  const uint32_t cluster[] = {node.cluster.x, node.cluster.y, node.cluster.z};
   for (int d = 0; d < 3; ++d) {
     if (cluster[d] != 0 && grid[d] % cluster[d] == 0) continue;
     Refuse("has a cluster of " + std::to_string(cluster[d]) +

@@ -22,6 +22,8 @@
 
 namespace reprise::engine {
 
+using base::Dim3;
+
 class BatchEvent;
 class KernelCode;
 
@@ -59,10 +61,10 @@ struct Node {
 
   bool clustered() const { return cluster != Dim3{}; }
   LaunchConfig config() const {
-    return {grid,
-            block,
+    return {LaunchDim3::Of(grid),
+            LaunchDim3::Of(block),
             shared_bytes,
-            cluster,
+            LaunchDim3::Of(cluster),
             cooperative != 0,
             programmatic != 0,
             priority};
@@ -75,7 +77,8 @@ static_assert(sizeof(Node) % sizeof(uint64_t) == 0);
 struct Access {
   uint64_t begin = 0;
   uint64_t bytes = 0;
-  uint64_t written = 0;
+  uint32_t written = 0;
+  uint32_t argument = 0;  // of the launch, that names the memory
   bool ConflictsWith(const Access& other) const {
     return (written | other.written) != 0 &&
            begin < other.begin + other.bytes && other.begin < begin + bytes;
@@ -96,21 +99,18 @@ class BatchRecord {
                        uint32_t image_bytes) {
     Node& node = nodes_.emplace_back();
     node.kernel = kernel;
-    node.grid = config.grid;
-    node.block = config.block;
+    node.grid = config.grid.nearest();
+    node.block = config.block.nearest();
     node.shared_bytes = config.shared_bytes;
-    node.cluster = config.cluster;
+    node.cluster = config.cluster.nearest();
     node.priority = config.priority;
     node.programmatic = config.programmatic ? 1 : 0;
     // Two of them side by side could wait for each other's blocks for ever.
     node.ordered = node.cooperative = config.cooperative ? 1 : 0;
-    if (config.grid.x == 0 || config.grid.y == 0 || config.grid.z == 0 ||
-        config.block.x == 0 || config.block.y == 0 || config.block.z == 0)
-        [[unlikely]] {
-      Refuse("has a grid or a block of zero");
-    }
+    if (!config.InRange()) [[unlikely]]
+      RefuseCounts(config);
     if (node.clustered()) [[unlikely]]
-      CheckCluster(config);
+      CheckCluster(node);
     return AddImage(node, image_bytes);
   }
   REPRISE_EXPORT uint32_t AddCopy(void* to, const void* from, uint64_t count,
@@ -139,7 +139,8 @@ class BatchRecord {
         __builtin_add_overflow(begin, bytes, &end)) [[unlikely]] {
       RefuseCount(count, element_bytes, argument);
     }
-    accesses_.push_back({begin, bytes, written ? 1u : 0u});
+    accesses_.push_back(
+        {begin, bytes, written ? 1u : 0u, static_cast<uint32_t>(argument)});
     ++nodes_.back().accesses;
   }
   void AddPointer(const void* data, size_t argument) {
@@ -153,6 +154,9 @@ class BatchRecord {
 
   // The last launch is wrong: it `what`. The first mistake is kept.
   REPRISE_EXPORT void Refuse(std::string_view what);
+  // Its argument is a number that no value of the parameter's type is.
+  REPRISE_EXPORT void RefuseValue(size_t argument, long double value,
+                                  bool is_integer, const ParamType& type);
 
   void Clear() {
     nodes_.clear();
@@ -231,7 +235,8 @@ class BatchRecord {
   REPRISE_EXPORT void RefuseNull(size_t argument);
   REPRISE_EXPORT void RefuseCount(uint64_t count, uint64_t element_bytes,
                                   size_t argument);
-  REPRISE_EXPORT void CheckCluster(const LaunchConfig& config);
+  REPRISE_EXPORT void RefuseCounts(const LaunchConfig& config);
+  REPRISE_EXPORT void CheckCluster(const Node& node);
 
   std::vector<Node> nodes_;
   std::vector<Access> accesses_;

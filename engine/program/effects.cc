@@ -226,6 +226,8 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
   Remaking remaking(*trace, inputs_, private_, remake);
   for (uint32_t k = 0; k < gates_.size(); ++k) {
     const TracedOp& op = trace->ops[k];
+    const bool other_switches =
+        k > 0 && op.switches != trace->ops[k - 1].switches;
     if (std::ranges::any_of(op.operands, [&](const ValueRef& operand) {
           return operand.written && trace->values[operand.value].external &&
                  !private_[operand.value];
@@ -237,6 +239,8 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       gates_[k] = Gate::kNumber;
     } else if (draws_.Waits(k)) {
       gates_[k] = Gate::kGenerator;
+    } else if (other_switches) {
+      gates_[k] = Gate::kSwitches;
     } else if (op.may_trap) {
       gates_[k] = Gate::kTrap;
     } else if (remaking.Keeps(k)) {
@@ -245,6 +249,8 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       gates_[k] = Gate::kSettle;
     }
     tells_places_[k] = changing_[k].empty() && !draws_.Waits(k);
+    // Who knows that the op comes does not know that they were set.
+    tells_places_[k] = tells_places_[k] && !other_switches;
     foretold_[k] = tells_places_[k] && !tells[k];
     remaking.Pass(k);
   }

@@ -40,6 +40,7 @@ class Effects {
     kInput,      // where an input is, which only it tells
     kNumber,     // a number that changes
     kGenerator,  // where the generator is, or its turn at it (Draws)
+    kSwitches,   // the program sets other switches before it
     kTrap,    // it stops the device for data that the program may never give it
     kRemake,  // what it writes over could not be made again
     // The op before it is nondeterministic: in a validation, what eager made

@@ -33,6 +33,9 @@ struct Operand {
   uint64_t offset_bytes = 0;   // of the tensor's first element from `base`
   uint64_t storage_bytes = 0;  // size of the storage
   bool written = false;        // the schema says that the op writes it
+  // What it holds does not matter to the op, which looks at its form alone or
+  // uses it for scratch.
+  bool unread = false;
   // Behind an op that eager has run: how often it has raised the tensor's count
   // of writes itself, where the frontend keeps one (torch: autograd's version).
   uint8_t version_bumps = 0;
@@ -76,6 +79,13 @@ struct OpView {
   // Its library may try out kernels, time them and keep the fastest for calls
   // to come: what a recording shows of that is dropped, and recorded again.
   bool may_try_kernels = false;
+  // Switches of the process and the thread that the op's work obeys where it is
+  // run again, as they are at the call: an op that runs ahead is to run under
+  // its own. 0 where recorded work obeys none (a GPU).
+  uint64_t switches = 0;
+  // Behind an op that eager has run: it has warned the program. Run ahead, it
+  // would do so elsewhere, or not at all.
+  bool warned = false;
 };
 
 // One value that an op returned.
@@ -95,6 +105,9 @@ struct ResultView {
   uint64_t key_set = 0;
   int32_t dtype = 0;  // the frontend's code
   uint32_t element_bytes = 0;
+  // The tensor's count of writes, where the frontend keeps one: the op may have
+  // written its result in place.
+  uint32_t version = 0;
   std::span<const int64_t> sizes;    // in elements
   std::span<const int64_t> strides;  // in elements
   // kHost: the value as the frontend keeps it, and a hash of it, so that two

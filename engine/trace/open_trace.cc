@@ -4,12 +4,18 @@
 
 namespace reprise::engine {
 
-void OpenTrace::Clear() {
+void OpenTrace::Clear(uint64_t kind) {
   hasher_ = cache::SignatureHasher();
+  if (kind != 0) hasher_.Update({}, {&kind, 1});
   storages_.Clear();
   external_.clear();
   next_value_ = 0;
   ops_ = 0;
+}
+
+ValueId OpenTrace::Find(const Operand& operand) const {
+  const KnownStorage* known = storages_.Find(operand.storage, operand.base);
+  return known == nullptr ? kNoValue : known->value;
 }
 
 bool OpenTrace::Owns(const Operand& operand) const {

@@ -20,7 +20,8 @@ namespace reprise::engine {
 // Thread-compatible. Cost: 20 to 40 ns an op.
 class OpenTrace {
  public:
-  void Clear();
+  // Signatures of another kind are others.
+  void Clear(uint64_t kind = 0);
 
   // Some operand that the op writes was not made by this trace.
   bool WritesExternal(const OpView& op) const;
@@ -42,6 +43,8 @@ class OpenTrace {
   std::span<const ValueId> Leave(std::span<const ResultView> results,
                                  bool by_eager = false);
 
+  // The value that the operand lies in; kNoValue if it is none yet.
+  ValueId Find(const Operand& operand) const;
   // The operand's storage was made by this trace.
   bool Owns(const Operand& operand) const;
   bool external(ValueId value) const { return external_[value]; }

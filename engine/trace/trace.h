@@ -64,6 +64,7 @@ struct ResultSpec {
   int32_t dtype = 0;
   kernels::Element element = kernels::Element::kBits;
   uint32_t element_bytes = 0;
+  uint32_t version = 0;  // see ResultView
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
   std::shared_ptr<const void> host;  // kHost
@@ -100,6 +101,7 @@ struct TracedOp {
   bool may_trap = false;  // see OpView
   bool may_draw = false;  // OpView::may_use_generator: another time, perhaps
   bool leaves_unwritten = false;  // see OpView
+  uint64_t switches = 0;          // see OpView
   // Its work was seen to give other bits, run twice on the same ones.
   bool nondeterministic = false;
   // It moved the default generator from there, its offset by so much.

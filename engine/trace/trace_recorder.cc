@@ -1,10 +1,9 @@
 #include "engine/trace/trace_recorder.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <utility>
-
-#include "engine/trace/open_trace.h"
 
 namespace reprise::engine {
 namespace {
@@ -38,6 +37,37 @@ kernels::Layout LayoutOf(const Operand& operand, const Frontend& frontend) {
                              operand.element_bytes,
                              frontend.ElementOf(operand.dtype));
 }
+
+ElementsAt ElementsOf(const Operand& operand, uint64_t offset_bytes) {
+  return {.offset_bytes = offset_bytes,
+          .element_bytes = operand.element_bytes,
+          .sizes = operand.sizes,
+          .strides = operand.strides};
+}
+
+// Of a value in whose storage the operand lies.
+SeenBytes::Place PlaceOf(const Operand& operand, ValueId value) {
+  return {.value = value,
+          .base = operand.base,
+          .size_bytes = operand.storage_bytes,
+          .begin = operand.address(),
+          .end = operand.address() + ElementsOf(operand, 0).span_bytes()};
+}
+
+// Who has a small piece of memory without content writes into it, so that it
+// holds something else then: where it held that already, nobody could tell.
+// Numbers of all types that this makes are small and finite.
+void Mark(uint64_t base, uint64_t size_bytes) {
+  constexpr uint64_t kMost = uint64_t{1} << 20;
+  constexpr int kPattern = 3;
+  if (base == 0 || size_bytes > kMost) return;
+  std::memset(reinterpret_cast<void*>(base), kPattern, size_bytes);
+}
+
+constexpr char kNeverWritten[] =
+    "reads memory without content, into which no operator has written";
+constexpr char kWrittenPast[] =
+    "uses memory that was written past the operators";
 
 bool TooManyDimensions(const OpView& op, std::span<const ResultView> results) {
   const auto too_many = [](const auto& tensor) {
@@ -85,6 +115,7 @@ base::Status TraceRecorder::Enter(const OpView& op,
   if (traced.may_draw) traced.generator = frontend_->Generator();
   traced.may_trap = op.may_trap;
   traced.leaves_unwritten = op.leaves_unwritten;
+  traced.switches = op.switches;
   traced.before = before;
   traced.words.assign(op.words.begin(), op.words.end());
   traced.hash = words.lo;
@@ -119,6 +150,62 @@ base::Status TraceRecorder::Enter(const OpView& op,
     frontend_->Retain(value.storage);
   }
   return work_->BeginOp(op);
+}
+
+const char* TraceRecorder::WhyReadsUnseen(const OpView& op,
+                                          const OpenTrace& open) const {
+  const bool looks = work_->sees_memory();
+  for (const Operand& operand : op.operands) {
+    if (operand.unread) continue;
+    const ValueId value = open.Find(operand);
+    if (value == OpenTrace::kNoValue) continue;
+    if (!operand.written && !written_.empty()) {
+      const auto found = written_.find(value);
+      if (found != written_.end() &&
+          !found->second.Has(ElementsOf(operand, operand.offset_bytes))) {
+        return kNeverWritten;
+      }
+    }
+    if (looks && seen_.Changed(PlaceOf(operand, value))) return kWrittenPast;
+  }
+  return nullptr;
+}
+
+void TraceRecorder::NoteBytes(const OpView& op,
+                              std::span<const ResultView> results,
+                              std::span<const ValueId> result_values) {
+  const bool looks = work_->sees_memory();
+  const TracedOp& traced = trace_->ops.back();
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    if (!op.operands[i].written) continue;
+    const Operand& operand = op.operands[i];
+    const ValueId value = traced.operands[i].value;
+    const auto found = written_.find(value);
+    if (found != written_.end()) {
+      found->second.Write(ElementsOf(operand, operand.offset_bytes));
+    }
+    if (looks) seen_.Wrote(PlaceOf(operand, value));
+  }
+  for (size_t r = 0; r < results.size(); ++r) {
+    if (result_values[r] == OpenTrace::kNoValue) continue;
+    const ResultView& result = results[r];
+    if (op.leaves_unwritten) {
+      written_.emplace(result_values[r], WrittenBytes(result.storage_bytes));
+      if (looks) Mark(result.base, result.storage_bytes);
+    }
+    if (!looks) continue;
+    const SeenBytes::Place place = {.value = result_values[r],
+                                    .base = result.base,
+                                    .size_bytes = result.storage_bytes,
+                                    .begin = result.base,
+                                    .end = result.base + result.storage_bytes};
+    // The memory may have been another value's.
+    seen_.Wrote(place);
+    seen_.Note(place);
+  }
+  for (size_t i = 0; looks && i < op.operands.size(); ++i) {
+    seen_.Note(PlaceOf(op.operands[i], traced.operands[i].value));
+  }
 }
 
 void TraceRecorder::NoteDeaths(uint32_t op) {
@@ -161,6 +248,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     traced.bumps_versions |= op.operands[i].version_bumps != 0;
   }
   if (op.may_use_generator) NoteDraw(traced);
+  NoteBytes(op, results, result_values);
   size_t aliases = 0;
   size_t tensors = 0;
   for (size_t r = 0; r < results.size(); ++r) {
@@ -193,6 +281,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     spec.dtype = result.dtype;
     spec.element = frontend_->ElementOf(result.dtype);
     spec.element_bytes = result.element_bytes;
+    spec.version = result.version;
     spec.sizes.assign(result.sizes.begin(), result.sizes.end());
     spec.strides.assign(result.strides.begin(), result.strides.end());
     Value& value = trace_->values[spec.value];

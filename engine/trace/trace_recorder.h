@@ -7,11 +7,15 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/trace/op.h"
+#include "engine/trace/open_trace.h"
+#include "engine/trace/seen_bytes.h"
 #include "engine/trace/trace.h"
 #include "engine/trace/work_recorder.h"
+#include "engine/trace/written_bytes.h"
 
 namespace reprise::engine {
 
@@ -31,6 +35,13 @@ class TraceRecorder {
   ~TraceRecorder();
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
+
+  // The op comes next. Why the trace has to end before it, if it does (a
+  // literal): it uses memory of which no op of the trace, `open`, tells what it
+  // holds. A value that was made without content is read, of which ops have
+  // not written all; or (on the host, where memory can be looked at) a value
+  // has changed that no op has written. Null: it does not.
+  const char* WhyReadsUnseen(const OpView& op, const OpenTrace& open) const;
 
   // `words` is cache::HashWords of the op's words, `before` the signature of
   // the ops before; `operands` as numbered by the open trace, which has
@@ -58,6 +69,10 @@ class TraceRecorder {
   // All others must be the same each time, as its recordings tell.
   void NoteTold(TracedOp& op, std::span<const ResultView> results) const;
 
+  // The op has run: notes which memory it has written, and what is there.
+  void NoteBytes(const OpView& op, std::span<const ResultView> results,
+                 std::span<const ValueId> result_values);
+
   // Looks whether values have died, at an op now and then where there are many;
   // at each op at those that held much of the memory when they came.
   void NoteDeaths(uint32_t op);
@@ -76,6 +91,9 @@ class TraceRecorder {
   uint64_t alive_bytes_ = 0;
   size_t since_looked_ = 0;      // ops
   std::vector<ValueId> unused_;  // that have arrived, and no op uses yet
+  // Of values that were made without content.
+  std::unordered_map<ValueId, WrittenBytes> written_;
+  SeenBytes seen_;  // where memory can be read
   bool recording_ = false;
 };
 

@@ -37,6 +37,8 @@ class WorkRecorder {
   virtual std::string EndOp(TracedOp& op) = 0;
   // The frontend is to give each op's call before it runs (host).
   virtual bool wants_call() const = 0;
+  // What values hold may be read where they lie (host).
+  virtual bool sees_memory() const { return false; }
   // While recording, between ops: the first device work of the stream since the
   // last call that no op made, by the name of its driver call.
   virtual std::optional<std::string> TakeForeignWork() { return std::nullopt; }

@@ -57,15 +57,18 @@ class FindTorchTest(unittest.TestCase):
         message = self.configure(f"-DREPRISE_TORCH_DIR={torch}")
         self.assertIn("(2.11.0+cpu) is a CPU-only build", message)
 
-    def test_other_version(self) -> None:
+    def test_older_version(self) -> None:
         torch = self.make_torch("site", "2.10.1+cu130", "libtorch_cuda.so")
         message = self.configure(f"-DREPRISE_TORCH_DIR={torch}")
-        self.assertIn("built for torch 2.11, found 2.10.1+cu130", message)
+        self.assertIn("found torch 2.10.1+cu130", message)
+        self.assertIn("too old; install torch 2.11 or newer for CUDA", message)
 
-    def test_version_that_only_begins_alike(self) -> None:
+    def test_newer_version_is_tried(self) -> None:
         torch = self.make_torch("site", "2.110.0", "libtorch_cuda.so")
         message = self.configure(f"-DREPRISE_TORCH_DIR={torch}")
-        self.assertIn("built for torch 2.11, found 2.110.0", message)
+        self.assertIn("found torch 2.110.0", message)
+        self.assertIn("newer than 2.11", message)
+        self.assertIn("no cuda.h", message)  # it went on
 
     def test_headers_missing(self) -> None:
         torch = self.make_torch("site", "2.11.0+cu130", "libtorch_cuda.so")

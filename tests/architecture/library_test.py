@@ -1,6 +1,6 @@
-"""What libreprise_torch.so needs and what it shows, read from the file itself.
+"""What libreprise_torch_*.so needs and what it shows, read from the file itself.
 
-library_test.py <path of libreprise_torch.so>
+library_test.py <path of the library> <path of libtbb.so.12>
 """
 
 from __future__ import annotations
@@ -33,12 +33,21 @@ PRIVATE = re.compile(r"\b(fmt::|spdlog::|nlohmann::|XXH)|(?<![:\w])_?Py[A-Z_]")
 DRIVER = re.compile(r"^(cu[A-Z]|cupti|nvrtc)\w*$")
 
 
+# The newest versions of symbols of the C and C++ libraries.
+NEWEST = {"GLIBC": "2.34", "GLIBCXX": "3.4.29", "CXXABI": "1.3.13"}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
 def read(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 class LibraryTest(unittest.TestCase):
     file = ""
+    tbb = ""
 
     def symbols(self, which: str) -> list[str]:
         lines = read("nm", "-DC", which, self.file).splitlines()
@@ -53,6 +62,16 @@ class LibraryTest(unittest.TestCase):
         )
         self.assertIn("libtorch_cpu.so", needed)
         self.assertLessEqual(needed, NEEDED)
+
+    def test_loads_on_systems_of_2021(self) -> None:
+        """RHEL 9, its relatives and Amazon Linux 2023 have none that are newer."""
+        for file in (self.file, self.tbb):
+            wanted = read("nm", "-D", "--undefined-only", file)
+            for name, newest in NEWEST.items():
+                versions = re.findall(rf"@+{name}_([\d.]+)$", wanted, re.MULTILINE)
+                self.assertTrue(versions)
+                found = max(map(_numbers, versions))
+                self.assertLessEqual(found, _numbers(newest), f"{name} in {file}")
 
     def test_cuda_is_loaded_at_run_time(self) -> None:
         wanted = self.symbols("--undefined-only")
@@ -73,5 +92,6 @@ class LibraryTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    LibraryTest.tbb = sys.argv.pop()
     LibraryTest.file = sys.argv.pop()
     sys.exit(unittest.main())

@@ -18,6 +18,7 @@ if importlib.util.find_spec("reprise") is None:  # else installed or on PYTHONPA
 
 import skips  # noqa: E402
 import watching  # noqa: E402
+from registry import effects  # noqa: E402
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,6 +42,14 @@ def _build_delays(request: pytest.FixtureRequest) -> Iterator[None]:
     seed = request.config.getoption("--build-delays")
     with watching.waiting_at_random(f"{seed} {request.node.nodeid}" if seed else None):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _switches_are_left() -> Iterator[None]:
+    """A switch of torch's that one test leaves changed fails others, far from it."""
+    before = effects.switches()
+    yield
+    assert effects.switches() == before, "this test leaves torch's switches changed"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 here = pathlib.Path(__file__).resolve().parent
@@ -33,6 +33,7 @@ if __name__ == "__main__":
 import torch  # noqa: E402
 from programs.check import Counts, Outcome, ProgramError, check  # noqa: E402
 from programs.generate import random_program  # noqa: E402
+from programs.interference import HAZARDS  # noqa: E402
 from programs.program import Compiled, Program, Step, compiled  # noqa: E402
 from programs.shrink import shrink  # noqa: E402
 
@@ -107,6 +108,7 @@ def run(
     ops: int = 0,
     programs: int = 0,
     passes: int = PASSES,
+    hazards: Sequence[str] = (),
     until_s: float = float("inf"),
     shrink_s: float = SHRINK_S,
     note: Callable[[int], object] = lambda seed: None,
@@ -126,7 +128,7 @@ def run(
         if time.time() > until_s:
             break
         note(seed)
-        program = random_program(seed, passes)
+        program = random_program(seed, passes, hazards)
         try:
             outcome = check(compiled(program), device)
         except ProgramError as error:
@@ -159,6 +161,7 @@ def _spawn(given: argparse.Namespace, number: int, folder: pathlib.Path) -> Any:
     command += ["--programs", str(-(-given.programs // given.processes))]
     command += ["--passes", str(given.passes), "--within", str(given.within)]
     command += ["--seed", str(given.seed + number), "--stride", str(given.processes)]
+    command += ["--hazards", *given.hazards]
     command += ["--json", str(folder / f"{number}.json")]
     with open(folder / f"{number}.log", "w") as log:
         return subprocess.Popen(
@@ -221,6 +224,7 @@ def _alone(given: argparse.Namespace) -> Found:
         ops=given.ops,
         programs=given.programs,
         passes=given.passes,
+        hazards=given.hazards,
         until_s=time.time() + given.within,
         note=note,
     )
@@ -234,6 +238,7 @@ def main() -> int:
     parser.add_argument("--passes", type=int, default=PASSES, help="of each program")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stride", type=int, default=1, help="between seeds")
+    parser.add_argument("--hazards", nargs="*", default=[], choices=list(HAZARDS))
     parser.add_argument("--processes", type=int, default=1, help="beside each other")
     parser.add_argument("--within", type=float, default=1e9, metavar="SECONDS")
     parser.add_argument("--json", type=pathlib.Path, help="all counts, for programs")

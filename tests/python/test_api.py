@@ -357,18 +357,46 @@ def test_the_variable_switches_everything_off() -> None:
     )
 
 
-def test_another_torch_is_refused_before_the_library_is_loaded() -> None:
-    with pytest.raises(RuntimeError, match=r"built for torch 2\.11, found 2\.10\.1"):
-        _native._check_torch("2.10.1+cu128")
-    with pytest.raises(RuntimeError, match=r"found 2\.110\.0"):
-        _native._check_torch("2.110.0")
-    _native._check_torch("2.11.3+cpu")
+def test_what_registers_no_kernel_in_the_first_region_of_a_process() -> None:
+    """Kernels were last looked at with torch's warnings switched on, for nobody."""
+    result = python(
+        """
+        import sys, torch, reprise
+        def fn(x):
+            if "marker" not in sys.modules:
+                sys.modules["marker"] = sys
+                torch.library.Library("reprise_marker", "DEF")
+            return x * 2
+        fast = reprise.region(fn)
+        for _ in range(8):
+            fast(torch.ones(3))
+        assert fast.explain().replayed > 0
+        print(fast.explain())
+        """
+    )
+    assert "are registered" not in result.stdout, result.stdout
+
+
+def test_a_library_is_chosen_by_the_version_of_torch(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for digits in ("211", "215"):
+        (tmp_path / f"libreprise_torch_{digits}.so").touch()
+    monkeypatch.setenv("REPRISE_LIBRARY", str(tmp_path))
+    for version, digits in [("2.11.3+cpu", "211"), ("2.15.0a0+git1", "215")]:
+        library = tmp_path / f"libreprise_torch_{digits}.so"
+        assert _native._library_for(version) == library
+    for version in ("2.10.1+cu128", "2.110.0", "2.16.0"):
+        with pytest.raises(RuntimeError) as caught:
+            _native._library_for(version)
+        assert f"no library for torch {version}" in str(caught.value)
+        assert "2.11, 2.15" in str(caught.value)
 
 
 def test_a_missing_library_is_named() -> None:
     program = "import reprise; reprise.enable('cpu')"
-    result = python(program, check=False, REPRISE_LIBRARY="/nowhere/at/all.so")
-    assert "/nowhere/at/all.so" in result.stderr.splitlines()[-1]
+    result = python(program, check=False, REPRISE_LIBRARY="/nowhere/at/all")
+    assert "/nowhere/at/all" in result.stderr.splitlines()[-1]
 
 
 @pytest.mark.skipif(skips.gpus() > 0, reason=skips.A_GPU)

@@ -86,9 +86,9 @@ class _DLTensor(ctypes.Structure):
     )
 
 
-def _exchanged_address(h: torch.Tensor) -> int:
+def _exchanged_address(h: torch.Tensor, capsule: Any) -> int:
     """As DLPack's consumers in C get it, which call no Python."""
-    table = _pointer(type(h).__dlpack_c_exchange_api__, b"dlpack_exchange_api")
+    table = _pointer(capsule, b"dlpack_exchange_api")
     entry = ctypes.c_void_p.from_address(table + 5 * 8).value
     look = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(entry)
     found = _DLTensor()
@@ -122,7 +122,9 @@ _WAYS: dict[str, Callable[[torch.Tensor], object]] = {
     "_to_dlpack_versioned": lambda h: _write_capsule(
         torch._C._to_dlpack_versioned(h), h
     ),
-    "DLPack's exchange": lambda h: _write_at(_exchanged_address(h), h),
+    "DLPack's exchange": lambda h: _write_at(
+        _exchanged_address(h, type(h).__dlpack_c_exchange_api__), h
+    ),
     "a storage's data_ptr": lambda h: _write_at(h.untyped_storage().data_ptr(), h),
     "a storage's item": lambda h: h.untyped_storage().__setitem__(2, 1),
     "a storage's slice": lambda h: h.untyped_storage().__setitem__(slice(2, 4), 1),
@@ -136,6 +138,14 @@ _WAYS: dict[str, Callable[[torch.Tensor], object]] = {
     "map_": lambda h: h.map_(_ONES, lambda a, b: a * 0.5 + b),
     "map2_": lambda h: h.map2_(_ONES, _ONES, lambda a, b, c: a * 0.5 + b + c),
 }
+
+# Not every version of torch has them.
+if hasattr(torch.Tensor, "const_data_ptr"):
+    _WAYS["const_data_ptr"] = lambda h: _write_at(h.const_data_ptr(), h)
+if hasattr(torch._C, "_const_dlpack_exchange_api"):
+    _WAYS["DLPack's exchange for readers"] = lambda h: _write_at(
+        _exchanged_address(h, torch._C._const_dlpack_exchange_api()), h
+    )
 
 
 _FROM_LATE_ON = Case("late", lambda number: number >= LATE and number % 3 < 2, 4)
@@ -303,6 +313,25 @@ def _run(folder: pathlib.Path, program: str, *arguments: str) -> None:
         timeout=TIMEOUT_S,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_method_that_the_program_has_replaced() -> None:
+    """By a function of Python's that calls the one of C, kept from before."""
+    program = """
+        import torch
+        kept = torch._C.ScriptFunction.__call__
+        torch._C.ScriptFunction.__call__ = lambda self, *args: kept(self, *args)
+        import reprise
+        double = torch.jit.CompilationUnit("def double(x):\\n  return x * 2 + x\\n")
+        fast = reprise.region(lambda x: double.double(x) - 1)
+        for _ in range(6):
+            fast(torch.ones(3))
+        assert fast.explain().replayed == 0
+        assert "launches kernels of its own" in str(fast.explain()), fast.explain()
+        """
+    program = textwrap.dedent(program)
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT)}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
 
 def test_the_program_sees_nothing_of_it(tmp_path: pathlib.Path) -> None:

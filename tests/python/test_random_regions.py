@@ -6,10 +6,11 @@ REPRISE_RANDOM_OPS and REPRISE_RANDOM_SECONDS go on with others (watching.more).
 from __future__ import annotations
 
 import copy
+import ctypes
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -102,6 +103,34 @@ OPS: dict[str, Callable[[Program, list[torch.Tensor], random.Random], Any]] = {
 }
 
 
+class Mixed(Program):
+    """A random program of pure operators, with others of some kinds among them."""
+
+    def __init__(
+        self,
+        seed: int,
+        device: str,
+        pure: tuple[list[str], int],
+        kinds: tuple[list[str], int],
+        made: Mapping[str, Callable[..., Any]],
+    ) -> None:
+        """Names, and how many at most, of both. `made`: what the kinds' names stand for."""
+        super().__init__(seed, device)
+        draw = random.Random(seed)
+        self.steps = [draw.choice(pure[0]) for _ in range(draw.randint(2, pure[1]))]
+        for _ in range(draw.randint(1, kinds[1])):
+            self.steps.insert(draw.randint(0, len(self.steps)), draw.choice(kinds[0]))
+        # Its code names all operators, so its own ones alone are led to.
+        self.own = {name: made.get(name) or OPS[name] for name in self.steps}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        draw = random.Random(self.seed)
+        values = [x, x + 1]
+        for name in self.steps:
+            values.append(self.own[name](self, values, draw).tanh())
+        return values[-1]
+
+
 def flat(value: Any) -> list[torch.Tensor]:
     return list(value.values()) if isinstance(value, dict) else list(value)
 
@@ -190,16 +219,15 @@ def test_random_lies_are_found(device: str, seed: int) -> None:
     """What cannot be looked at changes: a sample tells within the bound."""
     program = Program(seed, device).eval()
     program.names = [n for n in program.names if n not in ("read", "write", "noise")]
-    lies = {"factor": 1.0}
-    read = lies.get  # nobody can look behind it
+    factor = ctypes.c_double(1.0)  # nobody looks into it
     fast: Any = reprise.region(
         lambda x: (
-            program(x, 1.5, {"all": False, "several": False})["last"] * read("factor")
+            program(x, 1.5, {"all": False, "several": False})["last"] * factor.value
         )
     )
     with torch.no_grad():
         for call in range(400):
             if call == 40:
-                lies["factor"] = 2.0
+                factor.value = 2.0
             fast(torch.randn(3, WIDTH, device=device))
     assert "withdrawn" in str(fast.explain()), str(fast.explain())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -505,8 +506,11 @@ def test_reports_name_it(device: str) -> None:
 
 
 def test_functions_of_torchscript_stand_in_one(device: str) -> None:
-    """They may be fused, so that no operator is seen."""
-    with pytest.warns(DeprecationWarning):
+    """They may be fused, so that no operator is seen.
+
+    Torch's own tests, where they are imported, call them by functions of Python.
+    """
+    with pytest.warns((DeprecationWarning, FutureWarning)):  # by version
         scripted: Any = torch.jit.script(_scaled)
     plain: Any = reprise.region(lambda x: scripted(x + 1) - 1)
     split: Any = reprise.region(lambda x: wrapped(x + 1) - 1)
@@ -516,7 +520,8 @@ def test_functions_of_torchscript_stand_in_one(device: str) -> None:
         for _ in range(8):
             assert_same_bits(plain(x), _scaled(x + 1) - 1)
             assert_same_bits(split(x), _scaled(x + 1) - 1)
-    assert "TorchScript" in str(plain.explain())
+    assert plain.explain().replayed == 0
+    assert re.search("TorchScript|launches kernels", str(plain.explain()))
     assert split.explain().replayed > 0
 
 

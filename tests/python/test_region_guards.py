@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import functools
 import itertools
+import math
+import sys
 import threading
 import time
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
+import numpy
 import pytest
 import reprise
 import torch
+from reprise.guards.tokens import bits_of
 from torch import nn
 from watching import assert_same_bits
 
@@ -771,3 +777,349 @@ def test_an_argument_that_python_knows() -> None:
     assert fast.explain().replayed > 0, str(fast.explain())
     for _ in range(CALLS):
         assert_same_bits(fast(net.known), net.known + 1)
+
+
+# --- What nobody names ---
+
+Modules = Callable[..., Any]
+
+
+@pytest.fixture
+def modules() -> Iterator[Modules]:
+    """What makes modules of texts: the program's own, and those of packages."""
+    made: list[str] = []
+
+    def make(name: str, source: str, folder: str = "/program") -> Any:
+        module: Any = types.ModuleType(name)
+        module.__file__ = f"{folder}/{name}.py"
+        sys.modules[name] = module
+        made.append(name)
+        exec(compile(source, module.__file__, "exec"), module.__dict__)
+        return module
+
+    yield make
+    for name in made:
+        sys.modules.pop(name, None)
+    vars(builtins).pop("WALKED", None)
+
+
+def of_package(modules: Modules, source: str) -> Any:
+    """An installed one."""
+    return modules("installed", source, "/nowhere/site-packages")
+
+
+_BY_PROGRAM = {
+    "a closure of forward": (
+        "values = array.array('d', [2.0])\n"
+        "def made():\n"
+        "    held = values\n"
+        "    class Net(torch.nn.Module):\n"
+        "        def forward(self, x): return x * held[0]\n"
+        "    return Net()\n"
+        "fn = made()",
+        "values[0] = 3.0",
+    ),
+    "a module that forward closes over": (
+        "settings = types.SimpleNamespace(scale=2.0)\n"
+        "class Net(torch.nn.Module):\n"
+        "    def forward(self, x, of=settings): return x * of.scale\n"
+        "fn = Net()",
+        "settings.scale = 3.0",
+    ),
+    "a closure of a hook": (
+        "values = array.array('d', [2.0])\n"
+        "fn = torch.nn.Identity()\n"
+        "def hook(held): return lambda module, given, out: out * held[0]\n"
+        "fn.register_forward_hook(hook(values))",
+        "values[0] = 3.0",
+    ),
+    "a result that a cache keeps": (
+        "@functools.lru_cache\n"
+        "def settings(): return {'scale': 2.0}\n"
+        "def fn(x): return x * settings()['scale']",
+        "settings()['scale'] = 3.0",
+    ),
+    "a cache that is cleared": (
+        "SCALE = 2.0\n"
+        "@functools.cache\n"
+        "def scale(): return SCALE\n"
+        "def fn(x): return x * scale()",
+        "SCALE = 3.0; scale.cache_clear()",
+    ),
+    "an expression": (
+        "SCALE = 2.0\ndef fn(x): return x * eval('SCALE * 1.0')",
+        "SCALE = 3.0",
+    ),
+    "an expression that nobody says": (
+        "SCALE, TEXT = 2.0, 'SCALE'\ndef fn(x): return x * eval(TEXT)",
+        "SCALE = 3.0",
+    ),
+    "a variable of a module by its name": (
+        "import settings\nKEY = 'SCALE'\ndef fn(x): return x * getattr(settings, KEY)",
+        "settings.SCALE = 3.0",
+    ),
+    "variables of a module": (
+        "import settings\nKEY = 'SCALE'\ndef fn(x): return x * vars(settings)[KEY]",
+        "settings.SCALE = 3.0",
+    ),
+    "another class of a module": (
+        "import settings\n"
+        "class Fixed(types.ModuleType):\n"
+        "    SCALE = property(lambda self: 3.0)\n"
+        "def fn(x): return x * settings.SCALE",
+        "settings.__class__ = Fixed",
+    ),
+    "names of an object": (
+        "class Held: pass\nheld = Held()\ndef fn(x): return x * len(dir(held))",
+        "held.more = 1",
+    ),
+    "a format": (
+        "class Held: pass\n"
+        "held = Held()\n"
+        "held.scale, TEXT = 2.0, '{0.scale}'\n"
+        "def fn(x): return x * float(TEXT.format(held))",
+        "held.scale = 3.0",
+    ),
+    "equal namespaces": (
+        "one, other = (types.SimpleNamespace(scale=2.0) for _ in range(2))\n"
+        "def fn(x): return x * 2 if one == other else x * 3",
+        "one.scale = 3.0",
+    ),
+    "a constructor": (
+        "class Held:\n"
+        "    def __init__(self): self.scale = 2.0\n"
+        "def fn(x): return x * Held().scale",
+        "Held.__init__ = lambda self: setattr(self, 'scale', 3.0)",
+    ),
+    "a default of a constructor": (
+        "class Held:\n"
+        "    def __init__(self, scale=2.0): self.scale = scale\n"
+        "def fn(x): return x * Held().scale",
+        "Held.__init__.__defaults__ = (3.0,)",
+    ),
+    "an attribute of a member": (
+        "class Kind(enum.Enum):\n"
+        "    A = 1\n"
+        "Kind.A.factor, KEY = 2.0, 'A'\n"
+        "def fn(x): return x * Kind[KEY].factor",
+        "Kind.A.factor = 3.0",
+    ),
+    "a member that goes": (
+        "class Kind(enum.Enum):\n"
+        "    A, B = 1, 2\n"
+        "def fn(x): return x * len(list(Kind))",
+        "Kind._member_names_.pop()",
+    ),
+    "an element of a list of torch's": (
+        "class Held(torch.nn.ParameterList): pass\n"
+        "held = Held([2.0])\n"
+        "def fn(x): return x * held[0]",
+        "held[0] = 3.0",
+    ),
+    "an object among the builtins": (
+        "import builtins\n"
+        "class Held: scale = 2.0\n"
+        "builtins.WALKED = Held()\n"
+        "def fn(x): return x * WALKED.scale",
+        "builtins.WALKED.scale = 3.0",
+    ),
+    "memory": (
+        "values = array.array('d', [2.0])\n"
+        "view = memoryview(values)\n"
+        "def fn(x): return x * view[0]",
+        "values[0] = 3.0",
+    ),
+    "a view of a dictionary": (
+        "table = {'scale': 2.0}\n"
+        "view = table.values()\n"
+        "def fn(x): return x * list(view)[0]",
+        "table['scale'] = 3.0",
+    ),
+    "a variable of a closure": (
+        "cell = types.CellType(2.0)\ndef fn(x): return x * cell.cell_contents",
+        "cell.cell_contents = 3.0",
+    ),
+    "an event": (
+        "event = threading.Event()\n"
+        "def fn(x): return x * 3 if event.is_set() else x * 2",
+        "event.set()",
+    ),
+    "the sign of no number": (
+        "SCALE = math.nan\ndef fn(x): return x * math.copysign(1.0, SCALE)",
+        "SCALE = -math.nan",
+    ),
+}
+_IMPORTS = "import array, enum, functools, math, threading, types\nimport torch\n"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("case", _BY_PROGRAM)
+def test_what_the_program_reads_unnamed(case: str, modules: Modules) -> None:
+    source, change = _BY_PROGRAM[case]
+    modules("settings", "SCALE = 2.0")
+    program = modules("program", _IMPORTS + source)
+    check_changes(program.fn, (torch.rand(4),), lambda: exec(change, vars(program)))
+
+
+_BY_PACKAGE = {
+    "a table": (
+        "_TABLE = {'scale': [2.0]}\ndef scaled(x): return x * _TABLE['scale'][0]",
+        "def fn(x): return installed.scaled(x)",
+        "installed._TABLE['scale'][0] = 3.0",
+    ),
+    "an object": (
+        "class Policy:\n"
+        "    scale = 2.0\n"
+        "    def get(self): return self.scale\n"
+        "_default = Policy()\n"
+        "def default(): return _default",
+        "def fn(x): return x * installed.default().get()",
+        "installed._default.scale = 3.0",
+    ),
+    "an object of the program's": (
+        "_REGISTRY = {}\ndef run(name, x): return _REGISTRY[name](x)",
+        "class Scaled:\n"
+        "    scale = 2.0\n"
+        "    def __call__(self, x): return x * self.scale\n"
+        "made = Scaled()\n"
+        "installed._REGISTRY['made'] = made\n"
+        "def fn(x): return installed.run('made', x)",
+        "made.scale = 3.0",
+    ),
+    "a model that it registers": (
+        "_REGISTRY = {}\ndef run(name, x): return _REGISTRY[name](x)",
+        "net = torch.nn.Linear(4, 4)\n"
+        "installed._REGISTRY['net'] = net\n"
+        "def fn(x): return installed.run('net', x)",
+        "net.register_forward_hook(lambda module, given, out: out * 5)",
+    ),
+    "a configuration": (
+        "class Config:\n"
+        "    names = {'hidden': 'n_embd'}\n"
+        "    def __init__(self, **given): self.__dict__.update(given)\n"
+        "    def __getattribute__(self, name):\n"
+        "        of = object.__getattribute__\n"
+        "        return of(self, of(self, 'names').get(name, name))",
+        "config = installed.Config(n_embd=2.0)\ndef fn(x): return x * config.hidden",
+        "config.hidden = 3.0; config.n_embd = 3.0",
+    ),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("case", _BY_PACKAGE)
+def test_what_packages_read(case: str, modules: Modules) -> None:
+    """Of their own, in a recorded call."""
+    package, source, change = _BY_PACKAGE[case]
+    of_package(modules, package)
+    program = modules("program", _IMPORTS + "import installed\n" + source)
+    check_changes(program.fn, (torch.rand(4),), lambda: exec(change, vars(program)))
+
+
+@torch.no_grad()
+def test_a_module_that_comes(modules: Modules) -> None:
+    source = """
+def fn(x):
+    try:
+        import that_comes
+    except ImportError:
+        return x * 2
+    return x * that_comes.SCALE
+"""
+    program = modules("program", source)
+    change = functools.partial(modules, "that_comes", "SCALE = 3.0")
+    check_changes(program.fn, (torch.rand(4),), change)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("held", "reason"),
+    [
+        ("iter([2.0] * 5 + [3.0] * 50)", "an iterator"),
+        ("threading.local()", "each thread has its own"),
+        ("collections.deque([2.0])", "a deque"),
+    ],
+)
+def test_what_forward_closes_over_is_refused(
+    held: str, reason: str, modules: Modules
+) -> None:
+    """As what any other function of the program's does."""
+    source = f"""
+import collections, threading, torch
+def made(held):
+    class Net(torch.nn.Module):
+        def forward(self, x): return (x * 2, held)[0]
+    return Net()
+fn = made({held})
+"""
+    program = modules("program", source)
+    fast: Any = reprise.region(program.fn)
+    x = torch.rand(4)
+    for _ in range(CALLS):
+        assert_same_bits(fast(x), x * 2)
+    assert fast.explain().replayed == 0
+    assert reason in str(fast.explain())
+
+
+@torch.no_grad()
+def test_what_a_package_and_the_program_lead_to(modules: Modules) -> None:
+    """Of what each thread has of its own, whoever comes first."""
+    source = """
+import threading, torch
+held = threading.local()
+held.scale = 2.0
+net = torch.nn.Sequential(torch.nn.Identity())
+net.extra = held
+def deep(): return held.scale
+def inner(): return deep()
+def fn(x): return net(x) * inner()
+"""
+    program = modules("program", source)
+    fast: Any = reprise.region(program.fn)
+    x = torch.rand(4)
+    for call in range(2 * CALLS):
+        program.held.scale = 2.0 if call < CALLS else 3.0
+        assert_same_bits(fast(x), x * program.held.scale)
+    assert "each thread has its own" in str(fast.explain())
+
+
+@torch.no_grad()
+def test_an_array_of_objects_is_refused() -> None:
+    """Whoever changes one of them changes none of its bytes."""
+    held = numpy.array([[2.0], None], dtype=object)
+    fast: Any = reprise.region(lambda x: x * held[0][0])
+    x = torch.rand(4)
+    for call in range(2 * CALLS):
+        held[0][0] = 2.0 if call < CALLS else 3.0
+        assert_same_bits(fast(x), x * held[0][0])
+    assert fast.explain().replayed == 0
+    assert "cannot be compared as bytes" in str(fast.explain())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("value", [-math.nan, math.nan, complex(-0.0, -math.nan)])
+def test_no_number_that_is_returned(value: complex) -> None:
+    """With its sign, which no text says."""
+    fast: Any = reprise.region(lambda x: (x * 2, value))
+    x = torch.rand(4)
+    for _ in range(CALLS):
+        _, found = fast(x)
+        assert type(found) is type(value)
+        assert bits_of(found) == bits_of(value)
+    assert fast.explain().replayed > 0, str(fast.explain())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("base", ["object", "str", "tuple"])
+def test_an_argument_of_a_class_of_no_module(base: str) -> None:
+    """It is looked at, or refused by its name."""
+    kind = eval(f"type('Nameless', ({base},), {{}})", {})
+    assert not hasattr(kind, "__module__")
+    of = kind()
+    of.scale = 2.0
+    fast: Any = reprise.region(lambda x, of: x * of.scale)
+    x = torch.rand(4)
+    for call in range(2 * CALLS):
+        of.scale = 2.0 if call < CALLS else 3.0
+        assert_same_bits(fast(x, of), x * of.scale)
+    assert fast.explain().replayed > 0 or "Nameless" in str(fast.explain())

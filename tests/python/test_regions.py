@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import ctypes
 import dataclasses
 import functools
 import gc
@@ -18,7 +19,9 @@ import pytest
 import reprise
 import torch
 from models import Doubled
-from reprise._reach import Reached, State
+from reprise.guards.guard import State
+from reprise.guards.walk import Walk
+from reprise.guards.watch import Watch
 from torch import nn
 from torch.nn import functional
 from watching import assert_same_bits, in_threads, replaying
@@ -986,24 +989,52 @@ def test_equal_container_in_place_of_another(name: str) -> None:
     check_calls(fast, count, lambda: (torch.rand(2), held))
 
 
-class Private(Holder):
-    """Its attributes are nobody's to look at."""
+class Meta(type):
+    """Its classes, and their objects, are nobody's to look at; but for a name."""
 
-    def __getattribute__(self, name: str) -> Any:
-        if name == "__dict__":
-            raise RuntimeError("not to be looked at")
-        return super().__getattribute__(name)
+    def __getattribute__(cls, name: str) -> Any:
+        if name == "__name__":
+            return "Private"
+        raise RuntimeError("not to be looked at")
+
+    def refuse(cls, *_: Any) -> Any:
+        raise RuntimeError("not to be looked at")
+
+    __hash__ = __eq__ = __subclasscheck__ = refuse  # type: ignore[assignment]
 
 
-def test_what_looking_raises_is_not_the_callers() -> None:
-    def fn(x: torch.Tensor, of: Any) -> torch.Tensor:
-        return x * 2
+class Private(metaclass=Meta):
+    def refuse(self, *_: Any) -> Any:
+        raise RuntimeError("not to be looked at")
 
-    inner = object.__new__(Private)
-    held = Holder(inner=inner)
+    __getattribute__ = __hash__ = __eq__ = refuse  # type: ignore[assignment]
+    __len__ = __iter__ = __bool__ = __repr__ = refuse  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("place", ["argument", "closure", "attribute", "key", "global"])
+def test_object_that_refuses_to_be_looked_at(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the one that it is, and nothing of it is called."""
+    made = [object.__new__(Private) for _ in range(2)]
+    held = Holder(inner=made[0], table={"a": [made[0]]})
+    monkeypatch.setitem(globals(), "PRIVATE", made[0])
+
+    def fn(x: torch.Tensor, of: Any = held) -> torch.Tensor:
+        if place == "global":
+            return x * 2 if PRIVATE is made[0] else x * 3
+        inner = of.table["a"][0] if place == "key" else of.inner
+        return x * 2 if inner is made[0] else x * 3
+
+    given = (held,) if place == "argument" else ()
     fast: Any = reprise.region(fn)
-    check_calls(fast, fn, lambda: (torch.rand(2), held), replayed=0)
-    assert "cannot be looked at: RuntimeError" in str(fast.explain())
+    check_calls(fast, fn, lambda: (torch.rand(2), *given))
+    held.inner = held.table["a"][0] = made[1]
+    monkeypatch.setitem(globals(), "PRIVATE", made[1])
+    check_calls(fast, fn, lambda: (torch.rand(2), *given))
+
+
+PRIVATE: Any = None
 
 
 def test_long_chain_of_functions() -> None:
@@ -1119,9 +1150,11 @@ def test_containers_that_hold_themselves() -> None:
 def test_a_call_looks_at_little() -> None:
     """What is watched is not looked at, however many modules there are."""
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(100)))
-    state = State(Reached(model), 1)
+    state = State(Walk(model), 1)
     assert len(state.dicts()) > 100
     assert state.difference() is None
+    state.arm(Watch())
+    assert state.is_quiet()
     assert state.looks() < 8
 
 
@@ -1204,11 +1237,11 @@ def test_broken_promise_is_found_by_a_sample(
     device: str, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     lies = {"factor": 2.0, "turn": False, "shift": torch.ones(16, device=device)}
-    read = lies.get  # no attribute, and no container that is looked into
+    box = ctypes.py_object(lies)  # nobody looks into it
 
     def fn(x: torch.Tensor) -> torch.Tensor:
-        y = x * read("factor") + read("shift")
-        return y.relu() if read("turn") else y
+        y = x * box.value["factor"] + box.value["shift"]
+        return y.relu() if box.value["turn"] else y
 
     fast = reprise.region(fn)
     check_calls(fast, fn, lambda: (batch(device),))
@@ -1665,11 +1698,14 @@ def test_counter_among_the_arguments_ends_it(device: str) -> None:
     assert report.recorded < 200 and "give numbers as tensors" in str(report)
 
 
-def test_large_containers_are_not_looked_through(device: str) -> None:
-    data = list(range(200_000))
-    table = {i: i for i in range(200_000)}
-    fast = reprise.region(lambda x: x + data[0] + table[0])
-    check_calls(fast, lambda x: x + data[0] + table[0], lambda: (batch(device),))
+@pytest.mark.parametrize("kind", [list, dict])
+def test_large_containers_are_refused(device: str, kind: Any) -> None:
+    data = list(range(200_000)) if kind is list else {i: i for i in range(200_000)}
+    fast: Any = reprise.region(lambda x: x + data[0])
+    check_calls(fast, lambda x: x + data[0], lambda: (batch(device),), replayed=0)
+    report = fast.explain()
+    assert report.replayed == report.recorded == 0
+    assert "more than 65536 objects, the last ones in data" in str(report)
 
 
 def test_optimizer_state_that_is_loaded(device: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 import torch.nn.functional as F
+from hazards import restored
 from registry import effects, findings, known, replays, sweep
 from registry.hooks import Call, Hook, hooks
 from torch import library as torch_library
@@ -95,7 +96,8 @@ def test_an_operator_that_does_more_than_it_says_is_found(
     monkeypatch.setitem(hooks(), name, hook)
     library.define(f"{work.__name__}(Tensor x) -> Tensor")
     library.impl(work.__name__, work, "CPU")
-    found = "\n".join(_problems(Call(name, (torch.randn(4),), {}, "test")))
+    with restored(torch.get_default_dtype, torch.set_default_dtype):
+        found = "\n".join(_problems(Call(name, (torch.randn(4),), {}, "test")))
     assert f"{name}: {problem}" in found
     assert f"{name}: no hook shows it" in found
 

@@ -144,9 +144,9 @@ TEST_F(HeadsTest, WithoutOperandsTheOpBeforeTells) {
   EXPECT_TRUE(likeness.some(true));
   EXPECT_FALSE(likeness.some(false));
   heads_.Put(kHash, a_.get(), {}, 5);
-  EXPECT_EQ(heads_.Find(kHash)[0].behind, 5u);
+  EXPECT_EQ(heads_.Find(kHash)[0].behind, std::vector<uint64_t>{5});
   heads_.Put(kHash, a_.get(), {}, 6);
-  EXPECT_EQ(heads_.Find(kHash)[0].behind, 6u);
+  EXPECT_EQ(heads_.Find(kHash)[0].behind, (std::vector<uint64_t>{6, 5}));
 }
 
 }  // namespace

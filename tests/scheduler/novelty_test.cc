@@ -64,6 +64,19 @@ TEST(NoveltyTest, WhatIsNewIsSoInTheWholePass) {
   EXPECT_EQ(pass(), 1);
 }
 
+// Its calls are those of a pass that came before.
+TEST(NoveltyTest, WhatCameBeforeIsNewNoMoreInAPassThatIsToldOf) {
+  Novelty novelty;
+  uint64_t fresh = 1000;
+  for (; fresh < 1010; ++fresh) NewOf(novelty, {1, fresh, 3, 4});
+  // As the first of what was new here it stays out, though it came before.
+  EXPECT_EQ(NewOf(novelty, {1, fresh - 1, 3, 4}), 1);
+  novelty.CutPassed(7);
+  EXPECT_FALSE(novelty.Meet(1, std::nullopt, /*in_told_pass=*/true));
+  EXPECT_FALSE(novelty.Meet(fresh - 1, 48, /*in_told_pass=*/true));
+  EXPECT_EQ(NewOf(novelty, {1, fresh - 1, 3, 4}), 0);
+}
+
 // Batches of other lengths, in which every op is another one.
 TEST(NoveltyTest, PartsThatAreNewAsAWholeAreLeftOutOnceAltogether) {
   Novelty novelty;

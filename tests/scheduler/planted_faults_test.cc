@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Fault::kOutputTwice, "OutputTwice"},
         Planted{Fault::kVerdictIgnored, "VerdictIgnored"},
         Planted{Fault::kOverlappingTemporary, "OverlappingTemporary", false},
-        Planted{Fault::kForgottenInterrupt, "ForgottenInterrupt", true, 695},
+        Planted{Fault::kForgottenInterrupt, "ForgottenInterrupt", true, 1054},
         Planted{Fault::kTokenUsedAgain, "TokenUsedAgain"},
         Planted{Fault::kOverlapUntold, "OverlapUntold"},
         Planted{Fault::kEffectTwice, "EffectTwice"},
@@ -86,7 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Fault::kGeneratorUnlooked, "GeneratorUnlooked", false},
         Planted{Fault::kEdgeForgotten, "EdgeForgotten", false},
         Planted{Fault::kPrivateStale, "PrivateStale"},
-        Planted{Fault::kPrivateKept, "PrivateKept"}),
+        Planted{Fault::kPrivateKept, "PrivateKept"},
+        Planted{Fault::kUnderWayUnnoted, "UnderWayUnnoted"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

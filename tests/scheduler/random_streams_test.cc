@@ -37,6 +37,13 @@ bool HasCuts(const RunResult& result) {
   return false;
 }
 
+// A replay did not begin, because another thread was inside an op.
+bool LeftAPassToEager(const RunResult& result) {
+  return std::ranges::any_of(result.complaints, [](const std::string& note) {
+    return note.find("another thread was inside an op") != std::string::npos;
+  });
+}
+
 // A build would copy out of memory that has gone back to the device.
 bool CopiesFromGone(const RunResult& result) {
   return std::ranges::any_of(result.complaints, [](const std::string& reason) {
@@ -53,6 +60,7 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
 #undef REPRISE_ADD
     sum_.ops += result.ops;
     sum_.evictions += result.evictions;
+    if (LeftAPassToEager(result)) ++left_to_eager_;
     sum_.backend.late_externals += result.backend.late_externals;
     sum_.backend.sharing += result.backend.sharing;
     sum_.backend.restored_ops += result.backend.restored_ops;
@@ -104,6 +112,7 @@ class RandomStreamsTest : public testing::TestWithParam<Executes> {
   }
 
   uint32_t copies_from_gone_ = 0;  // programs
+  uint32_t left_to_eager_ = 0;     // the same
   RunResult sum_;
 };
 
@@ -125,6 +134,7 @@ TEST_P(RandomStreamsTest, GiveWhatPlainStreamsGive) {
   EXPECT_GT(sum_.evictions, 5u);
   EXPECT_GT(sum_.backend.late_externals, 20u);
   EXPECT_GT(sum_.backend.sharing, 5u);
+  EXPECT_GT(left_to_eager_, 2u);
   EXPECT_GT(sum_.stats.effects, 50u);
   EXPECT_GT(sum_.backend.privates, 10u);
   ExpectRestoredOps(5);

@@ -225,6 +225,62 @@ TEST_F(RepetitionTest, TokenThatIsUsedAgainIsNoWeight) {
   }
 }
 
+// A draw from nothing, then some layers, of which one does something else in
+// each pass.
+class RoundTest : public RepetitionTest {
+ protected:
+  static constexpr uint64_t kDraw = 500;
+
+  bool ComesRound() {
+    const uint64_t words[] = {kDraw, 0, 0};
+    return repetition_.ComesRound(cache::HashWords(words).lo);
+  }
+  void Draw() { Op(kDraw, {}); }
+  void Pass(uint64_t number, uint64_t first_weight = 1) {
+    Draw();
+    for (uint64_t i = 0; i < 6; ++i) Op(10 + i, {first_weight + i, last_});
+    Op(30 + number, {last_});
+    Op(20, {first_weight + 6, last_});
+  }
+};
+
+TEST_F(RoundTest, PassesThatUseTheSameWeightsComeRound) {
+  for (uint64_t pass = 0; pass < 2; ++pass) {
+    EXPECT_FALSE(ComesRound());
+    Pass(pass);
+  }
+  EXPECT_TRUE(ComesRound());
+}
+
+TEST_F(RoundTest, SeveralDrawsInAPassComeRoundWithTheFirst) {
+  const auto pass = [this](uint64_t number) {
+    Pass(number);
+    EXPECT_FALSE(ComesRound());
+    Draw();
+    Op(70, {80, last_});
+    Op(71, {81, last_});
+  };
+  pass(0);
+  EXPECT_FALSE(ComesRound());
+  pass(1);
+  EXPECT_TRUE(ComesRound());
+}
+
+TEST_F(RoundTest, LayersOnOtherWeightsDoNotComeRound) {
+  for (uint64_t layer = 0; layer < 8; ++layer) {
+    EXPECT_FALSE(ComesRound());
+    Pass(0, 1 + 10 * layer);
+  }
+}
+
+TEST_F(RoundTest, WhatUsesNoWeightTellsNothing) {
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_FALSE(ComesRound());
+    Draw();
+    for (uint64_t k = 0; k < 5; ++k) Op(10 + k, {last_});
+  }
+}
+
 TEST_F(RepetitionTest, ClearForgets) {
   EXPECT_EQ(Body(20), std::nullopt);
   open_.Clear();

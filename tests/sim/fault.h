@@ -42,6 +42,7 @@ enum class Fault : uint8_t {
   kEdgeForgotten,         // a launch does not wait for another one
   kPrivateStale,          // what a pass takes of the program's state is old
   kPrivateKept,           // and what it gives back is forgotten now and then
+  kUnderWayUnnoted,  // nobody notes the ops that other threads are inside of
 };
 
 // What a backend did.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -44,10 +45,11 @@ bool OverlapsItself(OpKind kind, const std::vector<Tensor>& inputs) {
 // that no op made; Run(kind, inputs, attribute), which gives the new results;
 // `generator`, which kDraw uses; PlaceOf(tensor) and NewAt(place, length,
 // attribute), a tensor of kUpload's words that nobody is told of; RunAside, as
-// Run on another stream; WriteForeign(tensor, attribute), kMutate by somebody
-// whom no session sees. The program, borrowed, decides by nothing else: two
-// interpreters of one program do the same ops as long as uses() agree.
-// Single-thread.
+// Run on another stream; Begin(kind, inputs, attribute, shown), an op of
+// another thread that has been entered and whose work is done by what Begin
+// returns; WriteForeign(tensor, attribute), kMutate by somebody whom no session
+// sees. The program, borrowed, decides by nothing else: two interpreters of one
+// program do the same ops as long as uses() agree. Single-thread.
 template <typename Ops>
 class Interpreter {
  public:
@@ -90,6 +92,15 @@ class Interpreter {
   void WriteForeign(Variable variable, uint32_t attribute) {
     if (!variables_[variable].has_value()) return;
     ops_.WriteForeign(*variables_[variable], attribute);
+  }
+
+  // Another thread's op that writes it is entered. What is returned does its
+  // work.
+  std::function<void()> BeginWrite(Variable variable, uint32_t attribute,
+                                   bool shown) {
+    if (!variables_[variable].has_value()) return [] {};
+    return ops_.Begin(OpKind::kMutate, {*variables_[variable]}, attribute,
+                      shown);
   }
 
   // Ops on another stream write it.
@@ -302,6 +313,10 @@ class PlainOps {
   std::vector<Tensor> RunAside(OpKind kind, const std::vector<Tensor>& inputs,
                                uint32_t attribute) {
     return Run(kind, inputs, attribute);
+  }
+  std::function<void()> Begin(OpKind kind, const std::vector<Tensor>& inputs,
+                              uint32_t attribute, bool /*shown*/) {
+    return [=, this] { Run(kind, inputs, attribute); };
   }
   void Alias(const Tensor&, const Tensor&) const {}
   // Nothing lies anywhere.

@@ -36,6 +36,9 @@ class ModelCall : public engine::Call {
     for (uint64_t operand : operands) {
       inputs.push_back(reinterpret_cast<float*>(operand));
     }
+    if (frontend_.raises == op_ || frontend_.warns == op_) {
+      return base::Fail(base::Code::kFailedPrecondition, "told to refuse");
+    }
     if (op_ == ModelOp::kRandom) attribute_ = frontend_.NextRandom();
     Compute(op_, inputs, attribute_,
             results.empty() ? nullptr : reinterpret_cast<float*>(results[0]),
@@ -137,9 +140,10 @@ ModelTensor ModelProgram::Make(float seed, size_t elements) {
 ModelTensor ModelProgram::Eager(ModelOp op,
                                 const std::vector<ModelTensor>& inputs,
                                 float attribute) {
-  if (op == ModelOp::kRaise && attribute == 1.0f) {
+  if ((op == ModelOp::kRaise && attribute == 1.0f) || frontend_->raises == op) {
     throw std::runtime_error("told to raise");
   }
+  if (frontend_->warns == op) ++frontend_->warnings;
   if (op == ModelOp::kRandom) {
     attribute = frontend_->NextRandom();
   }
@@ -241,6 +245,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
     result.strides = kStrides;
   }
   session_->Lock();
+  view.warned = frontend_->warns == op;
   session_->Leave(view, {&result, out.storage() != nullptr ? 1u : 0u},
                   std::move(call));
   session_->Unlock();

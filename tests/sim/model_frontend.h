@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -191,6 +192,10 @@ class ModelFrontend : public engine::Frontend {
   bool fail_allocations = false;
   std::function<bool()> on_allocate;  // false: it fails
   bool may_be_nondeterministic = true;
+  // This op raises, or warns, whoever runs it; eager counts warnings.
+  std::optional<ModelOp> raises;
+  std::optional<ModelOp> warns;
+  int warnings = 0;
   float NextRandom() { return static_cast<float>(++random_draws); }
   uint64_t random_draws = 0;
 

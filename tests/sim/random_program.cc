@@ -13,6 +13,7 @@ class Generator {
   Generator(uint32_t seed, const ProgramStyle& style)
       : random_(seed * 2654435761u + 12345),
         draws_(seed ^ 0x9e3779b9),
+        threads_(seed ^ 0x7f4a7c15),
         style_(style) {}
 
   Program Make() {
@@ -35,6 +36,7 @@ class Generator {
     for (size_t i = 0; i < style_.passes; ++i) AddPass(i);
     if (style_.eventful) AddEvents();
     AddDraws();
+    if (style_.eventful) AddOpsUnderWay();
     return std::move(program_);
   }
 
@@ -297,6 +299,23 @@ class Generator {
     return event;
   }
 
+  // Some programs have another thread.
+  void AddOpsUnderWay() {
+    if (threads_() % 4 != 0) return;
+    for (size_t i = kFirstEventful; i < program_.passes.size(); ++i) {
+      if (threads_() % 3 != 0) continue;
+      Event event;
+      event.what = Event::What::kUnderWay;
+      // Mostly before the first op of the pass, which a replay begins with.
+      const bool first = threads_() % 4 != 0;
+      event.at =
+          first ? 0 : static_cast<int>(threads_() % program_.body.size());
+      event.variable = static_cast<Variable>(threads_() % FirstLocal());
+      event.twist = threads_() % 2 == 0;
+      program_.passes[i].events.push_back(event);
+    }
+  }
+
   // Before it nothing can be replayed.
   static constexpr size_t kFirstEventful = 5;
   Event::What AnyEvent() {
@@ -314,6 +333,7 @@ class Generator {
   std::mt19937 random_;
   std::mt19937 clears_{random_};  // apart: the rest stays as it is
   std::mt19937 draws_;            // the same
+  std::mt19937 threads_;          // the same
   ProgramStyle style_;
   Program program_;
   std::vector<bool> set_;
@@ -386,6 +406,10 @@ void PrintEvent(const Program& program, const Event& event, std::ostream& out) {
       break;
     case Event::What::kOtherOptions:
       out << "takes other options";
+      break;
+    case Event::What::kUnderWay:
+      out << "has another thread inside an op that writes " << name
+          << (event.twist ? ", shown to no session," : "");
       break;
     case Event::What::kGenerator: {
       const char* const kDone[] = {"seeds", "seeds again", "forks", "joins",

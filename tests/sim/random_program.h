@@ -51,6 +51,8 @@ struct Event {
     kOtherOptions,  // a session with other options has the stream, or the
                     // first one has it again
     kGenerator,     // the program does this to its random generator
+    kUnderWay,      // another thread's op that writes the variable is entered,
+                    // and does its work just before the program uses it again
   };
   enum class Generator : uint8_t {
     kSeeds,    // each pass in another way

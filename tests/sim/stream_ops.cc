@@ -600,6 +600,62 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
   return results;
 }
 
+std::function<void()> StreamOps::Begin(OpKind kind,
+                                       const std::vector<Tensor>& inputs,
+                                       uint32_t attribute, bool is_shown) {
+  scheduler::Session& session = *parts_.session;
+  scheduler::OpsUnderWay::Slot& slot = *parts_.other_thread;
+  ++ops_;
+  const auto work = [this, kind, inputs, attribute] {
+    parts_.gpu->eager_stream = parts_.stream;
+    return Eager(kind, inputs, attribute);
+  };
+  if (!shows || !is_shown) {
+    // As a binding does for a thread whose ops no session sees.
+    slot.BeginAnything();
+    session.Interrupt("an op that no session sees");
+    return [work, &slot] {
+      work();
+      slot.End();
+    };
+  }
+  const auto shown = std::make_shared<const Shown>(kind, Told(inputs),
+                                                   attribute, parts_.fault);
+  parts_.gpu->eager_stream = parts_.stream;
+  session.Lock();
+  scheduler::Action action = session.Enter(shown->view);
+  if (action == scheduler::Action::kTell) {
+    session.Unlock();
+    parts_.before_op(&session, shown->view, shown->view.by_eager);
+    parts_.gpu->eager_stream = parts_.stream;
+    session.Lock();
+    action = session.EnterTold(shown->view);
+  }
+  if (action == scheduler::Action::kFollow) {
+    (void)Followed(inputs, session.followed());
+    session.Unlock();
+    return [] {};
+  }
+  slot.Begin(shown->view.operands);
+  const bool observed = action == scheduler::Action::kObserve;
+  // A function object is copied.
+  const auto call = std::make_shared<std::unique_ptr<engine::Call>>();
+  if (observed && session.wants_call()) {
+    *call = std::make_unique<StreamCall>(parts_.memory, parts_.host_calls,
+                                         &generator, kind, LengthsOf(inputs),
+                                         NumbersOf(kind, attribute));
+  }
+  session.Unlock();
+  if (action == scheduler::Action::kCut) {
+    parts_.before_op(&session, shown->view, /*may_wait=*/false);
+  }
+  return [this, work, shown, kind, observed, call, &slot] {
+    const std::vector<Tensor> results = work();
+    if (observed) Leave(*shown, kind, results, std::move(*call));
+    slot.End();
+  };
+}
+
 StreamTensor StreamOps::NewAt(const Place& place, size_t length,
                               uint32_t attribute) {
   uint64_t address = place.address;

@@ -19,6 +19,7 @@
 #include "engine/base/mutex.h"
 #include "engine/trace/frontend.h"
 #include "engine/trace/op.h"
+#include "scheduler/ops_under_way.h"
 #include "scheduler/session.h"
 #include "tests/sim/failing_calls.h"
 #include "tests/sim/fault.h"
@@ -190,6 +191,8 @@ class StreamOps {
         before_op;
     std::function<void()> before_memory_goes;
     StreamOps* aside = nullptr;  // on another stream
+    // Of another thread that issues ops to the same stream.
+    scheduler::OpsUnderWay::Slot* other_thread = nullptr;
   };
   explicit StreamOps(const Parts& parts) : parts_(parts) {}
 
@@ -216,6 +219,11 @@ class StreamOps {
                                uint32_t attribute) {
     return parts_.aside->Run(kind, inputs, attribute);
   }
+  // An op of another thread is entered (or runs unshown), and its work comes
+  // later, by what is returned. It is the thread's only op until then.
+  std::function<void()> Begin(OpKind kind, const std::vector<Tensor>& inputs,
+                              uint32_t attribute,
+                              bool shown) REPRISE_NO_THREAD_SAFETY_ANALYSIS;
   // NewAt takes the address if it is free.
   struct Place {
     uint64_t address;

@@ -162,18 +162,46 @@ class Twin {
       const std::optional<PlainOps::Tensor>& tensor = plain_.variable(variable);
       if (!tensor.has_value()) continue;
       if (tensor->storage() == joins_for_) Join();
+      if (tensor->storage() == written_later_) EndWrite();
       touched_.insert(tensor->storage());
     }
   }
+  // Another thread's op that writes the variable is entered. The program waits
+  // for it before it uses the variable's memory, as by joining the thread.
+  void BeginWrite(const Event& event) {
+    const std::optional<PlainOps::Tensor>& tensor =
+        plain_.variable(event.variable);
+    if (!tensor.has_value()) return;
+    EndWrite();
+    Touch({event.variable});
+    const auto attribute = static_cast<uint32_t>(7000 + pass_);
+    written_later_ = tensor->storage();
+    const bool shown = !event.twist;
+    const auto real = real_.BeginWrite(event.variable, attribute, shown);
+    const auto plain = plain_.BeginWrite(event.variable, attribute, shown);
+    write_ = [real, plain] {
+      real();
+      plain();
+    };
+  }
+  void EndWrite() {
+    if (written_later_ == nullptr) return;
+    written_later_ = nullptr;
+    std::exchange(write_, nullptr)();
+  }
   // Something is about to use any of them.
   void TouchAll() {
+    EndWrite();
     Join();
     all_touched_ = true;
   }
 
   void Happen(const Event& event) {
-    if (event.what != Event::What::kFence &&
-        event.what != Event::What::kAside) {
+    const bool names_what_it_uses = event.what == Event::What::kUnderWay;
+    if (event.what == Event::What::kFence ||
+        event.what == Event::What::kAside) {
+      EndWrite();
+    } else if (!names_what_it_uses) {
       TouchAll();
     }
     switch (event.what) {
@@ -216,6 +244,9 @@ class Twin {
         break;
       case Event::What::kOtherOptions:
         stream_.TakeOtherOptions();
+        break;
+      case Event::What::kUnderWay:
+        BeginWrite(event);
         break;
       case Event::What::kGenerator:
         Set(stream_.ops().generator, kept_real_, event.generator);
@@ -358,6 +389,8 @@ class Twin {
   bool all_touched_ = true;
   const void* joins_for_ = nullptr;  // a storage, before it is used
   bool joins_by_events_ = false;
+  const void* written_later_ = nullptr;  // a storage, by write_
+  std::function<void()> write_;
   engine::GeneratorState kept_real_;
   engine::GeneratorState kept_plain_;
   size_t preamble_ = 0;

@@ -31,7 +31,8 @@ TwinStream::TwinStream(const RunOptions& options, TwinDevice* device,
                 [device](scheduler::Session* session, const engine::OpView& op,
                          bool waits) { device->BeforeOp(session, op, waits); },
             .before_memory_goes = [device] { device->BeforeMemoryGoes(); },
-            .aside = aside}) {
+            .aside = aside,
+            .other_thread = device->under_way.Acquire()}) {
   ops_.foretold_percent = options.foretold_percent;
   Take(0);
 }
@@ -108,6 +109,7 @@ void TwinStream::MakeSession(const RunOptions& options, Slot& slot) {
   parts.frontend = std::move(frontend);
   parts.plans = &device_.plans;
   parts.writes = &device_.writes;
+  parts.under_way = device_.UnderWay();
   parts.build = [this](std::shared_ptr<scheduler::BuildJob> job) {
     device_.builds.Post([job] { job->Run(); });
   };

@@ -18,6 +18,7 @@
 #include "engine/device/launch_recorder.h"
 #include "kernels/compare.h"
 #include "kernels/nvrtc.h"
+#include "scheduler/ops_under_way.h"
 #include "scheduler/plan_cache.h"
 #include "scheduler/stats.h"
 #include "scheduler/stream_session.h"
@@ -83,7 +84,13 @@ struct TwinDevice {
     writes.BeforeWait(event ? nullptr : session);
   }
 
+  // Null where nobody is to look at it.
+  const scheduler::OpsUnderWay* UnderWay() const {
+    return fault == Fault::kUnderWayUnnoted ? nullptr : &under_way;
+  }
+
   const Fault fault;
+  scheduler::OpsUnderWay under_way;
   scheduler::StreamWrites writes;
   std::vector<scheduler::StreamSession*> begun;  // as `writes` has them
   std::vector<scheduler::StreamSession*> told;   // of memory that goes

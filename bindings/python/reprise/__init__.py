@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from reprise import _native
+from reprise import _dynamo, _native
 from reprise._compiler import reprise as backend
 from reprise._eager import eager
 from reprise._options import Device, Option, OptionValue
@@ -99,7 +99,7 @@ def enable(device: Device = None, **options: OptionValue) -> None:
     Raises:
         ValueError: an option (or variable) of an unknown name or value; the
             message names it and what it accepts.
-        RuntimeError: torch is not the version that this library was built for, or
+        RuntimeError: there is no library for this version of torch, or
             `device="cuda"` was asked for where a GPU, the driver, CUPTI or NVRTC
             is missing. With device None that is a warning, and the program runs
             as without Reprise.
@@ -188,3 +188,6 @@ def timeline() -> Iterator[Timeline]:
             noted._end()
         finally:
             _native.stop_timeline(begin)
+
+
+_dynamo.hide(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import operator
 import weakref
 from array import array
 from collections.abc import Callable, Sequence
@@ -11,16 +11,25 @@ from typing import Any
 import torch
 
 from reprise._region import CHECKS, Check, Region, functions
+from reprise._swapping import refers
 
 _MOST_PARAMETERS = 8  # sets of them that a graph is called with
 _STATIC = "_dynamo_static_input_type"
+_place = operator.itemgetter(0)
 
 
 class _Parameters:
     """Some tensors, and a region that leads to them; it is of no use without one."""
 
-    def __init__(self, tensors: Sequence[torch.Tensor], region: Region) -> None:
-        self.region = region
+    def __init__(
+        self,
+        tensors: Sequence[torch.Tensor],
+        run: Callable[[list[torch.Tensor], tuple[Any, ...]], Any],
+        check: Check,
+    ) -> None:
+        """`run` takes them, and the arguments of a call."""
+        self._run = run
+        self.region = Region(self._with_tensors, check, guarded=True)
         self.ids = array("q", map(id, tensors))
         self.address = self.ids.buffer_info()[0]
         self.alive = True
@@ -31,6 +40,21 @@ class _Parameters:
                 parameters.alive = False
 
         self._refs = [weakref.ref(each, gone) for each in tensors]
+
+    def let_go(self) -> None:
+        """It is of no use any longer, whoever still holds it."""
+        self.alive = False
+        self._refs = []
+
+    def _with_tensors(self, *others: Any) -> Any:
+        """Also behind a call, where its gradients are asked for."""
+        tensors = [each for ref in self._refs if (each := ref()) is not None]
+        if not self.alive or len(tensors) < len(self._refs):
+            raise RuntimeError(
+                "reprise: gradients of a compiled call cannot be found: a parameter or "
+                "buffer that it was made with has gone; keep the module until then"
+            )
+        return self._run(tensors, others)
 
 
 class _Bound:
@@ -50,8 +74,14 @@ class _Bound:
         self._check = check
         self._known: list[_Parameters] = []  # the ones used last come first
         self._general: Region | None = None  # where there are too many
-        self._call = threading.local()
+        refers(self)
         self._are_these = functions()[1]
+
+    def let_go(self) -> None:
+        """It knows no parameters any longer."""
+        known, self._known = self._known, []
+        for each in known:
+            each.let_go()
 
     def __call__(self, *args: Any) -> Any:
         if self._general is not None:
@@ -61,13 +91,7 @@ class _Bound:
             self._general = Region(self._run, self._check, guarded=True)
             self._known = []
             return self._general(*args)
-        call = self._call
-        outer = getattr(call, "args", None)
-        call.args = args
-        try:
-            return region(*[args[index] for index in self._others])
-        finally:
-            call.args = outer
+        return region(*[args[index] for index in self._others])
 
     def _led_to(self, args: tuple[Any, ...]) -> Region | None:
         places, count = self._where
@@ -80,16 +104,14 @@ class _Bound:
         alive = [each for each in known if each.alive]
         if len(alive) == _MOST_PARAMETERS:
             return None
-        region = Region(self._with_static, self._check, guarded=True)
         static = [args[index] for index in self._static]
-        self._known = [_Parameters(static, region), *alive]
-        return region
+        made = _Parameters(static, self._run_with, self._check)
+        self._known = [made, *alive]
+        return made.region
 
-    def _with_static(self, *others: Any) -> Any:
-        args = list(self._call.args)
-        for index, value in zip(self._others, others, strict=True):
-            args[index] = value
-        return self._run(*args)
+    def _run_with(self, static: list[torch.Tensor], others: tuple[Any, ...]) -> Any:
+        given = zip((*self._static, *self._others), (*static, *others), strict=True)
+        return self._run(*[value for _, value in sorted(given, key=_place)])
 
 
 class _Backend:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import torch
 from torch.library import Library
 
-from reprise import _native, _tree
-from reprise._recording import thread
+from reprise import _dynamo, _native
+from reprise._recording import thread, unwatched
+from reprise.guards import tree
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,7 +38,7 @@ class _Result(NamedTuple):
     Of one that is an argument, which one.
     """
 
-    form: _tree.Form
+    form: tree.Form
     tensors: tuple[Any, ...]
 
 
@@ -45,7 +46,7 @@ class _Key(NamedTuple):
     """What two calls have in common that are one call of a tape."""
 
     owner: int
-    form: _tree.Form  # of the arguments
+    form: tree.Form  # of the arguments
     written: tuple[bool, ...]
     result: _Result
 
@@ -62,7 +63,7 @@ class _Entry:
         self._written = key.written
         self._result = key.result
         self._form = key.form
-        self._arguments = _tree.builder(key.form)
+        self._arguments = tree.builder(key.form)
 
     def __call__(
         self, read: list[torch.Tensor], written: list[torch.Tensor]
@@ -70,7 +71,7 @@ class _Entry:
         """Of the arguments those that it only reads, and others: what is new."""
         parts = {False: iter(read), True: iter(written)}
         tensors = [next(parts[each]) for each in self._written]
-        args, kwargs = self._arguments(iter(tensors), ())
+        args, kwargs = self._arguments(iter(tensors), tree.Parts())
         box = [self._function(*args, **kwargs)]
         what = None
         try:
@@ -90,11 +91,11 @@ class _Entry:
         return new
 
 
-def _holds(arguments: Any, form: _tree.Form, tensors: Sequence[torch.Tensor]) -> bool:
+def _holds(arguments: Any, form: tree.Form, tensors: Sequence[torch.Tensor]) -> bool:
     """They are of that form still, with these tensors."""
-    parts = _tree.Parts(known=())
+    parts = tree.Parts(known=())
     try:
-        same: bool = _tree.flatten(arguments, parts) == form
+        same: bool = tree.flatten(arguments, parts) == form
     except (TypeError, RecursionError):
         return False
     return same and list(map(id, parts.tensors)) == list(map(id, tensors))
@@ -123,9 +124,9 @@ def _taken_apart(
     box: list[Any], arguments: Sequence[torch.Tensor]
 ) -> tuple[_Result, list[torch.Tensor]]:
     """What is in the box, and what of it is no argument. Raises _Cannot."""
-    parts = _tree.Parts(known=())
+    parts = tree.Parts(known=())
     try:
-        form = _tree.flatten(box[0], parts)
+        form = tree.flatten(box[0], parts)
         hash(form)
     except (TypeError, RecursionError) as unknown:
         raise _Cannot(f"it returns a {unknown}") from None
@@ -172,7 +173,10 @@ class Eager:
         functools.update_wrapper(self, fn, updated=())
         self._entries: dict[_Key, _Entry] = {}
 
+    @_dynamo.head
     def __get__(self, owner: Any, _: type | None = None) -> Any:
+        if owner is not None and torch.compiler.is_compiling():
+            return functools.partial(self._reprise_eager, owner)
         return self if owner is None else _Method(self, owner)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -182,8 +186,9 @@ class Eager:
     def __reduce__(self) -> str:
         return str(vars(self)["__qualname__"])  # as functions are
 
+    @_dynamo.head
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not thread.recording:
+        if torch.compiler.is_compiling() or not thread.recording:
             return self._reprise_eager(*args, **kwargs)
         return self._called(None, args, kwargs)
 
@@ -192,6 +197,7 @@ class Eager:
         function = self._reprise_eager
         if owner is not None:
             function = functools.partial(function, owner)
+        function = unwatched(function)
         ops = _native._ops()
         reason: str = ops.pause_region()
         if reason == _NOBODY:
@@ -237,7 +243,7 @@ class Eager:
             ops.resume_region(number, read, written, new, reason)
 
     def _entry(
-        self, owner: Any, form: _tree.Form, written: tuple[bool, ...], result: _Result
+        self, owner: Any, form: tree.Form, written: tuple[bool, ...], result: _Result
     ) -> int:
         key = _Key(id(owner), form, written, result)
         entry = self._entries.get(key)
@@ -255,7 +261,7 @@ class Eager:
 
 def _given(
     owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[_tree.Form, list[torch.Tensor]]:
+) -> tuple[tree.Form, list[torch.Tensor]]:
     """The form of arguments, and the tensors among them. Raises _Cannot."""
     if torch._C._len_torch_function_stack():
         raise _Cannot("a mode of torch's is on (set_default_device, say)")
@@ -263,9 +269,9 @@ def _given(
         raise _Cannot("it is a method, and objects are among the region's arguments")
     if owner is not None and not type(owner).__weakrefoffset__:
         raise _Cannot("it is a method of an object with __slots__")
-    parts = _tree.Parts(known=())
+    parts = tree.Parts(known=())
     try:
-        form = _tree.flatten((args, kwargs), parts)
+        form = tree.flatten((args, kwargs), parts)
         hash(form)
     except (TypeError, RecursionError) as unknown:
         raise _Cannot(f"it takes a {unknown}") from None
@@ -323,8 +329,9 @@ class _Method:
     def __hash__(self) -> int:
         return hash((id(self.__func__), id(self.__self__)))
 
+    @_dynamo.head
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not thread.recording:
+        if torch.compiler.is_compiling() or not thread.recording:
             return self.__func__._reprise_eager(self.__self__, *args, **kwargs)
         return self.__func__._called(self.__self__, args, kwargs)
 

@@ -28,8 +28,7 @@ from reprise._region_report import RegionReport
 from reprise._report import Report
 from reprise._stats import Stats
 
-TORCH_VERSION = "2.11"  # what the library is built for
-LIBRARY = "libreprise_torch.so"
+_LIBRARIES = "libreprise_torch_*.so"  # one for each minor version of torch: 211 is 2.11
 
 # Variables that are no options: of the build, of tests and of measurements.
 _OTHER_VARIABLES = frozenset(
@@ -58,40 +57,53 @@ def switched_off() -> bool:
     return os.environ.get("REPRISE") == "0"
 
 
-def _candidates() -> Iterator[pathlib.Path]:
-    """Where the library may be, best first."""
+def _folders() -> Iterator[pathlib.Path]:
+    """Where libraries may be, best first."""
     if named := os.environ.get("REPRISE_LIBRARY"):
         yield pathlib.Path(named)
         return
     package = pathlib.Path(__file__).resolve().parent
-    yield package / LIBRARY
+    yield package
     if package.parts[-3:] == ("bindings", "python", "reprise"):  # a source checkout
-        built = package.parents[2].glob(f"build/*/python/reprise/{LIBRARY}")
-        yield from sorted(built, key=lambda path: path.stat().st_mtime, reverse=True)
+        built = package.parents[2].glob(f"build/*/python/reprise/{_LIBRARIES}")
+        newest = sorted(built, key=lambda path: path.stat().st_mtime, reverse=True)
+        yield from dict.fromkeys(path.parent for path in newest)
 
 
-def _check_torch(found: str) -> None:
-    if found.split("+")[0].split(".")[:2] != TORCH_VERSION.split("."):
-        raise RuntimeError(
-            f"reprise was built for torch {TORCH_VERSION}, found {found}"
-        )
+def _library_for(version: str) -> pathlib.Path:
+    """The library that was built for this torch.
+
+    What torch gives C++ differs between minor versions: another's would be a crash.
+    """
+    minor = ".".join(version.split("+")[0].split(".")[:2])
+    name = _LIBRARIES.replace("*", minor.replace(".", ""))
+    folders = list(_folders())
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    there = {_version_of(file) for each in folders for file in each.glob(_LIBRARIES)}
+    raise RuntimeError(
+        f"reprise has no library for torch {version}: there is no {name} in "
+        f"{', '.join(map(str, folders))} (there is one for torch: "
+        f"{', '.join(sorted(there)) or 'none'}). Install another torch, or build "
+        "Reprise for this one: run `pip install .` in its source"
+    )
+
+
+def _version_of(library: pathlib.Path) -> str:
+    """2.11, for which libreprise_torch_211.so was built."""
+    digits = library.stem.rpartition("_")[2]
+    return f"{digits[:1]}.{digits[1:]}"
 
 
 @functools.cache
 def _ops() -> Any:
     """`torch.ops.reprise`, after loading the library once."""
-    _check_torch(torch.__version__)
+    library = _library_for(torch.__version__)
     _observers.check_layout()
     ops: Any = torch.ops
-    tried = list(_candidates())
-    for path in tried:
-        if path.is_file():
-            ops.load_library(str(path))
-            return ops.reprise
-    raise RuntimeError(
-        f"reprise finds no {LIBRARY} (looked for {', '.join(map(str, tried))}); "
-        "build it, or name it in REPRISE_LIBRARY"
-    )
+    ops.load_library(str(library))
+    return ops.reprise
 
 
 def are_ordinary(tensors: list[torch.Tensor]) -> bool:

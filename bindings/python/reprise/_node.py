@@ -18,21 +18,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import BackwardCFunction, Function
+from torch.autograd.function import Function
 from torch.autograd.graph import GradientEdge
 from torch.library import Library
 
-from reprise import _native, _tree
+from reprise import _native
+from reprise._one_node import (
+    check_apart,
+    check_end,
+    check_node,
+    check_outputs,
+    check_saved,
+    check_within,
+)
+from reprise._open_recording import OpenRecording
+from reprise.guards import tree
 
 _WHOLE, _FORWARD, _BACKWARD = range(3)  # TapePass
 _CHECKS = {"sample": 0, "always": 1, "never": -1}
 _REFUSED, _DIFFERS = 4, 5  # RegionVariants::Verdict
 _MOST_REFUSALS = 3
-_MOST_NODES = 2000  # of a history that are looked at
-
-
-class Unknown(Exception):
-    """What a call's history is that one node cannot stand for."""
 
 
 class Variants:
@@ -41,31 +46,23 @@ class Variants:
     def __init__(self, check: str, part: int = _WHOLE) -> None:
         ops = _native._ops()
         self.handle: int = ops.make_region(_CHECKS[check], part)
-        weakref.finalize(self, _drop, self.handle).atexit = False
+        self._end = weakref.finalize(self, _drop, self.handle)
+        self._end.atexit = False
         # By tape, the form of what it returns, and what makes it.
-        self.builders: dict[int, tuple[_tree.Form, _tree.Builder]] = {}
+        self.builders: dict[int, tuple[tree.Form, tree.Builder]] = {}
         self.refusals = 0
         self.off = False
+
+    def end(self) -> None:
+        """Its tapes go, and nothing of it is called again."""
+        self.off = True
+        self.builders = {}
+        self._end()
 
 
 def _drop(handle: int) -> None:
     _native._ops().drop_region(handle)
     _forget_ended()
-
-
-def one_node_can_stand() -> bool:
-    """Whether autograd's work now is nobody else's, too.
-
-    Else (autocast's casts, hooks of saved tensors, checkpointing, which calls in a
-    backward pass) each operator keeps a node of its own.
-    """
-    return (
-        torch.is_grad_enabled()
-        and torch._C._current_graph_task_id() == -1
-        and torch._C._autograd._top_saved_tensors_default_hooks(True) is None
-        and not torch.is_autocast_enabled("cuda")
-        and not torch.is_autocast_enabled("cpu")
-    )
 
 
 class _Contribution(NamedTuple):
@@ -74,34 +71,6 @@ class _Contribution(NamedTuple):
     node: Any
     number: int
     target: torch.Tensor
-
-
-def share_memory(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> bool:
-    """The two of some pair are of one storage."""
-    return any(itertools.starmap(torch._C._is_alias_of, pairs))
-
-
-def lead_to_each_other(arguments: Sequence[torch.Tensor]) -> bool:
-    """Whether the history of one goes on to another one, as far as can be seen.
-
-    Who asks the engine for the gradients of both makes it run what lies between.
-    """
-    tracked = [each for each in arguments if each.requires_grad]
-    roots = {each.grad_fn for each in tracked if each.grad_fn is not None}
-    if len(tracked) < 2 or not roots:
-        return False
-    leaves = {id(each) for each in tracked if each.is_leaf}
-    left: list[Any] = list(roots)
-    seen: set[Any] = set()
-    while left and len(seen) < _MOST_NODES:
-        for behind, _ in left.pop().next_functions:
-            if behind is None or behind in seen:
-                continue
-            seen.add(behind)
-            if behind in roots or id(getattr(behind, "variable", None)) in leaves:
-                return True
-            left.append(behind)
-    return bool(left)
 
 
 class Graph:
@@ -244,11 +213,22 @@ class Saved:
         self.asked: list[int] = []  # for which, since somebody looked
         self._first_node = torch._C._autograd._get_sequence_nr()
 
-    def hooks(self) -> contextlib.AbstractContextManager[Any]:
-        """To be set round the call."""
-        hooks: contextlib.AbstractContextManager[Any]
-        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
-        return hooks
+    @contextlib.contextmanager
+    def hooks(self) -> Iterator[None]:
+        """To be set round the call.
+
+        Who disables hooks inside, for which there may be none, has taken these away
+        (TapeRecorder::NoteHooksDisabled).
+        """
+        hooks = torch._C._autograd
+        pack = self._pack
+        hooks._push_saved_tensors_default_hooks(pack, self._unpack)
+        try:
+            yield
+        finally:
+            top = hooks._top_saved_tensors_default_hooks(True)
+            if top is not None and top[0] is pack:
+                hooks._pop_saved_tensors_default_hooks()
 
     def _pack(self, tensor: torch.Tensor) -> int:
         # With its history it would keep the node that keeps this.
@@ -290,7 +270,7 @@ class Saved:
             for output in outputs
         ]
         if len(outputs) > 1 and self._instead is None:
-            _check_apart(graphs)
+            check_apart(graphs)
         return graphs
 
     def _graph(self, output: torch.Tensor, arguments: Sequence[torch.Tensor]) -> Graph:
@@ -308,8 +288,8 @@ class Saved:
             if node in seen:
                 continue
             seen[node] = None
-            if isinstance(node, BackwardCFunction) and not known:
-                raise Unknown("a torch.autograd.Function is called")
+            if not known:
+                check_node(node)
             for number, (behind, of) in enumerate(node.next_functions):
                 if behind is None:
                     continue
@@ -322,33 +302,16 @@ class Saved:
                 if target is not None:
                     contribution = _Contribution(node, number, target)
                     found.append((node._sequence_nr(), contribution))
-                elif behind._sequence_nr() < self._first_node and not known:
-                    raise Unknown("a tensor from outside has a history")
                 else:
+                    if not known:
+                        check_end(behind, self._first_node)
                     left.append(behind)
-        if not known and _native._ops().history_has_hooks([output], self._first_node):
-            raise Unknown("hooks are set on tensors inside")
+        if not known:
+            check_within(output, self._first_node)
         # Of the nodes that are ready, the engine takes the youngest.
         found.sort(key=lambda each: -each[0])
         contributions = [contribution for _, contribution in found]
         return Graph(output, contributions, list(seen), self)
-
-
-def _check_apart(graphs: Sequence[Graph]) -> None:
-    """Each is a node by itself: no other one's is within, or comes between.
-
-    They are run in the order of their outputs' nodes, the youngest first. Raises Unknown.
-    """
-    nodes = [node for graph in graphs for node in graph.nodes]
-    if len(set(nodes)) < len(nodes):
-        raise Unknown("outputs with gradients are computed from one inner value")
-    last: dict[int, int] = {}  # by tensor, the node of its last contribution
-    for graph in sorted(graphs, key=lambda graph: -graph.nodes[0]._sequence_nr()):
-        for each in graph.contributions:
-            number = each.node._sequence_nr()
-            if last.get(id(each.target), number) < number:
-                raise Unknown("gradients of several outputs come by turns")
-            last[id(each.target)] = number
 
 
 @contextlib.contextmanager
@@ -380,22 +343,16 @@ class _BackwardPass(Variants):
         learn: Callable[[int, str, str], None],
     ) -> dict[int, torch.Tensor]:
         """What `gradients` gives, and written down if nobody else records."""
-        ops = _native._ops()
-        if not ops.begin_region(self.handle, given, [], []):
-            return gradients()
-        ended = False
-        try:
+        with OpenRecording(self.handle) as opened:
+            if not opened.begin(given, [], []):
+                return gradients()
             found = gradients()
             which = tuple(sorted(found))
             if not which:
                 return found  # nothing that another pass could go by
-            (verdict, tape, *_), (reason, place), *_ = ops.end_region(
-                self.handle, [found[index] for index in which], [], len(which)
+            (verdict, tape, *_), (reason, place, _), *_ = opened.end(
+                [found[index] for index in which], [], len(which)
             )
-            ended = True
-        finally:
-            if not ended:
-                ops.abandon_region(self.handle)
         if self.found.setdefault(tape, which) != which:
             verdict, reason = _DIFFERS, "other gradients are found"
         learn(verdict, reason, place)
@@ -454,7 +411,7 @@ Again = Callable[[Sequence[torch.Tensor], Saved], list[Graph]]
 
 def calling_again(
     fn: Callable[..., Any],
-    form: _tree.Form,
+    form: tree.Form,
     recording: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> Again:
     """By calls with arguments of that form, which holds neither numbers nor objects.
@@ -462,15 +419,16 @@ def calling_again(
     `recording`: round a call that is to be no region's.
     """
     by_name = len(form) == 3 and form[2] == "by name"
-    parts = [_tree.builder(each) for each in (form[:2] if by_name else (form,))]
+    parts = [tree.builder(each) for each in (form[:2] if by_name else (form,))]
 
     def again(tensors: Sequence[torch.Tensor], saved: Saved) -> list[Graph]:
         left = iter(tensors)
-        args, *kwargs = [part(left, ()) for part in parts]
+        nothing = tree.Parts()
+        args, *kwargs = [part(left, nothing) for part in parts]
         with recording(), saved.hooks():
             result = fn(*args, **(kwargs[0] if kwargs else {}))
-        given_back = _tree.Parts()
-        _tree.flatten(result, given_back)
+        given_back = tree.Parts()
+        tree.flatten(result, given_back)
         tracked = [each for each in given_back.tensors if each.requires_grad]
         return saved.graphs(sorted(tracked, key=_age), tensors)
 
@@ -706,17 +664,8 @@ class Recording:
     def end(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """What the tape gives: outputs, and what is saved. Raises Unknown."""
         tracked = [index for index, each in enumerate(outputs) if each.requires_grad]
-        if not tracked:
-            raise Unknown("none has")
-        with_history = [outputs[index] for index in tracked]
-        if any(each.grad_fn is None for each in with_history):
-            raise Unknown("an output is a leaf")
-        if len(tracked) > 1 and any(each._is_view() for each in with_history):
-            raise Unknown("of several outputs with gradients one is a view")
-        if share_memory(itertools.combinations(with_history, 2)):
-            raise Unknown("outputs with gradients share memory")
-        if self._saved.written():
-            raise Unknown("what autograd has saved is written")
+        check_outputs([outputs[index] for index in tracked])
+        check_saved(self._saved.written())
         # A node goes on to older ones, which are made first.
         tracked.sort(key=lambda index: _age(outputs[index]))
         self._tracked = tracked

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
-from reprise import _tree
+from reprise.guards import tree
 
 # What hands a number on, and gives nothing that depends on it.
 _HARMLESS = frozenset(
@@ -111,8 +112,8 @@ def noted(
             computed[index] = computes
             index += 1
             return Number.of(value, index - 1, computed)
-        inside = _tree.Parts()
-        _tree.flatten(value, inside)
+        inside = tree.Parts()
+        tree.flatten(value, inside)
         index += len(inside.numbers)
         return value
 
@@ -135,14 +136,31 @@ def noted(
 
 
 def plain(result: Any) -> Any:
-    """What is returned has ordinary floats."""
-    if type(result) is Number:
-        return float.__add__(result, 0.0) if result else float.__pos__(result)
-    if type(result) is tuple:
-        parts = tuple(map(plain, result))
-        return result if all(map(operator.is_, parts, result)) else parts
-    if type(result) is list:
-        result[:] = map(plain, result)
-    elif type(result) is dict:
-        result.update({key: plain(value) for key, value in result.items()})
-    return result
+    """What is returned, with ordinary floats in it."""
+    return _plain(result, set())
+
+
+def _plain(value: Any, seen: set[int]) -> Any:
+    if type(value) is Number:
+        return float.__add__(value, 0.0) if value else float.__pos__(value)
+    if id(value) in seen:
+        return value
+    if isinstance(value, tuple):
+        parts = [_plain(each, seen) for each in value]
+        same = all(map(operator.is_, parts, value))
+        return value if same else tuple.__new__(type(value), parts)
+    if isinstance(value, list):
+        seen.add(id(value))
+        value[:] = [_plain(each, seen) for each in value]
+    elif isinstance(value, dict):
+        seen.add(id(value))
+        for key, each in list(value.items()):
+            if (made := _plain(each, seen)) is not each:
+                value[key] = made
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        seen.add(id(value))
+        for field in dataclasses.fields(value):
+            each = getattr(value, field.name, None)
+            if (made := _plain(each, seen)) is not each:
+                object.__setattr__(value, field.name, made)
+    return value

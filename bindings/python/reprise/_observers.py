@@ -11,6 +11,8 @@ function that they call: one that interrupts, and then calls the one from before
 
 from __future__ import annotations
 
+import _ctypes
+import _imp
 import contextlib
 import ctypes
 import enum
@@ -41,62 +43,81 @@ class _Use(enum.IntEnum):
     GRAPH = 5
     SEEDS = 6
     SCRIPTS = 7
+    WAITS = 8
+    KERNELS = 9
+    SAVED_TENSORS = 10
+    NO_HOOKS = 11
+    LIBRARIES = 12
+    MODES = 13
 
 
-# By dotted name in `torch._C`, with the names of attributes as regular expressions. What
-# else torch's Python offers (`__array__`, `__cuda_array_interface__`, `__dlpack__`,
-# `storage`, `share_memory_`, pickling) calls these; Triton's launcher calls `data_ptr`.
-# What a build of torch lacks is passed over.
+# By dotted name in `torch._C`, with the names of attributes: both as regular expressions,
+# with spaces between. What else torch's Python offers (`__array__`, `storage`,
+# `__cuda_array_interface__`, `__dlpack__`, `share_memory_`, pickling) calls these; Triton's
+# launcher calls `data_ptr`. What a version of torch lacks is passed over: `lacking` says
+# what, and a test knows it of each version.
 _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
     (
         _Use.TENSOR,
         "TensorBase",
-        "data_ptr|numpy|tolist|untyped_storage|apply_|map_|map2_",
+        "data_ptr const_data_ptr numpy tolist untyped_storage apply_ map_ map2_",
     ),
     (
         _Use.STORAGE,
         "StorageBase",
-        "data_ptr|resize_|fill_|copy_|_byteswap|_write_file|_set_from_file|_share_.*_",
+        "data_ptr resize_ _resize_with_addr_ _swap_data_ptr_ fill_ copy_ _byteswap "
+        "_write_file _set_from_file _share_.*_",
     ),
     (
         _Use.SEEDS,
         "Generator",
-        "manual_seed|seed|set_state|set_offset|graphsafe_set_state",
+        "manual_seed seed set_state set_offset graphsafe_set_state philox_state",
     ),
-    (_Use.MEMORY, "", "_to_dlpack.*|_(storage|data)_address|_gds_(load|save)_storage"),
-    (_Use.MEMORY, "", "_pickle_save|_save_jit_module.*|_save_mobile_module.*"),
+    (_Use.SAVED_TENSORS, "_autograd.SavedTensor", "register_hooks"),
+    (_Use.NO_HOOKS, "_autograd.", "_saved_tensors_hooks_disable"),
+    (_Use.MODES, "", "_push_on_torch_dispatch_stack _set_dispatch_mode"),
+    (_Use.MEMORY, "", "_to_dlpack.* _(storage|data)_address _gds_(load|save)_storage"),
+    (_Use.MEMORY, "", "_pickle_save _save_jit_module.* _save_mobile_module.*"),
     (_Use.MEMORY, "PyTorchFileWriter", "write_record"),
-    # Who is told that something elsewhere is done has been ordered behind it. Of waiting
-    # for a stream or an event torch's tracer tells (gpu_trace.h).
-    (_Use.STREAMS, "_CudaStreamBase|Stream", "query"),
-    (_Use.STREAMS, "_CudaEventBase|Event", "query|elapsed_time"),
-    (_Use.MEMORY, "Future", "wait|value|done"),
+    # Who is told that something elsewhere is done has been ordered behind it. That a
+    # wait for a stream or an event begins is told by torch's tracer (gpu_trace.h).
+    (_Use.STREAMS, "_CudaStreamBase Stream", "query"),
+    (_Use.STREAMS, "_CudaEventBase Event", "query elapsed_time"),
+    (_Use.WAITS, "_CudaStreamBase _CudaEventBase Stream Event", "synchronize"),
+    (_Use.WAITS, "", "_cuda_synchronize _accelerator_synchronizeDevice"),
+    (_Use.MEMORY, "Future", "wait value done"),
     (
         _Use.MEMORY,
         "_distributed_c10d.Work",
-        "wait|is_completed|is_success|exception|synchronize|result|block_current_stream",
+        "wait is_completed is_success exception synchronize result "
+        "block_current_stream",
     ),
     # What has run ahead may have to be rebuilt from memory that is free by then.
-    (_Use.STREAMS, "", "_cuda_emptyCache|_accelerator_emptyCache"),
+    (_Use.STREAMS, "", "_cuda_emptyCache _accelerator_emptyCache"),
     # Code that was compiled elsewhere, and graphs of the program's own: they work on
     # what they are given and on what they were captured with.
-    (_Use.GRAPH, "_CUDAGraph", "replay"),
-    (_Use.SCRIPTS, "ScriptFunction|ScriptMethod", "__call__"),  # they may be fused
+    (_Use.GRAPH, "_CUDAGraph _acceleratorGraph", "replay"),
+    (_Use.SCRIPTS, "ScriptFunction ScriptMethod", "__call__"),  # they may be fused
     (_Use.LAUNCHES, "", "_cuda_jiterator_compile_and_launch_kernel"),
     (_Use.LAUNCHES, "", "_nccl_(all_.*|broadcast|reduce|reduce_scatter)"),
-    (_Use.LAUNCHES, "", "_broadcast|_broadcast_coalesced|_broadcast_out"),
+    (_Use.LAUNCHES, "", "_broadcast _broadcast_coalesced _broadcast_out"),
     (_Use.LAUNCHES, "_StaticCudaLauncher", "_launch_kernel"),
-    (_Use.LAUNCHES, "_aoti.AOTIModel.*", "(?!__init__).*"),
-    (_Use.LAUNCHES, "_nativert.PyModelRunner", "(?!__init__).*"),
-    (_Use.LAUNCHES, "_te.(TensorExprKernel|CodeGen.*)", "run|fallback|call.*"),
-    (_Use.LAUNCHES, "StaticModule", "__call__|runAsync|benchmark.*"),
+    (_Use.LAUNCHES, "_aoti.AOTIModel.*", "(?!__).*"),
+    (_Use.LAUNCHES, "_nativert.PyModelRunner", "__call__ (?!__).*"),
+    (_Use.LAUNCHES, "_te.TensorExprKernel", "run fallback"),
+    (_Use.LAUNCHES, "_te.CodeGen.*", "call.*"),
+    (_Use.LAUNCHES, "StaticModule", "__call__ runAsync benchmark.*"),
+    (_Use.KERNELS, "_DispatchModule", "(?!__|_pybind11_).*"),
+    (_Use.KERNELS, "", "_set_warnAlways"),
     # Collectives that go round the dispatcher.
     (
         _Use.LAUNCHES,
         "_distributed_c10d.Backend",
-        "(_?all|broadcast|_?reduce|gather|scatter|send|recv|barrier|monitored).*",
+        "_?all.* broadcast.* _?reduce.* gather.* scatter.* send.* recv.* barrier.* "
+        "monitored.*",
     ),
-    (_Use.LAUNCHES, "_distributed_c10d._SymmetricMemory", "(?!__init__).*"),
+    (_Use.LAUNCHES, "_distributed_c10d._SymmetricMemory", "(?!__).*"),
+    (_Use.LAUNCHES, "_distributed_c10d.Window", "(?!__|_pybind11_).*"),
 )
 
 # Of methods of extensions: not those that only compare, print and count.
@@ -127,6 +148,13 @@ _METHOD_DEF_AT = {
 }
 
 
+def _method_def_at(attribute: Any) -> int | None:
+    """The address of the pointer to what describes a function of C; None: it is none."""
+    found = getattr(attribute, "__func__", attribute)  # pybind11's, and static ones
+    place = _METHOD_DEF_AT.get(type(found))
+    return None if place is None else id(found) + place
+
+
 class _Observer:
     """Lets functions of C interrupt before they do what they do."""
 
@@ -144,11 +172,10 @@ class _Observer:
 
     def observe(self, attribute: Any, use: _Use) -> None:
         """Observe what a class or a module has, if that is a function of C."""
-        found = getattr(attribute, "__func__", attribute)  # pybind11's, and static ones
-        place = _METHOD_DEF_AT.get(type(found))
-        if place is None:
+        at = _method_def_at(attribute)
+        if at is None:
             return
-        pointer = ctypes.c_void_p.from_address(id(found) + place)
+        pointer = ctypes.c_void_p.from_address(at)
         before = _MethodDef.from_address(pointer.value or 0)
         after = _MethodDef.from_buffer_copy(before)
         after.function = self.of(before.function, use)
@@ -158,9 +185,35 @@ class _Observer:
 
     def observe_all(self, owner: Any, names: str, use: _Use) -> None:
         """Observe what a class or a module itself has of those names."""
-        for name, attribute in list(vars(owner).items()):
-            if re.fullmatch(names, name):
-                self.observe(attribute, use)
+        for _, attribute in _named(owner, names):
+            self.observe(attribute, use)
+
+
+def _named(owner: Any, names: str) -> list[tuple[str, Any]]:
+    return [each for each in vars(owner).items() if re.fullmatch(names, each[0])]
+
+
+def _observe_replaced(
+    owner: Any, names: str, enter: Callable[[], None], leave: Callable[[], None]
+) -> None:
+    """What the program has put in the place of a function of C, which it may call."""
+    for name, attribute in _named(owner, names):
+        if type(attribute) is types.FunctionType:
+            setattr(owner, name, _between(attribute, enter, leave))
+
+
+def _between(
+    function: Callable[..., Any], enter: Callable[[], None], leave: Callable[[], None]
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        enter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            leave()
+
+    return wrapper
 
 
 def check_layout() -> None:
@@ -205,6 +258,28 @@ def _owners(path: str) -> Iterator[Any]:
                 yield found
 
 
+def _observed() -> Iterator[tuple[_Use, str, str]]:
+    """Each use, with one pattern of owners and one of names."""
+    for use, paths, names in _OBSERVED:
+        for path in paths.split() or [""]:
+            for name in names.split():
+                yield use, path, name
+
+
+def lacking() -> list[str]:
+    """What is observed, as owner and name, and this torch has none of."""
+    return [
+        f"{path or '.'} {names}"
+        for _, path, names in _observed()
+        if not any(
+            _method_def_at(attribute) is not None
+            or type(attribute) is types.FunctionType
+            for owner in _owners(path)
+            for _, attribute in _named(owner, names)
+        )
+    ]
+
+
 def wrap(plain_functions: Iterable[int]) -> None:
     """Interrupt before each use of the watched device from now on. Once a process.
 
@@ -219,9 +294,13 @@ def wrap(plain_functions: Iterable[int]) -> None:
     observer = _Observer(as_observer(observer_of))
     # These give Python's lock up, which whoever is inside a session may wait for.
     interrupt, enter, leave = map(ctypes.CFUNCTYPE(None), others)
-    for use, path, names in _OBSERVED:
+    for use, path, names in _observed():
         for owner in _owners(path):
             observer.observe_all(owner, names, use)
+            _observe_replaced(owner, names, enter, leave)
+    # A library that is loaded may register kernels.
+    for function in (_ctypes.dlopen, _imp.create_dynamic):
+        observer.observe(function, _Use.LIBRARIES)
     _observe_exchange(observer)
     _observe_inductor(enter, leave)
     _observe_extensions(observer)
@@ -243,10 +322,13 @@ def _observe_exchange(observer: _Observer) -> None:
     as_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     as_pointer.restype = ctypes.c_void_p
     as_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    capsule = torch.Tensor.__dlpack_c_exchange_api__
-    table = _ExchangeApi.from_address(as_pointer(capsule, b"dlpack_exchange_api"))
-    for name in ("managed_tensor_from_py_object", "dl_tensor_from_py_object"):
-        setattr(table, name, observer.of(getattr(table, name), _Use.TENSOR))
+    capsules = [torch.Tensor.__dlpack_c_exchange_api__]
+    if get_const := getattr(torch._C, "_const_dlpack_exchange_api", None):
+        capsules.append(get_const())  # for those that only read
+    for capsule in capsules:
+        table = _ExchangeApi.from_address(as_pointer(capsule, b"dlpack_exchange_api"))
+        for name in ("managed_tensor_from_py_object", "dl_tensor_from_py_object"):
+            setattr(table, name, observer.of(getattr(table, name), _Use.TENSOR))
 
 
 class _ExchangeApi(ctypes.Structure):
@@ -268,17 +350,7 @@ def _observe_inductor(enter: Callable[[], None], leave: Callable[[], None]) -> N
 
     def wrap_calls(module: Any) -> None:
         cls = module.CompiledFxGraph
-        method = cls.__call__
-
-        @functools.wraps(method)
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            enter()
-            try:
-                return method(self, *args, **kwargs)
-            finally:
-                leave()
-
-        cls.__call__ = wrapper
+        cls.__call__ = _between(cls.__call__, enter, leave)
 
     if _INDUCTOR in sys.modules:
         wrap_calls(sys.modules[_INDUCTOR])

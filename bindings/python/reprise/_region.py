@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import itertools
 import logging
+import math
 import operator
 import threading
 import time
@@ -17,50 +18,70 @@ from typing import Any, Literal
 
 import torch
 
-from reprise import _native, _tree
+from reprise import _dynamo, _native, _results
+from reprise._call_watch import CallWatch
 from reprise._eager import Changed
-from reprise._given import Forms, Given
+from reprise._hidden_state import MOST_VALUES, Value, unguarded
 from reprise._node import (
     Differentiable,
     Recording,
-    Unknown,
     Variants,
     calling_again,
-    lead_to_each_other,
-    one_node_can_stand,
-    share_memory,
     watch,
 )
 from reprise._numbers import noted, plain
-from reprise._reach import Bound, Reached, State, Written, held_by, set_to
+from reprise._one_node import Unknown, check_arguments, share_memory, stands_here
+from reprise._open_recording import OpenRecording
 from reprise._recording import recording, thread
 from reprise._region_report import RegionReport
-from reprise._watch import LOOKS_ALWAYS, Watch
+from reprise._swapping import refers
+from reprise.guards import tree
+from reprise.guards.arguments import Forms, Given
+from reprise.guards.attributes import held_by, set_to
+from reprise.guards.follow_code import Bound
+from reprise.guards.guard import State
+from reprise.guards.reading import At, Reading
 
 Check = Literal["sample", "always", "never"]
 CHECKS = ("sample", "always", "never")
 
 # RegionVariants::Step, RegionCall and RegionVariants::Verdict.
-_DONE, _RECORD, _PLAIN, _LOOK, _PASSED, _INACTIVE, _LOOK_GIVEN = range(7)
+_DONE, _RECORD, _PLAIN, _LOOK, _PASSED, _INACTIVE, _LOOK_GIVEN, _RAISED = range(8)
 _SEEN, _TRUSTED, _SAME, _AGAIN, _REFUSED, _DIFFERS, _WITHDRAWN = range(7)
 
 _MOST_REFUSALS = 3  # of one structure of arguments
 _MOST_STRUCTURES = 64
-_MOST_STATES = 8
 _MOST_OBJECTS = 16  # sets of objects among the arguments
-_MOST_KINDS = 64  # their classes
 _MOST_LOOKS = 3  # in a call
 _MOST_FRUITLESS = 128
+_MOST_HIDDEN = 2  # recordings in a row that took what no guard looks at
 _MOST_CHANGES = 4  # of Python's state by the callable itself
 _CHANGES = "it changes {}, which no replay would"
 _READ_WITHIN = (
     "it sets attributes, and calls functions that run each time, or operators of others"
 )
 _LONGEST_WAIT = 256  # calls
+# Looking at what a callable reads may take so long in each call, or that share of it.
+_LONGEST_LOOK = 50e-6
+_LARGEST_SHARE = 0.02
+# Of looks that the program's writes cause: with them, replays may still be worth it.
+_LARGEST_SHARE_OF_LOOKS = 0.25
+_LOOKS_WEIGHED = 64  # at a time
 
 _clock = time.perf_counter
 _log = logging.getLogger("reprise")
 ALL: weakref.WeakSet[Region] = weakref.WeakSet()
+
+
+class _Nothing(contextlib.nullcontext[None]):
+    """Looks at nothing."""
+
+    asks_for_class = False
+
+    def pause(self) -> None:
+        """It never looks."""
+
+    go_on = pause
 
 
 class _Structure(Variants):
@@ -68,9 +89,21 @@ class _Structure(Variants):
 
     # Where results have a history: its passes, with one node for both.
     passes: Differentiable | None = None
+    # Why it has none: known from a call that was recorded otherwise.
+    no_node = ""
     # What its calls changed of objects among the arguments, and of how many.
     changed = ""
     changes = 0
+    # Its callable may tell floats from those that note what is done with them.
+    asks_for_class = False
+    # Recordings; those at last that took what no guard looks at, and generators of
+    # random numbers among that, by name.
+    recordings = 0
+    hidden = 0
+    suspects: frozenset[str] = frozenset()
+    # What a recorded call took at least.
+    seconds = math.inf
+    weighed = False  # what is looked at in each of its calls
     # While it is off: so many calls are not asked for what is another one, twice as
     # many each time that nothing was.
     waits = 0
@@ -80,6 +113,13 @@ class _Structure(Variants):
         """What is watched has changed, and nothing that counts."""
         self.waits = self.next_waits
         self.next_waits = min(2 * self.next_waits, _LONGEST_WAIT)
+
+    def end(self) -> None:
+        """Nothing of it is called again."""
+        super().end()
+        if self.passes is not None:
+            self.passes.end()
+            self.passes = None
 
     def note_backward(self, again: bool, make: Callable[[], Differentiable]) -> None:
         """`again`: it is differentiated again, for which one node is not enough."""
@@ -123,28 +163,30 @@ class Region:
         self._with: dict[
             tuple[int, ...], tuple[list[weakref.ref[Any]], Region | Given]
         ] = {}
-        self._forms = Forms()  # of such objects, ...
-        self._kinds: list[type] = []  # ... and their classes
-        self._given = [weakref.ref(each) for each in given]
+        self._forms = Forms()  # of such objects
         self._strangers = 0  # sets of objects since a call was replayed
         self._replayed = 0  # calls, when the last of these came
         self._guarded = guarded
         self._lock = threading.RLock()
-        self._reached: Reached | None = None
-        self._states: list[State] = []
-        # The state that was found last, and what watches it.
-        self._at: tuple[State, int] | None = None
-        self._written: Written = ()
-        self._made = 0  # states
+        # Environment and context variables that it reads.
+        self._values: tuple[Value, ...] = ()
         self._fruitless = 0  # states and structures since a call was replayed
         self._changes = 0
-        self._watch = Watch()
+        self._reads = Reading(None if guarded else fn, given, self._lock)
+        self._has_given = bool(given)
+        self._looks = 0  # what they have taken since that many calls
+        self._look_seconds = 0.0
+        self._looked_until = 0
         self._runtime: int | None = None
         ALL.add(self)
+        refers(self)
 
+    @_dynamo.head
     def __get__(self, owner: Any, _: type | None = None) -> Any:
         if owner is None:
             return self
+        if torch.compiler.is_compiling():
+            return functools.partial(self._reprise_fn, owner)
         name = id(owner)
         known = self._bound.get(name)
         if known is not None and known[0]() is owner:
@@ -161,12 +203,16 @@ class Region:
     def __reduce__(self) -> str:
         return str(vars(self)["__qualname__"])  # as functions are
 
+    @_dynamo.head
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self._reprise_fn(*args, **kwargs)
         report = self._report
         report.calls += 1
-        if self._off or thread.recording or torch.compiler.is_compiling():
+        if self._off or thread.recording:
             return self._reprise_fn(*args, **kwargs)
-        parts = _tree.Parts()
+        parts = tree.Parts()
+        parts.args, parts.kwargs = args, kwargs
         try:
             form = _form(args, kwargs, parts)
         except TypeError as unknown:
@@ -226,23 +272,15 @@ class Region:
     def _knows(self, given: Given) -> bool:
         """Code that is found leads through its classes, too. False: too many."""
         kinds, state = given.known
-        if kinds is given.kinds and self._at is not None and state is self._at[0]:
+        at = self._reads.at
+        if kinds is given.kinds and at is not None and state is at[0]:
             return True
         with self._lock:
-            new = [
-                each
-                for each in given.kinds
-                if all(each is not known for known in self._kinds)
-            ]
-            if len(self._kinds) + len(new) > _MOST_KINDS:
+            if not self._reads.know_kinds(given.kinds):
                 return False
-            if new:  # looked at anew: what its code names may be more
-                self._kinds += new
-                self._states = []
-                self._at = None
             # That is, for all that is known; what is another one is found before
             # a call is made.
-            state = (self._at or self._look())[0]
+            state = (self._reads.at or self._look())[0]
             kinds = given.kinds  # other threads look, too
             # It may ask which one it is.
             if state.meets(kinds, given.tensors()):
@@ -253,17 +291,19 @@ class Region:
     def _call(
         self,
         form: Any,
-        parts: _tree.Parts,
+        parts: tree.Parts,
         args: Any,
         kwargs: Any,
         given: Given | None = None,
     ) -> Any:
         tensors, numbers = parts.tensors, parts.numbers
-        at = self._at
-        if at is None or LOOKS_ALWAYS or at[0].quick_difference() is not None:
-            at = self._look()
+        reads = self._reads
+        if parts.kinds and not reads.know_kinds(parts.kinds):
+            self._note("its arguments are of too many classes")
+            return self._reprise_fn(*args, **kwargs)
+        at = reads.now() or self._look()
         arguments, count = form, len(numbers)
-        if self._reached is not None and self._reached.optimizers:
+        if reads.walk is not None and reads.walk.optimizers:
             form = self._numbers_of_optimizers(form, numbers)
         run, _ = functions()
         device = None
@@ -281,11 +321,13 @@ class Region:
                     return self._reprise_fn(*args, **kwargs)
                 held, kind, of_objects = found
                 tensors = [*parts.tensors, *of_objects]
-                at = self._at or self._look()
+                at = reads.at or self._look()
             state, watch = at
             if self._off:
                 return self._reprise_fn(*args, **kwargs)
             key: tuple[Any, ...] = state.number, form, kind, device
+            if self._values:
+                key = *key, tuple([each.read() for each in self._values])
             if state.written:
                 now = held_by(state.written)
                 if now is None:
@@ -297,7 +339,7 @@ class Region:
             structure = self._structures.get(key) or self._new_structure(key)
             passes = structure.passes
             if passes is not None and (
-                passes.off or state.written or not one_node_can_stand()
+                passes.off or state.written or not stands_here()
             ):
                 passes = None
             of = passes or structure
@@ -319,7 +361,9 @@ class Region:
                 report.seconds += _clock() - begin
                 report.replayed += 1
                 self._fruitless = 0
-                result = of.builders[tape][1](iter(outputs), parts.objects)
+                if not structure.weighed:
+                    self._weigh(structure, state, given)
+                result = of.builders[tape][1](iter(outputs), parts)
                 if not state.written:
                     return result
                 result, behind = result
@@ -352,7 +396,7 @@ class Region:
         self,
         before: tuple[Any, ...],
         behind: tuple[Any, ...],
-        at: tuple[State, int],
+        at: At,
         run: _Run,
     ) -> None:
         """What a call sets. A watch that it finds quiet is not told of that."""
@@ -360,9 +404,8 @@ class Region:
         alone = threading.active_count() == 1
         quiet = alone and run(0, watch, [], [], 0)[0] != _LOOK
         set_to(state.written, before, behind)
-        if quiet and self._at is at:
-            self._watch.anew()
-            self._at = state, self._watch.handle
+        if quiet:
+            self._reads.is_quiet_again(at)
 
     def _held_by(self, given: Given) -> tuple[int, int, list[torch.Tensor]] | None:
         """See `Given.now`. None: the callable is run this time."""
@@ -393,6 +436,15 @@ class Region:
             if each is given:
                 self._with.pop(key, None)
 
+    def let_go(self) -> None:
+        """It knows nothing any longer: no tensor, and no call."""
+        with self._lock:
+            structures, self._structures = self._structures, {}
+            self._reads.let_go()
+            self._with.clear()
+        for structure in structures.values():
+            structure.end()
+
     def explain(self) -> RegionReport:
         """What became of its calls so far."""
         others = [each for _, each in list(self._with.values())]
@@ -416,67 +468,81 @@ class Region:
 
     # --- What it reads ---
 
-    def _look(self) -> tuple[State, int]:
+    def _weigh(self, structure: _Structure, state: State, given: Given | None) -> None:
+        """What is looked at in each call may take but little of the callable."""
+        structure.weighed = True
+        looked_at = [state, *([] if given is None else [given.state()])]
+        seconds = sum(each.seconds() for each in looked_at)
+        if seconds > max(_LONGEST_LOOK, _LARGEST_SHARE * structure.seconds):
+            name, count = max((each.largest() for each in looked_at), key=_place)
+            self._off = True
+            self._note(
+                f"what is compared in each call takes {seconds * 1e6:.0f} us, most of it "
+                f"{name} ({count} values): give the callable what it takes of that as an "
+                "argument"
+            )
+
+    def _weigh_looks(self, seconds: float) -> None:
+        """So long a look has taken: many of them may be dearer than the callable."""
+        self._looks += 1
+        self._look_seconds += seconds
+        if self._looks % _LOOKS_WEIGHED:
+            return
+        calls = max(self._report.calls - self._looked_until, 1)
+        a_call = self._look_seconds / calls
+        self._look_seconds, self._looked_until = 0.0, self._report.calls
+        callable_takes = max(
+            (
+                each.seconds
+                for each in self._structures.values()
+                if each.seconds < math.inf
+            ),
+            default=math.inf,
+        )
+        if a_call > max(_LONGEST_LOOK, _LARGEST_SHARE_OF_LOOKS * callable_takes):
+            self._off = True
+            self._note(
+                "what it leads to is written between calls, and looking at all of it takes "
+                f"{a_call * 1e6:.0f} us a call ({self._reads.left or 'it is the same'})"
+            )
+
+    def _look(self) -> At:
         """Finds the state that all of it is in."""
         _native.observe()
+        reads = self._reads
         with self._lock:
-            for _ in range(_MOST_LOOKS):
-                last = None
-                for state in reversed(self._states):
-                    last = state.difference()
-                    if last is None:
-                        break
-                else:
-                    state = self._new_state(last)
-                if last is not None and (self._at is None or self._at[0] is not state):
-                    self._note_guard(last)
-                self._watch.arm(state.watched())
-                at = self._at = state, self._watch.handle
-                # What another thread has changed meanwhile the watch does not tell.
-                if threading.active_count() == 1 or state.difference() is None:
-                    break
-            return at
+            begin, made = _clock(), reads.made
+            at = reads.look()
+            if reads.left:
+                self._note_guard(reads.left)
+            if reads.made == made:
+                self._weigh_looks(_clock() - begin)
+            else:
+                self._forget_states(reads.made - made)
+            self._note_refusal()
+        return at
 
-    def _new_state(self, difference: str | None) -> State:
-        fn = None if self._guarded else self._reprise_fn
-        try:
-            given = [each() for each in self._given]
-            self._reached = Reached(fn, given, self._kinds)
-            self._reached.written = self._written
-            state = State(self._reached, self._made + 1)
-        except Exception as failed:  # the program's own, as it is looked at, too
+    def _note_refusal(self) -> None:
+        if self._reads.refused and not self._off:
             self._off = True
-            foreign = isinstance(failed, _tree.Foreign)
-            self._note(
-                f"an argument holds {failed}"
-                if foreign
-                else f"what it reads cannot be looked at: {failed!r}"
-            )
-            self._reached = Reached(None)
-            state = State(self._reached, self._made + 1)
-        self._made += 1
-        self._fruitless += 1
+            self._note(self._reads.refused)
+
+    def _forget_states(self, made: int) -> None:
+        """So many are new, and in the place of others."""
+        self._fruitless += made
         if self._fruitless > _MOST_FRUITLESS:
             self._off = True
-            self._note(f"{difference} is another one again and again")
-        # What belongs to others than now is not kept for their sake.
-        here = {id(each) for each in state.dicts()}
-        self._states = [
-            each
-            for each in self._states[-(_MOST_STATES - 1) :]
-            if here.issuperset(map(id, each.dicts()))
-        ]
-        self._states.append(state)
-        known = {each.number for each in self._states}
+            what = self._reads.left or "what it reads"
+            self._note(f"{what} is another one again and again")
+        known = self._reads.numbers()
         self._structures = {
             key: value for key, value in self._structures.items() if key[0] in known
         }
-        return state
 
     def _numbers_of_optimizers(self, form: Any, numbers: list[float]) -> Any:
         """Their floats are numbers like arguments; what else they hold, form."""
-        assert self._reached is not None
-        for optimizer in self._reached.optimizers:
+        assert self._reads.walk is not None
+        for optimizer in self._reads.walk.optimizers:
             others: list[tuple[Any, ...]] = []
             for group in optimizer.param_groups:
                 for key, value in group.items():
@@ -513,7 +579,7 @@ class Region:
         of: Variants,
         state: State,
         form: Any,
-        parts: _tree.Parts,
+        parts: tree.Parts,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         tensors: list[torch.Tensor],
@@ -521,39 +587,55 @@ class Region:
         given: Given | None,
     ) -> Any:
         """`before`: what attributes that it sets have held."""
-        reached = self._reached
+        reached = self._reads.walk
         assert reached is not None
         numbers = parts.numbers
-        ops = _native._ops()
         own = state.tensors()
         if share_memory(itertools.product(tensors, own)):
             self._note("an argument is memory that it reads from outside, too")
             if given is not None:
                 self._forget(given)
             return self._reprise_fn(*args, **kwargs)
-        if isinstance(of, Differentiable) and lead_to_each_other(tensors):
-            self._refuse(of, f"{_NODES}: an argument was computed from another", "")
-            of = structure
+        if isinstance(of, Differentiable):
+            try:
+                check_arguments(tensors)
+            except Unknown as unknown:
+                self._refuse(of, f"{_NODES}: {unknown}", "")
+                of = structure
+        if (looks := self._call_watch(structure, numbers)) is None:
+            return self._reprise_fn(*args, **kwargs)
         passes = Recording(of, tensors) if isinstance(of, Differentiable) else None
+        opened = OpenRecording(of.handle)
+        attributes = _results.attributes_of(tensors)
         with torch._C.DisableTorchFunctionSubclass():  # of tensors that it leads to
-            begun = ops.begin_region(of.handle, tensors, numbers, own)
+            begun = opened.begin(tensors, numbers, own)
         if not begun:
             self._note("another region is being recorded")
             return self._reprise_fn(*args, **kwargs)
-        ended = False
-        computed = [True] * len(numbers)
+        # Of the two first recordings the second one, and of later ones half, by a rule
+        # that no other rhythm meets.
+        notes = bool(numbers) and structure.recordings.bit_count() % 2 == 1
+        structure.recordings += 1
+        computed = [True] * len(numbers) if notes else []
+        notes &= not structure.asks_for_class  # else Python may do anything with them
         try:
             with (
-                recording(objects=bool(parts.objects or self._given)),
+                recording(bool(parts.objects) or self._has_given, looks),
                 passes.watched() if passes is not None else contextlib.nullcontext(),
-                noted(
-                    args, kwargs, reached.optimizers, reached.computes, computed
-                ) as watched,
+                noted(args, kwargs, reached.optimizers, reached.computes, computed)
+                if notes
+                else contextlib.nullcontext((args, kwargs)) as given_to,
+                looks,
             ):
-                result = self._reprise_fn(*watched[0], **watched[1])
-            result = plain(result)
+                # Nobody but this list holds the result.
+                began = _clock()
+                box = [self._reprise_fn(*given_to[0], **given_to[1])]
+                structure.seconds = min(structure.seconds, _clock() - began)
+            held = _results.held_elsewhere(box, args, kwargs)
+            result = plain(box[0]) if notes else box[0]
+            self._reads.ran.left_out |= state.leave_out()
             changed = state.difference() or self._changed(form, parts, args, kwargs)
-            if changed is not None and self._learn_written(state):
+            if changed is not None and self._reads.learn_written(state):
                 return result
             if changed is not None:
                 self._note(_CHANGES.format(changed))
@@ -568,8 +650,17 @@ class Region:
                 structure.changes += given.changes == 1 and not structure.builders
                 structure.off |= structure.changes >= _MOST_CHANGES
                 return result
-            given_back = _tree.Parts(known=parts.objects)
-            whole = result
+            structure.asks_for_class |= looks.asks_for_class
+            if self._took_hidden(structure, looks):
+                return result
+            if isinstance(looks, CallWatch):
+                self._reads.learn_code(state, looks.ran)
+                self._note_refusal()
+            if held is not None:
+                self._refuse(of, held, "")
+                return result
+            given_back = tree.Parts(known=parts.objects)
+            whole: Any = result
             if state.written:
                 behind = held_by(state.written)
                 why = _why_not_set(before, behind, tensors, own)
@@ -578,25 +669,28 @@ class Region:
                     return result
                 whole = result, behind
             try:
-                returned = _tree.flatten(whole, given_back)
-            except _tree.Foreign as unknown:
+                whole = _results.with_arguments(whole, args, kwargs)
+                returned = tree.flatten(whole, given_back)
+            except tree.Foreign as unknown:
                 self._refuse(of, f"it returns a {unknown}", "")
                 return result
             outputs = given_back.tensors
+            why = _results.why_not_made(outputs, own, attributes)
+            if why is not None:
+                self._refuse(of, why, "")
+                return result
             if passes is not None:
                 try:
                     outputs = passes.end(outputs)
                 except Unknown as unknown:
                     self._refuse(of, f"{_NODES}: {unknown}", "")
                     return result
-            learned, (reason, place), *rest = ops.end_region(
-                of.handle, outputs, computed, len(given_back.tensors)
+            learned, (reason, place, no_node), *rest = opened.end(
+                outputs, computed, len(given_back.tensors)
             )
             verdict, tape, calls, draws, calls_others = learned
-            ended = True
         finally:
-            if not ended:
-                ops.abandon_region(of.handle)
+            opened.abandon()
         self._report.recorded += 1
         if state.written and calls_others:
             self._refuse(of, _READ_WITHIN, "")
@@ -605,8 +699,12 @@ class Region:
         if calls:
             self._report.operators = calls
         may_be_node = not (numbers or parts.objects or state.written)
-        if structure.passes is None and may_be_node:
-            make = functools.partial(self._passes, _form(args, kwargs, _tree.Parts()))
+        if no_node or verdict == _REFUSED:
+            structure.no_node = structure.no_node or no_node or reason
+        if no_node:
+            self._note(f"{_NODES}: {no_node}")
+        if structure.passes is None and may_be_node and not structure.no_node:
+            make = functools.partial(self._passes, _form(args, kwargs, tree.Parts()))
             watch(outputs, functools.partial(structure.note_backward, make=make))
         if passes is not None and verdict == _REFUSED:
             reason = f"{_NODES}: {reason}"
@@ -617,17 +715,61 @@ class Region:
         if results is None:
             self._refuse(of, f"{_NODES}: another history", "")
             return result
-        return of.builders[tape][1](iter(results), parts.objects)
+        return of.builders[tape][1](iter(results), parts)
+
+    def _call_watch(
+        self, structure: _Structure, numbers: list[float]
+    ) -> CallWatch | _Nothing | None:
+        """What looks at a recorded call. None: the callable is not to be recorded."""
+        reached = self._reads.walk
+        if (
+            self._guarded or reached is None
+        ):  # what it reads is somebody else's business
+            return _Nothing()
+        why = unguarded(reached.led)
+        if why is not None:
+            structure.off = True
+            self._note(why)
+            return None
+        begin = Region._record.__code__
+        known = {*self._reads.ran.code, *reached.codes()}
+        return CallWatch(
+            begin, reached.led, structure.suspects, reached.names(), numbers, known
+        )
+
+    def _took_hidden(self, structure: _Structure, looks: CallWatch | _Nothing) -> bool:
+        """A recorded call has taken what replays would not: it is not learned."""
+        if not isinstance(looks, CallWatch):
+            return False
+        hidden, handlers = looks.hidden, looks.handlers
+        structure.suspects |= hidden.end()
+        if hidden.reason:
+            self._note(hidden.reason, hidden.place)
+            structure.hidden += 1
+            structure.off |= structure.hidden >= _MOST_HIDDEN
+            return True
+        structure.hidden = 0
+        known = {each.name for each in self._values}
+        new = [each for name, each in hidden.values.items() if name not in known]
+        if new:  # from now on each value of theirs is another variant
+            self._values = (*self._values, *new)
+            if len(self._values) > MOST_VALUES:
+                self._off = True
+                self._note("it reads too many environment and context variables")
+            return True
+        if handlers.reason:
+            self._refuse(structure, handlers.reason, handlers.place)
+        return bool(handlers.reason)
 
     def _changed(
         self,
         form: Any,
-        parts: _tree.Parts,
+        parts: tree.Parts,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> str | None:
         """What of arguments and optimizers is another one behind a call."""
-        now = _tree.Parts()
+        now = tree.Parts()
         form_now = _form(args, kwargs, now)
         for before, after in (
             (parts.tensors, now.tensors),
@@ -642,19 +784,7 @@ class Region:
             return "an argument, or the numbers of an optimizer"
         return None
 
-    def _learn_written(self, state: State) -> bool:
-        """A call has set attributes of modules to other tensors, and nothing else."""
-        found = state.rewritten()
-        with self._lock:
-            # Another thread may have learned others.
-            if not found or self._written != state.written:
-                return False
-            self._written = found
-            self._at = None  # it is in another state: these are none of it
-            self._states = []
-        return True
-
-    def _passes(self, form: _tree.Form) -> Differentiable:
+    def _passes(self, form: tree.Form) -> Differentiable:
         again = calling_again(self._reprise_fn, form, recording)
         return Differentiable(
             self._check, again, self._own_session, self._learn_backward
@@ -683,7 +813,7 @@ class Region:
         structure: Variants,
         verdict: int,
         tape: int,
-        form: _tree.Form,
+        form: tree.Form,
         reason: str,
         place: str,
     ) -> None:
@@ -701,14 +831,15 @@ class Region:
                     self._refuse(structure, "it returns another structure", "")
                     structure.off = True
                     return
-                structure.builders[tape] = form, _tree.builder(form)
+                structure.builders[tape] = form, tree.builder(form)
             self._report.samples += verdict == _SAME
             if verdict == _TRUSTED:
                 self._changes = 0
 
     def _refuse(self, structure: Variants, reason: str, place: str) -> None:
         remedy = _REMEDIES.get(reason.partition(": ")[2] or reason, "")
-        if remedy and self._reached is not None and self._reached.optimizers:
+        walk = self._reads.walk
+        if remedy and walk is not None and walk.optimizers:
             remedy += _OPTIMIZERS
         self._note(reason + (f" ({remedy})" if remedy else ""), place)
         structure.refusals += 1
@@ -739,6 +870,9 @@ class Region:
             yield
         finally:
             _native.activate(None)
+
+
+_place = operator.itemgetter(1)
 
 
 def _why_not_set(
@@ -800,6 +934,7 @@ _WHY_PLAIN = {
     _LOOK: "what it leads to changes all the time",
     _LOOK_GIVEN: "what its arguments hold changes all the time",
     _PLAIN: "a mode of torch's, or a tensor that is no ordinary one",
+    _RAISED: "an operator has raised an error before anything was written",
     _PASSED: "its arguments have forms, or numbers, that do not come again",
 }
 _REMEDIES = {
@@ -822,12 +957,12 @@ def _comparable(value: Any) -> Any:
 
 
 def _form(
-    args: tuple[Any, ...], kwargs: dict[str, Any], parts: _tree.Parts
-) -> _tree.Form:
-    """Of a call's arguments; see `_tree.flatten`."""
-    form = _tree.flatten(args, parts)
+    args: tuple[Any, ...], kwargs: dict[str, Any], parts: tree.Parts
+) -> tree.Form:
+    """Of a call's arguments; see `tree.flatten`."""
+    form = tree.flatten(args, parts)
     if kwargs:
-        form = form, _tree.flatten(kwargs, parts), "by name"
+        form = form, tree.flatten(kwargs, parts), "by name"
     return form
 
 
@@ -841,6 +976,7 @@ class _Method:
         self._reprise_region = of
         self.__self__ = owner
 
+    @_dynamo.head
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._reprise_region(*args, **kwargs)
 

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 
+from reprise import _dynamo
 from reprise._region import ALL, Check, Region
 from reprise._region_report import RegionReport
 
@@ -74,7 +75,10 @@ class _RegionModule:
     _reprise_module: torch.nn.Module
     _reprise_region: Region
 
+    @_dynamo.head
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
         made = getattr(self, "_reprise_region", None)
         if made is None:  # its class was called for another one, as by slicing
             return super().__call__(*args, **kwargs)  # type: ignore[misc]

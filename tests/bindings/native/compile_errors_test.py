@@ -49,6 +49,13 @@ MOST_LINES = 20
 RIGHT = """
   (void)batch.Launch(axpy, {.grid = {1}}, a, In(x), InOut(y), n);
   batch.Launch(axpy, {}, 0.5, x.data(), y.data(), 3u);
+  const size_t shared = 3 * sizeof(float);
+  batch.Launch(axpy, {.grid = {(n + 127) / 128, 1u, size_t{1}}, .shared_bytes = shared}, 1,
+               In(x.span().first(3)), InOut(y.span().subspan(1)), size_t{3});
+  batch.Copy(Out(x.span().first<2>()), In(std::span<const float>(y.span().first(2))));
+  batch.Fill(InOut(x).count ? Out(x.span()) : Out(y), {});
+  enum { kThree = 3 };
+  batch.Launch(axpy, {.grid = {kThree}}, kThree, In(x), InOut(y), kThree);
   batch.Launch(any, {}, std::array{Argument(a)});
   batch.Launch(any, {}, std::vector{Argument(a), Argument(n)});
   batch.Copy(Out(x), In(y));
@@ -92,6 +99,32 @@ WRONG = {
     "argument of another type": (
         'batch.Launch(axpy, {}, a, In(x), InOut(y), std::string("3"));',
         "the argument's type does not fit the parameter's",
+    ),
+    "floating-point number for an integer": (
+        "batch.Launch(axpy, {}, a, In(x), InOut(y), 3.7);",
+        "an integer parameter takes an integer: round a floating-point number before",
+    ),
+    "integer for a bool": (
+        'auto yes = *runtime.CompileKernel<void(bool)>({"", ""}); batch.Launch(yes, {}, 2);',
+        "a bool parameter takes a bool",
+    ),
+    "number that a class would change": (
+        'auto made = *runtime.CompileKernel<void(std::complex<float>)>({"", ""});'
+        "batch.Launch(made, {}, 1e300);",
+        "the argument's conversion may change its value: give a value of the parameter's "
+        "own type",
+    ),
+    "grid of a fraction": (
+        "batch.Launch(axpy, {.grid = {n / 2.0}}, a, In(x), InOut(y), n);",
+        "a number of blocks, threads or bytes is an integer",
+    ),
+    "constant memory that is written": (
+        "(void)Out(std::span<const float>(x.span()));",
+        "Out and InOut take memory that is not const",
+    ),
+    "fill with a fraction": (
+        "batch.Fill(Out(static_cast<int*>(nullptr), 1), 3.7);",
+        "an integer parameter takes an integer: round a floating-point number before",
     ),
     "number for a pointer": (
         "batch.Launch(axpy, {}, a, 0, InOut(y), n);",

@@ -235,6 +235,7 @@ void FakeSession::Leave(const engine::OpView& op,
   ops_.back().call = std::move(call);
   SeenOp& seen = seen_.back();
   seen.left = true;
+  seen.warned = op.warned;
   seen.results.assign(results.begin(), results.end());
   CheckOperands(op);
   for (const engine::ResultView& view : results) {
@@ -244,6 +245,7 @@ void FakeSession::Leave(const engine::OpView& op,
     spec.key_set = view.key_set;
     spec.dtype = view.dtype;
     spec.element_bytes = view.element_bytes;
+    spec.version = view.version;
     spec.sizes.assign(view.sizes.begin(), view.sizes.end());
     spec.strides.assign(view.strides.begin(), view.strides.end());
     spec.host = view.host;

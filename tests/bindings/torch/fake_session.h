@@ -33,6 +33,7 @@ struct SeenOp {
   bool may_try_kernels = false;
   bool by_eager = false;
   bool left = false;
+  bool warned = false;
   bool abandoned = false;
   std::vector<engine::ResultView> results;  // their spans are stale
 };

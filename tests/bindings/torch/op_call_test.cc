@@ -217,9 +217,9 @@ TEST_F(OpCallTest, ShowsSwitchesToTheirClass) {
   at::globalContext().setUserEnabledMkldnn(true);
   EXPECT_EQ(words, Words([&] { at::mm(a, a); }));
   const auto sine = Words([&] { at::sin(a); });
-  at::globalContext().setUserEnabledMkldnn(false);
+  at::globalContext().setUserEnabledCuDNN(false);
   EXPECT_EQ(sine, Words([&] { at::sin(a); }));
-  at::globalContext().setUserEnabledMkldnn(true);
+  at::globalContext().setUserEnabledCuDNN(true);
   at::globalContext().setDeterministicAlgorithms(true, true);
   EXPECT_NE(sine, Words([&] { at::sin(a); }));
   at::globalContext().setDeterministicAlgorithms(false, false);
@@ -247,6 +247,37 @@ TEST_F(OpCallTest, SaysWhichOpsMayDrawRandomNumbers) {
       Last([&] { at::native_dropout(a, 0.5, true); }).may_use_generator);
   EXPECT_TRUE(Last([&] { at::randn({4}); }).may_use_generator);
   EXPECT_FALSE(Last([&] { at::neg(a); }).may_use_generator);
+}
+
+// Kernels of the host are chosen by it, and few know which.
+TEST_F(OpCallTest, TellsSwitchesOfTheHostApartWhateverTheOperator) {
+  const auto a = at::rand({3, 4});
+  const auto program = [&] { at::gelu(a); };
+  const std::vector<uint64_t> plain = Words(program);
+  at::globalContext().setUserEnabledMkldnn(false);
+  EXPECT_NE(Words(program), plain);
+  at::globalContext().setUserEnabledMkldnn(true);
+  EXPECT_EQ(Words(program), plain);
+}
+
+TEST_F(OpCallTest, SaysOfWhichOperandsTheContentDoesNotMatter) {
+  const auto a = at::rand({3, 3});
+  const auto unread = [&](const std::function<void()>& program) {
+    std::vector<bool> unread;
+    for (const engine::Operand& operand : Last(program).operands) {
+      unread.push_back(operand.unread);
+    }
+    return unread;
+  };
+  using Each = std::vector<bool>;
+  EXPECT_EQ(unread([&] { at::zeros_like(a); }), (Each{true}));
+  EXPECT_EQ(unread([&] { at::neg(a); }), (Each{false}));
+  EXPECT_EQ(unread([&] { at::addmm(a, a, a, 1); }),
+            (Each{false, false, false}));
+  EXPECT_EQ(unread([&] { at::addmm(a, a, a, 0); }), (Each{true, false, false}));
+  EXPECT_EQ(unread([&] { at::addmm(a, a, a, 0.0); }),
+            (Each{true, false, false}));
+  EXPECT_EQ(unread([&] { at::add(a, a, 0); }), (Each{false, false}));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/PyInterpreter.h>
+#include <c10/core/impl/PyInterpreterHooks.h>
 #include <gtest/gtest.h>
 #include <torch/library.h>
 
@@ -18,16 +19,35 @@ namespace torch::utils {
 // In place of torch's own, which needs Python: gives objects a Python object.
 class PyObjectPreservation {
  public:
-  static void Give(const c10::intrusive_ptr_target& target,
-                   c10::impl::PyObjectSlot& slot,
+  template <typename Slot>
+  static void Give(const c10::intrusive_ptr_target& target, Slot& slot,
                    c10::impl::PyInterpreter* interpreter) {
-    slot.pyobj_interpreter_.store(interpreter);
+    // Newer versions have one for all.
+    if constexpr (requires { slot.pyobj_interpreter_; }) {
+      slot.pyobj_interpreter_.store(interpreter);
+    }
     slot.store_pyobj(reinterpret_cast<PyObject*>(&slot));
     target.combined_refcount_.fetch_or(c10::detail::kHasPyObject);
   }
 };
 
 }  // namespace torch::utils
+
+namespace c10::impl {
+namespace {
+
+PyInterpreter* g_interpreter = nullptr;
+
+// By this name torch finds it.
+class PyInterpreterHooks final : public PyInterpreterHooksInterface {
+ public:
+  explicit PyInterpreterHooks(PyInterpreterHooksArgs = {}) {}
+  PyInterpreter* getPyInterpreter() const override { return g_interpreter; }
+};
+REGISTER_PYTHON_HOOKS(PyInterpreterHooks)
+
+}  // namespace
+}  // namespace c10::impl
 
 namespace reprise::bindings {
 namespace {
@@ -125,6 +145,7 @@ class ReferencesTest : public ::testing::Test {
   at::Tensor PythonTensor(at::IntArrayRef sizes,
                           at::ScalarType dtype = at::kFloat) {
     using torch::utils::PyObjectPreservation;
+    c10::impl::g_interpreter = &interpreter_;
     const at::Tensor made = at::ones(sizes, dtype);
     c10::StorageImpl& storage =
         *made.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();

@@ -24,7 +24,7 @@ class RegionVariantsTest : public ::testing::Test {
     RegionVariants::Ran ran = variants_.Run({given, numbers});
     if (ran.step == Step::kRecord) {
       EXPECT_TRUE(variants_.Begin(given, numbers, {}));
-      learned_ = variants_.End({at::add(x, added_)}, {});
+      learned_ = variants_.End({at::add(x, added_)}, computed_);
     } else if (ran.step == Step::kDone) {
       EXPECT_EQ(ran.outputs.size(), 1u);
       EXPECT_TRUE(ran.outputs[0].equal(at::add(x, trusted_)));
@@ -34,6 +34,8 @@ class RegionVariantsTest : public ::testing::Test {
 
   RegionVariants variants_;
   RegionVariants::Learned learned_;
+  // Of the floats that recordings are given; empty: these are ordinary ones.
+  std::vector<bool> computed_;
   double added_ = 1;
   double trusted_ = 1;
 };
@@ -48,6 +50,30 @@ TEST_F(RegionVariantsTest, TwoRecordingsAreTrusted) {
   EXPECT_EQ(Call(x), Step::kDone);
   EXPECT_EQ(Call(at::randn({4})), Step::kRecord);
   EXPECT_EQ(Call(x), Step::kDone);
+}
+
+TEST_F(RegionVariantsTest, TrustTakesBothKindsOfFloats) {
+  const at::Tensor x = at::randn({3});
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_EQ(Call(x, {0.5}), Step::kRecord);
+    EXPECT_EQ(learned_.verdict, Verdict::kSeen);
+  }
+  computed_ = {false};
+  EXPECT_EQ(Call(x, {0.5}), Step::kRecord);
+  EXPECT_EQ(learned_.verdict, Verdict::kTrusted);
+  EXPECT_EQ(Call(x, {0.5}), Step::kDone);
+}
+
+TEST_F(RegionVariantsTest, NumberThatWasComputedWithDoesNotVary) {
+  const at::Tensor x = at::randn({3});
+  computed_ = {true};
+  added_ = 0.5;
+  EXPECT_EQ(Call(x, {0.5}), Step::kRecord);
+  computed_ = {};  // ordinary floats do not tell, but the recording before did
+  added_ = 0.25;
+  EXPECT_EQ(Call(x, {0.25}), Step::kRecord);
+  EXPECT_EQ(learned_.verdict, Verdict::kSeen);
+  EXPECT_NE(learned_.reason.find("computes with a number"), std::string::npos);
 }
 
 TEST_F(RegionVariantsTest, SamplesComeEverMoreRarely) {

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/COW.h>
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -93,6 +93,19 @@ TEST_F(GateTest, NumbersThatChangeAndTrapsAreWaitedFor) {
   EXPECT_THAT(Gates({}, {{}, {true}}), ElementsAre(Gate::kTrap, Gate::kNumber));
 }
 
+// Run ahead, they would obey those of the op that launches them.
+TEST_F(GateTest, OpsBehindOtherSwitchesAreWaitedFor) {
+  const ValueId x = builder_.External();
+  ValueId h = x;
+  for (int i = 0; i < 6; ++i) h = builder_.Op({h}, {}, 1);
+  for (const uint32_t k : {2u, 3u}) builder_.trace().ops[k].switches = 7;
+  EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kNone, Gate::kSwitches,
+                                   Gate::kNone, Gate::kSwitches, Gate::kNone));
+  const Effects effects = EffectsOf(builder_.trace());
+  EXPECT_TRUE(effects.foretold(3));
+  EXPECT_FALSE(effects.foretold(4));  // who foretells it has set no switch
+}
+
 TEST_F(GateTest, OpsWaitForTheirTurnAtTheGenerator) {
   const ValueId x = builder_.External();
   const ValueId a = builder_.Op({x}, {}, 1);

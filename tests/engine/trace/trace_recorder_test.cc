@@ -52,10 +52,12 @@ class FakeWorkRecorder : public WorkRecorder {
     return refusal;
   }
   bool wants_call() const override { return calls; }
+  bool sees_memory() const override { return memory; }
   bool Capturing() const override { return false; }
 
   bool start_fails = false;
   bool calls = true;
+  bool memory = false;  // addresses are real
   std::vector<Recording> recordings;
   uint64_t pass_bytes = 0;
   int recording = 0;
@@ -119,6 +121,7 @@ class TraceRecorderTest : public testing::Test {
     OpView view;
     view.op = 7;
     view.by_eager = by_eager;
+    view.leaves_unwritten = leaves_unwritten_;
     view.words = words;
     view.operands = operands;
     const cache::Signature before = open_.signature();
@@ -133,6 +136,27 @@ class TraceRecorderTest : public testing::Test {
     return recorder_->Finish(open_.signature());
   }
 
+  // Memory without content, as Tensor(token) lies in it.
+  void MakeEmpty(uint64_t token) {
+    leaves_unwritten_ = true;
+    ResultView result = Result(token);
+    result.storage_bytes = 512;
+    EXPECT_EQ(Op({}, {result}), "");
+    leaves_unwritten_ = false;
+  }
+  // Why the trace ends before an op on these.
+  std::string WhyUnseen(const std::vector<Operand>& operands) {
+    OpView view;
+    view.operands = operands;
+    const char* why = recorder_->WhyReadsUnseen(view, open_);
+    return why == nullptr ? "" : why;
+  }
+  static Operand Written(Operand operand) {
+    operand.written = true;
+    return operand;
+  }
+
+  bool leaves_unwritten_ = false;
   FakeFrontend frontend_;
   FakeWorkRecorder work_;
   OpenTrace open_;
@@ -355,6 +379,58 @@ TEST_F(TraceRecorderTest, WhatAPassTakesIsToldToWhoRecordsItAgain) {
 }
 
 // Between Enter and Leave too: an op that raised is never left.
+TEST_F(TraceRecorderTest, WhatNoOpHasWrittenIsNotRead) {
+  Start();
+  Op({Tensor(1)}, {Result(2)});
+  MakeEmpty(3);
+  EXPECT_EQ(WhyUnseen({Tensor(1), Tensor(2)}), "");
+  EXPECT_THAT(WhyUnseen({Tensor(2), Tensor(3)}), HasSubstr("without content"));
+  // An op that writes it, or looks at its form alone, does not read it.
+  EXPECT_EQ(WhyUnseen({Written(Tensor(3))}), "");
+  Operand form = Tensor(3);
+  form.unread = true;
+  EXPECT_EQ(WhyUnseen({form}), "");
+  Op({Written(Tensor(3)), Tensor(2)}, {});
+  EXPECT_EQ(WhyUnseen({Tensor(3)}), "");
+  // The tensor is a part of the storage.
+  EXPECT_THAT(WhyUnseen({Tensor(3, 256)}), HasSubstr("without content"));
+}
+
+TEST_F(TraceRecorderTest, WhatChangesBetweenOpsIsNotUsed) {
+  work_.memory = true;
+  std::vector<char> memory(512, 'a');
+  Operand operand = Tensor(1);
+  operand.base = reinterpret_cast<uint64_t>(memory.data());
+  Start();
+  EXPECT_EQ(WhyUnseen({operand}), "");
+  Op({operand}, {});
+  EXPECT_EQ(WhyUnseen({operand}), "");
+  memory[100] = 'b';
+  EXPECT_THAT(WhyUnseen({operand}), HasSubstr("past the operators"));
+  EXPECT_THAT(WhyUnseen({Written(operand)}), HasSubstr("past the operators"));
+  Op({Written(operand)}, {});
+  EXPECT_EQ(WhyUnseen({operand}), "");
+}
+
+// Filled with what it held before, it would not be seen to be.
+TEST_F(TraceRecorderTest, MemoryWithoutContentIsGivenSomeFirst) {
+  work_.memory = true;
+  std::vector<char> memory(512, 'a');
+  const std::vector<char> before = memory;
+  ResultView result = Result(1);
+  result.base = reinterpret_cast<uint64_t>(memory.data());
+  result.storage_bytes = 512;
+  Start();
+  leaves_unwritten_ = true;
+  Op({}, {result});
+  leaves_unwritten_ = false;
+  EXPECT_NE(memory, before);
+  memory = before;
+  Operand operand = Tensor(1);
+  operand.base = result.base;
+  EXPECT_THAT(WhyUnseen({Written(operand)}), HasSubstr("past the operators"));
+}
+
 TEST_F(TraceRecorderTest, RecordingThatIsDroppedGivesItsReferencesBack) {
   Start();
   Op({Tensor(1)}, {Result(2)});

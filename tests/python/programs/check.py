@@ -68,6 +68,7 @@ def _run(
             _walk(program, state)
         except Exception as raised:  # whatever it is, eager's must be the same
             error = f"{type(raised).__name__}: {raised}"
+        state.end_hazards()
         state.join()
         state.meet()
     return state, error

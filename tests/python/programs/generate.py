@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+from collections.abc import Sequence
 
 from programs import ops
+from programs.interference import HAZARDS, Hazard
 from programs.program import Program
 
 INPUTS = 8  # sets of them, made beforehand
@@ -39,7 +41,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?0\.\d\d\d\b")
 
 
 class _Generator:
-    def __init__(self, seed: int, passes: int) -> None:
+    def __init__(self, seed: int, passes: int, hazards: Sequence[str]) -> None:
         self._random = random.Random(seed)
         self._seed = seed
         self._passes = passes
@@ -59,6 +61,18 @@ class _Generator:
             self._hosts, self._sides = 0, False
             self._events = r.choice((0.05, 0.15))
         self._set: list[str] = []
+        self._hazards = [HAZARDS[name] for name in hazards]
+        if self._hazards:
+            self._prefer_calm()
+
+    def _prefer_calm(self) -> None:
+        """Most programs with a hazard are replayed when it sets in."""
+        r = self._random
+        self._calm = r.random() < 0.9
+        if self._calm:
+            self._hosts, self._sides = 0, False
+            self._draws = r.choice((0, 0, 0.02))
+            self._events = r.choice((0.0, 0.0, 0.05))
 
     # --- Lines --------------------------------------------------------------------
 
@@ -159,6 +173,19 @@ class _Generator:
             lines.insert(r.randint(1, len(lines)), self._line(ops.TRAIN))
         if self._events and r.random() < 0.2:
             lines = self._happen(lines, r.choice(ops.UNCUT) if self._calm else None)
+        for hazard in self._hazards:
+            lines = self._interfere(lines, hazard)
+        return lines
+
+    def _interfere(self, lines: list[str], hazard: Hazard) -> list[str]:
+        """A body's lines with those of a group of a hazard among them, in their order."""
+        r = self._random
+        group = [self._line(template) for template in r.choice(hazard.groups)]
+        places = sorted(r.randint(1, len(lines)) for _ in group)
+        if hazard.first:
+            places[0] = 0
+        for place, line in zip(reversed(places), reversed(group), strict=True):
+            lines = [*lines[:place], line, *lines[place:]]
         return lines
 
     # --- Setup --------------------------------------------------------------------
@@ -202,7 +229,10 @@ class _Generator:
         lines += [f"s.y{n} = {shapes['a']}" for n in range(3)]
         for n, at in enumerate((0, d // 2, d)):
             lines.append(f"s.z{n} = s.x9[{at} : {at + b * d}].view({b}, {d})")
-        return lines
+        if self._hazards:
+            lines.append("s.begin_hazards()")
+        setups = [line for hazard in self._hazards for line in hazard.setup]
+        return lines + [line % {"b": b, "d": d} for line in dict.fromkeys(setups)]
 
     # --- Passes -------------------------------------------------------------------
 
@@ -373,6 +403,9 @@ class _Generator:
                 return before, [*lines[:at], event, *lines[at:]]
 
 
-def random_program(seed: int, passes: int) -> Program:
-    """The same for the same arguments."""
-    return _Generator(seed, passes).make()
+def random_program(seed: int, passes: int, hazards: Sequence[str] = ()) -> Program:
+    """The same for the same arguments.
+
+    `hazards` are names in `interference.HAZARDS`; the program has lines of each.
+    """
+    return _Generator(seed, passes, hazards).make()

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from programs import memory
+from programs.interference import Interference
 
 BUILD_TIMEOUT_S = 120.0
 _KEPT = "wgtx"  # with what names of weights and inputs begin; others are locals
@@ -105,13 +106,14 @@ class Sight:
     flat: list[torch.Tensor]
 
 
-class State:
+class State(Interference):
     """A program's variables in one run of it, and what a line may ask for.
 
     Tensors among the attributes are the program's variables; it keeps others in lists.
     """
 
     def __init__(self, device: str, session: reprise.Session | None) -> None:
+        super().__init__()
         self.device = device
         self.held: list[torch.Tensor] = []
         self.inputs: list[torch.Tensor] = []

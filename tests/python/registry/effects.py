@@ -101,6 +101,7 @@ def examine(call: Call, device: str) -> dict[str, Any]:
     not name; `hidden`: those that were.
     `draws`: a default generator moved. `keeps`: two calls gave out one memory, which is no
     argument's. `repeats`: equal arguments gave equal bits.
+    `by_storages`: where the arguments lie in larger storages, it makes other ones.
 
     `one_op`: an argument is a tensor of the device, and none is conjugated or negated,
     which torch makes good by other operators first.
@@ -148,4 +149,24 @@ def examine(call: Call, device: str) -> dict[str, Any]:
     found["repeats"] = seen[0] == seen[1]
     for name in ("undeclared", "hidden"):
         found[name] = sorted(set(found[name]), key=str)
+    known = hook.cut or hook.by_storages or hook.writes(call)
+    found["by_storages"] = not known and _goes_by_storages(call, mine, result)
     return found
+
+
+def _goes_by_storages(call: Call, run: Call, result: Any) -> bool:
+    """Where each argument lies in a larger storage than in that run, it makes others."""
+    larger = call.copy(around=64)
+    with torch.no_grad():
+        other = larger.run()
+    return _storages_made(run, result) != _storages_made(larger, other)
+
+
+def _storages_made(call: Call, result: Any) -> list[tuple[int, int]]:
+    """How large those of the results are, which are no argument's, and where in them."""
+    given = {t.untyped_storage()._cdata for t in walk(call.arguments())}
+    return [
+        (t.untyped_storage().nbytes(), t.storage_offset())
+        for t in walk(result)
+        if is_plain(t) and t.untyped_storage()._cdata not in given
+    ]

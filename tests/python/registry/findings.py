@@ -73,6 +73,8 @@ def _of_call(line: Line) -> Iterable[str]:
         yield "draws from the default generator, which the tables do not say"
     if line["keeps"] and not hook.cut:
         yield "gives out memory that it keeps"
+    if line["by_storages"] and not hook.cut and not hook.by_storages:
+        yield "goes by the storages of its operands, which the tables do not say"
     one_op = line["one_op"] and not known.composite(line["op"])
     if line["seen"] != 1 and one_op:
         yield f"is {line['seen']} ops to the session, not one"

@@ -23,6 +23,7 @@ class Hook:
     training: int  #: the bool argument that must be true for that, or -1
     generator: bool  #: it may draw from the default generator
     factory: bool
+    by_storages: bool = False  #: it goes by the storages that its operands lie in
 
     def writes(self, call: Call) -> frozenset[int]:
         """The arguments that this call may write."""
@@ -40,9 +41,14 @@ def hooks() -> dict[str, Hook]:
     """Every hooked operator by its name; registers the hooks."""
     return {
         name: Hook(
-            name, cut, _bits(w), _bits(h), int(training), generator == "1", f == "1"
+            name,
+            cut,
+            _bits(written),
+            _bits(hidden),
+            int(training),
+            *(flag == "1" for flag in flags),
         )
-        for name, cut, w, h, training, generator, f in _native._ops().hook_table()
+        for name, cut, written, hidden, training, *flags in _native._ops().hook_table()
     }
 
 
@@ -69,9 +75,12 @@ class Call:
     kwargs: dict[str, Any]
     source: str  #: where the arguments come from
 
-    def copy(self) -> Call:
-        """The same call of copies of its tensors and generators."""
-        copy = Copier()
+    def copy(self, around: int = 0) -> Call:
+        """The same call of copies of its tensors and generators.
+
+        Their storages are longer by so many bytes at both ends.
+        """
+        copy = Copier(around)
         return Call(
             self.name,
             replaced(self.args, copy),

@@ -73,10 +73,15 @@ def storage_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Copier:
-    """Copies tensors so that those which share memory still do."""
+    """Copies tensors so that those which share memory still do.
 
-    def __init__(self) -> None:
+    `around`: bytes that the copies' storages have more at both ends, a multiple of every
+    element's.
+    """
+
+    def __init__(self, around: int = 0) -> None:
         self._storages: dict[int, torch.Tensor] = {}
+        self._around = around
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.detach()
@@ -87,16 +92,17 @@ class Copier:
             raise Unsupported
         key = storage._cdata
         if key not in self._storages:
-            self._storages[key] = storage_bytes(tensor).clone()
-        return view_of(self._storages[key], tensor)
+            whole = storage_bytes(tensor)
+            ends = whole.new_zeros(self._around)
+            self._storages[key] = torch.cat((ends, whole, ends))
+        return view_of(self._storages[key], tensor, self._around)
 
 
-def view_of(memory: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A tensor that lies in `memory` as `like` lies in its own."""
+def view_of(memory: torch.Tensor, like: torch.Tensor, before: int = 0) -> torch.Tensor:
+    """A tensor that lies in `memory`, so many bytes later, as `like` does in its own."""
     empty = torch.empty(0, dtype=like.dtype, device=like.device)
-    made = empty.set_(
-        memory.untyped_storage(), like.storage_offset(), like.size(), like.stride()
-    )
+    offset = like.storage_offset() + before // like.element_size()
+    made = empty.set_(memory.untyped_storage(), offset, like.size(), like.stride())
     if like.is_conj():
         made = torch._conj(made)
     if like.is_neg():

@@ -1,0 +1,129 @@
+"""Looks at what a recorded call does that no operator tells."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable, Container, Iterable
+from typing import Any
+
+from reprise._frames import Owner, is_torchs, owner_of
+from reprise._handlers import HandlerWatch, Managers
+from reprise._hidden_state import ASKING_NAMES, HiddenState
+from reprise.guards.code import Code, key_of
+
+_READ = (Owner.PROGRAM, Owner.PACKAGE)
+_ASKS_FOR_CLASS = frozenset({"type", "__class__"})
+
+
+class CallWatch:
+    """Of one call: the functions that this thread calls between enter and exit.
+
+    Python's own hook for profilers tells of them. A profiler that is written in Python
+    is told, too; beside one that is not, such as cProfile, nobody can look.
+    """
+
+    def __init__(
+        self,
+        begin: types.CodeType,
+        values: Iterable[tuple[str, Any]],
+        suspects: Container[str],
+        names: Iterable[str],
+        numbers: Iterable[float],
+        known: Container[tuple[int, int]] = (),
+    ) -> None:
+        """`begin`: the code of the frame that calls the callable.
+
+        `values`, `suspects`: see `HiddenState`. `names`: those that the callable's code
+        names. `numbers`: among the arguments. `known`: code that was read already; see `key_of`.
+        """
+        self.hidden = HiddenState(values, suspects)
+        self.handlers = HandlerWatch(begin)
+        self._managers = Managers()
+        self.handlers.managers = self._managers
+        self._names = frozenset(names)
+        self._numbers = set(map(id, numbers))
+        # A function may ask for the class of a number.
+        self.asks_for_class = False
+        # Code that the call has run, of the program's and of packages, and its globals.
+        self.ran: Code = {}
+        self._known = known
+        self._before: Callable[..., Any] | None = None
+        self._hook = self._see
+
+    def __enter__(self) -> CallWatch:
+        self._begin_to_look()
+        self.handlers.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.handlers.end()
+        self._look_away()
+
+    def pause(self) -> None:
+        """What follows runs in each call, so it is not looked at."""
+        self._look_away()
+        self.hidden.pause()
+
+    def go_on(self) -> None:
+        """Behind it."""
+        self.hidden.go_on()
+        self._begin_to_look()
+
+    def _begin_to_look(self) -> None:
+        before = sys.getprofile()
+        if before is None or callable(before):
+            self._before = before
+            sys.setprofile(self._hook)
+            return
+        self.handlers.managers = None
+        self.asks_for_class |= not self._names.isdisjoint(_ASKS_FOR_CLASS)
+        if asks := sorted(ASKING_NAMES.intersection(self._names)):
+            self.hidden.note(
+                f"a profiler is at work, beside which nobody can look at what it reads "
+                f"by {', '.join(asks)}",
+                None,
+            )
+
+    def _look_away(self) -> None:
+        if sys.getprofile() is self._hook:
+            sys.setprofile(self._before)
+
+    def _see(self, frame: types.FrameType, event: str, what: Any) -> None:
+        try:
+            if event == "c_call":
+                self.hidden.saw_call(frame, what)
+            elif event == "call":
+                self.hidden.saw_function(frame)
+                self._saw_code(frame)
+                if self._numbers and not self.asks_for_class:
+                    self._saw_function(frame)
+                if frame.f_code.co_name == "__enter__":
+                    self._managers.saw_enter(frame)
+            self.hidden.look_at_suspects(frame)
+        except Exception as error:  # the program's objects may raise what they like
+            self.hidden.note(f"its calls cannot be looked at: {error!r}", frame)
+        if self._before is not None:
+            self._before(frame, event, what)
+
+    def _saw_code(self, frame: types.FrameType) -> None:
+        code, of = frame.f_code, frame.f_globals
+        key = key_of(code, of)
+        if key in self.ran or key in self._known:
+            return
+        of_function = code.co_flags & inspect.CO_OPTIMIZED
+        if of_function and owner_of(code.co_filename) in _READ:
+            self.ran[key] = code, of
+
+    def _saw_function(self, frame: types.FrameType) -> None:
+        code = frame.f_code
+        named = set(code.co_names)
+        if named.isdisjoint(_ASKS_FOR_CLASS) or is_torchs(code.co_filename):
+            return
+        arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        given = frame.f_locals
+        self.asks_for_class = "float" in named or any(
+            id(given.get(name)) in self._numbers
+            for name in (*arguments, *code.co_freevars)
+        )

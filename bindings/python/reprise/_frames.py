@@ -1,0 +1,79 @@
+"""Python's frames: whose code they run, and where in it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sysconfig
+import types
+
+_PACKAGES = ("site-packages", "dist-packages")
+_STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
+_REPRISE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# What these do is no part of a result: they tell people, or find code.
+_TELLING = frozenset(
+    {
+        *("logging", "warnings", "linecache", "traceback", "tokenize", "inspect"),
+        *("importlib", "pkgutil", "zipimport", "runpy"),
+    }
+)
+
+
+class Owner:
+    """Of code. PROGRAM: neither an installed package, nor the library, nor this."""
+
+    PROGRAM, PACKAGE, LIBRARY, REPRISE = range(4)
+
+
+@functools.lru_cache(maxsize=4096)
+def owner_of(file: str) -> int:
+    """Of the code in that file."""
+    if file.startswith(_REPRISE):
+        return Owner.REPRISE
+    if any(part in file for part in _PACKAGES):
+        return Owner.PACKAGE
+    if file.startswith(("<frozen", _STANDARD)):
+        return Owner.LIBRARY
+    return Owner.PROGRAM
+
+
+def is_programs(code: types.CodeType) -> bool:
+    """Code of the program's own."""
+    return owner_of(code.co_filename) == Owner.PROGRAM
+
+
+@functools.lru_cache(maxsize=4096)
+def is_torchs(file: str) -> bool:
+    """Code of torch's package."""
+    return any(f"{part}{os.sep}torch{os.sep}" in file for part in _PACKAGES)
+
+
+@functools.lru_cache(maxsize=4096)
+def _tells(file: str) -> bool:
+    name = file.removeprefix("<frozen ").rstrip(">").removeprefix(_STANDARD)
+    return name.replace(os.sep, ".").removesuffix(".py").split(".")[0] in _TELLING
+
+
+def caller_of(frame: types.FrameType | None) -> types.FrameType | None:
+    """The program's frame that asked the standard library for what `frame` does.
+
+    None: a package asked, or the library told people or found code.
+    """
+    while frame is not None:
+        file = frame.f_code.co_filename
+        owner = owner_of(file)
+        if owner == Owner.PROGRAM:
+            return frame
+        if owner == Owner.PACKAGE or (owner == Owner.LIBRARY and _tells(file)):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def place_of(frame: types.FrameType | None) -> str:
+    """The innermost line of the program's from there; "": there is none."""
+    while frame is not None:
+        if owner_of(frame.f_code.co_filename) == Owner.PROGRAM:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

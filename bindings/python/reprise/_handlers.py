@@ -1,0 +1,254 @@
+"""Code that would handle an operator's error, round a call of one.
+
+A replay raises what an operator raises and runs no Python, so it never gets to an
+`except`, a `finally`, or a context manager that swallows an error. Before anything was
+written that is no harm, because the callable is run from its beginning then. Behind the
+first write it cannot be, and such a call is not replayed.
+
+Torch's own code is exempt: what it handles are types of arguments, and what it does
+behind an error is to put its modes back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from torch.library import Library
+
+from reprise import _native
+from reprise._frames import Owner, is_torchs, owner_of
+
+_SITES = ("BEFORE_WITH", "CALL")  # what calls `__enter__`
+# In the place of a site: an `except` or a `finally`; what the compiler has written to put
+# the interpreter's own state back.
+_NO_MANAGER, _INTERPRETERS = -1, -2
+_RETURNS = ("RETURN_VALUE", "RETURN_CONST")
+
+
+class _Handler(NamedTuple):
+    """Where Python goes on if code from `start` to `end` raises; offsets of bytes."""
+
+    start: int
+    end: int
+    target: int
+    # Of a `with`: the instruction that calls the manager's `__enter__`.
+    site: int
+
+
+def _entries(table: bytes) -> Iterator[tuple[int, int, int]]:
+    """Of an exception table, as CPython writes it (Objects/exception_handling_notes)."""
+    position = 0
+
+    def number() -> int:
+        nonlocal position
+        byte = table[position]
+        value = byte & 63
+        while byte & 64:
+            position += 1
+            byte = table[position]
+            value = value << 6 | byte & 63
+        position += 1
+        return value
+
+    while position < len(table):
+        start, length, target, _ = number(), number(), number(), number()
+        yield 2 * start, 2 * (start + length), 2 * target
+
+
+@functools.lru_cache(maxsize=4096)
+def _handlers_of(code: types.CodeType) -> list[_Handler]:
+    entries = list(_entries(code.co_exceptiontable))
+    steps = [(each.offset, each.opname) for each in dis.get_instructions(code)]
+    index = {offset: number for number, (offset, _) in enumerate(steps)}
+    first: dict[int, int] = {}
+    for start, _, target in entries:
+        first[target] = min(start, first.get(target, start))
+    found = []
+    for start, end, target in entries:
+        site = _INTERPRETERS
+        if steps[index[target]][1] == "PUSH_EXC_INFO":
+            site = _NO_MANAGER
+            if steps[index[target] + 1][1] == "WITH_EXCEPT_START":
+                before = steps[: index[first[target]]]
+                calls = [offset for offset, name in before if name in _SITES]
+                site = calls[-1] if calls else _NO_MANAGER
+        found.append(_Handler(start, end, target, site))
+    return found
+
+
+def _round(code: types.CodeType, at: int) -> Iterator[_Handler]:
+    """Those of an error of the instruction there, inner ones first."""
+    handlers = _handlers_of(code)
+    while True:
+        handler = next((each for each in handlers if each.start <= at < each.end), None)
+        if handler is None:
+            return
+        if handler.site != _INTERPRETERS:
+            yield handler
+        if handler.target <= at:  # a loop of the compiler's
+            return
+        at = handler.target
+
+
+@functools.lru_cache(maxsize=4096)
+def _always_false(code: types.CodeType) -> bool:
+    """That function returns nothing that is true."""
+    constant: Any = ...
+    for step in dis.get_instructions(code):
+        if step.opname in _RETURNS:
+            value = step.argval if step.opname == "RETURN_CONST" else constant
+            if value not in (None, False):
+                return False
+        constant = step.argval if step.opname == "LOAD_CONST" else ...
+    return True
+
+
+class Managers:
+    """The context managers that a recorded call has entered: which swallow errors."""
+
+    def __init__(self) -> None:
+        # By code and the instruction that entered it; True: it may swallow an error.
+        # A function: that finds it out when it is asked.
+        self._known: dict[tuple[int, int], bool | Callable[[], bool]] = {}
+        self._kept: list[types.CodeType] = []  # whose ids are known
+
+    def saw_enter(self, frame: types.FrameType) -> None:
+        """Its `__enter__` begins."""
+        by, code = frame.f_back, frame.f_code
+        if by is None or not code.co_argcount or is_torchs(by.f_code.co_filename):
+            return
+        key = id(by.f_code), by.f_lasti
+        if self._known.get(key) is True:
+            return
+        self._kept.append(by.f_code)
+        self._known[key] = self._judge(frame.f_locals[code.co_varnames[0]])
+
+    def _judge(self, manager: Any) -> bool | Callable[[], bool]:
+        kind = type(manager)
+        if kind.__module__.partition(".")[0] == "torch":
+            return False
+        if isinstance(manager, contextlib._GeneratorContextManager):
+            code = getattr(manager.gen, "gi_code", None)
+            if code is None:
+                return True
+            self._kept.append(code)
+            return False if is_torchs(code.co_filename) else self._of_generator(code)
+        leave = kind.__exit__
+        if isinstance(leave, types.FunctionType):
+            return not _always_false(leave.__code__)
+        return True
+
+    def _of_generator(self, code: types.CodeType) -> Callable[[], bool]:
+        yields = [
+            step.offset
+            for step in dis.get_instructions(code)
+            if step.opname == "YIELD_VALUE"
+        ]
+        return lambda: any(may_handle(code, at, self, ends=True) for at in yields)
+
+    def swallows(self, code: types.CodeType, site: int) -> bool:
+        """The one that is entered there may swallow an error.
+
+        One of which nobody was told has an `__enter__` that is written in C; of these
+        none does.
+        """
+        known = self._known.get((id(code), site), False)
+        return known() if callable(known) else known
+
+
+def may_handle(
+    code: types.CodeType, at: int, managers: Managers | None, ends: bool = False
+) -> bool:
+    """Something there may handle an error of the instruction at that offset.
+
+    `managers`: None: each may swallow one. `ends`: a `finally` does not count, which
+    goes on with the error.
+    """
+    if not hasattr(code, "co_exceptiontable"):  # before Python 3.11
+        steps = dis.get_instructions(code)
+        return any(step.opname in ("SETUP_FINALLY", "SETUP_WITH") for step in steps)
+    for handler in _round(code, at):
+        if handler.site == _NO_MANAGER:
+            if not (ends and _goes_on(code, handler.target)):
+                return True
+        elif managers is None or managers.swallows(code, handler.site):
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=4096)
+def _goes_on(code: types.CodeType, target: int) -> bool:
+    """The handler that begins there is a `finally`: it catches by no type."""
+    for step in dis.get_instructions(code):
+        if step.offset <= target:
+            continue
+        if step.opname in ("CHECK_EXC_MATCH", "POP_EXCEPT", *_RETURNS):
+            return False
+        if step.opname == "RERAISE":
+            return True
+    return False
+
+
+class HandlerWatch:
+    """Finds handlers round operators of one recorded call, behind its first write."""
+
+    _now: HandlerWatch | None = None  # of the call that is recorded; one in a process
+
+    def __init__(self, begin: types.CodeType) -> None:
+        """`begin`: the code of the frame that calls the callable."""
+        self._begin = begin
+        self._thread = 0
+        self.managers: Managers | None = None  # None: nobody tells which are entered
+        self.reason = ""
+        self.place = ""
+
+    def begin(self) -> None:
+        """From now on; by the thread that makes the call."""
+        _listen()
+        self._thread = threading.get_ident()
+        HandlerWatch._now = self
+
+    def end(self) -> None:
+        """No longer."""
+        HandlerWatch._now = None
+
+    @classmethod
+    def look(cls) -> None:
+        """An operator is called that writes or draws, or one behind such a one."""
+        if cls._now is not None and not cls._now.reason:
+            cls._now._look()
+
+    def _look(self) -> None:
+        # Autograd's threads work for one that waits.
+        frame = sys._current_frames().get(self._thread)
+        while frame is not None and frame.f_code is not self._begin:
+            self._look_at(frame)
+            frame = frame.f_back
+
+    def _look_at(self, frame: types.FrameType) -> None:
+        code = frame.f_code
+        if owner_of(code.co_filename) == Owner.REPRISE or is_torchs(code.co_filename):
+            return
+        if may_handle(code, frame.f_lasti, self.managers):
+            self.reason = (
+                "an except, a finally, or a with that swallows errors stands round an "
+                "operator that writes or draws, or behind one, and no replay gets "
+                "there (put it round the region, or before what writes)"
+            )
+            self.place = f"{code.co_filename}:{frame.f_lineno}"
+
+
+@functools.cache
+def _listen() -> Library:
+    """From now on recorders tell of such operators."""
+    library = Library("reprise", "IMPL")
+    library.impl("behind_effects", HandlerWatch.look, "CompositeImplicitAutograd")
+    _native._ops().tell_of_effects()
+    return library

@@ -1,0 +1,142 @@
+"""What one node of autograd's can stand for, in place of a call's operators' own.
+
+A replay of such a call has no graph of autograd's but this node, which knows what the
+recorded call's graph computed from what it had saved, and nothing else. So nothing of the
+program's may hang on that graph: no hook, no function of Python's that computes gradients,
+no tensor that autograd gets from somewhere else than it was saved.
+
+All conditions stand here, by the time when they are known. What only a dispatcher sees is
+noted while the call is written down, in bindings/torch: of any call in
+`tape_surroundings.h` and `TapeRecorder::CheckHooks`, which hands on why a forward pass
+cannot be recorded at all; of a forward pass where `TapePass::kForward` is asked for. Where
+a condition does not hold, operators keep nodes of their own, or the callable runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+from reprise import _native
+
+if TYPE_CHECKING:
+    from reprise._node import Graph
+
+_MOST_NODES = 2000  # of a history that are looked at
+
+
+class Unknown(Exception):
+    """What a call's history is that one node cannot stand for."""
+
+
+# --- Before a call ---
+
+
+def stands_here() -> bool:
+    """Whether autograd's work now is nobody else's, too.
+
+    It is, under autocast (which casts), hooks of saved tensors or where these are
+    disabled, checkpointing, and in a backward pass.
+    """
+    return (
+        torch.is_grad_enabled()
+        and torch._C._current_graph_task_id() == -1
+        and torch._C._autograd._top_saved_tensors_default_hooks(True) is None
+        and torch._C._autograd._saved_tensors_hooks_is_enabled()
+        and not torch.is_autocast_enabled("cuda")
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def check_arguments(arguments: Sequence[torch.Tensor]) -> None:
+    """Raises Unknown where the history of one goes on to another one.
+
+    Who asks the engine for the gradients of both makes it run what lies between. Also
+    raised where that history is too long to tell.
+    """
+    if _lead_to_each_other(arguments):
+        raise Unknown("an argument was computed from another")
+
+
+def _lead_to_each_other(arguments: Sequence[torch.Tensor]) -> bool:
+    tracked = [each for each in arguments if each.requires_grad]
+    roots = {each.grad_fn for each in tracked if each.grad_fn is not None}
+    if len(tracked) < 2 or not roots:
+        return False
+    leaves = {id(each) for each in tracked if each.is_leaf}
+    left: list[Any] = list(roots)
+    seen: set[Any] = set()
+    while left and len(seen) < _MOST_NODES:
+        for behind, _ in left.pop().next_functions:
+            if behind is None or behind in seen:
+                continue
+            seen.add(behind)
+            if behind in roots or id(getattr(behind, "variable", None)) in leaves:
+                return True
+            left.append(behind)
+    return bool(left)
+
+
+# --- Behind a recorded call ---
+
+
+def share_memory(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> bool:
+    """The two of some pair are of one storage."""
+    return any(itertools.starmap(torch._C._is_alias_of, pairs))
+
+
+def check_outputs(tracked: Sequence[torch.Tensor]) -> None:
+    """Of those that require gradients. Raises Unknown."""
+    if not tracked:
+        raise Unknown("none has")
+    if any(each.grad_fn is None for each in tracked):
+        raise Unknown("an output is a leaf")
+    if len(tracked) > 1 and any(each._is_view() for each in tracked):
+        raise Unknown("of several outputs with gradients one is a view")
+    if share_memory(itertools.combinations(tracked, 2)):
+        raise Unknown("outputs with gradients share memory")
+
+
+def check_node(node: Any) -> None:
+    """Of a recorded call's graph. Raises Unknown."""
+    if isinstance(node, BackwardCFunction):
+        raise Unknown("a torch.autograd.Function is called")
+
+
+def check_within(output: torch.Tensor, first_node: int) -> None:
+    """Of the nodes behind an output from that number on. Raises Unknown."""
+    if _native._ops().history_has_hooks([output], first_node):
+        raise Unknown("hooks are set on tensors inside")
+
+
+def check_end(node: Any, first_node: int) -> None:
+    """Of a node that is no argument's, leaf's or other output's. Raises Unknown."""
+    if node._sequence_nr() < first_node:
+        raise Unknown("a tensor from outside has a history")
+
+
+def check_saved(written: bool) -> None:
+    """Raises Unknown where what autograd has saved was written since."""
+    if written:
+        raise Unknown("what autograd has saved is written")
+
+
+def check_apart(graphs: Sequence[Graph]) -> None:
+    """Each is a node by itself: no other one's is within, or comes between.
+
+    They are run in the order of their outputs' nodes, the youngest first. Raises Unknown.
+    """
+    nodes = [node for graph in graphs for node in graph.nodes]
+    if len(set(nodes)) < len(nodes):
+        raise Unknown("outputs with gradients are computed from one inner value")
+    last: dict[int, int] = {}  # by tensor, the node of its last contribution
+    for graph in sorted(graphs, key=lambda graph: -graph.nodes[0]._sequence_nr()):
+        for each in graph.contributions:
+            number = each.node._sequence_nr()
+            if last.get(id(each.target), number) < number:
+                raise Unknown("gradients of several outputs come by turns")
+            last[id(each.target)] = number

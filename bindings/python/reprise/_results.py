@@ -1,0 +1,143 @@
+"""What a recorded call returns: whether replays can give the same.
+
+Replays make containers anew and hand out tensors that operators made. So what a result
+is besides that (an argument itself, a Parameter, something that others hold, too) is
+given again, or the callable runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from reprise.guards import tree
+
+_Step = tuple[bool, Any]
+_PLAIN = (tuple, list, dict, OrderedDict)
+
+
+def containers_in(
+    value: Any, steps: tuple[_Step, ...] = ()
+) -> Iterator[tuple[Any, tuple[_Step, ...]]]:
+    """Containers that are no empty tuples, outer ones first, and the way to each."""
+    kind = type(value)
+    inside: Iterable[tuple[_Step, Any]]
+    if kind in (dict, OrderedDict):
+        inside = [((False, key), each) for key, each in value.items()]
+    elif isinstance(value, tuple) or kind is list:
+        inside = [((False, index), each) for index, each in enumerate(value)]
+    elif kind in _pytree.SUPPORTED_NODES:
+        inside = ()  # its children may be made as they are asked for
+    elif hasattr(kind, "__dataclass_fields__") and not isinstance(value, type):
+        names = [name for name in kind.__dataclass_fields__ if hasattr(value, name)]
+        inside = [((True, name), getattr(value, name)) for name in names]
+    else:
+        return
+    if value != ():
+        yield value, steps
+    for step, each in inside:
+        yield from containers_in(each, (*steps, step))
+
+
+def held_elsewhere(box: list[Any], args: Any, kwargs: Any) -> str | None:
+    """Of the result in the box, why nobody else may make it. None: anybody may.
+
+    Nobody else may refer to the result itself.
+    """
+    given = {id(each) for each, _ in containers_in((args, kwargs))}
+    try:
+        made = [each for each, _ in containers_in(box[0]) if id(each) not in given]
+    except RecursionError:
+        return "it returns what is too deep, or holds itself"
+    if len(set(map(id, made))) < len(made):
+        return "it returns one container in two places"
+    # Nobody can tell one tuple from another that holds the same.
+    made = [each for each in made if not isinstance(each, tuple)]
+    if any(count > _HELD_BY_ONE for count in _references(made)):
+        return (
+            "it returns a container that something else holds, too (let it return a "
+            "copy)"
+        )
+    return None
+
+
+def _references(values: list[Any]) -> list[int]:
+    return [sys.getrefcount(each) for each in values]
+
+
+def _by_one() -> int:
+    """What `_references` gives for what one container holds, and nobody else."""
+    box = [[None]]
+    return _references([box[0]])[0]
+
+
+_HELD_BY_ONE = _by_one()
+
+
+def with_arguments(result: Any, args: Any, kwargs: Any) -> Any:
+    """The result, with `tree.GivenBack` in the place of containers of the arguments.
+
+    Raises Foreign where one is in something that nobody knows how to make anew.
+    """
+    ways = {
+        id(each): steps
+        for each, steps in containers_in((args, kwargs))
+        if len(steps) > 1  # the arguments themselves are made for each call
+    }
+    if not any(id(each) in ways for each, _ in containers_in(result)):
+        return result
+
+    def replaced(value: Any) -> Any:
+        if id(value) in ways:
+            return tree.GivenBack(ways[id(value)])
+        kind = type(value)
+        if kind is tuple or kind is list:
+            return kind(map(replaced, value))
+        if kind in _PLAIN:
+            return kind((key, replaced(each)) for key, each in value.items())
+        if any(id(each) in ways for each, _ in containers_in(value)):
+            raise tree.Foreign(f"{kind.__qualname__} that holds a part of an argument")
+        return value
+
+    return replaced(result)
+
+
+def attributes_of(tensors: Iterable[torch.Tensor]) -> list[tuple[Any, dict[str, Any]]]:
+    """Attributes that the program has set on them, as they are now."""
+    return [(each, dict(each.__dict__)) for each in tensors]
+
+
+def why_not_made(
+    outputs: Iterable[torch.Tensor],
+    there: Iterable[torch.Tensor],
+    before: list[tuple[Any, dict[str, Any]]],
+) -> str | None:
+    """Why replays do not give these outputs. None: they do.
+
+    `there`: tensors that were there before the call; `before`: attributes of arguments.
+    """
+    known = set(map(id, there))
+    for tensor, attributes in before:
+        known.add(id(tensor))
+        now = tensor.__dict__
+        same = now.keys() == attributes.keys() and all(
+            value is attributes[key] for key, value in now.items()
+        )
+        if not same:
+            return "it sets attributes of a tensor among the arguments"
+    for each in outputs:
+        if id(each) in known:
+            continue
+        if type(each) is not torch.Tensor:
+            return (
+                f"it returns a {type(each).__name__} that it makes (return a plain "
+                "tensor, or make it outside)"
+            )
+        if each.__dict__:
+            return "it sets attributes of a tensor that it returns"
+    return None

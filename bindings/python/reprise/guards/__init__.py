@@ -1,0 +1,1 @@
+"""What a callable reads besides its arguments: found by one walk, and watched."""

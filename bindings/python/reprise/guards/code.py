@@ -1,0 +1,187 @@
+"""What code names: globals, attributes, modules that it imports."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import dis
+import functools
+import gc
+import importlib.util
+import inspect
+import operator
+import re
+import types
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+# By these, code reads or sets attributes whose names it does not say.
+READ_ALL = frozenset(
+    {
+        *("getattr", "vars", "__dict__", "__getattribute__", "asdict", "astuple"),
+        *("setattr", "delattr", "dir", "getattr_static", "format", "format_map"),
+        *("eval", "exec", "dumps", "f_globals", "f_locals"),
+    }
+)
+# Likewise, whatever the program calls them.
+READERS = (
+    *(getattr, setattr, delattr, vars, inspect.getmembers, copy.copy, copy.deepcopy),
+    *(dataclasses.asdict, dataclasses.astuple, dataclasses.replace),
+)
+# They take names as texts, which most code says.
+_BY_TEXT = frozenset(
+    {
+        *("hasattr", "getattr", "setattr", "delattr", "attrgetter", "methodcaller"),
+        *("__dict__", "vars", "__getattribute__"),
+    }
+)
+# Their functions tell nobody that they look at a number.
+MATH = frozenset({"math", "cmath", "numpy", "statistics", "decimal", "fractions"})
+# They take names of globals, or of modules, as texts.
+_OF_MODULES = frozenset(
+    {"globals", "eval", "exec", "vars", "__import__", "import_module", "modules"}
+)
+_MOST_FUNCTIONS = 16
+_NAME = re.compile(r"[^\W\d]\w*")
+_READS = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")
+_WRITES = ("STORE_ATTR", "DELETE_ATTR")
+_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
+
+
+# Code, and its globals.
+Code = dict[tuple[int, int], tuple[types.CodeType, dict[str, Any]]]
+
+
+def key_of(code: types.CodeType, of: dict[str, Any]) -> tuple[int, int]:
+    """Of code with these globals. Code of one text is equal, wherever it stands."""
+    return id(code), id(of)
+
+
+class Import(NamedTuple):
+    """A module that code imports, and what it takes of it."""
+
+    module: str
+    level: int  # of a relative one: how many dots
+
+    def absolute(self, package: Any) -> str:
+        """Its name where it is imported in a module of that package."""
+        if not self.level:
+            return self.module
+        try:
+            return importlib.util.resolve_name("." * self.level + self.module, package)
+        except (ImportError, TypeError, AttributeError):
+            return ""
+
+
+class Named(NamedTuple):
+    """What code names."""
+
+    globals: tuple[str, ...]
+    # Each a global, and attributes: `torch.nn.functional`.
+    chains: tuple[tuple[str, ...], ...]
+    read: frozenset[str]  # attributes
+    written: frozenset[str]
+    imports: tuple[Import, ...]
+    # What may be globals, or modules, that it reads by text. None: it reads none so.
+    by_text: frozenset[str] | None
+
+
+@functools.lru_cache(maxsize=8192)
+def named_by(code: types.CodeType) -> Named:
+    """That of functions inside it, too."""
+    names: dict[str, None] = {}
+    chains: dict[tuple[str, ...], None] = {}
+    read: set[str] = set()
+    written: set[str] = set()
+    imports: dict[Import, None] = {}
+    by_text: set[str] | None = None
+    chain: tuple[str, ...] = ()
+    before: list[Any] = [None, None]  # what the last two steps have loaded
+    for step in dis.get_instructions(code):
+        name = step.opname
+        if name in ("CACHE", "EXTENDED_ARG", "PRECALL", "NOP"):
+            continue
+        links = chain if name.startswith(_READS) else ()
+        chain = ()
+        if name in _GLOBALS:
+            names[str(step.argval)] = None
+            chain = (str(step.argval),)
+        elif name == "IMPORT_NAME":
+            level = before[0] if isinstance(before[0], int) else 0
+            imports[Import(str(step.argval), level)] = None
+            read.update(str(step.argval).split("."))
+        elif name == "IMPORT_FROM":
+            read.add(str(step.argval))
+        elif name in _WRITES:
+            written.add(str(step.argval))
+        elif name.startswith(_READS):
+            read.add(str(step.argval))
+            if links:
+                chain = (*links, str(step.argval))
+                chains[chain] = None
+        elif name == "MATCH_CLASS":
+            read.update(_texts_in(code.co_consts))
+            read.update(("__match_args__", *(["getattr"] if step.arg else [])))
+        before = [before[1], step.argval]
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner = named_by(constant)
+            names.update(dict.fromkeys(inner.globals))
+            chains.update(dict.fromkeys(inner.chains))
+            read |= inner.read
+            written |= inner.written
+            imports.update(dict.fromkeys(inner.imports))
+            if inner.by_text is not None:
+                by_text = (by_text or set()) | inner.by_text
+    if not _BY_TEXT.isdisjoint((*names, *read)):
+        read.update(_texts_in(code.co_consts))
+    if not _OF_MODULES.isdisjoint((*names, *read)):
+        texts = (each for each in code.co_consts if isinstance(each, str))
+        by_text = (by_text or set()).union(texts, _texts_in(code.co_consts))
+    return Named(
+        tuple(names),
+        tuple(chains),
+        frozenset(read),
+        frozenset(written),
+        tuple(imports),
+        None if by_text is None else frozenset(by_text),
+    )
+
+
+def codes_in(code: types.CodeType) -> tuple[types.CodeType, ...]:
+    """It, and that of functions inside it."""
+    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    return code, *(each for one in inner for each in codes_in(one))
+
+
+def functions_with(codes: list[types.CodeType]) -> list[types.FunctionType]:
+    """Those that have such code: of their defaults and closures no code says where.
+
+    Not such that are made in each call: there are many of one code. It asks all objects
+    that there are, which takes long.
+    """
+    if not codes:
+        return []
+    found: dict[int, list[types.FunctionType]] = {}
+    for each in gc.get_referrers(*codes):
+        if type(each) is types.FunctionType:
+            found.setdefault(id(each.__code__), []).append(each)
+    few = (each for each in found.values() if len(each) <= _MOST_FUNCTIONS)
+    return [fn for each in few for fn in each]
+
+
+def _texts_in(constants: tuple[Any, ...]) -> Iterator[str]:
+    """What may be names of attributes: in expressions and formats, too."""
+    for each in constants:
+        if isinstance(each, str):
+            yield from _NAME.findall(each)
+        elif isinstance(each, tuple):
+            yield from _texts_in(each)
+
+
+def named_by_getter(getter: Any) -> set[str]:
+    """The attributes that an `attrgetter` or `methodcaller` reads."""
+    _, given = getter.__reduce__()[:2]
+    if type(getter) is operator.methodcaller:
+        given = [each for each in given if isinstance(each, str)][:1]
+    return {part for each in given for part in str(each).split(".")}

@@ -1,0 +1,187 @@
+"""What all that a callable leads to held at one time."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Container, Iterable
+from typing import Any
+
+import torch
+
+from reprise.guards.attributes import Attribute, Written, is_plain
+from reprise.guards.compared import Compared
+from reprise.guards.holders import Dictionary, Moved, made_tokens
+from reprise.guards.names import Names
+from reprise.guards.tokens import MISSING, TensorRef, same
+from reprise.guards.walk import Walk
+from reprise.guards.watch import Plan, Watch
+
+_MOST_WRITTEN = 256  # attributes that calls set
+
+
+class State:
+    """What all of that held when it was made; a number for what is learned in it."""
+
+    def __init__(self, walk: Walk, number: int) -> None:
+        self.number = number
+        self.written = walk.written
+        self._holders = walk.holders
+        self._tensors = walk.tensors
+        self._types = walk.found_types
+        self._optimizers = walk.optimizers
+        self._modules = walk.modules
+        self._named = walk.names()
+        made_tokens(self._holders)
+        self._plan: Plan | None = None
+        self._compared: Compared | None = None
+        self._for_nothing = 0  # looks
+        self._rest: list[tuple[Names, list[int]]] = []
+
+    # --- What it is of ---
+
+    def dicts(self) -> list[dict[Any, Any]]:
+        """Those that it is of."""
+        return [
+            each.of for each in self._holders if isinstance(each, (Names, Dictionary))
+        ]
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Those that it is of, and optimizers hold now; the library looks at them."""
+        held = [each for ref in self._tensors if (each := ref()) is not None]
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                held += filter(torch.is_tensor, group["params"])
+        return list({id(each): each for each in held}.values())
+
+    def meets(self, kinds: Iterable[type], tensors: Iterable[torch.Tensor]) -> bool:
+        """Objects of these classes, or these tensors, are part of it."""
+        if not self._types.isdisjoint(map(id, kinds)):
+            return True
+        own = set(map(id, self.tensors()))
+        return not own.isdisjoint(map(id, tensors))
+
+    # --- Whether it still is so ---
+
+    def arm(self, watch: Watch) -> None:
+        """From now on, what is watched and compared is what it is now."""
+        if self._plan is None:
+            self._plan = Plan(self._holders)
+        self._compared = Compared(self._plan.compared)
+        watch.arm(self._plan.watched, self._plan.words)
+
+    def looks(self) -> int:
+        """At how many things a call looks itself."""
+        return 0 if self._compared is None else self._compared.count
+
+    def seconds(self) -> float:
+        """What that takes."""
+        compared = self._compared
+        return 0.0 if compared is None else min(compared.seconds() for _ in range(3))
+
+    def largest(self) -> tuple[str, int]:
+        """What most of these are of, and how many."""
+        return ("nothing", 0) if self._compared is None else self._compared.largest
+
+    def is_quiet(self) -> bool:
+        """Nothing has changed of what nobody tells of."""
+        return self._compared is not None and self._compared.quiet()
+
+    def difference(self, beside: Container[tuple[int, Any]] = ()) -> str | None:
+        """What is another one now, as the program names it; None: nothing.
+
+        `beside` these: ids of dictionaries, and keys.
+        """
+        try:
+            return self._difference(beside)
+        except Exception as failed:  # the program's own, as it is looked at
+            return f"what cannot be looked at ({failed!r})"
+
+    def _difference(self, beside: Container[tuple[int, Any]]) -> str | None:
+        moved: Moved = {}
+        for holder in self._holders:
+            if holder.changes and id(holder) not in moved:
+                found = holder.difference(moved, beside)
+                if found is not None:
+                    return found
+        return self._move(moved) if moved else None
+
+    def _move(self, moved: Moved) -> str | None:
+        """Equal lists and the like are looked at from now on, in the place of others.
+
+        Not such that are known already: then two are one now, or have changed places.
+        """
+        held = set(map(id, (each.of for each in self._holders if each.movable)))
+        for holder, now in moved.values():
+            if id(now) in held:
+                return holder.name
+            held.add(id(now))
+        for holder, now in moved.values():
+            holder.of = now
+            if holder.watched() is not None:
+                self._plan = None
+        return None
+
+    def was_for_nothing(self, watch: Watch) -> None:
+        """A look has found no difference: what changes all the time is left out.
+
+        Of dictionaries of which a part counts, the rest of two looks is compared; ever
+        more rarely, as that takes longer than a look.
+        """
+        self._for_nothing += 1
+        count = self._for_nothing
+        if count & (count + 1) == 0:
+            self._rest = [
+                (each, each.rest()) for each in self._holders if isinstance(each, Names)
+            ]
+        elif count & (count - 1) == 0:
+            for holder, before in self._rest:
+                if holder.rest() != before:
+                    watch.leave(holder.of)
+                    self._plan = None
+            self._rest = []
+
+    def leave_out(self) -> set[tuple[int, str]]:
+        """What packages keep for themselves, and a call has changed: a counter, say.
+
+        It is of globals and classes of packages, and no code of the program's names it.
+        From now on it is part of nothing. Ids of dictionaries, and keys.
+        """
+        found: set[tuple[int, str]] = set()
+        for holder in self._holders:
+            if isinstance(holder, Names) and holder.is_packages:
+                found |= holder.leave_out(self._named)
+        return found
+
+    def rewritten(self) -> Written:
+        """Attributes that calls set, and what are other tensors now, if nothing else is.
+
+        Empty: there are none of these, or too many.
+        """
+        owners = {
+            id(values): (module, in_buffers)
+            for ref in self._modules
+            if (module := ref()) is not None
+            and type(module).__setattr__ is torch.nn.Module.__setattr__
+            for in_buffers, values in (
+                (False, module.__dict__),
+                (True, module._buffers),
+            )
+        }
+        found: dict[tuple[int, Any], Attribute] = {}
+        for holder in self._holders:
+            if not isinstance(holder, Names) or id(holder.of) not in owners:
+                continue
+            for key, value in holder.items():
+                token = holder.present.get(key, MISSING)
+                was_tensor = type(token) is TensorRef and not same(token, value)
+                if is_plain(value) and (token is None or was_tensor):
+                    module, in_buffers = owners[id(holder.of)]
+                    found[id(holder.of), key] = Attribute(
+                        weakref.ref(module), in_buffers, key
+                    )
+        alive = [each for each in self.written if each.module() is not None]
+        if self.difference(found) is not None or (
+            len(alive) + len(found) > _MOST_WRITTEN
+        ):
+            return ()
+        return (*alive, *found.values()) if found else ()

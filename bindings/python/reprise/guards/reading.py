@@ -1,0 +1,177 @@
+"""In which state all of that is that a region's callable reads."""
+
+from __future__ import annotations
+
+import threading
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reprise._frames import is_programs
+from reprise.guards.attributes import Written
+from reprise.guards.code import Code, functions_with
+from reprise.guards.guard import State
+from reprise.guards.trail import Refused
+from reprise.guards.tree import Foreign
+from reprise.guards.walk import Ran, Walk
+from reprise.guards.watch import LOOKS_ALWAYS, Watch
+
+_MOST_STATES = 8
+_MOST_KINDS = 64  # classes of arguments
+_MOST_LOOKS = 3  # in a call
+MOST_CODE = 1 << 14  # that recorded calls have run
+
+# A state, and what watches it.
+At = tuple[State, int]
+
+
+class Reading:
+    """What a callable reads besides its arguments.
+
+    States that it was in are kept for a while, and known again. Thread-safe: who looks
+    holds the lock, who asks whether all is quiet does not.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any] | None,
+        given: Sequence[Any],
+        lock: threading.RLock,
+    ) -> None:
+        """`given`: objects among all calls' arguments; they are not kept."""
+        self.walk: Walk | None = None  # the last one
+        self.at: At | None = None  # found last
+        self.made = 0  # states
+        self.refused = ""  # why it cannot be looked at
+        self.left = ""  # what was another one than in the state before
+        self.ran = Ran()
+        self.watch = Watch()
+        self._fn = fn
+        self._given = [weakref.ref(each) for each in given]
+        self._lock = lock
+        self._kinds: list[type] = []  # of arguments
+        self._states: list[State] = []
+        self._written: Written = ()
+
+    def numbers(self) -> set[int]:
+        """Those of the states that are known."""
+        return {each.number for each in self._states}
+
+    def now(self) -> At | None:
+        """The state, if nothing of it has changed that nobody tells of."""
+        at = self.at
+        return None if at is None or LOOKS_ALWAYS or not at[0].is_quiet() else at
+
+    def look(self) -> At:
+        """Finds the state that all of it is in."""
+        with self._lock:
+            self.left = ""
+            for _ in range(_MOST_LOOKS):
+                last = None
+                for state in reversed(self._states):
+                    last = state.difference()
+                    if last is None:
+                        break
+                else:
+                    state = self._new_state()
+                if self.at is not None and self.at[0] is state:
+                    state.was_for_nothing(self.watch)
+                else:
+                    self.left = self.left or last or ""
+                state.arm(self.watch)
+                at = self.at = state, self.watch.handle
+                # What another thread has changed meanwhile the watch does not tell.
+                if threading.active_count() == 1 or state.difference() is None:
+                    break
+            return at
+
+    def _new_state(self) -> State:
+        self.made += 1
+        state = self._find(self.made)
+        # What belongs to others than now is not kept for their sake.
+        here = {id(each) for each in state.dicts()}
+        self._states = [
+            each
+            for each in self._states[-(_MOST_STATES - 1) :]
+            if here.issuperset(map(id, each.dicts()))
+        ]
+        self._states.append(state)
+        return state
+
+    def _find(self, number: int) -> State:
+        """By a walk. Where that cannot be looked at, it is refused, and of nothing."""
+        given = [each() for each in self._given]
+        try:
+            self.walk = Walk(
+                self._fn, given, self._kinds, ran=self.ran, written=self._written
+            )
+            return State(self.walk, number)
+        except Refused as refused:
+            self.refused = str(refused)
+        except Foreign as foreign:
+            self.refused = f"an argument holds {foreign}"
+        except Exception as failed:  # the program's own, as it is looked at
+            self.refused = f"what it reads cannot be looked at: {failed!r}"
+        self.walk = Walk(None)
+        return State(self.walk, number)
+
+    # --- What it learns ---
+
+    def know_kinds(self, kinds: list[type]) -> bool:
+        """Classes of arguments, which code that is found leads through. False: many."""
+        known = set(map(id, self._kinds))
+        new = list({id(each): each for each in kinds if id(each) not in known}.values())
+        if not new:
+            return True
+        with self._lock:
+            if len(self._kinds) + len(new) > _MOST_KINDS:
+                return False
+            self._kinds += new
+            self._begin_anew()  # what its code names may be more
+        return True
+
+    def learn_code(self, state: State, ran: Code) -> None:
+        """A recorded call has run code that the walk has not found: it is read, too.
+
+        Nothing of what the state is of has changed, so it stays the same one.
+        """
+        if not ran:
+            return
+        with self._lock:
+            self.ran.code.update(ran)
+            if len(self.ran.code) > MOST_CODE:
+                self.refused = "it runs other code in each call"
+                return
+            own: list[types.CodeType]
+            own = [code for code, _ in ran.values() if is_programs(code)]
+            alive = [each for each in self.ran.functions if each() is not None]
+            self.ran.functions = [*alive, *map(weakref.ref, functions_with(own))]
+            again = self._find(state.number)
+            self._states = [again if each is state else each for each in self._states]
+            self.at = None
+
+    def learn_written(self, state: State) -> bool:
+        """A call has set attributes of modules to other tensors, and nothing else."""
+        found = state.rewritten()
+        with self._lock:
+            # Another thread may have learned others.
+            if not found or self._written != state.written:
+                return False
+            self._written = found
+            self._begin_anew()  # these are part of no state
+        return True
+
+    def is_quiet_again(self, at: At) -> None:
+        """A call has changed what is watched, and was to; it is not to be looked at."""
+        if self.at is at:
+            self.watch.anew()
+            self.at = at[0], self.watch.handle
+
+    def let_go(self) -> None:
+        """It knows nothing any longer."""
+        self._begin_anew()
+        self.walk = None
+
+    def _begin_anew(self) -> None:
+        self._states, self.at = [], None

@@ -1,0 +1,197 @@
+"""What a callable leads to: one walk, by one set of rules.
+
+From the callable, and from objects among the arguments, by whatever holds something:
+closures, defaults, `self`, globals and attributes that code names, classes and methods,
+containers, modules and hooks. It yields holders: what holds values, which of its keys
+count, and what these were (`holders.py`, `names.py`). There is no depth, but a budget of
+objects.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from reprise.guards.attributes import Written, keys_of
+from reprise.guards.classes import short_name_of
+from reprise.guards.code import Code, codes_in, key_of, named_by
+from reprise.guards.follow_code import CodeFollower, is_region
+from reprise.guards.follow_data import PLAIN, DataFollower, is_array
+from reprise.guards.holders import Dictionary, Holder, Sequence
+from reprise.guards.tokens import MISSING, is_value
+from reprise.guards.trail import Domain, Led, Trail, is_own_function
+
+# Of these it is known what they are.
+_NOT_LED = (torch.Tensor, torch.nn.Module, type, types.MethodType)
+
+
+class Ran:
+    """What recorded calls have run, and what they have shown of it."""
+
+    def __init__(self) -> None:
+        # Code of the program's and of packages, and its globals.
+        self.code: Code = {}
+        # Functions of the program's with such code that close over something.
+        self.functions: list[weakref.ref[types.FunctionType]] = []
+        # What packages keep for themselves; see `State.leave_out`.
+        self.left_out: set[tuple[int, str]] = set()
+
+
+class Walk:
+    """What a callable leads to, and objects among the arguments hold; of None: nothing."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any] | None,
+        given: Iterable[Any] = (),
+        kinds: Iterable[type] = (),
+        *,
+        ran: Ran | None = None,
+        written: Written = (),
+    ) -> None:
+        """`given`: objects among the arguments. `kinds`: classes of others.
+
+        `written`: attributes that calls set, which are not led to.
+
+        Raises Refused, and Foreign: nobody can look into something that is given.
+        """
+        ran, given = ran or Ran(), list(given)
+        self.written = written
+        self._trail = Trail(keys_of(written) | ran.left_out, given)
+        self._code = CodeFollower(self._trail)
+        # Classes of what is given are the business of who reads it.
+        with_classes = fn is not None or not given
+        self._data = DataFollower(self._trail, with_classes=with_classes)
+        for each in given:
+            self._trail.add(short_name_of(type(each)), each, Domain.GIVEN)
+        self._trail.run(self._visit)
+        self._trail.given_is_done()
+        for kind in kinds:
+            self._data.follow_class(kind)
+        if fn is not None:
+            self._trail.add("it", fn, Domain.PROGRAM)
+            self._data.follow_class(type(fn))
+        if with_classes:
+            self._data.follow_what_torch_asks_for()
+        for code, of in ran.code.values():
+            self._code.follow_what_ran(code, of)
+        for ref in ran.functions:
+            if (function := ref()) is not None:
+                self._trail.add(function.__name__, function, Domain.PROGRAM)
+        self._trail.run(self._visit)
+        self._trail.end()
+
+    # --- What it has found ---
+
+    @property
+    def holders(self) -> list[Holder]:
+        """What holds something that counts; who holds another one comes first."""
+        return self._trail.holders
+
+    @property
+    def led(self) -> list[Led]:
+        """Objects that the program's code names or holds."""
+        return self._trail.led
+
+    @property
+    def found_types(self) -> set[int]:
+        """The ids of the types of all that was found."""
+        return self._trail.types
+
+    @property
+    def holds_code(self) -> bool:
+        """Or modules, or what else is more than data."""
+        return self._trail.holds_code
+
+    @property
+    def tensors(self) -> list[weakref.ref[torch.Tensor]]:
+        """All of them, in order."""
+        return self._data.tensors
+
+    @property
+    def modules(self) -> list[weakref.ref[torch.nn.Module]]:
+        """All of them."""
+        return self._data.modules
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """All of them."""
+        return self._data.optimizers
+
+    @property
+    def kinds(self) -> list[type]:
+        """Classes of objects, and those that are led to."""
+        return self._data.kinds
+
+    @property
+    def computes(self) -> bool:
+        """The program's code may do mathematics with a number."""
+        return self._code.computes
+
+    def names(self) -> frozenset[str]:
+        """Attributes and globals that the program's code names."""
+        globals_of = (named_by(fn.__code__).globals for fn in self._code.functions)
+        return frozenset(self._trail.by_program).union(*globals_of)
+
+    def codes(self) -> set[tuple[int, int]]:
+        """Code of the program's that was read, and that of functions inside it."""
+        return {
+            key_of(each, fn.__globals__)
+            for fn in self._code.functions
+            for each in codes_in(fn.__code__)
+        }
+
+    # --- The rules ---
+
+    def _visit(self, name: str, value: Any, domain: Domain) -> None:
+        kind = type(value)
+        if is_value(kind) or value is MISSING:
+            return
+        trail, code, data = self._trail, self._code, self._data
+        is_new = trail.is_new(value, domain)
+        if is_new is False:
+            return
+        trail.types.add(id(kind))
+        if is_new is None:
+            self._visit_again(name, value, domain)
+        elif id(kind) in PLAIN:
+            data.follow(name, value, domain)
+        elif issubclass(kind, torch.Tensor):
+            data.follow_tensor(name, value, domain)
+        elif issubclass(kind, torch.nn.Module) and not is_region(kind):
+            data.follow_module(value)
+        elif issubclass(kind, torch.optim.Optimizer):
+            data.follow_optimizer(value)
+        elif issubclass(kind, type):
+            data.follow_class(value)
+        elif issubclass(kind, types.ModuleType):
+            code.follow_module(value, domain)
+        elif issubclass(kind, enum.Enum) and domain is Domain.GIVEN:
+            data.follow_class(kind)
+        elif not code.follow(name, value, domain):
+            data.follow(name, value, domain)
+
+    def _visit_again(self, name: str, value: Any, domain: Domain) -> None:
+        """Somebody leads to it, too, of whom more is looked at."""
+        kind = type(value)
+        trail = self._trail
+        if kind is types.FunctionType:
+            if not is_own_function(value):
+                self._code.follow_function(value, domain)
+        elif issubclass(kind, types.ModuleType):
+            self._code.follow_module(value, domain)
+        elif is_array(kind):
+            self._data.follow_array(name, value, domain)
+        elif issubclass(kind, threading.local):
+            self._data.follow(name, value, domain)
+        elif domain is Domain.PROGRAM and not issubclass(kind, _NOT_LED):
+            trail.note_led(name, value)
+            holder = trail.container(value)
+            if isinstance(holder, (Sequence, Dictionary)):
+                trail.add_all(holder, domain)

@@ -1,0 +1,195 @@
+"""Whether anything that counts may have changed: what the library tells of."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from reprise import _native
+from reprise.guards import classes
+from reprise.guards.holders import Bases, Dictionary, Holder, Instance
+from reprise.guards.names import Names
+
+_WORD = ctypes.sizeof(ctypes.c_size_t)
+_DICT_VERSION = 3 * _WORD  # before Python 3.12, behind the number of its entries
+_TYPE = _WORD  # of an object, behind the number of references
+_MOST_BEFORE = 4  # words that stand before an object
+_MOST_NOISY = 4096
+
+
+def _places(of: Any, *held: Any) -> list[int]:
+    """Where in an object stand the addresses of what it holds, in bytes.
+
+    Raises ValueError: not all of them do.
+    """
+    count = classes.size_of(type(of)) // _WORD
+    words = list((ctypes.c_size_t * count).from_address(id(of)))
+    return [_WORD * words.index(id(each)) for each in held]
+
+
+def _layout() -> dict[type, list[int]] | None:
+    """By type: the words that change with it; None: it is not known."""
+
+    def made(by: tuple[int, ...] = (), *, of: tuple[int, ...] = ()) -> object:
+        return made, by, of
+
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None
+    if sys.version_info[:3] == (3, 13, 0):  # neither versions nor watchers
+        return None
+    try:
+        return {
+            types.FunctionType: _places(
+                made, made.__code__, made.__defaults__, made.__kwdefaults__
+            ),
+            types.CellType: _places(types.CellType(made), made),
+            collections.defaultdict: _places(collections.defaultdict(made), made),
+        }
+    except ValueError:
+        return None
+
+
+_LAYOUT = _layout()
+LOOKS_ALWAYS = _LAYOUT is None
+
+
+def _words_of_object(value: Any, attributes: Any) -> list[int]:
+    """Where its class and its dictionary stand. Empty: that is not known."""
+    kind = type(value)
+    before = _MOST_BEFORE if classes.dict_is_before(kind) else 0
+    begin = id(value) - _WORD * before
+    count = before + max(classes.size_of(kind) // _WORD, 2)
+    words = list((ctypes.c_size_t * count).from_address(begin))
+    if words.count(id(attributes)) != 1:
+        return []
+    return [id(value) + _TYPE, begin + _WORD * words.index(id(attributes))]
+
+
+def _word_of_bases(kind: type) -> list[int]:
+    """Where those of a class stand, itself among them. Empty: that is not known."""
+    try:
+        return [id(kind) + place for place in _places(kind, classes.mro_of(kind))]
+    except ValueError:
+        return []
+
+
+# Dictionaries that change where nobody reads: their keys are compared. By id: another one
+# in the place of one that has gone is compared, too.
+_noisy: dict[int, None] = {}
+
+
+class Watch:
+    """Holders, others in their turn from time to time: what the library tells of.
+
+    It tells of what a dictionary holds, what a cell does, of code, defaults and
+    factories that are others, and of objects whose class or dictionary is another one.
+    """
+
+    _watchers: ClassVar[dict[bool, int]] = {}  # of the interpreter's, from 3.12 on
+
+    def __init__(self, *, given: bool = False) -> None:
+        """`given`: of objects among arguments."""
+        self.handle = 0
+        self._is_given = given
+        self._armed: list[Any] = []
+        self._end: Callable[[], Any] | None = None
+
+    def arm(self, watched: list[Any], words: list[int]) -> None:
+        """From now on, these; see `Plan`."""
+        ops = _native._ops()
+        if _LAYOUT is None:
+            return
+        if watched is self._armed:
+            self.anew()
+            return
+        words = list(words)
+        dicts = [each for each in watched if issubclass(type(each), dict)]
+        if sys.version_info < (3, 12):
+            words += [id(each) + _DICT_VERSION for each in dicts]
+        else:
+            watch = self._interpreter("PyDict_Watch")
+            for each in dicts:
+                watch(each)
+            words.append(ops.dict_changes(self._is_given))
+        self._armed = watched
+        self._take(ops.watch_words(words))
+
+    def anew(self) -> None:
+        """The same as they are now."""
+        if _LAYOUT is not None:
+            self._take(_native._ops().watch_anew(self.handle))
+
+    def leave(self, of: dict[Any, Any]) -> None:
+        """A dictionary whose keys are compared from now on, by whoever has it."""
+        while len(_noisy) >= _MOST_NOISY:
+            del _noisy[next(iter(_noisy))]
+        _noisy[id(of)] = None
+        if _LAYOUT is not None and sys.version_info >= (3, 12):
+            self._interpreter("PyDict_Unwatch")(of)
+            # Others that have it watched look again, and find that it is left.
+            scratch: dict[int, int] = {}
+            self._interpreter("PyDict_Watch")(scratch)
+            scratch[0] = 0
+
+    def _take(self, handle: int) -> None:
+        """Who still has the one before is told that something changed."""
+        if self._end is not None:
+            self._end()
+        self.handle = handle
+        self._end = weakref.finalize(self, _native._ops().unwatch_words, handle)
+
+    def _interpreter(self, function: str) -> Callable[[dict[Any, Any]], None]:
+        api = ctypes.pythonapi
+        known = self._watchers.get(self._is_given)
+        if known is None:
+            callback = ctypes.c_void_p(_native._ops().dict_watcher(self._is_given))
+            known = self._watchers.setdefault(
+                self._is_given, api.PyDict_AddWatcher(callback)
+            )
+        watcher = ctypes.c_int(known)
+        return lambda each: getattr(api, function)(watcher, ctypes.py_object(each))
+
+
+def _is_noisy(holder: Holder) -> bool:
+    return isinstance(holder, Names) and id(holder.of) in _noisy
+
+
+class Plan:
+    """Of holders: which of them the library tells of, and which are compared."""
+
+    def __init__(self, holders: list[Holder]) -> None:
+        self.watched: list[Any] = []  # objects, which live as long as they are watched
+        self.words: list[int] = []  # of theirs, dictionaries' versions apart
+        self.compared: list[Holder] = []
+        for holder in holders:
+            if holder.changes:
+                self._take(holder)
+
+    def _take(self, holder: Holder) -> None:
+        of = holder.watched()
+        if of is None or _LAYOUT is None or _is_noisy(holder):
+            self.compared.append(holder)
+            return
+        words: list[int] = []
+        if isinstance(holder, (Instance, Bases)):
+            words = (
+                _words_of_object(of, holder.attributes)
+                if isinstance(holder, Instance)
+                else _word_of_bases(of)
+            )
+            if not words:
+                self.compared.append(holder)
+                return
+        else:
+            for kind, offsets in _LAYOUT.items():
+                if issubclass(type(of), kind):
+                    words = [id(of) + offset for offset in offsets]
+        if isinstance(holder, Dictionary) and holder.is_ordered():
+            self.compared.append(holder)
+        self.words += words
+        self.watched.append(of)

@@ -1,0 +1,202 @@
+#include "bindings/torch/kernel_watch.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "bindings/torch/hook_registrar.h"
+#include "bindings/torch/op_info.h"
+#include "bindings/torch/register_hooks.h"
+#include "bindings/torch/torch_runtime.h"
+
+namespace reprise::bindings {
+
+constinit std::atomic<uint64_t> g_kernel_state{0};
+
+namespace {
+
+using c10::DispatchKey;
+
+// What torch keeps private of an operator: its definition, and where each of
+// its kernels was registered. What it offers in words (dumpState) takes 50 us
+// an operator. An explicit instantiation may name a private member.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wnon-template-friend"
+struct DefinitionOf {
+  friend auto Member(DefinitionOf);
+};
+struct KernelsOf {
+  friend auto Member(KernelsOf);
+};
+#pragma GCC diagnostic pop
+template <typename Owner, auto kMember>
+struct Reveal {
+  friend auto Member(Owner) { return kMember; }
+};
+template struct Reveal<DefinitionOf, &c10::OperatorHandle::operatorDef_>;
+template struct Reveal<KernelsOf, &c10::impl::OperatorEntry::kernels_>;
+
+const c10::impl::OperatorEntry& EntryOf(const c10::OperatorHandle& op) {
+  return (op.*Member(DefinitionOf()))->op;
+}
+
+constexpr std::array kBackends = {DispatchKey::CPU, DispatchKey::CUDA};
+
+// Kernels that stand for a backend which has none of its own, the first of them
+// that there is.
+constexpr std::array kForAllBackends = {
+    DispatchKey::CompositeExplicitAutogradNonFunctional,
+    DispatchKey::CompositeExplicitAutograd,
+    DispatchKey::CompositeImplicitAutograd};
+
+// The kernel that runs for a backend, with where it was registered. Null: it is
+// that of a fallback, or there is none.
+const c10::impl::AnnotatedKernel* KernelFor(
+    const c10::impl::OperatorEntry& entry, DispatchKey backend) {
+  const auto& kernels = entry.*Member(KernelsOf());
+  auto found = kernels.find(backend);
+  for (const DispatchKey key : kForAllBackends) {
+    if (found == kernels.end()) found = kernels.find(key);
+  }
+  return found == kernels.end() ? nullptr : &found->second.front();
+}
+
+constexpr std::string_view kRegisteredAt = "registered at ";
+
+// The folder of the sources that torch was built from; empty: not known.
+std::string FindTorchsFolder() {
+  constexpr std::string_view kSchemas = "build/aten/src/ATen/RegisterSchema";
+  const auto op =
+      c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
+  if (!op.has_value()) return {};
+  const std::string& debug = op->debug();
+  const size_t end = debug.find(kSchemas);
+  if (!debug.starts_with(kRegisteredAt) || end == std::string::npos) return {};
+  return debug.substr(0, end);
+}
+
+// Python's kernels, and others for boxed values, have no types.
+bool IsTorchs(const c10::impl::AnnotatedKernel* kernel,
+              std::string_view folder) {
+  if (kernel == nullptr) return false;
+  return folder.empty() ? kernel->inferred_function_schema != nullptr
+                        : kernel->debug.starts_with(folder);
+}
+
+class Kernels {
+ public:
+  void Changed() {
+    changed_.store(true, std::memory_order_release);
+    g_runtime_epoch.fetch_add(1, std::memory_order_release);
+  }
+
+  void Look() {
+    if (!changed_.load(std::memory_order_relaxed)) return;
+    const std::lock_guard lock(mutex_);
+    // Acquire: what was registered before is seen.
+    if (!changed_.exchange(false, std::memory_order_acquire)) return;
+    if (!folder_.has_value()) folder_ = FindTorchsFolder();
+    NoteOperators();
+    uint64_t state = c10::WarningUtils::get_warnAlways() ? kWarnsAlways : 0;
+    for (Known& known : known_) state ^= LookAt(known);
+    g_kernel_state.store(state, std::memory_order_relaxed);
+  }
+
+ private:
+  struct Known {
+    c10::OperatorName name;
+    const OpInfo* info = nullptr;  // null: it is not hooked
+    // Torch's own kernels by backend; invalid: none was seen.
+    std::array<c10::KernelFunction, kBackends.size()> kernels{};
+  };
+
+  // Torch defines its operators as it is loaded. One that comes later is
+  // hooked.
+  void NoteOperators() {
+    const std::vector<const OpInfo*> hooked = HookedOps();
+    if (hooked.size() == hooked_) return;
+    hooked_ = hooked.size();
+    std::unordered_map<c10::OperatorName, const OpInfo*> infos;
+    for (const OpInfo* info : hooked) {
+      infos[info->handle.operator_name()] = info;
+    }
+    std::unordered_map<c10::OperatorName, Known*> before;
+    for (Known& known : known_) before[known.name] = &known;
+    std::vector<Known> now;
+    for (const c10::OperatorName& name :
+         c10::Dispatcher::singleton().getAllOpNames()) {
+      if (!name.name.starts_with("aten::")) continue;
+      const auto found = before.find(name);
+      Known& known =
+          now.emplace_back(found == before.end() ? Known{.name = name}
+                                                 : std::move(*found->second));
+      const auto info = infos.find(name);
+      known.info = info == infos.end() ? nullptr : info->second;
+    }
+    known_ = std::move(now);
+  }
+
+  // What the kernels of an operator add to the state.
+  uint64_t LookAt(Known& known) {
+    const auto op = c10::Dispatcher::singleton().findSchema(known.name);
+    if (!op.has_value()) return 0;
+    const c10::impl::OperatorEntry& entry = EntryOf(*op);
+    uint64_t hash = 0;
+    for (size_t i = 0; i < kBackends.size(); ++i) {
+      if (!entry.hasComputedKernelForDispatchKey(kBackends[i])) continue;
+      const c10::KernelFunction& kernel =
+          entry.lookup(c10::DispatchKeySet(kBackends[i]));
+      if (known.kernels[i].isValid() &&
+          kernel._equalsBoxedAndUnboxed(known.kernels[i])) {
+        continue;
+      }
+      const auto* const registered = KernelFor(entry, kBackends[i]);
+      if (IsTorchs(registered, *folder_)) {
+        known.kernels[i] = kernel;
+        continue;
+      }
+      std::string what = known.name.name + "." + known.name.overload_name;
+      if (registered != nullptr) what += registered->debug;
+      what += c10::toString(kBackends[i]);
+      hash ^= std::hash<std::string>()(what) | 1;
+    }
+    if (hash != 0 && known.info == nullptr) {
+      known.info = HookRegistrar().AddIfReplaced(*op);
+    }
+    if (known.info != nullptr) {
+      std::atomic_ref(known.info->replaced_flag)
+          .store(hash != 0, std::memory_order_relaxed);
+    }
+    return hash;
+  }
+
+  static constexpr uint64_t kWarnsAlways = 0x9e3779b97f4a7c15;
+
+  std::atomic<bool> changed_{true};
+  std::mutex mutex_;  // guards what follows
+  std::optional<std::string> folder_;
+  size_t hooked_ = 0;
+  std::vector<Known> known_;
+};
+
+Kernels& All() {
+  static auto* const kernels = new Kernels;  // hooks outlive everything
+  return *kernels;
+}
+
+}  // namespace
+
+void KernelsMayHaveChanged() { All().Changed(); }
+
+void LookAtKernels() { All().Look(); }
+
+}  // namespace reprise::bindings

@@ -1,0 +1,73 @@
+// What begins between two calls that are written down is noticed.
+
+#include "bindings/torch/tape_surroundings.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+
+#include <string>
+
+namespace reprise::bindings {
+namespace {
+
+constexpr TapeLevel kBelow = TapeLevel::kBelowAutograd;
+constexpr TapeLevel kAbove = TapeLevel::kAboveAutograd;
+
+bool Differs(const TapeSurroundings& surroundings) {
+  return surroundings.Difference() != nullptr;
+}
+
+TEST(TapeSurroundingsTest, InferenceModeBeginsOrEnds) {
+  const TapeSurroundings outside(kBelow, TapePass::kWhole);
+  EXPECT_FALSE(Differs(outside));
+  const c10::InferenceMode inference;
+  EXPECT_TRUE(Differs(outside));
+  EXPECT_FALSE(Differs(TapeSurroundings(kBelow, TapePass::kWhole)));
+}
+
+TEST(TapeSurroundingsTest, AnomalyDetectionBegins) {
+  const TapeSurroundings surroundings(kBelow, TapePass::kForward);
+  torch::autograd::AnomalyMode::set_enabled(true, /*check_nan=*/true);
+  EXPECT_TRUE(Differs(surroundings));
+  torch::autograd::AnomalyMode::set_enabled(false, /*check_nan=*/true);
+  EXPECT_FALSE(Differs(surroundings));
+}
+
+TEST(TapeSurroundingsTest, AutocastCountsAboveAutograd) {
+  const TapeSurroundings below(kBelow, TapePass::kWhole);
+  const TapeSurroundings above(kAbove, TapePass::kWhole);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  EXPECT_FALSE(Differs(below)) << "its casts are calls there";
+  EXPECT_TRUE(Differs(above));
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  EXPECT_FALSE(Differs(above));
+}
+
+TEST(TapeSurroundingsTest, SwitchesOfKernelsChange) {
+  const TapeSurroundings below(kBelow, TapePass::kWhole);
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  EXPECT_TRUE(Differs(below));
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  EXPECT_FALSE(Differs(below));
+  const at::AutoGradMode other(!at::GradMode::is_enabled());
+  EXPECT_FALSE(Differs(below)) << "each call has its own";
+}
+
+TEST(TapeSurroundingsTest, HooksOfSavedTensorsAreCounted) {
+  const TapeSurroundings whole(kBelow, TapePass::kWhole);
+  const TapeSurroundings forward(kBelow, TapePass::kForward);
+  EXPECT_FALSE(whole.had_hooks());
+  EXPECT_FALSE(whole.MoreHooks());
+  EXPECT_FALSE(forward.OwnHooks()) << "they are set behind it";
+  EXPECT_FALSE(TapeSurroundings::HooksAreDisabled());
+  at::SavedTensorDefaultHooks::disable("none here");
+  EXPECT_TRUE(TapeSurroundings::HooksAreDisabled());
+  at::SavedTensorDefaultHooks::enable();
+  EXPECT_FALSE(TapeSurroundings::HooksAreDisabled());
+}
+
+}  // namespace
+}  // namespace reprise::bindings

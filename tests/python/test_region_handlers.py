@@ -1,0 +1,263 @@
+"""Errors of operators inside of regions: handled where the callable handles them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import reprise
+import torch
+from torch import nn
+from watching import assert_same_bits
+
+CALLS = 6
+BEHIND = "an except, a finally, or a with that swallows errors"
+BEFORE = "an operator has raised an error before anything was written"
+
+Fn = Callable[[torch.Tensor], torch.Tensor]
+
+
+def matrix(device: str, good: bool) -> torch.Tensor:
+    scale = 2.0 if good else -2.0
+    return torch.eye(3, device=device) * (scale + torch.rand((), device=device))
+
+
+def result_of(fn: Fn, given: torch.Tensor) -> torch.Tensor | str:
+    """What it returns, or the error that it raises."""
+    try:
+        return fn(given)
+    except RuntimeError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def check(device: str, fn: Fn, calls: str = "gggggbgbg") -> reprise.RegionReport:
+    """By good and bad matrices: each call is as eager's."""
+    fast: Any = reprise.region(fn)
+    for each in calls:
+        given = matrix(device, each == "g")
+        found, expected = result_of(fast, given), result_of(fn, given)
+        if isinstance(expected, str):
+            assert found == expected
+        else:
+            assert isinstance(found, torch.Tensor), found
+            assert_same_bits([found], [expected])
+    report: reprise.RegionReport = fast.explain()
+    return report
+
+
+def factor(a: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.cholesky(a + 0)
+
+
+def handled(a: torch.Tensor) -> torch.Tensor:
+    try:
+        return factor(a)
+    except torch.linalg.LinAlgError:
+        return factor(a + 6 * torch.eye(3, device=a.device))
+
+
+def test_a_handler_before_any_write(device: str) -> None:
+    report = check(device, handled)
+    assert report.replayed >= 5, str(report)
+    assert report.reasons[BEFORE][0] == 2
+
+
+def test_an_error_that_nobody_handles(device: str) -> None:
+    report = check(device, factor)
+    assert report.replayed >= 5, str(report)
+
+
+def test_an_error_behind_a_write_is_raised(device: str) -> None:
+    """What was written before it stays, as in eager, and is not written twice."""
+    counts = [torch.zeros((), device=device) for _ in range(2)]
+
+    def counting(count: torch.Tensor) -> Fn:
+        def fn(a: torch.Tensor) -> torch.Tensor:
+            count.add_(1)
+            return factor(a)
+
+        return fn
+
+    plain = counting(counts[0])
+    fast: Any = reprise.region(counting(counts[1]))
+    for each in "gggggbgbg":
+        given = matrix(device, each == "g")
+        found, expected = result_of(fast, given), result_of(plain, given)
+        if isinstance(expected, str):
+            assert found == expected
+        else:
+            assert isinstance(found, torch.Tensor)
+            assert_same_bits([found], [expected])
+        assert_same_bits(counts[1:], counts[:1])
+    assert fast.explain().replayed >= 4, str(fast.explain())
+
+
+@contextlib.contextmanager
+def swallowing() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        del error
+
+
+@contextlib.contextmanager
+def restoring() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        pass
+
+
+@contextlib.contextmanager
+def swallowing_inside() -> Iterator[None]:
+    with contextlib.suppress(RuntimeError):
+        yield
+
+
+class Swallows:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> bool:
+        return error[0] is RuntimeError
+
+
+class Restores:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def by_except(a: torch.Tensor) -> torch.Tensor:
+    try:
+        return factor(a)
+    except RuntimeError:
+        return a * 2
+
+
+def by_finally(a: torch.Tensor) -> torch.Tensor:
+    b = a * 2
+    try:
+        b = factor(a)
+    finally:
+        b.add_(1)
+    return b
+
+
+def by_suppress(a: torch.Tensor) -> torch.Tensor:
+    with contextlib.suppress(RuntimeError):
+        return factor(a)
+    return a * 2
+
+
+def by_generator(a: torch.Tensor) -> torch.Tensor:
+    with swallowing():
+        return factor(a)
+    return a * 2
+
+
+def by_inner_with(a: torch.Tensor) -> torch.Tensor:
+    with swallowing_inside():
+        return factor(a)
+    return a * 2
+
+
+def by_class(a: torch.Tensor) -> torch.Tensor:
+    with Restores(), Swallows():
+        return factor(a)
+    return a * 2
+
+
+def by_stack(a: torch.Tensor) -> torch.Tensor:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.suppress(RuntimeError))
+        return factor(a)
+    return a * 2
+
+
+def by_an_outer_try(a: torch.Tensor) -> torch.Tensor:
+    try:
+        with torch.no_grad(), Restores():
+            for _ in range(2):
+                a = factor(a)
+    except RuntimeError:
+        pass
+    return a
+
+
+HANDLING = [
+    by_except,
+    by_finally,
+    by_suppress,
+    by_generator,
+    by_inner_with,
+    by_class,
+    by_stack,
+    by_an_outer_try,
+]
+
+
+@pytest.mark.parametrize("fn", HANDLING, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("effect", ["writes", "draws"])
+def test_a_handler_behind_an_effect_declines(device: str, fn: Fn, effect: str) -> None:
+    count = torch.zeros((), device=device)
+
+    def behind(a: torch.Tensor) -> torch.Tensor:
+        if effect == "writes":
+            count.add_(1)
+            return fn(a) * 1
+        return fn(a) + 0 * torch.rand_like(a)
+
+    def before(a: torch.Tensor) -> torch.Tensor:
+        if effect == "draws":
+            a = a + 0 * torch.rand_like(a)
+        return fn(a)
+
+    with torch.no_grad():
+        report = check(device, behind if effect == "writes" else before)
+    assert report.replayed == 0, str(report)
+    (reason, (_, place)), *_ = report.reasons.items()
+    assert reason.startswith(BEHIND), str(report)
+    lines = range(fn.__code__.co_firstlineno, fn.__code__.co_firstlineno + 12)
+    assert place in [f"{__file__}:{line}" for line in lines], place
+
+
+def restored(a: torch.Tensor) -> torch.Tensor:
+    with restoring(), Restores(), torch.enable_grad(), contextlib.nullcontext():
+        return factor(a)
+
+
+def test_managers_that_swallow_nothing(device: str) -> None:
+    count = torch.zeros((), device=device)
+
+    def fn(a: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        with torch.autocast(device, enabled=False):
+            pass
+        return restored(a)
+
+    report = check(device, fn, "ggggg")
+    assert report.replayed >= 2, str(report)
+
+
+def test_a_training_step(device: str) -> None:
+    """Torch's own handlers round what an optimizer writes put modes back."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5)
+
+    @reprise.region
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = net(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(CALLS):
+        step(torch.randn(3, 4, device=device))
+    report = step.explain()  # type: ignore[attr-defined]
+    assert report.replayed >= 2, str(report)
