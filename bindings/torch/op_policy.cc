@@ -159,6 +159,7 @@ constexpr HiddenWrites kHiddenWrites[] = {
 // OpInfo::by_storages. What it makes lies in a storage as large as the one that
 // its operand lies in.
 constexpr std::array kByStorages = {
+    "aten::_foreach_copy"sv,
     "aten::_new_zeros_with_same_feature_meta"sv,
 };
 

@@ -483,7 +483,9 @@ _ADDRESSES: dict[str, Callable[[torch.Tensor], int]] = {
     "__cuda_array_interface__": lambda h: h.__cuda_array_interface__["data"][0],
     "__dlpack__": lambda h: _dlpack_address(h.__dlpack__()),
     "to_dlpack": lambda h: _dlpack_address(dlpack.to_dlpack(h)),
-    "DLPack's exchange": _exchanged_address,
+    "DLPack's exchange": lambda h: _exchanged_address(
+        h, type(h).__dlpack_c_exchange_api__
+    ),
 }
 
 

@@ -274,7 +274,8 @@ def _in_place(function: Any, given: Any) -> Any:
 
 def _out(function: Any, given: Any) -> Any:
     with torch.no_grad():
-        made = torch.empty_like(function(*given[0], **given[1]))
+        plain = function(*given[0], **given[1])
+        made = torch.empty_like(plain)  # memory of its own, not that of this result
         return made, function(*given[0], **given[1], out=made)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import reprise
 import torch
-from registry.effects import _fresh_memory, generator_state
+from registry.effects import fill_free_memory, generator_state
 from registry.memory import is_plain, look, sharing, walk
 from reprise import _native
 
@@ -96,12 +96,11 @@ class _Runner:
 
 
 def _eager(case: Case, device: str, passes: int, pattern: int) -> list[Look]:
-    with _fresh_memory(device, pattern):
-        runner = _Runner(case, device, None)
+    fill_free_memory(device, pattern)
+    runner = _Runner(case, device, None)
     seen = []
     for number in range(passes):
-        with _fresh_memory(device, pattern):
-            pass
+        fill_free_memory(device, pattern)
         seen.append(runner.next(number))
     return seen
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,6 +16,8 @@ from registry.memory import (
     storage_bytes,
     walk,
 )
+
+_MOST_FILLED = 1 << 26  # bytes of a free block
 
 
 def seed_generators(device: str, seed: int) -> None:
@@ -81,16 +81,20 @@ def _storages(value: Any) -> set[int]:
     }
 
 
-@contextlib.contextmanager
-def _fresh_memory(device: str, pattern: int) -> Iterator[None]:
-    """Small blocks that are allocated next hold a byte of choice, as a rule."""
+def fill_free_memory(device: str, pattern: int) -> None:
+    """What is allocated next holds a byte of choice, as a rule."""
+    sizes = [size for size in (16, 64, 256, 1024, 4096, 16384) for _ in range(12)]
+    if device == "cuda":  # each free block: one that fits exactly is taken first
+        sizes += [
+            block["size"]
+            for segment in torch.cuda.memory_snapshot()
+            for block in segment["blocks"]
+            if block["state"] == "inactive" and block["size"] <= _MOST_FILLED
+        ]
     held = [
-        torch.full((size,), pattern, dtype=torch.uint8, device=device)
-        for size in (16, 64, 256, 1024, 4096, 16384)
-        for _ in range(12)
+        torch.full((size,), pattern, dtype=torch.uint8, device=device) for size in sizes
     ]
     del held
-    yield
 
 
 def examine(call: Call, device: str) -> dict[str, Any]:
@@ -130,7 +134,8 @@ def examine(call: Call, device: str) -> dict[str, Any]:
         global_before = switches()
         seed_generators(device, 77)
         before = generator_state(device)
-        with torch.no_grad(), _fresh_memory(device, pattern):
+        fill_free_memory(device, pattern)
+        with torch.no_grad():
             result = mine.run()
         found["draws"] = generator_state(device) != before
         if switches() != global_before:

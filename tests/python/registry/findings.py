@@ -78,7 +78,7 @@ def _of_call(line: Line) -> Iterable[str]:
     one_op = line["one_op"] and not known.composite(line["op"])
     if line["seen"] != 1 and one_op:
         yield f"is {line['seen']} ops to the session, not one"
-    if line["differs"]:
+    if line["differs"] and repeats:
         yield f"not as eager: {line['differs']}"
     if not line["repeats"] and not known.unrepeatable(line["op"]):
         yield "equal arguments give other results"

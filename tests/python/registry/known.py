@@ -73,7 +73,11 @@ UNREPEATABLE = (
     Known(r"^aten::((reflection|replication)_pad|(cudnn_)?grid_sampler|upsample_|_upsample_"
           r"|adaptive_max_pool|fractional_max_pool)\w*_backward", "adds atomically on CUDA", _CUDA),
     Known(r"^aten::_embedding_bag(_forward_only)?(\.|$)", "results that its mode does not use", _AT_TIMES),
-    Known(r"^aten::_flash_attention_forward", "a seed that is not drawn is not written", _AT_TIMES),
+    Known(r"^aten::(_flash_attention_forward|_scaled_dot_product_(cudnn|efficient)_attention)",
+          "a seed that is not drawn is not written", _AT_TIMES),
+    Known(r"^aten::_cudnn_rnn(\.|$)", "its reserve is not written in full", _AT_TIMES),
+    Known(r"^aten::(_adaptive_avg_pool3d_backward|embedding_dense_backward|(index|scatter)_add_?)"
+          r"(\.|$)", "adds atomically on CUDA, in another order now and then", _AT_TIMES),
     Known(r"^aten::nll_loss2?d?_forward", "total_weight is not written without a reduction", _AT_TIMES),
     Known(r"^aten::_convert_indices_from_csr_to_coo", "does not check its operands' order", _CUDA),
 )  # fmt: skip
@@ -98,6 +102,7 @@ SOMETIMES_CUT = (
     Known("", "numbers that lie in tensors of the host", _CUDA, r"host operand"),
     Known("", "an operand that no clone could replace", _AT_TIMES,
           r"writes memory that its trace did not make"),
+    Known("", "a result that is resized", _AT_TIMES, r"^warned the program"),
     Known("", "sparse results, resized ones", _BOTH,
           r"raised an error or returned what cannot be kept"),
     Known("", "lists of numbers, by boxed hooks", _BOTH, r"^custom operator$"),
