@@ -148,7 +148,8 @@ bool Reused(const Made& a, const Made& b) {
 
 // Adds the ranges of `made` to `ranges`: buffers that reuse each other's memory
 // as one, which belongs to the result among them and is as large as all of
-// them; `place_bytes` learns of it.
+// them; `place_bytes` learns of it. Fails where there are two results among
+// them, or one in the middle: an address would not say which it means.
 base::Status AddMade(std::vector<Made> made, Ranges& ranges,
                      std::vector<uint64_t>& place_bytes) {
   while (!made.empty()) {
@@ -161,6 +162,11 @@ base::Status AddMade(std::vector<Made> made, Ranges& ranges,
         continue;
       }
       const Made other = made[i];
+      if (whole.result && other.result && whole.value != other.value) {
+        return base::Fail(base::Code::kFailedPrecondition,
+                          "two of its outputs took the memory of one temporary "
+                          "buffer");
+      }
       made.erase(made.begin() + static_cast<ptrdiff_t>(i));
       const uint64_t end = std::max(whole.first + whole.size_bytes,
                                     other.first + other.size_bytes);

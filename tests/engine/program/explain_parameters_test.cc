@@ -185,6 +185,25 @@ TEST_F(TwoOpsTest, OutputThatReusesABuffersMemoryTakesTheBuffersUseToo) {
   EXPECT_EQ(explained->place_bytes[b_], 4096u);
 }
 
+// Torch's backward pass of a convolution on a GPU: the gradients of weight and
+// bias both lay where a workspace had been. As one buffer they were taken for
+// the first gradient, and nobody wrote the second one.
+TEST_F(ExplainParametersTest, OutputsThatReuseOneBuffersMemoryFail) {
+  for (const bool swapped : {false, true}) {
+    ValueId a = 0;
+    Both([&a](TraceBuilder& builder) { a = builder.Op({}, {}, 2); });
+    for (Trace* trace : {first_.get(), second_.get()}) {
+      const uint64_t buffer = trace->values[a].origin;
+      trace->values[a + 1].origin = buffer + 1024;
+      trace->values[a + 1].base = buffer + 1024;
+      if (swapped) std::swap(trace->values[a], trace->values[a + 1]);
+      trace->ops[0].temporaries = {{buffer, 4096}};
+    }
+    Launches(0, {First(a), First(a) + 1024}, {Second(a), Second(a) + 1024});
+    ExpectFailure(0, "took the memory of one temporary buffer");
+  }
+}
+
 TEST_F(TwoOpsTest, TemporariesAreNumberedOnFromTheValues) {
   first_->ops[0].temporaries = {{0x7f50'0000'1000, 64}};
   second_->ops[0].temporaries = {{0x7f60'0000'1000, 64}};

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,8 +18,6 @@ from registry.memory import (
     storage_bytes,
     walk,
 )
-
-_MOST_FILLED = 1 << 26  # bytes of a free block
 
 
 def seed_generators(device: str, seed: int) -> None:
@@ -83,18 +83,31 @@ def _storages(value: Any) -> set[int]:
 
 def fill_free_memory(device: str, pattern: int) -> None:
     """What is allocated next holds a byte of choice, as a rule."""
-    sizes = [size for size in (16, 64, 256, 1024, 4096, 16384) for _ in range(12)]
-    if device == "cuda":  # each free block: one that fits exactly is taken first
-        sizes += [
-            block["size"]
-            for segment in torch.cuda.memory_snapshot()
-            for block in segment["blocks"]
-            if block["state"] == "inactive" and block["size"] <= _MOST_FILLED
-        ]
+    few = (16, 64, 256, 1024, 4096, 16384)
+    sizes = iter([size for size in few for _ in range(12)])
+    if device == "cuda":
+        sizes = itertools.chain(_free_blocks(), sizes)
     held = [
         torch.full((size,), pattern, dtype=torch.uint8, device=device) for size in sizes
     ]
     del held
+
+
+def _free_blocks() -> Iterator[int]:
+    """Sizes of what the allocator would give out; one that fits exactly is taken first."""
+    stream = torch.cuda.current_stream().cuda_stream
+    reserved = torch.cuda.memory_reserved()
+    for segment in torch.cuda.memory_snapshot():
+        if tuple(segment["segment_pool_id"]) != (0, 0) or segment["stream"] != stream:
+            continue
+        # Larger requests than a MiB come out of segments of their own kind.
+        most = 1 << 20 if segment["segment_type"] == "small" else 1 << 26
+        for block in segment["blocks"]:
+            if block["state"] != "inactive" or torch.cuda.memory_reserved() > reserved:
+                continue
+            yield from [most] * (block["size"] // most)
+            if block["size"] % most:
+                yield block["size"] % most
 
 
 def examine(call: Call, device: str) -> dict[str, Any]:
