@@ -130,10 +130,13 @@ base::Result<std::vector<Made>> MadeBy(const Trace& first, const Trace& second,
       return base::Fail(base::Code::kFailedPrecondition,
                         "a temporary buffer lay at the same address twice");
     }
-    made.push_back(
-        {static_cast<ValueId>(first_temporary + t), false,
-         a.temporaries[t].address, b.temporaries[t].address,
-         std::min(a.temporaries[t].size_bytes, b.temporaries[t].size_bytes)});
+    if (a.temporaries[t].size_bytes != b.temporaries[t].size_bytes) {
+      return base::Fail(base::Code::kFailedPrecondition,
+                        "a temporary buffer has another size each time");
+    }
+    made.push_back({static_cast<ValueId>(first_temporary + t), false,
+                    a.temporaries[t].address, b.temporaries[t].address,
+                    a.temporaries[t].size_bytes});
   }
   return made;
 }
@@ -188,6 +191,44 @@ base::Status AddMade(std::vector<Made> made, Ranges& ranges,
         std::max(place_bytes[whole.value], whole.size_bytes);
     ranges.Add(whole.value, 0, whole.first, whole.second,
                PlaceBytes(whole.size_bytes));
+  }
+  return {};
+}
+
+// A result that no word points into may hold anything, as one that the op does
+// not write. But where its address stands across two words, launches write it
+// where it lay when they were recorded.
+base::Status NotAcrossWords(const Trace& first, const Trace& second, size_t op,
+                            const device::ScanResult& scan,
+                            const Ranges& ranges) {
+  for (const ResultSpec& result : first.ops[op].results) {
+    if (result.kind != ResultSpec::Kind::kValue) continue;
+    const Value& a = first.values[result.value];
+    const Value& b = second.values[result.value];
+    const auto points_into = [&](const device::PointerSite& site) {
+      return (site.id & kBackground) == 0 &&
+             ranges.owner(site.id).value == result.value;
+    };
+    if (a.size_bytes == 0 || std::ranges::any_of(scan.sites, points_into)) {
+      continue;
+    }
+    const std::vector<device::Launch>& launches = first.ops[op].launches;
+    for (size_t i = 0; i < launches.size(); ++i) {
+      const auto& image = launches[i].image;
+      const auto& other = second.ops[op].launches[i].image;
+      for (size_t at = 0; at + sizeof(uint64_t) <= image.size(); ++at) {
+        uint64_t before = 0;
+        uint64_t after = 0;
+        std::memcpy(&before, image.data() + at, sizeof(before));
+        std::memcpy(&after, other.data() + at, sizeof(after));
+        if (before - a.origin < a.size_bytes &&
+            after - b.origin == before - a.origin) {
+          return base::Fail(base::Code::kFailedPrecondition,
+                            "the address of its output stands across two words "
+                            "of a launch's parameters");
+        }
+      }
+    }
   }
   return {};
 }
@@ -314,6 +355,10 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
                                      device::SameShape))) {
       (void)fail(scan.error());  // what is behind may still teach something
       scan = device::ScanResult();
+    }
+    if (scan && !failure) {
+      auto apart = NotAcrossWords(first, second, k, *scan, *ranges);
+      if (!apart) return fail(apart.error());
     }
     if (scan && unwritten != nullptr && changing[k].empty()) {
       LearnUnwritten(a, second.ops[k], *scan, *unwritten);

@@ -9,17 +9,23 @@ namespace reprise::engine {
 namespace {
 
 // What was allocated for a result is that value; the rest is temporary. A
-// result's memory may have been a temporary's before: the last one counts.
+// result's memory may have been a temporary's before: the last one counts. One
+// that is larger than the result is more than that.
 void ForgetResults(const Trace& trace, TracedOp& op) {
-  ValueId last = OpenTrace::kNoValue;
+  std::vector<ValueId> done;  // several results may be of one value
   for (const ResultSpec& spec : op.results) {
-    if (spec.kind != ResultSpec::Kind::kValue || spec.value == last) continue;
-    last = spec.value;
-    const auto found = std::find_if(
-        op.temporaries.rbegin(), op.temporaries.rend(),
-        [&](const Allocation& allocation) {
-          return allocation.address == trace.values[spec.value].origin;
-        });
+    if (spec.kind != ResultSpec::Kind::kValue ||
+        std::ranges::find(done, spec.value) != done.end()) {
+      continue;
+    }
+    done.push_back(spec.value);
+    const Value& value = trace.values[spec.value];
+    const auto found =
+        std::find_if(op.temporaries.rbegin(), op.temporaries.rend(),
+                     [&](const Allocation& allocation) {
+                       return allocation.address == value.origin &&
+                              allocation.size_bytes <= value.size_bytes;
+                     });
     if (found != op.temporaries.rend()) {
       op.temporaries.erase(std::next(found).base());
     }

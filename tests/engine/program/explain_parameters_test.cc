@@ -204,6 +204,28 @@ TEST_F(ExplainParametersTest, OutputsThatReuseOneBuffersMemoryFail) {
   }
 }
 
+TEST_F(TwoOpsTest, BuffersOfAnotherSizeEachTimeFail) {
+  first_->ops[1].temporaries = {{0x7f50'0000'1000, 4096}};
+  second_->ops[1].temporaries = {{0x7f60'0000'1000, 512}};
+  Launches(1, {0x7f50'0000'1000}, {0x7f60'0000'1000});
+  ExpectFailure(1, "another size each time");
+}
+
+// Structs that are packed hold addresses at any byte.
+TEST_F(TwoOpsTest, OutputWhoseAddressStandsAcrossWordsFails) {
+  Launches(0, {0, 0, 0}, {0, 0, 0});
+  first_->ops[0].launches[0].SetWord(12, First(a_));
+  second_->ops[0].launches[0].SetWord(12, Second(a_));
+  ExpectFailure(0, "stands across two words");
+}
+
+TEST_F(TwoOpsTest, OutputThatNothingPointsIntoIsNotWritten) {
+  Launches(0, {First(x_)}, {Second(x_)});
+  const auto explained = Explain();
+  ASSERT_TRUE(explained) << explained.error().error.message();
+  EXPECT_THAT(explained->program.sites, ElementsAre(Site(0, 0, x_, 0)));
+}
+
 TEST_F(TwoOpsTest, TemporariesAreNumberedOnFromTheValues) {
   first_->ops[0].temporaries = {{0x7f50'0000'1000, 64}};
   second_->ops[0].temporaries = {{0x7f60'0000'1000, 64}};

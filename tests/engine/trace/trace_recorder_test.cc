@@ -611,6 +611,16 @@ TEST_F(TraceRecorderTest, TemporaryWhoseMemoryBecameAResultStaysATemporary) {
   EXPECT_EQ(trace->ops[0].temporaries[0].size_bytes, 4096u);
 }
 
+// A view of a result says nothing of the temporary that lay there before it.
+TEST_F(TraceRecorderTest, ResultsOfOneValueForgetOneAllocation) {
+  Start();
+  work_.temporaries = {{0x2000, 4096}, {0x2000, 256}, {0x3000, 256}};
+  EXPECT_EQ(Op({Tensor(1)}, {Result(2), Result(3), Result(2)}), "");
+  const auto trace = Finish();
+  ASSERT_THAT(trace->ops[0].temporaries, SizeIs(1));
+  EXPECT_EQ(trace->ops[0].temporaries[0].size_bytes, 4096u);
+}
+
 class NoCall : public Call {
   void SetScalar(uint32_t, uint64_t) override {}
   base::Status Run(std::span<const uint64_t>,
