@@ -84,7 +84,8 @@ uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind) {
 OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
     : info_(info),
       kind_(kind),
-      cut_(info.cut == nullptr && info.replaced() ? kReplacedKernel : info.cut) {
+      cut_(info.cut == nullptr && info.replaced() ? kReplacedKernel
+                                                  : info.cut) {
   uint64_t* header = words_.Extend(2);
   header[0] = info.id;
   const uint64_t switches = CommonSwitches(kind);
