@@ -16,6 +16,10 @@ constexpr char kFreed[] =
     "memory that a replay under way was to read was freed: it ended there";
 constexpr char kHeld[] =
     "what a replay under way was to write over was kept: it ended there";
+constexpr char kUnderWay[] =
+    "another thread was inside an op that may write what a replay under way "
+    "was "
+    "to read: it ended there";
 
 }  // namespace
 
@@ -141,6 +145,13 @@ bool Replay::LaunchAt(const OpView& op) {
     Diverge(op);
     return false;
   }
+  // The segment reads more of the memory that has just been bound than its
+  // first op does.
+  if (instance().bound_late() && MayBeWritten()) {
+    ++journal_.notes[kUnderWay];
+    LeaveAt(op);
+    return false;
+  }
   if (!instance().Secure()) {
     ++journal_.notes[kFreed];
     Diverge(op);
@@ -164,6 +175,22 @@ bool Replay::LaunchAt(const OpView& op) {
   }
   if (WritesOutside()) ++journal_.stats.effects;
   return true;
+}
+
+bool Replay::Tell(uint32_t count,
+                  std::span<const engine::Instance::KnownOperand> operands) {
+  const uint32_t end = std::min(cursor_ + count, entry()->ops);
+  if (!instance().Tell(cursor_, end, operands)) return false;
+  if (!instance().told_late() || !MayBeWritten()) return true;
+  instance().ForgetTold();
+  return false;
+}
+
+bool Replay::MayBeWritten() const {
+  return under_way_ != nullptr &&
+         under_way_->MayWrite(session_, [this](auto overlaps) {
+           return instance().Uses(overlaps);
+         });
 }
 
 void Replay::Diverge(const OpView& op) {

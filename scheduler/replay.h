@@ -14,6 +14,7 @@
 #include "engine/trace/frontend.h"
 #include "engine/trace/op.h"
 #include "engine/trace/trace.h"
+#include "scheduler/ops_under_way.h"
 #include "scheduler/plan_pass.h"
 
 namespace reprise::scheduler {
@@ -30,9 +31,19 @@ class Replay : public PlanPass {
  public:
   // `frontend` is borrowed, too, and `following`, which becomes false once a
   // replay that was left needs no memory any more.
+  // `under_way` may be null: nobody notes ops. `session` is whose replay this
+  // is, as notes name it.
   Replay(const Parts& parts, const engine::Frontend* frontend,
-         std::atomic<bool>* following)
-      : PlanPass(parts), frontend_(*frontend), following_(*following) {}
+         std::atomic<bool>* following, const OpsUnderWay* under_way,
+         const void* session)
+      : PlanPass(parts),
+        frontend_(*frontend),
+        following_(*following),
+        under_way_(under_way),
+        session_(session) {}
+
+  // Another thread is inside an op that may write memory which the pass reads.
+  bool MayBeWritten() const;
 
   // At the head, which is followed, too: the instance is resolved. False if it
   // cannot be launched: eager goes on, and nothing was begun.
@@ -70,10 +81,7 @@ class Replay : public PlanPass {
   }
   // The next `count` ops come, on these operands (Instance::Tell).
   bool Tell(uint32_t count,
-            std::span<const engine::Instance::KnownOperand> operands) {
-    return instance().Tell(cursor_, std::min(cursor_ + count, entry()->ops),
-                           operands);
-  }
+            std::span<const engine::Instance::KnownOperand> operands);
   // What an op uses lies where the pass has it.
   bool IsAt(const engine::ValueRef& ref, engine::StorageToken storage,
             uint64_t address) const {
@@ -121,6 +129,8 @@ class Replay : public PlanPass {
 
   const engine::Frontend& frontend_;
   std::atomic<bool>& following_;
+  const OpsUnderWay* const under_way_;  // null: nobody notes ops
+  const void* const session_;
 };
 
 }  // namespace reprise::scheduler

@@ -55,7 +55,6 @@ StreamSession::StreamSession(Parts parts)
       opened_(parts.opened),
       asleep_(parts.asleep),
       writes_(parts.writes),
-      under_way_(parts.under_way),
       clock_(parts.clock),
       learning_({.frontend = frontend_.get(),
                  .work = backend_.get(),
@@ -85,7 +84,8 @@ StreamSession::StreamSession(Parts parts)
                  .life = &life_}),
       passing_(&life_),
       validation_(OnPlans(parts.writes), &learning_, frontend_.get()),
-      replay_(OnPlans(parts.writes), frontend_.get(), &following_) {
+      replay_(OnPlans(parts.writes), frontend_.get(), &following_,
+              parts.under_way, static_cast<const Session*>(this)) {
   journal_.places = Places(
       [this](uint64_t question) { frontend_->AskPlace(this, question); });
 }
@@ -554,7 +554,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
     if (!learning_.MayValidate(*entry)) return TryPass(entry);
   }
   if (!Resolve(op)) return std::nullopt;
-  if (MayBeWritten()) {
+  if (replay_.MayBeWritten()) {
     in_use_.instance->Finish();
     ++journal_.notes[kUnderWay];
     timer_.Disregard();
@@ -569,14 +569,6 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   mode_ = Mode::kReplaying;
   following_.store(true, std::memory_order_relaxed);
   return Follow();
-}
-
-bool StreamSession::MayBeWritten() const {
-  return under_way_ != nullptr &&
-         under_way_->MayWrite(static_cast<const Session*>(this),
-                              [this](auto overlaps) {
-                                return in_use_.instance->Uses(overlaps);
-                              });
 }
 
 Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {

@@ -265,9 +265,6 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // What this pass is to be, by policy, profit and rest after squashes.
   Profit::Mode ChooseMode(TraceEntry* entry) REPRISE_REQUIRES(lock_);
   bool WantsValidation(TraceEntry* entry) REPRISE_REQUIRES(lock_);
-  // The instance in use is resolved, and another thread is inside an op that
-  // may write what the pass would read.
-  bool MayBeWritten() const REPRISE_REQUIRES(lock_);
   // Binds the instance in use. Where it cannot, its entry may be recorded now.
   bool Resolve(const engine::OpView& op) REPRISE_REQUIRES(lock_);
 
@@ -285,8 +282,7 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const Track track_;
   std::atomic<bool>* opened_;
   std::atomic<bool>* asleep_ REPRISE_GUARDED_BY(lock_);
-  const StreamWrites* writes_;    // null: there is one stream
-  const OpsUnderWay* under_way_;  // null: nobody notes ops
+  const StreamWrites* writes_;  // null: there is one stream
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;
   // Between BeginPass and EndPass.

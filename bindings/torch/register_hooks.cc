@@ -110,7 +110,7 @@ class LateOperators final : public c10::OpRegistrationListener {
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
     const std::lock_guard lock(mutex_);
     waiting_.push_back({op.operator_name(), 0});
-    any_.store(true, std::memory_order_relaxed);
+    registered_.fetch_add(1, std::memory_order_release);
     g_runtime_epoch.fetch_add(1, std::memory_order_release);
   }
   // Its hook stays, for what may come in its place.
@@ -124,12 +124,16 @@ class LateOperators final : public c10::OpRegistrationListener {
   // An operator that has no kernel yet, as its library is still being loaded,
   // is tried again before each of so many ops, and later when others come.
   void HookAll() {
-    if (!any_.load(std::memory_order_relaxed)) return;
+    if (!Due()) return;
+    // Whoever comes while another thread hooks waits until that is done.
+    const std::lock_guard hooking(hooking_);
+    if (!Due()) return;
     std::vector<Operator> waiting;
+    uint64_t registered = 0;
     {
       const std::lock_guard lock(mutex_);
       waiting = std::exchange(waiting_, {});
-      any_.store(false, std::memory_order_relaxed);
+      registered = registered_.load(std::memory_order_relaxed);
     }
     // Not under our lock: the dispatcher's comes first.
     std::vector<Operator> left;
@@ -144,14 +148,22 @@ class LateOperators final : public c10::OpRegistrationListener {
         left.push_back(std::move(late));
       }
     }
-    if (left.empty()) return;
+    if (left.empty()) {
+      hooked_.store(registered, std::memory_order_release);
+      return;
+    }
     const std::lock_guard lock(mutex_);
     std::ranges::move(left, std::back_inserter(waiting_));
-    any_.store(true, std::memory_order_relaxed);
     if (soon) g_runtime_epoch.fetch_add(1, std::memory_order_release);
   }
 
  private:
+  // Acquire: what another thread has hooked is.
+  bool Due() const {
+    return hooked_.load(std::memory_order_acquire) !=
+           registered_.load(std::memory_order_acquire);
+  }
+
   static constexpr int kMostTries = 64;
 
   struct Operator {
@@ -159,9 +171,11 @@ class LateOperators final : public c10::OpRegistrationListener {
     int tries = 0;
   };
 
+  std::mutex hooking_;  // before the dispatcher's, which is before mutex_
   std::mutex mutex_;
   std::vector<Operator> waiting_;  // guarded by mutex_
-  std::atomic<bool> any_{false};   // what HookAll looks at first
+  std::atomic<uint64_t> registered_{0};
+  std::atomic<uint64_t> hooked_{0};  // how many of them; behind their hooks
 };
 
 LateOperators& Late() {

@@ -64,6 +64,9 @@ struct ThreadState {
     return *slot;
   }
   void EndUnderWay() {
+    // A thread that ends may have given it back inside of the op.
+    if (slot == nullptr) [[unlikely]]
+      return;
     slot->End();
     if (ending) [[unlikely]]
       GiveSlotBack();

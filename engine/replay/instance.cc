@@ -210,8 +210,7 @@ bool Instance::HeadIsApart(const OpView& head) const {
 
 bool Instance::Tell(uint32_t cursor, uint32_t end_op,
                     std::span<const KnownOperand> operands) {
-  told_end_ = 0;
-  told_.clear();
+  ForgetTold();
   for (const KnownOperand& operand : operands) {
     const ValueId v = operand.ref.value;
     const uint32_t birth = trace_->values[v].birth_op;
@@ -370,6 +369,7 @@ std::vector<ValueId> Instance::Replaced() const {
 }
 
 Instance::Readiness Instance::BindLate(const OpView& op) {
+  bound_late_ = false;
   const Segment& segment = program_->segments[next_segment_];
   if (!segment.gated || launched_ops_ > segment.first_op ||
       !binding_.SameWords(segment.first_op, op)) {
@@ -392,7 +392,9 @@ Instance::Readiness Instance::BindLate(const OpView& op) {
   if (!unproven_.empty()) return Readiness::kUnproven;
   for (size_t i = 0; i < op.operands.size(); ++i) {
     const ValueRef& ref = expected.operands[i];
-    if (told(ref)) BindExternal(ref, op.operands[i]);
+    if (!told(ref)) continue;
+    BindExternal(ref, op.operands[i]);
+    bound_late_ = true;
   }
   if (!binding_.WritesApart(segment.first_op, op)) return Readiness::kOtherOp;
   const Readiness bound = BindNumbers(segment.first_op, op);

@@ -78,6 +78,13 @@ class Instance {
   // shown.
   bool Tell(uint32_t cursor, uint32_t end_op,
             std::span<const KnownOperand> operands);
+  // What was told has bound late externals.
+  bool told_late() const { return !told_.empty(); }
+  // Each op is shown, as if nothing had been told.
+  void ForgetTold() {
+    told_end_ = 0;
+    told_.clear();
+  }
 
   // Before LaunchNext: holds what the next segment touches of the program's
   // memory. False if some of it has been freed or moved since it was bound, so
@@ -130,6 +137,8 @@ class Instance {
   // lies where no recording has seen it move to. kElsewhere, kUntold: as at the
   // head. kOtherOp: the op may be another one with such a number.
   Readiness BindLate(const OpView& op);
+  // The last BindLate has bound late externals.
+  bool bound_late() const { return bound_late_; }
   static constexpr uint32_t kNoLaunch = ~uint32_t{0};
   uint32_t next_launch_op() const { return next_launch_op_; }
   // The next op that draws what was bound before it came (Draws::ahead), ...
@@ -294,6 +303,7 @@ class Instance {
   std::vector<std::vector<ValueId>> followers_;
   std::vector<ValueId> outlived_;
   std::vector<ValueId> unproven_;
+  bool bound_late_ = false;
   std::vector<StoragePlace> touched_;  // Secure's
   std::vector<uint32_t> late_births_;  // ops that tell inputs, ascending
   std::vector<ValueId> told_;          // Tell's
