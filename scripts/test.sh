@@ -13,10 +13,11 @@ mypy
 
 stage "build"
 RUN=(scripts/without_cuda_toolkit.sh)
-build release
+# Of the C++ tests those that need torch: the core's are run under the sanitizers below.
+build release reprise_torch reprise_gpu_tests tests/bindings/torch/all
 
-stage "C++ tests"
-ctest --preset release -j "$(nproc)"
+stage "C++ tests with torch"
+ctest --preset release -j "$(nproc)" -R '^(bindings/torch|architecture)/'
 
 # Twice, the second time with builds that come late. Each is one thread, mostly, so
 # both run at once; OpenMP's threads of two processes would wait for each other.
