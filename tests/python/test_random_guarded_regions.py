@@ -7,9 +7,7 @@ are planted. REPRISE_RANDOM_OPS and REPRISE_RANDOM_SECONDS go on with others (wa
 
 from __future__ import annotations
 
-import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from reprise.guards import code, follow_code, follow_data, holders, names
 from test_random_regions import OPS, WIDTH, Mixed
-from watching import assert_same_bits, more
+from watching import assert_same_bits, random_regions
 
 PROGRAMS = 24
 CALLS = 40
@@ -60,17 +58,9 @@ def _as_before() -> Iterator[None]:
 
 
 def test_random_guarded_regions(device: str) -> None:
-    began = time.monotonic()
-    seed = int(os.environ.get("REPRISE_RANDOM_SEED", "0"))
-    programs = calls = replayed = ops = 0
-    while programs < PROGRAMS or more(began, ops):
-        report = compare(seed + programs, device, sorted(guarded_ops.READS))
-        programs += 1
-        calls += report.calls
-        replayed += report.replayed
-        ops += report.calls * max(report.operators, 1)
-    print(f"{programs} programs, {calls} calls, {replayed} replayed, {ops} operators")
-    assert replayed > calls // 4
+    reads = sorted(guarded_ops.READS)
+    totals = random_regions(PROGRAMS, lambda seed: compare(seed, device, reads))
+    assert totals.replayed > totals.calls // 4
 
 
 # --- Faults of the walk, planted ---

@@ -12,7 +12,6 @@ import copy
 import os
 import pathlib
 import random
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ import reprise
 import torch
 from reprise import _call_watch, _handlers, _hidden_state, _region
 from test_random_regions import OPS, ROWS, WIDTH, Mixed
-from watching import assert_same_bits, more
+from watching import assert_same_bits, random_regions
 
 PROGRAMS = 24
 CALLS = 30
@@ -90,20 +89,14 @@ def _no_gradients() -> Any:
 
 
 def test_random_hidden_regions(device: str, tmp_path: pathlib.Path) -> None:
-    began = time.monotonic()
-    seed = int(os.environ.get("REPRISE_RANDOM_SEED", "0"))
-    programs = calls = replayed = ops = 0
-    while programs < PROGRAMS or more(began, ops):
+    def one(seed: int) -> Any:
         kinds = sorted(hidden_ops.ALL)
-        if programs % 2:  # such that leave something to be replayed
+        if seed % 2:  # such that leave something to be replayed
             kinds = [*hidden_ops.VALUES, "handled", "raised"]
-        report = compare(seed + programs, device, kinds, tmp_path)
-        programs += 1
-        calls += report.calls
-        replayed += report.replayed
-        ops += report.calls * max(report.operators, 1)
-    print(f"{programs} programs, {calls} calls, {replayed} replayed, {ops} operators")
-    assert replayed > calls // 10
+        return compare(seed, device, kinds, tmp_path)
+
+    totals = random_regions(PROGRAMS, one)
+    assert totals.replayed > totals.calls // 10
 
 
 # --- The same faults, planted again ---

@@ -8,9 +8,7 @@ and REPRISE_RANDOM_SECONDS go on with others (watching.more).
 from __future__ import annotations
 
 import copy
-import os
 import random
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +19,7 @@ from torch import nn
 from torch.autograd import graph
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
-from watching import assert_same_bits, more
+from watching import assert_same_bits, random_regions
 
 PROGRAMS = 16
 CALLS = 24
@@ -155,18 +153,8 @@ def compare(seed: int, session: reprise.Session) -> reprise.RegionReport:
 
 
 def test_random_programs_with_what_begins_inside() -> None:
-    began = time.monotonic()
-    seed = int(os.environ.get("REPRISE_RANDOM_SEED", "0"))
-    programs = calls = replayed = backward = ops = 0
     with reprise.session("cpu", policy="always") as session:
         session.reset()
-        while programs < PROGRAMS or more(began, ops):
-            report = compare(seed + programs, session)
-            programs += 1
-            calls += report.calls
-            replayed += report.replayed
-            backward += report.backward
-            ops += report.calls * max(report.operators, 1)
-    print(f"{programs} programs, {calls} calls, {replayed} replayed, {ops} operators")
-    assert replayed > calls // 6
-    assert backward > calls // 50
+        totals = random_regions(PROGRAMS, lambda seed: compare(seed, session))
+    assert totals.replayed > totals.calls // 6
+    assert totals.backward > totals.calls // 50

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
-import os
 import random
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,7 +15,7 @@ import pytest
 import reprise
 import torch
 from torch import nn
-from watching import assert_same_bits, more
+from watching import assert_same_bits, random_regions
 
 PROGRAMS = 30
 CALLS = 60
@@ -193,24 +191,13 @@ def compare(seed: int, device: str, session: reprise.Session) -> reprise.RegionR
 
 
 def test_random_programs_as_regions(device: str) -> None:
-    began = time.monotonic()
-    seed = int(os.environ.get("REPRISE_RANDOM_SEED", "0"))
-    programs = calls = replayed = backward = ops = 0
     with reprise.session(device, policy="always") as session:
         session.reset()
-        while programs < PROGRAMS or more(began, ops):
-            report = compare(seed + programs, device, session)
-            programs += 1
-            calls += report.calls
-            replayed += report.replayed
-            backward += report.backward
-            ops += report.calls * max(report.operators, 1)
+        totals = random_regions(PROGRAMS, lambda seed: compare(seed, device, session))
         stats = session.stats()
-    print(f"{programs} programs, {calls} calls, {replayed} replayed, {ops} operators")
-    print(f"{backward} backward passes")
     print(f"{stats.followed} ops followed, {stats.unshown} of them at once")
-    assert replayed > calls // 4
-    assert backward > calls // 50
+    assert totals.replayed > totals.calls // 4
+    assert totals.backward > totals.calls // 50
     assert stats.unshown > 0
 
 

@@ -20,7 +20,7 @@ import reprise
 import torch
 from reprise.guards.tokens import bits_of
 from torch import nn
-from watching import assert_same_bits
+from watching import assert_same_bits, counted
 
 CALLS = 8  # the fourth is replayed
 
@@ -75,16 +75,9 @@ def test_what_is_refused_is_seldom_looked_at(
 ) -> None:
     net = TwoAnswers()
     fast: Any = reprise.region(net)
-    looks = []
-    look = reprise._region.Region._look
-
-    def counted(*args: Any) -> Any:
-        looks.append(args)
-        return look(*args)
-
     for _ in range(CALLS):
         fast(seen())
-    monkeypatch.setattr(reprise._region.Region, "_look", counted)
+    looks = counted(monkeypatch, "_look")
     for call in range(64):
         net.unread = call
         fast(seen())

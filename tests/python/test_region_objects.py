@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import reprise
 import torch
-from watching import assert_same_bits
+from watching import assert_same_bits, counted
 
 CALLS = 12
 
@@ -100,14 +100,7 @@ def test_objects_that_are_made_in_their_first_call(
         cache.sums.add_(x * weight)
         return cache.sums.cos() + x
 
-    recordings = []
-    record = reprise._region.Region._record
-
-    def counted(*args: Any) -> Any:
-        recordings.append(args)
-        return record(*args)
-
-    monkeypatch.setattr(reprise._region.Region, "_record", counted)
+    recordings = counted(monkeypatch, "_record")
     fast: Any = reprise.region(step)
     texts, tokens = 12, 6
     for text in range(texts):

@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from reprise.guards import reading
 from reprise.guards.compared import Compared
 from torch import nn
-from watching import assert_same_bits
+from watching import assert_same_bits, counted
 
 CALLS = 8  # the fourth is replayed
 
@@ -930,14 +930,7 @@ def test_what_nobody_reads_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside what is read, in the same dictionary: it is looked at no more."""
     held: Any = Holder(scale=2.0, steps=0)
     fast: Any = reprise.region(lambda x: x * held.scale)
-    looks = []
-    look = reprise._region.Region._look
-
-    def counted(*args: Any) -> Any:
-        looks.append(args)
-        return look(*args)
-
-    monkeypatch.setattr(reprise._region.Region, "_look", counted)
+    looks = counted(monkeypatch, "_look")
     x = torch.ones(3)
     for call in range(100):
         held.steps += 1

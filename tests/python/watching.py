@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import reprise
 import torch
+
+if TYPE_CHECKING:  # programs that are no tests need no pytest
+    import pytest
 
 BUILD_TIMEOUT_S = 120.0
 SETTLING_CALLS = 10  # calls of one program after which replays may be expected
@@ -71,6 +75,50 @@ def more(began: float, ops: int) -> bool:
     within = float(os.environ.get("REPRISE_RANDOM_SECONDS", "inf"))
     wanted = int(os.environ.get("REPRISE_RANDOM_OPS", "0"))
     return ops < wanted and time.monotonic() - began < within
+
+
+@dataclasses.dataclass
+class Totals:
+    """What random programs did as regions."""
+
+    programs: int = 0
+    calls: int = 0
+    replayed: int = 0
+    backward: int = 0  # passes that a replay answered
+    ops: int = 0
+
+
+def random_regions(programs: int, compare: Callable[[int], Any]) -> Totals:
+    """Runs so many random programs, or as many as `more` asks for.
+
+    `compare` runs the program of a seed and returns its report. The first seed is
+    REPRISE_RANDOM_SEED. Prints the totals.
+    """
+    began = time.monotonic()
+    seed = int(os.environ.get("REPRISE_RANDOM_SEED", "0"))
+    totals = Totals()
+    while totals.programs < programs or more(began, totals.ops):
+        report = compare(seed + totals.programs)
+        totals.programs += 1
+        totals.calls += report.calls
+        totals.replayed += report.replayed
+        totals.backward += getattr(report, "backward", 0)
+        totals.ops += report.calls * max(report.operators, 1)
+    print(totals)
+    return totals
+
+
+def counted(patch: pytest.MonkeyPatch, method: str) -> list[Any]:
+    """The arguments of each call of a method of regions, as they come."""
+    calls: list[Any] = []
+    own = getattr(reprise._region.Region, method)
+
+    def noted(*args: Any) -> Any:
+        calls.append(args)
+        return own(*args)
+
+    patch.setattr(reprise._region.Region, method, noted)
+    return calls
 
 
 @contextlib.contextmanager

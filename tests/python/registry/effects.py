@@ -19,6 +19,8 @@ from registry.memory import (
     walk,
 )
 
+_MOST_RESERVED = 4 << 30  # bytes of a process, beyond which no free block is looked for
+
 
 def seed_generators(device: str, seed: int) -> None:
     """As torch.manual_seed, which takes 2 ms where CUDA is not initialized."""
@@ -83,10 +85,8 @@ def _storages(value: Any) -> set[int]:
 
 def fill_free_memory(device: str, pattern: int) -> None:
     """What is allocated next holds a byte of choice, as a rule."""
-    few = (16, 64, 256, 1024, 4096, 16384)
-    sizes = iter([size for size in few for _ in range(12)])
-    if device == "cuda":
-        sizes = itertools.chain(_free_blocks(), sizes)
+    blocks = _free_blocks() if device == "cuda" else ()
+    sizes = itertools.chain(blocks, (16, 64, 256, 1024, 4096, 16384) * 12)
     held = [
         torch.full((size,), pattern, dtype=torch.uint8, device=device) for size in sizes
     ]
@@ -97,6 +97,8 @@ def _free_blocks() -> Iterator[int]:
     """Sizes of what the allocator would give out; one that fits exactly is taken first."""
     stream = torch.cuda.current_stream().cuda_stream
     reserved = torch.cuda.memory_reserved()
+    if reserved > _MOST_RESERVED:
+        return
     for segment in torch.cuda.memory_snapshot():
         if tuple(segment["segment_pool_id"]) != (0, 0) or segment["stream"] != stream:
             continue
