@@ -18,8 +18,7 @@ constexpr char kHeld[] =
     "what a replay under way was to write over was kept: it ended there";
 constexpr char kUnderWay[] =
     "another thread was inside an op that may write what a replay under way "
-    "was "
-    "to read: it ended there";
+    "was to read: it ended there";
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/changes.h"
 #include "bindings/torch/hook_registrar.h"
 #include "bindings/torch/op_info.h"
 #include "bindings/torch/register_hooks.h"
@@ -95,31 +96,24 @@ bool IsTorchs(const c10::impl::AnnotatedKernel* kernel,
 class Kernels {
  public:
   void Changed() {
-    changes_.fetch_add(1, std::memory_order_release);
+    changes_.Note();
     g_runtime_epoch.fetch_add(1, std::memory_order_release);
   }
 
   void Look() {
-    if (!Due()) return;
-    // Whoever comes while another thread looks waits for what it finds.
+    if (!changes_.Due()) return;
     const std::lock_guard lock(mutex_);
-    if (!Due()) return;
-    const uint64_t changes = changes_.load(std::memory_order_acquire);
+    if (!changes_.Due()) return;
+    const uint64_t noted = changes_.noted();
     if (!folder_.has_value()) folder_ = FindTorchsFolder();
     NoteOperators();
     uint64_t state = c10::WarningUtils::get_warnAlways() ? kWarnsAlways : 0;
     for (Known& known : known_) state ^= LookAt(known);
     g_kernel_state.store(state, std::memory_order_relaxed);
-    looked_at_.store(changes, std::memory_order_release);
+    changes_.LookedAt(noted);
   }
 
  private:
-  // Acquire: what was registered before is seen, and what a look has found.
-  bool Due() const {
-    return looked_at_.load(std::memory_order_acquire) !=
-           changes_.load(std::memory_order_acquire);
-  }
-
   struct Known {
     c10::OperatorName name;
     const OpInfo* info = nullptr;  // null: it is not hooked
@@ -189,9 +183,8 @@ class Kernels {
 
   static constexpr uint64_t kWarnsAlways = 0x9e3779b97f4a7c15;
 
-  std::atomic<uint64_t> changes_{1};
-  std::atomic<uint64_t> looked_at_{0};  // how many of them; behind the look
-  std::mutex mutex_;                    // guards what follows
+  Changes changes_{1};  // nobody has looked yet
+  std::mutex mutex_;    // guards what follows
   std::optional<std::string> folder_;
   size_t hooked_ = 0;
   std::vector<Known> known_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/torch/boxed_hook.h"
+#include "bindings/torch/changes.h"
 #include "bindings/torch/hook_registrar.h"
 #include "bindings/torch/hooked_ops/shards.h"
 #include "bindings/torch/kernel_watch.h"
@@ -110,7 +111,7 @@ class LateOperators final : public c10::OpRegistrationListener {
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
     const std::lock_guard lock(mutex_);
     waiting_.push_back({op.operator_name(), 0});
-    registered_.fetch_add(1, std::memory_order_release);
+    registered_.Note();
     g_runtime_epoch.fetch_add(1, std::memory_order_release);
   }
   // Its hook stays, for what may come in its place.
@@ -124,16 +125,15 @@ class LateOperators final : public c10::OpRegistrationListener {
   // An operator that has no kernel yet, as its library is still being loaded,
   // is tried again before each of so many ops, and later when others come.
   void HookAll() {
-    if (!Due()) return;
-    // Whoever comes while another thread hooks waits until that is done.
+    if (!registered_.Due()) return;
     const std::lock_guard hooking(hooking_);
-    if (!Due()) return;
+    if (!registered_.Due()) return;
     std::vector<Operator> waiting;
-    uint64_t registered = 0;
+    uint64_t noted = 0;
     {
       const std::lock_guard lock(mutex_);
       waiting = std::exchange(waiting_, {});
-      registered = registered_.load(std::memory_order_relaxed);
+      noted = registered_.noted();
     }
     // Not under our lock: the dispatcher's comes first.
     std::vector<Operator> left;
@@ -149,7 +149,7 @@ class LateOperators final : public c10::OpRegistrationListener {
       }
     }
     if (left.empty()) {
-      hooked_.store(registered, std::memory_order_release);
+      registered_.LookedAt(noted);
       return;
     }
     const std::lock_guard lock(mutex_);
@@ -158,12 +158,6 @@ class LateOperators final : public c10::OpRegistrationListener {
   }
 
  private:
-  // Acquire: what another thread has hooked is.
-  bool Due() const {
-    return hooked_.load(std::memory_order_acquire) !=
-           registered_.load(std::memory_order_acquire);
-  }
-
   static constexpr int kMostTries = 64;
 
   struct Operator {
@@ -174,8 +168,7 @@ class LateOperators final : public c10::OpRegistrationListener {
   std::mutex hooking_;  // before the dispatcher's, which is before mutex_
   std::mutex mutex_;
   std::vector<Operator> waiting_;  // guarded by mutex_
-  std::atomic<uint64_t> registered_{0};
-  std::atomic<uint64_t> hooked_{0};  // how many of them; behind their hooks
+  Changes registered_;             // looked at: hooked
 };
 
 LateOperators& Late() {
