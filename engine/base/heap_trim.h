@@ -13,7 +13,8 @@ namespace reprise::base {
 // much: this has the library give back whole pages within the heap
 // (malloc_trim), whenever the process has grown by so much.
 //
-// One thread at a time. On C libraries other than glibc it does nothing.
+// One thread at a time for each object. It does nothing on C libraries other
+// than glibc, and where another allocator has taken the place of glibc's.
 class HeapTrim {
  public:
   // Reads /proc/self/statm; where the process has grown, takes time linear in

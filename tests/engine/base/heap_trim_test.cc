@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <barrier>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 namespace reprise::base {
@@ -71,6 +73,24 @@ TEST_F(HeapTrimTest, LeavesProcessesThatDidNotGrow) {
     few.push_back(Touched(kLarge));
   trim.AfterLastingBlocks();
   EXPECT_GE(ResidentBytes(), before + 5 * kLarge);
+}
+
+// With a heap that is not the C library's (a sanitizer's, here), glibc would
+// set its own up at the first trim, and without a lock.
+TEST(HeapTrimThreadsTest, AreTheFirstAtOnce) {
+  constexpr int kThreads = 4;
+  const Memory grown = Touched(size_t{128} << 20);
+  std::barrier start(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&start] {
+      HeapTrim trim;
+      start.arrive_and_wait();
+      trim.AfterLastingBlocks();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(ResidentBytes(), 0u);
 }
 
 }  // namespace
