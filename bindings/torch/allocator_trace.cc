@@ -22,19 +22,26 @@ thread_local std::vector<std::vector<engine::Allocation>> t_notes;
 
 constexpr size_t kAllocationsAnOp = 32;  // beyond it a vector grows
 
+// Null: there is none yet. Leaked, as torch calls it for ever.
+constinit std::atomic<AllocatorTrace*> g_attached{nullptr};
+
 }  // namespace
 
 base::Result<AllocatorTrace*> AllocatorTrace::Get() {
   static base::Mutex mutex;
-  static AllocatorTrace* attached = nullptr;  // leaked: torch calls it for ever
   base::MutexLock lock(mutex);
-  if (attached == nullptr) {
+  if (g_attached.load(std::memory_order_relaxed) == nullptr) {
     auto* trace = new AllocatorTrace;
     REPRISE_RETURN_IF_ERROR(
         trace->Attach());  // it may be attached: never freed
-    attached = trace;
+    g_attached.store(trace, std::memory_order_release);
   }
-  return attached;
+  return g_attached.load(std::memory_order_relaxed);
+}
+
+void AllocatorTrace::LibrariesFreed() {
+  auto* const trace = g_attached.load(std::memory_order_acquire);
+  if (trace != nullptr) trace->watches_.LibrariesFreed();
 }
 
 base::Status AllocatorTrace::Attach() {

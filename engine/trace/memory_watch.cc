@@ -79,14 +79,26 @@ void MemoryWatches::NoteFreed(uint64_t address, uint64_t size_bytes) {
   }
 }
 
+void MemoryWatches::LibrariesFreed() {
+  const base::MutexLock lock(mutex_);
+  for (MemoryWatch* watch : wide_) watch->libraries_freed_ = true;
+  for (MemoryWatch* watch : elsewhere_) {
+    watch->broken_.store(true, std::memory_order_release);
+  }
+}
+
 void MemoryWatches::Narrow(MemoryWatch& watch,
                            std::span<const uint64_t> addresses) {
   const base::MutexLock lock(mutex_);
   if (watch.narrowed_) return;
   watch.narrowed_ = true;
   Forget(watch);
+  bool elsewhere = false;
   for (const uint64_t address : addresses) {
-    if (!watch.in_use_.Contains(address)) continue;
+    if (!watch.in_use_.Contains(address)) {
+      elsewhere = true;
+      continue;
+    }
     if (watch.freed_.Contains(address)) {
       watch.broken_.store(true, std::memory_order_release);
     }
@@ -98,6 +110,12 @@ void MemoryWatches::Narrow(MemoryWatch& watch,
       watch.addresses_.end());
   watch.in_use_ = {};
   watch.freed_ = {};
+  if (elsewhere) {
+    elsewhere_.push_back(&watch);
+    if (watch.libraries_freed_) {
+      watch.broken_.store(true, std::memory_order_release);
+    }
+  }
   if (watch.addresses_.empty()) return;
   for (const uint64_t address : watch.addresses_) {
     narrow_.emplace(address, &watch);
@@ -116,6 +134,7 @@ void MemoryWatches::End(MemoryWatch& watch) {
 }
 
 void MemoryWatches::Forget(MemoryWatch& watch) {
+  std::erase(elsewhere_, &watch);
   size_t known = std::erase(wide_, &watch);
   for (const uint64_t address : watch.addresses_) {
     const auto [begin, end] = narrow_.equal_range(address);

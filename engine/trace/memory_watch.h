@@ -43,8 +43,9 @@ class MemoryWatch {
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
   // From now on only the blocks that these addresses lie in count. An address
-  // in memory that was not in use when the watch began is none that a kernel
-  // follows, and does not count either. The first call of several decides.
+  // in memory that was not in use when the watch began is one that no kernel
+  // follows, or in memory that a library has from elsewhere: it counts for
+  // LibrariesFreed alone. The first call of several decides.
   void Narrow(std::span<const uint64_t> addresses);
 
   // It lay in memory that was in use when the watch began, or has been freed
@@ -62,8 +63,9 @@ class MemoryWatch {
   MemoryWatches* const watches_;
   // Under the mutex of `watches_`.
   bool narrowed_ = false;
-  AddressSet in_use_;  // at the beginning, and
-  AddressSet freed_;   // since; until narrowed
+  AddressSet in_use_;             // at the beginning, and
+  AddressSet freed_;              // since; until narrowed
+  bool libraries_freed_ = false;  // the same
   std::vector<uint64_t> addresses_;
   std::atomic<bool> broken_{false};
 };
@@ -94,6 +96,9 @@ class MemoryWatches {
     if (watching_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       NoteFreed(address, size_bytes);
   }
+  // A library has freed memory that it has from elsewhere (cuFFT's plans), and
+  // nobody says which: that breaks each watch that counts some.
+  void LibrariesFreed() REPRISE_EXCLUDES(mutex_);
 
  private:
   friend class MemoryWatch;
@@ -110,6 +115,8 @@ class MemoryWatches {
   base::Mutex mutex_;
   std::vector<MemoryWatch*> wide_ REPRISE_GUARDED_BY(mutex_);
   std::multimap<uint64_t, MemoryWatch*> narrow_ REPRISE_GUARDED_BY(mutex_);
+  // Narrowed ones that count addresses in memory from elsewhere.
+  std::vector<MemoryWatch*> elsewhere_ REPRISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace reprise::engine

@@ -109,6 +109,26 @@ TEST_F(MemoryWatchTest, AddressInMemoryThatWasNotInUseDoesNotCount) {
   EXPECT_FALSE(watch->broken());
 }
 
+TEST_F(MemoryWatchTest, MemoryFromElsewhereIsFreedByALibrary) {
+  const auto before = Begin();
+  const auto of_theirs = Begin();
+  Narrow(*of_theirs, {0x1000, 0x9000});
+  const auto of_ours = Begin();
+  Narrow(*of_ours, {0x1000});
+  auto gone = Begin();
+  Narrow(*gone, {0x9000});
+  gone.reset();
+  watches_.LibrariesFreed();
+  EXPECT_TRUE(of_theirs->broken());
+  EXPECT_FALSE(of_ours->broken());
+  const auto after = Begin();
+  Narrow(*after, {0x9000});
+  EXPECT_FALSE(after->broken());
+  EXPECT_FALSE(before->broken());
+  Narrow(*before, {0x9000});
+  EXPECT_TRUE(before->broken());
+}
+
 TEST_F(MemoryWatchTest, BlockThatIsFreedWhileAWatchBeginsIsNotMissed) {
   const auto watch = watches_.Begin([this] {
     const std::vector<MemoryWatches::Block> blocks = {{0x1000, 0x200}};
