@@ -159,9 +159,12 @@ class Runtime::Impl {
   }
 
   void InterruptAll(const char* what) {
-    // Cleared first: a trace that is begun meanwhile is not missed.
-    opened_.store(false, std::memory_order_relaxed);
+    // Cleared first: a trace that is begun meanwhile is not missed. Whoever
+    // finds it cleared before this has ended finds this (may_have_opened).
+    interrupting_.fetch_add(1, std::memory_order_relaxed);
+    opened_.store(false, std::memory_order_release);
     InterruptOthers(nullptr, what);
+    interrupting_.fetch_sub(1, std::memory_order_release);
   }
   void InterruptOthers(const Session* session, const char* what) {
     for (StreamSession* other : Sessions()) {
@@ -173,7 +176,10 @@ class Runtime::Impl {
   // stream, is not seen.
   void NoteUnseen() { unseen_.store(true, std::memory_order_relaxed); }
   bool unseen() const { return unseen_.load(std::memory_order_relaxed); }
-  const std::atomic<bool>& opened() const { return opened_; }
+  bool may_have_opened() const {
+    return opened_.load(std::memory_order_acquire) ||
+           interrupting_.load(std::memory_order_acquire) != 0;
+  }
   const std::atomic<bool>& asleep() const { return asleep_; }
   void PassOver(uint64_t ops) {
     for (StreamSession* session : Sessions()) session->PassOver(ops);
@@ -402,6 +408,7 @@ class Runtime::Impl {
   std::atomic<bool> attached_once_{false};
   // Relaxed: it only tells a thread of what that thread has done.
   std::atomic<bool> opened_{false};
+  std::atomic<int> interrupting_{0};  // threads in InterruptAll
   std::atomic<bool> asleep_{false};
   // Relaxed: the thread that uses memory without an op goes on to order others
   // behind that itself.
@@ -473,23 +480,41 @@ void Runtime::MemoryIsUsedOn(const StreamKey& stream, const char* what) {
   if (Session* session = impl_->Find(stream)) (void)session->Interrupt(what);
 }
 
-void Runtime::BeforeWait(const StreamKey& stream, const char* what) {
+uint64_t Runtime::BeforeWait(const StreamKey& stream, const char* what) {
   Session* session = impl_->Find(stream);
   if (impl_->unseen()) {
     impl_->InterruptAll(what);
-    return;
+    return 0;
   }
   if (session != nullptr) (void)session->Interrupt(what);
   // Also where it has none: events may have led there from others.
-  impl_->writes().BeforeWait(session);
+  return impl_->writes().BeforeWait(session);
 }
 
 void Runtime::BeforeWaitForEvent() {
   if (impl_->unseen()) {
     impl_->InterruptAll("the host waits for an event");
   } else {
-    impl_->writes().BeforeWait(nullptr);
+    (void)impl_->writes().BeforeWait(nullptr);
   }
+}
+
+void Runtime::AfterWait(uint64_t wait) {
+  if (impl_->unseen()) {
+    impl_->InterruptAll("the host has waited");
+  } else {
+    impl_->writes().AfterWait(wait);
+  }
+}
+
+bool Runtime::tells_of_waits() const {
+  return impl_->unseen() || impl_->writes().several();
+}
+
+void Runtime::BeforeUnknownWrites(Session* session) {
+  if (!impl_->writes().several()) return;
+  impl_->NoteUnseen();
+  impl_->InterruptOthers(session, "an op may write any memory");
 }
 
 void Runtime::BeforeOp(Session* session, const engine::OpView& op,
@@ -503,7 +528,7 @@ void Runtime::BeforeOp(Session* session, const engine::OpView& op,
 
 bool Runtime::has_several_streams() const { return impl_->writes().several(); }
 
-const std::atomic<bool>& Runtime::opened() const { return impl_->opened(); }
+bool Runtime::may_have_opened() const { return impl_->may_have_opened(); }
 
 const std::atomic<bool>& Runtime::asleep() const { return impl_->asleep(); }
 

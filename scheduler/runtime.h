@@ -79,18 +79,29 @@ class Runtime {
   // The same by work on that stream: the others are behind what orders them.
   void MemoryIsUsedOn(const StreamKey& stream, const char* what);
   // The host is about to wait for a stream, or for an event of whatever stream:
-  // Interrupts that stream's session, and others whose pass uses what has been
-  // written there (StreamWrites).
-  void BeforeWait(const StreamKey& stream, const char* what);
+  // interrupts that stream's session, and others whose pass uses what has been
+  // written on other streams (StreamWrites). Returns what AfterWait is to be
+  // given.
+  uint64_t BeforeWait(const StreamKey& stream, const char* what);
   void BeforeWaitForEvent();
+  // The host has waited, for whatever it was, and the program goes on in a
+  // moment: interrupts the passes that have begun during the wait and may have
+  // read what it was for. `wait`: BeforeWait's, of the last wait for a stream
+  // on this thread; 0: there was none.
+  void AfterWait(uint64_t wait);
+  // False: AfterWait does nothing.
+  bool tells_of_waits() const;
   // See StreamWrites. `session` is one of this runtime's.
   void BeforeOp(Session* session, const engine::OpView& op, bool may_wait);
+  // An op of the session is run in a moment (null: of none), and may write
+  // memory of which its operands do not tell. Interrupts the other sessions.
+  void BeforeUnknownWrites(Session* session);
   // There are sessions that it would tell.
   bool has_several_streams() const;
 
   // False if, since the last InterruptAll, no trace has been begun on any
-  // session: there is nothing to interrupt. Lives as long as the runtime.
-  const std::atomic<bool>& opened() const;
+  // session, and that call has ended: there is nothing to interrupt.
+  bool may_have_opened() const;
 
   // While it is true no op need be shown to any session, which saves the work:
   // watching does not pay (Attention). After each kOpsPassedOver ops that were

@@ -1,6 +1,6 @@
 #include "scheduler/stream_writes.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace reprise::scheduler {
 namespace {
@@ -20,7 +20,7 @@ MemoryRanges WrittenBy(const engine::OpView& op) {
 
 void StreamWrites::Add(Session* session) {
   const base::MutexLock lock(mutex_);
-  streams_.push_back({session, {}, false});
+  streams_.push_back({.session = session});
   several_.store(streams_.size() > 1, std::memory_order_release);
 }
 
@@ -34,50 +34,73 @@ std::vector<Session*> StreamWrites::OthersThan(const Session* session) const {
 }
 
 // A program writes the same places again and again.
-void StreamWrites::Note(Stream& stream, const MemoryRanges& written) {
-  if (stream.anything) return;
-  for (const MemoryRange& range : written.all()) stream.written.Add(range);
-  if (stream.written.size() <= kMostPieces) return;
-  stream.anything = true;
-  stream.written.Clear();
+void StreamWrites::Written::Add(const Written& more) {
+  if (anything) return;
+  anything = more.anything;
+  for (const MemoryRange& range : more.ranges.all()) ranges.Add(range);
+  if (ranges.size() > kMostPieces) anything = true;
+  if (anything) ranges.Clear();
 }
 
 void StreamWrites::TellOthers(Session* session, const engine::OpView& op,
                               bool may_wait) {
-  const MemoryRanges written = WrittenBy(op);
-  if (!written.empty()) {
+  const Written written{WrittenBy(op)};
+  if (!written.none()) {
     {
       const base::MutexLock lock(mutex_);
       for (Stream& stream : streams_) {
-        if (stream.session == session) Note(stream, written);
+        if (stream.session == session) stream.written.Add(written);
       }
     }
     for (Session* other : OthersThan(session)) {
-      other->InterruptIfUsed(written, kWritten);
+      other->InterruptIfUsed(written.ranges, kWritten);
     }
   }
-  if (may_wait) BeforeWait(nullptr);
+  if (may_wait) TellAll();
 }
 
-void StreamWrites::BeforeWait(const Session* session) {
-  if (!several()) return;
-  std::vector<Stream> writers;
-  {
+uint64_t StreamWrites::BeforeWait(const Session* session) {
+  static std::atomic<uint64_t> waits{0};
+  if (!several()) return 0;
+  uint64_t wait = 0;
+  if (session != nullptr) {
     const base::MutexLock lock(mutex_);
     for (Stream& stream : streams_) {
-      if (stream.written.empty() && !stream.anything) continue;
-      writers.push_back(stream);
       if (stream.session != session) continue;
-      stream.written.Clear();
-      stream.anything = false;
+      wait = stream.wait = ++waits;
+      stream.before_wait.Add(std::exchange(stream.written, {}));
     }
   }
-  for (const Stream& writer : writers) {
-    for (Session* other : OthersThan(writer.session)) {
-      if (writer.anything) {
+  TellAll();
+  return wait;
+}
+
+void StreamWrites::AfterWait(uint64_t wait) {
+  if (!several()) return;
+  TellAll();
+  if (wait == 0) return;
+  const base::MutexLock lock(mutex_);
+  for (Stream& stream : streams_) {
+    if (stream.wait == wait) stream.before_wait = {};
+  }
+}
+
+void StreamWrites::TellAll() {
+  std::vector<std::pair<const Session*, Written>> writers;
+  {
+    const base::MutexLock lock(mutex_);
+    for (const Stream& stream : streams_) {
+      Written written = stream.before_wait;
+      written.Add(stream.written);
+      if (!written.none()) writers.emplace_back(stream.session, written);
+    }
+  }
+  for (const auto& [writer, written] : writers) {
+    for (Session* other : OthersThan(writer)) {
+      if (written.anything) {
         (void)other->Interrupt(kWritten);
       } else {
-        other->InterruptIfUsed(writer.written, kWritten);
+        other->InterruptIfUsed(written.ranges, kWritten);
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "engine/base/mutex.h"
@@ -22,10 +23,11 @@ namespace reprise::scheduler {
 // another stream is interrupted if it uses
 //
 //   - what a cut, or an op of a trace, is about to write;
-//   - what these have written on whatever stream, when the host waits for one:
-//     the pass may have begun in between, and events may have led from one
-//     stream to the other. It is forgotten when the host has waited for the
-//     stream of the cut itself.
+//   - what these have written on whatever stream, when the host is about to
+//     wait for one and when it has waited: the pass may have begun in between,
+//     or during the wait, and events may have led from one stream to the other.
+//     It is forgotten when the host has waited for the stream of the cut
+//     itself.
 //
 // What ops of a trace write counts like what cuts do (Action::kTell), but for
 // what that trace has made, which is nobody else's before a cut.
@@ -47,23 +49,35 @@ class StreamWrites {
   }
 
   // The host is about to wait for all that the session's stream was given;
-  // null: for something else.
-  void BeforeWait(const Session* session) REPRISE_EXCLUDES(mutex_);
+  // null: for something else. Returns what AfterWait is to be given.
+  uint64_t BeforeWait(const Session* session) REPRISE_EXCLUDES(mutex_);
+  // The host has waited, and the program has not gone on yet. What that stream
+  // had written before BeforeWait returned `wait` is forgotten; 0: nothing is.
+  void AfterWait(uint64_t wait) REPRISE_EXCLUDES(mutex_);
 
  private:
   // Of what a stream has written, so many pieces are known apart; of more, no
   // piece is known not to be among them.
   static constexpr size_t kMostPieces = 1024;
 
+  struct Written {
+    MemoryRanges ranges;
+    bool anything = false;  // more than `ranges` says
+
+    bool none() const { return ranges.empty() && !anything; }
+    void Add(const Written& more);
+  };
   struct Stream {
     Session* session = nullptr;
-    MemoryRanges written;
-    bool anything = false;  // more than `written` says
+    Written written{};      // since the last wait for the stream began, and
+    Written before_wait{};  // before that
+    uint64_t wait = 0;      // its number, unique in the process; 0: none
   };
 
   void TellOthers(Session* session, const engine::OpView& op, bool may_wait)
       REPRISE_EXCLUDES(mutex_);
-  static void Note(Stream& stream, const MemoryRanges& written);
+  // Of what all streams have written.
+  void TellAll() REPRISE_EXCLUDES(mutex_);
   std::vector<Session*> OthersThan(const Session* session) const
       REPRISE_EXCLUDES(mutex_);
 

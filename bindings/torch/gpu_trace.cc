@@ -68,7 +68,8 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
     if (type == c10::kCUDA) TapeRecorder::NoteOutside(kWaits);
     if (runtime != nullptr) {
-      runtime->scheduler().BeforeWait(KeyOf(stream), kWaits);
+      t_thread_state.waited =
+          runtime->scheduler().BeforeWait(KeyOf(stream), kWaits);
     }
     if (auto* n = Next()) (*n)->trace_gpu_stream_synchronization(type, stream);
   }

@@ -9,9 +9,11 @@
 #include <cstddef>
 #include <utility>
 
+#include "bindings/torch/allocator_trace.h"
 #include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/python_api.h"
 #include "bindings/torch/python_lock.h"
+#include "bindings/torch/session_source.h"
 #include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
@@ -36,6 +38,7 @@ enum class Use : int64_t {
   kSavedTensors = 10,  // none: hooks of one that autograd has saved
   kNoHooks = 11,       // none: it disables hooks of saved tensors
   kModes = 13,         // none: a dispatch mode begins
+  kPlans = 14,  // as kStreams, and it frees what a library has for its plans
 };
 
 // Such a function, whatever it takes: at most five words. Those that it does
@@ -73,6 +76,7 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
     case Use::kStreams:
     case Use::kGraph:
     case Use::kScripts:
+    case Use::kPlans:
       return cuda;
     case Use::kSeeds:
     case Use::kWaits:
@@ -112,6 +116,8 @@ const char* ReasonOf(Use use) {
       return "streams or graphs of CUDA are used";
     case Use::kKernels:
       return "kernels of operators are registered";
+    case Use::kPlans:
+      return "a library's plans are freed";
     default:
       return "memory is used without an op (data_ptr, numpy, tolist)";
   }
@@ -120,8 +126,7 @@ const char* ReasonOf(Use use) {
 void InterruptIfUsed(Use use, const void* first) {
   if (!g_watching.load(std::memory_order_relaxed)) return;
   TorchRuntime* const active = TorchRuntime::Active();
-  if (active != nullptr &&
-      active->scheduler().opened().load(std::memory_order_relaxed) &&
+  if (active != nullptr && active->scheduler().may_have_opened() &&
       UsesMemoryOf(active->kind(), use, first)) {
     InterruptWithoutPython();
   }
@@ -131,13 +136,9 @@ void InterruptIfUsed(Use use, const void* first) {
 // another thread has begun meanwhile may have read what was written until then.
 void HaveReturned(Use use, const void* first) {
   if (use != Use::kWaits) return InterruptIfUsed(use, first);
-  TorchRuntime* const active = TorchRuntime::Active();
-  if (!g_watching.load(std::memory_order_relaxed) || active == nullptr ||
-      t_thread_state.depth > 0 || !active->scheduler().has_several_streams()) {
-    return;
+  if (g_watching.load(std::memory_order_relaxed) && t_thread_state.depth == 0) {
+    HostHasWaited();
   }
-  const PythonLockGivenUp python;
-  active->scheduler().BeforeWaitForEvent();
 }
 
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,
@@ -171,6 +172,7 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kGraph:
     case Use::kKernels:
     case Use::kLibraries:
+    case Use::kPlans:
       break;
   }
   // It may write memory until it returns.
@@ -183,6 +185,11 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
   if (observed.use == Use::kLaunches) {
     const DepthGuard inside;
     return run();
+  }
+  if (observed.use == Use::kPlans) {
+    void* const result = run();
+    AllocatorTrace::LibrariesFreed();
+    return result;
   }
   const bool registers =
       observed.use == Use::kKernels || observed.use == Use::kLibraries;

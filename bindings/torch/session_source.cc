@@ -1,5 +1,9 @@
 #include "bindings/torch/session_source.h"
 
+#include <utility>
+
+#include "bindings/torch/python_lock.h"
+#include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
@@ -12,6 +16,7 @@ std::optional<Watched> WatchedNow() {
 
 void PassOver(uint64_t ops) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
+    const PythonLockGivenUp python;
     runtime->scheduler().PassOver(ops);
   }
 }
@@ -23,8 +28,9 @@ scheduler::Session* SessionFor(c10::Device device, void* stream) {
 
 void BeforeOp(scheduler::Session* session, const engine::OpView& op,
               bool may_wait) {
-  if (TorchRuntime* runtime = TorchRuntime::Active()) {
-    runtime->scheduler().BeforeOp(session, op, may_wait);
+  if (OthersAreTold()) {
+    const PythonLockGivenUp python;
+    TorchRuntime::Active()->scheduler().BeforeOp(session, op, may_wait);
   }
 }
 
@@ -33,8 +39,23 @@ bool OthersAreTold() {
   return runtime != nullptr && runtime->scheduler().has_several_streams();
 }
 
+void HostHasWaited() {
+  TorchRuntime* runtime = TorchRuntime::Active();
+  if (runtime == nullptr || !runtime->scheduler().tells_of_waits()) return;
+  const PythonLockGivenUp python;
+  runtime->scheduler().AfterWait(std::exchange(t_thread_state.waited, 0));
+}
+
+void BeforeUnknownWrites(scheduler::Session* session) {
+  if (OthersAreTold()) {
+    const PythonLockGivenUp python;
+    TorchRuntime::Active()->scheduler().BeforeUnknownWrites(session);
+  }
+}
+
 void InterruptSession(c10::Device device, void* stream, const char* what) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
+    const PythonLockGivenUp python;
     runtime->scheduler().MemoryIsUsedOn(
         {runtime->kind(), device.has_index() ? device.index() : 0, stream},
         what);
@@ -43,6 +64,7 @@ void InterruptSession(c10::Device device, void* stream, const char* what) {
 
 void InterruptSessions(const char* what) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
+    const PythonLockGivenUp python;
     runtime->scheduler().MemoryIsUsed(what);
   }
 }

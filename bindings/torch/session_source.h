@@ -39,6 +39,16 @@ void BeforeOp(scheduler::Session* session, const engine::OpView& op,
 // There are other sessions that would be told.
 bool OthersAreTold();
 
+// The host may have waited for a stream or an event: a pass that has begun
+// since is interrupted if it may have read what was waited for. Before the
+// program goes on; under no session's lock.
+void HostHasWaited();
+
+// An op of the session is run in a moment (null: whose it is, is not known),
+// and may write any memory: the other sessions are interrupted. Under no
+// session's lock.
+void BeforeUnknownWrites(scheduler::Session* session);
+
 // Interrupts the session of a stream (scheduler::Session::Interrupt), if it has
 // one, or all sessions. May take a lock.
 void InterruptSession(c10::Device device, void* stream, const char* what);

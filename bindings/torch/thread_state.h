@@ -37,12 +37,17 @@ struct ThreadState {
   // first op, and after its last one while the thread ends.
   scheduler::OpsUnderWay::Slot* slot = nullptr;
   bool ending = false;  // its slot is given back behind each op
+  // It is inside of an op that a WatchedOp has noted, maybe as one that writes
+  // nothing.
+  bool noted_op = false;
   // It has noted the op that it skips (Showing::kSkip).
   bool noted_skipped = false;
   // The same of launches past the dispatcher (python_observers.cc).
   bool noted_launches = false;
   // A kernel of the program's has run in place of torch's inside of an op.
   bool ran_replaced_kernel = false;
+  // The last wait for a stream (scheduler::Runtime::BeforeWait); 0: none.
+  uint64_t waited = 0;
   uint32_t replaced_calls = 0;  // of operators with such kernels
 
   // Of g_runtime_epoch `epoch`.

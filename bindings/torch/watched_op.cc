@@ -86,6 +86,15 @@ void LockSession(scheduler::Session& session) {
   session.Lock();
 }
 
+void NoteReplacedInside() {
+  ThreadState& thread = t_thread_state;
+  thread.ran_replaced_kernel = true;
+  // Otherwise the thread works for Reprise, or for an op of another thread.
+  if (!thread.noted_op && !thread.under_way()) return;
+  thread.Slot().BeginAnything();
+  BeforeUnknownWrites(nullptr);
+}
+
 Showing ShowingOf(DispatchKeySet below) {
   ThreadState& thread = t_thread_state;
   if (thread.depth != 0) return Showing::kInside;
@@ -118,9 +127,14 @@ WatchedOp::~WatchedOp() {
   }
   Unlock();
   // Its work is done or enqueued.
-  if (noted_) thread_.EndUnderWay();
+  if (noted_) {
+    thread_.noted_op = false;
+    thread_.EndUnderWay();
+  }
   if (!deep_) return;
   --thread_.depth;
+  if (may_have_waited_ && OthersAreTold()) [[unlikely]]
+    HostHasWaited();
   // Where the session no longer recorded the op when it ended: what was opened
   // for it on this thread is nobody else's to close.
   if (thread_.open_notes != 0) [[unlikely]] {
@@ -151,6 +165,7 @@ WatchedOp::Step WatchedOp::Enter() {
     NoteToldOf();
     Unlock();
     BeforeOp(session_, call_.view(), call_.view().by_eager);
+    may_have_waited_ = call_.may_wait();
     LockSession(*session_);
     locked_ = true;
     action = session_->EnterTold(call_.view());
@@ -171,6 +186,7 @@ WatchedOp::Step WatchedOp::Enter() {
       NoteUnderWay();
       Unlock();
       BeforeOp(session_, call_.view(), call_.may_wait());
+      may_have_waited_ = call_.may_wait();
       break;
     case Action::kEager:
     case Action::kTell:
@@ -182,22 +198,27 @@ WatchedOp::Step WatchedOp::Enter() {
 
 void WatchedOp::NoteUnderWay() {
   if (noted_ || thread_.under_way()) return;
-  noted_ = true;
-  const bool replaced = call_.info().replaced();
+  noted_ = thread_.noted_op = true;
   // A library that goes takes its kernels back, and nobody tells.
-  if (replaced && ++thread_.replaced_calls % 64 == 0) KernelsMayHaveChanged();
-  if (session_ == nullptr || call_.info().writes_unknown || replaced) {
+  if (call_.info().replaced() && ++thread_.replaced_calls % 64 == 0) {
+    KernelsMayHaveChanged();
+  }
+  if (session_ == nullptr || WritesUnknown()) {
     thread_.Slot().BeginAnything();
   } else {
     thread_.Slot().Begin(call_.operands());
   }
 }
 
-void WatchedOp::NoteToldOf() {
+bool WatchedOp::WritesUnknown() const {
   const OpInfo& info = call_.info();
-  if (thread_.under_way() || info.writes_unknown || info.replaced()) return;
+  return info.writes_unknown || info.replaced();
+}
+
+void WatchedOp::NoteToldOf() {
+  if (thread_.under_way() || WritesUnknown()) return;
   thread_.Slot().Begin(call_.operands(), session_);
-  noted_ = true;
+  noted_ = thread_.noted_op = true;
 }
 
 void WatchedOp::StartEager() {
@@ -205,6 +226,9 @@ void WatchedOp::StartEager() {
   if (session_ == nullptr || call_.other_devices() != 0) [[unlikely]] {
     NoteUnderWay();
     InterruptSessionsOfCall();
+    may_have_waited_ = true;
+  } else if (WritesUnknown()) [[unlikely]] {
+    BeforeUnknownWrites(session_);
   }
   thread_.ran_replaced_kernel = false;
   if (observed_) warnings_.Begin();

@@ -47,11 +47,15 @@ class SkippedOp {
   SkippedOp& operator=(const SkippedOp&) = delete;
 };
 
-// A call of this operator is part of another op: notes for that op whether the
-// program has replaced the kernel that is about to run.
+// A kernel of the program's is about to run in place of torch's, as part of
+// another op of this thread: that op is no part of a trace, and may write any
+// memory.
+void NoteReplacedInside();
+
+// A call of this operator is part of another op.
 inline void NoteInside(const OpInfo& info) {
   if (info.replaced()) [[unlikely]]
-    t_thread_state.ran_replaced_kernel = true;
+    NoteReplacedInside();
 }
 
 // Waits for the session's lock, with Python's given up if need be: some of
@@ -126,6 +130,8 @@ class WatchedOp {
   // The same while other sessions are told of it, and its own one has not
   // answered.
   void NoteToldOf();
+  // Its operands do not tell of all that it may write.
+  bool WritesUnknown() const;
   // Those of the devices whose memory the call may use, but its own session.
   void InterruptSessionsOfCall();
 
@@ -135,8 +141,9 @@ class WatchedOp {
   scheduler::Session* session_ = nullptr;
   bool locked_ = false;
   bool deep_ = false;
-  bool noted_ = false;     // in the book of ops
-  bool observed_ = false;  // Leave or Abandon is owed
+  bool noted_ = false;            // in the book of ops
+  bool may_have_waited_ = false;  // by its end the host may have waited
+  bool observed_ = false;         // Leave or Abandon is owed
   bool wants_call_ = false;
   std::unique_ptr<BoxedCall> boxed_;
   OpWarnings warnings_;  // of an op that is observed, while it runs

@@ -162,3 +162,48 @@ def test_a_part_that_another_thread_writes_is_not_read_with_the_first_one() -> N
         found = _halves(reprise.wait)
         assert session.stats().replays > 0
     assert_same_bits(found, expected)
+
+
+def _kernel_inside(tick: Callable[[], object]) -> list[torch.Tensor]:
+    """A kernel of the program's, called by an op of torch's, writes no operand of it.
+
+    The other thread is inside of it when the pass begins, and writes once it is let go.
+    """
+    w, x = torch.arange(64.0), torch.ones(64)
+    inside, go = threading.Event(), threading.Event()
+
+    def divide(total: torch.Tensor, by: float) -> torch.Tensor:
+        inside.set()
+        assert go.wait(60)
+        w.add_(1.0)
+        return torch.mul(total, 1 / by, out=total)
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("div_.Tensor", divide, "CPU", allow_override=True)
+    out = []
+    try:
+        for i in range(PASSES):
+            inside.clear()
+            go.clear()
+            thread = threading.Thread(target=lambda: torch.mean(x, dim=0))
+            thread.start()
+            assert inside.wait(60)
+            if i < LEARNED:
+                go.set()
+                thread.join()
+            a = x * 2 + 1
+            go.set()
+            thread.join()
+            out.append(w * a + 1)
+            tick()
+    finally:
+        library._destroy()
+    return out
+
+
+def test_a_kernel_of_the_programs_inside_of_an_op_may_write_anything() -> None:
+    expected = _kernel_inside(lambda: None)
+    with watched("cpu") as session:
+        found = _kernel_inside(reprise.wait)
+        assert session.stats().replays > 0
+    assert_same_bits(found, expected)

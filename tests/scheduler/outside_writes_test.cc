@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "tests/scheduler/twin_programs.h"
@@ -101,18 +105,26 @@ TEST_F(OutsideWritesTest, HappenOnceWhereAValidationIsLeft) {
   }
 }
 
+// A stream beside the one whose session is tested.
+class BesideAnotherStreamTest : public OutsideWritesTest {
+ protected:
+  BesideAnotherStreamTest() {
+    StreamSession::Parts parts;
+    auto frontend = std::make_unique<sim::ModelFrontend>();
+    parts.backend = std::make_unique<engine::HostBackend>(
+        frontend.get(), engine::HostBackend::Options{});
+    parts.frontend = std::move(frontend);
+    parts.plans = plans_.get();
+    other_ = std::make_unique<StreamSession>(std::move(parts));
+    writes_.Add(session_.get());
+    writes_.Add(other_.get());
+  }
+
+  std::unique_ptr<StreamSession> other_;
+};
+
 // Of which the sessions are told before each op that writes.
-TEST_F(OutsideWritesTest, AreReplayedBesideAnotherStream) {
-  sim::ModelFrontend frontend;
-  StreamSession::Parts parts;
-  auto other = std::make_unique<sim::ModelFrontend>();
-  parts.backend = std::make_unique<engine::HostBackend>(
-      other.get(), engine::HostBackend::Options{});
-  parts.frontend = std::move(other);
-  parts.plans = plans_.get();
-  const auto second = std::make_unique<StreamSession>(std::move(parts));
-  writes_.Add(session_.get());
-  writes_.Add(second.get());
+TEST_F(BesideAnotherStreamTest, AreReplayed) {
   uint64_t told = 0;
   watched_program_->before_op = [&](const engine::OpView& op) {
     writes_.BeforeOp(session_.get(), op, /*may_wait=*/op.cut != nullptr);
@@ -126,6 +138,40 @@ TEST_F(OutsideWritesTest, AreReplayedBesideAnotherStream) {
   EXPECT_EQ(stats().effects - before.effects, 36u);
   EXPECT_GE(told, 36u);
   EXPECT_EQ(Cuts(kCut), 0u);
+}
+
+// The other stream was asked to write, and a thread waits for it. Before it has
+// written, a pass begins here and reads ahead; it comes to its op that reads
+// once the thread, which has told it so, has waited.
+TEST_F(BesideAnotherStreamTest, APassThatBeginsDuringAWaitReadsWhatWasWritten) {
+  const auto step = [this](float written, std::optional<uint64_t> wait) {
+    Both([&](Side& side) {
+      sim::ModelProgram& p = *side.program;
+      sim::ModelTensor h = p.Scale(p.Make(2, 64), 0.5f);
+      std::ranges::fill_n(side.weights[0].storage()->data(), 64, written);
+      if (wait.has_value()) writes_.AfterWait(*wait);
+      h = p.Add(h, side.weights[0]);
+      p.Read(h);
+      return Held{h};
+    });
+  };
+  for (int i = 0; i < 8; ++i) step(1, std::nullopt);
+  ASSERT_GT(stats().replays, 0u) << Traces();
+  for (int i = 0; i < 4; ++i) {
+    const auto written = static_cast<float>(1 + i);
+    for (int k = 0; k < 8; ++k) step(written, std::nullopt);
+    engine::Operand weight;
+    weight.base =
+        reinterpret_cast<uint64_t>(watched_.weights[0].storage()->data());
+    weight.storage_bytes = 64 * sizeof(float);
+    weight.written = true;
+    engine::OpView op;
+    op.operands = {&weight, 1};
+    writes_.BeforeOp(other_.get(), op, /*may_wait=*/false);
+    const uint64_t before = stats().replays;
+    step(written + 1, writes_.BeforeWait(other_.get()));
+    EXPECT_GT(stats().replays, before) << Traces();
+  }
 }
 
 }  // namespace

@@ -56,6 +56,9 @@ class StreamWritesTest : public testing::Test {
     op.operands = operands;
     writes_.BeforeOp(&b_, op, waits);
   }
+  void WaitFor(Session* session) {
+    writes_.AfterWait(writes_.BeforeWait(session));
+  }
   void Wait() { writes_.BeforeOp(&b_, {}, /*waits=*/true); }
 
   FakeSession a_, b_, c_;
@@ -84,18 +87,54 @@ TEST_F(StreamWritesTest, WaitingForAnyStreamTellsOfAllThatWasWritten) {
   Write(0x100);
   a_.asked.clear();
   c_.asked.clear();
-  writes_.BeforeWait(&c_);
+  (void)writes_.BeforeWait(&c_);
   EXPECT_THAT(a_.TakeAsked(), ElementsAre(0x100));
-  writes_.BeforeWait(nullptr);
+  (void)writes_.BeforeWait(nullptr);
   EXPECT_THAT(a_.TakeAsked(), ElementsAre(0x100));
   EXPECT_THAT(c_.asked, ElementsAre(0x100, 0x100));
 }
 
 TEST_F(StreamWritesTest, WhatIsDoneIsForgotten) {
   Write(0x100);
-  writes_.BeforeWait(&b_);
+  WaitFor(&b_);
   a_.asked.clear();
-  writes_.BeforeWait(&b_);  // nothing has been written since
+  WaitFor(&b_);  // nothing has been written since
+  Wait();
+  EXPECT_THAT(a_.asked, IsEmpty());
+}
+
+// A pass that begins during the wait reads what is not written yet.
+TEST_F(StreamWritesTest, OthersAreToldAgainWhenTheHostHasWaited) {
+  Write(0x100);
+  const uint64_t wait = writes_.BeforeWait(&b_);
+  a_.asked.clear();
+  writes_.AfterWait(wait);
+  EXPECT_THAT(a_.TakeAsked(), ElementsAre(0x100));
+  writes_.AfterWait(0);
+  EXPECT_THAT(a_.asked, IsEmpty());
+}
+
+TEST_F(StreamWritesTest, WhatIsWrittenDuringAWaitIsKept) {
+  Write(0x100);
+  const uint64_t wait = writes_.BeforeWait(&b_);
+  Write(0x200);
+  writes_.AfterWait(wait);
+  a_.asked.clear();
+  Wait();
+  EXPECT_THAT(a_.asked, ElementsAre(0x200));
+}
+
+TEST_F(StreamWritesTest, NothingIsForgottenBeforeTheLastWaitHasEnded) {
+  Write(0x100);
+  const uint64_t first = writes_.BeforeWait(&b_);
+  Write(0x200);
+  const uint64_t second = writes_.BeforeWait(&b_);
+  writes_.AfterWait(first);
+  a_.asked.clear();
+  Wait();
+  EXPECT_THAT(a_.TakeAsked(), ElementsAre(0x100, 0x200));
+  writes_.AfterWait(second);
+  a_.asked.clear();
   Wait();
   EXPECT_THAT(a_.asked, IsEmpty());
 }
@@ -116,10 +155,10 @@ TEST_F(StreamWritesTest, WhatIsTooMuchToBeToldApartMayBeAnything) {
   EXPECT_EQ(a_.interrupts, 1);
   EXPECT_EQ(b_.interrupts, 0);
   EXPECT_THAT(a_.asked, IsEmpty());
-  writes_.BeforeWait(&b_);
-  EXPECT_EQ(a_.interrupts, 2);
+  WaitFor(&b_);
+  EXPECT_EQ(a_.interrupts, 3);  // before and behind the wait
   Wait();
-  EXPECT_EQ(a_.interrupts, 2);
+  EXPECT_EQ(a_.interrupts, 3);
 }
 
 }  // namespace

@@ -72,6 +72,7 @@ class Twin {
 
   // The host looks at everything that is live.
   void Look() {
+    TouchAll();
     real_.Look();
     plain_.Look();
     Compare();
@@ -118,8 +119,9 @@ class Twin {
       aside_.session().Interrupt("waits for an event");
       Order(stream_.stream(), aside_.stream());
     } else {
-      device_.BeforeWait(&stream_.session(), false);
+      const uint64_t wait = device_.BeforeWait(&stream_.session(), false);
       device_.gpu.streams.Synchronize(stream_.stream());
+      device_.AfterWait(wait);
     }
     touched_.clear();
     all_touched_ = false;
@@ -135,6 +137,11 @@ class Twin {
     plain_.WriteAside(variable, attribute);
     joins_for_ = tensor->storage();
     joins_by_events_ = by_events;
+    // Another thread, which this one waits for, waits from now on.
+    if (!by_events && pass_ % 3 != 0) BeginWait();
+  }
+  void BeginWait() {
+    wait_ = device_.BeforeWait(&aside_.session(), pass_ % 2 == 0);
   }
   // What this stream does from now on comes behind that.
   void Join() {
@@ -145,8 +152,9 @@ class Twin {
       stream_.session().Interrupt("waits for an event");
       Order(aside_.stream(), stream_.stream());
     } else {
-      device_.BeforeWait(&aside_.session(), pass_ % 2 == 0);
+      if (!wait_.has_value()) BeginWait();
       device_.gpu.streams.Synchronize(aside_.stream());
+      device_.AfterWait(*std::exchange(wait_, std::nullopt));
     }
   }
   void Order(CUstream before, CUstream after) {
@@ -193,6 +201,14 @@ class Twin {
   void TouchAll() {
     EndWrite();
     Join();
+    all_touched_ = true;
+  }
+
+  // A pass begins or ends. What another thread still waits for is not used by
+  // that, unless `weights` are.
+  void TouchAtEdge(bool weights) {
+    if (weights || !wait_.has_value()) return TouchAll();
+    EndWrite();
     all_touched_ = true;
   }
 
@@ -295,7 +311,7 @@ class Twin {
     if (told_) TellEdge(true);
     kept_real_ = stream_.ops().generator.state;
     kept_plain_ = plain_ops_.generator.state;
-    TouchAll();
+    TouchAtEdge(pass.replaces_weight >= 0 || pass.edits_weight >= 0);
     line_ = std::min(static_cast<size_t>(pass.begins_at), program_.body.size());
     before_pass_ = stream_.Stats();
     real_.BeginPass(pass, pass_);
@@ -305,7 +321,7 @@ class Twin {
   void EndPass(const Pass& pass) {
     stream_.Resume();
     if (told_) TellEdge(false);
-    TouchAll();
+    TouchAtEdge(pass.settles || pass.looks);
     const scheduler::Stats stats = stream_.Stats();
     unfollowed_ops_ = (stats.ops - before_pass_.ops) -
                       (stats.followed - before_pass_.followed);
@@ -389,6 +405,7 @@ class Twin {
   bool all_touched_ = true;
   const void* joins_for_ = nullptr;  // a storage, before it is used
   bool joins_by_events_ = false;
+  std::optional<uint64_t> wait_;         // for that stream, under way
   const void* written_later_ = nullptr;  // a storage, by write_
   std::function<void()> write_;
   engine::GeneratorState kept_real_;

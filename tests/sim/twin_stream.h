@@ -77,11 +77,15 @@ struct TwinDevice {
                 bool waits) {
     if (fault != Fault::kOthersUntold) writes.BeforeOp(session, op, waits);
   }
-  // `event`: the host waits for an event of its stream.
-  void BeforeWait(scheduler::Session* session, bool event) {
+  // `event`: the host waits for an event of its stream. Returns what AfterWait
+  // is to be given.
+  uint64_t BeforeWait(scheduler::Session* session, bool event) {
     if (!event) session->Interrupt("the host waits for the stream");
-    if (fault == Fault::kOthersUntold) return;
-    writes.BeforeWait(event ? nullptr : session);
+    if (fault == Fault::kOthersUntold) return 0;
+    return writes.BeforeWait(event ? nullptr : session);
+  }
+  void AfterWait(uint64_t wait) {
+    if (fault != Fault::kOthersUntold) writes.AfterWait(wait);
   }
 
   // Null where nobody is to look at it.

@@ -49,6 +49,7 @@ class _Use(enum.IntEnum):
     NO_HOOKS = 11
     LIBRARIES = 12
     MODES = 13
+    PLANS = 14
 
 
 # By dotted name in `torch._C`, with the names of attributes: both as regular expressions,
@@ -94,6 +95,12 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
     ),
     # What has run ahead may have to be rebuilt from memory that is free by then.
     (_Use.STREAMS, "", "_cuda_emptyCache _accelerator_emptyCache"),
+    # A plan of cuFFT's holds memory that its kernels read.
+    (
+        _Use.PLANS,
+        "_VariableFunctionsClass",
+        "_cufft_clear_plan_cache _cufft_set_plan_cache_max_size",
+    ),
     # Code that was compiled elsewhere, and graphs of the program's own: they work on
     # what they are given and on what they were captured with.
     (_Use.GRAPH, "_CUDAGraph _acceleratorGraph", "replay"),

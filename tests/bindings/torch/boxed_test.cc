@@ -120,6 +120,23 @@ TEST_F(BoxedTest, ReturnsWrittenArguments) {
   EXPECT_EQ(g_runs, 1);
 }
 
+// Their operands need not tell of all that they write.
+TEST_F(BoxedTest, OthersAreToldOfOperatorsOfOthersBeforeTheyRun) {
+  const auto a = at::zeros({3}), b = at::ones({3});
+  session_.Record();
+  Call("reprise_test::fill", {a, b});
+  TellOthers([](const engine::OpView&) {});
+  EXPECT_EQ(Told().unknown_writes, 0);
+  Call("reprise_test::fill", {a, b});
+  EXPECT_EQ(Told().unknown_writes, 1);
+  at::add(a, b);
+  EXPECT_EQ(Told().unknown_writes, 1);
+  session_.Follow();
+  Call("reprise_test::fill", {a, b});
+  EXPECT_EQ(session_.follows(), 1u);
+  EXPECT_EQ(Told().unknown_writes, 1);
+}
+
 TEST_F(BoxedTest, FollowsListsOfTensors) {
   const c10::List<at::Tensor> list({at::rand({2}), at::rand({3})});
   session_.Record();

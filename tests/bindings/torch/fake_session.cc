@@ -25,6 +25,7 @@ scheduler::DeviceKind g_kind = scheduler::DeviceKind::kHost;
 std::atomic<bool> g_asleep{false};
 uint64_t g_passed_over = 0;
 std::function<void(const engine::OpView&)> g_before_op;
+ToldBesides g_told;
 
 // Memory that lives as long as a tensor does.
 engine::Block BlockOf(const at::Tensor& tensor) {
@@ -48,9 +49,13 @@ void BeforeOp(scheduler::Session*, const engine::OpView& op, bool) {
   if (g_before_op) g_before_op(op);
 }
 bool OthersAreTold() { return g_before_op != nullptr; }
+void HostHasWaited() { ++g_told.waits; }
+void BeforeUnknownWrites(scheduler::Session*) { ++g_told.unknown_writes; }
 void TellOthers(std::function<void(const engine::OpView&)> before_op) {
   g_before_op = std::move(before_op);
+  g_told = {};
 }
+ToldBesides Told() { return g_told; }
 
 void InterruptSession(c10::Device, void*, const char* what) {
   g_session->Interrupt(what);
@@ -183,7 +188,8 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
   ++entered_;
   switch (mode_) {
     case Mode::kPass:
-      return scheduler::Action::kEager;
+      return op.cut == nullptr ? scheduler::Action::kEager
+                               : scheduler::Action::kCut;
     case Mode::kFollow:
       if (next_ < ops_.size() && seen_[next_].cut.empty() &&
           std::vector<uint64_t>(op.words.begin(), op.words.end()) ==

@@ -124,6 +124,12 @@ void StopServing();
 
 // From now on until StopServing there are other sessions that are told of ops.
 void TellOthers(std::function<void(const engine::OpView&)> before_op);
+// What else they have been told since.
+struct ToldBesides {
+  int waits = 0;           // HostHasWaited
+  int unknown_writes = 0;  // BeforeUnknownWrites
+};
+ToldBesides Told();
 
 // From now on until StopServing no op is shown, and so many were passed over.
 void FallAsleep();

@@ -219,6 +219,21 @@ TEST_F(HookTest, HandsOutResultsWithEagersCountOfWrites) {
   ExpectFollowed([&] { return Tensors{made()}; });
 }
 
+// A pass of theirs that has begun during the wait may have read too early.
+TEST_F(HookTest, TellsOthersBehindAnOpThatMayHaveWaited) {
+  const auto a = at::ones({1});
+  int before = 0;
+  TellOthers([&before](const engine::OpView&) { ++before; });
+  session_.Pass();
+  at::add(a, a);
+  EXPECT_EQ(before, 0);
+  EXPECT_EQ(Told().waits, 0);
+  EXPECT_EQ(a.item<float>(), 1);
+  EXPECT_EQ(before, 1);
+  EXPECT_EQ(Told().waits, 1);
+  EXPECT_EQ(Told().unknown_writes, 0);
+}
+
 TEST_F(HookTest, LetsStoragesOfResultsGrow) {
   const auto a = at::ones({4});
   session_.Record();
