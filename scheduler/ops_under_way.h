@@ -98,6 +98,15 @@ class OpsUnderWay {
     slot->taken_.store(false, std::memory_order_release);
   }
 
+  // No thread is inside of an op that is noted.
+  bool empty() const {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (const Slot* slot = Acquired(); slot != nullptr; slot = slot->next_) {
+      if (slot->count_.load(std::memory_order_acquire) != 0) return false;
+    }
+    return true;
+  }
+
   // Some op under way may write memory of which `uses(overlaps)` says that some
   // of it is used: `overlaps(begin, end)` is true of addresses that such an op
   // may write. Asked by a session under its lock once a replay is about to

@@ -175,7 +175,16 @@ class Runtime::Impl {
   // Memory was used without an op: what writes it from now on, on whatever
   // stream, is not seen.
   void NoteUnseen() { unseen_.store(true, std::memory_order_relaxed); }
-  bool unseen() const { return unseen_.load(std::memory_order_relaxed); }
+  // The same of an op that may write any memory: others than its own stream's
+  // session need to know.
+  void NoteUnknownWrites() {
+    unknown_writes_.store(true, std::memory_order_relaxed);
+  }
+  bool unseen() const {
+    return unseen_.load(std::memory_order_relaxed) ||
+           (unknown_writes_.load(std::memory_order_relaxed) &&
+            writes_.several());
+  }
   bool may_have_opened() const {
     return opened_.load(std::memory_order_acquire) ||
            interrupting_.load(std::memory_order_acquire) != 0;
@@ -406,14 +415,16 @@ class Runtime::Impl {
   // StopRecording, which takes that lock afterwards, ends what it began.
   std::atomic<bool> recording_forbidden_{false};
   std::atomic<bool> attached_once_{false};
-  // Relaxed: it only tells a thread of what that thread has done.
+  // Set relaxed: a thread that has begun something finds it, and others that
+  // have not been ordered behind that need not.
   std::atomic<bool> opened_{false};
   std::atomic<int> interrupting_{0};  // threads in InterruptAll
   std::atomic<bool> asleep_{false};
   // Relaxed: the thread that uses memory without an op goes on to order others
   // behind that itself.
   std::atomic<bool> unseen_{false};
-  StreamWrites writes_;
+  std::atomic<bool> unknown_writes_{false};  // the same
+  StreamWrites writes_{under_way_};
   std::atomic<bool> privacy_ended_{false};
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;
@@ -512,10 +523,13 @@ bool Runtime::tells_of_waits() const {
 }
 
 void Runtime::BeforeUnknownWrites(Session* session) {
-  if (!impl_->writes().several()) return;
-  impl_->NoteUnseen();
-  impl_->InterruptOthers(session, "an op may write any memory");
+  impl_->NoteUnknownWrites();
+  if (session == nullptr || impl_->writes().several()) {
+    impl_->InterruptOthers(session, "an op may write any memory");
+  }
 }
+
+void Runtime::NoteUnseen() { impl_->NoteUnseen(); }
 
 void Runtime::BeforeOp(Session* session, const engine::OpView& op,
                        bool may_wait) {

@@ -76,6 +76,8 @@ class Runtime {
   void InterruptAll(const char* what);
   // The same, when the program takes an address: who writes there is not seen.
   void MemoryIsUsed(const char* what);
+  // That alone, where there is nothing to interrupt.
+  void NoteUnseen();
   // The same by work on that stream: the others are behind what orders them.
   void MemoryIsUsedOn(const StreamKey& stream, const char* what);
   // The host is about to wait for a stream, or for an event of whatever stream:
@@ -93,8 +95,9 @@ class Runtime {
   bool tells_of_waits() const;
   // See StreamWrites. `session` is one of this runtime's.
   void BeforeOp(Session* session, const engine::OpView& op, bool may_wait);
-  // An op of the session is run in a moment (null: of none), and may write
-  // memory of which its operands do not tell. Interrupts the other sessions.
+  // An op that stands in the book of ops may write memory of which its operands
+  // do not tell, from now on. Interrupts all sessions but `session`, which is
+  // at that op and has nothing run ahead; null: nobody knows of such a one.
   void BeforeUnknownWrites(Session* session);
   // There are sessions that it would tell.
   bool has_several_streams() const;

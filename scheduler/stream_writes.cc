@@ -1,5 +1,6 @@
 #include "scheduler/stream_writes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace reprise::scheduler {
@@ -59,6 +60,12 @@ void StreamWrites::TellOthers(Session* session, const engine::OpView& op,
   if (may_wait) TellAll();
 }
 
+StreamWrites::Written StreamWrites::Stream::all() const {
+  Written all = written;
+  for (const Waited& before : waits) all.Add(before.written);
+  return all;
+}
+
 uint64_t StreamWrites::BeforeWait(const Session* session) {
   static std::atomic<uint64_t> waits{0};
   if (!several()) return 0;
@@ -67,8 +74,13 @@ uint64_t StreamWrites::BeforeWait(const Session* session) {
     const base::MutexLock lock(mutex_);
     for (Stream& stream : streams_) {
       if (stream.session != session) continue;
-      wait = stream.wait = ++waits;
-      stream.before_wait.Add(std::exchange(stream.written, {}));
+      // What others have been told of may be enqueued behind the wait.
+      if (book_ != nullptr && !book_->empty()) continue;
+      wait = ++waits;
+      stream.waits.push_back({std::exchange(stream.written, {}), wait});
+      if (stream.waits.size() <= kMostWaits) continue;
+      stream.waits[1].written.Add(stream.waits[0].written);
+      stream.waits.pop_front();
     }
   }
   TellAll();
@@ -81,7 +93,13 @@ void StreamWrites::AfterWait(uint64_t wait) {
   if (wait == 0) return;
   const base::MutexLock lock(mutex_);
   for (Stream& stream : streams_) {
-    if (stream.wait == wait) stream.before_wait = {};
+    const bool waited = std::ranges::find(stream.waits, wait, &Waited::wait) !=
+                        stream.waits.end();
+    // What an earlier wait is for is done, too.
+    while (waited && !stream.waits.empty() &&
+           stream.waits.front().wait <= wait) {
+      stream.waits.pop_front();
+    }
   }
 }
 
@@ -90,9 +108,10 @@ void StreamWrites::TellAll() {
   {
     const base::MutexLock lock(mutex_);
     for (const Stream& stream : streams_) {
-      Written written = stream.before_wait;
-      written.Add(stream.written);
-      if (!written.none()) writers.emplace_back(stream.session, written);
+      Written written = stream.all();
+      if (!written.none()) {
+        writers.emplace_back(stream.session, std::move(written));
+      }
     }
   }
   for (const auto& [writer, written] : writers) {

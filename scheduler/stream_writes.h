@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "engine/base/mutex.h"
 #include "engine/trace/op.h"
 #include "scheduler/memory_ranges.h"
+#include "scheduler/ops_under_way.h"
 #include "scheduler/session.h"
 
 namespace reprise::scheduler {
@@ -36,13 +38,17 @@ namespace reprise::scheduler {
 // there is one session, every call is one load.
 class StreamWrites {
  public:
+  // `book`, if given, tells of ops that others have been told of and that may
+  // not be enqueued yet. It must outlive this.
+  explicit StreamWrites(const OpsUnderWay* book = nullptr) : book_(book) {}
+
   void Add(Session* session) REPRISE_EXCLUDES(mutex_);
   // There are two sessions or more.
   bool several() const { return several_.load(std::memory_order_acquire); }
 
   // Session::Enter has answered kCut or kTell for `op`, which is run in a
-  // moment. `may_wait`: by its end the host may have waited for the session's
-  // stream.
+  // moment and stands in the book. `may_wait`: by its end the host may have
+  // waited for the session's stream.
   void BeforeOp(Session* session, const engine::OpView& op, bool may_wait) {
     if (several()) [[unlikely]]
       TellOthers(session, op, may_wait);
@@ -51,27 +57,36 @@ class StreamWrites {
   // The host is about to wait for all that the session's stream was given;
   // null: for something else. Returns what AfterWait is to be given.
   uint64_t BeforeWait(const Session* session) REPRISE_EXCLUDES(mutex_);
-  // The host has waited, and the program has not gone on yet. What that stream
-  // had written before BeforeWait returned `wait` is forgotten; 0: nothing is.
+  // The host has waited, and the program has not gone on yet. What the wait's
+  // stream had been given when BeforeWait returned `wait` is forgotten; 0:
+  // nothing is.
   void AfterWait(uint64_t wait) REPRISE_EXCLUDES(mutex_);
 
  private:
   // Of what a stream has written, so many pieces are known apart; of more, no
   // piece is known not to be among them.
   static constexpr size_t kMostPieces = 1024;
+  // Waits that have not ended; those before are taken for the first of them.
+  static constexpr size_t kMostWaits = 8;
 
   struct Written {
-    MemoryRanges ranges;
+    MemoryRanges ranges{};
     bool anything = false;  // more than `ranges` says
 
     bool none() const { return ranges.empty() && !anything; }
     void Add(const Written& more);
   };
+  // What was written before a wait began, and behind the one before it.
+  struct Waited {
+    Written written;
+    uint64_t wait = 0;  // its number, unique in the process
+  };
   struct Stream {
     Session* session = nullptr;
-    Written written{};      // since the last wait for the stream began, and
-    Written before_wait{};  // before that
-    uint64_t wait = 0;      // its number, unique in the process; 0: none
+    std::deque<Waited> waits{};  // under way, the oldest first
+    Written written{};           // since the last of them began
+
+    Written all() const;
   };
 
   void TellOthers(Session* session, const engine::OpView& op, bool may_wait)
@@ -81,6 +96,7 @@ class StreamWrites {
   std::vector<Session*> OthersThan(const Session* session) const
       REPRISE_EXCLUDES(mutex_);
 
+  const OpsUnderWay* const book_;
   mutable base::Mutex mutex_;
   std::vector<Stream> streams_ REPRISE_GUARDED_BY(mutex_);
   // Release: who sees it set sees the sessions, too.

@@ -42,6 +42,12 @@ bool Interrupt(Handle stream, const char* what) {
          runtime->scheduler().Interrupt(KeyOf(stream), what);
 }
 
+// The host is about to wait, maybe inside of an op: WatchedOp tells of that.
+void NoteWait(const char* what) {
+  TapeRecorder::NoteOutside(what);
+  if (t_thread_state.depth > 0) t_thread_state.waited_inside = true;
+}
+
 // The part of an interpreter that GPUTrace asks for. The rest is never called.
 class GpuTrace final : public c10::impl::PyInterpreterVTable {
  public:
@@ -66,17 +72,19 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
                                         Handle stream) const override {
     constexpr char kWaits[] = "the host waits for the stream";
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
-    if (type == c10::kCUDA) TapeRecorder::NoteOutside(kWaits);
+    uint64_t waited = 0;
+    if (type == c10::kCUDA) NoteWait(kWaits);
     if (runtime != nullptr) {
-      t_thread_state.waited =
-          runtime->scheduler().BeforeWait(KeyOf(stream), kWaits);
+      waited = runtime->scheduler().BeforeWait(KeyOf(stream), kWaits);
     }
     if (auto* n = Next()) (*n)->trace_gpu_stream_synchronization(type, stream);
+    // Behind what the next one did, which may have waited itself.
+    if (runtime != nullptr) t_thread_state.waited = waited;
   }
   void trace_gpu_device_synchronization(c10::DeviceType type) const override {
     constexpr char kWaits[] = "the host waits for the device";
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
-    if (type == c10::kCUDA) TapeRecorder::NoteOutside(kWaits);
+    if (type == c10::kCUDA) NoteWait(kWaits);
     if (runtime != nullptr) runtime->scheduler().InterruptAll(kWaits);
     if (auto* n = Next()) (*n)->trace_gpu_device_synchronization(type);
   }
@@ -104,9 +112,7 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
   void trace_gpu_event_synchronization(c10::DeviceType type,
                                        Handle event) const override {
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
-    if (type == c10::kCUDA) {
-      TapeRecorder::NoteOutside("the host waits for an event");
-    }
+    if (type == c10::kCUDA) NoteWait("the host waits for an event");
     if (runtime != nullptr) runtime->scheduler().BeforeWaitForEvent();
     if (auto* n = Next()) (*n)->trace_gpu_event_synchronization(type, event);
   }

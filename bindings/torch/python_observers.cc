@@ -126,9 +126,11 @@ const char* ReasonOf(Use use) {
 void InterruptIfUsed(Use use, const void* first) {
   if (!g_watching.load(std::memory_order_relaxed)) return;
   TorchRuntime* const active = TorchRuntime::Active();
-  if (active != nullptr && active->scheduler().may_have_opened() &&
-      UsesMemoryOf(active->kind(), use, first)) {
+  if (active == nullptr || !UsesMemoryOf(active->kind(), use, first)) return;
+  if (active->scheduler().may_have_opened()) {
     InterruptWithoutPython();
+  } else if (use != Use::kStreams && t_thread_state.depth == 0) {
+    active->scheduler().NoteUnseen();
   }
 }
 
@@ -136,9 +138,18 @@ void InterruptIfUsed(Use use, const void* first) {
 // another thread has begun meanwhile may have read what was written until then.
 void HaveReturned(Use use, const void* first) {
   if (use != Use::kWaits) return InterruptIfUsed(use, first);
-  if (g_watching.load(std::memory_order_relaxed) && t_thread_state.depth == 0) {
-    HostHasWaited();
+  TorchRuntime* const active = TorchRuntime::Active();
+  if (!g_watching.load(std::memory_order_relaxed) || active == nullptr ||
+      t_thread_state.depth > 0) {
+    return;
   }
+  // A device may have written memory of the host.
+  if (active->kind() == scheduler::DeviceKind::kHost &&
+      active->scheduler().may_have_opened()) {
+    const PythonLockGivenUp python;
+    return active->scheduler().InterruptAll("the host has waited for a device");
+  }
+  HostHasWaited();
 }
 
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,

@@ -28,10 +28,10 @@ scheduler::Session* SessionFor(c10::Device device, void* stream) {
 
 void BeforeOp(scheduler::Session* session, const engine::OpView& op,
               bool may_wait) {
-  if (OthersAreTold()) {
-    const PythonLockGivenUp python;
-    TorchRuntime::Active()->scheduler().BeforeOp(session, op, may_wait);
-  }
+  TorchRuntime* runtime = TorchRuntime::Active();
+  if (runtime == nullptr || !runtime->scheduler().has_several_streams()) return;
+  const PythonLockGivenUp python;
+  runtime->scheduler().BeforeOp(session, op, may_wait);
 }
 
 bool OthersAreTold() {
@@ -47,9 +47,9 @@ void HostHasWaited() {
 }
 
 void BeforeUnknownWrites(scheduler::Session* session) {
-  if (OthersAreTold()) {
+  if (TorchRuntime* runtime = TorchRuntime::Active()) {
     const PythonLockGivenUp python;
-    TorchRuntime::Active()->scheduler().BeforeUnknownWrites(session);
+    runtime->scheduler().BeforeUnknownWrites(session);
   }
 }
 

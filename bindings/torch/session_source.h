@@ -44,8 +44,7 @@ bool OthersAreTold();
 // program goes on; under no session's lock.
 void HostHasWaited();
 
-// An op of the session is run in a moment (null: whose it is, is not known),
-// and may write any memory: the other sessions are interrupted. Under no
+// See scheduler::Runtime::BeforeUnknownWrites. May take locks; under no
 // session's lock.
 void BeforeUnknownWrites(scheduler::Session* session);
 

@@ -72,6 +72,14 @@ bool IsAsSaid(const at::Tensor& tensor, const engine::ResultSpec& spec) {
          std::ranges::equal(tensor.strides(), spec.strides);
 }
 
+// Takes a note of this thread out of the book of ops.
+struct EndOfNote {
+  const bool noted;
+  ~EndOfNote() {
+    if (noted) t_thread_state.EndUnderWay();
+  }
+};
+
 }  // namespace
 
 TapeStretches::Run::Run(const Tape& tape, TapeStretches* stretches,
@@ -234,6 +242,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
   size_t end = stretch.end_call;
   Tape::Used used;
   {
+    const EndOfNote note{std::exchange(noted_, false)};
     const LockedSession locked(session);
     const uint32_t followed = session.FollowUnseen(
         {.program = &program,
@@ -315,6 +324,10 @@ bool TapeStretches::Run::TellOfWrites(const TapeStretch& stretch,
   }
   engine::OpView all;
   all.operands = written;
+  // In the book, as an op is, until the stretch has been gone over.
+  ThreadState& thread = t_thread_state;
+  noted_ = !thread.under_way();
+  if (noted_) thread.Slot().Begin(written, &session);
   BeforeOp(&session, all, /*may_wait=*/false);
   return true;
 }

@@ -173,6 +173,7 @@ class TapeStretches {
 
     const Tape& tape_;
     TapeStretches* stretches_;
+    bool noted_ = false;  // by TellOfWrites, in the book of ops
     TapeValues& made_;
     std::shared_ptr<const std::vector<std::shared_ptr<const TapeStretch>>>
         known_;

@@ -38,8 +38,9 @@ struct ThreadState {
   scheduler::OpsUnderWay::Slot* slot = nullptr;
   bool ending = false;  // its slot is given back behind each op
   // It is inside of an op that a WatchedOp has noted, maybe as one that writes
-  // nothing.
+  // nothing; and that this session records. Null: none does.
   bool noted_op = false;
+  scheduler::Session* observing = nullptr;
   // It has noted the op that it skips (Showing::kSkip).
   bool noted_skipped = false;
   // The same of launches past the dispatcher (python_observers.cc).
@@ -48,6 +49,8 @@ struct ThreadState {
   bool ran_replaced_kernel = false;
   // The last wait for a stream (scheduler::Runtime::BeforeWait); 0: none.
   uint64_t waited = 0;
+  // The host has waited for the device inside of the op.
+  bool waited_inside = false;
   uint32_t replaced_calls = 0;  // of operators with such kernels
 
   // Of g_runtime_epoch `epoch`.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "bindings/torch/allocator_trace.h"
 #include "bindings/torch/kernel_watch.h"
@@ -88,11 +89,12 @@ void LockSession(scheduler::Session& session) {
 
 void NoteReplacedInside() {
   ThreadState& thread = t_thread_state;
-  thread.ran_replaced_kernel = true;
+  const bool told = std::exchange(thread.ran_replaced_kernel, true);
+  if (thread.noted_op && told) return;
   // Otherwise the thread works for Reprise, or for an op of another thread.
   if (!thread.noted_op && !thread.under_way()) return;
   thread.Slot().BeginAnything();
-  BeforeUnknownWrites(nullptr);
+  BeforeUnknownWrites(thread.observing);
 }
 
 Showing ShowingOf(DispatchKeySet below) {
@@ -133,6 +135,8 @@ WatchedOp::~WatchedOp() {
   }
   if (!deep_) return;
   --thread_.depth;
+  thread_.observing = nullptr;
+  may_have_waited_ |= std::exchange(thread_.waited_inside, false);
   if (may_have_waited_ && OthersAreTold()) [[unlikely]]
     HostHasWaited();
   // Where the session no longer recorded the op when it ended: what was opened
@@ -231,7 +235,10 @@ void WatchedOp::StartEager() {
     BeforeUnknownWrites(session_);
   }
   thread_.ran_replaced_kernel = false;
-  if (observed_) warnings_.Begin();
+  if (observed_) {
+    thread_.observing = session_;
+    warnings_.Begin();
+  }
   deep_ = true;
   ++thread_.depth;
   if (thread_.open_notes != 0) [[unlikely]]

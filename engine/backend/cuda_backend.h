@@ -63,10 +63,11 @@ class CudaBackend : public Backend {
 
  private:
   ArenaDevice Device() const;
-  // `lasting`: addresses of memory that is no value of the trace.
+  // `lasting`: addresses of memory that is no value of the trace. It is given
+  // those in memory that a library took from the driver.
   base::Result<std::vector<Reach>> ReachOf(
       const Trace& trace, const LaunchProgram& work,
-      const std::vector<uint64_t>& lasting) const;
+      std::vector<uint64_t>& lasting) const;
 
   CudaContext context_;
   Frontend* frontend_;

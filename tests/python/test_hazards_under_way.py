@@ -164,28 +164,39 @@ def test_a_part_that_another_thread_writes_is_not_read_with_the_first_one() -> N
     assert_same_bits(found, expected)
 
 
-def _kernel_inside(tick: Callable[[], object]) -> list[torch.Tensor]:
+def _kernel_inside(tick: Callable[[], object], late: bool) -> list[torch.Tensor]:
     """A kernel of the program's, called by an op of torch's, writes no operand of it.
 
-    The other thread is inside of it when the pass begins, and writes once it is let go.
+    The other thread is inside of the op when the pass begins: of the program's kernel,
+    or (`late`) of one of torch's before it, where nothing tells that it will come.
     """
     w, x = torch.arange(64.0), torch.ones(64)
     inside, go = threading.Event(), threading.Event()
 
     def divide(total: torch.Tensor, by: float) -> torch.Tensor:
-        inside.set()
-        assert go.wait(60)
         w.add_(1.0)
         return torch.mul(total, 1 / by, out=total)
 
+    def wait(total: torch.Tensor, by: float) -> torch.Tensor:
+        inside.set()
+        assert go.wait(60)
+        return divide(total, by)
+
     library = torch.library.Library("aten", "IMPL")
-    library.impl("div_.Tensor", divide, "CPU", allow_override=True)
+    library.impl("div_.Tensor", divide if late else wait, "CPU", allow_override=True)
+    big = torch.ones(30_000_000 if late else 64)
     out = []
     try:
         for i in range(PASSES):
             inside.clear()
             go.clear()
-            thread = threading.Thread(target=lambda: torch.mean(x, dim=0))
+
+            def work() -> None:
+                if late:
+                    inside.set()
+                torch.mean(big, dim=0)
+
+            thread = threading.Thread(target=work)
             thread.start()
             assert inside.wait(60)
             if i < LEARNED:
@@ -201,9 +212,12 @@ def _kernel_inside(tick: Callable[[], object]) -> list[torch.Tensor]:
     return out
 
 
-def test_a_kernel_of_the_programs_inside_of_an_op_may_write_anything() -> None:
-    expected = _kernel_inside(lambda: None)
+@pytest.mark.parametrize("late", [False, True])
+def test_a_kernel_of_the_programs_inside_of_an_op_may_write_anything(
+    late: bool,
+) -> None:
+    expected = _kernel_inside(lambda: None, late)
     with watched("cpu") as session:
-        found = _kernel_inside(reprise.wait)
+        found = _kernel_inside(reprise.wait, late)
         assert session.stats().replays > 0
     assert_same_bits(found, expected)

@@ -62,7 +62,8 @@ class StreamWritesTest : public testing::Test {
   void Wait() { writes_.BeforeOp(&b_, {}, /*waits=*/true); }
 
   FakeSession a_, b_, c_;
-  StreamWrites writes_;
+  OpsUnderWay book_;
+  StreamWrites writes_{&book_};
 };
 
 TEST_F(StreamWritesTest, OthersAreToldBeforeAWrite) {
@@ -124,16 +125,48 @@ TEST_F(StreamWritesTest, WhatIsWrittenDuringAWaitIsKept) {
   EXPECT_THAT(a_.asked, ElementsAre(0x200));
 }
 
-TEST_F(StreamWritesTest, NothingIsForgottenBeforeTheLastWaitHasEnded) {
+TEST_F(StreamWritesTest, EachWaitForgetsWhatWasWrittenBeforeIt) {
   Write(0x100);
   const uint64_t first = writes_.BeforeWait(&b_);
   Write(0x200);
   const uint64_t second = writes_.BeforeWait(&b_);
+  Write(0x300);
   writes_.AfterWait(first);
   a_.asked.clear();
   Wait();
-  EXPECT_THAT(a_.TakeAsked(), ElementsAre(0x100, 0x200));
+  EXPECT_THAT(a_.TakeAsked(), ElementsAre(0x200, 0x300));
   writes_.AfterWait(second);
+  a_.asked.clear();
+  Wait();
+  EXPECT_THAT(a_.asked, ElementsAre(0x300));
+}
+
+TEST_F(StreamWritesTest, ALaterWaitForgetsForThoseBefore) {
+  uint64_t last = 0;
+  for (uint64_t i = 1; i <= 20; ++i) {
+    Write(0x1000 * i);
+    last = writes_.BeforeWait(&b_);
+  }
+  a_.asked.clear();
+  Wait();
+  EXPECT_EQ(a_.asked.size(), 20u);
+  writes_.AfterWait(last);
+  a_.asked.clear();
+  Wait();
+  EXPECT_THAT(a_.asked, IsEmpty());
+}
+
+// It may be enqueued behind what the host waits for.
+TEST_F(StreamWritesTest, WhatAnOpUnderWayWritesIsKept) {
+  OpsUnderWay::Slot* const slot = book_.Acquire();
+  slot->BeginAnything();
+  Write(0x100);
+  WaitFor(&b_);
+  slot->End();
+  a_.asked.clear();
+  Wait();
+  EXPECT_THAT(a_.TakeAsked(), ElementsAre(0x100));
+  WaitFor(&b_);
   a_.asked.clear();
   Wait();
   EXPECT_THAT(a_.asked, IsEmpty());

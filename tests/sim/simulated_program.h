@@ -55,7 +55,7 @@ class SimulatedFrontend : public engine::FakeFrontend {
     return std::exchange(allocations, {});
   }
   bool OwnsAddress(uint64_t address) const override {
-    return memory.Owns(address);
+    return memory.Owns(address) && !memory.LiesElsewhere(address);
   }
 
   std::shared_ptr<engine::MemoryWatch> WatchMemory() override {
@@ -211,6 +211,8 @@ class SimulatedProgram {
     })[0];
   }
   // The same by way of memory that a library keeps from its first call on.
+  // Of TwiceAddInWorkspace; 0: there is none yet.
+  uint64_t workspace() const { return workspace_; }
   SimulatedTensor TwiceAddInWorkspace(SimulatedTensor a, SimulatedTensor b) {
     return Run(13, {a, b}, false, [this, a, b] {
       if (workspace_ == 0) workspace_ = frontend_->memory.Allocate(kBytes);
