@@ -178,6 +178,7 @@ class Runtime::Impl {
   // The same of an op that may write any memory: others than its own stream's
   // session need to know.
   void NoteUnknownWrites() {
+    if (unknown_writes_.load(std::memory_order_relaxed)) return;
     unknown_writes_.store(true, std::memory_order_relaxed);
   }
   bool unseen() const {
@@ -488,6 +489,7 @@ void Runtime::MemoryIsUsedOn(const StreamKey& stream, const char* what) {
     MemoryIsUsed(what);
     return;
   }
+  impl_->NoteUnknownWrites();
   if (Session* session = impl_->Find(stream)) (void)session->Interrupt(what);
 }
 
@@ -522,11 +524,14 @@ bool Runtime::tells_of_waits() const {
   return impl_->unseen() || impl_->writes().several();
 }
 
-void Runtime::BeforeUnknownWrites(Session* session) {
+void Runtime::BeforeUnknownWrites(Session* session, const uint64_t* at) {
+  constexpr char kWhat[] = "an op may write any memory";
   impl_->NoteUnknownWrites();
   if (session == nullptr || impl_->writes().several()) {
-    impl_->InterruptOthers(session, "an op may write any memory");
+    impl_->InterruptOthers(session, kWhat);
   }
+  if (session != nullptr && at != nullptr)
+    session->InterruptUnlessAt(at, kWhat);
 }
 
 void Runtime::NoteUnseen() { impl_->NoteUnseen(); }

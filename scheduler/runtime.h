@@ -96,9 +96,11 @@ class Runtime {
   // See StreamWrites. `session` is one of this runtime's.
   void BeforeOp(Session* session, const engine::OpView& op, bool may_wait);
   // An op that stands in the book of ops may write memory of which its operands
-  // do not tell, from now on. Interrupts all sessions but `session`, which is
-  // at that op and has nothing run ahead; null: nobody knows of such a one.
-  void BeforeUnknownWrites(Session* session);
+  // do not tell, from now on. Interrupts all sessions but its own, which has
+  // nothing run ahead if it is at that op still. `at`: the op's words, if it
+  // stood in the book as another one before and `session` may have gone on.
+  // Null session: the op's own is not known, and all are interrupted.
+  void BeforeUnknownWrites(Session* session, const uint64_t* at = nullptr);
   // There are sessions that it would tell.
   bool has_several_streams() const;
 

@@ -89,6 +89,14 @@ class Session {
   virtual void InterruptIfUsed(const MemoryRanges& memory, const char* what)
       REPRISE_EXCLUDES(lock_) = 0;
 
+  // Interrupt, unless the session still observes the op whose words are there.
+  // Then it has nothing run ahead, and the op's end tells it the rest.
+  virtual void InterruptUnlessAt(const uint64_t* words, const char* what)
+      REPRISE_EXCLUDES(lock_) {
+    static_cast<void>(words);
+    (void)Interrupt(what);
+  }
+
   // The op raised: it is a cut from now on.
   virtual void Abandon(const engine::OpView& op) REPRISE_REQUIRES(lock_) = 0;
 

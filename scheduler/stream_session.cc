@@ -398,6 +398,11 @@ bool StreamSession::Interrupt(const char* what) {
   return CutWithoutOp(what);
 }
 
+void StreamSession::InterruptUnlessAt(const uint64_t* words, const char* what) {
+  const Locked lock(*this);
+  if (observed_ != words) CutWithoutOp(what);
+}
+
 void StreamSession::Tell(uint64_t question, const std::string& place) {
   // Whoever tells may have locks that the one who is inside waits for.
   if (!TryLock()) return;

@@ -117,6 +117,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // Another stream has begun, and nothing of it was shown yet: a replay that
   // has private values ends here.
   void EndPrivacy() REPRISE_EXCLUDES(lock_);
+  void InterruptUnlessAt(const uint64_t* words, const char* what) override
+      REPRISE_EXCLUDES(lock_);
   void InterruptIfUsed(const MemoryRanges& memory, const char* what) override
       REPRISE_EXCLUDES(lock_);
   engine::Block TakeBlock(engine::ValueId value) override

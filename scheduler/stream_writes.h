@@ -47,8 +47,9 @@ class StreamWrites {
   bool several() const { return several_.load(std::memory_order_acquire); }
 
   // Session::Enter has answered kCut or kTell for `op`, which is run in a
-  // moment and stands in the book. `may_wait`: by its end the host may have
-  // waited for the session's stream.
+  // moment and stands in the book (but for kTell of one that may write any
+  // memory: Runtime remembers that such ops came). `may_wait`: by its end the
+  // host may have waited for the session's stream.
   void BeforeOp(Session* session, const engine::OpView& op, bool may_wait) {
     if (several()) [[unlikely]]
       TellOthers(session, op, may_wait);

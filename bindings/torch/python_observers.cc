@@ -93,10 +93,19 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
   return true;
 }
 
-// Whoever is inside a session may wait for Python's lock.
-void InterruptWithoutPython() {
-  const PythonLockGivenUp python;
-  TorchRuntime::Interrupt();
+// What it gives away, or launches, may be written by whom no session sees.
+bool MayWriteUnseen(Use use) {
+  switch (use) {
+    case Use::kTensor:
+    case Use::kStorage:
+    case Use::kMemory:
+    case Use::kLaunches:
+    case Use::kGraph:
+    case Use::kScripts:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // Why a region in which it is used is none.
@@ -126,11 +135,21 @@ const char* ReasonOf(Use use) {
 void InterruptIfUsed(Use use, const void* first) {
   if (!g_watching.load(std::memory_order_relaxed)) return;
   TorchRuntime* const active = TorchRuntime::Active();
-  if (active == nullptr || !UsesMemoryOf(active->kind(), use, first)) return;
-  if (active->scheduler().may_have_opened()) {
-    InterruptWithoutPython();
-  } else if (use != Use::kStreams && t_thread_state.depth == 0) {
-    active->scheduler().NoteUnseen();
+  if (active == nullptr || !UsesMemoryOf(active->kind(), use, first) ||
+      t_thread_state.depth > 0) {
+    return;
+  }
+  const bool unseen = MayWriteUnseen(use);
+  if (!active->scheduler().may_have_opened()) {
+    if (unseen) active->scheduler().NoteUnseen();
+    return;
+  }
+  // Whoever is inside a session may wait for Python's lock.
+  const PythonLockGivenUp python;
+  if (unseen) {
+    TorchRuntime::Interrupt();
+  } else {
+    active->scheduler().InterruptAll(ReasonOf(use));
   }
 }
 
@@ -176,6 +195,8 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kWaits: {
       InterruptIfUsed(observed.use, first);
       void* const result = run();
+      // It raised: nobody has waited.
+      if (result == nullptr) t_thread_state.waited = 0;
       HaveReturned(observed.use, first);
       return result;
     }

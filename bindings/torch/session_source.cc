@@ -46,10 +46,10 @@ void HostHasWaited() {
   runtime->scheduler().AfterWait(std::exchange(t_thread_state.waited, 0));
 }
 
-void BeforeUnknownWrites(scheduler::Session* session) {
+void BeforeUnknownWrites(scheduler::Session* session, const uint64_t* at) {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
     const PythonLockGivenUp python;
-    runtime->scheduler().BeforeUnknownWrites(session);
+    runtime->scheduler().BeforeUnknownWrites(session, at);
   }
 }
 

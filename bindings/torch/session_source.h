@@ -46,7 +46,8 @@ void HostHasWaited();
 
 // See scheduler::Runtime::BeforeUnknownWrites. May take locks; under no
 // session's lock.
-void BeforeUnknownWrites(scheduler::Session* session);
+void BeforeUnknownWrites(scheduler::Session* session,
+                         const uint64_t* at = nullptr);
 
 // Interrupts the session of a stream (scheduler::Session::Interrupt), if it has
 // one, or all sessions. May take a lock.

@@ -74,9 +74,10 @@ bool IsAsSaid(const at::Tensor& tensor, const engine::ResultSpec& spec) {
 
 // Takes a note of this thread out of the book of ops.
 struct EndOfNote {
-  const bool noted;
-  ~EndOfNote() {
-    if (noted) t_thread_state.EndUnderWay();
+  bool& noted;
+  ~EndOfNote() { End(); }
+  void End() {
+    if (std::exchange(noted, false)) t_thread_state.EndUnderWay();
   }
 };
 
@@ -201,6 +202,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
                                      const engine::Program& program) {
   MakeCalls(stretch.before);
   if (!FindGiven(stretch)) return 0;
+  EndOfNote note{noted_};
   const bool told = TellOfWrites(stretch, session);
   const auto kind = t_thread_state.kind;
   const auto make = [&](const TapeStretch::Result& result) {
@@ -242,7 +244,6 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
   size_t end = stretch.end_call;
   Tape::Used used;
   {
-    const EndOfNote note{std::exchange(noted_, false)};
     const LockedSession locked(session);
     const uint32_t followed = session.FollowUnseen(
         {.program = &program,
@@ -266,6 +267,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
       }
     }
   }
+  note.End();
   if (end == stretch.end_call) {
     MakeCalls(stretch.views);
     for (const TapeStretch::Drop& each : stretch.drops) {

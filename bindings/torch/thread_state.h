@@ -38,9 +38,11 @@ struct ThreadState {
   scheduler::OpsUnderWay::Slot* slot = nullptr;
   bool ending = false;  // its slot is given back behind each op
   // It is inside of an op that a WatchedOp has noted, maybe as one that writes
-  // nothing; and that this session records. Null: none does.
+  // nothing.
   bool noted_op = false;
+  // The session that was to observe that op, and the op's words; null: none.
   scheduler::Session* observing = nullptr;
+  const uint64_t* observed_words = nullptr;
   // It has noted the op that it skips (Showing::kSkip).
   bool noted_skipped = false;
   // The same of launches past the dispatcher (python_observers.cc).
@@ -49,7 +51,7 @@ struct ThreadState {
   bool ran_replaced_kernel = false;
   // The last wait for a stream (scheduler::Runtime::BeforeWait); 0: none.
   uint64_t waited = 0;
-  // The host has waited for the device inside of the op.
+  // The host has waited inside of the op: for a stream, an event or the device.
   bool waited_inside = false;
   uint32_t replaced_calls = 0;  // of operators with such kernels
 

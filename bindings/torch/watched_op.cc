@@ -90,11 +90,13 @@ void LockSession(scheduler::Session& session) {
 void NoteReplacedInside() {
   ThreadState& thread = t_thread_state;
   const bool told = std::exchange(thread.ran_replaced_kernel, true);
-  if (thread.noted_op && told) return;
-  // Otherwise the thread works for Reprise, or for an op of another thread.
-  if (!thread.noted_op && !thread.under_way()) return;
-  thread.Slot().BeginAnything();
-  BeforeUnknownWrites(thread.observing);
+  if (thread.noted_op) {
+    if (told) return;
+    thread.Slot().BeginAnything();
+    BeforeUnknownWrites(thread.observing, thread.observed_words);
+  }
+  // Any other span stands in the book as one that may write anything; without
+  // one the thread works for Reprise, or for an op of another thread.
 }
 
 Showing ShowingOf(DispatchKeySet below) {
@@ -235,8 +237,10 @@ void WatchedOp::StartEager() {
     BeforeUnknownWrites(session_);
   }
   thread_.ran_replaced_kernel = false;
+  thread_.waited_inside = false;
   if (observed_) {
     thread_.observing = session_;
+    thread_.observed_words = call_.view().words.data();
     warnings_.Begin();
   }
   deep_ = true;

@@ -110,11 +110,10 @@ void MemoryWatches::Narrow(MemoryWatch& watch,
       watch.addresses_.end());
   watch.in_use_ = {};
   watch.freed_ = {};
-  if (elsewhere) {
-    elsewhere_.push_back(&watch);
-    if (watch.libraries_freed_) {
-      watch.broken_.store(true, std::memory_order_release);
-    }
+  if (elsewhere) elsewhere_.push_back(&watch);
+  // Nobody knows any more which addresses lay there.
+  if (watch.libraries_freed_) {
+    watch.broken_.store(true, std::memory_order_release);
   }
   if (watch.addresses_.empty()) return;
   for (const uint64_t address : watch.addresses_) {

@@ -164,12 +164,14 @@ def test_a_part_that_another_thread_writes_is_not_read_with_the_first_one() -> N
     assert_same_bits(found, expected)
 
 
-def _kernel_inside(tick: Callable[[], object], late: bool) -> list[torch.Tensor]:
+def _kernel_inside(tick: Callable[[], object], where: str) -> list[torch.Tensor]:
     """A kernel of the program's, called by an op of torch's, writes no operand of it.
 
     The other thread is inside of the op when the pass begins: of the program's kernel,
-    or (`late`) of one of torch's before it, where nothing tells that it will come.
+    or of one of torch's "before" it, where nothing tells that it will come. "looked":
+    besides, this thread has ended what the session had recorded of the op.
     """
+    late = where != "inside"
     w, x = torch.arange(64.0), torch.ones(64)
     inside, go = threading.Event(), threading.Event()
 
@@ -202,6 +204,8 @@ def _kernel_inside(tick: Callable[[], object], late: bool) -> list[torch.Tensor]
             if i < LEARNED:
                 go.set()
                 thread.join()
+            if where == "looked":
+                x.numpy()
             a = x * 2 + 1
             go.set()
             thread.join()
@@ -212,12 +216,12 @@ def _kernel_inside(tick: Callable[[], object], late: bool) -> list[torch.Tensor]
     return out
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("where", ["inside", "before", "looked"])
 def test_a_kernel_of_the_programs_inside_of_an_op_may_write_anything(
-    late: bool,
+    where: str,
 ) -> None:
-    expected = _kernel_inside(lambda: None, late)
+    expected = _kernel_inside(lambda: None, where)
     with watched("cpu") as session:
-        found = _kernel_inside(reprise.wait, late)
+        found = _kernel_inside(reprise.wait, where)
         assert session.stats().replays > 0
     assert_same_bits(found, expected)

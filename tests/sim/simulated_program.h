@@ -199,6 +199,8 @@ class SimulatedProgram {
       return std::vector{out};
     })[0];
   }
+  // Of TwiceAddInWorkspace; 0: there is none yet.
+  uint64_t workspace() const { return workspace_; }
   // 2 a + b by way of a temporary.
   SimulatedTensor TwiceAdd(SimulatedTensor a, SimulatedTensor b) {
     return Run(6, {a, b}, false, [this, a, b] {
@@ -211,8 +213,6 @@ class SimulatedProgram {
     })[0];
   }
   // The same by way of memory that a library keeps from its first call on.
-  // Of TwiceAddInWorkspace; 0: there is none yet.
-  uint64_t workspace() const { return workspace_; }
   SimulatedTensor TwiceAddInWorkspace(SimulatedTensor a, SimulatedTensor b) {
     return Run(13, {a, b}, false, [this, a, b] {
       if (workspace_ == 0) workspace_ = frontend_->memory.Allocate(kBytes);

@@ -50,7 +50,9 @@ void BeforeOp(scheduler::Session*, const engine::OpView& op, bool) {
 }
 bool OthersAreTold() { return g_before_op != nullptr; }
 void HostHasWaited() { ++g_told.waits; }
-void BeforeUnknownWrites(scheduler::Session*) { ++g_told.unknown_writes; }
+void BeforeUnknownWrites(scheduler::Session*, const uint64_t*) {
+  ++g_told.unknown_writes;
+}
 void TellOthers(std::function<void(const engine::OpView&)> before_op) {
   g_before_op = std::move(before_op);
   g_told = {};
