@@ -178,7 +178,7 @@ _ANYWHERE = [
     _nested,
     _wrapped,
     _with_own_memory,
-    _named,
+    *([_named] if hasattr(torch.Tensor, "rename") else []),  # gone in torch 2.15
 ]
 _ON_THE_HOST = [_quantized, _requantized, _blocked, _mapped]
 
