@@ -175,8 +175,8 @@ class Runtime::Impl {
   // Memory was used without an op: what writes it from now on, on whatever
   // stream, is not seen.
   void NoteUnseen() { unseen_.store(true, std::memory_order_relaxed); }
-  // The same of an op that may write any memory: others than its own stream's
-  // session need to know.
+  // The same of an op that may write any memory. It counts once there are
+  // several streams: its own stream's session knows of the op.
   void NoteUnknownWrites() {
     if (unknown_writes_.load(std::memory_order_relaxed)) return;
     unknown_writes_.store(true, std::memory_order_relaxed);
@@ -530,8 +530,9 @@ void Runtime::BeforeUnknownWrites(Session* session, const uint64_t* at) {
   if (session == nullptr || impl_->writes().several()) {
     impl_->InterruptOthers(session, kWhat);
   }
-  if (session != nullptr && at != nullptr)
+  if (session != nullptr && at != nullptr) {
     session->InterruptUnlessAt(at, kWhat);
+  }
 }
 
 void Runtime::NoteUnseen() { impl_->NoteUnseen(); }

@@ -91,9 +91,8 @@ class Session {
 
   // Interrupt, unless the session still observes the op whose words are there.
   // Then it has nothing run ahead, and the op's end tells it the rest.
-  virtual void InterruptUnlessAt(const uint64_t* words, const char* what)
+  virtual void InterruptUnlessAt(const uint64_t* /*words*/, const char* what)
       REPRISE_EXCLUDES(lock_) {
-    static_cast<void>(words);
     (void)Interrupt(what);
   }
 

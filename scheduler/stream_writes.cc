@@ -1,6 +1,7 @@
 #include "scheduler/stream_writes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace reprise::scheduler {
@@ -93,13 +94,10 @@ void StreamWrites::AfterWait(uint64_t wait) {
   if (wait == 0) return;
   const base::MutexLock lock(mutex_);
   for (Stream& stream : streams_) {
-    const bool waited = std::ranges::find(stream.waits, wait, &Waited::wait) !=
-                        stream.waits.end();
-    // What an earlier wait is for is done, too.
-    while (waited && !stream.waits.empty() &&
-           stream.waits.front().wait <= wait) {
-      stream.waits.pop_front();
-    }
+    const auto ended = std::ranges::find(stream.waits, wait, &Waited::wait);
+    if (ended == stream.waits.end()) continue;
+    // What earlier waits are for is done, too.
+    stream.waits.erase(stream.waits.begin(), std::next(ended));
   }
 }
 

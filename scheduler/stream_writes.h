@@ -67,7 +67,8 @@ class StreamWrites {
   // Of what a stream has written, so many pieces are known apart; of more, no
   // piece is known not to be among them.
   static constexpr size_t kMostPieces = 1024;
-  // Waits that have not ended; those before are taken for the first of them.
+  // Waits of a stream that are told apart. Where more are under way, what the
+  // oldest is for counts for the one behind it.
   static constexpr size_t kMostWaits = 8;
 
   struct Written {

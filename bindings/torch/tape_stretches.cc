@@ -72,15 +72,6 @@ bool IsAsSaid(const at::Tensor& tensor, const engine::ResultSpec& spec) {
          std::ranges::equal(tensor.strides(), spec.strides);
 }
 
-// Takes a note of this thread out of the book of ops.
-struct EndOfNote {
-  bool& noted;
-  ~EndOfNote() { End(); }
-  void End() {
-    if (std::exchange(noted, false)) t_thread_state.EndUnderWay();
-  }
-};
-
 }  // namespace
 
 TapeStretches::Run::Run(const Tape& tape, TapeStretches* stretches,
@@ -202,8 +193,8 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
                                      const engine::Program& program) {
   MakeCalls(stretch.before);
   if (!FindGiven(stretch)) return 0;
-  EndOfNote note{noted_};
-  const bool told = TellOfWrites(stretch, session);
+  SpanUnderWay writing;
+  const bool told = TellOfWrites(stretch, session, writing);
   const auto kind = t_thread_state.kind;
   const auto make = [&](const TapeStretch::Result& result) {
     const engine::ResultSpec& spec =
@@ -267,7 +258,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
       }
     }
   }
-  note.End();
+  writing.End();
   if (end == stretch.end_call) {
     MakeCalls(stretch.views);
     for (const TapeStretch::Drop& each : stretch.drops) {
@@ -315,7 +306,8 @@ bool TapeStretches::Run::FindGiven(const TapeStretch& stretch) {
 }
 
 bool TapeStretches::Run::TellOfWrites(const TapeStretch& stretch,
-                                      scheduler::Session& session) {
+                                      scheduler::Session& session,
+                                      SpanUnderWay& writing) {
   if (!stretch.writes) return true;
   if (!OthersAreTold()) return false;
   std::vector<engine::Operand> written;
@@ -326,10 +318,7 @@ bool TapeStretches::Run::TellOfWrites(const TapeStretch& stretch,
   }
   engine::OpView all;
   all.operands = written;
-  // In the book, as an op is, until the stretch has been gone over.
-  ThreadState& thread = t_thread_state;
-  noted_ = !thread.under_way();
-  if (noted_) thread.Slot().Begin(written, &session);
+  writing.Begin(written, &session);
   BeforeOp(&session, all, /*may_wait=*/false);
   return true;
 }

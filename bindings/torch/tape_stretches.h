@@ -158,8 +158,10 @@ class TapeStretches {
                      const engine::Program& program);
     bool FindGiven(const TapeStretch& stretch);
     // Of what was found, other sessions. False: there was none, and were there
-    // one meanwhile, it would have to know.
-    bool TellOfWrites(const TapeStretch& stretch, scheduler::Session& session);
+    // one meanwhile, it would have to know. Begins `writing`, which ends when
+    // the stretch has been gone over.
+    bool TellOfWrites(const TapeStretch& stretch, scheduler::Session& session,
+                      SpanUnderWay& writing);
     void MakeCalls(const std::vector<size_t>& calls);
     void LearnBefore(size_t call);
     void LearnAfter(size_t call);
@@ -173,7 +175,6 @@ class TapeStretches {
 
     const Tape& tape_;
     TapeStretches* stretches_;
-    bool noted_ = false;  // by TellOfWrites, in the book of ops
     TapeValues& made_;
     std::shared_ptr<const std::vector<std::shared_ptr<const TapeStretch>>>
         known_;

@@ -8,7 +8,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <span>
+#include <utility>
 
+#include "engine/trace/op.h"
 #include "scheduler/ops_under_way.h"
 #include "scheduler/runtime.h"
 #include "scheduler/session.h"
@@ -109,22 +112,41 @@ class DepthGuard {
   DepthGuard& operator=(const DepthGuard&) = delete;
 };
 
-// While it lives, other threads find in the book of ops that this one may write
-// any memory: it is inside of what no session is shown. They do not begin to
-// read ahead. Within another span or op of this thread it does nothing.
-class AnythingUnderWay {
+// What this thread is inside of and no session is shown, in the book of ops
+// from Begin to End or the end of its life. Within another span or op of this
+// thread it does nothing.
+class SpanUnderWay {
  public:
-  AnythingUnderWay() : noted_(!t_thread_state.under_way()) {
-    if (noted_) t_thread_state.Slot().BeginAnything();
+  SpanUnderWay() = default;
+  ~SpanUnderWay() { End(); }
+  SpanUnderWay(const SpanUnderWay&) = delete;
+  SpanUnderWay& operator=(const SpanUnderWay&) = delete;
+
+  // As OpsUnderWay::Slot has them.
+  void Begin(std::span<const engine::Operand> operands, const void* but_for) {
+    if (Takes()) t_thread_state.Slot().Begin(operands, but_for);
   }
-  ~AnythingUnderWay() {
-    if (noted_) t_thread_state.EndUnderWay();
+  void BeginAnything() {
+    if (Takes()) t_thread_state.Slot().BeginAnything();
   }
-  AnythingUnderWay(const AnythingUnderWay&) = delete;
-  AnythingUnderWay& operator=(const AnythingUnderWay&) = delete;
+  void End() {
+    if (std::exchange(noted_, false)) t_thread_state.EndUnderWay();
+  }
 
  private:
-  const bool noted_;
+  bool Takes() { return noted_ = !t_thread_state.under_way(); }
+
+  bool noted_ = false;
+};
+
+// While it lives, other threads find that this one may write any memory. They
+// do not begin to read ahead.
+class AnythingUnderWay {
+ public:
+  AnythingUnderWay() { span_.BeginAnything(); }
+
+ private:
+  SpanUnderWay span_;
 };
 
 }  // namespace reprise::bindings

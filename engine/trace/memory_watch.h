@@ -97,7 +97,8 @@ class MemoryWatches {
       NoteFreed(address, size_bytes);
   }
   // A library has freed memory that it has from elsewhere (cuFFT's plans), and
-  // nobody says which: that breaks each watch that counts some.
+  // nobody says which: that breaks each watch that counts some, and each that
+  // is narrowed later.
   void LibrariesFreed() REPRISE_EXCLUDES(mutex_);
 
  private:

@@ -119,8 +119,9 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
       (void)runtime.Wait(std::chrono::milliseconds(i % 8 == 0 ? 1 : 0));
       if (i % 4 == 1) runtime.InterruptAll("somebody looks");
       runtime.BeforeMemoryGoes(static_cast<int>(i % 2));
-      if (i % 8 == 3)
+      if (i % 8 == 3) {
         wait = runtime.BeforeWait({.device = 0}, "somebody waits");
+      }
       if (i % 8 == 4) runtime.AfterWait(wait);
       if (i % 8 == 5) runtime.BeforeWaitForEvent();
       if (i % 32 == 17) runtime.MemoryIsUsed("somebody has an address");
