@@ -82,7 +82,9 @@ def environment(bundle: pathlib.Path, scratch: str) -> dict[str, str]:
     paths = [lib, *sorted(lib.parents[1].glob("nvidia/*/lib"))]
     packages = [ROOT / "bindings" / "python"]
     return {
-        "REGISTRY_SHARDS": "16",  # the whole sweep is a run of its own
+        # The whole sweeps are runs of their own.
+        "REGISTRY_SHARDS": "16",
+        "DATABASES_SHARD": "1/8",
         **os.environ,
         "LD_LIBRARY_PATH": _joined(paths, "LD_LIBRARY_PATH"),
         "PYTHONPATH": _joined(packages, "PYTHONPATH"),

@@ -16,6 +16,7 @@
 #include "bindings/torch/changes.h"
 #include "bindings/torch/hook_registrar.h"
 #include "bindings/torch/op_info.h"
+#include "bindings/torch/private_member.h"
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/torch_runtime.h"
 
@@ -23,28 +24,20 @@ namespace reprise::bindings {
 
 constinit std::atomic<uint64_t> g_kernel_state{0};
 
-namespace {
-
-using c10::DispatchKey;
-
-// What torch keeps private of an operator: its definition, and where each of
-// its kernels was registered. What it offers in words (dumpState) takes 50 us
-// an operator. An explicit instantiation may name a private member.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wnon-template-friend"
+// Of an operator: its definition, and where each of its kernels was registered.
+// What torch offers in words (dumpState) takes 50 us an operator.
 struct DefinitionOf {
-  friend auto Member(DefinitionOf);
+  REPRISE_PRIVATE_MEMBER(DefinitionOf)
 };
 struct KernelsOf {
-  friend auto Member(KernelsOf);
-};
-#pragma GCC diagnostic pop
-template <typename Owner, auto kMember>
-struct Reveal {
-  friend auto Member(Owner) { return kMember; }
+  REPRISE_PRIVATE_MEMBER(KernelsOf)
 };
 template struct Reveal<DefinitionOf, &c10::OperatorHandle::operatorDef_>;
 template struct Reveal<KernelsOf, &c10::impl::OperatorEntry::kernels_>;
+
+namespace {
+
+using c10::DispatchKey;
 
 const c10::impl::OperatorEntry& EntryOf(const c10::OperatorHandle& op) {
   return (op.*Member(DefinitionOf()))->op;

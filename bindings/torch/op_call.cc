@@ -389,21 +389,21 @@ void OpCall::BumpVersions(const engine::TracedOp& op) const {
 }
 
 engine::OpView OpCall::view() const {
-  engine::OpView view;
-  view.op = info_.id;
-  view.words = words_.span();
-  view.operands = operands();
-  view.scalars = numbers_.span();
-  view.cut = cut_;
-  view.by_eager = by_eager_;
-  view.may_use_generator = info_.may_use_generator;
-  view.forks_streams = info_.forks_streams;
-  view.leaves_unwritten = info_.leaves_unwritten && !FillsWhatIsEmpty();
-  view.may_trap = may_trap_ || info_.may_trap;
-  view.may_try_kernels = may_try_kernels_;
-  view.switches = switches_;
-  view.warned = warned_;
-  return view;
+  return {
+      .op = info_.id,
+      .words = words_.span(),
+      .operands = operands(),
+      .scalars = numbers_.span(),
+      .cut = cut_,
+      .by_eager = by_eager_,
+      .may_use_generator = info_.may_use_generator,
+      .forks_streams = info_.forks_streams,
+      .leaves_unwritten = info_.leaves_unwritten && !FillsWhatIsEmpty(),
+      .may_trap = may_trap_ || info_.may_trap,
+      .may_try_kernels = may_try_kernels_,
+      .switches = switches_,
+      .warned = warned_,
+  };
 }
 
 }  // namespace reprise::bindings

@@ -7,13 +7,20 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <array>
 #include <atomic>
 #include <span>
 
+#include "bindings/torch/private_member.h"
 #include "bindings/torch/thread_modes.h"
 #include "bindings/torch/torch_versions.h"
 
 namespace reprise::bindings {
+struct PrecisionsOf {
+  REPRISE_PRIVATE_MEMBER(PrecisionsOf)
+};
+template struct Reveal<PrecisionsOf, &at::Context::fp32_precision>;
+
 namespace {
 
 // Appends small numbers to a word, the first in its lowest bits.
@@ -61,6 +68,27 @@ uint64_t AutocastWord(scheduler::DeviceKind kind) {
   return 1 + static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
 }
 
+// Precisions of oneDNN's kernels as they are set, and those that stand for one
+// that is not: float32Precision takes 20 ns for each of the first three.
+// Nothing is ever added to or taken from torch's map of them.
+uint64_t HostPrecisions() {
+  using at::Float32Backend;
+  using at::Float32Op;
+  static const std::array<const at::Float32Precision*, 5> set = [] {
+    const auto& all = at::globalContext().*Member(PrecisionsOf());
+    return std::array{
+        &all.at({Float32Backend::MKLDNN, Float32Op::MATMUL}),
+        &all.at({Float32Backend::MKLDNN, Float32Op::CONV}),
+        &all.at({Float32Backend::MKLDNN, Float32Op::RNN}),
+        &all.at({Float32Backend::MKLDNN, Float32Op::ALL}),
+        &all.at({Float32Backend::GENERIC, Float32Op::ALL}),
+    };
+  }();
+  BitPacker bits;
+  for (const at::Float32Precision* each : set) bits.Add(*each, 4);
+  return bits.word();
+}
+
 // All that choose kernels of the host, whichever operators they choose them
 // for: that is known of few (tests/python/registry/flags.py).
 void AddOfHost(const at::Context& context, BitPacker& bits) {
@@ -68,10 +96,7 @@ void AddOfHost(const at::Context& context, BitPacker& bits) {
   bits.Add(ControlBits(), 4);
   bits.Add(context.userEnabledMkldnn(), 1);
   bits.Add(context.deterministicMkldnn(), 1);
-  for (const at::Float32Op op :
-       {at::Float32Op::MATMUL, at::Float32Op::CONV, at::Float32Op::RNN}) {
-    bits.Add(context.float32Precision(at::Float32Backend::MKLDNN, op), 4);
-  }
+  bits.Add(HostPrecisions(), 20);
   bits.Add(context.allowFP16ReductionCPU(), 1);
   bits.Add(context.userEnabledNNPACK(), 1);
   bits.Add(context.userEnabledFlashSDP(), 1);

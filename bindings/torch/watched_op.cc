@@ -170,7 +170,8 @@ WatchedOp::Step WatchedOp::Enter() {
   if (action == Action::kTell) [[unlikely]] {
     NoteToldOf();
     Unlock();
-    BeforeOp(session_, call_.view(), call_.view().by_eager);
+    const engine::OpView view = call_.view();
+    BeforeOp(session_, view, view.by_eager);
     may_have_waited_ = call_.may_wait();
     LockSession(*session_);
     locked_ = true;
@@ -240,7 +241,7 @@ void WatchedOp::StartEager() {
   thread_.waited_inside = false;
   if (observed_) {
     thread_.observing = session_;
-    thread_.observed_words = call_.view().words.data();
+    thread_.observed_words = call_.words().span().data();
     warnings_.Begin();
   }
   deep_ = true;

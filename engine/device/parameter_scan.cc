@@ -78,6 +78,13 @@ const KnownRange* Pinned(std::span<const KnownRange> ranges, uint64_t address) {
   return range == ranges.end() ? nullptr : &*range;
 }
 
+// Memory of the op's own has the address in the first recording.
+bool IsOwn(std::span<const KnownRange> ranges, uint64_t address) {
+  return std::ranges::any_of(ranges, [=](const KnownRange& range) {
+    return address - range.first_address < range.size_bytes;
+  });
+}
+
 // Where the word lay as seen from the nearest range of the first recording.
 std::string Nearest(std::span<const KnownRange> ranges, uint64_t first,
                     uint64_t second) {
@@ -179,12 +186,21 @@ base::Result<ScanResult> Scan(
                                   before - range->first_address});
           continue;
         }
-        // An address in one recording only is no address: a kernel that read
-        // it would have failed in the other.
-        const bool may_be_address = first[i].kind != Launch::Kind::kKernel ||
-                                    !IsHalfWritten(ranges, before, after);
         const ImageWord word{static_cast<uint32_t>(i),
                              static_cast<uint32_t>(offset)};
+        // A kernel that looks whether it has the pointer would follow the one
+        // of the first recording for ever.
+        if (after == 0 && IsOwn(ranges, before) &&
+            !(is_unwritten && is_unwritten(word))) {
+          return Fail(Code::kFailedPrecondition,
+                      Place(i, first[i], offset) + ": " + Hex(before) +
+                          ", an address of its operands, outputs or "
+                          "temporaries, became null");
+        }
+        // Any other address in one recording only is no address: a kernel that
+        // read it would have failed in the other.
+        const bool may_be_address = first[i].kind != Launch::Kind::kKernel ||
+                                    !IsHalfWritten(ranges, before, after);
         if (may_be_address && is_device_address(after) && was_address(before) &&
             !(is_unwritten && is_unwritten(word))) {
           return Fail(Code::kFailedPrecondition,

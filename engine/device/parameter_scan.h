@@ -74,7 +74,9 @@ struct ScanResult {
 // of which nobody wrote one half (away from all ranges, and moved by no whole
 // blocks of memory or the same in its lower half), nor one that
 // `is_unwritten`, if given, says to be. So do launches that
-// differ in number or shape. Pure function of its arguments.
+// differ in number or shape, and a word in a range of the op's in the first
+// recording that is null in the second, unless `is_unwritten`. Pure function of
+// its arguments.
 //
 // `background` is memory that the op has no business with, made by ops before
 // it: parameters hold stale addresses of it (unwritten entries of arrays). Such

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import pathlib
 import subprocess
@@ -645,6 +646,43 @@ def test_several_devices() -> None:
         return kept
 
     same_as_eager("cuda", run)
+
+
+# --- Memory of libraries --------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [4099, 15015, 1 << 20])
+def test_plans_of_cufft_are_freed(size: int) -> None:
+    """Kernels of a transform read tables that its plan has; other data lies there then."""
+    inputs = [torch.randn(size, device="cuda") for _ in range(4 * SETTLING_CALLS)]
+    weight = torch.randn(size, device="cuda")
+    plans = torch.backends.cuda.cufft_plan_cache
+
+    def passes(wait: Callable[[], object]) -> list[torch.Tensor]:
+        kept, others = [], []
+        for number, x in enumerate(inputs):
+            if number in (2 * SETTLING_CALLS, 3 * SETTLING_CALLS):
+                plans.clear()
+                torch.cuda.empty_cache()
+                for _ in range(32):
+                    others.append(torch.full((1 << 21,), math.nan, device="cuda"))
+            moved = torch.fft.fft(x * 2 + weight)
+            kept.append((moved * weight).abs() + 1)
+            wait()
+        return kept
+
+    with watched("cuda") as session:
+        begun = []
+
+        def wait() -> None:
+            assert session.wait(BUILD_TIMEOUT_S)
+            begun.append(session.stats())
+
+        found = passes(wait)
+        before = begun[2 * SETTLING_CALLS - 1]
+        assert before.replays > 0, str(session.explain())
+        assert session.stats().since(before).replays > 0, str(session.explain())
+    assert_same_bits(found, passes(lambda: None))
 
 
 # --- Settings of a whole process ----------------------------------------------

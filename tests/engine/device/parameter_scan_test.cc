@@ -273,6 +273,23 @@ TEST(ParameterScanTest, AddressInOneRecordingOnlyIsKeptAndNamed) {
   }
 }
 
+// The kernel may look whether it has the pointer.
+TEST(ParameterScanTest, OwnAddressThatBecameNullMakesOpUnbuildable) {
+  const Launch first = Kernel({kFirst + 8});
+  const Launch second = Kernel({0});
+  const KnownRange own{1, kFirst, kSecond, 64};
+  const auto result = ScanOne(first, second, {own});
+  ASSERT_FALSE(result);
+  EXPECT_THAT(result.error().message(),
+              AllOf(HasSubstr("some_kernel"), HasSubstr("offset 0"),
+                    HasSubstr("became null")));
+  // Nobody wrote it, or it lay beyond what the op has.
+  EXPECT_TRUE(Scan({&first, 1}, {&second, 1}, {&own, 1}, {}, IsDeviceAddress,
+                   IsDeviceAddress, [](ImageWord) { return true; }));
+  EXPECT_TRUE(ScanOne(Kernel({kFirst + 64}), second, {own}));
+  EXPECT_TRUE(ScanOne(second, first, {own}));
+}
+
 TEST(ParameterScanTest, UnexplainedAddressNamesTheNearestRange) {
   const auto result = ScanOne(Kernel({kFirst - 256}), Kernel({kSecond - 512}),
                               {{7, kFirst, kSecond, 64}});

@@ -19,7 +19,7 @@ from registry.memory import (
     walk,
 )
 
-_MOST_RESERVED = 4 << 30  # bytes of a process, beyond which no free block is looked for
+_MOST_RESERVED = 1 << 28  # bytes of a process, beyond which no free block is looked for
 
 
 def seed_generators(device: str, seed: int) -> None:
