@@ -146,14 +146,16 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
       [&](uint64_t address) { return gone || is_address(address); },
       &unwritten_);
   if (!explained) return tl::unexpected<BuildFailure>(explained.error());
+  if (second.memory != nullptr) second.memory->Narrow(explained->lasting);
   LaunchProgram& work = explained->program;
-  std::vector<uint64_t>& lasting = explained->lasting;
-  auto reach = ReachOf(trace, work, lasting);
-  if (!reach) {
-    return tl::unexpected<BuildFailure>({.error = reach.error(), .op = {}});
+  std::vector<Reach> reach;
+  if (options_.branches) {
+    auto found = ReachOf(trace, work, explained->lasting);
+    if (!found) {
+      return tl::unexpected<BuildFailure>({.error = found.error(), .op = {}});
+    }
+    reach = *std::move(found);
   }
-  if (second.memory != nullptr) second.memory->Narrow(lasting);
-  if (!options_.branches) reach->clear();
   const std::vector<bool> named = NamedByWriters(trace, work);
   Effects effects = Effects::Of(trace, second, Effects::Remake::kWhatLasts,
                                 Draws::Ahead(trace, second),
@@ -172,7 +174,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   program->place_bytes = std::move(explained->place_bytes);
   const auto arranged = Arrange(*program, second,
                                 {.launches = LaunchesByOp(program->work),
-                                 .reach = *std::move(reach),
+                                 .reach = std::move(reach),
                                  .segment_launches = options_.segment_launches,
                                  .max_arena_bytes = options_.max_arena_bytes});
   if (!arranged) return tl::unexpected(arranged.error());
@@ -186,7 +188,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
 
 base::Result<std::vector<Reach>> CudaBackend::ReachOf(
     const Trace& trace, const LaunchProgram& work,
-    std::vector<uint64_t>& lasting) const {
+    const std::vector<uint64_t>& lasting) const {
   const device::LaunchRecorder::Hidden hidden;
   const device::RelaxedCapture relaxed(*context_.driver);
   const device::ContextScope scope(*context_.driver, context_.context);
@@ -195,15 +197,11 @@ base::Result<std::vector<Reach>> CudaBackend::ReachOf(
   // What a library took from the driver is known to that alone; where it does
   // not answer, all may be addresses.
   return engine::ReachOf(trace, work, [&](uint64_t word) {
-    if (known.contains(word) || frontend_->OwnsAddress(word)) return true;
     unsigned type = 0;
-    if (context_.driver->cuPointerGetAttribute(
-            &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word) ==
-        CUDA_ERROR_INVALID_VALUE) {
-      return false;
-    }
-    lasting.push_back(word);
-    return true;
+    return known.contains(word) || frontend_->OwnsAddress(word) ||
+           context_.driver->cuPointerGetAttribute(
+               &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word) !=
+               CUDA_ERROR_INVALID_VALUE;
   });
 }
 

@@ -63,11 +63,10 @@ class CudaBackend : public Backend {
 
  private:
   ArenaDevice Device() const;
-  // `lasting`: addresses of memory that is no value of the trace. It is given
-  // those in memory that a library took from the driver.
+  // `lasting`: addresses of memory that is no value of the trace.
   base::Result<std::vector<Reach>> ReachOf(
       const Trace& trace, const LaunchProgram& work,
-      std::vector<uint64_t>& lasting) const;
+      const std::vector<uint64_t>& lasting) const;
 
   CudaContext context_;
   Frontend* frontend_;

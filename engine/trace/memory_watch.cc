@@ -57,6 +57,7 @@ std::shared_ptr<MemoryWatch> MemoryWatches::Begin(
   std::shared_ptr<MemoryWatch> watch(new MemoryWatch(this));
   {
     const base::MutexLock lock(mutex_);
+    all_.insert(watch.get());
     wide_.push_back(watch.get());
     watching_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -81,8 +82,7 @@ void MemoryWatches::NoteFreed(uint64_t address, uint64_t size_bytes) {
 
 void MemoryWatches::LibrariesFreed() {
   const base::MutexLock lock(mutex_);
-  for (MemoryWatch* watch : wide_) watch->libraries_freed_ = true;
-  for (MemoryWatch* watch : elsewhere_) {
+  for (MemoryWatch* watch : all_) {
     watch->broken_.store(true, std::memory_order_release);
   }
 }
@@ -93,12 +93,8 @@ void MemoryWatches::Narrow(MemoryWatch& watch,
   if (watch.narrowed_) return;
   watch.narrowed_ = true;
   Forget(watch);
-  bool elsewhere = false;
   for (const uint64_t address : addresses) {
-    if (!watch.in_use_.Contains(address)) {
-      elsewhere = true;
-      continue;
-    }
+    if (!watch.in_use_.Contains(address)) continue;
     if (watch.freed_.Contains(address)) {
       watch.broken_.store(true, std::memory_order_release);
     }
@@ -110,11 +106,6 @@ void MemoryWatches::Narrow(MemoryWatch& watch,
       watch.addresses_.end());
   watch.in_use_ = {};
   watch.freed_ = {};
-  if (elsewhere) elsewhere_.push_back(&watch);
-  // Nobody knows any more which addresses lay there.
-  if (watch.libraries_freed_) {
-    watch.broken_.store(true, std::memory_order_release);
-  }
   if (watch.addresses_.empty()) return;
   for (const uint64_t address : watch.addresses_) {
     narrow_.emplace(address, &watch);
@@ -129,11 +120,11 @@ bool MemoryWatches::Knows(const MemoryWatch& watch, uint64_t address) {
 
 void MemoryWatches::End(MemoryWatch& watch) {
   const base::MutexLock lock(mutex_);
+  all_.erase(&watch);
   Forget(watch);
 }
 
 void MemoryWatches::Forget(MemoryWatch& watch) {
-  std::erase(elsewhere_, &watch);
   size_t known = std::erase(wide_, &watch);
   for (const uint64_t address : watch.addresses_) {
     const auto [begin, end] = narrow_.equal_range(address);

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/base/mutex.h"
@@ -43,16 +44,16 @@ class MemoryWatch {
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
   // From now on only the blocks that these addresses lie in count. An address
-  // in memory that was not in use when the watch began is one that no kernel
-  // follows, or in memory that a library has from elsewhere: it counts for
-  // LibrariesFreed alone. The first call of several decides.
+  // in memory that was not in use when the watch began is none that a kernel
+  // follows, and does not count either. The first call of several decides.
   void Narrow(std::span<const uint64_t> addresses);
 
   // It lay in memory that was in use when the watch began, or has been freed
   // since; before Narrow.
   bool Knows(uint64_t address) const;
 
-  // A block that counts has been freed, maybe before Narrow. Never blocks.
+  // A block that counts has been freed, maybe before Narrow, or libraries have
+  // freed something. Never blocks.
   // Acquire: who sees it also sees what the thread that freed it did before.
   bool broken() const { return broken_.load(std::memory_order_acquire); }
 
@@ -63,9 +64,8 @@ class MemoryWatch {
   MemoryWatches* const watches_;
   // Under the mutex of `watches_`.
   bool narrowed_ = false;
-  AddressSet in_use_;             // at the beginning, and
-  AddressSet freed_;              // since; until narrowed
-  bool libraries_freed_ = false;  // the same
+  AddressSet in_use_;  // at the beginning, and
+  AddressSet freed_;   // since; until narrowed
   std::vector<uint64_t> addresses_;
   std::atomic<bool> broken_{false};
 };
@@ -96,9 +96,9 @@ class MemoryWatches {
     if (watching_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       NoteFreed(address, size_bytes);
   }
-  // A library has freed memory that it has from elsewhere (cuFFT's plans), and
-  // nobody says which: that breaks each watch that counts some, and each that
-  // is narrowed later.
+  // A library has freed what it has from elsewhere, and nobody says what:
+  // memory that kernels read, and the kernels themselves (cuFFT's plans own
+  // modules). That breaks each watch that there is.
   void LibrariesFreed() REPRISE_EXCLUDES(mutex_);
 
  private:
@@ -116,8 +116,7 @@ class MemoryWatches {
   base::Mutex mutex_;
   std::vector<MemoryWatch*> wide_ REPRISE_GUARDED_BY(mutex_);
   std::multimap<uint64_t, MemoryWatch*> narrow_ REPRISE_GUARDED_BY(mutex_);
-  // Narrowed ones that count addresses in memory from elsewhere.
-  std::vector<MemoryWatch*> elsewhere_ REPRISE_GUARDED_BY(mutex_);
+  std::unordered_set<MemoryWatch*> all_ REPRISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace reprise::engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import os
 import pathlib
@@ -653,15 +654,16 @@ def test_several_devices() -> None:
 
 @pytest.mark.parametrize("size", [4099, 15015, 1 << 20])
 def test_plans_of_cufft_are_freed(size: int) -> None:
-    """Kernels of a transform read tables that its plan has; other data lies there then."""
-    inputs = [torch.randn(size, device="cuda") for _ in range(4 * SETTLING_CALLS)]
+    """A plan has tables that kernels of the transform read, and the kernels themselves."""
+    clears = (4 * SETTLING_CALLS, 8 * SETTLING_CALLS)
+    inputs = [torch.randn(size, device="cuda") for _ in range(12 * SETTLING_CALLS)]
     weight = torch.randn(size, device="cuda")
     plans = torch.backends.cuda.cufft_plan_cache
 
     def passes(wait: Callable[[], object]) -> list[torch.Tensor]:
         kept, others = [], []
         for number, x in enumerate(inputs):
-            if number in (2 * SETTLING_CALLS, 3 * SETTLING_CALLS):
+            if number in clears:
                 plans.clear()
                 torch.cuda.empty_cache()
                 for _ in range(32):
@@ -679,9 +681,10 @@ def test_plans_of_cufft_are_freed(size: int) -> None:
             begun.append(session.stats())
 
         found = passes(wait)
-        before = begun[2 * SETTLING_CALLS - 1]
-        assert before.replays > 0, str(session.explain())
-        assert session.stats().since(before).replays > 0, str(session.explain())
+        ends = [begun[number - 1] for number in (*clears, len(inputs))]
+        assert ends[0].replays > 0, str(session.explain())
+        for before, after in itertools.pairwise(ends):
+            assert after.since(before).replays > 0, str(session.explain())
     assert_same_bits(found, passes(lambda: None))
 
 

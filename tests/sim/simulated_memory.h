@@ -82,20 +82,12 @@ class SimulatedMemory {
     return watches_.Begin([this] {
       std::vector<engine::MemoryWatches::Block> in_use;
       for (const auto& [address, block] : blocks_) {
-        if (block.lent && address != elsewhere_) {
-          in_use.push_back({address, block.size_bytes});
-        }
+        if (block.lent) in_use.push_back({address, block.size_bytes});
       }
       return in_use;
     });
   }
 
-  // From now on that block is one that a library has from the driver.
-  void IsElsewhere(uint64_t address) { elsewhere_ = address; }
-  bool LiesElsewhere(uint64_t address) const {
-    return elsewhere_ != 0 && address >= elsewhere_ &&
-           address < elsewhere_ + SizeOf(elsewhere_);
-  }
   void LibrariesFreed() { watches_.LibrariesFreed(); }
 
   // All that is free goes back to the device, which has to be at rest.
@@ -167,7 +159,6 @@ class SimulatedMemory {
   Pool pools_ = 0;
   std::map<uint64_t, Block> blocks_;  // by address
   std::vector<uint64_t> free_;
-  uint64_t elsewhere_ = 0;  // none
   engine::MemoryWatches watches_;
 };
 

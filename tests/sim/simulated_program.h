@@ -55,7 +55,7 @@ class SimulatedFrontend : public engine::FakeFrontend {
     return std::exchange(allocations, {});
   }
   bool OwnsAddress(uint64_t address) const override {
-    return memory.Owns(address) && !memory.LiesElsewhere(address);
+    return memory.Owns(address);
   }
 
   std::shared_ptr<engine::MemoryWatch> WatchMemory() override {
@@ -199,8 +199,6 @@ class SimulatedProgram {
       return std::vector{out};
     })[0];
   }
-  // Of TwiceAddInWorkspace; 0: there is none yet.
-  uint64_t workspace() const { return workspace_; }
   // 2 a + b by way of a temporary.
   SimulatedTensor TwiceAdd(SimulatedTensor a, SimulatedTensor b) {
     return Run(6, {a, b}, false, [this, a, b] {

@@ -95,7 +95,7 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
     ),
     # What has run ahead may have to be rebuilt from memory that is free by then.
     (_Use.STREAMS, "", "_cuda_emptyCache _accelerator_emptyCache"),
-    # A plan of cuFFT's holds memory that its kernels read.
+    # A plan of cuFFT's holds its kernels, and memory that they read.
     (
         _Use.PLANS,
         "_VariableFunctionsClass",

@@ -433,29 +433,14 @@ TEST_F(CudaBackendTest, OpsOfALibraryThatShareItsMemoryFollowEachOther) {
 }
 
 // The allocator knows nothing of it.
-TEST_F(CudaBackendTest, PlanWatchesMemoryThatALibraryHasFromTheDriver) {
-  const Step with = [](SimulatedProgram& p, Tensor x) {
-    return p.TwiceAddInWorkspace(x, x);
-  };
-  const Step without = MixedStep(world_->weight);
-  with(world_->program, world_->program.Make(9));
-  world_->frontend.memory.IsElsewhere(world_->program.workspace());
-  for (const bool branches : {true, false}) {
-    CudaBackend::Options options = World::DefaultOptions();
-    options.branches = branches;
-    options.compare = [this] { return &world_->compare; };
-    world_->backend = std::make_unique<CudaBackend>(world_->context,
-                                                    &world_->frontend, options);
-    auto of_theirs = world_->Build(with);
-    ASSERT_TRUE(of_theirs) << of_theirs.error().message();
-    auto of_ours = world_->Build(without);
-    ASSERT_TRUE(of_ours) << of_ours.error().message();
-    const Tensor x = world_->program.Make(4);
-    ASSERT_TRUE(world_->Launch(**of_theirs, x));
-    world_->frontend.memory.LibrariesFreed();
-    EXPECT_FALSE(world_->Launch(**of_theirs, x));
-    EXPECT_TRUE(world_->Launch(**of_ours, x));
-  }
+// Its kernels may have been a library's, which has freed them.
+TEST_F(CudaBackendTest, PlanGoesWithWhatLibrariesFree) {
+  auto plan = world_->Build(MixedStep(world_->weight));
+  ASSERT_TRUE(plan) << plan.error().message();
+  const Tensor x = world_->program.Make(4);
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  world_->frontend.memory.LibrariesFreed();
+  EXPECT_FALSE(world_->Launch(**plan, x));
 }
 
 // --- Segments that are launched together -------------------------------------

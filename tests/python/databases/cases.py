@@ -26,6 +26,7 @@ from torch.testing._internal.common_optimizers import optim_db
 
 PASSES = 12  # most cases are replayed from the eighth to tenth on
 STEPS = 14  # of an optimizer
+STEPS_WITH_CLOSURE = 5  # of one that has twenty rounds in each
 MOST_SAMPLES = 400  # of an entry, of which some are taken
 LARGEST_ELEMENTS = 1 << 18  # of a sample's tensors together
 _HALF = {"cpu": torch.bfloat16, "cuda": torch.float16}
@@ -339,10 +340,11 @@ def _optimizers(
         {name: True} for name in entry.supported_impls if name != "differentiable"
     ]
     samples = list(entry.optim_inputs_func(device=torch.device(device)))
+    steps = STEPS_WITH_CLOSURE if entry.step_requires_closure else STEPS
     for number, (sample, flag) in enumerate(itertools.product(samples, flags)):
         kwargs = {**sample.kwargs, **flag}
         begin = functools.partial(_begin_optimizer, entry, kwargs, device, dtype)
-        yield Case(unit, number, _call_text(_name(entry), ((), kwargs)), STEPS, begin)
+        yield Case(unit, number, _call_text(_name(entry), ((), kwargs)), steps, begin)
 
 
 def _model(entry: Any, device: str, dtype: torch.dtype) -> torch.nn.Module:
