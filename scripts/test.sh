@@ -14,7 +14,10 @@ mypy
 stage "build"
 RUN=(scripts/without_cuda_toolkit.sh)
 # Of the C++ tests those that need torch: the core's are run under the sanitizers below.
-build release reprise_torch reprise_gpu_tests tests/bindings/torch/all
+# The benchmark of an op's cost stands in for parts of the library: it is to link.
+"${RUN[@]}" cmake --preset release -DREPRISE_BENCHMARKS=ON >/dev/null
+build release reprise_torch reprise_gpu_tests tests/bindings/torch/all \
+  perf/bindings/torch/all
 
 stage "C++ tests with torch"
 ctest --preset release -j "$(nproc)" -R '^(bindings/torch|architecture)/'
