@@ -1,6 +1,6 @@
-"""Tables of the README, from the records in perf/results.
+"""Tables of README.md and docs/benchmarks.md, from the records in perf/results.
 
-    python perf/tables.py            # writes them into README.md, between its marks
+    python perf/tables.py            # writes them into both files, between their marks
     python perf/tables.py --check    # says what would change, and fails if anything would
 
 A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``. Needs
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "perf" / "results"
+PAGES = ("README.md", "docs/benchmarks.md")
 
 TITLES = {
     "mlp20": "MLP, 20 layers, batch 32",
@@ -78,7 +79,7 @@ POLICY_PROGRAMS = {
     "lengths": "30 lengths in random order",
     **{f"train_{name}": f"training: {title}" for name, title in PROGRAMS.items()},
 }
-MARKS = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKS = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Records = dict[tuple[str, str], dict]
 
@@ -291,16 +292,35 @@ REGION_PROGRAMS = {
 }
 
 
+FRONT_PROGRAMS = {
+    "model:resnet50_fp16": "ResNet-50",
+    "model:vit_s_fp16": "ViT-S",
+    "model:bert_fp16": "BERT-base",
+    "model:gpt2_bf16": "GPT-2",
+    "step:gpt2_bf16_b2x64": "a training step of GPT-2",
+    "step:resnet18_b8": "a training step of ResNet-18",
+}
+
+
+def read_regions() -> dict[str, dict]:
+    """Read the records of regions, by program."""
+    lines = (RESULTS / "h100-regions.jsonl").read_text().splitlines()
+    return {record["program"]: record for record in map(json.loads, lines)}
+
+
+def region_bits(record: dict) -> str:
+    """Whether a region gave eager's bits."""
+    return "yes" if record.get("bits", record.get("region_bits")) else "no"
+
+
 def regions() -> str:
     """Regions beside eager, Reprise alone and hand-written graphs."""
-    lines = (RESULTS / "h100-regions.jsonl").read_text().splitlines()
-    found = {record["program"]: record for record in map(json.loads, lines)}
+    found = read_regions()
     rows = []
     for program, name in REGION_PROGRAMS.items():
         record = found.get(program)
         if record is None:
             continue
-        bits = record.get("bits", record.get("region_bits"))
         rows.append(
             [
                 name,
@@ -311,7 +331,7 @@ def regions() -> str:
                 f"{record['graph_us']:.0f}",
                 f"{record['of_graph']:.2f} [{record['of_graph_low']:.2f}, {record['of_graph_high']:.2f}]",
                 compiled(found.get(program.replace("model:", "backend:"))),
-                "yes" if bits else "no",
+                region_bits(record),
             ]
         )
     head = [
@@ -324,6 +344,37 @@ def regions() -> str:
         "region over graph [95 %]",
         "`backend` µs (its graph's, Dynamo's call)",
         "bits of eager",
+    ]
+    return table(head, rows)
+
+
+def front() -> str:
+    """The README's first table: a few of the regions, in fewer columns."""
+    found = read_regions()
+    rows = []
+    for program, name in FRONT_PROGRAMS.items():
+        record = found[program]
+        rows.append(
+            [
+                name,
+                f"{record['eager_us']:.0f}",
+                f"{record['reprise_us']:.0f}" if "reprise_us" in record else "-",
+                f"{record['region_us']:.0f}",
+                f"{record['graph_us']:.0f}" if "graph_us" in record else "-",
+                f"{record['eager_us'] / record['region_us']:.1f} times",
+                str(record.get("calls", "-")),
+                region_bits(record),
+            ]
+        )
+    head = [
+        "a call of",
+        "eager µs",
+        "`enable` µs",
+        "`region` µs",
+        "hand-written graph µs",
+        "region is faster than eager by",
+        "calls until the first fast one",
+        "same bits as eager",
     ]
     return table(head, rows)
 
@@ -480,6 +531,7 @@ def sources() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "front": front,
     "batches": batches,
     "solves": solves,
     "sources": sources,
@@ -503,19 +555,38 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    readme = ROOT / "README.md"
-    old = readme.read_text()
-    new = MARKS.sub(lambda mark: mark[1] + TABLES[mark[2]]() + mark[3], old)
-    if not MARKS.search(old):
-        print("README.md has no table of measured numbers", file=sys.stderr)
+    pages = {
+        name: (ROOT / name).read_text() for name in PAGES if (ROOT / name).exists()
+    }
+    marked = {name: MARKS.findall(old) for name, old in pages.items()}
+    if not any(marked.values()):
+        print("no page has a table of measured numbers", file=sys.stderr)
         return 1
-    if not arguments.check:
-        readme.write_text(new)
-    elif old != new:
-        print("README.md has numbers that no record has:", file=sys.stderr)
+    unknown = [
+        f"{name}: no table is named {mark[1]}"
+        for name, marks in marked.items()
+        for mark in marks
+        if mark[1] not in TABLES
+    ]
+    if unknown:
+        print(*unknown, sep="\n", file=sys.stderr)
+        return 1
+    stale = False
+    for name, old in pages.items():
+        new = MARKS.sub(lambda mark: mark[1] + TABLES[mark[2]]() + mark[3], old)
+        if old == new:
+            continue
+        if not arguments.check:
+            (ROOT / name).write_text(new)
+            continue
+        stale = True
+        print(f"{name} has numbers that no record has:", file=sys.stderr)
         sys.stderr.writelines(
-            difflib.unified_diff(old.splitlines(True), new.splitlines(True))
+            difflib.unified_diff(
+                old.splitlines(keepends=True), new.splitlines(keepends=True), name, name
+            )
         )
+    if stale:
         return 1
     return 0
 
