@@ -555,22 +555,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    pages = {
-        name: (ROOT / name).read_text() for name in PAGES if (ROOT / name).exists()
-    }
-    marked = {name: MARKS.findall(old) for name, old in pages.items()}
-    if not any(marked.values()):
-        print("no page has a table of measured numbers", file=sys.stderr)
-        return 1
-    unknown = [
-        f"{name}: no table is named {mark[1]}"
-        for name, marks in marked.items()
-        for mark in marks
-        if mark[1] not in TABLES
-    ]
-    if unknown:
-        print(*unknown, sep="\n", file=sys.stderr)
-        return 1
+    pages = {name: (ROOT / name).read_text() for name in PAGES}
+    for name, old in pages.items():
+        tables = {mark[1] for mark in MARKS.findall(old)}
+        if not tables:
+            print(f"{name} has no table of measured numbers", file=sys.stderr)
+            return 1
+        if unknown := tables - TABLES.keys():
+            print(f"{name}: no such tables: {', '.join(unknown)}", file=sys.stderr)
+            return 1
     stale = False
     for name, old in pages.items():
         new = MARKS.sub(lambda mark: mark[1] + TABLES[mark[2]]() + mark[3], old)
@@ -586,9 +579,7 @@ def main() -> int:
                 old.splitlines(keepends=True), new.splitlines(keepends=True), name, name
             )
         )
-    if stale:
-        return 1
-    return 0
+    return int(stale)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ constinit std::atomic<uint64_t> g_kernel_state{0};
 // Of an operator: its definition, and where each of its kernels was registered.
 // What torch offers in words (dumpState) takes 50 us an operator.
 struct DefinitionOf {
-  REPRISE_PRIVATE_MEMBER(DefinitionOf)
+  friend auto Member(DefinitionOf);
 };
 struct KernelsOf {
-  REPRISE_PRIVATE_MEMBER(KernelsOf)
+  friend auto Member(KernelsOf);
 };
 template struct Reveal<DefinitionOf, &c10::OperatorHandle::operatorDef_>;
 template struct Reveal<KernelsOf, &c10::impl::OperatorEntry::kernels_>;

@@ -5,16 +5,12 @@
 
 namespace reprise::bindings {
 
-// In a struct `Tag` of its own, which names the member: `object.*Member(Tag())`
-// is that member, once `template struct Reveal<Tag, &Class::member>;` says
-// which it is. The language lets an explicit instantiation name what is
-// private.
-#define REPRISE_PRIVATE_MEMBER(Tag)                                           \
-  _Pragma("GCC diagnostic push")                                              \
-      _Pragma("GCC diagnostic ignored \"-Wnon-template-friend\"") friend auto \
-          Member(Tag);                                                        \
-  _Pragma("GCC diagnostic pop")
-
+// `object.*Member(Tag())` is a private member of the object, where
+//
+//   struct Tag { friend auto Member(Tag); };
+//   template struct Reveal<Tag, &Class::member>;
+//
+// say which: an explicit instantiation may name what is private.
 template <typename Tag, auto kMember>
 struct Reveal {
   friend auto Member(Tag) { return kMember; }

@@ -16,8 +16,9 @@
 #include "bindings/torch/torch_versions.h"
 
 namespace reprise::bindings {
+
 struct PrecisionsOf {
-  REPRISE_PRIVATE_MEMBER(PrecisionsOf)
+  friend auto Member(PrecisionsOf);
 };
 template struct Reveal<PrecisionsOf, &at::Context::fp32_precision>;
 
@@ -163,11 +164,11 @@ uint64_t AttentionWord(at::Context& context) {
 
 uint64_t RnnWord(at::Context& context, scheduler::DeviceKind kind) {
   BitPacker bits;
-  bits.Add(context.float32Precision(kind == scheduler::DeviceKind::kHost
-                                        ? at::Float32Backend::MKLDNN
-                                        : at::Float32Backend::CUDA,
-                                    at::Float32Op::RNN),
-           4);
+  if (kind == scheduler::DeviceKind::kCuda) {  // CommonSwitches has the host's
+    bits.Add(
+        context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::RNN),
+        4);
+  }
   bits.Add(context.userEnabledCuDNN(), 1);
   bits.Add(context.deterministicCuDNN(), 1);
   return bits.word();

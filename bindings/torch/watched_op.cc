@@ -175,7 +175,7 @@ WatchedOp::Step WatchedOp::Enter() {
     may_have_waited_ = call_.may_wait();
     LockSession(*session_);
     locked_ = true;
-    action = session_->EnterTold(call_.view());
+    action = session_->EnterTold(view);
     if (noted_) thread_.Slot().CountForAll();
   }
   switch (action) {

@@ -68,21 +68,18 @@ bool IsHalfWritten(std::span<const KnownRange> ranges, uint64_t before,
       });
 }
 
+// Whether the address lay in the range in the first recording.
+bool Has(const KnownRange& range, uint64_t address) {
+  return address - range.first_address < range.size_bytes;
+}
+
 // The range that was the same in both recordings and has the address; null:
 // there is none.
 const KnownRange* Pinned(std::span<const KnownRange> ranges, uint64_t address) {
   const auto range = std::ranges::find_if(ranges, [=](const KnownRange& range) {
-    return range.first_address == range.second_address &&
-           address - range.first_address < range.size_bytes;
+    return range.first_address == range.second_address && Has(range, address);
   });
   return range == ranges.end() ? nullptr : &*range;
-}
-
-// Memory of the op's own has the address in the first recording.
-bool IsOwn(std::span<const KnownRange> ranges, uint64_t address) {
-  return std::ranges::any_of(ranges, [=](const KnownRange& range) {
-    return address - range.first_address < range.size_bytes;
-  });
 }
 
 // Where the word lay as seen from the nearest range of the first recording.
@@ -188,21 +185,27 @@ base::Result<ScanResult> Scan(
         }
         const ImageWord word{static_cast<uint32_t>(i),
                              static_cast<uint32_t>(offset)};
-        // A kernel that looks whether it has the pointer would follow the one
-        // of the first recording for ever.
-        if (after == 0 && IsOwn(ranges, before) &&
-            !(is_unwritten && is_unwritten(word))) {
+        const auto is_written = [&] {
+          return !(is_unwritten && is_unwritten(word));
+        };
+        const auto has_before = [before](const KnownRange& range) {
+          return Has(range, before);
+        };
+        // A kernel may look whether the pointer is null: a replay would pass
+        // the one of the first recording for ever.
+        if (after == 0 && std::ranges::any_of(ranges, has_before) &&
+            is_written()) {
           return Fail(Code::kFailedPrecondition,
                       Place(i, first[i], offset) + ": " + Hex(before) +
                           ", an address of its operands, outputs or "
                           "temporaries, became null");
         }
-        // Any other address in one recording only is no address: a kernel that
-        // read it would have failed in the other.
+        // What is an address in one recording only is left as it was in the
+        // first: a kernel that read there would have failed in the other.
         const bool may_be_address = first[i].kind != Launch::Kind::kKernel ||
                                     !IsHalfWritten(ranges, before, after);
         if (may_be_address && is_device_address(after) && was_address(before) &&
-            !(is_unwritten && is_unwritten(word))) {
+            is_written()) {
           return Fail(Code::kFailedPrecondition,
                       Place(i, first[i], offset) + ": " + Hex(before) +
                           " became " + Hex(after) +

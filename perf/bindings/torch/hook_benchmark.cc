@@ -314,7 +314,8 @@ template <c10::DeviceType kDevice>
 torch::Library ReplaceAdd() {
   const auto add =
       c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
-  const std::string place = add->debug().substr(sizeof("registered at ") - 1);
+  static const std::string place =  // the library keeps its address
+      add->debug().substr(sizeof("registered at ") - 1);
   torch::Library library(
       torch::Library::IMPL, "aten",
       kDevice == c10::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA,

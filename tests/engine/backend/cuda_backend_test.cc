@@ -432,7 +432,6 @@ TEST_F(CudaBackendTest, OpsOfALibraryThatShareItsMemoryFollowEachOther) {
   }
 }
 
-// The allocator knows nothing of it.
 // Its kernels may have been a library's, which has freed them.
 TEST_F(CudaBackendTest, PlanGoesWithWhatLibrariesFree) {
   auto plan = world_->Build(MixedStep(world_->weight));

@@ -15,7 +15,7 @@ import threading
 import time
 from typing import IO, Any
 
-SILENCE_S = 300.0  # after which a process is given up; LBFGS takes 30 s on an idle host
+SILENCE_S = 120.0  # after which a process is given up
 LOG_BYTES = 1500
 RESTARTED = "restarted"
 

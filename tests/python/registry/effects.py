@@ -19,7 +19,7 @@ from registry.memory import (
     walk,
 )
 
-_MOST_RESERVED = 1 << 28  # bytes of a process, beyond which no free block is looked for
+_MOST_FILLED = 1 << 28  # bytes of free blocks
 
 
 def seed_generators(device: str, seed: int) -> None:
@@ -97,8 +97,7 @@ def _free_blocks() -> Iterator[int]:
     """Sizes of what the allocator would give out; one that fits exactly is taken first."""
     stream = torch.cuda.current_stream().cuda_stream
     reserved = torch.cuda.memory_reserved()
-    if reserved > _MOST_RESERVED:
-        return
+    left = _MOST_FILLED
     for segment in torch.cuda.memory_snapshot():
         if tuple(segment["segment_pool_id"]) != (0, 0) or segment["stream"] != stream:
             continue
@@ -107,9 +106,11 @@ def _free_blocks() -> Iterator[int]:
         for block in segment["blocks"]:
             if block["state"] != "inactive" or torch.cuda.memory_reserved() > reserved:
                 continue
-            yield from [most] * (block["size"] // most)
-            if block["size"] % most:
-                yield block["size"] % most
+            size = min(block["size"], left)
+            left -= size
+            yield from [most] * (size // most)
+            if size % most:
+                yield size % most
 
 
 def examine(call: Call, device: str) -> dict[str, Any]:
