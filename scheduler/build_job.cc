@@ -79,7 +79,9 @@ BuildJob::Outcome BuildJob::Build() {
   auto instance = Instantiate(program);
   if (!instance) {
     return tl::unexpected<engine::BuildFailure>(
-        {std::move(instance).error(), std::nullopt});
+        {.error = std::move(instance).error(),
+         .op = std::nullopt,
+         .outdated = program->library_frees.outdated()});
   }
   built.bytes = instance->bytes;
   built.shares = instance->shared != nullptr;

@@ -334,6 +334,10 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
                       "; its numbers are part of the trace's form now");
     return;
   }
+  if (!outcome && outcome.error().outdated) {
+    Renew(entry, outcome.error().error.message(), {});
+    return;
+  }
   if (!outcome && outcome.error().split.has_value()) {
     const uint32_t op = *outcome.error().split;
     SplitAt(entry, entry->recording()->ops[op].before,

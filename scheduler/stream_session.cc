@@ -36,8 +36,8 @@ constexpr char kFromHost[] = "copies from the host, between traces";
 constexpr char kReleased[] =
     "memory ran short: plans were given back, to be recorded again";
 constexpr char kMemoryGone[] =
-    "a library's memory that its kernels name is freed again and again: "
-    "recorded ever more rarely";
+    "memory that its kernels name, or kernels of a library's, are freed again "
+    "and again: recorded ever more rarely";
 constexpr char kOtherMemory[] =
     "an operand that comes from outside is replaced again and again: recorded "
     "ever more rarely";

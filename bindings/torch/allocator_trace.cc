@@ -39,11 +39,6 @@ base::Result<AllocatorTrace*> AllocatorTrace::Get() {
   return g_attached.load(std::memory_order_relaxed);
 }
 
-void AllocatorTrace::LibrariesFreed() {
-  auto* const trace = g_attached.load(std::memory_order_acquire);
-  if (trace != nullptr) trace->watches_.LibrariesFreed();
-}
-
 base::Status AllocatorTrace::Attach() {
   try {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);

@@ -54,10 +54,6 @@ class AllocatorTrace {
 
   // Of blocks of any device.
   std::shared_ptr<engine::MemoryWatch> WatchMemory();
-  // A library has freed memory that it does not have from the allocator, or
-  // kernels: see engine::MemoryWatches. Nothing where no tracker is attached.
-  // Any thread.
-  static void LibrariesFreed();
 
   // From Begin to the matching Take, allocations by this thread on any device
   // are noted, in order; an address that was freed and handed out again comes

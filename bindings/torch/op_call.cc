@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "bindings/torch/cufft_plans.h"
 #include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/switches.h"
@@ -288,6 +289,10 @@ std::optional<int> OpCall::Finish() {
     NoteUnread();
   if (info_.seed_arguments != 0) [[unlikely]]
     ForgetSeeds();
+  if (info_.may_use_cufft && kind_ == scheduler::DeviceKind::kCuda &&
+      device_ >= 0 && CufftCacheIsFull(device_)) [[unlikely]] {
+    Cut("a transform while torch's cache of cuFFT's plans is full");
+  }
   if (!NumbersMayBeSlots()) numbers_.Clear();
   return device_;
 }
@@ -401,6 +406,7 @@ engine::OpView OpCall::view() const {
       .leaves_unwritten = info_.leaves_unwritten && !FillsWhatIsEmpty(),
       .may_trap = may_trap_ || info_.may_trap,
       .may_try_kernels = may_try_kernels_,
+      .may_use_library_plans = info_.may_use_cufft,
       .switches = switches_,
       .warned = warned_,
   };

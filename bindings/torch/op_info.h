@@ -64,6 +64,7 @@ struct OpInfo {
   bool may_use_generator = false;
   bool forks_streams = false;     // see OpView
   bool leaves_unwritten = false;  // see OpView
+  bool may_use_cufft = false;     // see MayUseCufft
   // Of a tensor of the host it makes one of the device: see OpView::by_eager.
   bool copies_from_host = false;
   bool factory = false;  // makes tensors by options: the host is its default

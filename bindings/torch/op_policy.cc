@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "bindings/torch/cufft_plans.h"
+
 namespace reprise::bindings {
 namespace {
 
@@ -476,6 +478,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.may_use_generator = MayUseGenerator(op);
   info.forks_streams = Contains(kForkStreams, name);
   info.leaves_unwritten = Contains(kWithoutContent, Plain(name));
+  info.may_use_cufft = MayUseCufft(name);
   info.may_trap = Contains(kMayTrap, name);
   info.by_storages = Contains(kByStorages, name);
   info.doubles_by_value = Contains(kDoublesByValue, name);

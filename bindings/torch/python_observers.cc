@@ -7,9 +7,10 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <utility>
 
-#include "bindings/torch/allocator_trace.h"
+#include "bindings/torch/cufft_plans.h"
 #include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/python_api.h"
 #include "bindings/torch/python_lock.h"
@@ -207,6 +208,8 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kPlans:
       break;
   }
+  // Before passes are interrupted: none begins anew with what is freed.
+  if (observed.use == Use::kPlans) CufftFrees().Announce();
   // It may write memory until it returns.
   const AnythingUnderWay noted;
   InterruptIfUsed(observed.use, first);
@@ -219,9 +222,11 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     return run();
   }
   if (observed.use == Use::kPlans) {
-    void* const result = run();
-    AllocatorTrace::LibrariesFreed();
-    return result;
+    const auto freeing = [] {
+      const PythonLockGivenUp python;
+      return std::make_unique<engine::LibraryFrees::Freeing>(CufftFrees());
+    }();
+    return run();
   }
   const bool registers =
       observed.use == Use::kKernels || observed.use == Use::kLibraries;

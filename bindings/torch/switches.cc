@@ -69,24 +69,48 @@ uint64_t AutocastWord(scheduler::DeviceKind kind) {
   return 1 + static_cast<uint64_t>(at::autocast::get_autocast_dtype(device));
 }
 
-// Precisions of oneDNN's kernels as they are set, and those that stand for one
-// that is not: float32Precision takes 20 ns for each of the first three.
-// Nothing is ever added to or taken from torch's map of them.
+// Of oneDNN's kernels, and those that stand for one that is not set.
+constexpr std::array<std::pair<at::Float32Backend, at::Float32Op>, 5>
+    kHostPrecisions = {{
+        {at::Float32Backend::MKLDNN, at::Float32Op::MATMUL},
+        {at::Float32Backend::MKLDNN, at::Float32Op::CONV},
+        {at::Float32Backend::MKLDNN, at::Float32Op::RNN},
+        {at::Float32Backend::MKLDNN, at::Float32Op::ALL},
+        {at::Float32Backend::GENERIC, at::Float32Op::ALL},
+    }};
+using Precisions =
+    std::array<const at::Float32Precision*, kHostPrecisions.size()>;
+
+// Where torch keeps them: nothing is ever added to or taken from its map. None
+// where it is not the map that this was compiled for, by what it says of them.
+std::optional<Precisions> FindPrecisions(at::Context& context) {
+  constexpr auto kUnset = at::Float32Precision::NONE;
+  const auto& all = context.*Member(PrecisionsOf());
+  Precisions found;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto at = all.find(kHostPrecisions[i]);
+    if (at == all.end()) return std::nullopt;
+    found[i] = &at->second;
+    const auto [backend, op] = kHostPrecisions[i];
+    if (*found[i] != kUnset &&
+        *found[i] != context.float32Precision(backend, op)) {
+      return std::nullopt;
+    }
+  }
+  return found;
+}
+
+// float32Precision takes 20 ns for each of the first three.
 uint64_t HostPrecisions() {
-  using at::Float32Backend;
-  using at::Float32Op;
-  static const std::array<const at::Float32Precision*, 5> set = [] {
-    const auto& all = at::globalContext().*Member(PrecisionsOf());
-    return std::array{
-        &all.at({Float32Backend::MKLDNN, Float32Op::MATMUL}),
-        &all.at({Float32Backend::MKLDNN, Float32Op::CONV}),
-        &all.at({Float32Backend::MKLDNN, Float32Op::RNN}),
-        &all.at({Float32Backend::MKLDNN, Float32Op::ALL}),
-        &all.at({Float32Backend::GENERIC, Float32Op::ALL}),
-    };
-  }();
+  static at::Context& context = at::globalContext();
+  static const std::optional<Precisions> set = FindPrecisions(context);
   BitPacker bits;
-  for (const at::Float32Precision* each : set) bits.Add(*each, 4);
+  for (size_t i = 0; i < kHostPrecisions.size(); ++i) {
+    const auto [backend, op] = kHostPrecisions[i];
+    bits.Add(
+        set.has_value() ? *(*set)[i] : context.float32Precision(backend, op),
+        4);
+  }
   return bits.word();
 }
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "bindings/torch/allocator_trace.h"
+#include "bindings/torch/cufft_plans.h"
 #include "bindings/torch/op_policy.h"
 #include "bindings/torch/program_place.h"
 #include "bindings/torch/thread_state.h"
@@ -393,13 +394,16 @@ class CudaFrontend final : public TorchFrontend {
   uint64_t memory_returned() const override {
     return trace_->segments_returned();
   }
-  std::shared_ptr<engine::MemoryWatch> WatchMemory() override {
+  base::Result<std::shared_ptr<engine::MemoryWatch>> WatchMemory() override {
     try {
       return trace_->WatchMemory();
-    } catch (const std::exception&) {
-      return nullptr;  // torch could not list its blocks
+    } catch (const std::exception& error) {
+      return base::Fail(
+          base::Code::kUnavailable,
+          std::string("torch cannot list its memory: ") + error.what());
     }
   }
+  engine::LibraryFrees* library_frees() override { return &CufftFrees(); }
 
  private:
   // Released pools whose cached memory is left to be; giving it back costs a

@@ -19,6 +19,9 @@
 namespace reprise::engine {
 namespace {
 
+constexpr char kKernelsGone[] =
+    "a library has freed kernels that were recorded";
+
 std::vector<uint32_t> LaunchesByOp(const LaunchProgram& program) {
   std::vector<uint32_t> launches;
   for (size_t k = 0; k + 1 < program.op_begin.size(); ++k) {
@@ -134,6 +137,13 @@ bool CudaBackend::Capturing() const {
 Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
                                         const Trace& second) {
   const Trace& trace = *first;
+  if (first->library_frees != second.library_frees ||
+      second.library_frees.outdated()) {
+    return tl::unexpected<BuildFailure>(
+        {.error = base::Error(base::Code::kUnavailable, kKernelsGone),
+         .op = std::nullopt,
+         .outdated = true});
+  }
   // Memory that a recording names may have gone back to the device since. Of
   // the first one's nobody knows what it was.
   const bool gone = first->memory_returned != frontend_->memory_returned();
@@ -179,6 +189,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
                                  .max_arena_bytes = options_.max_arena_bytes});
   if (!arranged) return tl::unexpected(arranged.error());
   program->lasting = second.memory;
+  program->library_frees = second.library_frees;
   program->launches = static_cast<uint32_t>(program->work.launches.size());
   program->mechanism = "graphs, patched by SetParams";
   program->notes = std::move(explained->notes);
@@ -211,6 +222,14 @@ base::Result<InstanceParts> CudaBackend::Instantiate(
   const Trace& trace = *program->trace;
   const ArenaLayout& layout = program->layout;
   const device::Driver& driver = *context_.driver;
+  // The driver knows what a function is while its library does.
+  LibraryFrees::Kept kept;
+  if (LibraryFrees* const frees = frontend_->library_frees()) {
+    kept = frees->Keep();
+  }
+  if (program->library_frees.outdated()) {
+    return base::Fail(base::Code::kUnavailable, kKernelsGone);
+  }
   const device::RelaxedCapture relaxed(driver);
   REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
   REPRISE_ASSIGN_OR_RETURN(context_.compare, options_.compare());

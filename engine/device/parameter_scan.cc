@@ -200,6 +200,11 @@ base::Result<ScanResult> Scan(
                           ", an address of its operands, outputs or "
                           "temporaries, became null");
         }
+        // A library's: it stays as it was for as long as that memory does.
+        if (after == 0 && Pinned(background, before) == nullptr &&
+            is_device_address(before) && is_written()) {
+          result.lasting.push_back(before);
+        }
         // What is an address in one recording only is left as it was in the
         // first: a kernel that read there would have failed in the other.
         const bool may_be_address = first[i].kind != Launch::Kind::kKernel ||

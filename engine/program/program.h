@@ -48,10 +48,19 @@ struct Program {
   // Of memory that the recorded work names and that nobody of ours owns; null
   // where there is none.
   std::shared_ptr<const MemoryWatch> lasting;
+  // Of libraries whose kernels it launches.
+  LibraryFrees::Seen library_frees;
   uint32_t launches = 0;
   const char* mechanism = "";  // how it runs and is patched, for the report
   std::vector<std::string> notes;
   size_t host_bytes = 0;  // of the host's memory, the recording's included
+
+  // Memory or kernels that the recorded work names, and that nobody of ours
+  // owns, have been freed: nothing of it may be launched any more.
+  bool broken() const {
+    return library_frees.outdated() ||
+           (lasting != nullptr && lasting->broken());
+  }
 
   // By ValueId, where it lies in an arena that begins there: values that the
   // trace makes, and the copies of private ones; 0 of other externals.
@@ -70,6 +79,9 @@ struct BuildFailure {
   // All of it is too much for one plan: traces that end before this op and
   // begin with it may not be.
   std::optional<uint32_t> split = {};
+  // A library has freed kernels of the recordings: nothing is wrong with the
+  // trace, and it may be recorded again.
+  bool outdated = false;
 };
 
 // Cuts a program, whose effects and place_bytes are known, into segments, and

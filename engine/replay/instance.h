@@ -88,16 +88,15 @@ class Instance {
 
   // Before LaunchNext: holds what the next segment touches of the program's
   // memory. False if some of it has been freed or moved since it was bound, so
-  // that the program cannot want that segment, or if memory has been freed that
-  // launches name (broken).
+  // that the program cannot want that segment, or if what launches name has
+  // been freed (broken).
   bool Secure();
-  // Memory that recorded work names and that nobody of ours owns has been
-  // freed: nothing of it may be launched but what makes a squash right. That
-  // may, while the memory is still the process's, because the program cannot
-  // have written there since: it would have used another op, or an address.
-  bool broken() const {
-    return program_->lasting != nullptr && program_->lasting->broken();
-  }
+  // Program::broken: nothing of it may be launched but what makes a squash
+  // right. That may, where it is memory that is still the process's, because
+  // the program cannot have written there since: it would have used another op,
+  // or an address. Where it is kernels, all passes have ended before
+  // (LibraryFrees).
+  bool broken() const { return program_->broken(); }
 
   // Before LaunchNext at a further segment: what the program and other streams
   // have of places that are written over by values that come with it. False if

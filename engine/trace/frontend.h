@@ -14,6 +14,8 @@
 #include "engine/base/status.h"
 #include "engine/trace/block.h"
 #include "engine/trace/generator.h"
+#include "engine/trace/library_frees.h"
+#include "engine/trace/memory_watch.h"
 #include "engine/trace/op.h"
 #include "kernels/compare.h"
 
@@ -145,8 +147,15 @@ class Frontend {
   virtual uint64_t memory_returned() const { return 0; }
 
   // Tells from now on what of that memory is freed that is in use now; the
-  // frontend outlives it. Null where nobody can tell.
-  virtual std::shared_ptr<MemoryWatch> WatchMemory() { return nullptr; }
+  // frontend outlives it. Null where no recorded work names such memory.
+  // kUnavailable where the allocator does not say what is in use.
+  virtual base::Result<std::shared_ptr<MemoryWatch>> WatchMemory() {
+    return nullptr;
+  }
+
+  // Of libraries whose kernels ops launch (OpView::may_use_library_plans); it
+  // outlives the frontend. Null where none frees them. Any thread.
+  virtual LibraryFrees* library_frees() { return nullptr; }
 };
 
 inline std::string NameOf(const Frontend& frontend, OpId op) {

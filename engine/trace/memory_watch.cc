@@ -57,7 +57,6 @@ std::shared_ptr<MemoryWatch> MemoryWatches::Begin(
   std::shared_ptr<MemoryWatch> watch(new MemoryWatch(this));
   {
     const base::MutexLock lock(mutex_);
-    all_.insert(watch.get());
     wide_.push_back(watch.get());
     watching_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -77,13 +76,6 @@ void MemoryWatches::NoteFreed(uint64_t address, uint64_t size_bytes) {
   for (auto it = narrow_.lower_bound(address);
        it != narrow_.end() && it->first < address + size_bytes; ++it) {
     it->second->broken_.store(true, std::memory_order_release);
-  }
-}
-
-void MemoryWatches::LibrariesFreed() {
-  const base::MutexLock lock(mutex_);
-  for (MemoryWatch* watch : all_) {
-    watch->broken_.store(true, std::memory_order_release);
   }
 }
 
@@ -120,7 +112,6 @@ bool MemoryWatches::Knows(const MemoryWatch& watch, uint64_t address) {
 
 void MemoryWatches::End(MemoryWatch& watch) {
   const base::MutexLock lock(mutex_);
-  all_.erase(&watch);
   Forget(watch);
 }
 

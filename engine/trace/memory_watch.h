@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <unordered_set>
 #include <vector>
 
 #include "engine/base/mutex.h"
@@ -52,8 +51,7 @@ class MemoryWatch {
   // since; before Narrow.
   bool Knows(uint64_t address) const;
 
-  // A block that counts has been freed, maybe before Narrow, or libraries have
-  // freed something. Never blocks.
+  // A block that counts has been freed, maybe before Narrow. Never blocks.
   // Acquire: who sees it also sees what the thread that freed it did before.
   bool broken() const { return broken_.load(std::memory_order_acquire); }
 
@@ -96,10 +94,6 @@ class MemoryWatches {
     if (watching_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       NoteFreed(address, size_bytes);
   }
-  // A library has freed what it has from elsewhere, and nobody says what:
-  // memory that kernels read, and the kernels themselves (cuFFT's plans own
-  // modules). That breaks each watch that there is.
-  void LibrariesFreed() REPRISE_EXCLUDES(mutex_);
 
  private:
   friend class MemoryWatch;
@@ -116,7 +110,6 @@ class MemoryWatches {
   base::Mutex mutex_;
   std::vector<MemoryWatch*> wide_ REPRISE_GUARDED_BY(mutex_);
   std::multimap<uint64_t, MemoryWatch*> narrow_ REPRISE_GUARDED_BY(mutex_);
-  std::unordered_set<MemoryWatch*> all_ REPRISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace reprise::engine

@@ -79,6 +79,8 @@ struct OpView {
   // Its library may try out kernels, time them and keep the fastest for calls
   // to come: what a recording shows of that is dropped, and recorded again.
   bool may_try_kernels = false;
+  // Its library may free the kernels that it launches: see LibraryFrees.
+  bool may_use_library_plans = false;
   // Switches of the process and the thread that the op's work obeys where it is
   // run again, as they are at the call: an op that runs ahead is to run under
   // its own. 0 where recorded work obeys none (a GPU).

@@ -13,6 +13,8 @@
 #include "engine/device/launch.h"
 #include "engine/trace/frontend.h"
 #include "engine/trace/generator.h"
+#include "engine/trace/library_frees.h"
+#include "engine/trace/memory_watch.h"
 #include "engine/trace/op.h"
 #include "kernels/compare.h"
 
@@ -143,6 +145,9 @@ struct Trace {
   GeneratorState generator;  // at its head
   // Frontend::memory_returned when it began.
   uint64_t memory_returned = 0;
+  // What libraries had freed when it began; of nothing where no op of it
+  // launches what a library may free.
+  LibraryFrees::Seen library_frees;
   // Of a relocated recording: what has been freed since it began.
   std::shared_ptr<MemoryWatch> memory;
   // What it made, temporaries too, took about so much memory at once.

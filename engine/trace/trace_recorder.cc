@@ -93,9 +93,12 @@ base::Result<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(
       work->StartRecording(recording, foreseen.bytes_at_once));
   recorder->recording_ = true;
   recorder->trace_->memory_returned = frontend->memory_returned();
+  if (LibraryFrees* const frees = frontend->library_frees()) {
+    recorder->library_frees_ = frees->Look();
+  }
   recorder->trace_->ops.reserve(foreseen.ops);
   if (recording == WorkRecorder::Recording::kRelocated) {
-    recorder->trace_->memory = frontend->WatchMemory();
+    REPRISE_ASSIGN_OR_RETURN(recorder->trace_->memory, frontend->WatchMemory());
   }
   return recorder;
 }
@@ -120,6 +123,7 @@ base::Status TraceRecorder::Enter(const OpView& op,
   traced.may_draw = op.may_use_generator;
   if (traced.may_draw) traced.generator = frontend_->Generator();
   traced.may_trap = op.may_trap;
+  if (op.may_use_library_plans) trace_->library_frees = library_frees_;
   traced.leaves_unwritten = op.leaves_unwritten;
   traced.switches = op.switches;
   traced.before = before;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/trace/library_frees.h"
 #include "engine/trace/op.h"
 #include "engine/trace/open_trace.h"
 #include "engine/trace/seen_bytes.h"
@@ -94,6 +95,8 @@ class TraceRecorder {
   // Of values that were made without content.
   std::unordered_map<ValueId, WrittenBytes> written_;
   SeenBytes seen_;  // where memory can be read
+  // When it began.
+  LibraryFrees::Seen library_frees_;
   bool recording_ = false;
 };
 

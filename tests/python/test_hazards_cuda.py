@@ -652,27 +652,48 @@ def test_several_devices() -> None:
 # --- Memory of libraries --------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [4099, 15015, 1 << 20])
+CUFFT_PLANS = torch.backends.cuda.cufft_plan_cache
+# Of a whole number, one with a chirp, and one with tables.
+FFT_SIZES = [4099, 15015, 1 << 20]
+
+
+class _Transforms:
+    """Passes with a transform, and something before each of them."""
+
+    def __init__(self, size: int, before: Callable[[int], object]) -> None:
+        self.weight = torch.randn(size, device="cuda")
+        self.inputs = [
+            torch.randn(size, device="cuda") for _ in range(12 * SETTLING_CALLS)
+        ]
+        self.before = before
+
+    def run(self, after: Callable[[], object] = lambda: None) -> list[torch.Tensor]:
+        kept = []
+        for number, x in enumerate(self.inputs):
+            self.before(number)
+            moved = torch.fft.fft(x * 2 + self.weight)
+            kept.append((moved * self.weight).abs() + 1)
+            after()
+        return kept
+
+
+def _fill_what_is_free() -> list[torch.Tensor]:
+    torch.cuda.empty_cache()
+    return [torch.full((1 << 21,), math.nan, device="cuda") for _ in range(32)]
+
+
+@pytest.mark.parametrize("size", FFT_SIZES)
 def test_plans_of_cufft_are_freed(size: int) -> None:
     """A plan has tables that kernels of the transform read, and the kernels themselves."""
     clears = (4 * SETTLING_CALLS, 8 * SETTLING_CALLS)
-    inputs = [torch.randn(size, device="cuda") for _ in range(12 * SETTLING_CALLS)]
-    weight = torch.randn(size, device="cuda")
-    plans = torch.backends.cuda.cufft_plan_cache
+    others = []
 
-    def passes(wait: Callable[[], object]) -> list[torch.Tensor]:
-        kept, others = [], []
-        for number, x in enumerate(inputs):
-            if number in clears:
-                plans.clear()
-                torch.cuda.empty_cache()
-                for _ in range(32):
-                    others.append(torch.full((1 << 21,), math.nan, device="cuda"))
-            moved = torch.fft.fft(x * 2 + weight)
-            kept.append((moved * weight).abs() + 1)
-            wait()
-        return kept
+    def before(number: int) -> None:
+        if number in clears:
+            CUFFT_PLANS.clear()
+            others.extend(_fill_what_is_free())
 
+    transforms = _Transforms(size, before)
     with watched("cuda") as session:
         begun = []
 
@@ -680,12 +701,77 @@ def test_plans_of_cufft_are_freed(size: int) -> None:
             assert session.wait(BUILD_TIMEOUT_S)
             begun.append(session.stats())
 
-        found = passes(wait)
-        ends = [begun[number - 1] for number in (*clears, len(inputs))]
+        found = transforms.run(wait)
+        ends = [begun[number - 1] for number in (*clears, len(begun))]
         assert ends[0].replays > 0, str(session.explain())
-        for before, after in itertools.pairwise(ends):
-            assert after.since(before).replays > 0, str(session.explain())
-    assert_same_bits(found, passes(lambda: None))
+        for earlier, later in itertools.pairwise(ends):
+            assert later.since(earlier).replays > 0, str(session.explain())
+    assert_same_bits(found, transforms.run())
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["built", "building"])
+@pytest.mark.parametrize("size", FFT_SIZES)
+def test_plans_of_cufft_are_freed_while_passes_are_learned(
+    size: int, waits: bool
+) -> None:
+    """Before each of the first passes: between recordings, and while plans are built."""
+    transforms = _Transforms(
+        size,
+        lambda number: CUFFT_PLANS.clear() if number < 3 * SETTLING_CALLS else None,
+    )
+    with watched("cuda") as session:
+        found = transforms.run(lambda: waits and session.wait(BUILD_TIMEOUT_S))
+        assert session.wait(BUILD_TIMEOUT_S)
+        found.append(transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))[-1])
+        assert session.stats().replays > 0, str(session.explain())
+    expected = transforms.run()
+    assert_same_bits(found, [*expected, expected[-1]])
+
+
+@pytest.mark.parametrize("size", FFT_SIZES)
+def test_plans_of_cufft_are_freed_by_another_thread(size: int) -> None:
+    ends = threading.Event()
+    clears = 0
+
+    def clear() -> None:
+        nonlocal clears
+        while not ends.wait(0.01):
+            CUFFT_PLANS.clear()
+            clears += 1
+
+    transforms = _Transforms(size, lambda number: None)
+    thread = threading.Thread(target=clear)
+    with watched("cuda") as session:
+        thread.start()
+        try:
+            found = [
+                *transforms.run(),
+                *transforms.run(lambda: session.wait(BUILD_TIMEOUT_S)),
+            ]
+        finally:
+            ends.set()
+            thread.join()
+        assert clears > 0
+    assert_same_bits(found, 2 * transforms.run())
+
+
+@pytest.mark.parametrize("max_size", [0, 1])
+def test_cache_of_cuffts_plans_is_full(max_size: int) -> None:
+    """Each transform frees a plan: nothing of it may be replayed, until there is room."""
+    size = CUFFT_PLANS.max_size
+    other = torch.randn(4096, device="cuda")
+    transforms = _Transforms(15015, lambda number: torch.fft.fft(other))
+    with watched("cuda") as session:
+        CUFFT_PLANS.max_size = max_size
+        try:
+            found = transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
+        finally:
+            CUFFT_PLANS.max_size = size
+        assert "cache of cuFFT's plans is full" in str(session.explain())
+        before = session.stats()
+        found += transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
+        assert session.stats().since(before).replays > 0, str(session.explain())
+    assert_same_bits(found, 2 * transforms.run())
 
 
 # --- Settings of a whole process ----------------------------------------------

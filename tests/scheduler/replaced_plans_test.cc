@@ -61,6 +61,18 @@ TEST_F(ReplacedPlansTest,
   EXPECT_GT(stats().rejected, 5u);
 }
 
+// Each build comes too late, and the trace is not to blame.
+TEST_F(ReplacedPlansTest, OutdatedBuildsNeverGiveATraceUp) {
+  library_memory_.reset();
+  outdated_builds_ = 6;  // of more than a trace may fail
+  Run(1000, 1001, nullptr);
+  EXPECT_EQ(outdated_builds_, 0);
+  EXPECT_EQ(stats().recorded, 2u * 7u) << Traces();
+  const Stats before = stats();
+  Run(100, 1001, nullptr);
+  EXPECT_EQ(stats().replays - before.replays, 100u) << Traces();
+}
+
 TEST_F(ReplacedPlansTest, WeightThatIsReplacedOftenIsAnInput) {
   Run(2000, 8, [this] {
     for (Side* side : {&watched_, &plain_}) {

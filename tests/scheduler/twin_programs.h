@@ -128,6 +128,13 @@ class TwinPrograms : public testing::Test {
             {base::Error(base::Code::kFailedPrecondition, "told to fail"),
              std::nullopt});
       }
+      if (test_->outdated_builds_ > 0) {
+        --test_->outdated_builds_;
+        return tl::unexpected<engine::BuildFailure>(
+            {.error = base::Error(base::Code::kUnavailable, "told to fail"),
+             .op = std::nullopt,
+             .outdated = true});
+      }
       const auto slots = engine::ChangingSlots(*first, second);
       for (uint32_t k = 0; k < slots.size() && !test_->explains_numbers_; ++k) {
         if (slots[k].empty()) continue;
@@ -237,8 +244,9 @@ class TwinPrograms : public testing::Test {
   std::optional<engine::MemoryWatches::Block> library_memory_;
   int recordings_open_ = 0;  // CUPTI would be taken as often
   int builds_run_ = 0;
-  std::function<void()> on_build_;     // runs within each build
-  int failing_builds_ = 0;             // so many, for nothing of the trace
+  std::function<void()> on_build_;  // runs within each build
+  int failing_builds_ = 0;          // so many, for nothing of the trace
+  int outdated_builds_ = 0;  // so many, of what a library has freed meanwhile
   size_t most_ops_ = size_t{1} << 20;  // of which a trace can be built
   bool explains_numbers_ = true;
   // As of launches: what lies where it did in both recordings may not move.

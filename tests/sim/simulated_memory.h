@@ -88,8 +88,6 @@ class SimulatedMemory {
     });
   }
 
-  void LibrariesFreed() { watches_.LibrariesFreed(); }
-
   // All that is free goes back to the device, which has to be at rest.
   void GiveBack() {
     for (const uint64_t address : free_) {

@@ -58,9 +58,12 @@ class SimulatedFrontend : public engine::FakeFrontend {
     return memory.Owns(address);
   }
 
-  std::shared_ptr<engine::MemoryWatch> WatchMemory() override {
+  base::Result<std::shared_ptr<engine::MemoryWatch>> WatchMemory() override {
+    if (watch_fails)
+      return base::Fail(base::Code::kUnavailable, "told to fail");
     return memory.Watch();
   }
+  engine::LibraryFrees* library_frees() override { return &frees; }
 
   // For the program's ops.
   uint64_t AllocateForOp(size_t size_bytes) {
@@ -70,6 +73,8 @@ class SimulatedFrontend : public engine::FakeFrontend {
   }
 
   bool pool_fails = false;
+  bool watch_fails = false;
+  engine::LibraryFrees frees;
   SimulatedMemory memory;
 
  private:
@@ -250,6 +255,7 @@ class SimulatedProgram {
 
   static constexpr size_t kLargeBytes = 20 * 512;
   Around around;
+  bool may_use_library_plans = false;  // ops from now on
 
  private:
   static float* Floats(uint64_t address) {
@@ -303,6 +309,7 @@ class SimulatedProgram {
     view.op = op;
     view.words = words;
     view.operands = operands;
+    view.may_use_library_plans = may_use_library_plans;
     return around(view, eager);
   }
 

@@ -317,7 +317,8 @@ uint64_t StreamFrontend::AllocateForOp(size_t size_bytes) {
   return address;
 }
 
-std::shared_ptr<engine::MemoryWatch> StreamFrontend::WatchMemory() {
+base::Result<std::shared_ptr<engine::MemoryWatch>>
+StreamFrontend::WatchMemory() {
   if (fault_ == Fault::kClearsUntold) return nullptr;
   return memory_->Watch();
 }

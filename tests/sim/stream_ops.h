@@ -133,7 +133,7 @@ class StreamFrontend : public engine::Frontend {
     return memory_->Owns(address);
   }
 
-  std::shared_ptr<engine::MemoryWatch> WatchMemory() override;
+  base::Result<std::shared_ptr<engine::MemoryWatch>> WatchMemory() override;
 
   // For ops: poisoned in stream order.
   uint64_t AllocateForOp(size_t size_bytes);

@@ -260,6 +260,30 @@ TEST_F(OpCallTest, TellsSwitchesOfTheHostApartWhateverTheOperator) {
   EXPECT_EQ(Words(program), plain);
 }
 
+TEST_F(OpCallTest, TellsPrecisionsOfTheHostApart) {
+  using at::Float32Backend;
+  using at::Float32Op;
+  at::Context& context = at::globalContext();
+  const auto a = at::rand({3, 4});
+  const auto words = [&] { return Words([&] { at::gelu(a); }); };
+  const std::vector<uint64_t> plain = words();
+  for (const auto& [backend, op] :
+       {std::pair{Float32Backend::MKLDNN, Float32Op::MATMUL},
+        {Float32Backend::MKLDNN, Float32Op::CONV},
+        {Float32Backend::MKLDNN, Float32Op::RNN},
+        {Float32Backend::MKLDNN, Float32Op::ALL},
+        {Float32Backend::GENERIC, Float32Op::ALL}}) {
+    const at::Float32Precision before = context.float32Precision(backend, op);
+    context.setFloat32Precision(backend, op, at::Float32Precision::TF32);
+    const std::vector<uint64_t> reduced = words();
+    EXPECT_NE(reduced, plain);
+    context.setFloat32Precision(backend, op, at::Float32Precision::IEEE);
+    EXPECT_NE(words(), reduced);
+    context.setFloat32Precision(backend, op, before);
+    EXPECT_EQ(words(), plain);
+  }
+}
+
 TEST_F(OpCallTest, SaysOfWhichOperandsTheContentDoesNotMatter) {
   const auto a = at::rand({3, 3});
   const auto unread = [&](const std::function<void()>& program) {

@@ -432,14 +432,71 @@ TEST_F(CudaBackendTest, OpsOfALibraryThatShareItsMemoryFollowEachOther) {
   }
 }
 
-// Its kernels may have been a library's, which has freed them.
-TEST_F(CudaBackendTest, PlanGoesWithWhatLibrariesFree) {
-  auto plan = world_->Build(MixedStep(world_->weight));
-  ASSERT_TRUE(plan) << plan.error().message();
-  const Tensor x = world_->program.Make(4);
-  ASSERT_TRUE(world_->Launch(**plan, x));
-  world_->frontend.memory.LibrariesFreed();
-  EXPECT_FALSE(world_->Launch(**plan, x));
+TEST_F(CudaBackendTest, NothingIsRecordedWhoseMemoryNobodyCanWatch) {
+  const Step step = MixedStep(world_->weight);
+  world_->frontend.watch_fails = true;
+  const auto plan = world_->Build(step);
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message(), HasSubstr("told to fail"));
+}
+
+// --- Kernels that a library frees --------------------------------------------
+
+class LibraryFreesTest : public CudaBackendTest {
+ protected:
+  void SetUp() override {
+    CudaBackendTest::SetUp();
+    world_->program.may_use_library_plans = true;
+  }
+  std::unique_ptr<Trace> Record(Backend::Recording which) {
+    auto trace = world_->Record(which, MixedStep(world_->weight),
+                                world_->program.Make(++inputs_));
+    EXPECT_TRUE(trace) << trace.error().message();
+    return *std::move(trace);
+  }
+  void Free() {
+    frees().Announce();
+    const engine::LibraryFrees::Freeing freeing(frees());
+  }
+  engine::LibraryFrees& frees() { return world_->frontend.frees; }
+
+  float inputs_ = 0;
+};
+
+TEST_F(LibraryFreesTest, EndWhatMayHaveLaunchedThem) {
+  for (const bool may_use : {true, false}) {
+    world_->program.may_use_library_plans = may_use;
+    auto plan = world_->Build(MixedStep(world_->weight));
+    ASSERT_TRUE(plan) << plan.error().message();
+    const Tensor x = world_->program.Make(4);
+    ASSERT_TRUE(world_->Launch(**plan, x));
+    frees().Announce();
+    EXPECT_EQ(world_->Launch(**plan, x).has_value(), !may_use);
+  }
+}
+
+TEST_F(LibraryFreesTest, AreSeenBetweenTheRecordingsAndBehindThem) {
+  for (const bool between : {true, false}) {
+    std::shared_ptr<const Trace> first = Record(Backend::Recording::kFirst);
+    if (between) Free();
+    const auto second = Record(Backend::Recording::kRelocated);
+    if (!between) Free();
+    const auto program = world_->backend->Explain(std::move(first), *second);
+    ASSERT_FALSE(program);
+    EXPECT_TRUE(program.error().outdated);
+    EXPECT_THAT(program.error().error.message(), HasSubstr("freed kernels"));
+  }
+}
+
+TEST_F(LibraryFreesTest, AreSeenBeforeAnInstanceIsMade) {
+  std::shared_ptr<const Trace> first = Record(Backend::Recording::kFirst);
+  const auto second = Record(Backend::Recording::kRelocated);
+  const auto program = world_->backend->Explain(std::move(first), *second);
+  ASSERT_TRUE(program) << program.error().error.message();
+  Free();
+  const auto parts = world_->backend->Instantiate(*program, nullptr);
+  ASSERT_FALSE(parts);
+  EXPECT_THAT(parts.error().message(), HasSubstr("freed kernels"));
 }
 
 // --- Segments that are launched together -------------------------------------

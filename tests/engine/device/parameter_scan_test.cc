@@ -290,6 +290,20 @@ TEST(ParameterScanTest, OwnAddressThatBecameNullMakesOpUnbuildable) {
   EXPECT_TRUE(ScanOne(second, first, {own}));
 }
 
+// It stays what it was in the first recording while that memory lasts.
+TEST(ParameterScanTest, LibrarysAddressThatBecameNullIsNamed) {
+  const Launch first = Kernel({kElsewhere});
+  const Launch second = Kernel({0});
+  const auto result = ScanOne(first, second, {});
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_THAT(result->lasting, ElementsAre(kElsewhere));
+  const auto unwritten =
+      Scan({&first, 1}, {&second, 1}, {}, {}, IsDeviceAddress, IsDeviceAddress,
+           [](ImageWord) { return true; });
+  ASSERT_TRUE(unwritten) << unwritten.error().message();
+  EXPECT_THAT(unwritten->lasting, IsEmpty());
+}
+
 TEST(ParameterScanTest, UnexplainedAddressNamesTheNearestRange) {
   const auto result = ScanOne(Kernel({kFirst - 256}), Kernel({kSecond - 512}),
                               {{7, kFirst, kSecond, 64}});

@@ -109,26 +109,6 @@ TEST_F(MemoryWatchTest, AddressInMemoryThatWasNotInUseDoesNotCount) {
   EXPECT_FALSE(watch->broken());
 }
 
-// It may have freed kernels, which name no memory.
-TEST_F(MemoryWatchTest, WhatALibraryFreesBreaksEachWatchThatThereIs) {
-  const auto wide = Begin();
-  const auto narrow = Begin();
-  Narrow(*narrow, {0x1000});
-  const auto of_nothing = Begin();
-  Narrow(*of_nothing, {});
-  auto gone = Begin();
-  gone.reset();
-  watches_.LibrariesFreed();
-  EXPECT_TRUE(wide->broken());
-  EXPECT_TRUE(narrow->broken());
-  EXPECT_TRUE(of_nothing->broken());
-  Narrow(*wide, {0x1000});
-  EXPECT_TRUE(wide->broken());
-  const auto after = Begin();
-  Narrow(*after, {0x1000});
-  EXPECT_FALSE(after->broken());
-}
-
 TEST_F(MemoryWatchTest, BlockThatIsFreedWhileAWatchBeginsIsNotMissed) {
   const auto watch = watches_.Begin([this] {
     const std::vector<MemoryWatches::Block> blocks = {{0x1000, 0x200}};

@@ -112,8 +112,7 @@ SOMETIMES_CUT = (
     Known("", "refused by builds too often: see REFUSED", _AT_TIMES,
           r"a device address that no operand, output or temp"
           r"|its output took the middle of a temporary buffer"
-          r"|two of its outputs took the memory of one temporary buffer"
-          r"|an address of its operands, outputs or temporaries, became null"),
+          r"|two of its outputs took the memory of one temporary buffer"),
     Known("", "streams of a library's own", _AT_TIMES, r"an event or a wait in the stream"),
 )  # fmt: skip
 
