@@ -335,6 +335,7 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
     return;
   }
   if (!outcome && outcome.error().outdated) {
+    entry->instances.clear();  // of an earlier plan: this one never paid
     Renew(entry, outcome.error().error.message(), {});
     return;
   }

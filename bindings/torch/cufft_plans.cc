@@ -2,7 +2,19 @@
 
 #include <ATen/Context.h>
 
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
 namespace reprise::bindings {
+namespace {
+
+constexpr size_t kMostDevices =
+    size_t{std::numeric_limits<c10::DeviceIndex>::max()} + 1;
+
+}  // namespace
 
 engine::LibraryFrees& CufftFrees() {
   // Leaked: what was recorded looks at it for ever.
@@ -15,14 +27,18 @@ bool MayUseCufft(std::string_view name) {
 }
 
 bool CufftCacheIsFull(int device) {
+  // An op may make several plans, and other threads are still in their passes.
+  constexpr int64_t kSpare = 64;
+  static std::array<std::atomic<bool>, kMostDevices> was_full;
   const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
   const auto index = static_cast<c10::DeviceIndex>(device);
-  if (hooks.cuFFTGetPlanCacheSize(index) <
-      hooks.cuFFTGetPlanCacheMaxSize(index)) {
-    return false;
+  const bool full = hooks.cuFFTGetPlanCacheSize(index) + kSpare >
+                    hooks.cuFFTGetPlanCacheMaxSize(index);
+  std::atomic<bool>& was = was_full[static_cast<size_t>(device)];
+  if (was.exchange(full, std::memory_order_relaxed) != full && full) {
+    CufftFrees().Announce();
   }
-  CufftFrees().Announce();
-  return true;
+  return full;
 }
 
 }  // namespace reprise::bindings

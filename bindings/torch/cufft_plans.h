@@ -18,9 +18,9 @@ engine::LibraryFrees& CufftFrees();
 // all operators that are not torch's.
 bool MayUseCufft(std::string_view name);
 
-// No other plan fits into the device's cache: an op that makes one frees
-// another one, or its own. Then all that was recorded before is outdated. Costs
-// a lock.
+// Hardly another plan fits into the device's cache: soon an op that makes one
+// frees another one, or its own. When that begins, all that was recorded before
+// is outdated. Costs a lock.
 bool CufftCacheIsFull(int device);
 
 }  // namespace reprise::bindings

@@ -291,7 +291,9 @@ std::optional<int> OpCall::Finish() {
     ForgetSeeds();
   if (info_.may_use_cufft && kind_ == scheduler::DeviceKind::kCuda &&
       device_ >= 0 && CufftCacheIsFull(device_)) [[unlikely]] {
-    Cut("a transform while torch's cache of cuFFT's plans is full");
+    Cut("a transform, or a custom operator, while torch's cache of cuFFT's "
+        "plans "
+        "is full");
   }
   if (!NumbersMayBeSlots()) numbers_.Clear();
   return device_;

@@ -7,7 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <memory>
+#include <optional>
 #include <utility>
 
 #include "bindings/torch/cufft_plans.h"
@@ -141,7 +141,8 @@ void InterruptIfUsed(Use use, const void* first) {
     return;
   }
   const bool unseen = MayWriteUnseen(use);
-  if (!active->scheduler().may_have_opened()) {
+  // What is freed is used by passes that a thread may be about to open.
+  if (!active->scheduler().may_have_opened() && use != Use::kPlans) {
     if (unseen) active->scheduler().NoteUnseen();
     return;
   }
@@ -209,7 +210,11 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
       break;
   }
   // Before passes are interrupted: none begins anew with what is freed.
-  if (observed.use == Use::kPlans) CufftFrees().Announce();
+  std::optional<engine::LibraryFrees::Freeing> freeing;
+  if (observed.use == Use::kPlans) {
+    const PythonLockGivenUp python;
+    freeing.emplace(CufftFrees());
+  }
   // It may write memory until it returns.
   const AnythingUnderWay noted;
   InterruptIfUsed(observed.use, first);
@@ -219,13 +224,6 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
   }
   if (observed.use == Use::kLaunches) {
     const DepthGuard inside;
-    return run();
-  }
-  if (observed.use == Use::kPlans) {
-    const auto freeing = [] {
-      const PythonLockGivenUp python;
-      return std::make_unique<engine::LibraryFrees::Freeing>(CufftFrees());
-    }();
     return run();
   }
   const bool registers =

@@ -82,7 +82,7 @@ using Precisions =
     std::array<const at::Float32Precision*, kHostPrecisions.size()>;
 
 // Where torch keeps them: nothing is ever added to or taken from its map. None
-// where it is not the map that this was compiled for, by what it says of them.
+// where the map lacks one, or says of one that is set what torch does not.
 std::optional<Precisions> FindPrecisions(at::Context& context) {
   constexpr auto kUnset = at::Float32Precision::NONE;
   const auto& all = context.*Member(PrecisionsOf());

@@ -404,6 +404,7 @@ class CudaFrontend final : public TorchFrontend {
     }
   }
   engine::LibraryFrees* library_frees() override { return &CufftFrees(); }
+  bool LibraryIsFull() override { return CufftCacheIsFull(device_); }
 
  private:
   // Released pools whose cached memory is left to be; giving it back costs a

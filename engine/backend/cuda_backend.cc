@@ -223,9 +223,9 @@ base::Result<InstanceParts> CudaBackend::Instantiate(
   const ArenaLayout& layout = program->layout;
   const device::Driver& driver = *context_.driver;
   // The driver knows what a function is while its library does.
-  LibraryFrees::Kept kept;
-  if (LibraryFrees* const frees = frontend_->library_frees()) {
-    kept = frees->Keep();
+  const LibraryFrees::Kept kept = program->library_frees.Keep();
+  if (program->library_frees.may_end() && frontend_->LibraryIsFull()) {
+    return base::Fail(base::Code::kUnavailable, kKernelsGone);
   }
   if (program->library_frees.outdated()) {
     return base::Fail(base::Code::kUnavailable, kKernelsGone);

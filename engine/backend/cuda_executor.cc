@@ -184,7 +184,8 @@ void CudaExecutor::CountRow(Row& row, std::span<const Segment> segments) {
       *context_.driver, context_.context, begin,
       std::span(launches_).subspan(begin, end - begin),
       program_->branches.Order(segments.front().first_op,
-                               segments.back().end_op, launches_, op_begin));
+                               segments.back().end_op, launches_, op_begin),
+      program_->library_frees);
   context_.builds->Post([joined = row.joined] { joined->Build(); });
 }
 

@@ -13,12 +13,14 @@ namespace reprise::engine {
 JoinedSegments::JoinedSegments(const device::Driver& driver, CUcontext context,
                                uint32_t first,
                                std::span<const device::Launch> launches,
-                               std::optional<device::Dependencies> order)
+                               std::optional<device::Dependencies> order,
+                               LibraryFrees::Seen frees)
     : driver_(driver),
       context_(context),
       first_(first),
       launches_(launches.begin(), launches.end()),
       order_(std::move(order)),
+      frees_(frees),
       is_dirty_(launches.size(), false) {}
 
 void JoinedSegments::Build() {
@@ -31,6 +33,11 @@ void JoinedSegments::Build() {
 }
 
 base::Status JoinedSegments::MakeGraph() {
+  const LibraryFrees::Kept kept = frees_.Keep();
+  if (frees_.outdated()) {
+    return base::Fail(base::Code::kUnavailable,
+                      "a library has freed their kernels");
+  }
   const device::LaunchRecorder::Hidden hidden;
   const device::RelaxedCapture relaxed(driver_);
   const device::ContextScope scope(driver_, context_);

@@ -17,6 +17,7 @@
 #include "engine/device/driver.h"
 #include "engine/device/launch.h"
 #include "engine/device/launch_graph.h"
+#include "engine/trace/library_frees.h"
 
 namespace reprise::engine {
 
@@ -26,10 +27,12 @@ namespace reprise::engine {
 class JoinedSegments {
  public:
   // `launches`: of an executor, from its launch `first` on, as bound now.
-  // `order` as Branches has it. `driver` must outlive it.
+  // `order` as Branches has it, `frees` as Program has it. `driver` must
+  // outlive it.
   JoinedSegments(const device::Driver& driver, CUcontext context,
                  uint32_t first, std::span<const device::Launch> launches,
-                 std::optional<device::Dependencies> order);
+                 std::optional<device::Dependencies> order,
+                 LibraryFrees::Seen frees);
   JoinedSegments(const JoinedSegments&) = delete;
   JoinedSegments& operator=(const JoinedSegments&) = delete;
 
@@ -53,6 +56,7 @@ class JoinedSegments {
   const uint32_t first_;
   std::vector<device::Launch> launches_;
   const std::optional<device::Dependencies> order_;
+  const LibraryFrees::Seen frees_;
   std::unique_ptr<device::LaunchGraph> graph_;
   std::atomic<bool> ready_{false};
   std::vector<uint32_t> dirty_;  // indices of launches_

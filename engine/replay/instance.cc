@@ -351,6 +351,10 @@ void Instance::NoteIfUnproven(const ValueRef& ref, const Operand& operand) {
 }
 
 Instance::Readiness Instance::ResolveOthers() {
+  if (program_->library_frees.may_end() && trace_->frontend->LibraryIsFull())
+      [[unlikely]] {
+    return Readiness::kReplaced;
+  }
   if (broken()) return Readiness::kReplaced;
   if (std::ranges::any_of(plan_->others(), [this](ValueId v) {
         return binding_.IsReplaced(v);

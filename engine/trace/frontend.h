@@ -156,6 +156,10 @@ class Frontend {
   // Of libraries whose kernels ops launch (OpView::may_use_library_plans); it
   // outlives the frontend. Null where none frees them. Any thread.
   virtual LibraryFrees* library_frees() { return nullptr; }
+  // A library may have freed kernels, or may do so at its next call, and nobody
+  // has told library_frees(), where this has now been announced: the library
+  // keeps no more of them. Any thread.
+  virtual bool LibraryIsFull() { return false; }
 };
 
 inline std::string NameOf(const Frontend& frontend, OpId op) {

@@ -10,21 +10,21 @@
 namespace reprise::engine {
 
 // A library that frees kernels says neither which nor to whom, and a graph that
-// is given one afterwards is undefined. So whoever sees the call frames it in
-// two steps, with all passes ended in between, and recorded work that came from
-// before is outdated:
-//
-//   Announce() ─► passes are interrupted ─► Freeing lives: the call runs
-//
-// Thread-safe.
+// is given one afterwards is undefined. So whoever sees the call makes a
+// Freeing: from then on all that was recorded before is outdated, and graphs
+// that are being made are done (Seen::Keep). He ends the passes that are under
+// way, and lets the call run while the Freeing lives. Thread-safe.
 class LibraryFrees {
  public:
   LibraryFrees() = default;
   LibraryFrees(const LibraryFrees&) = delete;
   LibraryFrees& operator=(const LibraryFrees&) = delete;
 
-  // How often something has been freed until a moment. It outlives its
-  // LibraryFrees nowhere.
+  // Nothing is freed while one lives.
+  using Kept = std::shared_lock<std::shared_mutex>;
+
+  // How often something has been freed until a moment. Its LibraryFrees
+  // outlives it.
   class Seen {
    public:
     Seen() = default;  // of nothing that is ever freed
@@ -33,6 +33,13 @@ class LibraryFrees {
     bool outdated() const {
       return frees_ != nullptr &&
              frees_->count_.load(std::memory_order_acquire) != count_;
+    }
+    // Something may ever be freed of it.
+    bool may_end() const { return frees_ != nullptr; }
+    // Around the making of a graph: what is not outdated inside stays what it
+    // is. Waits for what is being freed.
+    Kept Keep() const {
+      return frees_ == nullptr ? Kept() : Kept(frees_->mutex_);
     }
     bool operator==(const Seen&) const = default;
 
@@ -46,20 +53,16 @@ class LibraryFrees {
   };
   Seen Look() const { return {this, count_.load(std::memory_order_acquire)}; }
 
-  // Nothing is freed while one lives, so what is not outdated then stays so but
-  // for Announce. Waits for what is being freed.
-  using Kept = std::shared_lock<std::shared_mutex>;
-  Kept Keep() { return Kept(mutex_); }
-
-  // From now on nothing from before may be launched or built.
+  // All from before is outdated.
   void Announce() { count_.fetch_add(1, std::memory_order_release); }
 
-  // Around the call. Waits for builds (Keep), so its thread holds no lock that
+  // Around the call. Waits for all that keep, so its thread holds no lock that
   // one of these may want.
   class Freeing {
    public:
     explicit Freeing(LibraryFrees& frees) : frees_(frees) {
       frees_.mutex_.lock();
+      frees_.Announce();
     }
     // What was recorded meanwhile may be from before.
     ~Freeing() {
@@ -75,7 +78,7 @@ class LibraryFrees {
 
  private:
   std::atomic<uint64_t> count_{0};
-  std::shared_mutex mutex_;
+  mutable std::shared_mutex mutex_;
 };
 
 }  // namespace reprise::engine

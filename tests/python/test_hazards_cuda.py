@@ -730,48 +730,67 @@ def test_plans_of_cufft_are_freed_while_passes_are_learned(
 
 @pytest.mark.parametrize("size", FFT_SIZES)
 def test_plans_of_cufft_are_freed_by_another_thread(size: int) -> None:
-    ends = threading.Event()
-    clears = 0
+    """Between passes: torch itself may crash where a transform is under way."""
 
-    def clear() -> None:
-        nonlocal clears
-        while not ends.wait(0.01):
-            CUFFT_PLANS.clear()
-            clears += 1
-
-    transforms = _Transforms(size, lambda number: None)
-    thread = threading.Thread(target=clear)
-    with watched("cuda") as session:
-        thread.start()
-        try:
-            found = [
-                *transforms.run(),
-                *transforms.run(lambda: session.wait(BUILD_TIMEOUT_S)),
-            ]
-        finally:
-            ends.set()
+    def before(number: int) -> None:
+        if number % 5 == 0:
+            thread = threading.Thread(target=CUFFT_PLANS.clear)
+            thread.start()
             thread.join()
-        assert clears > 0
+
+    transforms = _Transforms(size, before)
+    with watched("cuda") as session:
+        found = [
+            *transforms.run(),
+            *transforms.run(lambda: session.wait(BUILD_TIMEOUT_S)),
+        ]
+        assert session.stats().replays > 0, str(session.explain())
     assert_same_bits(found, 2 * transforms.run())
 
 
-@pytest.mark.parametrize("max_size", [0, 1])
-def test_cache_of_cuffts_plans_is_full(max_size: int) -> None:
-    """Each transform frees a plan: nothing of it may be replayed, until there is room."""
+@pytest.mark.parametrize("spare", [None, 0, 40], ids=["of nothing", "full", "nearly"])
+def test_cache_of_cuffts_plans_is_full(spare: int | None) -> None:
+    """Transforms free plans: nothing of them may be replayed, until there is room."""
     size = CUFFT_PLANS.max_size
-    other = torch.randn(4096, device="cuda")
-    transforms = _Transforms(15015, lambda number: torch.fft.fft(other))
+    transforms = _Transforms(
+        15015, lambda number: torch.fft.fft(transforms.weight[:4096])
+    )
     with watched("cuda") as session:
-        CUFFT_PLANS.max_size = max_size
+        found = transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
+        assert session.stats().replays > 0, str(session.explain())
+        CUFFT_PLANS.max_size = 0 if spare is None else CUFFT_PLANS.size + spare
         try:
-            found = transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
+            before = session.stats()
+            found += transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
+            assert "cache of cuFFT's plans is full" in str(session.explain())
         finally:
             CUFFT_PLANS.max_size = size
-        assert "cache of cuFFT's plans is full" in str(session.explain())
         before = session.stats()
         found += transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
         assert session.stats().since(before).replays > 0, str(session.explain())
-    assert_same_bits(found, 2 * transforms.run())
+    assert_same_bits(found, 3 * transforms.run())
+
+
+def test_cache_of_cuffts_plans_fills_unseen() -> None:
+    """A plan of a pass that is replayed is the oldest, and goes first."""
+    size = CUFFT_PLANS.max_size
+    transforms = _Transforms(15015, lambda number: None)
+    with watched("cuda") as session:
+        found = transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
+        CUFFT_PLANS.max_size = CUFFT_PLANS.size + 100
+        try:
+            found += transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
+            before = session.stats()
+            assert before.replays > 0, str(session.explain())
+            reprise.disable()
+            for length in range(2000, 2400):
+                torch.fft.irfft2(torch.ones(4, length, device="cuda"))
+            reprise.enable("cuda", policy="always")
+            found += transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
+            assert "cache of cuFFT's plans is full" in str(session.explain())
+        finally:
+            CUFFT_PLANS.max_size = size
+    assert_same_bits(found, 3 * transforms.run())
 
 
 # --- Settings of a whole process ----------------------------------------------
@@ -854,7 +873,7 @@ def test_an_allocator_that_cannot_be_followed_is_named(
         reprise.enable()
         {_CHECK.strip().replace(chr(10), chr(10) + " " * 8)}
         try:
-            reprise.enable("cuda")
+            reprise.enable("cuda", policy="always")
         except RuntimeError as error:
             assert "allocator" in str(error)
         else:

@@ -73,6 +73,16 @@ TEST_F(ReplacedPlansTest, OutdatedBuildsNeverGiveATraceUp) {
   EXPECT_EQ(stats().replays - before.replays, 100u) << Traces();
 }
 
+TEST_F(ReplacedPlansTest, OutdatedBuildsAreTriedEverMoreRarelyAfterAGoodPlan) {
+  Run(300, 1001, nullptr);
+  ASSERT_GT(stats().replays, 200u) << Traces();
+  FreeLibraryMemory();
+  outdated_builds_ = 1000;
+  const Stats before = stats();
+  Run(1000, 1001, nullptr);
+  EXPECT_LT(stats().recorded - before.recorded, 30u) << Traces();
+}
+
 TEST_F(ReplacedPlansTest, WeightThatIsReplacedOftenIsAnInput) {
   Run(2000, 8, [this] {
     for (Side* side : {&watched_, &plain_}) {

@@ -64,6 +64,7 @@ class SimulatedFrontend : public engine::FakeFrontend {
     return memory.Watch();
   }
   engine::LibraryFrees* library_frees() override { return &frees; }
+  bool LibraryIsFull() override { return library_is_full; }
 
   // For the program's ops.
   uint64_t AllocateForOp(size_t size_bytes) {
@@ -74,6 +75,7 @@ class SimulatedFrontend : public engine::FakeFrontend {
 
   bool pool_fails = false;
   bool watch_fails = false;
+  bool library_is_full = false;
   engine::LibraryFrees frees;
   SimulatedMemory memory;
 

@@ -454,11 +454,8 @@ class LibraryFreesTest : public CudaBackendTest {
     EXPECT_TRUE(trace) << trace.error().message();
     return *std::move(trace);
   }
-  void Free() {
-    frees().Announce();
-    const engine::LibraryFrees::Freeing freeing(frees());
-  }
-  engine::LibraryFrees& frees() { return world_->frontend.frees; }
+  void Free() { const LibraryFrees::Freeing freeing(frees()); }
+  LibraryFrees& frees() { return world_->frontend.frees; }
 
   float inputs_ = 0;
 };
@@ -497,6 +494,33 @@ TEST_F(LibraryFreesTest, AreSeenBeforeAnInstanceIsMade) {
   const auto parts = world_->backend->Instantiate(*program, nullptr);
   ASSERT_FALSE(parts);
   EXPECT_THAT(parts.error().message(), HasSubstr("freed kernels"));
+}
+
+TEST_F(LibraryFreesTest, OfOneOpEndTheWholePlan) {
+  world_->program.may_use_library_plans = false;
+  auto plan = world_->Build([this](SimulatedProgram& p, Tensor x) {
+    const Tensor first = p.Add(x, world_->weight);
+    p.may_use_library_plans = true;
+    const Tensor last = p.Add(first, world_->weight);
+    p.may_use_library_plans = false;
+    return last;
+  });
+  ASSERT_TRUE(plan) << plan.error().message();
+  const Tensor x = world_->program.Make(4);
+  ASSERT_TRUE(world_->Launch(**plan, x));
+  Free();
+  EXPECT_FALSE(world_->Launch(**plan, x));
+}
+
+// Nobody has told of what it may have freed.
+TEST_F(LibraryFreesTest, AreFearedOfALibraryThatIsFull) {
+  std::shared_ptr<const Trace> first = Record(Backend::Recording::kFirst);
+  const auto second = Record(Backend::Recording::kRelocated);
+  auto plan = world_->Build(first, *second);
+  ASSERT_TRUE(plan) << plan.error().message();
+  world_->frontend.library_is_full = true;
+  EXPECT_FALSE(world_->Launch(**plan, world_->program.Make(4)));
+  EXPECT_FALSE(world_->Build(std::move(first), *second));
 }
 
 // --- Segments that are launched together -------------------------------------
@@ -595,6 +619,18 @@ TEST_F(JoinedSegmentsTest, LaunchThatFailsLaunchesNone) {
   EXPECT_FALSE(failed.status);
   EXPECT_EQ(failed.end_op, segments()[1].first_op);
   EXPECT_EQ(Launch(world_->program.Make(7)), 2);
+}
+
+TEST_F(JoinedSegmentsTest, AreNotMadeOfKernelsThatALibraryHasFreed) {
+  world_->program.may_use_library_plans = true;
+  auto plan = world_->Build(step_);
+  ASSERT_TRUE(plan) << plan.error().message();
+  plan_ = *std::move(plan);
+  for (int i = 0; i < 3; ++i) Launch(world_->program.Make(5));
+  const size_t graphs = world_->gpu.execs().size();
+  { const LibraryFrees::Freeing freeing(world_->frontend.frees); }
+  EXPECT_EQ(world_->builds.RunAll(), 1u);
+  EXPECT_EQ(world_->gpu.execs().size(), graphs);
 }
 
 TEST_F(JoinedSegmentsTest, OutliveTheirExecutorWhileTheyAreBuilt) {

@@ -10,8 +10,12 @@ namespace reprise::engine {
 namespace {
 
 TEST(LibraryFreesTest, NothingIsEverFreedOfNothing) {
-  EXPECT_FALSE(LibraryFrees::Seen().outdated());
+  const LibraryFrees::Seen nothing;
+  EXPECT_FALSE(nothing.outdated());
+  EXPECT_FALSE(nothing.may_end());
+  EXPECT_FALSE(nothing.Keep().owns_lock());
   const LibraryFrees frees;
+  EXPECT_TRUE(frees.Look().may_end());
   EXPECT_NE(frees.Look(), LibraryFrees::Seen());
 }
 
@@ -19,9 +23,8 @@ TEST(LibraryFreesTest, WhatWasSeenBeforeTheCallOrDuringItIsOutdated) {
   LibraryFrees frees;
   const auto before = frees.Look();
   EXPECT_FALSE(before.outdated());
-  frees.Announce();
-  EXPECT_TRUE(before.outdated());
   std::optional<LibraryFrees::Freeing> freeing(frees);
+  EXPECT_TRUE(before.outdated());
   const auto during = frees.Look();
   EXPECT_FALSE(during.outdated());
   freeing.reset();
@@ -36,9 +39,9 @@ TEST(LibraryFreesTest, FreeingWaitsForAllThatKeep) {
   std::atomic<bool> freed = false;
   std::thread freer;
   {
-    const auto one = frees.Keep();
-    const auto other = frees.Keep();  // they keep at once
     const auto seen = frees.Look();
+    const auto one = seen.Keep();
+    const auto other = seen.Keep();  // they keep at once
     freer = std::thread([&] {
       const LibraryFrees::Freeing freeing(frees);
       freed = true;
