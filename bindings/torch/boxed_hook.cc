@@ -104,7 +104,7 @@ void BoxedHook::operator()(const c10::OperatorHandle& op,
     }
   } else if (showing == Showing::kInside && form != nullptr &&
              form->info != nullptr) {
-    NoteInside(*form->info);
+    NoteInside(*form->info, below);
   }
   op.redispatchBoxed(below, stack);
 }

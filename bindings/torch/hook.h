@@ -58,7 +58,7 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
       case Showing::kSkip:
         return Skip(below, std::forward<A>(args)...);
       case Showing::kInside:
-        NoteInside(*info_);
+        NoteInside(*info_, below);
         break;
       case Showing::kNot:
         break;

@@ -12,8 +12,9 @@ namespace reprise::bindings {
 // a library that it loads), at any time, and take them back. What a replay runs
 // are the kernels of the recording. So
 //
-//   - an operator whose kernel for the CPU or CUDA is not torch's is a cut
-//     (OpInfo::replaced), and an operator that calls one inside is one, too;
+//   - a call that goes to the CPU or CUDA, where the operator's kernel is not
+//     torch's, is a cut (OpInfo::replaced), and an op that makes one inside is
+//     one, too;
 //   - all ops have other words while other kernels are registered
 //   (KernelState).
 //     Plans recorded under one set of kernels are replayed under that set

@@ -18,9 +18,6 @@
 namespace reprise::bindings {
 namespace {
 
-constexpr char kReplacedKernel[] =
-    "the program has registered a kernel of its own for it";
-
 // Of operands of other types ops refuse more numbers (what a byte cannot hold),
 // or make other numbers of them (complex ones).
 constexpr uint64_t kDtypesOfNumbers = [] {
@@ -83,10 +80,7 @@ uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind) {
 }
 
 OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
-    : info_(info),
-      kind_(kind),
-      cut_(info.cut == nullptr && info.replaced() ? kReplacedKernel
-                                                  : info.cut) {
+    : info_(info), kind_(kind), cut_(info.cut) {
   uint64_t* header = words_.Extend(2);
   header[0] = info.id;
   const uint64_t switches = CommonSwitches(kind);

@@ -26,7 +26,7 @@ enum SwitchClass : uint8_t {
 };
 
 // An operator that is hooked. Made once at registration from its schema and by
-// the lists in op_policy.cc, then immutable, but for `replaced_flag`, and never
+// the lists in op_policy.cc, then immutable, but for `replaced_bits`, and never
 // destroyed.
 struct OpInfo {
   static constexpr size_t kMaxReferences = 8;
@@ -83,11 +83,25 @@ struct OpInfo {
   std::array<uint8_t, kMaxReferences> references{};
 
   // The program has put a kernel of its own in the place of torch's
-  // (kernel_watch.h). Relaxed: the thread that did so sees it.
-  bool replaced() const {
-    return std::atomic_ref(replaced_flag).load(std::memory_order_relaxed);
+  // (kernel_watch.h), for any backend. Relaxed: the thread that did so sees it.
+  bool replaced() const { return replaced_kernels() != 0; }
+  // The same of a call that goes to these keys: for a backend of theirs, or any
+  // where they have none.
+  bool replaced(c10::DispatchKeySet below) const {
+    const uint8_t kernels = replaced_kernels();
+    if (kernels == 0) [[likely]]
+      return false;
+    uint8_t backends = 0;
+    if (below.has_backend(c10::BackendComponent::CPUBit)) backends |= kOnCpu;
+    if (below.has_backend(c10::BackendComponent::CUDABit)) backends |= kOnCuda;
+    return backends == 0 || (kernels & backends) != 0;
   }
-  mutable bool replaced_flag = false;
+  static constexpr uint8_t kOnCpu = 1;
+  static constexpr uint8_t kOnCuda = 2;
+  uint8_t replaced_kernels() const {
+    return std::atomic_ref(replaced_bits).load(std::memory_order_relaxed);
+  }
+  mutable uint8_t replaced_bits = 0;
   // Only then is it a session's business: torch's own kernel is none.
   bool shown_if_replaced = false;
   bool Shown() const { return !shown_if_replaced || replaced(); }

@@ -53,8 +53,8 @@ class SkippedOp {
 void NoteReplacedInside();
 
 // A call of this operator is part of another op.
-inline void NoteInside(const OpInfo& info) {
-  if (info.replaced()) [[unlikely]]
+inline void NoteInside(const OpInfo& info, c10::DispatchKeySet below) {
+  if (info.replaced(below)) [[unlikely]]
     NoteReplacedInside();
 }
 
@@ -103,7 +103,10 @@ class WatchedOp {
   enum class Step : uint8_t { kPass, kEager, kObserve, kFollow };
 
   WatchedOp(ThreadState& thread, const OpInfo& info, c10::DispatchKeySet below)
-      : thread_(thread), call_(info, thread.kind), below_(below) {}
+      : thread_(thread), call_(info, thread.kind), below_(below) {
+    if (info.replaced(below)) [[unlikely]]
+      call_.Cut("the program has registered a kernel of its own for it");
+  }
   ~WatchedOp();
   WatchedOp(const WatchedOp&) = delete;
   WatchedOp& operator=(const WatchedOp&) = delete;

@@ -7,8 +7,12 @@ import os
 import sysconfig
 import types
 
+import torch
+
 _PACKAGES = ("site-packages", "dist-packages")
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
+# Wherever it is installed: who builds torch has it in a checkout.
+_TORCH = os.path.dirname(torch.__file__) + os.sep
 _REPRISE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # What these do is no part of a result: they tell people, or find code.
 _TELLING = frozenset(
@@ -30,7 +34,7 @@ def owner_of(file: str) -> int:
     """Of the code in that file."""
     if file.startswith(_REPRISE):
         return Owner.REPRISE
-    if any(part in file for part in _PACKAGES):
+    if file.startswith(_TORCH) or any(part in file for part in _PACKAGES):
         return Owner.PACKAGE
     if file.startswith(("<frozen", _STANDARD)):
         return Owner.LIBRARY
@@ -42,10 +46,9 @@ def is_programs(code: types.CodeType) -> bool:
     return owner_of(code.co_filename) == Owner.PROGRAM
 
 
-@functools.lru_cache(maxsize=4096)
 def is_torchs(file: str) -> bool:
     """Code of torch's package."""
-    return any(f"{part}{os.sep}torch{os.sep}" in file for part in _PACKAGES)
+    return file.startswith(_TORCH)
 
 
 @functools.lru_cache(maxsize=4096)
