@@ -46,3 +46,6 @@ ctest --preset asan-ubsan -j "$(nproc)"
 stage "threads"
 build tsan reprise_threads_tests
 ctest --preset tsan -j "$(nproc)"
+
+# What uses torch, with the newest that there is a library for.
+env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_torch.sh 2.15

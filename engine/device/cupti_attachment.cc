@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <thread>
 #include <utility>
@@ -30,6 +31,10 @@ constexpr Clock::duration kRestBeforeDetaching = std::chrono::seconds(1);
 constexpr Clock::duration kGrace = std::chrono::milliseconds(2);
 // A replay takes microseconds; who builds is longer inside.
 constexpr int kTriesToClose = 1000;
+
+// What CUPTI 13.0 knows of a subscription's parameters.
+constexpr size_t kFirstParamsBytes =
+    offsetof(CUpti_SubscriberParams, oldSubscriberSize) + sizeof(size_t);
 
 constinit std::atomic<bool> g_attached{false};
 // Nodes launched since the last use of CUPTI, and when that was.
@@ -118,8 +123,13 @@ Status CuptiAttachment::SubscribeOnly() {
   params.oldSubscriberName = holder;
   params.oldSubscriberSize = sizeof holder;
   CUpti_SubscriberHandle subscriber = nullptr;
-  const CUptiResult result =
+  CUptiResult result =
       cupti_.cuptiSubscribe_v2(&subscriber, callback_, nullptr, &params);
+  if (result == CUPTI_ERROR_INVALID_PARAMETER) {
+    // One that is older than the headers does not know their last fields.
+    params.structSize = kFirstParamsBytes;
+    result = cupti_.cuptiSubscribe_v2(&subscriber, callback_, nullptr, &params);
+  }
   if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
     return Fail(Code::kUnavailable,
                 "another tool holds CUPTI" +

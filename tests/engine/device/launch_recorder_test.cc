@@ -34,6 +34,10 @@ struct Simulation {
   CUpti_CallbackFunc callback = nullptr;
   std::atomic<bool> enabled = false;
   bool held_by_another_tool = false;
+  // It refuses a subscription with more parameters, and then with more than
+  // `older_params_bytes`.
+  size_t knows_params_bytes = sizeof(CUpti_SubscriberParams);
+  size_t older_params_bytes = sizeof(CUpti_SubscriberParams);
   bool domain_fails = false;
   bool forgot_threads = false;  // of their calls, exits alone are told
   int questions = 0;
@@ -127,6 +131,10 @@ class LaunchRecorderTest : public ::testing::Test {
                                  CUpti_CallbackFunc callback, void*,
                                  CUpti_SubscriberParams* params) {
       EXPECT_EQ(t_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+      if (params->structSize > simulation->knows_params_bytes) {
+        simulation->knows_params_bytes = simulation->older_params_bytes;
+        return CUPTI_ERROR_INVALID_PARAMETER;
+      }
       if (simulation->held_by_another_tool) {
         std::strcpy(params->oldSubscriberName, "CUPTI for a profiler");
         return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
@@ -827,6 +835,15 @@ TEST_F(LaunchRecorderTest, SaysWhichToolHoldsCupti) {
   EXPECT_FALSE(recorder_->active());
   simulation_.held_by_another_tool = false;
   EXPECT_TRUE(recorder_->Start(stream_));
+}
+
+// CUPTI 13.0 beside headers of 13.2: it knows fewer parameters.
+TEST_F(LaunchRecorderTest, SubscribesToACuptiThatIsOlderThanItsHeaders) {
+  simulation_.knows_params_bytes = 0;
+  simulation_.older_params_bytes = 32;
+  const base::Status started = recorder_->Start(stream_);
+  EXPECT_TRUE(started) << started.error().message();
+  EXPECT_EQ(simulation_.subscriptions, 1);
 }
 
 TEST_F(LaunchRecorderTest, GivesSubscriptionBackWhereCallbacksAreRefused) {
