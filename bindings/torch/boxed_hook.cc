@@ -98,7 +98,7 @@ void BoxedHook::operator()(const c10::OperatorHandle& op,
       op.redispatchBoxed(below, stack);
       return;
     }
-    if (form->info != nullptr && form->info->Shown()) {
+    if (form->info != nullptr && form->info->Shown(below)) {
       Watch(*form, t_thread_state, below, stack);
       return;
     }

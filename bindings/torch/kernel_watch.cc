@@ -2,11 +2,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
-#include <dlfcn.h>
 
-#include <algorithm>
 #include <array>
-#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -82,25 +79,6 @@ std::string FindTorchsFolder() {
   return debug.substr(0, end);
 }
 
-// Where Python's part of torch registers kernels of its own; empty: not known.
-std::string FindTorchsRegistry() {
-  constexpr const char* (*kInTorch)(DispatchKey) = &c10::toString;
-  Dl_info library;
-  if (dladdr(reinterpret_cast<const void*>(kInTorch), &library) == 0) {
-    return {};
-  }
-  // torch/lib/libc10.so
-  const auto torch =
-      std::filesystem::path(library.dli_fname).parent_path().parent_path();
-  return std::string(kRegisteredAt) +
-         (torch / "_native" / "registry.py:").string();
-}
-
-// Operators that torch 2.15 gives a kernel in Python, which calls torch's
-// kernel in C++ or one in Triton. Which of them depends on what the words tell
-// alone: dtype, sizes and device of the operands.
-constexpr std::array kRouted = {std::string_view("aten::bmm")};
-
 // Python's kernels, and others for boxed values, have no types.
 bool IsTorchs(const c10::impl::AnnotatedKernel* kernel,
               std::string_view folder) {
@@ -122,7 +100,6 @@ class Kernels {
     if (!changes_.Due()) return;
     const uint64_t noted = changes_.noted();
     if (!folder_.has_value()) folder_ = FindTorchsFolder();
-    if (!registry_.has_value()) registry_ = FindTorchsRegistry();
     NoteOperators();
     uint64_t state = c10::WarningUtils::get_warnAlways() ? kWarnsAlways : 0;
     for (Known& known : known_) state ^= LookAt(known);
@@ -136,17 +113,7 @@ class Kernels {
     const OpInfo* info = nullptr;  // null: it is not hooked
     // Torch's own kernels by backend; invalid: none was seen.
     std::array<c10::KernelFunction, kBackends.size()> kernels{};
-    // Of an operator that is routed: the last one seen, and how many were.
-    c10::KernelFunction router{};
-    uint64_t routers = 0;
   };
-
-  bool IsRouted(const c10::OperatorName& name,
-                const c10::impl::AnnotatedKernel* kernel) const {
-    return kernel != nullptr && !registry_->empty() &&
-           std::ranges::find(kRouted, name.name) != kRouted.end() &&
-           kernel->debug.starts_with(*registry_);
-  }
 
   // Torch defines its operators as it is loaded. One that comes later is
   // hooked.
@@ -197,14 +164,7 @@ class Kernels {
       std::string what = known.name.name + "." + known.name.overload_name;
       if (registered != nullptr) what += registered->debug;
       what += c10::toString(kBackends[i]);
-      if (IsRouted(known.name, registered)) {
-        // Made anew, it may choose between others.
-        if (!kernel._equalsBoxedAndUnboxed(known.router)) ++known.routers;
-        known.router = kernel;
-        what += std::to_string(known.routers);
-      } else {
-        replaced |= kBits[i];
-      }
+      replaced |= kBits[i];
       hash ^= std::hash<std::string>()(what) | 1;
     }
     if (replaced != 0 && known.info == nullptr) {
@@ -222,7 +182,6 @@ class Kernels {
   Changes changes_{1};  // nobody has looked yet
   std::mutex mutex_;    // guards what follows
   std::optional<std::string> folder_;
-  std::optional<std::string> registry_;
   size_t hooked_ = 0;
   std::vector<Known> known_;
 };

@@ -104,7 +104,9 @@ struct OpInfo {
   mutable uint8_t replaced_bits = 0;
   // Only then is it a session's business: torch's own kernel is none.
   bool shown_if_replaced = false;
-  bool Shown() const { return !shown_if_replaced || replaced(); }
+  bool Shown(c10::DispatchKeySet below) const {
+    return !shown_if_replaced || replaced(below);
+  }
 };
 
 }  // namespace reprise::bindings

@@ -32,6 +32,13 @@ LACKING = {
         "_acceleratorGraph replay",
         "_distributed_c10d.Window (?!__|_pybind11_).*",
     ],
+    "2.12": [
+        "TensorBase const_data_ptr",
+        "StorageBase _resize_with_addr_",
+        "Generator philox_state",
+        "_nativert.PyModelRunner __call__",
+        "_distributed_c10d.Window (?!__|_pybind11_).*",
+    ],
     "2.15": ["_nativert.PyModelRunner __call__"],
 }
 
