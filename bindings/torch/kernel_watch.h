@@ -16,7 +16,7 @@ namespace reprise::bindings {
 //     torch's, is a cut (OpInfo::replaced), and an op that makes one inside is
 //     one, too;
 //   - all ops have other words while other kernels are registered
-//   (KernelState).
+//     (KernelState).
 //     Plans recorded under one set of kernels are replayed under that set
 //     alone.
 //

@@ -19,9 +19,6 @@
 namespace reprise::engine {
 namespace {
 
-constexpr char kKernelsGone[] =
-    "a library has freed kernels that were recorded";
-
 std::vector<uint32_t> LaunchesByOp(const LaunchProgram& program) {
   std::vector<uint32_t> launches;
   for (size_t k = 0; k + 1 < program.op_begin.size(); ++k) {
@@ -140,7 +137,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   if (first->library_frees != second.library_frees ||
       second.library_frees.outdated()) {
     return tl::unexpected<BuildFailure>(
-        {.error = base::Error(base::Code::kUnavailable, kKernelsGone),
+        {.error = base::Error(base::Code::kUnavailable, LibraryFrees::kFreed),
          .op = std::nullopt,
          .outdated = true});
   }
@@ -223,13 +220,11 @@ base::Result<InstanceParts> CudaBackend::Instantiate(
   const ArenaLayout& layout = program->layout;
   const device::Driver& driver = *context_.driver;
   // The driver knows what a function is while its library does.
-  const LibraryFrees::Kept kept = program->library_frees.Keep();
   if (program->library_frees.may_end() && frontend_->LibraryIsFull()) {
-    return base::Fail(base::Code::kUnavailable, kKernelsGone);
+    return base::Fail(base::Code::kUnavailable, LibraryFrees::kFreed);
   }
-  if (program->library_frees.outdated()) {
-    return base::Fail(base::Code::kUnavailable, kKernelsGone);
-  }
+  REPRISE_ASSIGN_OR_RETURN(const LibraryFrees::Kept kept,
+                           program->library_frees.Keep());
   const device::RelaxedCapture relaxed(driver);
   REPRISE_CU(driver, cuCtxSetCurrent(context_.context));
   REPRISE_ASSIGN_OR_RETURN(context_.compare, options_.compare());

@@ -33,11 +33,7 @@ void JoinedSegments::Build() {
 }
 
 base::Status JoinedSegments::MakeGraph() {
-  const LibraryFrees::Kept kept = frees_.Keep();
-  if (frees_.outdated()) {
-    return base::Fail(base::Code::kUnavailable,
-                      "a library has freed their kernels");
-  }
+  REPRISE_ASSIGN_OR_RETURN(const LibraryFrees::Kept kept, frees_.Keep());
   const device::LaunchRecorder::Hidden hidden;
   const device::RelaxedCapture relaxed(driver_);
   const device::ContextScope scope(driver_, context_);

@@ -94,8 +94,8 @@ class Instance {
   // Program::broken: nothing of it may be launched but what makes a squash
   // right. That may, where it is memory that is still the process's, because
   // the program cannot have written there since: it would have used another op,
-  // or an address. Where it is kernels, all passes have ended before
-  // (LibraryFrees).
+  // or an address. Where it is kernels, passes have been ended before
+  // (LibraryFrees), but for those that docs/limits.md names.
   bool broken() const { return program_->broken(); }
 
   // Before LaunchNext at a further segment: what the program and other streams

@@ -21,8 +21,6 @@
 
 namespace reprise::engine {
 
-class MemoryWatch;
-
 // Memory that was allocated while an op ran.
 struct Allocation {
   uint64_t address;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <shared_mutex>
 
+#include "engine/base/status.h"
+
 namespace reprise::engine {
 
 // A library that frees kernels says neither which nor to whom, and a graph that
@@ -19,6 +21,9 @@ class LibraryFrees {
   LibraryFrees() = default;
   LibraryFrees(const LibraryFrees&) = delete;
   LibraryFrees& operator=(const LibraryFrees&) = delete;
+
+  static constexpr char kFreed[] =
+      "a library has freed kernels that were recorded";
 
   // Nothing is freed while one lives.
   using Kept = std::shared_lock<std::shared_mutex>;
@@ -36,10 +41,12 @@ class LibraryFrees {
     }
     // Something may ever be freed of it.
     bool may_end() const { return frees_ != nullptr; }
-    // Around the making of a graph: what is not outdated inside stays what it
-    // is. Waits for what is being freed.
-    Kept Keep() const {
-      return frees_ == nullptr ? Kept() : Kept(frees_->mutex_);
+    // Around the making of a graph. Waits for what is being freed; kUnavailable
+    // where it is outdated.
+    base::Result<Kept> Keep() const {
+      Kept kept = frees_ == nullptr ? Kept() : Kept(frees_->mutex_);
+      if (outdated()) return base::Fail(base::Code::kUnavailable, kFreed);
+      return kept;
     }
     bool operator==(const Seen&) const = default;
 

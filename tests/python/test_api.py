@@ -700,3 +700,34 @@ def test_compiled_functions_and_fake_tensors_are_left_alone() -> None:
     expected = some_ops()
     assert all(torch.equal(value, expected) for value in found)
     assert torch.equal(mapped[0], torch.full((3,), 8.0))
+
+
+def test_torch_may_be_installed_anywhere(tmp_path: pathlib.Path) -> None:
+    """Who builds torch has it in a checkout: it is no code of the program's there."""
+    (tmp_path / "torch").symlink_to(pathlib.Path(torch.__file__).parent)
+    result = python(
+        """
+        import sys
+        import torch, reprise
+        assert torch.__file__.startswith(sys.argv[1]), torch.__file__
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        fast = reprise.region(step)
+        for _ in range(40):
+            fast(torch.ones(4, 8))
+            reprise.wait()
+        print(fast.explain().replayed > 0 or fast.explain())
+        print(sys.argv[1] in str(fast.explain()))
+        """,
+        str(tmp_path),
+        PYTHONPATH=os.pathsep.join([str(tmp_path), str(PACKAGE_ROOT)]),
+    )
+    assert result.stdout == "True\nFalse\n", result.stdout

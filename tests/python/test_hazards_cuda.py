@@ -760,7 +760,6 @@ def test_cache_of_cuffts_plans_is_full(spare: int | None) -> None:
         assert session.stats().replays > 0, str(session.explain())
         CUFFT_PLANS.max_size = 0 if spare is None else CUFFT_PLANS.size + spare
         try:
-            before = session.stats()
             found += transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
             assert "cache of cuFFT's plans is full" in str(session.explain())
         finally:
@@ -780,8 +779,7 @@ def test_cache_of_cuffts_plans_fills_unseen() -> None:
         CUFFT_PLANS.max_size = CUFFT_PLANS.size + 100
         try:
             found += transforms.run(lambda: session.wait(BUILD_TIMEOUT_S))
-            before = session.stats()
-            assert before.replays > 0, str(session.explain())
+            assert session.stats().replays > 0, str(session.explain())
             reprise.disable()
             for length in range(2000, 2400):
                 torch.fft.irfft2(torch.ones(4, length, device="cuda"))
@@ -873,7 +871,7 @@ def test_an_allocator_that_cannot_be_followed_is_named(
         reprise.enable()
         {_CHECK.strip().replace(chr(10), chr(10) + " " * 8)}
         try:
-            reprise.enable("cuda", policy="always")
+            reprise.enable("cuda")
         except RuntimeError as error:
             assert "allocator" in str(error)
         else:

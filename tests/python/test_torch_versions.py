@@ -7,11 +7,6 @@ got another name, under which nobody observes it.
 
 from __future__ import annotations
 
-import os
-import pathlib
-import subprocess
-import sys
-import textwrap
 from typing import Any
 
 import pytest
@@ -78,43 +73,3 @@ def test_hooks_of_new_nodes(device: str, inside: bool) -> None:
         found.append([*seen])
     assert found[0] == found[1]
     assert found[0].count("SinBackward0") == (2 if inside else 1)
-
-
-def test_torch_may_be_installed_anywhere(tmp_path: pathlib.Path) -> None:
-    """Who builds torch has it in a checkout: it is no code of the program's there."""
-    torchs = pathlib.Path(torch.__file__).parent
-    (tmp_path / "torch").symlink_to(torchs)
-    program = """
-        import torch, reprise
-        assert torch.__file__.startswith(SOURCES), torch.__file__
-        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        def step(x):
-            optimizer.zero_grad()
-            loss = model(x).sum()
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        fast = reprise.region(step)
-        for _ in range(40):
-            fast(torch.ones(4, 8))
-            reprise.wait()
-        print(fast.explain().replayed > 0 or fast.explain())
-        print(SOURCES in str(fast.explain()))
-    """
-    packages = [str(tmp_path), str(pathlib.Path(reprise.__file__).parents[1])]
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"SOURCES = {str(tmp_path)!r}\n" + textwrap.dedent(program),
-        ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(packages)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == "True\nFalse\n", result.stdout

@@ -13,7 +13,7 @@ TEST(LibraryFreesTest, NothingIsEverFreedOfNothing) {
   const LibraryFrees::Seen nothing;
   EXPECT_FALSE(nothing.outdated());
   EXPECT_FALSE(nothing.may_end());
-  EXPECT_FALSE(nothing.Keep().owns_lock());
+  EXPECT_FALSE(nothing.Keep()->owns_lock());
   const LibraryFrees frees;
   EXPECT_TRUE(frees.Look().may_end());
   EXPECT_NE(frees.Look(), LibraryFrees::Seen());
@@ -25,6 +25,9 @@ TEST(LibraryFreesTest, WhatWasSeenBeforeTheCallOrDuringItIsOutdated) {
   EXPECT_FALSE(before.outdated());
   std::optional<LibraryFrees::Freeing> freeing(frees);
   EXPECT_TRUE(before.outdated());
+  freeing.reset();
+  EXPECT_FALSE(before.Keep());
+  freeing.emplace(frees);
   const auto during = frees.Look();
   EXPECT_FALSE(during.outdated());
   freeing.reset();
