@@ -53,9 +53,13 @@ class OpsUnderWay {
     // replay takes later: what this thread loads afterwards is ordered behind
     // the note.
     void BeginAnything() {
+      NoteAnything();
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+    // The same without that order, which Skipping::StillOn brings.
+    void NoteAnything() {
       but_for_.store(nullptr, std::memory_order_relaxed);
       Publish(kAnything);
-      std::atomic_thread_fence(std::memory_order_seq_cst);
     }
     // The call has returned: its work is done or enqueued.
     void End() { Publish(0); }

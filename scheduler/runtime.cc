@@ -84,6 +84,7 @@ class Runtime::Impl {
                                           : base::Policy::kAlways;
     }
     if (options.build_delays != 0) late_.emplace(queue_, options.build_delays);
+    base::AllowsHeavyFence();  // asked now: the first answer takes long
   }
 
   base::Status LoadDevice() {
@@ -190,7 +191,7 @@ class Runtime::Impl {
     return opened_.load(std::memory_order_acquire) ||
            interrupting_.load(std::memory_order_acquire) != 0;
   }
-  const std::atomic<bool>& asleep() const { return asleep_; }
+  const Skipping& asleep() const { return asleep_; }
   void PassOver(uint64_t ops) {
     for (StreamSession* session : Sessions()) session->PassOver(ops);
   }
@@ -420,7 +421,7 @@ class Runtime::Impl {
   // have not been ordered behind that need not.
   std::atomic<bool> opened_{false};
   std::atomic<int> interrupting_{0};  // threads in InterruptAll
-  std::atomic<bool> asleep_{false};
+  Skipping asleep_;
   // Relaxed: the thread that uses memory without an op goes on to order others
   // behind that itself.
   std::atomic<bool> unseen_{false};
@@ -550,7 +551,7 @@ bool Runtime::has_several_streams() const { return impl_->writes().several(); }
 
 bool Runtime::may_have_opened() const { return impl_->may_have_opened(); }
 
-const std::atomic<bool>& Runtime::asleep() const { return impl_->asleep(); }
+const Skipping& Runtime::asleep() const { return impl_->asleep(); }
 
 void Runtime::PassOver(uint64_t ops) { impl_->PassOver(ops); }
 

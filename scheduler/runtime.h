@@ -17,6 +17,7 @@
 #include "engine/trace/op.h"
 #include "scheduler/ops_under_way.h"
 #include "scheduler/session.h"
+#include "scheduler/skipping.h"
 #include "scheduler/stats.h"
 #include "scheduler/timeline.h"
 
@@ -108,12 +109,12 @@ class Runtime {
   // session, and that call has ended: there is nothing to interrupt.
   bool may_have_opened() const;
 
-  // While it is true no op need be shown to any session, which saves the work:
+  // While it is on no op need be shown to any session, which saves the work:
   // watching does not pay (Attention). After each kOpsPassedOver ops that were
   // not shown PassOver is called. Never with several sessions, as nobody can
   // tell then whose op it was. Lives as long as the runtime.
   static constexpr uint64_t kOpsPassedOver = 1024;
-  const std::atomic<bool>& asleep() const;
+  const Skipping& asleep() const;
   void PassOver(uint64_t ops);
 
   // For a profiler that wants CUPTI: from the return of Forbid, which waits for

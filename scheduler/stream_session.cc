@@ -645,9 +645,19 @@ bool StreamSession::Resolve(const OpView& op) {
 // --- Whether the stream is worth looking at --------------------------------
 
 Action StreamSession::Sleep() {
-  // Relaxed: whoever reads it late shows an op too many.
-  if (asleep_ != nullptr) asleep_->store(true, std::memory_order_relaxed);
+  if (asleep_ != nullptr) asleep_->Begin();
   return Action::kCut;
+}
+
+bool StreamSession::WakeUp() {
+  if (asleep_ == nullptr || asleep_->End()) return true;
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true)) {
+    base::Log(base::LogLevel::kWarning,
+              "the system call membarrier, allowed before, is refused: ops are "
+              "no longer watched");
+  }
+  return false;
 }
 
 void StreamSession::PassOver(uint64_t ops) {
@@ -658,8 +668,7 @@ void StreamSession::PassOver(uint64_t ops) {
 
 void StreamSession::ShowAll() {
   const Locked lock(*this);
-  if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
-  asleep_ = nullptr;
+  if (WakeUp()) asleep_ = nullptr;
 }
 
 void StreamSession::LookAtWholeStream() {
@@ -673,9 +682,7 @@ void StreamSession::LookAtWholeStream() {
                    .saved = saved_},
                   clock_.Now());
   const bool now = attention_.asleep();
-  if (!now && asleep_ != nullptr) {
-    asleep_->store(false, std::memory_order_relaxed);
-  }
+  if (!now) WakeUp();
   if (!now || before) return;
   boundaries_.Break();
   ++journal_.notes[attention_.dozes() ? kNothingKnown : kDoesNotPay];
@@ -730,7 +737,7 @@ void StreamSession::Reset() {
   timer_ = PassTimer{};
   saved_ = {};
   attention_ = Attention{};
-  if (asleep_ != nullptr) asleep_->store(false, std::memory_order_relaxed);
+  WakeUp();
   journal_.Clear();
   ops_at_edge_ = 0;
   releases_.store(0, std::memory_order_relaxed);

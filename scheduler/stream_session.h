@@ -32,6 +32,7 @@
 #include "scheduler/plan_pass.h"
 #include "scheduler/replay.h"
 #include "scheduler/session.h"
+#include "scheduler/skipping.h"
 #include "scheduler/span.h"
 #include "scheduler/stream_writes.h"
 #include "scheduler/trace_entry.h"
@@ -72,8 +73,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
     const StreamWrites* writes = nullptr;
     // The ops that threads are inside of; null: nobody notes them. Borrowed.
     const OpsUnderWay* under_way = nullptr;
-    // True while no op need be shown (PassOver); null: all are. Borrowed.
-    std::atomic<bool>* asleep = nullptr;
+    // On while no op need be shown (PassOver); null: all are. Borrowed.
+    Skipping* asleep = nullptr;
     Track track;
   };
 
@@ -275,6 +276,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // Called every so many ops.
   [[gnu::cold, gnu::noinline]] void LookAtWholeStream() REPRISE_REQUIRES(lock_);
   Action Sleep() REPRISE_REQUIRES(lock_);
+  // False if it has to sleep on (Skipping::End).
+  bool WakeUp() REPRISE_REQUIRES(lock_);
 
   std::unique_ptr<engine::Frontend> frontend_;
   std::unique_ptr<engine::Backend> backend_;
@@ -283,7 +286,7 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const base::Policy policy_;
   const Track track_;
   std::atomic<bool>* opened_;
-  std::atomic<bool>* asleep_ REPRISE_GUARDED_BY(lock_);
+  Skipping* asleep_ REPRISE_GUARDED_BY(lock_);
   const StreamWrites* writes_;  // null: there is one stream
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;

@@ -5,7 +5,8 @@
 # its torch and for others: each TORCH is the folder torch/ of an installed wheel.
 # Compiled as the preset release compiles, so that ccache has done it already: the same
 # flags, and CMake's name for the compiler (pip would take Python's, g++), because ccache
-# tells compilers apart by name.
+# tells compilers apart by name. The tag names the C library that it needs at least
+# (tests/architecture/library_test.py).
 set -euo pipefail
 
 [[ $# -ge 1 ]] || { sed -n '2s/^# /usage: /p' "$0" >&2; exit 2; }
@@ -26,6 +27,7 @@ done
 
 python -m pip wheel --quiet --no-input --disable-pip-version-check --no-deps \
   --no-build-isolation --config-settings cmake.define.REPRISE_WERROR=ON \
+  --config-settings wheel.tags=py3-none-manylinux_2_34_x86_64 \
   --config-settings "cmake.define.REPRISE_MORE_LIBRARIES=$more" \
   --wheel-dir "$folder" .
 ls -l "$folder"/reprise-*-py3-none-*.whl

@@ -3,6 +3,7 @@
 # from a folder of its own, with nothing of the checkout on the path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+checkout=$PWD
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -12,31 +13,7 @@ python -m pip install --quiet --no-input --disable-pip-version-check --no-deps \
 unset REPRISE_LIBRARY
 cd "$work"
 PYTHONPATH=$work/site "$work/site/bin/reprise" --version
-PYTHONPATH=$work/site python -W ignore - <<'EOF'
-import pathlib
-
-import torch
-
-import reprise
-
-site = pathlib.Path(reprise.__file__).parent
-minor = "".join(torch.__version__.split(".")[:2])
-for name in (f"libreprise_torch_{minor}.so", "libtbb.so.12"):
-    assert (site / name).is_file(), f"the wheel has no {name}"
-assert list(site.parent.glob("reprise-*.dist-info/licenses/**/LICENSE"))
-
-model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
-inputs = [torch.randn(2, 8) for _ in range(16)]
-with torch.no_grad():
-    expected = [model(x) for x in inputs]
-    with reprise.session(device="cpu") as session:
-        for x, y in zip(inputs, expected):
-            assert torch.equal(model(x), y)
-            assert session.wait(120)
-        print(session.stats())
-        assert session.stats().replays > 0, session.explain()
-
-loaded = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
-tbb = {path for path in loaded if "libtbb.so" in path}
-assert tbb == {str(site / "libtbb.so.12")}, tbb
-EOF
+PYTHONPATH=$work/site python -W ignore "$checkout/tests/python/installed.py"
+for library in "$work"/site/reprise/libreprise_torch_*.so; do
+  python "$checkout/tests/architecture/library_test.py" "$library" "$work/site/reprise/libtbb.so.12"
+done

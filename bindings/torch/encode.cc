@@ -57,12 +57,14 @@ void Encode(OpCall& call, const at::Scalar& value) {
   uint64_t* word = call.words().Extend(2);
   word[0] = TagWord(Tag::kScalar, static_cast<uint64_t>(type));
   if (type == at::kDouble) {
-    word[1] = std::bit_cast<uint64_t>(value.toDouble());
-    if (value.toDouble() == 0) call.NoteZero();
+    const double number = value.toDouble();
+    word[1] = std::bit_cast<uint64_t>(number);
+    if (number == 0) call.NoteZero();
     call.AddNumber(engine::NumberType::kFloat64, 1);
   } else if (type == at::kLong) {
-    word[1] = static_cast<uint64_t>(value.toLong());
-    if (value.toLong() == 0) call.NoteZero();
+    const int64_t number = value.toLong();
+    word[1] = static_cast<uint64_t>(number);
+    if (number == 0) call.NoteZero();
     call.AddNumber(engine::NumberType::kInt64, 1);
   } else if (type == at::kBool) {
     word[1] = value.toBool();

@@ -20,7 +20,7 @@ using Handle = uintptr_t;
 
 // The runtime to tell; null where what happens is part of an op, or of Reprise.
 TorchRuntime* Listener() {
-  if (!g_watching.load(std::memory_order_relaxed) || t_thread_state.depth > 0) {
+  if (g_unwatched.on() || t_thread_state.depth > 0) {
     return nullptr;
   }
   TorchRuntime* active = TorchRuntime::Active();

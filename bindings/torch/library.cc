@@ -83,9 +83,9 @@ TorchRuntime* Named(int64_t id) {
 }
 
 // -1 switches off.
-void Activate(int64_t id) {
-  TorchRuntime::Activate(id < 0 ? nullptr
-                                : TorchRuntime::Find(static_cast<int>(id)));
+Texts Activate(int64_t id) {
+  return Report(TorchRuntime::Activate(
+      id < 0 ? nullptr : TorchRuntime::Find(static_cast<int>(id))));
 }
 
 // False if `timeout_s` passed first. Does not hold the GIL, but cannot be
@@ -177,7 +177,7 @@ TORCH_LIBRARY(reprise, library) {
   library.def("enable(str device, Dict(str, str) options) -> str[]",
               &b::Enable);
   library.def("active() -> int", &b::Active);
-  library.def("activate(int id) -> ()", &b::Activate);
+  library.def("activate(int id) -> str[]", &b::Activate);
   library.def("wait(int id, float timeout_s) -> bool", &b::Wait);
   library.def("reset(int id) -> ()", &b::Reset);
   library.def("stats(int id) -> Dict(str, int)", &b::Stats);

@@ -53,21 +53,23 @@ bool IsCopyOnWrite(const c10::StorageImpl& storage) {
 }
 
 // Where the tensor is now.
-[[gnu::always_inline]] inline void Locate(const c10::TensorImpl& tensor,
-                                          const c10::StorageImpl& storage,
-                                          engine::Operand& operand) {
+[[gnu::always_inline]] inline engine::Operand Locate(
+    const c10::TensorImpl& tensor, const c10::StorageImpl& storage) {
   const at::IntArrayRef sizes = tensor.sizes();
   const at::IntArrayRef strides = tensor.strides();
-  operand.storage = TokenOf(storage);
-  operand.base = BaseOf(storage);
   const at::ScalarType dtype = c10::typeMetaToScalarType(tensor.dtype());
-  operand.dtype = static_cast<int32_t>(dtype);
-  operand.element_bytes = static_cast<uint32_t>(c10::elementSize(dtype));
-  operand.offset_bytes =
-      static_cast<uint64_t>(tensor.storage_offset()) * operand.element_bytes;
-  operand.storage_bytes = storage.nbytes();
-  operand.sizes = {sizes.data(), sizes.size()};
-  operand.strides = {strides.data(), strides.size()};
+  const size_t element_bytes = c10::elementSize(dtype);
+  return {
+      .storage = TokenOf(storage),
+      .base = BaseOf(storage),
+      .offset_bytes =
+          static_cast<uint64_t>(tensor.storage_offset()) * element_bytes,
+      .storage_bytes = storage.nbytes(),
+      .dtype = static_cast<int32_t>(dtype),
+      .element_bytes = static_cast<uint32_t>(element_bytes),
+      .sizes = {sizes.data(), sizes.size()},
+      .strides = {strides.data(), strides.size()},
+  };
 }
 
 }  // namespace
@@ -91,8 +93,8 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
 [[gnu::always_inline]] inline void OpCall::AddOperand(c10::TensorImpl* tensor) {
   const c10::StorageImpl& storage =
       *tensor->unsafe_storage().unsafeGetStorageImpl();
-  engine::Operand& operand = *::new (operands_.Extend(1)) engine::Operand;
-  Locate(*tensor, storage, operand);
+  engine::Operand& operand =
+      *::new (operands_.Extend(1)) engine::Operand(Locate(*tensor, storage));
   const auto dtype = static_cast<at::ScalarType>(operand.dtype);
   operand.written = Written();
   if ((info_.index_arguments >> argument_ & 1) != 0) [[unlikely]] {
@@ -275,22 +277,22 @@ std::optional<int> OpCall::Finish() {
     AddSwitches(info_.switches, kind_, words_);
     may_try_kernels_ = MayTryKernels(info_.switches, kind_);
   }
-  if (info_.by_storages) [[unlikely]]
-    AddStorages();
-  if (info_.hidden_writes != 0) [[unlikely]]
-    ApplyHiddenWrites();
-  if ((info_.unread_arguments | info_.unread_if_zero) != 0) [[unlikely]]
-    NoteUnread();
-  if (info_.seed_arguments != 0) [[unlikely]]
-    ForgetSeeds();
-  if (info_.may_use_cufft && kind_ == scheduler::DeviceKind::kCuda &&
-      device_ >= 0 && CufftCacheIsFull(device_)) [[unlikely]] {
-    Cut("a transform, or a custom operator, while torch's cache of cuFFT's "
-        "plans "
-        "is full");
-  }
+  if (info_.completed) [[unlikely]]
+    Complete();
   if (!NumbersMayBeSlots()) numbers_.Clear();
   return device_;
+}
+
+void OpCall::Complete() {
+  if (info_.by_storages) AddStorages();
+  if (info_.hidden_writes != 0) ApplyHiddenWrites();
+  if ((info_.unread_arguments | info_.unread_if_zero) != 0) NoteUnread();
+  if (info_.seed_arguments != 0) ForgetSeeds();
+  if (info_.may_use_cufft && kind_ == scheduler::DeviceKind::kCuda &&
+      device_ >= 0 && CufftCacheIsFull(device_)) {
+    Cut("a transform, or a custom operator, while torch's cache of cuFFT's "
+        "plans is full");
+  }
 }
 
 void OpCall::AddStorages() {
@@ -359,7 +361,9 @@ bool OpCall::RefreshWritten() {
     const c10::TensorImpl& tensor = *sources_[i].tensor;
     const c10::Storage& storage = tensor.unsafe_storage();
     if (!storage) return false;
-    Locate(tensor, *storage.unsafeGetStorageImpl(), operand);
+    operand = Locate(tensor, *storage.unsafeGetStorageImpl());
+    operand.written = before.written;
+    operand.unread = before.unread;
     const size_t rank = words_[sources_[i].word] >> 16 & 0xffff;
     // The old sizes and strides are only left in the words: the spans show the
     // tensor as it is now.

@@ -156,6 +156,8 @@ class OpCall {
   bool Written() const {
     return (info_.written_arguments >> argument_ & 1) != 0;
   }
+  // What few operators need behind their last argument (OpInfo::completed).
+  void Complete();
   void ApplyHiddenWrites();
   void NoteUnread();
   bool NumbersMayBeSlots() const;

@@ -77,6 +77,9 @@ struct OpInfo {
   // How large the storages of its operands are, and where in them the operands
   // begin, decides what its results are. Both are words of its calls.
   bool by_storages = false;
+  // Some of these is so: hidden_writes, unread_arguments, unread_if_zero,
+  // seed_arguments, may_use_cufft, by_storages.
+  bool completed = false;
 
   // The r-th result that is a reference is this one of the arguments of type
   // Tensor&, counted among them.

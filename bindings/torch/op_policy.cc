@@ -520,6 +520,9 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
     info.training_argument = hidden.training;
   }
   info.switches = SwitchesOf(name);
+  info.completed = (info.hidden_writes | info.unread_arguments |
+                    info.unread_if_zero | info.seed_arguments) != 0 ||
+                   info.may_use_cufft || info.by_storages;
   return info;
 }
 

@@ -134,7 +134,7 @@ const char* ReasonOf(Use use) {
 }
 
 void InterruptIfUsed(Use use, const void* first) {
-  if (!g_watching.load(std::memory_order_relaxed)) return;
+  if (g_unwatched.on()) return;
   TorchRuntime* const active = TorchRuntime::Active();
   if (active == nullptr || !UsesMemoryOf(active->kind(), use, first) ||
       t_thread_state.depth > 0) {
@@ -160,8 +160,7 @@ void InterruptIfUsed(Use use, const void* first) {
 void HaveReturned(Use use, const void* first) {
   if (use != Use::kWaits) return InterruptIfUsed(use, first);
   TorchRuntime* const active = TorchRuntime::Active();
-  if (!g_watching.load(std::memory_order_relaxed) || active == nullptr ||
-      t_thread_state.depth > 0) {
+  if (g_unwatched.on() || active == nullptr || t_thread_state.depth > 0) {
     return;
   }
   // A device may have written memory of the host.

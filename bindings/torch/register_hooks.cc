@@ -66,8 +66,7 @@ class PastOperators final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet,
                   torch::jit::Stack* stack) {
     const AnythingUnderWay noted;
-    if (t_thread_state.depth == 0 &&
-        g_watching.load(std::memory_order_relaxed)) {
+    if (t_thread_state.depth == 0 && !g_unwatched.on()) {
       InterruptSessions(kWritesPastOperators);
     }
     const DepthGuard inside;

@@ -14,11 +14,11 @@
 
 namespace reprise::bindings {
 
-// The active runtime: the kind of device that it serves, and what is true while
+// The active runtime: the kind of device that it serves, and what is on while
 // no op need be shown (scheduler::Runtime::asleep). None if there is none.
 struct Watched {
   scheduler::DeviceKind kind;
-  const std::atomic<bool>* asleep;
+  const scheduler::Skipping* asleep;
 };
 std::optional<Watched> WatchedNow();
 

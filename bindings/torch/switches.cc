@@ -105,11 +105,12 @@ uint64_t HostPrecisions() {
   static at::Context& context = at::globalContext();
   static const std::optional<Precisions> set = FindPrecisions(context);
   BitPacker bits;
-  for (size_t i = 0; i < kHostPrecisions.size(); ++i) {
-    const auto [backend, op] = kHostPrecisions[i];
-    bits.Add(
-        set.has_value() ? *(*set)[i] : context.float32Precision(backend, op),
-        4);
+  if (set.has_value()) [[likely]] {
+    for (const at::Float32Precision* precision : *set) bits.Add(*precision, 4);
+  } else {
+    for (const auto& [backend, op] : kHostPrecisions) {
+      bits.Add(context.float32Precision(backend, op), 4);
+    }
   }
   return bits.word();
 }

@@ -142,8 +142,7 @@ uint64_t TapeStretches::Run::Followed() {
 
 scheduler::Session* TapeStretches::Run::FindSession() {
   ThreadState& thread = t_thread_state;
-  if (thread.depth != 0 || !thread.Refresh() ||
-      thread.asleep->load(std::memory_order_relaxed)) {
+  if (thread.depth != 0 || !thread.Refresh() || thread.asleep->on()) {
     return nullptr;
   }
   return thread.FindSession(device_);

@@ -15,6 +15,7 @@
 #include "scheduler/ops_under_way.h"
 #include "scheduler/runtime.h"
 #include "scheduler/session.h"
+#include "scheduler/skipping.h"
 
 namespace reprise::bindings {
 
@@ -62,7 +63,7 @@ struct ThreadState {
   uint64_t epoch = ~uint64_t{0};
   bool watched = false;
   scheduler::DeviceKind kind = scheduler::DeviceKind::kHost;
-  const std::atomic<bool>* asleep = nullptr;
+  const scheduler::Skipping* asleep = nullptr;
   uint64_t skipped = 0;  // ops that were not shown since PassOver
   std::array<KnownSession, 2> known{};
   uint32_t next = 0;

@@ -18,7 +18,7 @@
 
 namespace reprise::bindings {
 
-constinit std::atomic<bool> g_watching{false};
+constinit scheduler::Skipping g_unwatched(/*on=*/true);
 constinit std::atomic<uint64_t> g_runtime_epoch{0};
 
 namespace {
@@ -36,7 +36,7 @@ bool Forked() { return g_forked.load(std::memory_order_relaxed); }
 // In the child there are no build threads, no CUDA context and maybe locks that
 // nobody will ever release: nothing of ours may run, for good.
 void OnForkedChild() {
-  g_watching.store(false, std::memory_order_relaxed);
+  g_unwatched.Begin();
   g_active.store(nullptr, std::memory_order_relaxed);
   g_latest.store(nullptr, std::memory_order_relaxed);
   g_forked.store(true, std::memory_order_relaxed);
@@ -66,9 +66,9 @@ struct TorchRuntime::Switches {
 
   // Hooks watch until the sessions are paused: an op that they let pass before
   // would find what was run ahead, and have its own writes taken back with it.
-  void Activate(TorchRuntime* next) REPRISE_REQUIRES(mutex) {
+  base::Status Activate(TorchRuntime* next) REPRISE_REQUIRES(mutex) {
     TorchRuntime* const before = Active();
-    if (next == before) return;
+    if (next == before) return {};
     if (before != nullptr) before->scheduler_->Pause();
     if (next != nullptr) {
       next->scheduler_->Resume();
@@ -77,7 +77,16 @@ struct TorchRuntime::Switches {
     }
     g_active.store(next, std::memory_order_release);
     g_runtime_epoch.fetch_add(1, std::memory_order_release);
-    g_watching.store(next != nullptr, std::memory_order_relaxed);
+    if (next == nullptr) {
+      g_unwatched.Begin();
+    } else if (!g_unwatched.End()) {
+      (void)Activate(nullptr);
+      return base::Fail(base::Code::kUnavailable,
+                        "the system call membarrier, allowed when Reprise was "
+                        "switched off, is refused now: enable Reprise before "
+                        "the process confines itself (seccomp)");
+    }
+    return {};
   }
 };
 
@@ -132,15 +141,14 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
     g_made_last.store(found, std::memory_order_release);
     if (all.pauses > 0) found->scheduler_->ForbidRecording();
   }
-  all.Activate(found);
-  return {};
+  return all.Activate(found);
 }
 
-void TorchRuntime::Activate(TorchRuntime* runtime) {
-  if (Forked()) return;
+base::Status TorchRuntime::Activate(TorchRuntime* runtime) {
+  if (Forked()) return {};
   Switches& all = switches();
   base::MutexLock lock(all.mutex);
-  all.Activate(runtime);
+  return all.Activate(runtime);
 }
 
 TorchRuntime* TorchRuntime::Find(int id) {
@@ -209,8 +217,7 @@ void TorchRuntime::BeforeMemoryGoes(int device) {
 
 void TorchRuntime::Interrupt() {
   TorchRuntime* active = Active();
-  if (active == nullptr || !g_watching.load(std::memory_order_relaxed) ||
-      t_thread_state.depth > 0) {
+  if (active == nullptr || g_unwatched.on() || t_thread_state.depth > 0) {
     return;
   }
   active->scheduler_->MemoryIsUsed(

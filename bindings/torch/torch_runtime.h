@@ -17,9 +17,9 @@
 
 namespace reprise::bindings {
 
-// Hooks test this first and do nothing else while it is false. Relaxed: an op
-// that races with enable or disable may be seen or not.
-extern std::atomic<bool> g_watching;
+// Nobody watches: hooks test this first and do nothing else while it is on. An
+// op that races with enable or disable may be seen or not.
+extern scheduler::Skipping g_unwatched;
 
 // Changes whenever TorchRuntime::Active() does, so that a Session* which a
 // thread has cached beside this number may be used while they are equal. Such a
@@ -52,7 +52,7 @@ class TorchRuntime {
   // Makes `runtime` the active one; with null, hooks stop doing anything and
   // plans stay. Ends what a session was following, so that the program's next
   // ops find eager's state.
-  static void Activate(TorchRuntime* runtime);
+  static base::Status Activate(TorchRuntime* runtime);
 
   // The instance of that id; null if there is none.
   static TorchRuntime* Find(int id);

@@ -60,17 +60,14 @@ bool MayUseOurs(DispatchKeySet below, DeviceKind kind) {
   asm volatile("" : : "r"(frames.data()) : "memory");  // is not left out
 }
 
-bool IsWatched(ThreadState& thread) {
-  return g_watching.load(std::memory_order_relaxed) && thread.Refresh();
-}
-
-// The op is in the book, and then what it is skipped for holds still. So
-// whoever ends that finds the op in the book, or the op is shown.
+// The op is in the book, and then what it is skipped for holds still
+// (scheduler::Skipping). So whoever ends that finds the op in the book, or the
+// op is shown.
 template <typename Holds>
-bool Skips(ThreadState& thread, Holds holds) {
+bool Skips(ThreadState& thread, Holds still_holds) {
   const bool noted = !thread.under_way();
-  if (noted) thread.Slot().BeginAnything();
-  if (holds()) {
+  if (noted) thread.Slot().NoteAnything();
+  if (still_holds()) {
     thread.noted_skipped = noted;
     return true;
   }
@@ -102,10 +99,11 @@ void NoteReplacedInside() {
 Showing ShowingOf(DispatchKeySet below) {
   ThreadState& thread = t_thread_state;
   if (thread.depth != 0) return Showing::kInside;
-  if (!IsWatched(thread)) [[unlikely]] {
-    if (Skips(thread, [&thread] { return !IsWatched(thread); })) {
-      return Showing::kSkip;
-    }
+  if (g_unwatched.on() || !thread.Refresh()) [[unlikely]] {
+    const bool skips = Skips(thread, [&thread] {
+      return g_unwatched.StillOn() || !thread.Refresh();
+    });
+    if (skips) return Showing::kSkip;
   }
   const bool ours = IsOurs(below, thread.kind);
   if (!ours && !MayUseOurs(below, thread.kind)) return Showing::kNot;
@@ -113,10 +111,9 @@ Showing ShowingOf(DispatchKeySet below) {
   if (thread.kind == DeviceKind::kHost && at::in_parallel_region()) {
     return Showing::kNot;
   }
-  const auto asleep = [&thread] {
-    return thread.asleep->load(std::memory_order_relaxed);
-  };
-  if (asleep() && Skips(thread, asleep)) [[unlikely]] {
+  if (thread.asleep->on() && Skips(thread, [&thread] {
+        return thread.asleep->StillOn();
+      })) [[unlikely]] {
     if (ours) thread.SkipOp();
     return Showing::kSkip;
   }

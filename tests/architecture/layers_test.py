@@ -22,6 +22,7 @@ POSIX = {
     "link.h",
     "pthread.h",
     "sys/*",
+    "linux/*",
     "malloc.h",
     "unistd.h",
 }

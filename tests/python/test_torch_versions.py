@@ -34,6 +34,11 @@ LACKING = {
         "_nativert.PyModelRunner __call__",
         "_distributed_c10d.Window (?!__|_pybind11_).*",
     ],
+    "2.13": [
+        "Generator philox_state",
+        "_nativert.PyModelRunner __call__",
+        "_distributed_c10d.Window (?!__|_pybind11_).*",
+    ],
     "2.15": ["_nativert.PyModelRunner __call__"],
 }
 

@@ -54,7 +54,7 @@ class MeasuredTest : public TwinPrograms {
       return side.program->Run(op, std::move(inputs), attribute);
     }
     ++ops_;
-    if (asleep_) {
+    if (asleep_.on()) {
       ++slept_;
       ModelTensor out =
           unwatched_program_->Run(op, std::move(inputs), attribute);
@@ -547,12 +547,12 @@ TEST_F(MeasuredTest, ResetBeginsWithANewAccountOfAttention) {
             .recorded = microseconds(440),
             .unwatched = microseconds(400)};
   uint32_t order = 0;
-  for (int i = 0; i < 20'000 && !asleep_; ++i) Pass(++order);
-  ASSERT_TRUE(asleep_);
+  for (int i = 0; i < 20'000 && !asleep_.on(); ++i) Pass(++order);
+  ASSERT_TRUE(asleep_.on());
   session_->Reset();
-  EXPECT_FALSE(asleep_);
+  EXPECT_FALSE(asleep_.on());
   for (int i = 0; i < 100; ++i) Pass(++order);
-  EXPECT_FALSE(asleep_);
+  EXPECT_FALSE(asleep_.on());
   EXPECT_EQ(stats().ops, 100u * kOps);
 }
 

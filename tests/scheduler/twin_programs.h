@@ -261,7 +261,7 @@ class TwinPrograms : public testing::Test {
   size_t shared_arena_bytes_ = base::Options{}.shared_arena_bytes;
   base::ManualClock clock_;
   Timeline timeline_{&clock_};
-  std::atomic<bool> asleep_{false};
+  Skipping asleep_;
   std::atomic<bool> recording_forbidden_{false};
   base::ManualTaskRunner builds_;
   StreamWrites writes_;  // knows no stream

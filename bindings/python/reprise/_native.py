@@ -216,9 +216,11 @@ def active() -> int | None:
 
 
 def activate(runtime: int | None) -> None:
-    """Let that runtime serve the hooks, or none."""
-    if loaded():
-        _ops().activate(-1 if runtime is None else runtime)
+    """Let that runtime serve the hooks, or none; warns where none can."""
+    if not loaded():
+        return
+    if failure := _ops().activate(-1 if runtime is None else runtime):
+        _warn(f"{failure[1]}; the program runs as without it")
 
 
 def wait(runtime: int | None, timeout: float | None) -> bool:

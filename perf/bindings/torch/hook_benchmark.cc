@@ -29,7 +29,7 @@
 namespace reprise::bindings {
 
 // In place of torch_runtime.cc and session_source.cc.
-constinit std::atomic<bool> g_watching{false};
+constinit scheduler::Skipping g_unwatched(/*on=*/true);
 constinit std::atomic<uint64_t> g_runtime_epoch{0};
 
 namespace {
@@ -190,6 +190,18 @@ bool PickDevice(benchmark::State& state, at::Device& device) {
   return true;
 }
 
+// As TorchRuntime's Activate, with g_session.
+void Watch(DeviceKind kind) {
+  g_kind = kind;
+  (void)g_unwatched.End();
+  ++g_runtime_epoch;
+}
+
+void StopWatching() {
+  g_unwatched.Begin();
+  ++g_runtime_epoch;
+}
+
 void BM_NeverHooked(benchmark::State& state) {
   at::Device device(at::kCPU);
   if (PickDevice(state, device)) RunPasses(state, device);
@@ -197,14 +209,18 @@ void BM_NeverHooked(benchmark::State& state) {
 
 void BM_Off(benchmark::State& state) {
   RegisterHooksOnce();
+  StopWatching();
   BM_NeverHooked(state);
 }
 
 // While a runtime of the other kind is active.
 void BM_NotConcerned(benchmark::State& state) {
-  g_watching = true;
-  BM_NeverHooked(state);
-  g_watching = false;
+  at::Device device(at::kCPU);
+  if (!PickDevice(state, device)) return;
+  RegisterHooksOnce();
+  Watch(device.is_cuda() ? DeviceKind::kHost : DeviceKind::kCuda);
+  RunPasses(state, device);
+  StopWatching();
 }
 
 void RunWith(benchmark::State& state, bool records, bool vary = false) {
@@ -219,12 +235,10 @@ void RunWith(benchmark::State& state, bool records, bool vary = false) {
     return;
   }
   g_session = session.get();
-  ++g_runtime_epoch;
-  g_watching = true;
+  Watch(g_kind);
   RunPasses(state, device, vary);
-  g_watching = false;
+  StopWatching();
   g_session = nullptr;
-  ++g_runtime_epoch;
   session->Inspect([&](const scheduler::Journal& journal, const auto&,
                        const auto&) {
     const scheduler::Stats& stats = journal.stats;
@@ -258,22 +272,20 @@ void BM_Recording(benchmark::State& state) {
     return;
   }
   g_session = session.get();
-  ++g_runtime_epoch;
   const c10::InferenceMode inference;
   const at::Tensor a = at::zeros({4, 4}, device), b = at::zeros({4, 4}, device);
   for (auto _ : state) {
     session->Reset();
-    g_watching = true;
+    Watch(g_kind);
     Pass(a, b);
     const auto begin = std::chrono::steady_clock::now();
     Pass(a, b);
     const auto end = std::chrono::steady_clock::now();
-    g_watching = false;
+    StopWatching();
     state.SetIterationTime(std::chrono::duration<double>(end - begin).count());
   }
   CountOps(state);
   g_session = nullptr;
-  ++g_runtime_epoch;
 }
 
 // What of following is the making of the result, which eager has to do too.
@@ -329,8 +341,8 @@ const torch::Library g_cuda = ReplaceAdd<c10::kCUDA>();
 }  // namespace
 
 std::optional<Watched> WatchedNow() {
-  static const std::atomic<bool> never{false};
-  if (g_session == nullptr) return std::nullopt;
+  static const scheduler::Skipping never;
+  if (g_unwatched.on()) return std::nullopt;
   return Watched{g_kind, &never};
 }
 

@@ -15,14 +15,14 @@
 namespace reprise::bindings {
 
 // In place of torch_runtime.cc and session_source.cc.
-constinit std::atomic<bool> g_watching{false};
+constinit scheduler::Skipping g_unwatched(/*on=*/true);
 constinit std::atomic<uint64_t> g_runtime_epoch{0};
 
 namespace {
 
 scheduler::Session* g_session = nullptr;
 scheduler::DeviceKind g_kind = scheduler::DeviceKind::kHost;
-std::atomic<bool> g_asleep{false};
+scheduler::Skipping g_asleep;
 uint64_t g_passed_over = 0;
 std::function<void(const engine::OpView&)> g_before_op;
 ToldBesides g_told;
@@ -70,19 +70,19 @@ void Serve(scheduler::Session* session, scheduler::DeviceKind kind) {
   g_kind = kind;
   g_session = session;
   ++g_runtime_epoch;
-  g_watching = true;
+  if (!g_unwatched.End()) std::abort();
 }
 
 void StopServing() {
   g_before_op = nullptr;
-  g_watching = false;
+  g_unwatched.Begin();
   g_session = nullptr;
-  g_asleep = false;
+  if (!g_asleep.End()) std::abort();
   ++g_runtime_epoch;
 }
 
 void FallAsleep() {
-  g_asleep = true;
+  g_asleep.Begin();
   g_passed_over = 0;
 }
 uint64_t PassedOver() { return g_passed_over; }
