@@ -14,7 +14,7 @@ import pytest
 import reprise
 import skips
 import torch
-from reprise import _native
+from reprise import _library, _native
 
 PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
 
@@ -385,10 +385,10 @@ def test_a_library_is_chosen_by_the_version_of_torch(
     monkeypatch.setenv("REPRISE_LIBRARY", str(tmp_path))
     for version, digits in [("2.11.3+cpu", "211"), ("2.15.0a0+git1", "215")]:
         library = tmp_path / f"libreprise_torch_{digits}.so"
-        assert _native._library_for(version) == library
+        assert _library.library_for(version) == library
     for version in ("2.10.1+cu128", "2.110.0", "2.16.0"):
         with pytest.raises(RuntimeError) as caught:
-            _native._library_for(version)
+            _library.library_for(version)
         assert f"no library for torch {version}" in str(caught.value)
         assert "2.11, 2.15" in str(caught.value)
 

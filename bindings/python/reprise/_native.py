@@ -7,102 +7,42 @@ nothing and works without it.
 from __future__ import annotations
 
 import atexit
-import difflib
 import functools
 import json
 import math
 import numbers
-import os
-import pathlib
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
 from reprise import _observers, _profilers
+from reprise._library import library_for, why_not_loaded
 from reprise._options import Device, OptionValue, as_text
 from reprise._region_report import RegionReport
 from reprise._report import Report
 from reprise._stats import Stats
+from reprise._variables import switched_off, unknown
 
-_LIBRARIES = "libreprise_torch_*.so"  # one for each minor version of torch: 211 is 2.11
-
-# Variables that are no options: of the build, of tests and of measurements.
-_OTHER_VARIABLES = frozenset(
-    {
-        "REPRISE_CACHE_DIR",
-        "REPRISE_COMMIT",
-        "REPRISE_ENV_DIR",
-        "REPRISE_FAILING_BATCHES",
-        "REPRISE_LIBRARY",
-        "REPRISE_RANDOM_BATCHES",
-        "REPRISE_RANDOM_OPS",
-        "REPRISE_RANDOM_SECONDS",
-        "REPRISE_RANDOM_SEED",
-        "REPRISE_ROOT",
-        "REPRISE_TORCH_DIR",
-        "REPRISE_UPDATE_DOCS",
-    }
-)
 _WAIT_SLICE_S = 0.1  # how long Ctrl-C may take
 _EXIT_WAIT_S = 5.0  # for builds that are running when the interpreter exits
+_LISTS = "`python -m reprise options` lists all"
 _WAYS_IN = ("reprise", "reprise._native", "contextlib")  # modules that lead to `_warn`
-
-
-def switched_off() -> bool:
-    """`REPRISE=0`: nothing is loaded, nothing is done."""
-    return os.environ.get("REPRISE") == "0"
-
-
-def _folders() -> Iterator[pathlib.Path]:
-    """Where libraries may be, best first."""
-    if named := os.environ.get("REPRISE_LIBRARY"):
-        yield pathlib.Path(named)
-        return
-    package = pathlib.Path(__file__).resolve().parent
-    yield package
-    if package.parts[-3:] == ("bindings", "python", "reprise"):  # a source checkout
-        built = package.parents[2].glob(f"build/*/python/reprise/{_LIBRARIES}")
-        newest = sorted(built, key=lambda path: path.stat().st_mtime, reverse=True)
-        yield from dict.fromkeys(path.parent for path in newest)
-
-
-def _library_for(version: str) -> pathlib.Path:
-    """The library that was built for this torch.
-
-    What torch gives C++ differs between minor versions: another's would be a crash.
-    """
-    minor = ".".join(version.split("+")[0].split(".")[:2])
-    name = _LIBRARIES.replace("*", minor.replace(".", ""))
-    folders = list(_folders())
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
-    there = {_version_of(file) for each in folders for file in each.glob(_LIBRARIES)}
-    raise RuntimeError(
-        f"reprise has no library for torch {version}: there is no {name} in "
-        f"{', '.join(map(str, folders))} (there is one for torch: "
-        f"{', '.join(sorted(there)) or 'none'}). Install another torch, or build "
-        "Reprise for this one: run `pip install .` in its source"
-    )
-
-
-def _version_of(library: pathlib.Path) -> str:
-    """2.11, for which libreprise_torch_211.so was built."""
-    digits = library.stem.rpartition("_")[2]
-    return f"{digits[:1]}.{digits[1:]}"
 
 
 @functools.cache
 def _ops() -> Any:
     """`torch.ops.reprise`, after loading the library once."""
-    library = _library_for(torch.__version__)
+    library = library_for(torch.__version__)
     _observers.check_layout()
     ops: Any = torch.ops
-    ops.load_library(str(library))
+    try:
+        ops.load_library(str(library))
+    except OSError as error:
+        raise RuntimeError(why_not_loaded(library, error)) from None
     return ops.reprise
 
 
@@ -174,14 +114,10 @@ def _at_first_enable() -> None:
 @functools.cache
 def _name_unknown_variables() -> None:
     """One that looks like ours, and is none, may be misspelt."""
-    known = {row[1] for row in option_rows()} | _OTHER_VARIABLES
-    for variable in sorted(os.environ):
-        if not variable.startswith("REPRISE_") or variable in known:
-            continue
-        near = difflib.get_close_matches(variable, known, 1)
+    for variable, proposal in unknown(row[1] for row in option_rows()).items():
         _warn(
             f"there is no variable {variable}"
-            + (f": {near[0]}?" if near else "; `python -m reprise options` lists all")
+            + (f": {proposal}?" if proposal else f"; {_LISTS}")
         )
 
 

@@ -35,6 +35,7 @@ from reprise._open_recording import OpenRecording
 from reprise._recording import recording, thread
 from reprise._region_report import RegionReport
 from reprise._swapping import refers
+from reprise._variables import switched_off
 from reprise.guards import tree
 from reprise.guards.arguments import Forms, Given
 from reprise.guards.attributes import held_by, set_to
@@ -157,7 +158,7 @@ class Region:
         name = getattr(fn, "__qualname__", type(fn).__qualname__)
         self._report = RegionReport(name)
         self._structures: dict[Any, _Structure] = {}
-        self._off = _native.switched_off()
+        self._off = switched_off()
         self._bound: dict[int, tuple[weakref.ref[Any], Region]] = {}
         # By the objects among the arguments, of which each tells when it goes.
         self._with: dict[
