@@ -13,16 +13,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from reprise import _dynamo, _native
-from reprise._compiler import reprise as backend
-from reprise._eager import eager
-from reprise._options import Device, Option, OptionValue
-from reprise._region import Region
-from reprise._region_report import RegionReport
-from reprise._regions import region, regions
-from reprise._report import Report
-from reprise._stats import Stats
-from reprise._timeline import Timeline
+from reprise import _start
+
+try:
+    from reprise import _dynamo, _native
+    from reprise._compiler import reprise as backend
+    from reprise._eager import eager
+    from reprise._options import Device, Option, OptionValue
+    from reprise._region import Region
+    from reprise._region_report import RegionReport
+    from reprise._regions import region, regions
+    from reprise._report import Report
+    from reprise._stats import Stats
+    from reprise._timeline import Timeline
+except Exception as error:
+    _start.refuse(error)
 
 __version__ = "0.1.0"
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import reprise
+from reprise import _doctor
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,6 +46,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("script", help="a path, or a module's name after -m")
     run.add_argument("args", nargs=argparse.REMAINDER, help="for the script")
     commands.add_parser("options", help="list options, defaults and variables")
+    doctor = commands.add_parser(
+        "doctor", help="say what works here, and what to do where something does not"
+    )
+    doctor.add_argument("--json", action="store_true", help="the same for programs")
     return parser
 
 
@@ -111,7 +116,11 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _list_options() -> None:
-    for option in reprise.options():
+    try:
+        options = reprise.options()
+    except RuntimeError as error:
+        raise SystemExit(str(error)) from None
+    for option in options:
         print(f"{option.name} ({option.variable}), default {option.default}")
         print(f"    {option.accepted}: {option.meaning}")
 
@@ -121,6 +130,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     if arguments.command == "run":
         _run(arguments)
+    elif arguments.command == "doctor":
+        raise SystemExit(_doctor.main(as_json=arguments.json))
     else:
         _list_options()
 
