@@ -97,15 +97,16 @@ def enable(device: Device = None, **options: OptionValue) -> None:
     `enabled=False` is `disable()`.
 
     Args:
-        device: "cuda", or "cpu" for the host executor, which shows correctness
-            and not speed. None takes "cuda" where torch has a GPU, else "cpu".
+        device: "cuda" for all GPUs, or "cpu" for the host executor, which shows
+            correctness and not speed. None takes "cuda" where torch has a GPU, else
+            "cpu". A GPU's index, 0 or "cuda:0", where it is the only one.
         **options: see `reprise.options()`; they win over `REPRISE_*` variables.
 
     Raises:
         ValueError: an option (or variable) of an unknown name or value; the
             message names it and what it accepts.
-        RuntimeError: there is no library for this version of torch, or
-            `device="cuda"` was asked for where a GPU, the driver, CUPTI or NVRTC
+        RuntimeError: there is no library for this version of torch, or it does
+            not load, or `device="cuda"` was asked for where a GPU, the driver, CUPTI or NVRTC
             is missing. With device None that is a warning, and the program runs
             as without Reprise.
     """

@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run a script under reprise.enable()")
-    run.add_argument("--device", choices=("cuda", "cpu"), help="default: the best")
+    run.add_argument("--device", metavar="cuda|cpu", help="default: the best")
     run.add_argument("--policy", metavar="NAME", help="short for -o policy=NAME")
     run.add_argument(
         "-o",

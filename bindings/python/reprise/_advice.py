@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import linecache
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_READS = "hands data to the host"
+
 # A part of a cut's reason -> what helps. The first that fits.
 _ADVICE = (
     (
-        "hands data to the host",
-        "keep the number on the device (.item(), bool(), print), or look at it less often",
+        _READS,
+        "keep the number on the device (.item(), bool(), print; of an optimizer, take "
+        "fused=True), or look at it less often",
     ),
     ("copies to the host", "copy less often, or behind the loop"),
     (
@@ -33,6 +41,38 @@ _ADVICE = (
 )
 
 
-def advice(reason: str) -> str:
-    """For a cut's reason; empty where there is none."""
+# The call of an optimizer, by what programs name it.
+_STEP = re.compile(
+    r"(opt\w*|adam\w*|sgd\w*|scaler\w*)(\[[^]]*\])?\.step\(", re.IGNORECASE
+)
+_FUSED = (
+    "the optimizer reads a number of its own there: make it with fused=True, or on a GPU "
+    "with capturable=True"
+)
+
+
+def advice(reason: str, places: Iterable[str] = ()) -> str:
+    """For a cut's reason, met at these lines; empty where there is none."""
+    if _READS in reason and any(map(is_optimizers_step, places)):
+        return _FUSED
     return next((help for part, help in _ADVICE if part in reason), "")
+
+
+def is_optimizers_step(place: str) -> bool:
+    """The program's line calls an optimizer: "train.py:42"."""
+    file, _, line = place.rpartition(":")
+    return line.isdecimal() and bool(_STEP.search(linecache.getline(file, int(line))))
+
+
+def for_optimizers(optimizers: Iterable[Any]) -> str:
+    """Where the step of one of these has read a number of a tensor."""
+    others = sorted(
+        {
+            type(each).__name__
+            for each in optimizers
+            if not each.defaults.keys() & {"fused", "capturable"}
+        }
+    )
+    if others:
+        return f"{', '.join(others)} reads numbers in each step: call it outside of the region"
+    return _FUSED

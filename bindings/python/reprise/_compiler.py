@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 import weakref
 from array import array
 from collections.abc import Callable, Sequence
@@ -10,11 +11,15 @@ from typing import Any
 
 import torch
 
-from reprise._region import CHECKS, Check, Region, functions
+from reprise._frames import is_torchs
+from reprise._region import CHECKS, Check, Region
+from reprise._region_functions import functions, warn_once, why_unusable
 from reprise._swapping import refers
+from reprise._variables import switched_off
 
 _MOST_PARAMETERS = 8  # sets of them that a graph is called with
 _STATIC = "_dynamo_static_input_type"
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)$")
 _place = operator.itemgetter(0)
 
 
@@ -26,10 +31,11 @@ class _Parameters:
         tensors: Sequence[torch.Tensor],
         run: Callable[[list[torch.Tensor], tuple[Any, ...]], Any],
         check: Check,
+        name: str,
     ) -> None:
         """`run` takes them, and the arguments of a call."""
         self._run = run
-        self.region = Region(self._with_tensors, check, guarded=True)
+        self.region = Region(self._with_tensors, check, guarded=True, name=name)
         self.ids = array("q", map(id, tensors))
         self.address = self.ids.buffer_info()[0]
         self.alive = True
@@ -65,9 +71,16 @@ class _Bound:
     """
 
     def __init__(
-        self, run: Callable[..., Any], static: list[int], count: int, check: Check
+        self,
+        run: Callable[..., Any],
+        static: list[int],
+        count: int,
+        check: Check,
+        name: str,
     ) -> None:
+        """`name`: of the graph, in reports."""
         self._run = run
+        self._name = name
         self._static = array("q", static)
         self._where = self._static.buffer_info()  # and how many
         self._others = sorted(set(range(count)) - set(static))
@@ -88,7 +101,9 @@ class _Bound:
             return self._general(*args)
         region = self._led_to(args)
         if region is None:
-            self._general = Region(self._run, self._check, guarded=True)
+            self._general = Region(
+                self._run, self._check, guarded=True, name=self._name
+            )
             self._known = []
             return self._general(*args)
         return region(*[args[index] for index in self._others])
@@ -105,7 +120,7 @@ class _Bound:
         if len(alive) == _MOST_PARAMETERS:
             return None
         static = [args[index] for index in self._static]
-        made = _Parameters(static, self._run_with, self._check)
+        made = _Parameters(static, self._run_with, self._check, self._name)
         self._known = [made, *alive]
         return made.region
 
@@ -143,6 +158,12 @@ class _Backend:
                 f"reprise: options does not accept {options!r}: give "
                 f"{{'check': one of {', '.join(CHECKS)}}}"
             )
+        run: Callable[..., Any] = graph.forward
+        if switched_off():
+            return run
+        if why := why_unusable():
+            warn_once(why)
+            return run
         # Dynamo guards what the graph was made from; its own values are constants.
         inputs = graph.graph.find_nodes(op="placeholder")
         static = [
@@ -151,8 +172,35 @@ class _Backend:
             if _STATIC in (node.meta.get("tensor_dict") or {})
         ]
         if not static:
-            return Region(graph.forward, check, guarded=True)
-        return _Bound(graph.forward, static, len(inputs), check)
+            return Region(run, check, guarded=True, name=_name_of(graph))
+        return _Bound(run, static, len(inputs), check, _name_of(graph))
+
+
+def _name_of(graph: torch.fx.GraphModule) -> str:
+    """The program's function that Dynamo has captured, and which of its graphs."""
+    context = torch._guards.TracingContext.try_get()
+    codes = [
+        each
+        for each in (getattr(context, "traced_code", None) or ())
+        if not is_torchs(each.co_filename)
+    ]
+    number = torch._guards.CompileContext.current_compile_id()
+    which = "" if number is None else f" [{number}]"
+    if codes:
+        # What lies behind a break of the graph is a function that Dynamo has made.
+        name = getattr(codes[0], "co_qualname", codes[0].co_name)
+        name = _RESUMED.sub(r"\1 from line \2", name)
+    else:
+        name = _module_of(graph)
+    return f"torch.compile({name}){which}"
+
+
+def _module_of(graph: torch.fx.GraphModule) -> str:
+    """The class of the outermost module whose operators it has."""
+    for node in graph.graph.nodes:
+        for _, kind in (node.meta.get("nn_module_stack") or {}).values():
+            return str(getattr(kind, "__qualname__", kind))
+    return "a graph"
 
 
 reprise = _Backend()

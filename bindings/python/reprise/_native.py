@@ -13,6 +13,7 @@ import math
 import numbers
 import sys
 import time
+import types
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,12 +26,13 @@ from reprise._options import Device, OptionValue, as_text
 from reprise._region_report import RegionReport
 from reprise._report import Report
 from reprise._stats import Stats
-from reprise._variables import switched_off, unknown
+from reprise._variables import near, settle_switch, switched_off, unknown
 
 _WAIT_SLICE_S = 0.1  # how long Ctrl-C may take
 _EXIT_WAIT_S = 5.0  # for builds that are running when the interpreter exits
 _LISTS = "`python -m reprise options` lists all"
-_WAYS_IN = ("reprise", "reprise._native", "contextlib")  # modules that lead to `_warn`
+# Packages that lead from the program to `warn`.
+_WAYS_IN = ("reprise", "contextlib", "torch")
 
 
 @functools.cache
@@ -64,16 +66,18 @@ def enable(device: Device, options: Mapping[str, OptionValue]) -> None:
     """See `reprise.enable`."""
     if switched_off():
         return
+    settle_switch()
     ops = _ops()
     before = active()
-    name = str(device) if device is not None else _best_device()
+    name = _best_device() if device is None else _device_named(device)
     given = as_text(options)
+    _check_names(given)
     if failure := ops.enable(name, given):
         code, sentence = failure
         if code == "invalid_argument":
             raise ValueError(f"reprise: {sentence}")
         if code == "unavailable" and device is None:
-            _warn(f"{sentence}; the program runs as without it")
+            warn(f"{sentence}; the program runs as without it")
             return
         raise RuntimeError(f"reprise: {sentence}")
     if given.get("enabled") == "0":  # off, also where it was on
@@ -89,6 +93,39 @@ def enable(device: Device, options: Mapping[str, OptionValue]) -> None:
     except Warning:  # the program has made errors of warnings
         activate(before)
         raise
+
+
+def _check_names(options: Iterable[str]) -> None:
+    known = [row[0] for row in option_rows()]
+    for name in options:
+        if name not in known:
+            proposal = near(name, known)
+            meant = f"did you mean '{proposal}'? " if proposal else ""
+            raise ValueError(
+                f"reprise: there is no option '{name}': {meant}the options are "
+                f"{', '.join(known)}"
+            )
+
+
+def _device_named(device: Device) -> str:
+    """In the library's words, which know all GPUs together.
+
+    Raises ValueError for one GPU of several.
+    """
+    text = f"cuda:{device}" if type(device) is int else str(device)
+    kind, _, index = text.partition(":")
+    if text == "cpu:0":
+        return kind
+    if kind != "cuda" or not index.isdecimal():
+        return text
+    count = torch.cuda.device_count()
+    if count > 1 or int(index) >= max(count, 1):
+        raise ValueError(
+            f"reprise: device does not accept {device!r} where torch finds {count} "
+            f"GPU{'s' * (count != 1)}: give 'cuda', which watches each of them, or start the "
+            f"program with CUDA_VISIBLE_DEVICES={index} in its environment"
+        )
+    return kind
 
 
 def _best_device() -> str:
@@ -115,7 +152,7 @@ def _at_first_enable() -> None:
 def _name_unknown_variables() -> None:
     """One that looks like ours, and is none, may be misspelt."""
     for variable, proposal in unknown(row[1] for row in option_rows()).items():
-        _warn(
+        warn(
             f"there is no variable {variable}"
             + (f": {proposal}?" if proposal else f"; {_LISTS}")
         )
@@ -129,18 +166,23 @@ def _leave_quietly() -> None:
 
 @functools.cache
 def _at_first_enable_of_the_host() -> None:
-    _warn(
+    warn(
         "on the CPU, replays run on the host executor, which shows correctness and "
         "not speed"
     )
 
 
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
     """Warns at the program's line that called, whichever way in it took."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back and frame.f_globals.get("__name__") in _WAYS_IN:
+    while frame.f_back and _root_of(frame) in _WAYS_IN:
         frame, level = frame.f_back, level + 1
     warnings.warn(f"reprise: {sentence}", stacklevel=level)
+
+
+def _root_of(frame: types.FrameType) -> str:
+    """The package whose code it runs."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def active() -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-Device = str | torch.device | None
+Device = str | int | torch.device | None
 OptionValue = str | int | float | bool
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import itertools
@@ -19,6 +18,7 @@ from typing import Any, Literal
 import torch
 
 from reprise import _dynamo, _native, _results
+from reprise._advice import for_optimizers, is_optimizers_step
 from reprise._call_watch import CallWatch
 from reprise._eager import Changed
 from reprise._hidden_state import MOST_VALUES, Value, unguarded
@@ -33,6 +33,7 @@ from reprise._numbers import noted, plain
 from reprise._one_node import Unknown, check_arguments, share_memory, stands_here
 from reprise._open_recording import OpenRecording
 from reprise._recording import recording, thread
+from reprise._region_functions import Run, functions, warn_once, why_unusable
 from reprise._region_report import RegionReport
 from reprise._swapping import refers
 from reprise._variables import switched_off
@@ -141,10 +142,12 @@ class Region:
         *,
         guarded: bool = False,
         given: Sequence[Any] = (),
+        name: str = "",
     ) -> None:
         """`guarded`: somebody else sees to what it reads besides its arguments.
 
         `given`: all of its calls are with these objects; they are not kept.
+        `name`: in reports, in place of the callable's own.
         """
         if not callable(fn):
             raise TypeError(f"reprise: region does not accept {fn!r}: give a callable")
@@ -155,10 +158,10 @@ class Region:
         self._reprise_fn = fn
         self._check: Check = check
         functools.update_wrapper(self, fn, updated=())
-        name = getattr(fn, "__qualname__", type(fn).__qualname__)
-        self._report = RegionReport(name)
+        self._report = RegionReport(name or _name_of(fn))
         self._structures: dict[Any, _Structure] = {}
         self._off = switched_off()
+        self._is_ready = False
         self._bound: dict[int, tuple[weakref.ref[Any], Region]] = {}
         # By the objects among the arguments, of which each tells when it goes.
         self._with: dict[
@@ -210,7 +213,7 @@ class Region:
             return self._reprise_fn(*args, **kwargs)
         report = self._report
         report.calls += 1
-        if self._off or thread.recording:
+        if self._off or thread.recording or not (self._is_ready or self._get_ready()):
             return self._reprise_fn(*args, **kwargs)
         parts = tree.Parts()
         parts.args, parts.kwargs = args, kwargs
@@ -230,6 +233,18 @@ class Region:
         if found is None or found._off:
             return self._reprise_fn(*args, **kwargs)
         return found._call(form, parts, args, kwargs)
+
+    def _get_ready(self) -> bool:
+        """Before the first call. False: it runs the callable, now and always."""
+        self._is_ready = True
+        if why := why_unusable():
+            self._cannot_replay(why)
+        return not self._off
+
+    def _cannot_replay(self, why: str) -> None:
+        self._off = True
+        self._note(f"nothing can be replayed: {why}")
+        warn_once(why)
 
     def _of(self, objects: list[Any]) -> Region | Given | None:
         """What its calls with these objects among the arguments are.
@@ -398,7 +413,7 @@ class Region:
         before: tuple[Any, ...],
         behind: tuple[Any, ...],
         at: At,
-        run: _Run,
+        run: Run,
     ) -> None:
         """What a call sets. A watch that it finds quiet is not told of that."""
         state, watch = at
@@ -841,7 +856,10 @@ class Region:
         remedy = _REMEDIES.get(reason.partition(": ")[2] or reason, "")
         walk = self._reads.walk
         if remedy and walk is not None and walk.optimizers:
-            remedy += _OPTIMIZERS
+            if is_optimizers_step(place):
+                remedy = for_optimizers(walk.optimizers)
+            else:
+                remedy += _OPTIMIZERS
         self._note(reason + (f" ({remedy})" if remedy else ""), place)
         structure.refusals += 1
         # Where one node cannot stand for all, operators have their own.
@@ -862,7 +880,10 @@ class Region:
     @contextlib.contextmanager
     def _own_session(self) -> Iterator[None]:
         if self._runtime is None:
-            _native.enable(None, {})
+            try:
+                _native.enable(None, {})
+            except (RuntimeError, ValueError) as error:
+                self._cannot_replay(str(error))
             self._runtime = _native.active()
         else:
             _native.activate(self._runtime)
@@ -901,17 +922,11 @@ def _why_not_set(
     return None
 
 
-_Run = Callable[..., tuple[int, int, tuple[torch.Tensor, ...]]]
-
-
-@functools.cache
-def functions() -> tuple[_Run, Callable[[tuple[Any, ...], int, int, int], int]]:
-    """`run_region` and `are_these`; see bindings/torch/region_library.h."""
-    address = _native._ops().region_functions()
-    if not address:
-        raise RuntimeError("reprise: regions need functions that this torch lacks")
-    made: Any = ctypes.PYFUNCTYPE(ctypes.py_object)(address)()
-    return made  # type: ignore[no-any-return]
+def _name_of(fn: Any) -> str:
+    """What a program calls it: of a part of a function, the function's name."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return str(getattr(fn, "__qualname__", type(fn).__qualname__))
 
 
 _NODES = "operators have nodes of their own"

@@ -123,7 +123,8 @@ class DataFollower:
         attributes = value.__dict__
         self._hold_instance(name, value, attributes)
         trail.apart.add((id(attributes), "param_groups"))
-        trail.names_in(name, attributes, trail.scopes.all, Domain.PACKAGE)
+        names = trail.names_in(name, attributes, trail.scopes.all, Domain.PACKAGE)
+        names.whose = "torch"
         for group in value.param_groups:
             trail.add(name, list(group["params"]), Domain.PACKAGE)
 

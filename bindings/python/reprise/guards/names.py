@@ -124,7 +124,7 @@ class Names(Holder):
 
     __slots__ = (
         *("apart", "domain", "done", "fixed", "keys", "leads_on", "present"),
-        *("scope", "size"),
+        *("scope", "size", "whose"),
     )
 
     def __init__(
@@ -140,6 +140,7 @@ class Names(Holder):
         self.keys: frozenset[str] | None = None  # None: all
         self.apart: frozenset[str] = frozenset()  # keys that do not count
         self.present: dict[Any, Token] = {}
+        self.whose = ""  # the package whose private attributes these are
 
     def take_keys(self) -> None:
         """Those of the scope, which is whole by now."""
@@ -216,6 +217,8 @@ class Names(Holder):
 
     def label_of(self, key: Any) -> str:
         """What the program calls it."""
+        if self.whose and type(key) is str and key.startswith("_"):
+            return f"what {self.whose} keeps in {self.name} for itself"
         return f"{self.name}.{name_of_key(key)}"
 
     def watched(self) -> Any:
