@@ -30,6 +30,8 @@ HEADS = {
     ("_eager.py", "__call__"),
     ("_eager.py", "__get__"),
 }
+# Programs of their own, which are not loaded with the package.
+COMMANDS = ("reprise.__main__", "reprise._doctor")
 BACKENDS = [pytest.param("eager", id="eager"), pytest.param(reprise.backend, id="own")]
 
 
@@ -67,7 +69,7 @@ def test_all_functions_of_the_package_are_hidden() -> None:
         for code in _dynamo.HIDDEN
     }
     for module in pkgutil.walk_packages([str(PACKAGE)], "reprise."):
-        if module.name == "reprise.__main__":  # a program of its own
+        if module.name.startswith(COMMANDS):
             continue
         loaded = importlib.import_module(module.name)
         assert loaded.__file__, "loaded with the package"

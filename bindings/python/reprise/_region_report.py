@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from reprise._words import fold, plural
+
 
 @dataclasses.dataclass
 class RegionReport:
@@ -20,7 +22,7 @@ class RegionReport:
         variants: structures of arguments, and states of modules, that it has.
         samples: recorded calls that were the same as what is replayed.
         reasons: why calls ran their Python: how often, and the program's line.
-        guards: what was another one than at the call before: how often.
+        guards: what had changed since the call before: how often.
     """
 
     name: str
@@ -39,18 +41,20 @@ class RegionReport:
         each = (
             f" in {1e6 * self.seconds / self.replayed:.0f} us" if self.replayed else ""
         )
-        passes = f" and {self.backward} backward passes" if self.backward else ""
+        passes = (
+            f" and {plural(self.backward, 'backward pass')}" if self.backward else ""
+        )
         lines = [
-            f"region {self.name}: {self.replayed} of {self.calls} calls{passes} replayed{each}, "
-            f"{self.operators} operators a call, {self.variants} variants, "
-            f"{self.samples} samples the same"
+            f"region {self.name}: {self.replayed} of {plural(self.calls, 'call')}{passes} "
+            f"replayed{each}, {plural(self.operators, 'operator')} a call, "
+            f"{plural(self.variants, 'variant')}, {plural(self.samples, 'sample')} the same"
         ]
         for reason, (times, place) in self.reasons.items():
             where = f" at {place}" if place else ""
             lines.append(f"  {times} x {reason}{where}")
         for guard, times in self.guards.items():
-            lines.append(f"  {times} x another {guard}")
-        return "\n".join(lines)
+            lines.append(f"  {times} x changed since the call before: {guard}")
+        return "\n".join(part for line in lines for part in fold(line))
 
     def to_dict(self) -> dict[str, Any]:
         """The same in types that JSON knows."""

@@ -11,6 +11,9 @@ from typing import Any, Literal
 from reprise._advice import advice
 from reprise._dot import by_op, by_segment
 from reprise._region_report import RegionReport
+from reprise._variables import switched_off
+from reprise._words import fold
+from reprise._words import plural as _plural
 
 _OPERATORS_SHOWN = 6
 _SIGNATURE_SHOWN = 8
@@ -48,8 +51,13 @@ class Report:
             fields["regions"] = [each.to_dict() for each in self._regions]
 
     def to_dict(self) -> dict[str, Any]:
-        """A copy, in types that JSON knows; empty before the first `enable`."""
-        return copy.deepcopy(self._fields)
+        """A copy, in types that JSON knows.
+
+        Before the first `enable` it has `regions` alone, or nothing where there are none.
+        """
+        if self._fields or not self._regions:
+            return copy.deepcopy(self._fields)
+        return {"regions": [each.to_dict() for each in self._regions]}
 
     def dot(self, signature: str, *, by: Literal["op", "segment"] = "op") -> str:
         """A plan as a graph, in the language of Graphviz (`dot -Tsvg`).
@@ -86,10 +94,23 @@ class Report:
         return f"<reprise.Report of {_plural(len(self._plans()), 'plan')}>"
 
     def __str__(self) -> str:
-        lines = (
-            list(self._lines()) if self._fields else ["reprise has not been enabled"]
+        lines = self._lines() if self._fields else [self._why_empty()]
+        folded = (part for line in lines for part in fold(line))
+        return "\n".join([*folded, *map(str, self._regions)])
+
+    def _why_empty(self) -> str:
+        """What is so where no runtime has a report."""
+        if switched_off():
+            return "reprise is switched off: REPRISE=0 is in the environment"
+        called = [each for each in self._regions if each.calls]
+        if not called:
+            return "reprise has not been enabled"
+        replayed = sum(each.replayed for each in called)
+        calls = _plural(sum(each.calls for each in called), "call")
+        return (
+            f"{replayed} of {calls} of {_plural(len(called), 'region')} were replayed; "
+            "outside of regions nothing is, as reprise.enable() has not been called"
         )
-        return "\n".join([*lines, *map(str, self._regions)])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -157,18 +178,18 @@ class Report:
         for trace in unbuilt[:_TRACES_SHOWN]:
             yield _trace_line(trace)
         if len(unbuilt) > _TRACES_SHOWN:
-            yield f"{len(unbuilt) - _TRACES_SHOWN} more traces"
+            yield _plural(len(unbuilt) - _TRACES_SHOWN, "more trace")
         yield from _section("cuts", self._list("cuts"), _cut)
         yield from _section("rejections", self._list("rejections"), _rejection)
         yield from _section("squashes", self._list("squashes"), _squash)
-        for note in self._fields.get("notes", []):
+        for note in _counted(self._fields.get("notes", [])):
             yield f"note: {note}"
 
 
 def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     yield (
         f"plan {_short(plan['signature'])} {plan['state']}: "
-        f"{plan['ops']} ops, {plan['launches']} launches in "
+        f"{_plural(plan['ops'], 'op')}, {_launches(plan['launches'])} in "
         f"{_plural(plan['segments'], 'segment')}, {_bytes(plan['arena_bytes'])}"
         f"{_shares(plan)}, "
         f"by {plan['mechanism']}"
@@ -192,11 +213,15 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"  memory of a pass: {_bytes(at_once)} in use at once, {part:.2f}x laid out"
     if operators := plan.get("operators"):
         yield f"  {_operators(operators)}"
-    notes = [note for note in (plan.get("reason"), *plan.get("notes", [])) if note]
+    notes = _counted(filter(None, (plan.get("reason"), *plan.get("notes", []))))
     for note in notes[:_NOTES_SHOWN]:
         yield f"  note: {_head(note)}"
     if (more := len(notes) - _NOTES_SHOWN) > 0:
         yield f"  {_plural(more, 'more note')} in to_dict()"
+
+
+def _launches(number: int) -> str:
+    return f"{number} launch{'es' * (number != 1)}"
 
 
 def _shares(plan: dict[str, Any]) -> str:
@@ -205,12 +230,21 @@ def _shares(plan: dict[str, Any]) -> str:
     return " beside an arena that it shares"
 
 
+def _counted(notes: Iterable[str]) -> list[str]:
+    """Each note once, with how often it is there."""
+    return [
+        f"{_head(note)} ({times} times)" if times > 1 else note
+        for note, times in collections.Counter(notes).items()
+    ]
+
+
 def _head(note: str) -> str:
     return note if len(note) <= _NOTE_SHOWN else f"{note[: _NOTE_SHOWN - 3]}..."
 
 
 def _trace_line(trace: dict[str, Any]) -> str:
-    line = f"trace {_short(trace['signature'])} {trace['state']}: {trace['ops']} ops"
+    ops = _plural(trace["ops"], "op")
+    line = f"trace {_short(trace['signature'])} {trace['state']}: {ops}"
     line += _at(trace.get("places"))
     if reason := trace.get("reason"):
         line += f", {_head(reason)}"
@@ -241,7 +275,8 @@ def _at(places: list[str] | None) -> str:
 
 def _cut(row: dict[str, Any]) -> str:
     text = f"{row['op']}: {row['reason']}{_at(row.get('places'))}"
-    return f"{text} ({helps})" if (helps := advice(row["reason"])) else text
+    helps = advice(row["reason"], row.get("places") or ())
+    return f"{text} ({helps})" if helps else text
 
 
 def _rejection(row: dict[str, Any]) -> str:
@@ -266,12 +301,6 @@ def _section(
 
 def _short(signature: str) -> str:
     return signature[:_SIGNATURE_SHOWN]
-
-
-def _plural(number: int, noun: str) -> str:
-    if number == 1:
-        return f"{number} {noun}"
-    return f"{number} {noun}{'es' if noun.endswith('sh') else 's'}"
 
 
 def _duration(microseconds: float) -> str:

@@ -3,33 +3,74 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 _GAUGES = frozenset({"plans", "plan_bytes", "trace_bytes"})
 
 
+def _counter(meaning: str) -> Any:
+    return dataclasses.field(default=0, metadata={"meaning": meaning})
+
+
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """Counters since `enable` or `reset`; `plans` and what ends in `_bytes` are gauges."""
+    """Counters since `enable` or `reset`; `plans` and what ends in `_bytes` are gauges.
 
-    ops: int = 0  #: seen by hooks
-    followed: int = 0  #: ops answered from a replay
-    unshown: int = 0  #: of these, ops of regions that were not shown one by one
-    traces: int = 0  #: traces closed
-    signatures: int = 0  #: distinct signatures
-    recorded: int = 0  #: recordings kept
-    builds: int = 0  #: instances of plans built
-    rejected: int = 0  #: builds or plans given up
-    validated: int = 0  #: validation passes that found equal bits
-    replays: int = 0  #: plans launched in place of eager
-    squashes: int = 0  #: replays that the program left
-    saved_us: int = 0  #: microseconds that replays saved, where measured
-    escapes: int = 0  #: outputs written to fresh memory
-    effects: int = 0  #: followed ops that wrote memory of the program's
-    evictions: int = 0  #: plans evicted
-    forgotten: int = 0  #: traces, cuts and notes forgotten to stay within bounds
-    plans: int = 0  #: plans now in the cache
-    plan_bytes: int = 0  #: bytes of arenas, graphs and recordings now held
-    trace_bytes: int = 0  #: bytes of the host now kept of traces without a plan
+    `str()` is a table with a sentence for each.
+    """
+
+    ops: int = _counter("Operations that Reprise saw.")
+    followed: int = _counter("Of these, operations whose results came from a replay.")
+    unshown: int = _counter(
+        "Of the followed ones, operations of regions that were not shown one by one."
+    )
+    traces: int = _counter("Stretches of operations that came to their end: traces.")
+    signatures: int = _counter("Different ones among these traces.")
+    recorded: int = _counter("Recordings of eager's launches that were kept.")
+    builds: int = _counter(
+        "Copies of plans that were built, each with memory of its own."
+    )
+    rejected: int = _counter("Builds and plans that were given up.")
+    validated: int = _counter(
+        "Comparisons of a plan with eager that found the same bits."
+    )
+    replays: int = _counter("Passes that a plan ran in place of eager.")
+    squashes: int = _counter(
+        "Replays that were rolled back, as the program went another way."
+    )
+    saved_us: int = _counter(
+        "Microseconds that replays saved, where that was measured."
+    )
+    escapes: int = _counter(
+        "Outputs that were written to fresh memory, as earlier ones were in use."
+    )
+    effects: int = _counter("Followed operations that wrote the program's own memory.")
+    evictions: int = _counter(
+        "Plans that were dropped to stay within the budget of memory."
+    )
+    forgotten: int = _counter(
+        "Traces, cuts and notes that were forgotten to stay within bounds."
+    )
+    plans: int = _counter("Plans that there are now.")
+    plan_bytes: int = _counter(
+        "Bytes that plans hold now: arenas, graphs and recordings."
+    )
+    trace_bytes: int = _counter(
+        "Bytes of the host that are kept now for traces without a plan."
+    )
+
+    def __str__(self) -> str:
+        rows = [
+            (each.name, f"{getattr(self, each.name):,}", each.metadata["meaning"])
+            for each in dataclasses.fields(self)
+        ]
+        names, numbers, _ = (
+            max(map(len, column)) for column in zip(*rows, strict=True)
+        )
+        return "\n".join(
+            f"{name:<{names}}  {number:>{numbers}}  {meaning}"
+            for name, number, meaning in rows
+        )
 
     def since(self, before: Stats) -> Stats:
         """These counters less those of `before`; gauges as they are.
