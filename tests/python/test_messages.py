@@ -358,9 +358,23 @@ def test_only_an_optimizers_step_is_taken_for_one(tmp_path: pathlib.Path) -> Non
         assert not _advice.is_optimizers_step(nowhere)
 
 
-def test_what_torch_keeps_for_itself_is_not_named() -> None:
+class Own(torch.optim.SGD):
+    """Has an attribute of the program's own."""
+
+    _calls = 0
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self._calls += 1
+        super().zero_grad(set_to_none)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [(torch.optim.SGD, "what torch keeps in SGD for itself"), (Own, "Own._calls")],
+)
+def test_what_torch_keeps_for_itself_is_not_named(kind: Any, told: str) -> None:
     model = nn.Linear(4, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = kind(model.parameters(), lr=0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1000)
 
     def step(x: torch.Tensor) -> None:
@@ -374,7 +388,7 @@ def test_what_torch_keeps_for_itself_is_not_named() -> None:
         scheduler.step()
     text = str(fast.explain())
     assert "_opt_called" not in text
-    assert "it changes what torch keeps in SGD for itself" in text
+    assert f"it changes {told}" in text
 
 
 def test_what_has_changed_is_a_sentence() -> None:

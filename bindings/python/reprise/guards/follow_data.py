@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from reprise._dynamo import codes_of
 from reprise._frames import Owner
 from reprise.guards import classes
 from reprise.guards.code import named_by
@@ -124,7 +125,7 @@ class DataFollower:
         self._hold_instance(name, value, attributes)
         trail.apart.add((id(attributes), "param_groups"))
         names = trail.names_in(name, attributes, trail.scopes.all, Domain.PACKAGE)
-        names.whose = "torch"
+        names.torchs = _private_of_optimizers()
         for group in value.param_groups:
             trail.add(name, list(group["params"]), Domain.PACKAGE)
 
@@ -313,6 +314,23 @@ class DataFollower:
                 known = scopes.all
             self._scope_by_kind[id(kind)] = known
         return known
+
+
+@functools.cache
+def _private_of_optimizers() -> frozenset[str]:
+    """Attributes of optimizers by which torch's own code goes, and no program's."""
+    kinds = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler
+    named = {
+        name
+        for kind in kinds
+        for function in vars(kind).values()
+        if isinstance(function, types.FunctionType)
+        for code in codes_of(function.__code__)
+        for name in code.co_names
+    }
+    return frozenset(
+        name for name in named if name.startswith("_") and not name.startswith("__")
+    )
 
 
 def is_array(kind: type) -> bool:

@@ -124,7 +124,7 @@ class Names(Holder):
 
     __slots__ = (
         *("apart", "domain", "done", "fixed", "keys", "leads_on", "present"),
-        *("scope", "size", "whose"),
+        *("scope", "size", "torchs"),
     )
 
     def __init__(
@@ -140,7 +140,7 @@ class Names(Holder):
         self.keys: frozenset[str] | None = None  # None: all
         self.apart: frozenset[str] = frozenset()  # keys that do not count
         self.present: dict[Any, Token] = {}
-        self.whose = ""  # the package whose private attributes these are
+        self.torchs: frozenset[str] = frozenset()  # keys of torch's own
 
     def take_keys(self) -> None:
         """Those of the scope, which is whole by now."""
@@ -217,8 +217,8 @@ class Names(Holder):
 
     def label_of(self, key: Any) -> str:
         """What the program calls it."""
-        if self.whose and type(key) is str and key.startswith("_"):
-            return f"what {self.whose} keeps in {self.name} for itself"
+        if type(key) is str and key in self.torchs:
+            return f"what torch keeps in {self.name} for itself"
         return f"{self.name}.{name_of_key(key)}"
 
     def watched(self) -> Any:
