@@ -35,28 +35,33 @@ endfunction()
 # One sentence for each way in which a torch does not fit. Sets REPRISE_TORCH_VERSION
 # (2.11) and the library's name for it (reprise_torch_211).
 function(reprise_check_torch torch)
-  set(wanted "torch ${REPRISE_TORCH_OLDEST} or newer for CUDA")
+  set(wanted "torch ${REPRISE_TORCH_OLDEST} or newer for CUDA 13: pip install 'torch>=${REPRISE_TORCH_OLDEST}'")
   if(NOT torch)
-    message(FATAL_ERROR
-      "reprise: no torch found; install ${wanted} and pass "
-      "-DREPRISE_TORCH_DIR=<site-packages>/torch (or activate its environment, or build "
-      "the core alone with -DREPRISE_TORCH=OFF)")
+    reprise_lacks("no torch was found; install ${wanted}, and activate its environment or pass "
+      "-DREPRISE_TORCH_DIR=<site-packages>/torch (-DREPRISE_TORCH=OFF builds the core alone)")
+    return()
   endif()
   file(STRINGS ${torch}/version.py line REGEX "^__version__")
   string(REGEX MATCH "([0-9]+)\\.([0-9]+)[^']*" full "${line}")
   set(version ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})
+  set(found "the torch in ${torch} (${full})")
   if(version VERSION_LESS REPRISE_TORCH_OLDEST)
-    message(FATAL_ERROR "reprise: found torch ${full} in ${torch}, which is too old; install ${wanted}")
+    reprise_lacks("${found} is too old; install ${wanted}")
+    return()
+  endif()
+  if(NOT EXISTS ${torch}/lib/libtorch_cuda.so)
+    reprise_lacks("${found} is for CPUs alone: it has no libtorch_cuda.so; install ${wanted}")
+    return()
+  endif()
+  file(STRINGS ${torch}/version.py line REGEX "^cuda[: ]")
+  if(line MATCHES "'([0-9]+)\\.([0-9]+)'" AND NOT CMAKE_MATCH_1 EQUAL 13)
+    reprise_lacks("${found} is for CUDA ${CMAKE_MATCH_1}.${CMAKE_MATCH_2}; install ${wanted}")
+    return()
   endif()
   if(version VERSION_GREATER REPRISE_TORCH_NEWEST)
     message(WARNING
-      "reprise: found torch ${full} in ${torch}, which is newer than ${REPRISE_TORCH_NEWEST}, the "
-      "newest that Reprise was tested with; the build may fail, and so may what it builds")
-  endif()
-  if(NOT EXISTS ${torch}/lib/libtorch_cuda.so)
-    message(FATAL_ERROR
-      "reprise: the torch in ${torch} (${full}) is a CPU-only build (it has no "
-      "libtorch_cuda.so); install ${wanted}")
+      "reprise: ${found} is newer than ${REPRISE_TORCH_NEWEST}, the newest that Reprise was "
+      "tested with; the build may fail, and so may what it builds")
   endif()
   message(STATUS "torch ${full} in ${torch}")
   set(REPRISE_TORCH_VERSION ${version} PARENT_SCOPE)
@@ -74,8 +79,7 @@ function(reprise_find_python torch)
       return()
     endif()
   endforeach()
-  message(FATAL_ERROR
-    "reprise: no Python with PyYAML found, which reads torch's list of operators; in the "
+  reprise_lacks("no Python with PyYAML was found, which reads torch's list of operators; in the "
     "environment of the torch in ${torch}, run: pip install pyyaml")
 endfunction()
 
@@ -112,17 +116,16 @@ function(reprise_import_cuda_headers torch)
   endif()
   foreach(header IN ITEMS cuda.h cupti.h nvrtc.h nvtx3/nvToolsExt.h)
     if(NOT include OR NOT EXISTS ${include}/${header})
-      message(FATAL_ERROR
-        "reprise: no ${header} in '${include}'; set REPRISE_TORCH_DIR to torch's wheel, which "
-        "brings CUDA's headers, or REPRISE_CUDA_INCLUDE_DIR to those of CUDA 13")
+      reprise_lacks("there is no ${header} in '${include}'; set REPRISE_TORCH_DIR to torch's wheel, "
+        "which brings CUDA's headers, or REPRISE_CUDA_INCLUDE_DIR to those of CUDA 13")
+      return()
     endif()
   endforeach()
   if(REPRISE_TORCH AND NOT EXISTS ${include}/crt/host_defines.h)
     # The same release of CUDA as torch's own headers.
     file(STRINGS ${include}/cuda.h line REGEX "^#define CUDA_VERSION ")
     string(REGEX MATCH "([0-9]+)0([0-9])0$" version "${line}")
-    message(FATAL_ERROR
-      "reprise: no crt/host_defines.h in ${include}: pip install "
+    reprise_lacks("there is no crt/host_defines.h in ${include}; run: pip install "
       "'cuda-toolkit[crt,cccl]==${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.*'")
   endif()
   add_library(reprise_dep::cuda_headers INTERFACE IMPORTED GLOBAL)
@@ -133,8 +136,13 @@ reprise_find_torch(reprise_torch_dir)
 if(REPRISE_TORCH)
   reprise_check_torch("${reprise_torch_dir}")
 endif()
-reprise_import_cuda_headers("${reprise_torch_dir}")
+if(REPRISE_TORCH_VERSION OR NOT REPRISE_TORCH)  # else the headers are not at fault
+  reprise_import_cuda_headers("${reprise_torch_dir}")
+endif()
+if(REPRISE_TORCH_VERSION)
+  reprise_find_python(${reprise_torch_dir})
+endif()
+reprise_stop_if_lacking()
 if(REPRISE_TORCH)
   reprise_import_torch(${reprise_torch_dir})
-  reprise_find_python(${reprise_torch_dir})
 endif()
