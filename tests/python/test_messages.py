@@ -468,3 +468,42 @@ def test_each_counter_has_a_sentence() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "12,345" in str(reprise.Stats(ops=12345))
+
+
+# --- A process that confines itself -------------------------------------------------
+
+
+def test_a_process_that_forbids_membarrier_meanwhile_runs_as_without() -> None:
+    """Reprise needs that call of the kernel to be switched on again (skipping.h)."""
+    result = fresh.program(
+        """
+        import ctypes, struct, warnings
+        import torch, reprise
+
+        warnings.simplefilter("ignore")
+        x = torch.arange(4.0)
+        reprise.enable("cpu")
+        reprise.disable()
+
+        # A filter of seccomp: call 324 is refused, all others are allowed.
+        rows = [(0x20, 0, 0, 0), (0x15, 0, 1, 324), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]
+        code = ctypes.create_string_buffer(
+            b"".join(struct.pack("HBBI", *row) for row in rows)
+        )
+        filter = ctypes.create_string_buffer(
+            struct.pack("HxxxxxxP", len(rows), ctypes.addressof(code))
+        )
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.prctl(38, 1, 0, 0, 0) == 0
+        assert libc.prctl(22, 2, filter) == 0, ctypes.get_errno()
+
+        try:
+            reprise.enable("cpu")
+        except RuntimeError as error:
+            print(error)
+        print((x * 2).tolist(), reprise._native.active())
+        """
+    )
+    assert "membarrier" in result.stdout
+    assert "seccomp" in result.stdout
+    assert result.stdout.splitlines()[-1] == "[0.0, 2.0, 4.0, 6.0] None"

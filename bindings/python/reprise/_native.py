@@ -198,7 +198,7 @@ def activate(runtime: int | None) -> None:
     if not loaded():
         return
     if failure := _ops().activate(-1 if runtime is None else runtime):
-        _warn(f"{failure[1]}; the program runs as without it")
+        warn(f"{failure[1]}; the program runs as without it")
 
 
 def wait(runtime: int | None, timeout: float | None) -> bool:
