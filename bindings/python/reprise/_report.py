@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
-import html
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
@@ -114,7 +114,25 @@ class Report:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return f"<pre>{html.escape(str(self))}</pre>"
+        from reprise import _html  # which formats numbers as this module does
+
+        return _html.fragment(self)
+
+    def to_html(self) -> str:
+        """A page for browsers: one file, without scripts or other files.
+
+        It has what `str()` says and more: a bar of ops followed, cut and new, the
+        commonest cuts with the program's source lines, and tables of plans, regions and
+        squashes. Of long tables the first rows are there, and how many are left out.
+        """
+        from reprise import _html
+
+        return _html.document(self)
+
+    def export_html(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_html()` to a file."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.to_html())
 
     def _list(self, name: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._fields.get(name, [])
