@@ -216,19 +216,6 @@ def test_advice_is_for_what_a_program_can_change(reason: str) -> None:
     assert bool(advice(reason)) == (reason != "no such")
 
 
-def test_a_report_is_html_for_notebooks() -> None:
-    report = reprise.Report(
-        {
-            "mode": "host",
-            "stats": {"ops": 4, "followed": 2},
-            "notes": ["1 < 2 & so on"],
-        }
-    )
-    html = report._repr_html_()
-    assert html.startswith("<pre>50% of 4 ops were replayed")
-    assert "1 &lt; 2 &amp; so on" in html
-
-
 # --- Stretches ---------------------------------------------------------------------
 
 

@@ -230,10 +230,11 @@ def _saving(plan: Row) -> Html:
     """Of a replay; none where it was not measured."""
     eager, replay = plan.get("eager_us") or 0, plan.get("replay_us") or 0
     saving = plan.get("saving_us") or 0
-    times = f"eager {eager:,.1f} us, replay {replay:,.1f} us"
+    known = eager > 0 and replay > 0
     return number_cell(
         _duration(saving) if saving > 0 else _NONE,
-        muted(times if eager > 0 and replay > 0 else ""),
+        muted(f"eager {eager:,.1f} us" if known else ""),
+        muted(f"replay {replay:,.1f} us" if known else ""),
     )
 
 
@@ -377,4 +378,4 @@ def _counters(stats: Row) -> Html:
         for name, value in stats.items()
     ]
     heads = ("counter", "#value", "meaning")
-    return collapsed("Counters", table(heads, rows)) if stats else Html()
+    return collapsed("Counters", table(heads, rows)) if stats.get("ops") else Html()
