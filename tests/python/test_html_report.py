@@ -275,7 +275,8 @@ def test_names_cannot_break_the_page() -> None:
 
 def test_what_cannot_be_shown_is_replaced(tmp_path: pathlib.Path) -> None:
     odd = "a\x00b\ud800c"
-    odd_report = report(cuts=[cut(odd, places=[f"/{odd}.py:1"])], notes=[odd])
+    row = cut(odd, reason=odd, places=[f"/{odd}.py:1"])
+    odd_report = report(cuts=[row], notes=[odd])
     odd_report.export_html(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text("utf-8")
     assert text == odd_report.to_html()
