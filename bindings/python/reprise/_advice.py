@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Iterable
 from typing import Any
+
+from reprise._words import source_line
 
 _READS = "hands data to the host"
 
@@ -60,8 +61,7 @@ def advice(reason: str, places: Iterable[str] = ()) -> str:
 
 def is_optimizers_step(place: str) -> bool:
     """The program's line calls an optimizer: "train.py:42"."""
-    file, _, line = place.rpartition(":")
-    return line.isdecimal() and bool(_STEP.search(linecache.getline(file, int(line))))
+    return bool(_STEP.search(source_line(place)))
 
 
 def for_optimizers(optimizers: Iterable[Any]) -> str:

@@ -109,8 +109,7 @@ def _head(report: Report, cuts: list[Row]) -> Html:
     fields = report._fields
     stats = fields.get("stats", {})
     if not fields:
-        title = "Reprise" if report._regions else sentence(str(report))
-        return tag("header", tag("h2", title))
+        return tag("header", tag("h2", sentence(report._why_empty())))
     if not stats.get("ops"):
         return tag("header", tag("h2", sentence(report._summary())))
     title = f" of {number(stats['ops'])} ops were replayed"
@@ -182,7 +181,7 @@ def _in_the_way(report: Report, cuts: list[Row]) -> Html:
 
 def _cut(row: Row, ops: int) -> list[Html]:
     of_ops = share(row["count"], ops) if row["op"] != _NO_OP else ""
-    helps = advice(row["reason"])
+    helps = advice(row["reason"], row.get("places") or ())
     return [
         number_cell(row["count"], muted(f"{of_ops} of ops" if of_ops else "")),
         long_cell(

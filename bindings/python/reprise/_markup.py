@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
-import linecache
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
+
+from reprise._words import source_line
 
 Row = TypeVar("Row")
 
@@ -164,16 +165,9 @@ def place_line(place: str) -> Html:
     file, line, package = match[1], match[2], match[3] or ""
     short = "/".join(file.split(os.sep)[-_PARTS_SHOWN:])
     shown = cut_short(f"{short}:{line}{package}")
-    source = _source(file, int(line))
+    source = source_line(f"{file}:{line}")
     return tag(
         "div",
         tag("span", shown, title=cut_short(place, _PATH_SHOWN), class_="place"),
         tag("code", cut_short(source, _CODE_SHOWN)) if source else "",
     )
-
-
-def _source(file: str, line: int) -> str:
-    try:
-        return linecache.getline(file, line).strip()
-    except ValueError:  # such a path cannot be
-        return ""

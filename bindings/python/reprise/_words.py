@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterator
 
@@ -9,6 +10,15 @@ WIDTH = 110  # of a line, where what it says can be broken
 _SHORTEST = 40  # of what is left of a break
 # Where a sentence is best broken: behind a clause, before a place or a remedy.
 _BREAKS = re.compile(r"(?<=[;:,]) | (?=\(|at /|at <)")
+
+
+def source_line(place: str) -> str:
+    """What stands at "train.py:42"; empty where nobody can say."""
+    file, _, line = place.rpartition(":")
+    try:
+        return linecache.getline(file, int(line)).strip()
+    except ValueError:  # no number, or a path that cannot be
+        return ""
 
 
 def plural(number: int, noun: str) -> str:
