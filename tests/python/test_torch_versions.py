@@ -7,6 +7,7 @@ got another name, under which nobody observes it.
 
 from __future__ import annotations
 
+import sysconfig
 from typing import Any
 
 import pytest
@@ -45,6 +46,17 @@ LACKING = {
 
 def test_all_that_is_observed_is_there() -> None:
     assert _observers.lacking() == LACKING[VERSION]
+
+
+def test_a_free_threaded_python_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = sysconfig.get_config_var
+    monkeypatch.setattr(
+        sysconfig, "get_config_var", lambda name: name == "Py_GIL_DISABLED" or own(name)
+    )
+    with pytest.raises(RuntimeError, match=r"free-threaded .*: use the ordinary one"):
+        _observers.check_layout()
 
 
 CALLS = 6

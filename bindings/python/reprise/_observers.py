@@ -25,6 +25,7 @@ import os
 import re
 import struct
 import sys
+import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -225,6 +226,11 @@ def _between(
 
 def check_layout() -> None:
     """Raise RuntimeError unless Python and torch keep things where we look for them."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise RuntimeError(
+            "reprise does not support the free-threaded build of Python: use the "
+            "ordinary one (python3.13, not python3.13t)"
+        )
     if not _layout_is_known():
         raise RuntimeError(
             "reprise does not know how this Python lays out its methods "
