@@ -239,11 +239,12 @@ def _writing_unseen(
 
 
 def test_an_unseen_writer_from_the_first_pass_on() -> None:
-    """Validation sees that the plan reads too early; it never replaces eager."""
+    """A validation or a recording sees it; no plan that reads too early replaces eager."""
     _, report = same_as_eager(
         "cpu", lambda wait: _writing_unseen(lambda number: True, wait, 150)
     )
-    assert "gave other bits than eager" in str(report)
+    told = str(report)
+    assert "gave other bits than eager" in told or "written past the operators" in told
 
 
 def test_an_unseen_writer_that_comes_late_is_found_by_sampling() -> None:

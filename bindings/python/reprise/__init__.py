@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from reprise import _start
 
 try:
-    from reprise import _dynamo, _native
+    # _html: reports load it late, and Dynamo is to trace none of its functions.
+    from reprise import _dynamo, _html, _native  # noqa: F401
     from reprise._compiler import reprise as backend
     from reprise._eager import eager
     from reprise._options import Device, Option, OptionValue
