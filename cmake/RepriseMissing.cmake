@@ -8,8 +8,7 @@ function(reprise_lacks_package)
   set_property(GLOBAL APPEND PROPERTY REPRISE_LACKING_PACKAGES ${ARGV})
 endfunction()
 
-function(reprise_lacks)
-  string(CONCAT sentence ${ARGV})
+function(reprise_lacks sentence)
   set_property(GLOBAL APPEND_STRING PROPERTY REPRISE_LACKING "\n  - ${sentence}")
 endfunction()
 

@@ -37,8 +37,8 @@ endfunction()
 function(reprise_check_torch torch)
   set(wanted "torch ${REPRISE_TORCH_OLDEST} or newer for CUDA 13: pip install 'torch>=${REPRISE_TORCH_OLDEST}'")
   if(NOT torch)
-    reprise_lacks("no torch was found; install ${wanted}, and activate its environment or pass "
-      "-DREPRISE_TORCH_DIR=<site-packages>/torch (-DREPRISE_TORCH=OFF builds the core alone)")
+    reprise_lacks("no torch was found; install ${wanted}, and activate its environment or pass \
+-DREPRISE_TORCH_DIR=<site-packages>/torch (-DREPRISE_TORCH=OFF builds the core alone)")
     return()
   endif()
   file(STRINGS ${torch}/version.py line REGEX "^__version__")
@@ -79,8 +79,8 @@ function(reprise_find_python torch)
       return()
     endif()
   endforeach()
-  reprise_lacks("no Python with PyYAML was found, which reads torch's list of operators; in the "
-    "environment of the torch in ${torch}, run: pip install pyyaml")
+  reprise_lacks("no Python with PyYAML was found, which reads torch's list of operators; in the \
+environment of the torch in ${torch}, run: pip install pyyaml")
 endfunction()
 
 function(reprise_import_torch torch)
@@ -116,8 +116,8 @@ function(reprise_import_cuda_headers torch)
   endif()
   foreach(header IN ITEMS cuda.h cupti.h nvrtc.h nvtx3/nvToolsExt.h)
     if(NOT include OR NOT EXISTS ${include}/${header})
-      reprise_lacks("there is no ${header} in '${include}'; set REPRISE_TORCH_DIR to torch's wheel, "
-        "which brings CUDA's headers, or REPRISE_CUDA_INCLUDE_DIR to those of CUDA 13")
+      reprise_lacks("there is no ${header} in '${include}'; set REPRISE_TORCH_DIR to torch's wheel, \
+which brings CUDA's headers, or REPRISE_CUDA_INCLUDE_DIR to those of CUDA 13")
       return()
     endif()
   endforeach()
@@ -125,8 +125,8 @@ function(reprise_import_cuda_headers torch)
     # The same release of CUDA as torch's own headers.
     file(STRINGS ${include}/cuda.h line REGEX "^#define CUDA_VERSION ")
     string(REGEX MATCH "([0-9]+)0([0-9])0$" version "${line}")
-    reprise_lacks("there is no crt/host_defines.h in ${include}; run: pip install "
-      "'cuda-toolkit[crt,cccl]==${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.*'")
+    reprise_lacks("there is no crt/host_defines.h in ${include}; run: pip install \
+'cuda-toolkit[crt,cccl]==${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.*'")
   endif()
   add_library(reprise_dep::cuda_headers INTERFACE IMPORTED GLOBAL)
   target_include_directories(reprise_dep::cuda_headers SYSTEM INTERFACE ${include})

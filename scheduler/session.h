@@ -27,6 +27,7 @@ enum class Action : uint8_t {
   kObserve,  // run it, then call Leave (or Abandon if it raised)
   kFollow,   // do not run it: its results are those of followed()
   kTell,     // nothing is done yet: others have to be told before
+  kAway,     // the session is paused: run it, as one that may write any memory
 };
 
 // Handles the ops of one (device, stream), one at a time:
@@ -37,6 +38,8 @@ enum class Action : uint8_t {
 //   kObserve: Unlock(); run eagerly; Lock(); Leave(results, call); Unlock()
 //   kEager:   Unlock(); run eagerly
 //   kCut:     Unlock(); tell other sessions (StreamWrites); run eagerly
+//   kAway:    Unlock(); note it in the book of ops, and interrupt whoever is
+//             watching now; run eagerly
 //   kTell:    Unlock(); tell other sessions; Lock(); EnterTold(view), as above
 //
 // Ops may come from different threads. Where they overlap (one is entered while

@@ -118,7 +118,7 @@ Action StreamSession::EnterTold(const OpView& op) {
     if (validation_.Enter(op)) return Observe();
     mode_ = Mode::kBoundary;
   } else if (mode_ == Mode::kAway) [[unlikely]] {
-    return Action::kEager;
+    return Action::kAway;
   }
   if (attention_.asleep() && mode_ == Mode::kBoundary) [[unlikely]] {
     return Sleep();
@@ -189,7 +189,7 @@ Action StreamSession::EnterMasked(const OpView& op,
   TraceEntry* expected = nullptr;
   std::optional<uint64_t> head;
   if (mode_ == Mode::kBoundary) {
-    if (attention_.asleep()) [[unlikely]]
+    if (attention_.asleep() || SleepsOn()) [[unlikely]]
       return Sleep();
     if (opened_ != nullptr) opened_->store(true, std::memory_order_relaxed);
     if (policy_ == base::Policy::kMeasured) {
@@ -645,19 +645,18 @@ bool StreamSession::Resolve(const OpView& op) {
 // --- Whether the stream is worth looking at --------------------------------
 
 Action StreamSession::Sleep() {
-  if (asleep_ != nullptr) asleep_->Begin();
+  if (asleep_ != nullptr && may_sleep_) asleep_->Begin();
   return Action::kCut;
 }
 
-bool StreamSession::WakeUp() {
-  if (asleep_ == nullptr || asleep_->End()) return true;
+void StreamSession::WakeUp() {
+  if (asleep_ == nullptr || asleep_->End()) return;
   static std::atomic<bool> told{false};
-  if (!told.exchange(true)) {
-    base::Log(base::LogLevel::kWarning,
-              "the system call membarrier, allowed before, is refused: ops are "
-              "no longer watched");
-  }
-  return false;
+  if (told.exchange(true)) return;
+  base::Log(
+      base::LogLevel::kWarning,
+      "the system call membarrier, allowed before, is refused: ops are no "
+      "longer watched");
 }
 
 void StreamSession::PassOver(uint64_t ops) {
@@ -668,7 +667,8 @@ void StreamSession::PassOver(uint64_t ops) {
 
 void StreamSession::ShowAll() {
   const Locked lock(*this);
-  if (WakeUp()) asleep_ = nullptr;
+  may_sleep_ = false;
+  WakeUp();
 }
 
 void StreamSession::LookAtWholeStream() {

@@ -276,8 +276,12 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // Called every so many ops.
   [[gnu::cold, gnu::noinline]] void LookAtWholeStream() REPRISE_REQUIRES(lock_);
   Action Sleep() REPRISE_REQUIRES(lock_);
-  // False if it has to sleep on (Skipping::End).
-  bool WakeUp() REPRISE_REQUIRES(lock_);
+  // It may have to sleep on (Skipping::End).
+  void WakeUp() REPRISE_REQUIRES(lock_);
+  // Threads skip ops of the stream, which no replay would be told of.
+  bool SleepsOn() const REPRISE_REQUIRES(lock_) {
+    return asleep_ != nullptr && asleep_->on();
+  }
 
   std::unique_ptr<engine::Frontend> frontend_;
   std::unique_ptr<engine::Backend> backend_;
@@ -286,7 +290,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const base::Policy policy_;
   const Track track_;
   std::atomic<bool>* opened_;
-  Skipping* asleep_ REPRISE_GUARDED_BY(lock_);
+  Skipping* const asleep_;
+  bool may_sleep_ REPRISE_GUARDED_BY(lock_) = true;  // it is the only session
   const StreamWrites* writes_;  // null: there is one stream
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;

@@ -58,6 +58,10 @@ bool ThreadState::Refresh() {
   return watched;
 }
 
+bool ThreadState::IsCurrent() const {
+  return g_runtime_epoch.load(std::memory_order_relaxed) == epoch;
+}
+
 void ThreadState::SkipOp() {
   if (++skipped < scheduler::Runtime::kOpsPassedOver) return;
   skipped = 0;

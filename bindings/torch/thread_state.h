@@ -89,6 +89,8 @@ struct ThreadState {
   // Reads the kind of the active runtime again if another became active.
   // False if none is active.
   bool Refresh();
+  // What Refresh has read still holds.
+  bool IsCurrent() const;
   // An op is not shown.
   void SkipOp();
   // The session of the device's current stream. Null where there is none.

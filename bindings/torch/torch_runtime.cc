@@ -12,6 +12,7 @@
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_frontend.h"
+#include "engine/base/asymmetric_fence.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"
 #include "engine/trace/op.h"
@@ -66,27 +67,41 @@ struct TorchRuntime::Switches {
 
   // Hooks watch until the sessions are paused: an op that they let pass before
   // would find what was run ahead, and have its own writes taken back with it.
+  // And no session begins a replay until hooks watch, and each op that they let
+  // pass before is in the book of ops.
   base::Status Activate(TorchRuntime* next) REPRISE_REQUIRES(mutex) {
     TorchRuntime* const before = Active();
     if (next == before) return {};
     if (before != nullptr) before->scheduler_->Pause();
-    if (next != nullptr) {
-      next->scheduler_->Resume();
-      base::SetLogLevel(next->options_.log);
-      g_latest.store(next, std::memory_order_release);
-    }
-    g_active.store(next, std::memory_order_release);
-    g_runtime_epoch.fetch_add(1, std::memory_order_release);
+    Publish(next);
     if (next == nullptr) {
       g_unwatched.Begin();
-    } else if (!g_unwatched.End()) {
-      (void)Activate(nullptr);
+      return {};
+    }
+    const bool ordered = g_unwatched.on() ? g_unwatched.End() : OrderSkips();
+    if (!ordered) {
+      Publish(nullptr);
+      g_unwatched.Begin();
       return base::Fail(base::Code::kUnavailable,
                         "the system call membarrier, allowed when Reprise was "
-                        "switched off, is refused now: enable Reprise before "
+                        "enabled first, is refused now: enable Reprise before "
                         "the process confines itself (seccomp)");
     }
+    base::SetLogLevel(next->options_.log);
+    g_latest.store(next, std::memory_order_release);
+    next->scheduler_->Resume();
     return {};
+  }
+
+ private:
+  static void Publish(TorchRuntime* active) {
+    g_active.store(active, std::memory_order_release);
+    g_runtime_epoch.fetch_add(1, std::memory_order_release);
+  }
+
+  // Of the runtime before, whose stream may be asleep.
+  static bool OrderSkips() {
+    return !base::AllowsHeavyFence() || base::HeavyFence();
   }
 };
 

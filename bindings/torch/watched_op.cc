@@ -111,9 +111,12 @@ Showing ShowingOf(DispatchKeySet below) {
   if (thread.kind == DeviceKind::kHost && at::in_parallel_region()) {
     return Showing::kNot;
   }
-  if (thread.asleep->on() && Skips(thread, [&thread] {
-        return thread.asleep->StillOn();
-      })) [[unlikely]] {
+  if (thread.asleep->on()) [[unlikely]] {
+    const bool skips = Skips(thread, [&thread] {
+      return thread.asleep->StillOn() && thread.IsCurrent();
+    });
+    // It is awake, or another runtime has become active meanwhile.
+    if (!skips) return ShowingOf(below);
     if (ours) thread.SkipOp();
     return Showing::kSkip;
   }
@@ -192,12 +195,27 @@ WatchedOp::Step WatchedOp::Enter() {
       BeforeOp(session_, call_.view(), call_.may_wait());
       may_have_waited_ = call_.may_wait();
       break;
+    case Action::kAway:
+      LeaveToOthers();
+      break;
     case Action::kEager:
     case Action::kTell:
       NoteUnderWay();
       break;
   }
   return Step::kEager;
+}
+
+// Another runtime may be active by now, or become so: whoever begins a replay
+// there finds the note, or is interrupted (StartEager).
+void WatchedOp::LeaveToOthers() {
+  Unlock();
+  session_ = nullptr;
+  if (noted_ || !thread_.under_way()) {
+    noted_ = thread_.noted_op = true;
+    thread_.Slot().BeginAnything();
+  }
+  (void)thread_.Refresh();
 }
 
 void WatchedOp::NoteUnderWay() {

@@ -133,6 +133,8 @@ class WatchedOp {
   // The same while other sessions are told of it, and its own one has not
   // answered.
   void NoteToldOf();
+  // Its session is paused, and any other one may be concerned.
+  void LeaveToOthers();
   // Its operands do not tell of all that it may write.
   bool WritesUnknown() const;
   // Those of the devices whose memory the call may use, but its own session.

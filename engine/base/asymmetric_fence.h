@@ -18,12 +18,12 @@ inline void LightFence() {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-// Each running thread of this process executes a full fence between the call
-// and its return; this one, too. False if the kernel refuses, and then there
-// was none. Some microseconds. Thread-safe.
+// Each thread of this process that runs meanwhile executes a full fence between
+// the call and its return; this one, too. False if the kernel refuses, and then
+// there was none. Some microseconds, more on many processors. Thread-safe.
 [[nodiscard]] bool HeavyFence();
 
-// The kernel allows HeavyFence to this process. The first call asks it, which
+// The kernel allows HeavyFence to this thread. The first call asks it, which
 // may take some milliseconds. Thread-safe.
 bool AllowsHeavyFence();
 

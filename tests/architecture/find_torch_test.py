@@ -50,25 +50,43 @@ class FindTorchTest(unittest.TestCase):
         return torch
 
     def test_no_torch(self) -> None:
-        self.assertIn("no torch found", self.configure())
+        self.assertIn("no torch was found; install", self.configure())
 
     def test_cpu_only(self) -> None:
         torch = self.make_torch("site", "2.11.0+cpu", "libtorch_cpu.so")
         message = self.configure(f"-DREPRISE_TORCH_DIR={torch}")
-        self.assertIn("(2.11.0+cpu) is a CPU-only build", message)
+        self.assertIn("(2.11.0+cpu) is for CPUs alone", message)
 
     def test_older_version(self) -> None:
         torch = self.make_torch("site", "2.10.1+cu130", "libtorch_cuda.so")
         message = self.configure(f"-DREPRISE_TORCH_DIR={torch}")
-        self.assertIn("found torch 2.10.1+cu130", message)
-        self.assertIn("too old; install torch 2.11 or newer for CUDA", message)
+        self.assertIn("(2.10.1+cu130) is too old; install torch 2.11 or newer for CUDA", message)
 
     def test_newer_version_is_tried(self) -> None:
         torch = self.make_torch("site", "2.110.0", "libtorch_cuda.so")
         message = self.configure(f"-DREPRISE_TORCH_DIR={torch}")
-        self.assertIn("found torch 2.110.0", message)
-        self.assertIn("newer than 2.11", message)
+        self.assertIn("(2.110.0) is newer than 2.11", message)
         self.assertIn("no cuda.h", message)  # it went on
+
+    def test_another_cuda(self) -> None:
+        torch = self.make_torch("site", "2.11.0+cu128", "libtorch_cuda.so")
+        with (torch / "version.py").open("a") as file:
+            file.write("cuda: Optional[str] = '12.8'\n")
+        message = self.configure(f"-DREPRISE_TORCH_DIR={torch}")
+        self.assertIn("(2.11.0+cu128) is for CUDA 12.8; install torch", message)
+        self.assertNotIn("cuda.h", message)  # headers are not at fault
+
+    def test_all_packages_are_told_in_one_line(self) -> None:
+        message = self.configure(
+            "-DCMAKE_IGNORE_PATH=/usr/include;/usr/local/include",
+            "-DCMAKE_DISABLE_FIND_PACKAGE_TBB=ON",
+            "-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON",
+        )
+        self.assertIn(
+            "sudo apt-get install -y libexpected-dev libxxhash-dev libspdlog-dev "
+            "libfmt-dev libtbb-dev nlohmann-json3-dev - no torch was found",
+            message,
+        )
 
     def test_headers_missing(self) -> None:
         torch = self.make_torch("site", "2.11.0+cu130", "libtorch_cuda.so")

@@ -38,6 +38,12 @@ TEST_F(PausingTest, OpsOnTheirWayRunByEager) {
   EXPECT_EQ(stats().followed, paused.followed);
   EXPECT_EQ(stats().traces, paused.traces);
   EXPECT_FALSE(session_->Interrupt("nothing is open"));
+  const uint64_t words[] = {1, 2};
+  engine::OpView op;
+  op.words = words;
+  session_->Lock();
+  EXPECT_EQ(session_->Enter(op), Action::kAway);
+  session_->Unlock();
 
   session_->Resume();
   for (int i = 0; i < 4; ++i) Step(static_cast<float>(i));

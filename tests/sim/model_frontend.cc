@@ -209,6 +209,7 @@ ModelTensor ModelProgram::Run(ModelOp op, std::vector<ModelTensor> inputs,
       return out;
     }
     case scheduler::Action::kEager:
+    case scheduler::Action::kAway:
     case scheduler::Action::kTell:
       session_->Unlock();
       return Eager(op, inputs, attribute);

@@ -569,6 +569,7 @@ std::vector<StreamTensor> StreamOps::Run(OpKind kind,
       return results;
     }
     case scheduler::Action::kEager:
+    case scheduler::Action::kAway:
       session.Unlock();
       return Eager(kind, inputs, attribute);
     case scheduler::Action::kCut:

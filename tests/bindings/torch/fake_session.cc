@@ -186,12 +186,20 @@ bool FakeSession::RunExpected(const engine::OpView& op) {
   return true;
 }
 
+bool FakeSession::Interrupt(const char*) {
+  ++interrupts_;
+  if (t_thread_state.under_way()) ++interrupts_by_noted_;
+  return false;
+}
+
 scheduler::Action FakeSession::Enter(const engine::OpView& op) {
   ++entered_;
   switch (mode_) {
     case Mode::kPass:
       return op.cut == nullptr ? scheduler::Action::kEager
                                : scheduler::Action::kCut;
+    case Mode::kAway:
+      return scheduler::Action::kAway;
     case Mode::kFollow:
       if (next_ < ops_.size() && seen_[next_].cut.empty() &&
           std::vector<uint64_t>(op.words.begin(), op.words.end()) ==

@@ -43,7 +43,7 @@ struct SeenOp {
 // runs the recorded calls on the operands of today instead. Single thread.
 class FakeSession final : public scheduler::Session {
  public:
-  enum class Mode : uint8_t { kPass, kRecord, kFollow, kReplay };
+  enum class Mode : uint8_t { kPass, kAway, kRecord, kFollow, kReplay };
 
   // Becomes the session of every stream; at most one at a time.
   explicit FakeSession(
@@ -54,6 +54,7 @@ class FakeSession final : public scheduler::Session {
   void Follow();
   void Replay();  // of what was recorded after WantCalls
   void Pass() { mode_ = Mode::kPass; }
+  void GoAway() { mode_ = Mode::kAway; }  // paused
   void WantCalls() { wants_calls_ = true; }
   // What an op changed and did not say: operands, the random generator.
   const std::vector<std::string>& hidden_effects() const { return hidden_; }
@@ -63,6 +64,8 @@ class FakeSession final : public scheduler::Session {
   size_t follows() const { return follows_; }
   size_t entered() const { return entered_; }
   size_t interrupts() const { return interrupts_; }
+  // Those that came from inside of an op that the book of ops had.
+  size_t interrupts_by_noted() const { return interrupts_by_noted_; }
   // Runs the i-th recorded call on its operands' memory and returns the bytes
   // of each result.
   std::vector<std::vector<char>> RunCall(size_t i);
@@ -77,10 +80,7 @@ class FakeSession final : public scheduler::Session {
              std::span<const engine::ResultView> results,
              std::unique_ptr<engine::Call> call) override;
   void Abandon(const engine::OpView& op) override;
-  bool Interrupt(const char*) override {
-    ++interrupts_;
-    return false;
-  }
+  bool Interrupt(const char*) override;
   void InterruptIfUsed(const scheduler::MemoryRanges&, const char*) override {}
   engine::Block TakeBlock(engine::ValueId value) override;
   void Own(engine::ValueId, engine::StorageToken) override {}
@@ -98,6 +98,7 @@ class FakeSession final : public scheduler::Session {
   bool wants_calls_ = false;
   size_t entered_ = 0;
   size_t interrupts_ = 0;
+  size_t interrupts_by_noted_ = 0;
   size_t follows_ = 0;
   size_t next_ = 0;
 

@@ -99,6 +99,27 @@ TEST_F(HookTest, CountsTheSameOpsWhileItIsAsleep) {
   EXPECT_EQ(PassedOver(), shown);
 }
 
+// Another runtime may have become active: its sessions find the op in the book,
+// or are interrupted.
+TEST_F(HookTest, LeavesOpsOfAPausedSessionToOthers) {
+  const auto a = at::rand({3, 4});
+  session_.GoAway();
+  const size_t entered = session_.entered();
+  ExpectSameTensors({at::add(a, a)}, {a * 2});
+  EXPECT_GE(session_.entered(), entered + 2);
+  EXPECT_GE(session_.interrupts_by_noted(), 2u);
+  EXPECT_EQ(session_.interrupts_by_noted(), session_.interrupts());
+  EXPECT_TRUE(BookOfOps().empty());
+  // While others are told of an op, too.
+  size_t told = 0;
+  TellOthers([&told](const engine::OpView&) { ++told; });
+  const size_t before = session_.interrupts_by_noted();
+  auto b = at::zeros({4});
+  b.add_(1);
+  EXPECT_GT(session_.interrupts_by_noted(), before);
+  EXPECT_TRUE(BookOfOps().empty());
+}
+
 TEST_F(HookTest, MakesTensors) {
   const auto a = at::rand({3, 4}), b = at::rand({3, 4});
   ExpectFollowed([&] { return Tensors{at::add(a, b)}; });
