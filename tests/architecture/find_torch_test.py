@@ -60,7 +60,9 @@ class FindTorchTest(unittest.TestCase):
     def test_older_version(self) -> None:
         torch = self.make_torch("site", "2.10.1+cu130", "libtorch_cuda.so")
         message = self.configure(f"-DREPRISE_TORCH_DIR={torch}")
-        self.assertIn("(2.10.1+cu130) is too old; install torch 2.11 or newer for CUDA", message)
+        self.assertIn(
+            "(2.10.1+cu130) is too old; install torch 2.11 or newer for CUDA", message
+        )
 
     def test_newer_version_is_tried(self) -> None:
         torch = self.make_torch("site", "2.110.0", "libtorch_cuda.so")
