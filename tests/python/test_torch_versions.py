@@ -40,6 +40,7 @@ LACKING = {
         "_nativert.PyModelRunner __call__",
         "_distributed_c10d.Window (?!__|_pybind11_).*",
     ],
+    "2.14": ["_nativert.PyModelRunner __call__"],
     "2.15": ["_nativert.PyModelRunner __call__"],
 }
 
