@@ -11,7 +11,7 @@ function(reprise_require_header out header package)
   endif()
 endfunction()
 
-# In the words of the package's CMake file.
+# `name` is what find_package calls it.
 macro(reprise_require_package name package)
   find_package(${name} QUIET)
   if(NOT ${name}_FOUND)

@@ -9,6 +9,7 @@
 
 #include "engine/backend/cuda_backend.h"
 #include "engine/backend/host_backend.h"
+#include "engine/base/asymmetric_fence.h"
 #include "engine/base/mutex.h"
 #include "engine/base/task.h"
 #include "engine/device/driver.h"

@@ -6,7 +6,7 @@ set -euo pipefail
 
 echo "Reprise on real models: what is replayed, whether its bits are eager's, and both times."
 echo "First it installs what is missing (5 GB for Python), and compiles: some minutes on two cores"
-echo "where nothing was compiled before. The models take about a minute."
+echo "where nothing was compiled before."
 
 prepare
 

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from reprise import _start
 
 try:
-    # _html: reports load it late, and Dynamo is to trace none of its functions.
-    from reprise import _dynamo, _html, _native  # noqa: F401
+    from reprise import _dynamo, _native
     from reprise._compiler import reprise as backend
     from reprise._eager import eager
     from reprise._options import Device, Option, OptionValue

@@ -33,15 +33,8 @@ from reprise._markup import (
     table,
     tag,
 )
-from reprise._report import (
-    _MODES,
-    _REPLAYED_ENOUGH,
-    _bytes,
-    _duration,
-    _operators,
-    _short,
-)
 from reprise._stats import Stats
+from reprise._words import MODES, duration, operators_line, short_signature, size
 
 if TYPE_CHECKING:
     from reprise._region_report import RegionReport
@@ -114,13 +107,13 @@ def _head(report: Report, cuts: list[Row]) -> Html:
         return tag("header", tag("h2", sentence(report._summary())))
     title = f" of {number(stats['ops'])} ops were replayed"
     if saved := stats.get("saved_us", 0):
-        title += f", which saved {_duration(saved)}"
+        title += f", which saved {duration(saved)}"
     replayed = tag("span", f"{stats['followed'] / stats['ops']:.0%}", class_="replayed")
     plans = report._plans()
     replays = sum(plan["replays"] for plan in plans)
     mode = fields.get("mode", "no device")
     where = (
-        f"on {_MODES.get(mode, mode)}: {counted(len(plans), 'plan')}, "
+        f"on {MODES.get(mode, mode)}: {counted(len(plans), 'plan')}, "
         f"{counted(replays, 'replay')}"
     )
     return tag("header", tag("h2", replayed, title), muted(where), _bar(stats, cuts))
@@ -168,7 +161,7 @@ def _in_the_way(report: Report, cuts: list[Row]) -> Html:
     ops = stats.get("ops", 0)
     parts: list[Html] = []
     title = "Cuts"
-    if ops and stats["followed"] < _REPLAYED_ENOUGH * ops:
+    if report._falls_short(stats):
         title = "What is most in the way"
         obstacle = report._obstacle(stats)
         if obstacle and not (cuts and cuts[0]["op"] in obstacle):
@@ -204,14 +197,14 @@ def _plans(plans: list[Row]) -> Html:
 def _plan(plan: Row) -> list[Html]:
     squashes = counted(plan["squashes"], "squash") if plan["squashes"] else ""
     told = (squashes, plan.get("finding", ""), plan.get("reason", ""))
-    operators = cut_short(_operators(plan.get("operators", [])))
+    operators = cut_short(operators_line(plan.get("operators", [])))
     return [
         _signature(plan),
         _state(plan, *told),
         number_cell(plan["ops"]),
         number_cell(plan["replays"]),
         _saving(plan),
-        short_cell(_bytes(plan["arena_bytes"])),
+        short_cell(size(plan["arena_bytes"])),
         short_cell(cut_short(plan["mechanism"])),
         place_cell(plan.get("places", []), muted(operators), _plan_notes(plan)),
     ]
@@ -231,7 +224,7 @@ def _saving(plan: Row) -> Html:
     saving = plan.get("saving_us") or 0
     known = eager > 0 and replay > 0
     return number_cell(
-        _duration(saving) if saving > 0 else _NONE,
+        duration(saving) if saving > 0 else _NONE,
         muted(f"eager {eager:,.1f} us" if known else ""),
         muted(f"replay {replay:,.1f} us" if known else ""),
     )
@@ -239,7 +232,7 @@ def _saving(plan: Row) -> Html:
 
 def _signature(row: Row) -> Html:
     """A plan's or a trace's, as `Report.dot` takes it."""
-    return short_cell(code(_short(row["signature"])))
+    return short_cell(code(short_signature(row["signature"])))
 
 
 def _state(trace: Row, *told: str) -> Html:
@@ -285,7 +278,7 @@ def _region(region: RegionReport) -> list[Html]:
             muted(share(replayed, region.calls)),
             muted(f"and {number(backward)} backward" if backward else ""),
         ),
-        number_cell(_duration(1e6 * region.seconds / replayed) if replayed else _NONE),
+        number_cell(duration(1e6 * region.seconds / replayed) if replayed else _NONE),
         number_cell(region.operators),
         number_cell(region.variants),
         long_cell(*_reasons(region)),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from reprise._words import source_line
+from reprise._words import of_number, source_line
 
 Row = TypeVar("Row")
 
@@ -69,8 +69,7 @@ def number(value: int) -> str:
 
 def counted(value: int, noun: str) -> str:
     """So many of them."""
-    plural = "es" if noun.endswith("sh") else "s"
-    return f"{number(value)} {noun}{'' if value == 1 else plural}"
+    return f"{number(value)} {of_number(value, noun)}"
 
 
 def share(part: int, whole: int) -> str:

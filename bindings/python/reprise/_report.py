@@ -8,15 +8,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
+from reprise import _html
 from reprise._advice import advice
 from reprise._dot import by_op, by_segment
 from reprise._region_report import RegionReport
 from reprise._variables import switched_off
-from reprise._words import fold
+from reprise._words import MODES, duration, fold, operators_line, short_signature, size
 from reprise._words import plural as _plural
 
-_OPERATORS_SHOWN = 6
-_SIGNATURE_SHOWN = 8
 _TRACES_SHOWN = 5
 _NOTES_SHOWN = 3
 _BYTES_TOLD = 1 << 20  # in use at once, below which nothing is said of them
@@ -24,7 +23,6 @@ _NOTE_SHOWN = 160  # characters
 _REPLAYED_ENOUGH = 0.95  # of the ops: nothing stands in the way then
 _NEW_ENOUGH = 0.5  # of the traces: that they are new is what stands in the way
 _TRACES_THAT_TELL = 20
-_MODES = {"cuda": "CUDA", "host": "the host executor (correctness, not speed)"}
 
 
 class Report:
@@ -78,7 +76,7 @@ class Report:
         names = sorted({plan["signature"] for plan in self._plans()})
         found = [name for name in names if signature and name.startswith(signature)]
         if len(found) != 1:
-            known = ", ".join(map(_short, names)) or "none"
+            known = ", ".join(map(short_signature, names)) or "none"
             raise ValueError(
                 f"reprise: {'several plans begin with' if found else 'there is no plan'} "
                 f"'{signature}': the plans are {known}"
@@ -86,7 +84,7 @@ class Report:
         plan = self._find_plan(found[0])
         if plan is None:
             raise ValueError(
-                f"reprise: plan '{_short(found[0])}' is there no more: ask explain() again"
+                f"reprise: plan '{short_signature(found[0])}' is there no more: ask explain() again"
             )
         return by_op(plan) if by == "op" else by_segment(plan)
 
@@ -114,8 +112,6 @@ class Report:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from reprise import _html  # which formats numbers as this module does
-
         return _html.fragment(self)
 
     def to_html(self) -> str:
@@ -125,8 +121,6 @@ class Report:
         commonest cuts with the program's source lines, and tables of plans, regions and
         squashes. Of long tables the first rows are there, and how many are left out.
         """
-        from reprise import _html
-
         return _html.document(self)
 
     def export_html(self, path: str | os.PathLike[str]) -> None:
@@ -151,10 +145,15 @@ class Report:
             return "no op has come yet: the program ran none where Reprise was on"
         text = f"{followed / ops:.0%} of {_plural(ops, 'op')} were replayed"
         if saved := stats.get("saved_us", 0):
-            text += f", which saved {_duration(saved)}"
-        if followed < _REPLAYED_ENOUGH * ops and (obstacle := self._obstacle(stats)):
+            text += f", which saved {duration(saved)}"
+        if self._falls_short(stats) and (obstacle := self._obstacle(stats)):
             text += f"; most in the way: {obstacle}"
         return text
+
+    @staticmethod
+    def _falls_short(stats: dict[str, Any]) -> bool:
+        """So few of the ops were replayed that something stands in the way."""
+        return bool(stats.get("followed", 0) < _REPLAYED_ENOUGH * stats.get("ops", 0))
 
     def _obstacle(self, stats: dict[str, Any]) -> str:
         """One sentence; empty where nothing is known."""
@@ -187,7 +186,7 @@ class Report:
         where = self._fields.get("mode", "no device")
         replays = sum(plan["replays"] for plan in plans)
         yield (
-            f"reprise on {_MODES.get(where, where)}: {_plural(len(plans), 'plan')}, "
+            f"reprise on {MODES.get(where, where)}: {_plural(len(plans), 'plan')}, "
             f"{_plural(replays, 'replay')}"
         )
         for plan in plans:
@@ -206,9 +205,9 @@ class Report:
 
 def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
     yield (
-        f"plan {_short(plan['signature'])} {plan['state']}: "
+        f"plan {short_signature(plan['signature'])} {plan['state']}: "
         f"{_plural(plan['ops'], 'op')}, {_launches(plan['launches'])} in "
-        f"{_plural(plan['segments'], 'segment')}, {_bytes(plan['arena_bytes'])}"
+        f"{_plural(plan['segments'], 'segment')}, {size(plan['arena_bytes'])}"
         f"{_shares(plan)}, "
         f"by {plan['mechanism']}"
     )
@@ -228,9 +227,9 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"  {len(instances)} instances, replayed {each} times"
     if (at_once := plan.get("bytes_at_once", 0)) >= _BYTES_TOLD:
         part = plan["layout_bytes"] / at_once
-        yield f"  memory of a pass: {_bytes(at_once)} in use at once, {part:.2f}x laid out"
+        yield f"  memory of a pass: {size(at_once)} in use at once, {part:.2f}x laid out"
     if operators := plan.get("operators"):
-        yield f"  {_operators(operators)}"
+        yield f"  {operators_line(operators)}"
     notes = _counted(filter(None, (plan.get("reason"), *plan.get("notes", []))))
     for note in notes[:_NOTES_SHOWN]:
         yield f"  note: {_head(note)}"
@@ -262,23 +261,11 @@ def _head(note: str) -> str:
 
 def _trace_line(trace: dict[str, Any]) -> str:
     ops = _plural(trace["ops"], "op")
-    line = f"trace {_short(trace['signature'])} {trace['state']}: {ops}"
+    line = f"trace {short_signature(trace['signature'])} {trace['state']}: {ops}"
     line += _at(trace.get("places"))
     if reason := trace.get("reason"):
         line += f", {_head(reason)}"
     return line
-
-
-def _operators(names: Iterable[str]) -> str:
-    """The commonest operators first, each with how often it occurs."""
-    counts = collections.Counter(names).most_common()
-    shown = [
-        f"{name} x{count}" if count > 1 else name
-        for name, count in counts[:_OPERATORS_SHOWN]
-    ]
-    if more := len(counts) - len(shown):
-        shown.append(f"{more} more")
-    return ", ".join(shown)
 
 
 def _kept_by_eager(plan: dict[str, Any]) -> bool:
@@ -298,12 +285,12 @@ def _cut(row: dict[str, Any]) -> str:
 
 
 def _rejection(row: dict[str, Any]) -> str:
-    return f"{_short(row['signature'])}: {_head(row['reason'])}"
+    return f"{short_signature(row['signature'])}: {_head(row['reason'])}"
 
 
 def _squash(row: dict[str, Any]) -> str:
     expected = f"expected {row['expected']}, " if row.get("expected") else ""
-    where = f"{_short(row['signature'])} at op {row['op']}"
+    where = f"{short_signature(row['signature'])} at op {row['op']}"
     return f"{where}: {expected}found {row['found']}{_at(row.get('places'))}"
 
 
@@ -315,26 +302,3 @@ def _section(
         yield f"{title}:"
     for row in sorted(rows, key=lambda row: -row["count"]):
         yield f"  {row['count']:>6} x {describe(row)}"
-
-
-def _short(signature: str) -> str:
-    return signature[:_SIGNATURE_SHOWN]
-
-
-def _duration(microseconds: float) -> str:
-    if microseconds < 1e3:
-        return f"{microseconds:.0f} us"
-    return (
-        f"{microseconds / 1e3:.1f} ms"
-        if microseconds < 1e6
-        else f"{microseconds / 1e6:.1f} s"
-    )
-
-
-def _bytes(number: int) -> str:
-    size = float(number)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 WIDTH = 110  # of a line, where what it says can be broken
+MODES = {"cuda": "CUDA", "host": "the host executor (correctness, not speed)"}
+_OPERATORS_SHOWN = 6
+_SIGNATURE_SHOWN = 8
 _SHORTEST = 40  # of what is left of a break
 # Where a sentence is best broken: behind a clause, before a place or a remedy.
 _BREAKS = re.compile(r"(?<=[;:,]) | (?=\(|at /|at <)")
@@ -23,9 +27,14 @@ def source_line(place: str) -> str:
 
 def plural(number: int, noun: str) -> str:
     """1 plan, 2 plans."""
+    return f"{number} {of_number(number, noun)}"
+
+
+def of_number(number: int, noun: str) -> str:
+    """The noun behind that number."""
     if number == 1:
-        return f"{number} {noun}"
-    return f"{number} {noun}{'es' if noun.endswith(('sh', 'ss')) else 's'}"
+        return noun
+    return noun + ("es" if noun.endswith(("sh", "ss")) else "s")
 
 
 def fold(line: str) -> Iterator[str]:
@@ -49,3 +58,41 @@ def _break_of(line: str) -> int | None:
         if fitting := [each for each in places if each <= WIDTH]:
             return fitting[-1]
     return min(spaces, default=None)
+
+
+# --- Numbers and names -------------------------------------------------------------
+
+
+def operators_line(names: Iterable[str]) -> str:
+    """The commonest operators first, each with how often it occurs."""
+    counts = collections.Counter(names).most_common()
+    shown = [
+        f"{name} x{count}" if count > 1 else name
+        for name, count in counts[:_OPERATORS_SHOWN]
+    ]
+    if more := len(counts) - len(shown):
+        shown.append(f"{more} more")
+    return ", ".join(shown)
+
+
+def short_signature(signature: str) -> str:
+    return signature[:_SIGNATURE_SHOWN]
+
+
+def duration(microseconds: float) -> str:
+    if microseconds < 1e3:
+        return f"{microseconds:.0f} us"
+    return (
+        f"{microseconds / 1e3:.1f} ms"
+        if microseconds < 1e6
+        else f"{microseconds / 1e6:.1f} s"
+    )
+
+
+def size(number: int) -> str:
+    size = float(number)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
