@@ -1,4 +1,4 @@
-"""Unmodified eager PyTorch at CUDA-graph speed, with eager's own results.
+"""Removes launch and Python overhead from PyTorch programs, with eager's own bits.
 
     import reprise
     reprise.enable()
