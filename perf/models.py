@@ -143,21 +143,27 @@ def hand_written(
     return run
 
 
+def compiled_at_first_call(function: Callable[..., torch.Tensor], mode: str) -> Run:
+    """``function`` by torch.compile, which compiles it in the first call."""
+    fast = torch.compile(function, mode=mode)
+
+    def run(new: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        if mode == "reduce-overhead":
+            torch.compiler.cudagraph_mark_step_begin()
+        return fast(*new)
+
+    return run
+
+
 def compiled(
     model: torch.nn.Module, arguments: tuple[torch.Tensor, ...], mode: str
 ) -> Run:
     """Compile ``model`` and run it until it is warm."""
     torch._dynamo.reset()
-    function = torch.compile(model, mode=mode)
+    run = compiled_at_first_call(model, mode)
     for _ in range(4):
-        function(*arguments)
+        run(arguments)
         synchronize()
-
-    def run(new: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        if mode == "reduce-overhead":
-            torch.compiler.cudagraph_mark_step_begin()
-        return function(*new)
-
     return run
 
 

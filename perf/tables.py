@@ -3,19 +3,23 @@
     python perf/tables.py            # writes them into both files, between their marks
     python perf/tables.py --check    # says what would change, and fails if anything would
 
-A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``. Needs
-nothing but Python.
+A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``, a number inside of
+a sentence between ``<!-- number NAME -->`` and ``<!-- end -->``. The figures in
+docs/images that front_page.py drew hold the numbers of their bars; a figure that is of
+other numbers is stale, too. Needs nothing but Python.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import html
 import json
 import pathlib
 import re
 import sys
 from collections.abc import Callable, Iterable
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "perf" / "results"
@@ -80,6 +84,7 @@ POLICY_PROGRAMS = {
     **{f"train_{name}": f"training: {title}" for name, title in PROGRAMS.items()},
 }
 MARKS = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+NUMBERS_MARKS = re.compile(r"(<!-- number (\S+) -->).*?(<!-- end -->)")
 
 Records = dict[tuple[str, str], dict]
 
@@ -348,8 +353,239 @@ def regions() -> str:
     return table(head, rows)
 
 
+FRONT = RESULTS / "h100-front-page.jsonl"
+FRONT_FIGURES = {
+    theme: ROOT / "docs" / "images" / f"front-{theme}.svg"
+    for theme in ("light", "dark")
+}
+FRONT_MODES = {
+    "eager": "eager",
+    "control": "eager again",
+    "enable": "`enable`",
+    "region": "`region`",
+    "graph": "hand-written graph",
+    "compile": "`torch.compile`",
+    "reduce_overhead": "`reduce-overhead`",
+}
+FRONT_FASTER = ("enable", "region", "compile", "reduce_overhead")
+FrontRecord = dict[tuple[str, str], dict]
+
+
+def read_front(path: pathlib.Path | None = None) -> FrontRecord:
+    """Read the record of README's first table, by row and mode."""
+    lines = (path or FRONT).read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    return {(record["program"], record["mode"]): record for record in records}
+
+
+def front_us(records: FrontRecord, program: str, mode: str) -> str:
+    """Render microseconds of a call."""
+    record = records.get((program, mode))
+    if record is None:
+        return "-"
+    return "failed" if "error" in record else f"{record['median_us']:.0f}"
+
+
+def front_seconds(record: dict | None) -> str:
+    """Render the seconds until the first fast call."""
+    if record is None:
+        return "-"
+    if "error" in record:
+        return "failed"
+    if record["first_fast_s"] is None:
+        return f"> {record['first_calls_s']:.0f}"
+    took = record["first_fast_s"] + record["prepare_s"]
+    return f"{took:.1f}" if took < 10 else f"{took:.0f}"
+
+
+def front_bits(record: dict | None) -> str:
+    """Render whether a way gave eager's bits."""
+    if record is None:
+        return "-"
+    if "error" in record:
+        return "failed"
+    return "yes" if record["bits"] else "no"
+
+
+def front_table(records: FrontRecord) -> str:
+    """README's first table, of its record."""
+    rows = []
+    for program, name in FRONT_PROGRAMS.items():
+        if not any(found == program for found, _ in records):
+            continue
+        ways = [records.get((program, mode)) for mode in FRONT_FASTER]
+        bits = " / ".join(map(front_bits, ways))
+        if front_bits(records.get((program, "control"))) == "no":
+            bits = "eager's differ, too"
+        rows.append(
+            [
+                name,
+                *(front_us(records, program, m) for m in ("eager", *FRONT_FASTER)),
+                " / ".join(map(front_seconds, ways)),
+                bits,
+            ]
+        )
+    ways = " / ".join(FRONT_MODES[mode] for mode in FRONT_FASTER)
+    head = [
+        "a call of",
+        "eager µs",
+        *(f"{FRONT_MODES[mode]} µs" for mode in FRONT_FASTER),
+        f"seconds until the first fast call: {ways}",
+        "same bits as eager: the same ways",
+    ]
+    return table(head, rows)
+
+
 def front() -> str:
-    """The README's first table: a few of the regions, in fewer columns."""
+    """README's first table."""
+    return front_table(read_front()) if FRONT.exists() else front_of_regions()
+
+
+def front_where() -> str:
+    """Where README's first table was measured, and with which policy."""
+    if not FRONT.exists():
+        record = read_regions()[next(iter(FRONT_PROGRAMS))]
+        policy = '`policy="always"`'
+    else:
+        records = read_front()
+        policies = {r["policy"] for r in records.values() if r["policy"]}
+        record = next(iter(records.values()))
+        policy = f"the default policy, `{one(policies, 'policy')}`"
+        for key in ("gpu", "commit"):
+            one({r[key] for r in records.values()}, key)
+    return f"one {short_gpu(record['gpu'])} at commit {record['commit']} ({policy})"
+
+
+def one(values: set[str], what: str) -> str:
+    """The value that all records share."""
+    if len(values) != 1:
+        found = ", ".join(sorted(map(str, values)))
+        raise ValueError(
+            f"the record of README's table has more than one {what}: {found}"
+        )
+    return next(iter(values))
+
+
+def short_gpu(name: str) -> str:
+    """The GPU's name without its memory."""
+    return " ".join(name.split()[:2])
+
+
+def peer_times() -> tuple[dict[str, dict[str, float]], str]:
+    """Microseconds of models of batch 1 by peers, and where these were measured."""
+    wanted = [p for p in FRONT_PROGRAMS if p.startswith("model:")]
+    if FRONT.exists():
+        records = read_front()
+        first = next(iter(records.values()))
+    else:
+        ours = {"reprise": "enable"}
+        records = {
+            (f"model:{workload}", ours.get(mode, mode)): record
+            for (workload, mode), record in read("h200-peers.jsonl").items()
+        }
+        first = records[wanted[0], "enable"]
+    times = {
+        program: {
+            mode: records[program, mode]["median_us"]
+            for mode in FRONT_FASTER
+            if "median_us" in records.get((program, mode), {})
+        }
+        for program in wanted
+    }
+    gpu = short_gpu(first["gpu"]).removeprefix("NVIDIA ")
+    return times, f"an {gpu} at {first['commit']}"
+
+
+def peer_ratios(mode: str) -> dict[str, float]:
+    """How long a peer takes, over `enable`, on each model that both ran."""
+    ratios = {
+        program: times[mode] / times["enable"]
+        for program, times in peer_times()[0].items()
+        if {mode, "enable"} <= times.keys()
+    }
+    if not ratios:
+        raise ValueError(f"no model has times of {mode} and of enable: measure again")
+    return ratios
+
+
+def peer_range(mode: str) -> str:
+    """The least and the most of them."""
+    ratios = peer_ratios(mode).values()
+    return f"{min(ratios):.1f} to {max(ratios):.1f}"
+
+
+def in_words(count: int) -> str:
+    """A small number."""
+    return ("no", "one", "two", "three", "four")[count]
+
+
+def second_models() -> str:
+    """On which models reduce-overhead was compared, said after torch.compile's."""
+    first, second = (peer_ratios(mode) for mode in ("compile", "reduce_overhead"))
+    same = first.keys() == second.keys()
+    return "the same" if same else in_words(len(second))
+
+
+NUMBERS: dict[str, Callable[[], str]] = {
+    "front_where": front_where,
+    "peers_where": lambda: peer_times()[1],
+    "compile_models": lambda: in_words(len(peer_ratios("compile"))),
+    "compile_range": lambda: peer_range("compile"),
+    "reduce_overhead_models": second_models,
+    "reduce_overhead_range": lambda: peer_range("reduce_overhead"),
+}
+
+
+def front_bars(records: FrontRecord) -> dict[str, Any]:
+    """What the figure shows: speed over eager of each bar, with its bits."""
+    bars: dict[str, Any] = {}
+    for program, name in FRONT_PROGRAMS.items():
+        if not program.startswith("model:") or (program, "eager") not in records:
+            continue
+        eager = records[program, "eager"]
+        if "error" in eager:
+            continue
+        bars[name] = {}
+        for mode in FRONT_MODES:
+            record = records.get((program, mode))
+            if mode == "control" or record is None:
+                continue
+            bars[name][mode] = (
+                None
+                if "error" in record
+                else [
+                    round(eager["median_us"] / record["median_us"], 2),
+                    record["bits"],
+                ]
+            )
+    return bars
+
+
+def figure_says(svg: str) -> dict[str, Any] | None:
+    """The numbers that a figure of front_page.py holds."""
+    found = re.search(r"<dc:description>(.*?)</dc:description>", svg, re.DOTALL)
+    return json.loads(html.unescape(found[1])) if found else None
+
+
+def stale_figures() -> list[str]:
+    """What is wrong with README's figures, which are drawn from the record."""
+    if not FRONT.exists():
+        return [
+            f"{path.relative_to(ROOT)} is of no record: remove it"
+            for path in FRONT_FIGURES.values()
+            if path.exists()
+        ]
+    bars = front_bars(read_front())
+    return [
+        f"{path.relative_to(ROOT)} is not what {FRONT.relative_to(ROOT)} says: "
+        "python perf/front_page.py --draw"
+        for path in FRONT_FIGURES.values()
+        if not path.exists() or figure_says(path.read_text()) != bars
+    ]
+
+
+def front_of_regions() -> str:
+    """README's first table, of the record of regions: a few, in fewer columns."""
     found = read_regions()
     rows = []
     for program, name in FRONT_PROGRAMS.items():
@@ -564,9 +800,20 @@ def main() -> int:
         if unknown := tables - TABLES.keys():
             print(f"{name}: no such tables: {', '.join(unknown)}", file=sys.stderr)
             return 1
+        numbers = {mark[1] for mark in NUMBERS_MARKS.findall(old)}
+        if unknown := numbers - NUMBERS.keys():
+            print(f"{name}: no such numbers: {', '.join(unknown)}", file=sys.stderr)
+            return 1
     stale = False
+    if arguments.check:
+        for sentence in stale_figures():
+            stale = True
+            print(sentence, file=sys.stderr)
     for name, old in pages.items():
         new = MARKS.sub(lambda mark: mark[1] + TABLES[mark[2]]() + mark[3], old)
+        new = NUMBERS_MARKS.sub(
+            lambda mark: mark[1] + NUMBERS[mark[2]]() + mark[3], new
+        )
         if old == new:
             continue
         if not arguments.check:
