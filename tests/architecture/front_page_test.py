@@ -170,12 +170,13 @@ class FrontPageTest(unittest.TestCase):
         )
         readme = self.folder / "README.md"
         readme.write_text(
+            "<!-- table front_figure -->\n<!-- end -->\n"
             "<!-- table front -->\n<!-- end -->\n"
             "a <!-- number reduce_overhead_range --><!-- end --> times,"
             " <!-- number front_where --><!-- end -->,"
             " <!-- number peers_where --><!-- end -->\n"
         )
-        figures = {"light": self.folder / "front-light.svg"}
+        figures = {t: self.folder / f"front-{t}.svg" for t in ("light", "dark")}
         for name, value in (
             ("ROOT", self.folder),
             ("PAGES", ("README.md",)),
@@ -183,6 +184,7 @@ class FrontPageTest(unittest.TestCase):
         ):
             self.set(tables, name, value)
         self.draw(figures["light"])
+        self.draw(figures["dark"])
         return readme, figures["light"]
 
     def draw(self, path: pathlib.Path) -> None:
@@ -206,6 +208,7 @@ class FrontPageTest(unittest.TestCase):
         self.assertEqual(self.check("--check"), (0, ""))
         text = readme.read_text()
         self.assertIn("-->0.4 to 0.4<!--", text)
+        self.assertIn('runs ResNet-50 and GPT-2" src="front-light.svg">', text)
         self.assertIn("-->one GPU 1 at commit abc (the default policy, `auto`)<", text)
         self.assertIn("-->an GPU 1 at abc<", text)
         for old, new in (
@@ -223,7 +226,9 @@ class FrontPageTest(unittest.TestCase):
         status, err = self.check("--check")
         self.assertEqual(status, 1)
         self.assertIn("front-light.svg is not what front.jsonl says", err)
+        self.assertIn("front-dark.svg is not what front.jsonl says", err)
         self.draw(figure)
+        self.draw(figure.with_name("front-dark.svg"))
         self.assertEqual(self.check("--check"), (0, ""))
         figure.unlink()
         self.assertEqual(self.check("--check")[0], 1)

@@ -5,6 +5,7 @@ A run that skips what it should have tested would look like one in which all is 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -31,8 +32,14 @@ def has_compiler() -> bool:
     return shutil.which(os.environ.get("CXX", "c++")) is not None
 
 
+def has_matplotlib() -> bool:
+    """Whether figures can be drawn."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 NO_GPU = "no GPU"
 NO_COMPILER = "no C++ compiler"
+NO_MATPLOTLIB = "no matplotlib"
 FEW_GPUS = "fewer than two GPUs"
 A_GPU = "there is a GPU"
 PROFILED = "torch keeps CUPTI for the rest of the process: a documented limit"
@@ -43,6 +50,7 @@ _ALLOWED: dict[str, Callable[[], bool]] = {
     NO_GPU: _no_gpu,
     FEW_GPUS: lambda: gpus() == 1 or _no_gpu(),
     NO_COMPILER: lambda: not has_compiler(),
+    NO_MATPLOTLIB: lambda: not has_matplotlib(),
     A_GPU: lambda: gpus() > 0,
     PROFILED: lambda: gpus() > 0,
     NO_TOOL: lambda: True,  # the caller has looked

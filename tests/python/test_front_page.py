@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import reprise
+import skips
 import torch
 from torch import nn
 
@@ -43,7 +44,6 @@ def perf(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
             sys.modules.pop(name, None)
         sys.modules.update(others)
     modules = SimpleNamespace(**found)
-    # front_figure's and front_rows' own imports are the same modules.
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "get_rng_state", torch.get_rng_state)
     monkeypatch.setattr(modules.front_rows, "DEVICE", "cpu")
@@ -284,6 +284,10 @@ def a_record(tables: Any) -> dict[tuple[str, str], dict[str, Any]]:
     return record
 
 
+draws = pytest.mark.skipif(not skips.has_matplotlib(), reason=skips.NO_MATPLOTLIB)
+
+
+@draws
 def test_the_figure_is_what_the_record_says(
     perf: SimpleNamespace, tmp_path: pathlib.Path
 ) -> None:
@@ -318,6 +322,7 @@ def test_the_figure_is_what_the_record_says(
         assert ">failed<" in text
 
 
+@draws
 def test_the_page_shows_figures_of_the_record(
     perf: SimpleNamespace, tmp_path: pathlib.Path
 ) -> None:
