@@ -165,12 +165,16 @@ class Row:
             self._process.stdin.flush()
 
     def messages(self, ends: float) -> Iterator[dict[str, Any]]:
-        """What it tells, until `ends` by ``time.monotonic``."""
+        """What it tells, until `ends` by ``time.monotonic``; each second nothing."""
         while True:
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise EndedEarlyError("its time was over")
             try:
-                line = self._lines.get(timeout=max(0.0, ends - time.monotonic()))
+                line = self._lines.get(timeout=min(1.0, left))
             except queue.Empty:
-                raise EndedEarlyError("its time was over") from None
+                yield {}
+                continue
             if line is None:
                 raise EndedEarlyError(f"its process ended: {self._last_words()}")
             yield json.loads(line)
@@ -250,8 +254,7 @@ class Command:
                         rows.append(stack.enter_context(Row(left[1], self._options)))
                 elif "stage" in message:
                     stage = STAGES.get(message["stage"], message["stage"])
-                    self._progress.say(index + 1, row.program, stage)
-                else:
+                elif "records" in message:
                     return message["records"]
         except EndedEarlyError as error:
             if not self._where:

@@ -58,6 +58,7 @@ class Effort:
     """How long a row is measured."""
 
     first_seconds: float = 3.0  # of first calls of our ways, at least
+    compiled_seconds: float = 1.0  # of torch.compile's, behind the first
     first_calls: int = 20  # of each way, at least
     settle_seconds: float = 1.5
     rounds: int = 15
@@ -69,6 +70,7 @@ MODEL = Effort(reserve_seconds=14.0)
 STEP = Effort(reserve_seconds=28.0)
 QUICK = Effort(
     first_seconds=0.5,
+    compiled_seconds=0.2,
     first_calls=8,
     settle_seconds=0.3,
     rounds=3,
@@ -296,13 +298,16 @@ def first_calls(
     seconds: float,
     least: int,
 ) -> tuple[Way, Calls]:
-    """Make a way and call it, for so many seconds and at least so often."""
+    """Make a way and call it, for so many seconds behind its first call or longer.
+
+    It is called at least so often.
+    """
     turns = itertools.cycle(inputs)
     calls: Calls = []
     begin = time.perf_counter()
     way = make()
     with way:
-        while len(calls) < least or calls[-1][0] < seconds:
+        while len(calls) < least or calls[-1][0] < calls[0][0] + seconds:
             before = time.perf_counter()
             way.run(next(turns))
             models.synchronize()
@@ -405,7 +410,10 @@ class Measurement:
 
             stack.enter_context(fresh_cache())
             self._ways[name], self._firsts[name] = first_calls(
-                lambda: make(name), inputs, 0.0, effort.first_calls
+                lambda: make(name),
+                inputs,
+                effort.compiled_seconds,
+                effort.first_calls,
             )
 
     def _settle(self, name: str) -> None:
