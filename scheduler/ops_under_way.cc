@@ -5,8 +5,9 @@
 namespace reprise::scheduler {
 
 void OpsUnderWay::Slot::Begin(std::span<const engine::Operand> operands,
-                              const void* but_for) {
+                              Exempt but_for) {
   but_for_.store(but_for, std::memory_order_relaxed);
+  if (elsewhere_ != nullptr) return;  // it stands as one that writes anything
   uint32_t count = 0;
   for (const engine::Operand& operand : operands) {
     if (!operand.written) continue;

@@ -187,7 +187,7 @@ bool Replay::Tell(uint32_t count,
 
 bool Replay::MayBeWritten() const {
   return under_way_ != nullptr &&
-         under_way_->MayWrite(session_, [this](auto overlaps) {
+         under_way_->MayWrite(asker_, [this](auto overlaps) {
            return instance().Uses(overlaps);
          });
 }

@@ -31,16 +31,16 @@ class Replay : public PlanPass {
  public:
   // `frontend` is borrowed, too, and `following`, which becomes false once a
   // replay that was left needs no memory any more.
-  // `under_way` may be null: nobody notes ops. `session` is whose replay this
-  // is, as notes name it.
+  // `under_way` may be null: nobody notes ops. `asker` is whose replay this is,
+  // as notes name it.
   Replay(const Parts& parts, const engine::Frontend* frontend,
          std::atomic<bool>* following, const OpsUnderWay* under_way,
-         const void* session)
+         const OpsUnderWay::Asker& asker)
       : PlanPass(parts),
         frontend_(*frontend),
         following_(*following),
         under_way_(under_way),
-        session_(session) {}
+        asker_(asker) {}
 
   // Another thread is inside an op that may write memory which the pass reads.
   bool MayBeWritten() const;
@@ -130,7 +130,7 @@ class Replay : public PlanPass {
   const engine::Frontend& frontend_;
   std::atomic<bool>& following_;
   const OpsUnderWay* const under_way_;  // null: nobody notes ops
-  const void* const session_;
+  const OpsUnderWay::Asker asker_;
 };
 
 }  // namespace reprise::scheduler

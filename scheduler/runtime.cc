@@ -89,8 +89,14 @@ class Runtime::Impl {
   }
 
   base::Status LoadDevice() {
-    if (kind_ == DeviceKind::kHost) return {};
+    if (kind_ == DeviceKind::kHost) {
+      unwatched_.emplace(1);
+      return {};
+    }
     REPRISE_ASSIGN_OR_RETURN(driver_, device::Driver::Load());
+    int devices = 0;
+    REPRISE_CU(*driver_, cuDeviceGetCount(&devices));
+    unwatched_.emplace(devices);
     REPRISE_ASSIGN_OR_RETURN(recorder_,
                              device::LaunchRecorder::Create(*driver_));
     return {};
@@ -139,6 +145,7 @@ class Runtime::Impl {
     if (recorder_ != nullptr) recorder_->GiveUp();
   }
   void Resume() REPRISE_EXCLUDES(mutex_) {
+    unwatched_->Add();
     SetPaused(false);
     for (StreamSession* session : Sessions()) session->Resume();
   }
@@ -174,6 +181,20 @@ class Runtime::Impl {
     }
   }
   StreamWrites& writes() { return writes_; }
+  UnwatchedWork& unwatched() { return *unwatched_; }
+  // An op of the session may wait for work that none was shown.
+  bool MayWaitForUnwatched(const Session* session) const
+      REPRISE_EXCLUDES(mutex_) {
+    if (!unwatched_->any()) return false;
+    StreamKey stream;
+    {
+      const base::MutexLock lock(mutex_);
+      for (const Slot& slot : sessions_) {
+        if (slot.session.get() == session) stream = slot.key;
+      }
+    }
+    return unwatched_->MayBeOn(stream);
+  }
   // Memory was used without an op: what writes it from now on, on whatever
   // stream, is not seen.
   void NoteUnseen() { unseen_.store(true, std::memory_order_relaxed); }
@@ -315,6 +336,7 @@ class Runtime::Impl {
   std::unique_ptr<StreamSession> MakeSession(const StreamKey& key)
       REPRISE_REQUIRES(mutex_) {
     StreamSession::Parts parts;
+    parts.kind = kind_;
     parts.frontend = make_frontend_(key);
     if (kind_ == DeviceKind::kHost) {
       parts.backend = std::make_unique<engine::HostBackend>(
@@ -350,6 +372,7 @@ class Runtime::Impl {
     parts.writes = &writes_;
     parts.under_way = under_way_;
     if (sessions_.empty()) parts.asleep = &asleep_;
+    parts.unwatched = &*unwatched_;
     parts.plans = &plans_;
     parts.track = track_.Of(NameOf(key));
     parts.build = [this](std::shared_ptr<BuildJob> job) {
@@ -423,11 +446,12 @@ class Runtime::Impl {
   std::atomic<bool> opened_{false};
   std::atomic<int> interrupting_{0};  // threads in InterruptAll
   Skipping asleep_;
+  std::optional<UnwatchedWork> unwatched_;  // since LoadDevice
   // Relaxed: the thread that uses memory without an op goes on to order others
   // behind that itself.
   std::atomic<bool> unseen_{false};
   std::atomic<bool> unknown_writes_{false};  // the same
-  StreamWrites writes_{under_way_};
+  StreamWrites writes_{under_way_, kind_};
   std::atomic<bool> privacy_ended_{false};
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;
@@ -487,43 +511,85 @@ void Runtime::MemoryIsUsed(const char* what) {
 }
 
 void Runtime::MemoryIsUsedOn(const StreamKey& stream, const char* what) {
-  if (impl_->writes().several()) {
+  // Once the stream has a session, the others are told of waits for it.
+  Session* const session = impl_->SessionFor(stream);
+  if (session == nullptr || impl_->writes().several()) {
     MemoryIsUsed(what);
     return;
   }
   impl_->NoteUnknownWrites();
-  if (Session* session = impl_->Find(stream)) (void)session->Interrupt(what);
+  (void)session->Interrupt(what);
 }
 
-uint64_t Runtime::BeforeWait(const StreamKey& stream, const char* what) {
-  Session* session = impl_->Find(stream);
-  if (impl_->unseen()) {
+void Runtime::NoteUnwatchedWork() { impl_->unwatched().Add(); }
+
+void Runtime::NoteWait(const StreamKey& stream, HostWait& wait) const {
+  UnwatchedWork& unwatched = impl_->unwatched();
+  wait.what = HostWait::For::kStream;
+  wait.stream = stream;
+  wait.began = unwatched.Now();
+  wait.unwatched |= unwatched.MayBeOn(stream);
+}
+
+void Runtime::NoteWaitForEvent(HostWait& wait) const {
+  wait.what = HostWait::For::kEvent;
+  wait.unwatched |= impl_->unwatched().any();
+}
+
+void Runtime::NoteWaitForDevice(int device, HostWait& wait) const {
+  wait.what = HostWait::For::kDevice;
+  wait.stream.device = device;
+  wait.began = impl_->unwatched().Now();
+  wait.unwatched |= impl_->unwatched().any();
+}
+
+void Runtime::BeforeWait(const StreamKey& stream, const char* what,
+                         HostWait& wait) {
+  NoteWait(stream, wait);
+  wait.number = 0;
+  if (impl_->unseen() || wait.unwatched) {
     impl_->InterruptAll(what);
-    return 0;
+    return;
   }
+  Session* session = impl_->Find(stream);
   if (session != nullptr) (void)session->Interrupt(what);
   // Also where it has none: events may have led there from others.
-  return impl_->writes().BeforeWait(session);
+  wait.number = impl_->writes().BeforeWait(session);
 }
 
-void Runtime::BeforeWaitForEvent() {
-  if (impl_->unseen()) {
+void Runtime::BeforeWaitForEvent(HostWait& wait) {
+  NoteWaitForEvent(wait);
+  if (impl_->unseen() || wait.unwatched) {
     impl_->InterruptAll("the host waits for an event");
   } else {
     (void)impl_->writes().BeforeWait(nullptr);
   }
 }
 
-void Runtime::AfterWait(uint64_t wait) {
-  if (impl_->unseen()) {
+void Runtime::AfterWait(const HostWait& wait) {
+  using For = HostWait::For;
+  UnwatchedWork& unwatched = impl_->unwatched();
+  const bool may_be_unwatched =
+      wait.unwatched || (wait.what == For::kUnknown && unwatched.any());
+  if (impl_->unseen() || may_be_unwatched) {
     impl_->InterruptAll("the host has waited");
   } else {
-    impl_->writes().AfterWait(wait);
+    impl_->writes().AfterWait(wait.number);
+  }
+  if (wait.what == For::kStream) {
+    unwatched.HasWaitedFor(wait.stream, wait.began);
+  } else if (wait.what == For::kDevice) {
+    unwatched.HasWaitedForDevice(wait.stream.device, wait.began);
   }
 }
 
+void Runtime::WaitsForEvent(const StreamKey& stream) {
+  impl_->unwatched().WaitsForEvent(stream);
+}
+
 bool Runtime::tells_of_waits() const {
-  return impl_->unseen() || impl_->writes().several();
+  return impl_->unseen() || impl_->unwatched().any() ||
+         impl_->writes().several();
 }
 
 void Runtime::BeforeUnknownWrites(Session* session, const uint64_t* at) {
@@ -542,7 +608,7 @@ void Runtime::NoteUnseen() { impl_->NoteUnseen(); }
 void Runtime::BeforeOp(Session* session, const engine::OpView& op,
                        bool may_wait) {
   if (!impl_->writes().several()) return;
-  if (may_wait && impl_->unseen()) {
+  if (may_wait && (impl_->unseen() || impl_->MayWaitForUnwatched(session))) {
     impl_->InterruptOthers(session, "the host waits for another stream");
   }
   impl_->writes().BeforeOp(session, op, may_wait);

@@ -19,24 +19,30 @@
 #include "scheduler/session.h"
 #include "scheduler/skipping.h"
 #include "scheduler/stats.h"
+#include "scheduler/stream_key.h"
 #include "scheduler/timeline.h"
+#include "scheduler/unwatched_work.h"
 
 namespace reprise::scheduler {
-
-enum class DeviceKind : uint8_t { kHost, kCuda };
-
-// Which stream of work a session stands for.
-struct StreamKey {
-  DeviceKind kind = DeviceKind::kHost;
-  int device = 0;
-  void* stream = nullptr;  // CUstream; null on the host
-  bool operator==(const StreamKey&) const = default;
-};
 
 // How sure a frontend is that its device has no memory left.
 enum class Shortage : uint8_t {
   kPossible,  // nothing cached fits; the device has not been asked yet
   kCertain,   // an allocation failed
+};
+
+// What the host waits for, from before a wait until Runtime::AfterWait. Several
+// waits of a thread may be noted in one: it is known then that one of them was
+// for `stream`, or for its device.
+struct HostWait {
+  enum class For : uint8_t { kUnknown, kStream, kDevice, kEvent };
+
+  For what = For::kUnknown;  // the last one
+  // Work that no session was shown may be among what is waited for.
+  bool unwatched = false;
+  StreamKey stream{};
+  UnwatchedWork::Time began{};
+  uint64_t number = 0;  // StreamWrites', of the last wait for a stream
 };
 
 // Thread-safe. Never destroyed while a session is in use; torch's lives for the
@@ -80,18 +86,26 @@ class Runtime {
   // That alone, where there is nothing to interrupt.
   void NoteUnseen();
   // The same by work on that stream: the others are behind what orders them.
+  // Makes the stream's session.
   void MemoryIsUsedOn(const StreamKey& stream, const char* what);
-  // The host is about to wait for a stream, or for an event of whatever stream:
-  // interrupts that stream's session, and others whose pass uses what has been
-  // written on other streams (StreamWrites). Returns what AfterWait is to be
-  // given.
-  uint64_t BeforeWait(const StreamKey& stream, const char* what);
-  void BeforeWaitForEvent();
+  // Work that no session was shown may have been enqueued (UnwatchedWork::Add).
+  void NoteUnwatchedWork();
+  // The host is about to wait for a stream, or for an event of whatever stream,
+  // maybe inside of an op: `wait` is what AfterWait is to be given.
+  void NoteWait(const StreamKey& stream, HostWait& wait) const;
+  void NoteWaitForEvent(HostWait& wait) const;
+  void NoteWaitForDevice(int device, HostWait& wait) const;
+  // The same outside of ops. Interrupts that stream's session, and others whose
+  // pass uses what has been written on other streams (StreamWrites).
+  void BeforeWait(const StreamKey& stream, const char* what, HostWait& wait);
+  void BeforeWaitForEvent(HostWait& wait);
   // The host has waited, for whatever it was, and the program goes on in a
   // moment: interrupts the passes that have begun during the wait and may have
-  // read what it was for. `wait`: BeforeWait's, of the last wait for a stream
-  // on this thread; 0: there was none.
-  void AfterWait(uint64_t wait);
+  // read what it was for. `wait`: what was noted on this thread since it called
+  // this last.
+  void AfterWait(const HostWait& wait);
+  // The stream is about to wait for an event, maybe inside of an op.
+  void WaitsForEvent(const StreamKey& stream);
   // False: AfterWait does nothing.
   bool tells_of_waits() const;
   // See StreamWrites. `session` is one of this runtime's.

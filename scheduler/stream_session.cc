@@ -54,6 +54,7 @@ StreamSession::StreamSession(Parts parts)
       track_(parts.track),
       opened_(parts.opened),
       asleep_(parts.asleep),
+      unwatched_(parts.unwatched),
       writes_(parts.writes),
       clock_(parts.clock),
       learning_({.frontend = frontend_.get(),
@@ -84,8 +85,9 @@ StreamSession::StreamSession(Parts parts)
                  .life = &life_}),
       passing_(&life_),
       validation_(OnPlans(parts.writes), &learning_, frontend_.get()),
-      replay_(OnPlans(parts.writes), frontend_.get(), &following_,
-              parts.under_way, static_cast<const Session*>(this)) {
+      replay_(
+          OnPlans(parts.writes), frontend_.get(), &following_, parts.under_way,
+          {.session = static_cast<const Session*>(this), .kind = parts.kind}) {
   journal_.places = Places(
       [this](uint64_t question) { frontend_->AskPlace(this, question); });
 }
@@ -650,7 +652,9 @@ Action StreamSession::Sleep() {
 }
 
 void StreamSession::WakeUp() {
-  if (asleep_ == nullptr || asleep_->End()) return;
+  if (!SleepsOn()) return;
+  if (unwatched_ != nullptr) unwatched_->Add();
+  if (asleep_->End()) return;
   static std::atomic<bool> told{false};
   if (told.exchange(true)) return;
   base::Log(

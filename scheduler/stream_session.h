@@ -36,6 +36,7 @@
 #include "scheduler/span.h"
 #include "scheduler/stream_writes.h"
 #include "scheduler/trace_entry.h"
+#include "scheduler/unwatched_work.h"
 #include "scheduler/validation.h"
 #include "scheduler/watching.h"
 
@@ -56,6 +57,7 @@ namespace reprise::scheduler {
 class StreamSession final : public Session, private engine::PlaceAsker {
  public:
   struct Parts {
+    DeviceKind kind = DeviceKind::kHost;
     std::unique_ptr<engine::Frontend> frontend;
     std::unique_ptr<engine::Backend> backend;
     PlanCache* plans = nullptr;  // borrowed
@@ -75,6 +77,8 @@ class StreamSession final : public Session, private engine::PlaceAsker {
     const OpsUnderWay* under_way = nullptr;
     // On while no op need be shown (PassOver); null: all are. Borrowed.
     Skipping* asleep = nullptr;
+    // What was enqueued meanwhile; null: nobody asks. Borrowed.
+    UnwatchedWork* unwatched = nullptr;
     Track track;
   };
 
@@ -291,6 +295,7 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const Track track_;
   std::atomic<bool>* opened_;
   Skipping* const asleep_;
+  UnwatchedWork* const unwatched_;
   bool may_sleep_ REPRISE_GUARDED_BY(lock_) = true;  // it is the only session
   const StreamWrites* writes_;  // null: there is one stream
 

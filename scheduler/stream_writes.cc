@@ -76,7 +76,7 @@ uint64_t StreamWrites::BeforeWait(const Session* session) {
     for (Stream& stream : streams_) {
       if (stream.session != session) continue;
       // What others have been told of may be enqueued behind the wait.
-      if (book_ != nullptr && !book_->empty()) continue;
+      if (book_ != nullptr && !book_->EmptyFor(kind_)) continue;
       wait = ++waits;
       stream.waits.push_back({std::exchange(stream.written, {}), wait});
       if (stream.waits.size() <= kMostWaits) continue;

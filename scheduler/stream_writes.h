@@ -39,8 +39,11 @@ namespace reprise::scheduler {
 class StreamWrites {
  public:
   // `book`, if given, tells of ops that others have been told of and that may
-  // not be enqueued yet. It must outlive this.
-  explicit StreamWrites(const OpsUnderWay* book = nullptr) : book_(book) {}
+  // not be enqueued yet. It must outlive this. The streams are of that kind of
+  // device.
+  explicit StreamWrites(const OpsUnderWay* book = nullptr,
+                        DeviceKind kind = DeviceKind::kHost)
+      : book_(book), kind_(kind) {}
 
   void Add(Session* session) REPRISE_EXCLUDES(mutex_);
   // There are two sessions or more.
@@ -99,6 +102,7 @@ class StreamWrites {
       REPRISE_EXCLUDES(mutex_);
 
   const OpsUnderWay* const book_;
+  const DeviceKind kind_;
   mutable base::Mutex mutex_;
   std::vector<Stream> streams_ REPRISE_GUARDED_BY(mutex_);
   // Release: who sees it set sees the sessions, too.

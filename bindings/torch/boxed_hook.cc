@@ -88,6 +88,11 @@ void BoxedHook::operator()(const c10::OperatorHandle& op,
     op.redispatchBoxed(below, stack);
     return;
   }
+  if (showing == Showing::kElsewhere) {
+    const OpElsewhere noted;
+    op.redispatchBoxed(below, stack);
+    return;
+  }
   // Behind it: that is where what was defined anew is described.
   const Form* form = form_.load(std::memory_order_acquire);
   if (showing == Showing::kShow) {

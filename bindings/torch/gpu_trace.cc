@@ -18,15 +18,20 @@ namespace {
 using c10::impl::PyInterpreter;
 using Handle = uintptr_t;
 
+// The active runtime, if it serves GPUs.
+TorchRuntime* ActiveOfGpus() {
+  TorchRuntime* active = TorchRuntime::Active();
+  return active != nullptr && active->kind() == scheduler::DeviceKind::kCuda
+             ? active
+             : nullptr;
+}
+
 // The runtime to tell; null where what happens is part of an op, or of Reprise.
 TorchRuntime* Listener() {
   if (g_unwatched.on() || t_thread_state.depth > 0) {
     return nullptr;
   }
-  TorchRuntime* active = TorchRuntime::Active();
-  return active != nullptr && active->kind() == scheduler::DeviceKind::kCuda
-             ? active
-             : nullptr;
+  return ActiveOfGpus();
 }
 
 // The stream is one of the current device's, as torch sees to.
@@ -42,10 +47,13 @@ bool Interrupt(Handle stream, const char* what) {
          runtime->scheduler().Interrupt(KeyOf(stream), what);
 }
 
-// The host is about to wait, maybe inside of an op: WatchedOp tells of that.
-void NoteWait(const char* what) {
+// The host is about to wait. Inside of an op the runtime that is returned must
+// be told what for, and WatchedOp tells it of the rest; null: there is none.
+TorchRuntime* NoteWait(const char* what) {
   TapeRecorder::NoteOutside(what);
-  if (t_thread_state.depth > 0) t_thread_state.waited_inside = true;
+  if (t_thread_state.depth == 0) return nullptr;
+  t_thread_state.waited_inside = true;
+  return ActiveOfGpus();
 }
 
 // The part of an interpreter that GPUTrace asks for. The rest is never called.
@@ -65,28 +73,44 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
   }
   void trace_gpu_event_wait(c10::DeviceType type, Handle event,
                             Handle stream) const override {
-    if (type == c10::kCUDA) Interrupt(stream, "the stream waits for an event");
+    if (type == c10::kCUDA) {
+      Interrupt(stream, "the stream waits for an event");
+      if (TorchRuntime* const active = ActiveOfGpus()) {
+        active->scheduler().WaitsForEvent(KeyOf(stream));
+      }
+    }
     if (auto* n = Next()) (*n)->trace_gpu_event_wait(type, event, stream);
   }
   void trace_gpu_stream_synchronization(c10::DeviceType type,
                                         Handle stream) const override {
     constexpr char kWaits[] = "the host waits for the stream";
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
-    uint64_t waited = 0;
-    if (type == c10::kCUDA) NoteWait(kWaits);
+    scheduler::HostWait wait;
+    if (type == c10::kCUDA) {
+      if (TorchRuntime* const within = NoteWait(kWaits)) {
+        within->scheduler().NoteWait(KeyOf(stream), t_thread_state.wait);
+      }
+    }
     if (runtime != nullptr) {
-      waited = runtime->scheduler().BeforeWait(KeyOf(stream), kWaits);
+      runtime->scheduler().BeforeWait(KeyOf(stream), kWaits, wait);
     }
     if (auto* n = Next()) (*n)->trace_gpu_stream_synchronization(type, stream);
     // Behind what the next one did, which may have waited itself.
-    if (runtime != nullptr) t_thread_state.waited = waited;
+    if (runtime != nullptr) t_thread_state.wait = wait;
   }
   void trace_gpu_device_synchronization(c10::DeviceType type) const override {
     constexpr char kWaits[] = "the host waits for the device";
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
-    if (type == c10::kCUDA) NoteWait(kWaits);
+    TorchRuntime* told = runtime;
+    if (type == c10::kCUDA) {
+      if (TorchRuntime* const within = NoteWait(kWaits)) told = within;
+    }
     if (runtime != nullptr) runtime->scheduler().InterruptAll(kWaits);
     if (auto* n = Next()) (*n)->trace_gpu_device_synchronization(type);
+    if (told != nullptr) {
+      told->scheduler().NoteWaitForDevice(c10::cuda::current_device(),
+                                          t_thread_state.wait);
+    }
   }
 
   void trace_gpu_event_creation(c10::DeviceType type,
@@ -112,9 +136,16 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
   void trace_gpu_event_synchronization(c10::DeviceType type,
                                        Handle event) const override {
     TorchRuntime* runtime = type == c10::kCUDA ? Listener() : nullptr;
-    if (type == c10::kCUDA) NoteWait("the host waits for an event");
-    if (runtime != nullptr) runtime->scheduler().BeforeWaitForEvent();
+    scheduler::HostWait wait;
+    if (type == c10::kCUDA) {
+      if (TorchRuntime* const within =
+              NoteWait("the host waits for an event")) {
+        within->scheduler().NoteWaitForEvent(t_thread_state.wait);
+      }
+    }
+    if (runtime != nullptr) runtime->scheduler().BeforeWaitForEvent(wait);
     if (auto* n = Next()) (*n)->trace_gpu_event_synchronization(type, event);
+    if (runtime != nullptr) t_thread_state.wait = wait;
   }
 
   std::string name() const override { return "reprise"; }

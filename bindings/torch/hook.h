@@ -57,6 +57,8 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
         return Watch(t_thread_state, below, std::forward<A>(args)...);
       case Showing::kSkip:
         return Skip(below, std::forward<A>(args)...);
+      case Showing::kElsewhere:
+        return PassElsewhere(below, std::forward<A>(args)...);
       case Showing::kInside:
         NoteInside(*info_, below);
         break;
@@ -69,6 +71,11 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
  private:
   [[gnu::noinline]] R Skip(c10::DispatchKeySet below, A... args) {
     const SkippedOp inside;
+    return redispatch_(below, std::forward<A>(args)...);
+  }
+
+  [[gnu::noinline]] R PassElsewhere(c10::DispatchKeySet below, A... args) {
+    const OpElsewhere noted;
     return redispatch_(below, std::forward<A>(args)...);
   }
 

@@ -197,7 +197,7 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
       InterruptIfUsed(observed.use, first);
       void* const result = run();
       // It raised: nobody has waited.
-      if (result == nullptr) t_thread_state.waited = 0;
+      if (result == nullptr) t_thread_state.wait = {};
       HaveReturned(observed.use, first);
       return result;
     }

@@ -8,6 +8,16 @@
 
 namespace reprise::bindings {
 
+namespace {
+
+// Another one may have become active since the caller knew of what kind it is.
+bool Serves(const TorchRuntime* runtime, c10::Device device) {
+  return runtime != nullptr &&
+         device.is_cuda() == (runtime->kind() == scheduler::DeviceKind::kCuda);
+}
+
+}  // namespace
+
 std::optional<Watched> WatchedNow() {
   TorchRuntime* runtime = TorchRuntime::Active();
   if (runtime == nullptr) return std::nullopt;
@@ -23,7 +33,8 @@ void PassOver(uint64_t ops) {
 
 scheduler::Session* SessionFor(c10::Device device, void* stream) {
   TorchRuntime* runtime = TorchRuntime::Active();
-  return runtime == nullptr ? nullptr : runtime->SessionFor(device, stream);
+  return Serves(runtime, device) ? runtime->SessionFor(device, stream)
+                                 : nullptr;
 }
 
 void BeforeOp(scheduler::Session* session, const engine::OpView& op,
@@ -43,7 +54,7 @@ void HostHasWaited() {
   TorchRuntime* runtime = TorchRuntime::Active();
   if (runtime == nullptr || !runtime->scheduler().tells_of_waits()) return;
   const PythonLockGivenUp python;
-  runtime->scheduler().AfterWait(std::exchange(t_thread_state.waited, 0));
+  runtime->scheduler().AfterWait(std::exchange(t_thread_state.wait, {}));
 }
 
 void BeforeUnknownWrites(scheduler::Session* session, const uint64_t* at) {
@@ -54,11 +65,16 @@ void BeforeUnknownWrites(scheduler::Session* session, const uint64_t* at) {
 }
 
 void InterruptSession(c10::Device device, void* stream, const char* what) {
+  TorchRuntime* runtime = TorchRuntime::Active();
+  if (!Serves(runtime, device)) return InterruptSessions(what);
+  const PythonLockGivenUp python;
+  runtime->scheduler().MemoryIsUsedOn(
+      {runtime->kind(), device.has_index() ? device.index() : 0, stream}, what);
+}
+
+void NoteUnwatchedWork() {
   if (TorchRuntime* runtime = TorchRuntime::Active()) {
-    const PythonLockGivenUp python;
-    runtime->scheduler().MemoryIsUsedOn(
-        {runtime->kind(), device.has_index() ? device.index() : 0, stream},
-        what);
+    runtime->scheduler().NoteUnwatchedWork();
   }
 }
 

@@ -26,7 +26,8 @@ std::optional<Watched> WatchedNow();
 void PassOver(uint64_t ops);
 
 // The session of a stream (CUstream; null on the host); null where there is
-// none. May take a lock: hooks keep what they get while g_runtime_epoch stands.
+// none, or no runtime for that kind of device is active. May take a lock: hooks
+// keep what they get while g_runtime_epoch stands.
 scheduler::Session* SessionFor(c10::Device device, void* stream);
 
 // The session has answered Action::kCut or kTell, and the op is run in a
@@ -49,8 +50,12 @@ void HostHasWaited();
 void BeforeUnknownWrites(scheduler::Session* session,
                          const uint64_t* at = nullptr);
 
-// Interrupts the session of a stream (scheduler::Session::Interrupt), if it has
-// one, or all sessions. May take a lock.
+// An op is about to leave the book of ops that the sessions of the active
+// runtime were not shown.
+void NoteUnwatchedWork();
+
+// An op that is not watched uses memory, on a stream (see
+// scheduler::Runtime::MemoryIsUsedOn) or on any. May take a lock.
 void InterruptSession(c10::Device device, void* stream, const char* what);
 void InterruptSessions(const char* what);
 

@@ -8,6 +8,7 @@
 #include "bindings/torch/register_hooks.h"
 #include "bindings/torch/session_source.h"
 #include "bindings/torch/torch_runtime.h"
+#include "engine/base/asymmetric_fence.h"
 
 namespace reprise::bindings {
 namespace {
@@ -37,6 +38,10 @@ void ThreadState::TakeSlot() {
   thread_local const SlotOwner owner;
 }
 
+void ThreadState::EndsLate() {
+  if (!g_unwatched.on()) NoteUnwatchedWork();
+}
+
 void ThreadState::GiveSlotBack() {
   scheduler::OpsUnderWay::Release(std::exchange(slot, nullptr));
 }
@@ -49,6 +54,7 @@ bool ThreadState::Refresh() {
   epoch = now;
   HookLateOperators();
   known = {};
+  light_fences = base::AllowsHeavyFence();
   const auto active = WatchedNow();
   watched = active.has_value();
   if (watched) {
@@ -56,10 +62,6 @@ bool ThreadState::Refresh() {
     asleep = active->asleep;
   }
   return watched;
-}
-
-bool ThreadState::IsCurrent() const {
-  return g_runtime_epoch.load(std::memory_order_relaxed) == epoch;
 }
 
 void ThreadState::SkipOp() {
@@ -78,6 +80,11 @@ void ThreadState::Interrupt(int device, const char* what) {
                    c10::cuda::getCurrentCUDAStream(index).stream(), what);
 }
 
+bool ThreadState::HasContext(int device) const {
+  return kind == scheduler::DeviceKind::kHost ||
+         c10::cuda::hasPrimaryContext(static_cast<c10::DeviceIndex>(device));
+}
+
 scheduler::Session* ThreadState::FindSession(int device) {
   int64_t stream = 0;
   if (kind == scheduler::DeviceKind::kCuda) {
@@ -92,7 +99,7 @@ scheduler::Session* ThreadState::FindSession(int device) {
   if (kind == scheduler::DeviceKind::kCuda) {
     const auto index = static_cast<c10::DeviceIndex>(device);
     // The first op on a device may be the one that makes its context.
-    if (!c10::cuda::hasPrimaryContext(index)) return nullptr;
+    if (!HasContext(device)) return nullptr;
     session = SessionFor(c10::Device(c10::kCUDA, index),
                          c10::cuda::getCurrentCUDAStream(index).stream());
   } else {

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "bindings/torch/torch_runtime.h"
 #include "engine/trace/op.h"
 #include "scheduler/ops_under_way.h"
 #include "scheduler/runtime.h"
@@ -47,14 +48,16 @@ struct ThreadState {
   // The session that was to observe that op, and the op's words; null: none.
   scheduler::Session* observing = nullptr;
   const uint64_t* observed_words = nullptr;
-  // It has noted the op that it skips (Showing::kSkip).
+  // It has noted the op that it skips (Showing::kSkip); because the stream is
+  // asleep.
   bool noted_skipped = false;
+  bool skipped_asleep = false;
   // The same of launches past the dispatcher (python_observers.cc).
   bool noted_launches = false;
   // A kernel of the program's has run in place of torch's inside of an op.
   bool ran_replaced_kernel = false;
-  // The last wait for a stream (scheduler::Runtime::BeforeWait); 0: none.
-  uint64_t waited = 0;
+  // What the host has waited for (scheduler::Runtime::AfterWait).
+  scheduler::HostWait wait;
   // The host has waited inside of the op: for a stream, an event or the device.
   bool waited_inside = false;
   uint32_t replaced_calls = 0;  // of operators with such kernels
@@ -62,6 +65,7 @@ struct ThreadState {
   // Of g_runtime_epoch `epoch`.
   uint64_t epoch = ~uint64_t{0};
   bool watched = false;
+  bool light_fences = false;  // base::AllowsHeavyFence
   scheduler::DeviceKind kind = scheduler::DeviceKind::kHost;
   const scheduler::Skipping* asleep = nullptr;
   uint64_t skipped = 0;  // ops that were not shown since PassOver
@@ -72,6 +76,10 @@ struct ThreadState {
   // only while this is false is the slot written, and EndUnderWay called for
   // that.
   bool under_way() const { return slot != nullptr && !slot->empty(); }
+  // The same, or it is inside of an OpElsewhere.
+  bool in_book() const {
+    return slot != nullptr && (slot->elsewhere() || !slot->empty());
+  }
   scheduler::OpsUnderWay::Slot& Slot() {
     if (slot == nullptr) [[unlikely]]
       TakeSlot();
@@ -81,21 +89,41 @@ struct ThreadState {
     // A thread that ends may have given it back inside of the op.
     if (slot == nullptr) [[unlikely]]
       return;
+    if (!IsCurrent()) [[unlikely]]
+      EndsLate();
     slot->End();
     if (ending) [[unlikely]]
       GiveSlotBack();
   }
+  // The same of a call that was noted at that epoch (OpElsewhere).
+  void EndElsewhere(uint64_t noted_at) {
+    if (slot == nullptr) [[unlikely]]
+      return;
+    if (g_runtime_epoch.load(std::memory_order_relaxed) != noted_at)
+        [[unlikely]]
+      EndsLate();
+    slot->EndElsewhere();
+    if (ending) [[unlikely]]
+      GiveSlotBack();
+  }
+  // Another runtime has become active since the op began, or the stream has
+  // woken up: no session knows what the op has enqueued. Before its note ends.
+  static void EndsLate();
 
   // Reads the kind of the active runtime again if another became active.
   // False if none is active.
   bool Refresh();
   // What Refresh has read still holds.
-  bool IsCurrent() const;
+  bool IsCurrent() const {
+    return g_runtime_epoch.load(std::memory_order_relaxed) == epoch;
+  }
   // An op is not shown.
   void SkipOp();
   // The session of the device's current stream. Null where there is none.
   scheduler::Session* FindSession(int device);
-  // Interrupts it (scheduler::Session::Interrupt); makes none.
+  // Work has been enqueued on that device, maybe by others.
+  bool HasContext(int device) const;
+  // An op that is not watched uses memory on that stream.
   void Interrupt(int device, const char* what);
 
  private:

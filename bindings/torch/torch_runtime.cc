@@ -39,6 +39,8 @@ bool Forked() { return g_forked.load(std::memory_order_relaxed); }
 void OnForkedChild() {
   g_unwatched.Begin();
   g_active.store(nullptr, std::memory_order_relaxed);
+  // No thread goes on with a session that it has kept.
+  g_runtime_epoch.fetch_add(1, std::memory_order_relaxed);
   g_latest.store(nullptr, std::memory_order_relaxed);
   g_forked.store(true, std::memory_order_relaxed);
 }
@@ -144,6 +146,7 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
                                    return MakeFrontend(key, &OpName);
                                  },
                                  &all.timeline, &BookOfOps()));
+    scheduler->Pause();  // until it is active
     if (kind == scheduler::DeviceKind::kCuda) WatchGpuTrace();
     if (all.made.empty()) {
       REPRISE_RETURN_IF_ERROR(RegisterHooks());

@@ -13,6 +13,7 @@
 #include "bindings/torch/python_lock.h"
 #include "bindings/torch/session_source.h"
 #include "bindings/torch/torch_runtime.h"
+#include "engine/base/asymmetric_fence.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/trace/trace.h"
 
@@ -75,6 +76,22 @@ bool Skips(ThreadState& thread, Holds still_holds) {
   return false;
 }
 
+// The op is in the book for a runtime of the other kind, which may become
+// active before it has returned.
+bool NotesElsewhere(ThreadState& thread) {
+  scheduler::OpsUnderWay::Slot& slot = thread.Slot();
+  slot.NoteElsewhere(scheduler::OpsUnderWay::SessionsOf(thread.kind));
+  if (thread.light_fences) [[likely]] {
+    base::LightFence();
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  if (thread.IsCurrent()) [[likely]]
+    return true;
+  slot.EndElsewhere();
+  return false;
+}
+
 }  // namespace
 
 void LockSession(scheduler::Session& session) {
@@ -90,7 +107,9 @@ void NoteReplacedInside() {
   if (thread.noted_op) {
     if (told) return;
     thread.Slot().BeginAnything();
-    BeforeUnknownWrites(thread.observing, thread.observed_words);
+    // Of another runtime by now: all sessions are interrupted.
+    BeforeUnknownWrites(thread.IsCurrent() ? thread.observing : nullptr,
+                        thread.observed_words);
   }
   // Any other span stands in the book as one that may write anything; without
   // one the thread works for Reprise, or for an op of another thread.
@@ -103,10 +122,16 @@ Showing ShowingOf(DispatchKeySet below) {
     const bool skips = Skips(thread, [&thread] {
       return g_unwatched.StillOn() || !thread.Refresh();
     });
-    if (skips) return Showing::kSkip;
+    if (skips) {
+      thread.skipped_asleep = false;
+      return Showing::kSkip;
+    }
   }
   const bool ours = IsOurs(below, thread.kind);
-  if (!ours && !MayUseOurs(below, thread.kind)) return Showing::kNot;
+  if (!ours && !MayUseOurs(below, thread.kind)) {
+    if (thread.in_book()) return Showing::kNot;
+    return NotesElsewhere(thread) ? Showing::kElsewhere : ShowingOf(below);
+  }
   // What a thread of the host's pool calls belongs to the op that it works for.
   if (thread.kind == DeviceKind::kHost && at::in_parallel_region()) {
     return Showing::kNot;
@@ -117,6 +142,7 @@ Showing ShowingOf(DispatchKeySet below) {
     });
     // It is awake, or another runtime has become active meanwhile.
     if (!skips) return ShowingOf(below);
+    thread.skipped_asleep = true;
     if (ours) thread.SkipOp();
     return Showing::kSkip;
   }
@@ -163,7 +189,9 @@ WatchedOp::Step WatchedOp::Enter() {
     return call_.device() < 0 ? Step::kPass : Step::kEager;
   }
   session_ = thread_.FindSession(*device);
-  if (session_ == nullptr) return Step::kPass;
+  // There may be one yet, of a runtime that has become active meanwhile.
+  if (session_ == nullptr) [[unlikely]]
+    return thread_.HasContext(*device) ? Step::kEager : Step::kPass;
   LockSession(*session_);
   locked_ = true;
   Action action = session_->Enter(call_.view());
@@ -254,6 +282,8 @@ void WatchedOp::StartEager() {
   }
   thread_.ran_replaced_kernel = false;
   thread_.waited_inside = false;
+  thread_.wait.what = scheduler::HostWait::For::kUnknown;
+  thread_.wait.unwatched = false;
   if (observed_) {
     thread_.observing = session_;
     thread_.observed_words = call_.words().span().data();

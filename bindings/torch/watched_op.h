@@ -20,16 +20,21 @@ namespace reprise::bindings {
 
 // What a hook does with a call.
 enum class Showing : uint8_t {
-  kNot,     // it passes on: nothing of it is a session's business
-  kInside,  // the same: it is part of another op of this thread (NoteInside)
-  kSkip,    // it passes on under a SkippedOp: nobody watches, or the stream is
-            // asleep, and goes by as many ops as it does awake
-  kShow,    // WatchedOp on this thread's state
+  kNot,        // it passes on: nothing of it is a session's business, or it is
+               // part of a call of which nothing is
+  kElsewhere,  // it passes on under an OpElsewhere: on memory that the active
+               // runtime does not serve
+  kInside,     // it passes on: it is part of another op of this thread
+               // (NoteInside)
+  kSkip,  // it passes on under a SkippedOp: nobody watches, or the stream is
+          // asleep, and goes by as many ops as it does awake
+  kShow,  // WatchedOp on this thread's state
 };
 
 // Of a call with these keys: a session's business is one that is no part of
 // another op, and has a tensor of a device that is watched, whatever kind of
-// tensor it is. Asked once a call. Behind kSkip the call is in the book of ops.
+// tensor it is. Asked once a call. Behind kSkip and kElsewhere the call is in
+// the book of ops.
 Showing ShowingOf(c10::DispatchKeySet below);
 
 // A call that is skipped: what it calls is part of it. Ends its note in the
@@ -40,11 +45,29 @@ class SkippedOp {
   ~SkippedOp() {
     ThreadState& thread = t_thread_state;
     --thread.depth;
-    if (thread.noted_skipped) thread.EndUnderWay();
+    if (!thread.noted_skipped) return;
     thread.noted_skipped = false;
+    if (thread.skipped_asleep && !thread.asleep->on()) [[unlikely]]
+      ThreadState::EndsLate();
+    thread.EndUnderWay();
   }
   SkippedOp(const SkippedOp&) = delete;
   SkippedOp& operator=(const SkippedOp&) = delete;
+};
+
+// A call on memory that the active runtime does not serve. What it calls may
+// be shown to sessions: those ops' notes stand in for its own, which goes on
+// behind them. Ends its note.
+class OpElsewhere {
+ public:
+  OpElsewhere() = default;
+  ~OpElsewhere() { t_thread_state.EndElsewhere(epoch_); }
+  OpElsewhere(const OpElsewhere&) = delete;
+  OpElsewhere& operator=(const OpElsewhere&) = delete;
+
+ private:
+  // Ops within it look at what is active anew.
+  const uint64_t epoch_ = t_thread_state.epoch;
 };
 
 // A kernel of the program's is about to run in place of torch's, as part of

@@ -21,6 +21,7 @@ namespace reprise::device {
   X(cuGetErrorName)                              \
   X(cuGetErrorString)                            \
   X(cuDeviceGet)                                 \
+  X(cuDeviceGetCount)                            \
   X(cuDeviceGetAttribute)                        \
   X(cuDeviceGetName)                             \
   X(cuDeviceTotalMem)                            \

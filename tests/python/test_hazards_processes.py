@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import queue
+import signal
 import subprocess
 import sys
 import textwrap
@@ -21,6 +22,7 @@ from hazards import Case, Point, cases, check_case, same_as_eager
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from watching import (
+    BUILD_TIMEOUT_S,
     assert_same_bits,
     randoms,
     replaying,
@@ -304,6 +306,50 @@ def test_a_forked_childs_results_are_eagers(tmp_path: pathlib.Path) -> None:
     expected = [model[7:](model[:7](inputs[1])), *(model(x) for x in inputs)]
     assert_same_bits(found, expected)
     assert_same_bits(torch.load(file), expected)
+
+
+def test_regions_in_a_forked_child(tmp_path: pathlib.Path) -> None:
+    """Another thread may hold a session's lock then, which nobody gives back there."""
+    weight = randoms("cpu", 32, 32, calls=1)[0]
+    inputs = randoms("cpu", 8, 32, calls=2)
+
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(6):
+            x = torch.relu(x @ weight) * 0.5 + x
+        return x
+
+    fast = reprise.region(plain)
+    done = threading.Event()
+
+    def work() -> None:
+        x = torch.ones(8)
+        while not done.is_set():
+            x.add(1).mul(2)
+
+    file = tmp_path / "of_the_child"
+    with torch.no_grad(), watched("cpu") as session:
+        for _ in range(30):
+            fast(inputs[0])
+            session.wait(BUILD_TIMEOUT_S)
+        assert session.stats().replays > 0, str(session.explain())
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            for _ in range(20):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(60)  # the child's end, should it hang
+                    code = 3
+                    try:
+                        torch.save(fast(inputs[1]), file)
+                        code = 0
+                    finally:
+                        os._exit(code)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+                assert_same_bits(torch.load(file), plain(inputs[1]))
+        finally:
+            done.set()
+            thread.join()
 
 
 class _Rows(Dataset[torch.Tensor]):

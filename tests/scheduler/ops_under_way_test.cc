@@ -28,9 +28,43 @@ engine::Operand Read(uint64_t base, uint64_t bytes) {
 constexpr int kSession = 0;
 
 bool MayWrite(const OpsUnderWay& book, uint64_t begin, uint64_t end,
-              const void* asking = &kSession) {
-  return book.MayWrite(
-      asking, [begin, end](auto overlaps) { return overlaps(begin, end); });
+              const void* asking = &kSession,
+              DeviceKind kind = DeviceKind::kCuda) {
+  return book.MayWrite({asking, kind}, [begin, end](auto overlaps) {
+    return overlaps(begin, end);
+  });
+}
+
+// An op on memory of the host while GPUs are watched: for whoever serves the
+// host next.
+TEST(OpsUnderWayTest, AnOpElsewhereCountsForTheOtherKindOfDevice) {
+  constexpr auto kHost = DeviceKind::kHost;
+  constexpr auto kCuda = DeviceKind::kCuda;
+  OpsUnderWay book;
+  OpsUnderWay::Slot* const slot = book.Acquire();
+  slot->NoteElsewhere(OpsUnderWay::SessionsOf(kCuda));
+  EXPECT_TRUE(slot->empty());
+  EXPECT_TRUE(book.EmptyFor(kCuda));
+  EXPECT_FALSE(book.EmptyFor(kHost));
+  EXPECT_FALSE(MayWrite(book, 1000, 1010, &kSession, kCuda));
+  EXPECT_TRUE(MayWrite(book, 1000, 1010, &kSession, kHost));
+  // An op within it, which may write anything as far as others can tell.
+  const std::array operands = {Written(5000, 50)};
+  slot->Begin(operands, &kSession);
+  EXPECT_FALSE(slot->empty());
+  const int other = 0;
+  EXPECT_FALSE(MayWrite(book, 1000, 1010, &kSession, kCuda));
+  EXPECT_TRUE(MayWrite(book, 1000, 1010, &other, kCuda));
+  EXPECT_TRUE(MayWrite(book, 1000, 1010, &other, kHost));
+  slot->CountForAll();
+  EXPECT_TRUE(MayWrite(book, 1000, 1010, &kSession, kCuda));
+  slot->End();
+  EXPECT_TRUE(slot->empty());
+  EXPECT_FALSE(MayWrite(book, 1000, 1010, &kSession, kCuda));
+  EXPECT_TRUE(MayWrite(book, 1000, 1010, &kSession, kHost));
+  slot->EndElsewhere();
+  EXPECT_TRUE(book.EmptyFor(kHost));
+  EXPECT_FALSE(MayWrite(book, 1000, 1010, &kSession, kHost));
 }
 
 TEST(OpsUnderWayTest, DoesNotCountForASessionThatHasNotAnswered) {

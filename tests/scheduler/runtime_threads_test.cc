@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "scheduler/runtime.h"
@@ -112,7 +113,7 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
   }
   std::atomic<bool> done{false};
   std::thread other([&] {
-    uint64_t wait = 0;
+    HostWait wait;
     for (unsigned i = 0; !done; ++i) {
       EXPECT_FALSE(runtime.ExplainJson().empty());
       (void)runtime.stats();
@@ -120,10 +121,13 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
       if (i % 4 == 1) runtime.InterruptAll("somebody looks");
       runtime.BeforeMemoryGoes(static_cast<int>(i % 2));
       if (i % 8 == 3) {
-        wait = runtime.BeforeWait({.device = 0}, "somebody waits");
+        runtime.BeforeWait({.device = 0}, "somebody waits", wait);
       }
-      if (i % 8 == 4) runtime.AfterWait(wait);
-      if (i % 8 == 5) runtime.BeforeWaitForEvent();
+      if (i % 8 == 4) runtime.AfterWait(std::exchange(wait, {}));
+      if (i % 8 == 5) runtime.BeforeWaitForEvent(wait);
+      if (i % 16 == 6) runtime.NoteUnwatchedWork();
+      if (i % 16 == 7) runtime.WaitsForEvent({.device = 1});
+      if (i % 16 == 8) runtime.NoteWaitForDevice(0, wait);
       if (i % 32 == 17) runtime.MemoryIsUsed("somebody has an address");
       if (i % 16 == 9) runtime.Pause();
       if (i % 16 == 11) runtime.Resume();

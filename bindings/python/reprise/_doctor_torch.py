@@ -81,7 +81,7 @@ class Here:
 
     def gpu(self) -> Row:
         """The driver, and what torch finds by it."""
-        driver = first(r"Kernel Module\D*([\d.]+)", _DRIVER / "version")
+        driver = first(r"Kernel Module.*?\s(\d+\.[\d.]+)", _DRIVER / "version")
         told = f"driver {driver}" if driver else "no NVIDIA driver"
         said: list[str] = []
         if self.torch is not None:

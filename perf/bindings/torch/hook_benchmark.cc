@@ -354,6 +354,7 @@ bool OthersAreTold() { return false; }
 void HostHasWaited() {}
 void BeforeUnknownWrites(scheduler::Session*, const uint64_t*) {}
 void InterruptSession(c10::Device, void*, const char*) {}
+void NoteUnwatchedWork() {}
 void InterruptSessions(const char*) {}
 
 }  // namespace reprise::bindings

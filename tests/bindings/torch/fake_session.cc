@@ -24,6 +24,7 @@ scheduler::Session* g_session = nullptr;
 scheduler::DeviceKind g_kind = scheduler::DeviceKind::kHost;
 scheduler::Skipping g_asleep;
 uint64_t g_passed_over = 0;
+bool g_disabled_meanwhile = false;
 std::function<void(const engine::OpView&)> g_before_op;
 ToldBesides g_told;
 
@@ -44,7 +45,9 @@ std::optional<Watched> WatchedNow() {
 
 void PassOver(uint64_t ops) { g_passed_over += ops; }
 
-scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
+scheduler::Session* SessionFor(c10::Device, void*) {
+  return g_disabled_meanwhile ? nullptr : g_session;
+}
 void BeforeOp(scheduler::Session*, const engine::OpView& op, bool) {
   if (g_before_op) g_before_op(op);
 }
@@ -58,6 +61,8 @@ void TellOthers(std::function<void(const engine::OpView&)> before_op) {
   g_told = {};
 }
 ToldBesides Told() { return g_told; }
+
+void NoteUnwatchedWork() { ++g_told.unwatched; }
 
 void InterruptSession(c10::Device, void*, const char* what) {
   g_session->Interrupt(what);
@@ -73,8 +78,14 @@ void Serve(scheduler::Session* session, scheduler::DeviceKind kind) {
   if (!g_unwatched.End()) std::abort();
 }
 
+void DisableMeanwhile() {
+  g_disabled_meanwhile = true;
+  ++g_runtime_epoch;
+}
+
 void StopServing() {
   g_before_op = nullptr;
+  g_disabled_meanwhile = false;
   g_unwatched.Begin();
   g_session = nullptr;
   if (!g_asleep.End()) std::abort();
@@ -86,6 +97,9 @@ void FallAsleep() {
   g_passed_over = 0;
 }
 uint64_t PassedOver() { return g_passed_over; }
+void WakeUp() {
+  if (!g_asleep.End()) std::abort();
+}
 
 FakeSession::FakeSession(scheduler::DeviceKind kind) : kind_(kind) {
   Serve(this, kind);

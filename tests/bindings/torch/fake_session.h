@@ -129,12 +129,17 @@ void TellOthers(std::function<void(const engine::OpView&)> before_op);
 struct ToldBesides {
   int waits = 0;           // HostHasWaited
   int unknown_writes = 0;  // BeforeUnknownWrites
+  int unwatched = 0;       // NoteUnwatchedWork
 };
 ToldBesides Told();
 
 // From now on until StopServing no op is shown, and so many were passed over.
 void FallAsleep();
 uint64_t PassedOver();
+void WakeUp();
+
+// From now on until StopServing no runtime is active, though hooks watch still.
+void DisableMeanwhile();
 
 }  // namespace reprise::bindings
 

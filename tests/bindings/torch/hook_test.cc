@@ -13,11 +13,15 @@
 
 #include "bindings/torch/allocator_trace.h"
 #include "bindings/torch/register_hooks.h"
+#include "bindings/torch/thread_state.h"
 #include "tests/bindings/torch/fake_session.h"
 #include "tests/bindings/torch/named_tensor.h"
 
 namespace reprise::bindings {
 namespace {
+
+// What the operator reprise_test::look does besides.
+std::function<void()> g_look;
 
 using Tensors = std::vector<at::Tensor>;
 using Program = std::function<Tensors()>;
@@ -109,7 +113,7 @@ TEST_F(HookTest, LeavesOpsOfAPausedSessionToOthers) {
   EXPECT_GE(session_.entered(), entered + 2);
   EXPECT_GE(session_.interrupts_by_noted(), 2u);
   EXPECT_EQ(session_.interrupts_by_noted(), session_.interrupts());
-  EXPECT_TRUE(BookOfOps().empty());
+  EXPECT_TRUE(BookOfOps().EmptyFor(scheduler::DeviceKind::kHost));
   // While others are told of an op, too.
   size_t told = 0;
   TellOthers([&told](const engine::OpView&) { ++told; });
@@ -117,7 +121,82 @@ TEST_F(HookTest, LeavesOpsOfAPausedSessionToOthers) {
   auto b = at::zeros({4});
   b.add_(1);
   EXPECT_GT(session_.interrupts_by_noted(), before);
-  EXPECT_TRUE(BookOfOps().empty());
+  EXPECT_TRUE(BookOfOps().EmptyFor(scheduler::DeviceKind::kHost));
+}
+
+// While an op runs, which reads and writes memory of the host.
+template <typename Look>
+void WithinAnOp(Look look) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("reprise_test::look", "")
+                             .typed<at::Tensor(const at::Tensor&)>();
+  bool looked = false;
+  g_look = [&] {
+    look();
+    looked = true;
+  };
+  const at::NoGradGuard no_grad;
+  op.call(at::zeros({4}));
+  g_look = nullptr;
+  EXPECT_TRUE(looked);
+}
+
+bool InBookOf(scheduler::DeviceKind kind) {
+  return !BookOfOps().EmptyFor(kind);
+}
+
+// A runtime of the host may become active before it returns.
+TEST_F(HookTest, NotesOpsOnMemoryThatIsNotServed) {
+  constexpr auto kHost = scheduler::DeviceKind::kHost;
+  constexpr auto kCuda = scheduler::DeviceKind::kCuda;
+  WithinAnOp([] { EXPECT_TRUE(InBookOf(kHost)); });
+  Serve(&session_, kCuda);
+  WithinAnOp([] {
+    EXPECT_TRUE(InBookOf(kHost));
+    EXPECT_FALSE(InBookOf(kCuda));
+    // An op within it is part of it.
+    (void)at::rand({3});
+    EXPECT_TRUE(InBookOf(kHost));
+    EXPECT_FALSE(InBookOf(kCuda));
+    EXPECT_EQ(t_thread_state.depth, 0);
+    {
+      const AnythingUnderWay launches;
+      EXPECT_TRUE(InBookOf(kCuda));
+    }
+    EXPECT_FALSE(InBookOf(kCuda));
+    EXPECT_TRUE(InBookOf(kHost));
+  });
+  EXPECT_FALSE(InBookOf(kHost));
+}
+
+// Disabled since the hook has asked: another runtime may become active before
+// the op returns.
+TEST_F(HookTest, NotesOpsThatHaveNoSessionAnyMore) {
+  DisableMeanwhile();
+  WithinAnOp([] { EXPECT_TRUE(InBookOf(scheduler::DeviceKind::kHost)); });
+  EXPECT_EQ(t_thread_state.depth, 0);
+  EXPECT_FALSE(InBookOf(scheduler::DeviceKind::kHost));
+}
+
+// What such an op has enqueued, no session of the runtime that is active then
+// has been told of.
+TEST_F(HookTest, TellsOfOpsThatEndBehindASwitch) {
+  const auto unwatched = [](const auto& within) {
+    TellOthers([](const engine::OpView&) {});
+    WithinAnOp(within);
+    return Told().unwatched;
+  };
+  EXPECT_EQ(unwatched([] {}), 0);
+  EXPECT_EQ(unwatched([&] { Serve(&session_); }), 1);
+  StopServing();
+  EXPECT_EQ(unwatched([] {}), 0);
+  EXPECT_EQ(unwatched([&] { Serve(&session_); }), 1);
+  FallAsleep();
+  EXPECT_EQ(unwatched([] {}), 0);
+  EXPECT_EQ(unwatched([] { WakeUp(); }), 1);
+  Serve(&session_, scheduler::DeviceKind::kCuda);
+  EXPECT_EQ(unwatched([] {}), 0);
+  EXPECT_EQ(unwatched([&] { Serve(&session_); }), 1);
 }
 
 TEST_F(HookTest, MakesTensors) {
@@ -441,3 +520,13 @@ TEST_F(HookTest, WarnsOfNothing) {
 
 }  // namespace
 }  // namespace reprise::bindings
+
+TORCH_LIBRARY(reprise_test, library) {
+  library.def("look(Tensor(a!) x) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(reprise_test, CPU, library) {
+  library.impl("look", [](const at::Tensor& x) {
+    if (reprise::bindings::g_look) reprise::bindings::g_look();
+    return x.clone();
+  });
+}
