@@ -353,7 +353,7 @@ def regions() -> str:
     return table(head, rows)
 
 
-FRONT = RESULTS / "h100-front-page.jsonl"
+FRONT = RESULTS / "front-page.jsonl"
 FRONT_FIGURES = {
     theme: ROOT / "docs" / "images" / f"front-{theme}.svg"
     for theme in ("light", "dark")
