@@ -1,0 +1,61 @@
+"""DistributedDataParallel: two processes train one model, each with data of its own.
+
+    python examples/recipes/ddp.py
+
+By NCCL where there are two GPUs, else by gloo on the CPU. Each process enables Reprise
+for itself. Not replayed: the sum of gradients over the processes, which has threads or
+streams of its own, and AdamW's number of steps, which is read without `fused=True`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import checks
+import reprise
+import torch
+from torch import distributed, multiprocessing, nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+PROCESSES, STEPS = 2, 60
+GPUS = torch.cuda.device_count() >= PROCESSES
+
+
+def train(rank: int, device: torch.device) -> list[Any]:
+    """Weights, the optimizer's state and all losses."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(32, 64), nn.GELU(), nn.Dropout(), nn.Linear(64, 32)]
+    model = DistributedDataParallel(nn.Sequential(*layers).to(device))
+    optimizer = torch.optim.AdamW(model.parameters())
+    draws = torch.Generator().manual_seed(rank)
+    losses = []
+    for _ in range(STEPS):
+        x = torch.randn(8, 32, generator=draws).to(device)
+        loss = functional.mse_loss(model(x), x)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    return [model.state_dict(), optimizer.state_dict(), losses]
+
+
+def run(rank: int, store: str) -> None:
+    """One of the processes."""
+    device = torch.device(f"cuda:{rank}" if GPUS else "cpu")
+    if GPUS:
+        torch.cuda.set_device(device)
+    distributed.init_process_group(
+        "nccl" if GPUS else "gloo", f"file://{store}", rank=rank, world_size=PROCESSES
+    )
+    expected = train(rank, device)
+    reprise.enable(device.type, policy="always")  # replay whatever was validated
+    found = train(rank, device)
+    checks.finish(found, expected, least=0.4)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.spawn(run, (f"{folder}/store",), nprocs=PROCESSES)
