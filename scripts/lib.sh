@@ -86,6 +86,31 @@ install_packages() {
 
 # Built at its final path (an environment cannot be moved) by one script at a
 # time; the stamp is written last, so a broken one is built anew.
+# build_environment <folder> <command that makes it>...
+build_environment() {
+  local folder=$1
+  shift
+  (
+    flock -n 9 || { echo "another script is making it; waiting"; flock 9; }
+    if [ ! -e "$folder/.complete" ]; then
+      rm -rf "$folder"
+      "$@"
+      touch "$folder/.complete"
+    fi
+  ) 9>"$folder.lock"
+}
+
+# pip_install <folder of an environment> <pip's arguments>...
+pip_install() {
+  "$1/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
+    --no-cache-dir "${@:2}"
+}
+
+fill_environment() {
+  python3 -m venv "$env_dir"
+  pip_install "$env_dir" -r "$requirements"
+}
+
 make_environment() {
   find_environment
   if ! environment_is_ready; then
@@ -93,19 +118,36 @@ make_environment() {
     echo "Python environment to make in $env_dir:"
     grep -v '^#' "$requirements" | sed 's/^/  /'
     echo "about 5 GB, some minutes; free there: $(df -h --output=avail "$(dirname "$env_dir")" | tail -1 | tr -d ' ')"
-    (
-      flock -n 9 || { echo "another script is making it; waiting"; flock 9; }
-      if ! environment_is_ready; then
-        rm -rf "$env_dir"
-        python3 -m venv "$env_dir"
-        "$env_dir/bin/pip" install --quiet --no-input --disable-pip-version-check \
-          --no-cache-dir -r "$requirements"
-        touch "$env_dir/.complete"
-      fi
-    ) 9>"$env_dir.lock"
+    build_environment "$env_dir" fill_environment
   fi
   echo "Python environment: $env_dir"
   enter_environment
+}
+
+# fill_added <lower environment> <requirements>: pip leaves alone what the lower one has.
+fill_added() {
+  local lower=$1 site
+  "$lower/bin/python" -m venv "$env_dir"
+  site=$("$env_dir/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  "$lower/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+    >"$site/lower.pth"
+  "$lower/bin/python" -m pip list --format=freeze --disable-pip-version-check \
+    | grep -v -E '^(pip|setuptools)==' >"$env_dir/constraints.txt"
+  pip_install "$env_dir" -r "$2" -c "$env_dir/constraints.txt"
+}
+
+# add_environment <requirements>: enters an environment on top of the one that is entered,
+# with these packages. It is kept, too, and goes by both sets of requirements.
+add_environment() {
+  stage "Python environment of $1"
+  local lower=$env_dir key
+  key=$({ echo "$lower"; cat "$requirements" "$1"; } | sha256sum | cut -c1-12)
+  env_dir=${XDG_CACHE_HOME:-$HOME/.cache}/reprise/env-$key
+  mkdir -p "$(dirname "$env_dir")"
+  build_environment "$env_dir" fill_added "$lower" "$1"
+  echo "Python environment: $env_dir"
+  export VIRTUAL_ENV=$env_dir
+  export PATH=$env_dir/bin:$PATH
 }
 
 enter_environment() {

@@ -47,5 +47,7 @@ stage "threads"
 build tsan reprise_threads_tests
 ctest --preset tsan -j "$(nproc)"
 
+env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_recipes.sh
+
 # What uses torch, with the newest that there is a library for.
 env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_torch.sh 2.15

@@ -43,6 +43,7 @@ NO_MATPLOTLIB = "no matplotlib"
 FEW_GPUS = "fewer than two GPUs"
 A_GPU = "there is a GPU"
 PROFILED = "torch keeps CUPTI for the rest of the process: a documented limit"
+NO_LIBRARY = "the library {} is not installed (requirements/recipes.txt)"
 NO_TOOL = "there is no {} on the path, in /usr/local/cuda* or in nvidia's wheels"
 
 # Reasons, with a place for a word, and whether they hold here.
@@ -53,7 +54,8 @@ _ALLOWED: dict[str, Callable[[], bool]] = {
     NO_MATPLOTLIB: lambda: not has_matplotlib(),
     A_GPU: lambda: gpus() > 0,
     PROFILED: lambda: gpus() > 0,
-    NO_TOOL: lambda: True,  # the caller has looked
+    NO_LIBRARY: lambda: os.environ.get("RECIPES") != "all",  # the caller has looked
+    NO_TOOL: lambda: True,  # likewise
 }
 
 
