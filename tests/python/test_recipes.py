@@ -49,11 +49,17 @@ def test_every_recipe_has_a_test_and_a_row_of_the_table() -> None:
     assert [name for name in names if f"/{name}.py)" not in table] == []
 
 
-def test_a_recipe_fails_where_nothing_is_replayed(tmp_path: pathlib.Path) -> None:
-    recipe = str(RECIPES / "ddp.py")
-    result = fresh.python(recipe, cwd=tmp_path, REPRISE="0", **OFFLINE)
-    assert result.returncode != 0
-    assert "0 replays answered" in result.stderr
+@pytest.mark.parametrize(
+    ("bit", "said"), [("1.0", "0 replays answered"), ("-1.0", "1 of 1 results")]
+)
+def test_a_recipe_fails_for_want_of_replays_or_bits(bit: str, said: str) -> None:
+    program = f"""
+        import checks, torch
+        checks.finish([torch.tensor(1.0)], [torch.tensor({bit})], least=0.1)
+    """
+    result = fresh.program(program, PYTHONPATH=f"{RECIPES}:{fresh.PACKAGE_ROOT}")
+    assert result.returncode == 1
+    assert said in result.stderr
 
 
 def test_the_comparison_sees_every_bit() -> None:
