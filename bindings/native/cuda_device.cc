@@ -394,15 +394,23 @@ class CudaDevice final : public Device {
 }  // namespace
 
 Result<std::unique_ptr<Device>> OpenCudaDevice(const RuntimeOptions& options) {
-  REPRISE_ASSIGN_OR_RETURN(const device::Driver* driver,
-                           device::Driver::Load());
+  const auto loaded = device::Driver::Load();
+  if (!loaded) {
+    return base::Fail(loaded.error().code(),
+                      loaded.error().message() +
+                          ", or use the host runtime (RuntimeOptions::device = "
+                          "RuntimeOptions::kHost)");
+  }
+  const device::Driver* const driver = *loaded;
   device::WatchForExit();
   CUdevice device = 0;
   auto context = static_cast<CUcontext>(options.context);
   if (context == nullptr) {
     if (driver->cuDeviceGet(&device, options.device) != CUDA_SUCCESS) {
-      return base::Fail(Code::kUnavailable, "there is no CUDA device " +
-                                                std::to_string(options.device));
+      return base::Fail(Code::kUnavailable,
+                        "there is no CUDA device " +
+                            std::to_string(options.device) +
+                            ": give a number that Runtime::Devices() lists");
     }
     REPRISE_CU(*driver, cuDevicePrimaryCtxRetain(&context, device));
   }

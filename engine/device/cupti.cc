@@ -7,8 +7,14 @@
 namespace reprise::device {
 namespace {
 
+constexpr char kNoCupti[] =
+    "CUPTI of CUDA 13 was not found: install it (pip install "
+    "\"nvidia-cuda-cupti==13.0.*\", or the CUDA toolkit), and name the folder "
+    "of libcupti.so.13 in LD_LIBRARY_PATH";
+
 base::Result<const Cupti*> LoadCupti() {
-  REPRISE_ASSIGN_OR_RETURN(void* library, OpenSharedLibrary("libcupti.so.13"));
+  REPRISE_ASSIGN_OR_RETURN(void* library,
+                           OpenSharedLibrary("libcupti.so.13", kNoCupti));
   auto cupti = std::make_unique<Cupti>();
 #define REPRISE_LOAD(name)                                             \
   cupti->name =                                                        \

@@ -27,33 +27,34 @@ Code CodeOf(CUresult result) {
   }
 }
 
+constexpr char kNoDriver[] =
+    "no NVIDIA driver was found: install driver 580 or newer";
+
 base::Result<const Driver*> LoadDriver() {
-  REPRISE_ASSIGN_OR_RETURN(void* library, OpenSharedLibrary("libcuda.so.1"));
+  REPRISE_ASSIGN_OR_RETURN(void* library,
+                           OpenSharedLibrary("libcuda.so.1", kNoDriver));
   auto driver = std::make_unique<Driver>();
   // The inner macro receives the name after cuda.h's macros have given it its
   // version, so that it is the symbol's own.
 #define REPRISE_STRING(name) #name
-#define REPRISE_LOAD(name)                                                    \
-  driver->name = reinterpret_cast<decltype(&::name)>(                         \
-      FindSymbol(library, REPRISE_STRING(name)));                             \
-  if (driver->name == nullptr) {                                              \
-    return Fail(Code::kUnavailable,                                           \
-                "the CUDA driver has no " REPRISE_STRING(                     \
-                    name) "; a driver for CUDA 13 (580 or newer) is needed"); \
+#define REPRISE_LOAD(name)                                                 \
+  driver->name = reinterpret_cast<decltype(&::name)>(                      \
+      FindSymbol(library, REPRISE_STRING(name)));                          \
+  if (driver->name == nullptr) {                                           \
+    return Fail(Code::kUnavailable,                                        \
+                "the NVIDIA driver is too old: it has no " REPRISE_STRING( \
+                    name) "; install driver 580 or newer");                \
   }
   REPRISE_DRIVER_ENTRIES(REPRISE_LOAD)
 #undef REPRISE_LOAD
 #undef REPRISE_STRING
-  const auto unavailable = [&driver](CUresult result, const char* call) {
-    return Fail(Code::kUnavailable, driver->Explain(result, call).message());
-  };
   if (const CUresult result = driver->cuInit(0); result != CUDA_SUCCESS) {
-    return unavailable(result, "cuInit");
+    return tl::unexpected(driver->WhyUnusable(result, "cuInit"));
   }
   CUdevice device;
   if (const CUresult result = driver->cuDeviceGet(&device, 0);
       result != CUDA_SUCCESS) {
-    return unavailable(result, "cuDeviceGet");
+    return tl::unexpected(driver->WhyUnusable(result, "cuDeviceGet"));
   }
   WatchForExit();
   return driver.release();
@@ -66,6 +67,27 @@ base::Result<const Driver*> Driver::Load() {
   static const auto* const loaded =
       new base::Result<const Driver*>(LoadDriver());
   return *loaded;
+}
+
+base::Error Driver::WhyUnusable(CUresult result, const char* call) const {
+  const std::string said = Explain(result, call).message();
+  switch (result) {
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_INVALID_DEVICE:
+      return base::Error(Code::kUnavailable,
+                         "the NVIDIA driver shows this process no GPU: look "
+                         "at nvidia-smi and CUDA_VISIBLE_DEVICES (" +
+                             said + ")");
+    case CUDA_ERROR_STUB_LIBRARY:
+      return base::Error(Code::kUnavailable,
+                         "libcuda.so.1 is the toolkit's stub, no driver: "
+                         "install driver 580 or newer, and leave the folder of "
+                         "stubs out of LD_LIBRARY_PATH (" +
+                             said + ")");
+    default:
+      return base::Error(Code::kUnavailable,
+                         "the NVIDIA driver cannot be used: " + said);
+  }
 }
 
 base::Error Driver::Explain(CUresult result, const char* call) const {

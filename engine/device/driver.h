@@ -125,6 +125,10 @@ struct Driver {
   // is missing. The table lives for ever (it owns nothing that needs an end).
   static base::Result<const Driver*> Load();
 
+  // Why there is nothing to work with, and what to do: kUnavailable, of a first
+  // call that gave `result`.
+  base::Error WhyUnusable(CUresult result, const char* call) const;
+
   // An error that names the call, the CUresult and its meaning.
   base::Error Explain(CUresult result, const char* call) const;
 };

@@ -23,6 +23,11 @@ std::string Maps() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+std::string LoaderError() {
+  const char* why = dlerror();
+  return why == nullptr ? "" : why;
+}
+
 // Where the loader looks for what the program asks for, its cache apart.
 std::vector<std::string> LoaderFolders() {
   std::vector<std::string> folders;
@@ -76,13 +81,15 @@ std::vector<std::string> CudaLibraryFolders(std::string_view maps) {
   return folders;
 }
 
-base::Result<void*> OpenSharedLibrary(const std::string& soname) {
+base::Result<void*> OpenSharedLibrary(const std::string& soname,
+                                      const std::string& if_missing) {
   if (void* loaded = dlopen(soname.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
     return loaded;
   }
   if (void* found = dlopen(soname.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
-  std::string message = "cannot load " + soname;
-  if (const char* why = dlerror()) message.append(" (").append(why).append(")");
+  std::string why = LoaderError();
+  // Of a file that it found, the loader gives the path or what the file lacks.
+  bool is_missing = why.starts_with(soname + ":");
   std::vector<std::string> folders;
   if (soname.find('/') == std::string::npos) {
     folders = CudaLibraryFolders(Maps());
@@ -90,8 +97,14 @@ base::Result<void*> OpenSharedLibrary(const std::string& soname) {
   for (const std::string& folder : folders) {
     const std::string path = std::string(folder).append("/").append(soname);
     if (void* found = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
-    message.append(", nor ").append(path);
+    std::string of_path = LoaderError();
+    if (!is_missing || access(path.c_str(), F_OK) != 0) continue;
+    is_missing = false;
+    why = std::move(of_path);
   }
+  std::string message = is_missing && !if_missing.empty()
+                            ? if_missing
+                            : "cannot load " + soname + " (" + why + ")";
   return base::Fail(base::Code::kUnavailable, std::move(message));
 }
 

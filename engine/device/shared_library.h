@@ -14,9 +14,11 @@ namespace reprise::device {
 // Opens `soname` (or the file, if it is a path), for ever: the copy that is
 // already loaded; else what the loader finds by name; else a file of that name
 // beside the CUDA libraries that are loaded, in the wheel folder next to a
-// loaded torch, or in the toolkit's usual place. kUnavailable, saying where it
-// looked. Thread-safe.
-base::Result<void*> OpenSharedLibrary(const std::string& soname);
+// loaded torch, or in the toolkit's usual place. kUnavailable otherwise: with
+// the sentence `if_missing` where there is no such file, unless it is empty;
+// else with what the loader says of the file. Thread-safe.
+base::Result<void*> OpenSharedLibrary(const std::string& soname,
+                                      const std::string& if_missing = {});
 
 // The file that a copy of `soname` is, or would be, loaded from, found without
 // loading it: the copy that is already loaded; else a file in the folders that

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,9 +18,12 @@
 namespace reprise::device {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 CUresult CUDAAPI ErrorName(CUresult result, const char** name) {
   *name = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
@@ -72,7 +76,24 @@ TEST(DriverTest, LoadsOnceOrSaysWhyNot) {
     EXPECT_GE(version, 13000);
   } else {
     EXPECT_EQ(first.error().code(), base::Code::kUnavailable);
-    EXPECT_FALSE(first.error().message().empty());
+    const std::string& message = first.error().message();
+    EXPECT_THAT(message, AnyOf(StartsWith("no NVIDIA driver was found"),
+                               StartsWith("the NVIDIA driver"),
+                               StartsWith("libcuda.so.1 is the toolkit's")));
+    EXPECT_THAT(message, Not(HasSubstr("/lib")));
+  }
+}
+
+TEST(DriverTest, UnusableDriverIsToldWithWhatToDo) {
+  const Driver driver = FakeDriver();
+  for (const auto& [result, remedy] :
+       {std::pair(CUDA_ERROR_NO_DEVICE, "CUDA_VISIBLE_DEVICES"),
+        std::pair(CUDA_ERROR_STUB_LIBRARY, "install driver 580"),
+        std::pair(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "cannot be used")}) {
+    const base::Error error = driver.WhyUnusable(result, "cuInit");
+    EXPECT_EQ(error.code(), base::Code::kUnavailable);
+    EXPECT_THAT(error.message(),
+                AllOf(HasSubstr(remedy), HasSubstr("cuInit failed with")));
   }
 }
 

@@ -7,12 +7,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 namespace reprise::device {
 namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(SharedLibraryTest, FindsFolderOfMappedCudaLibrary) {
   EXPECT_THAT(
@@ -68,6 +73,26 @@ TEST(SharedLibraryTest, MissingLibraryIsUnavailableAndNamed) {
   ASSERT_FALSE(library);
   EXPECT_EQ(library.error().code(), base::Code::kUnavailable);
   EXPECT_THAT(library.error().message(), HasSubstr("libreprise_missing.so.7"));
+}
+
+// Where it was looked for is nobody's concern.
+TEST(SharedLibraryTest, OfAMissingLibraryTheCallersSentenceIsTold) {
+  const auto library =
+      OpenSharedLibrary("libreprise_missing.so.7", "there is none: make one");
+  ASSERT_FALSE(library);
+  EXPECT_EQ(library.error().code(), base::Code::kUnavailable);
+  EXPECT_EQ(library.error().message(), "there is none: make one");
+}
+
+TEST(SharedLibraryTest, OfABrokenLibraryTheLoadersReasonIsTold) {
+  const std::string path =
+      testing::TempDir() + "/libreprise_broken_" + std::to_string(getpid());
+  std::ofstream(path) << "no library";
+  const auto library = OpenSharedLibrary(path);
+  std::filesystem::remove(path);
+  ASSERT_FALSE(library);
+  EXPECT_THAT(library.error().message(),
+              AllOf(StartsWith("cannot load " + path), HasSubstr("too short")));
 }
 
 }  // namespace
