@@ -1,34 +1,17 @@
 #include "kernels/kernel_library.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <string_view>
 #include <utility>
 
 #include "engine/device/context_scope.h"
 #include "engine/device/exiting.h"
 #include "engine/device/relaxed_capture.h"
+#include "kernels/kernel_names.h"
 
 namespace reprise::kernels {
 namespace {
-
-// "_ZN5space5scaleEPf" is "space::scale(float*)"; what is no C++ name is
-// itself.
-std::string Demangle(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
-  return text == nullptr ? name : text.get();
-}
-
-// `kernel` is `name` and a list of parameters.
-bool IsCalled(std::string_view kernel, std::string_view name) {
-  return kernel.starts_with(name) &&
-         kernel.substr(name.size()).starts_with('(');
-}
 
 // The name in the code of a variable of a namespace: "_ZN5space5tableE".
 std::string Mangle(std::string_view name) {
@@ -80,7 +63,8 @@ KernelLibrary::~KernelLibrary() {
   library_.Reset();
 }
 
-base::Result<CUfunction> KernelLibrary::Find(const std::string& name) const {
+base::Result<CUfunction> KernelLibrary::Find(const std::string& name,
+                                             std::string_view source) const {
   const device::ContextScope scope(driver_, context_);
   REPRISE_RETURN_IF_ERROR(scope.status());
   const device::RelaxedCapture relaxed(driver_);
@@ -88,7 +72,7 @@ base::Result<CUfunction> KernelLibrary::Find(const std::string& name) const {
   const CUresult found =
       driver_.cuLibraryGetKernel(&kernel, library_.get(), name.c_str());
   if (found == CUDA_ERROR_NOT_FOUND) {
-    REPRISE_ASSIGN_OR_RETURN(kernel, FindByItsSourceName(name));
+    REPRISE_ASSIGN_OR_RETURN(kernel, FindByItsSourceName(name, source));
   } else {
     REPRISE_RETURN_IF_ERROR(
         device::Check(driver_, found, "cuLibraryGetKernel"));
@@ -128,31 +112,21 @@ base::Result<KernelLibrary::Variable> KernelLibrary::FindVariable(
 }
 
 base::Result<CUkernel> KernelLibrary::FindByItsSourceName(
-    const std::string& name) const {
+    const std::string& name, std::string_view source) const {
   REPRISE_ASSIGN_OR_RETURN(const std::vector<Named> kernels, Kernels());
   CUkernel found = nullptr;
   size_t count = 0;
-  std::string all;
+  std::vector<std::string> names;
   for (const Named& kernel : kernels) {
-    all.append(all.empty() ? "" : ", ").append(kernel.name);
+    names.push_back(kernel.name);
     if (!IsCalled(kernel.name, name)) continue;
     found = kernel.kernel;
     ++count;
   }
   if (count == 1) return found;
-  if (count > 1) {
-    return base::Fail(base::Code::kInvalidArgument,
-                      "the source has " + std::to_string(count) + " kernels '" +
-                          name + "' (" + all +
-                          "): declare one extern \"C\", or name it with its "
-                          "type, as in (void(*)(float*))" +
-                          name);
-  }
   return base::Fail(base::Code::kInvalidArgument,
-                    "the source has no kernel '" + name + "'" +
-                        (all.empty() ? "" : "; it has " + all) +
-                        "; one of a template is named with its arguments, as "
-                        "in scale<float>");
+                    "the source " + WhyNoKernel(name, std::move(names),
+                                                KernelTemplatesOf(source)));
 }
 
 base::Result<std::vector<KernelLibrary::Named>> KernelLibrary::Kernels() const {

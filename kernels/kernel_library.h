@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/status.h"
@@ -36,8 +37,10 @@ class KernelLibrary {
   // The function of that name in the context, on the device for good, so that
   // no launch has to bring it there. A C++ function may be named as in the
   // source, without its parameters ("space::scale"). kInvalidArgument, naming
-  // those that there are, if there is none, or more than one.
-  base::Result<CUfunction> Find(const std::string& name) const;
+  // those that there are, and the templates of `source`, if there is none, or
+  // more than one.
+  base::Result<CUfunction> Find(const std::string& name,
+                                std::string_view source = {}) const;
 
   // A __device__ or __constant__ variable in the context, by its name in the
   // code or, of a namespace's, in the source ("space::table"). kInvalidArgument
@@ -57,7 +60,8 @@ class KernelLibrary {
   KernelLibrary(const device::Driver& driver, CUcontext context,
                 device::UniqueLibrary library);
 
-  base::Result<CUkernel> FindByItsSourceName(const std::string& name) const;
+  base::Result<CUkernel> FindByItsSourceName(const std::string& name,
+                                             std::string_view source) const;
   base::Result<std::vector<Named>> Kernels() const;
 
   const device::Driver& driver_;

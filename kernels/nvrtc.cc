@@ -11,6 +11,7 @@
 
 #include "engine/device/library_identity.h"
 #include "engine/device/shared_library.h"
+#include "kernels/kernel_names.h"
 
 namespace reprise::kernels {
 namespace {
@@ -47,6 +48,10 @@ Status Check(const NvrtcEntries& nvrtc, nvrtcResult result, const char* call) {
 }
 
 constexpr char kSoname[] = "libnvrtc.so.13";
+constexpr char kNoNvrtc[] =
+    "NVRTC of CUDA 13 was not found: install it (pip install "
+    "\"nvidia-cuda-nvrtc==13.0.*\", or the CUDA toolkit), and name the folder "
+    "of libnvrtc.so.13 in LD_LIBRARY_PATH";
 
 // Which copy of NVRTC is used.
 struct NvrtcFile {
@@ -60,7 +65,7 @@ base::Result<NvrtcFile> FindNvrtc() {
   auto identity = device::LibraryIdentity(file.path);
   if (!identity) {
     // Only the loader knows where it is.
-    REPRISE_RETURN_IF_ERROR(device::OpenSharedLibrary(kSoname));
+    REPRISE_RETURN_IF_ERROR(device::OpenSharedLibrary(kSoname, kNoNvrtc));
     file.path = device::LocateSharedLibrary(kSoname);
     identity = device::LibraryIdentity(file.path);
   }
@@ -200,6 +205,23 @@ class Program {
     return code;
   }
 
+  // Of a source that does not compile: the name expressions at fault.
+  const std::vector<std::string>& unknown() const { return unknown_; }
+
+  std::string Log() const {
+    size_t size_bytes = 0;  // with the final zero
+    if (nvrtc_.nvrtcGetProgramLogSize(program_, &size_bytes) != NVRTC_SUCCESS ||
+        size_bytes == 0) {
+      return {};
+    }
+    std::string log(size_bytes, '\0');
+    if (nvrtc_.nvrtcGetProgramLog(program_, log.data()) != NVRTC_SUCCESS) {
+      return {};
+    }
+    log.resize(std::min(log.find('\0'), log.size()));
+    return log;
+  }
+
  private:
   Status Create() {
     std::vector<const char*> names;
@@ -246,23 +268,21 @@ class Program {
         program_, static_cast<int>(arguments.size()), arguments.data());
     if (compiled == NVRTC_SUCCESS) return {};
     const std::string log = Log();
-    std::string what = Explain(nvrtc_, compiled, "nvrtcCompileProgram") +
-                       " for " + source_.name;
-    if (const std::string unknown = UnknownNames(log); !unknown.empty()) {
-      what = source_.name + " has no " + unknown;
-    }
-    return Fail(CodeOf(compiled), what + "\n" + log);
+    unknown_ = UnknownNames(log);
+    return Fail(CodeOf(compiled),
+                Explain(nvrtc_, compiled, "nvrtcCompileProgram") + " for " +
+                    source_.name + "\n" + log);
   }
 
   // The name expressions that the log complains of, as they were given.
-  std::string UnknownNames(std::string_view log) const {
+  std::vector<std::string> UnknownNames(std::string_view log) const {
     constexpr std::string_view kBefore = "Input name expression was: \"";
     const auto without_spaces = [](std::string_view text) {
       std::string rest(text);
       std::erase(rest, ' ');
       return rest;
     };
-    std::string unknown;
+    std::vector<std::string> unknown;
     while (true) {
       const size_t at = log.find(kBefore);
       if (at == std::string_view::npos) return unknown;
@@ -270,7 +290,7 @@ class Program {
       const std::string said = without_spaces(log.substr(0, log.find('"')));
       for (const std::string& expression : source_.name_expressions) {
         if (without_spaces(expression) != said) continue;
-        unknown.append(unknown.empty() ? "" : ", ").append(expression);
+        unknown.push_back(expression);
       }
     }
   }
@@ -293,24 +313,52 @@ class Program {
     return image;
   }
 
-  std::string Log() const {
-    size_t size_bytes = 0;  // with the final zero
-    if (nvrtc_.nvrtcGetProgramLogSize(program_, &size_bytes) != NVRTC_SUCCESS ||
-        size_bytes == 0) {
-      return {};
-    }
-    std::string log(size_bytes, '\0');
-    if (nvrtc_.nvrtcGetProgramLog(program_, log.data()) != NVRTC_SUCCESS) {
-      return {};
-    }
-    log.resize(std::min(log.find('\0'), log.size()));
-    return log;
-  }
-
   const NvrtcEntries& nvrtc_;
   const KernelSource& source_;
   nvrtcProgram program_ = nullptr;
+  std::vector<std::string> unknown_;
 };
+
+// The kernels of a source that are of no template, as PTX has them; nothing if
+// it does not compile.
+std::optional<std::vector<std::string>> KernelsOf(const NvrtcEntries& nvrtc,
+                                                  KernelSource source,
+                                                  const std::string& target) {
+  source.name_expressions.clear();
+  const std::string number = target.substr(target.find('_'));
+  const auto code = Program(nvrtc, source).Compile("compute" + number);
+  if (!code) return std::nullopt;
+  return KernelsOfPtx({code->image.data(), code->image.size()});
+}
+
+// A name as in "&table" is a variable's; others are kernels'.
+bool IsVariable(const std::string& name) { return name.starts_with('&'); }
+
+bool IsPlain(const std::string& name) {
+  return name.find_first_of("<(&") == std::string::npos;
+}
+
+// What is wrong with a source of which NVRTC does not know these names: what
+// it has instead, and the compiler's log where that may tell more.
+std::string WhyUnknown(const NvrtcEntries& nvrtc, const KernelSource& source,
+                       const std::string& target,
+                       const std::vector<std::string>& unknown,
+                       const std::string& log) {
+  std::string names;
+  for (const std::string& name : unknown) {
+    names.append(names.empty() ? "" : ", ").append(name);
+  }
+  const auto kernels = KernelsOf(nvrtc, source, target);
+  const auto kernel = std::ranges::find_if_not(unknown, IsVariable);
+  if (!kernels.has_value() || kernel == unknown.end()) {
+    return source.name + " has no " + names + "\n" + log;
+  }
+  const std::string why =
+      source.name + " " +
+      WhyNoKernel(*kernel, *kernels, KernelTemplatesOf(source.source));
+  if (unknown.size() == 1 && IsPlain(*kernel)) return why;
+  return why + (unknown.size() > 1 ? " (of " + names + ")\n" : "\n") + log;
+}
 
 }  // namespace
 
@@ -347,7 +395,12 @@ base::Result<CompiledCode> Nvrtc::Compile(const KernelSource& source) const {
 base::Result<CompiledCode> Nvrtc::CompileFor(const std::string& target,
                                              const KernelSource& source) const {
   REPRISE_RETURN_IF_ERROR(CheckTexts(source));
-  return Program(entries_, source).Compile(target);
+  Program program(entries_, source);
+  auto code = program.Compile(target);
+  if (code || program.unknown().empty()) return code;
+  return Fail(
+      Code::kInvalidArgument,
+      WhyUnknown(entries_, source, target, program.unknown(), program.Log()));
 }
 
 base::Result<std::string> Nvrtc::TargetFor(

@@ -55,8 +55,9 @@ Status KernelCode::LoadFrom(const Source& source) {
   const auto lowered = code->lowered_names.find(*name_);
   REPRISE_ASSIGN_OR_RETURN(
       function_,
-      (*library)->Find(lowered != code->lowered_names.end() ? lowered->second
-                                                            : *name_));
+      (*library)->Find(
+          lowered != code->lowered_names.end() ? lowered->second : *name_,
+          source.source->source));
   // The driver tells parameters in a context only.
   const device::ContextScope scope(libraries.driver(), libraries.context());
   REPRISE_RETURN_IF_ERROR(scope.status());

@@ -73,8 +73,16 @@ TEST_F(NvrtcTest, UnknownNameExpressionIsNamed) {
                      .architecture = "sm_90",
                      .name_expressions = {"scale<float>", "skale< float >",
                                           "scale<flote>"}}),
-              AllOf(StartsWith("mine.cu has no scale<flote>, skale< float >\n"),
+              AllOf(StartsWith("mine.cu has no kernel 'scale<flote>': it has "
+                               "the template scale, named with arguments as "
+                               "in scale<float> (of scale<flote>, skale< float "
+                               ">)\n"),
                     HasSubstr("\"flote\" is undefined")));
+  EXPECT_THAT(Fault({.source = kTemplate,
+                     .name = "mine.cu",
+                     .architecture = "sm_90",
+                     .name_expressions = {"&deep::tabel"}}),
+              StartsWith("mine.cu has no &deep::tabel\n"));
 }
 
 TEST_F(NvrtcTest, MessagesCountTheCallersLines) {

@@ -54,7 +54,15 @@ TEST_F(CheckSourceTest, MistakesAreTold) {
   EXPECT_NE(Fault({.source = "\n__global__ void f() { g(); }"})
                 .find("kernel.cu(2): error: identifier \"g\" is undefined"),
             std::string::npos);
-  EXPECT_NE(Fault({.source = kSource, .name = "ad"}).find("\"ad\""),
+  EXPECT_EQ(Fault({.source = kSource, .name = "ad"}),
+            "kernel.cu has no kernel 'ad': it has add, set(float*, float), "
+            "set(float*, int), space::negate(float*), and the template scale, "
+            "named with arguments as in scale<float>");
+  EXPECT_EQ(Fault({.source = kSource, .name = "negat"})
+                .find("kernel.cu has no kernel 'negat': it has space::negate("),
+            0u);
+  EXPECT_NE(Fault({.source = kSource, .name = "set"})
+                .find("kernel.cu has 2 kernels 'set'"),
             std::string::npos);
   EXPECT_NE(Fault({.source = kSource, .name = "scale<float>"}).find("kFactor"),
             std::string::npos);

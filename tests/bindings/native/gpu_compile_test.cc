@@ -103,7 +103,7 @@ TEST_F(GpuCompileTest, EveryKindOfNameFindsItsKernel) {
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code(), Code::kInvalidArgument);
   EXPECT_THAT(unknown.error().message(),
-              AllOf(HasSubstr("no kernel 'ad'; it has"), HasSubstr("add"),
+              AllOf(HasSubstr("no kernel 'ad': it has"), HasSubstr("add"),
                     HasSubstr("space::negate(float*)")));
 }
 

@@ -226,16 +226,17 @@ TEST_F(CompileServiceTest, UnknownNamesAreToldWithThoseThatThereAre) {
   World world;
   EXPECT_EQ(
       world.Fault<Two>({.source = kSource, .name = "ad"}),
-      "the source has no kernel 'ad'; it has set(float*, float), set(float*, "
-      "int), space::negate(float*), add, twice; one of a template is named "
-      "with its arguments, as in scale<float>");
+      "the source has no kernel 'ad': it has add, set(float*, float), "
+      "set(float*, int), space::negate(float*), twice, and the template scale, "
+      "named with arguments as in scale<float>");
   EXPECT_THAT(world.Fault<Two>({.source = kSource, .name = "set"}),
               AllOf(StartsWith("the source has 2 kernels 'set'"),
                     HasSubstr("(void(*)(float*))set")));
   EXPECT_THAT(world.Fault<One>({.source = kSource, .name = "scale<int>"}),
-              StartsWith("kernel.cu has no scale<int>\n"));
+              StartsWith("kernel.cu has no kernel 'scale<int>': it has "));
   EXPECT_THAT(world.Fault<One>({.source = "", .name = "nothing"}),
-              StartsWith("the source has no kernel 'nothing'; one of a"));
+              StartsWith("the source has no kernel 'nothing': it has no kernel "
+                         "at all"));
   EXPECT_EQ(world.libraries.loaded(), 0u);
 }
 
