@@ -13,6 +13,9 @@ namespace reprise {
 
 using base::Code;
 using base::Error;
+// The error of a function that returns a Status or a Result:
+//   return Fail(Code::kInvalidArgument, "side is 0: give 2 or more");
+using base::Fail;
 using base::Patching;
 using base::Result;
 using base::Status;

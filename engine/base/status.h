@@ -103,6 +103,7 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
 
 using Status = Result<void>;
 
+// What a function returns in place of its Status or Result.
 inline tl::unexpected<Error> Fail(Code code, std::string message) {
   return tl::unexpected<Error>(Error(code, std::move(message)));
 }
