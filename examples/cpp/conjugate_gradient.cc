@@ -5,10 +5,13 @@
 //   conjugate_gradient [side] [iterations]
 //
 // The scalars of the iteration stay on the device; the residual is looked at
-// every 32 iterations. Everything is done three ways and timed side by side:
-// plain launches, batches of Reprise, and a plan that is prepared once.
+// every 32 iterations. Everything is done in four ways and timed side by side:
+// plain launches, batches of an iteration, batches of 32, and a plan that is
+// prepared once.
 
-#include "examples/cpp/conjugate_gradient.h"
+#include "conjugate_gradient.h"
+
+#include <reprise.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,12 +23,10 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/native/reprise.h"
-
 namespace {
 
-using conjugate_gradient::Must;
 using conjugate_gradient::Solver;
+using reprise::ValueOrExit;
 
 constexpr int kCheckEvery = 32;
 
@@ -39,14 +40,14 @@ struct Outcome {
 Outcome Run(Solver& solver, int iterations,
             const std::function<void(int)>& iterate) {
   solver.Begin();
-  Must(solver.stream.Synchronize());
+  ValueOrExit(solver.stream.Synchronize());
   Outcome outcome;
   const auto begin = std::chrono::steady_clock::now();
   for (int k = 0; k < iterations; ++k) {
     iterate(k);
     if ((k + 1) % kCheckEvery == 0) outcome.residual = solver.Residual(k + 1);
   }
-  Must(solver.stream.Synchronize());
+  ValueOrExit(solver.stream.Synchronize());
   outcome.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();
@@ -77,12 +78,12 @@ int main(int argc, char** argv) {
       if (k % of != 0) return;
       auto batch = solver.stream.BeginBatch();
       for (int i = 0; i < of; ++i) solver.Add(batch, k + i);
-      Must(batch.Submit());
+      ValueOrExit(batch.Submit());
     };
   };
   auto batch = prepared.stream.BeginBatch();
   for (int i = 0; i < kCheckEvery; ++i) prepared.Add(batch, i);
-  auto plan = Must(batch.Prepare());
+  auto plan = ValueOrExit(batch.Prepare());
   const std::pair<const char*, std::function<Outcome()>> ways[] = {
       {"plain launches",
        [&] { return Run(plain, iterations, submit(plain, 1)); }},
@@ -93,7 +94,7 @@ int main(int argc, char** argv) {
       {"prepared plan between checks",
        [&] {
          return Run(prepared, iterations, [&](int k) {
-           if (k % kCheckEvery == 0) Must(plan.Launch());
+           if (k % kCheckEvery == 0) ValueOrExit(plan.Launch());
          });
        }},
   };

@@ -4,14 +4,11 @@
 #ifndef REPRISE_EXAMPLES_CPP_CONJUGATE_GRADIENT_H_
 #define REPRISE_EXAMPLES_CPP_CONJUGATE_GRADIENT_H_
 
+#include <reprise.h>
+
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <utility>
 #include <vector>
-
-#include "bindings/native/reprise.h"
 
 namespace conjugate_gradient {
 
@@ -20,6 +17,7 @@ using reprise::In;
 using reprise::InOut;
 using reprise::Kernel;
 using reprise::Out;
+using reprise::ValueOrExit;
 
 inline constexpr char kSource[] = R"(
 // q = A p on a grid of side * side points with zeros around it.
@@ -61,21 +59,6 @@ extern "C" __global__ void turn(double* p, const double* r, const double* now,
 }
 )";
 
-template <typename T>
-T Must(reprise::Result<T> result) {
-  if (!result) {
-    std::fprintf(stderr, "%s\n", result.error().message().c_str());
-    std::exit(1);
-  }
-  return *std::move(result);
-}
-inline void Must(const reprise::Status& status) {
-  if (!status) {
-    std::fprintf(stderr, "%s\n", status.error().message().c_str());
-    std::exit(1);
-  }
-}
-
 struct Solver {
   using Laplacian = void(const double*, double*, int);
   using Dot = void(const double*, const double*, double*, int);
@@ -84,17 +67,18 @@ struct Solver {
   using Turn = void(double*, const double*, const double*, const double*, int);
 
   Solver(const reprise::RuntimeOptions& options, int grid_side)
-      : runtime(Must(reprise::Runtime::Create(options))), side(grid_side) {
+      : runtime(ValueOrExit(reprise::Runtime::Create(options))),
+        side(grid_side) {
     for (Buffer<double>* vector : {&x, &r, &p, &q, &b}) {
-      *vector = Must(runtime.Allocate<double>(count));
+      *vector = ValueOrExit(runtime.Allocate<double>(count));
     }
     // rr of this iteration and of the next one take turns.
     for (Buffer<double>* scalar : {&rr[0], &rr[1], &pq}) {
-      *scalar = Must(runtime.Allocate<double>(1));
+      *scalar = ValueOrExit(runtime.Allocate<double>(1));
     }
     std::vector<double> values(count);
     for (int i = 0; i < count; ++i) values[i] = std::sin(0.01 * (i + 1));
-    Must(stream.CopyToDevice(b.data(), values.data(), values.size()));
+    ValueOrExit(stream.CopyToDevice(b.data(), values.data(), values.size()));
   }
 
   void Begin() {
@@ -103,7 +87,7 @@ struct Solver {
     batch.Copy(Out(r), In(b));
     batch.Copy(Out(p), In(b));
     batch.Launch(dot, kOne, In(r), In(r), Out(rr[0]), count);
-    Must(batch.Submit());
+    ValueOrExit(batch.Submit());
   }
 
   // Iteration `k`: which of the two scalars is the new one changes every time.
@@ -120,26 +104,26 @@ struct Solver {
 
   double Residual(int k) {
     double value = 0;
-    Must(stream.CopyToHost(&value, rr[k % 2].data(), 1));
+    ValueOrExit(stream.CopyToHost(&value, rr[k % 2].data(), 1));
     return std::sqrt(value);
   }
 
   std::vector<double> Solution() {
     std::vector<double> values(count);
-    Must(stream.CopyToHost(values.data(), x.data(), values.size()));
+    ValueOrExit(stream.CopyToHost(values.data(), x.data(), values.size()));
     return values;
   }
 
   template <typename Signature>
   Kernel<Signature> Compile(const char* name) {
-    auto kernel = Must(
+    auto kernel = ValueOrExit(
         runtime.CompileKernel<Signature>({.source = kSource, .name = name}));
-    Must(kernel.Wait());
+    ValueOrExit(kernel.Wait());
     return kernel;
   }
 
   reprise::Runtime runtime;
-  reprise::Stream stream = Must(runtime.CreateStream());
+  reprise::Stream stream = ValueOrExit(runtime.CreateStream());
   const int side;
   const int count = side * side;
   const reprise::LaunchConfig wide{

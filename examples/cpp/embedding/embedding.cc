@@ -112,8 +112,8 @@ Status Run(int calls) {
       static_cast<unsigned long long>(stats.replayed),
       static_cast<unsigned long long>(stats.launches));
   if (std::memcmp(heat.data(), expected.data(), kCells * sizeof(float)) != 0) {
-    return reprise::base::Fail(reprise::Code::kInternal,
-                               "the result is not that of plain loops");
+    return reprise::Fail(reprise::Code::kInternal,
+                         "the result is not that of plain loops");
   }
   std::printf("the bits of plain loops\n");
   return {};
