@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "scheduler/batch_span.h"
+
 namespace reprise::scheduler {
 
 using base::Error;
@@ -22,8 +24,11 @@ bool SameShape(const engine::Node& a, const engine::Node& b) {
 }  // namespace
 
 AdaptiveGraph::Recipe::Recipe(const std::vector<engine::Node>& nodes,
-                              device::Dependencies dependencies)
-    : nodes(nodes), dependencies(std::move(dependencies)) {
+                              device::Dependencies dependencies,
+                              std::string name)
+    : nodes(nodes),
+      dependencies(std::move(dependencies)),
+      name(std::move(name)) {
   for (const engine::Node& node : nodes) {
     if (node.kernel != nullptr) {
       kernels.push_back(node.kernel->shared_from_this());
@@ -171,6 +176,8 @@ void AdaptiveGraph::StartSuccessor(Patching patching, engine::MemoryHold hold) {
   successor_->image = image_;
   workshop_.queue->Post([successor = successor_, recipe = recipe_,
                          workshop = workshop_, hold = std::move(hold)] {
+    const BatchSpan span(workshop.track, Doing::kBuilding, recipe->nodes,
+                         recipe->name);
     const auto build = [&]() -> Result<std::unique_ptr<engine::Graph>> {
       engine::Mechanism mechanism{.patching = successor->patching};
       if (successor->patching == Patching::kTable) {

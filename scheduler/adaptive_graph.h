@@ -18,6 +18,7 @@
 #include "engine/batch/plan_report.h"
 #include "scheduler/patch_policy.h"
 #include "scheduler/patch_service.h"
+#include "scheduler/span.h"
 
 namespace reprise::scheduler {
 
@@ -33,9 +34,10 @@ class AdaptiveGraph {
     device::Dependencies dependencies;
     std::vector<std::shared_ptr<engine::KernelCode>> kernels;  // of the nodes
     bool plain = true;  // kernels, copies and fills alone
+    std::string name;   // the program's for the batch, for people
 
     Recipe(const std::vector<engine::Node>& nodes,
-           device::Dependencies dependencies);
+           device::Dependencies dependencies, std::string name = {});
   };
 
   // Where its graphs are built; all outlive it and the queue's tasks. The
@@ -45,6 +47,7 @@ class AdaptiveGraph {
     PatchService* patching;
     base::TaskRunner* queue;
     CUstream stream;
+    Track track = {};  // the stream's
   };
 
   // The first graph, as the runtime's options want it or, where that is to be

@@ -7,6 +7,7 @@
 #include "engine/batch/batch_event.h"
 #include "engine/batch/dependencies.h"
 #include "engine/batch/kernel_code.h"
+#include "scheduler/batch_span.h"
 
 namespace reprise::scheduler {
 
@@ -22,12 +23,6 @@ constexpr size_t kFewestLaunches = 2;
 constexpr size_t kRecordsKept = 8;
 // A graph that was not used for so many batches may be taken over.
 constexpr uint64_t kIdleBatches = 16;
-
-cache::Signature NameOf(const std::vector<engine::Node>& nodes) {
-  return cache::HashWords(
-      {reinterpret_cast<const uint64_t*>(nodes.data()),
-       nodes.size() * sizeof(engine::Node) / sizeof(uint64_t)});
-}
 
 bool Same(const std::vector<engine::Access>& a,
           const std::vector<engine::Access>& b) {
@@ -201,7 +196,7 @@ BatchEntry& BatchStream::EntryFor(const engine::BatchRecord& record) {
   if (!entries_.empty() && Fits(*entries_.front(), record)) {
     return *entries_.front();
   }
-  const cache::Signature name = NameOf(record.nodes());
+  const cache::Signature name = SignatureOf(record.nodes());
   const auto [begin, end] = by_name_.equal_range(name);
   for (auto found = begin; found != end; ++found) {
     if (!Fits(**found->second, record)) continue;
@@ -210,7 +205,8 @@ BatchEntry& BatchStream::EntryFor(const engine::BatchRecord& record) {
   }
   if (entries_.size() >= options_.most_graphs) {
     const auto last = std::prev(entries_.end());
-    const auto [first, past] = by_name_.equal_range(NameOf((*last)->nodes));
+    const auto [first, past] =
+        by_name_.equal_range(SignatureOf((*last)->nodes));
     for (auto old = first; old != past; ++old) {
       if (old->second != last) continue;
       by_name_.erase(old);
@@ -237,6 +233,9 @@ void BatchStream::End(std::shared_ptr<BatchEntry> entry) {
 bool BatchStream::BuildIsDue(const BatchEntry& entry) const {
   return entry.state == BatchEntry::State::kSeen &&
          entry.nodes.size() >= kFewestLaunches && entry.seen >= entry.due &&
+  workshop_.track.Tell(Doing::kEvicted, SignatureOf(entry->nodes),
+                       static_cast<uint32_t>(entry->nodes.size()),
+                       entry->label);
          entry.seen >= options_.build_after;
 }
 
@@ -250,7 +249,9 @@ void BatchStream::StartBuild(const std::shared_ptr<BatchEntry>& entry,
   // A build that outlives its stream keeps what it uses. Events are kept until
   // the graph keeps them.
   auto recipe = std::make_shared<const AdaptiveGraph::Recipe>(
-      entry->nodes, entry->dependencies);
+      entry->nodes, entry->dependencies, record.name());
+  entry->label =
+      workshop_.track.noted() ? LabelOf(entry->nodes, record.name()) : "";
   workshop_.queue->Post([entry, workshop = workshop_,
                          recipe = std::move(recipe), image = record.image(),
                          hold = device().HoldMemory(), waits = record.waits(),
@@ -262,6 +263,8 @@ void BatchStream::StartBuild(const std::shared_ptr<BatchEntry>& entry,
   });
 }
 
+    const BatchSpan span(workshop.track, Doing::kBuilding, entry->nodes,
+                         recipe->name);
 void BatchStream::CollectBuild(BatchEntry& entry) {
   // Acquire: the outcome was written before.
   if (!entry.built.load(std::memory_order_acquire)) return;
@@ -289,11 +292,18 @@ void BatchStream::Refuse(BatchEntry& entry, const Error& why) {
 Status BatchStream::Replay(BatchEntry& entry,
                            const engine::BatchRecord& record) {
   entry.graph->SetAll(record.image());
+  if (workshop_.track.noted()) {
+    workshop_.track.Tell(Doing::kRejected, SignatureOf(entry.nodes),
+                         static_cast<uint32_t>(entry.nodes.size()),
+                         entry.label + ": " + why.message());
+  }
   // What was not launched can be launched one by one.
   if (!entry.graph->Give()) return LaunchAll(record);
   const uint64_t before = entry.graph->patched();
   REPRISE_RETURN_IF_ERROR(entry.graph->Launch());
   stats_.patched += entry.graph->patched() - before;
+  const BatchSpan span(workshop_.track, Doing::kReplaying, record.nodes(),
+                       record.name());
   ++entry.replayed;
   ++stats_.replayed;
   return {};
@@ -314,7 +324,7 @@ void BatchStream::TakeGraphOver(BatchEntry& entry,
     if (!idle || victim.nodes.size() != entry.nodes.size()) continue;
     if (recipe == nullptr) {
       recipe = std::make_shared<const AdaptiveGraph::Recipe>(
-          entry.nodes, entry.dependencies);
+          entry.nodes, entry.dependencies, record.name());
     }
     if (!victim.graph->MayBecome(*recipe)) continue;
     const Status taken =
@@ -323,6 +333,8 @@ void BatchStream::TakeGraphOver(BatchEntry& entry,
       victim.used = stats_.batches;  // not again soon
       return;
     }
+    const BatchSpan span(workshop_.track, Doing::kTakingOver, record.nodes(),
+                         record.name());
     if (taken) {
       entry.graph = std::move(victim.graph);
       entry.state = BatchEntry::State::kReady;
@@ -331,6 +343,8 @@ void BatchStream::TakeGraphOver(BatchEntry& entry,
     }
     // Also where the driver failed in between: nobody knows what it is now.
     victim.graph.reset();
+      entry.label =
+          workshop_.track.noted() ? LabelOf(entry.nodes, record.name()) : "";
     victim.state = BatchEntry::State::kSeen;
     victim.seen = 0;
     return;
@@ -344,6 +358,8 @@ Status BatchStream::LaunchAll(const engine::BatchRecord& record) {
       const engine::CaptureFunction& work =
           record.captures()[engine::BatchRecord::CaptureIn(image)];
       REPRISE_RETURN_IF_ERROR(device().Call(work, workshop_.stream));
+  const BatchSpan span(workshop_.track, Doing::kLaunching, record.nodes(),
+                       record.name());
     } else {
       REPRISE_RETURN_IF_ERROR(device().Enqueue(node, image, workshop_.stream));
     }

@@ -48,6 +48,8 @@ struct BatchEntry {
   uint64_t replayed = 0;  // since it has its graph
   std::unique_ptr<AdaptiveGraph> graph;
   std::string why_refused;  // the last time; empty once it was built
+  // For people, of its last build; empty if nobody looked then.
+  std::string label;
 
   std::atomic<bool> built{false};
   std::optional<base::Result<std::unique_ptr<AdaptiveGraph>>> outcome;

@@ -19,13 +19,14 @@ void Track::Add(Doing doing, const cache::Signature& signature, uint32_t ops,
   event.signature = signature;
   event.ops = ops;
   event.left_at = left_at;
-  event.plan_bytes = plans_->stats().charge_bytes;
+  if (plans_ != nullptr) event.plan_bytes = plans_->stats().charge_bytes;
   std::ranges::copy(note.substr(0, event.note.size() - 1), event.note.begin());
   timeline_->Add(event);
 }
 
 void Span::BeginWatched(const Track& track, Doing doing,
-                        const cache::Signature& signature, uint32_t ops) {
+                        const cache::Signature& signature, uint32_t ops,
+                        std::string_view name) {
   track_ = &track;
   doing_ = doing;
   signature_ = signature;
@@ -33,7 +34,9 @@ void Span::BeginWatched(const Track& track, Doing doing,
   if (track.has_ranges_) {
     constexpr size_t kShown = 8;
     range_ = device::NvtxRange(
-        (ToString(doing) + (" " + signature.ToHex().substr(0, kShown)))
+        (ToString(doing) +
+         (" " + (name.empty() ? signature.ToHex().substr(0, kShown)
+                              : std::string(name))))
             .c_str());
   }
   if (track.noted()) begin_ = track.timeline_->Now();

@@ -22,7 +22,7 @@ class Track {
  public:
   // Nobody looks.
   Track() = default;
-  // Of the cache itself: what is evicted stands there.
+  // Of the cache itself: what is evicted stands there. Null: of no cache.
   Track(Timeline* timeline, const PlanCache* plans, std::string name)
       : timeline_(timeline),
         plans_(plans),
@@ -70,11 +70,12 @@ class Track {
 // Cost while nobody looks: one relaxed load at its beginning.
 class Span {
  public:
+  // A tool shows `name`, or, without one, how the signature begins.
   void Begin(const Track& track, Doing doing, const cache::Signature& signature,
-             uint32_t ops) {
+             uint32_t ops, std::string_view name = {}) {
     Drop();
     if (track.watched()) [[unlikely]]
-      BeginWatched(track, doing, signature, ops);
+      BeginWatched(track, doing, signature, ops, name);
   }
   void End(std::string_view note = {}) { EndAt(Timeline::kNoOp, note); }
   // Before that op, for which another one came.
@@ -93,7 +94,8 @@ class Span {
 
  private:
   void BeginWatched(const Track& track, Doing doing,
-                    const cache::Signature& signature, uint32_t ops);
+                    const cache::Signature& signature, uint32_t ops,
+                    std::string_view name);
   void EndWatched(uint32_t left_at, std::string_view note);
 
   const Track* track_ = nullptr;  // null: nobody looks

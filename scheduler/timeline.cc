@@ -11,12 +11,12 @@ namespace {
 // So many are read at once: who adds one meanwhile waits no longer.
 constexpr uint64_t kReadAtOnce = 256;
 
-// What is to be added to a time of the steady clock. Of several looks the
-// quickest tells best.
+}  // namespace
+
 std::chrono::nanoseconds ToUnixEpoch() {
   using std::chrono::nanoseconds;
   using std::chrono::steady_clock;
-  constexpr int kLooks = 8;
+  constexpr int kLooks = 8;  // the quickest tells best
   nanoseconds shortest = nanoseconds::max();
   nanoseconds found{};
   for (int look = 0; look < kLooks; ++look) {
@@ -29,8 +29,6 @@ std::chrono::nanoseconds ToUnixEpoch() {
   }
   return found;
 }
-
-}  // namespace
 
 const char* ToString(Doing doing) {
   switch (doing) {
@@ -48,6 +46,10 @@ const char* ToString(Doing doing) {
       return "replay";
     case Doing::kSquashing:
       return "squash";
+    case Doing::kLaunching:
+      return "launches";
+    case Doing::kTakingOver:
+      return "takeover";
     case Doing::kRejected:
       return "rejection";
     case Doing::kEvicted:

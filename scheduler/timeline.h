@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -28,7 +29,9 @@ enum class Doing : uint8_t {
   kValidatingWhole,
   kReplaying,
   kSquashing,
-  kRejected,  // a build, a validation or a plan
+  kLaunching,   // a batch, one launch after the other
+  kTakingOver,  // a batch, the graph of another one
+  kRejected,    // a build, a validation or a plan
   kEvicted,
 };
 
@@ -62,7 +65,7 @@ class Timeline {
     uint32_t ops = 0;            // of the trace
     uint32_t left_at = kNoOp;    // the op that did not come, if it was left
     uint64_t plan_bytes = 0;     // of that cache, at its end
-    // Why, or what came in place of that op; cut short.
+    // Why, what came in place of that op or, of a batch, its label; cut short.
     std::array<char, 96> note = {};
 
     std::string_view text() const { return note.data(); }
@@ -115,6 +118,10 @@ class Timeline {
   std::vector<Event> ring_ REPRISE_GUARDED_BY(events_lock_);  // empty: off
   uint64_t added_ REPRISE_GUARDED_BY(events_lock_) = 0;
 };
+
+// What is to be added to a time of a steady clock, to count from the epoch of
+// Unix; some microseconds.
+std::chrono::nanoseconds ToUnixEpoch();
 
 // JSON text: `events`, `lost` and `tracks`; times in nanoseconds since the
 // epoch of Unix.

@@ -9,11 +9,14 @@
 #include "bindings/native/stream_core.h"
 #include "engine/batch/dependencies.h"
 #include "engine/batch/kernel_code.h"
+#include "scheduler/batch_span.h"
 
 namespace reprise {
 
-Batch::Batch(std::shared_ptr<native::StreamCore> stream)
-    : stream_(std::move(stream)), record_(stream_->batches().TakeRecord()) {}
+Batch::Batch(std::shared_ptr<native::StreamCore> stream, std::string_view name)
+    : stream_(std::move(stream)), record_(stream_->batches().TakeRecord()) {
+  record_->SetName(name);
+}
 
 Batch::Batch(Batch&&) noexcept = default;
 
@@ -101,11 +104,15 @@ Result<Plan> Batch::Prepare() {
   const engine::MemoryHold hold = stream_->runtime().device().HoldMemory();
   auto recipe = std::make_shared<const scheduler::AdaptiveGraph::Recipe>(
       record->nodes(),
-      engine::DependenciesOf(record->nodes(), record->accesses()));
+      engine::DependenciesOf(record->nodes(), record->accesses()),
+      record->name());
   REPRISE_ASSIGN_OR_RETURN(
       auto graph,
       scheduler::AdaptiveGraph::Build(stream_->batches().workshop(), recipe,
                                       record->image(), hold, captured));
+  const scheduler::BatchSpan span(stream_->batches().workshop().track,
+                                  scheduler::Doing::kBuilding, record->nodes(),
+                                  record->name());
   return Plan(std::make_unique<native::PreparedPlan>(
       stream_, std::move(recipe), std::move(graph), *record));
 }

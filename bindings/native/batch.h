@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <string_view>
 #include <utility>
 
 #include "bindings/native/annotated.h"
@@ -46,8 +47,10 @@ concept NoOut = !kIsOut<To>;
 // is told by Submit, before anything is launched. Cost: 10 to 25 ns a launch.
 class Batch {
  public:
-  REPRISE_EXPORT explicit Batch(std::shared_ptr<native::StreamCore> stream);
-  REPRISE_EXPORT Batch(Batch&&) noexcept;
+  REPRISE_EXPORT explicit Batch(std::shared_ptr<native::StreamCore> stream,
+                                std::string_view name = {});
+  // What was moved from is as if it had been submitted.
+  REPRISE_EXPORT Batch(Batch&& other) noexcept;
   REPRISE_EXPORT ~Batch();
   Batch& operator=(Batch&&) = delete;
 

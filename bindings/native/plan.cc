@@ -9,6 +9,7 @@
 #include "bindings/native/prepared_plan.h"
 #include "engine/batch/kernel_code.h"
 
+#include "scheduler/batch_span.h"
 namespace reprise {
 namespace native {
 
@@ -149,3 +150,6 @@ Status Plan::SetBytes(uint32_t launch, size_t argument,
 }
 
 }  // namespace reprise
+  const scheduler::BatchSpan span(stream_->batches().workshop().track,
+                                  scheduler::Doing::kReplaying, recipe_->nodes,
+                                  recipe_->name);

@@ -29,6 +29,7 @@
 #include "bindings/native/plan.h"
 #include "bindings/native/runtime.h"
 #include "bindings/native/stream.h"
+#include "bindings/native/timeline.h"
 #include "bindings/native/value_or_exit.h"
 #include "bindings/native/version.h"
 

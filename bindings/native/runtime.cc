@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings/native/kernel_request.h"
+#include "bindings/native/noted_timeline.h"
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
 #include "engine/batch/elements.h"
@@ -196,6 +197,10 @@ Result<SuggestedBlock> Runtime::BestBlock(engine::KernelCode& kernel,
   auto block = core_->device().SuggestBlock(kernel, shared_bytes);
   if (!block) return tl::unexpected(InKernel(kernel, block.error()));
   return block;
+}
+
+Timeline Runtime::StartTimeline() const {
+  return Timeline(std::make_unique<native::NotedTimeline>(core_));
 }
 
 RuntimeStats Runtime::stats() const { return core_->compile_service().stats(); }

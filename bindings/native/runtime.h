@@ -21,6 +21,7 @@
 #include "bindings/native/device_info.h"
 #include "bindings/native/kernel.h"
 #include "bindings/native/stream.h"
+#include "bindings/native/timeline.h"
 #include "engine/batch/compile_stats.h"
 #include "engine/batch/host_function.h"
 #include "engine/batch/param_type.h"
@@ -52,6 +53,10 @@ struct RuntimeOptions {
   Patching patching = Patching::kMeasured;
   // Graphs that a stream holds; the one not used for the longest time goes.
   uint32_t plans_per_stream = 64;
+  // Where a tool that shows NVTX ranges is attached, as Nsight Systems, it
+  // shows submissions and builds, in the domain reprise; costs nothing without
+  // one.
+  bool nvtx = true;
   // The folder where compiled kernels outlive the process; "" for none. Unset:
   // $REPRISE_CACHE_DIR, else $XDG_CACHE_HOME/reprise, else ~/.cache/reprise.
   // One that cannot be used, or that others may write to, is none
@@ -163,6 +168,8 @@ class Runtime {
   // Memory of the device, not initialised, from a pool of the runtime's. (On a
   // host runtime all its bits are set, and its address was no buffer's before.)
   // kResourceExhausted if there is none, also once work in flight is over;
+  // Notes what becomes of batches from now on, until its Stop or its end.
+  REPRISE_EXPORT Timeline StartTimeline() const;
   // kInvalidArgument for more than a number of bytes can say.
   template <typename T>
   Result<Buffer<T>> Allocate(size_t count) const {

@@ -13,6 +13,8 @@
 #include "engine/batch/compile_service.h"
 #include "scheduler/build_queue.h"
 #include "scheduler/patch_service.h"
+#include "scheduler/stream_tracks.h"
+#include "scheduler/timeline.h"
 
 namespace reprise::native {
 
@@ -32,6 +34,9 @@ class RuntimeCore {
               const Stubs& stubs)
       : device_(std::move(device)),
         options_(options),
+        tracks_(&timeline_, options.nvtx
+                                ? scheduler::StreamTracks::Ranges::kShown
+                                : scheduler::StreamTracks::Ranges::kHidden),
         compile_service_(*device_, options_.cache_dir),
         builds_(stubs.builds != nullptr ? stubs.builds : &queue_),
         patching_(device_.get(), &compile_service_, builds_, options_.patching,
@@ -42,6 +47,8 @@ class RuntimeCore {
   Device& device() { return *device_; }
   const std::shared_ptr<Device>& shared_device() const { return device_; }
   const RuntimeOptions& options() const { return options_; }
+  scheduler::Timeline& timeline() { return timeline_; }
+  scheduler::StreamTracks& tracks() { return tracks_; }
   engine::CompileService& compile_service() { return compile_service_; }
   scheduler::PatchService& patching() { return patching_; }
   scheduler::BuildQueue& queue() { return queue_; }
@@ -51,6 +58,8 @@ class RuntimeCore {
  private:
   const std::shared_ptr<Device> device_;  // shared with events
   const RuntimeOptions options_;
+  scheduler::Timeline timeline_;
+  scheduler::StreamTracks tracks_;
   engine::CompileService compile_service_;
   base::TaskRunner* const builds_;
   scheduler::PatchService patching_;

@@ -50,7 +50,9 @@ Status CheckDeviceEnd(native::Device& device, const void* memory, size_t bytes,
 Stream::Stream(std::shared_ptr<native::StreamCore> core)
     : core_(std::move(core)) {}
 
-Batch Stream::BeginBatch() const { return Batch(core_); }
+Batch Stream::BeginBatch(std::string_view name) const {
+  return Batch(core_, name);
+}
 
 Result<Event> Stream::Record(Timing timing) const {
   REPRISE_ASSIGN_OR_RETURN(

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -35,7 +36,9 @@ class Stream {
  public:
   REPRISE_EXPORT explicit Stream(std::shared_ptr<native::StreamCore> core);
 
-  REPRISE_EXPORT Batch BeginBatch() const;
+  // The timeline and tools show a batch by `name`, or, without one, by its
+  // kernels; it decides nothing else.
+  REPRISE_EXPORT Batch BeginBatch(std::string_view name = {}) const;
 
   // A point behind all that was submitted so far, and the wait for another
   // stream's point, for all that is submitted from now on.

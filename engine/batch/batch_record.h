@@ -158,7 +158,12 @@ class BatchRecord {
   REPRISE_EXPORT void RefuseValue(size_t argument, long double value,
                                   bool is_integer, const ParamType& type);
 
+  // What the program calls the batch, for people.
+  void SetName(std::string_view name) { name_ = name; }
+  const std::string& name() const { return name_; }
+
   void Clear() {
+    name_.clear();
     nodes_.clear();
     accesses_.clear();
     image_.clear();
@@ -238,6 +243,7 @@ class BatchRecord {
   REPRISE_EXPORT void RefuseCounts(const LaunchConfig& config);
   REPRISE_EXPORT void CheckCluster(const Node& node);
 
+  std::string name_;
   std::vector<Node> nodes_;
   std::vector<Access> accesses_;
   std::vector<std::byte> image_;
