@@ -268,10 +268,23 @@ class Program {
         program_, static_cast<int>(arguments.size()), arguments.data());
     if (compiled == NVRTC_SUCCESS) return {};
     const std::string log = Log();
+    if (compiled == NVRTC_ERROR_INVALID_OPTION) {
+      return Fail(Code::kInvalidArgument, WhyNoOption(log));
+    }
     unknown_ = UnknownNames(log);
     return Fail(CodeOf(compiled),
                 Explain(nvrtc_, compiled, "nvrtcCompileProgram") + " for " +
                     source_.name + "\n" + log);
+  }
+
+  // The log is a line such as "nvrtc: error: unrecognized option --x found".
+  std::string WhyNoOption(std::string log) const {
+    constexpr std::string_view kBefore = "nvrtc: error: ";
+    if (log.starts_with(kBefore)) log.erase(0, kBefore.size());
+    while (!log.empty() && log.back() == '\n') log.pop_back();
+    return source_.name + " has an option that NVRTC does not take (" + log +
+           "): give NVRTC's own, each as one string, as in "
+           "\"--use_fast_math\"";
   }
 
   // The name expressions that the log complains of, as they were given.

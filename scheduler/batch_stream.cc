@@ -77,14 +77,20 @@ Status BatchStream::Check(const engine::BatchRecord& record) const {
       return tl::unexpected(compiled.error().In(place()));
     }
     if ((node.kernel->host() != nullptr) != device().on_host()) {
-      return base::Fail(Code::kInvalidArgument,
-                        place() + " is of a runtime of another kind");
+      return base::Fail(
+          Code::kInvalidArgument,
+          place() + (device().on_host()
+                         ? " is of a GPU, and the stream of a host runtime: "
+                           "make it with the stream's runtime (HostKernel)"
+                         : " is a function of the host, and the stream of a "
+                           "GPU: make it with the stream's runtime "
+                           "(CompileKernel, AdoptKernel)"));
     }
     if (node.kernel->context() != device().context().context) {
       return base::Fail(Code::kInvalidArgument,
                         place() +
                             " is of another runtime's device or context than "
-                            "the stream");
+                            "the stream: make it with the stream's runtime");
     }
     if (Status admitted = device().Admit(node); !admitted) {
       return tl::unexpected(admitted.error().In(place()));
@@ -132,7 +138,7 @@ Status BatchStream::CheckWaits(const engine::BatchRecord& record) {
     return base::Fail(Code::kFailedPrecondition,
                       "launch " + std::to_string(wait.node) +
                           " (wait) waits for a point of a batch that was not "
-                          "submitted yet");
+                          "submitted yet: submit that batch before");
   }
   return {};
 }
@@ -227,15 +233,15 @@ BatchEntry& BatchStream::EntryFor(const engine::BatchRecord& record) {
 
 void BatchStream::End(std::shared_ptr<BatchEntry> entry) {
   if (entry->graph == nullptr) return;
+  workshop_.track.Tell(Doing::kEvicted, SignatureOf(entry->nodes),
+                       static_cast<uint32_t>(entry->nodes.size()),
+                       entry->label);
   base::ReleaseOn(*workshop_.queue, std::move(entry->graph));
 }
 
 bool BatchStream::BuildIsDue(const BatchEntry& entry) const {
   return entry.state == BatchEntry::State::kSeen &&
          entry.nodes.size() >= kFewestLaunches && entry.seen >= entry.due &&
-  workshop_.track.Tell(Doing::kEvicted, SignatureOf(entry->nodes),
-                       static_cast<uint32_t>(entry->nodes.size()),
-                       entry->label);
          entry.seen >= options_.build_after;
 }
 
@@ -244,27 +250,27 @@ void BatchStream::StartBuild(const std::shared_ptr<BatchEntry>& entry,
   auto captured = CaptureAll(record);
   if (!captured) return Refuse(*entry, captured.error());
   entry->state = BatchEntry::State::kBuilding;
+  entry->label =
+      workshop_.track.noted() ? LabelOf(entry->nodes, record.name()) : "";
   // An earlier graph of it may have been taken over.
   entry->built.store(false, std::memory_order_relaxed);
   // A build that outlives its stream keeps what it uses. Events are kept until
   // the graph keeps them.
   auto recipe = std::make_shared<const AdaptiveGraph::Recipe>(
       entry->nodes, entry->dependencies, record.name());
-  entry->label =
-      workshop_.track.noted() ? LabelOf(entry->nodes, record.name()) : "";
   workshop_.queue->Post([entry, workshop = workshop_,
                          recipe = std::move(recipe), image = record.image(),
                          hold = device().HoldMemory(), waits = record.waits(),
                          points = record.points(),
                          captured = *std::move(captured)]() mutable {
+    const BatchSpan span(workshop.track, Doing::kBuilding, entry->nodes,
+                         recipe->name);
     entry->outcome = AdaptiveGraph::Build(workshop, std::move(recipe),
                                           std::move(image), hold, captured);
     entry->built.store(true, std::memory_order_release);
   });
 }
 
-    const BatchSpan span(workshop.track, Doing::kBuilding, entry->nodes,
-                         recipe->name);
 void BatchStream::CollectBuild(BatchEntry& entry) {
   // Acquire: the outcome was written before.
   if (!entry.built.load(std::memory_order_acquire)) return;
@@ -286,24 +292,24 @@ void BatchStream::Refuse(BatchEntry& entry, const Error& why) {
   // What was in the way, as memory that was short, may have gone by then.
   entry.due = 2 * entry.seen;
   entry.why_refused = why.message();
-  entry.state = BatchEntry::State::kSeen;
-}
-
-Status BatchStream::Replay(BatchEntry& entry,
-                           const engine::BatchRecord& record) {
-  entry.graph->SetAll(record.image());
   if (workshop_.track.noted()) {
     workshop_.track.Tell(Doing::kRejected, SignatureOf(entry.nodes),
                          static_cast<uint32_t>(entry.nodes.size()),
                          entry.label + ": " + why.message());
   }
+  entry.state = BatchEntry::State::kSeen;
+}
+
+Status BatchStream::Replay(BatchEntry& entry,
+                           const engine::BatchRecord& record) {
+  const BatchSpan span(workshop_.track, Doing::kReplaying, record.nodes(),
+                       record.name());
+  entry.graph->SetAll(record.image());
   // What was not launched can be launched one by one.
   if (!entry.graph->Give()) return LaunchAll(record);
   const uint64_t before = entry.graph->patched();
   REPRISE_RETURN_IF_ERROR(entry.graph->Launch());
   stats_.patched += entry.graph->patched() - before;
-  const BatchSpan span(workshop_.track, Doing::kReplaying, record.nodes(),
-                       record.name());
   ++entry.replayed;
   ++stats_.replayed;
   return {};
@@ -327,24 +333,24 @@ void BatchStream::TakeGraphOver(BatchEntry& entry,
           entry.nodes, entry.dependencies, record.name());
     }
     if (!victim.graph->MayBecome(*recipe)) continue;
+    const BatchSpan span(workshop_.track, Doing::kTakingOver, record.nodes(),
+                         record.name());
     const Status taken =
         victim.graph->TakeOver(std::move(recipe), record.image());
     if (!taken && taken.error().code() == Code::kFailedPrecondition) {
       victim.used = stats_.batches;  // not again soon
       return;
     }
-    const BatchSpan span(workshop_.track, Doing::kTakingOver, record.nodes(),
-                         record.name());
     if (taken) {
       entry.graph = std::move(victim.graph);
+      entry.label =
+          workshop_.track.noted() ? LabelOf(entry.nodes, record.name()) : "";
       entry.state = BatchEntry::State::kReady;
       entry.replayed = 0;
       ++stats_.taken_over;
     }
     // Also where the driver failed in between: nobody knows what it is now.
     victim.graph.reset();
-      entry.label =
-          workshop_.track.noted() ? LabelOf(entry.nodes, record.name()) : "";
     victim.state = BatchEntry::State::kSeen;
     victim.seen = 0;
     return;
@@ -352,14 +358,14 @@ void BatchStream::TakeGraphOver(BatchEntry& entry,
 }
 
 Status BatchStream::LaunchAll(const engine::BatchRecord& record) {
+  const BatchSpan span(workshop_.track, Doing::kLaunching, record.nodes(),
+                       record.name());
   for (const engine::Node& node : record.nodes()) {
     const std::byte* image = record.image().data() + node.image_begin;
     if (node.kind == engine::Node::Kind::kCapture) {
       const engine::CaptureFunction& work =
           record.captures()[engine::BatchRecord::CaptureIn(image)];
       REPRISE_RETURN_IF_ERROR(device().Call(work, workshop_.stream));
-  const BatchSpan span(workshop_.track, Doing::kLaunching, record.nodes(),
-                       record.name());
     } else {
       REPRISE_RETURN_IF_ERROR(device().Enqueue(node, image, workshop_.stream));
     }

@@ -41,6 +41,10 @@ struct Argument {
 // size, and nobody of what type. Copies name the same kernel. Thread-safe.
 class AnyKernel {
  public:
+  // A move copies, so that no handle is ever empty.
+  AnyKernel(const AnyKernel&) = default;
+  AnyKernel& operator=(const AnyKernel&) = default;
+
   REPRISE_EXPORT explicit AnyKernel(std::shared_ptr<engine::KernelCode> code);
 
   REPRISE_EXPORT size_t parameters() const;

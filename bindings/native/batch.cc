@@ -18,11 +18,15 @@ Batch::Batch(std::shared_ptr<native::StreamCore> stream, std::string_view name)
   record_->SetName(name);
 }
 
-Batch::Batch(Batch&&) noexcept = default;
+// What is launched in a batch that was moved from goes into a record that
+// nobody submits.
+Batch::Batch(Batch&& other) noexcept
+    : stream_(other.stream_),
+      record_(std::exchange(other.record_,
+                            std::make_unique<engine::BatchRecord>())),
+      is_used_(std::exchange(other.is_used_, true)) {}
 
-Batch::~Batch() {
-  if (record_ != nullptr) stream_->batches().ReturnRecord(std::move(record_));
-}
+Batch::~Batch() { stream_->batches().ReturnRecord(std::move(record_)); }
 
 uint32_t Batch::Launch(const AnyKernel& kernel, const LaunchConfig& config,
                        std::span<const Argument> arguments) {
@@ -35,14 +39,16 @@ uint32_t Batch::Launch(const AnyKernel& kernel, const LaunchConfig& config,
   std::fill_n(image, bytes, std::byte{0});
   if (arguments.size() != params.size()) {
     record_->Refuse("takes " + std::to_string(params.size()) +
-                    " arguments, not " + std::to_string(arguments.size()));
+                    " arguments, not " + std::to_string(arguments.size()) +
+                    ": give one for each parameter");
     return record_->EndLaunch();
   }
   for (size_t i = 0; i < params.size(); ++i) {
     if (arguments[i].size_bytes != params[i].size_bytes) {
       record_->Refuse("takes " + std::to_string(params[i].size_bytes) +
                       " bytes as argument " + std::to_string(i) + ", not " +
-                      std::to_string(arguments[i].size_bytes));
+                      std::to_string(arguments[i].size_bytes) +
+                      ": give a value of the parameter's type");
       break;
     }
     std::memcpy(image + params[i].offset_bytes, arguments[i].data,
@@ -54,7 +60,9 @@ uint32_t Batch::Launch(const AnyKernel& kernel, const LaunchConfig& config,
 uint32_t Batch::Wait(const Event& event) {
   const uint32_t launch = record_->AddWait(event.core());
   if (!event.core()->IsOf(stream_->runtime())) {
-    record_->Refuse("waits for an event of another runtime");
+    record_->Refuse(
+        "waits for an event of another runtime: record it on a stream of this "
+        "one");
   }
   return launch;
 }
@@ -69,10 +77,10 @@ Result<Event> Batch::Record(Timing timing) {
 }
 
 Status Batch::Use() {
-  if (record_ == nullptr || is_used_) {
+  if (is_used_) {
     return base::Fail(Code::kFailedPrecondition,
-                      "a batch is submitted or prepared once: begin another "
-                      "one with Stream::BeginBatch");
+                      "the batch was submitted, prepared or moved from before: "
+                      "begin another one with Stream::BeginBatch");
   }
   is_used_ = true;
   return {};
@@ -101,6 +109,9 @@ Result<Plan> Batch::Prepare() {
   }
   REPRISE_ASSIGN_OR_RETURN(auto captured,
                            stream_->batches().CaptureAll(*record));
+  const scheduler::BatchSpan span(stream_->batches().workshop().track,
+                                  scheduler::Doing::kBuilding, record->nodes(),
+                                  record->name());
   const engine::MemoryHold hold = stream_->runtime().device().HoldMemory();
   auto recipe = std::make_shared<const scheduler::AdaptiveGraph::Recipe>(
       record->nodes(),
@@ -110,9 +121,6 @@ Result<Plan> Batch::Prepare() {
       auto graph,
       scheduler::AdaptiveGraph::Build(stream_->batches().workshop(), recipe,
                                       record->image(), hold, captured));
-  const scheduler::BatchSpan span(stream_->batches().workshop().track,
-                                  scheduler::Doing::kBuilding, record->nodes(),
-                                  record->name());
   return Plan(std::make_unique<native::PreparedPlan>(
       stream_, std::move(recipe), std::move(graph), *record));
 }

@@ -3,13 +3,14 @@
 #ifndef REPRISE_BINDINGS_NATIVE_BATCH_H_
 #define REPRISE_BINDINGS_NATIVE_BATCH_H_
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "bindings/native/annotated.h"
@@ -89,8 +90,9 @@ class Batch {
     return 0;
   }
 
-  // Copies within the device; as many elements as both name. Its addresses are
-  // arguments, the number of bytes is not: another one is another batch.
+  // Copies within the device; as many elements as both name, to memory that
+  // does not overlap with what is read. Its addresses are arguments, the number
+  // of bytes is not: another one is another batch.
   template <typename T>
   uint32_t Copy(native::Annotated<T, false, true> to,
                 native::Annotated<const T, true, false> from) {
@@ -98,7 +100,9 @@ class Batch {
         record_->AddCopy(to.data, from.data, to.count, sizeof(T));
     if (to.count != from.count) {
       record_->Refuse("copies " + std::to_string(from.count) + " elements to " +
-                      std::to_string(to.count));
+                      std::to_string(to.count) +
+                      ": name as many of both, as in span().first(" +
+                      std::to_string(std::min(to.count, from.count)) + ")");
     }
     return launch;
   }
@@ -257,8 +261,8 @@ class Batch {
   Status Use();
 
   std::shared_ptr<native::StreamCore> stream_;
-  std::unique_ptr<engine::BatchRecord> record_;  // null once moved from
-  // Submitted or prepared: what is launched now is told of by Submit.
+  std::unique_ptr<engine::BatchRecord> record_;
+  // Submitted, prepared or moved from: Submit tells of what is launched now.
   bool is_used_ = false;
 };
 

@@ -26,6 +26,10 @@ enum class Timing : uint8_t { kNone, kTimed };
 // that of its latest launch.
 class Event {
  public:
+  // A move copies, so that no handle is ever empty.
+  Event(const Event&) = default;
+  Event& operator=(const Event&) = default;
+
   REPRISE_EXPORT explicit Event(std::shared_ptr<native::EventCore> core);
 
   // All work before it is done. Never waits; tells of errors of the device.

@@ -157,17 +157,20 @@ Status HostArena::Check(const void* memory, uint64_t bytes,
       behind == blocks_.begin() ? blocks_.end() : std::prev(behind);
   if (found == blocks_.end() || begin > found->first + found->second.bytes) {
     return Refuse(named +
-                  " where no buffer is: it has ended, or ends before that");
+                  " where no buffer is: it has ended, or ends before that; "
+                  "keep the Buffer until its work is submitted");
   }
   const Block& block = found->second;
   if (block.owner != owner) {
-    return Refuse(named + " of a buffer of another runtime");
+    return Refuse(named +
+                  " of a buffer of another runtime: allocate it with the "
+                  "stream's");
   }
   const uint64_t offset = begin - found->first;
   if (bytes > block.bytes - offset) {
     return Refuse(named + " from byte " + std::to_string(offset) +
                   " on of a buffer of " + std::to_string(block.bytes) +
-                  " bytes");
+                  " bytes: give a larger one, or name less of it");
   }
   return {};
 }

@@ -166,7 +166,8 @@ class HostDevice final : public Device {
   void EndStream(CUstream) override {}
   Status AdoptStream(CUstream) override {
     return base::Fail(Code::kInvalidArgument,
-                      "a host runtime has no streams to adopt");
+                      "a host runtime has no streams to adopt: make one with "
+                      "CreateStream");
   }
   void ReleaseStream(CUstream) override {}
   Status Synchronize(CUstream) override { return {}; }

@@ -119,6 +119,10 @@ template <typename... P>
 requires native::kIsSignature<void(P...)>
 class Kernel<void(P...)> {
  public:
+  // A move copies, so that no handle is ever empty.
+  Kernel(const Kernel&) = default;
+  Kernel& operator=(const Kernel&) = default;
+
   using Image = native::ParamImage<P...>;
 
   explicit Kernel(std::shared_ptr<engine::KernelCode> code)

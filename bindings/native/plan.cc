@@ -7,9 +7,10 @@
 
 #include "bindings/native/event_core.h"
 #include "bindings/native/prepared_plan.h"
+#include "engine/batch/dependencies.h"
 #include "engine/batch/kernel_code.h"
-
 #include "scheduler/batch_span.h"
+
 namespace reprise {
 namespace native {
 
@@ -84,6 +85,7 @@ Status PreparedPlan::Set(uint32_t launch, size_t argument,
                        " bytes, not " + std::to_string(type.size_bytes) +
                        " as " + type.Spelled());
   }
+  has_moved_ |= expected.kind == engine::ParamType::Kind::kPointer;
   if (of_kernel) {
     const device::ParamSpan& span = (*node.kernel->params())[argument];
     graph_->Set(launch, span.offset_bytes, value, span.size_bytes);
@@ -103,11 +105,14 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
   const std::string place = "launch " + std::to_string(launch);
   if (recipe_->nodes[launch].kind != engine::Node::Kind::kWait) {
     return base::Fail(Code::kInvalidArgument,
-                      place + " is not the wait for an event");
+                      place +
+                          " is not the wait for an event: give the number "
+                          "that Batch::Wait returned");
   }
   if (!event.core()->IsOf(stream_->runtime())) {
     return base::Fail(Code::kInvalidArgument,
-                      "the event is of another runtime");
+                      "the event is of another runtime: record it on a stream "
+                      "of this one");
   }
   REPRISE_RETURN_IF_ERROR(event.core()->CheckRecorded());
   const engine::BatchEvent* const address = event.core().get();
@@ -116,11 +121,44 @@ Status PreparedPlan::SetEvent(uint32_t launch, const Event& event) {
   return {};
 }
 
+Status PreparedPlan::CheckOrder() {
+  if (!has_moved_ || !stream_->runtime().device().on_host()) return {};
+  std::vector<engine::Access> accesses = accesses_;
+  for (const engine::Node& node : recipe_->nodes) {
+    for (uint32_t a = 0; a < node.accesses; ++a) {
+      engine::Access& access = accesses[node.access_begin + a];
+      const size_t offset =
+          node.kernel != nullptr
+              ? (*node.kernel->params())[access.argument].offset_bytes
+              : sizeof(void*) * access.argument;
+      std::memcpy(&access.begin,
+                  graph_->image().data() + node.image_begin + offset,
+                  sizeof access.begin);
+    }
+  }
+  const auto unordered =
+      engine::FirstUnordered(recipe_->dependencies, recipe_->nodes, accesses);
+  if (unordered.has_value()) {
+    return base::Fail(
+        Code::kInvalidArgument,
+        NameOf(unordered->later) + " now touches memory of " +
+            NameOf(unordered->earlier) +
+            ", beside which the plan runs it: prepare another plan for this "
+            "memory");
+  }
+  has_moved_ = false;
+  return {};
+}
+
 Status PreparedPlan::Launch() {
+  const scheduler::BatchSpan span(stream_->batches().workshop().track,
+                                  scheduler::Doing::kReplaying, recipe_->nodes,
+                                  recipe_->name);
   const engine::DeviceScope scope(stream_->runtime().device());
   REPRISE_RETURN_IF_ERROR(scope.status());
   REPRISE_RETURN_IF_ERROR(stream_->batches().CheckMemory(
       recipe_->nodes, accesses_, graph_->image()));
+  REPRISE_RETURN_IF_ERROR(CheckOrder());
   REPRISE_RETURN_IF_ERROR(graph_->Give());
   REPRISE_RETURN_IF_ERROR(graph_->Launch());
   for (const engine::BatchRecord::EventUse& point : points_) {
@@ -137,19 +175,29 @@ Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
-Status Plan::Launch() { return plan_->Launch(); }
-PlanReport Plan::report() const { return plan_->report(); }
+Status Plan::Check() const {
+  if (plan_ != nullptr) return {};
+  return Fail(Code::kFailedPrecondition,
+              "the plan was moved from: use the one that it was moved to");
+}
+
+Status Plan::Launch() {
+  REPRISE_RETURN_IF_ERROR(Check());
+  return plan_->Launch();
+}
+PlanReport Plan::report() const {
+  return plan_ == nullptr ? PlanReport() : plan_->report();
+}
 
 Status Plan::SetEvent(uint32_t launch, const Event& event) {
+  REPRISE_RETURN_IF_ERROR(Check());
   return plan_->SetEvent(launch, event);
 }
 
 Status Plan::SetBytes(uint32_t launch, size_t argument,
                       const engine::ParamType& type, const void* value) {
+  REPRISE_RETURN_IF_ERROR(Check());
   return plan_->Set(launch, argument, type, value);
 }
 
 }  // namespace reprise
-  const scheduler::BatchSpan span(stream_->batches().workshop().track,
-                                  scheduler::Doing::kReplaying, recipe_->nodes,
-                                  recipe_->name);

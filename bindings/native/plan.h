@@ -23,7 +23,7 @@ class PreparedPlan;
 
 // Made by Batch::Prepare; keeps its stream, kernels and graph alive, not the
 // memory that its arguments name. Launches of one plan follow each other.
-// Single-thread at a time. Move-only.
+// Single-thread at a time. Move-only; of one that was moved from all fails.
 class Plan {
  public:
   REPRISE_EXPORT explicit Plan(std::unique_ptr<native::PreparedPlan> plan);
@@ -38,8 +38,9 @@ class Plan {
   // type (of integers the size counts), a pointer one that converts to it, and
   // not null. kInvalidArgument where it is not, and where there is no such
   // argument. Of a kernel without a signature sizes are compared.
-  // Memory that was annotated must not come to overlap with memory that it did
-  // not overlap with when the plan was made.
+  // Memory that was annotated must not come to overlap with memory of another
+  // launch that it did not overlap with when the plan was made, but where that
+  // launch waits anyway. (Launch refuses it on a host runtime.)
   template <typename T>
   Status Set(uint32_t launch, size_t argument, const T& value) {
     static_assert(std::is_trivially_copyable_v<T>,
@@ -56,6 +57,7 @@ class Plan {
   REPRISE_EXPORT PlanReport report() const;
 
  private:
+  Status Check() const;  // it is not moved from
   REPRISE_EXPORT Status SetBytes(uint32_t launch, size_t argument,
                                  const engine::ParamType& type,
                                  const void* value);

@@ -47,6 +47,10 @@ class PreparedPlan {
     uint32_t node;
     engine::KeptParamType element;
   };
+  // kInvalidArgument where memory that was set lies in the way of a launch that
+  // runs beside. On a host runtime only.
+  Status CheckOrder();
+
   // How many a launch has, and, of copies and fills, of what type.
   struct Parameters {
     size_t count = 0;
@@ -64,6 +68,7 @@ class PreparedPlan {
   const std::vector<engine::BatchRecord::EventUse> points_;
   const std::vector<engine::Access> accesses_;
   std::vector<Fill> fills_;  // in the order of the nodes
+  bool has_moved_ = false;   // a pointer was set since CheckOrder
   // Of waits, until the graph has taken them.
   std::unordered_map<uint32_t, std::shared_ptr<EventCore>> events_;
 };

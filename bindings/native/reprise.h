@@ -2,19 +2,23 @@
 // batches of launches, and graphs that are built, patched and launched behind
 // them.
 //
-//   auto runtime = reprise::Runtime::Create({});
-//   auto axpy = runtime->CompileKernel<void(float, const float*, float*, int)>(
-//       {.source = kAxpy, .name = "axpy"});
-//   auto stream = runtime->CreateStream();
+//   using namespace reprise;
+//   const Runtime runtime = ValueOrExit(Runtime::Create({}));
+//   const Stream stream = ValueOrExit(runtime.CreateStream());
+//   const auto axpy = ValueOrExit(
+//       runtime.CompileKernel<void(float, const float*, float*, int)>(
+//           {.source = kAxpy, .name = "axpy"}));
 //   for (int step = 0; step < steps; ++step) {
-//     auto batch = stream->BeginBatch();
-//     batch.Launch(*axpy, {.grid = {blocks}, .block = {128}},
-//                  a, In(x, n), InOut(y, n), n);
-//     if (auto submitted = batch.Submit(); !submitted) ...
+//     Batch batch = stream.BeginBatch("step");
+//     batch.Launch(axpy, {.grid = {blocks}, .block = {128}},
+//                  0.5f * step, In(x), InOut(y), n);
+//     ValueOrExit(batch.Submit());
 //   }
 //
-// Nothing throws; what fails is a Status or Result with a code for programs and
-// a sentence for people. docs/cpp.md is the tutorial.
+// Nothing throws. What can fail returns a Status, or a Result with a value: a
+// code for programs and a sentence for people. ValueOrExit is for small
+// programs; others hand errors on (REPRISE_ASSIGN_OR_RETURN). docs/cpp.md is
+// the tutorial.
 
 #ifndef REPRISE_BINDINGS_NATIVE_REPRISE_H_
 #define REPRISE_BINDINGS_NATIVE_REPRISE_H_

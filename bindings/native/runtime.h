@@ -74,6 +74,10 @@ using RuntimeStats = engine::CompileStats;
 // with kFailedPrecondition. Thread-safe.
 class Runtime {
  public:
+  // A move copies, so that no handle is ever empty.
+  Runtime(const Runtime&) = default;
+  Runtime& operator=(const Runtime&) = default;
+
   // kUnavailable, in one sentence, where there is no driver or no such device.
   REPRISE_EXPORT static Result<Runtime> Create(const RuntimeOptions& options);
 
@@ -164,12 +168,12 @@ class Runtime {
   }
 
   REPRISE_EXPORT RuntimeStats stats() const;
+  // Notes what becomes of batches from now on, until its Stop or its end.
+  REPRISE_EXPORT Timeline StartTimeline() const;
 
   // Memory of the device, not initialised, from a pool of the runtime's. (On a
   // host runtime all its bits are set, and its address was no buffer's before.)
   // kResourceExhausted if there is none, also once work in flight is over;
-  // Notes what becomes of batches from now on, until its Stop or its end.
-  REPRISE_EXPORT Timeline StartTimeline() const;
   // kInvalidArgument for more than a number of bytes can say.
   template <typename T>
   Result<Buffer<T>> Allocate(size_t count) const {

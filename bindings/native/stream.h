@@ -34,6 +34,10 @@ using engine::StreamStats;
 // submit; what is submitted by one thread keeps its order.
 class Stream {
  public:
+  // A move copies, so that no handle is ever empty.
+  Stream(const Stream&) = default;
+  Stream& operator=(const Stream&) = default;
+
   REPRISE_EXPORT explicit Stream(std::shared_ptr<native::StreamCore> core);
 
   // The timeline and tools show a batch by `name`, or, without one, by its

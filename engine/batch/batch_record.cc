@@ -26,7 +26,16 @@ uint32_t BatchRecord::AddCopy(void* to, const void* from, uint64_t count,
   std::memcpy(image + 8, &from, sizeof from);
   AddAccess(to, count, element_bytes, true, 0);
   AddAccess(from, count, element_bytes, false, 1);
-  if (count == 0) Refuse("copies nothing");
+  if (count == 0) Refuse("copies nothing: leave it out");
+  const auto begin = reinterpret_cast<uintptr_t>(to);
+  const auto source = reinterpret_cast<uintptr_t>(from);
+  const uint64_t apart = begin > source ? begin - source : source - begin;
+  if (apart < node.width) {
+    Refuse("copies " + ElementsOf(count, element_bytes) + " to memory that " +
+           (apart == 0 ? "is"
+                       : "begins " + std::to_string(apart) + " bytes from") +
+           " their own: copy by way of another Buffer");
+  }
   return EndLaunch();
 }
 
@@ -65,7 +74,7 @@ uint32_t BatchRecord::AddFill(void* to, uint64_t count,
   std::memcpy(image, &to, sizeof to);
   std::memcpy(image + kFillValue, &bits, sizeof bits);
   AddAccess(to, count, element.size_bytes, true, 0);
-  if (count == 0) Refuse("fills nothing");
+  if (count == 0) Refuse("fills nothing: leave it out");
   if (!pattern) Refuse(pattern.error().message());
   return EndLaunch();
 }
@@ -159,7 +168,11 @@ void BatchRecord::RefuseCounts(const LaunchConfig& config) {
                               shape.dim.z.given()};
     for (int d = 0; d < 3; ++d) {
       if (counts[d] >= shape.least && counts[d] <= kMost) continue;
-      if (counts[d] == 0) return Refuse("has a grid or a block of zero");
+      if (counts[d] == 0) {
+        return Refuse("has a " + std::string(shape.name) +
+                      " of 0 in direction " + std::to_string(d) +
+                      ": give 1 or more, or leave the launch out");
+      }
       return Refuse("has a " + std::string(shape.name) + " of " +
                     std::to_string(counts[d]) + " in direction " +
                     std::to_string(d) + ", no device takes " +
@@ -193,7 +206,8 @@ void BatchRecord::RefuseCount(uint64_t count, uint64_t element_bytes,
 }
 
 void BatchRecord::RefuseNull(size_t argument) {
-  Refuse("has a null pointer as argument " + std::to_string(argument));
+  Refuse("has a null pointer as argument " + std::to_string(argument) +
+         ": give memory of a Buffer that was allocated and not moved from");
 }
 
 }  // namespace reprise::engine

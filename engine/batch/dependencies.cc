@@ -61,4 +61,26 @@ device::Dependencies DependenciesOf(const std::vector<Node>& nodes,
   return dependencies;
 }
 
+std::optional<Unordered> FirstUnordered(
+    const device::Dependencies& dependencies, const std::vector<Node>& nodes,
+    const std::vector<Access>& accesses) {
+  // waits_for[i][j]: i waits for j, by others or by itself.
+  std::vector<std::vector<bool>> waits_for;
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    std::vector<bool>& waits = waits_for.emplace_back(i, false);
+    for (const uint32_t before : dependencies[i]) {
+      waits[before] = true;
+      for (uint32_t j = 0; j < before; ++j) {
+        if (waits_for[before][j]) waits[j] = true;
+      }
+    }
+    for (uint32_t j = 0; j < i; ++j) {
+      if (!waits[j] && Conflict(nodes[i], nodes[j], accesses)) {
+        return Unordered{.earlier = j, .later = i};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace reprise::engine

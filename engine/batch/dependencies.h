@@ -3,6 +3,8 @@
 #ifndef REPRISE_ENGINE_BATCH_DEPENDENCIES_H_
 #define REPRISE_ENGINE_BATCH_DEPENDENCIES_H_
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/batch/batch_record.h"
@@ -17,6 +19,17 @@ namespace reprise::engine {
 // ordered launches is a straight line at a cost of its length.
 device::Dependencies DependenciesOf(const std::vector<Node>& nodes,
                                     const std::vector<Access>& accesses);
+
+// A launch, and a later one that conflicts with it and does not wait for it by
+// `dependencies`, which may be of other memory. Cost grows with the square of
+// the launches.
+struct Unordered {
+  uint32_t earlier;
+  uint32_t later;
+};
+std::optional<Unordered> FirstUnordered(
+    const device::Dependencies& dependencies, const std::vector<Node>& nodes,
+    const std::vector<Access>& accesses);
 
 }  // namespace reprise::engine
 

@@ -22,6 +22,7 @@ constexpr uint64_t kPlainClusterBlocks = 8;
 constexpr int kHostMultiprocessors = 132;
 constexpr int kHostThreadsOfABlock = 1024;
 constexpr uint32_t kWarp = 32;
+constexpr char kSmallerBlocks[] = ": give more blocks of fewer threads";
 
 tl::unexpected<Error> Refuse(std::string why) {
   return base::Fail(Code::kInvalidArgument, std::move(why));
@@ -36,18 +37,20 @@ Status AdmitShape(const LaunchLimits& limits, const Node& node) {
     if (grid[d] > static_cast<uint64_t>(limits.grid[d])) {
       return Refuse("a grid of " + std::to_string(grid[d]) + " in direction " +
                     std::to_string(d) + ", the device takes " +
-                    std::to_string(limits.grid[d]));
+                    std::to_string(limits.grid[d]) +
+                    (d > 0 ? ": direction 0 takes more" : ""));
     }
     if (block[d] > static_cast<uint64_t>(limits.block[d])) {
       return Refuse("a block of " + std::to_string(block[d]) +
                     " in direction " + std::to_string(d) +
-                    ", the device takes " + std::to_string(limits.block[d]));
+                    ", the device takes " + std::to_string(limits.block[d]) +
+                    kSmallerBlocks);
     }
   }
   if (BlocksOf(node.block) > static_cast<uint64_t>(limits.threads)) {
     return Refuse("a block of " + std::to_string(BlocksOf(node.block)) +
                   " threads, the device takes " +
-                  std::to_string(limits.threads));
+                  std::to_string(limits.threads) + kSmallerBlocks);
   }
   return {};
 }

@@ -93,9 +93,11 @@ TEST_F(AnyKernelTest, NumberAndSizesAreChecked) {
     return Why(batch.Submit());
   };
   EXPECT_EQ(why({Argument(to), Argument(times)}),
-            "launch 0 (kernel 'scale') takes 3 arguments, not 2");
+            "launch 0 (kernel 'scale') takes 3 arguments, not 2: give one for "
+            "each parameter");
   EXPECT_EQ(why({Argument(to), Argument(times), Argument(by)}),
-            "launch 0 (kernel 'scale') takes 8 bytes as argument 2, not 4");
+            "launch 0 (kernel 'scale') takes 8 bytes as argument 2, not 4: "
+            "give a value of the parameter's type");
   EXPECT_EQ(value_, 1);
 }
 

@@ -127,7 +127,8 @@ TEST_F(BatchEventsTest, PlanWaitsForTheEventThatItWasGiven) {
             "launch 0 has 0 arguments, there is no argument 0");
   EXPECT_EQ(
       plan->SetEvent(wait + 1, *Stream(second_).Record()).error().message(),
-      "launch 1 is not the wait for an event");
+      "launch 1 is not the wait for an event: give the number that "
+      "Batch::Wait returned");
   gpu_.streams.SynchronizeAll();
 }
 
@@ -160,7 +161,7 @@ TEST_F(BatchEventsTest, WaitForWhatWasNotSubmittedIsRefused) {
   EXPECT_EQ(submitted.error().code(), Code::kFailedPrecondition);
   EXPECT_EQ(submitted.error().message(),
             "launch 1 (wait) waits for a point of a batch that was not "
-            "submitted yet");
+            "submitted yet: submit that batch before");
   EXPECT_EQ(value_, 0);
 }
 
@@ -194,7 +195,8 @@ TEST_F(BatchEventsTest, EventsOfAnotherRuntimeAreRefused) {
   Batch batch(first_);
   batch.Wait(event);
   EXPECT_EQ(batch.Submit().error().message(),
-            "launch 0 (wait) waits for an event of another runtime");
+            "launch 0 (wait) waits for an event of another runtime: record it "
+            "on a stream of this one");
 }
 
 TEST(HostBatchEventsTest, EverythingBeforeIsDone) {

@@ -168,18 +168,21 @@ TEST_F(BatchTest, MistakesAreNamedBeforeAnythingIsLaunched) {
               batch.Launch(*axpy_, {}, 1.0f, static_cast<float*>(nullptr),
                            y_.data(), kCount);
             }),
-            "launch 1 (kernel 'axpy') has a null pointer as argument 1");
+            "launch 1 (kernel 'axpy') has a null pointer as argument 1: give "
+            "memory of a Buffer that was allocated and not moved from");
   EXPECT_EQ(why([&](Batch& batch) {
               batch.Launch(*axpy_, {.grid = {0}}, 1.0f, x_.data(), y_.data(),
                            kCount);
             }),
-            "launch 1 (kernel 'axpy') has a grid or a block of zero");
+            "launch 1 (kernel 'axpy') has a grid of 0 in direction 0: give 1 "
+            "or more, or leave the launch out");
   EXPECT_EQ(why([&](Batch& batch) {
               batch.Copy(Out(x_.data(), 2), In(y_.data(), 3));
             }),
-            "launch 1 (copy) copies 3 elements to 2");
+            "launch 1 (copy) copies 3 elements to 2: name as many of both, as "
+            "in span().first(2)");
   EXPECT_EQ(why([&](Batch& batch) { batch.Fill(Out(x_.data(), 0), 0.0f); }),
-            "launch 1 (fill) fills nothing");
+            "launch 1 (fill) fills nothing: leave it out");
   EXPECT_EQ(calls_, 0);
 
   Batch first = stream_->BeginBatch();
@@ -187,7 +190,8 @@ TEST_F(BatchTest, MistakesAreNamedBeforeAnythingIsLaunched) {
   const Status submitted = first.Submit();
   ASSERT_FALSE(submitted);
   EXPECT_EQ(submitted.error().message(),
-            "launch 0 (copy) copies 3 elements to 2");
+            "launch 0 (copy) copies 3 elements to 2: name as many of both, as "
+            "in span().first(2)");
 }
 
 TEST_F(BatchTest, BatchIsSubmittedOnceOrDropped) {

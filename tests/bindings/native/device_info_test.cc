@@ -136,9 +136,10 @@ TEST_F(OccupancyTest, WhatTheDeviceDoesNotTakeIsRefused) {
   };
   EXPECT_EQ(why({.block = {2048}}),
             "kernel 'none': a block of 2048 in direction 0, the device takes "
-            "1024");
+            "1024: give more blocks of fewer threads");
   EXPECT_EQ(why({.block = {0}}),
-            "launch 0 (kernel 'none') has a grid or a block of zero");
+            "launch 0 (kernel 'none') has a block of 0 in direction 0: give 1 "
+            "or more, or leave the launch out");
   EXPECT_EQ(runtime_.SuggestBlock(kernel_, 1 << 20).error().message(),
             "kernel 'none': 1048576 bytes of dynamic shared memory beside 0 of "
             "the kernel's own, the device has 232448 for a block");

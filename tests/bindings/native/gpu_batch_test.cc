@@ -158,7 +158,7 @@ TEST_F(GpuBatchTest, LimitsOfTheDeviceAreChecked) {
   ASSERT_FALSE(submitted);
   EXPECT_EQ(submitted.error().message(),
             "launch 0 (kernel 'axpy'): a block of 4096 in direction 0, the "
-            "device takes 1024");
+            "device takes 1024: give more blocks of fewer threads");
 }
 
 TEST_F(GpuBatchTest, EventsOrderStreams) {

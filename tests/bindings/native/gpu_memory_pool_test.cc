@@ -160,7 +160,7 @@ TEST_F(GpuMemoryPoolTest, DevicesSideBySide) {
   batch.Launch(mix_there, kConfig, x.data(), 1u, kCount);
   EXPECT_EQ(batch.Submit().error().message(),
             "launch 0 (kernel 'mix') is of another runtime's device or context "
-            "than the stream");
+            "than the stream: make it with the stream's runtime");
 }
 
 TEST_F(GpuMemoryPoolTest, EverythingMayEndWithWorkInFlight) {

@@ -92,12 +92,17 @@ TEST_P(AdmissionTest, LaunchesBeyondTheLimitsAreRefused) {
   };
   const Row rows[] = {
       {{.block = {2048}},
-       "a block of 2048 in direction 0, the device takes 1024"},
+       "a block of 2048 in direction 0, the device takes 1024: give more "
+       "blocks of fewer threads"},
       {{.block = {1, 1, 65}},
-       "a block of 65 in direction 2, the device takes 64"},
-      {{.block = {1024, 2}}, "a block of 2048 threads, the device takes 1024"},
+       "a block of 65 in direction 2, the device takes 64: give more blocks of "
+       "fewer threads"},
+      {{.block = {1024, 2}},
+       "a block of 2048 threads, the device takes 1024: give more blocks of "
+       "fewer threads"},
       {{.grid = {1, 70'000}},
-       "a grid of 70000 in direction 1, the device takes 65535"},
+       "a grid of 70000 in direction 1, the device takes 65535: direction 0 "
+       "takes more"},
       {{.grid = {1u << 31}},
        "a grid of 2147483648 in direction 0, the device takes 2147483647"},
       {{.shared_bytes = 1 << 20},
@@ -132,7 +137,7 @@ TEST_P(AdmissionTest, KernelOfAnotherDeviceIsRefused) {
   Batch batch(stream_);
   batch.Launch(others, {}, &value_);
   const std::string why = Why(batch.Submit());
-  EXPECT_EQ(why.find("launch 0 (kernel 'set') is of "), 0u) << why;
+  EXPECT_EQ(why.find("launch 0 (kernel 'set') is "), 0u) << why;
   EXPECT_EQ(value_, 0);
 }
 
@@ -188,7 +193,7 @@ TEST_F(HostDeviceTest, KernelOfAnotherRuntimeIsRefused) {
   batch.Launch(*set_, {}, &value_);
   EXPECT_EQ(Why(batch.Submit()),
             "launch 0 (kernel 'set') is of another runtime's device or context "
-            "than the stream");
+            "than the stream: make it with the stream's runtime");
   EXPECT_EQ(value_, 0);
 }
 

@@ -68,7 +68,8 @@ class HostMemoryTest : public testing::Test {
 };
 
 constexpr const char* kGone =
-    "200 bytes where no buffer is: it has ended, or ends before that";
+    "200 bytes where no buffer is: it has ended, or ends before that; keep the "
+    "Buffer until its work is submitted";
 
 TEST_F(HostMemoryTest, BuffersThatEndBeforeTheirBatchAreRefused) {
   const std::string why = Why([&](Batch& batch) {
@@ -81,7 +82,8 @@ TEST_F(HostMemoryTest, BuffersThatEndBeforeTheirBatchAreRefused) {
               batch.Launch(*set_, {}, ended.data(), 50);
             }),
             "launch 1 (kernel 'set'): argument 0: a pointer where no buffer "
-            "is: it has ended, or ends before that");
+            "is: it has ended, or ends before that; keep the Buffer until its "
+            "work is submitted");
   EXPECT_EQ(Why([&](Batch& batch) {
               const Buffer<float> ended = Make(50);
               batch.Fill(Out(ended), 0.0f);
@@ -141,16 +143,16 @@ TEST_F(HostMemoryTest, SizesBeyondABufferAreRefused) {
               batch.Launch(*set_, {}, Out(small.data(), 1000), 50);
             }),
             "launch 1 (kernel 'set'): argument 0: 4000 bytes from byte 0 on of "
-            "a buffer of 200 bytes");
+            "a buffer of 200 bytes: give a larger one, or name less of it");
   EXPECT_EQ(
       Why([&](Batch& batch) { batch.Fill(Out(small.data() + 10, 41), 0.0f); }),
       "launch 1 (fill): argument 0: 164 bytes from byte 40 on of a "
-      "buffer of 200 bytes");
+      "buffer of 200 bytes: give a larger one, or name less of it");
   EXPECT_EQ(Why([&](Batch& batch) {
               batch.Copy(Out(small.data(), 9), In(other_.data(), 9));
             }),
             "launch 1 (copy): argument 1: 36 bytes from byte 0 on of a buffer "
-            "of 32 bytes");
+            "of 32 bytes: give a larger one, or name less of it");
   EXPECT_NE(Why([&](Batch& batch) {
               batch.Launch(*set_, {}, Out(small.data() - 1, 2), 2);
             }),
@@ -182,10 +184,10 @@ TEST_F(HostMemoryTest, CopiesOfTheStreamAreChecked) {
   EXPECT_EQ(
       Message(stream_.CopyToDevice(small.data(), values.data(), 10'000)),
       "cannot copy 10000 elements of 4 bytes: 40000 bytes from byte 0 on of a "
-      "buffer of 200 bytes");
+      "buffer of 200 bytes: give a larger one, or name less of it");
   EXPECT_EQ(Message(stream_.CopyToHost(values.data(), small.data() + 1, 50)),
             "cannot copy 50 elements of 4 bytes: 200 bytes from byte 4 on of a "
-            "buffer of 200 bytes");
+            "buffer of 200 bytes: give a larger one, or name less of it");
   const float* const old = Make(50).data();
   const auto copy = stream_.Download(std::span(old, 50));
   ASSERT_FALSE(copy);
@@ -205,7 +207,7 @@ TEST_F(HostMemoryTest, BuffersOfAnotherRuntimeAreRefused) {
   EXPECT_EQ(
       Why([&](Batch& batch) { batch.Launch(*set_, {}, Out(foreign), 50); }),
       "launch 1 (kernel 'set'): argument 0: 200 bytes of a buffer of "
-      "another runtime");
+      "another runtime: allocate it with the stream's");
   EXPECT_NE(Message(stream_.CopyToDevice(foreign, std::vector<float>(50))), "");
 }
 
@@ -221,7 +223,7 @@ TEST_F(HostMemoryTest, PlansAreCheckedAtEachLaunch) {
   ASSERT_TRUE(plan->Set(launch, 0, small.data()));
   EXPECT_EQ(Message(plan->Launch()),
             "launch 1 (kernel 'set'): argument 0: 200 bytes from byte 0 on of "
-            "a buffer of 40 bytes");
+            "a buffer of 40 bytes: give a larger one, or name less of it");
   ASSERT_TRUE(plan->Set(launch, 0, buffer.data()));
   EXPECT_EQ(Message(plan->Launch()), "");
   buffer = {};

@@ -156,8 +156,13 @@ TEST_F(LaunchValuesTest, GridsOutOfRangeAreRefused) {
   EXPECT_EQ(
       WhyConfig({.cluster = {-2}}),
       launch + "a cluster of -2 in direction 0, no device takes less than 1");
-  EXPECT_EQ(WhyConfig({.grid = {0}}), launch + "a grid or a block of zero");
-  EXPECT_EQ(WhyConfig({.block = {1, 0}}), launch + "a grid or a block of zero");
+  EXPECT_EQ(WhyConfig({.grid = {0}}), launch +
+                                          "a grid of 0 in direction 0: give 1 "
+                                          "or more, or leave the launch out");
+  EXPECT_EQ(WhyConfig({.block = {1, 0}}),
+            launch +
+                "a block of 0 in direction 1: give 1 or more, or leave the "
+                "launch out");
   // 2^32 blocks are none of them in 32 bits.
   EXPECT_NE(WhyConfig({.grid = {int64_t{1} << 32}}), "");
   EXPECT_NE(WhyConfig({.grid = {std::numeric_limits<uint64_t>::max()}}), "");

@@ -361,7 +361,7 @@ TEST_F(MemoryPoolTest, KernelOfAnotherContextIsRefused) {
   batch.Launch(*other, {}, &value, 1.0f);
   EXPECT_EQ(batch.Submit().error().message(),
             "launch 1 (kernel 'raise') is of another runtime's device or "
-            "context than the stream");
+            "context than the stream: make it with the stream's runtime");
   EXPECT_EQ(value, 0);
 }
 

@@ -57,6 +57,28 @@ TEST(DependenciesTest, WritersWaitForReaders) {
             (Edges{{}, {0}, {}}));
 }
 
+// Of the launches' own memory nothing is unordered; of other memory the first
+// launch that does not wait for one in its way.
+TEST(DependenciesTest, OtherMemoryMayAskForAnotherOrder) {
+  Launches launches;
+  launches.Add({{0, true}});
+  launches.Add({{0, false}, {8, true}});
+  launches.Add({{0, false}, {16, true}});
+  launches.Add({{16, false}, {24, true}});
+  const Edges edges = DependenciesOf(launches.nodes, launches.accesses);
+  EXPECT_FALSE(FirstUnordered(edges, launches.nodes, launches.accesses));
+  // Launch 3 waits for launch 0 by way of launch 2.
+  std::vector<Access> indirect = launches.accesses;
+  indirect[5].begin = 0;
+  EXPECT_FALSE(FirstUnordered(edges, launches.nodes, indirect));
+  std::vector<Access> crossed = launches.accesses;
+  crossed[4].begin = 8;  // launch 2 writes what launch 1 writes
+  const auto found = FirstUnordered(edges, launches.nodes, crossed);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->earlier, 1u);
+  EXPECT_EQ(found->later, 2u);
+}
+
 TEST(DependenciesTest, UnknownLaunchKeepsItsPlace) {
   Launches launches;
   launches.Add({{0, true}});
