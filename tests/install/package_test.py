@@ -66,6 +66,30 @@ class PackageTest(unittest.TestCase):
         self.assertIn("5 batches, 3 of them replayed", said)
         self.assertIn("the bits of plain loops", said)
 
+    def test_examples_build_with_what_is_installed(self) -> None:
+        self.configure(ROOT / "examples/cpp", "examples")
+        run(self.cmake, "--build", self.folder / "examples")
+        program = self.folder / "examples/conjugate_gradient"
+        said = run(program, "1", "1", check=False)
+        self.assertIn("usage: conjugate_gradient", said)
+        said = run(program, "8", "32", check=False)
+        if "8 x 8 grid" not in said:  # a sentence of one line says why not
+            self.assertRegex(said, r"\Aconjugate_gradient\.h:\d+: .*: .*\n\Z")
+
+    def test_first_program_of_the_documentation_builds(self) -> None:
+        text = (ROOT / "docs/cpp.md").read_text()
+        program = text.split("```cpp\n", 1)[1].split("```", 1)[0]
+        source = self.folder / "first.cc"
+        source.write_text(program)
+        library = self.installed_library()
+        run(
+            *(self.compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror"),
+            *(*self.flags(), source, *self.pkg_config("--cflags", "--libs").split()),
+            *(f"-Wl,-rpath,{library.parent}", "-o", self.folder / "first"),
+        )
+        said = run(self.folder / "first", check=False)
+        self.assertRegex(said, r"\A(y\[0\] = 49\.5|first\.cc:\d+: .*)\n\Z")
+
     def test_static_library_is_all_that_a_program_needs(self) -> None:
         source = self.folder / "static"
         source.mkdir()
