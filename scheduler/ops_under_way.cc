@@ -6,8 +6,14 @@ namespace reprise::scheduler {
 
 void OpsUnderWay::Slot::Begin(std::span<const engine::Operand> operands,
                               Exempt but_for) {
+  if (elsewhere_ != nullptr) {
+    // It stands as one that writes anything, for all.
+    if (std::ranges::any_of(operands, &engine::Operand::written)) {
+      but_for_.store(nullptr, std::memory_order_relaxed);
+    }
+    return;
+  }
   but_for_.store(but_for, std::memory_order_relaxed);
-  if (elsewhere_ != nullptr) return;  // it stands as one that writes anything
   uint32_t count = 0;
   for (const engine::Operand& operand : operands) {
     if (!operand.written) continue;

@@ -89,14 +89,8 @@ class Runtime::Impl {
   }
 
   base::Status LoadDevice() {
-    if (kind_ == DeviceKind::kHost) {
-      unwatched_.emplace(1);
-      return {};
-    }
+    if (kind_ == DeviceKind::kHost) return {};
     REPRISE_ASSIGN_OR_RETURN(driver_, device::Driver::Load());
-    int devices = 0;
-    REPRISE_CU(*driver_, cuDeviceGetCount(&devices));
-    unwatched_.emplace(devices);
     REPRISE_ASSIGN_OR_RETURN(recorder_,
                              device::LaunchRecorder::Create(*driver_));
     return {};
@@ -145,7 +139,7 @@ class Runtime::Impl {
     if (recorder_ != nullptr) recorder_->GiveUp();
   }
   void Resume() REPRISE_EXCLUDES(mutex_) {
-    unwatched_->Add();
+    if (!DevicesInUse().empty()) unwatched_.Add();
     SetPaused(false);
     for (StreamSession* session : Sessions()) session->Resume();
   }
@@ -181,19 +175,15 @@ class Runtime::Impl {
     }
   }
   StreamWrites& writes() { return writes_; }
-  UnwatchedWork& unwatched() { return *unwatched_; }
-  // An op of the session may wait for work that none was shown.
-  bool MayWaitForUnwatched(const Session* session) const
+  UnwatchedWork& unwatched() { return unwatched_; }
+  // The stream of one of the sessions.
+  std::optional<StreamKey> KeyOf(const Session* session) const
       REPRISE_EXCLUDES(mutex_) {
-    if (!unwatched_->any()) return false;
-    StreamKey stream;
-    {
-      const base::MutexLock lock(mutex_);
-      for (const Slot& slot : sessions_) {
-        if (slot.session.get() == session) stream = slot.key;
-      }
+    const base::MutexLock lock(mutex_);
+    for (const Slot& slot : sessions_) {
+      if (slot.session.get() == session) return slot.key;
     }
-    return unwatched_->MayBeOn(stream);
+    return std::nullopt;
   }
   // Memory was used without an op: what writes it from now on, on whatever
   // stream, is not seen.
@@ -301,6 +291,26 @@ class Runtime::Impl {
            free_bytes < total_bytes / kFreeShare;
   }
 
+  // What has no context of the framework's has no work.
+  std::vector<int> DevicesInUse() const {
+    if (kind_ == DeviceKind::kHost) return {0};
+    std::vector<int> in_use;
+    int count = 0;
+    if (driver_->cuDeviceGetCount(&count) != CUDA_SUCCESS) count = 0;
+    for (int i = 0; i < count; ++i) {
+      CUdevice device = 0;
+      unsigned flags = 0;
+      int active = 1;
+      if (driver_->cuDeviceGet(&device, i) != CUDA_SUCCESS ||
+          driver_->cuDevicePrimaryCtxGetState(device, &flags, &active) !=
+              CUDA_SUCCESS ||
+          active != 0) {
+        in_use.push_back(i);
+      }
+    }
+    return in_use;
+  }
+
   void SetPaused(bool paused) REPRISE_EXCLUDES(mutex_) {
     const base::MutexLock lock(mutex_);
     paused_ = paused;
@@ -372,7 +382,7 @@ class Runtime::Impl {
     parts.writes = &writes_;
     parts.under_way = under_way_;
     if (sessions_.empty()) parts.asleep = &asleep_;
-    parts.unwatched = &*unwatched_;
+    parts.unwatched = &unwatched_;
     parts.plans = &plans_;
     parts.track = track_.Of(NameOf(key));
     parts.build = [this](std::shared_ptr<BuildJob> job) {
@@ -446,7 +456,7 @@ class Runtime::Impl {
   std::atomic<bool> opened_{false};
   std::atomic<int> interrupting_{0};  // threads in InterruptAll
   Skipping asleep_;
-  std::optional<UnwatchedWork> unwatched_;  // since LoadDevice
+  UnwatchedWork unwatched_{[this] { return DevicesInUse(); }};
   // Relaxed: the thread that uses memory without an op goes on to order others
   // behind that itself.
   std::atomic<bool> unseen_{false};
@@ -523,42 +533,64 @@ void Runtime::MemoryIsUsedOn(const StreamKey& stream, const char* what) {
 
 void Runtime::NoteUnwatchedWork() { impl_->unwatched().Add(); }
 
+UnwatchedWork& Runtime::unwatched() { return impl_->unwatched(); }
+
+namespace {
+
+// Another runtime does not know what was waited for before.
+void Renew(HostWait& wait, const Runtime* runtime) {
+  if (wait.runtime == runtime) return;
+  wait = {.runtime = runtime, .unwatched = wait.runtime != nullptr};
+}
+
+}  // namespace
+
 void Runtime::NoteWait(const StreamKey& stream, HostWait& wait) const {
-  UnwatchedWork& unwatched = impl_->unwatched();
+  const UnwatchedWork& unwatched = impl_->unwatched();
+  Renew(wait, this);
   wait.what = HostWait::For::kStream;
   wait.stream = stream;
   wait.began = unwatched.Now();
   wait.unwatched |= unwatched.MayBeOn(stream);
 }
 
-void Runtime::NoteWaitForEvent(HostWait& wait) const {
+void Runtime::NoteWaitForEvent(const void* event, HostWait& wait) const {
+  const UnwatchedWork& unwatched = impl_->unwatched();
+  Renew(wait, this);
   wait.what = HostWait::For::kEvent;
-  wait.unwatched |= impl_->unwatched().any();
+  wait.began = unwatched.Now();
+  wait.unwatched |= unwatched.MayBeBehind(event);
 }
 
 void Runtime::NoteWaitForDevice(int device, HostWait& wait) const {
+  const UnwatchedWork& unwatched = impl_->unwatched();
+  Renew(wait, this);
   wait.what = HostWait::For::kDevice;
   wait.stream.device = device;
-  wait.began = impl_->unwatched().Now();
-  wait.unwatched |= impl_->unwatched().any();
+  wait.began = unwatched.Now();
+  wait.unwatched |= unwatched.any();
 }
 
 void Runtime::BeforeWait(const StreamKey& stream, const char* what,
                          HostWait& wait) {
   NoteWait(stream, wait);
   wait.number = 0;
-  if (impl_->unseen() || wait.unwatched) {
+  if (impl_->unseen()) {
     impl_->InterruptAll(what);
     return;
   }
-  Session* session = impl_->Find(stream);
-  if (session != nullptr) (void)session->Interrupt(what);
+  Session* const session = impl_->Find(stream);
+  if (wait.unwatched) {
+    impl_->InterruptAll(what);
+  } else if (session != nullptr) {
+    (void)session->Interrupt(what);
+  }
   // Also where it has none: events may have led there from others.
   wait.number = impl_->writes().BeforeWait(session);
 }
 
-void Runtime::BeforeWaitForEvent(HostWait& wait) {
-  NoteWaitForEvent(wait);
+void Runtime::BeforeWaitForEvent(const void* event, HostWait& wait) {
+  NoteWaitForEvent(event, wait);
   if (impl_->unseen() || wait.unwatched) {
     impl_->InterruptAll("the host waits for an event");
   } else {
@@ -566,25 +598,24 @@ void Runtime::BeforeWaitForEvent(HostWait& wait) {
   }
 }
 
-void Runtime::AfterWait(const HostWait& wait) {
+void Runtime::AfterWait(const HostWait& noted) {
   using For = HostWait::For;
   UnwatchedWork& unwatched = impl_->unwatched();
+  const HostWait wait = noted.runtime == this ? noted : HostWait{};
+  // Such work may have come during the wait.
   const bool may_be_unwatched =
-      wait.unwatched || (wait.what == For::kUnknown && unwatched.any());
+      wait.unwatched ||
+      (unwatched.any() && (wait.what == For::kUnknown ||
+                           wait.began.additions != unwatched.Now().additions));
   if (impl_->unseen() || may_be_unwatched) {
     impl_->InterruptAll("the host has waited");
-  } else {
-    impl_->writes().AfterWait(wait.number);
   }
+  if (!impl_->unseen()) impl_->writes().AfterWait(wait.number);
   if (wait.what == For::kStream) {
     unwatched.HasWaitedFor(wait.stream, wait.began);
   } else if (wait.what == For::kDevice) {
     unwatched.HasWaitedForDevice(wait.stream.device, wait.began);
   }
-}
-
-void Runtime::WaitsForEvent(const StreamKey& stream) {
-  impl_->unwatched().WaitsForEvent(stream);
 }
 
 bool Runtime::tells_of_waits() const {
@@ -606,10 +637,19 @@ void Runtime::BeforeUnknownWrites(Session* session, const uint64_t* at) {
 void Runtime::NoteUnseen() { impl_->NoteUnseen(); }
 
 void Runtime::BeforeOp(Session* session, const engine::OpView& op,
-                       bool may_wait) {
+                       bool may_wait, HostWait& wait) {
   if (!impl_->writes().several()) return;
-  if (may_wait && (impl_->unseen() || impl_->MayWaitForUnwatched(session))) {
-    impl_->InterruptOthers(session, "the host waits for another stream");
+  if (may_wait) {
+    const UnwatchedWork& unwatched = impl_->unwatched();
+    wait = {.runtime = this, .what = HostWait::For::kOp};
+    wait.began = unwatched.Now();
+    if (unwatched.any()) {
+      const std::optional<StreamKey> stream = impl_->KeyOf(session);
+      wait.unwatched = !stream.has_value() || unwatched.MayBeOn(*stream);
+    }
+    if (impl_->unseen() || wait.unwatched) {
+      impl_->InterruptOthers(session, "the host waits for another stream");
+    }
   }
   impl_->writes().BeforeOp(session, op, may_wait);
 }

@@ -31,17 +31,19 @@ enum class Shortage : uint8_t {
   kCertain,   // an allocation failed
 };
 
-// What the host waits for, from before a wait until Runtime::AfterWait. Several
-// waits of a thread may be noted in one: it is known then that one of them was
-// for `stream`, or for its device.
-struct HostWait {
-  enum class For : uint8_t { kUnknown, kStream, kDevice, kEvent };
+class Runtime;
 
-  For what = For::kUnknown;  // the last one
+// What the host waits for, from before a wait until Runtime::AfterWait. Several
+// waits of a thread may be noted in one.
+struct HostWait {
+  enum class For : uint8_t { kUnknown, kOp, kStream, kDevice, kEvent };
+
+  const Runtime* runtime = nullptr;  // that noted it; null: none did
+  For what = For::kUnknown;          // the last of them
   // Work that no session was shown may be among what is waited for.
   bool unwatched = false;
-  StreamKey stream{};
-  UnwatchedWork::Time began{};
+  StreamKey stream{};           // of kStream; its device, of kDevice
+  UnwatchedWork::Time began{};  // the last of them
   uint64_t number = 0;  // StreamWrites', of the last wait for a stream
 };
 
@@ -93,23 +95,26 @@ class Runtime {
   // The host is about to wait for a stream, or for an event of whatever stream,
   // maybe inside of an op: `wait` is what AfterWait is to be given.
   void NoteWait(const StreamKey& stream, HostWait& wait) const;
-  void NoteWaitForEvent(HostWait& wait) const;
+  void NoteWaitForEvent(const void* event, HostWait& wait) const;
   void NoteWaitForDevice(int device, HostWait& wait) const;
   // The same outside of ops. Interrupts that stream's session, and others whose
   // pass uses what has been written on other streams (StreamWrites).
   void BeforeWait(const StreamKey& stream, const char* what, HostWait& wait);
-  void BeforeWaitForEvent(HostWait& wait);
+  void BeforeWaitForEvent(const void* event, HostWait& wait);
   // The host has waited, for whatever it was, and the program goes on in a
   // moment: interrupts the passes that have begun during the wait and may have
-  // read what it was for. `wait`: what was noted on this thread since it called
-  // this last.
+  // read what it was for. `wait`: what was noted of it, maybe by the runtime that
+  // was active when it began.
   void AfterWait(const HostWait& wait);
-  // The stream is about to wait for an event, maybe inside of an op.
-  void WaitsForEvent(const StreamKey& stream);
+  // Events of streams, which tell UnwatchedWork what is ordered behind what.
+  UnwatchedWork& unwatched();
   // False: AfterWait does nothing.
   bool tells_of_waits() const;
-  // See StreamWrites. `session` is one of this runtime's.
-  void BeforeOp(Session* session, const engine::OpView& op, bool may_wait);
+  // See StreamWrites. `wait`: what AfterWait is to be given if the host has
+  // waited by the end of the op. A `session` that is none of this runtime's may
+  // wait for anything.
+  void BeforeOp(Session* session, const engine::OpView& op, bool may_wait,
+                HostWait& wait);
   // An op that stands in the book of ops may write memory of which its operands
   // do not tell, from now on. Interrupts all sessions but its own, which has
   // nothing run ahead if it is at that op still. `at`: the op's words, if it

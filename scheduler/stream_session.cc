@@ -653,8 +653,10 @@ Action StreamSession::Sleep() {
 
 void StreamSession::WakeUp() {
   if (!SleepsOn()) return;
-  if (unwatched_ != nullptr) unwatched_->Add();
-  if (asleep_->End()) return;
+  if (asleep_->End()) {
+    if (unwatched_ != nullptr) unwatched_->Add();
+    return;
+  }
   static std::atomic<bool> told{false};
   if (told.exchange(true)) return;
   base::Log(

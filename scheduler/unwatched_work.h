@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/base/mutex.h"
@@ -19,9 +22,11 @@ namespace reprise::scheduler {
 // So all passes end where the host waits for
 //
 //   - a stream, unless it has waited for that stream since such work came last;
-//   - an event, unless it has waited for every device since then.
+//   - an event, unless that was recorded since then, on such a stream.
 //
-// A stream that waits for an event may be behind such work again.
+// A stream that waits for another event may be behind such work again; what a
+// host that has waited for it then has waited for is the event, too. Once the
+// host has waited for all devices, nothing is left.
 //
 // Thread-safe. Where there is no such work, each question is two loads.
 class UnwatchedWork {
@@ -32,8 +37,10 @@ class UnwatchedWork {
     uint64_t orders = 0;
   };
 
-  // `devices`: how many there are.
-  explicit UnwatchedWork(int devices) : devices_(devices) {}
+  // The devices on which anything can have been enqueued.
+  using Devices = std::function<std::vector<int>()>;
+
+  explicit UnwatchedWork(Devices devices) : devices_(std::move(devices)) {}
 
   // Such work may have been enqueued, or is about to be by an op that stands in
   // the book of ops: before that op's note ends.
@@ -58,24 +65,54 @@ class UnwatchedWork {
   void HasWaitedForDevice(int device, const Time& began)
       REPRISE_EXCLUDES(mutex_);
 
-  // The stream is about to wait for an event.
-  void WaitsForEvent(const StreamKey& stream) REPRISE_EXCLUDES(mutex_);
+  // The event is recorded on the stream. Called for each.
+  void Records(const void* event, const StreamKey& stream)
+      REPRISE_EXCLUDES(mutex_);
+  void Forget(const void* event) REPRISE_EXCLUDES(mutex_);
+  bool MayBeBehind(const void* event) const REPRISE_EXCLUDES(mutex_);
+  // The stream waits for it.
+  void WaitsFor(const void* event, const StreamKey& stream)
+      REPRISE_EXCLUDES(mutex_);
 
  private:
-  // So many streams are remembered. Of more, all are forgotten.
+  // So many are remembered. Of more, all are forgotten.
   static constexpr size_t kMostStreams = 64;
+  static constexpr size_t kMostEvents = 4096;
 
+  static constexpr size_t kMostOrders = 256;
+
+  // Forgets what was known before such work came last.
+  void Renew() REPRISE_REQUIRES(mutex_);
+  // No such work has come since that wait began, and no stream is behind more.
   bool StandsStill(const Time& began) const REPRISE_REQUIRES(mutex_);
+  bool IsLeftOn(const StreamKey& stream) const REPRISE_REQUIRES(mutex_);
+  bool IsLeftBehind(const void* event) const REPRISE_REQUIRES(mutex_);
+  void AddDone(const StreamKey& stream) REPRISE_REQUIRES(mutex_);
 
-  const int devices_;
+  const Devices devices_;
   std::atomic<uint64_t> additions_{0};
   std::atomic<uint64_t> done_{0};    // so many are known to be done
   std::atomic<uint64_t> orders_{0};  // streams that waited for events
   mutable base::Mutex mutex_;
-  // All that they had to do at `waited_at_` is done.
-  uint64_t waited_at_ REPRISE_GUARDED_BY(mutex_) = 0;
+  // Where an event was recorded, and what `orders_` was then.
+  struct Recorded {
+    StreamKey stream;
+    uint64_t orders = 0;
+  };
+  struct Order {
+    StreamKey stream;  // waits for
+    Recorded event;
+    uint64_t number = 0;
+  };
+
+  // What follows is of the additions until then.
+  uint64_t known_at_ REPRISE_GUARDED_BY(mutex_) = 0;
+  // The host has waited for all that these had to do.
   std::vector<StreamKey> streams_ REPRISE_GUARDED_BY(mutex_);
   std::vector<int> whole_devices_ REPRISE_GUARDED_BY(mutex_);
+  std::unordered_map<const void*, Recorded> events_ REPRISE_GUARDED_BY(mutex_);
+  // Those behind which such work may be left.
+  std::vector<Order> left_ REPRISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace reprise::scheduler

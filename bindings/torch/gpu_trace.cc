@@ -16,6 +16,7 @@ namespace reprise::bindings {
 namespace {
 
 using c10::impl::PyInterpreter;
+using scheduler::UnwatchedWork;
 using Handle = uintptr_t;
 
 // The active runtime, if it serves GPUs.
@@ -40,6 +41,16 @@ scheduler::StreamKey KeyOf(Handle stream) {
           reinterpret_cast<void*>(stream)};
 }
 
+const void* EventOf(Handle event) {
+  return reinterpret_cast<const void*>(event);
+}
+
+// Who is told of all events, also of those inside of ops.
+UnwatchedWork* Unwatched(c10::DeviceType type) {
+  TorchRuntime* const active = type == c10::kCUDA ? ActiveOfGpus() : nullptr;
+  return active == nullptr ? nullptr : &active->scheduler().unwatched();
+}
+
 bool Interrupt(Handle stream, const char* what) {
   TapeRecorder::NoteOutside(what);
   TorchRuntime* runtime = Listener();
@@ -51,6 +62,7 @@ bool Interrupt(Handle stream, const char* what) {
 // be told what for, and WatchedOp tells it of the rest; null: there is none.
 TorchRuntime* NoteWait(const char* what) {
   TapeRecorder::NoteOutside(what);
+  TapeRecorder::NoteWait();
   if (t_thread_state.depth == 0) return nullptr;
   t_thread_state.waited_inside = true;
   return ActiveOfGpus();
@@ -69,15 +81,16 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
       (void)cudaEventRecord(reinterpret_cast<cudaEvent_t>(event),
                             reinterpret_cast<cudaStream_t>(stream));
     }
+    if (UnwatchedWork* const unwatched = Unwatched(type)) {
+      unwatched->Records(EventOf(event), KeyOf(stream));
+    }
     if (auto* n = Next()) (*n)->trace_gpu_event_record(type, event, stream);
   }
   void trace_gpu_event_wait(c10::DeviceType type, Handle event,
                             Handle stream) const override {
-    if (type == c10::kCUDA) {
-      Interrupt(stream, "the stream waits for an event");
-      if (TorchRuntime* const active = ActiveOfGpus()) {
-        active->scheduler().WaitsForEvent(KeyOf(stream));
-      }
+    if (type == c10::kCUDA) Interrupt(stream, "the stream waits for an event");
+    if (UnwatchedWork* const unwatched = Unwatched(type)) {
+      unwatched->WaitsFor(EventOf(event), KeyOf(stream));
     }
     if (auto* n = Next()) (*n)->trace_gpu_event_wait(type, event, stream);
   }
@@ -119,6 +132,9 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
   }
   void trace_gpu_event_deletion(c10::DeviceType type,
                                 Handle event) const override {
+    if (UnwatchedWork* const unwatched = Unwatched(type)) {
+      unwatched->Forget(EventOf(event));
+    }
     if (auto* n = Next()) (*n)->trace_gpu_event_deletion(type, event);
   }
   void trace_gpu_memory_allocation(c10::DeviceType type,
@@ -140,10 +156,13 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
     if (type == c10::kCUDA) {
       if (TorchRuntime* const within =
               NoteWait("the host waits for an event")) {
-        within->scheduler().NoteWaitForEvent(t_thread_state.wait);
+        within->scheduler().NoteWaitForEvent(EventOf(event),
+                                             t_thread_state.wait);
       }
     }
-    if (runtime != nullptr) runtime->scheduler().BeforeWaitForEvent(wait);
+    if (runtime != nullptr) {
+      runtime->scheduler().BeforeWaitForEvent(EventOf(event), wait);
+    }
     if (auto* n = Next()) (*n)->trace_gpu_event_synchronization(type, event);
     if (runtime != nullptr) t_thread_state.wait = wait;
   }

@@ -161,6 +161,7 @@ void HaveReturned(Use use, const void* first) {
   if (use != Use::kWaits) return InterruptIfUsed(use, first);
   TorchRuntime* const active = TorchRuntime::Active();
   if (g_unwatched.on() || active == nullptr || t_thread_state.depth > 0) {
+    t_thread_state.wait = {};
     return;
   }
   // A device may have written memory of the host.
@@ -195,6 +196,7 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kStreams:
     case Use::kWaits: {
       InterruptIfUsed(observed.use, first);
+      t_thread_state.wait = {};  // of earlier ones
       void* const result = run();
       // It raised: nobody has waited.
       if (result == nullptr) t_thread_state.wait = {};

@@ -42,7 +42,7 @@ void BeforeOp(scheduler::Session* session, const engine::OpView& op,
   TorchRuntime* runtime = TorchRuntime::Active();
   if (runtime == nullptr || !runtime->scheduler().has_several_streams()) return;
   const PythonLockGivenUp python;
-  runtime->scheduler().BeforeOp(session, op, may_wait);
+  runtime->scheduler().BeforeOp(session, op, may_wait, t_thread_state.wait);
 }
 
 bool OthersAreTold() {
@@ -51,10 +51,11 @@ bool OthersAreTold() {
 }
 
 void HostHasWaited() {
+  const auto wait = std::exchange(t_thread_state.wait, {});
   TorchRuntime* runtime = TorchRuntime::Active();
   if (runtime == nullptr || !runtime->scheduler().tells_of_waits()) return;
   const PythonLockGivenUp python;
-  runtime->scheduler().AfterWait(std::exchange(t_thread_state.wait, {}));
+  runtime->scheduler().AfterWait(wait);
 }
 
 void BeforeUnknownWrites(scheduler::Session* session, const uint64_t* at) {
@@ -70,6 +71,13 @@ void InterruptSession(c10::Device device, void* stream, const char* what) {
   const PythonLockGivenUp python;
   runtime->scheduler().MemoryIsUsedOn(
       {runtime->kind(), device.has_index() ? device.index() : 0, stream}, what);
+}
+
+void InterruptAnyReplay(const char* what) {
+  if (TorchRuntime* runtime = TorchRuntime::Active()) {
+    const PythonLockGivenUp python;
+    runtime->scheduler().InterruptAll(what);
+  }
 }
 
 void NoteUnwatchedWork() {

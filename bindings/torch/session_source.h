@@ -58,6 +58,9 @@ void NoteUnwatchedWork();
 // scheduler::Runtime::MemoryIsUsedOn) or on any. May take a lock.
 void InterruptSession(c10::Device device, void* stream, const char* what);
 void InterruptSessions(const char* what);
+// The same of one that stands in the book of ops and tells NoteUnwatchedWork at
+// its end, so that what it writes later is found.
+void InterruptAnyReplay(const char* what);
 
 }  // namespace reprise::bindings
 

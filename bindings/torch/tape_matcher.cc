@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bindings/torch/op_policy.h"
+#include "bindings/torch/tape_ops.h"
 
 namespace reprise::bindings {
 namespace {
@@ -162,6 +163,15 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
     if (!SameArgument(expected.arguments[i], written.arguments[i], how)) {
       return number + ", " + name + ": '" +
              written.op.schema().arguments()[i].name() + "' " + how;
+    }
+  }
+  // A probability of dropout that is zero in one of them (IsOff).
+  if (Draws(written.op) &&
+      std::ranges::any_of(written.arguments, [](const TapeArgument& argument) {
+        return argument.kind == Kind::kNumber;
+      })) {
+    for (Tape* of : {expected_.get(), written_}) {
+      of->first_effect_ = std::min(of->first_effect_, index);
     }
   }
   if (!SameValue(written.read, expected.read)) {

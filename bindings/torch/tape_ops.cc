@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "bindings/torch/tape.h"
+
 namespace reprise::bindings {
 namespace {
 
@@ -106,6 +108,36 @@ bool WritesSecretly(const c10::OperatorHandle& op) {
   return name.find("batch_norm") != std::string::npos ||
          name.find("instance_norm") != std::string::npos ||
          name.find("renorm") != std::string::npos;
+}
+
+bool IsOff(const c10::OperatorHandle& op,
+           std::span<const c10::IValue> arguments) {
+  const auto& schema = op.schema().arguments();
+  for (size_t i = 0; i < schema.size(); ++i) {
+    const std::string& name = schema[i].name();
+    const c10::IValue& value = arguments[i];
+    if (name == "dropout_p" && value.isDouble() && value.toDouble() == 0) {
+      return true;
+    }
+    const bool trains =
+        name == "train" || name == "training" || name == "use_input_stats";
+    if (trains && value.isBool() && !value.toBool()) return true;
+  }
+  return false;
+}
+
+bool MayRaise(const c10::OperatorHandle& op,
+              std::span<const c10::IValue> arguments) {
+  const std::string& name = op.operator_name().name;
+  if (!name.starts_with("aten::")) return true;
+  // MAGMA and cuSOLVER have the host wait in ways of their own.
+  const std::string_view base = std::string_view(name).substr(6);
+  if (base.starts_with("linalg_") || base.starts_with("_linalg_")) return true;
+  bool of_host = false;
+  ForTensors(arguments, [&of_host](const at::Tensor& tensor) {
+    of_host |= tensor.defined() && !tensor.is_cuda() && tensor.dim() > 0;
+  });
+  return of_host;
 }
 
 bool TellsHowItDrew(const c10::OperatorHandle& op) {

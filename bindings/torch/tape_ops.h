@@ -35,6 +35,17 @@ bool Draws(const c10::OperatorHandle& op);
 // It writes what its schema does not say (running statistics).
 bool WritesSecretly(const c10::OperatorHandle& op);
 
+// What it is given says that this call neither draws nor writes secretly: a
+// probability of dropout that is zero, or that nothing is trained.
+bool IsOff(const c10::OperatorHandle& op,
+           std::span<const c10::IValue> arguments);
+
+// The call may raise an error that depends on what tensors hold, without a wait
+// of the host's that torch tells of. Others know nothing of that before such a
+// wait: calls of torch's whose tensors are a GPU's, but for numbers.
+bool MayRaise(const c10::OperatorHandle& op,
+              std::span<const c10::IValue> arguments);
+
 // Of its results, some are tensors of the host that say where in the random
 // generator's sequence it drew: for its backward pass.
 bool TellsHowItDrew(const c10::OperatorHandle& op);

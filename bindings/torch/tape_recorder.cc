@@ -17,6 +17,7 @@
 #include <mutex>
 #include <utility>
 
+#include "bindings/torch/gpu_trace.h"
 #include "bindings/torch/op_policy.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/program_place.h"
@@ -94,6 +95,8 @@ class Places final : public engine::PlaceAsker {
 
 // Set once, by Python.
 std::atomic<bool> g_tells_of_effects{false};
+// Of the host, for a device, on any thread.
+std::atomic<uint64_t> g_waits{0};
 
 // An operator is called that changes something, or stands behind one that did.
 // Takes Python's lock, so no other may be held.
@@ -249,12 +252,15 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
   const size_t arguments = op.schema().arguments().size();
   size_t call = 0;
   bool behind_effects = false;
+  bool may_raise = false;
+  const uint64_t waits = g_waits.load(std::memory_order_relaxed);
   {
     const std::lock_guard lock(g_recording);
     call = recorder->Before(op, std::span(*stack).last(arguments));
     behind_effects = recorder->HasEffects();
+    may_raise = MayRaise(op, std::span(*stack).last(arguments));
   }
-  if (behind_effects) TellOfEffects();
+  if (behind_effects && may_raise) TellOfEffects();
   const size_t others = stack->size() - arguments;
   try {
     op.redispatchBoxed(below, stack);
@@ -263,12 +269,22 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
     recorder->Refuse(FullName(op.operator_name()) + " raised an error");
     throw;
   }
+  // It may have seen what tensors hold.
+  if (behind_effects && !may_raise &&
+      g_waits.load(std::memory_order_relaxed) != waits) {
+    TellOfEffects();
+  }
   const std::lock_guard lock(g_recording);
   recorder->After(call, std::span(*stack).subspan(others));
 }
 
 void TapeRecorder::TellPythonOfEffects() {
+  if (at::hasCUDA()) WatchGpuTrace();
   g_tells_of_effects.store(true, std::memory_order_relaxed);
+}
+
+void TapeRecorder::NoteWait() {
+  g_waits.fetch_add(1, std::memory_order_relaxed);
 }
 
 bool TapeRecorder::RecordsHere() {
@@ -648,7 +664,7 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
   if (op.operator_name().name.starts_with("aten::as_strided")) {
     tape_->fixed_offsets_ = true;
   }
-  NoteEffects(op, tape_->calls_.size() - 1);
+  NoteEffects(op, tape_->calls_.size() - 1, arguments);
   auto& written = written_.emplace_back();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!Writes(op, i)) continue;
@@ -734,8 +750,10 @@ void TapeRecorder::NoteContentsBehind(const at::Tensor& tensor,
   }
 }
 
-void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index) {
-  const bool secretly = WritesSecretly(op);
+void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index,
+                               std::span<const c10::IValue> arguments) {
+  const bool off = IsOff(op, arguments);
+  const bool secretly = WritesSecretly(op) && !off;
   const TapeCall& call = tape_->calls_[index];
   for (size_t i = 0; i < call.arguments.size(); ++i) {
     if (!secretly && !Writes(op, i)) continue;
@@ -752,7 +770,8 @@ void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index) {
     }
   }
   draws_ |= Draws(op);
-  pure_ = pure_ && !draws_ && !secretly && written_outside_.empty();
+  const bool changes = secretly || (Draws(op) && !off);
+  pure_ = pure_ && !changes && written_outside_.empty();
   if (!pure_) tape_->first_effect_ = std::min(tape_->first_effect_, index);
 }
 

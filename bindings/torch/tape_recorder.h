@@ -114,9 +114,12 @@ class TapeRecorder {
                      const std::string& reason);
 
   // From now on, reprise::behind_effects is called at each operator that is
-  // written down and may not be made again, or stands behind one: Python may
-  // look at the frames that led there. Without a lock.
+  // written down, may not be made again or stands behind one, and may raise an
+  // error (MayRaise): Python may look at the frames that led there. Without a
+  // lock.
   static void TellPythonOfEffects();
+  // The host waits for a device, on any thread.
+  static void NoteWait();
 
   // The dispatcher's, of any operator.
   static void Record(TapeLevel level, const c10::OperatorHandle& op,
@@ -152,7 +155,8 @@ class TapeRecorder {
   bool HasEffects() const {
     return refused_.empty() && (!pure_ || drops_gradients_at_.has_value());
   }
-  void NoteEffects(const c10::OperatorHandle& op, size_t call);
+  void NoteEffects(const c10::OperatorHandle& op, size_t call,
+                   std::span<const c10::IValue> arguments);
   // Of an operator that decides by them: as if Python read them.
   void NoteValues(const c10::OperatorHandle& op,
                   std::span<const c10::IValue> arguments);

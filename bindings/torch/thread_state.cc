@@ -19,7 +19,7 @@ class SlotOwner {
   ~SlotOwner() {
     ThreadState& thread = t_thread_state;
     thread.ending = true;
-    if (thread.slot != nullptr && thread.slot->empty()) {
+    if (thread.slot != nullptr && !thread.in_book()) {
       scheduler::OpsUnderWay::Release(std::exchange(thread.slot, nullptr));
     }
   }
@@ -52,6 +52,7 @@ bool ThreadState::Refresh() {
   if (now == epoch) [[likely]]
     return watched;
   epoch = now;
+  activation = g_activations.load(std::memory_order_acquire);
   HookLateOperators();
   known = {};
   light_fences = base::AllowsHeavyFence();
@@ -75,6 +76,7 @@ void ThreadState::Interrupt(int device, const char* what) {
     InterruptSession(c10::Device(c10::kCPU), nullptr, what);
     return;
   }
+  if (!HasContext(device)) return InterruptSessions(what);
   const auto index = static_cast<c10::DeviceIndex>(device);
   InterruptSession(c10::Device(c10::kCUDA, index),
                    c10::cuda::getCurrentCUDAStream(index).stream(), what);

@@ -62,8 +62,9 @@ struct ThreadState {
   bool waited_inside = false;
   uint32_t replaced_calls = 0;  // of operators with such kernels
 
-  // Of g_runtime_epoch `epoch`.
+  // Of g_runtime_epoch `epoch`, and of g_activations `activation`.
   uint64_t epoch = ~uint64_t{0};
+  uint64_t activation = ~uint64_t{0};
   bool watched = false;
   bool light_fences = false;  // base::AllowsHeavyFence
   scheduler::DeviceKind kind = scheduler::DeviceKind::kHost;
@@ -85,23 +86,24 @@ struct ThreadState {
       TakeSlot();
     return *slot;
   }
-  void EndUnderWay() {
+  void EndUnderWay() { EndUnderWay(activation); }
+  // `began`: `activation` when it was noted, if ops may have run within.
+  void EndUnderWay(uint64_t began) {
+    if (IsLate(began)) [[unlikely]]
+      EndsLate();
     // A thread that ends may have given it back inside of the op.
     if (slot == nullptr) [[unlikely]]
       return;
-    if (!IsCurrent()) [[unlikely]]
-      EndsLate();
     slot->End();
-    if (ending) [[unlikely]]
+    if (ending && !slot->elsewhere()) [[unlikely]]
       GiveSlotBack();
   }
-  // The same of a call that was noted at that epoch (OpElsewhere).
-  void EndElsewhere(uint64_t noted_at) {
+  // The same of an OpElsewhere.
+  void EndElsewhere(uint64_t began) {
+    if (IsLate(began)) [[unlikely]]
+      EndsLate();
     if (slot == nullptr) [[unlikely]]
       return;
-    if (g_runtime_epoch.load(std::memory_order_relaxed) != noted_at)
-        [[unlikely]]
-      EndsLate();
     slot->EndElsewhere();
     if (ending) [[unlikely]]
       GiveSlotBack();
@@ -127,6 +129,9 @@ struct ThreadState {
   void Interrupt(int device, const char* what);
 
  private:
+  static bool IsLate(uint64_t began) {
+    return g_activations.load(std::memory_order_relaxed) != began;
+  }
   void TakeSlot();
   void GiveSlotBack();
 };
@@ -161,12 +166,16 @@ class SpanUnderWay {
     if (Takes()) t_thread_state.Slot().BeginAnything();
   }
   void End() {
-    if (std::exchange(noted_, false)) t_thread_state.EndUnderWay();
+    if (std::exchange(noted_, false)) t_thread_state.EndUnderWay(began_);
   }
 
  private:
-  bool Takes() { return noted_ = !t_thread_state.under_way(); }
+  bool Takes() {
+    began_ = t_thread_state.activation;
+    return noted_ = !t_thread_state.under_way();
+  }
 
+  uint64_t began_ = 0;
   bool noted_ = false;
 };
 

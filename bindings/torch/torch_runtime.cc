@@ -21,6 +21,7 @@ namespace reprise::bindings {
 
 constinit scheduler::Skipping g_unwatched(/*on=*/true);
 constinit std::atomic<uint64_t> g_runtime_epoch{0};
+constinit std::atomic<uint64_t> g_activations{0};
 
 namespace {
 
@@ -40,6 +41,7 @@ void OnForkedChild() {
   g_unwatched.Begin();
   g_active.store(nullptr, std::memory_order_relaxed);
   // No thread goes on with a session that it has kept.
+  g_activations.fetch_add(1, std::memory_order_relaxed);
   g_runtime_epoch.fetch_add(1, std::memory_order_relaxed);
   g_latest.store(nullptr, std::memory_order_relaxed);
   g_forked.store(true, std::memory_order_relaxed);
@@ -98,6 +100,7 @@ struct TorchRuntime::Switches {
  private:
   static void Publish(TorchRuntime* active) {
     g_active.store(active, std::memory_order_release);
+    g_activations.fetch_add(1, std::memory_order_release);
     g_runtime_epoch.fetch_add(1, std::memory_order_release);
   }
 

@@ -26,6 +26,10 @@ extern scheduler::Skipping g_unwatched;
 // pointer never dangles: sessions live for the whole process.
 extern std::atomic<uint64_t> g_runtime_epoch;
 
+// Counts the changes of TorchRuntime::Active() alone. The epoch changes with it,
+// and behind it.
+extern std::atomic<uint64_t> g_activations;
+
 // A device kind and a set of options, with the scheduler that serves them.
 //
 // All instances are made by Enable, kept by a list that is deliberately leaked,

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "bindings/torch/allocator_trace.h"
@@ -159,14 +160,20 @@ WatchedOp::~WatchedOp() {
   // Its work is done or enqueued.
   if (noted_) {
     thread_.noted_op = false;
-    thread_.EndUnderWay();
+    if (away_) [[unlikely]]
+      ThreadState::EndsLate();
+    thread_.EndUnderWay(began_);
   }
   if (!deep_) return;
   --thread_.depth;
   thread_.observing = nullptr;
   may_have_waited_ |= std::exchange(thread_.waited_inside, false);
-  if (may_have_waited_ && OthersAreTold()) [[unlikely]]
+  if (may_have_waited_ && (OthersAreTold() || !thread_.IsCurrent()))
+      [[unlikely]] {
+    // It raised: nobody knows what the host has waited for.
+    if (std::uncaught_exceptions() > 0) thread_.wait = {};
     HostHasWaited();
+  }
   // Where the session no longer recorded the op when it ended: what was opened
   // for it on this thread is nobody else's to close.
   if (thread_.open_notes != 0) [[unlikely]] {
@@ -189,9 +196,12 @@ WatchedOp::Step WatchedOp::Enter() {
     return call_.device() < 0 ? Step::kPass : Step::kEager;
   }
   session_ = thread_.FindSession(*device);
-  // There may be one yet, of a runtime that has become active meanwhile.
-  if (session_ == nullptr) [[unlikely]]
-    return thread_.HasContext(*device) ? Step::kEager : Step::kPass;
+  if (session_ == nullptr) [[unlikely]] {
+    if (!thread_.HasContext(*device)) return Step::kPass;
+    // There may be one yet, of a runtime that has become active meanwhile.
+    LeaveToOthers();
+    return Step::kEager;
+  }
   LockSession(*session_);
   locked_ = true;
   Action action = session_->Enter(call_.view());
@@ -239,6 +249,7 @@ WatchedOp::Step WatchedOp::Enter() {
 void WatchedOp::LeaveToOthers() {
   Unlock();
   session_ = nullptr;
+  away_ = true;
   if (noted_ || !thread_.under_way()) {
     noted_ = thread_.noted_op = true;
     thread_.Slot().BeginAnything();
@@ -273,17 +284,20 @@ void WatchedOp::NoteToldOf() {
 
 void WatchedOp::StartEager() {
   Unlock();
-  if (session_ == nullptr || call_.other_devices() != 0) [[unlikely]] {
+  if (away_) [[unlikely]] {
+    InterruptAnyReplay(kForeign);
+    thread_.wait = {};
+    may_have_waited_ = true;
+  } else if (session_ == nullptr || call_.other_devices() != 0) [[unlikely]] {
     NoteUnderWay();
     InterruptSessionsOfCall();
+    thread_.wait = {};
     may_have_waited_ = true;
   } else if (WritesUnknown()) [[unlikely]] {
     BeforeUnknownWrites(session_);
   }
   thread_.ran_replaced_kernel = false;
   thread_.waited_inside = false;
-  thread_.wait.what = scheduler::HostWait::For::kUnknown;
-  thread_.wait.unwatched = false;
   if (observed_) {
     thread_.observing = session_;
     thread_.observed_words = call_.words().span().data();

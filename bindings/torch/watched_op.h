@@ -61,13 +61,13 @@ class SkippedOp {
 class OpElsewhere {
  public:
   OpElsewhere() = default;
-  ~OpElsewhere() { t_thread_state.EndElsewhere(epoch_); }
+  ~OpElsewhere() { t_thread_state.EndElsewhere(began_); }
   OpElsewhere(const OpElsewhere&) = delete;
   OpElsewhere& operator=(const OpElsewhere&) = delete;
 
  private:
   // Ops within it look at what is active anew.
-  const uint64_t epoch_ = t_thread_state.epoch;
+  const uint64_t began_ = t_thread_state.activation;
 };
 
 // A kernel of the program's is about to run in place of torch's, as part of
@@ -166,10 +166,12 @@ class WatchedOp {
   ThreadState& thread_;
   OpCall call_;
   const c10::DispatchKeySet below_;
+  const uint64_t began_ = thread_.activation;
   scheduler::Session* session_ = nullptr;
   bool locked_ = false;
   bool deep_ = false;
   bool noted_ = false;            // in the book of ops
+  bool away_ = false;             // LeaveToOthers
   bool may_have_waited_ = false;  // by its end the host may have waited
   bool observed_ = false;         // Leave or Abandon is owed
   bool wants_call_ = false;

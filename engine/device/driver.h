@@ -25,6 +25,7 @@ namespace reprise::device {
   X(cuDeviceGetAttribute)                        \
   X(cuDeviceGetName)                             \
   X(cuDeviceTotalMem)                            \
+  X(cuDevicePrimaryCtxGetState)                  \
   X(cuDevicePrimaryCtxRetain)                    \
   X(cuDevicePrimaryCtxRelease)                   \
   X(cuCtxGetCurrent)                             \

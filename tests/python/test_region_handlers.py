@@ -244,6 +244,133 @@ def test_managers_that_swallow_nothing(device: str) -> None:
     assert report.replayed >= 2, str(report)
 
 
+class Wrapped(nn.Module):
+    """As libraries wrap a model's forward pass: an attribute is put back behind it."""
+
+    def __init__(self, inner: Fn) -> None:
+        super().__init__()
+        self.inner = inner
+        self.causal = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before, self.causal = self.causal, self.causal
+        try:
+            return self.inner(x)
+        finally:
+            self.causal = before
+
+
+def attention(x: torch.Tensor, dropout: float = 0.0) -> torch.Tensor:
+    heads = x.reshape(1, 1, *x.shape)
+    attend = nn.functional.scaled_dot_product_attention
+    return attend(heads, heads, heads, dropout_p=dropout)[0, 0].relu() + 1
+
+
+def normed(x: torch.Tensor) -> torch.Tensor:
+    mean, var = torch.zeros_like(x[0]), torch.ones_like(x[0])
+    x = nn.functional.batch_norm(x, mean, var, training=False)
+    x = nn.functional.instance_norm(
+        x[None], x[0, :1], x[0, :1].abs() + 1, use_input_stats=False
+    )[0]
+    return nn.functional.dropout(x, 0.5, training=False) * 2
+
+
+@pytest.mark.parametrize("inner", [attention, normed], ids=lambda fn: fn.__name__)
+def test_a_handler_round_what_is_switched_off(device: str, inner: Fn) -> None:
+    """Dropout of nothing draws nothing, and norms that do not train write nothing."""
+    model = Wrapped(inner).to(device).eval()
+    with torch.no_grad():
+        report = check(device, model, "ggggg")
+        assert report.replayed >= 2, str(report)
+        given = matrix(device, True)
+        generator: Any = torch.cuda if device == "cuda" else torch
+        before = generator.get_rng_state()
+        model(given)
+        assert torch.equal(before, generator.get_rng_state())
+
+
+def test_dropout_whose_probability_is_an_argument(device: str) -> None:
+    """It is zero in some of its calls, and a handler stands round it."""
+
+    def fn(x: torch.Tensor, dropout: float) -> torch.Tensor:
+        try:
+            return factor(attention(x, dropout) * 0 + x)
+        except torch.linalg.LinAlgError:
+            return x
+
+    fast: Any = reprise.region(fn)
+    for number in range(12):
+        given = matrix(device, number % 4 != 3)
+        dropout = 0.0 if number % 3 else 0.25
+        torch.manual_seed(number)
+        found = fast(given, dropout)
+        torch.manual_seed(number)
+        assert_same_bits([found], [fn(given, dropout)])
+
+
+def test_a_handler_round_what_a_gpu_computes(device: str) -> None:
+    """An operator on a GPU's tensors knows nothing of them before the host waits."""
+    count = torch.zeros((), device=device)
+
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        x = nn.functional.dropout(x, 0.3)
+        return (x @ x).softmax(-1) + count
+
+    model = Wrapped(inner)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return model(x) * 2
+
+    fast: Any = reprise.region(step)
+    kept = []
+    with torch.no_grad():
+        for run in (step, fast):
+            count.zero_()
+            torch.manual_seed(4)
+            kept.append([run(matrix(device, True)) for _ in range(8)])
+    assert_same_bits(kept[1], kept[0])
+    report = fast.explain()
+    if device == "cuda":
+        assert report.replayed >= 4, str(report)
+    else:
+        assert report.replayed == 0
+        assert any(reason.startswith(BEHIND) for reason in report.reasons), str(report)
+
+
+def waits(x: torch.Tensor) -> torch.Tensor:
+    """Raises by what it finds once the host has waited (`normal` looks at it)."""
+    try:
+        return torch.normal(0.0, x.abs() - (x.sum() < 0).float() * 100)
+    except RuntimeError:
+        return x * 2
+
+
+def test_an_operator_that_waits_inside_of_a_handler(device: str) -> None:
+    count = torch.zeros((), device=device)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        return waits(x) * 0 + count
+
+    with torch.no_grad():
+        report = check_counted(device, fn, count)
+    assert report.replayed == 0, str(report)
+
+
+def check_counted(device: str, fn: Fn, count: torch.Tensor) -> reprise.RegionReport:
+    """Good and bad matrices; what it writes is eager's, too."""
+    fast: Any = reprise.region(fn)
+    kept = []
+    for run in (fn, fast):
+        count.zero_()
+        torch.manual_seed(5)
+        kept.append([run(matrix(device, each == "g")) for each in "gggggbgbg"])
+    assert_same_bits(kept[1], kept[0])
+    report: reprise.RegionReport = fast.explain()
+    return report
+
+
 def test_a_training_step(device: str) -> None:
     """Torch's own handlers round what an optimizer writes put modes back."""
     net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).to(device)

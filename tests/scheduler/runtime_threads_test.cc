@@ -30,7 +30,8 @@ class Beside {
   Beside(Runtime* runtime, ModelFrontend* frontend, Session* session)
       : real_(frontend, session), plain_(&plain_frontend_, nullptr) {
     real_.before_op = [runtime, session](const engine::OpView& op) {
-      runtime->BeforeOp(session, op, /*may_wait=*/op.cut != nullptr);
+      HostWait wait;
+      runtime->BeforeOp(session, op, /*may_wait=*/op.cut != nullptr, wait);
     };
     real_weight_ = real_.Make(2);
     plain_weight_ = plain_.Make(2);
@@ -124,9 +125,9 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
         runtime.BeforeWait({.device = 0}, "somebody waits", wait);
       }
       if (i % 8 == 4) runtime.AfterWait(std::exchange(wait, {}));
-      if (i % 8 == 5) runtime.BeforeWaitForEvent(wait);
+      if (i % 8 == 5) runtime.BeforeWaitForEvent(&wait, wait);
       if (i % 16 == 6) runtime.NoteUnwatchedWork();
-      if (i % 16 == 7) runtime.WaitsForEvent({.device = 1});
+      if (i % 16 == 7) runtime.unwatched().WaitsFor(&wait, {.device = 1});
       if (i % 16 == 8) runtime.NoteWaitForDevice(0, wait);
       if (i % 32 == 17) runtime.MemoryIsUsed("somebody has an address");
       if (i % 16 == 9) runtime.Pause();

@@ -29,7 +29,7 @@ const StreamKey kAside{.stream = reinterpret_cast<void*>(8)};
 const StreamKey kThird{.stream = reinterpret_cast<void*>(16)};
 
 TEST(UnwatchedWorkTest, IsLeftUntilTheHostHasWaitedForItsStream) {
-  UnwatchedWork work(1);
+  UnwatchedWork work([] { return std::vector{0}; });
   EXPECT_FALSE(work.any());
   EXPECT_FALSE(work.MayBeOn(kMain));
   work.Add();
@@ -44,7 +44,7 @@ TEST(UnwatchedWorkTest, IsLeftUntilTheHostHasWaitedForItsStream) {
 }
 
 TEST(UnwatchedWorkTest, AWaitIsNotForWhatCameDuringIt) {
-  UnwatchedWork work(1);
+  UnwatchedWork work([] { return std::vector{0}; });
   work.Add();
   const UnwatchedWork::Time began = work.Now();
   work.Add();
@@ -55,7 +55,7 @@ TEST(UnwatchedWorkTest, AWaitIsNotForWhatCameDuringIt) {
 }
 
 TEST(UnwatchedWorkTest, EndsWithAWaitForEveryDevice) {
-  UnwatchedWork work(2);
+  UnwatchedWork work([] { return std::vector{0, 1}; });
   work.Add();
   work.HasWaitedForDevice(0, work.Now());
   EXPECT_FALSE(work.MayBeOn(kAside));
@@ -70,22 +70,76 @@ TEST(UnwatchedWorkTest, EndsWithAWaitForEveryDevice) {
 }
 
 TEST(UnwatchedWorkTest, AStreamThatWaitsForAnEventMayBeBehindSuchWorkAgain) {
-  UnwatchedWork work(1);
+  UnwatchedWork work([] { return std::vector{0}; });
+  const int unknown = 0;
   work.Add();
   work.HasWaitedFor(kMain, work.Now());
   work.HasWaitedFor(kThird, work.Now());
-  work.WaitsForEvent(kMain);
+  work.WaitsFor(&unknown, kMain);
   EXPECT_TRUE(work.MayBeOn(kMain));
   EXPECT_FALSE(work.MayBeOn(kThird));
   // The host's wait was under way.
   const UnwatchedWork::Time began = work.Now();
-  work.WaitsForEvent(kMain);
+  work.WaitsFor(&unknown, kMain);
   work.HasWaitedFor(kMain, began);
   EXPECT_TRUE(work.MayBeOn(kMain));
+  work.HasWaitedFor(kMain, work.Now());
+  EXPECT_FALSE(work.MayBeOn(kMain));
+}
+
+TEST(UnwatchedWorkTest, AnEventIsAsItsStream) {
+  UnwatchedWork work([] { return std::vector{0}; });
+  const int event = 0;
+  work.Records(&event, kAside);  // nobody keeps it: there is no such work
+  work.Add();
+  EXPECT_TRUE(work.MayBeBehind(&event));
+  work.Records(&event, kAside);
+  EXPECT_TRUE(work.MayBeBehind(&event));
+  work.HasWaitedFor(kAside, work.Now());
+  EXPECT_FALSE(work.MayBeBehind(&event));
+  work.HasWaitedFor(kMain, work.Now());
+  work.WaitsFor(&event, kMain);
+  EXPECT_FALSE(work.MayBeOn(kMain));
+  work.Forget(&event);
+  EXPECT_TRUE(work.MayBeBehind(&event));
+  work.Records(&event, kAside);
+  work.Add();
+  EXPECT_TRUE(work.MayBeBehind(&event));
+}
+
+// A stream that copies, and one that computes behind its events: the host waits
+// for the second alone.
+TEST(UnwatchedWorkTest, AWaitIsForTheEventsThatTheStreamHasWaitedFor) {
+  UnwatchedWork work([] { return std::vector{0}; });
+  const int event = 0;
+  work.Add();
+  work.Records(&event, kAside);
+  work.WaitsFor(&event, kMain);
+  EXPECT_TRUE(work.MayBeOn(kMain));
+  work.HasWaitedFor(kMain, work.Now());
+  EXPECT_FALSE(work.MayBeOn(kMain));
+  EXPECT_FALSE(work.MayBeOn(kAside));
+  work.Records(&event, kAside);
+  work.WaitsFor(&event, kMain);
+  EXPECT_FALSE(work.MayBeOn(kMain));
+}
+
+// The copying stream has waited for a third one since.
+TEST(UnwatchedWorkTest, AWaitIsForNothingBehindAnEvent) {
+  UnwatchedWork work([] { return std::vector{0}; });
+  const int event = 0;
+  const int unknown = 0;
+  work.Add();
+  work.Records(&event, kAside);
+  work.WaitsFor(&event, kMain);
+  work.WaitsFor(&unknown, kAside);
+  work.HasWaitedFor(kMain, work.Now());
+  EXPECT_FALSE(work.MayBeOn(kMain));
+  EXPECT_TRUE(work.MayBeOn(kAside));
 }
 
 TEST(UnwatchedWorkTest, ForgetsStreamsRatherThanGrow) {
-  UnwatchedWork work(1);
+  UnwatchedWork work([] { return std::vector{0}; });
   work.Add();
   for (uintptr_t i = 1; i <= 1000; ++i) {
     const StreamKey stream{.stream = reinterpret_cast<void*>(i)};
@@ -178,8 +232,25 @@ class UnwatchedReplayTest : public testing::Test {
     FAIL() << runtime().ExplainJson();
   }
 
+  void WaitForEvent() {
+    HostWait wait;
+    runtime().BeforeWaitForEvent(&event_, wait);
+    if (runtime().tells_of_waits()) runtime().AfterWait(wait);
+  }
+  // Of 50 passes, those that were followed to the end.
+  template <typename Between>
+  int WholePasses(Between between) {
+    int whole = 0;
+    for (int i = 0; i < 50; ++i) {
+      whole += FollowedOf(between) == 2 ? 1 : 0;
+      EXPECT_TRUE(runtime().Wait(std::nullopt));
+    }
+    return whole;
+  }
+
   OpsUnderWay book_;
   Made made_;
+  int event_ = 0;
   std::optional<ModelProgram> program_;
   ModelTensor a_, x_;
   Stats before_;
@@ -223,9 +294,7 @@ TEST_F(UnwatchedReplayTest, WorkBehindAnEvent) {
   const std::vector<float> z = Pass([&] {
     ExpectReplayed();
     WriteX();
-    HostWait wait;
-    runtime().BeforeWaitForEvent(wait);
-    runtime().AfterWait(wait);
+    WaitForEvent();
   });
   EXPECT_EQ(z, Expected());
 }
@@ -237,7 +306,7 @@ TEST_F(UnwatchedReplayTest, WorkBehindAStreamThatWaitsForAnEvent) {
   WaitFor(kThird);
   const std::vector<float> z = Pass([&] {
     ExpectReplayed();
-    runtime().WaitsForEvent(kThird);
+    runtime().unwatched().WaitsFor(&event_, kThird);
     WriteX();
     WaitFor(kThird);
   });
@@ -253,9 +322,9 @@ TEST_F(UnwatchedReplayTest, AnOpThatMayWait) {
   op.words = words;
   const std::vector<float> z = Pass([&] {
     ExpectReplayed();
-    runtime().BeforeOp(aside, op, /*may_wait=*/true);
-    WriteX();
     HostWait wait;
+    runtime().BeforeOp(aside, op, /*may_wait=*/true, wait);
+    WriteX();
     runtime().NoteWait(kAside, wait);
     runtime().AfterWait(wait);
   });
@@ -288,11 +357,86 @@ TEST_F(UnwatchedReplayTest, EndsPassesOfOthersOnce) {
   runtime().NoteWaitForDevice(0, wait);
   runtime().AfterWait(wait);
   HostWait event;
-  runtime().NoteWaitForEvent(event);
+  runtime().NoteWaitForEvent(&event_, event);
   EXPECT_FALSE(event.unwatched);
   PassUntilFollowed();
   const StreamKey fourth{.stream = reinterpret_cast<void*>(24)};
   EXPECT_EQ(FollowedOf([&] { WaitFor(fourth); }), 2u);
+}
+
+TEST_F(UnwatchedReplayTest, WorkThatComesDuringAWait) {
+  const auto check = [this](auto before) {
+    HostWait wait;
+    before(wait);
+    runtime().NoteUnwatchedWork();  // another thread has woken the stream up
+    before_ = runtime().stats();
+    const std::vector<float> z = Pass([&] {
+      ExpectReplayed();
+      WriteX();
+      if (runtime().tells_of_waits()) runtime().AfterWait(wait);
+    });
+    EXPECT_EQ(z, Expected());
+    program_->Read(a_);
+    PassUntilFollowed();
+  };
+  check([&](HostWait& wait) { runtime().BeforeWait(kAside, "waits", wait); });
+  check([&](HostWait& wait) { runtime().BeforeWaitForEvent(&event_, wait); });
+  check([&](HostWait& wait) { runtime().NoteWaitForDevice(0, wait); });
+}
+
+// The wait was noted by the runtime that was active when it began.
+TEST_F(UnwatchedReplayTest, AWaitOfAnotherRuntime) {
+  Made other;
+  MakeRuntime(other);
+  other.runtime->NoteUnwatchedWork();
+  HostWait wait;
+  other.runtime->NoteWait(kAside, wait);
+  other.runtime->Pause();
+  runtime().NoteUnwatchedWork();
+  runtime().AfterWait(wait);
+  const std::vector<float> z = Pass([&] {
+    ExpectReplayed();
+    WriteX();
+    WaitFor(kAside);
+  });
+  EXPECT_EQ(z, Expected());
+}
+
+// What does not concern such work any more ends no pass.
+TEST_F(UnwatchedReplayTest, EventsOfStreamsThatWereWaitedForEndNoPass) {
+  runtime().NoteUnwatchedWork();
+  WaitFor(kAside);
+  EXPECT_GT(WholePasses([&] {
+              runtime().unwatched().Records(&event_, kAside);
+              WaitForEvent();
+            }),
+            40);
+}
+
+TEST_F(UnwatchedReplayTest, StreamsThatHandOverByEventsEndNoPass) {
+  (void)runtime().SessionFor(kAside);
+  runtime().NoteUnwatchedWork();
+  EXPECT_GT(WholePasses([&] {
+              runtime().unwatched().Records(&event_, kThird);
+              runtime().unwatched().WaitsFor(&event_, kAside);
+              WaitFor(kAside);
+            }),
+            40);
+}
+
+TEST_F(UnwatchedReplayTest, OpsOfAStreamThatWasWaitedForEndNoPass) {
+  Session* const aside = runtime().SessionFor(kAside);
+  runtime().NoteUnwatchedWork();
+  WaitFor(kAside);
+  const uint64_t words[] = {1, 2};
+  engine::OpView op;
+  op.words = words;
+  EXPECT_GT(WholePasses([&] {
+              HostWait wait;
+              runtime().BeforeOp(aside, op, /*may_wait=*/true, wait);
+              if (runtime().tells_of_waits()) runtime().AfterWait(wait);
+            }),
+            40);
 }
 
 // Two runtimes: another thread was on its way to the other one's session of the

@@ -31,6 +31,7 @@ namespace reprise::bindings {
 // In place of torch_runtime.cc and session_source.cc.
 constinit scheduler::Skipping g_unwatched(/*on=*/true);
 constinit std::atomic<uint64_t> g_runtime_epoch{0};
+constinit std::atomic<uint64_t> g_activations{0};
 
 namespace {
 
@@ -194,11 +195,13 @@ bool PickDevice(benchmark::State& state, at::Device& device) {
 void Watch(DeviceKind kind) {
   g_kind = kind;
   (void)g_unwatched.End();
+  ++g_activations;
   ++g_runtime_epoch;
 }
 
 void StopWatching() {
   g_unwatched.Begin();
+  ++g_activations;
   ++g_runtime_epoch;
 }
 
@@ -356,5 +359,6 @@ void BeforeUnknownWrites(scheduler::Session*, const uint64_t*) {}
 void InterruptSession(c10::Device, void*, const char*) {}
 void NoteUnwatchedWork() {}
 void InterruptSessions(const char*) {}
+void InterruptAnyReplay(const char*) {}
 
 }  // namespace reprise::bindings

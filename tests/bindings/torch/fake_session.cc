@@ -17,6 +17,7 @@ namespace reprise::bindings {
 // In place of torch_runtime.cc and session_source.cc.
 constinit scheduler::Skipping g_unwatched(/*on=*/true);
 constinit std::atomic<uint64_t> g_runtime_epoch{0};
+constinit std::atomic<uint64_t> g_activations{0};
 
 namespace {
 
@@ -69,17 +70,20 @@ void InterruptSession(c10::Device, void*, const char* what) {
 }
 
 void InterruptSessions(const char* what) { g_session->Interrupt(what); }
+void InterruptAnyReplay(const char* what) { g_session->Interrupt(what); }
 
 void Serve(scheduler::Session* session, scheduler::DeviceKind kind) {
   RegisterHooksOnce();
   g_kind = kind;
   g_session = session;
+  ++g_activations;
   ++g_runtime_epoch;
   if (!g_unwatched.End()) std::abort();
 }
 
 void DisableMeanwhile() {
   g_disabled_meanwhile = true;
+  ++g_activations;
   ++g_runtime_epoch;
 }
 
@@ -89,6 +93,7 @@ void StopServing() {
   g_unwatched.Begin();
   g_session = nullptr;
   if (!g_asleep.End()) std::abort();
+  ++g_activations;
   ++g_runtime_epoch;
 }
 
