@@ -121,16 +121,17 @@ constexpr std::string_view kAcceptedBytes =
 
 constexpr OptionRow kTable[] = {
     {"enabled", "REPRISE", "1", "0 or 1",
-     "0 turns everything off: enable() leaves nothing enabled",
+     "0 switches everything off: enable() then leaves nothing enabled",
      SetSwitch<&Options::enabled>},
     {"policy", "REPRISE_POLICY", "auto", "auto, measured or always",
-     "when a plan replaces eager: where it was measured to be faster by the "
-     "margin, or wherever a validated plan is ready; auto is measured on a GPU "
+     "when a plan replaces eager. measured: if it was measured to be faster by "
+     "the margin. always: as soon as it is validated. auto: measured on a GPU, "
      "and always on the host executor, which shows correctness and not speed",
      SetPolicy},
     {"margin", "REPRISE_MARGIN", "0.02", "a number from 0 to 1",
-     "with policy measured, the share of the time by eager that a replay must "
-     "save: of the whole, or of the host's where the whole tells too little",
+     "under the policy measured, the share of eager's time that a replay must "
+     "save: of the whole time, or of the host's time if the whole says too "
+     "little",
      SetShare<&Options::margin>},
     {"validate_share", "REPRISE_VALIDATE_SHARE", "0.001",
      "a number from 0 to 1",
@@ -138,52 +139,54 @@ constexpr OptionRow kTable[] = {
      "for bit",
      SetShare<&Options::validate_share>},
     {"plan_budget_bytes", "REPRISE_PLAN_BUDGET_BYTES", "0", kAcceptedBytes,
-     "the memory of all plans together, arenas, graphs and recordings; the "
-     "plan unused for longest is dropped first; 0: an eighth of the memory of "
-     "the first device",
+     "the memory of all plans together: arenas, graphs and recordings. The "
+     "plan that was unused for longest is dropped first. 0: an eighth of the "
+     "memory of the first device",
      SetBytes<&Options::plan_budget_bytes>},
     {"trace_budget_bytes", "REPRISE_TRACE_BUDGET_BYTES", "16MiB",
      kAcceptedBytes,
-     "the host's memory for what a stream keeps of traces that have no plan; "
-     "the trace unseen for longest is forgotten first",
+     "the host's memory, for each stream, for traces that have no plan. The "
+     "trace that was unseen for longest is forgotten first",
      SetBytes<&Options::trace_budget_bytes>},
     {"max_arena_bytes", "REPRISE_MAX_ARENA_BYTES", "0", kAcceptedBytes,
-     "the intermediates of one plan, of all its instances together; a trace "
-     "that needs more is split; 0: a sixteenth of the memory of the first "
-     "device",
+     "the memory for intermediates of one plan, all its instances together. A "
+     "trace that needs more is split. 0: a sixteenth of the memory of the "
+     "first device",
      SetBytes<&Options::max_arena_bytes>},
     {"shared_arena_bytes", "REPRISE_SHARED_ARENA_BYTES", "1MiB", kAcceptedBytes,
-     "plans of the same operators on other sizes, as batches of several "
-     "lengths "
-     "have, take turns in one arena if theirs take so much or more",
+     "plans of the same operators on other sizes (batches of several lengths) "
+     "take turns in one arena if their own arenas would be this large or "
+     "larger",
      SetBytes<&Options::shared_arena_bytes>},
     {"max_instances", "REPRISE_MAX_INSTANCES", "2",
      "a whole number from 1 to 16",
-     "the copies of one plan, each with its intermediates, that may be in use "
-     "at once; another one is built while many outputs of the others are still "
-     "alive, and beyond the last one such outputs are written to fresh memory",
+     "the copies of one plan, each with its own intermediates, that may be in "
+     "use at once. Another copy is built if many outputs of the others are "
+     "still alive. If all copies are in use, such outputs are written to "
+     "fresh memory",
      SetCount<&Options::max_instances, 1, 16>},
     {"branches", "REPRISE_BRANCHES", "1", "0 or 1",
      "1: independent ops of a plan run side by side on the device, as branches "
-     "of its graphs; 0: one behind the other. Plans that were built before "
-     "stay as they are",
+     "of its graphs. 0: ops run one after the other. Plans that were built "
+     "before stay as they are",
      SetSwitch<&Options::branches>},
     {"max_trace_ops", "REPRISE_MAX_TRACE_OPS", "4096",
      "a whole number from 2 to 65536",
      "the number of ops after which a trace is closed",
      SetCount<&Options::max_trace_ops, 2, 65536>},
     {"log", "REPRISE_LOG", "warning", "off, error, warning, info or debug",
-     "what Reprise says on stderr: failures; from info on what is built, "
-     "proved, refused and evicted as it happens; by debug each recording, "
-     "squash and new kind of cut, too",
+     "what Reprise writes to stderr. warning: failures. info: also each plan "
+     "that is built, validated, refused or evicted. debug: also each "
+     "recording, "
+     "squash and new kind of cut",
      SetLog},
     {"nvtx", "REPRISE_NVTX", "0", "0 or 1",
-     "1: tools that show NVTX ranges, as Nsight Systems, show recordings, "
-     "builds, validations, replays and squashes, in the domain reprise; costs "
-     "nothing where no tool is attached",
+     "1: tools that show NVTX ranges (Nsight Systems) show recordings, builds, "
+     "validations, replays and squashes, in the domain reprise. Costs nothing "
+     "if no tool is attached",
      SetSwitch<&Options::nvtx>},
     {"build_delays", "REPRISE_BUILD_DELAYS", "0", "a whole number",
-     "for tests of Reprise itself: if it is not 0, work in the background "
+     "for tests of Reprise itself. If it is not 0, work in the background "
      "begins after random delays of up to 10 ms, which follow from this seed",
      SetBuildDelays},
 };
@@ -229,13 +232,13 @@ std::string OptionsDocument() {
       "<!-- Written from the table in engine/base/options.cc: change it there. "
       "-->\n"
       "\n"
-      "Given to `reprise.enable(name=value)` or `reprise.session(name=value)`, "
-      "or in the\n"
-      "environment; an argument wins over the environment, and the environment "
-      "over the\n"
-      "default. An unknown name or value raises `ValueError`; a variable of "
-      "another name is\n"
-      "not read.\n"
+      "Options are arguments of `reprise.enable(name=value)` and "
+      "`reprise.session(name=value)`,\n"
+      "or variables of the environment. An argument wins over a variable, and "
+      "a variable over\n"
+      "the default. An unknown option or a bad value raises `ValueError`. A "
+      "variable with\n"
+      "another name is not read.\n"
       "\n"
       "| option | variable | default | accepted | meaning |\n"
       "|---|---|---|---|---|\n";
