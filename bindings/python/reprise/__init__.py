@@ -3,9 +3,9 @@
     import reprise
     reprise.enable()
 
-From then on, stretches of operations that a program repeats are replayed as CUDA
-graphs of the very launches that eager made, wherever that was measured to be
-faster. Nothing else changes: results are eager's, bit for bit.
+From then on, sequences of operations that a program repeats are replayed as CUDA graphs.
+Each graph holds the same launches that eager made. A sequence is replayed if that was
+measured to be faster. Nothing else changes: results are eager's, bit for bit.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ __all__ = [
 
 
 class Session:
-    """What `session` yields: the counters and the report of one enabled stretch.
+    """The counters and the report of one enabled block, from `session`.
 
-    Usable after the stretch has ended, too. Programs get it from `session` only.
+    It is usable after the block has ended, too. Programs get it only from `session`.
     """
 
     def __init__(self, runtime: int | None) -> None:
@@ -68,7 +68,7 @@ class Session:
         return Stats() if self._runtime is None else _native.stats(self._runtime)
 
     def stats(self) -> Stats:
-        """Counters since the session began or was reset; gauges as they are."""
+        """Counters since the session began or was reset; gauges as they are now."""
         return self._read().since(self._before)
 
     def explain(self) -> Report:
@@ -89,38 +89,39 @@ class Session:
 
 
 def enable(device: Device = None, **options: OptionValue) -> None:
-    """Watch the op stream of this process and replay what pays.
+    """Watch the ops of this process, and replay sequences that repeat if that is faster.
 
-    Calling it again is harmless; with another device or other options it starts
-    afresh with those, and comes back to the plans it had when they are restored.
-    With `REPRISE=0` in the environment, and in a forked child, it does nothing;
-    `enabled=False` is `disable()`.
+    A second call is harmless. With another device or other options it starts afresh with
+    these; earlier plans come back when the earlier options do. It does nothing with
+    `REPRISE=0` in the environment, and in a forked child. `enabled=False` is `disable()`.
 
     Args:
         device: "cuda" for all GPUs, or "cpu" for the host executor, which shows
-            correctness and not speed. None takes "cuda" where torch has a GPU, else
-            "cpu". A GPU's index, 0 or "cuda:0", where it is the only one.
-        **options: see `reprise.options()`; they win over `REPRISE_*` variables.
+            correctness and not speed. None is "cuda" if torch has a GPU, else "cpu".
+            If there is only one GPU, its index, 0 or "cuda:0", is accepted too.
+        **options: see `reprise.options()`. They win over `REPRISE_*` variables.
 
     Raises:
-        ValueError: an option (or variable) of an unknown name or value; the
-            message names it and what it accepts.
-        RuntimeError: there is no library for this version of torch, or it does
-            not load, or `device="cuda"` was asked for where a GPU, the driver, CUPTI or NVRTC
-            is missing. With device None that is a warning, and the program runs
-            as without Reprise.
+        ValueError: an option or a variable has an unknown name or a bad value. The
+            message names it, and says what it accepts.
+        RuntimeError: there is no library for this version of torch, or it does not
+            load, or `device="cuda"` was given and a GPU, the driver, CUPTI or NVRTC is
+            missing. With device None that is a warning, and the program runs as
+            without Reprise.
     """
     _native.enable(device, options)
 
 
 def disable() -> None:
-    """Stop watching and replaying; plans are kept for the next `enable`."""
+    """Stop watching and replaying. Plans are kept for the next `enable`."""
     _native.activate(None)
 
 
 @contextlib.contextmanager
 def session(device: Device = None, **options: OptionValue) -> Iterator[Session]:
-    """`enable` on entry; on exit, whatever was enabled before, or nothing.
+    """`enable` on entry; on exit, restore what was enabled before, or nothing.
+
+    Also a decorator, which does so for each call of a function.
 
     Raises what `enable` raises.
     """
@@ -133,7 +134,7 @@ def session(device: Device = None, **options: OptionValue) -> Iterator[Session]:
 
 
 def options() -> tuple[Option, ...]:
-    """Every option that `enable` takes, in the order of the documentation."""
+    """Return every option that `enable` takes, in the order of the documentation."""
     return tuple(Option(*row) for row in _native.option_rows())
 
 
@@ -147,7 +148,7 @@ def wait(timeout: float | None = None) -> bool:
         False if `timeout` passed first.
 
     Raises:
-        TypeError, ValueError: `timeout` is no number, or nan.
+        TypeError, ValueError: `timeout` is not a number, or is nan.
     """
     return _native.wait(None, timeout)
 
@@ -158,12 +159,12 @@ def reset() -> None:
 
 
 def stats() -> Stats:
-    """Counters since the first `enable` with these options, or the last `reset`."""
+    """Return counters since the first `enable` with these options, or the last `reset`."""
     return _native.stats(None)
 
 
 def explain() -> Report:
-    """Every plan, cut, rejection, squash and region, with reasons and counts.
+    """Return a report of every plan, cut, rejection, squash and region, with reasons.
 
     `str()` of it is for people, `to_dict()` for programs.
     """
@@ -172,18 +173,18 @@ def explain() -> Report:
 
 @contextlib.contextmanager
 def timeline() -> Iterator[Timeline]:
-    """Note what Reprise does, on all streams, until the end of the stretch.
+    """Note what Reprise does, on all streams, until the end of the block.
 
         with reprise.timeline() as timeline:
             train()
         timeline.export_chrome_trace("reprise.json")
 
-    Recordings, builds, validations, replays, squashes and evictions, and the memory of
-    plans: an event a pass, of which the last 65536 are kept, so that it may stay on.
-    May be begun before `enable`; timelines may lie within each other.
+    It notes recordings, builds, validations, replays, squashes and evictions, and the
+    memory of plans. Each pass has an event, and the last 65536 are kept, so a timeline
+    may stay on. It may begin before `enable`. Timelines may be nested.
 
     Raises:
-        RuntimeError: as `enable` does, where there is no library for this torch.
+        RuntimeError: there is no library for this torch, as for `enable`.
     """
     begin = _native.start_timeline()
     noted = Timeline(lambda: _native.timeline(begin))

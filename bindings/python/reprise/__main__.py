@@ -1,4 +1,4 @@
-"""`reprise run script.py [args]`: a script under `reprise.enable()`.
+"""`reprise run script.py [args]`: run a script under `reprise.enable()`.
 
 The same as `python -m reprise run script.py [args]`.
 """

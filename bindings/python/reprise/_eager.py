@@ -1,4 +1,4 @@
-"""Functions that regions run in each call, between pieces that are replayed."""
+"""Functions that regions run in each call, between the parts that are replayed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOBODY = "-"  # pause_region: nobody records here
 
 
 class Changed(RuntimeError):
-    """A function has returned something else than where it was recorded."""
+    """A function has returned another form than when it was recorded."""
 
 
 class _Cannot(Exception):
@@ -337,32 +337,33 @@ class _Method:
 
 
 def eager(fn: Callable[P, R]) -> Callable[P, R]:
-    """Have regions run `fn` in each call, between the pieces that they replay.
+    """Have regions run `fn` in each call, between the parts that they replay.
 
         @reprise.eager
-        def attend(q, k, v):             # looks at what requests wait: others each time
+        def attend(q, k, v):             # reads which requests wait: others each time
             return kernel(q, k, v, scheduler.metadata())
 
-    A region runs no Python: what it reads besides its arguments is what it was, and
-    where it reads a tensor's value (`.item()`) it may not be replayed. What depends on
-    such things stands in a function of its own, which runs each time, with the tensors
-    of this call. Its operators are followed as any program's.
+    A region runs no Python, and assumes that values which its Python reads, besides the
+    arguments, are unchanged. If it reads a tensor's value (`.item()`), it may not be
+    replayed. Put code that depends on such things into a function of its own. That
+    function runs in each call, with the tensors of this call. Its operators are ops
+    like those of any program.
 
-    It takes tensors without gradients, and constants, in tuples, lists, dicts and the
-    like, and returns the like: arguments, and new tensors, which it does not keep, and
-    which for arguments of one form have one form (shape, strides, dtype, device).
-    Gradient mode is off where it is called, and other modes of torch's are those that
-    the region is called in. Where anything of this does not hold when a region is
-    recorded, the region's callable runs, and `explain()` says why. Outside of regions it
-    is what it was.
+    `fn` takes tensors without gradients, and constants, in tuples, lists, dicts and the
+    like. It returns arguments and new tensors, in such containers. It does not keep
+    the new tensors. For arguments of one form its results have one form (shape, strides,
+    dtype, device). Gradient mode is off in `fn`; torch's other modes are those around
+    the region's call. If one of these does not hold when a region is recorded, the
+    region's callable runs, and `explain()` says why. Outside of regions, `fn` is an
+    ordinary function.
 
     Args:
-        fn: a function or method. A method's object is the one of the recorded call.
+        fn: a function or method. A method belongs to the object of the recorded call.
 
     Raises:
         TypeError: `fn` cannot be called.
-        RuntimeError: in a region's call it has returned something else than before;
-            from the next call on the callable runs.
+        RuntimeError: in a call of a region, `fn` has returned another form than before.
+            From the next call on, the callable runs.
     """
     return Eager(fn)
 

@@ -1,4 +1,4 @@
-"""Options as Python gives them. Their table is the library's."""
+"""Options as Python gives them. The library has their table."""
 
 from __future__ import annotations
 

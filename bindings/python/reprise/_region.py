@@ -1,4 +1,4 @@
-"""Calls replayed without their Python."""
+"""Calls that are replayed without their Python."""
 
 from __future__ import annotations
 
@@ -453,7 +453,7 @@ class Region:
                 self._with.pop(key, None)
 
     def let_go(self) -> None:
-        """It knows nothing any longer: no tensor, and no call."""
+        """Forget everything: all tensors, and all recorded calls."""
         with self._lock:
             structures, self._structures = self._structures, {}
             self._reads.let_go()
@@ -462,7 +462,7 @@ class Region:
             structure.end()
 
     def explain(self) -> RegionReport:
-        """What became of its calls so far."""
+        """Return what became of its calls so far."""
         others = [each for _, each in list(self._with.values())]
         of_all = (self, *(each for each in others if isinstance(each, Region)))
         return dataclasses.replace(

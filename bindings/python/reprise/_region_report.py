@@ -13,14 +13,14 @@ class RegionReport:
     """What became of the calls of a region.
 
     Attributes:
-        name: the callable's.
-        calls, replayed: all calls, and those whose Python was left out.
-        backward: backward passes of results that were replayed as one.
-        recorded: calls that ran their Python while it was written down.
-        seconds: until the replayed ones came back, all together.
-        operators: calls of operators in the variant that was recorded last.
-        variants: structures of arguments, and states of modules, that it has.
-        samples: recorded calls that were the same as what is replayed.
+        name: the callable's name.
+        calls, replayed: the number of all calls, and of those that skipped their Python.
+        backward: the number of backward passes that were replayed as one.
+        recorded: the number of calls that ran their Python while they were recorded.
+        seconds: time until the replayed calls returned, all together.
+        operators: operator calls in the variant that was recorded last.
+        variants: the number of structures of arguments, and states of modules.
+        samples: the number of recorded calls that agreed with the replayed ones.
         reasons: why calls ran their Python: how often, and the program's line.
         guards: what had changed since the call before: how often.
     """
@@ -57,7 +57,7 @@ class RegionReport:
         return "\n".join(part for line in lines for part in fold(line))
 
     def to_dict(self) -> dict[str, Any]:
-        """The same in types that JSON knows."""
+        """Return the same in types that JSON knows."""
         fields = dataclasses.asdict(self)
         fields["reasons"] = [
             {"reason": reason, "count": times, "place": place}

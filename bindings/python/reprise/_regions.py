@@ -1,4 +1,4 @@
-"""`reprise.region`: of functions, methods and modules."""
+"""`reprise.region`, for functions, methods and modules."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ def region(fn: Any = None, *, check: Check = "sample") -> Any:
         @reprise.region
         def step(x, t): ...              # forward, loss, backward, optimizer
 
-    The first calls run `fn`, and what it asks of torch is written down. Once two of
-    them have asked for the same, the next ones make these calls without Python, under
-    Reprise as any others: results, gradients, random numbers and errors are eager's.
-    Outputs are ordinary tensors, valid as long as they are held.
+    The first calls run `fn`, and Reprise writes down the operators that it calls. Once
+    two recordings have the same operator calls, later calls make these without Python.
+    Reprise treats them like any other ops: results, gradients, random numbers and
+    errors are eager's. Outputs are ordinary tensors, valid as long as they are held.
 
-    You promise that `fn` does nothing else than what it asks of torch, and that what
-    it reads besides its arguments does not change what it asks for. Checked at each
-    call: structure, forms and numbers of the arguments; modules and optimizers that
-    `fn` leads to (mode, parameters, attributes, hooks); torch's modes and switches.
-    What cannot be checked is sampled: one call in 256 runs `fn` and must ask for the
-    same, later one in up to 4,096. A difference withdraws the region, with an error in
-    the log of "reprise" that names the operator and the line.
+    You promise that `fn` does nothing but call torch. You also promise that values which
+    `fn` reads besides its arguments do not change which operators it calls. Each call
+    checks structure, forms and numbers of the arguments; modules and optimizers that
+    `fn` leads to (mode, parameters, attributes, hooks); and torch's modes and switches.
+    Samples check the rest: one call in 256, and later one in up to 4,096, runs `fn`, which
+    must call the same operators. A difference withdraws the region, and an error in the
+    log of "reprise" names the operator and the line.
 
-    Where `fn` reads a value of a tensor (`.item()`), changes attributes, or takes
-    arguments of types that are not known, it runs as without this;
-    `region.explain()` says why.
+    Some functions run as without the region, in each call: those that read a value of a
+    tensor (`.item()`) too late, change attributes that a replay cannot set, or take
+    arguments of unknown types. `region.explain()` says why.
+    docs/regions.md has the whole contract.
 
     Args:
-        fn: a function, method or module. Of a module the result is one, too, that
-            shares all with it.
-        check: "sample"; "always" records every call; "never" samples none.
+        fn: a function, method or module. For a module the result is a module too, and
+            shares everything with it.
+        check: "sample"; "always" records every call; "never" takes no samples.
 
     Raises:
         TypeError, ValueError: `fn` or `check` is something else.
@@ -63,7 +64,7 @@ def region(fn: Any = None, *, check: Check = "sample") -> Any:
 
 
 def regions() -> list[RegionReport]:
-    """Of all regions that there are."""
+    """Return the reports of all regions."""
     return [each.explain() for each in ALL]
 
 

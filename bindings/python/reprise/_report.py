@@ -1,4 +1,4 @@
-"""What Reprise did, and why, for people and for programs."""
+"""What Reprise did, and why: for people and for programs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _TRACES_THAT_TELL = 20
 class Report:
     """A snapshot of every plan, cut, rejection and squash.
 
-    `str()` begins with how much was replayed, what that saved and what stands in the way
-    most, with the program's line and what would help; then a few lines a plan, long notes
-    cut short. `to_dict()` gives all of it: `mode` ("cuda" or "host"), `stats`, `plans`
-    (traces that are not plans yet included), `cuts`, `rejections`, `squashes`, `notes` and
-    `regions`.
-    Times are in microseconds, sizes in bytes.
+    `str()` begins with how much was replayed, what that saved, and the biggest obstacle,
+    with the program's line and a remedy. A few lines for each plan follow, with long
+    notes cut short. `to_dict()` has everything: `mode` ("cuda" or "host"), `stats`,
+    `plans` (with traces that are not plans yet), `cuts`, `rejections`, `squashes`,
+    `notes` and `regions`. docs/report.md explains the fields. Times are in microseconds,
+    sizes in bytes.
     """
 
     def __init__(
@@ -49,25 +49,25 @@ class Report:
             fields["regions"] = [each.to_dict() for each in self._regions]
 
     def to_dict(self) -> dict[str, Any]:
-        """A copy, in types that JSON knows.
+        """Return a copy, in types that JSON knows.
 
-        Before the first `enable` it has `regions` alone, or nothing where there are none.
+        Before the first `enable` it has only `regions`, or nothing if there are none.
         """
         if self._fields or not self._regions:
             return copy.deepcopy(self._fields)
         return {"regions": [each.to_dict() for each in self._regions]}
 
     def dot(self, signature: str, *, by: Literal["op", "segment"] = "op") -> str:
-        """A plan as a graph, in the language of Graphviz (`dot -Tsvg`).
+        """Draw a plan as a graph, in the language of Graphviz (`dot -Tsvg`).
 
         Args:
-            signature: of one of `plans`, or how it begins (the report's lines show that).
-            by: "op" draws each op, in a box for each segment; "segment" draws segments
-                alone, for plans of thousands of ops.
+            signature: a plan's signature, or its beginning, as the report's lines show it.
+            by: "op" draws each op, in a box for each segment; "segment" draws only segments,
+                for plans of thousands of ops.
 
         Raises:
-            ValueError: there is no such plan, or it was dropped since the report was
-                made, or `by` is another word.
+            ValueError: there is no such plan, or it was dropped since the report was made, or
+                `by` is another word.
         """
         if by not in ("op", "segment"):
             raise ValueError(
@@ -115,11 +115,11 @@ class Report:
         return _html.fragment(self)
 
     def to_html(self) -> str:
-        """A page for browsers: one file, without scripts or other files.
+        """Return a page for browsers: one file, without scripts or other files.
 
-        It has what `str()` says and more: a bar of ops followed, cut and new, the
+        The page has the lines of `str()` and more: a bar of followed, cut and new ops, the
         commonest cuts with the program's source lines, and tables of plans, regions and
-        squashes. Of long tables the first rows are there, and how many are left out.
+        squashes. A long table shows its first rows, and says how many are left out.
         """
         return _html.document(self)
 

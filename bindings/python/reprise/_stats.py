@@ -14,7 +14,7 @@ def _counter(meaning: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """Counters since `enable` or `reset`; `plans` and what ends in `_bytes` are gauges.
+    """Counters since `enable` or `reset`. `plans` and the `_bytes` fields are gauges.
 
     `str()` is a table with a sentence for each.
     """
@@ -73,9 +73,9 @@ class Stats:
         )
 
     def since(self, before: Stats) -> Stats:
-        """These counters less those of `before`; gauges as they are.
+        """Subtract the counters of `before`. Gauges stay as they are now.
 
-        Counters that were reset in between count from the reset.
+        If counters were reset in between, they count from the reset.
         """
         if not isinstance(before, Stats):
             raise TypeError(

@@ -1,4 +1,4 @@
-"""What Reprise did and when, in a file that trace viewers open."""
+"""What Reprise did, and when, in a file for trace viewers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Fields = dict[str, Any]
 
 
 class Timeline:
-    """What `timeline` yields: what Reprise did from its beginning on.
+    """What Reprise did since the beginning of the block, from `timeline`.
 
-    Usable after the end, too. Programs get it from `timeline` only.
+    It is usable after the block has ended, too. Programs get it only from `timeline`.
     """
 
     def __init__(self, read: Callable[[], Fields]) -> None:
@@ -39,9 +39,9 @@ class Timeline:
         return self._fields if self._read is None else self._read()
 
     def to_dict(self) -> Fields:
-        """`events` in the order of their ends, `tracks`, and how many events were `lost`.
+        """Return `events` in the order of their ends, `tracks`, and how many events were `lost`.
 
-        Times are in nanoseconds since the epoch of Unix; docs/report.md has all fields.
+        Times are in nanoseconds since the epoch of Unix. docs/report.md explains all fields.
         """
         return copy.deepcopy(self._now())
 
@@ -53,12 +53,12 @@ class Timeline:
     ) -> None:
         """Write a file for ui.perfetto.dev or chrome://tracing.
 
-        Its clock is that of torch.profiler's traces. What ends in `.gz` is compressed.
+        Its clock is that of torch.profiler's traces. A path that ends in `.gz` is compressed.
 
         Args:
             path: of the file.
-            beside: a trace that torch.profiler exported, which stays as it is; the file
-                has its events, too.
+            beside: a trace that torch.profiler exported. It stays as it is, and the file has
+                its events too.
 
         Raises:
             ValueError: `beside` is no such trace.
