@@ -46,8 +46,8 @@ constexpr uint32_t kMoveTries = 8;
 constexpr uint32_t kStillRecordings = 4;
 constexpr uint32_t kWatchesBehindLeaving = 4;
 constexpr char kMoves[] =
-    "an operand lies elsewhere again and again than it was recorded: recorded "
-    "ever more rarely";
+    "an operand is again and again at an address where no recording saw it: "
+    "recorded ever more rarely";
 
 // A trace is recorded again so often because the program sets the generator
 // where no recording saw it, and as often again once it has been replayed so
@@ -56,8 +56,8 @@ constexpr uint32_t kDrawTries = 4;
 constexpr uint64_t kReplaysToTryAgain = 256;
 
 constexpr char kGaveWay[] =
-    "its plan gave way again and again, to other plans or to the program's "
-    "memory: recorded ever more rarely";
+    "its plan was evicted again and again, for other plans or for the "
+    "program's memory: recorded ever more rarely";
 
 // A plan that is left at the same op this often, at one run in so many, is
 // split there; one that was joined of several, at whatever op. Near its end

@@ -13,12 +13,13 @@ using engine::OpView;
 namespace {
 
 constexpr char kFreed[] =
-    "memory that a replay under way was to read was freed: it ended there";
+    "memory that a replay was to read was freed: the replay ended there";
 constexpr char kHeld[] =
-    "what a replay under way was to write over was kept: it ended there";
+    "memory that a replay was to overwrite was still held: the replay ended "
+    "there";
 constexpr char kUnderWay[] =
-    "another thread was inside an op that may write what a replay under way "
-    "was to read: it ended there";
+    "another thread was inside an op that may write what a replay was to read: "
+    "the replay ended there";
 
 }  // namespace
 

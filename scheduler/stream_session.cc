@@ -20,12 +20,12 @@ using Ending = Watching::Ending;
 namespace {
 
 constexpr char kDoesNotPay[] =
-    "the stream was let pass: watching it did not pay, or this was to be "
+    "the stream was not watched: watching it gained nothing, or that was being "
     "measured";
 constexpr char kNothingKnown[] =
-    "the stream was let pass for a while: next to nothing that it did had come "
+    "the stream was not watched for a while: almost nothing in it had come "
     "before";
-constexpr char kNew[] = "another one each time, as what came here before it";
+constexpr char kNew[] = "a new op each time, like those that came here before";
 constexpr char kWritesOutside[] = "writes memory that its trace did not make";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
 
@@ -34,7 +34,7 @@ constexpr char kUnderWay[] =
     "eager ran the pass";
 constexpr char kFromHost[] = "copies from the host, between traces";
 constexpr char kReleased[] =
-    "memory ran short: plans were given back, to be recorded again";
+    "memory ran short: plans were dropped, to be recorded again";
 constexpr char kMemoryGone[] =
     "memory that its kernels name, or kernels of a library's, are freed again "
     "and again: recorded ever more rarely";

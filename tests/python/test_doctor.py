@@ -137,7 +137,7 @@ def test_a_cache_that_nothing_can_be_written_to(tmp_path: pathlib.Path) -> None:
     shared.chmod(0o777)
     for folder, why in (
         (tmp_path / "file" / "below", "it cannot be made in"),
-        (tmp_path / "file", "it is no folder"),
+        (tmp_path / "file", "it is not a folder"),
         (shared, "others may write to it"),
     ):
         rows = doctor(works=True, REPRISE_CACHE_DIR=str(folder))

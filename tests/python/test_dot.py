@@ -223,7 +223,7 @@ def test_a_plan_that_is_not_there_is_named() -> None:
         report.dot(shown, by="ops")  # type: ignore[arg-type]
     with reprise.session("cpu", policy="always") as session:
         session.reset()
-    with pytest.raises(ValueError, match=f"plan '{shown}' is there no more: ask"):
+    with pytest.raises(ValueError, match=f"plan '{shown}' no longer exists: call"):
         report.dot(shown)
     with pytest.raises(ValueError, match="the plans are none"):
         reprise.Report({}).dot(shown)

@@ -83,7 +83,7 @@ def test_a_text_that_grows(device: str) -> None:
     # Of a dozen tokens' layers, at least.
     ops = 6 * len(model.layers)
     assert stats.followed > 12 * ops, report
-    assert "another one each time" in report
+    assert "a new op each time" in report
     # A device's allocator has several alignments, each of which is learnt.
     assert during.followed > (TOKENS - 16) * ops, str(session.explain())
     assert during.replays < 3 * TOKENS, str(session.explain())

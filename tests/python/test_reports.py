@@ -210,7 +210,7 @@ def test_of_a_package_the_line_that_led_there_is_told(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["hands data to the host", "another one each time, as before", "no such"]
+    "reason", ["hands data to the host", "a new op each time, as before", "no such"]
 )
 def test_advice_is_for_what_a_program_can_change(reason: str) -> None:
     assert bool(advice(reason)) == (reason != "no such")

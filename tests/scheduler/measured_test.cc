@@ -518,8 +518,8 @@ TEST_F(MeasuredTest, StreamWithoutRepetitionIsLetPassAndWatchedAgain) {
   shuffled(8 * kPasses);
   EXPECT_GT(SharesSince().slept, 0.5);
   EXPECT_TRUE(
-      notes().contains("the stream was let pass for a while: next to nothing "
-                       "that it did had come before"));
+      notes().contains("the stream was not watched for a while: almost nothing "
+                       "in it had come before"));
   // It repeats itself now: that is seen when it is watched again, and then it
   // is let pass no more.
   for (int i = 0; i < 20 && stats().replays < 1000; ++i) Run(kPasses);

@@ -222,7 +222,7 @@ TEST_F(GrowingProgramTest, WhatStaysIsReplayed) {
   // All but what grows, and what reads.
   EXPECT_EQ(FollowedSince(before), 25.0 / 32) << Traces();
   EXPECT_EQ(stats().recorded, 4u) << Traces();
-  EXPECT_GT(Cuts("another one each time"), 150u);
+  EXPECT_GT(Cuts("a new op each time"), 150u);
   // It has been as long before, and what stays is what it was.
   const Stats grown = stats();
   for (int again = 0; again < 10; ++again) {

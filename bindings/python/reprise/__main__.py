@@ -74,7 +74,7 @@ def _timeline_path(arguments: argparse.Namespace) -> str | None:
     if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path)):
         raise SystemExit(
             f"reprise: --timeline does not accept '{arguments.timeline}': name a file in "
-            "a folder that there is"
+            "a folder that exists"
         )
     return path
 

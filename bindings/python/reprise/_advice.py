@@ -14,18 +14,18 @@ _READS = "hands data to the host"
 _ADVICE = (
     (
         _READS,
-        "keep the number on the device (.item(), bool(), print; of an optimizer, take "
+        "keep the number on the device (.item(), bool(), print; for an optimizer, "
         "fused=True), or look at it less often",
     ),
-    ("copies to the host", "copy less often, or behind the loop"),
+    ("copies to the host", "copy less often, or after the loop"),
     (
         "copies from the host, between traces",
-        "make it on the device, or bring it there in the middle of a pass",
+        "make it on the device, or copy it there in the middle of a pass",
     ),
     ("host operand", "make it on the device, once"),
     ("the host waits", "wait for the device less often"),
     (
-        "another one each time",
+        "a new op each time",
         "a size or a number is new at each pass: pad to a few sizes, or keep the number in a tensor",
     ),
     ("memory is used without an op", "take addresses and arrays outside the loop"),

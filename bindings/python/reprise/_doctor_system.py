@@ -82,7 +82,7 @@ def cache() -> Row:
     path = _cache_folder()
     remedy = "let REPRISE_CACHE_DIR name a folder that you alone may write to"
     if path is None:
-        return Row("cache", "warning", "there is no home for the kernel cache", remedy)
+        return Row("cache", "warning", "the kernel cache has no home folder", remedy)
     why = _why_not_kept(path)
     if why:
         found = f"{path}: {why}; kernels are compiled again at each start"
@@ -109,7 +109,7 @@ def _why_not_kept(path: pathlib.Path) -> str:
                 return ""
             return f"it cannot be made in {above}"
         if not path.is_dir():
-            return "it is no folder"
+            return "it is not a folder"
         info = path.stat()
         if info.st_uid != os.geteuid():
             return "it belongs to somebody else"

@@ -189,7 +189,7 @@ class Here:
         here = {name: os.environ[name] for name in _variables.ours()}
         if self.ops is None:
             if here:
-                remedy = "mend the library first"
+                remedy = "fix the library first"
                 told = f"{', '.join(here)} cannot be checked without the library"
                 yield Row("variables", "warning", told, remedy)
             return
@@ -224,11 +224,11 @@ class Here:
             try:
                 replays, notes, is_right = self._replays(device)
             except Exception as error:
-                remedy = "mend the rows above; if all are ok, report this as a bug"
+                remedy = "fix the rows above; if all are ok, report this as a bug"
                 yield Row("trial", "error", short(error), remedy)
                 return
         if not is_right:
-            remedy = "report this as a bug, and set REPRISE=0 until it is mended"
+            remedy = "report this as a bug, and set REPRISE=0 until it is fixed"
             yield Row(
                 "trial", "error", f"other results than eager's on {where}", remedy
             )
@@ -276,7 +276,7 @@ def _no_gpu(driver: str, told: str, said: list[str]) -> Row:
             "GPU",
             "warning",
             f"{told}, and CUDA_VISIBLE_DEVICES='{hidden}' leaves torch no GPU",
-            "`unset CUDA_VISIBLE_DEVICES`, or name a GPU that there is",
+            "`unset CUDA_VISIBLE_DEVICES`, or name a GPU that exists",
         )
     why = f" ({'; '.join(said)})" if said else ""
     return Row(

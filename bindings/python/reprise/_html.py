@@ -127,7 +127,10 @@ def _bar(stats: Row, cuts: list[Row]) -> Html:
     parts = {
         "followed": (followed, "answered from a replay"),
         "cut": (cut, "run by eager: no trace may cross them"),
-        "new": (ops - followed - cut, "run by eager: still new, or as fast so"),
+        "new": (
+            ops - followed - cut,
+            "run by eager: still new, or not faster as a replay",
+        ),
     }
     bar = [
         tag("div", class_=name, style=f"flex-grow: {count}")

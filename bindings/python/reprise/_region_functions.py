@@ -37,4 +37,4 @@ def why_unusable() -> str:
 @functools.cache
 def warn_once(reason: str) -> None:
     """That regions run their Python; a program's errors are its own."""
-    _native.warn(f"regions run their Python, as nothing can be replayed: {reason}")
+    _native.warn(f"regions run their Python, because nothing can be replayed: {reason}")

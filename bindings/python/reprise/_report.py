@@ -84,7 +84,7 @@ class Report:
         plan = self._find_plan(found[0])
         if plan is None:
             raise ValueError(
-                f"reprise: plan '{short_signature(found[0])}' is there no more: ask explain() again"
+                f"reprise: plan '{short_signature(found[0])}' no longer exists: call explain() again"
             )
         return by_op(plan) if by == "op" else by_segment(plan)
 
@@ -107,7 +107,7 @@ class Report:
         calls = _plural(sum(each.calls for each in called), "call")
         return (
             f"{replayed} of {calls} of {_plural(len(called), 'region')} were replayed; "
-            "outside of regions nothing is, as reprise.enable() has not been called"
+            "outside of regions nothing is replayed, because reprise.enable() has not been called"
         )
 
     def _repr_html_(self) -> str:
@@ -142,7 +142,7 @@ class Report:
         stats = self._fields.get("stats", {})
         ops, followed = stats.get("ops", 0), stats.get("followed", 0)
         if ops == 0:
-            return "no op has come yet: the program ran none where Reprise was on"
+            return "no op has come yet: the program ran none while Reprise was on"
         text = f"{followed / ops:.0%} of {_plural(ops, 'op')} were replayed"
         if saved := stats.get("saved_us", 0):
             text += f", which saved {duration(saved)}"
@@ -177,8 +177,8 @@ class Report:
         if cuts:
             return f"{_cut(cuts[0])} ({_plural(cuts[0]['count'], 'time')})"
         if stats.get("replays", 0) == 0:
-            return "no stretch of them has come often enough yet"
-        return "learning what comes again"
+            return "no sequence of ops has repeated often enough yet"
+        return "learning which ops repeat"
 
     def _lines(self) -> Iterator[str]:
         yield self._summary()

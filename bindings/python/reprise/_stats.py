@@ -20,11 +20,11 @@ class Stats:
     """
 
     ops: int = _counter("Operations that Reprise saw.")
-    followed: int = _counter("Of these, operations whose results came from a replay.")
+    followed: int = _counter("Operations among these whose results came from a replay.")
     unshown: int = _counter(
-        "Of the followed ones, operations of regions that were not shown one by one."
+        "Operations of regions among the followed ones that were not shown one by one."
     )
-    traces: int = _counter("Stretches of operations that came to their end: traces.")
+    traces: int = _counter("Sequences of operations that were completed: traces.")
     signatures: int = _counter("Different ones among these traces.")
     recorded: int = _counter("Recordings of eager's launches that were kept.")
     builds: int = _counter(
@@ -36,13 +36,13 @@ class Stats:
     )
     replays: int = _counter("Passes that a plan ran in place of eager.")
     squashes: int = _counter(
-        "Replays that were rolled back, as the program went another way."
+        "Replays that were rolled back, because the program went another way."
     )
     saved_us: int = _counter(
         "Microseconds that replays saved, where that was measured."
     )
     escapes: int = _counter(
-        "Outputs that were written to fresh memory, as earlier ones were in use."
+        "Outputs that were written to fresh memory, because earlier ones were in use."
     )
     effects: int = _counter("Followed operations that wrote the program's own memory.")
     evictions: int = _counter(
@@ -51,7 +51,7 @@ class Stats:
     forgotten: int = _counter(
         "Traces, cuts and notes that were forgotten to stay within bounds."
     )
-    plans: int = _counter("Plans that there are now.")
+    plans: int = _counter("Plans that exist now.")
     plan_bytes: int = _counter(
         "Bytes that plans hold now: arenas, graphs and recordings."
     )
