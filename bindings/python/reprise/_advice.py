@@ -1,4 +1,4 @@
-"""What a program may change where something keeps it from being replayed."""
+"""What a program may change if something keeps it from being replayed."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ _FUSED = (
 
 
 def advice(reason: str, places: Iterable[str] = ()) -> str:
-    """For a cut's reason, met at these lines; empty where there is none."""
+    """Return a remedy for a cut's reason, met at these lines; empty if there is none."""
     if _READS in reason and any(map(is_optimizers_step, places)):
         return _FUSED
     return next((help for part, help in _ADVICE if part in reason), "")
 
 
 def is_optimizers_step(place: str) -> bool:
-    """The program's line calls an optimizer: "train.py:42"."""
+    """Return whether the program's line ("train.py:42") calls an optimizer."""
     return bool(_STEP.search(source_line(place)))
 
 
 def for_optimizers(optimizers: Iterable[Any]) -> str:
-    """Where the step of one of these has read a number of a tensor."""
+    """Return a remedy if the step of one of these has read a number of a tensor."""
     others = sorted(
         {
             type(each).__name__

@@ -1,4 +1,4 @@
-"""Looks at what a recorded call does that no operator tells."""
+"""Watches what a recorded call does that no operator shows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ASKS_FOR_CLASS = frozenset({"type", "__class__"})
 
 
 class CallWatch:
-    """Of one call: the functions that this thread calls between enter and exit.
+    """The functions that this thread calls between enter and exit, during one call.
 
-    Python's own hook for profilers tells of them. A profiler that is written in Python
-    is told, too; beside one that is not, such as cProfile, nobody can look.
+    Python's hook for profilers reports them. A profiler that is written in Python is still
+    told. Beside a profiler that is written in C (cProfile), they cannot be seen.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class CallWatch:
         self._look_away()
 
     def pause(self) -> None:
-        """What follows runs in each call, so it is not looked at."""
+        """Stop watching: the code that follows runs in each call."""
         self._look_away()
         self.hidden.pause()
 
     def go_on(self) -> None:
-        """Behind it."""
+        """Watch again, after that code."""
         self.hidden.go_on()
         self._begin_to_look()
 

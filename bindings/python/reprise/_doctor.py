@@ -1,7 +1,7 @@
-"""`reprise doctor`: what of this machine and this Python works, and what to do otherwise.
+"""`reprise doctor`: what works on this machine and with this Python, and what to do if not.
 
-Each check looks at one thing and never raises. Nothing of torch is imported before a check
-needs it, so that the others report where that fails.
+Each check looks at one thing and never raises. Torch is imported only by a check that
+needs it, so the others report even if that import fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEEDED = ("torch", "library", "trial")  # without which Reprise does not work
 
 
 def main(*, as_json: bool) -> int:
-    """Print all rows. Returns 0 where Reprise works here, else 1."""
+    """Print all rows. Return 0 if Reprise works here, else 1."""
     found = list(rows())
     works = all(row.status != "error" for row in found)
     if as_json:
@@ -41,7 +41,7 @@ def main(*, as_json: bool) -> int:
 
 
 def rows() -> Iterator[Row]:
-    """All checks, those first that others need."""
+    """Yield all checks. Checks that others need come first."""
     here = Here()
     for name, check in (
         ("Python", python),

@@ -1,4 +1,4 @@
-"""What `reprise doctor` looks at without torch: Python, the system, the environment."""
+"""Checks of `reprise doctor` without torch: Python, the system, the environment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Row:
 
 
 def python() -> Row:
-    """Its build and version."""
+    """Check the build and version of Python."""
     found = f"{platform.python_implementation()} {platform.python_version()}"
     if sys.implementation.name != "cpython":
         return Row("Python", "error", found, "use CPython 3.10 or later")
@@ -48,7 +48,7 @@ def python() -> Row:
 
 
 def system() -> Row:
-    """Linux, the processor and glibc."""
+    """Check Linux, the processor and glibc."""
     found = f"{platform.system()} on {platform.machine()}"
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return Row("system", "error", found, "use Linux on x86-64")
@@ -65,7 +65,7 @@ def system() -> Row:
 
 
 def switch() -> Row:
-    """Whether `REPRISE` switches everything off."""
+    """Check whether `REPRISE` switches everything off."""
     value = os.environ.get("REPRISE", "")
     if _variables.switched_off():
         return Row(
@@ -78,7 +78,7 @@ def switch() -> Row:
 
 
 def cache() -> Row:
-    """The folder of compiled kernels, found as kernels/disk_cache.h finds it."""
+    """Check the folder of compiled kernels, found as kernels/disk_cache.h finds it."""
     path = _cache_folder()
     remedy = "let REPRISE_CACHE_DIR name a folder that you alone may write to"
     if path is None:
@@ -122,13 +122,13 @@ def _why_not_kept(path: pathlib.Path) -> str:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Those of a version."""
+    """Return the numbers of a version."""
     found = re.search(r"\d+(\.\d+)*", text)
     return tuple(map(int, found[0].split("."))) if found else ()
 
 
 def first(pattern: str, path: pathlib.Path) -> str:
-    """What the pattern's group finds in a file; empty: there is none."""
+    """Return what the pattern's group finds in a file; empty if nothing."""
     try:
         found = re.search(pattern, path.read_text())
     except OSError:
@@ -137,5 +137,5 @@ def first(pattern: str, path: pathlib.Path) -> str:
 
 
 def short(error: BaseException) -> str:
-    """Its type and its message, in a line."""
+    """Return the error's type and message, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,4 +1,4 @@
-"""What `reprise doctor` looks at by torch, or by the library."""
+"""Checks of `reprise doctor` that need torch or the library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ALWAYS_READ = ("REPRISE_CACHE_DIR", "REPRISE_LIBRARY")
 
 
 class Here:
-    """Torch and the library, as far as there are such."""
+    """Torch and the library, if they are there."""
 
     def __init__(self) -> None:
         self.torch: Any = None
@@ -48,11 +48,11 @@ class Here:
 
     @property
     def version(self) -> str:
-        """Empty: there is no torch."""
+        """The version of torch; empty without torch."""
         return str(getattr(self.torch, "__version__", "") or "")
 
     def torch_row(self) -> Row:
-        """Which torch there is, and where."""
+        """Check which torch there is, and where."""
         if self.torch is None:
             found = "is not installed" if self._is_missing else "cannot be imported"
             return Row("torch", "error", f"torch {found} ({self._why})", f"`{_TORCH}`")
@@ -65,7 +65,7 @@ class Here:
         )
 
     def cuda(self) -> Iterator[Row]:
-        """The CUDA that torch was built for."""
+        """Check the CUDA version that torch was built for."""
         if self.torch is None:
             return
         of = getattr(self.torch, "version", None)
@@ -80,7 +80,7 @@ class Here:
             yield Row("CUDA", "ok", f"torch is for CUDA {cuda}")
 
     def gpu(self) -> Row:
-        """The driver, and what torch finds by it."""
+        """Check the driver, and the GPUs that torch finds."""
         driver = first(r"Kernel Module.*?\s(\d+\.[\d.]+)", _DRIVER / "version")
         told = f"driver {driver}" if driver else "no NVIDIA driver"
         said: list[str] = []
@@ -103,7 +103,7 @@ class Here:
         return Row("GPU", "ok", f"{found}, {told}")
 
     def cupti(self) -> Iterator[Row]:
-        """Its library, and whether another tool is attached. Asks no device."""
+        """Check CUPTI's library, and whether another tool is attached. Asks no device."""
         path = self._open(f"libcupti.so.{_CUDA_MAJOR}")
         missing: Status = "error" if self.has_gpu else "warning"
         if path is None:
@@ -129,7 +129,7 @@ class Here:
             )
 
     def nvrtc(self) -> Row:
-        """The compiler of kernels, beside torch's CUDA."""
+        """Check the compiler of kernels against torch's CUDA version."""
         found = self._open(f"libnvrtc.so.{_CUDA_MAJOR}")
         cuda = getattr(getattr(self.torch, "version", None), "cuda", None) or ""
         wanted = ".".join(map(str, numbers(cuda)[:2])) or f"{_CUDA_MAJOR}"
@@ -162,7 +162,7 @@ class Here:
         return None
 
     def library(self) -> Row:
-        """The library for this torch: loads it."""
+        """Load the library for this torch."""
         there = ", ".join(_library.versions()) or "none"
         if not self.version:
             return Row(
@@ -185,7 +185,7 @@ class Here:
         return Row("library", "ok", f"{path} (there are some for torch: {there})")
 
     def variables(self) -> Iterator[Row]:
-        """Names and values, as `enable` reads them."""
+        """Check names and values of variables, as `enable` reads them."""
         here = {name: os.environ[name] for name in _variables.ours()}
         if self.ops is None:
             if here:
@@ -214,7 +214,7 @@ class Here:
         return str(failure[1]) if failure else ""
 
     def trial(self) -> Iterator[Row]:
-        """A few ops again and again, as a program that is enabled."""
+        """Repeat a few ops, as an enabled program does."""
         if self.ops is None:
             return
         device = "cuda" if self.has_gpu else "cpu"

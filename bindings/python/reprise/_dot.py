@@ -13,15 +13,15 @@ _SIGNATURE_SHOWN = 8
 
 
 def by_op(plan: Fields) -> str:
-    """Each op a node, in a box for its segment; an edge for each value that flows.
+    """Draw each op as a node, in a box for its segment, and each value as an edge.
 
-    Red: it waits for the program. A double frame: what it makes lives on behind the pass.
+    Red: the op waits for the program. A double frame: its results outlive the pass.
     """
     return _graph(plan, _ops(plan))
 
 
 def by_segment(plan: Fields) -> str:
-    """Each segment a node; edges say how many values flow."""
+    """Draw each segment as a node. Edges say how many values flow."""
     return _graph(plan, _segments(plan))
 
 

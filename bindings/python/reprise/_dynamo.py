@@ -29,15 +29,15 @@ HIDDEN: list[types.CodeType] = []
 
 
 def head(function: F) -> F:
-    """Leave it to Dynamo, to which it is a call of the program's callable."""
+    """Leave the function to Dynamo, which sees a call of the program's callable."""
     setattr(function, _HEAD, True)
     return function
 
 
 def hide(package: str) -> None:
-    """Of all functions of a package's modules that are loaded, and their inner ones.
+    """Hide all functions of a package's loaded modules, and their inner functions.
 
-    Without importing Dynamo, which takes a second.
+    Does not import Dynamo, which takes a second.
     """
     files = {getattr(each, "__file__", None) for _, each in _modules_of(package)}
     for function in functions_of(package):
@@ -53,14 +53,14 @@ def hide(package: str) -> None:
 
 
 def functions_of(package: str) -> Iterator[types.FunctionType]:
-    """All that stand in the modules of a package and in their classes, once each."""
+    """Yield all functions in the modules of a package and in their classes, once each."""
     seen: set[int] = set()
     for name, module in _modules_of(package):
         yield from _functions_in(vars(module), name, seen)
 
 
 def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A function's code, and that of the functions that it makes."""
+    """Yield a function's code, and that of the functions that it makes."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

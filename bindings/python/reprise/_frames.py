@@ -24,14 +24,14 @@ _TELLING = frozenset(
 
 
 class Owner:
-    """Of code. PROGRAM: neither an installed package, nor the library, nor this."""
+    """The owner of code. PROGRAM: not an installed package, not the library, not Reprise."""
 
     PROGRAM, PACKAGE, LIBRARY, REPRISE = range(4)
 
 
 @functools.lru_cache(maxsize=4096)
 def owner_of(file: str) -> int:
-    """Of the code in that file."""
+    """Return the owner of the code in that file."""
     if file.startswith(_REPRISE):
         return Owner.REPRISE
     if file.startswith(_TORCH) or any(part in file for part in _PACKAGES):
@@ -42,12 +42,12 @@ def owner_of(file: str) -> int:
 
 
 def is_programs(code: types.CodeType) -> bool:
-    """Code of the program's own."""
+    """Return whether the code is the program's own."""
     return owner_of(code.co_filename) == Owner.PROGRAM
 
 
 def is_torchs(file: str) -> bool:
-    """Code of torch's package."""
+    """Return whether the code is of torch's package."""
     return file.startswith(_TORCH)
 
 
@@ -74,7 +74,7 @@ def caller_of(frame: types.FrameType | None) -> types.FrameType | None:
 
 
 def place_of(frame: types.FrameType | None) -> str:
-    """The innermost line of the program's from there; "": there is none."""
+    """Return the innermost line of the program's from there; "" if there is none."""
     while frame is not None:
         if owner_of(frame.f_code.co_filename) == Owner.PROGRAM:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,12 +1,12 @@
-"""Code that would handle an operator's error, round a call of one.
+"""Code that would handle an operator's error, around a call of an operator.
 
-A replay raises what an operator raises and runs no Python, so it never gets to an
+A replay raises what an operator raises and runs no Python. So it never reaches an
 `except`, a `finally`, or a context manager that swallows an error. Before anything was
-written that is no harm, because the callable is run from its beginning then. Behind the
-first write it cannot be, and such a call is not replayed.
+written that does no harm, because the callable then runs from its beginning. After the
+first write it cannot do so, and such a call is not replayed.
 
-Torch's own code is exempt: what it handles are types of arguments, and what it does
-behind an error is to put its modes back.
+Torch's own code is exempt: it handles types of arguments, and after an error it only puts
+its modes back.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _always_false(code: types.CodeType) -> bool:
 
 
 class Managers:
-    """The context managers that a recorded call has entered: which swallow errors."""
+    """The context managers that a recorded call has entered: which of them swallow errors."""
 
     def __init__(self) -> None:
         # By code and the instruction that entered it; True: it may swallow an error.
@@ -120,7 +120,7 @@ class Managers:
         self._kept: list[types.CodeType] = []  # whose ids are known
 
     def saw_enter(self, frame: types.FrameType) -> None:
-        """Its `__enter__` begins."""
+        """Note that its `__enter__` begins."""
         by, code = frame.f_back, frame.f_code
         if by is None or not code.co_argcount or is_torchs(by.f_code.co_filename):
             return
@@ -154,10 +154,10 @@ class Managers:
         return lambda: any(may_handle(code, at, self, ends=True) for at in yields)
 
     def swallows(self, code: types.CodeType, site: int) -> bool:
-        """The one that is entered there may swallow an error.
+        """Return whether the manager that is entered there may swallow an error.
 
-        One of which nobody was told has an `__enter__` that is written in C; of these
-        none does.
+        A manager that nobody reported has an `__enter__` that is written in C; none of these
+        swallows errors.
         """
         known = self._known.get((id(code), site), False)
         return known() if callable(known) else known
@@ -166,10 +166,10 @@ class Managers:
 def may_handle(
     code: types.CodeType, at: int, managers: Managers | None, ends: bool = False
 ) -> bool:
-    """Something there may handle an error of the instruction at that offset.
+    """Return whether something may handle an error of the instruction at that offset.
 
-    `managers`: None: each may swallow one. `ends`: a `finally` does not count, which
-    goes on with the error.
+    `managers`: None means that each may swallow an error. `ends`: a `finally`, which passes
+    the error on, does not count.
     """
     if not hasattr(code, "co_exceptiontable"):  # before Python 3.11
         steps = dis.get_instructions(code)
@@ -197,7 +197,7 @@ def _goes_on(code: types.CodeType, target: int) -> bool:
 
 
 class HandlerWatch:
-    """Finds handlers round operators of one recorded call, behind its first write."""
+    """Finds handlers around operators of one recorded call, after its first write."""
 
     _now: HandlerWatch | None = None  # of the call that is recorded; one in a process
 
@@ -210,18 +210,18 @@ class HandlerWatch:
         self.place = ""
 
     def begin(self) -> None:
-        """From now on; by the thread that makes the call."""
+        """Begin to watch. Called by the thread that makes the call."""
         _listen()
         self._thread = threading.get_ident()
         HandlerWatch._now = self
 
     def end(self) -> None:
-        """No longer."""
+        """Stop watching."""
         HandlerWatch._now = None
 
     @classmethod
     def look(cls) -> None:
-        """An operator is called that writes or draws, or one behind such a one."""
+        """Look: an operator is called that writes or draws, or one after such an operator."""
         if cls._now is not None and not cls._now.reason:
             cls._now._look()
 

@@ -1,8 +1,8 @@
-"""What a callable may read that no guard of its attributes and tensors tells of.
+"""State that a callable may read, and that no guard of attributes and tensors finds.
 
-Random numbers of Python's and NumPy's, clocks, files, environment and context
-variables, iterators. Some of it is found where it lies (`unguarded`), the rest where a
-recorded call asks for it (`HiddenState`).
+Random numbers of Python and NumPy, clocks, files, environment and context variables,
+iterators. Some of it is found where it is stored (`unguarded`), the rest when a recorded
+call asks for it (`HiddenState`).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _global_generators() -> Iterator[tuple[str, Any]]:
 
 
 def unguarded(values: Iterable[tuple[str, Any]]) -> str | None:
-    """Why nobody can look at one of these, such as an iterator. None: somebody can."""
+    """Return why one of these (an iterator) cannot be looked at. None: all of them can."""
     for name, value in values:
         kind = _kind_of_unguarded(value)
         if kind is not None:
@@ -187,10 +187,10 @@ def _kind_of_unguarded(value: Any) -> str | None:
 
 
 class HiddenState:
-    """What one call takes from where no guard looks.
+    """What one call reads that no guard checks.
 
-    `saw_call` and `saw_function` are told of each call that the program makes, in the
-    thread that makes the recorded call.
+    `saw_call` and `saw_function` get each call that the program makes, in the thread that
+    makes the recorded call.
     """
 
     def __init__(
@@ -214,12 +214,12 @@ class HiddenState:
         self._paused: dict[int, bool] = {}
 
     def note(self, reason: str, frame: types.FrameType | None) -> None:
-        """The first one counts."""
+        """Note a reason. Only the first one counts."""
         if not self.reason:
             self.reason, self.place = reason, place_of(frame)
 
     def saw_call(self, frame: types.FrameType, function: Any) -> None:
-        """Of a function that is written in C."""
+        """See the call of a function that is written in C."""
         owner = getattr(function, "__self__", None)
         known = self._generators.get(id(owner))
         if known is not None and known.of is owner and not known.place:
@@ -267,7 +267,7 @@ class HiddenState:
             self.note(f"it reads {value.name}, which holds an object ({_GIVE})", frame)
 
     def saw_function(self, frame: types.FrameType) -> None:
-        """Of one that is written in Python, and begins."""
+        """See that a function that is written in Python begins."""
         name = _OF_ENVIRONMENT.get(frame.f_code)
         if name is None or (asking := caller_of(frame.f_back)) is None:
             return
@@ -281,7 +281,7 @@ class HiddenState:
             self.values[value.name] = value
 
     def look_at_suspects(self, frame: types.FrameType) -> None:
-        """In which function one moves."""
+        """Find the function in which a suspected generator moves."""
         for each in self._suspects:
             if not each.place and each.moved():
                 code = frame.f_code
@@ -290,17 +290,17 @@ class HiddenState:
                 each.place = f"{code.co_filename}:{code.co_firstlineno}"
 
     def pause(self) -> None:
-        """What follows runs in each call."""
+        """Stop watching: the code that follows runs in each call."""
         self._paused = {key: each.moved() for key, each in self._generators.items()}
 
     def go_on(self) -> None:
-        """Behind it."""
+        """Watch again, after that code."""
         for key, each in self._generators.items():
             if not self._paused.get(key, False):
                 each.before = each.state()
 
     def end(self) -> frozenset[str]:
-        """The generators that have moved, by name; behind the call."""
+        """Return the generators that have moved, by name. Called after the call."""
         moved = [each for each in self._generators.values() if each.moved()]
         for each in moved:
             if not self.reason:

@@ -1,7 +1,6 @@
 """The report as a page of HTML and CSS, without scripts or other files.
 
-Each function gives one section, or one row of it. A section of which there is nothing to
-tell is empty.
+Each function gives one section, or one row of it. A section without content is empty.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _KINDS = {"ready": "good", "given up": "bad"}  # of states
 
 
 def document(report: Report) -> str:
-    """A whole file, for browsers."""
+    """Return a whole file, for browsers."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -70,7 +69,7 @@ def document(report: Report) -> str:
 
 
 def fragment(report: Report) -> str:
-    """An element for notebooks, with its style."""
+    """Return an element for notebooks, with its style."""
     fields = report._fields
     cuts = _commonest(fields, "cuts")
     unbuilt = [each for each in fields.get("plans", []) if not each.get("mechanism")]

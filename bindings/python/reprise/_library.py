@@ -1,6 +1,6 @@
 """The shared libraries behind the package: where they are, and why one does not load.
 
-Needs no torch: `reprise doctor` looks for them where there is none.
+Needs no torch: `reprise doctor` looks for them even if torch is missing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REMEDIES = (
 
 
 def folders() -> Iterator[pathlib.Path]:
-    """Where libraries may be, best first."""
+    """Yield the folders where libraries may be, best first."""
     if named := os.environ.get("REPRISE_LIBRARY"):
         yield pathlib.Path(named)
         return
@@ -42,7 +42,7 @@ def folders() -> Iterator[pathlib.Path]:
 
 
 def versions() -> list[str]:
-    """The minor versions of torch that there is a library for, oldest first."""
+    """Return the minor versions of torch for which there is a library, oldest first."""
     digits = {
         file.stem.rpartition("_")[2]
         for each in folders()
@@ -53,12 +53,13 @@ def versions() -> list[str]:
 
 
 def library_for(version: str) -> pathlib.Path:
-    """The library that was built for this torch.
+    """Return the library that was built for this torch.
 
-    What torch gives C++ differs between minor versions: another's would be a crash.
+    Torch's C++ interface differs between minor versions. Another version's library would
+    crash.
 
     Raises:
-        RuntimeError: there is none; the message says what there is, and what to do.
+        RuntimeError: there is none. The message says which there are, and what to do.
     """
     minor = ".".join(version.split("+")[0].split(".")[:2])
     name = _PATTERN.replace("*", minor.replace(".", ""))
@@ -86,7 +87,7 @@ def _remedy(there: list[str]) -> str:
 
 
 def why_not_loaded(library: pathlib.Path, error: BaseException) -> str:
-    """A sentence with the loader's own reason, and what to do."""
+    """Return a sentence with the loader's own reason, and what to do."""
     reason = " ".join(str(error.__cause__ or error).split())
     remedies = (remedy for part, remedy in _REMEDIES if re.search(part, reason))
     remedy = next(remedies, "install Reprise anew, or " + _BUILD)

@@ -23,17 +23,17 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 class Html(str):
-    """Text that is HTML already. Only `tag` makes it, and what joins its results."""
+    """Text that is HTML already. Only `tag`, and functions that join its results, make it."""
 
 
 def tag(name: str, *content: str, **attributes: str) -> Html:
-    """An element.
+    """Return an element.
 
     Args:
-        name: the element's.
-        content: `Html` is put in as it is, any other text is escaped.
-        attributes: their values are escaped. `class_` stands for `class`, `aria_label`
-            for `aria-label`.
+        name: the element's name.
+        content: `Html` is put in as it is; other text is escaped.
+        attributes: their values are escaped. `class_` stands for `class`, `aria_label` for
+            `aria-label`.
     """
     head = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
@@ -53,54 +53,54 @@ def _escaped(text: str) -> str:
 
 
 def cut_short(text: str, most: int = _TEXT_SHOWN) -> str:
-    """At most so many characters."""
+    """Cut the text to a limited number of characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def sentence(text: str) -> str:
-    """With a capital letter and a full stop."""
+    """Return the text with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def number(value: int) -> str:
-    """With a comma behind each third digit."""
+    """Return the number with a comma before each third digit."""
     return f"{value:,}"
 
 
 def counted(value: int, noun: str) -> str:
-    """So many of them."""
+    """Return the number with its noun."""
     return f"{number(value)} {of_number(value, noun)}"
 
 
 def share(part: int, whole: int) -> str:
-    """In percent; empty if there is no whole."""
+    """Return a share in percent; empty if there is no whole."""
     if 0 < part < 0.0005 * whole:
         return "< 0.1%"
     return f"{part / whole:.1%}" if whole else ""
 
 
 def muted(*content: str) -> Html:
-    """A line in small letters; none if it would be empty."""
+    """Return a line in small letters, or nothing if the line is empty."""
     return tag("div", *content, class_="muted") if any(content) else Html()
 
 
 def code(text: str) -> Html:
-    """A name of the program's or of torch's."""
+    """Return a name of the program's or of torch's, as code."""
     return tag("code", cut_short(text))
 
 
 def section(title: str, *content: str) -> Html:
-    """Under a heading."""
+    """Return content under a heading."""
     return tag("section", tag("h3", title), *content)
 
 
 def collapsed(title: str, *content: str) -> Html:
-    """Behind a title that opens it."""
+    """Return content that a click on its title opens."""
     return tag("details", tag("summary", title), *content)
 
 
 def left_out(count: int) -> Html:
-    """A line at the end of what was cut off."""
+    """Return a line that says how many rows were left out."""
     return muted(f"{number(count)} more in to_dict()")
 
 
@@ -152,12 +152,12 @@ def capped_table(
 
 
 def place_cell(places: Sequence[str], *more: Html) -> Html:
-    """Several, and what is told below them."""
+    """Return a cell with several places, and notes below them."""
     return long_cell(*map(place_line, places), *more)
 
 
 def place_line(place: str) -> Html:
-    """A file and a line, with the whole path as its title, and its source where that can be read."""
+    """Return a file and line, with the whole path as title, and the source if it can be read."""
     match = _PLACE.fullmatch(place)
     if not match:
         return tag("div", cut_short(place))

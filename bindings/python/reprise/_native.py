@@ -49,7 +49,7 @@ def _ops() -> Any:
 
 
 def are_ordinary(tensors: list[torch.Tensor]) -> bool:
-    """Whether nothing but a dispatcher stands before them: no wrapper, no batch."""
+    """Return whether these tensors are neither wrapped nor batched."""
     try:
         ordinary: bool = _ops().are_ordinary(tensors)
     except RuntimeError:  # of batches of tensors it cannot be asked
@@ -133,7 +133,7 @@ def _best_device() -> str:
 
 
 def observe() -> None:
-    """What the program does without an op is seen from now on."""
+    """Observe, from now on, what the program does without an op."""
     _at_first_enable()
 
 
@@ -173,7 +173,7 @@ def _at_first_enable_of_the_host() -> None:
 
 
 def warn(sentence: str) -> None:
-    """Warns at the program's line that called, whichever way in it took."""
+    """Warn at the program's line that called, whichever function it called."""
     frame, level = sys._getframe(1), 2
     while frame.f_back and _root_of(frame) in _WAYS_IN:
         frame, level = frame.f_back, level + 1
@@ -186,7 +186,7 @@ def _root_of(frame: types.FrameType) -> str:
 
 
 def active() -> int | None:
-    """The id of the runtime that serves the hooks."""
+    """Return the id of the runtime that serves the hooks."""
     if not loaded():
         return None
     runtime: int = _ops().active()
@@ -194,7 +194,7 @@ def active() -> int | None:
 
 
 def activate(runtime: int | None) -> None:
-    """Let that runtime serve the hooks, or none; warns where none can."""
+    """Let that runtime serve the hooks, or none. Warns if none can."""
     if not loaded():
         return
     if failure := _ops().activate(-1 if runtime is None else runtime):
@@ -202,7 +202,7 @@ def activate(runtime: int | None) -> None:
 
 
 def wait(runtime: int | None, timeout: float | None) -> bool:
-    """See `reprise.wait`; in slices, so that Ctrl-C is heard."""
+    """See `reprise.wait`. Waits in slices, so that Ctrl-C is heard."""
     if timeout is not None:
         _check_seconds(timeout)
     if not loaded():
@@ -249,7 +249,7 @@ def _plan(runtime: int | None, signature: str) -> dict[str, Any] | None:
 
 
 def start_timeline() -> int | None:
-    """Where it begins; None where nothing will ever happen."""
+    """Return where the timeline begins; None if nothing will ever happen."""
     if switched_off():
         return None
     begin: int = _ops().start_timeline()
@@ -257,13 +257,13 @@ def start_timeline() -> int | None:
 
 
 def stop_timeline(begin: int | None) -> None:
-    """As often as it was started."""
+    """Stop the timeline. Called as often as `start_timeline`."""
     if begin is not None:
         _ops().stop_timeline()
 
 
 def timeline(begin: int | None) -> dict[str, Any]:
-    """What has been done since; see `reprise.Timeline.to_dict`."""
+    """Return what was done since then; see `reprise.Timeline.to_dict`."""
     if begin is None:
         return {"events": [], "lost": 0, "tracks": []}
     fields: dict[str, Any] = json.loads(_ops().timeline_json(begin))
@@ -271,7 +271,7 @@ def timeline(begin: int | None) -> dict[str, Any]:
 
 
 def option_rows() -> list[list[str]]:
-    """Name, variable, default, accepted values and meaning of every option."""
+    """Return name, variable, default, accepted values and meaning of every option."""
     rows: list[list[str]] = _ops().option_table()
     return rows
 

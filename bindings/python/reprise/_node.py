@@ -1,11 +1,11 @@
-"""A region's forward pass and its backward pass as two tapes, and one node of autograd.
+"""A region's forward pass and its backward pass as two tapes, and one autograd node.
 
-A recorded call runs with autograd's own graph, whose nodes save tensors. These the tape
-of the forward pass hands out, and the tape of the backward pass is given them: it is
-what autograd's engine does for that graph. It gives each contribution to a gradient by
-itself, in the order in which the engine would have added them, and the engine adds them.
-What no tape knows (gradients of another form, `create_graph`) is asked of that graph
-again, which is made anew from what was saved.
+A recorded call runs with autograd's own graph, whose nodes save tensors. The tape of the
+forward pass returns these tensors, and the tape of the backward pass takes them. The
+backward tape computes what autograd's engine computes for that graph. It gives each
+contribution to a gradient separately, in the engine's order, and the engine adds them. If
+no tape fits (gradients of another form, `create_graph`), the graph is made anew from the
+saved tensors, and computes the gradients.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Variants:
         self.off = False
 
     def end(self) -> None:
-        """Its tapes go, and nothing of it is called again."""
+        """Drop its tapes. Nothing of it is called again."""
         self.off = True
         self.builders = {}
         self._end()
@@ -74,9 +74,9 @@ class _Contribution(NamedTuple):
 
 
 class Graph:
-    """Autograd's graph of one call: from an output to what has its gradients.
+    """Autograd's graph of one call: from an output to what gets its gradients.
 
-    Other outputs are what an argument is: it does not go on behind them.
+    Other outputs count as arguments: the graph does not go on beyond them.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class Graph:
         self._edges = [_edge_of(each) for each in self._targets]
 
     def description(self) -> tuple[Any, ...]:
-        """Equal of graphs that compute the same of what was saved."""
+        """A key that is equal for graphs that compute the same from saved tensors."""
         return tuple([_description(each, self._saved) for each in self.nodes])
 
     def reads(self) -> list[int]:
-        """Which of the saved tensors its nodes have, as far as can be seen."""
+        """Which of the saved tensors its nodes hold, as far as can be seen."""
         self._saved.asked = []
         for node in self.nodes:
             for name in _names_of_saved(node):
@@ -110,7 +110,7 @@ class Graph:
         return sorted(set(self._saved.asked))
 
     def gradients(self, given: torch.Tensor) -> dict[int, torch.Tensor]:
-        """What the engine finds, by contribution, for this gradient of the output."""
+        """Return the engine's result for this gradient of the output, by contribution."""
         found: dict[int, torch.Tensor] = {}
         of_nodes: dict[Any, list[tuple[int, int]]] = {}
         for index, each in enumerate(self.contributions):
@@ -176,7 +176,7 @@ def _without_hooks(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 
 
 def watch(outputs: Iterable[torch.Tensor], tell: Callable[[bool], None]) -> None:
-    """Tells of each backward pass of these whether it is to be differentiated, too."""
+    """Report, for each backward pass of these, whether it will be differentiated again."""
 
     def before(_: Any) -> None:
         tell(torch.is_grad_enabled())
@@ -202,7 +202,7 @@ def _taking(
 
 
 class Saved:
-    """What autograd saves of a call, in order; its nodes get it back from here."""
+    """What autograd saves in a call, in order. Its nodes get it back from here."""
 
     def __init__(self, instead: Sequence[torch.Tensor] | None = None) -> None:
         """`instead`: nodes get these, of an earlier call that saved the like."""
@@ -215,9 +215,9 @@ class Saved:
 
     @contextlib.contextmanager
     def hooks(self) -> Iterator[None]:
-        """To be set round the call.
+        """Set the hooks, around the call.
 
-        Who disables hooks inside, for which there may be none, has taken these away
+        Code inside that disables hooks requires that there are none, so it removes these
         (TapeRecorder::NoteHooksDisabled).
         """
         hooks = torch._C._autograd
@@ -252,16 +252,16 @@ class Saved:
         return tensor
 
     def written(self) -> bool:
-        """One of them was, since."""
+        """Whether one of them was written since."""
         pairs = zip(self.tensors, self._versions, strict=True)
         return any(each._version != version for each, version in pairs)
 
     def graphs(
         self, outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
     ) -> list[Graph]:
-        """By output: from its history to arguments, leaves and other outputs.
+        """Return a graph for each output: from its history to arguments, leaves and other outputs.
 
-        Raises Unknown, but not where the like was known before.
+        Raises Unknown, except if a graph of that kind was known before.
         """
         graphs = [
             self._graph(
@@ -414,9 +414,10 @@ def calling_again(
     form: tree.Form,
     recording: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> Again:
-    """By calls with arguments of that form, which holds neither numbers nor objects.
+    """Return a function that calls `fn` again and returns the graphs of that call.
 
-    `recording`: round a call that is to be no region's.
+    `form`: of the arguments; it holds neither numbers nor objects. `recording`: set around
+    the call, so that it does not become a region's call.
     """
     by_name = len(form) == 3 and form[2] == "by name"
     parts = [tree.builder(each) for each in (form[:2] if by_name else (form,))]
@@ -605,14 +606,14 @@ class Differentiable(Variants):
 
     @property
     def replayed(self) -> int:
-        """Backward passes."""
+        """The number of replayed backward passes."""
         replayed: int = _native._ops().replayed_backward(self.handle)
         return replayed
 
     def keep(
         self, tape: int, histories: list[_History], leaves: list[list[Any]]
     ) -> list[_Kept] | None:
-        """What is known of that tape. None: it had other histories."""
+        """Return what is known of that tape. None: it had other histories."""
         kept = self._kept.get(tape)
         if kept is None:
             self._forget_gone()
@@ -632,14 +633,14 @@ class Differentiable(Variants):
         _forget_ended()
 
     def learn(self, verdict: int, reason: str, place: str) -> None:
-        """Of a backward pass."""
+        """Learn a backward pass."""
         if verdict in (_REFUSED, _DIFFERS):
             self.refusals += 1
             self.off |= self.refusals >= _MOST_REFUSALS
         self._learn(verdict, reason, place)
 
     def refuse(self, reason: str) -> None:
-        """Operators are to have nodes of their own from now on."""
+        """Give operators nodes of their own from now on."""
         if not self.off:
             self.off = True
             self._learn(_REFUSED, reason, "")
@@ -658,11 +659,11 @@ class Recording:
         self._reads: list[list[int]] = []  # by graph, of what is saved
 
     def watched(self) -> contextlib.AbstractContextManager[Any]:
-        """To be set round the callable."""
+        """Return the context to set around the callable."""
         return self._saved.hooks()
 
     def end(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """What the tape gives: outputs, and what is saved. Raises Unknown."""
+        """Return the tape's outputs, and the saved tensors. Raises Unknown."""
         tracked = [index for index, each in enumerate(outputs) if each.requires_grad]
         check_outputs([outputs[index] for index in tracked])
         check_saved(self._saved.written())
@@ -687,10 +688,10 @@ class Recording:
         saved: Sequence[int],
         written: Sequence[torch.Tensor],
     ) -> list[torch.Tensor] | None:
-        """What the callable returns, with nodes of the region's own.
+        """Return the callable's results, with nodes of the region's own.
 
-        `saved`: of each tensor that autograd has saved, which one it is; `written`: what
-        is, from outside. None: the tape has had other histories.
+        `saved`: for each tensor that autograd has saved, which output it is. `written`: for each
+        written tensor from outside. None: the tape has had other histories.
         """
         places = {id(each): index for index, each in enumerate(self._arguments)}
         # Of an output there is no other tensor than its graph's.

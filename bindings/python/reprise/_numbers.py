@@ -1,4 +1,4 @@
-"""Numbers of Python's that tell what is done with them."""
+"""Python numbers that note what is done with them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _HARMLESS = frozenset(
 
 
 class Number(float):
-    """A float that notes when Python computes with it, compares or looks at it.
+    """A float that notes if Python computes with it, compares it or looks at it.
 
-    To torch it is a float like others. With a tensor Python asks the tensor; its negative
-    is one of the same number.
+    For torch it is an ordinary float. In arithmetic with a tensor, Python asks the tensor.
+    Its negative is a `Number` of the same number.
     """
 
     computed: list[bool]
@@ -49,7 +49,7 @@ class Number(float):
 
     @staticmethod
     def of(value: float, index: int, computed: list[bool]) -> Number:
-        """That notes it in `computed[index]`."""
+        """Return a number that notes its uses in `computed[index]`."""
         made = Number(value)
         made.index, made.computed = index, computed
         return made
@@ -62,12 +62,12 @@ class Number(float):
 
     @property
     def real(self) -> float:
-        """Noted, too."""
+        """The real part. The access is noted."""
         return self + 0.0
 
     @property
     def imag(self) -> float:
-        """Noted, too."""
+        """The imaginary part. The access is noted."""
         return self * 0.0
 
     def __reduce_ex__(self, _: Any) -> Any:
@@ -100,9 +100,9 @@ def noted(
     computes: bool,
     computed: list[bool],
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """Arguments, and optimizers meanwhile, whose floats note what Python does with them.
+    """Yield arguments whose floats note what Python does with them; optimizers' floats too.
 
-    Those within containers count as computed with; so do all if the code `computes`.
+    Floats within containers count as computed with. If the code `computes`, all floats do.
     """
     index = 0
 
@@ -136,7 +136,7 @@ def noted(
 
 
 def plain(result: Any) -> Any:
-    """What is returned, with ordinary floats in it."""
+    """Return the result with ordinary floats in it."""
     return _plain(result, set())
 
 

@@ -1,12 +1,13 @@
 """Uses of a tensor's memory that are no operations, so that no hook sees them.
 
-What runs ahead of the program may have overwritten in place what the program is about
-to read, or have read what it is about to write: it has to be taken back first.
+Work that runs ahead of the program may have overwritten in place what the program is
+about to read, or have read what the program is about to write. It must be taken back
+first.
 
-The program must not notice that it is observed. A method that is replaced in torch's
-classes is another key in tables of methods (`torch.overrides`, a subclass's own), another
-function to Dynamo and to `inspect`. So the objects stay, and what changes is the C
-function that they call: one that interrupts, and then calls the one from before.
+The program must not notice that it is observed. If a method in torch's classes is
+replaced, tables of methods (`torch.overrides`, a subclass's own) have another key, and
+Dynamo and `inspect` see another function. So the objects stay. Only the C function that
+they call changes: the new one interrupts, and then calls the old one.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ def _between(
 
 
 def check_layout() -> None:
-    """Raise RuntimeError unless Python and torch keep things where we look for them."""
+    """Raise RuntimeError unless Python and torch store things where we look for them."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise RuntimeError(
             "reprise does not support the free-threaded build of Python: use the "
@@ -280,7 +281,7 @@ def _observed() -> Iterator[tuple[_Use, str, str]]:
 
 
 def lacking() -> list[str]:
-    """What is observed, as owner and name, and this torch has none of."""
+    """Return what is observed and missing in this torch, as owner and name."""
     return [
         f"{path or '.'} {names}"
         for _, path, names in _observed()
@@ -326,7 +327,7 @@ def wrap(plain_functions: Iterable[int]) -> None:
 
 
 def pass_trace_on(activate: Callable[[], None]) -> None:
-    """Let torch's own tracer of streams, if it is switched on, hear what we hear."""
+    """Let torch's own tracer of streams, if it is on, receive what we receive."""
     torch._C._activate_gpu_trace = activate
 
 

@@ -1,15 +1,15 @@
-"""What one node of autograd's can stand for, in place of a call's operators' own.
+"""When one autograd node can stand for the nodes of a call's operators.
 
-A replay of such a call has no graph of autograd's but this node, which knows what the
-recorded call's graph computed from what it had saved, and nothing else. So nothing of the
-program's may hang on that graph: no hook, no function of Python's that computes gradients,
-no tensor that autograd gets from somewhere else than it was saved.
+A replay of such a call has no autograd graph but this node. The node knows what the
+recorded call's graph computed from its saved tensors, and nothing else. So nothing of the
+program's may depend on that graph: no hook, no Python function that computes gradients,
+no tensor that autograd gets from another place than where it was saved.
 
-All conditions stand here, by the time when they are known. What only a dispatcher sees is
-noted while the call is written down, in bindings/torch: of any call in
-`tape_surroundings.h` and `TapeRecorder::CheckHooks`, which hands on why a forward pass
-cannot be recorded at all; of a forward pass where `TapePass::kForward` is asked for. Where
-a condition does not hold, operators keep nodes of their own, or the callable runs.
+All conditions are here, in the order in which they become known. Conditions that only a
+dispatcher sees are noted while the call is recorded, in bindings/torch: for any call in
+`tape_surroundings.h` and `TapeRecorder::CheckHooks`, which reports why a forward pass
+cannot be recorded at all; for a forward pass where `TapePass::kForward` is asked for. If a
+condition does not hold, operators keep nodes of their own, or the callable runs.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _MOST_NODES = 2000  # of a history that are looked at
 
 
 class Unknown(Exception):
-    """What a call's history is that one node cannot stand for."""
+    """Why one node cannot stand for a call's history."""
 
 
 # --- Before a call ---
 
 
 def stands_here() -> bool:
-    """Whether autograd's work now is nobody else's, too.
+    """Return whether autograd's work now concerns nobody else.
 
-    It is, under autocast (which casts), hooks of saved tensors or where these are
-    disabled, checkpointing, and in a backward pass.
+    It concerns somebody else under autocast (which casts), under hooks of saved tensors or
+    if these are disabled, in checkpointing, and in a backward pass.
     """
     return (
         torch.is_grad_enabled()
@@ -53,10 +53,10 @@ def stands_here() -> bool:
 
 
 def check_arguments(arguments: Sequence[torch.Tensor]) -> None:
-    """Raises Unknown where the history of one goes on to another one.
+    """Raise Unknown if the history of one argument leads to another.
 
-    Who asks the engine for the gradients of both makes it run what lies between. Also
-    raised where that history is too long to tell.
+    Asking the engine for the gradients of both makes it run what is between them. Also
+    raised if that history is too long to tell.
     """
     if _lead_to_each_other(arguments):
         raise Unknown("an argument was computed from another")
@@ -85,12 +85,12 @@ def _lead_to_each_other(arguments: Sequence[torch.Tensor]) -> bool:
 
 
 def share_memory(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> bool:
-    """The two of some pair are of one storage."""
+    """Return whether two of these are of one storage."""
     return any(itertools.starmap(torch._C._is_alias_of, pairs))
 
 
 def check_outputs(tracked: Sequence[torch.Tensor]) -> None:
-    """Of those that require gradients. Raises Unknown."""
+    """Check the outputs that require gradients. Raises Unknown."""
     if not tracked:
         raise Unknown("none has")
     if any(each.grad_fn is None for each in tracked):
@@ -102,33 +102,33 @@ def check_outputs(tracked: Sequence[torch.Tensor]) -> None:
 
 
 def check_node(node: Any) -> None:
-    """Of a recorded call's graph. Raises Unknown."""
+    """Check a node of a recorded call's graph. Raises Unknown."""
     if isinstance(node, BackwardCFunction):
         raise Unknown("a torch.autograd.Function is called")
 
 
 def check_within(output: torch.Tensor, first_node: int) -> None:
-    """Of the nodes behind an output from that number on. Raises Unknown."""
+    """Check the nodes behind an output, from that number on. Raises Unknown."""
     if _native._ops().history_has_hooks([output], first_node):
         raise Unknown("hooks are set on tensors inside")
 
 
 def check_end(node: Any, first_node: int) -> None:
-    """Of a node that is no argument's, leaf's or other output's. Raises Unknown."""
+    """Check a node that is no argument's, leaf's or other output's. Raises Unknown."""
     if node._sequence_nr() < first_node:
         raise Unknown("a tensor from outside has a history")
 
 
 def check_saved(written: bool) -> None:
-    """Raises Unknown where what autograd has saved was written since."""
+    """Raise Unknown if a tensor that autograd saved was written since."""
     if written:
         raise Unknown("what autograd has saved is written")
 
 
 def check_apart(graphs: Sequence[Graph]) -> None:
-    """Each is a node by itself: no other one's is within, or comes between.
+    """Check that each is a node by itself: no other one is within it, or comes between.
 
-    They are run in the order of their outputs' nodes, the youngest first. Raises Unknown.
+    They run in the order of their outputs' nodes, the youngest first. Raises Unknown.
     """
     nodes = [node for graph in graphs for node in graph.nodes]
     if len(set(nodes)) < len(nodes):

@@ -1,4 +1,4 @@
-"""A recording of a region's calls, which ends with who began it."""
+"""A recording of a region's calls. It ends with the block that began it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OpenRecording:
         numbers: list[float],
         watched: list[torch.Tensor],
     ) -> bool:
-        """False: another one is open."""
+        """Begin. Returns False if another recording is open."""
         self._may_be_open = True
         begun: bool = _native._ops().begin_region(
             self._variants, self._owner, tensors, numbers, watched
@@ -53,7 +53,7 @@ class OpenRecording:
         return found
 
     def abandon(self) -> None:
-        """Nothing, if it has ended or never begun."""
+        """Abandon the recording. Does nothing if it has ended or never begun."""
         if self._may_be_open:
             self._may_be_open = False
             _native._ops().abandon_region(self._variants, self._owner)

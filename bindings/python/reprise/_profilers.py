@@ -1,4 +1,4 @@
-"""Recording nothing under torch's profilers, which need CUPTI for themselves."""
+"""Stops recording under torch's profilers, which need CUPTI for themselves."""
 
 from __future__ import annotations
 

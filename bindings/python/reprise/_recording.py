@@ -26,7 +26,7 @@ thread = _Thread()
 
 @contextlib.contextmanager
 def recording(objects: bool = False, watch: _Watch | None = None) -> Iterator[None]:
-    """It does, meanwhile."""
+    """Mark this thread as running such a callable, until the end of the block."""
     before = thread.recording, thread.objects, thread.watch
     thread.recording, thread.objects, thread.watch = True, objects, watch
     try:
@@ -36,7 +36,7 @@ def recording(objects: bool = False, watch: _Watch | None = None) -> Iterator[No
 
 
 def unwatched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, where nobody looks at what it does: it runs in each call."""
+    """Return the function for a call that is not watched, because it runs in each call."""
     watch = thread.watch
     if watch is None:
         return function

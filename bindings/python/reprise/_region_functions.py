@@ -1,4 +1,4 @@
-"""What regions need of the library, and whether it can be had."""
+"""Functions of the library that regions need, and whether they can be had."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def functions() -> tuple[Run, Callable[[tuple[Any, ...], int, int, int], int]]:
 
 @functools.cache
 def why_unusable() -> str:
-    """Why no region can be replayed in this process; empty: they can be."""
+    """Return why no region can be replayed in this process; empty if they can be."""
     try:
         functions()
     except RuntimeError as error:
@@ -36,5 +36,5 @@ def why_unusable() -> str:
 
 @functools.cache
 def warn_once(reason: str) -> None:
-    """That regions run their Python; a program's errors are its own."""
+    """Warn that regions run their Python. A program's errors stay its own."""
     _native.warn(f"regions run their Python, because nothing can be replayed: {reason}")

@@ -1,8 +1,8 @@
-"""What a recorded call returns: whether replays can give the same.
+"""What a recorded call returns, and whether replays can return the same.
 
-Replays make containers anew and hand out tensors that operators made. So what a result
-is besides that (an argument itself, a Parameter, something that others hold, too) is
-given again, or the callable runs.
+Replays make containers anew, and return tensors that operators made. If a result is
+something else (an argument itself, a Parameter, something that others hold too), the same
+object is returned again, or the callable runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAIN = (tuple, list, dict, OrderedDict)
 def containers_in(
     value: Any, steps: tuple[_Step, ...] = ()
 ) -> Iterator[tuple[Any, tuple[_Step, ...]]]:
-    """Containers that are no empty tuples, outer ones first, and the way to each."""
+    """Yield containers that are not empty tuples, outer ones first, and the way to each."""
     kind = type(value)
     inside: Iterable[tuple[_Step, Any]]
     if kind in (dict, OrderedDict):
@@ -45,7 +45,7 @@ def containers_in(
 
 
 def held_elsewhere(box: list[Any], args: Any, kwargs: Any) -> str | None:
-    """Of the result in the box, why nobody else may make it. None: anybody may.
+    """Return why a replay may not make the result in the box. None: it may.
 
     Nobody else may refer to the result itself.
     """
@@ -80,9 +80,9 @@ _HELD_BY_ONE = _by_one()
 
 
 def with_arguments(result: Any, args: Any, kwargs: Any) -> Any:
-    """The result, with `tree.GivenBack` in the place of containers of the arguments.
+    """Return the result, with `tree.GivenBack` in place of containers of the arguments.
 
-    Raises Foreign where one is in something that nobody knows how to make anew.
+    Raises Foreign if one is in something that cannot be made anew.
     """
     ways = {
         id(each): steps
@@ -108,7 +108,7 @@ def with_arguments(result: Any, args: Any, kwargs: Any) -> Any:
 
 
 def attributes_of(tensors: Iterable[torch.Tensor]) -> list[tuple[Any, dict[str, Any]]]:
-    """Attributes that the program has set on them, as they are now."""
+    """Return attributes that the program has set on them, as they are now."""
     return [(each, dict(each.__dict__)) for each in tensors]
 
 
@@ -117,9 +117,9 @@ def why_not_made(
     there: Iterable[torch.Tensor],
     before: list[tuple[Any, dict[str, Any]]],
 ) -> str | None:
-    """Why replays do not give these outputs. None: they do.
+    """Return why replays cannot give these outputs. None: they can.
 
-    `there`: tensors that were there before the call; `before`: attributes of arguments.
+    `there`: tensors that existed before the call. `before`: attributes of arguments.
     """
     known = set(map(id, there))
     for tensor, attributes in before:

@@ -1,6 +1,6 @@
-"""Where the package cannot be imported: one sentence, and `reprise doctor` all the same.
+"""What happens if the package cannot be imported: one sentence, and `reprise doctor` works.
 
-`python -m reprise` imports the package before its own module, so a command that is to work
+`python -m reprise` imports the package before its own module. So a command that works
 without torch begins here. Needs no torch.
 """
 

@@ -1,9 +1,8 @@
-"""Weak references of regions, out of the way of `torch.utils.swap_tensors`.
+"""Drops weak references of regions before `torch.utils.swap_tensors`.
 
-That function refuses a tensor to which anybody has a weak reference, as regions have to
-all tensors that they lead to. What a region knows of a tensor that is swapped is of no
-use behind it, so regions forget what they know before one is: its next calls are
-recorded.
+That function refuses a tensor to which anybody has a weak reference. Regions have such
+references to all tensors that they lead to. What a region knows of a swapped tensor is of
+no use afterwards. So regions forget what they know first, and record their next calls.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _ALL: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def refers(who: _Referring) -> None:
-    """It is told before tensors are swapped, as long as it lives."""
+    """Have the object told before tensors are swapped, as long as it lives."""
     _listen()
     _ALL.add(who)
 

@@ -1,4 +1,4 @@
-"""The variables of the environment that Reprise reads. Needs no torch."""
+"""The environment variables that Reprise reads. Needs no torch."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _ON = frozenset({"on", "true", "yes"})
 
 
 def switched_off() -> bool:
-    """`REPRISE=0`: nothing is loaded, nothing is done."""
+    """Return whether `REPRISE=0` is set: nothing is loaded, nothing is done."""
     return os.environ.get(_SWITCH, "").strip().lower() in _OFF
 
 
 def is_switch(value: str) -> bool:
-    """`REPRISE` may have that value."""
+    """Return whether `REPRISE` may have that value."""
     return value.strip().lower() in _OFF | _ON | {"", "1"}
 
 
 def settle_switch() -> None:
-    """`REPRISE=on` becomes `REPRISE=1`, which is the library's word for it."""
+    """Turn `REPRISE=on` into `REPRISE=1`, which is the library's word for it."""
     if os.environ.get(_SWITCH, "").strip().lower() in _ON:
         os.environ[_SWITCH] = "1"
 
 
 def ours() -> list[str]:
-    """Variables that are set and look like ours, in order."""
+    """Return the set variables that look like ours, in order."""
     return sorted(
         name for name in os.environ if name == _SWITCH or name.startswith("REPRISE_")
     )
 
 
 def unknown(options: Iterable[str]) -> dict[str, str]:
-    """Variables that look like ours and are none: a proposal for each, or "".
+    """Return variables that look like ours and are not, each with a proposal, or "".
 
     `options`: the variables of options.
     """
@@ -65,6 +65,6 @@ def unknown(options: Iterable[str]) -> dict[str, str]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """The name that was probably meant; empty where none is like it."""
+    """Return the name that was probably meant; empty if none is similar."""
     found = difflib.get_close_matches(name, list(known), 1)
     return found[0] if found else ""

@@ -17,7 +17,7 @@ _BREAKS = re.compile(r"(?<=[;:,]) | (?=\(|at /|at <)")
 
 
 def source_line(place: str) -> str:
-    """What stands at "train.py:42"; empty where nobody can say."""
+    """Return the source at "train.py:42"; empty if it cannot be read."""
     file, _, line = place.rpartition(":")
     try:
         return linecache.getline(file, int(line)).strip()
@@ -26,19 +26,19 @@ def source_line(place: str) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """1 plan, 2 plans."""
+    """Return the number with its noun: 1 plan, 2 plans."""
     return f"{number} {of_number(number, noun)}"
 
 
 def of_number(number: int, noun: str) -> str:
-    """The noun behind that number."""
+    """Return the noun for that number."""
     if number == 1:
         return noun
     return noun + ("es" if noun.endswith(("sh", "ss")) else "s")
 
 
 def fold(line: str) -> Iterator[str]:
-    """The line, in several ones where it is long; a word is never broken."""
+    """Break the line into several ones if it is long. Words are never broken."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     while len(line) > WIDTH:
         at = _break_of(line)
@@ -64,7 +64,7 @@ def _break_of(line: str) -> int | None:
 
 
 def operators_line(names: Iterable[str]) -> str:
-    """The commonest operators first, each with how often it occurs."""
+    """Return the commonest operators, commonest first, each with its count."""
     counts = collections.Counter(names).most_common()
     shown = [
         f"{name} x{count}" if count > 1 else name
