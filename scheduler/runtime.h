@@ -44,7 +44,7 @@ struct HostWait {
   bool unwatched = false;
   StreamKey stream{};           // of kStream; its device, of kDevice
   UnwatchedWork::Time began{};  // the last of them
-  uint64_t number = 0;  // StreamWrites', of the last wait for a stream
+  uint64_t number = 0;          // StreamWrites', of the last wait for a stream
 };
 
 // Thread-safe. Never destroyed while a session is in use; torch's lives for the
@@ -103,8 +103,8 @@ class Runtime {
   void BeforeWaitForEvent(const void* event, HostWait& wait);
   // The host has waited, for whatever it was, and the program goes on in a
   // moment: interrupts the passes that have begun during the wait and may have
-  // read what it was for. `wait`: what was noted of it, maybe by the runtime that
-  // was active when it began.
+  // read what it was for. `wait`: what was noted of it, maybe by the runtime
+  // that was active when it began.
   void AfterWait(const HostWait& wait);
   // Events of streams, which tell UnwatchedWork what is ordered behind what.
   UnwatchedWork& unwatched();

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/gpu_trace.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/region_node.h"
 #include "bindings/torch/tape_ops.h"
@@ -94,7 +95,14 @@ Registry<WordWatch>& WordWatches() {
 }
 
 // `check`: 1 records every call, -1 none of a trusted tape's. `part`: TapePass.
+// Recorders are told of waits, too, of which some operators' errors depend.
+void TellOfEffects() {
+  if (at::hasCUDA()) WatchGpuTrace();
+  TapeRecorder::TellPythonOfEffects();
+}
+
 int64_t MakeRegion(int64_t check, int64_t part) {
+  TorchRuntime::WatchForks();
   auto region = std::make_shared<RegionVariants>(static_cast<TapePass>(part));
   if (check > 0) region->SampleAlways();
   if (check < 0) region->SampleNever();
@@ -300,6 +308,7 @@ std::shared_ptr<RegionVariants> FindRegion(int64_t name) {
 RegionCall RunRegion(RegionVariants* region, int64_t watch, int64_t given_watch,
                      const TapeInputs& inputs, const Tape* held) {
   if (!IsOrdinary(inputs.tensors)) return {};  // nothing is done for its sake
+  if (TorchRuntime::Forked()) return {.step = RegionCall::kForked};
   if (MayHaveChanged(watch)) return {.step = RegionCall::kLook};
   if (MayHaveChanged(given_watch)) return {.step = RegionCall::kLookGiven};
   if (TorchRuntime::Active() == nullptr && at::hasCUDA()) {
@@ -337,7 +346,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
   library.def("pause_region() -> str", &b::PauseRegion);
   // Python's: see bindings/python/reprise/_handlers.py.
   library.def("behind_effects() -> ()");
-  library.def("tell_of_effects() -> ()", &b::TapeRecorder::TellPythonOfEffects);
+  library.def("tell_of_effects() -> ()", &b::TellOfEffects);
   library.def("are_whole(Tensor[] tensors) -> bool", &b::AreWhole);
   library.def(
       "resume_region(int function, Tensor[] read, Tensor[] written, Tensor[] "

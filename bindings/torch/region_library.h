@@ -24,12 +24,13 @@ std::shared_ptr<RegionVariants> FindRegion(int64_t name);
 // A call of a region (null: nothing is done), whose callable leads to objects
 // that the watch of that name watches (0: to none), and whose arguments to
 // those of the other one. RegionVariants::Step, or kLook, kLookGiven: one may
-// have changed; kInactive: nothing is enabled, and could be. Raises what an
-// operator raises.
+// have changed; kInactive: nothing is enabled, and could be; kForked: nothing
+// may run in this process. Raises what an operator raises.
 struct RegionCall {
   static constexpr int64_t kLook = 3;
   static constexpr int64_t kInactive = 5;
   static constexpr int64_t kLookGiven = 6;
+  static constexpr int64_t kForked = 8;
   int64_t step = static_cast<int64_t>(RegionVariants::Step::kPlain);
   int64_t tape = 0;
   std::vector<at::Tensor> outputs = {};

@@ -212,7 +212,10 @@ void RegionHistory::Keep(std::shared_ptr<RegionVariants> variants, int64_t tape,
 std::optional<std::vector<at::Tensor>> RegionHistory::Replay(
     std::vector<at::Tensor> saved, const at::Tensor& gradient) {
   // Python enables what is a region's own.
-  if (TorchRuntime::Active() == nullptr && at::hasCUDA()) return std::nullopt;
+  if (TorchRuntime::Forked() ||
+      (TorchRuntime::Active() == nullptr && at::hasCUDA())) {
+    return std::nullopt;
+  }
   std::shared_ptr<RegionVariants> variants;
   {
     const std::lock_guard lock(mutex_);

@@ -17,7 +17,6 @@
 #include <mutex>
 #include <utility>
 
-#include "bindings/torch/gpu_trace.h"
 #include "bindings/torch/op_policy.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/program_place.h"
@@ -279,7 +278,6 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
 }
 
 void TapeRecorder::TellPythonOfEffects() {
-  if (at::hasCUDA()) WatchGpuTrace();
   g_tells_of_effects.store(true, std::memory_order_relaxed);
 }
 

@@ -33,8 +33,6 @@ constinit std::atomic<TorchRuntime*> g_latest{nullptr};
 constinit std::atomic<TorchRuntime*> g_made_last{nullptr};
 constinit std::atomic<bool> g_forked{false};
 
-bool Forked() { return g_forked.load(std::memory_order_relaxed); }
-
 // In the child there are no build threads, no CUDA context and maybe locks that
 // nobody will ever release: nothing of ours may run, for good.
 void OnForkedChild() {
@@ -115,6 +113,13 @@ TorchRuntime::Switches& TorchRuntime::switches() {
   return *leaked;
 }
 
+bool TorchRuntime::Forked() { return g_forked.load(std::memory_order_relaxed); }
+
+void TorchRuntime::WatchForks() {
+  static const int once = pthread_atfork(nullptr, nullptr, &OnForkedChild);
+  (void)once;
+}
+
 TorchRuntime* TorchRuntime::Active() {
   return g_active.load(std::memory_order_acquire);
 }
@@ -153,7 +158,7 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
     if (kind == scheduler::DeviceKind::kCuda) WatchGpuTrace();
     if (all.made.empty()) {
       REPRISE_RETURN_IF_ERROR(RegisterHooks());
-      pthread_atfork(nullptr, nullptr, &OnForkedChild);
+      WatchForks();
     }
     found = new TorchRuntime(static_cast<int>(all.made.size()), kind, options,
                              std::move(scheduler));

@@ -26,8 +26,8 @@ extern scheduler::Skipping g_unwatched;
 // pointer never dangles: sessions live for the whole process.
 extern std::atomic<uint64_t> g_runtime_epoch;
 
-// Counts the changes of TorchRuntime::Active() alone. The epoch changes with it,
-// and behind it.
+// Counts the changes of TorchRuntime::Active() alone. The epoch changes with
+// it, and behind it.
 extern std::atomic<uint64_t> g_activations;
 
 // A device kind and a set of options, with the scheduler that serves them.
@@ -41,6 +41,12 @@ class TorchRuntime {
   // Null before the first Enable, after Activate(null) and in a forked child.
   // Read with acquire order: what Enable wrote to the instance is visible.
   static TorchRuntime* Active();
+
+  // This is a forked child, where nothing of Reprise may run: other threads'
+  // locks may stay locked.
+  static bool Forked();
+  // From now on Forked is told. Enable does so, too.
+  static void WatchForks();
 
   // The instance that was active last, active or not; null before the first
   // Enable. What stats and reports are read from.

@@ -270,7 +270,7 @@ def normed(x: torch.Tensor) -> torch.Tensor:
     mean, var = torch.zeros_like(x[0]), torch.ones_like(x[0])
     x = nn.functional.batch_norm(x, mean, var, training=False)
     x = nn.functional.instance_norm(
-        x[None], x[0, :1], x[0, :1].abs() + 1, use_input_stats=False
+        x[None], x[0], x[0].abs() + 1, use_input_stats=False
     )[0]
     return nn.functional.dropout(x, 0.5, training=False) * 2
 

@@ -48,7 +48,9 @@ Check = Literal["sample", "always", "never"]
 CHECKS = ("sample", "always", "never")
 
 # RegionVariants::Step, RegionCall and RegionVariants::Verdict.
-_DONE, _RECORD, _PLAIN, _LOOK, _PASSED, _INACTIVE, _LOOK_GIVEN, _RAISED = range(8)
+_DONE, _RECORD, _PLAIN, _LOOK, _PASSED, _INACTIVE, _LOOK_GIVEN, _RAISED, _FORKED = (
+    range(9)
+)
 _SEEN, _TRUSTED, _SAME, _AGAIN, _REFUSED, _DIFFERS, _WITHDRAWN = range(7)
 
 _MOST_REFUSALS = 3  # of one structure of arguments
@@ -951,6 +953,7 @@ _WHY_PLAIN = {
     _LOOK_GIVEN: "what its arguments hold changes all the time",
     _PLAIN: "a mode of torch's, or a tensor that is no ordinary one",
     _RAISED: "an operator has raised an error before anything was written",
+    _FORKED: "the process was forked: start it by spawn",
     _PASSED: "its arguments have forms, or numbers, that do not come again",
 }
 _REMEDIES = {
