@@ -140,6 +140,12 @@ bool MayRaise(const c10::OperatorHandle& op,
   return of_host;
 }
 
+bool OnlyCopies(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return Reads(op) || name == "aten::copy_" || name == "aten::_to_copy" ||
+         name == "aten::to" || name == "aten::clone";
+}
+
 bool TellsHowItDrew(const c10::OperatorHandle& op) {
   return op.operator_name().name.find("attention") != std::string::npos;
 }

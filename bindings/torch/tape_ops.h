@@ -45,6 +45,8 @@ bool IsOff(const c10::OperatorHandle& op,
 // wait: calls of torch's whose tensors are a GPU's, but for numbers.
 bool MayRaise(const c10::OperatorHandle& op,
               std::span<const c10::IValue> arguments);
+// Though the host waits within it: it copies, or hands out what there is.
+bool OnlyCopies(const c10::OperatorHandle& op);
 
 // Of its results, some are tensors of the host that say where in the random
 // generator's sequence it drew: for its backward pass.

@@ -269,7 +269,7 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
     throw;
   }
   // It may have seen what tensors hold.
-  if (behind_effects && !may_raise &&
+  if (behind_effects && !may_raise && !OnlyCopies(op) &&
       g_waits.load(std::memory_order_relaxed) != waits) {
     TellOfEffects();
   }

@@ -91,12 +91,15 @@ struct ThreadState {
   void EndUnderWay(uint64_t began) {
     if (IsLate(began)) [[unlikely]]
       EndsLate();
-    // A thread that ends may have given it back inside of the op.
-    if (slot == nullptr) [[unlikely]]
-      return;
-    slot->End();
-    if (ending && !slot->elsewhere()) [[unlikely]]
-      GiveSlotBack();
+    EndNote();
+  }
+  // The same of an op that was skipped (scheduler::Skipping).
+  void EndSkipped() {
+    const bool skips =
+        skipped_asleep ? asleep->on() && !IsLate(activation) : g_unwatched.on();
+    if (!skips) [[unlikely]]
+      EndsLate();
+    EndNote();
   }
   // The same of an OpElsewhere.
   void EndElsewhere(uint64_t began) {
@@ -131,6 +134,14 @@ struct ThreadState {
  private:
   static bool IsLate(uint64_t began) {
     return g_activations.load(std::memory_order_relaxed) != began;
+  }
+  void EndNote() {
+    // A thread that ends may have given it back inside of the op.
+    if (slot == nullptr) [[unlikely]]
+      return;
+    slot->End();
+    if (ending && !slot->elsewhere()) [[unlikely]]
+      GiveSlotBack();
   }
   void TakeSlot();
   void GiveSlotBack();

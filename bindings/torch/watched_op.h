@@ -47,9 +47,7 @@ class SkippedOp {
     --thread.depth;
     if (!thread.noted_skipped) return;
     thread.noted_skipped = false;
-    if (thread.skipped_asleep && !thread.asleep->on()) [[unlikely]]
-      ThreadState::EndsLate();
-    thread.EndUnderWay();
+    thread.EndSkipped();
   }
   SkippedOp(const SkippedOp&) = delete;
   SkippedOp& operator=(const SkippedOp&) = delete;

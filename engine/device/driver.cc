@@ -98,6 +98,11 @@ base::Error Driver::Explain(CUresult result, const char* call) const {
   std::string message = std::string(call) + " failed with ";
   message += name != nullptr ? name : "error " + std::to_string(result);
   if (meaning != nullptr) message.append(" (").append(meaning).append(")");
+  if (result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
+    message +=
+        ": the PTX is of a newer CUDA than the driver; compile for the device "
+        "(leave out `architecture`), or update the driver";
+  }
   return base::Error(CodeOf(result), std::move(message));
 }
 

@@ -338,6 +338,44 @@ def test_a_handler_round_what_a_gpu_computes(device: str) -> None:
         assert any(reason.startswith(BEHIND) for reason in report.reasons), str(report)
 
 
+def test_a_training_step_that_reads_inside_of_a_handler(device: str) -> None:
+    """As transformers looks at positions. To read a value raises nothing."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(3, 3).to(device) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+
+    def step_of(layer: nn.Linear) -> Fn:
+        def inner(x: torch.Tensor) -> torch.Tensor:
+            if bool((x > -1e9).all()):
+                x = x * 2
+            return nn.functional.dropout(layer(x), 0.3)
+
+        model = Wrapped(inner)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).square().sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return step
+
+    fast: Any = reprise.region(step_of(layers[1]))
+    kept = []
+    for run in (step_of(layers[0]), fast):
+        torch.manual_seed(6)
+        kept.append([run(matrix(device, True)) for _ in range(10)])
+    assert_same_bits(kept[1], kept[0])
+    assert_same_bits(list(layers[1].parameters()), list(layers[0].parameters()))
+    report = fast.explain()
+    if device == "cuda":
+        assert report.replayed >= 4, str(report)
+    else:
+        assert report.replayed == 0
+
+
 def waits(x: torch.Tensor) -> torch.Tensor:
     """Raises by what it finds once the host has waited (`normal` looks at it)."""
     try:
