@@ -29,7 +29,7 @@ constexpr char kNew[] = "a new op each time, like those that came here before";
 constexpr char kWritesOutside[] = "writes memory that its trace did not make";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
 
-constexpr char kUnderWay[] =
+constexpr char kOpUnderWay[] =
     "another thread was inside an op that may write what a replay would read: "
     "eager ran the pass";
 constexpr char kFromHost[] = "copies from the host, between traces";
@@ -563,7 +563,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
   if (!Resolve(op)) return std::nullopt;
   if (replay_.MayBeWritten()) {
     in_use_.instance->Finish();
-    ++journal_.notes[kUnderWay];
+    ++journal_.notes[kOpUnderWay];
     timer_.Disregard();
     return TryPass(entry);
   }

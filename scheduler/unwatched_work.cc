@@ -39,6 +39,7 @@ void UnwatchedWork::Renew() {
   whole_devices_.clear();
   events_.clear();
   left_.clear();
+  forgotten_ = 0;
 }
 
 bool UnwatchedWork::StandsStill(const Time& began) const {
@@ -64,6 +65,7 @@ void UnwatchedWork::HasWaitedFor(const StreamKey& stream, const Time& began) {
     if (order.stream != stream) continue;
     const StreamKey& of = order.event.stream;
     const bool behind_more =
+        order.event.orders < forgotten_ ||
         std::ranges::any_of(left_, [&](const Order& other) {
           return other.stream == of && other.number > order.event.orders;
         });
@@ -116,7 +118,10 @@ void UnwatchedWork::WaitsFor(const void* event, const StreamKey& stream) {
   // Where it was recorded before, only the stream itself will be known.
   const Recorded from =
       found == events_.end() ? Recorded{stream, number} : found->second;
-  if (left_.size() == kMostOrders) left_.erase(left_.begin());
+  if (left_.size() == kMostOrders) {
+    forgotten_ = left_.front().number;
+    left_.erase(left_.begin());
+  }
   left_.push_back({stream, from, number});
 }
 

@@ -75,7 +75,8 @@ class UnwatchedWork {
       REPRISE_EXCLUDES(mutex_);
 
  private:
-  // So many are remembered. Of more, all are forgotten.
+  // So many are remembered. Of more streams and events, all are forgotten; of
+  // more orders the oldest.
   static constexpr size_t kMostStreams = 64;
   static constexpr size_t kMostEvents = 4096;
 
@@ -113,6 +114,7 @@ class UnwatchedWork {
   std::unordered_map<const void*, Recorded> events_ REPRISE_GUARDED_BY(mutex_);
   // Those behind which such work may be left.
   std::vector<Order> left_ REPRISE_GUARDED_BY(mutex_);
+  uint64_t forgotten_ REPRISE_GUARDED_BY(mutex_) = 0;  // the last of these
 };
 
 }  // namespace reprise::scheduler

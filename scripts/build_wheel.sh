@@ -3,9 +3,9 @@
 #
 # Builds the wheel into FOLDER, in the environment that is entered, with libraries for
 # its torch and for others: each TORCH is the folder torch/ of an installed wheel.
-# Compiled as the preset release compiles, so that ccache has done it already: the same
-# flags, and CMake's name for the compiler (pip would take Python's, g++), because ccache
-# tells compilers apart by name. The tag names the C library that it needs at least
+# Sources are compiled by the half dozen, as pyproject.toml says. CMake's name for the
+# compiler is taken (pip would take Python's, g++), because ccache tells compilers apart
+# by name. The tag names the C library that it needs at least
 # (tests/architecture/library_test.py).
 set -euo pipefail
 
@@ -18,7 +18,8 @@ export CXX=${CXX:-c++}
 more=
 for torch in "$@"; do
   build=build/wheel-$(sed -n "s/^__version__ = '\([0-9]*\)\.\([0-9]*\).*/\1\2/p" "$torch/version.py")
-  cmake --preset release -B "$build" -DREPRISE_TESTS=OFF -DREPRISE_TORCH_DIR="$torch" >/dev/null
+  cmake --preset release -B "$build" -DREPRISE_TESTS=OFF -DREPRISE_TORCH_DIR="$torch" \
+    -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=6 >/dev/null
   cmake --build "$build" --target reprise_torch
   rm -rf "$build/installed"
   cmake --install "$build" --component python --strip --prefix "$build/installed" >/dev/null

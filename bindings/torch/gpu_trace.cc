@@ -51,6 +51,26 @@ UnwatchedWork* Unwatched(c10::DeviceType type) {
   return active == nullptr ? nullptr : &active->scheduler().unwatched();
 }
 
+// What a graph is captured of, no stream has to do yet.
+bool IsCaptured(Handle stream) {
+  auto status = cudaStreamCaptureStatusNone;
+  const auto asked =
+      cudaStreamIsCapturing(reinterpret_cast<cudaStream_t>(stream), &status);
+  // The default stream, while another one is captured: no error of torch's.
+  if (asked != cudaSuccess) (void)cudaGetLastError();
+  return asked != cudaSuccess || status != cudaStreamCaptureStatusNone;
+}
+
+void NoteRecord(c10::DeviceType type, Handle event, Handle stream) {
+  UnwatchedWork* const unwatched = Unwatched(type);
+  if (unwatched == nullptr || !unwatched->any()) return;
+  if (IsCaptured(stream)) {
+    unwatched->Forget(EventOf(event));
+  } else {
+    unwatched->Records(EventOf(event), KeyOf(stream));
+  }
+}
+
 bool Interrupt(Handle stream, const char* what) {
   TapeRecorder::NoteOutside(what);
   TorchRuntime* runtime = Listener();
@@ -76,21 +96,22 @@ class GpuTrace final : public c10::impl::PyInterpreterVTable {
 
   void trace_gpu_event_record(c10::DeviceType type, Handle event,
                               Handle stream) const override {
+    NoteRecord(type, event, stream);
     if (type == c10::kCUDA && Interrupt(stream, "an event is recorded")) {
       // Torch has recorded it already and will report what that call said.
       (void)cudaEventRecord(reinterpret_cast<cudaEvent_t>(event),
                             reinterpret_cast<cudaStream_t>(stream));
-    }
-    if (UnwatchedWork* const unwatched = Unwatched(type)) {
-      unwatched->Records(EventOf(event), KeyOf(stream));
+      NoteRecord(type, event, stream);
     }
     if (auto* n = Next()) (*n)->trace_gpu_event_record(type, event, stream);
   }
   void trace_gpu_event_wait(c10::DeviceType type, Handle event,
                             Handle stream) const override {
     if (type == c10::kCUDA) Interrupt(stream, "the stream waits for an event");
-    if (UnwatchedWork* const unwatched = Unwatched(type)) {
-      unwatched->WaitsFor(EventOf(event), KeyOf(stream));
+    UnwatchedWork* const unwatched = Unwatched(type);
+    if (unwatched != nullptr && unwatched->any()) {
+      unwatched->WaitsFor(IsCaptured(stream) ? nullptr : EventOf(event),
+                          KeyOf(stream));
     }
     if (auto* n = Next()) (*n)->trace_gpu_event_wait(type, event, stream);
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -29,11 +30,11 @@ constinit std::atomic<uint64_t> g_kernel_state{0};
 struct DefinitionOf {
   friend auto Member(DefinitionOf);
 };
-struct KernelsOf {
-  friend auto Member(KernelsOf);
+struct KernelTableOf {
+  friend auto Member(KernelTableOf);
 };
 template struct Reveal<DefinitionOf, &c10::OperatorHandle::operatorDef_>;
-template struct Reveal<KernelsOf, &c10::impl::OperatorEntry::kernels_>;
+template struct Reveal<KernelTableOf, &c10::impl::OperatorEntry::kernels_>;
 
 namespace {
 
@@ -57,7 +58,7 @@ constexpr std::array kForAllBackends = {
 // that of a fallback, or there is none.
 const c10::impl::AnnotatedKernel* KernelFor(
     const c10::impl::OperatorEntry& entry, DispatchKey backend) {
-  const auto& kernels = entry.*Member(KernelsOf());
+  const auto& kernels = entry.*Member(KernelTableOf());
   auto found = kernels.find(backend);
   for (const DispatchKey key : kForAllBackends) {
     if (found == kernels.end()) found = kernels.find(key);
@@ -87,7 +88,7 @@ bool IsTorchs(const c10::impl::AnnotatedKernel* kernel,
                         : kernel->debug.starts_with(folder);
 }
 
-class Kernels {
+class ProgramsKernels {
  public:
   void Changed() {
     changes_.Note();
@@ -101,10 +102,16 @@ class Kernels {
     const uint64_t noted = changes_.noted();
     if (!folder_.has_value()) folder_ = FindTorchsFolder();
     NoteOperators();
+    replaced_.clear();
     uint64_t state = c10::WarningUtils::get_warnAlways() ? kWarnsAlways : 0;
     for (Known& known : known_) state ^= LookAt(known);
     g_kernel_state.store(state, std::memory_order_relaxed);
     changes_.LookedAt(noted);
+  }
+
+  bool Replaced(const c10::OperatorName& name) {
+    const std::lock_guard lock(mutex_);
+    return replaced_.contains(name);
   }
 
  private:
@@ -167,6 +174,7 @@ class Kernels {
       replaced |= kBits[i];
       hash ^= std::hash<std::string>()(what) | 1;
     }
+    if (replaced != 0) replaced_.insert(known.name);
     if (replaced != 0 && known.info == nullptr) {
       known.info = HookRegistrar().AddIfReplaced(*op);
     }
@@ -184,14 +192,19 @@ class Kernels {
   std::optional<std::string> folder_;
   size_t hooked_ = 0;
   std::vector<Known> known_;
+  std::unordered_set<c10::OperatorName> replaced_;
 };
 
-Kernels& All() {
-  static auto* const kernels = new Kernels;  // hooks outlive everything
+ProgramsKernels& All() {
+  static auto* const kernels = new ProgramsKernels;  // hooks outlive everything
   return *kernels;
 }
 
 }  // namespace
+
+bool RunsProgramsKernel(const c10::OperatorName& name) {
+  return KernelState() != 0 && All().Replaced(name);
+}
 
 void KernelsMayHaveChanged() { All().Changed(); }
 

@@ -3,6 +3,8 @@
 #ifndef REPRISE_BINDINGS_TORCH_KERNEL_WATCH_H_
 #define REPRISE_BINDINGS_TORCH_KERNEL_WATCH_H_
 
+#include <ATen/core/operator_name.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -36,6 +38,10 @@ inline uint64_t KernelState() {
   // Relaxed: the thread that has looked at the kernels has written it.
   return g_kernel_state.load(std::memory_order_relaxed);
 }
+
+// The program's kernel runs where the operator is called on the CPU or CUDA.
+// Thread-safe; a lock, if there are such operators.
+bool RunsProgramsKernel(const c10::OperatorName& name);
 
 // Kernels may have been registered or taken back. Any thread.
 void KernelsMayHaveChanged();

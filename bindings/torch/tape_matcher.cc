@@ -160,18 +160,17 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
   }
   for (size_t i = 0; i < written.arguments.size(); ++i) {
     std::string how;
+    // It does not vary within a tape.
+    if (IsProbability(written.op, i) &&
+        !SameValue(expected.arguments[i].value, written.arguments[i].value)) {
+      return number + ", " + name + ": '" +
+             written.op.schema().arguments()[i].name() + "' is " +
+             TextOf(written.arguments[i].value) + ", was " +
+             TextOf(expected.arguments[i].value);
+    }
     if (!SameArgument(expected.arguments[i], written.arguments[i], how)) {
       return number + ", " + name + ": '" +
              written.op.schema().arguments()[i].name() + "' " + how;
-    }
-  }
-  // A probability of dropout that is zero in one of them (IsOff).
-  if (Draws(written.op) &&
-      std::ranges::any_of(written.arguments, [](const TapeArgument& argument) {
-        return argument.kind == Kind::kNumber;
-      })) {
-    for (Tape* of : {expected_.get(), written_}) {
-      of->first_effect_ = std::min(of->first_effect_, index);
     }
   }
   if (!SameValue(written.read, expected.read)) {

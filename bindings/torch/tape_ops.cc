@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 
+#include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/tape.h"
 
 namespace reprise::bindings {
@@ -112,11 +114,13 @@ bool WritesSecretly(const c10::OperatorHandle& op) {
 
 bool IsOff(const c10::OperatorHandle& op,
            std::span<const c10::IValue> arguments) {
+  if (!op.operator_name().name.starts_with("aten::")) return false;
   const auto& schema = op.schema().arguments();
   for (size_t i = 0; i < schema.size(); ++i) {
     const std::string& name = schema[i].name();
     const c10::IValue& value = arguments[i];
-    if (name == "dropout_p" && value.isDouble() && value.toDouble() == 0) {
+    if (name == "dropout_p" && value.isDouble() && value.toDouble() == 0 &&
+        !std::signbit(value.toDouble())) {
       return true;
     }
     const bool trains =
@@ -133,11 +137,22 @@ bool MayRaise(const c10::OperatorHandle& op,
   // MAGMA and cuSOLVER have the host wait in ways of their own.
   const std::string_view base = std::string_view(name).substr(6);
   if (base.starts_with("linalg_") || base.starts_with("_linalg_")) return true;
+  if (RunsProgramsKernel(op.operator_name())) return true;
+  bool of_gpu = false;
   bool of_host = false;
-  ForTensors(arguments, [&of_host](const at::Tensor& tensor) {
-    of_host |= tensor.defined() && !tensor.is_cuda() && tensor.dim() > 0;
+  bool number = false;
+  ForTensors(arguments, [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    of_gpu |= tensor.is_cuda();
+    number |= !tensor.is_cuda() && tensor.dim() == 0;
+    of_host |= !tensor.is_cuda() && tensor.dim() > 0;
   });
-  return of_host;
+  return of_host || (number && !of_gpu);
+}
+
+bool IsProbability(const c10::OperatorHandle& op, size_t argument) {
+  const std::string& name = op.schema().arguments()[argument].name();
+  return Draws(op) && (name == "p" || name.starts_with("dropout"));
 }
 
 bool OnlyCopies(const c10::OperatorHandle& op) {

@@ -31,6 +31,8 @@ bool DecidesByValues(const c10::OperatorHandle& op);
 
 // It draws random numbers.
 bool Draws(const c10::OperatorHandle& op);
+// By that argument it may also decide to draw none, and call other operators.
+bool IsProbability(const c10::OperatorHandle& op, size_t argument);
 
 // It writes what its schema does not say (running statistics).
 bool WritesSecretly(const c10::OperatorHandle& op);
@@ -42,7 +44,8 @@ bool IsOff(const c10::OperatorHandle& op,
 
 // The call may raise an error that depends on what tensors hold, without a wait
 // of the host's that torch tells of. Others know nothing of that before such a
-// wait: calls of torch's whose tensors are a GPU's, but for numbers.
+// wait: calls of torch's kernels that have tensors of a GPU, and of the host at
+// most numbers; and those that have no tensors.
 bool MayRaise(const c10::OperatorHandle& op,
               std::span<const c10::IValue> arguments);
 // Though the host waits within it: it copies, or hands out what there is.

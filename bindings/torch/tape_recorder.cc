@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -257,7 +258,8 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
     const std::lock_guard lock(g_recording);
     call = recorder->Before(op, std::span(*stack).last(arguments));
     behind_effects = recorder->HasEffects();
-    may_raise = MayRaise(op, std::span(*stack).last(arguments));
+    may_raise = MayRaise(op, std::span(*stack).last(arguments)) ||
+                recorder->MayVary(std::span(*stack).last(arguments));
   }
   if (behind_effects && may_raise) TellOfEffects();
   const size_t others = stack->size() - arguments;
@@ -746,6 +748,19 @@ void TapeRecorder::NoteContentsBehind(const at::Tensor& tensor,
           {static_cast<int32_t>(reg), CopyHostTensor(*given)});
     }
   }
+}
+
+bool TapeRecorder::MayVary(std::span<const c10::IValue> arguments) const {
+  if (parts_.numbers.empty()) return false;
+  return std::ranges::any_of(arguments, [this](const c10::IValue& value) {
+    if (value.isTensor() && value.toTensor().defined()) {
+      return value.toTensor().unsafeGetTensorImpl()->is_wrapped_number();
+    }
+    return value.isDouble() &&
+           std::ranges::any_of(parts_.numbers, [&value](double number) {
+             return std::abs(number) == std::abs(value.toDouble());
+           });
+  });
 }
 
 void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index,

@@ -155,6 +155,9 @@ class TapeRecorder {
   bool HasEffects() const {
     return refused_.empty() && (!pure_ || drops_gradients_at_.has_value());
   }
+  // A float among them may be one that is given at each call: it may be another
+  // one then, by which the operator raises.
+  bool MayVary(std::span<const c10::IValue> arguments) const;
   void NoteEffects(const c10::OperatorHandle& op, size_t call,
                    std::span<const c10::IValue> arguments);
   // Of an operator that decides by them: as if Python read them.

@@ -13,6 +13,7 @@ import fresh
 import pytest
 import skips
 import torch
+from reprise import _doctor_torch
 
 _DOCTOR = ("-m", "reprise", "doctor")
 # Of the shell that runs the tests; each test says what it sets.
@@ -63,6 +64,21 @@ def test_where_all_is_well_everything_is_looked_at() -> None:
         assert "correctness and not speed" in the(rows, "GPU", "warning")
     else:
         assert torch.cuda.get_device_name() in the(rows, "GPU", "ok")
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue Jun  3 2025",
+    ],
+)
+def test_the_drivers_version(
+    version: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "version").write_text(version + "\nGCC version: gcc 13.2.0\n")
+    monkeypatch.setattr(_doctor_torch, "_DRIVER", tmp_path)
+    assert "driver 580.159.04" in _doctor_torch.Here().gpu().found
 
 
 def test_for_people_each_row_is_a_line_or_two() -> None:

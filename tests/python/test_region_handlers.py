@@ -308,6 +308,84 @@ def test_dropout_whose_probability_is_an_argument(device: str) -> None:
         assert_same_bits([found], [fn(given, dropout)])
 
 
+def test_a_number_of_the_host_may_raise(device: str) -> None:
+    """An operator whose tensors are all of the host, and numbers."""
+    counts = [torch.zeros((), device=device) for _ in range(2)]
+
+    def counting(count: torch.Tensor) -> Callable[..., torch.Tensor]:
+        def fn(x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+            count.add_(1)
+            try:
+                r = torch.div(x, by, rounding_mode="floor")
+            except RuntimeError:
+                r = x * 0 - 1
+            return r.to(device) + count
+
+        return fn
+
+    plain = counting(counts[0])
+    fast: Any = reprise.region(counting(counts[1]))
+    with torch.no_grad():
+        for number in range(12):
+            given = torch.tensor(7), torch.tensor(0 if number % 5 == 4 else 2)
+            assert_same_bits([fast(*given)], [plain(*given)])
+    assert_same_bits(counts[1:], counts[:1])
+
+
+def test_a_float_that_varies_may_raise(device: str) -> None:
+    """It is checked on the host, whatever the device."""
+    counts = [torch.zeros((), device=device) for _ in range(2)]
+
+    def counting(count: torch.Tensor) -> Callable[..., torch.Tensor]:
+        def fn(x: torch.Tensor, std: float) -> torch.Tensor:
+            count.add_(1)
+            try:
+                r = torch.normal(0.0, std, size=(3,), device=device)
+            except RuntimeError:
+                r = torch.zeros(3, device=device)
+            return r + count + x
+
+        return fn
+
+    plain = counting(counts[0])
+    fast: Any = reprise.region(counting(counts[1]))
+    x = torch.zeros(3, device=device)
+    with torch.no_grad():
+        for number in range(12):
+            std = -1.0 if number % 5 == 4 else 1.0 + number
+            torch.manual_seed(number)
+            found = fast(x, std)
+            torch.manual_seed(number)
+            assert_same_bits([found], [plain(x, std)])
+    assert_same_bits(counts[1:], counts[:1])
+
+
+def test_a_switch_of_another_librarys_operator(device: str) -> None:
+    """`training=False` says nothing there: it draws all the same."""
+
+    @torch.library.custom_op(
+        f"reprise_test::noise_{device}",
+        mutates_args=(),
+        tags=(torch.Tag.nondeterministic_seeded,),
+    )
+    def noise(x: torch.Tensor, training: bool = False) -> torch.Tensor:
+        return torch.rand_like(x) + x
+
+    noise.register_fake(lambda x, training=False: torch.empty_like(x))
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        x = noise(x)
+        return x * 2 if x.sum().item() > 9 else x * 3
+
+    fast: Any = reprise.region(fn)
+    kept = []
+    with torch.no_grad():
+        for run in (fn, fast):
+            torch.manual_seed(8)
+            kept.append([run(matrix(device, True)) for _ in range(14)])
+    assert_same_bits(kept[1], kept[0])
+
+
 def test_a_handler_round_what_a_gpu_computes(device: str) -> None:
     """An operator on a GPU's tensors knows nothing of them before the host waits."""
     count = torch.zeros((), device=device)

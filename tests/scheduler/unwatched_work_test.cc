@@ -138,6 +138,21 @@ TEST(UnwatchedWorkTest, AWaitIsForNothingBehindAnEvent) {
   EXPECT_TRUE(work.MayBeOn(kAside));
 }
 
+// The order that says so is the oldest of more than are remembered.
+TEST(UnwatchedWorkTest, AWaitIsForNothingBehindAnEventThatIsLongAgo) {
+  UnwatchedWork work([] { return std::vector{0}; });
+  const int event = 0;
+  const int unknown = 0;
+  work.Add();
+  work.Records(&event, kAside);
+  work.WaitsFor(&unknown, kAside);
+  for (int i = 0; i < 1000; ++i) work.WaitsFor(&unknown, kThird);
+  work.WaitsFor(&event, kMain);
+  work.HasWaitedFor(kMain, work.Now());
+  EXPECT_FALSE(work.MayBeOn(kMain));
+  EXPECT_TRUE(work.MayBeOn(kAside));
+}
+
 TEST(UnwatchedWorkTest, ForgetsStreamsRatherThanGrow) {
   UnwatchedWork work([] { return std::vector{0}; });
   work.Add();

@@ -226,8 +226,12 @@ class HandlerWatch:
             cls._now._look()
 
     def _look(self) -> None:
-        # Autograd's threads work for one that waits.
-        frame = sys._current_frames().get(self._thread)
+        # Autograd's threads work for one that waits, and may run Python themselves.
+        self._look_from(sys._current_frames().get(self._thread))
+        if threading.get_ident() != self._thread:
+            self._look_from(sys._getframe(1))
+
+    def _look_from(self, frame: types.FrameType | None) -> None:
         while frame is not None and frame.f_code is not self._begin:
             self._look_at(frame)
             frame = frame.f_back
