@@ -9,18 +9,17 @@ streams of its own, and AdamW's number of steps, which is read without `fused=Tr
 
 from __future__ import annotations
 
-import tempfile
 from typing import Any
 
 import checks
 import reprise
 import torch
-from torch import distributed, multiprocessing, nn
+import two_processes
+from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-PROCESSES, STEPS = 2, 60
-GPUS = torch.cuda.device_count() >= PROCESSES
+STEPS = 60
 
 
 def train(rank: int, device: torch.device) -> list[Any]:
@@ -41,21 +40,13 @@ def train(rank: int, device: torch.device) -> list[Any]:
     return [model.state_dict(), optimizer.state_dict(), losses]
 
 
-def run(rank: int, store: str) -> None:
+def run(rank: int, device: torch.device) -> None:
     """One of the processes."""
-    device = torch.device(f"cuda:{rank}" if GPUS else "cpu")
-    if GPUS:
-        torch.cuda.set_device(device)
-    distributed.init_process_group(
-        "nccl" if GPUS else "gloo", f"file://{store}", rank=rank, world_size=PROCESSES
-    )
     expected = train(rank, device)
     reprise.enable(device.type, policy="always")  # replay whatever was validated
     found = train(rank, device)
     checks.finish(found, expected, least=0.4)
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(run, (f"{folder}/store",), nprocs=PROCESSES)
+    two_processes.start(run)

@@ -9,18 +9,17 @@ or streams of their own, and AdamW's number of steps, which is read without `fus
 
 from __future__ import annotations
 
-import tempfile
 from typing import Any
 
 import checks
 import reprise
 import torch
-from torch import distributed, multiprocessing, nn
+import two_processes
+from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
-PROCESSES, STEPS = 2, 60
-GPUS = torch.cuda.device_count() >= PROCESSES
+STEPS = 60
 
 
 def train(rank: int, device: torch.device) -> list[Any]:
@@ -28,7 +27,7 @@ def train(rank: int, device: torch.device) -> list[Any]:
     torch.manual_seed(0)
     layers = [nn.Linear(32, 64), nn.GELU(), nn.Dropout(), nn.Linear(64, 32)]
     model = nn.Sequential(*layers).to(device)
-    mesh = distributed.init_device_mesh(device.type, (PROCESSES,))
+    mesh = distributed.init_device_mesh(device.type, (two_processes.PROCESSES,))
     for layer in (layers[0], layers[-1], model):
         fully_shard(layer, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -45,21 +44,13 @@ def train(rank: int, device: torch.device) -> list[Any]:
     return [t.to_local() if hasattr(t, "to_local") else t for t in checks.leaves(state)]
 
 
-def run(rank: int, store: str) -> None:
+def run(rank: int, device: torch.device) -> None:
     """One of the processes."""
-    device = torch.device(f"cuda:{rank}" if GPUS else "cpu")
-    if GPUS:
-        torch.cuda.set_device(device)
-    distributed.init_process_group(
-        "nccl" if GPUS else "gloo", f"file://{store}", rank=rank, world_size=PROCESSES
-    )
     expected = train(rank, device)
     reprise.enable(device.type, policy="always")  # replay whatever was validated
     found = train(rank, device)
     checks.finish(found, expected, least=0.4)
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(run, (f"{folder}/store",), nprocs=PROCESSES)
+    two_processes.start(run)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import checks
 import reprise
-import torch
+import texts
 import transformers
 
 transformers.set_seed(0)
@@ -23,28 +23,9 @@ config = transformers.LlamaConfig(
     num_key_value_heads=2,
 )
 model = transformers.LlamaForCausalLM(config).to(checks.DEVICE).eval()
-prompts = [torch.randint(3, 1000, (1, 8), device=checks.DEVICE) for _ in range(12)]
+prompts = texts.prompts()
 
-
-def texts() -> list[tuple[torch.Tensor, ...]]:
-    """Of each prompt the tokens, and the logits that they were chosen by."""
-    made = [
-        model.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=24,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-            return_dict_in_generate=True,
-            output_logits=True,
-        )
-        for prompt in prompts
-    ]
-    return [(text.sequences, *text.logits) for text in made]
-
-
-expected = texts()
+expected = texts.made_by(model, prompts)
 reprise.enable(policy="always")  # replay whatever was validated, whatever it saves
-found = texts()
+found = texts.made_by(model, prompts)
 checks.finish(found, expected, least=0.4)

@@ -8,38 +8,20 @@ ops that append a token to the text.
 
 from __future__ import annotations
 
+from typing import Any
+
 import checks
 import reprise
-import torch
+import texts
 import transformers
 
 transformers.set_seed(0)
 config = transformers.GPT2Config(vocab_size=1000, n_embd=64, n_layer=2, n_head=4)
 model = transformers.GPT2LMHeadModel(config).to(checks.DEVICE).eval()
-prompts = [torch.randint(3, 1000, (1, 8), device=checks.DEVICE) for _ in range(12)]
+prompts = texts.prompts()
+static: Any = {"cache_implementation": "static", "disable_compile": True}
 
-
-def texts() -> list[tuple[torch.Tensor, ...]]:
-    """Of each prompt the tokens, and the logits that they were chosen by."""
-    made = [
-        model.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=24,
-            do_sample=False,
-            cache_implementation="static",
-            disable_compile=True,
-            eos_token_id=None,
-            pad_token_id=0,
-            return_dict_in_generate=True,
-            output_logits=True,
-        )
-        for prompt in prompts
-    ]
-    return [(text.sequences, *text.logits) for text in made]
-
-
-expected = texts()
+expected = texts.made_by(model, prompts, **static)
 reprise.enable(policy="always")  # replay whatever was validated, whatever it saves
-found = texts()
+found = texts.made_by(model, prompts, **static)
 checks.finish(found, expected, least=0.4)

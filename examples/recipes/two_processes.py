@@ -1,0 +1,34 @@
+"""What the recipes with two processes share: how these begin, find each other and end."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+
+import torch
+from torch import distributed, multiprocessing
+
+PROCESSES = 2
+GPUS = torch.cuda.device_count() >= PROCESSES
+
+Run = Callable[[int, torch.device], None]
+
+
+def start(run: Run) -> None:
+    """Calls `run(rank, device)` in each process, by NCCL or gloo; ends when all have.
+
+    `run` is a function of the program's own module.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.spawn(_begin, (f"{folder}/store", run), nprocs=PROCESSES)
+
+
+def _begin(rank: int, store: str, run: Run) -> None:
+    device = torch.device(f"cuda:{rank}" if GPUS else "cpu")
+    if GPUS:
+        torch.cuda.set_device(device)
+    distributed.init_process_group(
+        "nccl" if GPUS else "gloo", f"file://{store}", rank=rank, world_size=PROCESSES
+    )
+    run(rank, device)
+    distributed.destroy_process_group()
