@@ -27,8 +27,7 @@ bool UnwatchedWork::MayBeOn(const StreamKey& stream) const {
 bool UnwatchedWork::MayBeBehind(const void* event) const {
   if (!any()) return false;
   const base::MutexLock lock(mutex_);
-  return known_at_ != additions_.load(std::memory_order_acquire) ||
-         IsLeftBehind(event);
+  return IsLeftBehind(event);
 }
 
 void UnwatchedWork::Renew() {

@@ -258,10 +258,11 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
     const std::lock_guard lock(g_recording);
     call = recorder->Before(op, std::span(*stack).last(arguments));
     behind_effects = recorder->HasEffects();
-    may_raise = MayRaise(op, std::span(*stack).last(arguments)) ||
-                recorder->MayVary(std::span(*stack).last(arguments));
+    may_raise = behind_effects &&
+                (MayRaise(op, std::span(*stack).last(arguments)) ||
+                 recorder->MayVary(std::span(*stack).last(arguments)));
   }
-  if (behind_effects && may_raise) TellOfEffects();
+  if (may_raise) TellOfEffects();
   const size_t others = stack->size() - arguments;
   try {
     op.redispatchBoxed(below, stack);

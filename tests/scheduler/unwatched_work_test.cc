@@ -225,6 +225,16 @@ class UnwatchedReplayTest : public testing::Test {
       x_.storage()->data()[i] += 100;
     }
   }
+  // Of a pass during whose replay such work runs, and then `wait`.
+  template <typename Wait>
+  void ExpectEagers(Wait wait) {
+    const std::vector<float> z = Pass([&] {
+      ExpectReplayed();
+      WriteX();
+      wait();
+    });
+    EXPECT_EQ(z, Expected());
+  }
   void WaitFor(const StreamKey& stream) {
     HostWait wait;
     runtime().BeforeWait(stream, "the host waits", wait);
@@ -284,34 +294,19 @@ TEST_F(UnwatchedReplayTest, AForeignOpOnAStreamWithoutASession) {
 TEST_F(UnwatchedReplayTest, WorkEnqueuedWhileNobodyWatched) {
   runtime().Pause();
   runtime().Resume();
-  const std::vector<float> z = Pass([&] {
-    ExpectReplayed();
-    WriteX();
-    WaitFor(kAside);
-  });
-  EXPECT_EQ(z, Expected());
+  ExpectEagers([&] { WaitFor(kAside); });
 }
 
 TEST_F(UnwatchedReplayTest, WorkEnqueuedWhileNobodyWatchedOnAKnownStream) {
   (void)runtime().SessionFor(kAside);
   runtime().Pause();
   runtime().Resume();
-  const std::vector<float> z = Pass([&] {
-    ExpectReplayed();
-    WriteX();
-    WaitFor(kAside);
-  });
-  EXPECT_EQ(z, Expected());
+  ExpectEagers([&] { WaitFor(kAside); });
 }
 
 TEST_F(UnwatchedReplayTest, WorkBehindAnEvent) {
   runtime().NoteUnwatchedWork();
-  const std::vector<float> z = Pass([&] {
-    ExpectReplayed();
-    WriteX();
-    WaitForEvent();
-  });
-  EXPECT_EQ(z, Expected());
+  ExpectEagers([&] { WaitForEvent(); });
 }
 
 // The host waits for a stream that waits for the one with the work.
@@ -351,12 +346,7 @@ TEST_F(UnwatchedReplayTest, APassThatBeginsDuringTheWait) {
   runtime().NoteUnwatchedWork();
   HostWait wait;
   runtime().BeforeWait(kAside, "the host waits", wait);
-  const std::vector<float> z = Pass([&] {
-    ExpectReplayed();
-    WriteX();
-    runtime().AfterWait(wait);
-  });
-  EXPECT_EQ(z, Expected());
+  ExpectEagers([&] { runtime().AfterWait(wait); });
 }
 
 // Once the host has waited for a stream, waits for it end no pass of others.
@@ -385,12 +375,9 @@ TEST_F(UnwatchedReplayTest, WorkThatComesDuringAWait) {
     before(wait);
     runtime().NoteUnwatchedWork();  // another thread has woken the stream up
     before_ = runtime().stats();
-    const std::vector<float> z = Pass([&] {
-      ExpectReplayed();
-      WriteX();
+    ExpectEagers([&] {
       if (runtime().tells_of_waits()) runtime().AfterWait(wait);
     });
-    EXPECT_EQ(z, Expected());
     program_->Read(a_);
     PassUntilFollowed();
   };
@@ -409,12 +396,7 @@ TEST_F(UnwatchedReplayTest, AWaitOfAnotherRuntime) {
   other.runtime->Pause();
   runtime().NoteUnwatchedWork();
   runtime().AfterWait(wait);
-  const std::vector<float> z = Pass([&] {
-    ExpectReplayed();
-    WriteX();
-    WaitFor(kAside);
-  });
-  EXPECT_EQ(z, Expected());
+  ExpectEagers([&] { WaitFor(kAside); });
 }
 
 // What does not concern such work any more ends no pass.
