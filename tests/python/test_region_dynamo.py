@@ -83,7 +83,8 @@ def test_no_function_of_the_package_is_inlined() -> None:
     assert len(functions) > 200
     for function in functions:
         name = pathlib.Path(function.__code__.co_filename).name, function.__name__
-        if name not in HEADS:
+        of_command = function.__module__.startswith(COMMANDS)  # another test's import
+        if name not in HEADS and not of_command:
             assert inspect.getattr_static(function, "_torchdynamo_disable"), name
 
 
