@@ -48,14 +48,15 @@ std::string NameOf(const StreamKey& key) {
   return std::move(name).str();
 }
 
-// The first device's. The process may have less of the host's than there is.
-base::Result<size_t> MemoryBytes(DeviceKind kind) {
+// Of several devices the first one's. The process may have less of the host's
+// than there is.
+base::Result<size_t> MemoryBytes(Devices devices) {
   constexpr size_t kOfTheHost = size_t{16} << 30;
-  if (kind == DeviceKind::kHost) return kOfTheHost;
+  if (devices.kind == DeviceKind::kHost) return kOfTheHost;
   REPRISE_ASSIGN_OR_RETURN(const device::Driver* const driver,
                            device::Driver::Load());
   CUdevice device = 0;
-  REPRISE_CU(*driver, cuDeviceGet(&device, 0));
+  REPRISE_CU(*driver, cuDeviceGet(&device, devices.index.value_or(0)));
   size_t bytes = 0;
   REPRISE_CU(*driver, cuDeviceTotalMem(&bytes, device));
   return bytes;
@@ -65,10 +66,11 @@ base::Result<size_t> MemoryBytes(DeviceKind kind) {
 
 class Runtime::Impl {
  public:
-  Impl(DeviceKind kind, const base::Options& options,
+  Impl(Devices devices, const base::Options& options,
        MakeFrontend make_frontend, Timeline* timeline,
        const OpsUnderWay* under_way)
-      : kind_(kind),
+      : devices_(devices),
+        kind_(devices.kind),
         options_(options),
         under_way_(under_way),
         plans_(
@@ -81,8 +83,8 @@ class Runtime::Impl {
     if (options.nvtx) track_.ShowRanges();
     policy_ = options.policy;
     if (policy_ == base::Policy::kAuto) {
-      policy_ = kind == DeviceKind::kCuda ? base::Policy::kMeasured
-                                          : base::Policy::kAlways;
+      policy_ = kind_ == DeviceKind::kCuda ? base::Policy::kMeasured
+                                           : base::Policy::kAlways;
     }
     if (options.build_delays != 0) late_.emplace(queue_, options.build_delays);
     base::AllowsHeavyFence();  // asked now: the first answer takes long
@@ -144,13 +146,13 @@ class Runtime::Impl {
     for (StreamSession* session : Sessions()) session->Resume();
   }
 
-  std::vector<StreamSession*> Sessions() const REPRISE_EXCLUDES(mutex_) {
-    const base::MutexLock lock(mutex_);
-    std::vector<StreamSession*> sessions;
-    for (const Slot& slot : sessions_) {
-      if (slot.session != nullptr) sessions.push_back(slot.session.get());
-    }
-    return sessions;
+  std::vector<StreamSession*> Sessions() const {
+    return SessionsOf([](const StreamKey&) { return true; });
+  }
+  // The others are there for what they write.
+  std::vector<StreamSession*> ServedSessions() const {
+    return SessionsOf(
+        [this](const StreamKey& key) { return devices_.Has(key); });
   }
 
   Session* Find(const StreamKey& key) const REPRISE_EXCLUDES(mutex_) {
@@ -321,6 +323,19 @@ class Runtime::Impl {
     std::unique_ptr<StreamSession> session;  // null: none can be had
   };
 
+  template <typename Predicate>
+  std::vector<StreamSession*> SessionsOf(Predicate has) const
+      REPRISE_EXCLUDES(mutex_) {
+    const base::MutexLock lock(mutex_);
+    std::vector<StreamSession*> sessions;
+    for (const Slot& slot : sessions_) {
+      if (slot.session != nullptr && has(slot.key)) {
+        sessions.push_back(slot.session.get());
+      }
+    }
+    return sessions;
+  }
+
   // None if another thread has the lock.
   std::vector<StreamSession*> TrySessionsOf(int device)
       REPRISE_EXCLUDES(mutex_) {
@@ -377,11 +392,14 @@ class Runtime::Impl {
     }
     parts.options = options_;
     parts.policy = policy_;
-    parts.recording_forbidden = &recording_forbidden_;
+    static const std::atomic<bool> always{true};
+    parts.recording_forbidden =
+        devices_.Has(key) ? &recording_forbidden_ : &always;
     parts.opened = &opened_;
     parts.writes = &writes_;
     parts.under_way = under_way_;
-    if (sessions_.empty()) parts.asleep = &asleep_;
+    // Another device's would hide the ops of those that are served.
+    if (sessions_.empty() && devices_.Has(key)) parts.asleep = &asleep_;
     parts.unwatched = &unwatched_;
     parts.plans = &plans_;
     parts.track = track_.Of(NameOf(key));
@@ -437,6 +455,7 @@ class Runtime::Impl {
     return queue_;
   }
 
+  const Devices devices_;
   const DeviceKind kind_;
   const base::Options options_;
   const OpsUnderWay* const under_way_;
@@ -482,11 +501,11 @@ class Runtime::Impl {
 };
 
 base::Result<std::unique_ptr<Runtime>> Runtime::Create(
-    DeviceKind kind, const base::Options& options, MakeFrontend make_frontend,
+    Devices devices, const base::Options& options, MakeFrontend make_frontend,
     Timeline* timeline, const OpsUnderWay* under_way) {
-  REPRISE_ASSIGN_OR_RETURN(const size_t memory_bytes, MemoryBytes(kind));
+  REPRISE_ASSIGN_OR_RETURN(const size_t memory_bytes, MemoryBytes(devices));
   auto impl =
-      std::make_unique<Impl>(kind, options.For(memory_bytes),
+      std::make_unique<Impl>(devices, options.For(memory_bytes),
                              std::move(make_frontend), timeline, under_way);
   REPRISE_RETURN_IF_ERROR(impl->LoadDevice());
   return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
@@ -674,7 +693,7 @@ void Runtime::Reset() {
 
 Stats Runtime::stats() const {
   Stats sum;
-  for (StreamSession* session : impl_->Sessions()) {
+  for (StreamSession* session : impl_->ServedSessions()) {
     session->Inspect(
         [&sum](const Journal& journal, const std::vector<const TraceEntry*>&,
                const engine::Frontend&) { Add(sum, journal.stats); });
@@ -689,7 +708,7 @@ Stats Runtime::stats() const {
 
 std::string Runtime::ExplainJson() const {
   return ReportJson(impl_->kind() == DeviceKind::kCuda ? "cuda" : "host",
-                    stats(), impl_->Sessions());
+                    stats(), impl_->ServedSessions());
 }
 
 std::string Runtime::PlanJson(const std::string& signature) const {

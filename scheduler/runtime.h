@@ -54,14 +54,16 @@ class Runtime {
   using MakeFrontend =
       std::function<std::unique_ptr<engine::Frontend>(const StreamKey&)>;
 
-  // kUnavailable, in one sentence, where `kind` is kCuda and a driver, a
+  // kUnavailable, in one sentence, where the devices are GPUs and a driver, a
   // device, CUPTI or NVRTC is missing. The CUDA context of each session's
-  // device must exist when its first op arrives. What is done is told to
+  // device must exist when its first op arrives. With one device of several,
+  // ops on the others are watched, as they may write what a replay reads, and
+  // nothing is recorded or replayed there. What is done is told to
   // `timeline`; null: nobody looks. Threads note in `under_way` the ops that
   // they are inside of; null: one thread issues all ops. Both outlive the
   // runtime.
   static base::Result<std::unique_ptr<Runtime>> Create(
-      DeviceKind kind, const base::Options& options, MakeFrontend make_frontend,
+      Devices devices, const base::Options& options, MakeFrontend make_frontend,
       Timeline* timeline = nullptr, const OpsUnderWay* under_way = nullptr);
   ~Runtime();
 

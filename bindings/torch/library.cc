@@ -6,10 +6,13 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "bindings/torch/gpu_trace.h"
@@ -47,22 +50,38 @@ Texts Report(const base::Status& status) {
   return {NameOf(status.error().code()), status.error().message()};
 }
 
+// "cpu", "cuda" for all GPUs, or "cuda:<index>".
+base::Result<scheduler::Devices> DevicesNamed(const std::string& name) {
+  if (name == "cpu") return scheduler::Devices{scheduler::DeviceKind::kHost};
+  scheduler::Devices gpus{scheduler::DeviceKind::kCuda};
+  if (name == "cuda") return gpus;
+  constexpr std::string_view kOne = "cuda:";
+  int index = 0;
+  const char* const end = name.data() + name.size();
+  if (name.starts_with(kOne)) {
+    const auto [read_to, error] =
+        std::from_chars(name.data() + kOne.size(), end, index);
+    if (error == std::errc() && read_to == end && index >= 0) {
+      gpus.index = index;
+      return gpus;
+    }
+  }
+  return base::Fail(base::Code::kInvalidArgument,
+                    "option 'device' does not accept '" + name +
+                        "': give cpu, cuda, cuda:<index> or None");
+}
+
 base::Status TryEnable(const std::string& device,
                        const c10::Dict<std::string, std::string>& given) {
-  if (device != "cpu" && device != "cuda") {
-    return base::Fail(base::Code::kInvalidArgument,
-                      "option 'device' does not accept '" + device +
-                          "': give cpu, cuda or None");
-  }
+  REPRISE_ASSIGN_OR_RETURN(const scheduler::Devices devices,
+                           DevicesNamed(device));
   REPRISE_ASSIGN_OR_RETURN(base::Options options,
                            base::Options::FromEnvironment());
   for (const auto& entry : given) {
     REPRISE_RETURN_IF_ERROR(options.Set(entry.key(), entry.value()));
   }
   if (!options.enabled) return {};
-  return TorchRuntime::Enable(device == "cuda" ? scheduler::DeviceKind::kCuda
-                                               : scheduler::DeviceKind::kHost,
-                              options);
+  return TorchRuntime::Enable(devices, options);
 }
 
 // Options as Options::Set takes them, on top of the environment's.

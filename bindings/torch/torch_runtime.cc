@@ -128,7 +128,7 @@ TorchRuntime* TorchRuntime::Latest() {
   return g_latest.load(std::memory_order_acquire);
 }
 
-base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
+base::Status TorchRuntime::Enable(scheduler::Devices devices,
                                   const base::Options& options) {
   if (Forked()) {
     base::Log(base::LogLevel::kWarning,
@@ -139,9 +139,10 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
   base::MutexLock lock(all.mutex);
   TorchRuntime* found = nullptr;
   for (TorchRuntime* made : all.made) {
-    if (made->kind_ == kind && made->options_ == options) found = made;
+    if (made->devices_ == devices && made->options_ == options) found = made;
   }
   if (found == nullptr) {
+    const scheduler::DeviceKind kind = devices.kind;
     REPRISE_RETURN_IF_ERROR(PrepareFrontends(kind));
     if (kind == scheduler::DeviceKind::kCuda) {
       REPRISE_RETURN_IF_ERROR(
@@ -149,7 +150,7 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
     }
     REPRISE_ASSIGN_OR_RETURN(auto scheduler,
                              scheduler::Runtime::Create(
-                                 kind, options,
+                                 devices, options,
                                  [](const scheduler::StreamKey& key) {
                                    return MakeFrontend(key, &OpName);
                                  },
@@ -160,8 +161,8 @@ base::Status TorchRuntime::Enable(scheduler::DeviceKind kind,
       REPRISE_RETURN_IF_ERROR(RegisterHooks());
       WatchForks();
     }
-    found = new TorchRuntime(static_cast<int>(all.made.size()), kind, options,
-                             std::move(scheduler));
+    found = new TorchRuntime(static_cast<int>(all.made.size()), devices,
+                             options, std::move(scheduler));
     all.made.push_back(found);
     found->made_before_ = g_made_last.load(std::memory_order_relaxed);
     g_made_last.store(found, std::memory_order_release);
@@ -228,7 +229,7 @@ uint64_t TorchRuntime::ReleaseMemory(int device, scheduler::Shortage shortage) {
   uint64_t bytes = 0;
   for (TorchRuntime* made = g_made_last.load(std::memory_order_acquire);
        made != nullptr; made = made->made_before_) {
-    if (made->kind_ != scheduler::DeviceKind::kCuda) continue;
+    if (made->kind() != scheduler::DeviceKind::kCuda) continue;
     bytes += made->scheduler_->ReleaseMemory(device, shortage);
   }
   return bytes;
@@ -236,7 +237,7 @@ uint64_t TorchRuntime::ReleaseMemory(int device, scheduler::Shortage shortage) {
 
 void TorchRuntime::BeforeMemoryGoes(int device) {
   TorchRuntime* active = Active();
-  if (active == nullptr || active->kind_ != scheduler::DeviceKind::kCuda)
+  if (active == nullptr || active->kind() != scheduler::DeviceKind::kCuda)
     return;
   active->scheduler_->BeforeMemoryGoes(device);
 }
@@ -250,11 +251,11 @@ void TorchRuntime::Interrupt() {
       "memory is used without an op (data_ptr, numpy, a graph of its own)");
 }
 
-TorchRuntime::TorchRuntime(int id, scheduler::DeviceKind kind,
+TorchRuntime::TorchRuntime(int id, scheduler::Devices devices,
                            const base::Options& options,
                            std::unique_ptr<scheduler::Runtime> scheduler)
     : id_(id),
-      kind_(kind),
+      devices_(devices),
       options_(options),
       scheduler_(std::move(scheduler)) {}
 

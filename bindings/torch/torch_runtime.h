@@ -30,11 +30,11 @@ extern std::atomic<uint64_t> g_runtime_epoch;
 // it, and behind it.
 extern std::atomic<uint64_t> g_activations;
 
-// A device kind and a set of options, with the scheduler that serves them.
+// Devices and a set of options, with the scheduler that serves them.
 //
 // All instances are made by Enable, kept by a list that is deliberately leaked,
 // and never destroyed, as hooks on any thread may hold their sessions; enabling
-// again with a kind and options that were used before brings the same instance
+// again with devices and options that were used before brings the same instance
 // back, with its plans. At most one is active. Thread-safe.
 class TorchRuntime {
  public:
@@ -53,10 +53,10 @@ class TorchRuntime {
   static TorchRuntime* Latest();
 
   // Registers the hooks (the first time), makes an instance or finds the one
-  // with this kind and these options, and lets hooks see ops. kUnavailable, in
-  // one sentence, where the kind cannot be served here; what was active before
-  // then stays so.
-  static base::Status Enable(scheduler::DeviceKind kind,
+  // with these devices and options, and lets hooks see ops. kUnavailable, in
+  // one sentence, where the devices cannot be served here; what was active
+  // before then stays so.
+  static base::Status Enable(scheduler::Devices devices,
                              const base::Options& options);
 
   // Makes `runtime` the active one; with null, hooks stop doing anything and
@@ -88,21 +88,21 @@ class TorchRuntime {
   TorchRuntime& operator=(const TorchRuntime&) = delete;
 
   int id() const { return id_; }  // counts the instances from 0
-  scheduler::DeviceKind kind() const { return kind_; }
+  scheduler::DeviceKind kind() const { return devices_.kind; }
 
   // The session of a stream (CUstream; null on the host), made on first use.
   // Null where none can be had. Takes a lock: callers keep what they get while
   // g_runtime_epoch stands.
   scheduler::Session* SessionFor(c10::Device device, void* stream) {
     return scheduler_->SessionFor(
-        {kind_, device.has_index() ? device.index() : 0, stream});
+        {kind(), device.has_index() ? device.index() : 0, stream});
   }
 
   scheduler::Runtime& scheduler() { return *scheduler_; }
   const base::Options& options() const { return options_; }
 
  private:
-  TorchRuntime(int id, scheduler::DeviceKind kind, const base::Options& options,
+  TorchRuntime(int id, scheduler::Devices devices, const base::Options& options,
                std::unique_ptr<scheduler::Runtime> scheduler);
 
   // Gives back what plans of every instance, active or not, hold on a GPU (see
@@ -115,7 +115,7 @@ class TorchRuntime {
   static Switches& switches();
 
   const int id_;
-  const scheduler::DeviceKind kind_;
+  const scheduler::Devices devices_;
   const base::Options options_;
   const std::unique_ptr<scheduler::Runtime> scheduler_;
   TorchRuntime* made_before_ = nullptr;  // set before others see this one

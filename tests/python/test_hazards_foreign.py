@@ -7,6 +7,7 @@ from typing import Any
 
 import hazards
 import pytest
+import reprise
 import torch
 from hazards import WIDTH, Hazard, Point, cases, check_case, same_as_eager
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -277,3 +278,26 @@ def test_copies_between_devices_are_told_to_both(late: int) -> None:
         return kept
 
     same_as_eager("cuda", run)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two GPUs")
+def test_one_gpu_of_two_is_served() -> None:
+    def passes(device: str, session: reprise.Session) -> int:
+        before = session.stats()
+        x = torch.ones(64, 64, device=device)
+        for _ in range(PASSES):
+            h = x
+            for _ in range(8):
+                h = (h @ x).tanh_()
+            assert h.isfinite().all()
+            session.wait()
+        torch.cuda.synchronize(device)
+        stats = session.stats()
+        assert (stats.ops > before.ops) == (stats.replays > before.replays)
+        return stats.replays - before.replays
+
+    with reprise.session("cuda:1", policy="always") as session:
+        assert passes("cuda:0", session) == 0
+        assert passes("cuda:1", session) > 0
+        assert passes("cuda:0", session) == 0

@@ -209,15 +209,12 @@ def test_the_host_may_have_an_index(device: Any) -> None:
 
 @pytest.mark.parametrize("device", [0, "cuda:0", torch.device("cuda", 0)])
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_one_gpu_may_be_named_where_it_is_the_only_one(
+def test_one_gpu_may_be_named(
     monkeypatch: pytest.MonkeyPatch, count: int, device: Any
 ) -> None:
-    """Whatever GPUs there are here: how many torch finds is what decides."""
+    """Whatever GPUs there are here: the only one and one of several."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-    if count == 2:
-        with pytest.raises(ValueError, match=r"2 GPUs.*CUDA_VISIBLE_DEVICES=0"):
-            reprise.enable(device)
-    elif skips.gpus() == 0:
+    if skips.gpus() == 0:
         with pytest.raises(RuntimeError, match="no CUDA device"):
             reprise.enable(device)
     else:

@@ -25,7 +25,7 @@ std::vector<std::string> RangesOf(bool nvtx, Stats* stats) {
   options.nvtx = nvtx;
   sim::ModelFrontend* frontend = nullptr;
   auto runtime =
-      Runtime::Create(DeviceKind::kHost, options, [&](const StreamKey&) {
+      Runtime::Create({DeviceKind::kHost}, options, [&](const StreamKey&) {
         auto made = std::make_unique<sim::ModelFrontend>();
         frontend = made.get();
         return made;

@@ -255,7 +255,7 @@ TEST(RuntimeReleaseMemoryTest, GivesThePlansOfThatDevice) {
   base::Options options;
   options.validate_share = 0;
   auto runtime = Runtime::Create(
-      DeviceKind::kHost, options,
+      {DeviceKind::kHost}, options,
       [&frontends](const StreamKey&) -> std::unique_ptr<engine::Frontend> {
         auto frontend = std::make_unique<sim::ModelFrontend>();
         frontends.push_back(frontend.get());

@@ -90,7 +90,7 @@ TEST_P(RuntimeThreadsTest, EveryProgramGetsItsResults) {
   options.validate_share = 0.01;
   std::vector<ModelFrontend*> frontends;
   auto made = Runtime::Create(
-      DeviceKind::kHost, options,
+      {DeviceKind::kHost}, options,
       [&frontends](const StreamKey&) -> std::unique_ptr<engine::Frontend> {
         auto frontend = std::make_unique<ModelFrontend>();
         frontends.push_back(frontend.get());

@@ -175,7 +175,7 @@ class UnwatchedReplayTest : public testing::Test {
 
   void MakeRuntime(Made& made) {
     auto runtime = Runtime::Create(
-        DeviceKind::kHost, base::Options{},
+        {DeviceKind::kHost}, base::Options{},
         [&made](const StreamKey&) -> std::unique_ptr<engine::Frontend> {
           auto frontend = std::make_unique<ModelFrontend>();
           made.frontends.push_back(frontend.get());

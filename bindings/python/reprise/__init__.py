@@ -96,9 +96,10 @@ def enable(device: Device = None, **options: OptionValue) -> None:
     `REPRISE=0` in the environment, and in a forked child. `enabled=False` is `disable()`.
 
     Args:
-        device: "cuda" for all GPUs, or "cpu" for the host executor, which shows
-            correctness and not speed. None is "cuda" if torch has a GPU, else "cpu".
-            If there is only one GPU, its index, 0 or "cuda:0", is accepted too.
+        device: "cuda" for all GPUs, one GPU (1 or "cuda:1", say), or "cpu" for the host
+            executor, which shows correctness and not speed. None is "cuda" if torch has
+            a GPU, else "cpu". With one GPU, ops on the others are watched, and run as
+            in eager.
         **options: see `reprise.options()`. They win over `REPRISE_*` variables.
 
     Raises:

@@ -108,9 +108,9 @@ def _check_names(options: Iterable[str]) -> None:
 
 
 def _device_named(device: Device) -> str:
-    """In the library's words, which know all GPUs together.
+    """In the library's words. The only GPU is all GPUs.
 
-    Raises ValueError for one GPU of several.
+    Raises ValueError for a GPU that torch does not find.
     """
     text = f"cuda:{device}" if type(device) is int else str(device)
     kind, _, index = text.partition(":")
@@ -119,13 +119,12 @@ def _device_named(device: Device) -> str:
     if kind != "cuda" or not index.isdecimal():
         return text
     count = torch.cuda.device_count()
-    if count > 1 or int(index) >= max(count, 1):
+    if int(index) >= max(count, 1):
         raise ValueError(
             f"reprise: device does not accept {device!r} where torch finds {count} "
-            f"GPU{'s' * (count != 1)}: give 'cuda', which watches each of them, or start the "
-            f"program with CUDA_VISIBLE_DEVICES={index} in its environment"
+            f"GPU{'s' * (count != 1)}: give 'cuda' for all of them, or an index below {count}"
         )
-    return kind
+    return f"cuda:{int(index)}" if count > 1 else kind
 
 
 def _best_device() -> str:
