@@ -82,7 +82,8 @@ void BoxedHook::Define(const OpInfo* info) {
 void BoxedHook::operator()(const c10::OperatorHandle& op,
                            c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowHook;
-  const Showing showing = ShowingOf(below);
+  ThreadState& thread = t_thread_state;
+  const Showing showing = ShowingOf(thread, below);
   if (showing == Showing::kSkip) {
     const SkippedOp inside;
     op.redispatchBoxed(below, stack);
@@ -104,7 +105,7 @@ void BoxedHook::operator()(const c10::OperatorHandle& op,
       return;
     }
     if (form->info != nullptr && form->info->Shown(below)) {
-      Watch(*form, t_thread_state, below, stack);
+      Watch(*form, thread, below, stack);
       return;
     }
   } else if (showing == Showing::kInside && form != nullptr &&

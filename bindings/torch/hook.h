@@ -52,9 +52,10 @@ class Hook<kKind, R(A...)> final : public c10::OperatorKernel {
     } else {
       below = keys & kBelowHook;
     }
-    switch (ShowingOf(below)) {
+    ThreadState& thread = t_thread_state;
+    switch (ShowingOf(thread, below)) {
       case Showing::kShow:
-        return Watch(t_thread_state, below, std::forward<A>(args)...);
+        return Watch(thread, below, std::forward<A>(args)...);
       case Showing::kSkip:
         return Skip(below, std::forward<A>(args)...);
       case Showing::kElsewhere:

@@ -52,6 +52,37 @@ bool IsCopyOnWrite(const c10::StorageImpl& storage) {
          &c10::impl::cow::cow_deleter;
 }
 
+// Sizes and strides, one element after the other: a loop is vectorised, which
+// looks for overlaps first and waits for what a tensor has just got one by one.
+// Tensors have few dimensions.
+[[gnu::always_inline]] inline void CopyExtents(const int64_t* sizes,
+                                               const int64_t* strides,
+                                               size_t rank, uint64_t* to) {
+  const auto copy = [&](size_t i) {
+    to[i] = static_cast<uint64_t>(sizes[i]);
+    to[rank + i] = static_cast<uint64_t>(strides[i]);
+  };
+  switch (rank) {
+    default:
+      for (size_t i = 4; i < rank; ++i) copy(i);
+      [[fallthrough]];
+    case 4:
+      copy(3);
+      [[fallthrough]];
+    case 3:
+      copy(2);
+      [[fallthrough]];
+    case 2:
+      copy(1);
+      [[fallthrough]];
+    case 1:
+      copy(0);
+      [[fallthrough]];
+    case 0:
+      break;
+  }
+}
+
 // Where the tensor is now.
 [[gnu::always_inline]] inline engine::Operand Locate(
     const c10::TensorImpl& tensor, const c10::StorageImpl& storage) {
@@ -115,11 +146,7 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
                         AlignmentClass(operand.address(), kind_) << 32 |
                         uint64_t{rank} << 16 | static_cast<uint64_t>(dtype));
   word[1] = tensor->key_set().raw_repr();
-  word += 2;
-  for (size_t i = 0; i < rank; ++i) {
-    word[i] = static_cast<uint64_t>(operand.sizes[i]);
-    word[rank + i] = static_cast<uint64_t>(operand.strides[i]);
-  }
+  CopyExtents(operand.sizes.data(), operand.strides.data(), rank, word + 2);
 }
 
 void OpCall::AddTensor(const at::Tensor& tensor) {

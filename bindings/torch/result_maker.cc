@@ -80,14 +80,14 @@ at::Tensor ResultMaker::TakeTensor() {
     case engine::ResultSpec::Kind::kUndefined:
       return at::Tensor();
     case engine::ResultSpec::Kind::kOperand:
-      late_.push_back(Late{.tensor = tensors_ - 1,
-                           .operand = spec.operand,
-                           .view = false,
-                           .storage_offset = 0,
-                           .keys = {},
-                           .dtype = {},
-                           .sizes = {},
-                           .strides = {}});
+      AddLate({.tensor = tensors_ - 1,
+               .operand = spec.operand,
+               .view = false,
+               .storage_offset = 0,
+               .keys = {},
+               .dtype = {},
+               .sizes = {},
+               .strides = {}});
       return at::Tensor();
     case engine::ResultSpec::Kind::kValue:
       return OverValue(spec);
@@ -122,36 +122,46 @@ at::Tensor ResultMaker::OfHost(const engine::ResultSpec& spec) {
 
 at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
   c10::Storage storage;
-  for (const Made& made : made_) {
-    if (made.value == spec.value) storage = made.storage;
+  for (const Made& made : made_.span()) {
+    if (made.value != spec.value) continue;
+    storage = c10::Storage(
+        c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(made.storage));
   }
   if (!storage) {
     // A view of an operand, made by an op that does more than that.
     for (size_t i = 0; i < op_.operands.size(); ++i) {
       if (op_.operands[i].value != spec.value) continue;
-      late_.push_back(Late{
-          .tensor = tensors_ - 1,
-          .operand = static_cast<uint32_t>(i),
-          .view = true,
-          .storage_offset =
-              InElements(spec.offset_bytes + call_.operands()[i].offset_bytes -
-                             op_.operands[i].offset_bytes,
-                         spec),
-          .keys = c10::DispatchKeySet(c10::DispatchKeySet::RAW, spec.key_set),
-          .dtype = static_cast<at::ScalarType>(spec.dtype),
-          .sizes = spec.sizes,
-          .strides = spec.strides});
+      AddLate(
+          {.tensor = tensors_ - 1,
+           .operand = static_cast<uint32_t>(i),
+           .view = true,
+           .storage_offset =
+               InElements(spec.offset_bytes + call_.operands()[i].offset_bytes -
+                              op_.operands[i].offset_bytes,
+                          spec),
+           .keys = c10::DispatchKeySet(c10::DispatchKeySet::RAW, spec.key_set),
+           .dtype = static_cast<at::ScalarType>(spec.dtype),
+           .sizes = spec.sizes,
+           .strides = spec.strides});
       return at::Tensor();
     }
     storage = TakeStorage(session_, spec, call_.kind(), call_.device());
-    if (op_.results.size() > 1) made_.push_back(Made{spec.value, storage});
+    if (op_.results.size() > 1) {
+      made_.Push({spec.value, storage.unsafeGetStorageImpl()});
+    }
   }
   return MakeResult(spec, std::move(storage), call_.kind());
 }
 
+[[gnu::noinline]] void ResultMaker::AddLate(Late late) {
+  if (late_ == nullptr) late_ = std::make_unique<std::vector<Late>>();
+  late_->push_back(std::move(late));
+}
+
 void ResultMaker::CompleteTensor(at::Tensor& tensor) {
   const size_t index = completed_++;
-  for (const Late& late : late_) {
+  if (complete()) return;
+  for (const Late& late : *late_) {
     if (late.tensor != index) continue;
     c10::TensorImpl* operand = call_.tensor(late.operand);
     if (!late.view) {

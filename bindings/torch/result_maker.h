@@ -6,12 +6,13 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/SymInt.h>
-#include <c10/util/SmallVector.h>
 
+#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <vector>
 
+#include "bindings/torch/inline_buffer.h"
 #include "bindings/torch/op_call.h"
 #include "engine/trace/trace.h"
 #include "scheduler/session.h"
@@ -54,7 +55,7 @@ class ResultMaker {
     }
   }
 
-  bool complete() const { return late_.empty(); }
+  bool complete() const { return late_ == nullptr; }
   // Once, of all that was made, in the same order.
   template <typename R>
   void Complete(R& made) {
@@ -89,9 +90,10 @@ class ResultMaker {
     return std::tuple<T...>{MakePart(static_cast<T*>(nullptr))...};
   }
 
+  // The result before that is over it holds it.
   struct Made {
     engine::ValueId value;
-    c10::Storage storage;
+    c10::StorageImpl* storage;
   };
   // An operand, or a view of one; kept apart from the plan, which may go.
   struct Late {
@@ -109,14 +111,15 @@ class ResultMaker {
   at::Tensor OfHost(const engine::ResultSpec& spec);
   at::Tensor OverValue(const engine::ResultSpec& spec);
   void CompleteTensor(at::Tensor& tensor);
+  void AddLate(Late late);
   scheduler::Session& session_;
   const OpCall& call_;
   const engine::TracedOp& op_;
   size_t next_ = 0;
   size_t tensors_ = 0;
   size_t completed_ = 0;
-  c10::SmallVector<Made, 2> made_;
-  c10::SmallVector<Late, 1> late_;
+  InlineBuffer<Made, 4> made_;
+  std::unique_ptr<std::vector<Late>> late_;  // null: none, as of most ops
 };
 
 }  // namespace reprise::bindings

@@ -116,8 +116,11 @@ void NoteReplacedInside() {
   // one the thread works for Reprise, or for an op of another thread.
 }
 
-Showing ShowingOf(DispatchKeySet below) {
-  ThreadState& thread = t_thread_state;
+namespace {
+
+// As ShowingOf, whatever the call is.
+[[gnu::noinline]] Showing ShowingOfAny(ThreadState& thread,
+                                       DispatchKeySet below) {
   if (thread.depth != 0) return Showing::kInside;
   if (g_unwatched.on() || !thread.Refresh()) [[unlikely]] {
     const bool skips = Skips(thread, [&thread] {
@@ -131,7 +134,8 @@ Showing ShowingOf(DispatchKeySet below) {
   const bool ours = IsOurs(below, thread.kind);
   if (!ours && !MayUseOurs(below, thread.kind)) {
     if (thread.in_book()) return Showing::kNot;
-    return NotesElsewhere(thread) ? Showing::kElsewhere : ShowingOf(below);
+    return NotesElsewhere(thread) ? Showing::kElsewhere
+                                  : ShowingOfAny(thread, below);
   }
   // What a thread of the host's pool calls belongs to the op that it works for.
   if (thread.kind == DeviceKind::kHost && at::in_parallel_region()) {
@@ -142,12 +146,24 @@ Showing ShowingOf(DispatchKeySet below) {
       return thread.asleep->StillOn() && thread.IsCurrent();
     });
     // It is awake, or another runtime has become active meanwhile.
-    if (!skips) return ShowingOf(below);
+    if (!skips) return ShowingOfAny(thread, below);
     thread.skipped_asleep = true;
     if (ours) thread.SkipOp();
     return Showing::kSkip;
   }
   return Showing::kShow;
+}
+
+}  // namespace
+
+Showing ShowingOf(ThreadState& thread, DispatchKeySet below) {
+  // Most ops of a GPU that is watched: nothing else is asked of them.
+  if (thread.depth == 0 && !g_unwatched.on() && thread.IsCurrent() &&
+      thread.watched && thread.kind == DeviceKind::kCuda &&
+      IsOurs(below, DeviceKind::kCuda) && !thread.asleep->on()) [[likely]] {
+    return Showing::kShow;
+  }
+  return ShowingOfAny(thread, below);
 }
 
 WatchedOp::~WatchedOp() {
@@ -180,12 +196,6 @@ WatchedOp::~WatchedOp() {
     AllocatorTrace::Close();
     device::LaunchRecorder::DropOp();
   }
-}
-
-void WatchedOp::Unlock() {
-  if (!locked_) return;
-  locked_ = false;
-  session_->Unlock();
 }
 
 WatchedOp::Step WatchedOp::Enter() {

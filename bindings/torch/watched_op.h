@@ -33,9 +33,9 @@ enum class Showing : uint8_t {
 
 // Of a call with these keys: a session's business is one that is no part of
 // another op, and has a tensor of a device that is watched, whatever kind of
-// tensor it is. Asked once a call. Behind kSkip and kElsewhere the call is in
-// the book of ops.
-Showing ShowingOf(c10::DispatchKeySet below);
+// tensor it is. Asked once a call, by the thread that makes it. Behind kSkip
+// and kElsewhere the call is in the book of ops.
+Showing ShowingOf(ThreadState& thread, c10::DispatchKeySet below);
 
 // A call that is skipped: what it calls is part of it. Ends its note in the
 // book.
@@ -100,7 +100,7 @@ class LockedSession {
 
 // One call from its hook to its end, on the stack of the hook:
 //
-//   WatchedOp op(t_thread_state, info, below);  // ShowingOf(below) is kShow
+//   WatchedOp op(thread, info, below);  // ShowingOf(thread, below) is kShow
 //   encode every argument into op.call();
 //   switch (op.Enter()) {
 //     kPass:    redispatch, as if there were no hook
@@ -146,7 +146,11 @@ class WatchedOp {
 
   // After kFollow, until Unlock.
   scheduler::Session& session() { return *session_; }
-  void Unlock();
+  void Unlock() {
+    if (!locked_) return;
+    locked_ = false;
+    session_->Unlock();
+  }
 
  private:
   // What the op may write stands in the book of ops from here to its end.
