@@ -40,6 +40,11 @@ enum class Use : int64_t {
   kNoHooks = 11,       // none: it disables hooks of saved tensors
   kModes = 13,         // none: a dispatch mode begins
   kPlans = 14,  // as kStreams, and it frees what a library has for its plans
+  // None: it asks the Python tensor that is its first parameter for what its
+  // form does not tell (TapeRecorder::Asked).
+  kOffset = 15,
+  kOrigin = 16,
+  kHistory = 17,
 };
 
 // Such a function, whatever it takes: at most five words. Those that it does
@@ -84,6 +89,9 @@ bool UsesMemoryOf(scheduler::DeviceKind kind, Use use, const void* first) {
     case Use::kSavedTensors:
     case Use::kNoHooks:
     case Use::kModes:
+    case Use::kOffset:
+    case Use::kOrigin:
+    case Use::kHistory:
       return false;
     case Use::kMemory:
     case Use::kLaunches:
@@ -173,9 +181,31 @@ void HaveReturned(Use use, const void* first) {
   HostHasWaited();
 }
 
+// Python asks a tensor for something; none: it is no use of this kind.
+std::optional<TapeRecorder::Asked> AskedBy(Use use) {
+  switch (use) {
+    case Use::kOffset:
+      return TapeRecorder::Asked::kOffset;
+    case Use::kOrigin:
+      return TapeRecorder::Asked::kMemory;
+    case Use::kHistory:
+      return TapeRecorder::Asked::kHistory;
+    default:
+      return std::nullopt;
+  }
+}
+
 void* RunObserved(void* first, void* b, void* c, void* d, void* e,
                   const Observed& observed) {
   const auto run = [&] { return observed.function(first, b, c, d, e); };
+  if (const auto asked = AskedBy(observed.use)) {
+    const void* const held = static_cast<const PythonObject*>(first)->held;
+    if (held != nullptr) {
+      TapeRecorder::NoteAsked(*static_cast<const c10::TensorImpl*>(held),
+                              *asked);
+    }
+    return run();
+  }
   if (observed.use == Use::kNoHooks) {
     TapeRecorder::NoteHooksDisabled();
   } else if (observed.use != Use::kLibraries && observed.use != Use::kKernels) {
@@ -186,6 +216,9 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kSavedTensors:
     case Use::kNoHooks:
     case Use::kModes:
+    case Use::kOffset:
+    case Use::kOrigin:
+    case Use::kHistory:
       return run();
     case Use::kScripts:
       InterruptIfUsed(observed.use, first);

@@ -210,7 +210,23 @@ bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {
              [](const c10::TensorImpl& tensor) {
                return tensor.unsafe_storage().unsafeGetStorageImpl();
              },
-             [this](uint32_t i) { return sharing_[i]; });
+             [this](uint32_t i) { return sharing_[i]; }) &&
+         (!fixed_distances_ || GivenAsFarApart(tensors));
+}
+
+bool Tape::GivenAsFarApart(std::span<const at::Tensor> tensors) const {
+  const auto then = [this](uint32_t i) {
+    return registers_[static_cast<size_t>(inputs_[i])].form.offset_bytes();
+  };
+  const auto now = [&tensors](uint32_t i) {
+    return tensors[i].storage_offset() *
+           static_cast<int64_t>(tensors[i].element_size());
+  };
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    const uint32_t first = sharing_[i];
+    if (now(i) - now(first) != then(i) - then(first)) return false;
+  }
+  return true;
 }
 
 void Tape::DropGradients(const TapeValues& made) const {

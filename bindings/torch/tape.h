@@ -262,6 +262,8 @@ class Tape {
   // The same tensors, and tensors with the same memory, are given in the same
   // places.
   bool GivenAlike(std::span<const at::Tensor> tensors) const;
+  // Those in one memory lie in it as far from each other.
+  bool GivenAsFarApart(std::span<const at::Tensor> tensors) const;
   void MakeViews(const TapeCall& call, TapeValues& made) const;
   // Null: it is no result.
   const TapeCall* MakerOf(int32_t reg) const;
@@ -283,7 +285,10 @@ class Tape {
   uint64_t modes_ = 0;  // ModesWord()
   // kForward: a node has to do with the arguments' gradients.
   TapePass pass_ = TapePass::kWhole;
-  bool fixed_offsets_ = false;  // an offset within a storage is a call's number
+  // Where in its storage an argument begins is a call's number, or was asked.
+  bool fixed_offsets_ = false;
+  // Arguments of one storage lie to each other as they did.
+  bool fixed_distances_ = false;
   std::vector<TapeRegister> registers_;
   // Registers that are no results, by origin.
   struct GivenRegisters {

@@ -53,7 +53,7 @@ bool TapeMatcher::SameRegister(int32_t expected, int32_t written) {
     now.origin = Origin::kConstant;
   }
   if (then.origin != now.origin || then.index != now.index ||
-      then.form != now.form) {
+      !SameForm(then, now)) {
     return false;
   }
   if (now.origin == Origin::kForeign &&
@@ -69,6 +69,28 @@ bool TapeMatcher::SameRegister(int32_t expected, int32_t written) {
     then.origin = now.origin = Origin::kConstant;
   }
   return true;
+}
+
+bool TapeMatcher::SameForm(const TapeRegister& then,
+                           const TapeRegister& now) const {
+  TensorForm there = now.form;
+  there.storage_offset = then.form.storage_offset;
+  if (there != then.form) return false;
+  const int64_t moved = now.form.offset_bytes() - then.form.offset_bytes();
+  if (moved == 0 || now.origin == Origin::kInput) return true;
+  if (now.origin != Origin::kResult) return false;
+  const TapeCall& made = written_->calls_[now.index];
+  return std::ranges::any_of(made.arguments, [&](const TapeArgument& argument) {
+    return std::ranges::any_of(argument.registers, [&](int32_t reg) {
+      return reg >= 0 && MovedBy(reg) == moved;
+    });
+  });
+}
+
+int64_t TapeMatcher::MovedBy(int32_t reg) const {
+  const auto at = static_cast<size_t>(reg);
+  return written_->registers_[at].form.offset_bytes() -
+         expected_->registers_[at].form.offset_bytes();
 }
 
 bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,

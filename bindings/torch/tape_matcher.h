@@ -49,6 +49,10 @@ class TapeMatcher {
   // Another one of the tapes expects what was written up to this call.
   bool ExpectAnother(size_t call);
   bool SameRegister(int32_t expected, int32_t written);
+  // But for where in its storage an argument begins, and with it a view.
+  bool SameForm(const TapeRegister& then, const TapeRegister& now) const;
+  // By so many bytes the register begins later in its storage than it did.
+  int64_t MovedBy(int32_t reg) const;
   bool SameContents() const;
   bool SameArgument(TapeArgument& expected, TapeArgument& written,
                     std::string& how);

@@ -363,6 +363,49 @@ void TapeRecorder::NoteOutside(const char* what) {
   g_recorder.load(std::memory_order_acquire)->Refuse(what);
 }
 
+void TapeRecorder::NoteAsked(const c10::TensorImpl& tensor, Asked what) {
+  if (!RecordsHere()) return;
+  const std::lock_guard lock(g_recording);
+  TapeRecorder& recorder = *g_recorder.load(std::memory_order_acquire);
+  if (recorder.IsOfThisCall(tensor, what)) return;
+  switch (what) {
+    case Asked::kOffset:
+      recorder.tape_->fixed_offsets_ = true;
+      break;
+    case Asked::kMemory:
+      recorder.Refuse(
+          "Python asks a tensor that the call is given whose view it is, or "
+          "how "
+          "often it was written (_base, _is_view(), _version)");
+      break;
+    case Asked::kHistory:
+      recorder.Refuse(
+          "Python asks a tensor that the call is given by which function it "
+          "was "
+          "computed (grad_fn, output_nr)");
+      break;
+  }
+}
+
+bool TapeRecorder::IsOfThisCall(const c10::TensorImpl& tensor,
+                                Asked what) const {
+  if (what == Asked::kHistory) {
+    const auto known = known_.find(&tensor);
+    if (known != known_.end() &&
+        tape_->registers_[static_cast<size_t>(known->second)].origin ==
+            Origin::kResult) {
+      return true;
+    }
+    // A part of each tensor's form is whether it has one.
+    const auto* const meta = static_cast<const torch::autograd::AutogradMeta*>(
+        tensor.autograd_meta());
+    if (meta == nullptr || meta->grad_fn_ == nullptr) return true;
+  }
+  if (!tensor.has_storage()) return false;
+  const auto* const storage = tensor.unsafe_storage().unsafeGetStorageImpl();
+  return by_storage_.contains(storage) && !outside_.contains(storage);
+}
+
 void TapeRecorder::NoteHooksDisabled() {
   if (!RecordsHere()) return;
   const std::lock_guard lock(g_recording);
@@ -453,6 +496,7 @@ std::optional<int32_t> TapeRecorder::FindAlias(const at::Tensor& tensor) const {
   for (auto it = begin; it != end; ++it) {
     TensorForm other = tape_->registers_[static_cast<size_t>(it->second)].form;
     other.requires_grad = form.requires_grad;
+    other.leaf = form.leaf;
     if (other == form && (!alias || it->second < *alias)) alias = it->second;
   }
   return alias;
@@ -484,6 +528,8 @@ int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
     known_[impl] = *alias;
     kept_.emplace_back(tensor.getIntrusivePtr());
     if (outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
+      // Of which argument is known only while these lie as they do.
+      tape_->fixed_distances_ = true;
       aliases_.emplace_back(tensor.getIntrusivePtr());
     }
     return *alias;

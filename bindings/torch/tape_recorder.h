@@ -98,6 +98,14 @@ class TapeRecorder {
   // The program does what no call of an operator tells (it takes an address,
   // records an event, launches by itself). Nothing unless RecordsHere.
   static void NoteOutside(const char* what);
+  // Python asks a tensor for what its form does not tell, which is another
+  // thing in another call if the tensor comes from outside. As NoteOutside.
+  enum class Asked : uint8_t {
+    kOffset,   // where in its storage it begins
+    kMemory,   // whose view it is, how often its memory was written
+    kHistory,  // which function of autograd's has made it
+  };
+  static void NoteAsked(const c10::TensorImpl& tensor, Asked what);
   // It is about to disable hooks of saved tensors, which is an error where some
   // are set, as those are by which a forward pass is written down: these go
   // before. Under Python's lock.
@@ -142,6 +150,8 @@ class TapeRecorder {
   int32_t AddResult(const at::Tensor& tensor, size_t call);
   int32_t AddForeign(const at::Tensor& tensor);
   std::optional<int32_t> FindAlias(const at::Tensor& tensor) const;
+  // What Python asks it for is the same in each call of this form.
+  bool IsOfThisCall(const c10::TensorImpl& tensor, Asked what) const;
   // Above autograd: Python has given it no other history than calls did.
   void NoteHistory(int32_t reg, const at::Tensor& tensor);
   bool HasItsHistory(int32_t reg, const at::Tensor& tensor) const;

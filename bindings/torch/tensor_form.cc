@@ -61,6 +61,7 @@ class Known {
     return meta_ != nullptr &&
            (meta_->requires_grad_ || meta_->grad_fn_ != nullptr);
   }
+  bool leaf() const { return meta_ == nullptr || meta_->grad_fn_ == nullptr; }
   bool has_tangent() const {
     return meta_ != nullptr && meta_->fw_grad_ != nullptr;
   }
@@ -91,11 +92,13 @@ bool IsIn(const c10::TensorImpl& tensor, Storages storages) {
 }  // namespace
 
 TensorForm TensorForm::Of(const at::Tensor& tensor) {
+  const Known known(*tensor.unsafeGetTensorImpl());
   TensorForm form{.keys = tensor.key_set().raw_repr(),
                   .dtype = tensor.scalar_type(),
                   .device = tensor.device(),
                   .requires_grad = tensor.requires_grad(),
-                  .hooks = Known(*tensor.unsafeGetTensorImpl()).hooks()};
+                  .leaf = known.leaf(),
+                  .hooks = known.hooks()};
   if (ArePlain(tensor.key_set())) {
     form.storage_offset = tensor.storage_offset();
     form.sizes = tensor.sizes().vec();
@@ -116,7 +119,7 @@ bool TensorForm::FitsValue(const c10::TensorImpl& tensor) const {
   return now.raw_repr() == keys &&
          tensor.dtype() == c10::scalarTypeToTypeMeta(dtype) &&
          tensor.device() == device && known.requires_grad() == requires_grad &&
-         !known.has_tangent() &&
+         known.leaf() == leaf && !known.has_tangent() &&
          (!ArePlain(now) || (std::ranges::equal(tensor.sizes(), sizes) &&
                              std::ranges::equal(tensor.strides(), strides)));
 }
@@ -161,6 +164,7 @@ void WatchedTensors::Add(const WatchedTensor& tensor) {
   row.device = form.device;
   row.rank = static_cast<uint8_t>(form.sizes.size());
   row.requires_grad = form.requires_grad;
+  row.leaf = form.leaf;
   row.has_gradient = tensor.has_gradient;
   tensors_.push_back(tensor.tensor);
 }
@@ -195,6 +199,7 @@ bool WatchedTensors::Holds(size_t index, Storages elsewhere) const {
   same &= now.device() == row.device;
   same &= now.storage_offset() == row.storage_offset;
   same &= known.requires_grad() == row.requires_grad;
+  same &= known.leaf() == row.leaf;
   same &= known.hooks() == row.hooks;
   same &= !known.has_tangent();
   same &= (known.gradient() != nullptr) == row.has_gradient;

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/intrusive_ptr.h>
@@ -28,12 +29,16 @@ struct TensorForm {
   at::ScalarType dtype = at::kFloat;
   c10::Device device{c10::kCPU};
   bool requires_grad = false;
+  bool leaf = true;            // no function of autograd's has made it
   uint32_t hooks = 0;          // that autograd runs for it
   int64_t storage_offset = 0;  // in elements
   std::vector<int64_t> sizes = {};
   std::vector<int64_t> strides = {};
 
   static TensorForm Of(const at::Tensor& tensor);
+  int64_t offset_bytes() const {
+    return storage_offset * static_cast<int64_t>(c10::elementSize(dtype));
+  }
   // All but the offset; and whether it has a gradient.
   bool Fits(const c10::TensorImpl& tensor, bool has_gradient) const;
   // The same but for hooks.
@@ -87,6 +92,7 @@ class WatchedTensors {
     c10::Device device{c10::kCPU};
     uint8_t rank = 0;
     bool requires_grad = false;
+    bool leaf = true;
     bool has_gradient = false;
   };
 

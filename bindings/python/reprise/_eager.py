@@ -14,6 +14,7 @@ import torch
 from torch.library import Library
 
 from reprise import _dynamo, _native
+from reprise._functions_of_c import version_of
 from reprise._recording import thread, unwatched
 from reprise.guards import tree
 
@@ -299,7 +300,7 @@ def _of(
 
 def _versions(tensors: Sequence[torch.Tensor]) -> list[int | None]:
     """Counts of writes; None: nobody counts them."""
-    return [None if each.is_inference() else each._version for each in tensors]
+    return [None if each.is_inference() else version_of(each) for each in tensors]
 
 
 class _Method:

@@ -23,6 +23,7 @@ from torch.autograd.graph import GradientEdge
 from torch.library import Library
 
 from reprise import _native
+from reprise._functions_of_c import history_of, output_nr_of, version_of
 from reprise._one_node import (
     check_apart,
     check_end,
@@ -137,8 +138,8 @@ class Graph:
 
 def _edge_of(tensor: torch.Tensor) -> torch.Tensor | GradientEdge:
     """To its history, as it is now. Of a leaf torch gives it by an operator's call."""
-    node: Any = tensor.grad_fn
-    return tensor if node is None else GradientEdge(node, tensor.output_nr)
+    node: Any = history_of(tensor)
+    return tensor if node is None else GradientEdge(node, output_nr_of(tensor))
 
 
 def _names_of_saved(node: Any) -> list[str]:
@@ -182,8 +183,8 @@ def watch(outputs: Iterable[torch.Tensor], tell: Callable[[bool], None]) -> None
         tell(torch.is_grad_enabled())
 
     for each in outputs:
-        if each.grad_fn is not None:
-            each.grad_fn.register_prehook(before)
+        if (history := history_of(each)) is not None:
+            history.register_prehook(before)
 
 
 def _taking(
@@ -233,7 +234,7 @@ class Saved:
     def _pack(self, tensor: torch.Tensor) -> int:
         # With its history it would keep the node that keeps this.
         self.tensors.append(tensor.detach())
-        self._versions.append(tensor._version)
+        self._versions.append(version_of(tensor))
         return len(self.tensors) - 1
 
     def _unpack(self, index: int) -> torch.Tensor:
@@ -242,11 +243,11 @@ class Saved:
         if self._instead is not None:
             return self._instead[index]
         tensor, version = self.tensors[index], self._versions[index]
-        if tensor._version != version:
+        if version_of(tensor) != version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been "
                 f"modified by an inplace operation: [{tensor.type()} "
-                f"{list(tensor.shape)}] is at version {tensor._version}; expected "
+                f"{list(tensor.shape)}] is at version {version_of(tensor)}; expected "
                 f"version {version} instead."
             )
         return tensor
@@ -254,7 +255,7 @@ class Saved:
     def written(self) -> bool:
         """Whether one of them was written since."""
         pairs = zip(self.tensors, self._versions, strict=True)
-        return any(each._version != version for each, version in pairs)
+        return any(version_of(each) != version for each, version in pairs)
 
     def graphs(
         self, outputs: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
@@ -275,14 +276,14 @@ class Saved:
 
     def _graph(self, output: torch.Tensor, arguments: Sequence[torch.Tensor]) -> Graph:
         edges = {
-            (each.grad_fn, each.output_nr): each
+            (history_of(each), output_nr_of(each)): each
             for each in reversed(arguments)
-            if each.grad_fn is not None
+            if history_of(each) is not None
         }
         found: list[tuple[int, _Contribution]] = []
         seen: dict[Any, None] = {}  # in order
         known = self._instead is not None
-        left: list[Any] = [output.grad_fn]
+        left: list[Any] = [history_of(output)]
         while left:
             node = left.pop()
             if node in seen:
@@ -400,7 +401,7 @@ _LEAF, _OUTPUTS = -1, -2  # RegionHistory::Parts
 
 def _age(output: torch.Tensor) -> int:
     """Of its node, the older the less."""
-    node: Any = output.grad_fn
+    node: Any = history_of(output)
     return node._sequence_nr() if node is not None else 0
 
 

@@ -33,6 +33,13 @@ from typing import Any
 
 import torch
 
+from reprise._functions_of_c import (
+    PYTHONS_WORDS_BYTES,
+    def_at,
+    def_of,
+    plain_getters,
+)
+
 
 class _Use(enum.IntEnum):
     """What a function uses, as bindings/torch/python_observers.cc has it."""
@@ -52,6 +59,9 @@ class _Use(enum.IntEnum):
     LIBRARIES = 12
     MODES = 13
     PLANS = 14
+    OFFSET = 15
+    ORIGIN = 16
+    HISTORY = 17
 
 
 # By dotted name in `torch._C`, with the names of attributes: both as regular expressions,
@@ -65,6 +75,10 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
         "TensorBase",
         "data_ptr const_data_ptr numpy tolist untyped_storage apply_ map_ map2_",
     ),
+    # What a tensor's form does not tell: a recorded call may depend on it.
+    (_Use.OFFSET, "TensorBase", "storage_offset"),
+    (_Use.ORIGIN, "TensorBase", "_base _is_view _version"),
+    (_Use.HISTORY, "TensorBase", "grad_fn output_nr"),
     (
         _Use.STORAGE,
         "StorageBase",
@@ -134,35 +148,6 @@ _EXTENSIONS_METHODS = "__(init|call)__|(?!__|_pybind11_).*"
 
 _INDUCTOR = "torch._inductor.output_code"  # the module of what Inductor compiles
 
-_PYTHONS_WORDS_BYTES = object.__basicsize__  # what every object begins with
-
-
-class _MethodDef(ctypes.Structure):
-    """`PyMethodDef`."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-# Where in an object of Python's the pointer to its `PyMethodDef` is: behind those to its
-# type and its two names in a descriptor, at once in a function.
-_METHOD_DEF_AT = {
-    types.MethodDescriptorType: _PYTHONS_WORDS_BYTES + 3 * 8,
-    types.ClassMethodDescriptorType: _PYTHONS_WORDS_BYTES + 3 * 8,
-    types.BuiltinFunctionType: _PYTHONS_WORDS_BYTES,
-}
-
-
-def _method_def_at(attribute: Any) -> int | None:
-    """The address of the pointer to what describes a function of C; None: it is none."""
-    found = getattr(attribute, "__func__", attribute)  # pybind11's, and static ones
-    place = _METHOD_DEF_AT.get(type(found))
-    return None if place is None else id(found) + place
-
 
 class _Observer:
     """Lets functions of C interrupt before they do what they do."""
@@ -181,12 +166,12 @@ class _Observer:
 
     def observe(self, attribute: Any, use: _Use) -> None:
         """Observe what a class or a module has, if that is a function of C."""
-        at = _method_def_at(attribute)
+        at = def_at(attribute)
         if at is None:
             return
         pointer = ctypes.c_void_p.from_address(at)
-        before = _MethodDef.from_address(pointer.value or 0)
-        after = _MethodDef.from_buffer_copy(before)
+        before = def_of(attribute, pointer)
+        after = type(before).from_buffer_copy(before)
         after.function = self.of(before.function, use)
         # Python's object refers to it, beyond the end of this module.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(after))
@@ -240,22 +225,25 @@ def check_layout() -> None:
 
 
 def _layout_is_known() -> bool:
-    if sys.implementation.name != "cpython" or _PYTHONS_WORDS_BYTES != 16:
+    if sys.implementation.name != "cpython" or PYTHONS_WORDS_BYTES != 16:
         return False
     tensor = torch.empty(1)
     storage = torch._C.TensorBase.untyped_storage(tensor)
-    method = torch._C.TensorBase.numpy
-    place = _METHOD_DEF_AT[types.MethodDescriptorType]
-    definition = ctypes.c_void_p.from_address(id(method) + place)
     return bool(
         _word_behind(tensor) == tensor._cdata
         and _word_behind(storage) == storage._cdata
-        and _MethodDef.from_address(definition.value or 0).name == b"numpy"
+        and _name_in_def(torch._C.TensorBase.numpy) == b"numpy"
+        and _name_in_def(torch._C.TensorBase.grad_fn) == b"grad_fn"
     )
 
 
+def _name_in_def(attribute: Any) -> Any:
+    pointer = ctypes.c_void_p.from_address(def_at(attribute) or 0)
+    return def_of(attribute, pointer).name
+
+
 def _word_behind(held: Any) -> int | None:
-    return ctypes.c_void_p.from_address(id(held) + _PYTHONS_WORDS_BYTES).value
+    return ctypes.c_void_p.from_address(id(held) + PYTHONS_WORDS_BYTES).value
 
 
 def _owners(path: str) -> Iterator[Any]:
@@ -286,8 +274,7 @@ def lacking() -> list[str]:
         f"{path or '.'} {names}"
         for _, path, names in _observed()
         if not any(
-            _method_def_at(attribute) is not None
-            or type(attribute) is types.FunctionType
+            def_at(attribute) is not None or type(attribute) is types.FunctionType
             for owner in _owners(path)
             for _, attribute in _named(owner, names)
         )
@@ -306,6 +293,7 @@ def wrap(plain_functions: Iterable[int]) -> None:
     observer_of, *others = plain_functions
     as_observer = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
     observer = _Observer(as_observer(observer_of))
+    plain_getters()
     # These give Python's lock up, which whoever is inside a session may wait for.
     interrupt, enter, leave = map(ctypes.CFUNCTYPE(None), others)
     for use, path, names in _observed():

@@ -22,6 +22,7 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 from reprise import _native
+from reprise._functions_of_c import history_of, is_view
 
 if TYPE_CHECKING:
     from reprise._node import Graph
@@ -64,7 +65,7 @@ def check_arguments(arguments: Sequence[torch.Tensor]) -> None:
 
 def _lead_to_each_other(arguments: Sequence[torch.Tensor]) -> bool:
     tracked = [each for each in arguments if each.requires_grad]
-    roots = {each.grad_fn for each in tracked if each.grad_fn is not None}
+    roots = {history_of(each) for each in tracked} - {None}
     if len(tracked) < 2 or not roots:
         return False
     leaves = {id(each) for each in tracked if each.is_leaf}
@@ -93,9 +94,9 @@ def check_outputs(tracked: Sequence[torch.Tensor]) -> None:
     """Check the outputs that require gradients. Raises Unknown."""
     if not tracked:
         raise Unknown("none has")
-    if any(each.grad_fn is None for each in tracked):
+    if any(history_of(each) is None for each in tracked):
         raise Unknown("an output is a leaf")
-    if len(tracked) > 1 and any(each._is_view() for each in tracked):
+    if len(tracked) > 1 and any(map(is_view, tracked)):
         raise Unknown("of several outputs with gradients one is a view")
     if share_memory(itertools.combinations(tracked, 2)):
         raise Unknown("outputs with gradients share memory")
