@@ -50,6 +50,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import progress
 import tables
 
 ROWS = pathlib.Path(__file__).with_name("front_rows.py")
@@ -100,28 +101,6 @@ def write(path: pathlib.Path, records: tables.FrontRecord) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text("".join(json.dumps(record) + "\n" for record in order))
     part.replace(path)
-
-
-class Progress:
-    """A line on a terminal that says what is measured; nothing in a file."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._begin = time.monotonic()
-        self._shown = sys.stderr.isatty()
-
-    def say(self, row: int, program: str, stage: str) -> None:
-        """Replace the line."""
-        if self._shown:
-            name = tables.FRONT_PROGRAMS[program]
-            took = time.monotonic() - self._begin
-            text = f"{took:4.0f} s  row {row} of {self._rows}, {name}: {stage}"
-            print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Leave the terminal as it was."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def allowed(programs: list[str], seconds: float) -> float:
@@ -210,7 +189,6 @@ class Command:
         self._ends = time.monotonic() + arguments.seconds
         self._options = [f"--commit={arguments.commit}"]
         self._options += ["--dirty"] * arguments.dirty + ["--quick"] * arguments.quick
-        self._progress = Progress(len(programs))
         self._known: tables.FrontRecord = {}
         if self._output.exists():
             self._known = tables.read_front(self._output)
@@ -229,7 +207,7 @@ class Command:
                     whole = {"program": program} | record | self._where
                     self._known[program, record["mode"]] = whole
                 write(self._output, self._known)
-        self._progress.clear()
+        progress.clear()
         return self._known
 
     def _measure(
@@ -246,7 +224,7 @@ class Command:
         stage = "imports"
         try:
             for message in row.messages(ends):
-                self._progress.say(index + 1, row.program, stage)
+                progress.say(self._line(index, stage))
                 if "where" in message:
                     self._here(message["where"])
                     row.go(ends - time.monotonic() - GRACE)
@@ -264,6 +242,10 @@ class Command:
             why = f"at {stage} {error}"
             return [{"mode": mode, "error": why} for mode in tables.FRONT_MODES]
         raise AssertionError("messages end by raising")
+
+    def _line(self, index: int, stage: str) -> str:
+        name = tables.FRONT_PROGRAMS[self._programs[index]]
+        return f"row {index + 1} of {len(self._programs)}, {name}: {stage}"
 
     def _here(self, where: dict[str, Any]) -> None:
         """Where a row is measured, which must be where the others were."""

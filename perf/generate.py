@@ -24,12 +24,12 @@ import argparse
 import json
 import pathlib
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import models
+import progress
 import reprise
 import torch
 
@@ -190,6 +190,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     if models.can_skip_launches():
         modes["host"] = models.Mode(run, enabled=True, launches=False)
     inputs = [(prompts[i % PROMPTS],) for i in range(models.INPUTS)]
+    progress.stage("settling")
     with modes["reprise"] as mode:
         end = time.perf_counter() + arguments.seconds
         while time.perf_counter() < end:
@@ -209,9 +210,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     with Kept(model, generate, prompts[0]):
         itself = [models.seconds(lambda: generate(prompts[0])) for _ in range(9)]
     report: Any = fast.explain()
-    print(report, file=sys.stderr)
+    progress.tell(report)
     reprise.enable("cuda", policy=arguments.policy)
-    print(reprise.explain(), file=sys.stderr, flush=True)
+    progress.tell(reprise.explain())
     reprise.disable()
     return {
         "program": f"gpt2_generate_{arguments.cache}_cache",
@@ -258,7 +259,8 @@ def main() -> None:
     arguments = parser.parse_args()
     models.Mode.policy = arguments.policy
     models.prepare()
-    record = measure(arguments) | models.environment(arguments)
+    with progress.row(1, 1, f"generate, {arguments.cache} cache"):
+        record = measure(arguments) | models.environment(arguments)
     line = json.dumps(record)
     print(line)
     if arguments.output:

@@ -28,6 +28,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 
+import progress
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -217,11 +218,14 @@ def main() -> int:
         with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
             works = [pool.submit(program, path) for path in programs]
             works += [pool.submit(file, p) for p in files if p.stem not in ALONE]
-            for work in works:
+            for ended, work in enumerate(concurrent.futures.as_completed(works), 1):
+                progress.say(f"{ended} of {len(works)} processes have ended")
                 work.result()
         for path in files:
             if path.stem in ALONE:
+                progress.say(f"{path.stem}, alone")
                 file(path)
+        progress.clear()
 
     suites = [
         suite for by in (native, ours) for name in sorted(by) for suite in by[name]

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 import models
+import progress
 import torch
 from cuda.bindings import driver
 
@@ -132,8 +133,11 @@ def main() -> None:
     environment = models.environment(arguments)
     streams = {"default": torch.cuda.default_stream(), "own": torch.cuda.Stream()}
     with arguments.output.open("w") as output:
-        for name, stream in streams.items():
-            with torch.cuda.stream(stream):
+        for number, (name, stream) in enumerate(streams.items(), 1):
+            with (
+                progress.row(number, len(streams), f"stream {name}"),
+                torch.cuda.stream(stream),
+            ):
                 ways = Between(stream.cuda_stream).ways()
                 rows = [row for count in COUNTS for row in measure(count, ways)]
             for row in rows:

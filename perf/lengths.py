@@ -27,11 +27,11 @@ import json
 import pathlib
 import random
 import statistics
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import models
+import progress
 import reprise
 import torch
 
@@ -147,6 +147,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         reprise.wait()
     longest_bytes = device_bytes()
     reprise.reset()
+    progress.stage("settling")
     for _ in range(arguments.settling):
         rounds(step, shuffled())
         reprise.wait()
@@ -168,6 +169,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         reprise.disable()
     times: dict[str, list[float]] = {mode: [] for mode in modes}
     for index in range(arguments.rounds):
+        progress.stage(f"round {index + 1} of {arguments.rounds}")
         lengths = shuffled()
         turns = list(modes)
         random.Random(index).shuffle(turns)
@@ -183,7 +185,7 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     now = reprise.stats()
     block = now.since(before)
     ready = plans()
-    print(reprise.explain(), file=sys.stderr)
+    progress.tell(reprise.explain())
     reprise.disable()
     ratios = [e / r for e, r in zip(times["eager"], times["reprise"], strict=True)]
     controls = [e / c for e, c in zip(times["eager"], times["control"], strict=True)]
@@ -222,8 +224,10 @@ def main() -> None:
     parser.add_argument("--dirty", action="store_true")
     parser.add_argument("--output", type=pathlib.Path)
     arguments = parser.parse_args()
-    for name in arguments.programs or PROGRAMS:
-        record = measure(name, arguments)
+    names = arguments.programs or list(PROGRAMS)
+    for number, name in enumerate(names, 1):
+        with progress.row(number, len(names), name):
+            record = measure(name, arguments)
         reprise.enable("cuda")
         reprise.reset()
         reprise.disable()

@@ -33,6 +33,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import progress
 import torch
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
@@ -204,9 +205,11 @@ def main() -> None:
         print(json.dumps(run(name, int(passes), watched, arguments.device)))
         return
     rows = []
-    for name in arguments.programs or PROGRAMS:
+    names = arguments.programs or list(PROGRAMS)
+    for number, name in enumerate(names, 1):
         passes = int(PASSES[name] * arguments.share)
-        row = measure(name, passes, arguments.device)
+        with progress.row(number, len(names), name):
+            row = measure(name, passes, arguments.device)
         extra = f"{row['extra_mib']} MiB more, {row['extra_in_use_mib']} of it in use"
         print(f"{name}: {row['on']['count']} passes, {extra}", flush=True)
         rows.append(row)

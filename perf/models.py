@@ -39,6 +39,7 @@ import time
 from collections.abc import Callable
 
 import pc_sampler
+import progress
 import reprise
 import torch
 import zoo
@@ -283,6 +284,7 @@ def interleaved(
     """Latencies of ``count`` passes of each mode, by round, each in another order."""
     latencies: dict[str, list[list[float]]] = {name: [] for name in modes}
     for index in range(rounds):
+        progress.stage(f"round {index + 1} of {rounds}")
         order = list(modes)
         random.Random(index).shuffle(order)
         for name in order:
@@ -400,7 +402,7 @@ def make_modes(
         try:
             made[name] = makers[name]()
         except Exception as error:  # a peer that fails must not hide the others
-            print(f"  {name}: {type(error).__name__}: {error}"[:300], file=sys.stderr)
+            progress.tell(f"  {name}: {type(error).__name__}: {error}"[:300])
     return made
 
 
@@ -487,7 +489,7 @@ def measure(workload: zoo.Workload, arguments: argparse.Namespace) -> list[dict]
     reprise.enable("cuda", policy="always")
     report = reprise.explain()
     ours["report"] = report.to_dict() if arguments.reports else None
-    print(report, file=sys.stderr)
+    progress.tell(report)
     reprise.reset()
     reprise.disable()
     return list(records.values())
@@ -582,9 +584,11 @@ def main() -> None:
         arguments.modes.remove("reprise_host")
     everything = []
     where = environment(arguments)
-    for name in arguments.models:
-        print(name, file=sys.stderr, flush=True)
-        for record in measure(zoo.WORKLOADS[name], arguments):
+    for number, name in enumerate(arguments.models, 1):
+        progress.tell(name)
+        with progress.row(number, len(arguments.models), name):
+            records = measure(zoo.WORKLOADS[name], arguments)
+        for record in records:
             everything.append({**record, **where})
             if arguments.output:
                 with arguments.output.open("a") as file:

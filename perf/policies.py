@@ -37,6 +37,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import models
+import progress
 import reprise
 import torch
 import training
@@ -346,7 +347,7 @@ def compare(step: Pass, arguments: argparse.Namespace) -> dict[str, Any]:
         reprise.disable()
     reprise.enable("cuda", policy="measured")
     notes = reprise.explain().to_dict().get("notes", [])
-    print(reprise.explain(), file=sys.stderr, flush=True)
+    progress.tell(reprise.explain())
     reprise.disable()
 
     def eager(i: int) -> float:
@@ -416,6 +417,8 @@ def drive(arguments: argparse.Namespace, every: Iterable[str]) -> None:
             process = subprocess.Popen([*here, name], stdout=subprocess.PIPE, text=True)
             running[name] = (process, time.monotonic())
         time.sleep(0.1)
+        ended = len(asked) - len(todo) - len(running)
+        progress.say(f"{ended} of {len(asked)} programs; now {', '.join(running)}")
         for name, (process, begun) in list(running.items()):
             late = time.monotonic() - begun > arguments.timeout
             if process.poll() is None and not late:
@@ -426,6 +429,7 @@ def drive(arguments: argparse.Namespace, every: Iterable[str]) -> None:
             record: dict[str, Any] = {"program": name, "error": "it ended early"}
             if said and said[-1].startswith("{"):
                 record = json.loads(said[-1]) | where
+            progress.clear()
             print(json.dumps(record), flush=True)
             if arguments.output:
                 with arguments.output.open("a") as file:

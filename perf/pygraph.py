@@ -56,6 +56,7 @@ from typing import Any, NamedTuple
 
 import models
 import policies
+import progress
 import regions
 import reprise
 import torch
@@ -403,7 +404,7 @@ def forget() -> None:
 def of_backend(name: str) -> dict[str, Any]:
     """What became of the backend's graphs, which all regions are but the one of `name`."""
     report = reprise.explain()
-    print(report, file=sys.stderr)
+    progress.tell(report)
     found = [r for r in report.to_dict().get("regions", []) if r["name"] != name]
     calls = sum(r["calls"] for r in found)
     reasons = collections.Counter(e["reason"] for r in found for e in r["reasons"])

@@ -37,6 +37,7 @@ from typing import Any
 
 import models
 import policies
+import progress
 import reprise
 import torch
 import training
@@ -109,7 +110,7 @@ def compared(
 def said(region: Any) -> dict[str, Any]:
     """What a region says of itself."""
     report = region.explain()
-    print(report, file=sys.stderr, flush=True)
+    progress.tell(report)
     return {
         "replayed": report.replayed / max(1, report.calls),
         "operators": report.operators,

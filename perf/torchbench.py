@@ -54,6 +54,7 @@ from typing import Any
 
 import models
 import policies
+import progress
 import reprise
 import torch
 import torch.utils._pytree as pytree
@@ -415,12 +416,12 @@ def region(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
             reprise.wait(20)
             if turn >= 2 * models.INPUTS and time.perf_counter() > end:
                 break
-    print(fast.explain(), file=sys.stderr, flush=True)
+    progress.tell(fast.explain())
     try:
         graph = models.hand_written(calls.on_tensors(), calls.inputs[0][1])
         modes["graph"] = models.Mode(lambda new: graph(new[1]))
     except Exception as error:  # it cannot be one
-        print(f"no graph: {error}", file=sys.stderr, flush=True)
+        progress.tell(f"no graph: {error}")
         torch.cuda.synchronize()
     times = models.Rounds(modes, calls.inputs, ROUNDS, PASSES)
     result: dict[str, Any] = {

@@ -29,11 +29,11 @@ import json
 import os
 import pathlib
 import statistics
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import models
+import progress
 import reprise
 import torch
 import zoo
@@ -420,7 +420,7 @@ def measure(name: str, kind: str, arguments: argparse.Namespace) -> dict[str, An
     returned, waited = models.parts(modes["reprise"], nothing, 20)
     reprise.enable("cuda", policy=arguments.policy)
     report = reprise.explain()
-    print(name, kind, report, file=sys.stderr, flush=True)
+    progress.tell(name, kind, report)
     plan_bytes = reprise.stats().plan_bytes
     reprise.reset()
     reprise.disable()
@@ -470,17 +470,19 @@ def main() -> None:
     models.prepare()
     arguments.host = models.can_skip_launches()
     where = models.environment(arguments)
-    for name in arguments.programs or PROGRAMS:
-        for kind in arguments.optimizers:
-            try:
+    names = arguments.programs or list(PROGRAMS)
+    rows = list(itertools.product(names, arguments.optimizers))
+    for number, (name, kind) in enumerate(rows, 1):
+        try:
+            with progress.row(number, len(rows), f"{name}, {kind}"):
                 record = measure(name, kind, arguments) | where
-            except Exception as error:  # one program must not hide the others
-                record = {"program": name, "optimizer": kind, "error": str(error)[:500]}
-            line = json.dumps(record)
-            print(line, flush=True)
-            if arguments.output:
-                with arguments.output.open("a") as file:
-                    file.write(line + "\n")
+        except Exception as error:  # one program must not hide the others
+            record = {"program": name, "optimizer": kind, "error": str(error)[:500]}
+        line = json.dumps(record)
+        print(line, flush=True)
+        if arguments.output:
+            with arguments.output.open("a") as file:
+                file.write(line + "\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from reprise import _observers, _profilers
+from reprise import _observers, _profilers, _progress
 from reprise._library import library_for, why_not_loaded
 from reprise._options import Device, OptionValue, as_text
 from reprise._region_report import RegionReport
@@ -201,18 +201,23 @@ def activate(runtime: int | None) -> None:
 
 
 def wait(runtime: int | None, timeout: float | None) -> bool:
-    """See `reprise.wait`. Waits in slices, so that Ctrl-C is heard."""
+    """See `reprise.wait`. Waits in slices, so that Ctrl-C is heard.
+
+    On a terminal a line says that it waits.
+    """
     if timeout is not None:
         _check_seconds(timeout)
     if not loaded():
         return True
     deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        left = _WAIT_SLICE_S if deadline is None else deadline - time.monotonic()
-        if _ops().wait(_id(runtime), min(_WAIT_SLICE_S, max(0.0, left))):
-            return True
-        if deadline is not None and time.monotonic() >= deadline:
-            return False
+    with _progress.Waiting("building graphs") as waiting:
+        while True:
+            left = _WAIT_SLICE_S if deadline is None else deadline - time.monotonic()
+            if _ops().wait(_id(runtime), min(_WAIT_SLICE_S, max(0.0, left))):
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            waiting.tick()
 
 
 def _check_seconds(timeout: object) -> None:
