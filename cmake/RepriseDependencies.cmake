@@ -1,8 +1,6 @@
 # What Reprise is built from: Debian's packages and, found by path, torch's wheel.
 # libcuda, libcupti and libnvrtc are loaded at run time and never linked.
 
-include(RepriseMissing)
-
 function(reprise_require_header out header package)
   find_path(${out} ${header})
   mark_as_advanced(${out})
@@ -11,9 +9,11 @@ function(reprise_require_header out header package)
   endif()
 endfunction()
 
-# `name` is what find_package calls it.
+# `name` is what find_package calls it, which needs a compiler.
 macro(reprise_require_package name package)
-  find_package(${name} QUIET)
+  if(REPRISE_CXX)
+    find_package(${name} QUIET)
+  endif()
   if(NOT ${name}_FOUND)
     reprise_lacks_package(${package})
   endif()
@@ -30,7 +30,9 @@ add_library(reprise_dep_spdlog INTERFACE)
 target_compile_definitions(reprise_dep_spdlog INTERFACE SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY)
 add_library(reprise_dep::spdlog ALIAS reprise_dep_spdlog)
 
-find_package(Threads REQUIRED)
+if(REPRISE_CXX)
+  find_package(Threads REQUIRED)
+endif()
 reprise_require_package(TBB libtbb-dev)
 reprise_require_package(nlohmann_json nlohmann-json3-dev)
 if(REPRISE_TESTS)

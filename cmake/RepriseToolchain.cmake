@@ -1,5 +1,17 @@
 # How every target is compiled: language, default build type, ccache, sanitizers.
 
+include(RepriseMissing)
+
+# Without a compiler project() would end at once. So what else is missing is told, too.
+string(REGEX REPLACE " .*" "" named "$ENV{CXX}")  # it may hold options
+find_program(REPRISE_CXX NAMES ${CMAKE_CXX_COMPILER} ${named} c++ g++ clang++)
+mark_as_advanced(REPRISE_CXX)
+if(REPRISE_CXX)
+  enable_language(CXX)
+else()
+  reprise_lacks_package(g++)
+endif()
+
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

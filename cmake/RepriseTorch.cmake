@@ -35,7 +35,8 @@ endfunction()
 # One sentence for each way in which a torch does not fit. Sets REPRISE_TORCH_VERSION
 # (2.11) and the library's name for it (reprise_torch_211).
 function(reprise_check_torch torch)
-  set(wanted "torch ${REPRISE_TORCH_OLDEST} or newer for CUDA 13: pip install 'torch>=${REPRISE_TORCH_OLDEST}'")
+  set(wanted "torch ${REPRISE_TORCH_TESTED} for CUDA 13: pip install \
+'torch==${REPRISE_TORCH_TESTED}.*' 'cuda-toolkit[crt,cccl]' (${REPRISE_TORCH_OLDEST} to ${REPRISE_TORCH_NEWEST} compile)")
   if(NOT torch)
     reprise_lacks("no torch was found; install ${wanted}, and activate its environment or pass \
 -DREPRISE_TORCH_DIR=<site-packages>/torch (-DREPRISE_TORCH=OFF builds the core alone)")
@@ -61,7 +62,11 @@ function(reprise_check_torch torch)
   if(version VERSION_GREATER REPRISE_TORCH_NEWEST)
     message(WARNING
       "reprise: ${found} is newer than ${REPRISE_TORCH_NEWEST}, the newest that Reprise was "
-      "tested with; the build may fail, and so may what it builds")
+      "compiled with; the build may fail, and so may what it builds")
+  elseif(version VERSION_GREATER REPRISE_TORCH_TESTED)
+    message(WARNING
+      "reprise: ${found} is newer than ${REPRISE_TORCH_TESTED}, the newest that passes all "
+      "tests on a GPU; docs/limits.md says what is known of others")
   endif()
   message(STATUS "torch ${full} in ${torch}")
   set(REPRISE_TORCH_VERSION ${version} PARENT_SCOPE)

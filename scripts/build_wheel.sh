@@ -18,15 +18,16 @@ export CXX=${CXX:-c++}
 more=
 for torch in "$@"; do
   build=build/wheel-$(sed -n "s/^__version__ = '\([0-9]*\)\.\([0-9]*\).*/\1\2/p" "$torch/version.py")
-  cmake --preset release -B "$build" -DREPRISE_TESTS=OFF -DREPRISE_TORCH_DIR="$torch" \
-    -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=6 >/dev/null
+  cmake --preset once -B "$build" -DREPRISE_TORCH_DIR="$torch" >/dev/null
   cmake --build "$build" --target reprise_torch
   rm -rf "$build/installed"
   cmake --install "$build" --component python --strip --prefix "$build/installed" >/dev/null
   more+="${more:+;}$(ls "$PWD/$build"/installed/reprise/libreprise_torch_*.so)"
 done
 
-python -m pip wheel --quiet --no-input --disable-pip-version-check --no-deps \
+quiet=(--quiet)
+[[ ! -t 1 ]] || quiet=()  # on a terminal pip shows that it goes on
+python -m pip wheel "${quiet[@]}" --no-input --disable-pip-version-check --no-deps \
   --no-build-isolation --config-settings cmake.define.REPRISE_WERROR=ON \
   --config-settings wheel.tags=py3-none-manylinux_2_34_x86_64 \
   --config-settings "cmake.define.REPRISE_MORE_LIBRARIES=$more" \

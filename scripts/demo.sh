@@ -11,8 +11,8 @@ echo "where nothing was compiled before."
 prepare
 
 stage "build"
-build release reprise_torch
+build once reprise_torch
 
 stage "demo"
-use_package release
+use_package once
 python "$REPRISE_ROOT/examples/demo.py" "$@"

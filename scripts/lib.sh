@@ -101,8 +101,12 @@ build_environment() {
 }
 
 # pip_install <folder of an environment> <pip's arguments>...
+#
+# On a terminal pip shows how far it is, because it takes minutes.
 pip_install() {
-  "$1/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
+  local quiet=(--quiet)
+  [ ! -t 1 ] || quiet=()
+  "$1/bin/python" -m pip install "${quiet[@]}" --no-input --disable-pip-version-check \
     --no-cache-dir "${@:2}"
 }
 
