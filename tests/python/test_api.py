@@ -14,7 +14,7 @@ import pytest
 import reprise
 import skips
 import torch
-from reprise import _library, _native
+from reprise import _native
 
 PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
 
@@ -375,22 +375,6 @@ def test_what_registers_no_kernel_in_the_first_region_of_a_process() -> None:
         """
     )
     assert "are registered" not in result.stdout, result.stdout
-
-
-def test_a_library_is_chosen_by_the_version_of_torch(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for digits in ("211", "215"):
-        (tmp_path / f"libreprise_torch_{digits}.so").touch()
-    monkeypatch.setenv("REPRISE_LIBRARY", str(tmp_path))
-    for version, digits in [("2.11.3+cpu", "211"), ("2.15.0a0+git1", "215")]:
-        library = tmp_path / f"libreprise_torch_{digits}.so"
-        assert _library.library_for(version) == library
-    for version in ("2.10.1+cu128", "2.110.0", "2.16.0"):
-        with pytest.raises(RuntimeError) as caught:
-            _library.library_for(version)
-        assert f"no library for torch {version}" in str(caught.value)
-        assert "2.11, 2.15" in str(caught.value)
 
 
 def test_a_missing_library_is_named() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import re
 import sys
 from typing import Any
 
@@ -13,7 +12,7 @@ import fresh
 import pytest
 import skips
 import torch
-from reprise import _doctor_torch
+from reprise import _doctor_torch, _library
 
 _DOCTOR = ("-m", "reprise", "doctor")
 # Of the shell that runs the tests; each test says what it sets.
@@ -176,7 +175,7 @@ def test_without_torch() -> None:
     """`-S`: the folder that torch is installed in is not looked into."""
     rows = doctor(works=False, command=("-S", *_DOCTOR))
     assert "torch is not installed" in the(rows, "torch", "error")
-    assert "pip install 'torch==2.11.*'" in the(rows, "torch", "error")
+    assert the(rows, "torch", "error").endswith(f"; {_library.install_torch()}")
     assert "there are libraries for torch: 2." in the(rows, "library", "error")
     assert the(rows, "Python", "ok")
 
@@ -190,7 +189,35 @@ def test_another_torch_that_the_package_does_not_know(tmp_path: pathlib.Path) ->
     found = {row["check"]: row for row in json.loads(result.stdout)["rows"]}
     assert found["library"]["status"] == "error"
     assert "no library for torch 1.0.0" in found["library"]["found"]
-    assert re.search(r"pip install 'torch==2\.\d+\.\*'", found["library"]["remedy"])
+    run = _library.install_torch("1.0.0")
+    assert found["library"]["remedy"] == f"Run {run}"  # 1.0 does not compile
+
+
+def test_a_torch_for_another_cuda_has_one_of_the_packages_libraries_proposed(
+    tmp_path: pathlib.Path,
+) -> None:
+    """It is installed over the one that is there, whose version pip finds good."""
+    for digits in ("211", "215"):
+        (tmp_path / f"libreprise_torch_{digits}.so").touch()
+    for version, best, other in (
+        ("2.12.0", "2.11", "2.15"),
+        ("2.15.1", "2.15", "2.11"),
+    ):
+        result = fresh.program(
+            f"""
+            import torch
+            torch.__version__ = "{version}+cu128"
+            torch.version.cuda = "12.8"
+            from reprise.__main__ import main
+            main(["doctor", "--json"])
+            """,
+            **{**_UNSET, "REPRISE_LIBRARY": str(tmp_path)},
+        )
+        found = {row["check"]: row for row in json.loads(result.stdout)["rows"]}
+        assert found["CUDA"]["found"] == "this torch is for CUDA 12.8"
+        assert found["CUDA"]["remedy"] == (
+            f"`pip install 'torch=={best}.*' --force-reinstall` (or {other})"
+        )
 
 
 def test_torch_that_cannot_be_imported(tmp_path: pathlib.Path) -> None:
@@ -233,4 +260,4 @@ def test_without_torch_one_sentence_says_so(
     assert result.returncode == 1
     last = result.stderr.splitlines()[-1]
     assert last.startswith(sentence)
-    assert "pip install 'torch==2.11.*'" in last
+    assert last.endswith(f"run {_library.install_torch()}")

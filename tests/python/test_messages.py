@@ -17,7 +17,7 @@ import pytest
 import reprise
 import skips
 import torch
-from reprise import _advice, _library, _region_functions, _words
+from reprise import _advice, _region_functions, _words
 from torch import nn
 
 PASSES = 12
@@ -87,26 +87,6 @@ def test_a_region_that_cannot_be_replayed_says_so(tmp_path: pathlib.Path) -> Non
         REPRISE_LIBRARY=str(tmp_path),
     )
     assert "nothing can be replayed: reprise has no library" in result.stdout
-
-
-def test_a_library_that_does_not_load_says_the_loaders_reason() -> None:
-    path = pathlib.Path("/x/libreprise_torch_211.so")
-
-    def why(reason: str) -> str:
-        """As torch raises it."""
-        error = OSError(f"Could not load this library: {path}")
-        error.__cause__ = OSError(reason)
-        return _library.why_not_loaded(path, error)
-
-    missing = "{}: cannot open shared object file: No such file or directory"
-    assert why(missing.format("libtbb.so.12")) == (
-        "reprise cannot load /x/libreprise_torch_211.so: it needs libtbb.so.12, which is "
-        "not found. Install TBB (`apt-get install libtbb12`)"
-    )
-    assert "CUDA 13" in why(missing.format("libcupti.so.13"))
-    assert "`pip install .`" in why(f"{path}: undefined symbol: _ZN2at4fooE")
-    assert "glibc 2.34" in why("libc.so.6: version `GLIBC_2.34' not found")
-    assert "nothing known. Install Reprise anew" in why("nothing known")
 
 
 def test_enable_raises_what_it_promises(tmp_path: pathlib.Path) -> None:

@@ -19,9 +19,7 @@ _CUDA_MAJOR = 13  # of the libraries of CUDA that are looked for
 _OLDEST_DRIVER = 580
 _PASSES = 24  # of the trial
 _WAIT_S = 10.0
-_TORCH = (
-    "pip install 'torch==2.11.*' --index-url https://download.pytorch.org/whl/cu130"
-)
+_REINSTALL = "--force-reinstall"
 _INJECTED = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 _DRIVER = pathlib.Path("/proc/driver/nvidia")
 _MAPS = pathlib.Path("/proc/self/maps")
@@ -55,9 +53,12 @@ class Here:
         """Check which torch there is, and where."""
         if self.torch is None:
             found = "is not installed" if self._is_missing else "cannot be imported"
-            return Row("torch", "error", f"torch {found} ({self._why})", f"`{_TORCH}`")
+            flags = "" if self._is_missing else _REINSTALL
+            remedy = _library.install_torch(flags=flags)
+            return Row("torch", "error", f"torch {found} ({self._why})", remedy)
         if not self.version:
-            return Row("torch", "error", "torch has no version", f"`{_TORCH}`")
+            remedy = _library.install_torch(flags=_REINSTALL)
+            return Row("torch", "error", "torch has no version", remedy)
         return Row(
             "torch",
             "ok",
@@ -70,7 +71,7 @@ class Here:
             return
         of = getattr(self.torch, "version", None)
         cuda = getattr(of, "cuda", None)
-        remedy = f"`{_TORCH} --force-reinstall`"
+        remedy = _library.install_torch(self.version, _REINSTALL)
         if getattr(of, "hip", None) or not cuda:
             what = "ROCm" if getattr(of, "hip", None) else "the CPU alone"
             yield Row("CUDA", "error", f"this torch is for {what}", remedy)
@@ -179,8 +180,9 @@ class Here:
             told, _, remedy = str(error).rpartition(". ")
             if isinstance(error, RuntimeError) and told:
                 return Row("library", "error", told, remedy)
+            remedy = _library.install_torch(self.version, _REINSTALL)
             return Row(
-                "library", "error", short(error), f"{_TORCH}, and install Reprise anew"
+                "library", "error", short(error), f"{remedy}, and install Reprise anew"
             )
         return Row("library", "ok", f"{path} (there are some for torch: {there})")
 

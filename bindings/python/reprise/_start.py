@@ -10,6 +10,8 @@ import os
 import sys
 from typing import NoReturn
 
+from reprise import _library
+
 
 def refuse(error: Exception) -> NoReturn:
     """The import has failed with that error.
@@ -30,7 +32,8 @@ def refuse(error: Exception) -> NoReturn:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-        return "reprise needs torch, which is not installed: run `pip install 'torch==2.11.*'`"
+        run = _library.install_torch()
+        return f"reprise needs torch, which is not installed: run {run}"
     told = " ".join(str(error).split())
     return (
         f"reprise cannot be imported here ({type(error).__name__}: {told}): "
