@@ -13,8 +13,9 @@ checkout=$(realpath "$(dirname "$0")/..")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$2" -m venv "$work/env"
-pip=("$work/env/bin/python" -m pip install --quiet --no-input --disable-pip-version-check
+pip=("$work/env/bin/python" -m pip install --no-input --disable-pip-version-check
      --no-cache-dir)
+[[ -t 1 ]] || pip+=(--quiet)  # a terminal shows how far it is
 "${pip[@]}" "torch==$3.*" numpy
 SECONDS=0
 "${pip[@]}" "$wheel"

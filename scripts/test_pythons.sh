@@ -44,8 +44,7 @@ for python in "${pythons[@]}"; do
   "$python" -m venv "$work/env"
   # Of what tests use beside torch any version will do.
   # shellcheck disable=SC2046  # one word a requirement
-  "$work/env/bin/python" -m pip install --quiet --no-input \
-    --disable-pip-version-check --no-cache-dir numpy pytest \
+  pip_install "$work/env" numpy pytest \
     $(grep -E '^torch(vision)?==' requirements/dev.txt) "$work"/reprise-*.whl
   (
     cd tests/python  # nothing of the checkout's package is on the path
