@@ -124,6 +124,34 @@ class Swallows:
         return error[0] is RuntimeError
 
 
+@contextlib.contextmanager
+def writing_back(tensor: torch.Tensor, before: torch.Tensor) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        tensor.copy_(before)
+
+
+class WritesBack:
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.before = tensor.clone()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.tensor.copy_(self.before)
+
+
+class Closes:
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def close(self) -> None:
+        self.tensor.zero_()
+
+
 class Restores:
     def __enter__(self) -> None:
         pass
@@ -179,6 +207,21 @@ def by_stack(a: torch.Tensor) -> torch.Tensor:
     return a * 2
 
 
+def by_generator_that_writes(a: torch.Tensor) -> torch.Tensor:
+    with writing_back(a.clone(), a):
+        return factor(a)
+
+
+def by_class_that_writes(a: torch.Tensor) -> torch.Tensor:
+    with WritesBack(a.clone()):
+        return factor(a)
+
+
+def by_closing(a: torch.Tensor) -> torch.Tensor:
+    with contextlib.closing(Closes(a.clone())):
+        return factor(a)
+
+
 def by_an_outer_try(a: torch.Tensor) -> torch.Tensor:
     try:
         with torch.no_grad(), Restores():
@@ -197,8 +240,35 @@ HANDLING = [
     by_inner_with,
     by_class,
     by_stack,
+    by_generator_that_writes,
+    by_class_that_writes,
+    by_closing,
     by_an_outer_try,
 ]
+
+
+def test_a_manager_that_writes_parameters_back(device: str) -> None:
+    """As averages of weights are used for a while: behind an error they are as before."""
+    weights = [torch.ones(4, 3, device=device) for _ in range(2)]
+
+    def averaged(weight: torch.Tensor) -> Fn:
+        def fn(a: torch.Tensor) -> torch.Tensor:
+            with writing_back(weight, weight.clone()):
+                weight.mul_(0.5)
+                return factor(a) + weight[0]
+
+        return fn
+
+    plain, fast = averaged(weights[0]), reprise.region(averaged(weights[1]))
+    for each in "gggggbgbg":
+        given = matrix(device, each == "g")
+        found, expected = result_of(fast, given), result_of(plain, given)
+        if isinstance(expected, str):
+            assert found == expected
+        else:
+            assert isinstance(found, torch.Tensor)
+            assert_same_bits([found], [expected])
+        assert_same_bits(weights[1:], weights[:1])
 
 
 @pytest.mark.parametrize("fn", HANDLING, ids=lambda fn: fn.__name__)
@@ -273,6 +343,29 @@ def normed(x: torch.Tensor) -> torch.Tensor:
         x[None], x[0], x[0].abs() + 1, use_input_stats=False
     )[0]
     return nn.functional.dropout(x, 0.5, training=False) * 2
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_a_hook_that_is_always_called(device: str, always: bool) -> None:
+    """It is called behind an error, too."""
+    counts = [torch.zeros((), device=device) for _ in range(2)]
+
+    def counting(count: torch.Tensor) -> Wrapped:
+        model = Wrapped(lambda a: factor(a + 0 * count.add_(1)))
+        hook = lambda *_: count.mul_(2)  # noqa: E731
+        model.register_forward_hook(hook, always_call=always)
+        model.forward = model.inner
+        return model
+
+    plain = counting(counts[0])
+    fast: Any = reprise.region(counting(counts[1]))
+    with torch.no_grad():
+        for each in "gggggbgbg":
+            given = matrix(device, each == "g")
+            found, expected = result_of(fast, given), result_of(plain, given)
+            assert isinstance(found, str) == isinstance(expected, str)
+            assert_same_bits(counts[1:], counts[:1])
+    assert (fast.explain().replayed > 0) == (not always), str(fast.explain())
 
 
 @pytest.mark.parametrize("inner", [attention, normed], ids=lambda fn: fn.__name__)

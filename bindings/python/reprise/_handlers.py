@@ -1,12 +1,14 @@
 """Code that would handle an operator's error, around a call of an operator.
 
 A replay raises what an operator raises and runs no Python. So it never reaches an
-`except`, a `finally`, or a context manager that swallows an error. Before anything was
-written that does no harm, because the callable then runs from its beginning. After the
-first write it cannot do so, and such a call is not replayed.
+`except`, a `finally`, or what a context manager does with an error: some swallow it, and
+some write tensors back first. Before anything was written that does no harm, because the
+callable then runs from its beginning. After the first write it cannot do so, and such a
+call is not replayed.
 
 Torch's own code is exempt: it handles types of arguments, and after an error it only puts
-its modes back.
+its modes back. Only a module's call runs code of the program's then: forward hooks that
+are always called.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
 from torch.library import Library
 
 from reprise import _native
@@ -30,6 +33,19 @@ _SITES = ("BEFORE_WITH", "CALL")  # what calls `__enter__`
 # the interpreter's own state back.
 _NO_MANAGER, _INTERPRETERS = -1, -2
 _RETURNS = ("RETURN_VALUE", "RETURN_CONST")
+# By such steps code may call an operator.
+_CALLS = (
+    "CALL",
+    "BINARY_OP",
+    "STORE_SUBSCR",
+    "STORE_SLICE",
+    "DELETE_SUBSCR",
+    "FOR_ITER",
+)
+
+
+_CALL_OF_MODULE = torch.nn.Module._call_impl.__code__
+_ALWAYS_CALLED = torch.nn.modules.module._global_forward_hooks_always_called
 
 
 class _Handler(NamedTuple):
@@ -98,10 +114,12 @@ def _round(code: types.CodeType, at: int) -> Iterator[_Handler]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _always_false(code: types.CodeType) -> bool:
-    """That function returns nothing that is true."""
+def _does_nothing(code: types.CodeType) -> bool:
+    """That function returns nothing that is true, and calls nothing."""
     constant: Any = ...
     for step in dis.get_instructions(code):
+        if step.opname.startswith(_CALLS):
+            return False
         if step.opname in _RETURNS:
             value = step.argval if step.opname == "RETURN_CONST" else constant
             if value not in (None, False):
@@ -111,10 +129,11 @@ def _always_false(code: types.CodeType) -> bool:
 
 
 class Managers:
-    """The context managers that a recorded call has entered: which of them swallow errors."""
+    """The context managers that a recorded call has entered: which of them handle errors."""
 
     def __init__(self) -> None:
-        # By code and the instruction that entered it; True: it may swallow an error.
+        # By code and the instruction that entered it; True: it may swallow an error, or
+        # call something before it passes the error on.
         # A function: that finds it out when it is asked.
         self._known: dict[tuple[int, int], bool | Callable[[], bool]] = {}
         self._kept: list[types.CodeType] = []  # whose ids are known
@@ -142,7 +161,7 @@ class Managers:
             return False if is_torchs(code.co_filename) else self._of_generator(code)
         leave = kind.__exit__
         if isinstance(leave, types.FunctionType):
-            return not _always_false(leave.__code__)
+            return not _does_nothing(leave.__code__)
         return True
 
     def _of_generator(self, code: types.CodeType) -> Callable[[], bool]:
@@ -153,11 +172,11 @@ class Managers:
         ]
         return lambda: any(may_handle(code, at, self, ends=True) for at in yields)
 
-    def swallows(self, code: types.CodeType, site: int) -> bool:
-        """Return whether the manager that is entered there may swallow an error.
+    def handles(self, code: types.CodeType, site: int) -> bool:
+        """Return whether the manager that is entered there may swallow an error, or call.
 
         A manager that nobody reported has an `__enter__` that is written in C; none of these
-        swallows errors.
+        does.
         """
         known = self._known.get((id(code), site), False)
         return known() if callable(known) else known
@@ -168,7 +187,7 @@ def may_handle(
 ) -> bool:
     """Return whether something may handle an error of the instruction at that offset.
 
-    `managers`: None means that each may swallow an error. `ends`: a `finally`, which passes
+    `managers`: None means that each may. `ends`: a `finally` that calls nothing, and passes
     the error on, does not count.
     """
     if not hasattr(code, "co_exceptiontable"):  # before Python 3.11
@@ -178,18 +197,23 @@ def may_handle(
         if handler.site == _NO_MANAGER:
             if not (ends and _goes_on(code, handler.target)):
                 return True
-        elif managers is None or managers.swallows(code, handler.site):
+        elif managers is None or managers.handles(code, handler.site):
             return True
     return False
 
 
 @functools.lru_cache(maxsize=4096)
 def _goes_on(code: types.CodeType, target: int) -> bool:
-    """The handler that begins there is a `finally`: it catches by no type."""
+    """The handler that begins there is a `finally` that calls nothing.
+
+    It catches by no type.
+    """
     for step in dis.get_instructions(code):
         if step.offset <= target:
             continue
         if step.opname in ("CHECK_EXC_MATCH", "POP_EXCEPT", *_RETURNS):
+            return False
+        if step.opname.startswith(_CALLS):
             return False
         if step.opname == "RERAISE":
             return True
@@ -238,13 +262,23 @@ class HandlerWatch:
 
     def _look_at(self, frame: types.FrameType) -> None:
         code = frame.f_code
+        if code is _CALL_OF_MODULE:
+            module = frame.f_locals["self"]
+            if module._forward_hooks_always_called or _ALWAYS_CALLED:
+                self.reason = (
+                    "a forward hook that is always called (always_call) stands behind an "
+                    "operator that writes or draws, or one after it, and no replay gets "
+                    "there if that raises an error"
+                )
+                self.place = type(module).__qualname__
         if owner_of(code.co_filename) == Owner.REPRISE or is_torchs(code.co_filename):
             return
         if may_handle(code, frame.f_lasti, self.managers):
             self.reason = (
-                "an except, a finally, or a with that swallows errors stands round an "
-                "operator that writes or draws, or behind one, and no replay gets "
-                "there (put it round the region, or before what writes)"
+                "an except, a finally, or a with that swallows errors or calls "
+                "something behind them stands round an operator that writes or draws, or "
+                "behind one, and no replay gets there (put it round the region, or before "
+                "what writes)"
             )
             self.place = f"{code.co_filename}:{frame.f_lineno}"
 
