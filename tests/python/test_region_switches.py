@@ -210,3 +210,68 @@ def test_autocast_that_begins_late_round_a_composite(device: str) -> None:
             session.wait(60)
         assert session.stats().replays > 20, str(session.explain())
     assert_same_bits(found, expected)
+
+
+@contextlib.contextmanager
+def anomalies() -> Iterator[None]:
+    with restored(torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly):
+        yield
+
+
+@contextlib.contextmanager
+def default_devices() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+@contextlib.contextmanager
+def cached_casts() -> Iterator[None]:
+    switch = torch.set_autocast_cache_enabled
+    with restored(torch.is_autocast_cache_enabled, switch):
+        yield
+
+
+LEFT: dict[str, tuple[Switch, Callable[[], None], Callable[[], Any]]] = {
+    "anomaly": (
+        anomalies,
+        lambda: torch.autograd.set_detect_anomaly(True),
+        torch.is_anomaly_enabled,
+    ),
+    "device": (
+        default_devices,
+        lambda: torch.set_default_device("meta"),
+        lambda: str(torch.get_default_device()),
+    ),
+    "casts": (
+        cached_casts,
+        lambda: torch.set_autocast_cache_enabled(False),
+        torch.is_autocast_cache_enabled,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_a_mode_that_a_call_leaves_on(device: str, name: str) -> None:
+    """It stays as eager leaves it: no replay would set it."""
+    around, change, read = LEFT[name]
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        change()
+        return y
+
+    fast: Any = reprise.region(fn)
+    x = batch(device)
+    for _ in range(CALLS):
+        with around():
+            change()
+            left = read()
+        with around():
+            fast(x)
+            assert read() == left
+    report = fast.explain()
+    assert report.replayed == 0
+    assert "leaves another mode of torch's on" in str(report)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
+
+import torch
+from torch.overrides import _get_current_function_mode_stack
 
 
 class _Watch(Protocol):
@@ -49,3 +53,25 @@ def unwatched(function: Callable[..., Any]) -> Callable[..., Any]:
             watch.go_on()
 
     return call
+
+
+def modes() -> tuple[Any, ...]:
+    """Return modes that a call may begin and not end, and that no operator tells of."""
+    return (
+        torch.is_anomaly_enabled(),
+        torch.is_anomaly_check_nan_enabled(),
+        torch._C._is_multithreading_enabled(),
+        torch._C._is_view_replay_enabled(),
+        torch._C._autograd._saved_tensors_hooks_is_enabled(),
+        torch.sparse.check_sparse_tensor_invariants.is_enabled(),
+        torch.is_autocast_cache_enabled(),
+        *(torch.get_autocast_dtype(device) for device in ("cpu", "cuda")),
+        torch.backends.cudnn.benchmark,
+        torch.utils.deterministic.fill_uninitialized_memory,
+        *_get_current_function_mode_stack(),
+    )
+
+
+def are_same(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
+    """Return whether these modes are the same; a mode may compare as it likes."""
+    return len(before) == len(after) and all(map(operator.is_, before, after))

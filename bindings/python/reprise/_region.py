@@ -32,7 +32,7 @@ from reprise._node import (
 from reprise._numbers import noted, plain
 from reprise._one_node import Unknown, check_arguments, share_memory, stands_here
 from reprise._open_recording import OpenRecording
-from reprise._recording import recording, thread
+from reprise._recording import are_same, modes, recording, thread
 from reprise._region_functions import Run, functions, warn_once, why_unusable
 from reprise._region_report import RegionReport
 from reprise._swapping import refers
@@ -635,6 +635,7 @@ class Region:
         notes = bool(numbers) and structure.recordings.bit_count() % 2 == 1
         structure.recordings += 1
         computed = [True] * len(numbers) if notes else []
+        modes_before = modes()
         notes &= not structure.asks_for_class  # else Python may do anything with them
         try:
             with (
@@ -669,6 +670,9 @@ class Region:
                 structure.off |= structure.changes >= _MOST_CHANGES
                 return result
             structure.asks_for_class |= looks.asks_for_class
+            if not are_same(modes_before, modes()):
+                self._refuse(of, _LEAVES_MODE, "")
+                return result
             if self._took_hidden(structure, looks):
                 return result
             if isinstance(looks, CallWatch):
@@ -932,6 +936,9 @@ def _name_of(fn: Any) -> str:
 
 
 _NODES = "operators have nodes of their own"
+_LEAVES_MODE = (
+    "it leaves another mode of torch's on, or another default device: set it outside"
+)
 
 
 def _default_device() -> str | None:
