@@ -312,6 +312,10 @@ def of_date() -> Fn:
     return lambda x: x * (2 if datetime.datetime.now().year > 2000 else 3)
 
 
+def of_local_time() -> Fn:
+    return lambda x: x * (2 if time.localtime().tm_year > 2000 else 3)
+
+
 def of_open() -> Fn:
     def fn(x: torch.Tensor) -> torch.Tensor:
         with open(__file__) as file:
@@ -335,6 +339,7 @@ def of_presence() -> Fn:
         (of_clock, "the clock, by time()", "time.time()"),
         (of_clock_by_another_name, "the clock, by perf_counter()", "clock()"),
         (of_date, "the clock, by now()", "datetime.now()"),
+        (of_local_time, "the clock, by localtime()", "time.localtime()"),
         (of_open, "files, by open()", "open(__file__)"),
         (of_path, "files, by open()", "path.read_text()"),
         (of_presence, "files, by stat()", "os.path.exists"),
@@ -346,9 +351,16 @@ def test_clocks_and_files_are_refused(
     check_refused(device, make, said, line=line)
 
 
-def test_the_systems_random_numbers(device: str) -> None:
+class Systems:
     rng = random.SystemRandom()
-    fast: Any = reprise.region(lambda x: x * rng.random())
+
+    def random(self) -> float:
+        return self.rng.random()
+
+
+@pytest.mark.parametrize("make", [Systems, random.Random])
+def test_the_systems_random_numbers(device: str, make: Callable[[], Any]) -> None:
+    fast: Any = reprise.region(lambda x: x * make().random())
     for _ in range(4):
         fast(torch.ones(3, device=device))
     report = fast.explain()
@@ -394,6 +406,10 @@ def of_presence_there() -> Fn:
     return lambda x: x * (2 if NAME in os.environ else 3)
 
 
+def of_bytes() -> Fn:
+    return lambda x: x * int(os.environb.get(NAME.encode(), b"7"))
+
+
 def of_all() -> Fn:
     return lambda x: x * len([each for each in os.environ if each == NAME])
 
@@ -403,7 +419,7 @@ def of_context() -> Fn:
 
 
 @pytest.mark.parametrize(
-    "make", [of_environment, of_getenv, of_presence_there, of_all, of_context]
+    "make", [of_environment, of_getenv, of_bytes, of_presence_there, of_all, of_context]
 )
 def test_values_are_guarded(
     device: str, make: Make, monkeypatch: pytest.MonkeyPatch
@@ -418,6 +434,20 @@ def test_values_are_guarded(
         context.set(value)
 
     report = check(device, make, between)
+    assert report.replayed >= CALLS - 6, str(report)
+    assert report.variants == 2, str(report)
+
+
+def test_the_working_directory(
+    device: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+
+    def between(call: int) -> None:
+        monkeypatch.chdir(inside if 4 <= call < 8 else tmp_path)
+
+    report = check(device, lambda: lambda x: x * len(os.getcwd()), between)
     assert report.replayed >= CALLS - 6, str(report)
     assert report.variants == 2, str(report)
 

@@ -37,12 +37,14 @@ _CLOCKS = _functions(
     *("time", "perf_counter", "monotonic", "process_time", "thread_time"),
     *("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns"),
     *("thread_time_ns", "clock_gettime", "clock_gettime_ns"),
+    *("localtime", "gmtime", "ctime", "strftime"),
 )
 _DATES = frozenset({"now", "utcnow", "today"})
 _FILES = _functions(
     os, "open", "stat", "lstat", "listdir", "scandir", "access"
 ) | frozenset({io.open, builtins.input})
 _ENTROPY = _functions(os, "urandom", "getrandom")
+_FOLDERS = _functions(os, "getcwd", "getcwdb")
 
 
 def _names_of(functions: Iterable[Any]) -> frozenset[str]:
@@ -59,11 +61,12 @@ def _codes_of(kind: type) -> dict[types.CodeType, str]:
     }
 
 
-_ASKED = _names_of(_CLOCKS | _FILES | _ENTROPY) | _DATES | {"get"}
+_ASKED = _names_of(_CLOCKS | _FILES | _ENTROPY | _FOLDERS) | _DATES | {"get"}
 # What names in a callable's code may ask for such things, where nobody can look at what
 # it calls.
 ASKING_NAMES = (_ASKED - {"get"}) | {"environ", "getenv", "ContextVar"}
 _OF_ENVIRONMENT = _codes_of(type(os.environ))
+_SEEDS = random.Random.seed.__code__
 _CHANGES_ENVIRONMENT = frozenset({"__setitem__", "__delitem__"})
 _WHOLE_ENVIRONMENT = frozenset({"__iter__", "__len__", "copy", "__repr__", "__or__"})
 _FILE: Any = io.IOBase.__mro__[1]  # which no class is registered with
@@ -78,8 +81,18 @@ class Value(NamedTuple):
     read: Callable[[], Hashable]
 
 
-def _of_environment(key: Any) -> Value:
+def _of_environment(key: str) -> Value:
     return Value(f"environment variable {key!r}", lambda: os.environ.get(key))
+
+
+def _folder() -> Value:
+    def read() -> str | None:
+        try:
+            return os.getcwd()
+        except OSError:  # it has gone
+            return None
+
+    return Value("the working directory", read)
 
 
 def _whole_environment() -> Value:
@@ -252,6 +265,8 @@ class HiddenState:
                 self.note(f"it reads files, by {name}() ({_EACH_TIME})", asking)
         elif function in _ENTROPY and (asking := caller_of(frame)) is not None:
             self.note(f"it asks the system for random numbers, by {name}()", asking)
+        elif function in _FOLDERS and caller_of(frame) is not None:
+            self.values[_folder().name] = _folder()
 
     def _read_context(
         self, frame: types.FrameType, variable: contextvars.ContextVar[Any]
@@ -268,6 +283,10 @@ class HiddenState:
 
     def saw_function(self, frame: types.FrameType) -> None:
         """See that a function that is written in Python begins."""
+        if frame.f_code is _SEEDS and frame.f_locals["a"] is None:
+            if (asking := caller_of(frame.f_back)) is not None:
+                self.note("it asks the system for random numbers, by seed()", asking)
+            return
         name = _OF_ENVIRONMENT.get(frame.f_code)
         if name is None or (asking := caller_of(frame.f_back)) is None:
             return
@@ -277,8 +296,10 @@ class HiddenState:
             whole = _whole_environment()
             self.values[whole.name] = whole
         elif name == "__getitem__":
-            value = _of_environment(frame.f_locals["key"])
-            self.values[value.name] = value
+            key = frame.f_locals["key"]
+            if isinstance(key, (str, bytes)):  # else it is an error
+                value = _of_environment(os.fsdecode(key))
+                self.values[value.name] = value
 
     def look_at_suspects(self, frame: types.FrameType) -> None:
         """Find the function in which a suspected generator moves."""
