@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
+import gc
 import operator
+import sys
+import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
-from reprise.guards import tree
+from reprise.guards import classes, tree
 
 # What hands a number on, and gives nothing that depends on it.
 _HARMLESS = frozenset(
@@ -46,16 +50,21 @@ class Number(float):
 
     computed: list[bool]
     index: int
+    made: list[Number]
 
     @staticmethod
-    def of(value: float, index: int, computed: list[bool]) -> Number:
-        """Return a number that notes its uses in `computed[index]`."""
-        made = Number(value)
-        made.index, made.computed = index, computed
-        return made
+    def of(
+        value: float, index: int, computed: list[bool], made: list[Number]
+    ) -> Number:
+        """Return a number that notes its uses in `computed[index]`, and itself in `made`."""
+        number = Number(value)
+        number.index, number.computed, number.made = index, computed, made
+        made.append(number)
+        return number
 
     def __neg__(self) -> Number:
-        return Number.of(-float.__float__(self), self.index, self.computed)
+        negative = -float.__float__(self)
+        return Number.of(negative, self.index, self.computed, self.made)
 
     def __pos__(self) -> Number:
         return self
@@ -87,6 +96,10 @@ def _noting(name: str) -> Callable[..., Any]:
     return method
 
 
+# Of errors that name the classes of what was given, the text is eager's.
+Number.__name__ = Number.__qualname__ = "float"
+Number.__module__ = "builtins"
+
 for _name, _value in list(vars(float).items()):
     if callable(_value) and _name not in _HARMLESS:
         setattr(Number, _name, _noting(_name))
@@ -103,15 +116,17 @@ def noted(
     """Yield arguments whose floats note what Python does with them; optimizers' floats too.
 
     Floats within containers count as computed with. If the code `computes`, all floats do.
+    So do floats that the code stores: ordinary ones are in their places at the end.
     """
     index = 0
+    made: list[Number] = []
 
     def note(value: Any) -> Any:
         nonlocal index
         if type(value) is float:
             computed[index] = computes
             index += 1
-            return Number.of(value, index - 1, computed)
+            return Number.of(value, index - 1, computed, made)
         inside = tree.Parts()
         tree.flatten(value, inside)
         index += len(inside.numbers)
@@ -126,13 +141,71 @@ def noted(
                 if type(value) is float:
                     replaced.append((group, key, value, note(value)))
     try:
-        for group, key, _, number in replaced:
-            group[key] = number
+        _set(replaced)
         yield noted_args, noted_kwargs
     finally:
-        for group, key, value, number in replaced:
-            if group.get(key) is number:
-                group[key] = value
+        _put_back(replaced)
+        noted_args.clear()
+        noted_kwargs.clear()
+        if stored := [each for each in made if sys.getrefcount(each) > _HELD_BY_MADE]:
+            for each in stored:
+                computed[each.index] = True
+            _replace(stored)
+        made.clear()
+
+
+# Variables of these end with them: they would hold numbers that the code has not stored.
+
+
+def _set(replaced: list[tuple[dict[str, Any], str, float, Number]]) -> None:
+    for group, key, _, number in replaced:
+        group[key] = number
+
+
+def _put_back(replaced: list[tuple[dict[str, Any], str, float, Number]]) -> None:
+    while replaced:
+        group, key, value, number = replaced.pop()
+        if group.get(key) is number:
+            group[key] = value
+
+
+def _held_by_made() -> int:
+    """What `noted` counts for a number that only `made` holds."""
+    made = [object()]
+    (count,) = [sys.getrefcount(each) for each in made]
+    return count
+
+
+_HELD_BY_MADE = _held_by_made()
+
+
+def _replace(numbers: list[Number]) -> None:
+    """Put ordinary floats in their places: elements, variables and attributes."""
+    floats = {id(each): float.__pos__(each) for each in numbers}
+    for holder in gc.get_referrers(*numbers):
+        kind = type(holder)
+        if holder is numbers or holder is numbers[0].made:
+            continue
+        if issubclass(kind, (list, collections.deque)):
+            for index, each in enumerate(list(holder)):
+                if id(each) in floats:
+                    holder[index] = floats[id(each)]
+        elif kind is types.CellType:
+            holder.cell_contents = floats[id(holder.cell_contents)]
+        else:
+            _replace_attributes(holder, floats)
+
+
+def _replace_attributes(holder: Any, floats: dict[int, float]) -> None:
+    kind = type(holder)
+    of = holder if issubclass(kind, dict) else classes.attributes_of(holder) or {}
+    for key, each in list(dict.items(of)):
+        if id(each) in floats:
+            dict.__setitem__(of, key, floats[id(each)])
+    for _, slot in classes.slots_of(kind):
+        with contextlib.suppress(AttributeError):  # it is not set
+            if (name := id(slot.__get__(holder))) in floats:
+                slot.__set__(holder, floats[name])
 
 
 def plain(result: Any) -> Any:
