@@ -80,6 +80,16 @@ def test_each_call_gives_its_own_arguments(device: str) -> None:
     assert fast.explain().replayed == CALLS - 2, str(fast.explain())
 
 
+def test_a_container_that_is_given_twice(device: str) -> None:
+    """Of another call's arguments it may be two."""
+    fast: Any = reprise.region(lambda a, b: (a, a[0] + b[0]))
+    for n in range(2 * CALLS):
+        given = [torch.full((3,), float(n), device=device)]
+        other = given if n < CALLS else [given[0] * 2]
+        assert fast(given, other)[0] is given
+    assert "container that is among the arguments twice" in str(fast.explain())
+
+
 def test_tensors_that_are_returned_twice(device: str) -> None:
     x = torch.ones(3, device=device)
 
@@ -280,3 +290,50 @@ def test_floats_that_are_returned_are_ordinary(device: str, make: Fn) -> None:
             each.value if isinstance(each, Output) else each
         )
         assert all(type(number) is float for number in held)
+
+
+class Slot:
+    __slots__ = ("t",)
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.t = 0.5
+        self.list = [0.5]
+        self.dict = {"t": 0.5}
+        self.slot = Slot()
+        self.slot.t = 0.5
+
+    def held(self) -> list[Any]:
+        return [self.t, self.list[0], self.dict["t"], self.slot.t]
+
+
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("negative", [True, False])
+def test_floats_that_are_stored(device: str, which: int, negative: bool) -> None:
+    """Elsewhere, too, they are ordinary; and no other value is replayed."""
+    holder = Holder()
+    in_closure = 0.5
+
+    def fn(x: torch.Tensor, t: float) -> torch.Tensor:
+        nonlocal in_closure
+        kept = -t if negative else t
+        if which == 0:
+            holder.t = kept
+        elif which == 1:
+            holder.list[0] = kept
+        elif which == 2:
+            holder.dict["t"] = kept
+        elif which == 3:
+            holder.slot.t = kept
+        else:
+            in_closure = kept
+        return x * t
+
+    fast: Any = reprise.region(fn)
+    x = torch.ones(3, device=device)
+    for n in range(2 * CALLS):
+        t = 0.5 if n < CALLS else 0.5 + n
+        assert_same_bits([fast(x, t)], [x * t])
+        found = [*holder.held(), in_closure][which]
+        assert type(found) is float and found == (-t if negative else t)

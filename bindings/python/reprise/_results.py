@@ -82,17 +82,22 @@ _HELD_BY_ONE = _by_one()
 def with_arguments(result: Any, args: Any, kwargs: Any) -> Any:
     """Return the result, with `tree.GivenBack` in place of containers of the arguments.
 
-    Raises Foreign if one is in something that cannot be made anew.
+    Raises Foreign if one is in something that cannot be made anew, or is among the
+    arguments twice: of another call's, these may be two.
     """
-    ways = {
-        id(each): steps
-        for each, steps in containers_in((args, kwargs))
-        if len(steps) > 1  # the arguments themselves are made for each call
-    }
+    ways: dict[int, tuple[_Step, ...]] = {}
+    twice = set()
+    for each, steps in containers_in((args, kwargs)):
+        if len(steps) > 1:  # the arguments themselves are made for each call
+            if id(each) in ways:
+                twice.add(id(each))
+            ways[id(each)] = steps
     if not any(id(each) in ways for each, _ in containers_in(result)):
         return result
 
     def replaced(value: Any) -> Any:
+        if id(value) in twice:
+            raise tree.Foreign("container that is among the arguments twice")
         if id(value) in ways:
             return tree.GivenBack(ways[id(value)])
         kind = type(value)
