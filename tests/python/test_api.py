@@ -14,7 +14,7 @@ import pytest
 import reprise
 import skips
 import torch
-from reprise import _native
+from reprise import _enabled, _native
 
 PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
 
@@ -151,6 +151,44 @@ def test_a_session_restores_what_was_enabled() -> None:
         assert _native.active() != outer
         raise KeyError
     assert _native.active() == outer
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_sessions_that_overlap_restore_what_was_enabled(enabled: bool) -> None:
+    """As those of two threads or coroutines: the first to begin is the first to end."""
+    reprise.enable("cpu", margin=0.5)
+    outer = _native.active()
+    first = reprise.session("cpu", margin=0.125)
+    second = reprise.session("cpu", margin=0.25, enabled=enabled)
+    first.__enter__()
+    second.__enter__()
+    within = _native.active()
+    assert within != outer
+    first.__exit__(None, None, None)
+    assert _native.active() == within
+    second.__exit__(None, None, None)
+    assert _native.active() == outer
+
+
+def test_what_is_enabled_in_a_session_ends_with_it() -> None:
+    with reprise.session("cpu", margin=0.5):
+        reprise.enable("cpu", margin=0.125)
+        inner = _native.active()
+        with reprise.session("cpu", enabled=False):
+            assert _native.active() is None
+        assert _native.active() == inner
+    assert _native.active() is None
+
+
+def test_what_is_enabled_while_a_region_runs_outlives_its_call() -> None:
+    """Where nothing is enabled, a region's call is a brief block, which any thread meets."""
+    with _enabled.block(lambda: _native.enable("cpu", {}), brief=True):
+        reprise.enable("cpu", margin=0.5)
+        outer = _native.active()
+    assert _native.active() == outer
+    with _enabled.block(lambda: _native.enable("cpu", {}), brief=True):
+        reprise.disable()
+    assert _native.active() is None
 
 
 def test_a_session_that_cannot_begin_changes_nothing() -> None:

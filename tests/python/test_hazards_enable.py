@@ -10,9 +10,12 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 
+import hazards
 import reprise
 import torch
+from hazards import LATE, PASSES, same_as_eager
 from watching import settle, watched
 
 PACKAGE_ROOT = pathlib.Path(reprise.__file__).resolve().parents[1]
@@ -117,3 +120,33 @@ def test_switching_off_beside_a_pass_loses_no_write(device: str) -> None:
             ended.set()
             beside.join()
     assert not wrong, wrong
+
+
+def test_a_part_that_is_left_out_stays_out_where_blocks_overlap() -> None:
+    """A library writes memory there by an address, while another thread's block ends."""
+
+    def run(wait: Callable[[], object]) -> list[torch.Tensor]:
+        torch.manual_seed(7)
+        w = torch.randn(8, 8)
+        array, kept = w.numpy(), []
+        for number in range(PASSES):
+            blocks = []
+            if number >= LATE:
+                blocks = [reprise.session("cpu", enabled=False) for _ in range(2)]
+                for block in blocks:
+                    block.__enter__()
+                blocks[0].__exit__(None, None, None)
+            h = torch.randn(8, 8)
+            for _ in range(4):
+                h = (h + 0.5).relu_()
+            if number >= LATE:
+                array[number % 8] = number / 7
+            kept.append(torch.tanh(h @ w))
+            if blocks:
+                blocks[1].__exit__(None, None, None)
+                kept.append((h @ w).relu_() + 1)  # and Reprise goes on behind it
+            wait()
+        return kept
+
+    with hazards.quiet():
+        same_as_eager("cpu", run)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from reprise import _start
 
 try:
-    from reprise import _dynamo, _native
+    from reprise import _dynamo, _enabled, _native
     from reprise._compiler import reprise as backend
     from reprise._eager import eager
     from reprise._options import Device, Option, OptionValue
@@ -110,28 +110,26 @@ def enable(device: Device = None, **options: OptionValue) -> None:
             missing. With device None that is a warning, and the program runs as
             without Reprise.
     """
-    _native.enable(device, options)
+    _enabled.change(lambda: _native.enable(device, options))
 
 
 def disable() -> None:
     """Stop watching and replaying. Plans are kept for the next `enable`."""
-    _native.activate(None)
+    _enabled.change(lambda: _native.activate(None))
 
 
 @contextlib.contextmanager
 def session(device: Device = None, **options: OptionValue) -> Iterator[Session]:
     """`enable` on entry; on exit, restore what was enabled before, or nothing.
 
-    Also a decorator, which does so for each call of a function.
+    Blocks of several threads or coroutines may overlap: the newest one that has not
+    ended says what is enabled. Also a decorator, which does so for each call of a
+    function.
 
     Raises what `enable` raises.
     """
-    before = _native.active()
-    _native.enable(device, options)
-    try:
-        yield Session(_native.active())
-    finally:
-        _native.activate(before)
+    with _enabled.block(lambda: _native.enable(device, options)) as runtime:
+        yield Session(runtime)
 
 
 def options() -> tuple[Option, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from reprise import _dynamo, _native, _results
+from reprise import _dynamo, _enabled, _native, _results
 from reprise._advice import for_optimizers, is_optimizers_step
 from reprise._call_watch import CallWatch
 from reprise._eager import Changed
@@ -885,19 +885,19 @@ class Region:
 
     @contextlib.contextmanager
     def _own_session(self) -> Iterator[None]:
-        if self._runtime is None:
-            try:
-                _native.enable(None, {})
-            except (RuntimeError, ValueError) as error:
-                self._cannot_replay(str(error))
-            self._runtime = _native.active()
-        else:
-            _native.activate(self._runtime)
-        self._off |= _native.active() is None  # it cannot be had
-        try:
+        with _enabled.block(self._begin_own_session, brief=True) as runtime:
+            self._off |= runtime is None  # it cannot be had
             yield
-        finally:
-            _native.activate(None)
+
+    def _begin_own_session(self) -> None:
+        if self._runtime is not None:
+            _native.activate(self._runtime)
+            return
+        try:
+            _native.enable(None, {})
+        except (RuntimeError, ValueError) as error:
+            self._cannot_replay(str(error))
+        self._runtime = _native.active()
 
 
 _place = operator.itemgetter(1)
