@@ -37,21 +37,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import pathlib
-import queue
 import shlex
 import signal
-import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
+import children
 import progress
 import tables
+from children import EndedEarlyError
 
 ROWS = pathlib.Path(__file__).with_name("front_rows.py")
 NEEDED = {"model": 45.0, "step": 65.0}  # seconds that are kept for each later row
@@ -69,10 +65,6 @@ STAGES = {
 
 class RecordError(ValueError):
     """What was measured does not belong into the record."""
-
-
-class EndedEarlyError(RuntimeError):
-    """A row's process gave no records."""
 
 
 def refusal(
@@ -109,75 +101,19 @@ def allowed(programs: list[str], seconds: float) -> float:
     return max(seconds - sum(needed[1:]), seconds * needed[0] / sum(needed))
 
 
-class Row:
+class Row(children.Child):
     """The process that measures a row; it imports its libraries at once.
 
-    It waits for `go`. Leaving the ``with`` ends it, and the processes that it started.
+    It waits for `go`.
     """
 
     def __init__(self, program: str, options: list[str]) -> None:
         self.program = program
-        self._said = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, str(ROWS), f"--program={program}", *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            text=True,
-            start_new_session=True,
-        )
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            self._lines.put(line)
-        self._lines.put(None)
+        super().__init__([sys.executable, str(ROWS), f"--program={program}", *options])
 
     def go(self, seconds: float) -> None:
         """Have it measure, in so many seconds."""
-        assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):  # `messages` says that it ended
-            self._process.stdin.write(f"{seconds}\n")
-            self._process.stdin.flush()
-
-    def messages(self, ends: float) -> Iterator[dict[str, Any]]:
-        """What it tells, until `ends` by ``time.monotonic``; each second nothing."""
-        while True:
-            left = ends - time.monotonic()
-            if left <= 0:
-                raise EndedEarlyError("its time was over")
-            try:
-                line = self._lines.get(timeout=min(1.0, left))
-            except queue.Empty:
-                yield {}
-                continue
-            if line is None:
-                raise EndedEarlyError(f"its process ended: {self._last_words()}")
-            yield json.loads(line)
-
-    def _last_words(self) -> str:
-        self._process.wait()
-        self._said.seek(0)
-        lines = [line.strip() for line in self._said if line.strip()]
-        last = lines[-1][:300] if lines else "it said nothing"
-        return f"{last} (exit status {self._process.returncode})"
-
-    def __enter__(self) -> Row:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._said.closed:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._reader.join()  # all that held the pipe has ended
-        for pipe in (self._process.stdin, self._process.stdout, self._said):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()  # type: ignore[union-attr]
+        self.tell(str(seconds))
 
 
 class Command:

@@ -44,6 +44,7 @@ FEW_GPUS = "fewer than two GPUs"
 A_GPU = "there is a GPU"
 PROFILED = "torch keeps CUPTI for the rest of the process: a documented limit"
 NO_LIBRARY = "the library {} is not installed (requirements/recipes.txt)"
+NO_PROGRAM_LIBRARY = "the library {} is not installed (requirements/programs.txt)"
 NO_TOOL = "there is no {} on the path, in /usr/local/cuda* or in nvidia's wheels"
 
 # Reasons, with a place for a word, and whether they hold here.
@@ -55,6 +56,7 @@ _ALLOWED: dict[str, Callable[[], bool]] = {
     A_GPU: lambda: gpus() > 0,
     PROFILED: lambda: gpus() > 0,
     NO_LIBRARY: lambda: os.environ.get("RECIPES") != "all",  # the caller has looked
+    NO_PROGRAM_LIBRARY: lambda: True,  # likewise
     NO_TOOL: lambda: True,  # likewise
 }
 
