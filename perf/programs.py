@@ -109,7 +109,8 @@ class Way(children.Child):
                 if "error" in message:
                     raise WayError(message["error"])
                 if key in message:
-                    return message[key]
+                    found: dict[str, Any] = message[key]
+                    return found
         except children.EndedEarlyError as error:
             raise WayError(str(error)) from error
         raise AssertionError("messages end by raising")

@@ -40,21 +40,26 @@ def generate_greedy(setting: Setting) -> Built:
 def generate_static(setting: Setting) -> Built:
     """transformers: Llama's `generate`, greedy, static cache, not compiled."""
     model = llama(setting).eval()
-    how = {"cache_implementation": "static", "disable_compile": True}
+    how: dict[str, Any] = {"cache_implementation": "static", "disable_compile": True}
     return generating(setting, model, do_sample=False, **how)
 
 
 @program("transformers")
 def generate_sampled(setting: Setting) -> Built:
     """transformers: Llama's `generate` samples by temperature, top-k and top-p."""
-    how = {"do_sample": True, "temperature": 0.8, "top_k": 50, "top_p": 0.95}
+    how: dict[str, Any] = {
+        "do_sample": True,
+        "temperature": 0.8,
+        "top_k": 50,
+        "top_p": 0.95,
+    }
     return generating(setting, llama(setting).eval(), rows=2, **how)
 
 
 @program("transformers")
 def generate_beams(setting: Setting) -> Built:
     """transformers: GPT-2's `generate` with four beams."""
-    how = {"num_beams": 4, "early_stopping": True}
+    how: dict[str, Any] = {"num_beams": 4, "early_stopping": True}
     return generating(setting, gpt2(setting).eval(), do_sample=False, **how)
 
 

@@ -79,7 +79,7 @@ def vmap_ensemble(setting: Setting) -> Built:
         with torch.no_grad():
             for name, value in weights.items():
                 value.sub_(slopes[name], alpha=0.05)
-        return losses
+        return losses.detach()
 
     return Built(step, [weights])
 

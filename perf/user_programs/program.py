@@ -183,7 +183,7 @@ def generators(device: str) -> dict[str, Any]:
     states: dict[str, Any] = {
         "cpu": torch.get_rng_state(),
         "python": random.getstate(),
-        "numpy": numpy.random.get_state()[1].tolist(),
+        "numpy": str(numpy.random.get_state()[1].tolist()),
     }
     if device.startswith("cuda"):
         states["cuda"] = torch.cuda.get_rng_state()

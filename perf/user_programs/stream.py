@@ -135,7 +135,10 @@ class Stream:
                 rest[argument.name] = repr(value)
         schema = function._schema
         name = f"{schema.name}.{schema.overload_name}".removesuffix(".")
-        said = {"op": name, "in": [self.tensor(operand) for operand in operands]}
+        said: dict[str, Any] = {
+            "op": name,
+            "in": [self.tensor(operand) for operand in operands],
+        }
         said |= {"writes": writes} if writes else {}
         said |= {"rest": rest} if rest else {}
         return said

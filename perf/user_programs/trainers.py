@@ -209,11 +209,7 @@ def sentence_model(setting: Setting, folder: str) -> Any:
     numbers = {word: number for number, word in enumerate(words)}
     tokenizer = transformers.BertTokenizerFast(vocab=numbers)
     tokenizer.save_pretrained(folder)
-    embed = sentence_transformers.models.Transformer(folder, max_seq_length=64)
-    pooling = sentence_transformers.models.Pooling(embed.get_word_embedding_dimension())
-    return sentence_transformers.SentenceTransformer(
-        modules=[embed, pooling], device=setting.device
-    )
+    return sentence_transformers.SentenceTransformer(folder, device=setting.device)
 
 
 def sentences(setting: Setting, count: int) -> list[str]:
@@ -252,11 +248,11 @@ def sentence_training(setting: Setting) -> Built:
     """sentence-transformers: learns by `MultipleNegativesRankingLoss` on pairs."""
     import tempfile
 
-    import sentence_transformers
+    from sentence_transformers.losses import MultipleNegativesRankingLoss
 
     with tempfile.TemporaryDirectory() as folder:
         model = sentence_model(setting, folder).train()
-    loss_of = sentence_transformers.losses.MultipleNegativesRankingLoss(model)
+    loss_of = MultipleNegativesRankingLoss(model)
     rows = setting.pick(4, 32)
     pairs = [(sentences(setting, rows), sentences(setting, rows)) for _ in range(8)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)

@@ -22,7 +22,7 @@ def resnet_inference(setting: Setting) -> Built:
     """torchvision: ResNet-50 names what pictures show, one picture at a time."""
     import torchvision
 
-    name = setting.pick("resnet18", "resnet50")
+    name = setting.pick("shufflenet_v2_x0_5", "resnet50")
     model = getattr(torchvision.models, name)().to(setting.device).eval()
     batches = pictures(setting, 1, setting.pick(32, 224))
 
@@ -40,8 +40,10 @@ def resnet_training(setting: Setting) -> Built:
     """torchvision: ResNet-18 learns by SGD; accuracy is summed up on the device."""
     import torchvision
 
-    model = torchvision.models.resnet18(num_classes=10).to(setting.device).train()
-    batches = pictures(setting, *setting.pick((2, 32), (32, 224)), classes=10)
+    name = setting.pick("shufflenet_v2_x0_5", "resnet18")
+    model = getattr(torchvision.models, name)(num_classes=10)
+    model = model.to(setting.device).train()
+    batches = pictures(setting, *setting.pick((2, 32, 10), (32, 224, 10)))
     optimizer = torch.optim.SGD(
         model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4
     )
@@ -65,6 +67,8 @@ def timm_ema_mixup(setting: Setting) -> Built:
     """timm: ViT-S learns with mixup, soft targets and an average of its weights."""
     import timm
     import timm.data
+    import timm.loss
+    import timm.optim
     import timm.utils
 
     name = setting.pick("vit_tiny_patch16_224", "vit_small_patch16_224")
@@ -95,7 +99,8 @@ def timm_inference(setting: Setting) -> Built:
     """timm: EfficientNet gives the five best classes of pictures, in half precision."""
     import timm
 
-    model = timm.create_model("efficientnet_b0").to(setting.device).eval()
+    name = setting.pick("mobilenetv3_small_050", "efficientnet_b0")
+    model = timm.create_model(name).to(setting.device).eval()
     batches = pictures(setting, *setting.pick((1, 32), (8, 224)))
     dtype = setting.pick(torch.bfloat16, torch.float16)
 
@@ -108,16 +113,36 @@ def timm_inference(setting: Setting) -> Built:
     return Built(step, [model])
 
 
+def detector(setting: Setting) -> nn.Module:
+    """A Faster R-CNN on MobileNet, or on one convolution."""
+    import torchvision
+    import torchvision.models.detection as detection
+
+    if setting.size == "full":
+        return detection.fasterrcnn_mobilenet_v3_large_320_fpn(
+            weights=None, weights_backbone=None, num_classes=5
+        )
+    backbone = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU())
+    backbone.out_channels = 8  # type: ignore[assignment]
+    anchors = detection.anchor_utils.AnchorGenerator(((16, 32),), ((1.0,),))
+    pool = torchvision.ops.MultiScaleRoIAlign(["0"], output_size=3, sampling_ratio=2)
+    return detection.FasterRCNN(
+        backbone,
+        min_size=48,
+        max_size=64,
+        rpn_anchor_generator=anchors,
+        box_roi_pool=pool,
+        box_head=detection.faster_rcnn.TwoMLPHead(8 * 9, 32),
+        box_predictor=detection.faster_rcnn.FastRCNNPredictor(32, 5),
+        rpn_pre_nms_top_n_train=50,
+        rpn_post_nms_top_n_train=20,
+    )
+
+
 @program("torchvision")
 def detection_training(setting: Setting) -> Built:
     """torchvision: a Faster R-CNN learns boxes; its shapes depend on its data."""
-    import torchvision
-
-    sides = setting.pick({"min_size": 64, "max_size": 96}, {})
-    model = torchvision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn(
-        weights=None, weights_backbone=None, num_classes=5, **sides
-    )
-    model = model.to(setting.device).train()
+    model = detector(setting).to(setting.device).train()
     height, width, rows = setting.pick((48, 64, 1), (240, 320, 4))
 
     def picture() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -195,8 +220,11 @@ def style_transfer(setting: Setting) -> Built:
     """torchvision: the tutorial's style transfer: a picture is fitted by LBFGS."""
     import torchvision
 
-    layers = torchvision.models.vgg11().features[: setting.pick(6, 16)]
-    model = layers.to(setting.device).eval().requires_grad_(False)
+    vgg = torchvision.models.vgg
+    layers = vgg.make_layers(vgg.cfgs["A"], batch_norm=False)
+    model = (
+        layers[: setting.pick(6, 16)].to(setting.device).eval().requires_grad_(False)
+    )
     for layer in model:
         if isinstance(layer, nn.ReLU):
             layer.inplace = False
@@ -234,7 +262,7 @@ def style_transfer(setting: Setting) -> Built:
 @program()
 def contrastive_queue(setting: Setting) -> Built:
     """MoCo: two encoders, a momentum update, and a queue of negatives."""
-    rows, side, wide, size = setting.pick((4, 16, 8, 64), (64, 64, 64, 4096))
+    rows, side, wide, size = setting.pick((4, 16, 8, 16), (64, 64, 64, 4096))
 
     def encoder() -> nn.Module:
         return nn.Sequential(

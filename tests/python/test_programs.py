@@ -1,4 +1,4 @@
-"""The programs of perf/programs.py have eager's bits, and what it writes is so.
+"""The programs of perf/programs.py are replayed with eager's bits; what it writes is so.
 
 Each program is run on the host executor, at its small size; how fast it is is not asked.
 """
@@ -28,17 +28,26 @@ program: Any = importlib.import_module("user_programs.program")
 stream: Any = importlib.import_module("user_programs.stream")
 sys.path.remove(str(PERF))
 
-PASSES = 10
 SETTING = user_programs.Setting("cpu", "small")
-# Programs whose passes differ so much that none of these few is replayed.
-NEVER_ALIKE: set[str] = set()
+PASSES = 14
+# Of programs whose passes differ in a number, a length or the host's reads.
+MORE_PASSES = {
+    "accelerate_loop": 40,
+    "bert_lengths": 40,
+    "contrastive_queue": 80,
+    "dqn": 40,
+    "molecular_dynamics": 160,
+    "proximal_gradient": 40,
+    "sentence_encode": 40,
+    "spectral_turbulence": 40,
+}
 
 
 def left(name: str, wait: Any = lambda: True) -> dict[str, str]:
     """Hashes of all that passes of a program show and leave."""
     built = user_programs.ALL[name].start(SETTING)
     outputs = []
-    for number in range(PASSES):
+    for number in range(MORE_PASSES.get(name, PASSES)):
         outputs.append(built.step(number))
         assert wait()
     return program.digests(outputs, built, "cpu")
@@ -62,7 +71,7 @@ def test_a_program_has_eagers_bits(name: str) -> None:
         session.reset()
     names = [*expected, *(key for key in found if key not in expected)]
     assert [key for key in names if found.get(key) != expected.get(key)] == [], report
-    assert (replays == 0) == (name in NEVER_ALIKE), report
+    assert replays > 0, report
 
 
 def test_a_hash_sees_every_bit() -> None:
