@@ -59,7 +59,7 @@ def dqn(setting: Setting) -> Built:
     target = net(4, setting.pick(16, 128), 2).to(setting.device)
     target.load_state_dict(policy.state_dict())
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-4, amsgrad=True)
-    rows = setting.pick(8, 128)
+    rows = setting.pick(4, 128)
     memory: list[tuple[torch.Tensor, ...]] = []
     world = CartPole()
     state = torch.tensor([world.reset()], device=setting.device)

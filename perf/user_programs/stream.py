@@ -34,7 +34,9 @@ Each further line is one of these, in the order of the program:
   the latter are told so.
 - ``writes``, ``rest``, ``reads`` and ``random`` are left out if they are empty.
 
-Operators are those below autograd: backward passes and optimizers are among them.
+Operators are those below autograd: backward passes and optimizers are among them. On the
+host torch's optimizers go from tensor to tensor by default, and read their count of steps
+each time; on a GPU they take many tensors at once (foreach), and the count is on the host.
 """
 
 from __future__ import annotations
