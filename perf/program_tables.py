@@ -55,7 +55,8 @@ def row(program: str, ways: dict[str, dict[str, Any]]) -> list[str]:
         return [*cells, *("error" if "error" in record else "" for record in found)]
     cells += [said_of_bits(record) for record in found]
     cells += [f"{100 * record['followed']:.0f} %" for record in found]
-    return cells + [str(record["first_replay_pass"] or "-") for record in found]
+    firsts = [record["first_replay_pass"] for record in found]
+    return cells + ["-" if first is None else str(first) for first in firsts]
 
 
 def aligned(rows: list[list[str]]) -> str:

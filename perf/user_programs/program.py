@@ -180,10 +180,11 @@ def generators(device: str) -> dict[str, Any]:
     """The states of the generators that programs draw from."""
     import numpy
 
+    drawn: Any = numpy.random.get_state()
     states: dict[str, Any] = {
         "cpu": torch.get_rng_state(),
         "python": random.getstate(),
-        "numpy": str(numpy.random.get_state()[1].tolist()),
+        "numpy": str(drawn[1].tolist()),
     }
     if device.startswith("cuda"):
         states["cuda"] = torch.cuda.get_rng_state()

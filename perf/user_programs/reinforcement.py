@@ -104,6 +104,23 @@ def dqn(setting: Setting) -> Built:
     return Built(step, [policy, target, optimizer, lambda: state])
 
 
+def advantages(
+    rewards: torch.Tensor,
+    values: torch.Tensor,
+    overs: list[torch.Tensor],
+    future: torch.Tensor,
+) -> torch.Tensor:
+    """Generalised advantages of a rollout; `overs` has one more than it has steps."""
+    gains = torch.zeros_like(rewards)
+    gain = torch.zeros_like(future)
+    for t in reversed(range(len(rewards))):
+        alive = 1 - overs[t + 1]
+        wrong = rewards[t] + 0.99 * future * alive - values[t]
+        gains[t] = gain = wrong + 0.99 * 0.95 * alive * gain
+        future = values[t]
+    return gains
+
+
 @program()
 def ppo(setting: Setting) -> Built:
     """PPO: a pass is a rollout of CartPoles in Python and epochs of minibatches."""
@@ -138,13 +155,7 @@ def ppo(setting: Setting) -> Built:
         states, actions, logs, rewards, overs, values = map(
             torch.stack, zip(*kept, strict=True)
         )
-        gains = torch.zeros_like(rewards)
-        future, gain = critic(now).flatten(), torch.zeros_like(over)
-        for t in reversed(range(length)):
-            alive = 1 - (overs[t + 1] if t + 1 < length else over)
-            wrong = rewards[t] + 0.99 * future * alive - values[t]
-            gains[t] = gain = wrong + 0.99 * 0.95 * alive * gain
-            future = values[t]
+        gains = advantages(rewards, values, [*overs, over], critic(now).flatten())
         return [
             part.flatten(0, 1)
             for part in (states, actions, logs, gains, gains + values)

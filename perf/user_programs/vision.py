@@ -123,7 +123,7 @@ def detector(setting: Setting) -> nn.Module:
             weights=None, weights_backbone=None, num_classes=5
         )
     backbone = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU())
-    backbone.out_channels = 8  # type: ignore[assignment]
+    backbone.out_channels = 8
     anchors = detection.anchor_utils.AnchorGenerator(((16, 32),), ((1.0,),))
     pool = torchvision.ops.MultiScaleRoIAlign(["0"], output_size=3, sampling_ratio=2)
     return detection.FasterRCNN(

@@ -189,6 +189,24 @@ def test_the_command_measures_a_program(tmp_path: pathlib.Path) -> None:
     assert again.stdout == result.stdout  # nothing is measured a second time
 
 
+def test_a_way_that_fails_says_why(tmp_path: pathlib.Path) -> None:
+    record = tmp_path / "record.jsonl"
+    command = ["--host", "--size=small", "--commit=abc", f"--output={record}"]
+    command += ["--seconds=0.1", "--rounds=2", "--block=0.01", "--passes=2"]
+    command += ["--programs", "shallow_water"]
+    nowhere = str(tmp_path / "no_library")
+    result = fresh.python(str(PERF / "programs.py"), *command, REPRISE_LIBRARY=nowhere)
+    assert result.returncode == 0, result.stderr
+    rows = [json.loads(line) for line in record.read_text().splitlines()]
+    for row in rows:
+        if row["mode"] in ("default", "always"):
+            assert "RuntimeError" in row["error"]
+            assert f"shallow_water {row['mode']}: {row['error']}" in result.stdout
+        else:
+            assert row["pass_us"] > 0 and row["bits"]
+    assert len(rows) == 4
+
+
 def test_the_command_refuses_what_is_no_program() -> None:
     result = fresh.python(str(PERF / "programs.py"), "--programs", "gun")
     assert result.returncode == 2
