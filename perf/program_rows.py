@@ -16,6 +16,7 @@ from typing import Any
 
 import children
 import models
+import progress
 import user_programs
 from program_runs import WAYS
 
@@ -97,37 +98,35 @@ class Row:
             way.order(what, **how)
             self._found[way.way] |= self._wait(way, ends)
 
-    def measure(
-        self, arguments: argparse.Namespace, progress: Progress
-    ) -> list[dict[str, Any]]:
+    def measure(self, arguments: argparse.Namespace) -> list[dict[str, Any]]:
         """The records of all ways."""
         ends = time.monotonic() + arguments.timeout
         where: dict[str, Any] = {}
-        progress.say(self.program, "imports")
+        progress.stage("imports")
         for way in self._left():
             where = self._wait(way, ends, imports=True) or where
-        progress.say(self.program, "builds")
+        progress.stage("builds")
         for way in self._left():
             way.order("warm")
         for way in self._left():
             self._wait(way, ends)
-        progress.say(self.program, "first second")
+        progress.stage("first second")
         self._each(ends, "first", seconds=1.0)
-        progress.say(self.program, "settles")
+        progress.stage("settles")
         self._each(ends, "settle", seconds=arguments.seconds)
-        times = self._rounds(arguments, ends, progress)
+        times = self._rounds(arguments, ends)
         self._each(ends, "report")
-        progress.say(self.program, "bits")
+        progress.stage("bits")
         self._each(ends, "bits", passes=arguments.passes)
         return [self._record(way, times) | where for way in WAYS]
 
     def _rounds(
-        self, arguments: argparse.Namespace, ends: float, progress: Progress
+        self, arguments: argparse.Namespace, ends: float
     ) -> dict[str, list[dict[str, float]]]:
         """Times of each round, of ways that answered in all."""
         times: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
         for index in range(arguments.rounds):
-            progress.say(self.program, f"round {index + 1} of {arguments.rounds}")
+            progress.stage(f"round {index + 1} of {arguments.rounds}")
             order = self._left()
             random.Random(index).shuffle(order)
             for way in order:
@@ -190,25 +189,3 @@ def compared_times(
             f"{short}_high": high,
         }
     return record
-
-
-class Progress:
-    """A line on a terminal that says what is measured; nothing in a file."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._begin = time.monotonic()
-        self._shown = sys.stderr.isatty()
-        self.row = 0
-
-    def say(self, program: str, stage: str) -> None:
-        """Replace the line."""
-        if self._shown:
-            took = time.monotonic() - self._begin
-            text = f"{took:4.0f} s  {self.row} of {self._rows}, {program}: {stage}"
-            print(f"\r\x1b[K{text[:100]}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Leave the terminal as it was."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

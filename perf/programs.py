@@ -64,8 +64,9 @@ import sys
 from typing import Any
 
 import program_tables
+import progress
 import user_programs
-from program_rows import Progress, Row
+from program_rows import Row
 from program_runs import WAYS
 from user_programs import stream
 
@@ -101,7 +102,6 @@ def measure(names: list[str], arguments: argparse.Namespace) -> list[dict[str, A
     known = [r for r in known if "error" not in r and r["size"] == arguments.size]
     modes = {(record["program"], record["mode"]) for record in known}
     todo = [n for n in names if not all((n, way) in modes for way in WAYS)]
-    progress = Progress(len(todo))
     prepares = (os.cpu_count() or 1) >= CORES_TO_PREPARE
     records = [record for record in known if record["program"] in names]
     with contextlib.ExitStack() as stack:
@@ -119,22 +119,19 @@ def measure(names: list[str], arguments: argparse.Namespace) -> list[dict[str, A
             return rows[name]
 
         for index, name in enumerate(todo):
-            progress.row = index + 1
             row = prepared(index)
             if row is None:
                 why = user_programs.missing(user_programs.ALL[name])
                 found: list[dict[str, Any]] = [{"program": name, "error": why}]
-                progress.clear()
-                print(why, file=sys.stderr, flush=True)
+                progress.tell(why)
             else:
                 if prepares:
                     prepared(index + 1)
-                with row:
-                    found = row.measure(arguments, progress)
+                with progress.row(index + 1, len(todo), name), row:
+                    found = row.measure(arguments)
             found = [record | about | command for record in found]
             write(arguments.output, found)
             records = [r for r in records if r["program"] != name] + found
-    progress.clear()
     return records
 
 

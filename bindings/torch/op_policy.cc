@@ -441,6 +441,19 @@ bool HasKernel(const c10::OperatorHandle& op) {
              c10::DispatchKey::CompositeImplicitAutograd);
 }
 
+bool MayDecideByNumbers(const c10::OperatorHandle& op) {
+  static constexpr std::string_view kHandOn[] = {
+      "aten::clip",      "aten::clip_",       "aten::divide",
+      "aten::divide_",   "aten::greater",     "aten::greater_equal",
+      "aten::less",      "aten::less_equal",  "aten::multiply",
+      "aten::multiply_", "aten::not_equal",   "aten::subtract",
+      "aten::subtract_", "aten::true_divide", "aten::true_divide_",
+      "aten::where"};
+  return !HasKernelForDevices(op) &&
+         std::ranges::find(kHandOn, op.operator_name().name) ==
+             std::end(kHandOn);
+}
+
 bool WritesPastOperators(const c10::OperatorHandle& op) {
   return Contains(kWritePastOperators, op.schema().name()) &&
          op.hasKernelForDispatchKey(

@@ -26,6 +26,11 @@ bool MayBeHooked(const c10::OperatorHandle& op);
 // composite.
 bool HasKernel(const c10::OperatorHandle& op);
 
+// It is made of others, and may decide by a number which ones it calls, how
+// large their results are, or that it raises an error. Not one that only hands
+// its numbers on, by another name.
+bool MayDecideByNumbers(const c10::OperatorHandle& op);
+
 // It is made of other operators, and writes arguments past them, through
 // pointers of its own. Only its name tells.
 bool WritesPastOperators(const c10::OperatorHandle& op);

@@ -307,6 +307,9 @@ class Tape {
   // By number, of recordings with floats that note it: Python did something
   // with it but to hand it on.
   std::vector<bool> computed_;
+  // By number, in all recordings: an operator that is made of others was given
+  // it, which may decide by it what it calls.
+  std::vector<bool> decides_;
   bool with_noting_floats_ = false;
   bool with_plain_floats_ = false;
   std::vector<TapeCall> calls_;

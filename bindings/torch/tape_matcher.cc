@@ -249,6 +249,13 @@ std::optional<std::string> TapeMatcher::EndDiffers(
       return "Python computes with a number that is another one each time";
     }
   }
+  for (size_t i = 0; i < expected_->decides_.size(); ++i) {
+    if (expected_->decides_[i] && written_->decides_[i] &&
+        expected_->varies_[i]) {
+      return "an operator that is made of others may decide by a number that "
+             "is another one each time";
+    }
+  }
   if (written_->calls_.size() != expected_->calls_.size()) {
     return "it ends after " + std::to_string(written_->calls_.size()) +
            " calls, was " + std::to_string(expected_->calls_.size());

@@ -182,6 +182,7 @@ TapeRecorder::TapeRecorder(Parts parts)
   tape_->pass_ = parts_.pass;
   tape_->numbers_ = parts_.numbers;
   tape_->varies_.assign(parts_.numbers.size(), false);
+  tape_->decides_.assign(parts_.numbers.size(), false);
   for (const at::Tensor& tensor : parts_.watched) {
     watched_.emplace(tensor.unsafeGetTensorImpl(), WatchedTensor::Of(tensor));
     if (tensor.is_leaf()) AddHolder(tensor);
@@ -224,6 +225,12 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
       recorder->Refuse("data is read by torch.tensor of tensors");
     }
     // Composite operators are not seen below.
+    if (!c10::impl::tls_is_dispatch_key_excluded(kBelow) &&
+        MayDecideByNumbers(op)) {
+      const std::lock_guard lock(g_recording);
+      recorder->NoteNumbers(
+          std::span(*stack).last(op.schema().arguments().size()));
+    }
     if (!c10::impl::tls_is_dispatch_key_excluded(kBelow) &&
         SizesByData(op,
                     std::span(*stack).last(op.schema().arguments().size()))) {
@@ -740,6 +747,23 @@ void TapeRecorder::NoteValues(const c10::OperatorHandle& op,
   }
 }
 
+void TapeRecorder::NoteNumbers(std::span<const c10::IValue> arguments) {
+  const auto note = [this](double value) {
+    for (size_t i = 0; i < parts_.numbers.size(); ++i) {
+      if (std::abs(parts_.numbers[i]) == std::abs(value)) {
+        tape_->decides_[i] = true;
+      }
+    }
+  };
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isDouble()) note(argument.toDouble());
+    if (!argument.isList()) continue;
+    for (const c10::IValue& element : argument.toListRef()) {
+      if (element.isDouble()) note(element.toDouble());
+    }
+  }
+}
+
 void TapeRecorder::NoteContentsBehind(const at::Tensor& tensor,
                                       const std::string& reader) {
   // What has run ahead may write what is looked at.
@@ -1181,6 +1205,9 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     std::shared_ptr<Tape> matched = matcher_.TakeMatched();
     matched->watched_ =
         std::move(tape_->watched_);  // more since it was written
+    for (size_t i = 0; i < matched->decides_.size(); ++i) {
+      matched->decides_[i] = matched->decides_[i] && tape_->decides_[i];
+    }
     matched->NoteComputed(computed);
     tape_ = std::move(matched);
   } else {

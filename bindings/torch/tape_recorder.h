@@ -168,6 +168,8 @@ class TapeRecorder {
   // A float among them may be one that is given at each call: it may be another
   // one then, by which the operator raises.
   bool MayVary(std::span<const c10::IValue> arguments) const;
+  // Of an operator that is made of others, which are what is written down.
+  void NoteNumbers(std::span<const c10::IValue> arguments);
   void NoteEffects(const c10::OperatorHandle& op, size_t call,
                    std::span<const c10::IValue> arguments);
   // Of an operator that decides by them: as if Python read them.

@@ -11,6 +11,7 @@ import pytest
 import reprise
 import torch
 from torch import nn
+from torch.nn import functional
 from watching import assert_same_bits
 
 CALLS = 6
@@ -277,6 +278,66 @@ def test_floats_that_are_not(device: str) -> None:
     assert_same_bits([fast(x, 0.5, -1.0)], [fn(x, 0.5, -1.0)])
     for n in range(12):
         assert_same_bits([fast(x, 0.1, 1.0 + n)], [fn(x, 0.1, 1.0 + n)])
+
+
+def resized(x: torch.Tensor, t: float) -> torch.Tensor:
+    return functional.interpolate(x[None], scale_factor=t)
+
+
+def resized_both_ways(x: torch.Tensor, t: float) -> torch.Tensor:
+    return functional.interpolate(x[None, None], scale_factor=(t, 2.0), mode="bilinear")
+
+
+def attended(x: torch.Tensor, t: float) -> torch.Tensor:
+    """By the square root of its scale, which may be the scale itself."""
+    return functional.scaled_dot_product_attention(x[None], x[None], x[None], scale=t)
+
+
+def alike(x: torch.Tensor, t: float) -> torch.Tensor:
+    return functional.cosine_similarity(x, x + 1, eps=t)
+
+
+@pytest.mark.parametrize(
+    ("fn", "same", "others"),
+    [
+        (resized, (0.5, 0.6), (0.3, 1.0, 0.5)),
+        (resized_both_ways, (0.5, 0.6), (0.3, 1.0, 0.5)),
+        (attended, (1.0, 0.0), (0.25, 2.0)),
+        (alike, (0.5, 0.6), (0.7, -1.0, 0.5)),
+    ],
+)
+def test_floats_by_which_operators_decide(
+    device: str, fn: Fn, same: tuple[float, ...], others: tuple[float, ...]
+) -> None:
+    """An operator that is made of others goes by them: sizes, other numbers, errors."""
+
+    def result(by: Any, t: float) -> Any:
+        try:
+            return by(x, t)
+        except RuntimeError as error:
+            return str(error)
+
+    fast: Any = reprise.region(fn)
+    x = torch.randn(4, 4, device=device)
+    with torch.no_grad():
+        for t in [*(t for t in same for _ in range(4)), *others, same[0]]:
+            found, expected = result(fast, t), result(fn, t)
+            if isinstance(expected, str):
+                assert found == expected
+            else:
+                assert_same_bits([found], [expected])
+    assert fast.explain().replayed > 0, str(fast.explain())
+
+
+def test_floats_that_operators_hand_on(device: str) -> None:
+    def fn(x: torch.Tensor, t: float) -> torch.Tensor:
+        return torch.where(x > 0, x.clip(max=t), t)
+
+    fast: Any = reprise.region(fn)
+    x = torch.randn(4, 4, device=device)
+    for n in range(12):
+        assert_same_bits([fast(x, 0.1 * n)], [fn(x, 0.1 * n)])
+    assert fast.explain().replayed >= 8, str(fast.explain())
 
 
 @pytest.mark.parametrize(
