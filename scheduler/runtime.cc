@@ -376,11 +376,13 @@ class Runtime::Impl {
         return nullptr;
       }
       // What the first build needs takes long.
-      background().Post([this, device = key.device] {
-        // It may capture meanwhile.
-        const device::RelaxedCapture relaxed(*driver_);
-        (void)CompareFor(device);
-      });
+      if (devices_.Has(key)) {
+        background().Post([this, device = key.device] {
+          // It may capture meanwhile.
+          const device::RelaxedCapture relaxed(*driver_);
+          (void)CompareFor(device);
+        });
+      }
       parts.backend = std::make_unique<engine::CudaBackend>(
           *context, parts.frontend.get(),
           engine::CudaBackend::Options{

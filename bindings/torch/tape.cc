@@ -211,7 +211,7 @@ bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {
                return tensor.unsafe_storage().unsafeGetStorageImpl();
              },
              [this](uint32_t i) { return sharing_[i]; }) &&
-         (!fixed_distances_ || GivenAsFarApart(tensors));
+         GivenAsFarApart(tensors);
 }
 
 bool Tape::GivenAsFarApart(std::span<const at::Tensor> tensors) const {
@@ -222,11 +222,15 @@ bool Tape::GivenAsFarApart(std::span<const at::Tensor> tensors) const {
     return tensors[i].storage_offset() *
            static_cast<int64_t>(tensors[i].element_size());
   };
-  for (uint32_t i = 0; i < tensors.size(); ++i) {
-    const uint32_t first = sharing_[i];
-    if (now(i) - now(first) != then(i) - then(first)) return false;
+  const auto as_far = [&](uint32_t i, uint32_t j) {
+    return now(i) - now(j) == then(i) - then(j);
+  };
+  for (uint32_t i = 0; fixed_distances_ && i < tensors.size(); ++i) {
+    if (!as_far(i, sharing_[i])) return false;
   }
-  return true;
+  return std::ranges::all_of(in_one_place_, [&](const auto& pair) {
+    return as_far(pair.first, pair.second);
+  });
 }
 
 void Tape::DropGradients(const TapeValues& made) const {

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "bindings/torch/autocast_state.h"
@@ -262,7 +263,7 @@ class Tape {
   // The same tensors, and tensors with the same memory, are given in the same
   // places.
   bool GivenAlike(std::span<const at::Tensor> tensors) const;
-  // Those in one memory lie in it as far from each other.
+  // Those in one memory lie in it as far from each other, if that matters.
   bool GivenAsFarApart(std::span<const at::Tensor> tensors) const;
   void MakeViews(const TapeCall& call, TapeValues& made) const;
   // Null: it is no result.
@@ -289,6 +290,8 @@ class Tape {
   bool fixed_offsets_ = false;
   // Arguments of one storage lie to each other as they did.
   bool fixed_distances_ = false;
+  // Pairs of inputs that begin in one place of one storage.
+  std::vector<std::pair<uint32_t, uint32_t>> in_one_place_;
   std::vector<TapeRegister> registers_;
   // Registers that are no results, by origin.
   struct GivenRegisters {

@@ -41,7 +41,9 @@ bool IsOfTools(const c10::OperatorHandle& op) {
 bool Reads(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
   return name == "aten::_local_scalar_dense" || name == "aten::item" ||
-         name == "aten::equal" || name == "aten::is_nonzero";
+         name == "aten::equal" || name == "aten::is_nonzero" ||
+         // Of the memory that they are in.
+         name == "aten::is_set_to" || name == "aten::is_pinned";
 }
 
 bool HandsDataOut(const c10::OperatorHandle& op) {

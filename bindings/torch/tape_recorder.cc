@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -397,16 +398,16 @@ void TapeRecorder::NoteAsked(const c10::TensorImpl& tensor, Asked what) {
 bool TapeRecorder::IsOfThisCall(const c10::TensorImpl& tensor,
                                 Asked what) const {
   if (what == Asked::kHistory) {
-    const auto known = known_.find(&tensor);
-    if (known != known_.end() &&
-        tape_->registers_[static_cast<size_t>(known->second)].origin ==
-            Origin::kResult) {
-      return true;
-    }
     // A part of each tensor's form is whether it has one.
     const auto* const meta = static_cast<const torch::autograd::AutogradMeta*>(
         tensor.autograd_meta());
     if (meta == nullptr || meta->grad_fn_ == nullptr) return true;
+    // One leads to those that it was made from.
+    const bool leads_outside =
+        std::ranges::any_of(tape_->registers_, [](const TapeRegister& reg) {
+          return reg.origin != Origin::kResult && !reg.form.leaf;
+        });
+    if (leads_outside) return false;
   }
   if (!tensor.has_storage()) return false;
   const auto* const storage = tensor.unsafe_storage().unsafeGetStorageImpl();
@@ -462,6 +463,7 @@ int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
     by_storage_.emplace(storage, reg);
     kept_storages_.emplace_back(tensor.storage().getWeakStorageImpl());
   }
+  forms_.push_back(made.form);
   storages_.push_back(
       tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr);
   if (origin != Origin::kResult) outside_.insert(storages_.back());
@@ -479,6 +481,8 @@ int32_t TapeRecorder::AddResult(const at::Tensor& tensor, size_t call) {
   const auto known = known_.find(tensor.unsafeGetTensorImpl());
   if (known != known_.end()) {
     NoteHistory(known->second, tensor);
+    // An op may give it another one (transpose_).
+    forms_[static_cast<size_t>(known->second)] = TensorForm::Of(tensor);
     return known->second;
   }
   if (!IsPlainTensor(*tensor.unsafeGetTensorImpl())) {
@@ -509,6 +513,44 @@ std::optional<int32_t> TapeRecorder::FindAlias(const at::Tensor& tensor) const {
   return alias;
 }
 
+bool TapeRecorder::IsWhereItWas(int32_t reg, const at::Tensor& tensor) const {
+  if (!tensor.has_storage()) return true;
+  const auto at = static_cast<size_t>(reg);
+  const TensorForm now = TensorForm::Of(tensor);
+  const TensorForm& was = forms_[at];
+  return tensor.storage().unsafeGetStorageImpl() == storages_[at] &&
+         now.dtype == was.dtype && now.storage_offset == was.storage_offset &&
+         now.sizes == was.sizes && now.strides == was.strides;
+}
+
+void TapeRecorder::NoteAliases(const at::Tensor& tensor) {
+  const TensorForm form = TensorForm::Of(tensor);
+  const auto [begin, end] =
+      by_storage_.equal_range(tensor.storage().unsafeGetStorageImpl());
+  std::vector<const TapeRegister*> in_one_place;
+  for (auto it = begin; it != end; ++it) {
+    const TapeRegister& known =
+        tape_->registers_[static_cast<size_t>(it->second)];
+    TensorForm other = known.form;
+    other.requires_grad = form.requires_grad;
+    other.leaf = form.leaf;
+    if (other == form) in_one_place.push_back(&known);
+  }
+  if (in_one_place.size() < 2) return;
+  const bool are_inputs =
+      std::ranges::all_of(in_one_place, [](const TapeRegister* known) {
+        return known->origin == Origin::kInput;
+      });
+  if (!are_inputs) {  // views of arguments, say
+    tape_->fixed_distances_ = true;
+    return;
+  }
+  for (const TapeRegister* known : in_one_place) {
+    tape_->in_one_place_.emplace_back(in_one_place.front()->index,
+                                      known->index);
+  }
+}
+
 int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
   if (!tensor.defined()) return TapeArgument::kUndefined;
   const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
@@ -526,6 +568,9 @@ int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
           "a tensor was given another history than torch's operators give "
           "(a torch.autograd.Function, requires_grad_(), a hook)");
     }
+    if (!IsWhereItWas(known->second, tensor)) {
+      Refuse("a tensor is given other memory or another form (`.data =`)");
+    }
     return known->second;
   }
   if (gradients_.contains(impl) && gradient_places_[PlaceOf(tensor)] > 1) {
@@ -535,8 +580,7 @@ int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
     known_[impl] = *alias;
     kept_.emplace_back(tensor.getIntrusivePtr());
     if (outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
-      // Of which argument is known only while these lie as they do.
-      tape_->fixed_distances_ = true;
+      NoteAliases(tensor);
       aliases_.emplace_back(tensor.getIntrusivePtr());
     }
     return *alias;
@@ -715,7 +759,9 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
     TapeArgument argument = Argument(value);
     call.arguments.push_back(std::move(argument));
   }
-  if (op.operator_name().name.starts_with("aten::as_strided")) {
+  // Without an offset, from where the tensor begins.
+  if (op.operator_name().name.starts_with("aten::as_strided") &&
+      !arguments.back().isNone()) {
     tape_->fixed_offsets_ = true;
   }
   NoteEffects(op, tape_->calls_.size() - 1, arguments);
@@ -1208,6 +1254,10 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     for (size_t i = 0; i < matched->decides_.size(); ++i) {
       matched->decides_[i] = matched->decides_[i] && tape_->decides_[i];
     }
+    matched->fixed_offsets_ |= tape_->fixed_offsets_;
+    matched->fixed_distances_ |= tape_->fixed_distances_;
+    std::ranges::copy(tape_->in_one_place_,
+                      std::back_inserter(matched->in_one_place_));
     matched->NoteComputed(computed);
     tape_ = std::move(matched);
   } else {

@@ -150,6 +150,11 @@ class TapeRecorder {
   int32_t AddResult(const at::Tensor& tensor, size_t call);
   int32_t AddForeign(const at::Tensor& tensor);
   std::optional<int32_t> FindAlias(const at::Tensor& tensor) const;
+  // It has the memory and the layout that operators have given it.
+  bool IsWhereItWas(int32_t reg, const at::Tensor& tensor) const;
+  // It is an alias of one of those that lie where it does: of which one is
+  // known only while arguments lie to each other as they do.
+  void NoteAliases(const at::Tensor& tensor);
   // What Python asks it for is the same in each call of this form.
   bool IsOfThisCall(const c10::TensorImpl& tensor, Asked what) const;
   // Above autograd: Python has given it no other history than calls did.
@@ -232,6 +237,7 @@ class TapeRecorder {
   std::unordered_multimap<const c10::StorageImpl*, int32_t> by_storage_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> kept_storages_;
   std::vector<const c10::StorageImpl*> storages_;        // by register
+  std::vector<TensorForm> forms_;                        // the same, as of now
   std::unordered_set<const c10::StorageImpl*> outside_;  // not of results
   std::vector<const Node*> histories_;                   // by register
   std::vector<NodePtr> nodes_;                           // of results

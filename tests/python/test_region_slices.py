@@ -142,6 +142,35 @@ def test_a_number_that_says_where_memory_begins(device: str) -> None:
     assert report.replayed > FIRST, str(report)
 
 
+def test_backward_passes_of_slices_that_part(device: str) -> None:
+    """What autograd saves of two arguments in one memory is told apart."""
+    data = memory(device)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(10, 10), nn.Tanh()).to(device)
+    fast: Any = reprise.region(lambda a, b: net(a) * net(b) * b)
+    for call in range(CALLS):
+        a, b = data[:4], data[4 + 4 * call :][:4]
+        net.zero_grad()
+        fast(a, b).sum().backward()
+        found = [each.grad.clone() for each in net.parameters()]
+        net.zero_grad()
+        (net(a) * net(b) * b).sum().backward()
+        assert_same_bits(found, [each.grad for each in net.parameters()], str(call))
+    report = fast.explain()
+    assert report.backward > CALLS // 2, str(report)
+
+
+def test_windows_of_one_waveform(device: str) -> None:
+    """An operator may make views by numbers, from where its argument begins."""
+    wave = memory(device).view(-1)
+    with torch.no_grad():
+        report = compare(
+            lambda x: x.as_strided((3, 4), (2, 1)).sum(0),
+            lambda i: (wave[8 * i : 8 * i + 16],),
+        )
+    replays_all(report)
+
+
 # --- What Python asks -----------------------------------------------------------
 
 
@@ -173,6 +202,12 @@ def leaf_or_not(call: int) -> tuple[torch.Tensor, ...]:
         (lambda x: x.view(-1)._base is x, fresh_or_slice, "_base"),
         (lambda x: x._version > 0, written, "_version"),
         (lambda x: "Split" in type(x.grad_fn).__name__, with_history, "grad_fn"),
+        (lambda x: "Split" in type(x._grad_fn).__name__, with_history, "grad_fn"),
+        (
+            lambda x: x.view(-1).grad_fn.next_functions[0][0].name() != "Mul",
+            with_history,
+            "grad_fn",
+        ),
         (lambda x: x.output_nr > 0, with_history, "output_nr"),
     ],
 )
@@ -219,3 +254,48 @@ def test_what_python_asks_of_what_a_call_makes() -> None:
 
     with torch.no_grad():
         replays_all(compare(function, lambda i: (torch.randn(4, 10),)))
+
+
+def test_whether_arguments_are_one_memory(device: str) -> None:
+    data = memory(device)
+    with torch.no_grad():
+        report = compare(
+            lambda a, b: a * 2 if a.is_set_to(b) else a * 3,
+            lambda i: (data[4:8], data[4:8] if i < FIRST else data[8:12]),
+        )
+    assert report.replayed > 0, str(report)
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [lambda y: y * 5, lambda y: y[:2], lambda y: y.t(), lambda y: y.clone()],
+)
+def test_other_memory_for_what_a_call_has_made(instead: Any) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y.data = instead(y.data)
+        return y + 1
+
+    with torch.no_grad():
+        report = compare(function, lambda i: (torch.randn(4, 10),))
+    assert any(".data" in each for each in report.reasons), str(report)
+
+
+def test_another_form_by_operators(device: str) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y.t_().squeeze_().unsqueeze_(0)
+        return y + 1
+
+    with torch.no_grad():
+        replays_all(compare(function, lambda i: (torch.randn(4, 10, device=device),)))
+
+
+def test_tensors_that_are_swapped_inside() -> None:
+    def function(x: torch.Tensor) -> Any:
+        y, z = x * 2, x * 3
+        torch.utils.swap_tensors(y, z)
+        return y + 1, z
+
+    with torch.no_grad():
+        compare(function, lambda i: (torch.randn(4, 10),))

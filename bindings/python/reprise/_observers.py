@@ -78,7 +78,7 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
     # What a tensor's form does not tell: a recorded call may depend on it.
     (_Use.OFFSET, "TensorBase", "storage_offset"),
     (_Use.ORIGIN, "TensorBase", "_base _is_view _version"),
-    (_Use.HISTORY, "TensorBase", "grad_fn output_nr"),
+    (_Use.HISTORY, "TensorBase", "_?grad_fn output_nr"),
     (
         _Use.STORAGE,
         "StorageBase",
@@ -143,6 +143,9 @@ _OBSERVED: tuple[tuple[_Use, str, str], ...] = (
     (_Use.LAUNCHES, "_distributed_c10d.Window", "(?!__|_pybind11_).*"),
 )
 
+# What Python asks a tensor, which may be an attribute.
+_ASKS = (_Use.OFFSET, _Use.ORIGIN, _Use.HISTORY)
+
 # Of methods of extensions: not those that only compare, print and count.
 _EXTENSIONS_METHODS = "__(init|call)__|(?!__|_pybind11_).*"
 
@@ -167,7 +170,8 @@ class _Observer:
     def observe(self, attribute: Any, use: _Use) -> None:
         """Observe what a class or a module has, if that is a function of C."""
         at = def_at(attribute)
-        if at is None:
+        is_got = type(attribute) is types.GetSetDescriptorType
+        if at is None or (is_got and use not in _ASKS):
             return
         pointer = ctypes.c_void_p.from_address(at)
         before = def_of(attribute, pointer)

@@ -559,8 +559,8 @@ class Region:
 
     def _numbers_of_optimizers(self, form: Any, numbers: list[float]) -> Any:
         """Their floats are numbers like arguments; what else they hold, form."""
-        assert self._reads.walk is not None
-        for optimizer in self._reads.walk.optimizers:
+        walk = self._reads.walk  # None: the call has let go of everything
+        for optimizer in walk.optimizers if walk is not None else ():
             others: list[tuple[Any, ...]] = []
             for group in optimizer.param_groups:
                 for key, value in group.items():
