@@ -98,7 +98,6 @@ def _noting(name: str) -> Callable[..., Any]:
 
 # Of errors that name the classes of what was given, the text is eager's.
 Number.__name__ = Number.__qualname__ = "float"
-Number.__module__ = "builtins"
 
 for _name, _value in list(vars(float).items()):
     if callable(_value) and _name not in _HARMLESS:
