@@ -11,8 +11,19 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+
+def teller() -> Callable[..., None]:
+    """In such a process: what tells a message. Else what goes to stdout goes to stderr."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def tell(**message: Any) -> None:
+        out.write(json.dumps(message) + "\n")
+
+    return tell
 
 
 class EndedEarlyError(RuntimeError):

@@ -30,8 +30,6 @@ import contextlib
 import dataclasses
 import importlib
 import itertools
-import json
-import os
 import signal
 import statistics
 import sys
@@ -39,6 +37,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import children
 import models
 import regions
 import reprise
@@ -496,13 +495,7 @@ def main() -> None:
     parser.add_argument("--dirty", action="store_true")
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
-    # What models and compilers print goes to stderr.
-    out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-
-    def tell(**message: Any) -> None:
-        out.write(json.dumps(message) + "\n")
-
+    tell = children.teller()  # what models and compilers print goes to stderr
     kind = arguments.program.partition(":")[0]
     for needed in ("torchvision", "timm", "transformers"):
         with contextlib.suppress(ImportError):  # its program says that it is missing

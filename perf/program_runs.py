@@ -25,7 +25,6 @@ import gc
 import importlib
 import itertools
 import json
-import os
 import shlex
 import statistics
 import sys
@@ -33,6 +32,7 @@ import time
 import traceback
 from typing import Any
 
+import children
 import models
 import reprise
 import torch
@@ -202,13 +202,7 @@ def main() -> None:
     parser.add_argument("--commit", required=True)
     parser.add_argument("--dirty", action="store_true")
     arguments = parser.parse_args()
-    # What libraries print goes to stderr.
-    out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-
-    def tell(**message: Any) -> None:
-        out.write(json.dumps(message) + "\n")
-
+    tell = children.teller()  # what libraries print goes to stderr
     for library in user_programs.ALL[arguments.program].needs:
         importlib.import_module(library)
     tell(where=environment(arguments))

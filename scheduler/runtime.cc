@@ -70,7 +70,6 @@ class Runtime::Impl {
        MakeFrontend make_frontend, Timeline* timeline,
        const OpsUnderWay* under_way)
       : devices_(devices),
-        kind_(devices.kind),
         options_(options),
         under_way_(under_way),
         plans_(
@@ -83,15 +82,15 @@ class Runtime::Impl {
     if (options.nvtx) track_.ShowRanges();
     policy_ = options.policy;
     if (policy_ == base::Policy::kAuto) {
-      policy_ = kind_ == DeviceKind::kCuda ? base::Policy::kMeasured
-                                           : base::Policy::kAlways;
+      policy_ = devices_.kind == DeviceKind::kCuda ? base::Policy::kMeasured
+                                                   : base::Policy::kAlways;
     }
     if (options.build_delays != 0) late_.emplace(queue_, options.build_delays);
     base::AllowsHeavyFence();  // asked now: the first answer takes long
   }
 
   base::Status LoadDevice() {
-    if (kind_ == DeviceKind::kHost) return {};
+    if (devices_.kind == DeviceKind::kHost) return {};
     REPRISE_ASSIGN_OR_RETURN(driver_, device::Driver::Load());
     REPRISE_ASSIGN_OR_RETURN(recorder_,
                              device::LaunchRecorder::Create(*driver_));
@@ -223,7 +222,7 @@ class Runtime::Impl {
     // of a capture that it belongs to.
     std::optional<device::RelaxedCapture> relaxed;
     const device::LaunchRecorder::Hidden hidden;
-    if (kind_ == DeviceKind::kCuda) {
+    if (devices_.kind == DeviceKind::kCuda) {
       relaxed.emplace(*driver_);
       if (shortage == Shortage::kPossible && !MemoryIsShort()) return 0;
     }
@@ -261,7 +260,7 @@ class Runtime::Impl {
     }
   }
 
-  DeviceKind kind() const { return kind_; }
+  DeviceKind kind() const { return devices_.kind; }
   PlanCache& plans() { return plans_; }
 #ifdef REPRISE_MEASURE
   void SkipLaunches(bool skip) {
@@ -295,7 +294,7 @@ class Runtime::Impl {
 
   // What has no context of the framework's has no work.
   std::vector<int> DevicesInUse() const {
-    if (kind_ == DeviceKind::kHost) return {0};
+    if (devices_.kind == DeviceKind::kHost) return {0};
     std::vector<int> in_use;
     int count = 0;
     if (driver_->cuDeviceGetCount(&count) != CUDA_SUCCESS) count = 0;
@@ -361,9 +360,9 @@ class Runtime::Impl {
   std::unique_ptr<StreamSession> MakeSession(const StreamKey& key)
       REPRISE_REQUIRES(mutex_) {
     StreamSession::Parts parts;
-    parts.kind = kind_;
+    parts.kind = devices_.kind;
     parts.frontend = make_frontend_(key);
-    if (kind_ == DeviceKind::kHost) {
+    if (devices_.kind == DeviceKind::kHost) {
       parts.backend = std::make_unique<engine::HostBackend>(
           parts.frontend.get(),
           engine::HostBackend::Options{
@@ -410,7 +409,7 @@ class Runtime::Impl {
         // The program may capture meanwhile. What the job leaves ends here,
         // too.
         std::optional<device::RelaxedCapture> relaxed;
-        if (kind_ == DeviceKind::kCuda) relaxed.emplace(*driver_);
+        if (devices_.kind == DeviceKind::kCuda) relaxed.emplace(*driver_);
         job->Run();
         job.reset();
       });
@@ -458,7 +457,6 @@ class Runtime::Impl {
   }
 
   const Devices devices_;
-  const DeviceKind kind_;
   const base::Options options_;
   const OpsUnderWay* const under_way_;
   base::Policy policy_;
@@ -482,7 +480,7 @@ class Runtime::Impl {
   // behind that itself.
   std::atomic<bool> unseen_{false};
   std::atomic<bool> unknown_writes_{false};  // the same
-  StreamWrites writes_{under_way_, kind_};
+  StreamWrites writes_{under_way_, devices_.kind};
   std::atomic<bool> privacy_ended_{false};
   MakeFrontend make_frontend_;
   const device::Driver* driver_ = nullptr;

@@ -204,9 +204,7 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
       TapeRecorder::NoteAsked(*static_cast<const c10::TensorImpl*>(held),
                               *asked);
     }
-    return run();
-  }
-  if (observed.use == Use::kNoHooks) {
+  } else if (observed.use == Use::kNoHooks) {
     TapeRecorder::NoteHooksDisabled();
   } else if (observed.use != Use::kLibraries && observed.use != Use::kKernels) {
     TapeRecorder::NoteOutside(ReasonOf(observed.use));

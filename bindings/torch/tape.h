@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_set>
 #include <utility>
@@ -291,7 +292,7 @@ class Tape {
   // Arguments of one storage lie to each other as they did.
   bool fixed_distances_ = false;
   // Pairs of inputs that begin in one place of one storage.
-  std::vector<std::pair<uint32_t, uint32_t>> in_one_place_;
+  std::set<std::pair<uint32_t, uint32_t>> in_one_place_;
   std::vector<TapeRegister> registers_;
   // Registers that are no results, by origin.
   struct GivenRegisters {

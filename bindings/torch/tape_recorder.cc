@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -334,7 +333,7 @@ void TapeRecorder::NotePython(std::span<const c10::IValue> arguments,
   }
   ForTensors(results, [this](const at::Tensor& tensor) {
     if (known_.contains(tensor.unsafeGetTensorImpl()) ||
-        FindAlias(tensor).has_value()) {
+        !FindAliases(tensor).empty()) {
       Refuse("a function that runs in each call returns what there was before");
     }
   });
@@ -496,21 +495,22 @@ int32_t TapeRecorder::AddResult(const at::Tensor& tensor, size_t call) {
 
 // Below autograd a tensor is its storage and its form: `x.data` and what
 // autograd hands out in place of a result are the tensor that was made.
-std::optional<int32_t> TapeRecorder::FindAlias(const at::Tensor& tensor) const {
+std::vector<int32_t> TapeRecorder::FindAliases(const at::Tensor& tensor) const {
+  std::vector<int32_t> aliases;
   if (parts_.level != TapeLevel::kBelowAutograd || !tensor.has_storage()) {
-    return std::nullopt;
+    return aliases;
   }
   const auto [begin, end] =
       by_storage_.equal_range(tensor.storage().unsafeGetStorageImpl());
   const TensorForm form = TensorForm::Of(tensor);
-  std::optional<int32_t> alias;
   for (auto it = begin; it != end; ++it) {
     TensorForm other = tape_->registers_[static_cast<size_t>(it->second)].form;
     other.requires_grad = form.requires_grad;
     other.leaf = form.leaf;
-    if (other == form && (!alias || it->second < *alias)) alias = it->second;
+    if (other == form) aliases.push_back(it->second);
   }
-  return alias;
+  std::ranges::sort(aliases);
+  return aliases;
 }
 
 bool TapeRecorder::IsWhereItWas(int32_t reg, const at::Tensor& tensor) const {
@@ -523,31 +523,19 @@ bool TapeRecorder::IsWhereItWas(int32_t reg, const at::Tensor& tensor) const {
          now.sizes == was.sizes && now.strides == was.strides;
 }
 
-void TapeRecorder::NoteAliases(const at::Tensor& tensor) {
-  const TensorForm form = TensorForm::Of(tensor);
-  const auto [begin, end] =
-      by_storage_.equal_range(tensor.storage().unsafeGetStorageImpl());
-  std::vector<const TapeRegister*> in_one_place;
-  for (auto it = begin; it != end; ++it) {
-    const TapeRegister& known =
-        tape_->registers_[static_cast<size_t>(it->second)];
-    TensorForm other = known.form;
-    other.requires_grad = form.requires_grad;
-    other.leaf = form.leaf;
-    if (other == form) in_one_place.push_back(&known);
-  }
-  if (in_one_place.size() < 2) return;
-  const bool are_inputs =
-      std::ranges::all_of(in_one_place, [](const TapeRegister* known) {
-        return known->origin == Origin::kInput;
-      });
+void TapeRecorder::NoteOneOf(std::span<const int32_t> aliases) {
+  if (aliases.size() < 2) return;
+  const auto at = [this](int32_t reg) -> const TapeRegister& {
+    return tape_->registers_[static_cast<size_t>(reg)];
+  };
+  const bool are_inputs = std::ranges::all_of(
+      aliases, [&](int32_t reg) { return at(reg).origin == Origin::kInput; });
   if (!are_inputs) {  // views of arguments, say
     tape_->fixed_distances_ = true;
     return;
   }
-  for (const TapeRegister* known : in_one_place) {
-    tape_->in_one_place_.emplace_back(in_one_place.front()->index,
-                                      known->index);
+  for (const int32_t reg : aliases.subspan(1)) {
+    tape_->in_one_place_.emplace(at(aliases.front()).index, at(reg).index);
   }
 }
 
@@ -576,14 +564,15 @@ int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
   if (gradients_.contains(impl) && gradient_places_[PlaceOf(tensor)] > 1) {
     Refuse("two tensors have one gradient, or gradients in one place");
   }
-  if (const auto alias = FindAlias(tensor)) {
-    known_[impl] = *alias;
+  const std::vector<int32_t> aliases = FindAliases(tensor);
+  if (!aliases.empty()) {
+    known_[impl] = aliases.front();
     kept_.emplace_back(tensor.getIntrusivePtr());
     if (outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
-      NoteAliases(tensor);
+      NoteOneOf(aliases);
       aliases_.emplace_back(tensor.getIntrusivePtr());
     }
-    return *alias;
+    return aliases.front();
   }
   if (!IsPlainTensor(*impl)) {
     Refuse(
@@ -739,7 +728,7 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
       if (!tensor.defined() || !tensor.has_storage()) return;
       unwritten_.erase(tensor.storage().unsafeGetStorageImpl());
       if (!known_.contains(tensor.unsafeGetTensorImpl()) &&
-          FindAlias(tensor).has_value() &&
+          !FindAliases(tensor).empty() &&
           outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
         Refuse("a tensor from outside is written by its .data");
       }
@@ -1256,8 +1245,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     }
     matched->fixed_offsets_ |= tape_->fixed_offsets_;
     matched->fixed_distances_ |= tape_->fixed_distances_;
-    std::ranges::copy(tape_->in_one_place_,
-                      std::back_inserter(matched->in_one_place_));
+    matched->in_one_place_.merge(tape_->in_one_place_);
     matched->NoteComputed(computed);
     tape_ = std::move(matched);
   } else {

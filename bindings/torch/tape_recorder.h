@@ -149,12 +149,13 @@ class TapeRecorder {
               uint32_t index);
   int32_t AddResult(const at::Tensor& tensor, size_t call);
   int32_t AddForeign(const at::Tensor& tensor);
-  std::optional<int32_t> FindAlias(const at::Tensor& tensor) const;
+  // Registers in whose place the tensor lies, in their form; ascending.
+  std::vector<int32_t> FindAliases(const at::Tensor& tensor) const;
   // It has the memory and the layout that operators have given it.
   bool IsWhereItWas(int32_t reg, const at::Tensor& tensor) const;
-  // It is an alias of one of those that lie where it does: of which one is
-  // known only while arguments lie to each other as they do.
-  void NoteAliases(const at::Tensor& tensor);
+  // A tensor is an alias of one of these: of which one is known only while
+  // arguments lie to each other as they do.
+  void NoteOneOf(std::span<const int32_t> aliases);
   // What Python asks it for is the same in each call of this form.
   bool IsOfThisCall(const c10::TensorImpl& tensor, Asked what) const;
   // Above autograd: Python has given it no other history than calls did.

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .language import gpt2, llama, texts
+from .language import gpt2, llama, t5, texts
 from .program import Built, Setting, program
 
 
@@ -66,12 +66,7 @@ def generate_beams(setting: Setting) -> Built:
 @program("transformers")
 def generate_translation(setting: Setting) -> Built:
     """transformers: T5's `generate`, an encoder once and a decoder for each token."""
-    import transformers
-
-    small = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
-    small |= {"vocab_size": 200}
-    config = transformers.T5Config(**setting.pick(small, {}), decoder_start_token_id=0)
-    model = transformers.T5ForConditionalGeneration(config).to(setting.device).eval()
+    model = t5(setting).eval()
     return generating(setting, model, rows=4, do_sample=False)
 
 

@@ -30,6 +30,16 @@ def gpt2(setting: Setting) -> Any:
     return transformers.GPT2LMHeadModel(config).to(setting.device)
 
 
+def t5(setting: Setting) -> Any:
+    """T5-small, or a tiny one."""
+    import transformers
+
+    small = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
+    small |= {"vocab_size": 200}
+    config = transformers.T5Config(**setting.pick(small, {}), decoder_start_token_id=0)
+    return transformers.T5ForConditionalGeneration(config).to(setting.device)
+
+
 def llama(setting: Setting) -> Any:
     """A Llama of 110 million parameters, or a tiny one."""
     import transformers
@@ -174,17 +184,14 @@ def t5_training(setting: Setting) -> Built:
     """transformers: T5 learns to translate, an encoder and a decoder; Adafactor."""
     import transformers
 
-    small = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
-    small |= {"vocab_size": 200}
-    config = transformers.T5Config(**setting.pick(small, {}), decoder_start_token_id=0)
-    model = transformers.T5ForConditionalGeneration(config).to(setting.device).train()
+    model = t5(setting).train()
     rows, length = setting.pick((2, 12), (8, 64))
 
     def batch() -> dict[str, torch.Tensor]:
         shape = (rows, length)
         return {
-            "input_ids": torch.randint(3, config.vocab_size, shape),
-            "labels": torch.randint(3, config.vocab_size, shape),
+            "input_ids": torch.randint(3, model.config.vocab_size, shape),
+            "labels": torch.randint(3, model.config.vocab_size, shape),
         }
 
     batches = setting.batches(batch)

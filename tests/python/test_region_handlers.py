@@ -32,17 +32,21 @@ def result_of(fn: Fn, given: torch.Tensor) -> torch.Tensor | str:
         return f"{type(error).__name__}: {error}"
 
 
+def assert_same_result(fast: Fn, plain: Fn, given: torch.Tensor) -> None:
+    """The same bits, or the same error."""
+    found, expected = result_of(fast, given), result_of(plain, given)
+    if isinstance(expected, str):
+        assert found == expected
+    else:
+        assert isinstance(found, torch.Tensor), found
+        assert_same_bits([found], [expected])
+
+
 def check(device: str, fn: Fn, calls: str = "gggggbgbg") -> reprise.RegionReport:
     """By good and bad matrices: each call is as eager's."""
     fast: Any = reprise.region(fn)
     for each in calls:
-        given = matrix(device, each == "g")
-        found, expected = result_of(fast, given), result_of(fn, given)
-        if isinstance(expected, str):
-            assert found == expected
-        else:
-            assert isinstance(found, torch.Tensor), found
-            assert_same_bits([found], [expected])
+        assert_same_result(fast, fn, matrix(device, each == "g"))
     report: reprise.RegionReport = fast.explain()
     return report
 
@@ -83,13 +87,7 @@ def test_an_error_behind_a_write_is_raised(device: str) -> None:
     plain = counting(counts[0])
     fast: Any = reprise.region(counting(counts[1]))
     for each in "gggggbgbg":
-        given = matrix(device, each == "g")
-        found, expected = result_of(fast, given), result_of(plain, given)
-        if isinstance(expected, str):
-            assert found == expected
-        else:
-            assert isinstance(found, torch.Tensor)
-            assert_same_bits([found], [expected])
+        assert_same_result(fast, plain, matrix(device, each == "g"))
         assert_same_bits(counts[1:], counts[:1])
     assert fast.explain().replayed >= 4, str(fast.explain())
 
@@ -261,13 +259,7 @@ def test_a_manager_that_writes_parameters_back(device: str) -> None:
 
     plain, fast = averaged(weights[0]), reprise.region(averaged(weights[1]))
     for each in "gggggbgbg":
-        given = matrix(device, each == "g")
-        found, expected = result_of(fast, given), result_of(plain, given)
-        if isinstance(expected, str):
-            assert found == expected
-        else:
-            assert isinstance(found, torch.Tensor)
-            assert_same_bits([found], [expected])
+        assert_same_result(fast, plain, matrix(device, each == "g"))
         assert_same_bits(weights[1:], weights[:1])
 
 
