@@ -171,6 +171,9 @@ prepare() {
 
 # --- building -------------------------------------------------------------------
 
+# How many commands run at once. (nproc alone would go by OMP_NUM_THREADS.)
+jobs=$(env -u OMP_NUM_THREADS nproc)
+
 # build <preset> [<target>...]
 build() {
   local preset=$1
@@ -178,7 +181,7 @@ build() {
   (
     cd "$REPRISE_ROOT"
     "${RUN[@]}" cmake --preset "$preset" >/dev/null
-    "${RUN[@]}" cmake --build "build/$preset" -j "$(nproc)" ${1:+--target "$@"}
+    "${RUN[@]}" cmake --build "build/$preset" -j "$jobs" ${1:+--target "$@"}
   )
 }
 RUN=()  # a command to run builds under
@@ -187,4 +190,11 @@ RUN=()  # a command to run builds under
 use_package() {
   export PYTHONPATH=$REPRISE_ROOT/bindings/python${PYTHONPATH:+:$PYTHONPATH}
   export REPRISE_LIBRARY=$REPRISE_ROOT/build/$1/python/reprise
+}
+
+# run_python_tests <pytest's arguments>...: those that need no GPU, several files at once.
+# OpenMP's threads of several processes would wait for each other.
+run_python_tests() {
+  OMP_NUM_THREADS=1 python -m pytest -q -m "not gpu" -n "$jobs" --dist loadfile "$@" \
+    tests/python
 }

@@ -20,20 +20,11 @@ build release reprise_torch reprise_gpu_tests tests/bindings/torch/all \
   perf/bindings/torch/all
 
 stage "C++ tests with torch"
-ctest --preset release -j "$(nproc)" -R '^(bindings/torch|architecture)/'
+ctest --preset release -j "$jobs" -R '^(bindings/torch|architecture)/'
 
-# Twice, the second time with builds that come late. Each is one thread, mostly, so
-# both run at once; OpenMP's threads of two processes would wait for each other.
 stage "Python tests"
 use_package release
-export OMP_NUM_THREADS=1
-late=build/release/python_tests_late.log
-python -m pytest -q -m "not gpu" --build-delays=1 tests/python >"$late" 2>&1 &
-status=0
-python -m pytest -q -m "not gpu" tests/python || status=$?
-wait $! || status=$?
-cat "$late"
-[ "$status" -eq 0 ] || exit "$status"
+run_python_tests
 
 stage "wheel"
 RUN=()
@@ -41,13 +32,14 @@ scripts/test_wheel.sh
 
 stage "sanitizers"
 build asan-ubsan
-ctest --preset asan-ubsan -j "$(nproc)"
+ctest --preset asan-ubsan -j "$jobs"
 
 stage "threads"
 build tsan reprise_threads_tests
-ctest --preset tsan -j "$(nproc)"
+ctest --preset tsan -j "$jobs"
 
 env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_recipes.sh
 
-# What uses torch, with the newest that there is a library for.
-env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_torch.sh 2.15
+# Python's tests with the newest torch that there is a library for. Here builds come
+# late: what the tests expect must not depend on how soon a plan is there.
+env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_torch.sh 2.15 --python --build-delays=1
