@@ -9,7 +9,6 @@
 #include "bindings/torch/results.h"
 #include "bindings/torch/session_source.h"
 #include "bindings/torch/thread_state.h"
-#include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
 namespace {

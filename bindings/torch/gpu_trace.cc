@@ -8,6 +8,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "bindings/torch/runtime_epoch.h"
 #include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"

@@ -18,7 +18,6 @@
 #include "bindings/torch/op_info.h"
 #include "bindings/torch/result_maker.h"
 #include "bindings/torch/results.h"
-#include "bindings/torch/torch_runtime.h"
 #include "bindings/torch/watched_op.h"
 
 namespace reprise::bindings {

@@ -14,7 +14,8 @@
 
 namespace reprise::bindings {
 
-// What of a hook does not depend on the operator's signature. Single-thread.
+// What of a hook does not depend on the operator's signature. Single-thread,
+// but for Forget.
 class HookRegistrar {
  public:
   // Hooks an operator by its struct in at::_ops, unless this torch does not
@@ -38,6 +39,10 @@ class HookRegistrar {
   // something else sits on its BackendSelect key.
   const OpInfo* AddIfReplaced(const c10::OperatorHandle& op);
 
+  // The operator is defined no more. Its hook stays, for what may come in its
+  // place. Thread-safe.
+  static void Forget(const c10::OperatorName& name);
+
   size_t unboxed() const { return unboxed_; }
   size_t boxed() const { return boxed_; }
 
@@ -58,7 +63,6 @@ class HookRegistrar {
   // The operator's entry in the table, or null if it cannot be hooked.
   static const OpInfo* Claim(const char* name, const char* overload,
                              bool factory);
-  static const OpInfo* AddToTable(const c10::OperatorHandle& op, bool factory);
   static void Register(const OpInfo& info, c10::KernelFunction kernel,
                        std::optional<c10::impl::CppSignature> signature);
 

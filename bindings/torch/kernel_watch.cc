@@ -4,6 +4,8 @@
 #include <c10/util/Exception.h>
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -14,16 +16,13 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/changes.h"
 #include "bindings/torch/hook_registrar.h"
+#include "bindings/torch/kernel_state.h"
 #include "bindings/torch/op_info.h"
+#include "bindings/torch/op_table.h"
 #include "bindings/torch/private_member.h"
-#include "bindings/torch/register_hooks.h"
-#include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
-
-constinit std::atomic<uint64_t> g_kernel_state{0};
 
 // Of an operator: its definition, and where each of its kernels was registered.
 // What torch offers in words (dumpState) takes 50 us an operator.
@@ -90,28 +89,18 @@ bool IsTorchs(const c10::impl::AnnotatedKernel* kernel,
 
 class ProgramsKernels {
  public:
-  void Changed() {
-    changes_.Note();
-    g_runtime_epoch.fetch_add(1, std::memory_order_release);
-  }
-
   void Look() {
-    if (!changes_.Due()) return;
+    if (!KernelChanges().Due()) return;
     const std::lock_guard lock(mutex_);
-    if (!changes_.Due()) return;
-    const uint64_t noted = changes_.noted();
+    if (!KernelChanges().Due()) return;
+    const uint64_t noted = KernelChanges().noted();
     if (!folder_.has_value()) folder_ = FindTorchsFolder();
     NoteOperators();
     replaced_.clear();
     uint64_t state = c10::WarningUtils::get_warnAlways() ? kWarnsAlways : 0;
     for (Known& known : known_) state ^= LookAt(known);
-    g_kernel_state.store(state, std::memory_order_relaxed);
-    changes_.LookedAt(noted);
-  }
-
-  bool Replaced(const c10::OperatorName& name) {
-    const std::lock_guard lock(mutex_);
-    return replaced_.contains(name);
+    SetKernelState(state, std::move(replaced_));
+    KernelChanges().LookedAt(noted);
   }
 
  private:
@@ -187,12 +176,11 @@ class ProgramsKernels {
 
   static constexpr uint64_t kWarnsAlways = 0x9e3779b97f4a7c15;
 
-  Changes changes_{1};  // nobody has looked yet
-  std::mutex mutex_;    // guards what follows
+  std::mutex mutex_;  // guards what follows
   std::optional<std::string> folder_;
   size_t hooked_ = 0;
   std::vector<Known> known_;
-  std::unordered_set<c10::OperatorName> replaced_;
+  std::unordered_set<c10::OperatorName> replaced_;  // while it looks
 };
 
 ProgramsKernels& All() {
@@ -201,12 +189,6 @@ ProgramsKernels& All() {
 }
 
 }  // namespace
-
-bool RunsProgramsKernel(const c10::OperatorName& name) {
-  return KernelState() != 0 && All().Replaced(name);
-}
-
-void KernelsMayHaveChanged() { All().Changed(); }
 
 void LookAtKernels() { All().Look(); }
 

@@ -1,53 +1,13 @@
-// Which operators' kernels the program has replaced by its own.
+// Looks at the kernels that torch's operators have now.
 
 #ifndef REPRISE_BINDINGS_TORCH_KERNEL_WATCH_H_
 #define REPRISE_BINDINGS_TORCH_KERNEL_WATCH_H_
 
-#include <ATen/core/operator_name.h>
-
-#include <atomic>
-#include <cstdint>
-
 namespace reprise::bindings {
 
-// A program may register kernels for torch's own operators (torch.library,
-// a library that it loads), at any time, and take them back. What a replay runs
-// are the kernels of the recording. So
-//
-//   - a call that goes to the CPU or CUDA, where the operator's kernel is not
-//     torch's, is a cut (OpInfo::replaced), and an op that makes one inside is
-//     one, too;
-//   - all ops have other words while other kernels are registered
-//     (KernelState).
-//     Plans recorded under one set of kernels are replayed under that set
-//     alone.
-//
-// Kernels are looked at before the next op of each thread, once somebody has
-// said that they may have changed: the package does so behind each registration
-// by Python and behind each library that Python loads (python_observers.h). A
-// program in C++ that registers kernels in another way, behind its start, is
-// not noticed.
-//
-// Whether kernels warn each time of what they warn of once a process
-// (torch.set_warn_always) goes with them: it is told in the same way, and what
-// was recorded without is replayed without.
-
-// A hash of the kernels that are not torch's, and of that; 0: there is neither.
-extern std::atomic<uint64_t> g_kernel_state;
-inline uint64_t KernelState() {
-  // Relaxed: the thread that has looked at the kernels has written it.
-  return g_kernel_state.load(std::memory_order_relaxed);
-}
-
-// The program's kernel runs where the operator is called on the CPU or CUDA.
-// Thread-safe; a lock, if there are such operators.
-bool RunsProgramsKernel(const c10::OperatorName& name);
-
-// Kernels may have been registered or taken back. Any thread.
-void KernelsMayHaveChanged();
-
-// Looks at all operators' kernels if they may have changed since. Thread-safe;
-// takes 0.6 ms where they may have.
+// Looks at all operators' kernels if they may have changed since it last did,
+// and brings what kernel_state.h tells up to date. Thread-safe; takes 0.6 ms
+// where they may have.
 void LookAtKernels();
 
 }  // namespace reprise::bindings

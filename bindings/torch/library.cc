@@ -17,8 +17,10 @@
 
 #include "bindings/torch/gpu_trace.h"
 #include "bindings/torch/op_policy.h"
+#include "bindings/torch/op_table.h"
 #include "bindings/torch/python_observers.h"
 #include "bindings/torch/register_hooks.h"
+#include "bindings/torch/runtime_registry.h"
 #include "bindings/torch/torch_runtime.h"
 #include "engine/base/options.h"
 #include "scheduler/stats.h"
@@ -81,7 +83,7 @@ base::Status TryEnable(const std::string& device,
     REPRISE_RETURN_IF_ERROR(options.Set(entry.key(), entry.value()));
   }
   if (!options.enabled) return {};
-  return TorchRuntime::Enable(devices, options);
+  return EnableRuntime(devices, options);
 }
 
 // Options as Options::Set takes them, on top of the environment's.
@@ -97,14 +99,13 @@ int64_t Active() {
 }
 
 TorchRuntime* Named(int64_t id) {
-  return id < 0 ? TorchRuntime::Latest()
-                : TorchRuntime::Find(static_cast<int>(id));
+  return id < 0 ? TorchRuntime::Latest() : FindRuntime(static_cast<int>(id));
 }
 
 // -1 switches off.
 Texts Activate(int64_t id) {
-  return Report(TorchRuntime::Activate(
-      id < 0 ? nullptr : TorchRuntime::Find(static_cast<int>(id))));
+  return Report(
+      ActivateRuntime(id < 0 ? nullptr : FindRuntime(static_cast<int>(id))));
 }
 
 // False if `timeout_s` passed first. Does not hold the GIL, but cannot be
@@ -202,15 +203,14 @@ TORCH_LIBRARY(reprise, library) {
   library.def("stats(int id) -> Dict(str, int)", &b::Stats);
   library.def("explain_json(int id) -> str", &b::ExplainJson);
   library.def("plan_json(int id, str signature) -> str", &b::PlanJson);
-  library.def("start_timeline() -> int", &b::TorchRuntime::StartTimeline);
-  library.def("stop_timeline() -> ()", &b::TorchRuntime::StopTimeline);
-  library.def("timeline_json(int begin) -> str",
-              &b::TorchRuntime::TimelineJson);
+  library.def("start_timeline() -> int", &b::StartTimeline);
+  library.def("stop_timeline() -> ()", &b::StopTimeline);
+  library.def("timeline_json(int begin) -> str", &b::TimelineJson);
   library.def("option_table() -> str[][]", &b::OptionTable);
   library.def("hook_table() -> str[][]", &b::HookTable);
   library.def("writing_past_operators() -> str[]", &b::WritingPastOperators);
-  library.def("pause_recording() -> ()", &b::TorchRuntime::PauseRecording);
-  library.def("resume_recording() -> ()", &b::TorchRuntime::ResumeRecording);
+  library.def("pause_recording() -> ()", &b::PauseRecording);
+  library.def("resume_recording() -> ()", &b::ResumeRecording);
   library.def("plain_functions() -> int[]", &b::PlainFunctions);
   library.def("pass_gpu_trace_on() -> ()", &b::PassGpuTraceOn);
 #ifdef REPRISE_MEASURE

@@ -9,7 +9,7 @@
 #include <new>
 
 #include "bindings/torch/cufft_plans.h"
-#include "bindings/torch/kernel_watch.h"
+#include "bindings/torch/kernel_state.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/switches.h"
 #include "bindings/torch/torch_frontend.h"

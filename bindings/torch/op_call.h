@@ -56,7 +56,7 @@ uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind);
 // allocates nothing for an op of usual size.
 //
 // Words: [0] operator and number of operands, [1] switches that any kernel may
-// read, and which kernels the program has replaced (kernel_watch.h), then the
+// read, and which kernels the program has replaced (kernel_state.h), then the
 // arguments in the schema's order, then the switches of the operator's class.
 // For an operand: tag, dtype, rank, alignment class, flags; key set; sizes;
 // strides. Neither addresses nor storage offsets.

@@ -86,7 +86,7 @@ struct OpInfo {
   std::array<uint8_t, kMaxReferences> references{};
 
   // The program has put a kernel of its own in the place of torch's
-  // (kernel_watch.h), for any backend. Relaxed: the thread that did so sees it.
+  // (kernel_state.h), for any backend. Relaxed: the thread that did so sees it.
   bool replaced() const { return replaced_kernels() != 0; }
   // The same of a call that goes to these keys: for a backend of theirs, or any
   // where they have none.

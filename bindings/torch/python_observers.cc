@@ -11,13 +11,16 @@
 #include <utility>
 
 #include "bindings/torch/cufft_plans.h"
+#include "bindings/torch/kernel_state.h"
 #include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/python_api.h"
 #include "bindings/torch/python_lock.h"
+#include "bindings/torch/runtime_epoch.h"
 #include "bindings/torch/session_source.h"
 #include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
+#include "bindings/torch/unseen_use.h"
 #include "engine/device/launch_recorder.h"
 
 namespace reprise::bindings {
@@ -157,7 +160,7 @@ void InterruptIfUsed(Use use, const void* first) {
   // Whoever is inside a session may wait for Python's lock.
   const PythonLockGivenUp python;
   if (unseen) {
-    TorchRuntime::Interrupt();
+    BeforeUnseenUse();
   } else {
     active->scheduler().InterruptAll(ReasonOf(use));
   }
@@ -178,7 +181,7 @@ void HaveReturned(Use use, const void* first) {
     const PythonLockGivenUp python;
     return active->scheduler().InterruptAll("the host has waited for a device");
   }
-  HostHasWaited();
+  HostHasWaited(std::exchange(t_thread_state.wait, {}));
 }
 
 // Python asks a tensor for something; none: it is no use of this kind.
@@ -307,7 +310,7 @@ void EnterLaunches() {
     thread.noted_launches = true;
     thread.Slot().BeginAnything();
   }
-  TorchRuntime::Interrupt();
+  BeforeUnseenUse();
   ++thread.depth;
 }
 void LeaveLaunches() {
@@ -321,7 +324,7 @@ void LeaveLaunches() {
 
 std::vector<int64_t> PlainFunctions() {
   return {reinterpret_cast<int64_t>(&ObserverOf),
-          reinterpret_cast<int64_t>(&TorchRuntime::Interrupt),
+          reinterpret_cast<int64_t>(&BeforeUnseenUse),
           reinterpret_cast<int64_t>(&EnterLaunches),
           reinterpret_cast<int64_t>(&LeaveLaunches)};
 }

@@ -23,6 +23,7 @@
 #include "bindings/torch/tape_ops.h"
 #include "bindings/torch/tape_recorder.h"
 #include "bindings/torch/torch_runtime.h"
+#include "bindings/torch/unseen_use.h"
 #include "bindings/torch/word_watch.h"
 
 namespace reprise::bindings {
@@ -293,13 +294,6 @@ bool MayHaveChanged(int64_t watch) {
 }
 
 }  // namespace
-
-void BeforeContents() {
-  const TorchRuntime* const active = TorchRuntime::Active();
-  if (active != nullptr && active->kind() == scheduler::DeviceKind::kHost) {
-    TorchRuntime::Interrupt();
-  }
-}
 
 std::shared_ptr<RegionVariants> FindRegion(int64_t name) {
   return Regions().Find(name);

@@ -14,10 +14,6 @@
 
 namespace reprise::bindings {
 
-// Tensors of the host are about to be compared by their content: what the host
-// executor has run ahead there is taken back.
-void BeforeContents();
-
 // The region of that name; null: there is none.
 std::shared_ptr<RegionVariants> FindRegion(int64_t name);
 

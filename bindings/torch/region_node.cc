@@ -15,9 +15,9 @@
 #include <string>
 #include <utility>
 
-#include "bindings/torch/region_library.h"
 #include "bindings/torch/torch_runtime.h"
 #include "bindings/torch/torch_versions.h"
+#include "bindings/torch/unseen_use.h"
 
 namespace reprise::bindings {
 namespace {

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "bindings/torch/tape_run.h"
+
 namespace reprise::bindings {
 
 RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
@@ -26,16 +28,16 @@ RegionVariants::Ran RegionVariants::Run(const TapeInputs& inputs,
   }
   for (const Variant& variant : fitting) {
     if (!never_ && variant.runs >= variant.until_sample) return ran;
-    switch (variant.tape->Run(inputs, ran.outputs, variant.stretches.get(),
-                              variant.tape.get() == held)) {
-      case Tape::Ran::kOther:
+    switch (RunTape(*variant.tape, inputs, ran.outputs, variant.stretches.get(),
+                    variant.tape.get() == held)) {
+      case TapeRan::kOther:
         continue;
-      case Tape::Ran::kGone:
+      case TapeRan::kGone:
         return ran;
-      case Tape::Ran::kRaised:
+      case TapeRan::kRaised:
         ran.step = Step::kRaised;
         return ran;
-      case Tape::Ran::kDone:
+      case TapeRan::kDone:
         ran.step = Step::kDone;
         ran.tape = variant.name;
         ran.histories = variant.histories;

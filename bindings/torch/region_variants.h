@@ -32,7 +32,7 @@ class RegionHistory;
 //
 // Which of the tapes a call belongs to say the forms of its tensors, its
 // numbers and torch's modes (Tape::Fits), and what Python would read
-// (Tape::Run). At most kMostTapes are kept, those that were used last.
+// (RunTape). At most kMostTapes are kept, those that were used last.
 // Thread-safe; calls run side by side.
 class RegionVariants {
  public:

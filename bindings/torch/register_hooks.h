@@ -4,11 +4,6 @@
 #define REPRISE_BINDINGS_TORCH_REGISTER_HOOKS_H_
 
 #include <cstddef>
-#include <string>
-#include <vector>
-
-#include "bindings/torch/op_info.h"
-#include "engine/trace/op.h"
 
 namespace reprise::bindings {
 
@@ -20,25 +15,13 @@ struct HookCounts {
 // Hooks every operator that can do work on a device, for the rest of the
 // process: taking hooks away while another thread dispatches crashes. Does
 // nothing the second time, but to say what was hooked. Operators that are
-// registered later are left to HookLateOperators. Thread-safe. Raises
-// c10::Error where torch is not the one this was built for.
+// registered later are left to HookLateOperators, which each thread calls
+// (ThreadState::Refresh). Thread-safe. Raises c10::Error where torch is not the
+// one this was built for.
 //
 // About 30 ms once. While nothing is watched a hook costs an op some 5 ns
 // (boxed: 50), and a note in the book of ops with its fence.
 HookCounts RegisterHooksOnce();
-
-// Hooks operators that were registered since, and looks at kernels that the
-// program may have replaced (kernel_watch.h): the dispatcher holds a lock while
-// it tells of operators. g_runtime_epoch changes with each, so that each thread
-// calls this before it shows its next op. Thread-safe.
-void HookLateOperators();
-
-// "aten::add.Tensor"; empty for an id that no hook has shown. Thread-safe.
-std::string OpName(engine::OpId op);
-
-// How every hooked operator is treated; empty before RegisterHooksOnce. What it
-// points to is never destroyed. Thread-safe.
-std::vector<const OpInfo*> HookedOps();
 
 }  // namespace reprise::bindings
 

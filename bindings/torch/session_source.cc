@@ -1,9 +1,6 @@
 #include "bindings/torch/session_source.h"
 
-#include <utility>
-
 #include "bindings/torch/python_lock.h"
-#include "bindings/torch/thread_state.h"
 #include "bindings/torch/torch_runtime.h"
 
 namespace reprise::bindings {
@@ -38,11 +35,11 @@ scheduler::Session* SessionFor(c10::Device device, void* stream) {
 }
 
 void BeforeOp(scheduler::Session* session, const engine::OpView& op,
-              bool may_wait) {
+              bool may_wait, scheduler::HostWait& wait) {
   TorchRuntime* runtime = TorchRuntime::Active();
   if (runtime == nullptr || !runtime->scheduler().has_several_streams()) return;
   const PythonLockGivenUp python;
-  runtime->scheduler().BeforeOp(session, op, may_wait, t_thread_state.wait);
+  runtime->scheduler().BeforeOp(session, op, may_wait, wait);
 }
 
 bool OthersAreTold() {
@@ -50,8 +47,7 @@ bool OthersAreTold() {
   return runtime != nullptr && runtime->scheduler().has_several_streams();
 }
 
-void HostHasWaited() {
-  const auto wait = std::exchange(t_thread_state.wait, {});
+void HostHasWaited(const scheduler::HostWait& wait) {
   TorchRuntime* runtime = TorchRuntime::Active();
   if (runtime == nullptr || !runtime->scheduler().tells_of_waits()) return;
   const PythonLockGivenUp python;

@@ -32,10 +32,10 @@ scheduler::Session* SessionFor(c10::Device device, void* stream);
 
 // The session has answered Action::kCut or kTell, and the op is run in a
 // moment: other sessions are told (scheduler::StreamWrites). `may_wait`: by its
-// end the host may have waited for the stream. May take locks; under no
-// session's lock.
+// end the host may have waited for the stream, which `wait` is told. May take
+// locks; under no session's lock.
 void BeforeOp(scheduler::Session* session, const engine::OpView& op,
-              bool may_wait);
+              bool may_wait, scheduler::HostWait& wait);
 
 // There are other sessions that would be told.
 bool OthersAreTold();
@@ -43,7 +43,7 @@ bool OthersAreTold();
 // The host may have waited for a stream or an event: a pass that has begun
 // since is interrupted if it may have read what was waited for. Before the
 // program goes on; under no session's lock.
-void HostHasWaited();
+void HostHasWaited(const scheduler::HostWait& wait);
 
 // See scheduler::Runtime::BeforeUnknownWrites. May take locks; under no
 // session's lock.

@@ -4,10 +4,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
-#include <ATen/ScalarOps.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/core/stack.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
@@ -18,18 +16,15 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
-#include <optional>
 #include <set>
 #include <unordered_set>
 #include <utility>
 
 #include "bindings/torch/inline_buffer.h"
+#include "bindings/torch/ivalues.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/switches.h"
 #include "bindings/torch/tape_ops.h"
-#include "bindings/torch/tape_stretches.h"
-#include "bindings/torch/tape_values.h"
 #include "bindings/torch/torch_versions.h"
 
 namespace reprise::bindings {
@@ -37,50 +32,6 @@ namespace {
 
 using Origin = TapeRegister::Origin;
 using Kind = TapeArgument::Kind;
-
-// As Python's operators give a number to those that take tensors.
-at::Tensor Wrapped(const at::Scalar& number) {
-  at::Tensor tensor = c10::scalar_to_tensor(number);
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return tensor;
-}
-
-c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs,
-                    TapeValues& made) {
-  switch (argument.kind) {
-    case Kind::kValue:
-      if (argument.wrapped) return Wrapped(argument.value.toScalar());
-      break;
-    case Kind::kNumber: {
-      const double given = inputs.numbers[argument.index];
-      const double number = argument.negated ? -given : given;
-      return argument.wrapped ? c10::IValue(Wrapped(number)) : number;
-    }
-    case Kind::kTensor:
-      return made.Take(argument.registers[0]);
-    case Kind::kTensors: {
-      c10::List<at::Tensor> list;
-      list.reserve(argument.registers.size());
-      for (const int32_t reg : argument.registers) {
-        list.push_back(made.Take(reg));
-      }
-      return list;
-    }
-    case Kind::kOptionalTensors: {
-      c10::List<std::optional<at::Tensor>> list;
-      list.reserve(argument.registers.size());
-      for (const int32_t reg : argument.registers) {
-        if (reg == TapeArgument::kNone) {
-          list.push_back(std::nullopt);
-        } else {
-          list.push_back(made.Take(reg));
-        }
-      }
-      return list;
-    }
-  }
-  return argument.value;
-}
 
 }  // namespace
 
@@ -233,103 +184,6 @@ bool Tape::GivenAsFarApart(std::span<const at::Tensor> tensors) const {
   });
 }
 
-void Tape::DropGradients(const TapeValues& made) const {
-  // Their memory goes before the next ones' is wanted, as in eager. Who reads
-  // one holds it.
-  for (const TapeGradient& gradient : gradients_) {
-    if (gradient.after != TapeArgument::kNone) {
-      made.Look(static_cast<int32_t>(gradient.of))->mutable_grad().reset();
-    }
-  }
-}
-
-Tape::Ran Tape::Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
-                    TapeStretches* known, bool held) const {
-  TapeValues made(*this, held);
-  if (!made.Begin(inputs)) return Ran::kGone;
-  {
-    const c10::impl::ExcludeDispatchKeyGuard below(
-        level_ == TapeLevel::kBelowAutograd
-            ? c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset
-            : c10::DispatchKeySet());
-    const at::AutoGradMode restored(at::GradMode::is_enabled());
-    torch::jit::Stack stack;
-    TapeStretches::Run stretches(*this, known, made);
-    size_t c = 0;
-    try {
-      while (c < calls_.size()) {
-        if (c == drops_gradients_at_) DropGradients(made);
-        if (const size_t answered = stretches.GoOver(c)) {
-          c += answered;
-          continue;
-        }
-        if (calls_[c].only_views) {
-          MakeViews(calls_[c], made);
-        } else {
-          stretches.Before(c);
-          if (!Make(calls_[c], inputs, made, stack)) return Ran::kOther;
-          stretches.After(c);
-        }
-        DropBehind(calls_[c], made);
-        ++c;
-      }
-    } catch (...) {
-      if (c >= first_effect_ || c >= drops_gradients_at_) throw;
-      return Ran::kRaised;
-    }
-  }
-  for (const TapeGradient& gradient : gradients_) {
-    if (gradient.after == TapeArgument::kNone) continue;
-    made.Look(static_cast<int32_t>(gradient.of))->mutable_grad() =
-        made.Take(gradient.after);
-  }
-  outputs.reserve(outputs_.size());
-  for (const int32_t reg : outputs_) outputs.push_back(made.Take(reg));
-  return Ran::kDone;
-}
-
-bool Tape::Make(const TapeCall& call, const TapeInputs& inputs,
-                TapeValues& made, torch::jit::Stack& stack) const {
-  at::GradMode::set_enabled(call.grad_mode);
-  std::optional<c10::impl::ForceDispatchKeyGuard> as_program;
-  if (call.calls_python) as_program.emplace(made.surroundings());
-  const c10::impl::ExcludeDispatchKeyGuard inner(
-      call.below_views ? c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView)
-                       : c10::DispatchKeySet());
-  std::optional<AutocastGuard> autocast;
-  if (call.autocast.has_value()) [[unlikely]]
-    autocast.emplace(*call.autocast);
-  stack.clear();
-  for (const TapeArgument& argument : call.arguments) {
-    stack.push_back(ValueOf(argument, inputs, made));
-  }
-  call.op.callBoxed(stack);
-  if (!call.read.isNone() && !SameValue(stack[0], call.read)) return false;
-  auto result = call.results.begin();
-  ForTensors(stack, [&](const at::Tensor& tensor) {
-    if (const int32_t reg = *result++; reg >= 0) made[reg] = tensor;
-  });
-  stack.clear();
-  return true;
-}
-
-void Tape::MakeViews(const TapeCall& call, TapeValues& made) const {
-  c10::TensorImpl* const of = made.Look(call.arguments[0].registers[0]);
-  for (const int32_t reg : call.results) {
-    if (reg < 0) continue;
-    made[reg] =
-        MakeOver(of->storage(), registers_[static_cast<size_t>(reg)].form);
-    if (!of->is_inference()) {
-      made[reg].unsafeGetTensorImpl()->set_version_counter(
-          of->version_counter());
-    }
-  }
-}
-
-void Tape::DropBehind(const TapeCall& call, TapeValues& made) const {
-  for (const int32_t reg : call.last_uses) made[reg].reset();
-}
-
 const TapeCall* Tape::MakerOf(int32_t reg) const {
   const TapeRegister& of = registers_[static_cast<size_t>(reg)];
   return of.origin == Origin::kResult ? &calls_[of.index] : nullptr;
@@ -369,34 +223,6 @@ Tape::Used Tape::UsedBehind(size_t first, size_t end) const {
   }
   used.views.assign(views.begin(), views.end());
   return used;
-}
-
-bool SameContent(const at::Tensor& a, const at::Tensor& b) {
-  return a.nbytes() == b.nbytes() &&
-         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
-}
-
-bool SameBits(double a, double b) {
-  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-}
-
-bool SameValue(const c10::IValue& a, const c10::IValue& b) {
-  if (a.tagKind() != b.tagKind()) return false;
-  if (a.isNone()) return true;
-  if (a.isDouble()) return SameBits(a.toDouble(), b.toDouble());
-  if (a.isComplexDouble()) {
-    const auto x = a.toComplexDouble();
-    const auto y = b.toComplexDouble();
-    return SameBits(x.real(), y.real()) && SameBits(x.imag(), y.imag());
-  }
-  if (a.isInt()) return a.toInt() == b.toInt();
-  if (a.isBool()) return a.toBool() == b.toBool();
-  if (a.isString()) return a.toStringRef() == b.toStringRef();
-  if (a.isDevice()) return a.toDevice() == b.toDevice();
-  if (a.isList()) {
-    return std::ranges::equal(a.toListRef(), b.toListRef(), SameValue);
-  }
-  return a.is(b);  // generators, objects
 }
 
 void Tape::NoteGiven() {

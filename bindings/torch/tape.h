@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/core/stack.h>
 #include <c10/core/Device.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/TensorImpl.h>
@@ -122,13 +121,6 @@ struct TapeContent {
   at::Tensor content;  // contiguous
 };
 
-// In every bit, where numbers are equal that are not the same.
-bool SameBits(double a, double b);
-// Of two contiguous tensors of the host, of one form.
-bool SameContent(const at::Tensor& a, const at::Tensor& b);
-// The same, and in kind.
-bool SameValue(const c10::IValue& a, const c10::IValue& b);
-
 // What becomes of the gradient of a register's tensor.
 struct TapeGradient {
   uint32_t of = 0;
@@ -137,23 +129,6 @@ struct TapeGradient {
 
   bool operator==(const TapeGradient&) const = default;
 };
-
-// Calls `each` with the tensors among values, in order, those in lists
-// included.
-template <typename Each>
-void ForTensors(std::span<const c10::IValue> values, Each each) {
-  for (const c10::IValue& value : values) {
-    if (value.isTensor()) {
-      each(value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) each(tensor);
-    } else if (value.isList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor()) each(element.toTensor());
-      }
-    }
-  }
-}
 
 // Modes and switches of torch under which a callable may make other calls:
 // gradients, inference, autocast, what operators read (switches.h). About 200
@@ -170,14 +145,15 @@ struct TapeInputs {
 
 class TapeStretches;
 class TapeValues;
+enum class TapeRan : uint8_t;
 
 // A recorded call of a Python callable, as the calls of operators that it made.
 // Made by TapeRecorder, and immutable then.
 //
-// Run makes the same calls through the dispatcher, on tensors that stand where
-// the recorded ones stood: what views, aliases, writes, random numbers and
-// errors are is what it is in eager. Values are dropped at their last use. Any
-// number of threads.
+// RunTape (tape_run.h) makes the same calls through the dispatcher, on tensors
+// that stand where the recorded ones stood: what views, aliases, writes, random
+// numbers and errors are is what it is in eager. Values are dropped at their
+// last use. Any number of threads.
 class Tape {
  public:
   TapeLevel level() const { return level_; }
@@ -206,20 +182,6 @@ class Tape {
   // back before.
   bool reads_contents() const { return !contents_.empty(); }
   bool FitsNumbers(const TapeInputs& inputs) const;
-  enum class Ran : uint8_t {
-    kDone,
-    kGone,   // something has gone meanwhile: nothing was called
-    kOther,  // Python would have read another value, and gone another way: what
-             // was called has changed nothing
-    kRaised,  // an operator has raised an error; what was called before it has
-              // changed nothing, so that the callable may run instead
-  };
-  // After Fits, by the same thread. Raises what an operator raises that may
-  // have changed something, or stands behind one that has. Calls that a replay
-  // answers are gone over at once where `known` knows them; it learns. `held`:
-  // the caller keeps foreign() from going meanwhile.
-  Ran Run(const TapeInputs& inputs, std::vector<at::Tensor>& outputs,
-          TapeStretches* known = nullptr, bool held = false) const;
 
   // It was recorded with ordinary floats and with ones that note what Python
   // does with them, and both made these calls; or it takes none.
@@ -235,6 +197,9 @@ class Tape {
   friend class TapeMatcher;
   friend class TapeStretches;
   friend class TapeValues;
+  friend TapeRan RunTape(const Tape& tape, const TapeInputs& inputs,
+                         std::vector<at::Tensor>& outputs, TapeStretches* known,
+                         bool held);
 
   // Of operators that are no views; a shorter formula is a part of what is
   // round it, rather.
@@ -266,7 +231,6 @@ class Tape {
   bool GivenAlike(std::span<const at::Tensor> tensors) const;
   // Those in one memory lie in it as far from each other, if that matters.
   bool GivenAsFarApart(std::span<const at::Tensor> tensors) const;
-  void MakeViews(const TapeCall& call, TapeValues& made) const;
   // Null: it is no result.
   const TapeCall* MakerOf(int32_t reg) const;
   // What calls of [first, end) make and somebody uses behind them, and what
@@ -276,12 +240,6 @@ class Tape {
     std::vector<size_t> views;  // ascending
   };
   Used UsedBehind(size_t first, size_t end) const;
-  // Makes it, and names its results. False: it has read another value.
-  bool Make(const TapeCall& call, const TapeInputs& inputs, TapeValues& made,
-            torch::jit::Stack& stack) const;
-  void DropGradients(const TapeValues& made) const;
-  // What no call behind this one uses.
-  void DropBehind(const TapeCall& call, TapeValues& made) const;
 
   TapeLevel level_ = TapeLevel::kBelowAutograd;
   uint64_t modes_ = 0;  // ModesWord()

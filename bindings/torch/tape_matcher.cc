@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "bindings/torch/ivalues.h"
 #include "bindings/torch/op_policy.h"
 #include "bindings/torch/tape_ops.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "bindings/torch/kernel_watch.h"
-#include "bindings/torch/tape.h"
+#include "bindings/torch/ivalues.h"
+#include "bindings/torch/kernel_state.h"
 
 namespace reprise::bindings {
 namespace {

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <utility>
 
+#include "bindings/torch/ivalues.h"
 #include "bindings/torch/op_policy.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/program_place.h"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "bindings/torch/op_call.h"
+#include "bindings/torch/op_table.h"
 #include "bindings/torch/plain_tensor.h"
-#include "bindings/torch/register_hooks.h"
 #include "bindings/torch/result_maker.h"
 #include "bindings/torch/session_source.h"
 #include "bindings/torch/tape_ops.h"
@@ -266,7 +266,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
   } else {
     MakeCalls(used.views);
     for (size_t c = stretch.first_call; c < end; ++c) {
-      tape_.DropBehind(tape_.calls_[c], made_);
+      made_.DropBehind(tape_.calls_[c]);
     }
   }
   return end - stretch.first_call;
@@ -276,10 +276,9 @@ void TapeStretches::Run::MakeCalls(const std::vector<size_t>& calls) {
   for (const size_t c : calls) {
     const TapeCall& call = tape_.calls_[c];
     if (call.only_views) {
-      tape_.MakeViews(call, made_);
+      made_.MakeViews(call);
     } else {
-      tape_.Make(call, {.tensors = {}, .numbers = {}, .modes = 0}, made_,
-                 stack_);
+      made_.Make(call, {.tensors = {}, .numbers = {}, .modes = 0}, stack_);
     }
   }
 }
@@ -318,7 +317,7 @@ bool TapeStretches::Run::TellOfWrites(const TapeStretch& stretch,
   engine::OpView all;
   all.operands = written;
   writing.Begin(written, &session);
-  BeforeOp(&session, all, /*may_wait=*/false);
+  BeforeOp(&session, all, /*may_wait=*/false, t_thread_state.wait);
   return true;
 }
 

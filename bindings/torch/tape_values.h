@@ -4,6 +4,8 @@
 #define REPRISE_BINDINGS_TORCH_TAPE_VALUES_H_
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -37,16 +39,26 @@ class TapeValues {
   const at::Tensor& Take(int32_t reg);
   // All that comes from outside, and is not taken yet. False: some has gone.
   bool TakeAll();
-  // The thread's keys of the dispatcher when this was made.
-  const c10::impl::LocalDispatchKeySet& surroundings() const {
-    return surroundings_;
-  }
   // What is there, not held; null: nothing.
   c10::TensorImpl* Look(int32_t reg) const;
 
+  // Makes the call, and keeps its results. False: it has read another value.
+  // `stack` is anything; its memory is used again.
+  bool Make(const TapeCall& call, const TapeInputs& inputs,
+            torch::jit::Stack& stack);
+  // Makes the results of a call that only gives views, from their forms.
+  void MakeViews(const TapeCall& call);
+  // What no call behind this one uses.
+  void DropBehind(const TapeCall& call);
+  // Those that the tape replaces.
+  void DropGradients() const;
+
  private:
+  c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs);
+
   const Tape& tape_;
   const bool held_;
+  // The thread's keys of the dispatcher when this was made.
   const c10::impl::LocalDispatchKeySet surroundings_;
   std::vector<at::Tensor> made_;
 };

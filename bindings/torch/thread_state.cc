@@ -3,11 +3,11 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <atomic>
 #include <utility>
 
-#include "bindings/torch/register_hooks.h"
+#include "bindings/torch/runtime_epoch.h"
 #include "bindings/torch/session_source.h"
-#include "bindings/torch/torch_runtime.h"
 #include "engine/base/asymmetric_fence.h"
 
 namespace reprise::bindings {
@@ -25,7 +25,13 @@ class SlotOwner {
   }
 };
 
+constinit std::atomic<void (*)()> g_at_each_epoch{nullptr};
+
 }  // namespace
+
+void CallAtEachEpoch(void (*function)()) {
+  g_at_each_epoch.store(function, std::memory_order_release);
+}
 
 scheduler::OpsUnderWay& BookOfOps() {
   static auto* const book = new scheduler::OpsUnderWay;
@@ -53,7 +59,10 @@ bool ThreadState::Refresh() {
     return watched;
   epoch = now;
   activation = g_activations.load(std::memory_order_acquire);
-  HookLateOperators();
+  if (void (*const function)() =
+          g_at_each_epoch.load(std::memory_order_acquire)) {
+    function();
+  }
   known = {};
   light_fences = base::AllowsHeavyFence();
   const auto active = WatchedNow();

@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "bindings/torch/torch_runtime.h"
+#include "bindings/torch/runtime_epoch.h"
 #include "engine/trace/op.h"
 #include "scheduler/ops_under_way.h"
 #include "scheduler/runtime.h"
@@ -23,6 +23,10 @@ namespace reprise::bindings {
 // The ops that threads are inside of, whatever runtime is active. Never
 // destroyed.
 scheduler::OpsUnderWay& BookOfOps();
+
+// From now on each thread calls it before it shows its next op, once
+// g_runtime_epoch has changed. One function a process.
+void CallAtEachEpoch(void (*function)());
 
 // Plain data, so that it may be used until the thread's last instruction.
 struct ThreadState {
@@ -115,7 +119,8 @@ struct ThreadState {
   // woken up: no session knows what the op has enqueued. Before its note ends.
   static void EndsLate();
 
-  // Reads the kind of the active runtime again if another became active.
+  // Reads the kind of the active runtime again if another became active, behind
+  // the function of CallAtEachEpoch.
   // False if none is active.
   bool Refresh();
   // What Refresh has read still holds.

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "bindings/torch/allocator_trace.h"
-#include "bindings/torch/kernel_watch.h"
+#include "bindings/torch/kernel_state.h"
 #include "bindings/torch/python_lock.h"
+#include "bindings/torch/runtime_epoch.h"
 #include "bindings/torch/session_source.h"
-#include "bindings/torch/torch_runtime.h"
 #include "engine/base/asymmetric_fence.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/trace/trace.h"
@@ -188,7 +188,7 @@ WatchedOp::~WatchedOp() {
       [[unlikely]] {
     // It raised: nobody knows what the host has waited for.
     if (std::uncaught_exceptions() > 0) thread_.wait = {};
-    HostHasWaited();
+    HostHasWaited(std::exchange(thread_.wait, {}));
   }
   // Where the session no longer recorded the op when it ended: what was opened
   // for it on this thread is nobody else's to close.
@@ -219,7 +219,7 @@ WatchedOp::Step WatchedOp::Enter() {
     NoteToldOf();
     Unlock();
     const engine::OpView view = call_.view();
-    BeforeOp(session_, view, view.by_eager);
+    BeforeOp(session_, view, view.by_eager, thread_.wait);
     may_have_waited_ = call_.may_wait();
     LockSession(*session_);
     locked_ = true;
@@ -240,7 +240,7 @@ WatchedOp::Step WatchedOp::Enter() {
     case Action::kCut:
       NoteUnderWay();
       Unlock();
-      BeforeOp(session_, call_.view(), call_.may_wait());
+      BeforeOp(session_, call_.view(), call_.may_wait(), thread_.wait);
       may_have_waited_ = call_.may_wait();
       break;
     case Action::kAway:

@@ -19,20 +19,17 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/torch/op_table.h"
 #include "bindings/torch/plain_tensor.h"
 #include "bindings/torch/register_hooks.h"
+#include "bindings/torch/runtime_epoch.h"
 #include "bindings/torch/session_source.h"
 #include "bindings/torch/torch_frontend.h"
-#include "bindings/torch/torch_runtime.h"
 #include "scheduler/stream_session.h"
 
 namespace reprise::bindings {
 
-// In place of torch_runtime.cc and session_source.cc.
-constinit scheduler::Skipping g_unwatched(/*on=*/true);
-constinit std::atomic<uint64_t> g_runtime_epoch{0};
-constinit std::atomic<uint64_t> g_activations{0};
-
+// In place of session_source.cc.
 namespace {
 
 using scheduler::DeviceKind;
@@ -191,7 +188,7 @@ bool PickDevice(benchmark::State& state, at::Device& device) {
   return true;
 }
 
-// As TorchRuntime's Activate, with g_session.
+// As ActivateRuntime, with g_session.
 void Watch(DeviceKind kind) {
   g_kind = kind;
   (void)g_unwatched.End();
@@ -352,9 +349,10 @@ std::optional<Watched> WatchedNow() {
 void PassOver(uint64_t) {}
 
 scheduler::Session* SessionFor(c10::Device, void*) { return g_session; }
-void BeforeOp(scheduler::Session*, const engine::OpView&, bool) {}
+void BeforeOp(scheduler::Session*, const engine::OpView&, bool,
+              scheduler::HostWait&) {}
 bool OthersAreTold() { return false; }
-void HostHasWaited() {}
+void HostHasWaited(const scheduler::HostWait&) {}
 void BeforeUnknownWrites(scheduler::Session*, const uint64_t*) {}
 void InterruptSession(c10::Device, void*, const char*) {}
 void NoteUnwatchedWork() {}

@@ -7,18 +7,14 @@
 #include <functional>
 #include <utility>
 
+#include "bindings/torch/op_table.h"
 #include "bindings/torch/register_hooks.h"
+#include "bindings/torch/runtime_epoch.h"
 #include "bindings/torch/session_source.h"
 #include "bindings/torch/thread_state.h"
-#include "bindings/torch/torch_runtime.h"
 
+// In place of session_source.cc.
 namespace reprise::bindings {
-
-// In place of torch_runtime.cc and session_source.cc.
-constinit scheduler::Skipping g_unwatched(/*on=*/true);
-constinit std::atomic<uint64_t> g_runtime_epoch{0};
-constinit std::atomic<uint64_t> g_activations{0};
-
 namespace {
 
 scheduler::Session* g_session = nullptr;
@@ -49,11 +45,12 @@ void PassOver(uint64_t ops) { g_passed_over += ops; }
 scheduler::Session* SessionFor(c10::Device, void*) {
   return g_disabled_meanwhile ? nullptr : g_session;
 }
-void BeforeOp(scheduler::Session*, const engine::OpView& op, bool) {
+void BeforeOp(scheduler::Session*, const engine::OpView& op, bool,
+              scheduler::HostWait&) {
   if (g_before_op) g_before_op(op);
 }
 bool OthersAreTold() { return g_before_op != nullptr; }
-void HostHasWaited() { ++g_told.waits; }
+void HostHasWaited(const scheduler::HostWait&) { ++g_told.waits; }
 void BeforeUnknownWrites(scheduler::Session*, const uint64_t*) {
   ++g_told.unknown_writes;
 }

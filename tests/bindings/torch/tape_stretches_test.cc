@@ -17,9 +17,10 @@
 #include <vector>
 
 #include "bindings/torch/op_info.h"
-#include "bindings/torch/register_hooks.h"
+#include "bindings/torch/op_table.h"
 #include "bindings/torch/tape.h"
 #include "bindings/torch/tape_recorder.h"
+#include "bindings/torch/tape_run.h"
 #include "bindings/torch/torch_frontend.h"
 #include "engine/backend/host_backend.h"
 #include "scheduler/build_job.h"
@@ -173,7 +174,8 @@ class TapeStretchesTest : public testing::Test {
                          TapeStretches* stretches) {
     Tensors outputs;
     EXPECT_TRUE(tape.Fits({inputs, {}}));
-    EXPECT_EQ(tape.Run({inputs, {}}, outputs, stretches), Tape::Ran::kDone);
+    EXPECT_EQ(bindings::RunTape(tape, {inputs, {}}, outputs, stretches),
+              TapeRan::kDone);
     return outputs;
   }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bindings/torch/tape_recorder.h"
+#include "bindings/torch/tape_run.h"
 
 namespace reprise::bindings {
 namespace {
@@ -31,11 +32,11 @@ TapeRecorder::Outcome Record(const Tensors& inputs,
   return recorder->End(outputs, {});
 }
 
-Tensors RunTape(const Tape& tape, const Tensors& inputs,
-                const std::vector<double>& numbers = {}) {
+Tensors OutputsOf(const Tape& tape, const Tensors& inputs,
+                  const std::vector<double>& numbers = {}) {
   Tensors outputs;
   EXPECT_TRUE(tape.Fits({inputs, numbers}));
-  EXPECT_EQ(tape.Run({inputs, numbers}, outputs), Tape::Ran::kDone);
+  EXPECT_EQ(RunTape(tape, {inputs, numbers}, outputs), TapeRan::kDone);
   return outputs;
 }
 
@@ -56,10 +57,10 @@ TEST(TapeTest, LeavesAnErrorBeforeAnyEffectToTheCallable) {
   ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
   const Tensors bad = {-good};
   Tensors outputs;
-  EXPECT_EQ(outcome.tape->Run({bad, {}}, outputs), Tape::Ran::kRaised);
+  EXPECT_EQ(RunTape(*outcome.tape, {bad, {}}, outputs), TapeRan::kRaised);
   EXPECT_TRUE(outputs.empty());
   EXPECT_EQ(count.item<float>(), 1);
-  RunTape(*outcome.tape, {good});
+  OutputsOf(*outcome.tape, {good});
   EXPECT_EQ(count.item<float>(), 2);
 }
 
@@ -78,7 +79,7 @@ TEST(TapeTest, RaisesAnErrorBehindAnEffect) {
     ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
     const Tensors bad = {-good};
     Tensors outputs;
-    EXPECT_ANY_THROW((void)outcome.tape->Run({bad, {}}, outputs));
+    EXPECT_ANY_THROW((void)RunTape(*outcome.tape, {bad, {}}, outputs));
   }
   EXPECT_EQ(count.item<float>(), 2);  // recorded, and run up to the error
 }
@@ -94,7 +95,7 @@ TEST(TapeTest, MakesTheSameCallsOnOtherInputs) {
   ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
   for (int i = 0; i < 3; ++i) {
     const at::Tensor x = at::randn({2, 3});
-    const Tensors found = RunTape(*outcome.tape, {x});
+    const Tensors found = OutputsOf(*outcome.tape, {x});
     const Tensors expected = function(x);
     ASSERT_EQ(found.size(), 2u);
     EXPECT_TRUE(found[0].equal(expected[0]));
@@ -190,7 +191,7 @@ TEST(TapeTest, ConstantOfTheHostIsTheSameContentEachTime) {
   const auto same = Record({x}, with(2), second);
   ASSERT_TRUE(same.as_expected) << same.reason;
   for (int i = 0; i < 2; ++i) {  // a call writes it
-    EXPECT_TRUE(RunTape(*same.tape, {x})[0].equal(x * 3));
+    EXPECT_TRUE(OutputsOf(*same.tape, {x})[0].equal(x * 3));
   }
   const auto other = Record({x}, with(5), second);
   EXPECT_FALSE(other.as_expected);
@@ -211,7 +212,7 @@ TEST(TapeTest, NumberThatWasGivenVaries) {
   const auto second =
       Record({x}, by(0.5), {.numbers = {0.5}, .expected = {first.tape}});
   ASSERT_TRUE(second.as_expected) << second.reason;
-  const Tensors found = RunTape(*second.tape, {x}, {0.75});
+  const Tensors found = OutputsOf(*second.tape, {x}, {0.75});
   EXPECT_TRUE(found[0].equal(at::add(x, x, -0.75)));
   EXPECT_TRUE(found[1].equal(at::mul(x, 0.75)));
   // The first one stays as it was: others may be running it.
@@ -247,7 +248,7 @@ TEST(TapeTest, BackwardPassLeavesGradientsAsEagerDoes) {
   const auto again =
       Record({x}, [&] { return step(x); }, {.watched = {weight}});
   const at::Tensor y = at::randn({3});
-  const at::Tensor loss = RunTape(*again.tape, {y})[0];
+  const at::Tensor loss = OutputsOf(*again.tape, {y})[0];
   const at::Tensor gradient = weight.grad().clone();
   EXPECT_TRUE(step(y)[0].equal(loss));
   EXPECT_TRUE(weight.grad().equal(gradient));
@@ -264,7 +265,7 @@ TEST(TapeTest, AboveAutogradGradientsAreTracked) {
                               {.level = TapeLevel::kAboveAutograd});
   ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
   const at::Tensor y = at::randn({3});
-  RunTape(*outcome.tape, {y})[0].sum().backward();
+  OutputsOf(*outcome.tape, {y})[0].sum().backward();
   const at::Tensor gradient = weight.grad().clone();
   weight.mutable_grad().reset();
   function(y)[0].sum().backward();
@@ -297,12 +298,12 @@ TEST(TapeTest, WhatPythonReadsIsReadAgain) {
   const auto up = Record({plus}, [&] { return function(plus); });
   ASSERT_NE(up.tape, nullptr) << up.reason;
   Tensors outputs;
-  EXPECT_EQ(up.tape->Run({Tensors{minus}, {}}, outputs), Tape::Ran::kOther);
+  EXPECT_EQ(RunTape(*up.tape, {Tensors{minus}, {}}, outputs), TapeRan::kOther);
   const auto down =
       Record({minus}, [&] { return function(minus); }, {.expected = {up.tape}});
   ASSERT_NE(down.tape, nullptr);
   EXPECT_TRUE(down.read_another);
-  EXPECT_TRUE(RunTape(*down.tape, {minus})[0].equal(function(minus)[0]));
+  EXPECT_TRUE(OutputsOf(*down.tape, {minus})[0].equal(function(minus)[0]));
   // Each is found again among both.
   const auto again = Record({minus}, [&] { return function(minus); },
                             {.expected = {up.tape, down.tape}});
@@ -324,7 +325,7 @@ TEST(TapeTest, ViewsWithinAreThoseOfEager) {
   ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
   for (int i = 0; i < 2; ++i) {
     const at::Tensor given = at::randn({7, 3}).slice(0, 5 - i, 7 - i);
-    const Tensors found = RunTape(*outcome.tape, {given});
+    const Tensors found = OutputsOf(*outcome.tape, {given});
     const Tensors expected = function(given);
     for (size_t k = 0; k < expected.size(); ++k) {
       EXPECT_TRUE(found[k].equal(expected[k]));
