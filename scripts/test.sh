@@ -25,6 +25,9 @@ ctest --preset release -j "$jobs" -R '^(bindings/torch|architecture)/'
 stage "Python tests"
 use_package release
 run_python_tests
+# Again with builds that come late: what tests expect must not depend on how soon a plan
+# is there.
+run_python_tests --build-delays=1
 
 stage "wheel"
 RUN=()
@@ -40,6 +43,5 @@ ctest --preset tsan -j "$jobs"
 
 env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_recipes.sh
 
-# Python's tests with the newest torch that there is a library for. Here builds come
-# late: what the tests expect must not depend on how soon a plan is there.
-env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_torch.sh 2.15 --python --build-delays=1
+# Python's tests with the newest torch that there is a library for.
+env -u PYTHONPATH -u REPRISE_LIBRARY scripts/test_torch.sh 2.15 --python
