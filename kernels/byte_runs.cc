@@ -1,6 +1,7 @@
 #include "kernels/byte_runs.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -51,6 +52,12 @@ ByteRuns ByteRunsOf(const Layout& layout) {
     ++runs.rank;
   }
   return runs;
+}
+
+bool IsDense(const Layout& layout) {
+  const ByteRuns runs = ByteRunsOf(layout);
+  return runs.rank == 0 &&
+         runs.run_bytes == layout.elements() * layout.element_bytes;
 }
 
 }  // namespace reprise::kernels

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/compare.h"
+#include "kernels/strided_layout.h"
 
 namespace reprise::kernels {
 
@@ -26,6 +26,9 @@ struct ByteRuns {
 };
 
 ByteRuns ByteRunsOf(const Layout& layout);
+
+// The elements lie side by side, in any order, without gaps and none twice.
+bool IsDense(const Layout& layout);
 
 }  // namespace reprise::kernels
 

@@ -1,6 +1,7 @@
 #include "kernels/compare.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -264,27 +265,6 @@ class NvrtcDeviceCompare final : public DeviceCompare {
 };
 
 }  // namespace
-
-int64_t Layout::elements() const {
-  int64_t count = 1;
-  for (int i = 0; i < rank; ++i) count *= sizes[i];
-  return count;
-}
-
-int64_t Layout::span_bytes() const {
-  int64_t last = 0;
-  for (int i = 0; i < rank; ++i) {
-    if (sizes[i] == 0) return 0;
-    last += (sizes[i] - 1) * strides[i];
-  }
-  return (last + 1) * element_bytes;
-}
-
-bool IsDense(const Layout& layout) {
-  const ByteRuns runs = ByteRunsOf(layout);
-  return runs.rank == 0 &&
-         runs.run_bytes == layout.elements() * layout.element_bytes;
-}
 
 base::Result<std::unique_ptr<DeviceCompare>> DeviceCompare::Create(
     const device::Driver& driver, CUdevice device) {

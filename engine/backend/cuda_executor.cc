@@ -7,6 +7,7 @@
 
 #include "engine/device/context_scope.h"
 #include "engine/device/unique_handle.h"
+#include "kernels/byte_runs.h"
 
 namespace reprise::engine {
 namespace {

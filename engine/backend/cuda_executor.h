@@ -24,6 +24,7 @@
 #include "engine/program/program.h"
 #include "engine/replay/executor.h"
 #include "kernels/compare.h"
+#include "kernels/strided_layout.h"
 
 namespace reprise::engine {
 

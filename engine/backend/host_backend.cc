@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/compare.h"
+#include "kernels/strided_layout.h"
+
 namespace reprise::engine {
 namespace {
 

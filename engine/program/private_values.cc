@@ -4,7 +4,8 @@
 #include <cstddef>
 
 #include "engine/trace/frontend.h"
-#include "kernels/compare.h"
+#include "kernels/byte_runs.h"
+#include "kernels/strided_layout.h"
 
 namespace reprise::engine {
 namespace {

@@ -20,6 +20,7 @@
 #include "engine/trace/block.h"
 #include "engine/trace/trace.h"
 #include "kernels/compare.h"
+#include "kernels/strided_layout.h"
 
 namespace reprise::engine {
 

@@ -16,7 +16,7 @@
 #include "engine/trace/generator.h"
 #include "engine/trace/op.h"
 #include "engine/trace/trace.h"
-#include "kernels/compare.h"
+#include "kernels/strided_layout.h"
 
 namespace reprise::engine {
 

@@ -11,7 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/replay/executor.h"
 #include "engine/trace/frontend.h"
-#include "kernels/compare.h"
+#include "kernels/strided_layout.h"
 
 namespace reprise::engine {
 

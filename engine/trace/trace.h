@@ -16,7 +16,7 @@
 #include "engine/trace/library_frees.h"
 #include "engine/trace/memory_watch.h"
 #include "engine/trace/op.h"
-#include "kernels/compare.h"
+#include "kernels/strided_layout.h"
 
 namespace reprise::engine {
 

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "kernels/strided_layout.h"
+
 namespace reprise::engine {
 namespace {
 

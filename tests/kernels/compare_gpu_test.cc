@@ -7,6 +7,7 @@
 #include <random>
 
 #include "kernels/compare.h"
+#include "kernels/strided_layout.h"
 #include "tests/engine/device/gpu_test.h"
 #include "tests/kernels/random_layout.h"
 

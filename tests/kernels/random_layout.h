@@ -9,9 +9,14 @@
 #include <random>
 #include <vector>
 
-#include "kernels/compare.h"
+#include "kernels/strided_layout.h"
 
 namespace reprise::kernels {
+
+inline Layout Strided(uint32_t element_bytes, const std::vector<int64_t>& sizes,
+                      const std::vector<int64_t>& strides) {
+  return MakeLayout(sizes, strides, element_bytes);
+}
 
 // A number from 0 to below `limit`.
 inline int64_t Below(std::mt19937& random, int64_t limit) {

@@ -28,6 +28,7 @@
 #include "engine/trace/open_trace.h"
 #include "engine/trace/trace_recorder.h"
 #include "kernels/compare.h"
+#include "kernels/strided_layout.h"
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_program.h"
 
