@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "engine/replay/again.h"
-#include "engine/replay/plan.h"
 
 namespace reprise::engine {
 namespace {
@@ -20,7 +19,7 @@ base::Status MakeRight(Run run) {
 
 }  // namespace
 
-Instance::Instance(Plan* plan, InstanceParts parts)
+Instance::Instance(PlanCore* plan, InstanceParts parts)
     : plan_(plan),
       program_(plan->program().get()),
       trace_(program_->trace.get()),

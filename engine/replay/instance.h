@@ -13,14 +13,13 @@
 #include "engine/replay/binding.h"
 #include "engine/replay/executor.h"
 #include "engine/replay/ledger.h"
+#include "engine/replay/plan_core.h"
 #include "engine/trace/block.h"
 #include "engine/trace/op.h"
 #include "engine/trace/storage_holds.h"
 #include "engine/trace/trace.h"
 
 namespace reprise::engine {
-
-class Plan;
 
 // One instance of a plan: its executable segments, its arena and what is bound
 // in the launch that is under way.
@@ -36,7 +35,8 @@ class Plan;
 // All calls under the session's lock; destruction on any thread once idle.
 class Instance {
  public:
-  Instance(Plan* plan, InstanceParts parts);
+  // `plan` outlives the instance, or is replaced by MoveTo before it ends.
+  Instance(PlanCore* plan, InstanceParts parts);
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
@@ -224,9 +224,10 @@ class Instance {
   // Its arena, which other instances may have, too.
   const std::shared_ptr<Ledger>& arena() const { return ledger_; }
 
-  // `plan` is of the same program and owns it from now on.
-  void MoveTo(Plan* plan) { plan_ = plan; }
-  const Plan& plan() const { return *plan_; }
+  // `plan` belongs to the plan that owns the instance from now on. Both plans
+  // are of one program.
+  void MoveTo(PlanCore* plan) { plan_ = plan; }
+  const PlanCore& plan() const { return *plan_; }
   const Program& program() const { return *program_; }
   const Trace& trace() const { return *trace_; }
   Executor& executor() { return *parts_.executor; }
@@ -276,7 +277,7 @@ class Instance {
   // For this launch.
   base::Status BindFresh(ValueId value);
 
-  Plan* plan_;
+  PlanCore* plan_;
   const Program* program_;  // the plan's
   const Trace* trace_;      // the program's
   InstanceParts parts_;

@@ -5,26 +5,18 @@
 namespace reprise::engine {
 
 Plan::Plan(std::shared_ptr<const Program> program, InstanceParts parts)
-    : program_(std::move(program)),
-      outputs_(program_->Outputs()),
-      escapes_(trace().values.size(), false) {
-  for (ValueId v = 0; v < trace().values.size(); ++v) {
-    const Value& value = trace().values[v];
-    if (value.external && value.birth_op > 0 && !effects().input(v)) {
-      others_.push_back(v);
-    }
-  }
+    : core_(std::move(program)) {
   Add(std::move(parts));
 }
 
 void Plan::Add(InstanceParts parts) {
-  instances_.push_back(std::make_unique<Instance>(this, std::move(parts)));
+  instances_.push_back(std::make_unique<Instance>(&core_, std::move(parts)));
 }
 
 void Plan::Adopt(Plan& other) {
   instances_.push_back(std::move(other.instances_.back()));
   other.instances_.pop_back();
-  instances_.back()->MoveTo(this);
+  instances_.back()->MoveTo(&core_);
 }
 
 Plan::Choice Plan::Choose() const {
@@ -34,21 +26,15 @@ Plan::Choice Plan::Choose() const {
   Choice best;
   for (size_t i = 0; i < instances_.size(); ++i) {
     Choice choice{i, instances_[i].get(), 0, 0};
-    for (ValueId v : outputs_) {
-      if (escapes_[v] || !choice.instance->leased(v)) continue;
+    for (ValueId v : core_.outputs()) {
+      if (core_.escapes(v) || !choice.instance->leased(v)) continue;
       ++choice.held;
-      choice.held_bytes += program_->place_bytes[v];
+      choice.held_bytes += program()->place_bytes[v];
     }
     if (choice.held == 0) return choice;
     if (best.instance == nullptr || choice.held < best.held) best = choice;
   }
   return best;
-}
-
-void Plan::Escape(ValueId value) {
-  if (escapes_[value]) return;
-  escapes_[value] = true;
-  escaping_.push_back(value);
 }
 
 }  // namespace reprise::engine

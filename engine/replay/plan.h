@@ -1,4 +1,4 @@
-// What a trace is built into: one or more instances, and what they share.
+// What a trace is built into: one or more instances, with what they share.
 
 #ifndef REPRISE_ENGINE_REPLAY_PLAN_H_
 #define REPRISE_ENGINE_REPLAY_PLAN_H_
@@ -12,6 +12,7 @@
 #include "engine/program/program.h"
 #include "engine/replay/executor.h"
 #include "engine/replay/instance.h"
+#include "engine/replay/plan_core.h"
 #include "engine/trace/trace.h"
 
 namespace reprise::engine {
@@ -23,12 +24,9 @@ namespace reprise::engine {
 //   choice.held > 0        so many outputs would escape if it were taken
 //   choice.instance->Resolve(head), Launch... (see Instance)
 //
-// That an output escapes is learned by one instance and holds for all, for as
-// long as the plan lives: the program will keep it next time too.
-//
 // Owns its instances; the arena of each lives on until its last lease ends.
-// Owns its program, together with who else asks for it. All calls under the
-// session's lock; destruction on any thread once idle.
+// Owns what they share (PlanCore). All calls under the session's lock;
+// destruction on any thread once idle.
 class Plan {
  public:
   // With its first instance.
@@ -63,25 +61,19 @@ class Plan {
   const Instance& instance(size_t index) const { return *instances_[index]; }
 
   // Other instances are made of it.
-  const std::shared_ptr<const Program>& program() const { return program_; }
-  const Trace& trace() const { return *program_->trace; }
-  const Effects& effects() const { return program_->effects; }
-  // Externals of old that the head op does not use.
-  const std::vector<ValueId>& others() const { return others_; }
-  // Values that the trace makes and that have memory.
-  const std::vector<ValueId>& outputs() const { return outputs_; }
+  const std::shared_ptr<const Program>& program() const {
+    return core_.program();
+  }
+  const Trace& trace() const { return core_.trace(); }
+  const Effects& effects() const { return core_.effects(); }
 
-  // From the next launch on, `value` is written to fresh memory.
-  void Escape(ValueId value);
-  bool escapes(ValueId value) const { return escapes_[value]; }
-  const std::vector<ValueId>& escaping() const { return escaping_; }
+  // See PlanCore.
+  const std::vector<ValueId>& outputs() const { return core_.outputs(); }
+  void Escape(ValueId value) { core_.Escape(value); }
+  const std::vector<ValueId>& escaping() const { return core_.escaping(); }
 
  private:
-  std::shared_ptr<const Program> program_;
-  std::vector<ValueId> outputs_;
-  std::vector<ValueId> others_;
-  std::vector<bool> escapes_;  // by value
-  std::vector<ValueId> escaping_;
+  PlanCore core_;
   std::vector<std::unique_ptr<Instance>> instances_;
 };
 
