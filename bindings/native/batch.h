@@ -19,6 +19,7 @@
 #include "bindings/native/conversion.h"
 #include "bindings/native/event.h"
 #include "bindings/native/kernel.h"
+#include "bindings/native/timing.h"
 #include "engine/batch/batch_record.h"
 #include "engine/batch/capture.h"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings/native/device.h"
+#include "bindings/native/device_query.h"
 #include "bindings/native/guarded_call.h"
 #include "bindings/native/memory_holds.h"
 #include "bindings/native/staging.h"

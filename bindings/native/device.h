@@ -13,16 +13,17 @@
 
 #include "bindings/native/common.h"
 #include "bindings/native/device_info.h"
-#include "bindings/native/event.h"
 #include "bindings/native/guarded_call.h"
 #include "bindings/native/host_bytes.h"
 #include "bindings/native/memory_pool.h"
-#include "bindings/native/runtime.h"
+#include "bindings/native/runtime_options.h"
 #include "bindings/native/suggest_block.h"
+#include "bindings/native/timing.h"
 #include "engine/batch/batch_device.h"
 #include "engine/batch/batch_record.h"
 #include "engine/batch/kernel_code.h"
 #include "engine/batch/launch_limits.h"
+#include "engine/device/driver.h"
 #include "engine/device/launch.h"
 
 namespace reprise::native {
@@ -93,11 +94,6 @@ std::unique_ptr<Device> MakeCudaDevice(const device::Driver& driver,
                                        const engine::LaunchLimits& limits = {},
                                        std::unique_ptr<MemoryPool> pool = {});
 std::unique_ptr<Device> MakeHostDevice();
-
-// Of a device of the driver's, of all of them, and of a host device.
-Result<DeviceInfo> InfoOf(const device::Driver& driver, CUdevice device);
-Result<std::vector<DeviceInfo>> CudaDevices();
-DeviceInfo HostInfo();
 
 }  // namespace reprise::native
 

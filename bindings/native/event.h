@@ -4,20 +4,16 @@
 #define REPRISE_BINDINGS_NATIVE_EVENT_H_
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
 
 #include "bindings/native/common.h"
+#include "bindings/native/timing.h"
 
 namespace reprise {
 
 namespace native {
 class EventCore;
 }
-
-// Whether an event keeps the time at which it passed, which costs the device a
-// little.
-enum class Timing : uint8_t { kNone, kTimed };
 
 // A point in a stream: made by Stream::Record or Batch::Record. Copies name the
 // same point. Keeps its device alive, not its runtime. Thread-safe. Streams

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "bindings/native/device.h"
-#include "bindings/native/event.h"
 #include "bindings/native/runtime_core.h"
+#include "bindings/native/timing.h"
 #include "engine/batch/batch_event.h"
 
 namespace reprise::native {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bindings/native/device.h"
+#include "bindings/native/device_query.h"
 #include "bindings/native/guarded_call.h"
 #include "bindings/native/host_arena.h"
 #include "engine/batch/batch_event.h"

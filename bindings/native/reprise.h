@@ -32,8 +32,10 @@
 #include "bindings/native/kernel.h"
 #include "bindings/native/plan.h"
 #include "bindings/native/runtime.h"
+#include "bindings/native/runtime_options.h"
 #include "bindings/native/stream.h"
 #include "bindings/native/timeline.h"
+#include "bindings/native/timing.h"
 #include "bindings/native/value_or_exit.h"
 #include "bindings/native/version.h"
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/native/device_query.h"
 #include "bindings/native/kernel_request.h"
 #include "bindings/native/noted_timeline.h"
 #include "bindings/native/runtime_core.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "bindings/native/device.h"
-#include "bindings/native/runtime.h"
+#include "bindings/native/runtime_options.h"
 #include "engine/base/task.h"
 #include "engine/batch/compile_service.h"
 #include "scheduler/build_queue.h"

@@ -17,6 +17,7 @@
 #include "bindings/native/common.h"
 #include "bindings/native/event.h"
 #include "bindings/native/host_copy.h"
+#include "bindings/native/timing.h"
 #include "engine/batch/plan_report.h"
 #include "engine/batch/stream_stats.h"
 

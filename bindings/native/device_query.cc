@@ -1,11 +1,13 @@
-#include "bindings/native/device_info.h"
+#include "bindings/native/device_query.h"
 
 #include <unistd.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
-#include "bindings/native/device.h"
+#include "bindings/native/runtime_options.h"
 #include "engine/batch/launch_limits.h"
 
 namespace reprise::native {
