@@ -25,12 +25,12 @@
 #include "scheduler/stream_writes.h"
 #include "tests/sim/failing_calls.h"
 #include "tests/sim/fault.h"
+#include "tests/sim/run_options.h"
 #include "tests/sim/simulated_gpu.h"
 #include "tests/sim/simulated_memory.h"
 #include "tests/sim/simulated_nvrtc.h"
 #include "tests/sim/simulated_program.h"
 #include "tests/sim/stream_ops.h"
-#include "tests/sim/twin_run.h"
 
 namespace reprise::sim {
 
