@@ -1,4 +1,7 @@
-"""Every #include of the tree against the table of layers in docs/architecture.md."""
+"""Every #include of the tree against the layers in docs/architecture.md.
+
+An #include keeps to the table of layers, and units form no circle of includes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import re
 import sys
 import tempfile
 import unittest
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -119,6 +123,82 @@ def find_faults(root: pathlib.Path, layers: list[Layer]) -> list[str]:
     ]
 
 
+# Folders whose units still include each other in circles. Circles that lie in one
+# of them as a whole are no fault.
+FOLDERS_WITH_CIRCLES = ("bindings/torch",)
+
+
+def unit_of(file: pathlib.PurePosixPath | str) -> pathlib.PurePosixPath:
+    """The unit of a file: the header and the sources of its stem in its folder."""
+    return pathlib.PurePosixPath(file).with_suffix("")
+
+
+class Circle(NamedTuple):
+    includes: tuple[Include, ...]  # each includes the unit of the next one
+
+    def units(self) -> list[pathlib.PurePosixPath]:
+        return [unit_of(include.file) for include in self.includes]
+
+    def is_within(self, folder: str) -> bool:
+        return all(unit.is_relative_to(folder) for unit in self.units())
+
+    def __str__(self) -> str:
+        units = self.units()
+        way = " -> ".join(map(str, [*units, units[0]]))
+        lines = [f"{len(units)} units form a circle of includes: {way}"]
+        for include in self.includes:
+            lines.append(f"  {include.file}:{include.line} includes {include.name}")
+        return "\n".join(lines)
+
+
+# One include of each unit that a unit includes.
+IncludesOfUnits = dict[pathlib.PurePosixPath, dict[pathlib.PurePosixPath, Include]]
+
+
+def join_units(includes: Iterable[Include]) -> IncludesOfUnits:
+    units: IncludesOfUnits = defaultdict(dict)
+    for include in includes:
+        user, used = unit_of(include.file), unit_of(include.name)
+        if include.quoted and used != user:
+            units[user].setdefault(used, include)
+    return units
+
+
+def find_circle(
+    through: pathlib.PurePosixPath, units: IncludesOfUnits
+) -> Circle | None:
+    """The shortest circle through a unit; None if it is on none."""
+    ways: dict[pathlib.PurePosixPath, tuple[Include, ...]] = {through: ()}
+    waiting = deque([through])
+    while waiting:
+        unit = waiting.popleft()
+        for used, include in units.get(unit, {}).items():
+            way = (*ways[unit], include)
+            if used == through:
+                return Circle(way)
+            if used not in ways:
+                ways[used] = way
+                waiting.append(used)
+    return None
+
+
+def find_circles(units: IncludesOfUnits) -> list[Circle]:
+    """Circles of units, such that each unit that is on any is on one of these."""
+    circles: list[Circle] = []
+    seen: set[pathlib.PurePosixPath] = set()
+    for unit in sorted(units):
+        if unit not in seen and (circle := find_circle(unit, units)):
+            circles.append(circle)
+            seen.update(circle.units())
+    return circles
+
+
+def plant(root: pathlib.Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
 class LayersTest(unittest.TestCase):
     layers = read_layers((ROOT / "docs/architecture.md").read_text())
 
@@ -157,11 +237,83 @@ class LayersTest(unittest.TestCase):
         }
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            for name, text in {**planted, **sound}.items():
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_text(text)
+            plant(root, {**planted, **sound})
             faults = find_faults(root, self.layers)
         self.assertEqual({fault.split(":")[0] for fault in faults}, set(planted))
+
+
+class CirclesTest(unittest.TestCase):
+    layers = LayersTest.layers
+
+    def find_planted(self, files: dict[str, str]) -> list[Circle]:
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            plant(root, files)
+            return find_circles(join_units(read_includes(root, self.layers)))
+
+    def test_units_of_the_tree_form_no_circle(self) -> None:
+        circles = find_circles(join_units(read_includes(ROOT, self.layers)))
+        faults = [
+            str(circle)
+            for circle in circles
+            if not any(map(circle.is_within, FOLDERS_WITH_CIRCLES))
+        ]
+        self.assertEqual(len(faults), 0, "\n" + "\n".join(faults))
+
+    def test_circles_of_headers_and_sources_are_found(self) -> None:
+        """Two circles through sources, and units that only lead to one."""
+        circles = self.find_planted(
+            {
+                "cache/key.h": "#include <string>",
+                "cache/key.cc": '#include "cache/key.h"\n#include "cache/table.h"',
+                "cache/table.h": '#include "cache/key.h"',
+                "cache/user.h": '#include "cache/table.h"',
+                "engine/trace/a.h": '#include "engine/trace/b.h"',
+                "engine/trace/b.cc": '#include "engine/trace/c.h"',
+                "engine/trace/c.h": '#include "engine/trace/a.h"',
+            }
+        )
+        self.assertEqual(
+            [str(circle).splitlines() for circle in circles],
+            [
+                [
+                    "2 units form a circle of includes: "
+                    "cache/key -> cache/table -> cache/key",
+                    "  cache/key.cc:2 includes cache/table.h",
+                    "  cache/table.h:1 includes cache/key.h",
+                ],
+                [
+                    "3 units form a circle of includes: engine/trace/a -> "
+                    "engine/trace/b -> engine/trace/c -> engine/trace/a",
+                    "  engine/trace/a.h:1 includes engine/trace/b.h",
+                    "  engine/trace/b.cc:1 includes engine/trace/c.h",
+                    "  engine/trace/c.h:1 includes engine/trace/a.h",
+                ],
+            ],
+        )
+
+    def test_header_and_source_of_one_stem_are_one_unit(self) -> None:
+        circles = self.find_planted(
+            {
+                "cache/key.h": "#include <string>",
+                "cache/key.cc": '#include "cache/key.h"\n#include "engine/base/key.h"',
+                "engine/base/key.h": "#include <string>",
+            }
+        )
+        self.assertEqual(circles, [])
+
+    def test_folder_with_circles_excuses_only_its_own(self) -> None:
+        """A unit outside is on a circle that goes through such a folder."""
+        circles = self.find_planted(
+            {
+                "bindings/torch/a.h": '#include "bindings/torch/b.h"',
+                "bindings/torch/b.h": '#include "bindings/torch/a.h"',
+                "bindings/torch/b.cc": '#include "scheduler/c.h"',
+                "scheduler/c.h": '#include "bindings/torch/a.h"',
+            }
+        )
+        within = [circle.is_within("bindings/torch") for circle in circles]
+        self.assertEqual(within, [True, False])
 
 
 if __name__ == "__main__":
