@@ -123,11 +123,6 @@ def find_faults(root: pathlib.Path, layers: list[Layer]) -> list[str]:
     ]
 
 
-# Folders whose units still include each other in circles. Circles that lie in one
-# of them as a whole are no fault.
-FOLDERS_WITH_CIRCLES = ("bindings/torch",)
-
-
 def unit_of(file: pathlib.PurePosixPath | str) -> pathlib.PurePosixPath:
     """The unit of a file: the header and the sources of its stem in its folder."""
     return pathlib.PurePosixPath(file).with_suffix("")
@@ -138,9 +133,6 @@ class Circle(NamedTuple):
 
     def units(self) -> list[pathlib.PurePosixPath]:
         return [unit_of(include.file) for include in self.includes]
-
-    def is_within(self, folder: str) -> bool:
-        return all(unit.is_relative_to(folder) for unit in self.units())
 
     def __str__(self) -> str:
         units = self.units()
@@ -253,12 +245,7 @@ class CirclesTest(unittest.TestCase):
 
     def test_units_of_the_tree_form_no_circle(self) -> None:
         circles = find_circles(join_units(read_includes(ROOT, self.layers)))
-        faults = [
-            str(circle)
-            for circle in circles
-            if not any(map(circle.is_within, FOLDERS_WITH_CIRCLES))
-        ]
-        self.assertEqual(len(faults), 0, "\n" + "\n".join(faults))
+        self.assertEqual(circles, [], "\n" + "\n".join(map(str, circles)))
 
     def test_circles_of_headers_and_sources_are_found(self) -> None:
         """Two circles through sources, and units that only lead to one."""
@@ -301,19 +288,6 @@ class CirclesTest(unittest.TestCase):
             }
         )
         self.assertEqual(circles, [])
-
-    def test_folder_with_circles_excuses_only_its_own(self) -> None:
-        """A unit outside is on a circle that goes through such a folder."""
-        circles = self.find_planted(
-            {
-                "bindings/torch/a.h": '#include "bindings/torch/b.h"',
-                "bindings/torch/b.h": '#include "bindings/torch/a.h"',
-                "bindings/torch/b.cc": '#include "scheduler/c.h"',
-                "scheduler/c.h": '#include "bindings/torch/a.h"',
-            }
-        )
-        within = [circle.is_within("bindings/torch") for circle in circles]
-        self.assertEqual(within, [True, False])
 
 
 if __name__ == "__main__":
