@@ -13,6 +13,7 @@
 #include "bindings/native/device.h"
 #include "engine/base/task.h"
 #include "engine/batch/compile_service.h"
+#include "engine/batch/plan_report.h"
 #include "scheduler/patch_service.h"
 #include "tests/engine/batch/patching_fixture.h"
 #include "tests/sim/simulated_gpu.h"
@@ -23,6 +24,7 @@ namespace {
 using base::Patching;
 using base::Status;
 using engine::PatchingTest;
+using engine::PlanReport;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
