@@ -44,6 +44,17 @@ void HookRegistrar::Register(const OpInfo& info, c10::KernelFunction kernel,
       std::move(kernel), signature, nullptr, "reprise"));
 }
 
+void HookRegistrar::RegisterBoxed(const OpInfo* info) {
+  auto hook = std::make_unique<BoxedHook>(info);
+  {
+    BoxedHooks& all = Boxed();
+    const std::lock_guard lock(all.mutex);
+    all.hooks.emplace(info->handle.operator_name(), hook.get());
+  }
+  Register(*info, c10::KernelFunction::makeFromBoxedFunctor(std::move(hook)),
+           std::nullopt);
+}
+
 void HookRegistrar::AddBoxed(const c10::OperatorHandle& op) {
   BoxedHooks& all = Boxed();
   const bool wanted = MayBeHooked(op);
@@ -66,14 +77,8 @@ void HookRegistrar::AddBoxed(const c10::OperatorHandle& op) {
     known->Define(info);
     return;
   }
-  auto hook = std::make_unique<BoxedHook>(info);
-  {
-    const std::lock_guard lock(all.mutex);
-    all.hooks.emplace(op.operator_name(), hook.get());
-  }
   ++boxed_;
-  Register(*info, c10::KernelFunction::makeFromBoxedFunctor(std::move(hook)),
-           std::nullopt);
+  RegisterBoxed(info);
 }
 
 const OpInfo* HookRegistrar::AddIfReplaced(const c10::OperatorHandle& op) {
@@ -83,14 +88,7 @@ const OpInfo* HookRegistrar::AddIfReplaced(const c10::OperatorHandle& op) {
   OpInfo described = DescribeOp(op, /*factory=*/false);
   described.shown_if_replaced = true;
   const OpInfo* info = AddToOpTable(std::move(described));
-  auto hook = std::make_unique<BoxedHook>(info);
-  {
-    BoxedHooks& all = Boxed();
-    const std::lock_guard lock(all.mutex);
-    all.hooks.emplace(op.operator_name(), hook.get());
-  }
-  Register(*info, c10::KernelFunction::makeFromBoxedFunctor(std::move(hook)),
-           std::nullopt);
+  RegisterBoxed(info);
   return info;
 }
 

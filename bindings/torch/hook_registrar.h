@@ -63,6 +63,7 @@ class HookRegistrar {
   // The operator's entry in the table, or null if it cannot be hooked.
   static const OpInfo* Claim(const char* name, const char* overload,
                              bool factory);
+  static void RegisterBoxed(const OpInfo* info);
   static void Register(const OpInfo& info, c10::KernelFunction kernel,
                        std::optional<c10::impl::CppSignature> signature);
 

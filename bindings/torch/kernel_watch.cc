@@ -96,10 +96,10 @@ class ProgramsKernels {
     const uint64_t noted = KernelChanges().noted();
     if (!folder_.has_value()) folder_ = FindTorchsFolder();
     NoteOperators();
-    replaced_.clear();
+    std::unordered_set<c10::OperatorName> replaced;
     uint64_t state = c10::WarningUtils::get_warnAlways() ? kWarnsAlways : 0;
-    for (Known& known : known_) state ^= LookAt(known);
-    SetKernelState(state, std::move(replaced_));
+    for (Known& known : known_) state ^= LookAt(known, replaced);
+    SetKernelState(state, std::move(replaced));
     KernelChanges().LookedAt(noted);
   }
 
@@ -137,8 +137,10 @@ class ProgramsKernels {
     known_ = std::move(now);
   }
 
-  // What the kernels of an operator add to the state.
-  uint64_t LookAt(Known& known) {
+  // What the kernels of an operator add to the state; adds it to `all_replaced`
+  // if one is the program's.
+  uint64_t LookAt(Known& known,
+                  std::unordered_set<c10::OperatorName>& all_replaced) {
     const auto op = c10::Dispatcher::singleton().findSchema(known.name);
     if (!op.has_value()) return 0;
     const c10::impl::OperatorEntry& entry = EntryOf(*op);
@@ -163,7 +165,7 @@ class ProgramsKernels {
       replaced |= kBits[i];
       hash ^= std::hash<std::string>()(what) | 1;
     }
-    if (replaced != 0) replaced_.insert(known.name);
+    if (replaced != 0) all_replaced.insert(known.name);
     if (replaced != 0 && known.info == nullptr) {
       known.info = HookRegistrar().AddIfReplaced(*op);
     }
@@ -180,7 +182,6 @@ class ProgramsKernels {
   std::optional<std::string> folder_;
   size_t hooked_ = 0;
   std::vector<Known> known_;
-  std::unordered_set<c10::OperatorName> replaced_;  // while it looks
 };
 
 ProgramsKernels& All() {

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "bindings/torch/gpu_trace.h"
 #include "bindings/torch/op_table.h"
@@ -21,12 +20,22 @@
 namespace reprise::bindings {
 namespace {
 
-// A list of all runtimes, for a reader that may take no lock. Never destroyed.
+// All runtimes are a list that grows under Switches::mutex, and that a reader
+// goes through without a lock. Never destroyed.
 struct Made {
   TorchRuntime* runtime = nullptr;
   const Made* before = nullptr;
 };
 constinit std::atomic<const Made*> g_made_last{nullptr};
+
+// Calls `each` with every runtime; the one that was made last comes first.
+template <typename Each>
+void ForRuntimes(Each each) {
+  for (const Made* at = g_made_last.load(std::memory_order_acquire);
+       at != nullptr; at = at->before) {
+    each(*at->runtime);
+  }
+}
 
 base::Status RegisterHooks() {
   try {
@@ -44,7 +53,6 @@ base::Status RegisterHooks() {
 // while a runtime is made, so that two enables never make it twice.
 struct Switches {
   base::Mutex mutex;
-  std::vector<TorchRuntime*> made REPRISE_GUARDED_BY(mutex);
   int pauses REPRISE_GUARDED_BY(mutex) = 0;
   scheduler::Timeline timeline;  // of all instances
 
@@ -93,11 +101,10 @@ Switches& AllSwitches() {
 uint64_t ReleaseMemoryOfAll(int device, scheduler::Shortage shortage) {
   if (TorchRuntime::Forked()) return 0;
   uint64_t bytes = 0;
-  for (const Made* at = g_made_last.load(std::memory_order_acquire);
-       at != nullptr; at = at->before) {
-    if (at->runtime->kind() != scheduler::DeviceKind::kCuda) continue;
-    bytes += at->runtime->scheduler().ReleaseMemory(device, shortage);
-  }
+  ForRuntimes([&](TorchRuntime& made) {
+    if (made.kind() != scheduler::DeviceKind::kCuda) return;
+    bytes += made.scheduler().ReleaseMemory(device, shortage);
+  });
   return bytes;
 }
 
@@ -121,9 +128,11 @@ base::Status EnableRuntime(scheduler::Devices devices,
   Switches& all = AllSwitches();
   base::MutexLock lock(all.mutex);
   TorchRuntime* found = nullptr;
-  for (TorchRuntime* made : all.made) {
-    if (made->devices() == devices && made->options() == options) found = made;
-  }
+  int count = 0;
+  ForRuntimes([&](TorchRuntime& made) {
+    ++count;
+    if (made.devices() == devices && made.options() == options) found = &made;
+  });
   if (found == nullptr) {
     const scheduler::DeviceKind kind = devices.kind;
     REPRISE_RETURN_IF_ERROR(PrepareFrontends(kind));
@@ -140,16 +149,14 @@ base::Status EnableRuntime(scheduler::Devices devices,
                                  &all.timeline, &BookOfOps()));
     scheduler->Pause();  // until it is active
     if (kind == scheduler::DeviceKind::kCuda) WatchGpuTrace();
-    if (all.made.empty()) {
+    if (count == 0) {
       REPRISE_RETURN_IF_ERROR(RegisterHooks());
       TorchRuntime::WatchForks();
     }
-    found = new TorchRuntime(static_cast<int>(all.made.size()), devices,
-                             options, std::move(scheduler));
-    const Made* const made =
-        new Made{found, g_made_last.load(std::memory_order_relaxed)};
-    all.made.push_back(found);
-    g_made_last.store(made, std::memory_order_release);
+    found = new TorchRuntime(count, devices, options, std::move(scheduler));
+    g_made_last.store(
+        new Made{found, g_made_last.load(std::memory_order_relaxed)},
+        std::memory_order_release);
     if (all.pauses > 0) found->scheduler().ForbidRecording();
   }
   return all.Activate(found);
@@ -164,10 +171,11 @@ base::Status ActivateRuntime(TorchRuntime* runtime) {
 
 TorchRuntime* FindRuntime(int id) {
   if (TorchRuntime::Forked()) return nullptr;
-  Switches& all = AllSwitches();
-  base::MutexLock lock(all.mutex);
-  const auto index = static_cast<size_t>(id);
-  return index < all.made.size() ? all.made[index] : nullptr;
+  TorchRuntime* found = nullptr;
+  ForRuntimes([&](TorchRuntime& made) {
+    if (made.id() == id) found = &made;
+  });
+  return found;
 }
 
 void PauseRecording() {
@@ -175,7 +183,7 @@ void PauseRecording() {
   Switches& all = AllSwitches();
   base::MutexLock lock(all.mutex);
   if (++all.pauses > 1) return;
-  for (TorchRuntime* made : all.made) made->scheduler().ForbidRecording();
+  ForRuntimes([](TorchRuntime& made) { made.scheduler().ForbidRecording(); });
 }
 
 void ResumeRecording() {
@@ -183,7 +191,7 @@ void ResumeRecording() {
   Switches& all = AllSwitches();
   base::MutexLock lock(all.mutex);
   if (all.pauses == 0 || --all.pauses > 0) return;
-  for (TorchRuntime* made : all.made) made->scheduler().AllowRecording();
+  ForRuntimes([](TorchRuntime& made) { made.scheduler().AllowRecording(); });
 }
 
 int64_t StartTimeline() {
@@ -201,10 +209,7 @@ std::string TimelineJson(int64_t begin) {
   Switches& all = AllSwitches();
   Timeline::Excerpt excerpt =
       all.timeline.Since(static_cast<Timeline::Position>(begin));
-  for (const Made* at = g_made_last.load(std::memory_order_acquire);
-       at != nullptr; at = at->before) {
-    at->runtime->scheduler().AddPlaces(excerpt);
-  }
+  ForRuntimes([&](TorchRuntime& made) { made.scheduler().AddPlaces(excerpt); });
   return scheduler::TimelineJson(excerpt);
 }
 
