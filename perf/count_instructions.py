@@ -95,10 +95,11 @@ def by_function(lines: list[str]) -> Counts:
         raise SystemExit(
             "the profile has no op: was the benchmark stripped of its names?"
         )
-    return {
-        re.sub(r" \[clone .*", "", name): total / ops
-        for name, total in instructions.items()
-    }
+    # A function and its clones, which the compiler has made of parts of it, are one.
+    counts: collections.Counter[str] = collections.Counter()
+    for name, total in instructions.items():
+        counts[re.sub(r" \[clone .*", "", name)] += total
+    return {name: total / ops for name, total in counts.items()}
 
 
 def _rows(lines: list[str]) -> Iterator[tuple[str, str, int]]:
