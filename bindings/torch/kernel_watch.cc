@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -89,6 +90,18 @@ bool IsTorchs(const c10::impl::AnnotatedKernel* kernel,
 
 class ProgramsKernels {
  public:
+  bool Take(const c10::OperatorName& name, DispatchKey backend) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op.has_value()) return false;
+    const c10::impl::OperatorEntry& entry = EntryOf(*op);
+    if (!entry.hasComputedKernelForDispatchKey(backend)) return false;
+    const std::lock_guard lock(mutex_);
+    taken_.push_back({.name = name,
+                      .backend = backend,
+                      .kernel = entry.lookup(c10::DispatchKeySet(backend))});
+    return true;
+  }
+
   void Look() {
     if (!KernelChanges().Due()) return;
     const std::lock_guard lock(mutex_);
@@ -110,6 +123,21 @@ class ProgramsKernels {
     // Torch's own kernels by backend; invalid: none was seen.
     std::array<c10::KernelFunction, kBackends.size()> kernels{};
   };
+
+  // Torch's own, by what TakeKernelForTorchs was told.
+  struct Taken {
+    c10::OperatorName name;
+    DispatchKey backend{};
+    c10::KernelFunction kernel;
+  };
+
+  bool IsTaken(const c10::OperatorName& name, DispatchKey backend,
+               const c10::KernelFunction& kernel) const {
+    return std::ranges::any_of(taken_, [&](const Taken& taken) {
+      return taken.backend == backend && taken.name == name &&
+             taken.kernel._equalsBoxedAndUnboxed(kernel);
+    });
+  }
 
   // Torch defines its operators as it is loaded. One that comes later is
   // hooked.
@@ -155,7 +183,8 @@ class ProgramsKernels {
         continue;
       }
       const auto* const registered = KernelFor(entry, kBackends[i]);
-      if (IsTorchs(registered, *folder_)) {
+      if (IsTorchs(registered, *folder_) ||
+          IsTaken(known.name, kBackends[i], kernel)) {
         known.kernels[i] = kernel;
         continue;
       }
@@ -182,6 +211,7 @@ class ProgramsKernels {
   std::optional<std::string> folder_;
   size_t hooked_ = 0;
   std::vector<Known> known_;
+  std::vector<Taken> taken_;
 };
 
 ProgramsKernels& All() {
@@ -192,5 +222,12 @@ ProgramsKernels& All() {
 }  // namespace
 
 void LookAtKernels() { All().Look(); }
+
+bool TakeKernelForTorchs(const c10::OperatorName& name,
+                         c10::DispatchKey backend) {
+  if (!All().Take(name, backend)) return false;
+  KernelsMayHaveChanged();
+  return true;
+}
 
 }  // namespace reprise::bindings

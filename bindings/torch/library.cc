@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bindings/torch/gpu_trace.h"
+#include "bindings/torch/kernel_watch.h"
 #include "bindings/torch/op_policy.h"
 #include "bindings/torch/op_table.h"
 #include "bindings/torch/python_observers.h"
@@ -180,6 +181,12 @@ Texts WritingPastOperators() {
   return {names.begin(), names.end()};
 }
 
+// Of the kernel that is registered now.
+bool TakeForTorchs(const std::string& name, const std::string& overload,
+                   const std::string& backend) {
+  return TakeKernelForTorchs({name, overload}, c10::parseDispatchKey(backend));
+}
+
 #ifdef REPRISE_MEASURE
 // While true, replays launch nothing and compute nothing.
 void SkipLaunches(bool skip) {
@@ -209,6 +216,9 @@ TORCH_LIBRARY(reprise, library) {
   library.def("option_table() -> str[][]", &b::OptionTable);
   library.def("hook_table() -> str[][]", &b::HookTable);
   library.def("writing_past_operators() -> str[]", &b::WritingPastOperators);
+  library.def(
+      "take_kernel_for_torchs(str name, str overload, str backend) -> bool",
+      &b::TakeForTorchs);
   library.def("pause_recording() -> ()", &b::PauseRecording);
   library.def("resume_recording() -> ()", &b::ResumeRecording);
   library.def("plain_functions() -> int[]", &b::PlainFunctions);

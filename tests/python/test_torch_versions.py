@@ -7,14 +7,17 @@ got another name, under which nobody observes it.
 
 from __future__ import annotations
 
+import pathlib
+import sys
 import sysconfig
+import types
 from typing import Any
 
 import pytest
 import reprise
 import torch
-from reprise import _observers
-from watching import assert_same_bits
+from reprise import _native, _observers, _torchs_kernels
+from watching import assert_same_bits, followed_share, randoms, settle, watched
 
 VERSION = ".".join(torch.__version__.split(".")[:2])
 
@@ -58,6 +61,55 @@ def test_a_free_threaded_python_is_refused_by_name(
     )
     with pytest.raises(RuntimeError, match=r"free-threaded .*: use the ordinary one"):
         _observers.check_layout()
+
+
+# Torch's own kernels in Python that are no cuts, by version.
+FROM_PYTHON = {"2.15": ["aten::bmm"]}
+
+
+def test_kernels_that_torch_registers_from_python() -> None:
+    assert _torchs_kernels.tell(_native._ops()) == FROM_PYTHON.get(VERSION, [])
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("bmm", lambda a, b: a @ b, "CUDA", allow_override=True)
+        assert _torchs_kernels.tell(_native._ops()) == []
+    finally:
+        library._destroy()
+
+
+def test_torchs_sources_are_hashed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """A source that is missing, or that is another one, is nobody's who read it."""
+    package = tmp_path / "torch" / "_native"
+    package.mkdir(parents=True)
+    module = types.ModuleType("torch._native.registry")
+    module.__file__ = str(package / "registry.py")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names = (module.__name__, "torch._native.more")
+    hashes = set()
+    for text in (None, "a = 1", "a = 2"):
+        for name in ("registry.py", "more.py"):
+            if text is not None:
+                (package / name).write_text(text)
+        hashes.add(_torchs_kernels.source_hash(names))
+    assert None in hashes and len(hashes) == 3
+
+
+def test_products_of_batches_are_replayed(device: str) -> None:
+    """In some versions torch chooses their kernel in Python, by their shapes."""
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        outer = torch.bmm(x[:, :, :1].contiguous(), x[:, :1].contiguous())
+        return torch.bmm(outer, x).relu() + 1
+
+    inputs = randoms(device, 3, 8, 8, calls=6)
+    with watched(device) as session:
+        settle(session, step, inputs)
+        before = session.stats()
+        found = [step(x) for x in inputs]
+        assert followed_share(session, before) > 0.9, str(session.explain())
+    assert_same_bits(found, [step(x) for x in inputs])
 
 
 CALLS = 6

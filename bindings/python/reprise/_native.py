@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from reprise import _observers, _profilers, _progress
+from reprise import _observers, _profilers, _progress, _torchs_kernels
 from reprise._library import library_for, why_not_loaded
 from reprise._options import Device, OptionValue, as_text
 from reprise._region_report import RegionReport
@@ -45,6 +45,7 @@ def _ops() -> Any:
         ops.load_library(str(library))
     except OSError as error:
         raise RuntimeError(why_not_loaded(library, error)) from None
+    _torchs_kernels.tell(ops.reprise)
     return ops.reprise
 
 
