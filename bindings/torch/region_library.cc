@@ -339,7 +339,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
               &b::DecidingArguments);
   library.def("pause_region() -> str", &b::PauseRegion);
   // Python's: see bindings/python/reprise/_handlers.py.
-  library.def("behind_effects() -> ()");
+  library.def("behind_effects(str operator) -> ()");
   library.def("tell_of_effects() -> ()", &b::TellOfEffects);
   library.def("are_whole(Tensor[] tensors) -> bool", &b::AreWhole);
   library.def(

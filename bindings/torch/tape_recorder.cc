@@ -101,12 +101,12 @@ std::atomic<uint64_t> g_waits{0};
 
 // An operator is called that changes something, or stands behind one that did.
 // Takes Python's lock, so no other may be held.
-void TellOfEffects() {
+void TellOfEffects(const c10::OperatorHandle& called) {
   if (!g_tells_of_effects.load(std::memory_order_relaxed)) return;
   static const c10::OperatorHandle op =
       c10::Dispatcher::singleton().findSchemaOrThrow("reprise::behind_effects",
                                                      "");
-  torch::jit::Stack stack;
+  torch::jit::Stack stack{FullName(called.operator_name())};
   op.callBoxed(stack);
 }
 
@@ -266,11 +266,11 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
     const std::lock_guard lock(g_recording);
     call = recorder->Before(op, std::span(*stack).last(arguments));
     behind_effects = recorder->HasEffects();
-    may_raise = behind_effects &&
-                (MayRaise(op, std::span(*stack).last(arguments)) ||
-                 recorder->MayVary(std::span(*stack).last(arguments)));
+    may_raise =
+        behind_effects && (MayRaise(op, std::span(*stack).last(arguments)) ||
+                           recorder->MayVary(call));
   }
-  if (may_raise) TellOfEffects();
+  if (may_raise) TellOfEffects(op);
   const size_t others = stack->size() - arguments;
   try {
     op.redispatchBoxed(below, stack);
@@ -282,7 +282,7 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
   // It may have seen what tensors hold.
   if (behind_effects && !may_raise && !OnlyCopies(op) &&
       g_waits.load(std::memory_order_relaxed) != waits) {
-    TellOfEffects();
+    TellOfEffects(op);
   }
   const std::lock_guard lock(g_recording);
   recorder->After(call, std::span(*stack).subspan(others));
@@ -857,17 +857,20 @@ void TapeRecorder::NoteContentsBehind(const at::Tensor& tensor,
   }
 }
 
-bool TapeRecorder::MayVary(std::span<const c10::IValue> arguments) const {
+bool TapeRecorder::MayVary(size_t index) const {
   if (parts_.numbers.empty()) return false;
-  return std::ranges::any_of(arguments, [this](const c10::IValue& value) {
-    if (value.isTensor() && value.toTensor().defined()) {
-      return value.toTensor().unsafeGetTensorImpl()->is_wrapped_number();
+  const TapeCall& call = tape_->calls_[index];
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    const c10::IValue& value = call.arguments[i].value;
+    if (!value.isDouble() || IsProbability(call.op, i)) continue;
+    const double size = std::abs(value.toDouble());
+    if (std::ranges::any_of(parts_.numbers, [size](double number) {
+          return std::abs(number) == size;
+        })) {
+      return true;
     }
-    return value.isDouble() &&
-           std::ranges::any_of(parts_.numbers, [&value](double number) {
-             return std::abs(number) == std::abs(value.toDouble());
-           });
-  });
+  }
+  return false;
 }
 
 void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index,

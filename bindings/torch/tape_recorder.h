@@ -121,10 +121,10 @@ class TapeRecorder {
                      std::span<const c10::IValue> results,
                      const std::string& reason);
 
-  // From now on, reprise::behind_effects is called at each operator that is
-  // written down, may not be made again or stands behind one, and may raise an
-  // error (MayRaise): Python may look at the frames that led there. Without a
-  // lock.
+  // From now on, reprise::behind_effects is called with the name of each
+  // operator that is written down, may not be made again or stands behind one,
+  // and may raise an error (MayRaise): Python may look at the frames that led
+  // there. Without a lock.
   static void TellPythonOfEffects();
   // The host waits for a device, on any thread.
   static void NoteWait();
@@ -171,9 +171,10 @@ class TapeRecorder {
   bool HasEffects() const {
     return refused_.empty() && (!pure_ || drops_gradients_at_.has_value());
   }
-  // A float among them may be one that is given at each call: it may be another
-  // one then, by which the operator raises.
-  bool MayVary(std::span<const c10::IValue> arguments) const;
+  // A float among that call's arguments, a number that torch has made a tensor
+  // of included, may be one that is given at each call: it may be another one
+  // then, by which the operator raises. As TapeMatcher takes floats for them.
+  bool MayVary(size_t call) const;
   // Of an operator that is made of others, which are what is written down.
   void NoteNumbers(std::span<const c10::IValue> arguments);
   void NoteEffects(const c10::OperatorHandle& op, size_t call,

@@ -244,41 +244,41 @@ class HandlerWatch:
         HandlerWatch._now = None
 
     @classmethod
-    def look(cls) -> None:
-        """Look: an operator is called that writes or draws, or one after such an operator."""
+    def look(cls, operator: str) -> None:
+        """Look: that operator is called; it writes or draws, or stands behind one that does."""
         if cls._now is not None and not cls._now.reason:
-            cls._now._look()
+            cls._now._look(operator)
 
-    def _look(self) -> None:
+    def _look(self, operator: str) -> None:
         # Autograd's threads work for one that waits, and may run Python themselves.
-        self._look_from(sys._current_frames().get(self._thread))
+        self._look_from(sys._current_frames().get(self._thread), operator)
         if threading.get_ident() != self._thread:
-            self._look_from(sys._getframe(1))
+            self._look_from(sys._getframe(1), operator)
 
-    def _look_from(self, frame: types.FrameType | None) -> None:
+    def _look_from(self, frame: types.FrameType | None, operator: str) -> None:
         while frame is not None and frame.f_code is not self._begin:
-            self._look_at(frame)
+            self._look_at(frame, operator)
             frame = frame.f_back
 
-    def _look_at(self, frame: types.FrameType) -> None:
+    def _look_at(self, frame: types.FrameType, operator: str) -> None:
         code = frame.f_code
         if code is _CALL_OF_MODULE:
             module = frame.f_locals["self"]
             if module._forward_hooks_always_called or _ALWAYS_CALLED:
                 self.reason = (
-                    "a forward hook that is always called (always_call) stands behind an "
-                    "operator that writes or draws, or one after it, and no replay gets "
-                    "there if that raises an error"
+                    f"a forward hook that is always called (always_call) stands behind {operator}, "
+                    "which writes or draws, or comes after an operator that does, and no "
+                    "replay gets there if that raises an error"
                 )
                 self.place = type(module).__qualname__
         if owner_of(code.co_filename) == Owner.REPRISE or is_torchs(code.co_filename):
             return
         if may_handle(code, frame.f_lasti, self.managers):
             self.reason = (
-                "an except, a finally, or a with that swallows errors or calls "
-                "something behind them stands round an operator that writes or draws, or "
-                "behind one, and no replay gets there (put it round the region, or before "
-                "what writes)"
+                "an except, a finally, or a with that swallows errors or calls something "
+                f"behind them stands round {operator}, which writes or draws, or comes "
+                "after an operator that does, and no replay gets there (put it round the "
+                "region, or before what writes)"
             )
             self.place = f"{code.co_filename}:{frame.f_lineno}"
 
