@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/base/thread_progress.h"
 #include "engine/device/cupti_gate.h"
 #include "engine/device/relaxed_capture.h"
 
@@ -26,9 +27,14 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr uint64_t kNodesBeforeDetaching = 50'000;
 // For programs that launch graphs of their own, which nobody counts.
 constexpr Clock::duration kRestBeforeDetaching = std::chrono::seconds(1);
-// A thread that was about to call back when callbacks were switched off needs
-// less than a microsecond, unless it is not running.
+// By then most threads that were about to call back when callbacks were
+// switched off have done so.
 constexpr Clock::duration kGrace = std::chrono::milliseconds(2);
+// Such a thread is done after less than a microsecond in which it runs.
+constexpr std::chrono::microseconds kWalk(50);
+// One that does not run for that long is waited for at the next occasion.
+constexpr Clock::duration kPatience = std::chrono::milliseconds(100);
+constexpr std::chrono::microseconds kBetweenLooks(100);
 // A replay takes microseconds; who builds is longer inside.
 constexpr int kTriesToClose = 1000;
 
@@ -88,6 +94,20 @@ class Alone {
  private:
   bool alone_ = false;
 };
+
+// No thread calls back any more, nor is about to, since callbacks are off.
+bool CallbacksAreOver() {
+  while (g_callbacks.load(std::memory_order_acquire) > 0) {
+    std::this_thread::yield();
+  }
+  base::ThreadProgress others;
+  const Clock::time_point end = Clock::now() + kPatience;
+  while (!others.AllRanFor(kWalk)) {
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -180,13 +200,8 @@ void CuptiAttachment::SwitchOff(CUpti_SubscriberHandle subscriber) {
 
 bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber) {
   if (enabled_) SwitchOff(subscriber);
-  if (enabled_) return false;
-  if (const Clock::duration since = Since(g_last_enabled); since < kGrace) {
-    std::this_thread::sleep_for(kGrace - since);
-  }
-  while (g_callbacks.load(std::memory_order_acquire) > 0) {
-    std::this_thread::yield();
-  }
+  others_inside_ = enabled_ || !CallbacksAreOver();
+  if (others_inside_) return false;
   const RelaxedCapture relaxed(driver_);
   if (cupti_.cuptiUnsubscribe(subscriber) != CUPTI_SUCCESS) return false;
   subscriber = nullptr;
@@ -220,7 +235,7 @@ void CuptiAttachment::Detach(int tries) {
   if (Subscribe()) {
     const RelaxedCapture relaxed(driver_);
     GiveUp();
-    if (enabled_ || cupti_.cuptiFinalize() != CUPTI_SUCCESS) {
+    if (others_inside_ || cupti_.cuptiFinalize() != CUPTI_SUCCESS) {
       NoteUse();  // and try again as late as this time
       return;
     }

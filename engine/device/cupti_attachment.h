@@ -16,9 +16,9 @@ namespace reprise::device {
 // What CUPTI cannot bear, and what is done about it, is in
 // docs/decisions/0022-cupti-beside-other-threads.md:
 //
-// - A subscription ends while no callback can be on its way: callbacks are off
-//   since kGrace, and those that were under way are over. So it outlasts a
-//   recording by that.
+// - A subscription ends while no callback can be on its way: callbacks are off,
+//   those that were under way are over, and each thread has run since, or
+//   waited (ThreadProgress). So it outlasts a recording.
 // - CUPTI is attached and detached behind the CuptiGate, and not at all where
 //   another thread launches graphs of the program's own outside it.
 //
@@ -93,6 +93,8 @@ class CuptiAttachment {
   const CUpti_CallbackFunc callback_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   bool enabled_ = false;
+  // When a subscription was to end last, other threads may have called back.
+  bool others_inside_ = false;
   // One that CUPTI does not know any more, perhaps, as another tool has
   // detached CUPTI: it is given up, or else another one is had beside it.
   CUpti_SubscriberHandle doubtful_ = nullptr;
