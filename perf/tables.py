@@ -383,7 +383,10 @@ def front_us(records: FrontRecord, program: str, mode: str) -> str:
     record = records.get((program, mode))
     if record is None:
         return "-"
-    return "failed" if "error" in record else f"{record['median_us']:.0f}"
+    if "error" in record:
+        return "failed"
+    eager = " (not replayed)" if record["replays"] == 0 else ""
+    return f"{record['median_us']:.0f}{eager}"
 
 
 def front_seconds(record: dict | None) -> str:
@@ -392,6 +395,8 @@ def front_seconds(record: dict | None) -> str:
         return "-"
     if "error" in record:
         return "failed"
+    if record["replays"] == 0:
+        return "-"
     if record["first_fast_s"] is None:
         return f"> {record['first_calls_s']:.0f}"
     took = record["first_fast_s"] + record["prepare_s"]
@@ -450,9 +455,8 @@ def front_figure() -> str:
     )
     models = " and ".join(", ".join(front_bars(read_front())).rsplit(", ", 1))
     return (
-        "<picture>\n"
-        f'  <source media="(prefers-color-scheme: dark)" srcset="{dark}">\n'
-        f'  <img alt="How many times as fast as eager each way runs {models}" src="{light}">\n'
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img alt="How many times as fast as eager each way runs {models}" src="{light}">'
         "</picture>\n\n"
     )
 
