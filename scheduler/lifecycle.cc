@@ -351,7 +351,7 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
     return;
   }
   ++journal_.stats.builds;
-  entry->EndRest();  // which was another plan's
+  entry->Followed();  // which was another plan's
   entry->summary = std::move(outcome->summary);
   entry->instances = {
       InstanceUse{.bytes = outcome->bytes, .shares = outcome->shares}};

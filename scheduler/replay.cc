@@ -64,7 +64,7 @@ void Replay::Finish() {
     base::Log(base::LogLevel::kWarning, given.error().message());
     life_.GiveUp(entry(), given.error().message());
   }
-  entry()->EndRest();
+  entry()->Followed();
   life_.PassEnded(entry());
 }
 
@@ -223,7 +223,7 @@ void Replay::Squash(std::string_view found) {
   BeginSpan(Doing::kSquashing);
   ++journal_.stats.squashes;
   ++entry()->squashes;
-  if (!entry()->EndsSoonBehind(cursor_)) entry()->Rest();
+  if (!entry()->EndsSoonBehind(cursor_)) entry()->Left();
   boundaries_.Left(traced().before);
   CountPrivateWriters();
   const base::Status restored = instance().Squash(cursor_);

@@ -579,10 +579,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
 }
 
 Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
-  if (entry->rest > 0) {
-    --entry->rest;
-    return Profit::Mode::kEager;
-  }
+  if (!entry->MayRun()) return Profit::Mode::kEager;
   if (entry->state != State::kReady) return Profit::Mode::kOther;
   if (policy_ == base::Policy::kAlways) return Profit::Mode::kReplay;
   const Profit::Mode mode = entry->profit.Choose(options_.margin);

@@ -3,7 +3,6 @@
 #ifndef REPRISE_SCHEDULER_TRACE_ENTRY_H_
 #define REPRISE_SCHEDULER_TRACE_ENTRY_H_
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +19,7 @@
 #include "engine/replay/plan.h"
 #include "engine/trace/trace.h"
 #include "scheduler/arena_groups.h"
+#include "scheduler/backoff.h"
 #include "scheduler/build_job.h"
 #include "scheduler/externals.h"
 #include "scheduler/profit.h"
@@ -77,7 +77,8 @@ struct TraceEntry {
     kGivenUp,
   };
 
-  static constexpr uint32_t kMostRest = 64;
+  static constexpr Backoff::Schedule kRests = {
+      .first = 1, .factor = 2, .longest = 64};
   static constexpr uint32_t kShareOfEnd = 16;  // one op in so many
 
   TraceId id = TraceId::kNone;
@@ -160,20 +161,18 @@ struct TraceEntry {
   // to be told apart, and this one stands for those that are not known.
   Identity identity;
   bool shared = false;
-  // After the program has left it the plan rests for some passes, twice as many
+  // After the program has left it the plan rests for some heads, twice as many
   // each time, until one of its runs (replays and validations) is followed to
   // its end.
-  uint32_t rest = 0;
-  uint32_t next_rest = 1;
-  void Rest() {
-    rest = next_rest;
-    next_rest = std::min(kMostRest, next_rest * 2);
-  }
-  void EndRest() {
-    rest = 0;
-    next_rest = 1;
+  uint64_t heads = 0;  // that could have launched it
+  Backoff leaving = Backoff(kRests);
+  void Left() { leaving.Fail(heads); }
+  void Followed() {
+    leaving.Succeed();
     refusals = 0;
   }
+  // Its head has come. False: it rests.
+  bool MayRun() { return leaving.Ready(heads++); }
   // Passes in a row that were left because an op refused to run.
   uint32_t refusals = 0;
   // Nearly all of its ops are before that one: who leaves it there has lost

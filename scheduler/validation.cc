@@ -170,7 +170,7 @@ void Validation::Finish() {
   learning_.Stop();
   span_.End();
   instance().Finish();
-  entry()->EndRest();
+  entry()->Followed();
   life_.PassEnded(entry());
   if (auto ended = instance().executor().EndComparing(); !ended) {
     life_.GiveUp(entry(), ended.error().message());
@@ -183,7 +183,7 @@ void Validation::Finish() {
 void Validation::Leaving() {
   learning_.Stop();
   span_.EndAt(cursor_);
-  entry()->Rest();
+  entry()->Left();
   outside_.End();
   instance().Finish();
   boundaries_.Break();

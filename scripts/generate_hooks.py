@@ -8,7 +8,7 @@ shards.h to FOLDER. The build runs it: which operators there are, and their sign
 differ between versions.
 
 Everything else that hooks know of an operator comes from its schema at run time
-(bindings/torch/op_policy.cc). An operator that is not listed here gets a boxed hook.
+(bindings/torch/runtime/op_policy.cc). An operator that is not listed here gets a boxed hook.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def shard_text(number: int, ops: list[tuple[str, bool]]) -> str:
     lines = [
         HEADER,
         "#include <ATen/Operators.h>\n",
-        '#include "bindings/torch/hook_registrar.h"',
-        '#include "bindings/torch/hooked_ops/shards.h"\n',
+        '#include "bindings/torch/hook/hook_registrar.h"',
+        '#include "bindings/torch/hook/hooked_ops/shards.h"\n',
         "namespace reprise::bindings {\n",
         f"void RegisterShard{number}(HookRegistrar& hooks) {{",
     ]

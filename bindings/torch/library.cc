@@ -15,14 +15,14 @@
 #include <system_error>
 #include <vector>
 
-#include "bindings/torch/gpu_trace.h"
-#include "bindings/torch/kernel_watch.h"
-#include "bindings/torch/op_policy.h"
-#include "bindings/torch/op_table.h"
-#include "bindings/torch/python_observers.h"
-#include "bindings/torch/register_hooks.h"
+#include "bindings/torch/hook/kernel_watch.h"
+#include "bindings/torch/hook/register_hooks.h"
+#include "bindings/torch/observe/gpu_trace.h"
+#include "bindings/torch/observe/python_observers.h"
+#include "bindings/torch/runtime/op_policy.h"
+#include "bindings/torch/runtime/op_table.h"
+#include "bindings/torch/runtime/torch_runtime.h"
 #include "bindings/torch/runtime_registry.h"
-#include "bindings/torch/torch_runtime.h"
 #include "engine/base/options.h"
 #include "scheduler/stats.h"
 

@@ -15,8 +15,8 @@
 #include <variant>
 #include <vector>
 
-#include "bindings/torch/python_api.h"
-#include "bindings/torch/python_lock.h"
+#include "bindings/torch/base/python_api.h"
+#include "bindings/torch/base/python_lock.h"
 #include "bindings/torch/region_library.h"
 
 namespace reprise::bindings {

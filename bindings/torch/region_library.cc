@@ -17,14 +17,14 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/gpu_trace.h"
-#include "bindings/torch/plain_tensor.h"
-#include "bindings/torch/region_node.h"
-#include "bindings/torch/tape_ops.h"
-#include "bindings/torch/tape_recorder.h"
-#include "bindings/torch/torch_runtime.h"
-#include "bindings/torch/unseen_use.h"
-#include "bindings/torch/word_watch.h"
+#include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/base/word_watch.h"
+#include "bindings/torch/observe/gpu_trace.h"
+#include "bindings/torch/region/region_node.h"
+#include "bindings/torch/region/tape_ops.h"
+#include "bindings/torch/region/tape_recorder.h"
+#include "bindings/torch/runtime/torch_runtime.h"
+#include "bindings/torch/runtime/unseen_use.h"
 
 namespace reprise::bindings {
 namespace {

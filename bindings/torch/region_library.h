@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "bindings/torch/region_node.h"
-#include "bindings/torch/region_variants.h"
+#include "bindings/torch/region/region_node.h"
+#include "bindings/torch/region/region_variants.h"
 
 namespace reprise::bindings {
 

@@ -6,13 +6,13 @@
 #include <string>
 #include <utility>
 
-#include "bindings/torch/gpu_trace.h"
-#include "bindings/torch/op_table.h"
-#include "bindings/torch/out_of_memory.h"
-#include "bindings/torch/register_hooks.h"
-#include "bindings/torch/runtime_epoch.h"
-#include "bindings/torch/thread_state.h"
-#include "bindings/torch/torch_frontend.h"
+#include "bindings/torch/hook/register_hooks.h"
+#include "bindings/torch/observe/gpu_trace.h"
+#include "bindings/torch/runtime/op_table.h"
+#include "bindings/torch/runtime/out_of_memory.h"
+#include "bindings/torch/runtime/runtime_epoch.h"
+#include "bindings/torch/runtime/thread_state.h"
+#include "bindings/torch/runtime/torch_frontend.h"
 #include "engine/base/asymmetric_fence.h"
 #include "engine/base/log.h"
 #include "engine/base/mutex.h"

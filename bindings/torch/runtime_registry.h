@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bindings/torch/torch_runtime.h"
+#include "bindings/torch/runtime/torch_runtime.h"
 #include "engine/base/options.h"
 #include "engine/base/status.h"
 #include "scheduler/runtime.h"

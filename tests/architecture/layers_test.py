@@ -78,7 +78,7 @@ def read_includes(root: pathlib.Path, layers: list[Layer]) -> Iterator[Include]:
 
 
 # What the build writes, as its folder in the tree would have it.
-GENERATED = {"bindings/torch/hooked_ops/shards.h"}
+GENERATED = {"bindings/torch/hook/hooked_ops/shards.h"}
 
 
 def find_fault(include: Include, layers: list[Layer], root: pathlib.Path) -> str | None:

@@ -111,7 +111,7 @@ def test_the_versions_that_compile_are_the_builds() -> None:
     assert (known[0], known[-1]) == (oldest, newest)
     assert tested in known
     assert f'"torch>={oldest}"' in (ROOT / "pyproject.toml").read_text()
-    header = (ROOT / "bindings/torch/torch_versions.h").read_text()
+    header = (ROOT / "bindings/torch/base/torch_versions.h").read_text()
     assert f"with, {oldest} to {newest}." in header
     limits = " ".join((ROOT / "docs/limits.md").read_text().split())
     assert f"torch {tested} (the pip wheel for CUDA 13)" in limits

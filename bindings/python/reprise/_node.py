@@ -42,7 +42,7 @@ _MOST_REFUSALS = 3
 
 
 class Variants:
-    """The tapes of something; see bindings/torch/region_variants.h."""
+    """The tapes of something; see bindings/torch/region/region_variants.h."""
 
     def __init__(self, check: str, part: int = _WHOLE) -> None:
         ops = _native._ops()
@@ -566,7 +566,7 @@ def _differentiate(
     saved: list[torch.Tensor],
     given: torch.Tensor,
 ) -> tuple[list[torch.Tensor], list[int]]:
-    """What a node has no tape for; see bindings/torch/region_node.h."""
+    """What a node has no tape for; see bindings/torch/region/region_node.h."""
     kept = _KEPT[name]
     replayed = kept.replayed(saved, given)
     if replayed is not None:

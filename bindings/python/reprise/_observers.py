@@ -42,7 +42,7 @@ from reprise._functions_of_c import (
 
 
 class _Use(enum.IntEnum):
-    """What a function uses, as bindings/torch/python_observers.cc has it."""
+    """What a function uses, as bindings/torch/observe/python_observers.cc has it."""
 
     TENSOR = 0
     STORAGE = 1

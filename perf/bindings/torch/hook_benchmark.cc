@@ -19,12 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/op_table.h"
-#include "bindings/torch/plain_tensor.h"
-#include "bindings/torch/register_hooks.h"
-#include "bindings/torch/runtime_epoch.h"
-#include "bindings/torch/session_source.h"
-#include "bindings/torch/torch_frontend.h"
+#include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/hook/register_hooks.h"
+#include "bindings/torch/runtime/op_table.h"
+#include "bindings/torch/runtime/runtime_epoch.h"
+#include "bindings/torch/runtime/session_source.h"
+#include "bindings/torch/runtime/torch_frontend.h"
 #include "scheduler/stream_session.h"
 
 namespace reprise::bindings {

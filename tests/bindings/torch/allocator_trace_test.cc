@@ -1,10 +1,10 @@
 // What a thread notes of what it allocates, without a device.
 
-#include "bindings/torch/allocator_trace.h"
+#include "bindings/torch/runtime/allocator_trace.h"
 
 #include <gtest/gtest.h>
 
-#include "bindings/torch/thread_state.h"
+#include "bindings/torch/runtime/thread_state.h"
 
 namespace reprise::bindings {
 namespace {

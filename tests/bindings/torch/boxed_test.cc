@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/boxed_call.h"
-#include "bindings/torch/boxed_hook.h"
+#include "bindings/torch/hook/boxed_call.h"
+#include "bindings/torch/hook/boxed_hook.h"
 #include "tests/bindings/torch/fake_session.h"
 
 namespace reprise::bindings {

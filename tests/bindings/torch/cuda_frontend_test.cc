@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "bindings/torch/allocator_trace.h"
-#include "bindings/torch/torch_frontend.h"
+#include "bindings/torch/runtime/allocator_trace.h"
+#include "bindings/torch/runtime/torch_frontend.h"
 
 namespace reprise::bindings {
 namespace {

@@ -7,11 +7,11 @@
 #include <functional>
 #include <utility>
 
-#include "bindings/torch/op_table.h"
-#include "bindings/torch/register_hooks.h"
-#include "bindings/torch/runtime_epoch.h"
-#include "bindings/torch/session_source.h"
-#include "bindings/torch/thread_state.h"
+#include "bindings/torch/hook/register_hooks.h"
+#include "bindings/torch/runtime/op_table.h"
+#include "bindings/torch/runtime/runtime_epoch.h"
+#include "bindings/torch/runtime/session_source.h"
+#include "bindings/torch/runtime/thread_state.h"
 
 // In place of session_source.cc.
 namespace reprise::bindings {

@@ -1,7 +1,7 @@
 // What a program sees is eager's, whether its ops are not watched, watched,
 // recorded or followed.
 
-#include "bindings/torch/hook.h"
+#include "bindings/torch/hook/hook.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
@@ -11,9 +11,9 @@
 #include <functional>
 #include <thread>
 
-#include "bindings/torch/allocator_trace.h"
-#include "bindings/torch/register_hooks.h"
-#include "bindings/torch/thread_state.h"
+#include "bindings/torch/hook/register_hooks.h"
+#include "bindings/torch/runtime/allocator_trace.h"
+#include "bindings/torch/runtime/thread_state.h"
 #include "tests/bindings/torch/fake_session.h"
 #include "tests/bindings/torch/named_tensor.h"
 

@@ -1,7 +1,7 @@
 // Equal words mean equal calls: what changes a kernel changes the words, what
 // does not (addresses, storage offsets, identities) leaves them alone.
 
-#include "bindings/torch/op_call.h"
+#include "bindings/torch/hook/op_call.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>

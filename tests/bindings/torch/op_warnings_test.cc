@@ -1,6 +1,6 @@
 // Proves that an op's warnings reach the program once, when eager runs the op.
 
-#include "bindings/torch/op_warnings.h"
+#include "bindings/torch/runtime/op_warnings.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // What torch's allocator is told without a device.
 
-#include "bindings/torch/out_of_memory.h"
+#include "bindings/torch/runtime/out_of_memory.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>

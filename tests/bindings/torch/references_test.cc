@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "bindings/torch/torch_frontend.h"
+#include "bindings/torch/runtime/torch_frontend.h"
 #include "tests/bindings/torch/fake_session.h"
 
 namespace torch::utils {

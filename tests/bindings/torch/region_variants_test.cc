@@ -1,6 +1,6 @@
 // The tapes of one callable: when they are trusted, sampled and withdrawn.
 
-#include "bindings/torch/region_variants.h"
+#include "bindings/torch/region/region_variants.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

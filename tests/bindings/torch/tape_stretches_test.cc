@@ -1,7 +1,7 @@
 // Calls of a tape that are gone over at once, behind a real session of the
 // host, beside the same tape made call by call.
 
-#include "bindings/torch/tape_stretches.h"
+#include "bindings/torch/region/tape_stretches.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/op_info.h"
-#include "bindings/torch/op_table.h"
-#include "bindings/torch/tape.h"
-#include "bindings/torch/tape_recorder.h"
-#include "bindings/torch/tape_run.h"
-#include "bindings/torch/torch_frontend.h"
+#include "bindings/torch/region/tape.h"
+#include "bindings/torch/region/tape_recorder.h"
+#include "bindings/torch/region/tape_run.h"
+#include "bindings/torch/runtime/op_info.h"
+#include "bindings/torch/runtime/op_table.h"
+#include "bindings/torch/runtime/torch_frontend.h"
 #include "engine/backend/host_backend.h"
 #include "scheduler/build_job.h"
 #include "scheduler/plan_cache.h"

@@ -1,6 +1,6 @@
 // What begins between two calls that are written down is noticed.
 
-#include "bindings/torch/tape_surroundings.h"
+#include "bindings/torch/region/tape_surroundings.h"
 
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>

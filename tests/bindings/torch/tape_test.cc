@@ -1,7 +1,7 @@
 // Calls that are written down and made again: the same calls, on what stands
 // where the recorded tensors stood.
 
-#include "bindings/torch/tape.h"
+#include "bindings/torch/region/tape.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/torch/tape_recorder.h"
-#include "bindings/torch/tape_run.h"
+#include "bindings/torch/region/tape_recorder.h"
+#include "bindings/torch/region/tape_run.h"
 
 namespace reprise::bindings {
 namespace {

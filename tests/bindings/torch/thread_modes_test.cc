@@ -1,6 +1,6 @@
 // Proves that work runs in the modes that it is given, and leaves none behind.
 
-#include "bindings/torch/thread_modes.h"
+#include "bindings/torch/runtime/thread_modes.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

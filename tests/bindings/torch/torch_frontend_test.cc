@@ -1,6 +1,6 @@
 // torch's host as the engine sees it: nothing that a program can read changes.
 
-#include "bindings/torch/torch_frontend.h"
+#include "bindings/torch/runtime/torch_frontend.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>

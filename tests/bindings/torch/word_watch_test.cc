@@ -1,6 +1,6 @@
 // Words that others change: each change is told once.
 
-#include "bindings/torch/word_watch.h"
+#include "bindings/torch/base/word_watch.h"
 
 #include <gtest/gtest.h>
 

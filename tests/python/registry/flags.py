@@ -7,8 +7,8 @@ the bits of its results differ, the operator goes by that flag, and a replay mus
 a call under the one for a call under the other: a program that calls it under one flag
 until it is replayed, and then under the other, is compared with eager. So are programs that
 set the flag for that call alone. Prints all operators that go by a flag, and exits with 1
-if a program is not as eager's: the flag is missing in bindings/torch/switches.cc, or (on a
-GPU) its class in `kSwitches` of bindings/torch/op_policy.cc.
+if a program is not as eager's: the flag is missing in bindings/torch/runtime/switches.cc, or (on a
+GPU) its class in `kSwitches` of bindings/torch/runtime/op_policy.cc.
 """
 
 from __future__ import annotations

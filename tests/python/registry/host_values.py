@@ -8,7 +8,7 @@ form its results have: with other values a replay would make the calls of the re
 ones. Each operator is called with integers of other values in the same forms, one
 argument at a time. If its inner calls or the forms of its results are others, it has to
 read by an operator (`item`, `nonzero`), which a recording sees, or to stand in
-`DecidesByValues` in bindings/torch/tape_ops.cc. Prints all that decide, and exits with 1
+`DecidesByValues` in bindings/torch/region/tape_ops.cc. Prints all that decide, and exits with 1
 if one does not.
 """
 

@@ -6,7 +6,7 @@ A composite operator is no op of a trace: those that it calls are. Some fill mem
 pointer in between, which no hook sees. Where that is memory of their own (an `empty`), a
 recording finds out by itself (engine/trace/trace_recorder.h, WhyReadsUnseen). Where it is
 an argument, a replay that began before the call would have read it: such operators have to
-stand in `kWritePastOperators` in bindings/torch/op_policy.cc.
+stand in `kWritePastOperators` in bindings/torch/runtime/op_policy.cc.
 
 Every composite of torch's own is called with arguments that fit its schema, and every
 sample of torch's list of operators is run, forward and backward. The bytes of each tensor

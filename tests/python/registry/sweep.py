@@ -8,7 +8,7 @@ ordinary ops (replays.py). What the hooks' tables do not cover is a problem: pri
 the exit status is 1, as it is where there was no time for all. Workers are processes, so that a call which torch cannot survive
 ends one of them and no more.
 
-What a problem asks for, in `bindings/torch/op_policy.cc`:
+What a problem asks for, in `bindings/torch/runtime/op_policy.cc`:
 
 - writes what neither schema nor tables say: a row of `kHiddenWrites`
 - draws from the default generator: a rule of `MayUseGenerator`

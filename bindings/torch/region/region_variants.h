@@ -1,0 +1,152 @@
+// The tapes of one callable, for arguments of one structure.
+
+#ifndef REPRISE_BINDINGS_TORCH_REGION_REGION_VARIANTS_H_
+#define REPRISE_BINDINGS_TORCH_REGION_REGION_VARIANTS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/region/tape.h"
+#include "bindings/torch/region/tape_recorder.h"
+#include "bindings/torch/region/tape_stretches.h"
+
+namespace reprise::bindings {
+
+class RegionHistory;
+
+// A tape is trusted once a second recording has shown the same calls. Of the
+// two one is given ordinary floats and one such that note what Python does with
+// them, so that a callable that can tell them apart is found. From then
+// on calls run it, but for one in 256, which is recorded again, and after each
+// that showed no other calls one in twice as many, down to one in 4,096:
+//
+//   unknown ─record─► seen ─record, same─► trusted ─sample, another─► withdrawn
+//                      └──record, another──► seen
+//
+// Which of the tapes a call belongs to say the forms of its tensors, its
+// numbers and torch's modes (Tape::Fits), and what Python would read
+// (RunTape). At most kMostTapes are kept, those that were used last.
+// Thread-safe; calls run side by side.
+class RegionVariants {
+ public:
+  static constexpr size_t kMostTapes = 16;
+  static constexpr uint64_t kFirstSample = 256;
+  static constexpr uint64_t kSeldomSample = 4096;
+
+  enum class Step : int64_t {
+    kDone = 0,    // its tape was run
+    kRecord = 1,  // run the callable between Begin and End
+    kPlain = 2,   // run the callable: nothing can be written down now
+    kPassed = 4,  // run it: too much has come that did not come again
+    kRaised = 7,  // run it: it may handle the error of an operator
+  };
+  explicit RegionVariants(TapePass pass = TapePass::kWhole) : pass_(pass) {}
+
+  struct Ran {
+    Step step = Step::kPlain;
+    int64_t tape = 0;  // names it
+    std::vector<at::Tensor> outputs;
+    // Of a forward pass: what its outputs are to be given, in this order.
+    std::vector<std::shared_ptr<RegionHistory>> histories = {};
+  };
+  // Tapes go by what tensors of the host hold, which Run looks at.
+  bool reads_contents() const {
+    return reads_contents_.load(std::memory_order_relaxed);
+  }
+  // Raises what an operator raises. `held`: a tape that may be run, of which
+  // the caller keeps all that comes from outside from going.
+  Ran Run(const TapeInputs& inputs, const Tape* held = nullptr);
+  // The tape that was run last; null: there is none, or other threads are at
+  // work. Never waits.
+  std::shared_ptr<const Tape> RunLast() const;
+  // Of forward passes: how many backward passes a tape was run for.
+  const std::shared_ptr<std::atomic<uint64_t>>& backward() const {
+    return backward_;
+  }
+  // What comes with runs of that tape. Nothing, where it is gone.
+  void KeepHistory(int64_t tape, std::shared_ptr<RegionHistory> history);
+
+  enum class Verdict : int64_t {
+    kSeen = 0,
+    kTrusted = 1,    // and it was not before
+    kSame = 2,       // a sample
+    kAgain = 3,      // at another level, from the next call on
+    kRefused = 4,    // it cannot be written down
+    kDiffers = 5,    // from the call before, once too often
+    kWithdrawn = 6,  // a trusted tape is not what the callable does now
+  };
+  struct Learned {
+    Verdict verdict = Verdict::kRefused;
+    int64_t tape = 0;
+    uint64_t calls = 0;
+    std::string reason;  // of the last three
+    std::string place;   // the line of the program's; empty: not known
+    // See TapeRecorder::Outcome.
+    bool draws = false;
+    std::vector<at::Tensor> written = {};
+    std::vector<size_t> saved = {};
+    bool calls_others = false;  // Tape::calls_others
+    std::string no_forward_pass = {};
+  };
+  // False: somebody else records. `owner` is who may abandon it.
+  bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,
+             std::vector<at::Tensor> watched, int64_t owner = 0);
+  // By the thread that began. `computed`, by number: Python did something with
+  // it but to hand it on. That, and `saved_from`: see TapeRecorder::End.
+  Learned End(const std::vector<at::Tensor>& outputs,
+              const std::vector<bool>& computed, size_t saved_from = SIZE_MAX);
+  // In place of End: the owner leaves. Nothing where another one records.
+  void Abandon(int64_t owner = 0);
+
+  // Every call is recorded from now on.
+  void SampleAlways();
+  // None is, of a trusted tape's.
+  void SampleNever();
+
+ private:
+  struct Variant {
+    std::shared_ptr<const Tape> tape;
+    std::shared_ptr<TapeStretches> stretches = {};  // of this very tape
+    std::vector<std::shared_ptr<RegionHistory>> histories = {};
+    int64_t name = 0;
+    bool trusted = false;
+    uint64_t runs = 0;  // since it was last recorded
+    uint64_t until_sample = kFirstSample;
+  };
+  static constexpr int kMostDifferences = 6;
+  // Recordings in a row of what did not come again; then one call in so many.
+  static constexpr int kMostFruitless = 32;
+  static constexpr int kPassedARecording = 16;
+
+  void NoteRun(int64_t name);
+
+  const TapePass pass_;
+  const std::shared_ptr<std::atomic<uint64_t>> backward_ =
+      std::make_shared<std::atomic<uint64_t>>(0);
+  mutable std::mutex mutex_;
+  std::list<Variant> variants_;  // that was used last comes first
+  int64_t next_name_ = 1;
+  TapeLevel level_ = TapeLevel::kBelowAutograd;
+  int differences_ = 0;  // since a tape was last trusted
+  int fruitless_ = 0;
+  int passed_ = 0;
+  std::atomic<bool> always_{false};
+  std::atomic<bool> never_{false};
+  std::atomic<bool> reads_contents_{false};  // some tape did
+  // Of the thread that records; one in a process.
+  std::unique_ptr<TapeRecorder> recorder_;
+  int64_t owner_ = 0;              // of the recorder
+  std::vector<int64_t> expected_;  // names of those that it expects
+  bool expected_fits_ = false;     // else numbers differ
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_REGION_REGION_VARIANTS_H_

@@ -1,0 +1,305 @@
+#include "bindings/torch/region/tape_matcher.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "bindings/torch/base/ivalues.h"
+#include "bindings/torch/region/tape_ops.h"
+#include "bindings/torch/runtime/op_policy.h"
+
+namespace reprise::bindings {
+namespace {
+
+using Kind = TapeArgument::Kind;
+using Origin = TapeRegister::Origin;
+
+// Few words for people.
+std::string TextOf(const c10::IValue& value) {
+  if (value.isDouble()) return std::to_string(value.toDouble());
+  if (value.isInt()) return std::to_string(value.toInt());
+  if (value.isBool()) return value.toBool() ? "True" : "False";
+  if (value.isNone()) return "None";
+  if (value.isString()) return value.toStringRef();
+  if (value.isIntList()) {
+    std::string text = "[";
+    for (const int64_t element : value.toIntVector()) {
+      text += (text.size() > 1 ? ", " : "") + std::to_string(element);
+    }
+    return text + "]";
+  }
+  return "a " + value.tagKind();
+}
+
+std::string TextOf(const TapeArgument& argument) {
+  return argument.kind == Kind::kValue ? TextOf(argument.value) : "a tensor";
+}
+
+}  // namespace
+
+TapeMatcher::TapeMatcher(std::vector<std::shared_ptr<const Tape>> expected,
+                         Tape* written)
+    : all_(std::move(expected)), written_(written) {
+  if (!all_.empty()) expected_ = std::make_shared<Tape>(*all_[0]);
+}
+
+bool TapeMatcher::SameRegister(int32_t expected, int32_t written) {
+  if (expected != written) return false;
+  if (written < 0) return true;
+  Tape& tape = *expected_;
+  if (static_cast<size_t>(expected) >= tape.registers_.size()) return false;
+  TapeRegister& then = tape.registers_[static_cast<size_t>(expected)];
+  TapeRegister& now = written_->registers_[static_cast<size_t>(written)];
+  if (then.origin == Origin::kConstant && now.origin == Origin::kForeign) {
+    now.origin = Origin::kConstant;
+  }
+  if (then.origin != now.origin || then.index != now.index ||
+      !SameForm(then, now)) {
+    return false;
+  }
+  if (now.origin == Origin::kForeign &&
+      then.foreign->_unsafe_get_target() == now.foreign->_unsafe_get_target()) {
+    return true;
+  }
+  if (now.origin == Origin::kForeign || now.origin == Origin::kConstant) {
+    // Another object, at each call, with what is the same.
+    if (!then.content.defined() || !now.content.defined() ||
+        !SameContent(then.content, now.content)) {
+      return false;
+    }
+    then.origin = now.origin = Origin::kConstant;
+  }
+  return true;
+}
+
+bool TapeMatcher::SameForm(const TapeRegister& then,
+                           const TapeRegister& now) const {
+  TensorForm there = now.form;
+  there.storage_offset = then.form.storage_offset;
+  if (there != then.form) return false;
+  const int64_t moved = now.form.offset_bytes() - then.form.offset_bytes();
+  if (moved == 0 || now.origin == Origin::kInput) return true;
+  if (now.origin != Origin::kResult) return false;
+  const TapeCall& made = written_->calls_[now.index];
+  return std::ranges::any_of(made.arguments, [&](const TapeArgument& argument) {
+    return std::ranges::any_of(argument.registers, [&](int32_t reg) {
+      return reg >= 0 && MovedBy(reg) == moved;
+    });
+  });
+}
+
+int64_t TapeMatcher::MovedBy(int32_t reg) const {
+  const auto at = static_cast<size_t>(reg);
+  return written_->registers_[at].form.offset_bytes() -
+         expected_->registers_[at].form.offset_bytes();
+}
+
+bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
+                               std::string& how) {
+  if (expected.kind == Kind::kNumber) {
+    const double given = written_->numbers_[expected.index];
+    if (expected.wrapped != written.wrapped || !written.value.isDouble() ||
+        !SameBits(written.value.toDouble(),
+                  expected.negated ? -given : given)) {
+      how = "is " + TextOf(written);
+      return false;
+    }
+    c10::IValue value = std::move(written.value);
+    written = expected;
+    written.value = std::move(value);
+    return true;
+  }
+  if (expected.kind != written.kind || expected.wrapped != written.wrapped ||
+      expected.registers.size() != written.registers.size()) {
+    how = "is another kind of thing";
+    return false;
+  }
+  for (size_t i = 0; i < written.registers.size(); ++i) {
+    if (!SameRegister(expected.registers[i], written.registers[i])) {
+      how = "is another tensor";
+      return false;
+    }
+  }
+  if (written.kind != Kind::kValue ||
+      SameValue(expected.value, written.value)) {
+    return true;
+  }
+  how = "is " + TextOf(written) + ", was " + TextOf(expected);
+  if (!written.value.isDouble() || !expected.value.isDouble()) return false;
+  Tape& tape = *expected_;
+  const double was = expected.value.toDouble();
+  const double is = written.value.toDouble();
+  std::optional<TapeArgument> number;
+  for (uint32_t i = 0; i < written_->numbers_.size(); ++i) {
+    for (const bool negated : {false, true}) {
+      const double sign = negated ? -1 : 1;
+      if (!SameBits(sign * tape.numbers_[i], was) ||
+          !SameBits(sign * written_->numbers_[i], is)) {
+        continue;
+      }
+      if (number.has_value()) return false;  // which of them is not known
+      number = written;
+      number->kind = Kind::kNumber;
+      number->index = i;
+      number->negated = negated;
+    }
+  }
+  if (!number.has_value()) return false;
+  for (Tape* of : {&tape, written_}) of->varies_[number->index] = true;
+  number->value = expected.value;
+  expected = *number;
+  number->value = written.value;
+  written = *number;
+  return true;
+}
+
+void TapeMatcher::ForgetNumbers() {
+  written_->varies_.assign(written_->varies_.size(), false);
+  for (TapeCall& call : written_->calls_) {
+    for (TapeArgument& argument : call.arguments) {
+      if (argument.kind == Kind::kNumber) argument.kind = Kind::kValue;
+    }
+  }
+}
+
+std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
+  TapeCall& written = written_->calls_[index];
+  const std::string name = FullName(written.op.operator_name());
+  const std::string number = "call " + std::to_string(index);
+  read_another_ = false;
+  if (index >= expected_->calls_.size()) {
+    return number + ", " + name + ", is one more";
+  }
+  TapeCall& expected = expected_->calls_[index];
+  if (written.op.operator_name() != expected.op.operator_name()) {
+    return number + " is " + name + ", was " +
+           FullName(expected.op.operator_name());
+  }
+  if (written.grad_mode != expected.grad_mode) {
+    return number + ", " + name + ": another grad mode";
+  }
+  if (written.autocast != expected.autocast) {
+    return number + ", " + name + ": under another autocast";
+  }
+  for (size_t i = 0; i < written.arguments.size(); ++i) {
+    std::string how;
+    // It does not vary within a tape.
+    if (IsProbability(written.op, i) &&
+        !SameValue(expected.arguments[i].value, written.arguments[i].value)) {
+      return number + ", " + name + ": '" +
+             written.op.schema().arguments()[i].name() + "' is " +
+             TextOf(written.arguments[i].value) + ", was " +
+             TextOf(expected.arguments[i].value);
+    }
+    if (!SameArgument(expected.arguments[i], written.arguments[i], how)) {
+      return number + ", " + name + ": '" +
+             written.op.schema().arguments()[i].name() + "' " + how;
+    }
+  }
+  if (!SameValue(written.read, expected.read)) {
+    read_another_ = true;
+    return number + ", " + name +
+           ": hands data to the host, which is other data each time";
+  }
+  const size_t results = written.results.size();
+  if (results != expected.results.size()) {
+    return number + ", " + name + ": another number of results";
+  }
+  for (size_t i = 0; i < results; ++i) {
+    const int32_t reg = written.results[i];
+    if (expected.results[i] == TapeArgument::kUndefined && reg >= 0) continue;
+    if (!SameRegister(expected.results[i], reg)) {
+      return number + ", " + name + ": its result is another one";
+    }
+  }
+  return std::nullopt;
+}
+
+bool TapeMatcher::ExpectAnother(size_t index) {
+  const std::shared_ptr<Tape> before = expected_;
+  const bool read_another = read_another_;
+  for (size_t next = which_ + 1; next < all_.size(); ++next) {
+    expected_ = std::make_shared<Tape>(*all_[next]);
+    size_t call = 0;
+    while (call <= index && !DifferenceAt(call).has_value()) ++call;
+    if (call > index) {
+      which_ = next;
+      return true;
+    }
+  }
+  expected_ = before;
+  read_another_ = read_another;
+  return false;
+}
+
+std::optional<std::string> TapeMatcher::Differs(size_t call) {
+  if (expected_ == nullptr) return std::nullopt;
+  std::optional<std::string> difference = DifferenceAt(call);
+  if (difference.has_value() && read_another_ && ExpectAnother(call)) {
+    return std::nullopt;
+  }
+  return difference;
+}
+
+std::optional<std::string> TapeMatcher::EndDiffers(
+    const std::vector<bool>& computed) {
+  const std::vector<bool>& known =
+      computed.empty() ? expected_->computed_ : computed;
+  for (size_t i = 0; i < known.size(); ++i) {
+    if (known[i] && expected_->varies_[i]) {
+      return "Python computes with a number that is another one each time";
+    }
+  }
+  for (size_t i = 0; i < expected_->decides_.size(); ++i) {
+    if (expected_->decides_[i] && written_->decides_[i] &&
+        expected_->varies_[i]) {
+      return "an operator that is made of others may decide by a number that "
+             "is another one each time";
+    }
+  }
+  if (written_->calls_.size() != expected_->calls_.size()) {
+    return "it ends after " + std::to_string(written_->calls_.size()) +
+           " calls, was " + std::to_string(expected_->calls_.size());
+  }
+  if (!std::ranges::equal(written_->outputs_, expected_->outputs_,
+                          [this](int32_t now, int32_t then) {
+                            return SameRegister(then, now);
+                          })) {
+    return "it returns other tensors";
+  }
+  if (written_->gradients_ != expected_->gradients_) {
+    return "it leaves other gradients";
+  }
+  if (!SameContents()) {
+    read_another_ = true;
+    return "values of the host decide what is computed, and are others";
+  }
+  return std::nullopt;
+}
+
+bool TapeMatcher::SameContents() const {
+  std::vector<TapeContent> written;
+  std::ranges::copy_if(
+      written_->contents_, std::back_inserter(written),
+      [this](const TapeContent& read) {
+        return written_->registers_[static_cast<size_t>(read.reg)].origin !=
+               Origin::kConstant;
+      });
+  return std::ranges::equal(
+      written, expected_->contents_,
+      [](const TapeContent& now, const TapeContent& then) {
+        return now.reg == then.reg && SameContent(now.content, then.content);
+      });
+}
+
+bool TapeMatcher::NumbersFit() const {
+  for (size_t i = 0; i < written_->numbers_.size(); ++i) {
+    if (!expected_->varies_[i] &&
+        !SameBits(expected_->numbers_[i], written_->numbers_[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace reprise::bindings

@@ -1,0 +1,69 @@
+// Whether a tape that is being written is one that was expected.
+
+#ifndef REPRISE_BINDINGS_TORCH_REGION_TAPE_MATCHER_H_
+#define REPRISE_BINDINGS_TORCH_REGION_TAPE_MATCHER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/torch/region/tape.h"
+
+namespace reprise::bindings {
+
+// Compares call by call, with one of several tapes that differ in what Python
+// reads. Where numbers that were given differ, and calls take just these, they
+// vary from now on; a tensor of the host that is another one with the same
+// content is a constant. Single thread.
+class TapeMatcher {
+ public:
+  // `written` is borrowed, and changed where constants and numbers are found.
+  TapeMatcher(std::vector<std::shared_ptr<const Tape>> expected, Tape* written);
+
+  // Of the call that was written last: in what it differs from what is
+  // expected. Nothing: it does not. Not called again behind a difference.
+  std::optional<std::string> Differs(size_t call);
+  // The same of all behind the last call. `computed`, by number: Python did
+  // something with it but to hand it on, so that it cannot vary; empty: see
+  // TapeRecorder::End.
+  std::optional<std::string> EndDiffers(const std::vector<bool>& computed);
+  // A number that differs is one that varies. (One that no call was given may
+  // have decided which were made.)
+  bool NumbersFit() const;
+
+  // It was none of them: what was found to vary by them does not.
+  void ForgetNumbers();
+
+  // The difference is in what Python read.
+  bool read_another() const { return read_another_; }
+  // Which of the tapes is expected.
+  size_t which() const { return which_; }
+  // That one, with what was found to vary.
+  std::shared_ptr<Tape> TakeMatched() { return std::move(expected_); }
+
+ private:
+  std::optional<std::string> DifferenceAt(size_t call);
+  // Another one of the tapes expects what was written up to this call.
+  bool ExpectAnother(size_t call);
+  bool SameRegister(int32_t expected, int32_t written);
+  // But for where in its storage an argument begins, and with it a view.
+  bool SameForm(const TapeRegister& then, const TapeRegister& now) const;
+  // By so many bytes the register begins later in its storage than it did.
+  int64_t MovedBy(int32_t reg) const;
+  bool SameContents() const;
+  bool SameArgument(TapeArgument& expected, TapeArgument& written,
+                    std::string& how);
+
+  const std::vector<std::shared_ptr<const Tape>> all_;
+  Tape* const written_;
+  std::shared_ptr<Tape> expected_;  // a copy; null: nothing is expected
+  size_t which_ = 0;
+  bool read_another_ = false;
+};
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_REGION_TAPE_MATCHER_H_

@@ -1,0 +1,97 @@
+#include "bindings/torch/region/tape_surroundings.h"
+
+#include <ATen/Context.h>
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+
+#include "bindings/torch/base/inline_buffer.h"
+#include "bindings/torch/base/torch_versions.h"
+#include "bindings/torch/runtime/switches.h"
+#include "cache/signature.h"
+
+namespace reprise::bindings {
+namespace {
+
+// Of all kernels: by which they are chosen, and which they obey. Whether
+// gradients are asked for is a matter of each call.
+uint64_t SwitchesWord() {
+  const at::AutoGradMode same(false);
+  constexpr c10::DispatchKeySet kOfTheLevel({c10::DispatchKey::ADInplaceOrView,
+                                             c10::DispatchKey::AutocastCPU,
+                                             c10::DispatchKey::AutocastCUDA});
+  const c10::impl::ExcludeDispatchKeyGuard level(kOfTheLevel);
+  WordBuffer words;
+  AddAllSwitches(words);
+  return cache::HashWords(words.span()).lo;
+}
+
+size_t PairsOfHooks() {
+  return at::SavedTensorDefaultHooks::get_tls_state().stack.size();
+}
+
+}  // namespace
+
+TapeSurroundings::TapeSurroundings(TapeLevel level, TapePass pass)
+    : level_(level),
+      pass_(pass),
+      modes_(ModesWord()),
+      inference_(c10::InferenceMode::is_enabled()),
+      grad_mode_(at::GradMode::is_enabled()),
+      hooks_(PairsOfHooks()),
+      node_hooks_(NodeHooks()),
+      switches_(SwitchesWord()),
+      default_dtype_(c10::get_default_dtype()),
+      autocast_(AutocastState::Now()) {}
+
+const char* TapeSurroundings::Difference() const {
+  if (c10::InferenceMode::is_enabled() != inference_) {
+    return "inference mode begins or ends inside: put it around it";
+  }
+  // Regions begin under neither of these two.
+  if (c10::impl::TorchDispatchModeTLS::any_modes_set()) {
+    return "a dispatch mode begins inside, whose Python no replay runs";
+  }
+  if (torch::autograd::AnomalyMode::is_enabled()) {
+    return "anomaly detection begins inside";
+  }
+  if (NodeHooks() != node_hooks_) {
+    return "a hook of new nodes (node_creation_hook) begins or ends inside";
+  }
+  if (level_ == TapeLevel::kAboveAutograd &&
+      AutocastState::Now() != autocast_) {
+    return "autocast begins or ends inside: put it around it";
+  }
+  if (std::this_thread::get_id() == thread_ && SwitchesWord() != switches_) {
+    return "a switch of torch's (a backend, its precision, determinism, the "
+           "default dtype, threads, denormals) changes inside: put it around "
+           "the region";
+  }
+  return nullptr;
+}
+
+bool TapeSurroundings::MoreHooks() const {
+  // Fewer are set while one of them packs a tensor.
+  const size_t own = pass_ == TapePass::kForward ? 1 : 0;
+  return PairsOfHooks() > hooks_ + own;
+}
+
+bool TapeSurroundings::OwnHooks() const {
+  return pass_ == TapePass::kForward && PairsOfHooks() == hooks_ + 1;
+}
+
+bool TapeSurroundings::HooksAreDisabled() {
+  return !at::SavedTensorDefaultHooks::is_enabled();
+}
+
+bool TapeSurroundings::ModesAreKept() const {
+  const at::AutoGradMode as_then(grad_mode_);
+  return ModesWord() == modes_ && c10::get_default_dtype() == default_dtype_;
+}
+
+bool TapeSurroundings::AllModesAreKept() const { return ModesWord() == modes_; }
+
+}  // namespace reprise::bindings
