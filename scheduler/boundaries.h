@@ -16,8 +16,8 @@
 
 #include "cache/lru_map.h"
 #include "cache/signature.h"
+#include "engine/base/backoff.h"
 #include "engine/trace/op.h"
-#include "scheduler/backoff.h"
 #include "scheduler/heads.h"
 #include "scheduler/novelty.h"
 #include "scheduler/predictor.h"
@@ -289,12 +289,12 @@ class Boundaries {
   }
 
   // In times that the op came.
-  static constexpr Backoff::Schedule kTriesOfCuts = {
+  static constexpr base::Backoff::Schedule kTriesOfCuts = {
       .first = 1, .factor = 2, .longest = 1 << 16, .forgives_after = 16};
   struct Cut {
     std::string reason;
     bool for_ever = false;
-    Backoff tries = Backoff(kTriesOfCuts);
+    base::Backoff tries = base::Backoff(kTriesOfCuts);
     uint64_t came = 0;
   };
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "cache/signature.h"
+#include "engine/base/backoff.h"
 #include "engine/replay/plan.h"
 #include "engine/trace/trace.h"
 #include "scheduler/arena_groups.h"
-#include "scheduler/backoff.h"
 #include "scheduler/build_job.h"
 #include "scheduler/externals.h"
 #include "scheduler/profit.h"
@@ -77,7 +77,7 @@ struct TraceEntry {
     kGivenUp,
   };
 
-  static constexpr Backoff::Schedule kRests = {
+  static constexpr base::Backoff::Schedule kRests = {
       .first = 1, .factor = 2, .longest = 64};
   static constexpr uint32_t kShareOfEnd = 16;  // one op in so many
 
@@ -165,7 +165,7 @@ struct TraceEntry {
   // each time, until one of its runs (replays and validations) is followed to
   // its end.
   uint64_t heads = 0;  // that could have launched it
-  Backoff leaving = Backoff(kRests);
+  base::Backoff leaving = base::Backoff(kRests);
   void Left() { leaving.Fail(heads); }
   void Followed() {
     leaving.Succeed();

@@ -8,13 +8,17 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace reprise::base {
 namespace {
 
 using std::chrono::nanoseconds;
+
+constexpr int kMostListings = 8;
 
 // As Linux makes the number of a clock of a thread's (posix-timers.h).
 clockid_t ClockOf(pid_t thread) {
@@ -43,6 +47,21 @@ std::optional<char> StateOf(pid_t thread) {
   return StateOfThread({text.data(), size});
 }
 
+// None: Linux does not say.
+std::optional<std::set<pid_t>> Threads() {
+  std::error_code error;
+  std::set<pid_t> found;
+  std::filesystem::directory_iterator tasks("/proc/self/task", error);
+  while (!error && tasks != std::filesystem::directory_iterator()) {
+    const std::string name = tasks->path().filename().string();
+    pid_t id = 0;
+    std::from_chars(name.data(), name.data() + name.size(), id);
+    found.insert(id);
+    tasks.increment(error);
+  }
+  return error ? std::nullopt : std::optional(std::move(found));
+}
+
 // It is none of those that wait in the kernel, or that are no more. One that
 // waits for a page may do so anywhere (D), and so is one that a debugger holds.
 bool MayBeAnywhere(char state) {
@@ -61,28 +80,33 @@ std::optional<char> StateOfThread(std::string_view stat) {
 }
 
 ThreadProgress::ThreadProgress() {
-  std::error_code error;
-  std::filesystem::directory_iterator tasks("/proc/self/task", error);
-  const pid_t self = gettid();
-  while (!error && tasks != std::filesystem::directory_iterator()) {
-    const std::string name = tasks->path().filename().string();
-    pid_t id = 0;
-    std::from_chars(name.data(), name.data() + name.size(), id);
-    if (id != self) {
-      if (const auto ran = RanFor(id)) others_.push_back({id, *ran});
-    }
-    tasks.increment(error);
+  // A listing may pass over a thread where the one before it ends meanwhile.
+  std::optional<std::set<pid_t>> ids;
+  for (int i = 0; i < kMostListings; ++i) {
+    std::optional<std::set<pid_t>> again = Threads();
+    if (!again.has_value()) return;
+    if (again == ids) break;
+    ids = std::move(again);
   }
-  known_ = !error && RanFor(self).has_value();
+  const pid_t self = gettid();
+  if (ids->erase(self) == 0 || !RanFor(self).has_value()) return;
+  for (const pid_t id : *ids) {
+    if (const auto ran = RanFor(id)) {
+      others_.push_back({id, *ran});
+    } else if (StateOf(id).has_value()) {
+      return;  // it is there, and has no clock
+    }
+  }
+  known_ = true;
 }
 
 bool ThreadProgress::AllRanFor(nanoseconds time) {
   if (!known_) return false;
   std::erase_if(others_, [time](const Other& other) {
     const std::optional<nanoseconds> ran = RanFor(other.id);
-    if (!ran.has_value() || *ran - other.ran >= time) return true;
+    if (ran.has_value() && *ran - other.ran >= time) return true;
     const std::optional<char> state = StateOf(other.id);
-    return state.has_value() && !MayBeAnywhere(*state);
+    return state.has_value() ? !MayBeAnywhere(*state) : !ran.has_value();
   });
   return others_.empty();
 }

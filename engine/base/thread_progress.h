@@ -16,7 +16,8 @@ namespace reprise::base {
 // processor was left by every thread that has since waited, or has run for that
 // time. However long a thread was kept from running, that does not count. So
 // this tells when what such code uses may be freed, where the code cannot be
-// made to say so itself: it is another library's.
+// made to say so itself: it is another library's. The time must be generous,
+// because Linux may count interrupts in.
 //
 // Of one thread. Asks Linux, some microseconds a thread: /proc/self/task, and
 // the processor's time of each.
@@ -25,8 +26,12 @@ class ThreadProgress {
   // The moment is now.
   ThreadProgress();
 
+  // Linux has said which threads there are. It does not where /proc is missing,
+  // or another container's.
+  bool known() const { return known_; }
+
   // Each other thread that there was has waited, has run for `time`, or has
-  // ended. Those are not asked again. False where Linux does not say.
+  // ended. Those are not asked again. False where nothing is known.
   bool AllRanFor(std::chrono::nanoseconds time);
 
  private:

@@ -3,10 +3,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "engine/base/backoff.h"
 #include "engine/base/thread_progress.h"
 #include "engine/device/cupti_gate.h"
 #include "engine/device/relaxed_capture.h"
@@ -31,10 +33,12 @@ constexpr Clock::duration kRestBeforeDetaching = std::chrono::seconds(1);
 // switched off have done so.
 constexpr Clock::duration kGrace = std::chrono::milliseconds(2);
 // Such a thread is done after less than a microsecond in which it runs.
-constexpr std::chrono::microseconds kWalk(50);
-// One that does not run for that long is waited for at the next occasion.
-constexpr Clock::duration kPatience = std::chrono::milliseconds(100);
+constexpr std::chrono::milliseconds kWalk(1);
+// Who attaches or detaches CUPTI waits for it so long.
+constexpr Clock::duration kPatience = std::chrono::milliseconds(10);
 constexpr std::chrono::microseconds kBetweenLooks(100);
+// In milliseconds.
+constexpr base::Backoff::Schedule kTriesToEnd = {.longest = 1000};
 // A replay takes microseconds; who builds is longer inside.
 constexpr int kTriesToClose = 1000;
 
@@ -50,7 +54,11 @@ constinit std::atomic<Clock::rep> g_last_use{0};
 constinit std::atomic<Clock::rep> g_last_enabled{0};
 // Who has the subscription.
 constinit std::atomic<CuptiAttachment*> g_holder{nullptr};
-constinit std::atomic<int> g_callbacks{0};
+// Callbacks under way; and, in units of kBegun, how many there were.
+constexpr uint64_t kBegun = uint64_t{1} << 32;
+constinit std::atomic<uint64_t> g_callbacks{0};
+// A subscription that could not be ended is tried again from then on.
+constinit std::atomic<Clock::rep> g_next_end{0};
 
 // A thread, by the address of something of its own.
 constinit thread_local char t_mark = 0;
@@ -95,18 +103,57 @@ class Alone {
   bool alone_ = false;
 };
 
-// No thread calls back any more, nor is about to, since callbacks are off.
-bool CallbacksAreOver() {
-  while (g_callbacks.load(std::memory_order_acquire) > 0) {
-    std::this_thread::yield();
+// What other threads do since callbacks were switched off.
+class CallbacksOff {
+ public:
+  // No thread calls back any more, nor is about to.
+  bool AreOver() {
+    const uint64_t callbacks = g_callbacks.load(std::memory_order_acquire);
+    if (callbacks != callbacks_) {  // one has begun or ended since
+      *this = CallbacksOff();
+      return false;
+    }
+    if (callbacks % kBegun > 0) return false;
+    const bool out = others_.known() ? others_.AllRanFor(kWalk)
+                                     : Since(g_last_enabled) >= kGrace;
+    return out && g_callbacks.load(std::memory_order_acquire) == callbacks_;
   }
-  base::ThreadProgress others;
-  const Clock::time_point end = Clock::now() + kPatience;
-  while (!others.AllRanFor(kWalk)) {
+
+ private:
+  uint64_t callbacks_ = g_callbacks.load(std::memory_order_acquire);
+  base::ThreadProgress others_;
+};
+
+// Of all attachments, since callbacks were last on; none: no thread has been
+// about to call back since it was asked. Of the thread that calls CUPTI.
+std::optional<CallbacksOff>& CallbacksSwitchedOff() {
+  static auto* const off = new std::optional<CallbacksOff>;
+  return *off;
+}
+
+bool CallbacksAreOver(Clock::duration patience) {
+  std::optional<CallbacksOff>& off = CallbacksSwitchedOff();
+  const Clock::time_point end = Clock::now() + patience;
+  while (off.has_value() && !off->AreOver()) {
     if (Clock::now() >= end) return false;
     std::this_thread::sleep_for(kBetweenLooks);
   }
+  off.reset();
   return true;
+}
+
+void NoteEnd(bool ended) {
+  static auto* const tries = new base::Backoff(kTriesToEnd);
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      Clock::now().time_since_epoch());
+  if (ended) {
+    tries->Succeed();
+  } else {
+    tries->Fail(static_cast<base::Backoff::Time>(now.count()));
+  }
+  const std::chrono::milliseconds next(tries->ready_at());
+  g_next_end.store(std::chrono::duration_cast<Clock::duration>(next).count(),
+                   kRelaxed);
 }
 
 }  // namespace
@@ -120,8 +167,10 @@ bool CuptiAttachment::attached() { return g_attached.load(kRelaxed); }
 
 Status CuptiAttachment::Subscribe() {
   if (subscriber_ != nullptr) return {};
-  if (doubtful_ != nullptr) (void)End(doubtful_);
-  if (CuptiAttachment* other = g_holder.load(kRelaxed)) other->GiveUp();
+  if (doubtful_ != nullptr) (void)End(doubtful_, kPatience);
+  if (CuptiAttachment* other = g_holder.load(kRelaxed)) {
+    (void)other->GiveUp(kPatience);
+  }
   if (attached()) return SubscribeOnly();
   const Alone gate(kTriesToClose);
   if (!gate.alone()) {
@@ -173,7 +222,7 @@ Status CuptiAttachment::Enable() {
   if (enabled) {
     enabled_ = true;
   } else {
-    GiveUp();
+    (void)GiveUp(kPatience);
     doubtful_ = std::exchange(subscriber_, nullptr);
   }
   return enabled;
@@ -183,11 +232,13 @@ void CuptiAttachment::Disable() {
   if (subscriber_ != nullptr) SwitchOff(subscriber_);
 }
 
-void CuptiAttachment::GiveUp() {
-  if (subscriber_ != nullptr && End(subscriber_)) {
+bool CuptiAttachment::GiveUp(Duration patience) {
+  others_inside_ = false;
+  if (subscriber_ != nullptr && End(subscriber_, patience)) {
     g_holder.store(nullptr, kRelaxed);
   }
-  if (doubtful_ != nullptr) (void)End(doubtful_);
+  if (doubtful_ != nullptr) (void)End(doubtful_, patience);
+  return subscriber_ == nullptr;
 }
 
 void CuptiAttachment::SwitchOff(CUpti_SubscriberHandle subscriber) {
@@ -196,11 +247,14 @@ void CuptiAttachment::SwitchOff(CUpti_SubscriberHandle subscriber) {
                  0, subscriber, CUPTI_CB_DOMAIN_DRIVER_API) != CUPTI_SUCCESS;
   NoteUse();
   g_last_enabled.store(g_last_use.load(kRelaxed), kRelaxed);
+  CallbacksSwitchedOff().emplace();
 }
 
-bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber) {
+bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber,
+                          Duration patience) {
   if (enabled_) SwitchOff(subscriber);
-  others_inside_ = enabled_ || !CallbacksAreOver();
+  others_inside_ = enabled_ || !CallbacksAreOver(patience);
+  NoteEnd(!others_inside_);
   if (others_inside_) return false;
   const RelaxedCapture relaxed(driver_);
   if (cupti_.cuptiUnsubscribe(subscriber) != CUPTI_SUCCESS) return false;
@@ -209,7 +263,7 @@ bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber) {
 }
 
 CuptiAttachment::InCallback::InCallback() {
-  g_callbacks.fetch_add(1, kRelaxed);
+  g_callbacks.fetch_add(kBegun + 1, kRelaxed);
 }
 CuptiAttachment::InCallback::~InCallback() {
   g_callbacks.fetch_sub(1, std::memory_order_release);
@@ -222,7 +276,9 @@ bool CuptiAttachment::Launched(uint32_t nodes) {
 }
 
 bool CuptiAttachment::Idle() {
-  return g_holder.load(kRelaxed) != nullptr && Since(g_last_enabled) >= kGrace;
+  return g_holder.load(kRelaxed) != nullptr &&
+         Since(g_last_enabled) >= kGrace &&
+         Since(g_next_end) >= Clock::duration::zero();
 }
 
 // Who can subscribe is alone: another tool's subscription would be lost.
@@ -234,7 +290,7 @@ void CuptiAttachment::Detach(int tries) {
   }
   if (Subscribe()) {
     const RelaxedCapture relaxed(driver_);
-    GiveUp();
+    (void)GiveUp(kPatience);
     if (others_inside_ || cupti_.cuptiFinalize() != CUPTI_SUCCESS) {
       NoteUse();  // and try again as late as this time
       return;

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <cstdint>
 
 #include "engine/base/status.h"
@@ -29,6 +30,8 @@ namespace reprise::device {
 // subscription that CUPTI refuses to end is ended at the next occasion.
 class CuptiAttachment {
  public:
+  using Duration = std::chrono::steady_clock::duration;
+
   CuptiAttachment(const Driver& driver, const Cupti& cupti,
                   CUpti_CallbackFunc callback)
       : driver_(driver), cupti_(cupti), callback_(callback) {}
@@ -49,18 +52,22 @@ class CuptiAttachment {
   base::Status Enable();
   void Disable();
 
-  // Ends the subscription, for other tools.
-  void GiveUp();
+  // Ends the subscription, for other tools; waits so long until other threads
+  // have left CUPTI. False: they have not, or CUPTI refuses. Then it is worth
+  // another try.
+  bool GiveUp(Duration patience);
 
   // The process has launched graphs of so many nodes since the last recording,
   // or none for a while. True once attaching and detaching cost less than
   // staying attached.
   static bool Launched(uint32_t nodes);
-  // There is a subscription that has been of no use for a while.
+  // There is a subscription that has been of no use for a while, and may be
+  // given up.
   static bool Idle();
   // Detaches CUPTI (2 ms), unless another tool has subscribed or other threads
   // are at work with graphs; that is tried again as much later where CUPTI
-  // fails, else with the next launch. Looks so often whether it may.
+  // fails, else with the next launch. Looks so often whether it may. Other
+  // threads that have called back are waited for, 10 ms at most.
   void Detach(int tries = 1);
 
   // Between Enable and Disable, which it does not end: detaches CUPTI and
@@ -85,7 +92,7 @@ class CuptiAttachment {
   base::Status SubscribeOnly();
   void SwitchOff(CUpti_SubscriberHandle subscriber);
   // Ends the subscription, and forgets it; where CUPTI refuses, false.
-  bool End(CUpti_SubscriberHandle& subscriber);
+  bool End(CUpti_SubscriberHandle& subscriber, Duration patience);
   base::Status Explain(CUptiResult result, const char* call) const;
 
   const Driver& driver_;

@@ -1,10 +1,12 @@
 #include "engine/device/launch_recorder.h"
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <thread>
 #include <utility>
 
+#include "engine/base/log.h"
 #include "engine/device/cupti.h"
 #include "engine/device/cupti_attachment.h"
 #include "engine/device/cupti_gate.h"
@@ -71,6 +73,9 @@ class HiddenInCallback {
 };
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// For a tool that is about to need CUPTI.
+constexpr std::chrono::seconds kPatience(2);
 
 bool InWatchedContext(const CUpti_CallbackData& data) {
   const CUcontext context = watch.context.load(kRelaxed);
@@ -204,7 +209,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     if (Own(&watch) != nullptr) return {};  // it is recording
     const Hidden hidden;
     Status subscribed = cupti_.Subscribe();
-    cupti_.GiveUp();
+    (void)cupti_.GiveUp({});
     watch.owner.store(nullptr);
     return subscribed;
   }
@@ -212,7 +217,11 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
   void GiveUp() override {
     if (Own(&watch) != nullptr) return;  // whoever records needs it
     const Hidden hidden;
-    cupti_.GiveUp();
+    if (!cupti_.GiveUp(kPatience)) {
+      base::Log(base::LogLevel::kWarning,
+                "CUPTI could not be given up to other tools: other threads are "
+                "within it and do not run");
+    }
     watch.owner.store(nullptr);
   }
 
@@ -226,7 +235,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     if (detach) {
       cupti_.Detach();
     } else {
-      cupti_.GiveUp();
+      (void)cupti_.GiveUp({});
     }
     watch.owner.store(nullptr);
   }

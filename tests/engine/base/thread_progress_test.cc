@@ -3,16 +3,16 @@
 #include "engine/base/thread_progress.h"
 
 #include <gtest/gtest.h>
-#include <pthread.h>
-#include <sched.h>
 
 #include <atomic>
-#include <barrier>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
+
+#include "tests/engine/base/stuck_thread.h"
 
 namespace reprise::base {
 namespace {
@@ -38,7 +38,6 @@ class Running {
     stop_ = true;
     thread_.join();
   }
-  pthread_t handle() { return thread_.native_handle(); }
 
  private:
   std::atomic<bool> began_{false};
@@ -129,19 +128,15 @@ TEST(ThreadProgressTest, ThreadsThatBeganLaterAreNotAsked) {
   EXPECT_TRUE(progress.AllRanFor(kForEver));
 }
 
-// A thread that may run, and is kept from it by others, is asked until it has.
+// A thread that neither runs nor waits for anything of its own may be anywhere.
 TEST(ThreadProgressTest, ThreadsThatAreKeptFromRunningAreWaitedFor) {
-  Running starved;
-  const sched_param none{};
-  ASSERT_EQ(pthread_setschedparam(starved.handle(), SCHED_IDLE, &none), 0);
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(static_cast<unsigned>(sched_getcpu()), &one);
-  Running busy;
-  for (Running* each : {&starved, &busy}) {
-    ASSERT_EQ(pthread_setaffinity_np(each->handle(), sizeof one, &one), 0);
-  }
+  tests::StuckThread stuck;
   ThreadProgress progress;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(progress.AllRanFor(kSome));
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  stuck.LetGo();
   EXPECT_TRUE(Comes(progress, kSome));
 }
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "engine/device/cupti.h"
+#include "tests/engine/base/stuck_thread.h"
 
 namespace reprise::device {
 namespace {
@@ -664,6 +666,23 @@ TEST_F(LaunchRecorderTest, EndsTheSubscriptionBehindCallbacksThatAreUnderWay) {
   EXPECT_EQ(simulation_.callback, nullptr);
   other.join();
   simulation_.on_unsubscribe = nullptr;
+}
+
+// One that is kept from running may be within CUPTI still.
+TEST_F(LaunchRecorderTest, EndsNoSubscriptionWhileAThreadDoesNotRun) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  tests::StuckThread stuck;
+  recorder_->Stop();
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  while (std::chrono::steady_clock::now() < end) recorder_->Resting(0);
+  recorder_->Resting(1'000'000);
+  EXPECT_NE(simulation_.callback, nullptr);
+  EXPECT_EQ(simulation_.finalized, 0);
+  stuck.LetGo();
+  while (simulation_.callback != nullptr) recorder_->Resting(0);
+  recorder_->Resting(1'000'000);
+  EXPECT_EQ(simulation_.finalized, 1);
 }
 
 // Whoever has detached CUPTI has taken our subscription along.

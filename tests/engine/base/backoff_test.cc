@@ -1,12 +1,12 @@
 // Proves when what has failed is tried again.
 
-#include "scheduler/backoff.h"
+#include "engine/base/backoff.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace reprise::scheduler {
+namespace reprise::base {
 namespace {
 
 constexpr Backoff::Schedule kSchedule = {
@@ -69,4 +69,4 @@ TEST(BackoffTest, WhatFailsEveryOtherTimeIsTriedEverMoreRarely) {
 }
 
 }  // namespace
-}  // namespace reprise::scheduler
+}  // namespace reprise::base

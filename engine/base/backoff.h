@@ -1,12 +1,12 @@
 // When what has failed is tried again.
 
-#ifndef REPRISE_SCHEDULER_BACKOFF_H_
-#define REPRISE_SCHEDULER_BACKOFF_H_
+#ifndef REPRISE_ENGINE_BASE_BACKOFF_H_
+#define REPRISE_ENGINE_BASE_BACKOFF_H_
 
 #include <algorithm>
 #include <cstdint>
 
-namespace reprise::scheduler {
+namespace reprise::base {
 
 // Something that has failed is tried again after a wait, and after a longer
 // wait each time it fails again. Time is any count of the caller's that rises:
@@ -42,6 +42,8 @@ class Backoff {
   }
   // It may be tried.
   bool Ready(Time now) const { return now >= until_; }
+  // From then on.
+  Time ready_at() const { return until_; }
   // It has failed, and was not forgiven.
   bool failed() const { return wait_ > 0; }
 
@@ -52,6 +54,6 @@ class Backoff {
   uint32_t successes_ = 0;  // in a row
 };
 
-}  // namespace reprise::scheduler
+}  // namespace reprise::base
 
-#endif  // REPRISE_SCHEDULER_BACKOFF_H_
+#endif  // REPRISE_ENGINE_BASE_BACKOFF_H_

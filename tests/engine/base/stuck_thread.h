@@ -1,0 +1,76 @@
+// A thread that the kernel keeps from running.
+
+#ifndef REPRISE_TESTS_ENGINE_BASE_STUCK_THREAD_H_
+#define REPRISE_TESTS_ENGINE_BASE_STUCK_THREAD_H_
+
+#include <linux/sched.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace reprise::tests {
+
+// It is within a call of the kernel's that ends with a child process, and
+// sleeps there without being woken by anything else (state D), as a thread does
+// that waits for a page. So a test can have one that does not go on, without a
+// busy machine.
+class StuckThread {
+ public:
+  StuckThread() {
+    if (pipe(pipe_.data()) != 0) throw std::runtime_error("pipe");
+    thread_ = std::thread([this] {
+      id_ = gettid();
+      // As fork(), but for the parent's waiting.
+      const long child = syscall(SYS_clone, CLONE_VFORK | SIGCHLD, nullptr,
+                                 nullptr, nullptr, nullptr);
+      if (child == 0) {
+        close(pipe_[1]);
+        char byte = 0;
+        while (read(pipe_[0], &byte, 1) > 0) {
+        }
+        _exit(0);
+      }
+      waitpid(static_cast<pid_t>(child), nullptr, 0);
+    });
+    while (State() != 'D') std::this_thread::yield();
+  }
+  ~StuckThread() {
+    LetGo();
+    thread_.join();
+    close(pipe_[0]);
+  }
+  StuckThread(const StuckThread&) = delete;
+  StuckThread& operator=(const StuckThread&) = delete;
+
+  // It goes on, and ends.
+  void LetGo() {
+    if (pipe_[1] >= 0) close(pipe_[1]);
+    pipe_[1] = -1;
+  }
+
+ private:
+  char State() const {
+    std::ifstream stat("/proc/self/task/" + std::to_string(id_.load()) +
+                       "/stat");
+    std::string text;
+    std::getline(stat, text);
+    const size_t end = text.rfind(") ");
+    return end == std::string::npos ? '?' : text[end + 2];
+  }
+
+  std::array<int, 2> pipe_{-1, -1};
+  std::atomic<pid_t> id_{0};
+  std::thread thread_;
+};
+
+}  // namespace reprise::tests
+
+#endif  // REPRISE_TESTS_ENGINE_BASE_STUCK_THREAD_H_
