@@ -385,7 +385,7 @@ def front_us(records: FrontRecord, program: str, mode: str) -> str:
         return "-"
     if "error" in record:
         return "failed"
-    eager = " (not replayed)" if record["replays"] == 0 else ""
+    eager = " (not replayed)" if record.get("replays") == 0 else ""
     return f"{record['median_us']:.0f}{eager}"
 
 
@@ -395,7 +395,7 @@ def front_seconds(record: dict | None) -> str:
         return "-"
     if "error" in record:
         return "failed"
-    if record["replays"] == 0:
+    if record.get("replays") == 0:
         return "-"
     if record["first_fast_s"] is None:
         return f"> {record['first_calls_s']:.0f}"

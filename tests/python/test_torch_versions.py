@@ -7,17 +7,26 @@ got another name, under which nobody observes it.
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import sys
 import sysconfig
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import reprise
 import torch
 from reprise import _native, _observers, _torchs_kernels
-from watching import assert_same_bits, followed_share, randoms, settle, watched
+from watching import (
+    assert_same_bits,
+    followed_share,
+    randoms,
+    replaying,
+    settle,
+    watched,
+)
 
 VERSION = ".".join(torch.__version__.split(".")[:2])
 
@@ -75,6 +84,42 @@ def test_kernels_that_torch_registers_from_python() -> None:
         assert _torchs_kernels.tell(_native._ops()) == []
     finally:
         library._destroy()
+
+
+def _replaced_by_the_program() -> contextlib.AbstractContextManager[object]:
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("bmm", lambda a, b: a @ b, "CUDA", allow_override=True)
+    return contextlib.closing(types.SimpleNamespace(close=library._destroy))
+
+
+def _switched_off() -> contextlib.AbstractContextManager[object]:
+    switches: Any = torch.backends
+    off: contextlib.AbstractContextManager[object] = (
+        switches.python_native.triton.disabled()
+    )
+    return off
+
+
+@pytest.mark.parametrize("change", [_replaced_by_the_program, _switched_off])
+def test_kernels_from_python_are_told_apart(
+    change: Callable[[], contextlib.AbstractContextManager[object]],
+) -> None:
+    """What was recorded with other kernels is not replayed, whoever registers them."""
+    if change is _switched_off and VERSION not in FROM_PYTHON:
+        return
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2 + 1).relu().sin()
+
+    inputs = randoms("cpu", 4, 4, calls=6)
+    with watched("cpu") as session:
+        settle(session, step, inputs)
+        with replaying(session):
+            step(inputs[0])
+        with change():
+            before = session.stats()
+            step(inputs[0])
+            assert session.stats().since(before).followed == 0
 
 
 def test_torchs_sources_are_hashed(

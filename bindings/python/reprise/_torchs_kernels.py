@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import pathlib
+import re
 import sys
 from typing import Any, NamedTuple
 
@@ -26,7 +27,8 @@ class _Kernel(NamedTuple):
     sha256: tuple[str, ...]  # of all modules; one for each release that was read
 
 
-_BMM = "torch._native.ops.bmm_outer_product"
+_NATIVE = "torch._native"
+_BMM = f"{_NATIVE}.ops.bmm_outer_product"
 _READ = (
     # Products of a column and a row, by their shapes; all others are torch's compiled
     # kernel's. Each element is one product, however Triton compiles it.
@@ -34,8 +36,16 @@ _READ = (
         "aten",
         "bmm",
         "CUDA",
-        (_REGISTRY, f"{_BMM}.triton_impl", f"{_BMM}.triton_kernels"),
-        ("771807292e788ffb476ae88566c3a8a7c622ac56316e1a3e62b14e8af48cd5d6",),  # 2.15.0
+        (
+            _REGISTRY,
+            f"{_NATIVE}.aot_manifest",
+            f"{_NATIVE}.const_tensor_wrapper",
+            f"{_NATIVE}.instrumentation",
+            f"{_NATIVE}.triton_utils",
+            f"{_BMM}.triton_impl",
+            f"{_BMM}.triton_kernels",
+        ),
+        ("d6f55f7af88118424db4b6c99b487dcd21748a3f9a7fa7e55088978c19876eea",),  # 2.15.0
     ),
 )
 
@@ -66,7 +76,7 @@ def tell(ops: Any) -> list[str]:
     """Tell the library, `torch.ops.reprise`, of such kernels. Return their operators."""
     told = []
     for each in _READ:
-        if not _is_registered(each) or source_hash(each.modules) not in each.sha256:
+        if source_hash(each.modules) not in each.sha256 or not _is_torchs(each):
             continue
         name = f"{each.namespace}::{each.operator}"
         if ops.take_kernel_for_torchs(name, "", each.backend):
@@ -74,18 +84,36 @@ def tell(ops: Any) -> list[str]:
     return told
 
 
-def _is_registered(kernel: _Kernel) -> bool:
-    """Whether torch has registered it alone, and nobody another one in its place."""
-    registry: Any = sys.modules.get(_REGISTRY)
-    graphs = getattr(registry, "_graphs", {})
-    nodes = graphs.get((kernel.namespace, kernel.operator, kernel.backend), [])
-    if len(nodes) != 1 or nodes[0].cond_fn.__module__ not in kernel.modules:
+def _is_torchs(kernel: _Kernel) -> bool:
+    """Whether torch has registered it, alone and over its own, and nobody another one."""
+    registry: Any = sys.modules[_REGISTRY]
+    key = kernel.namespace, kernel.operator, kernel.backend
+    nodes = registry._graphs.get(key, [])
+    if len(nodes) != 1:
         return False
+    functions = nodes[0].cond_fn, nodes[0].impl_fn
+    if any(each.__module__ not in kernel.modules for each in functions):
+        return False
+    own = f"registered at {registry.__file__}:"
+    compiled = f"/Register{kernel.backend}_"
+    before = _registered(f"{kernel.namespace}::{kernel.operator}", kernel.backend)
+    inner = _registered(f"_native::{nodes[0].node_id}", kernel.backend)
+    return (
+        len(before) == 2
+        and before[0].startswith(own)
+        and compiled in before[1]
+        and len(inner) == 1
+        and inner[0].startswith(own)
+    )
+
+
+def _registered(name: str, backend: str) -> list[str]:
+    """Return where its kernels of that backend are from, the one that runs first."""
     import torch
 
-    name = f"{kernel.namespace}::{kernel.operator}"
-    of_backend = f"{kernel.backend}: registered at {registry.__file__}:"
-    return any(
-        line.startswith(of_backend)
-        for line in torch._C._dispatch_dump(name).splitlines()
+    found = re.findall(
+        rf"^{backend}(?: \(inactive\))?: (.*)$",
+        torch._C._dispatch_dump(name),
+        flags=re.MULTILINE,
     )
+    return list(map(str, found))

@@ -36,12 +36,30 @@ struct KernelTableOf {
 template struct Reveal<DefinitionOf, &c10::OperatorHandle::operatorDef_>;
 template struct Reveal<KernelTableOf, &c10::impl::OperatorEntry::kernels_>;
 
+// What a kernel calls. Kernels in Python are all called by one function of
+// torch's, so only their functors tell them apart.
+struct BoxedKernelOf {
+  friend auto Member(BoxedKernelOf);
+};
+struct FunctorOf {
+  friend auto Member(FunctorOf);
+};
+template struct Reveal<BoxedKernelOf, &c10::KernelFunction::boxed_kernel_func_>;
+template struct Reveal<FunctorOf, &c10::BoxedKernel::functor_>;
+
 namespace {
 
 using c10::DispatchKey;
 
 const c10::impl::OperatorEntry& EntryOf(const c10::OperatorHandle& op) {
   return (op.*Member(DefinitionOf()))->op;
+}
+
+bool IsSame(const c10::KernelFunction& a, const c10::KernelFunction& b) {
+  const auto functor = [](const c10::KernelFunction& kernel) {
+    return ((kernel.*Member(BoxedKernelOf())).*Member(FunctorOf())).get();
+  };
+  return a._equalsBoxedAndUnboxed(b) && functor(a) == functor(b);
 }
 
 constexpr std::array kBackends = {DispatchKey::CPU, DispatchKey::CUDA};
@@ -135,7 +153,7 @@ class ProgramsKernels {
                const c10::KernelFunction& kernel) const {
     return std::ranges::any_of(taken_, [&](const Taken& taken) {
       return taken.backend == backend && taken.name == name &&
-             taken.kernel._equalsBoxedAndUnboxed(kernel);
+             IsSame(taken.kernel, kernel);
     });
   }
 
@@ -178,21 +196,22 @@ class ProgramsKernels {
       if (!entry.hasComputedKernelForDispatchKey(kBackends[i])) continue;
       const c10::KernelFunction& kernel =
           entry.lookup(c10::DispatchKeySet(kBackends[i]));
-      if (known.kernels[i].isValid() &&
-          kernel._equalsBoxedAndUnboxed(known.kernels[i])) {
+      if (known.kernels[i].isValid() && IsSame(kernel, known.kernels[i])) {
         continue;
       }
       const auto* const registered = KernelFor(entry, kBackends[i]);
-      if (IsTorchs(registered, *folder_) ||
-          IsTaken(known.name, kBackends[i], kernel)) {
+      if (IsTorchs(registered, *folder_)) {
         known.kernels[i] = kernel;
         continue;
       }
+      // One of torch's in Python may be switched off: what was recorded with it
+      // is replayed with it alone.
       std::string what = known.name.name + "." + known.name.overload_name;
       if (registered != nullptr) what += registered->debug;
       what += c10::toString(kBackends[i]);
-      replaced |= kBits[i];
       hash ^= std::hash<std::string>()(what) | 1;
+      if (IsTaken(known.name, kBackends[i], kernel)) continue;
+      replaced |= kBits[i];
     }
     if (replaced != 0) all_replaced.insert(known.name);
     if (replaced != 0 && known.info == nullptr) {

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -863,9 +864,10 @@ bool TapeRecorder::MayVary(size_t index) const {
   for (size_t i = 0; i < call.arguments.size(); ++i) {
     const c10::IValue& value = call.arguments[i].value;
     if (!value.isDouble() || IsProbability(call.op, i)) continue;
-    const double size = std::abs(value.toDouble());
+    // By its bits, as the matcher: of nan, too.
+    const auto size = std::bit_cast<uint64_t>(std::abs(value.toDouble()));
     if (std::ranges::any_of(parts_.numbers, [size](double number) {
-          return std::abs(number) == size;
+          return std::bit_cast<uint64_t>(std::abs(number)) == size;
         })) {
       return true;
     }
