@@ -1,6 +1,6 @@
 """Runs all tests that need a GPU, and keeps one JUnit record of them.
 
-    python perf/gpu_tests.py BUNDLE OUT.xml [--commit ID] [--jobs 6] [--only WORD]
+    python perf/gpu_tests.py BUNDLE OUT.xml [--commit ID] [--jobs 6] [--only WORD...]
 
 BUNDLE is what `scripts/gpu_bundle.sh` has made: the machine with the GPU needs this
 checkout, that folder and a Python with torch and pytest, no compiler. Each C++ program
@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 
 import progress
 import torch
@@ -34,6 +35,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "python"
 TIMEOUT_S = 540.0
+MOST_TOLD = 3000  # characters of a failure
 ALONE = ("test_out_of_memory",)  # they fill the device
 NO_TESTS = 5  # pytest's exit status where it finds none
 
@@ -131,7 +133,18 @@ def run(
         if suite.get("name") == "pytest":
             suite.set("name", name)
     print(f"{time.monotonic() - began:6.1f} s  {name}: {tally(suites)}", flush=True)
+    tell_failures(suites)
     return suites
+
+
+def tell_failures(suites: list[ET.Element]) -> None:
+    """Print why tests failed, at once: a run that is ended early keeps no record."""
+    for case in filter(failed, cases(suites)):
+        why = case.find("failure")
+        why = case.find("error") if why is None else why
+        assert why is not None
+        text = why.get("message", "") + "\n" + (why.text or "")[-MOST_TOLD:]
+        print(f"FAILED {name_of(case)}: {text.strip()[:MOST_TOLD]}", flush=True)
 
 
 def cases(suites: list[ET.Element]) -> list[ET.Element]:
@@ -189,12 +202,18 @@ def main() -> int:
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--commit")
     parser.add_argument("--jobs", type=int, default=6)
-    parser.add_argument("--only", default="", metavar="WORD", help="in their names")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="WORD", help="one is in each name"
+    )
     given = parser.parse_args()
     bundle = given.bundle.resolve()
     machine, commit = Machine.here(), commit_of(given.commit)
-    programs = sorted(p for p in bundle.glob("*_test") if given.only in p.name)
-    files = sorted(p for p in TESTS.glob("test_*.py") if given.only in p.name)
+
+    def wanted(paths: Iterable[pathlib.Path]) -> list[pathlib.Path]:
+        return sorted(p for p in paths if any(word in p.name for word in given.only))
+
+    programs = wanted(bundle.glob("*_test"))
+    files = wanted(TESTS.glob("test_*.py"))
     if not any(bundle.glob("*_test")):
         sys.exit(f"no test program in {bundle}: scripts/gpu_bundle.sh puts them there")
 
