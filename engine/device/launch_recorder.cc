@@ -248,8 +248,8 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
       return Fail(Code::kFailedPrecondition, "nothing is being recorded");
     }
     auto op = std::make_unique<OpenOp>();
-    op->session = watch.session.load(kRelaxed);
     REPRISE_RETURN_IF_ERROR(HearThisThread());
+    op->session = watch.session.load(kRelaxed);
     op->decoder.reset(
         idle_decoder_.exchange(nullptr, std::memory_order_acquire));
     if (op->decoder == nullptr) {
@@ -306,6 +306,9 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
       return {};
     {
       const Hidden hidden;
+      // Nothing is told of meanwhile: ops that other threads have open are
+      // refused.
+      watch.session.fetch_add(1, kRelaxed);
       REPRISE_RETURN_IF_ERROR(cupti_.AttachAnew());
     }
     REPRISE_ASSIGN_OR_RETURN(hears, HearsThisThread());

@@ -960,6 +960,26 @@ TEST_F(LaunchRecorderTest, AttachesAnewForAThreadThatCuptiForgot) {
   recorder_->Stop();
 }
 
+// Meanwhile it tells nothing of other threads, either.
+TEST_F(LaunchRecorderTest, RefusesOpsThatWereOpenWhileItWasAttachedAnew) {
+  ASSERT_TRUE(recorder_->Start(stream_));
+  std::atomic<bool> open = false;
+  std::atomic<bool> attached = false;
+  std::thread other([&] {
+    ASSERT_TRUE(recorder_->BeginOp());
+    open = true;
+    while (!attached) std::this_thread::yield();
+    EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("stopped"));
+  });
+  while (!open) std::this_thread::yield();
+  simulation_.forgot_threads = true;
+  ASSERT_TRUE(recorder_->BeginOp());
+  attached = true;
+  other.join();
+  EXPECT_EQ(recorder_->EndOp().refusal, "");
+  recorder_->Stop();
+}
+
 // Where it cannot be attached anew, nothing passes for an op without launches.
 TEST_F(LaunchRecorderTest, OpensNoOpThatCuptiWouldNotTellOf) {
   ASSERT_TRUE(recorder_->Start(stream_));
