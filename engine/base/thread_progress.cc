@@ -105,6 +105,8 @@ bool ThreadProgress::AllRanFor(nanoseconds time) {
   std::erase_if(others_, [time](const Other& other) {
     const std::optional<nanoseconds> ran = RanFor(other.id);
     if (ran.has_value() && *ran - other.ran >= time) return true;
+    if (ran.has_value() && *ran < other.ran)
+      return true;  // a later thread's id
     const std::optional<char> state = StateOf(other.id);
     return state.has_value() ? !MayBeAnywhere(*state) : !ran.has_value();
   });

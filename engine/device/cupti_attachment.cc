@@ -29,8 +29,11 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr uint64_t kNodesBeforeDetaching = 50'000;
 // For programs that launch graphs of their own, which nobody counts.
 constexpr Clock::duration kRestBeforeDetaching = std::chrono::seconds(1);
-// By then most threads that were about to call back when callbacks were
-// switched off have done so.
+// A subscription that is off costs nothing. Where the next recording comes
+// before that, it need not be ended, for which all threads are looked at.
+constexpr Clock::duration kKept = std::chrono::milliseconds(50);
+// Where threads cannot be looked at: by then most that were about to call back
+// when callbacks were switched off have done so.
 constexpr Clock::duration kGrace = std::chrono::milliseconds(2);
 // Such a thread is done after less than a microsecond in which it runs.
 constexpr std::chrono::milliseconds kWalk(1);
@@ -103,7 +106,7 @@ class Alone {
   bool alone_ = false;
 };
 
-// What other threads do since callbacks were switched off.
+// What other threads do since a moment at which callbacks were off.
 class CallbacksOff {
  public:
   // No thread calls back any more, nor is about to.
@@ -124,23 +127,28 @@ class CallbacksOff {
   base::ThreadProgress others_;
 };
 
-// Of all attachments, since callbacks were last on; none: no thread has been
-// about to call back since it was asked. Of the thread that calls CUPTI.
-std::optional<CallbacksOff>& CallbacksSwitchedOff() {
-  static auto* const off = new std::optional<CallbacksOff>;
-  return *off;
-}
+// Of all attachments. Of the thread that calls CUPTI.
+struct LastCallbacks {
+  bool were_on = false;             // since they were last known to be over
+  std::optional<CallbacksOff> off;  // none: nobody has asked since
 
-bool CallbacksAreOver(Clock::duration patience) {
-  std::optional<CallbacksOff>& off = CallbacksSwitchedOff();
-  const Clock::time_point end = Clock::now() + patience;
-  while (off.has_value() && !off->AreOver()) {
-    if (Clock::now() >= end) return false;
-    std::this_thread::sleep_for(kBetweenLooks);
+  static LastCallbacks& Get() {
+    static auto* const last = new LastCallbacks;
+    return *last;
   }
-  off.reset();
-  return true;
-}
+
+  bool AreOver(Clock::duration patience) {
+    if (!were_on) return true;
+    if (!off.has_value()) off.emplace();
+    const Clock::time_point end = Clock::now() + patience;
+    while (!off->AreOver()) {
+      if (Clock::now() >= end) return false;
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+    *this = {};
+    return true;
+  }
+};
 
 void NoteEnd(bool ended) {
   static auto* const tries = new base::Backoff(kTriesToEnd);
@@ -247,13 +255,13 @@ void CuptiAttachment::SwitchOff(CUpti_SubscriberHandle subscriber) {
                  0, subscriber, CUPTI_CB_DOMAIN_DRIVER_API) != CUPTI_SUCCESS;
   NoteUse();
   g_last_enabled.store(g_last_use.load(kRelaxed), kRelaxed);
-  CallbacksSwitchedOff().emplace();
+  LastCallbacks::Get() = {.were_on = true, .off = {}};
 }
 
 bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber,
                           Duration patience) {
   if (enabled_) SwitchOff(subscriber);
-  others_inside_ = enabled_ || !CallbacksAreOver(patience);
+  others_inside_ = enabled_ || !LastCallbacks::Get().AreOver(patience);
   NoteEnd(!others_inside_);
   if (others_inside_) return false;
   const RelaxedCapture relaxed(driver_);
@@ -276,8 +284,7 @@ bool CuptiAttachment::Launched(uint32_t nodes) {
 }
 
 bool CuptiAttachment::Idle() {
-  return g_holder.load(kRelaxed) != nullptr &&
-         Since(g_last_enabled) >= kGrace &&
+  return g_holder.load(kRelaxed) != nullptr && Since(g_last_enabled) >= kKept &&
          Since(g_next_end) >= Clock::duration::zero();
 }
 

@@ -98,12 +98,12 @@ class LaunchRecorder {
   virtual std::optional<std::string> TakeForeignWork() = 0;
 
   // Nothing is being recorded, and a graph of that many nodes was launched (0:
-  // none). Gives CUPTI up for other tools, if 2 ms have passed since Stop. Once
-  // graphs have cost about what detaching CUPTI and attaching it
-  // again costs, or a second has passed since CUPTI was last of use, detaches
-  // it (2 ms), unless another tool has subscribed meanwhile or other threads
-  // are at work with graphs; a failure is tried again as much later. Any thread
-  // that has no op open. A load where CUPTI is not attached, else a look at the
+  // none). Gives CUPTI up for other tools, if 50 ms have passed since Stop.
+  // Once graphs have cost about what detaching CUPTI and attaching it again
+  // costs, or a second has passed since CUPTI was last of use, detaches it (2
+  // ms), unless another tool has subscribed meanwhile or other threads are at
+  // work with graphs; a failure is tried again as much later. Any thread that
+  // has no op open. A load where CUPTI is not attached, else a look at the
   // clock.
   virtual void Resting(uint32_t nodes) = 0;
 
