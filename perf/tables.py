@@ -409,6 +409,8 @@ def front_bits(record: dict | None) -> str:
         return "-"
     if "error" in record:
         return "failed"
+    if record.get("replays") == 0:
+        return "-"
     return "yes" if record["bits"] else "no"
 
 
@@ -435,8 +437,8 @@ def front_table(records: FrontRecord) -> str:
         "a call of",
         "eager µs",
         *(f"{FRONT_MODES[mode]} µs" for mode in FRONT_FASTER),
-        f"seconds until the first fast call: {ways}",
-        "same bits as eager: the same ways",
+        f"seconds until the first fast call, in this order: {ways}",
+        "eager's bits, in this order",
     ]
     return table(head, rows)
 
