@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -963,18 +964,18 @@ TEST_F(LaunchRecorderTest, AttachesAnewForAThreadThatCuptiForgot) {
 // Meanwhile it tells nothing of other threads, either.
 TEST_F(LaunchRecorderTest, RefusesOpsThatWereOpenWhileItWasAttachedAnew) {
   ASSERT_TRUE(recorder_->Start(stream_));
-  std::atomic<bool> open = false;
-  std::atomic<bool> attached = false;
+  std::promise<void> open;
+  std::promise<void> attached;
   std::thread other([&] {
-    ASSERT_TRUE(recorder_->BeginOp());
-    open = true;
-    while (!attached) std::this_thread::yield();
+    EXPECT_TRUE(recorder_->BeginOp());
+    open.set_value();
+    attached.get_future().wait();  // it need not run meanwhile
     EXPECT_THAT(recorder_->EndOp().refusal, HasSubstr("stopped"));
   });
-  while (!open) std::this_thread::yield();
+  open.get_future().wait();
   simulation_.forgot_threads = true;
-  ASSERT_TRUE(recorder_->BeginOp());
-  attached = true;
+  EXPECT_TRUE(recorder_->BeginOp());
+  attached.set_value();
   other.join();
   EXPECT_EQ(recorder_->EndOp().refusal, "");
   recorder_->Stop();
