@@ -55,6 +55,13 @@ constexpr char kMoves[] =
 constexpr uint32_t kDrawTries = 4;
 constexpr uint64_t kReplaysToTryAgain = 256;
 
+constexpr char kMemoryGone[] =
+    "memory that its kernels name, or kernels of a library's, are freed again "
+    "and again: recorded ever more rarely";
+constexpr char kOtherMemory[] =
+    "an operand that comes from outside is replaced again and again: recorded "
+    "ever more rarely";
+
 constexpr char kGaveWay[] =
     "its plan was evicted again and again, for other plans or for the "
     "program's memory: recorded ever more rarely";
@@ -953,6 +960,31 @@ bool Lifecycle::GoOn(TraceEntry* entry, uint32_t ops) {
   entry->state = State::kSeen;
   traces_.Count(entry);
   return true;
+}
+
+bool Lifecycle::After(engine::Instance::Readiness readiness, TraceEntry* entry,
+                      const engine::Instance& instance, uint32_t index,
+                      const OpView& op) {
+  using Readiness = engine::Instance::Readiness;
+  switch (readiness) {
+    case Readiness::kUnproven:
+      LearnMoves(entry, instance.unproven());
+      return entry->state == State::kConfirm;
+    case Readiness::kElsewhere:
+      return LearnDraws(entry);
+    case Readiness::kUntold:
+      return LearnNumbers(entry, index, instance.trace().ops[index], op);
+    case Readiness::kReplaced:
+      Renew(entry, instance.broken() ? kMemoryGone : kOtherMemory,
+            instance.Replaced());
+      return !entry->renewal.waiting();
+    case Readiness::kReady:
+    case Readiness::kOccupied:
+    case Readiness::kOtherOp:
+    case Readiness::kNoMemory:
+      break;
+  }
+  return false;
 }
 
 bool Lifecycle::LearnNumbers(TraceEntry* entry, uint32_t index,

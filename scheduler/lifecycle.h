@@ -116,6 +116,12 @@ class Lifecycle {
   // came, on other operands.
   void NoteLeaving(TraceEntry* entry, const engine::Effects& effects,
                    uint32_t op, const engine::TracedOp& traced, bool operands);
+  // The instance has answered so, not kReady, when that op came for its op of
+  // that index: learns what this shows of the trace. True if the trace is to be
+  // recorded for that, now or with its next pass: the plan is dropped.
+  bool After(engine::Instance::Readiness readiness, TraceEntry* entry,
+             const engine::Instance& instance, uint32_t index,
+             const engine::OpView& op);
   // The op, which came for `traced`, brings numbers that the recordings do not
   // tell enough of. True if another recording may help: the plan is dropped.
   bool LearnNumbers(TraceEntry* entry, uint32_t index,
@@ -139,9 +145,6 @@ class Lifecycle {
   // another pass may bring other data: the plan rests, and is given up only
   // where that happens time and again.
   void CouldNotRun(TraceEntry* entry, const base::Error& error);
-  // Externals lie where they never moved to while recorded: the next pass is
-  // recorded, and proves that they can; where that does not help, a later one.
-  void LearnMoves(TraceEntry* entry, std::span<const engine::ValueId> values);
   // Back to its first recording, for what was learned since.
   void StartOver(TraceEntry* entry);
   // Its plan is of no use any more, for that reason: what it names is not there
@@ -167,6 +170,9 @@ class Lifecycle {
   uint64_t forgotten() const { return traces_.forgotten(); }
 
  private:
+  // Externals lie where they never moved to while recorded: the next pass is
+  // recorded, and proves that they can; where that does not help, a later one.
+  void LearnMoves(TraceEntry* entry, std::span<const engine::ValueId> values);
   // Both recordings show what is known to change, or none of the next few will.
   bool TellsEnough(TraceEntry* entry) const;
   // What earlier passes have told of the trace, and its recording cannot.

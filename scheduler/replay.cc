@@ -127,23 +127,24 @@ void Replay::LeaveByGenerator(const OpView& op) {
 bool Replay::LaunchAt(const OpView& op) {
   using Readiness = engine::Instance::Readiness;
   const Readiness readiness = instance().BindLate(op);
-  if (readiness == Readiness::kUnproven) {
-    LeaveAt(op);
-    life_.LearnMoves(entry(), instance().unproven());
-    return false;
-  }
-  if (readiness == Readiness::kElsewhere) {
-    LeaveByGenerator(op);
-    return false;
-  }
-  if (readiness == Readiness::kUntold) {
-    LeaveAt(op);
-    if (!LearnNumbers(op)) NoteLeaving(nullptr);
-    return false;
-  }
-  if (readiness != Readiness::kReady || !instance().Matches(cursor_, op)) {
-    Diverge(op);
-    return false;
+  switch (readiness) {
+    case Readiness::kUnproven:
+      LeaveAt(op);
+      (void)life_.After(readiness, entry(), instance(), cursor_, op);
+      return false;
+    case Readiness::kElsewhere:
+    case Readiness::kUntold:
+      LeaveAt(op);
+      if (!life_.After(readiness, entry(), instance(), cursor_, op)) {
+        NoteLeaving(nullptr);
+      }
+      return false;
+    case Readiness::kReady:
+      if (instance().Matches(cursor_, op)) break;
+      [[fallthrough]];
+    default:
+      Diverge(op);
+      return false;
   }
   // The segment reads more of the memory that has just been bound than its
   // first op does.

@@ -35,12 +35,6 @@ constexpr char kOpUnderWay[] =
 constexpr char kFromHost[] = "copies from the host, between traces";
 constexpr char kReleased[] =
     "memory ran short: plans were dropped, to be recorded again";
-constexpr char kMemoryGone[] =
-    "memory that its kernels name, or kernels of a library's, are freed again "
-    "and again: recorded ever more rarely";
-constexpr char kOtherMemory[] =
-    "an operand that comes from outside is replaced again and again: recorded "
-    "ever more rarely";
 
 }  // namespace
 
@@ -605,38 +599,16 @@ bool StreamSession::Resolve(const OpView& op) {
   const uint64_t escapes = instance.escapes();
   const Instance::Readiness readiness = instance.Resolve(op, holds_);
   journal_.stats.escapes += instance.escapes() - escapes;
-  switch (readiness) {
-    case Instance::Readiness::kReady:
-      life_.HasRoom(entry, instance);
-      return true;
-    case Instance::Readiness::kOccupied:
-      life_.HasNoRoom(entry, instance.arena(), in_use_.index);
-      return false;
-    case Instance::Readiness::kUnproven:
-      life_.LearnMoves(entry, instance.unproven());
-      if (entry->state == State::kConfirm) {
-        learning_.StartRecording(entry, Recording::kRelocated);
-      }
-      return false;
-    case Instance::Readiness::kElsewhere:
-      if (life_.LearnDraws(entry)) {
-        learning_.StartRecording(entry, Recording::kRelocated);
-      }
-      return false;
-    case Instance::Readiness::kUntold:
-      if (life_.LearnNumbers(entry, 0, instance.trace().ops.front(), op)) {
-        learning_.StartRecording(entry, Recording::kRelocated);
-      }
-      return false;
-    case Instance::Readiness::kReplaced:
-      life_.Renew(entry, instance.broken() ? kMemoryGone : kOtherMemory,
-                  instance.Replaced());
-      if (!entry->renewal.waiting())
-        learning_.StartRecording(entry, Recording::kFirst);
-      return false;
-    case Instance::Readiness::kOtherOp:
-    case Instance::Readiness::kNoMemory:
-      return false;
+  if (readiness == Instance::Readiness::kReady) {
+    life_.HasRoom(entry, instance);
+    return true;
+  }
+  if (readiness == Instance::Readiness::kOccupied) {
+    life_.HasNoRoom(entry, instance.arena(), in_use_.index);
+  } else if (life_.After(readiness, entry, instance, 0, op)) {
+    learning_.StartRecording(entry, entry->state == State::kRecord
+                                        ? Recording::kFirst
+                                        : Recording::kRelocated);
   }
   return false;
 }

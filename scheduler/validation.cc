@@ -61,11 +61,10 @@ bool Validation::GoOn(const OpView& op) {
   using Readiness = engine::Instance::Readiness;
   const bool due = cursor_ == instance().next_launch_op();
   const Readiness readiness = due ? instance().BindLate(op) : Readiness::kReady;
-  if (readiness == Readiness::kUnproven) {
-    life_.LearnMoves(entry(), instance().unproven());
+  if (readiness != Readiness::kReady) {
+    (void)life_.After(readiness, entry(), instance(), cursor_, op);
   }
-  if (readiness == Readiness::kElsewhere) life_.LearnDraws(entry());
-  if (readiness == Readiness::kUntold || instance().OtherNumbers(cursor_, op)) {
+  if (readiness != Readiness::kUntold && instance().OtherNumbers(cursor_, op)) {
     LearnNumbers(op);
   }
   // Before a segment is launched: another op has not told late externals.
