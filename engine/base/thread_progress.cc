@@ -11,7 +11,6 @@
 #include <set>
 #include <string>
 #include <system_error>
-#include <utility>
 
 namespace reprise::base {
 namespace {
@@ -47,10 +46,9 @@ std::optional<char> StateOf(pid_t thread) {
   return StateOfThread({text.data(), size});
 }
 
-// None: Linux does not say.
-std::optional<std::set<pid_t>> Threads() {
+// Adds those that are not in `found`.
+std::error_code FindThreads(std::set<pid_t>& found) {
   std::error_code error;
-  std::set<pid_t> found;
   std::filesystem::directory_iterator tasks("/proc/self/task", error);
   while (!error && tasks != std::filesystem::directory_iterator()) {
     const std::string name = tasks->path().filename().string();
@@ -59,7 +57,7 @@ std::optional<std::set<pid_t>> Threads() {
     found.insert(id);
     tasks.increment(error);
   }
-  return error ? std::nullopt : std::optional(std::move(found));
+  return error;
 }
 
 // It is none of those that wait in the kernel, or that are no more. One that
@@ -80,17 +78,20 @@ std::optional<char> StateOfThread(std::string_view stat) {
 }
 
 ThreadProgress::ThreadProgress() {
-  // A listing may pass over a thread where the one before it ends meanwhile.
-  std::optional<std::set<pid_t>> ids;
+  // A listing may pass over a thread where the one before it ends meanwhile: it
+  // is in another one.
+  std::set<pid_t> ids;
   for (int i = 0; i < kMostListings; ++i) {
-    std::optional<std::set<pid_t>> again = Threads();
-    if (!again.has_value()) return;
-    if (again == ids) break;
-    ids = std::move(again);
+    const size_t before = ids.size();
+    if (const std::error_code error = FindThreads(ids)) {
+      failed_ = error != std::errc::no_such_file_or_directory;
+      return;
+    }
+    if (ids.size() == before) break;
   }
   const pid_t self = gettid();
-  if (ids->erase(self) == 0 || !RanFor(self).has_value()) return;
-  for (const pid_t id : *ids) {
+  if (ids.erase(self) == 0 || !RanFor(self).has_value()) return;
+  for (const pid_t id : ids) {
     if (const auto ran = RanFor(id)) {
       others_.push_back({id, *ran});
     } else if (StateOf(id).has_value()) {

@@ -26,9 +26,11 @@ class ThreadProgress {
   // The moment is now.
   ThreadProgress();
 
-  // Linux has said which threads there are. It does not where /proc is missing,
-  // or another container's.
+  // Linux has said which threads there are. It never does where /proc is
+  // missing, or another container's.
   bool known() const { return known_; }
+  // It could not say now: another moment may be known.
+  bool failed() const { return failed_; }
 
   // Each other thread that there was has waited, has run for `time`, or has
   // ended. Those are not asked again. False where nothing is known.
@@ -41,6 +43,7 @@ class ThreadProgress {
   };
 
   bool known_ = false;
+  bool failed_ = false;
   std::vector<Other> others_;
 };
 

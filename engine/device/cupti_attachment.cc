@@ -112,17 +112,19 @@ class CallbacksOff {
   // No thread calls back any more, nor is about to.
   bool AreOver() {
     const uint64_t callbacks = g_callbacks.load(std::memory_order_acquire);
-    if (callbacks != callbacks_) {  // one has begun or ended since
+    // One has begun or ended since, or the moment is not known.
+    if (callbacks != callbacks_ || others_.failed()) {
       *this = CallbacksOff();
       return false;
     }
     if (callbacks % kBegun > 0) return false;
     const bool out = others_.known() ? others_.AllRanFor(kWalk)
-                                     : Since(g_last_enabled) >= kGrace;
+                                     : Clock::now() - since_ >= kGrace;
     return out && g_callbacks.load(std::memory_order_acquire) == callbacks_;
   }
 
  private:
+  Clock::time_point since_ = Clock::now();
   uint64_t callbacks_ = g_callbacks.load(std::memory_order_acquire);
   base::ThreadProgress others_;
 };
@@ -262,8 +264,12 @@ bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber,
                           Duration patience) {
   if (enabled_) SwitchOff(subscriber);
   others_inside_ = enabled_ || !LastCallbacks::Get().AreOver(patience);
-  NoteEnd(!others_inside_);
-  if (others_inside_) return false;
+  const bool ended = !others_inside_ && Unsubscribe(subscriber);
+  NoteEnd(ended);
+  return ended;
+}
+
+bool CuptiAttachment::Unsubscribe(CUpti_SubscriberHandle& subscriber) {
   const RelaxedCapture relaxed(driver_);
   if (cupti_.cuptiUnsubscribe(subscriber) != CUPTI_SUCCESS) return false;
   subscriber = nullptr;
@@ -289,7 +295,7 @@ bool CuptiAttachment::Idle() {
 }
 
 // Who can subscribe is alone: another tool's subscription would be lost.
-void CuptiAttachment::Detach(int tries) {
+void CuptiAttachment::Detach(int tries, Duration patience) {
   const Alone gate(tries);
   if (!gate.alone()) {
     if (OthersLaunchGraphs()) NoteUse();  // for good: look again some day
@@ -297,19 +303,22 @@ void CuptiAttachment::Detach(int tries) {
   }
   if (Subscribe()) {
     const RelaxedCapture relaxed(driver_);
-    (void)GiveUp(kPatience);
+    (void)GiveUp(patience);
     if (others_inside_ || cupti_.cuptiFinalize() != CUPTI_SUCCESS) {
       NoteUse();  // and try again as late as this time
       return;
     }
     subscriber_ = nullptr;
     g_holder.store(nullptr, kRelaxed);
+  } else if (g_holder.load(kRelaxed) != nullptr || doubtful_ != nullptr) {
+    NoteUse();  // it is no other tool that has subscribed, but one of ours
+    return;
   }
   g_attached.store(false, kRelaxed);
 }
 
 Status CuptiAttachment::AttachAnew() {
-  Detach(kTriesToClose);
+  Detach(kTriesToClose, kPatience);
   REPRISE_RETURN_IF_ERROR(Subscribe());
   return Enable();
 }

@@ -66,9 +66,9 @@ class CuptiAttachment {
   static bool Idle();
   // Detaches CUPTI (2 ms), unless another tool has subscribed or other threads
   // are at work with graphs; that is tried again as much later where CUPTI
-  // fails, else with the next launch. Looks so often whether it may. Other
-  // threads that have called back are waited for, 10 ms at most.
-  void Detach(int tries = 1);
+  // fails, else with the next launch. Looks so often whether it may, and waits
+  // so long until other threads have left CUPTI.
+  void Detach(int tries, Duration patience);
 
   // Between Enable and Disable, which it does not end: detaches CUPTI and
   // attaches it again, where that can be done, and enables callbacks (some 10
@@ -93,6 +93,7 @@ class CuptiAttachment {
   void SwitchOff(CUpti_SubscriberHandle subscriber);
   // Ends the subscription, and forgets it; where CUPTI refuses, false.
   bool End(CUpti_SubscriberHandle& subscriber, Duration patience);
+  bool Unsubscribe(CUpti_SubscriberHandle& subscriber);
   base::Status Explain(CUptiResult result, const char* call) const;
 
   const Driver& driver_;

@@ -76,6 +76,8 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 
 // For a tool that is about to need CUPTI.
 constexpr std::chrono::seconds kPatience(2);
+// To detach CUPTI takes a head as long.
+constexpr std::chrono::milliseconds kPatienceOfAHead(2);
 
 bool InWatchedContext(const CUpti_CallbackData& data) {
   const CUcontext context = watch.context.load(kRelaxed);
@@ -233,7 +235,7 @@ class CuptiLaunchRecorder final : public LaunchRecorder {
     if (!watch.owner.compare_exchange_strong(nobody, &watch)) return;
     const Hidden hidden;
     if (detach) {
-      cupti_.Detach();
+      cupti_.Detach(/*tries=*/1, kPatienceOfAHead);
     } else {
       (void)cupti_.GiveUp({});
     }

@@ -3,6 +3,7 @@
 #ifndef REPRISE_TESTS_ENGINE_BASE_STUCK_THREAD_H_
 #define REPRISE_TESTS_ENGINE_BASE_STUCK_THREAD_H_
 
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,12 +26,16 @@ namespace reprise::tests {
 class StuckThread {
  public:
   StuckThread() {
-    if (pipe(pipe_.data()) != 0) throw std::runtime_error("pipe");
+    if (pipe2(pipe_.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe");
     thread_ = std::thread([this] {
       id_ = gettid();
       // As fork(), but for the parent's waiting.
       const long child = syscall(SYS_clone, CLONE_VFORK | SIGCHLD, nullptr,
                                  nullptr, nullptr, nullptr);
+      if (child < 0) {
+        failed_ = true;
+        return;
+      }
       if (child == 0) {
         close(pipe_[1]);
         char byte = 0;
@@ -40,7 +45,10 @@ class StuckThread {
       }
       waitpid(static_cast<pid_t>(child), nullptr, 0);
     });
-    while (State() != 'D') std::this_thread::yield();
+    while (State() != 'D' && !failed_) std::this_thread::yield();
+    if (!failed_) return;
+    thread_.join();
+    throw std::runtime_error("clone");
   }
   ~StuckThread() {
     LetGo();
@@ -68,6 +76,7 @@ class StuckThread {
 
   std::array<int, 2> pipe_{-1, -1};
   std::atomic<pid_t> id_{0};
+  std::atomic<bool> failed_{false};
   std::thread thread_;
 };
 

@@ -190,6 +190,24 @@ class LaunchRecorderTest : public ::testing::Test {
   }
 
   // Declared first: the recorder stops when it is destroyed.
+  // Threads that have ended may be on their way out for a while, as Linux has
+  // it.
+  template <typename Condition>
+  void RestUntil(uint32_t nodes, Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!condition() && std::chrono::steady_clock::now() < end) {
+      recorder_->Resting(nodes);
+    }
+  }
+  void RestUntilDetached(int times) {
+    RestUntil(1'000'000, [&] { return simulation_.finalized == times; });
+    EXPECT_EQ(simulation_.finalized, times);
+  }
+  void RestUntilGivenUp() {
+    RestUntil(0, [&] { return simulation_.callback == nullptr; });
+    EXPECT_EQ(simulation_.callback, nullptr);
+  }
+
   Simulation simulation_;
   std::unique_ptr<LaunchRecorder> recorder_;
   const CUstream stream_ = Stream(0x100);
@@ -635,14 +653,12 @@ TEST_F(LaunchRecorderTest, EndsTheSubscriptionOnlyWhileNothingCallsBack) {
   ASSERT_TRUE(recorder_->Start(stream_));
   EXPECT_EQ(simulation_.subscriptions, 2);
   recorder_->Stop();
-  while (simulation_.callback != nullptr) recorder_->Resting(0);  // a while
-  EXPECT_EQ(simulation_.finalized, 0);
+  RestUntilGivenUp();
   ASSERT_TRUE(recorder_->Start(stream_));
   EXPECT_EQ(simulation_.subscriptions, 3);
   recorder_->Stop();
-  recorder_->Resting(1'000'000);
+  RestUntilDetached(1);
   EXPECT_EQ(simulation_.callback, nullptr);
-  EXPECT_EQ(simulation_.finalized, 1);
 }
 
 TEST_F(LaunchRecorderTest, EndsTheSubscriptionBehindCallbacksThatAreUnderWay) {
@@ -650,7 +666,7 @@ TEST_F(LaunchRecorderTest, EndsTheSubscriptionBehindCallbacksThatAreUnderWay) {
   std::atomic<bool> called = false;
   simulation_.on_question = [&] {
     if (calling.exchange(true)) return;
-    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     called = true;
   };
   simulation_.on_unsubscribe = [&] { EXPECT_TRUE(called.load()); };
@@ -675,15 +691,14 @@ TEST_F(LaunchRecorderTest, EndsNoSubscriptionWhileAThreadDoesNotRun) {
   tests::StuckThread stuck;
   recorder_->Stop();
   const auto end =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
   while (std::chrono::steady_clock::now() < end) recorder_->Resting(0);
   recorder_->Resting(1'000'000);
   EXPECT_NE(simulation_.callback, nullptr);
   EXPECT_EQ(simulation_.finalized, 0);
   stuck.LetGo();
-  while (simulation_.callback != nullptr) recorder_->Resting(0);
-  recorder_->Resting(1'000'000);
-  EXPECT_EQ(simulation_.finalized, 1);
+  RestUntilGivenUp();
+  RestUntilDetached(1);
 }
 
 // Whoever has detached CUPTI has taken our subscription along.
@@ -711,8 +726,7 @@ TEST_F(LaunchRecorderTest, IsNotDetachedBesideGraphsOfTheProgramThatAreTold) {
   EXPECT_EQ(simulation_.finalized, 0);
   may_end = true;
   other.join();
-  recorder_->Resting(0);
-  EXPECT_EQ(simulation_.finalized, 1);
+  RestUntilDetached(1);
 }
 
 TEST_F(LaunchRecorderTest, AnotherRecorderTakesTheSubscription) {
@@ -774,8 +788,7 @@ TEST_F(LaunchRecorderTest, IsNeitherAttachedNorDetachedBesideOurOwnCalls) {
     recorder_->Resting(1'000'000);
     EXPECT_EQ(simulation_.finalized, 0);
   }
-  recorder_->Resting(0);
-  EXPECT_EQ(simulation_.finalized, 1);
+  RestUntilDetached(1);
 }
 
 TEST_F(LaunchRecorderTest, OurOwnCallsWaitForAttachingAndDetaching) {
@@ -796,9 +809,8 @@ TEST_F(LaunchRecorderTest, OurOwnCallsWaitForAttachingAndDetaching) {
   recorder_->Stop();
   simulation_.on_subscribe = nullptr;
   simulation_.on_finalize = while_closed;
-  recorder_->Resting(1'000'000);
+  RestUntilDetached(1);
   other.join();
-  EXPECT_EQ(simulation_.finalized, 1);
 }
 
 // In a process of its own: what is known of the program's threads stays known.
