@@ -11,6 +11,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <stdexcept>
@@ -45,7 +46,12 @@ class StuckThread {
       }
       waitpid(static_cast<pid_t>(child), nullptr, 0);
     });
-    while (State() != 'D' && !failed_) std::this_thread::yield();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (State() != 'D' && !failed_ &&
+           std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    is_stuck_ = State() == 'D';
     if (!failed_) return;
     thread_.join();
     throw std::runtime_error("clone");
@@ -57,6 +63,9 @@ class StuckThread {
   }
   StuckThread(const StuckThread&) = delete;
   StuckThread& operator=(const StuckThread&) = delete;
+
+  // False: the kernel does not show that (a sandbox's may not).
+  bool is_stuck() const { return is_stuck_; }
 
   // It goes on, and ends.
   void LetGo() {
@@ -77,6 +86,7 @@ class StuckThread {
   std::array<int, 2> pipe_{-1, -1};
   std::atomic<pid_t> id_{0};
   std::atomic<bool> failed_{false};
+  bool is_stuck_ = false;
   std::thread thread_;
 };
 

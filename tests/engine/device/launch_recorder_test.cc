@@ -689,6 +689,7 @@ TEST_F(LaunchRecorderTest, EndsTheSubscriptionBehindCallbacksThatAreUnderWay) {
 TEST_F(LaunchRecorderTest, EndsNoSubscriptionWhileAThreadDoesNotRun) {
   ASSERT_TRUE(recorder_->Start(stream_));
   tests::StuckThread stuck;
+  if (!stuck.is_stuck()) GTEST_SKIP() << "no thread can be held here";
   recorder_->Stop();
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
