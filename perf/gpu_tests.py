@@ -140,9 +140,7 @@ def run(
 def tell_failures(suites: list[ET.Element]) -> None:
     """Print why tests failed, at once: a run that is ended early keeps no record."""
     for case in filter(failed, cases(suites)):
-        why = case.find("failure")
-        why = case.find("error") if why is None else why
-        assert why is not None
+        why = why_failed(case)
         text = why.get("message", "") + "\n" + (why.text or "")[-MOST_TOLD:]
         print(f"FAILED {name_of(case)}: {text.strip()[:MOST_TOLD]}", flush=True)
 
@@ -153,6 +151,10 @@ def cases(suites: list[ET.Element]) -> list[ET.Element]:
 
 def failed(case: ET.Element) -> bool:
     return case.find("failure") is not None or case.find("error") is not None
+
+
+def why_failed(case: ET.Element) -> ET.Element:
+    return next(child for child in case if child.tag in ("failure", "error"))
 
 
 def name_of(case: ET.Element) -> str:
@@ -273,8 +275,7 @@ def main() -> int:
     given.out.parent.mkdir(parents=True, exist_ok=True)
     ET.ElementTree(record).write(given.out, encoding="utf-8", xml_declaration=True)
     for case in bad:
-        why = next(child for child in case if child.tag in ("failure", "error"))
-        print(f"FAILED {name_of(case)}: {why.get('message', '')[:300]}")
+        print(f"FAILED {name_of(case)}: {why_failed(case).get('message', '')[:300]}")
     where = f"{len(machine.gpus)} x {machine.gpus[0]}" if machine.gpus else "no GPU"
     print(f"{commit}, {where}: {tally(suites)}")
     return 0 if machine.gpus and every and not bad else 1

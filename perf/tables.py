@@ -389,14 +389,17 @@ def front_us(records: FrontRecord, program: str, mode: str) -> str:
     return f"{record['median_us']:.0f}{eager}"
 
 
+def front_gap(record: dict | None) -> str:
+    """Render that a way has nothing to show; empty: it has."""
+    if record is not None and "error" in record:
+        return "failed"
+    return "-" if record is None or record.get("replays") == 0 else ""
+
+
 def front_seconds(record: dict | None) -> str:
     """Render the seconds until the first fast call."""
-    if record is None:
-        return "-"
-    if "error" in record:
-        return "failed"
-    if record.get("replays") == 0:
-        return "-"
+    if gap := front_gap(record):
+        return gap
     if record["first_fast_s"] is None:
         return f"> {record['first_calls_s']:.0f}"
     took = record["first_fast_s"] + record["prepare_s"]
@@ -405,12 +408,8 @@ def front_seconds(record: dict | None) -> str:
 
 def front_bits(record: dict | None) -> str:
     """Render whether a way gave eager's bits."""
-    if record is None:
-        return "-"
-    if "error" in record:
-        return "failed"
-    if record.get("replays") == 0:
-        return "-"
+    if gap := front_gap(record):
+        return gap
     return "yes" if record["bits"] else "no"
 
 

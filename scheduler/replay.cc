@@ -141,8 +141,12 @@ bool Replay::LaunchAt(const OpView& op) {
       return false;
     case Readiness::kReady:
       if (instance().Matches(cursor_, op)) break;
-      [[fallthrough]];
-    default:
+      Diverge(op);
+      return false;
+    case Readiness::kReplaced:
+    case Readiness::kOccupied:
+    case Readiness::kOtherOp:
+    case Readiness::kNoMemory:
       Diverge(op);
       return false;
   }

@@ -243,7 +243,6 @@ void CuptiAttachment::Disable() {
 }
 
 bool CuptiAttachment::GiveUp(Duration patience) {
-  others_inside_ = false;
   if (subscriber_ != nullptr && End(subscriber_, patience)) {
     g_holder.store(nullptr, kRelaxed);
   }
@@ -263,8 +262,8 @@ void CuptiAttachment::SwitchOff(CUpti_SubscriberHandle subscriber) {
 bool CuptiAttachment::End(CUpti_SubscriberHandle& subscriber,
                           Duration patience) {
   if (enabled_) SwitchOff(subscriber);
-  others_inside_ = enabled_ || !LastCallbacks::Get().AreOver(patience);
-  const bool ended = !others_inside_ && Unsubscribe(subscriber);
+  const bool ended = !enabled_ && LastCallbacks::Get().AreOver(patience) &&
+                     Unsubscribe(subscriber);
   NoteEnd(ended);
   return ended;
 }
@@ -304,7 +303,8 @@ void CuptiAttachment::Detach(int tries, Duration patience) {
   if (Subscribe()) {
     const RelaxedCapture relaxed(driver_);
     (void)GiveUp(patience);
-    if (others_inside_ || cupti_.cuptiFinalize() != CUPTI_SUCCESS) {
+    const bool others_inside = enabled_ || LastCallbacks::Get().were_on;
+    if (others_inside || cupti_.cuptiFinalize() != CUPTI_SUCCESS) {
       NoteUse();  // and try again as late as this time
       return;
     }

@@ -101,8 +101,6 @@ class CuptiAttachment {
   const CUpti_CallbackFunc callback_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   bool enabled_ = false;
-  // When a subscription was to end last, other threads may have called back.
-  bool others_inside_ = false;
   // One that CUPTI does not know any more, perhaps, as another tool has
   // detached CUPTI: it is given up, or else another one is had beside it.
   CUpti_SubscriberHandle doubtful_ = nullptr;

@@ -76,7 +76,7 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 
 // For a tool that is about to need CUPTI.
 constexpr std::chrono::seconds kPatience(2);
-// To detach CUPTI takes a head as long.
+// For a head that detaches CUPTI, which takes it as long.
 constexpr std::chrono::milliseconds kPatienceOfAHead(2);
 
 bool InWatchedContext(const CUpti_CallbackData& data) {

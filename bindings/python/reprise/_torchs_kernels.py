@@ -14,6 +14,8 @@ import re
 import sys
 from typing import Any, NamedTuple
 
+import torch
+
 _REGISTRY = "torch._native.registry"  # what registers them
 
 
@@ -109,8 +111,6 @@ def _is_torchs(kernel: _Kernel) -> bool:
 
 def _registered(name: str, backend: str) -> list[str]:
     """Return where its kernels of that backend are from, the one that runs first."""
-    import torch
-
     found = re.findall(
         rf"^{backend}(?: \(inactive\))?: (.*)$",
         torch._C._dispatch_dump(name),

@@ -18,6 +18,8 @@
 #include <string>
 #include <thread>
 
+#include "engine/base/thread_progress.h"
+
 namespace reprise::tests {
 
 // It is within a call of the kernel's that ends with a child process, and
@@ -47,11 +49,10 @@ class StuckThread {
       waitpid(static_cast<pid_t>(child), nullptr, 0);
     });
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (State() != 'D' && !failed_ &&
-           std::chrono::steady_clock::now() < end) {
+    while (!IsHeld() && !failed_ && std::chrono::steady_clock::now() < end) {
       std::this_thread::yield();
     }
-    is_stuck_ = State() == 'D';
+    is_stuck_ = IsHeld();
     if (!failed_) return;
     thread_.join();
     throw std::runtime_error("clone");
@@ -74,13 +75,12 @@ class StuckThread {
   }
 
  private:
-  char State() const {
+  bool IsHeld() const {
     std::ifstream stat("/proc/self/task/" + std::to_string(id_.load()) +
                        "/stat");
     std::string text;
     std::getline(stat, text);
-    const size_t end = text.rfind(") ");
-    return end == std::string::npos ? '?' : text[end + 2];
+    return base::StateOfThread(text) == 'D';
   }
 
   std::array<int, 2> pipe_{-1, -1};
