@@ -540,9 +540,9 @@ def test_a_training_step_that_reads_inside_of_a_handler(device: str) -> None:
 
 
 def waits(x: torch.Tensor) -> torch.Tensor:
-    """Raises by what it finds once the host has waited (`normal` looks at it)."""
+    """Raises by what it finds once the host has waited (`histc` looks at it)."""
     try:
-        return torch.normal(0.0, x.abs() - (x.sum() < 0).float() * 100)
+        return torch.histc(x / (x.sum() > 0).float(), 9).view(3, 3)
     except RuntimeError:
         return x * 2
 

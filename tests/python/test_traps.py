@@ -47,7 +47,17 @@ def test_bad_indices_that_are_never_used_do_no_harm(device: str, kind: str) -> N
     assert_same_bits(found, expected)
 
 
-@pytest.mark.parametrize("kind", ["embedding", "index", "binary_cross_entropy"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "embedding",
+        "index",
+        "binary_cross_entropy",
+        "bernoulli",
+        "poisson",
+        "normal",
+    ],
+)
 def test_bad_data_of_the_trace_that_is_never_used_does_no_harm(
     device: str, kind: str
 ) -> None:
@@ -66,6 +76,13 @@ def test_bad_data_of_the_trace_that_is_never_used_does_no_harm(
             return (h + torch.nn.functional.embedding(indices, table)).cos()
         if kind == "index":
             return (h + table[indices]).cos()
+        # What these draw is not looked at.
+        if kind == "bernoulli":
+            return (h + torch.bernoulli(scaled / 16) * 0).cos()
+        if kind == "poisson":
+            return (h + torch.poisson(8 - scaled) * 0).cos()
+        if kind == "normal":
+            return (h + torch.normal(0.0, 8 - scaled) * 0).cos()
         target = torch.zeros_like(scaled)
         return h + torch.nn.functional.binary_cross_entropy(scaled / 16, target)
 

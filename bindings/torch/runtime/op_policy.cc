@@ -59,9 +59,11 @@ constexpr std::array kStorageOps = {
     "aten::set_"sv,
 };
 
-// What arguments are called whose elements a kernel takes for places.
+// What arguments are called whose elements a kernel takes for places, or for
+// how many there are.
 constexpr std::array kIndexArguments = {
-    "index"sv, "indices"sv, "target"sv, "targets"sv, "offsets"sv,
+    "index"sv, "indices"sv, "target"sv,         "targets"sv,   "offsets"sv,
+    "offs"sv,  "repeats"sv, "compressed_idx"sv, "plain_idx"sv,
 };
 
 // What arguments of attention's backward pass are called that tell what its
@@ -69,6 +71,7 @@ constexpr std::array kIndexArguments = {
 constexpr std::array kSeedArguments = {"philox_seed"sv, "philox_offset"sv};
 
 // Whose kernels check other data than indices, and stop the device.
+// tests/python/test_device_assertions.py reads them all from torch's library.
 constexpr std::array kMayTrap = {
     "aten::binary_cross_entropy"sv,
     "aten::binary_cross_entropy_backward"sv,
@@ -83,6 +86,20 @@ constexpr std::array kMayTrap = {
     "aten::_segment_reduce_backward"sv,
     "aten::_ctc_loss"sv,
     "aten::_ctc_loss_backward"sv,
+    "aten::poisson"sv,
+};
+
+// The same, of operators whose other overloads check nothing.
+constexpr std::array kOverloadsThatMayTrap = {
+    "aten::bernoulli"sv,
+    "aten::bernoulli.out"sv,
+    "aten::bernoulli.Tensor"sv,
+    "aten::bernoulli.Tensor_out"sv,
+    "aten::bernoulli_.Tensor"sv,
+    "aten::normal.float_Tensor"sv,
+    "aten::normal.float_Tensor_out"sv,
+    "aten::normal.Tensor_Tensor"sv,
+    "aten::normal.Tensor_Tensor_out"sv,
 };
 
 // Parts of names of torch's own whose kernels may add by atomic additions, or
@@ -492,7 +509,9 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.forks_streams = Contains(kForkStreams, name);
   info.leaves_unwritten = Contains(kWithoutContent, Plain(name));
   info.may_use_cufft = MayUseCufft(name);
-  info.may_trap = Contains(kMayTrap, name);
+  // What kernels of other libraries check is not known.
+  info.may_trap = info.writes_unknown || Contains(kMayTrap, name) ||
+                  Contains(kOverloadsThatMayTrap, info.name);
   info.by_storages = Contains(kByStorages, name);
   info.doubles_by_value = Contains(kDoublesByValue, name);
   info.numbers_by_value =

@@ -243,6 +243,7 @@ scheduler::Action FakeSession::Enter(const engine::OpView& op) {
   seen.cut = op.cut == nullptr ? "" : op.cut;
   seen.may_use_generator = op.may_use_generator;
   seen.may_try_kernels = op.may_try_kernels;
+  seen.may_trap = op.may_trap;
   seen.by_eager = op.by_eager;
   engine::TracedOp& traced = ops_.emplace_back();
   traced.op = op.op;

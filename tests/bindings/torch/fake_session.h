@@ -31,6 +31,7 @@ struct SeenOp {
   std::string cut;
   bool may_use_generator = false;
   bool may_try_kernels = false;
+  bool may_trap = false;
   bool by_eager = false;
   bool left = false;
   bool warned = false;

@@ -250,6 +250,24 @@ TEST_F(OpCallTest, SaysWhichOpsMayDrawRandomNumbers) {
 }
 
 // Kernels of the host are chosen by it, and few know which.
+TEST_F(OpCallTest, SaysWhichOpsMayStopTheDeviceByTheirData) {
+  const auto may_trap = [&](const std::function<void()>& program) {
+    return Last(program).may_trap;
+  };
+  const auto a = at::rand({4, 4}), p = at::full({4, 4}, 0.5);
+  const auto places = at::zeros({4}, at::kLong);
+  EXPECT_TRUE(may_trap([&] { at::index_select(a, 0, places); }));
+  EXPECT_TRUE(may_trap([&] { at::repeat_interleave(places); }));
+  EXPECT_TRUE(may_trap([&] { at::poisson(p); }));
+  EXPECT_TRUE(may_trap([&] { at::bernoulli(p); }));
+  EXPECT_TRUE(may_trap([&] { at::empty_like(a).bernoulli_(p); }));
+  EXPECT_TRUE(may_trap([&] { at::normal(0.0, p); }));
+  EXPECT_TRUE(may_trap([&] { at::normal(a, p); }));
+  EXPECT_FALSE(may_trap([&] { at::empty_like(a).bernoulli_(0.5); }));
+  EXPECT_FALSE(may_trap([&] { at::normal(a, 1.0); }));
+  EXPECT_FALSE(may_trap([&] { at::add(a, p); }));
+}
+
 TEST_F(OpCallTest, TellsSwitchesOfTheHostApartWhateverTheOperator) {
   const auto a = at::rand({3, 4});
   const auto program = [&] { at::gelu(a); };
