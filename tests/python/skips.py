@@ -46,6 +46,7 @@ PROFILED = "torch keeps CUPTI for the rest of the process: a documented limit"
 NO_LIBRARY = "the library {} is not installed (requirements/recipes.txt)"
 NO_PROGRAM_LIBRARY = "the library {} is not installed (requirements/programs.txt)"
 NO_TOOL = "there is no {} on the path, in /usr/local/cuda* or in nvidia's wheels"
+NO_ATTENTION = "torch itself runs no {} with these libraries"
 
 # Reasons, with a place for a word, and whether they hold here.
 _ALLOWED: dict[str, Callable[[], bool]] = {
@@ -58,6 +59,7 @@ _ALLOWED: dict[str, Callable[[], bool]] = {
     NO_LIBRARY: lambda: os.environ.get("RECIPES") != "all",  # the caller has looked
     NO_PROGRAM_LIBRARY: lambda: True,  # likewise
     NO_TOOL: lambda: True,  # likewise
+    NO_ATTENTION: lambda: True,  # likewise
 }
 
 

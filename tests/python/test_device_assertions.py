@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import skips
 from registry import device_assertions
 
 # What each assertion looks at, and what keeps an op from failing it ahead of the
@@ -86,7 +87,7 @@ def test_every_assertion_of_torchs_kernels_has_been_read() -> None:
     """One that a new version brings may look at data that nothing gates."""
     tool, libraries = device_assertions.cuobjdump(), device_assertions.libraries()
     if tool is None or not libraries:
-        pytest.skip("no cuobjdump, or torch has no kernels for CUDA")
+        pytest.skip(skips.NO_TOOL.format("cuobjdump"))
     texts = set().union(*(device_assertions.texts(tool, each) for each in libraries))
     assert len(texts) > 80
     assert {text for text in texts if not has_been_read(text)} == set()

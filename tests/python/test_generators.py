@@ -9,6 +9,7 @@ from collections.abc import Callable
 import models
 import pytest
 import reprise
+import skips
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -447,6 +448,18 @@ def test_attention_with_dropout(name: str) -> None:
     backend = getattr(torch.nn.attention.SDPBackend, name)
     inputs = randoms("cuda", 2, 4, 64, 32, calls=CALLS, dtype=torch.bfloat16)
     scale = torch.randn(32, device="cuda", dtype=torch.bfloat16)
+    with (
+        reprise.session("cuda", enabled=False),
+        torch.nn.attention.sdpa_kernel(backend),
+    ):
+        try:
+            nn.functional.scaled_dot_product_attention(
+                *[inputs[0]] * 3, dropout_p=0.2, is_causal=True
+            )
+        except RuntimeError as error:
+            if name != "CUDNN_ATTENTION" or "No available kernel" not in str(error):
+                raise
+            pytest.skip(skips.NO_ATTENTION.format(name))
 
     def step(number: int) -> list[torch.Tensor]:
         q, k, v = (inputs[number] * factor for factor in (0.5, scale, 2.0))

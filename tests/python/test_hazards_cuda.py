@@ -246,6 +246,13 @@ def _empty_cache(point: Point) -> Any:
     return torch.ones(1 << 18, device="cuda")
 
 
+def _empty_cache_beside_large_values(point: Point) -> Any:
+    """Blocks that have segments of their own, which go back to the driver."""
+    torch.cuda.empty_cache()
+    large = torch.ones(1 << 23, device="cuda") * point.h[0, 0]
+    return (large + 1)[:8].clone()
+
+
 def _drop_and_empty_cache(point: Point) -> Any:
     """Memory that launched work still reads goes back to the driver."""
     point.memo["large"] = torch.ones(1 << 22, device="cuda")
@@ -289,6 +296,7 @@ def _memory_history(point: Point) -> Any:
         _capture,
         _replay_own_graph,
         _empty_cache,
+        _empty_cache_beside_large_values,
         _drop_and_empty_cache,
         _memory_pool,
         _memory_history,

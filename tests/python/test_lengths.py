@@ -155,15 +155,15 @@ def test_evaluation_behind_training(device: str) -> None:
         for text in batches:
             train(text)
             assert session.wait(BUILD_TIMEOUT_S)
-        for text in batches[:100]:
+        for text in batches:
             evaluate(text)
             assert session.wait(BUILD_TIMEOUT_S)
         before = session.stats()
         found = []
         for text in batches[:50]:
             found.append(evaluate(text))
-            assert session.wait(BUILD_TIMEOUT_S)  # three lengths are learnt still
+            assert session.wait(BUILD_TIMEOUT_S)
         during = session.stats().since(before)
         told = str(session.explain())
     assert_same_bits(found, [evaluate(text) for text in batches[:50]])
-    assert during.followed > 0.8 * during.ops, told
+    assert during.followed > 0.95 * during.ops, told

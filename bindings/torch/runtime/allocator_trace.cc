@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -103,6 +104,9 @@ void AllocatorTrace::OnEntry(const Entry& entry) {
       base::MutexLock lock(mutex_);
       ++segment_events_;
       segments_.Erase(entry.addr_, entry.addr_ + entry.size_);
+      freed_sizes_.push_back(entry.action_ == Entry::SEGMENT_FREE ? entry.size_
+                                                                  : 0);
+      if (freed_sizes_.size() > kSizesKept) freed_sizes_.pop_front();
       segments_freed_.fetch_add(1, std::memory_order_relaxed);
       return;
     }
@@ -114,6 +118,15 @@ void AllocatorTrace::OnEntry(const Entry& entry) {
 bool AllocatorTrace::Owns(uint64_t address) const {
   base::MutexLock lock(mutex_);
   return segments_.Contains(address);
+}
+
+std::vector<uint64_t> AllocatorTrace::SizesFreedSince(
+    uint64_t segments_freed) const {
+  base::MutexLock lock(mutex_);
+  const size_t kept = std::min<uint64_t>(
+      this->segments_freed() - segments_freed, freed_sizes_.size());
+  const std::set<uint64_t> sizes(freed_sizes_.end() - kept, freed_sizes_.end());
+  return {sizes.upper_bound(0), sizes.end()};
 }
 
 std::shared_ptr<engine::MemoryWatch> AllocatorTrace::WatchMemory() {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -39,6 +40,10 @@ class AllocatorTrace {
     return segments_freed_.load(std::memory_order_relaxed);
   }
 
+  // Of the segments that were given back when so many had been: each size
+  // once, in bytes. What lies further back than kSizesKept is forgotten.
+  std::vector<uint64_t> SizesFreedSince(uint64_t segments_freed) const;
+
   // The same without what was freed by FreeOurs.
   uint64_t segments_returned() const {
     return segments_freed() - ours_freed_.load(std::memory_order_relaxed);
@@ -66,6 +71,8 @@ class AllocatorTrace {
  private:
   using Entry = c10::CachingDeviceAllocator::TraceEntry;
 
+  static constexpr size_t kSizesKept = 64;
+
   AllocatorTrace() = default;
 
   base::Status Attach();
@@ -74,6 +81,9 @@ class AllocatorTrace {
   mutable base::Mutex mutex_;
   engine::AddressSet segments_ REPRISE_GUARDED_BY(mutex_);
   uint64_t segment_events_ REPRISE_GUARDED_BY(mutex_) = 0;
+  // The newest last; pages of expandable segments, which keep their place, are
+  // 0.
+  std::deque<uint64_t> freed_sizes_ REPRISE_GUARDED_BY(mutex_);
   // Relaxed: they only count.
   std::atomic<uint64_t> segments_freed_{0};
   std::atomic<uint64_t> ours_freed_{0};

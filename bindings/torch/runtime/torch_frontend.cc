@@ -413,6 +413,10 @@ class CudaFrontend final : public TorchFrontend {
   // A pool leaves this share of the device free: with less, its allocations
   // would make plans give way to the recording of others.
   static constexpr size_t kFreeShare = 16;
+  // Torch gives larger blocks a segment of their own, and others one of a
+  // fixed size (CUDACachingAllocator.h: kMinLargeAlloc, kLargeBuffer).
+  static constexpr uint64_t kOwnSegment = 10 << 20;
+  static constexpr uint64_t kSharedSegment = 20 << 20;
 
   at::CUDAGeneratorImpl& DefaultGenerator() const {
     return *static_cast<at::CUDAGeneratorImpl*>(
@@ -467,11 +471,19 @@ class CudaFrontend final : public TorchFrontend {
   }
 
   // Where memory has gone back to the device, the pool's might come to lie
-  // where that of the first recording lay. So the first segment of each of
-  // torch's sizes is taken before it is opened, until it is closed.
+  // where that of the first recording lay. So the first segment of each size
+  // that torch takes for small blocks, and of each that has gone back, is taken
+  // before it is opened, until it is closed.
   void TakeFreedPlaces() {
     if (trace_->segments_freed() == segments_freed_) return;
-    for (const size_t size_bytes : {size_t{1} << 20, size_t{8} << 20}) {
+    std::vector<uint64_t> blocks = {uint64_t{1} << 20, uint64_t{8} << 20};
+    for (const uint64_t size : trace_->SizesFreedSince(segments_freed_)) {
+      if (size >= kOwnSegment && size != kSharedSegment) blocks.push_back(size);
+    }
+    for (const uint64_t size_bytes : blocks) {
+      const auto [free_bytes, total_bytes] =
+          allocator::get()->getMemoryInfo(device_);
+      if (free_bytes < size_bytes + total_bytes / kFreeShare) break;
       if (auto spacer = Allocate(size_bytes)) {
         spacers_.push_back(*std::move(spacer));
       }
