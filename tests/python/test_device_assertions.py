@@ -8,7 +8,7 @@ from registry import device_assertions
 
 # What each assertion looks at, and what keeps an op from failing it ahead of the
 # program: parts of the assertions' texts. A text may have several.
-INDICES = (  # arguments of these names: kIndexArguments in op_policy.cc
+INDICES = (  # arguments of these names: kIndexArguments in trapping_ops.cc
     "index out of bounds",
     "index out of range",
     "value out of range [0, numBags)",
@@ -37,7 +37,7 @@ GROUPS = (  # `offs` of the products of groups of matrices
 )
 REPEATS = ("repeat >= 0", "result_size == cumsum_ptr", "In `repeat_interleave`")
 SPARSE = ("is not satisfied.", "are sorted and distinct")  # compressed_idx, plain_idx
-OPERATORS = (  # kMayTrap and kOverloadsThatMayTrap in op_policy.cc
+OPERATORS = (  # kMayTrap and kOverloadsThatMayTrap in trapping_ops.cc
     "input_val >= zero && input_val <= one",  # binary_cross_entropy
     "target_val >= zero && target_val <= one",
     "totalElements <= srcSize",  # masked_scatter

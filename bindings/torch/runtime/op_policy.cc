@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bindings/torch/base/cufft_plans.h"
+#include "bindings/torch/runtime/trapping_ops.h"
 
 namespace reprise::bindings {
 namespace {
@@ -59,48 +60,9 @@ constexpr std::array kStorageOps = {
     "aten::set_"sv,
 };
 
-// What arguments are called whose elements a kernel takes for places, or for
-// how many there are.
-constexpr std::array kIndexArguments = {
-    "index"sv, "indices"sv, "target"sv,         "targets"sv,   "offsets"sv,
-    "offs"sv,  "repeats"sv, "compressed_idx"sv, "plain_idx"sv,
-};
-
 // What arguments of attention's backward pass are called that tell what its
 // forward pass has drawn.
 constexpr std::array kSeedArguments = {"philox_seed"sv, "philox_offset"sv};
-
-// Whose kernels check other data than indices, and stop the device.
-// tests/python/test_device_assertions.py reads them all from torch's library.
-constexpr std::array kMayTrap = {
-    "aten::binary_cross_entropy"sv,
-    "aten::binary_cross_entropy_backward"sv,
-    "aten::masked_scatter"sv,
-    "aten::masked_scatter_"sv,
-    "aten::multi_margin_loss"sv,
-    "aten::multi_margin_loss_backward"sv,
-    "aten::multilabel_margin_loss_forward"sv,
-    "aten::multilabel_margin_loss_backward"sv,
-    "aten::multinomial"sv,
-    "aten::segment_reduce"sv,
-    "aten::_segment_reduce_backward"sv,
-    "aten::_ctc_loss"sv,
-    "aten::_ctc_loss_backward"sv,
-    "aten::poisson"sv,
-};
-
-// The same, of operators whose other overloads check nothing.
-constexpr std::array kOverloadsThatMayTrap = {
-    "aten::bernoulli"sv,
-    "aten::bernoulli.out"sv,
-    "aten::bernoulli.Tensor"sv,
-    "aten::bernoulli.Tensor_out"sv,
-    "aten::bernoulli_.Tensor"sv,
-    "aten::normal.float_Tensor"sv,
-    "aten::normal.float_Tensor_out"sv,
-    "aten::normal.Tensor_Tensor"sv,
-    "aten::normal.Tensor_Tensor_out"sv,
-};
 
 // Parts of names of torch's own whose kernels may add by atomic additions, or
 // as their blocks come.
@@ -509,9 +471,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   info.forks_streams = Contains(kForkStreams, name);
   info.leaves_unwritten = Contains(kWithoutContent, Plain(name));
   info.may_use_cufft = MayUseCufft(name);
-  // What kernels of other libraries check is not known.
-  info.may_trap = info.writes_unknown || Contains(kMayTrap, name) ||
-                  Contains(kOverloadsThatMayTrap, info.name);
+  info.may_trap = MayTrap(schema);
   info.by_storages = Contains(kByStorages, name);
   info.doubles_by_value = Contains(kDoublesByValue, name);
   info.numbers_by_value =
@@ -540,7 +500,7 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
     if (schema.arguments()[i].name() == "dropout_p") {
       info.dropout_argument = static_cast<int>(i);
     }
-    if (Contains(kIndexArguments, schema.arguments()[i].name())) {
+    if (HoldsIndices(schema.arguments()[i])) {
       info.index_arguments |= uint64_t{1} << i;
     }
   }

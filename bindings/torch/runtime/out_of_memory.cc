@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "bindings/torch/runtime/torch_frontend.h"
+#include "bindings/torch/runtime/private_pool.h"
 #include "engine/base/mutex.h"
 
 namespace reprise::bindings {

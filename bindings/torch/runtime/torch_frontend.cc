@@ -2,7 +2,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
-#include <ATen/cuda/MemPool.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -15,7 +14,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -27,6 +25,7 @@
 #include "bindings/torch/base/cufft_plans.h"
 #include "bindings/torch/runtime/allocator_trace.h"
 #include "bindings/torch/runtime/op_policy.h"
+#include "bindings/torch/runtime/private_pool.h"
 #include "bindings/torch/runtime/program_place.h"
 #include "bindings/torch/runtime/thread_state.h"
 #include "engine/base/log.h"
@@ -64,20 +63,6 @@ using StrongReference = c10::ExclusivelyOwnedTensorTraits<Held>;
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-// Allocations of Reprise itself stay out of private pools.
-constinit thread_local bool t_own_allocation = false;
-
-class OwnAllocation {
- public:
-  OwnAllocation() { t_own_allocation = true; }
-  ~OwnAllocation() { t_own_allocation = false; }
-  OwnAllocation(const OwnAllocation&) = delete;
-  OwnAllocation& operator=(const OwnAllocation&) = delete;
-
- private:
-  const DepthGuard no_hooks_;
-};
-
 uint64_t Mix(uint64_t hash, uint64_t word) {
   // The finaliser of splitmix64: a bijection for each `hash`, so that two
   // states which differ in one word never meet.
@@ -90,16 +75,6 @@ uint64_t Mix(uint64_t hash, uint64_t word) {
 std::string FirstLine(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));
-}
-
-// What torch threw, as a value.
-base::Error ErrorOf(const std::exception& error) {
-  const bool exhausted =
-      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-      dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  return base::Error(
-      exhausted ? base::Code::kResourceExhausted : base::Code::kInternal,
-      FirstLine(error));
 }
 
 // What host and CUDA have in common: names and references.
@@ -299,69 +274,18 @@ class CudaFrontend final : public TorchFrontend {
         device_(static_cast<c10::DeviceIndex>(key.device)),
         stream_(static_cast<cudaStream_t>(key.stream)),
         trace_(trace),
-        segments_freed_(trace->segments_freed()) {}
-
-  ~CudaFrontend() override { EndPrivatePool(); }
+        pool_(device_, stream_, trace) {}
 
   base::Result<engine::Block> Allocate(size_t size_bytes) override {
-    OwnAllocation own;
-    try {
-      c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
-      allocator::CUDAAllocator* torch = allocator::get();
-      void* memory = torch->raw_alloc_with_stream(
-          std::max<size_t>(size_bytes, 1), stream_);
-      return engine::Block(reinterpret_cast<uint64_t>(memory), memory,
-                           torch->raw_deleter());
-    } catch (const std::exception& error) {
-      return tl::unexpected(ErrorOf(error));
-    }
+    return AllocateFromTorch(device_, stream_, size_bytes);
   }
 
   engine::KeepMemory keep_memory() const override { return &KeepMemory; }
 
   base::Status BeginPrivatePool(uint64_t bytes) override {
-    if (pool_open_) {
-      return base::Fail(base::Code::kFailedPrecondition,
-                        "a private pool is open on this stream already");
-    }
-    const DepthGuard no_hooks;
-    try {
-      c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
-      TakeFreedPlaces();
-      if (!MakeRoom(bytes)) {
-        spacers_.clear();  // until it is tried again
-        return base::Fail(base::Code::kResourceExhausted,
-                          "device " + std::to_string(device_) +
-                              " has too little free to record a pass of " +
-                              std::to_string(bytes >> 20) +
-                              " MiB in memory of its own");
-      }
-      pool_ = at::cuda::MemPool::graph_pool_handle(/*is_user_created=*/false);
-      allocator::beginAllocateToPool(
-          device_, pool_, [stream = stream_](cudaStream_t allocating) {
-            return allocating == stream && !t_own_allocation;
-          });
-      pool_open_ = true;
-      return {};
-    } catch (const std::exception& error) {
-      spacers_.clear();
-      return tl::unexpected(ErrorOf(error));
-    }
+    return pool_.Open(bytes);
   }
-
-  void EndPrivatePool() override {
-    if (!pool_open_) return;
-    pool_open_ = false;
-    spacers_.clear();
-    segments_freed_ = trace_->segments_freed();
-    try {
-      allocator::endAllocateToPool(device_, pool_);
-      allocator::releasePool(device_, pool_);
-      released_pools_.push_back(pool_);
-    } catch (const std::exception&) {
-      // Torch no longer knows the pool: there is nothing left to end.
-    }
-  }
+  void EndPrivatePool() override { pool_.Close(); }
 
   void BeginAllocations() override { AllocatorTrace::Begin(); }
   std::vector<engine::Allocation> TakeAllocations() override {
@@ -407,17 +331,6 @@ class CudaFrontend final : public TorchFrontend {
   bool LibraryIsFull() override { return CufftCacheIsFull(device_); }
 
  private:
-  // Released pools whose cached memory is left to be; giving it back costs a
-  // synchronisation of the device, so the oldest goes first, at a recording.
-  static constexpr size_t kCachedPools = 8;
-  // A pool leaves this share of the device free: with less, its allocations
-  // would make plans give way to the recording of others.
-  static constexpr size_t kFreeShare = 16;
-  // Torch gives larger blocks a segment of their own, and others one of a
-  // fixed size (CUDACachingAllocator.h: kMinLargeAlloc, kLargeBuffer).
-  static constexpr uint64_t kOwnSegment = 10 << 20;
-  static constexpr uint64_t kSharedSegment = 20 << 20;
-
   at::CUDAGeneratorImpl& DefaultGenerator() const {
     return *static_cast<at::CUDAGeneratorImpl*>(
         at::cuda::detail::getDefaultCUDAGenerator(device_)
@@ -449,55 +362,10 @@ class CudaFrontend final : public TorchFrontend {
     }
   }
 
-  // While a pool is open torch gives no cached memory back to the device,
-  // whoever asks for memory (CUDACachingAllocator.cpp: not while captures are
-  // under way). So there must be enough: for the pass, with what the allocator
-  // rounds up, and for all others. Old pools go as far as that takes; false if
-  // that is not enough.
-  bool MakeRoom(uint64_t bytes) {
-    for (;;) {
-      const auto [free_bytes, total_bytes] =
-          allocator::get()->getMemoryInfo(device_);
-      const size_t needed = bytes + bytes / 4 + total_bytes / kFreeShare;
-      const bool roomy = free_bytes >= needed;
-      if (released_pools_.empty() ||
-          (roomy && released_pools_.size() <= kCachedPools)) {
-        return roomy;
-      }
-      const c10::MempoolId_t oldest = released_pools_.front();
-      released_pools_.pop_front();
-      trace_->FreeOurs([&oldest] { allocator::emptyCache(oldest); });
-    }
-  }
-
-  // Where memory has gone back to the device, the pool's might come to lie
-  // where that of the first recording lay. So the first segment of each size
-  // that torch takes for small blocks, and of each that has gone back, is taken
-  // before it is opened, until it is closed.
-  void TakeFreedPlaces() {
-    if (trace_->segments_freed() == segments_freed_) return;
-    std::vector<uint64_t> blocks = {uint64_t{1} << 20, uint64_t{8} << 20};
-    for (const uint64_t size : trace_->SizesFreedSince(segments_freed_)) {
-      if (size >= kOwnSegment && size != kSharedSegment) blocks.push_back(size);
-    }
-    for (const uint64_t size_bytes : blocks) {
-      const auto [free_bytes, total_bytes] =
-          allocator::get()->getMemoryInfo(device_);
-      if (free_bytes < size_bytes + total_bytes / kFreeShare) break;
-      if (auto spacer = Allocate(size_bytes)) {
-        spacers_.push_back(*std::move(spacer));
-      }
-    }
-  }
-
   const c10::DeviceIndex device_;
   const cudaStream_t stream_;
   AllocatorTrace* const trace_;
-  bool pool_open_ = false;
-  uint64_t segments_freed_ = 0;  // by others, when a pool was last closed
-  std::vector<engine::Block> spacers_;
-  c10::MempoolId_t pool_{0, 0};
-  std::deque<c10::MempoolId_t> released_pools_;
+  PrivatePool pool_;
 };
 
 }  // namespace
@@ -505,8 +373,6 @@ class CudaFrontend final : public TorchFrontend {
 bool IsLent(engine::Block::Release release) {
   return engine::Ledger::IsLease(release) || release == &ReleasePages;
 }
-
-bool AllocatingForReprise() { return t_own_allocation; }
 
 base::Status PrepareFrontends(scheduler::DeviceKind kind) {
   if (kind == scheduler::DeviceKind::kHost) return {};

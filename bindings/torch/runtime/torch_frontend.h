@@ -41,9 +41,6 @@ using OpNames = std::string (*)(engine::OpId);
 // where torch or its allocator cannot serve it. Initialises CUDA for kCuda.
 base::Status PrepareFrontends(scheduler::DeviceKind kind);
 
-// This thread is allocating memory for Reprise, on a GPU.
-bool AllocatingForReprise();
-
 // The frontend of a stream, after a successful PrepareFrontends(key.kind).
 // Threads: as engine::Frontend says. Single allocator, one process.
 //

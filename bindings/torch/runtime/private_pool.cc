@@ -1,0 +1,160 @@
+#include "bindings/torch/runtime/private_pool.h"
+
+#include <ATen/cuda/MemPool.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "bindings/torch/runtime/thread_state.h"
+
+namespace reprise::bindings {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+// Released pools whose cached memory is left to be; giving it back costs a
+// synchronisation of the device, so the oldest goes first, at a recording.
+constexpr size_t kCachedPools = 8;
+// A pool leaves this share of the device free: with less, its allocations
+// would make plans give way to the recording of others.
+constexpr size_t kFreeShare = 16;
+// Torch gives larger blocks a segment of their own, and others one of a fixed
+// size (CUDACachingAllocator.h: kMinLargeAlloc, kLargeBuffer).
+constexpr uint64_t kOwnSegment = 10 << 20;
+constexpr uint64_t kSharedSegment = 20 << 20;
+
+constinit thread_local bool t_own_allocation = false;
+
+class OwnAllocation {
+ public:
+  OwnAllocation() { t_own_allocation = true; }
+  ~OwnAllocation() { t_own_allocation = false; }
+  OwnAllocation(const OwnAllocation&) = delete;
+  OwnAllocation& operator=(const OwnAllocation&) = delete;
+
+ private:
+  const DepthGuard no_hooks_;
+};
+
+// What torch threw, as a value.
+base::Error ErrorOf(const std::exception& error) {
+  const bool exhausted =
+      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const std::string text = error.what();
+  return base::Error(
+      exhausted ? base::Code::kResourceExhausted : base::Code::kInternal,
+      text.substr(0, text.find('\n')));
+}
+
+}  // namespace
+
+bool AllocatingForReprise() { return t_own_allocation; }
+
+base::Result<engine::Block> AllocateFromTorch(c10::DeviceIndex device,
+                                              cudaStream_t stream,
+                                              size_t size_bytes) {
+  const OwnAllocation own;
+  try {
+    const c10::DeviceGuard guard({c10::DeviceType::CUDA, device});
+    allocator::CUDAAllocator* torch = allocator::get();
+    void* memory =
+        torch->raw_alloc_with_stream(std::max<size_t>(size_bytes, 1), stream);
+    return engine::Block(reinterpret_cast<uint64_t>(memory), memory,
+                         torch->raw_deleter());
+  } catch (const std::exception& error) {
+    return tl::unexpected(ErrorOf(error));
+  }
+}
+
+base::Status PrivatePool::Open(uint64_t bytes) {
+  if (open_) {
+    return base::Fail(base::Code::kFailedPrecondition,
+                      "a private pool is open on this stream already");
+  }
+  const DepthGuard no_hooks;
+  try {
+    const c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
+    TakeFreedPlaces();
+    if (!MakeRoom(bytes)) {
+      spacers_.clear();  // until it is tried again
+      return base::Fail(base::Code::kResourceExhausted,
+                        "device " + std::to_string(device_) +
+                            " has too little free to record a pass of " +
+                            std::to_string(bytes >> 20) +
+                            " MiB in memory of its own");
+    }
+    pool_ = at::cuda::MemPool::graph_pool_handle(/*is_user_created=*/false);
+    allocator::beginAllocateToPool(
+        device_, pool_, [stream = stream_](cudaStream_t allocating) {
+          return allocating == stream && !t_own_allocation;
+        });
+    open_ = true;
+    return {};
+  } catch (const std::exception& error) {
+    spacers_.clear();
+    return tl::unexpected(ErrorOf(error));
+  }
+}
+
+void PrivatePool::Close() {
+  if (!open_) return;
+  open_ = false;
+  spacers_.clear();
+  segments_freed_ = trace_->segments_freed();
+  try {
+    allocator::endAllocateToPool(device_, pool_);
+    allocator::releasePool(device_, pool_);
+    released_.push_back(pool_);
+  } catch (const std::exception&) {
+    // Torch no longer knows the pool: there is nothing left to end.
+  }
+}
+
+// While a pool is open torch gives no cached memory back to the device, whoever
+// asks for memory (CUDACachingAllocator.cpp: not while captures are under way).
+// So there must be enough: for the pass, with what the allocator rounds up, and
+// for all others. Old pools go as far as that takes; false if that is not
+// enough.
+bool PrivatePool::MakeRoom(uint64_t bytes) {
+  for (;;) {
+    const auto [free_bytes, total_bytes] =
+        allocator::get()->getMemoryInfo(device_);
+    const size_t needed = bytes + bytes / 4 + total_bytes / kFreeShare;
+    const bool roomy = free_bytes >= needed;
+    if (released_.empty() || (roomy && released_.size() <= kCachedPools)) {
+      return roomy;
+    }
+    const c10::MempoolId_t oldest = released_.front();
+    released_.pop_front();
+    trace_->FreeOurs([&oldest] { allocator::emptyCache(oldest); });
+  }
+}
+
+// Where memory has gone back to the device, the pool's might come to lie where
+// that of the first recording lay. So the first segment of each size that torch
+// takes for small blocks, and of each that has gone back, is taken before it is
+// opened, until it is closed.
+void PrivatePool::TakeFreedPlaces() {
+  if (trace_->segments_freed() == segments_freed_) return;
+  std::vector<uint64_t> blocks = {uint64_t{1} << 20, uint64_t{8} << 20};
+  for (const uint64_t size : trace_->SizesFreedSince(segments_freed_)) {
+    if (size >= kOwnSegment && size != kSharedSegment) blocks.push_back(size);
+  }
+  for (const uint64_t size_bytes : blocks) {
+    const auto [free_bytes, total_bytes] =
+        allocator::get()->getMemoryInfo(device_);
+    if (free_bytes < size_bytes + total_bytes / kFreeShare) break;
+    if (auto spacer = AllocateFromTorch(device_, stream_, size_bytes)) {
+      spacers_.push_back(*std::move(spacer));
+    }
+  }
+}
+
+}  // namespace reprise::bindings

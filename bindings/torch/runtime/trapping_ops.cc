@@ -1,0 +1,70 @@
+#include "bindings/torch/runtime/trapping_ops.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace reprise::bindings {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+// What such arguments are called.
+constexpr std::array kIndexArguments = {
+    "index"sv, "indices"sv, "target"sv,         "targets"sv,   "offsets"sv,
+    "offs"sv,  "repeats"sv, "compressed_idx"sv, "plain_idx"sv,
+};
+
+// Whose kernels check other data.
+constexpr std::array kMayTrap = {
+    "aten::binary_cross_entropy"sv,
+    "aten::binary_cross_entropy_backward"sv,
+    "aten::masked_scatter"sv,
+    "aten::masked_scatter_"sv,
+    "aten::multi_margin_loss"sv,
+    "aten::multi_margin_loss_backward"sv,
+    "aten::multilabel_margin_loss_forward"sv,
+    "aten::multilabel_margin_loss_backward"sv,
+    "aten::multinomial"sv,
+    "aten::segment_reduce"sv,
+    "aten::_segment_reduce_backward"sv,
+    "aten::_ctc_loss"sv,
+    "aten::_ctc_loss_backward"sv,
+    "aten::poisson"sv,
+};
+
+// The same, of operators whose other overloads check nothing.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9>
+    kOverloadsThatMayTrap = {{
+        {"aten::bernoulli"sv, ""sv},
+        {"aten::bernoulli"sv, "out"sv},
+        {"aten::bernoulli"sv, "Tensor"sv},
+        {"aten::bernoulli"sv, "Tensor_out"sv},
+        {"aten::bernoulli_"sv, "Tensor"sv},
+        {"aten::normal"sv, "float_Tensor"sv},
+        {"aten::normal"sv, "float_Tensor_out"sv},
+        {"aten::normal"sv, "Tensor_Tensor"sv},
+        {"aten::normal"sv, "Tensor_Tensor_out"sv},
+    }};
+
+template <typename List, typename Value>
+bool Contains(const List& list, const Value& value) {
+  return std::ranges::find(list, value) != list.end();
+}
+
+}  // namespace
+
+bool MayTrap(const c10::FunctionSchema& schema) {
+  const std::string_view name = schema.name();
+  return !name.starts_with("aten::") || Contains(kMayTrap, name) ||
+         Contains(kOverloadsThatMayTrap,
+                  std::pair<std::string_view, std::string_view>(
+                      name, schema.overload_name()));
+}
+
+bool HoldsIndices(const c10::Argument& argument) {
+  return Contains(kIndexArguments, std::string_view(argument.name()));
+}
+
+}  // namespace reprise::bindings
