@@ -91,9 +91,10 @@ class Learning {
   void StartValidating() { allowance_.Begin(parts_.clock->Now()); }
   // Ends what is under way; a recording that was not taken is dropped.
   void Stop() {
+    const bool recorded = recording();
     recorder_.reset();
     span_.End("dropped");
-    allowance_.End(parts_.clock->Now());
+    Charge(recorded, {});
   }
   // The same of one that cannot go on, for no fault of the trace's.
   void GiveUpRecording(const std::string& why) {
@@ -111,7 +112,7 @@ class Learning {
   void StopRecording(const TraceEntry& entry) {
     recorder_.reset();
     span_.End(span_.IsOf(entry.signature) ? "" : "another trace came");
-    allowance_.End(parts_.clock->Now(), entry.usual);
+    Charge(/*recorded=*/true, entry.usual);
   }
   // A pass begins that is watched, and was one of that trace.
   void StartWatching() {
@@ -157,6 +158,14 @@ class Learning {
   static constexpr int kLeastShare = 64;  // one part of the time in so many
 
   bool always() const { return parts_.policy == base::Policy::kAlways; }
+  // What was under way has ended. Without it, it would have taken so long.
+  void Charge(bool recorded, Allowance::Duration usual) {
+    const auto cost = std::chrono::duration_cast<std::chrono::microseconds>(
+        allowance_.End(parts_.clock->Now(), usual));
+    Stats& stats = parts_.journal->stats;
+    (recorded ? stats.recording_us : stats.validating_us) +=
+        static_cast<uint64_t>(cost.count());
+  }
   bool May(const TraceEntry& entry, Allowance::Purpose purpose) {
     if (!allowed()) return false;
     if (always()) return true;

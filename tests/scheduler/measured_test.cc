@@ -172,6 +172,21 @@ TEST_F(MeasuredTest, ReplayMustPayByTheMargin) {
   EXPECT_GT(SharesSince().followed, 0.9);
 }
 
+// A recorded pass counts by what it takes longer than a watched one.
+TEST_F(MeasuredTest, SaysWhatLearningTook) {
+  costs_.observed = microseconds(100);
+  costs_.recorded = microseconds(1000);
+  Run(200);
+  const Stats learned = stats();
+  ASSERT_GT(learned.replays, 0u) << Traces();
+  ASSERT_GE(learned.recorded, 2u);
+  EXPECT_GT(learned.recording_us, learned.recorded * (kOps - 1) * 850);
+  EXPECT_LT(learned.recording_us, learned.recorded * kOps * 1000);
+  EXPECT_GT(learned.validating_us, 0u);
+  Run(200);
+  EXPECT_EQ(stats().recording_us, learned.recording_us);
+}
+
 // Two traces in turn, of which replaying the one pays and the other does not:
 // each is decided by its own time.
 TEST_F(MeasuredTest, TwoTracesOfALoopAreDecidedEachByItself) {

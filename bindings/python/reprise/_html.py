@@ -33,7 +33,14 @@ from reprise._markup import (
     tag,
 )
 from reprise._stats import Stats
-from reprise._words import MODES, duration, operators_line, short_signature, size
+from reprise._words import (
+    MODES,
+    duration,
+    operators_line,
+    saved_and_paid,
+    short_signature,
+    size,
+)
 
 if TYPE_CHECKING:
     from reprise._region_report import RegionReport
@@ -105,8 +112,7 @@ def _head(report: Report, cuts: list[Row]) -> Html:
     if not stats.get("ops"):
         return tag("header", tag("h2", sentence(report._summary())))
     title = f" of {number(stats['ops'])} ops were replayed"
-    if saved := stats.get("saved_us", 0):
-        title += f", which saved {duration(saved)}"
+    title += saved_and_paid(stats)
     replayed = tag("span", f"{stats['followed'] / stats['ops']:.0%}", class_="replayed")
     plans = report._plans()
     replays = sum(plan["replays"] for plan in plans)

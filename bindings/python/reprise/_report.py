@@ -13,7 +13,14 @@ from reprise._advice import advice
 from reprise._dot import by_op, by_segment
 from reprise._region_report import RegionReport
 from reprise._variables import switched_off
-from reprise._words import MODES, duration, fold, operators_line, short_signature, size
+from reprise._words import (
+    MODES,
+    fold,
+    operators_line,
+    saved_and_paid,
+    short_signature,
+    size,
+)
 from reprise._words import plural as _plural
 
 _TRACES_SHOWN = 5
@@ -76,10 +83,11 @@ class Report:
         names = sorted({plan["signature"] for plan in self._plans()})
         found = [name for name in names if signature and name.startswith(signature)]
         if len(found) != 1:
-            known = ", ".join(map(short_signature, names)) or "none"
+            known = ", ".join(map(short_signature, names))
             raise ValueError(
                 f"reprise: {'several plans begin with' if found else 'there is no plan'} "
-                f"'{signature}': the plans are {known}"
+                f"'{signature}': "
+                + (f"the plans are {known}" if known else "there are no plans yet")
             )
         plan = self._find_plan(found[0])
         if plan is None:
@@ -144,8 +152,7 @@ class Report:
         if ops == 0:
             return "no op has come yet: the program ran none while Reprise was on"
         text = f"{followed / ops:.0%} of {_plural(ops, 'op')} were replayed"
-        if saved := stats.get("saved_us", 0):
-            text += f", which saved {duration(saved)}"
+        text += saved_and_paid(stats)
         if self._falls_short(stats) and (obstacle := self._obstacle(stats)):
             text += f"; most in the way: {obstacle}"
         return text

@@ -41,6 +41,12 @@ class Stats:
     saved_us: int = _counter(
         "Microseconds that replays saved, where that was measured."
     )
+    recording_us: int = _counter(
+        "Microseconds that passes took longer because they were recorded."
+    )
+    validating_us: int = _counter(
+        "Microseconds of passes in which a plan was compared with eager."
+    )
     escapes: int = _counter(
         "Outputs that were written to fresh memory, because earlier ones were in use."
     )

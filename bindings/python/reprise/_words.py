@@ -1,11 +1,11 @@
-"""Words and lines of reports."""
+"""Words and lines of reports and messages."""
 
 from __future__ import annotations
 
 import collections
 import linecache
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 WIDTH = 110  # of a line, where what it says can be broken
 MODES = {"cuda": "CUDA", "host": "the host executor (correctness, not speed)"}
@@ -35,6 +35,23 @@ def of_number(number: int, noun: str) -> str:
     if number == 1:
         return noun
     return noun + ("es" if noun.endswith(("sh", "ss")) else "s")
+
+
+def shown(value: object) -> str:
+    """Return a string or a number as it is, and else the type: 'gpu', 3, a Tensor."""
+    if value is None or isinstance(value, (str, int, float)):
+        return repr(value)
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def check_callable(what: str, given: object) -> None:
+    """Raise TypeError if `given`, which `what` was called with, cannot be called."""
+    if not callable(given):
+        raise TypeError(
+            f"reprise: {what} does not accept {shown(given)}: give a callable, as in "
+            f"{what}(model), not what it returns"
+        )
 
 
 def fold(line: str) -> Iterator[str]:
@@ -87,6 +104,16 @@ def duration(microseconds: float) -> str:
         if microseconds < 1e6
         else f"{microseconds / 1e6:.1f} s"
     )
+
+
+def saved_and_paid(stats: Mapping[str, int]) -> str:
+    """Return what replays saved and learning cost, if it was measured: ', which ...'."""
+    saved = stats.get("saved_us", 0)
+    if saved == 0:
+        return ""
+    paid = stats.get("recording_us", 0) + stats.get("validating_us", 0)
+    took = f" and took {duration(paid)} to learn" if paid > 0 else ""
+    return f", which saved {duration(saved)}{took}"
 
 
 def size(number: int) -> str:
