@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 echo "Reprise on real models: what is replayed, whether its bits are eager's, and both times."
-echo "First it installs what is missing (5 GB for Python), and compiles: some minutes on two cores"
+echo "First it installs what is missing (5 GB for Python), and compiles: four to six minutes on two cores"
 echo "where nothing was compiled before."
 
 prepare
