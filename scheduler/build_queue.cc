@@ -39,6 +39,7 @@ struct BuildQueue::Impl {
   base::CondVar idle;
   std::deque<base::Task> tasks REPRISE_GUARDED_BY(mutex);
   size_t open REPRISE_GUARDED_BY(mutex) = 0;  // queued or running
+  size_t posted REPRISE_GUARDED_BY(mutex) = 0;
   Worker worker;  // last: it ends before what it uses
 
   void RunOne() {
@@ -64,6 +65,7 @@ void BuildQueue::Post(base::Task task) {
     const base::MutexLock lock(impl_->mutex);
     impl_->tasks.push_back(std::move(task));
     ++impl_->open;
+    ++impl_->posted;
   }
   // The worker is told only that there is one.
   impl_->worker.Enqueue([impl = impl_.get()] { impl->RunOne(); });
@@ -82,6 +84,11 @@ bool BuildQueue::WaitIdle(std::optional<std::chrono::milliseconds> timeout) {
     }
   }
   return true;
+}
+
+BuildQueue::Counts BuildQueue::counts() const {
+  const base::MutexLock lock(impl_->mutex);
+  return {.ended = impl_->posted - impl_->open, .posted = impl_->posted};
 }
 
 }  // namespace reprise::scheduler

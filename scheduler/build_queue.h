@@ -4,6 +4,7 @@
 #define REPRISE_SCHEDULER_BUILD_QUEUE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <optional>
 
@@ -23,6 +24,13 @@ class BuildQueue final : public base::TaskRunner {
 
   // Until nothing is queued or running; false if `timeout` passed first.
   bool WaitIdle(std::optional<std::chrono::milliseconds> timeout);
+
+  // Of all tasks that were posted, how many have ended.
+  struct Counts {
+    size_t ended = 0;
+    size_t posted = 0;
+  };
+  Counts counts() const;
 
  private:
   struct Impl;

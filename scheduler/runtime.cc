@@ -209,11 +209,7 @@ class Runtime::Impl {
     for (StreamSession* session : Sessions()) session->PassOver(ops);
   }
 
-  bool Wait(std::optional<std::chrono::milliseconds> timeout) {
-    if (!queue_.WaitIdle(timeout)) return false;
-    for (StreamSession* session : Sessions()) session->Settle();
-    return true;
-  }
+  BuildQueue& builds() { return queue_; }
 
   uint64_t ReleaseMemory(int device, Shortage shortage)
       REPRISE_EXCLUDES(mutex_) {
@@ -520,8 +516,12 @@ Session* Runtime::SessionFor(const StreamKey& key) {
 }
 
 bool Runtime::Wait(std::optional<std::chrono::milliseconds> timeout) {
-  return impl_->Wait(timeout);
+  if (!impl_->builds().WaitIdle(timeout)) return false;
+  for (StreamSession* session : impl_->Sessions()) session->Settle();
+  return true;
 }
+
+const BuildQueue& Runtime::builds() const { return impl_->builds(); }
 
 void Runtime::Pause() { impl_->Pause(); }
 
@@ -686,7 +686,7 @@ void Runtime::ForbidRecording() { impl_->ForbidRecording(); }
 void Runtime::AllowRecording() { impl_->AllowRecording(); }
 
 void Runtime::Reset() {
-  impl_->Wait(std::nullopt);
+  Wait(std::nullopt);
   for (StreamSession* session : impl_->Sessions()) session->Reset();
   impl_->ForgetEvictions();
 }

@@ -31,6 +31,7 @@ enum class Shortage : uint8_t {
   kCertain,   // an allocation failed
 };
 
+class BuildQueue;
 class Runtime;
 
 // What the host waits for, from before a wait until Runtime::AfterWait. Several
@@ -74,6 +75,8 @@ class Runtime {
   // Blocks until no build is queued or running and verdicts of finished
   // validations are in. Closes no open trace. False if `timeout` passed first.
   bool Wait(std::optional<std::chrono::milliseconds> timeout);
+  // What Wait waits for, which any thread may count.
+  const BuildQueue& builds() const;
 
   // Ends what is open on every session: recordings are dropped, replays under
   // way are squashed. Until Resume, ops of all sessions, also of those to come,

@@ -24,6 +24,7 @@
 #include "bindings/torch/runtime/torch_runtime.h"
 #include "bindings/torch/runtime_registry.h"
 #include "engine/base/options.h"
+#include "scheduler/build_queue.h"
 #include "scheduler/stats.h"
 
 namespace reprise::bindings {
@@ -118,6 +119,15 @@ bool Wait(int64_t id, double timeout_s) {
       static_cast<int64_t>(std::max(0.0, timeout_s) * 1e3)));
 }
 
+// Builds since the runtime was made: how many have ended, and all.
+std::vector<int64_t> Builds(int64_t id) {
+  TorchRuntime* runtime = Named(id);
+  if (runtime == nullptr) return {0, 0};
+  const auto counts = runtime->scheduler().builds().counts();
+  return {static_cast<int64_t>(counts.ended),
+          static_cast<int64_t>(counts.posted)};
+}
+
 void Reset(int64_t id) {
   if (TorchRuntime* runtime = Named(id)) runtime->scheduler().Reset();
 }
@@ -206,6 +216,7 @@ TORCH_LIBRARY(reprise, library) {
   library.def("active() -> int", &b::Active);
   library.def("activate(int id) -> str[]", &b::Activate);
   library.def("wait(int id, float timeout_s) -> bool", &b::Wait);
+  library.def("builds(int id) -> int[]", &b::Builds);
   library.def("reset(int id) -> ()", &b::Reset);
   library.def("stats(int id) -> Dict(str, int)", &b::Stats);
   library.def("explain_json(int id) -> str", &b::ExplainJson);

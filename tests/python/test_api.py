@@ -237,6 +237,8 @@ def test_wait_keeps_to_its_timeout() -> None:
         assert reprise.wait(60.0) is True
     assert late > 0
     assert reprise.stats().builds > 0
+    ended, posted = _native._ops().builds(-1)
+    assert ended == posted >= reprise.stats().builds
 
 
 def test_a_timeout_that_is_no_number_of_seconds_is_named() -> None:

@@ -225,7 +225,7 @@ def test_a_plan_that_is_not_there_is_named() -> None:
         session.reset()
     with pytest.raises(ValueError, match=f"plan '{shown}' no longer exists: call"):
         report.dot(shown)
-    with pytest.raises(ValueError, match="the plans are none"):
+    with pytest.raises(ValueError, match="there are no plans yet"):
         reprise.Report({}).dot(shown)
 
 

@@ -17,7 +17,8 @@ PERF = pathlib.Path(__file__).resolve().parents[2] / "perf"
 CLEAR = "\r\x1b[K"
 
 # The library's part is played: its builds end with the `slices`-th wait, and time passes
-# only while it is waited for.
+# only while it is waited for. Five builds had ended before, one ends in each second, and
+# one more is begun in the second one.
 WAIT = """
 import sys
 import reprise
@@ -29,6 +30,9 @@ class Library:
         self.now += seconds
         self.slices -= 1
         return self.slices == 0
+
+    def builds(self, runtime):
+        return [5 + int(self.now), 8 + (self.now > 1.5)]
 
 library = Library()
 _native.loaded = lambda: True
@@ -89,7 +93,8 @@ def test_a_wait_is_told_of_on_a_terminal_each_second_and_cleared() -> None:
     printed, told = shown(WAIT, "35", terminal=True)
     assert printed == "True 3.5\n"
     line = f"{CLEAR}Reprise: building graphs, "
-    assert told == f"{line}1 s{line}2 s{line}3 s{CLEAR}"
+    counts = ("1 of 3, 1 s", "2 of 4, 2 s", "3 of 4, 3 s")
+    assert told == "".join(line + count for count in counts) + CLEAR
 
 
 @pytest.mark.parametrize(

@@ -1286,6 +1286,18 @@ def test_bad_arguments() -> None:
         reprise.region(len, check="now")  # type: ignore[call-overload]
 
 
+def test_a_region_of_a_modules_region_is_one_region(device: str) -> None:
+    module = perceptron(device)
+    inner: Any = reprise.region(module)
+    outer: Any = reprise.region(inner, check="never")
+    x = batch(device)
+    for _ in range(CALLS):
+        assert torch.equal(outer(x), module(x))
+    assert outer.explain().replayed > 0
+    assert inner.explain().calls == 0
+    assert type(outer) is type(inner)
+
+
 def test_forms_that_never_come_again_stop_being_recorded(device: str) -> None:
     fn = reprise.region(lambda x: x + 1)
     for rows in range(1, 200):

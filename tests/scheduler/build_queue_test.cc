@@ -92,6 +92,22 @@ TEST(BuildQueueTest, ATaskHasLetGoOfWhatItHeldWhenTheQueueIsIdle) {
   EXPECT_TRUE(alive.expired());
 }
 
+TEST(BuildQueueTest, CountsWhatWasPostedAndWhatHasEnded) {
+  Gate gate;
+  BuildQueue queue;
+  queue.Post([] {});
+  EXPECT_TRUE(queue.WaitIdle(std::nullopt));
+  queue.Post([&] { gate.Pass(); });
+  queue.Post([] {});
+  gate.WaitUntilReached();
+  EXPECT_EQ(queue.counts().ended, 1u);
+  EXPECT_EQ(queue.counts().posted, 3u);
+  gate.Open();
+  EXPECT_TRUE(queue.WaitIdle(std::nullopt));
+  EXPECT_EQ(queue.counts().ended, 3u);
+  EXPECT_EQ(queue.counts().posted, 3u);
+}
+
 TEST(BuildQueueTest, TheDestructorWaitsForWhatWasPosted) {
   Gate gate;
   int ran = 0;

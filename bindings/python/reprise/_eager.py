@@ -16,6 +16,7 @@ from torch.library import Library
 from reprise import _dynamo, _native
 from reprise._functions_of_c import version_of
 from reprise._recording import thread, unwatched
+from reprise._words import check_callable
 from reprise.guards import tree
 
 P = ParamSpec("P")
@@ -167,8 +168,7 @@ class Eager:
     _reprise_is_region = True  # to those that look at what a callable leads to
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        if not callable(fn):
-            raise TypeError(f"reprise: eager does not accept {fn!r}: give a callable")
+        check_callable("eager", fn)
         self._reprise_eager = fn
         self._name = getattr(fn, "__qualname__", type(fn).__qualname__)
         functools.update_wrapper(self, fn, updated=())

@@ -27,6 +27,7 @@ from reprise._region_report import RegionReport
 from reprise._report import Report
 from reprise._stats import Stats
 from reprise._variables import near, settle_switch, switched_off, unknown
+from reprise._words import shown
 
 _WAIT_SLICE_S = 0.1  # how long Ctrl-C may take
 _EXIT_WAIT_S = 5.0  # for builds that are running when the interpreter exits
@@ -111,8 +112,13 @@ def _check_names(options: Iterable[str]) -> None:
 def _device_named(device: Device) -> str:
     """In the library's words. The only GPU is all GPUs.
 
-    Raises ValueError for a GPU that torch does not find.
+    Raises ValueError for a GPU that torch does not find, and for what is no device.
     """
+    if not isinstance(device, (str, int, float, torch.device)):
+        raise ValueError(
+            f"reprise: option 'device' does not accept {shown(device)}: give cpu, cuda, "
+            "cuda:<index> or None, and no model, because the whole program is watched"
+        )
     text = f"cuda:{device}" if type(device) is int else str(device)
     kind, _, index = text.partition(":")
     if text == "cpu:0":
@@ -204,14 +210,19 @@ def activate(runtime: int | None) -> None:
 def wait(runtime: int | None, timeout: float | None) -> bool:
     """See `reprise.wait`. Waits in slices, so that Ctrl-C is heard.
 
-    On a terminal a line says that it waits.
+    On a terminal a line says how many builds have ended, of how many.
     """
     if timeout is not None:
         _check_seconds(timeout)
     if not loaded():
         return True
     deadline = None if timeout is None else time.monotonic() + timeout
-    with _progress.Waiting("building graphs") as waiting:
+
+    def builds() -> tuple[int, int]:
+        ended, posted = _ops().builds(_id(runtime))
+        return ended, posted
+
+    with _progress.Waiting("building graphs", builds) as waiting:
         while True:
             left = _WAIT_SLICE_S if deadline is None else deadline - time.monotonic()
             if _ops().wait(_id(runtime), min(_WAIT_SLICE_S, max(0.0, left))):

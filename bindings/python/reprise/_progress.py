@@ -9,20 +9,26 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Callable
 
 _AFTER_S = 1.0  # a wait that is shorter shows nothing
 _CLEAR = "\r\x1b[K"
 
 
 class Waiting:
-    """Says how long the wait has taken, in one line that is written anew each second.
+    """Says how much is done and how long it took, in one line, written anew each second.
+
+    `count` returns how many things have ended since some time, and how many there were.
+    Those that had ended when the wait began are left out.
 
     The owner calls `tick` several times a second, and leaves the block when the wait is
     over. Nothing is shown where stderr is no terminal.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, count: Callable[[], tuple[int, int]]) -> None:
         self._what = what
+        self._count = count
+        self._before, _ = count()
         self._begin = time.monotonic()
         self._shown = 0  # the seconds that the terminal says
 
@@ -35,7 +41,8 @@ class Waiting:
         if took < _AFTER_S or int(took) == self._shown or not _has_terminal():
             return
         self._shown = int(took)
-        _write(f"{_CLEAR}Reprise: {self._what}, {self._shown} s")
+        done, all_ = (number - self._before for number in self._count())
+        _write(f"{_CLEAR}Reprise: {self._what}, {done} of {all_}, {self._shown} s")
 
     def __exit__(self, *_: object) -> None:
         if self._shown:

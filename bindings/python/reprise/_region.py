@@ -37,6 +37,7 @@ from reprise._region_functions import Run, functions, warn_once, why_unusable
 from reprise._region_report import RegionReport
 from reprise._swapping import refers
 from reprise._variables import switched_off
+from reprise._words import check_callable
 from reprise.guards import tree
 from reprise.guards.arguments import Forms, Given
 from reprise.guards.attributes import held_by, set_to
@@ -151,8 +152,7 @@ class Region:
         `given`: all of its calls are with these objects; they are not kept.
         `name`: in reports, in place of the callable's own.
         """
-        if not callable(fn):
-            raise TypeError(f"reprise: region does not accept {fn!r}: give a callable")
+        check_callable("region", fn)
         if check not in CHECKS:
             raise ValueError(
                 f"reprise: check does not accept {check!r}: give {', '.join(CHECKS)}"

@@ -59,6 +59,8 @@ def region(fn: Any = None, *, check: Check = "sample") -> Any:
     """
     if fn is None:
         return functools.partial(region, check=check)
+    if isinstance(fn, _RegionModule):
+        fn = fn._reprise_module  # one region is enough
     made = Region(fn, check)
     return _as_module(fn, made) if isinstance(fn, torch.nn.Module) else made
 
