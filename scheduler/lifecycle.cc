@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "engine/base/log.h"
-#include "engine/program/scalar_scan.h"
 #include "engine/replay/run_twice.h"
 #include "scheduler/instance_policy.h"
 
@@ -30,30 +29,10 @@ constexpr uint32_t kTries = 3;
 // nondeterministic: some give other bits now and then only.
 constexpr uint32_t kSuspicions = 2;
 
-// A trace is recorded again so often for numbers that turned out to change, and
-// so many of its recordings are dropped because they did not.
-constexpr uint32_t kNumberTries = 16;
-
-// A trace is recorded again so often for values that the program kept; then
-// none of it shares memory any more.
-constexpr uint32_t kOutlivingTries = 8;
-
-// A trace is recorded again so often because an external lies where it did in
-// neither recording; then ever more rarely.
-constexpr uint32_t kMoveTries = 8;
-// So many recordings are dropped each time because what moved then lies where
-// it did in the first one.
-constexpr uint32_t kStillRecordings = 4;
 constexpr uint32_t kWatchesBehindLeaving = 4;
 constexpr char kMoves[] =
     "an operand is again and again at an address where no recording saw it: "
     "recorded ever more rarely";
-
-// A trace is recorded again so often because the program sets the generator
-// where no recording saw it, and as often again once it has been replayed so
-// many times since. Else it is left there, as at an op that is another one.
-constexpr uint32_t kDrawTries = 4;
-constexpr uint64_t kReplaysToTryAgain = 256;
 
 constexpr char kMemoryGone[] =
     "memory that its kernels name, or kernels of a library's, are freed again "
@@ -252,9 +231,9 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   }
   entry->second = std::move(trace);
   for (const engine::ValueId v : ComeBeside(*entry, *entry->first)) {
-    entry->moving.insert(v);
+    entry->variations.Moves(v);
   }
-  if (!TellsEnough(entry)) {
+  if (!entry->variations.AreTold(*entry->first, *entry->second)) {
     entry->second.reset();
     return;
   }
@@ -270,49 +249,18 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   entry->build = last_build_;
 }
 
-bool Lifecycle::TellsEnough(TraceEntry* entry) const {
-  const engine::Trace& first = *entry->first;
-  const engine::Trace& second = *entry->second;
-  const bool numbers =
-      std::ranges::all_of(entry->changing,
-                          [&](const auto& place) {
-                            const auto& [op, slot] = place;
-                            return first.ops[op].slots[slot].recorded.bits !=
-                                   second.ops[op].slots[slot].recorded.bits;
-                          }) &&
-      std::ranges::all_of(entry->untold, [&](const auto& told) {
-        const auto& [op, bits] = told;
-        return engine::TellOf(first.ops[op], second.ops[op], bits);
-      });
-  if (!numbers && ++entry->equal_recordings < kNumberTries) return false;
-  const bool moves = std::ranges::all_of(entry->moving, [&](engine::ValueId v) {
-    return first.values[v].origin != second.values[v].origin;
-  });
-  return moves || ++entry->still_recordings > kStillRecordings;
-}
-
 void Lifecycle::TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace) {
   if (!nondeterministic_.empty()) {
     for (engine::TracedOp& op : trace.ops) {
       op.nondeterministic = nondeterministic_.Find(op.hash) != nullptr;
     }
   }
-  for (const engine::ValueId v : entry.come_anew) {
-    trace.values[v].comes_anew = true;
-  }
   if (entry.released.has_value()) {
     for (const engine::ValueId v : *entry.released) {
       trace.values[v].held = false;
     }
   }
-  const auto keep = [](engine::Value& value) {
-    value.dead_at = engine::Value::kLives;
-    value.held = true;
-  };
-  for (const engine::ValueId v : entry.outliving) keep(trace.values[v]);
-  if (entry.outliving_tries > kOutlivingTries) {
-    std::ranges::for_each(trace.values, keep);
-  }
+  entry.variations.Mark(trace);
 }
 
 void Lifecycle::PostBuild(TraceEntry* entry, BuildJob::Parts from) {
@@ -399,7 +347,7 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
   } else if (entry->state == State::kCheckWhole) {
     entry->state = State::kReady;
     entry->reason.clear();  // of an earlier plan
-    entry->untold.clear();
+    entry->variations.NumbersAreTold();
     Say(base::LogLevel::kInfo, *entry,
         "equal to eager in every bit: it may be replayed from now on");
   }
@@ -989,15 +937,9 @@ bool Lifecycle::After(engine::Instance::Readiness readiness, TraceEntry* entry,
 
 bool Lifecycle::LearnNumbers(TraceEntry* entry, uint32_t index,
                              const engine::TracedOp& traced, const OpView& op) {
-  if (entry->state == State::kGivenUp || ++entry->number_tries > kNumberTries) {
+  if (entry->state == State::kGivenUp ||
+      !entry->variations.LearnNumbers(index, traced, op.scalars)) {
     return false;
-  }
-  std::vector<uint64_t>& untold = entry->untold[index];
-  untold.clear();
-  for (uint32_t i = 0; i < traced.slots.size(); ++i) {
-    const engine::ScalarSlot& slot = traced.slots[i];
-    untold.push_back(op.scalars[slot.scalar].bits);
-    if (untold.back() != slot.recorded.bits) entry->changing.emplace(index, i);
   }
   RecordAgain(entry);
   return true;
@@ -1005,12 +947,7 @@ bool Lifecycle::LearnNumbers(TraceEntry* entry, uint32_t index,
 
 bool Lifecycle::LearnDraws(TraceEntry* entry) {
   if (!entry->has_plan()) return false;
-  if (entry->replays - entry->draws_learned_at >= kReplaysToTryAgain) {
-    entry->draw_tries = 0;
-  }
-  if (entry->draw_tries == kDrawTries) return false;
-  ++entry->draw_tries;
-  entry->draws_learned_at = entry->replays;
+  if (!entry->variations.LearnDraw(entry->replays)) return false;
   RecordAgain(entry);
   return true;
 }
@@ -1018,10 +955,8 @@ bool Lifecycle::LearnDraws(TraceEntry* entry) {
 void Lifecycle::LearnMoves(TraceEntry* entry,
                            std::span<const engine::ValueId> values) {
   if (!entry->has_plan()) return;
-  entry->moving.insert(values.begin(), values.end());
-  entry->still_recordings = 0;
-  if (entry->plan_replays() >= Renewal::kReplaysThatPay) entry->move_tries = 0;
-  if (++entry->move_tries <= kMoveTries) {
+  if (entry->variations.LearnMoves(
+          values, entry->plan_replays() >= Renewal::kReplaysThatPay)) {
     RecordAgain(entry);
   } else {
     Renew(entry, kMoves, {});
@@ -1030,8 +965,7 @@ void Lifecycle::LearnMoves(TraceEntry* entry,
 
 void Lifecycle::LearnOutliving(TraceEntry* entry,
                                std::span<const engine::ValueId> values) {
-  entry->outliving.insert(values.begin(), values.end());
-  ++entry->outliving_tries;
+  entry->variations.LearnOutliving(values);
   RecordAgain(entry);
 }
 
@@ -1040,7 +974,8 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
   Reject(*entry, reason);
   entry->reason = reason;
   // Of a plan that was good for long.
-  if (entry->has_plan() && entry->plan_replays() >= kReplaysToTryAgain) {
+  if (entry->has_plan() &&
+      entry->plan_replays() >= Variations::kReplaysToTryAgain) {
     entry->attempts = 0;
   }
   if (++entry->attempts < kTries) {
@@ -1079,7 +1014,7 @@ void Lifecycle::StartOver(TraceEntry* entry) {
 void Lifecycle::Renew(TraceEntry* entry, std::string_view reason,
                       std::span<const engine::ValueId> replaced) {
   if (entry->plan_replays() < Renewal::kReplaysThatPay) {
-    entry->come_anew.insert(replaced.begin(), replaced.end());
+    entry->variations.LearnReplaced(replaced);
   }
   entry->renewal.Replaced(entry->plan_replays());
   if (entry->renewal.waiting()) {

@@ -173,8 +173,6 @@ class Lifecycle {
   // Externals lie where they never moved to while recorded: the next pass is
   // recorded, and proves that they can; where that does not help, a later one.
   void LearnMoves(TraceEntry* entry, std::span<const engine::ValueId> values);
-  // Both recordings show what is known to change, or none of the next few will.
-  bool TellsEnough(TraceEntry* entry) const;
   // What earlier passes have told of the trace, and its recording cannot.
   void TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace);
   // `from` says what is built from what.

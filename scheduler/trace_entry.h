@@ -24,6 +24,7 @@
 #include "scheduler/externals.h"
 #include "scheduler/profit.h"
 #include "scheduler/renewal.h"
+#include "scheduler/variations.h"
 
 namespace reprise::scheduler {
 
@@ -131,31 +132,7 @@ struct TraceEntry {
   bool outdated = false;
   Renewal renewal;
 
-  // Numbers that are known to change: op and slot. Both recordings must hold
-  // another one.
-  std::set<std::pair<uint32_t, uint32_t>> changing;
-  // By op, numbers that came and of which the recordings did not tell enough.
-  std::map<uint32_t, std::vector<uint64_t>> untold;
-  // How often they have sent the trace back, and how often a recording told no
-  // more of them.
-  uint32_t number_tries = 0;
-  uint32_t equal_recordings = 0;
-  // So often it was recorded again because an external lay where no recording
-  // had seen it.
-  uint32_t move_tries = 0;
-  // Those externals, which both recordings must hold elsewhere; and recordings
-  // since the last of them was found that did not.
-  std::set<engine::ValueId> moving;
-  uint32_t still_recordings = 0;
-  // Externals that were replaced soon after they were taken for constants.
-  std::set<engine::ValueId> come_anew;
-  // Values that the program kept for longer than when they were recorded: they
-  // share no memory. After too many of them none does.
-  std::set<engine::ValueId> outliving;
-  uint32_t outliving_tries = 0;
-  // So often did the generator send it back, and after so many replays.
-  uint32_t draw_tries = 0;
-  uint64_t draws_learned_at = 0;
+  Variations variations;
 
   // Which of the traces of this signature it is. Shared: there were too many
   // to be told apart, and this one stands for those that are not known.

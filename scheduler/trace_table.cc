@@ -25,14 +25,10 @@ size_t HostBytes(const TraceEntry& entry) {
   size_t bytes = sizeof(TraceEntry) + kPlaces +
                  entry.op_hashes.capacity() * sizeof(uint64_t) +
                  entry.identity.storages() * kStorage +
-                 (entry.changing.size() + entry.moving.size()) * kNode +
-                 entry.reason.capacity() +
+                 entry.variations.HostBytes() + entry.reason.capacity() +
                  entry.instances.capacity() * sizeof(InstanceUse);
   for (const std::string& note : entry.summary.notes) {
     bytes += kNode + note.capacity();
-  }
-  for (const auto& [op, bits] : entry.untold) {
-    bytes += kNode + bits.capacity() * sizeof(uint64_t);
   }
   if (entry.first != nullptr) bytes += entry.first->host_bytes;
   if (entry.second != nullptr) bytes += entry.second->host_bytes;
