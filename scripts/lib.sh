@@ -47,17 +47,20 @@ missing_packages() {
 # What the Python environment holds.
 requirements=$REPRISE_ROOT/requirements/dev.txt
 
+# Not where the library keeps its kernels.
+environments=${XDG_CACHE_HOME:-$HOME/.cache}/reprise-development
+
 # A new folder for each Python and each set of pinned requirements, outside the
 # checkout, so that checkouts share it. REPRISE_ENV_DIR names one that is ready.
 find_environment() {
-  local cache=${XDG_CACHE_HOME:-$HOME/.cache}/reprise key
+  local key
   if [ -n "${REPRISE_ENV_DIR:-}" ]; then
     env_dir=$REPRISE_ENV_DIR
     return
   fi
   key=$({ python3 -c 'import os, sys; print(sys.version, os.path.realpath(sys.executable))'
           cat "$requirements"; } | sha256sum | cut -c1-12)
-  env_dir=$cache/env-$key
+  env_dir=$environments/env-$key
 }
 
 environment_is_ready() {
@@ -146,7 +149,7 @@ add_environment() {
   stage "Python environment of $1"
   local lower=$env_dir key
   key=$({ echo "$lower"; cat "$requirements" "$1"; } | sha256sum | cut -c1-12)
-  env_dir=${XDG_CACHE_HOME:-$HOME/.cache}/reprise/env-$key
+  env_dir=$environments/env-$key
   mkdir -p "$(dirname "$env_dir")"
   build_environment "$env_dir" fill_added "$lower" "$1"
   echo "Python environment: $env_dir"

@@ -14,8 +14,8 @@ _READS = "hands data to the host"
 _ADVICE = (
     (
         _READS,
-        "keep the number on the device (.item(), bool(), print; for an optimizer, "
-        "fused=True), or look at it less often",
+        "keep the number on the device, without .item(), bool() or print (an "
+        "optimizer: with fused=True), or look at it less often",
     ),
     ("copies to the host", "copy less often, or after the loop"),
     (
