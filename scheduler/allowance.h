@@ -47,14 +47,12 @@ class Allowance {
   void Earn(Duration saved) { left_ += saved / kOneInSaved; }
 
   void Begin(Clock::time_point now) { begun_ = now; }
-  // Of what was begun, if anything was. It would have taken so much by itself:
-  // what it took beyond that is paid, and returned.
-  Duration End(Clock::time_point now, Duration usual = {}) {
-    if (!begun_.has_value()) return Duration::zero();
-    const Duration cost = std::max(now - *begun_ - usual, Duration::zero());
-    left_ -= cost;
+  // Of what was begun, if anything was. It would have taken so much by itself.
+  void End(Clock::time_point now, Duration usual = {}) {
+    if (begun_.has_value()) {
+      left_ -= std::max(now - *begun_ - usual, Duration::zero());
+    }
     begun_.reset();
-    return cost;
   }
 
  private:

@@ -70,7 +70,7 @@ class Learning {
                       engine::WorkRecorder::Recording recording) {
     if (!always()) NoteTimeSince(entry, parts_.clock->Now());
     if (!MayRecord(*entry) || parts_.clock->Now() < not_before_) return;
-    allowance_.Begin(parts_.clock->Now());
+    Begin(&Stats::recording_us);
     auto recorder = engine::TraceRecorder::Start(
         parts_.frontend, parts_.work, recording,
         {.ops = entry->ops,
@@ -88,13 +88,14 @@ class Learning {
                     : Doing::kRecordingAgain,
                 entry->signature, entry->ops);
   }
-  void StartValidating() { allowance_.Begin(parts_.clock->Now()); }
+  void StartValidating() { Begin(&Stats::validating_us); }
+  // Another op of what is under way has come to its end.
+  void OpEnded() { ended_ = parts_.clock->Now(); }
   // Ends what is under way; a recording that was not taken is dropped.
   void Stop() {
-    const bool recorded = recording();
     recorder_.reset();
     span_.End("dropped");
-    Charge(recorded, {});
+    Charge({});
   }
   // The same of one that cannot go on, for no fault of the trace's.
   void GiveUpRecording(const std::string& why) {
@@ -112,7 +113,7 @@ class Learning {
   void StopRecording(const TraceEntry& entry) {
     recorder_.reset();
     span_.End(span_.IsOf(entry.signature) ? "" : "another trace came");
-    Charge(/*recorded=*/true, entry.usual);
+    Charge(entry.usual);
   }
   // A pass begins that is watched, and was one of that trace.
   void StartWatching() {
@@ -158,13 +159,21 @@ class Learning {
   static constexpr int kLeastShare = 64;  // one part of the time in so many
 
   bool always() const { return parts_.policy == base::Policy::kAlways; }
-  // What was under way has ended. Without it, it would have taken so long.
-  void Charge(bool recorded, Allowance::Duration usual) {
+  void Begin(uint64_t Stats::*took) {
+    took_ = took;
+    begun_ = ended_ = parts_.clock->Now();
+    allowance_.Begin(begun_);
+  }
+  // What was under way has ended. Without it, it would have taken so long. The
+  // program may have been away since its last op: that is no cost of it.
+  void Charge(Allowance::Duration usual) {
+    allowance_.End(parts_.clock->Now(), usual);
+    if (took_ == nullptr) return;
     const auto cost = std::chrono::duration_cast<std::chrono::microseconds>(
-        allowance_.End(parts_.clock->Now(), usual));
-    Stats& stats = parts_.journal->stats;
-    (recorded ? stats.recording_us : stats.validating_us) +=
-        static_cast<uint64_t>(cost.count());
+        ended_ - begun_ - usual);
+    parts_.journal->stats.*took_ +=
+        static_cast<uint64_t>(std::max<int64_t>(cost.count(), 0));
+    took_ = nullptr;
   }
   bool May(const TraceEntry& entry, Allowance::Purpose purpose) {
     if (!allowed()) return false;
@@ -191,6 +200,9 @@ class Learning {
   engine::WorkRecorder::Recording which_ =
       engine::WorkRecorder::Recording::kFirst;
   Allowance allowance_;
+  uint64_t Stats::*took_ = nullptr;  // of what is under way
+  Allowance::Clock::time_point begun_;
+  Allowance::Clock::time_point ended_;       // its last op
   Span span_;                                // of the recording
   Allowance::Clock::time_point not_before_;  // nothing is recorded
   Allowance::Clock::time_point watching_since_;

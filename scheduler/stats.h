@@ -21,7 +21,7 @@ namespace reprise::scheduler {
   X(replays, "plans launched in place of eager")                         \
   X(squashes, "replays that the program left")                           \
   X(saved_us, "microseconds that replays saved, where measured")         \
-  X(recording_us, "microseconds that passes took longer by recording")   \
+  X(recording_us, "microseconds of recorded passes beyond watched ones") \
   X(validating_us, "microseconds of passes that were validated")         \
   X(escapes, "outputs written to fresh memory")                          \
   X(effects, "followed ops that wrote memory of the program's")          \

@@ -161,6 +161,7 @@ bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
     }
     return false;
   }
+  learning_.OpEnded();
   if (++cursor_ == entry()->ops) Finish();
   return true;
 }

@@ -292,6 +292,7 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
   if (!learning_.recording()) learning_.Watch(open_.ops());
   if (learning_.recording()) {
     refusal = learning_.recorder()->Leave(op, results, values, open_.values());
+    learning_.OpEnded();
     if (refusal.empty()) {
       refused_.Put(hash_) = 0;
     } else if (op.may_try_kernels || refused_.Find(hash_) != nullptr) {

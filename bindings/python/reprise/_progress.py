@@ -41,7 +41,7 @@ class Waiting:
         if took < _AFTER_S or int(took) == self._shown or not _has_terminal():
             return
         self._shown = int(took)
-        done, all_ = (number - self._before for number in self._count())
+        done, all_ = (max(0, number - self._before) for number in self._count())
         _write(f"{_CLEAR}Reprise: {self._what}, {done} of {all_}, {self._shown} s")
 
     def __exit__(self, *_: object) -> None:

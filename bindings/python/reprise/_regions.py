@@ -60,7 +60,7 @@ def region(fn: Any = None, *, check: Check = "sample") -> Any:
     if fn is None:
         return functools.partial(region, check=check)
     if isinstance(fn, _RegionModule):
-        fn = fn._reprise_module  # one region is enough
+        fn = _module_of(fn)  # one region is enough
     made = Region(fn, check)
     return _as_module(fn, made) if isinstance(fn, torch.nn.Module) else made
 
@@ -108,6 +108,15 @@ def _class_of(kind: Any) -> Any:
             f"Region[{kind.__name__}]", (_RegionModule, kind), {"__slots__": ()}
         )
     return _classes[kind]
+
+
+def _module_of(wrapped: Any) -> torch.nn.Module:
+    """The module that was wrapped. A slice of one has its class, and wraps none."""
+    module: Any = getattr(wrapped, "_reprise_module", None)
+    if module is None:
+        module = object.__new__(type(wrapped).__bases__[1])
+        object.__setattr__(module, "__dict__", wrapped.__dict__)
+    return module
 
 
 def _as_module(module: torch.nn.Module, made: Region) -> torch.nn.Module:

@@ -42,7 +42,7 @@ class Stats:
         "Microseconds that replays saved, where that was measured."
     )
     recording_us: int = _counter(
-        "Microseconds that passes took longer because they were recorded."
+        "Microseconds that recorded passes took beyond others; by policy always, in all."
     )
     validating_us: int = _counter(
         "Microseconds of passes in which a plan was compared with eager."

@@ -28,6 +28,9 @@ constexpr size_t kFreeShare = 16;
 // size (CUDACachingAllocator.h: kMinLargeAlloc, kLargeBuffer).
 constexpr uint64_t kOwnSegment = 10 << 20;
 constexpr uint64_t kSharedSegment = 20 << 20;
+// Of the places that are taken so that a pool lies elsewhere. They stay with
+// torch's cache.
+constexpr uint64_t kMostOfPlaces = 64 << 20;
 
 constinit thread_local bool t_own_allocation = false;
 
@@ -41,6 +44,13 @@ class OwnAllocation {
  private:
   const DepthGuard no_hooks_;
 };
+
+// The device has so much free that a pass of so many bytes may be recorded.
+bool HasRoom(c10::DeviceIndex device, uint64_t bytes) {
+  const auto [free_bytes, total_bytes] =
+      allocator::get()->getMemoryInfo(device);
+  return free_bytes >= bytes + bytes / 4 + total_bytes / kFreeShare;
+}
 
 // What torch threw, as a value.
 base::Error ErrorOf(const std::exception& error) {
@@ -81,7 +91,7 @@ base::Status PrivatePool::Open(uint64_t bytes) {
   const DepthGuard no_hooks;
   try {
     const c10::DeviceGuard guard({c10::DeviceType::CUDA, device_});
-    TakeFreedPlaces();
+    TakeFreedPlaces(bytes);
     if (!MakeRoom(bytes)) {
       spacers_.clear();  // until it is tried again
       return base::Fail(base::Code::kResourceExhausted,
@@ -124,10 +134,7 @@ void PrivatePool::Close() {
 // enough.
 bool PrivatePool::MakeRoom(uint64_t bytes) {
   for (;;) {
-    const auto [free_bytes, total_bytes] =
-        allocator::get()->getMemoryInfo(device_);
-    const size_t needed = bytes + bytes / 4 + total_bytes / kFreeShare;
-    const bool roomy = free_bytes >= needed;
+    const bool roomy = HasRoom(device_, bytes);
     if (released_.empty() || (roomy && released_.size() <= kCachedPools)) {
       return roomy;
     }
@@ -140,17 +147,18 @@ bool PrivatePool::MakeRoom(uint64_t bytes) {
 // Where memory has gone back to the device, the pool's might come to lie where
 // that of the first recording lay. So the first segment of each size that torch
 // takes for small blocks, and of each that has gone back, is taken before it is
-// opened, until it is closed.
-void PrivatePool::TakeFreedPlaces() {
+// opened, until it is closed. Of large ones this is for a library's workspace:
+// after others the trace is recorded once more.
+void PrivatePool::TakeFreedPlaces(uint64_t bytes) {
   if (trace_->segments_freed() == segments_freed_) return;
   std::vector<uint64_t> blocks = {uint64_t{1} << 20, uint64_t{8} << 20};
   for (const uint64_t size : trace_->SizesFreedSince(segments_freed_)) {
     if (size >= kOwnSegment && size != kSharedSegment) blocks.push_back(size);
   }
+  uint64_t taken = 0;
   for (const uint64_t size_bytes : blocks) {
-    const auto [free_bytes, total_bytes] =
-        allocator::get()->getMemoryInfo(device_);
-    if (free_bytes < size_bytes + total_bytes / kFreeShare) break;
+    taken += size_bytes;
+    if (taken > kMostOfPlaces || !HasRoom(device_, bytes + size_bytes)) break;
     if (auto spacer = AllocateFromTorch(device_, stream_, size_bytes)) {
       spacers_.push_back(*std::move(spacer));
     }

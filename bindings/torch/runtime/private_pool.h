@@ -6,7 +6,6 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
-#include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +53,7 @@ class PrivatePool {
 
  private:
   bool MakeRoom(uint64_t bytes);
-  void TakeFreedPlaces();
+  void TakeFreedPlaces(uint64_t bytes);
 
   const c10::DeviceIndex device_;
   const cudaStream_t stream_;

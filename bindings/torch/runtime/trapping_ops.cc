@@ -12,11 +12,16 @@ using std::string_view_literals::operator""sv;
 
 // What such arguments are called.
 constexpr std::array kIndexArguments = {
-    "index"sv, "indices"sv, "target"sv,         "targets"sv,   "offsets"sv,
-    "offs"sv,  "repeats"sv, "compressed_idx"sv, "plain_idx"sv,
+    "index"sv,       "indices"sv,        "target"sv,       "targets"sv,
+    "offsets"sv,     "offs"sv,           "offset2bag"sv,   "repeats"sv,
+    "lengths"sv,     "batch_sizes"sv,    "sorter"sv,       "pivots"sv,
+    "LU_pivots"sv,   "compressed_idx"sv, "plain_idx"sv,    "crow_indices"sv,
+    "col_indices"sv, "ccol_indices"sv,   "row_indices"sv,  "cum_seq_q"sv,
+    "cum_seq_k"sv,   "cu_seqlens_q"sv,   "cu_seqlens_k"sv, "seqlen_k"sv,
+    "seqused_k"sv,   "block_table"sv,
 };
 
-// Whose kernels check other data.
+// Whose kernels check other data, or have places under another name.
 constexpr std::array kMayTrap = {
     "aten::binary_cross_entropy"sv,
     "aten::binary_cross_entropy_backward"sv,
@@ -32,6 +37,7 @@ constexpr std::array kMayTrap = {
     "aten::_ctc_loss"sv,
     "aten::_ctc_loss_backward"sv,
     "aten::poisson"sv,
+    "aten::_convert_indices_from_coo_to_csr"sv,
 };
 
 // The same, of operators whose other overloads check nothing.

@@ -1,5 +1,5 @@
-// Which operators' kernels may stop the device, by what they check of their
-// data.
+// Which operators' kernels may stop the device, or reach past their memory, by
+// what their data are.
 
 #ifndef REPRISE_BINDINGS_TORCH_RUNTIME_TRAPPING_OPS_H_
 #define REPRISE_BINDINGS_TORCH_RUNTIME_TRAPPING_OPS_H_
@@ -13,8 +13,8 @@ namespace reprise::bindings {
 // of torch's check.
 bool MayTrap(const c10::FunctionSchema& schema);
 
-// A kernel takes the argument's elements for places, or for how many there are,
-// and stops the device at one that is out of range.
+// A kernel takes the argument's elements for places, or for how many there are.
+// At one that is out of range it stops the device, or reaches past its memory.
 bool HoldsIndices(const c10::Argument& argument);
 
 }  // namespace reprise::bindings

@@ -249,7 +249,6 @@ TEST_F(OpCallTest, SaysWhichOpsMayDrawRandomNumbers) {
   EXPECT_FALSE(Last([&] { at::neg(a); }).may_use_generator);
 }
 
-// Kernels of the host are chosen by it, and few know which.
 TEST_F(OpCallTest, SaysWhichOpsMayStopTheDeviceByTheirData) {
   const auto may_trap = [&](const std::function<void()>& program) {
     return Last(program).may_trap;
@@ -268,6 +267,7 @@ TEST_F(OpCallTest, SaysWhichOpsMayStopTheDeviceByTheirData) {
   EXPECT_FALSE(may_trap([&] { at::add(a, p); }));
 }
 
+// Kernels of the host are chosen by it, and few know which.
 TEST_F(OpCallTest, TellsSwitchesOfTheHostApartWhateverTheOperator) {
   const auto a = at::rand({3, 4});
   const auto program = [&] { at::gelu(a); };

@@ -57,12 +57,14 @@ def libraries() -> list[pathlib.Path]:
 def texts(tool: str, library: pathlib.Path) -> set[str]:
     """What the kernels of one architecture say where an assertion of theirs fails.
 
-    The names of their source files are left out.
+    The names of their source files are left out, and so is what is printed beside.
     """
     listed = subprocess.run(
         [tool, "-lelf", library], capture_output=True, text=True, check=True
     ).stdout
-    architecture = next(name for name in ARCHITECTURES if f".{name}." in listed)
+    architecture = next(
+        (name for name in ARCHITECTURES if f".{name}." in listed), ARCHITECTURES[0]
+    )
     found: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
@@ -73,7 +75,12 @@ def texts(tool: str, library: pathlib.Path) -> set[str]:
         )
         for module in pathlib.Path(folder).iterdir():
             found.update(_of_module(module.read_bytes()))
-    return {text for text in found if not text.endswith((".cu", ".cuh", ".h"))}
+    return {
+        text
+        for text in found
+        if not text.endswith((".cu", ".cuh", ".h"))
+        and not text.startswith("[CUDA_KERNEL_ASSERT]")
+    }
 
 
 def _of_module(code: bytes) -> Iterator[str]:
