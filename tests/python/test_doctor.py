@@ -65,6 +65,12 @@ def test_where_all_is_well_everything_is_looked_at() -> None:
         assert torch.cuda.get_device_name() in the(rows, "GPU", "ok")
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(skips.gpus() == 0, reason=skips.NO_GPU)
+def test_where_all_is_well_with_a_gpu() -> None:
+    test_where_all_is_well_everything_is_looked_at()
+
+
 @pytest.mark.parametrize(
     "version",
     [
