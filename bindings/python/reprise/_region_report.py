@@ -39,7 +39,9 @@ class RegionReport:
 
     def __str__(self) -> str:
         each = (
-            f" in {1e6 * self.seconds / self.replayed:.0f} us" if self.replayed else ""
+            f" in {1e6 * self.seconds / self.replayed:.0f} us each"
+            if self.replayed
+            else ""
         )
         passes = (
             f" and {plural(self.backward, 'backward pass')}" if self.backward else ""
