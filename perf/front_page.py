@@ -19,9 +19,9 @@ The record has a JSON object a line, of one row and one way (``mode``):
 - median_us: of a call that is waited for, the median of interleaved rounds; ratio: eager
   over it, of paired rounds, with a bootstrap 95 % interval;
 - first_fast_s: seconds from before the way is made (``torch.compile``, ``reprise.region``
-  or ``reprise.enable``) until the end of the first call that takes at most 1.25 times
-  median_us, each call waited for; null where none of the first calls did, of which there
-  were first_calls in first_calls_s; first_fast_call: its number, from 1;
+  or ``reprise.enable``; its model is there) until the end of the first call that takes at
+  most 1.25 times median_us, each call waited for; null where none of the first calls did,
+  of which there were first_calls in first_calls_s; first_fast_call: its number, from 1;
 - prepare_s: what Reprise (CUPTI, a kernel) or torch.compile (imports, helper processes) do
   once a process, measured before with an addition. A process with one way pays both:
   the table's seconds are first_fast_s + prepare_s;

@@ -124,11 +124,14 @@ class Way(models.Mode):
 class Program:
     """What a row measures.
 
-    ``make(way)`` gives the way, before its first call. ``bits(way)`` gives whether a
-    way's results are eager's, and how many tensors were compared.
+    ``prepare(way)`` builds what the way of that name is to run, which no user of it waits
+    for: its own model and optimizer, if it has some. ``make(way)`` gives the way, before
+    its first call. ``bits(way)`` gives whether a way's results are eager's, and how many
+    tensors were compared.
     """
 
     inputs: list[tuple[torch.Tensor, ...]]
+    prepare: Callable[[str], object]
     make: Callable[[str], Way]
     bits: Callable[[Way], tuple[bool, int]]
 
@@ -175,7 +178,8 @@ def of_model(
             looked_at = Way(way.name, lambda new: way.run(new).clone())
         return models.bits_of_eager(module, inputs, looked_at), models.KEPT
 
-    return Program([inputs() for _ in range(models.INPUTS)], make, bits)
+    given = [inputs() for _ in range(models.INPUTS)]
+    return Program(given, lambda _: None, make, bits)
 
 
 class Start:
@@ -250,7 +254,7 @@ def of_step(create: Callable[[bool], training.Program]) -> Program:
     batches = program_of("eager").batches
     eager = make("eager")
     inputs = [batches[i % training.BATCHES] for i in range(models.INPUTS)]
-    return Program(inputs, make, bits)
+    return Program(inputs, program_of, make, bits)
 
 
 def program(name: str) -> Program:
@@ -394,6 +398,8 @@ class Measurement:
             self._prepared |= dict.fromkeys(OURS, took)
         if name == "region":
             forget()  # what `enable` learned is not the region's
+        self._program.prepare(name)
+        models.synchronize()
         if name not in COMPILED:
             seconds = effort.first_seconds if name in OURS else 0.0
             self._ways[name], self._firsts[name] = first_calls(
