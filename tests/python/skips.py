@@ -59,7 +59,8 @@ _ALLOWED: dict[str, Callable[[], bool]] = {
     NO_LIBRARY: lambda: os.environ.get("RECIPES") != "all",  # the caller has looked
     NO_PROGRAM_LIBRARY: lambda: True,  # likewise
     NO_TOOL: lambda: True,  # likewise
-    NO_ATTENTION: lambda: True,  # likewise
+    # Where torch and cuDNN came together, as with 2.11, it runs.
+    NO_ATTENTION: lambda: not torch.__version__.startswith("2.11."),
 }
 
 
