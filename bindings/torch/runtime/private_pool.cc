@@ -28,8 +28,8 @@ constexpr size_t kFreeShare = 16;
 // size (CUDACachingAllocator.h: kMinLargeAlloc, kLargeBuffer).
 constexpr uint64_t kOwnSegment = 10 << 20;
 constexpr uint64_t kSharedSegment = 20 << 20;
-// Of the places that are taken so that a pool lies elsewhere. They stay with
-// torch's cache.
+// Of the large places that are taken so that a pool lies elsewhere. They stay
+// with torch's cache.
 constexpr uint64_t kMostOfPlaces = 64 << 20;
 
 constinit thread_local bool t_own_allocation = false;
@@ -151,17 +151,19 @@ bool PrivatePool::MakeRoom(uint64_t bytes) {
 // after others the trace is recorded once more.
 void PrivatePool::TakeFreedPlaces(uint64_t bytes) {
   if (trace_->segments_freed() == segments_freed_) return;
-  std::vector<uint64_t> blocks = {uint64_t{1} << 20, uint64_t{8} << 20};
-  for (const uint64_t size : trace_->SizesFreedSince(segments_freed_)) {
-    if (size >= kOwnSegment && size != kSharedSegment) blocks.push_back(size);
-  }
-  uint64_t taken = 0;
-  for (const uint64_t size_bytes : blocks) {
-    taken += size_bytes;
-    if (taken > kMostOfPlaces || !HasRoom(device_, bytes + size_bytes)) break;
+  const auto take = [this](uint64_t size_bytes) {
     if (auto spacer = AllocateFromTorch(device_, stream_, size_bytes)) {
       spacers_.push_back(*std::move(spacer));
     }
+  };
+  take(uint64_t{1} << 20);
+  take(uint64_t{8} << 20);
+  uint64_t taken = 0;
+  for (const uint64_t size : trace_->SizesFreedSince(segments_freed_)) {
+    if (size < kOwnSegment || size == kSharedSegment) continue;
+    taken += size;
+    if (taken > kMostOfPlaces || !HasRoom(device_, bytes + size)) break;
+    take(size);
   }
 }
 
