@@ -28,7 +28,7 @@ class Waiting:
     def __init__(self, what: str, count: Callable[[], tuple[int, int]]) -> None:
         self._what = what
         self._count = count
-        self._before, _ = count()
+        self._before = count()[0] if _has_terminal() else 0  # a count is an op
         self._begin = time.monotonic()
         self._shown = 0  # the seconds that the terminal says
 
