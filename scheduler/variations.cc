@@ -26,7 +26,7 @@ constexpr uint32_t kStillRecordings = 4;
 constexpr uint32_t kDrawTries = 4;
 
 // A node of a set, and what an allocation takes beside what was asked for.
-constexpr size_t kNode = 64;
+constexpr size_t kSetNode = 64;
 
 }  // namespace
 
@@ -97,9 +97,9 @@ void Variations::Mark(engine::Trace& trace) const {
 }
 
 size_t Variations::HostBytes() const {
-  size_t bytes = (changing_.size() + moving_.size()) * kNode;
+  size_t bytes = (changing_.size() + moving_.size()) * kSetNode;
   for (const auto& [op, bits] : untold_) {
-    bytes += kNode + bits.capacity() * sizeof(uint64_t);
+    bytes += kSetNode + bits.capacity() * sizeof(uint64_t);
   }
   return bytes;
 }

@@ -55,7 +55,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9>
     }};
 
 template <typename List, typename Value>
-bool Contains(const List& list, const Value& value) {
+bool IsAmong(const List& list, const Value& value) {
   return std::ranges::find(list, value) != list.end();
 }
 
@@ -63,14 +63,14 @@ bool Contains(const List& list, const Value& value) {
 
 bool MayTrap(const c10::FunctionSchema& schema) {
   const std::string_view name = schema.name();
-  return !name.starts_with("aten::") || Contains(kMayTrap, name) ||
-         Contains(kOverloadsThatMayTrap,
+  return !name.starts_with("aten::") || IsAmong(kMayTrap, name) ||
+         IsAmong(kOverloadsThatMayTrap,
                   std::pair<std::string_view, std::string_view>(
                       name, schema.overload_name()));
 }
 
 bool HoldsIndices(const c10::Argument& argument) {
-  return Contains(kIndexArguments, std::string_view(argument.name()));
+  return IsAmong(kIndexArguments, std::string_view(argument.name()));
 }
 
 }  // namespace reprise::bindings
