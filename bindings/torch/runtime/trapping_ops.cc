@@ -65,8 +65,8 @@ bool MayTrap(const c10::FunctionSchema& schema) {
   const std::string_view name = schema.name();
   return !name.starts_with("aten::") || IsAmong(kMayTrap, name) ||
          IsAmong(kOverloadsThatMayTrap,
-                  std::pair<std::string_view, std::string_view>(
-                      name, schema.overload_name()));
+                 std::pair<std::string_view, std::string_view>(
+                     name, schema.overload_name()));
 }
 
 bool HoldsIndices(const c10::Argument& argument) {
