@@ -22,18 +22,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import itertools
 import statistics
 import sys
 import time
 
+import program_runs
 import progress
 import reprise
-import torch
 import user_programs
 
-WARM_PASSES = 2
 COUNTED = ("recorded", "validated", "builds", "squashes")
 TIMES = ("recording_us", "validating_us")
 HEAD = ("pass", "ms", "lost", "ops", "followed", *COUNTED, "recording", "validating")
@@ -54,30 +52,15 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-class Passes:
-    """Of one copy of the program, each waited for."""
-
-    def __init__(self, program: user_programs.Program, setting: user_programs.Setting):
-        self._gpu = setting.device.startswith("cuda")
-        self._built = program.start(setting)
-        self._numbers = itertools.count()
-
-    def seconds(self) -> float:
-        """Run the next one, and return what it took."""
-        begin = time.perf_counter()
-        self._built.step(next(self._numbers))
-        if self._gpu:
-            torch.cuda.synchronize()
-        return time.perf_counter() - begin
-
-
-def learn(passes: Passes, eager: float, seconds: float) -> list[tuple[object, ...]]:
+def learn(
+    run: program_runs.Run, eager: float, seconds: float
+) -> list[tuple[object, ...]]:
     """Return a row for each pass that differs from the one before."""
     rows: list[tuple[object, ...]] = []
     before, lost, last = reprise.stats(), 0.0, None
     end = time.perf_counter() + seconds
     for number in itertools.count():
-        took = passes.seconds()
+        took = run.timed()
         now = reprise.stats()
         during = now.since(before)
         before = now
@@ -96,29 +79,23 @@ def learn(passes: Passes, eager: float, seconds: float) -> list[tuple[object, ..
 def main() -> int:
     """Measure one program."""
     arguments = parsed()
-    torch.backends.cudnn.deterministic = True  # as programs.py has it
-    torch.set_float32_matmul_precision("high")
+    program_runs.settle_numerics()
     program = user_programs.ALL[arguments.program]
     if why := user_programs.missing(program):
         print(f"{arguments.program}: {why}", file=sys.stderr)
         return 1
     setting = user_programs.Setting(arguments.device, arguments.size, arguments.seed)
-    progress.stage(f"{arguments.program}: eager")
-    thrown_away = Passes(program, setting)
-    for _ in range(WARM_PASSES):
-        thrown_away.seconds()
-    del thrown_away
-    gc.collect()
-    passes = Passes(program, setting)
-    eager = statistics.median(passes.seconds() for _ in range(arguments.eager))
-    progress.clear()
+    with progress.row(1, 1, arguments.program):
+        run = program_runs.Run("eager", arguments.program, setting)
+        run.warm()
+        eager = statistics.median(run.timed() for _ in range(arguments.eager))
     print(f"eager: {eager * 1e3:.2f} ms a pass")
     options = {} if arguments.policy is None else {"policy": arguments.policy}
     reprise.enable(arguments.device, **options)
     with (
         reprise.timeline() if arguments.timeline else contextlib.nullcontext() as noted
     ):
-        rows = learn(passes, eager, arguments.seconds)
+        rows = learn(run, eager, arguments.seconds)
     if noted is not None:
         noted.export_chrome_trace(arguments.timeline)
     for row in (HEAD, *rows):

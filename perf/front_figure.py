@@ -13,6 +13,7 @@ import json
 import pathlib
 from typing import Any
 
+import figures
 import tables
 
 
@@ -83,25 +84,13 @@ def where(records: tables.FrontRecord) -> str:
 
 def svg(bars: dict[str, Any], where: str, theme: Theme) -> str:
     """The figure as text."""
-    import io
-
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     modes = [mode for mode in LABELS if any(mode in of for of in bars.values())]
-    settings = {
-        "svg.hashsalt": "reprise",
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "hatch.linewidth": 0.8,
-        "text.color": theme.text,
-        "axes.labelcolor": theme.text,
-        "xtick.color": theme.text,
-        "ytick.color": theme.text,
-    }
+    settings = figures.settings(theme.text, **{"hatch.linewidth": 0.8})
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         FigureCanvasSVG(figure)
@@ -153,15 +142,6 @@ def svg(bars: dict[str, Any], where: str, theme: Theme) -> str:
             columnspacing=1.2,
         )
         axes.set_title(f"batch 1, {where}", fontsize=8, loc="right")
-        out = io.StringIO()
-        figure.savefig(
-            out,
-            format="svg",
-            transparent=True,
-            metadata={
-                "Date": None,
-                "Creator": "perf/front_page.py",
-                "Description": json.dumps(bars),
-            },
+        return figures.as_svg(
+            figure, "perf/front_page.py", Description=json.dumps(bars)
         )
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -59,6 +59,12 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"[:300]
 
 
+def settle_numerics() -> None:
+    """Of all ways alike: results that come again, and products in TF32."""
+    torch.backends.cudnn.deterministic = True
+    torch.set_float32_matmul_precision("high")
+
+
 class Run:
     """A program, as it is run by one way."""
 
@@ -78,7 +84,7 @@ class Run:
         assert self._built
         self._built.step(next(self._numbers))
 
-    def _timed(self) -> float:
+    def timed(self) -> float:
         """Seconds of a pass that is waited for."""
         begin = time.perf_counter()
         self._pass()
@@ -122,17 +128,17 @@ class Run:
         """Passes until all is learned that will be."""
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
-            self._timed()
+            self.timed()
         if self._options is not None:
             self._settled = reprise.stats()
         return {}
 
     def block(self, seconds: float) -> dict[str, Any]:
         """Seconds of a pass: each waited for (the median), and back to back."""
-        self._timed()
+        self.timed()
         waited: list[float] = []
         while len(waited) < LEAST or sum(waited) < seconds:
-            waited.append(self._timed())
+            waited.append(self.timed())
         begin = time.perf_counter()
         for done in itertools.count():
             if done >= LEAST and time.perf_counter() - begin >= seconds:
@@ -206,8 +212,7 @@ def main() -> None:
     for library in user_programs.ALL[arguments.program].needs:
         importlib.import_module(library)
     tell(where=environment(arguments))
-    torch.backends.cudnn.deterministic = True
-    torch.set_float32_matmul_precision("high")
+    settle_numerics()
     device = "cpu" if arguments.host else "cuda"
     setting = user_programs.Setting(device, arguments.size, arguments.seed)
     run = Run(arguments.way, arguments.program, setting)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import io
 import json
 import pathlib
 import tempfile
 import warnings
 from typing import Any
+
+import figures
 
 IMAGES = pathlib.Path(__file__).resolve().parents[1] / "docs" / "images"
 FIGURES = {theme: IMAGES / f"timeline-{theme}.svg" for theme in ("light", "dark")}
@@ -176,17 +177,7 @@ def svg(drawn: Drawn, theme: Theme) -> str:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    settings = {
-        "svg.hashsalt": "reprise",
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "text.color": theme.text,
-        "axes.labelcolor": theme.text,
-        "xtick.color": theme.text,
-        "ytick.color": theme.text,
-    }
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(figures.settings(theme.text)):
         figure = Figure(figsize=(9, 3), layout="constrained")
         FigureCanvasSVG(figure)
         above, below = figure.subplots(2, sharex=True, height_ratios=[2, 1])
@@ -212,10 +203,7 @@ def svg(drawn: Drawn, theme: Theme) -> str:
             handlelength=1,
             columnspacing=1.1,
         )
-        out = io.StringIO()
-        metadata = {"Date": None, "Creator": "perf/timeline_figure.py"}
-        figure.savefig(out, format="svg", transparent=True, metadata=metadata)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+        return figures.as_svg(figure, "perf/timeline_figure.py")
 
 
 def _draw_spans(axes: Any, drawn: Drawn, theme: Theme, end: float) -> None:

@@ -16,9 +16,6 @@ constexpr size_t kPlaces = 384;
 // A storage that only weak references keep, and the reference.
 constexpr size_t kStorage = 144;
 
-// A node of a set, and what an allocation takes beside what was asked for.
-constexpr size_t kNode = 64;
-
 }  // namespace
 
 size_t HostBytes(const TraceEntry& entry) {
@@ -28,7 +25,7 @@ size_t HostBytes(const TraceEntry& entry) {
                  entry.variations.HostBytes() + entry.reason.capacity() +
                  entry.instances.capacity() * sizeof(InstanceUse);
   for (const std::string& note : entry.summary.notes) {
-    bytes += kNode + note.capacity();
+    bytes += Variations::kNode + note.capacity();
   }
   if (entry.first != nullptr) bytes += entry.first->host_bytes;
   if (entry.second != nullptr) bytes += entry.second->host_bytes;

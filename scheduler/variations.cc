@@ -25,9 +25,6 @@ constexpr uint32_t kStillRecordings = 4;
 // an op that is another one.
 constexpr uint32_t kDrawTries = 4;
 
-// A node of a set, and what an allocation takes beside what was asked for.
-constexpr size_t kSetNode = 64;
-
 }  // namespace
 
 bool Variations::LearnNumbers(uint32_t index, const engine::TracedOp& traced,
@@ -97,9 +94,9 @@ void Variations::Mark(engine::Trace& trace) const {
 }
 
 size_t Variations::HostBytes() const {
-  size_t bytes = (changing_.size() + moving_.size()) * kSetNode;
+  size_t bytes = (changing_.size() + moving_.size()) * kNode;
   for (const auto& [op, bits] : untold_) {
-    bytes += kSetNode + bits.capacity() * sizeof(uint64_t);
+    bytes += kNode + bits.capacity() * sizeof(uint64_t);
   }
   return bytes;
 }

@@ -59,6 +59,8 @@ class Variations {
   // Marks the values of a recording that do not live as it shows.
   void Mark(engine::Trace& trace) const;
 
+  // A node of a set, and what an allocation takes beside what was asked for.
+  static constexpr size_t kNode = 64;
   // Beside the object itself.
   size_t HostBytes() const;
 

@@ -29,7 +29,7 @@ LARGER = {
     "bindings/torch/region/tape_recorder.cc": 1282,
     "bindings/torch/region/tape_recorder.h": 276,
     "bindings/torch/region/tape_stretches.cc": 738,
-    "bindings/torch/runtime/op_policy.cc": 521,
+    "bindings/torch/runtime/op_policy.cc": 516,
     "cache/lru_cache.h": 369,
     "engine/batch/batch_record.h": 260,
     "engine/device/driver_call.cc": 444,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bindings/torch/base/cufft_plans.h"
+#include "bindings/torch/base/name_list.h"
 #include "bindings/torch/runtime/trapping_ops.h"
 
 namespace reprise::bindings {
@@ -240,12 +241,6 @@ constexpr NamedSwitches kSwitches[] = {
     {"lu_"sv, kMatmulSwitches | kLinalgSwitches},
     {"inverse"sv, kMatmulSwitches | kLinalgSwitches},
 };
-
-template <size_t N>
-bool Contains(const std::array<std::string_view, N>& list,
-              std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
 
 std::string_view Namespace(std::string_view name) {
   return name.substr(0, name.find("::"));

@@ -1,9 +1,9 @@
 #include "bindings/torch/runtime/trapping_ops.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
-#include <utility>
+
+#include "bindings/torch/base/name_list.h"
 
 namespace reprise::bindings {
 namespace {
@@ -41,36 +41,28 @@ constexpr std::array kMayTrap = {
 };
 
 // The same, of operators whose other overloads check nothing.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9>
-    kOverloadsThatMayTrap = {{
-        {"aten::bernoulli"sv, ""sv},
-        {"aten::bernoulli"sv, "out"sv},
-        {"aten::bernoulli"sv, "Tensor"sv},
-        {"aten::bernoulli"sv, "Tensor_out"sv},
-        {"aten::bernoulli_"sv, "Tensor"sv},
-        {"aten::normal"sv, "float_Tensor"sv},
-        {"aten::normal"sv, "float_Tensor_out"sv},
-        {"aten::normal"sv, "Tensor_Tensor"sv},
-        {"aten::normal"sv, "Tensor_Tensor_out"sv},
-    }};
-
-template <typename List, typename Value>
-bool IsAmong(const List& list, const Value& value) {
-  return std::ranges::find(list, value) != list.end();
-}
+constexpr std::array kOverloadsThatMayTrap = {
+    "aten::bernoulli"sv,
+    "aten::bernoulli.out"sv,
+    "aten::bernoulli.Tensor"sv,
+    "aten::bernoulli.Tensor_out"sv,
+    "aten::bernoulli_.Tensor"sv,
+    "aten::normal.float_Tensor"sv,
+    "aten::normal.float_Tensor_out"sv,
+    "aten::normal.Tensor_Tensor"sv,
+    "aten::normal.Tensor_Tensor_out"sv,
+};
 
 }  // namespace
 
 bool MayTrap(const c10::FunctionSchema& schema) {
   const std::string_view name = schema.name();
-  return !name.starts_with("aten::") || IsAmong(kMayTrap, name) ||
-         IsAmong(kOverloadsThatMayTrap,
-                 std::pair<std::string_view, std::string_view>(
-                     name, schema.overload_name()));
+  return !name.starts_with("aten::") || Contains(kMayTrap, name) ||
+         Contains(kOverloadsThatMayTrap, c10::toString(schema.operator_name()));
 }
 
 bool HoldsIndices(const c10::Argument& argument) {
-  return IsAmong(kIndexArguments, std::string_view(argument.name()));
+  return Contains(kIndexArguments, argument.name());
 }
 
 }  // namespace reprise::bindings
