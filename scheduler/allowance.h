@@ -12,53 +12,93 @@ namespace reprise::scheduler {
 
 // Passes that are recorded or validated take longer than others, and a program
 // whose shapes depend on its data has new traces without end. So such passes
-// are paid for: the account starts with a second, each of them costs the time
-// that it takes beyond its usual one, and it grows by a fiftieth of the time
-// that passes and a quarter of what replays save, up to that second again. The
-// last fifth of it is for what was recorded already, which is worth nothing
-// until it is validated. Of a program that waits most of the time, for the
-// device or for something else, less can be saved, and of a trace that comes
-// seldom it is long until anything is: these begin with a twentieth of a
-// second, and another one to validate. Single-thread.
+// are paid for (docs/decisions/0052-what-learning-may-cost.md). The account
+// starts with 15 ms, and grows by
+//
+// - a fiftieth of the time that passes;
+// - a quarter of what replays save;
+// - a sixteenth of the time of passes that a plan may save, once the program
+//   has run for a second: what has lasted so long may last as long again.
+//
+// Where much was recorded in vain, and replays have not saved half of what all
+// has cost, only a two-hundredth of the time is given.
+//
+// A pass is begun where the account has what it is about to cost; it is charged
+// what it took beyond its usual time. A recording leaves some for what was
+// recorded already, which is worth nothing until it is validated. Where little
+// can be saved, or late (a program that waits for the device, a trace that
+// comes seldom), half of what it starts with is left to others. Single-thread.
 class Allowance {
  public:
   enum class Purpose : uint8_t { kRecord, kValidate };
 
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
-  static constexpr Duration kMost = std::chrono::seconds(1);
+  static constexpr Duration kFirst = std::chrono::milliseconds(15);
+  static constexpr Duration kMost = std::chrono::milliseconds(250);
   static constexpr int kOneIn = 50;
+  static constexpr int kOneInVain = 200;
   static constexpr int kOneInSaved = 4;
-  static constexpr Duration kToValidate = kMost / 5;
-  static constexpr Duration kMostOfLittle = std::chrono::milliseconds(50);
+  static constexpr int kOneInExpected = 16;
+  static constexpr Duration kMuch = std::chrono::milliseconds(50);
+  static constexpr Duration kYoung = std::chrono::seconds(1);
+  static constexpr Duration kToValidate = kFirst / 5;
+  static constexpr Duration kToOthers = kFirst / 2;
 
-  // A pass may be begun; it saves little, or late, or does not.
-  bool Has(Clock::time_point now, bool saves_little, Purpose purpose) {
-    if (last_.has_value()) left_ += (now - *last_) / kOneIn;
-    left_ = std::min(left_, kMost);
-    last_ = now;
-    const bool records = purpose == Purpose::kRecord;
-    if (saves_little) {
-      return left_ > kMost - (records ? 1 : 2) * kMostOfLittle;
-    }
-    return left_ > (records ? kToValidate : Duration::zero());
+  struct Pass {
+    Purpose purpose = Purpose::kRecord;
+    Duration cost{};            // about what it takes beyond its usual time
+    bool saves_little = false;  // or late, or does not
+  };
+
+  // It may be begun.
+  bool Has(Clock::time_point now, const Pass& pass) {
+    Grow(now);
+    Duration left = pass.purpose == Purpose::kRecord ? kToValidate : Duration{};
+    if (pass.saves_little) left = std::max(left, kToOthers);
+    // What costs more than is ever kept is begun with half of that.
+    return left_ > std::min(left + pass.cost, kMost / 2);
   }
   // Replays have saved so much more.
-  void Earn(Duration saved) { left_ += saved / kOneInSaved; }
-
-  void Begin(Clock::time_point now) { begun_ = now; }
-  // Of what was begun, if anything was. It would have taken so much by itself.
-  void End(Clock::time_point now, Duration usual = {}) {
-    if (begun_.has_value()) {
-      left_ -= std::max(now - *begun_ - usual, Duration::zero());
+  void Earn(Duration saved) {
+    saved_ += saved;
+    Add(saved / kOneInSaved);
+  }
+  // A pass that may be replayed one day has ended. By eager such a pass takes
+  // so long, or less.
+  void Expect(Clock::time_point now, Duration took) {
+    Grow(now);
+    if (now - *first_ >= kYoung && !in_vain()) {
+      Add(std::min(took, now - expected_) / kOneInExpected);
     }
-    begun_.reset();
+    expected_ = now;
+  }
+
+  // So much more has gone.
+  void Spend(Duration cost, bool in_vain = false) {
+    left_ -= cost;
+    spent_ += cost;
+    if (in_vain) wasted_ += cost;
   }
 
  private:
-  Duration left_ = kMost;
-  std::optional<Clock::time_point> last_;
-  std::optional<Clock::time_point> begun_;
+  bool in_vain() const {
+    return wasted_ > std::max(kMuch, spent_ / 4) && saved_ < spent_ / 2;
+  }
+  void Add(Duration more) { left_ = std::min(left_ + more, kMost); }
+  void Grow(Clock::time_point now) {
+    if (!first_.has_value()) first_ = last_ = expected_ = now;
+    Add((now - last_) / (in_vain() ? kOneInVain : kOneIn));
+    last_ = now;
+  }
+
+  Duration left_ = kFirst;
+  Duration spent_{};
+  Duration wasted_{};  // of it
+  Duration saved_{};
+  std::optional<Clock::time_point> first_;
+  Clock::time_point last_;
+  Clock::time_point expected_;  // until then passes were counted
 };
 
 }  // namespace reprise::scheduler

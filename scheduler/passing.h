@@ -70,6 +70,8 @@ class Passing {
     promised_->watches_due = kWatchesBehind;
     return size_t{2} * promised_->ops;
   }
+  // What has come so far is the beginning of it.
+  const TraceEntry& entry() const { return *entry_; }
   // All ops have come.
   bool over() const { return cursor_ == entry_->ops; }
 

@@ -228,7 +228,7 @@ void Replay::Squash(std::string_view found) {
   BeginSpan(Doing::kSquashing);
   ++journal_.stats.squashes;
   ++entry()->squashes;
-  if (!entry()->EndsSoonBehind(cursor_)) entry()->Left();
+  if (!entry()->EndsSoonBehind(cursor_)) entry()->running.Fail();
   boundaries_.Left(traced().before);
   CountPrivateWriters();
   const base::Status restored = instance().Squash(cursor_);

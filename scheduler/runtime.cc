@@ -15,8 +15,8 @@
 #include "engine/device/driver.h"
 #include "engine/device/launch_recorder.h"
 #include "engine/device/relaxed_capture.h"
-#include "kernels/compare.h"
 #include "scheduler/build_queue.h"
+#include "scheduler/device_compares.h"
 #include "scheduler/program_json.h"
 #include "scheduler/report.h"
 #include "scheduler/span.h"
@@ -105,15 +105,22 @@ class Runtime::Impl {
       for (StreamSession* other : Sessions()) other->EndPrivacy();
       privacy_ended_.store(true, std::memory_order_release);
     }
-    // While the program waits, so not beside a graph that it launches; without
-    // the lock, which whoever frees memory asks for. A recording finds out
-    // whether it failed.
-    if (recorder_ != nullptr && session != nullptr &&
-        !recording_forbidden_.load(std::memory_order_relaxed) &&
-        !attached_once_.exchange(true, std::memory_order_relaxed)) {
-      (void)recorder_->Attach();
-    }
+    if (session != nullptr) AttachOnce();
     return session;
+  }
+
+  void Prepare() {
+    if (devices_.kind == DeviceKind::kHost ||
+        attached_once_.load(std::memory_order_relaxed)) {
+      return;
+    }
+    bool any = false;
+    for (const int device : DevicesInUse()) {
+      if (!devices_.Has({.kind = devices_.kind, .device = device})) continue;
+      any = true;
+      compares_.Prepare(*driver_, device, background());
+    }
+    if (any) AttachOnce();
   }
 
   Session* FindOrMake(const StreamKey& key) REPRISE_EXCLUDES(mutex_) {
@@ -276,6 +283,17 @@ class Runtime::Impl {
   const base::Options& options() const { return options_; }
 
  private:
+  // While the program waits, so not beside a graph that it launches; without
+  // the lock, which whoever frees memory asks for. A recording finds out
+  // whether it failed.
+  void AttachOnce() {
+    if (recorder_ != nullptr &&
+        !recording_forbidden_.load(std::memory_order_relaxed) &&
+        !attached_once_.exchange(true, std::memory_order_relaxed)) {
+      (void)recorder_->Attach();
+    }
+  }
+
   // A device of which less than this share is free is short of memory: the next
   // allocation may well be larger.
   static constexpr size_t kFreeShare = 16;
@@ -370,13 +388,8 @@ class Runtime::Impl {
         base::Log(base::LogLevel::kWarning, context.error().message());
         return nullptr;
       }
-      // What the first build needs takes long.
       if (devices_.Has(key)) {
-        background().Post([this, device = key.device] {
-          // It may capture meanwhile.
-          const device::RelaxedCapture relaxed(*driver_);
-          (void)CompareFor(device);
-        });
+        compares_.Prepare(*driver_, key.device, background());
       }
       parts.backend = std::make_unique<engine::CudaBackend>(
           *context, parts.frontend.get(),
@@ -384,8 +397,10 @@ class Runtime::Impl {
               .max_arena_bytes = options_.max_arena_bytes,
               .branches = options_.branches,
               .private_bytes = [this] { return PrivateBytes(); },
-              .compare = [this,
-                          device = key.device] { return CompareFor(device); }});
+              .compare =
+                  [this, device = key.device] {
+                    return compares_.Get(*driver_, device);
+                  }});
     }
     parts.options = options_;
     parts.policy = policy_;
@@ -434,19 +449,6 @@ class Runtime::Impl {
     return context;
   }
 
-  base::Result<kernels::DeviceCompare*> CompareFor(int device)
-      REPRISE_EXCLUDES(compares_mutex_) {
-    const base::MutexLock lock(compares_mutex_);
-    std::unique_ptr<kernels::DeviceCompare>& compare = compares_[device];
-    if (compare == nullptr) {
-      CUdevice handle;
-      REPRISE_CU(*driver_, cuDeviceGet(&handle, device));
-      REPRISE_ASSIGN_OR_RETURN(
-          compare, kernels::DeviceCompare::Create(*driver_, handle));
-    }
-    return compare.get();
-  }
-
   base::TaskRunner& background() {
     if (late_.has_value()) return *late_;
     return queue_;
@@ -482,11 +484,7 @@ class Runtime::Impl {
   const device::Driver* driver_ = nullptr;
   std::unique_ptr<device::LaunchRecorder> recorder_;
 
-  // Held while a comparison is compiled: builds, the only callers, follow each
-  // other anyway.
-  base::Mutex compares_mutex_;
-  std::map<int, std::unique_ptr<kernels::DeviceCompare>> compares_
-      REPRISE_GUARDED_BY(compares_mutex_);
+  DeviceCompares compares_;
 
   mutable base::Mutex mutex_;
   std::vector<Slot> sessions_ REPRISE_GUARDED_BY(mutex_);
@@ -510,6 +508,8 @@ base::Result<std::unique_ptr<Runtime>> Runtime::Create(
 Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Runtime::~Runtime() = default;
+
+void Runtime::Prepare() { impl_->Prepare(); }
 
 Session* Runtime::SessionFor(const StreamKey& key) {
   return impl_->SessionFor(key);

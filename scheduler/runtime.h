@@ -68,6 +68,11 @@ class Runtime {
       Timeline* timeline = nullptr, const OpsUnderWay* under_way = nullptr);
   ~Runtime();
 
+  // Does now what is to be done once, for devices that the framework uses
+  // already: else the program's first op there waits for it (10 to 40 ms). Not
+  // before other threads' launches of graphs are seen (LaunchRecorder::Attach).
+  void Prepare();
+
   // The session of a stream, made on first use; lives as long as the runtime.
   // Null, with one warning in the log, where none can be had: run eagerly then.
   Session* SessionFor(const StreamKey& key);

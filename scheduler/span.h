@@ -83,9 +83,6 @@ class Span {
     if (track_ != nullptr) [[unlikely]]
       EndWatched(left_at, note);
   }
-  bool IsOf(const cache::Signature& signature) const {
-    return signature_ == signature;
-  }
   // Nothing came of it.
   void Drop() {
     if (track_ != nullptr) [[unlikely]]

@@ -28,7 +28,6 @@ constexpr char kNothingKnown[] =
 constexpr char kNew[] = "a new op each time, like those that came here before";
 constexpr char kWritesOutside[] = "writes memory that its trace did not make";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
-
 constexpr char kOpUnderWay[] =
     "another thread was inside an op that may write what a replay would read: "
     "eager ran the pass";
@@ -279,6 +278,7 @@ Action StreamSession::Observe() {
 
 Action StreamSession::Pass() {
   const bool over = passing_.over();
+  if (over) learning_.Passed(passing_.entry());
   mode_ = over && !timer_.runs() ? Mode::kBoundary : Mode::kPassing;
   // The last op's end is the pass's.
   return over && timer_.runs() ? Observe() : Action::kEager;
@@ -573,7 +573,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
 }
 
 Profit::Mode StreamSession::ChooseMode(TraceEntry* entry) {
-  if (!entry->MayRun()) return Profit::Mode::kEager;
+  if (!entry->running.Take()) return Profit::Mode::kEager;
   if (entry->state != State::kReady) return Profit::Mode::kOther;
   if (policy_ == base::Policy::kAlways) return Profit::Mode::kReplay;
   const Profit::Mode mode = entry->profit.Choose(options_.margin);

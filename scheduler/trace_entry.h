@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "cache/signature.h"
-#include "engine/base/backoff.h"
 #include "engine/replay/plan.h"
 #include "engine/trace/trace.h"
 #include "scheduler/arena_groups.h"
@@ -24,6 +23,7 @@
 #include "scheduler/externals.h"
 #include "scheduler/profit.h"
 #include "scheduler/renewal.h"
+#include "scheduler/turns.h"
 #include "scheduler/variations.h"
 
 namespace reprise::scheduler {
@@ -78,8 +78,6 @@ struct TraceEntry {
     kGivenUp,
   };
 
-  static constexpr base::Backoff::Schedule kRests = {
-      .first = 1, .factor = 2, .longest = 64};
   static constexpr uint32_t kShareOfEnd = 16;  // one op in so many
 
   TraceId id = TraceId::kNone;
@@ -138,18 +136,16 @@ struct TraceEntry {
   // to be told apart, and this one stands for those that are not known.
   Identity identity;
   bool shared = false;
-  // After the program has left it the plan rests for some heads, twice as many
-  // each time, until one of its runs (replays and validations) is followed to
+  // Its head has come, and a run of its plan (a replay, a validation) may
+  // begin: fails where the program leaves it, succeeds where it is followed to
   // its end.
-  uint64_t heads = 0;  // that could have launched it
-  base::Backoff leaving = base::Backoff(kRests);
-  void Left() { leaving.Fail(heads); }
+  Turns running;
+  // The same of a recording: fails where another trace comes.
+  Turns being_recorded;
   void Followed() {
-    leaving.Succeed();
+    running.Succeed();
     refusals = 0;
   }
-  // Its head has come. False: it rests.
-  bool MayRun() { return leaving.Ready(heads++); }
   // Passes in a row that were left because an op refused to run.
   uint32_t refusals = 0;
   // Nearly all of its ops are before that one: who leaves it there has lost

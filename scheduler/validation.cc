@@ -167,7 +167,7 @@ bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
 }
 
 void Validation::Finish() {
-  learning_.Stop();
+  learning_.StopValidating(*entry());
   span_.End();
   instance().Finish();
   entry()->Followed();
@@ -181,9 +181,9 @@ void Validation::Finish() {
 }
 
 void Validation::Leaving() {
-  learning_.Stop();
+  learning_.StopValidating(*entry());
   span_.EndAt(cursor_);
-  entry()->Left();
+  entry()->running.Fail();
   outside_.End();
   instance().Finish();
   boundaries_.Break();

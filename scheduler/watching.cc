@@ -229,6 +229,9 @@ bool Watching::Ends() {
       if (known && MayBecome(other)) expected_ = head.entry;
     }
   }
+  if (learning_.recording() && RecordsInVain()) {
+    learning_.Miss(promised_, open_.ops());
+  }
   const bool whole = expected_ != nullptr && IsWhole(*expected_);
   if (whole && expected_->goes_on > 0) {
     goes_on_until_ = open_.ops() + expected_->goes_on;
@@ -238,6 +241,14 @@ bool Watching::Ends() {
                          open_.ops() >= kShortestRepetition && !IsPromised() &&
                          !IsJoined();
   return whole || ends_body || boundaries_.EndsAt(open_.signature());
+}
+
+bool Watching::RecordsInVain() const {
+  if (promised_ == nullptr || MayBecome(*promised_)) return false;
+  return std::ranges::none_of(
+      boundaries_.Find(head_hash_), [this](const Heads::Head& head) {
+        return learning_.IsFor(*head.entry) && MayBecome(*head.entry);
+      });
 }
 
 bool Watching::TakesOutside(const OpView& op) const {
@@ -345,9 +356,10 @@ void Watching::Close(Ending ending) {
     if (learning_.IsFor(*entry)) {
       life_.Keep(entry, learning_.recorder()->Finish(open_.signature()));
     }
-    learning_.StopRecording(*entry);
+    learning_.StopRecording(*entry, promised);
   } else {
     learning_.StopWatching(entry);
+    learning_.Passed(*entry);
   }
   if (entry->seen > 1 && entry->op_hashes.empty()) {
     entry->op_hashes = op_hashes_;

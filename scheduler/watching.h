@@ -136,6 +136,9 @@ class Watching {
   bool IsWhole(const TraceEntry& entry) const {
     return open_.ops() == entry.ops && open_.signature() == entry.signature;
   }
+  // No trace that waits for the recording can come any more, as far as is
+  // known.
+  bool RecordsInVain() const;
   // The open trace may still become that one.
   bool MayBecome(const TraceEntry& entry) const;
 

@@ -110,6 +110,13 @@ Texts Activate(int64_t id) {
       ActivateRuntime(id < 0 ? nullptr : FindRuntime(static_cast<int>(id))));
 }
 
+// See scheduler::Runtime::Prepare.
+void Prepare() {
+  if (TorchRuntime* runtime = TorchRuntime::Active()) {
+    runtime->scheduler().Prepare();
+  }
+}
+
 // False if `timeout_s` passed first. Does not hold the GIL, but cannot be
 // interrupted: callers wait in slices.
 bool Wait(int64_t id, double timeout_s) {
@@ -215,6 +222,7 @@ TORCH_LIBRARY(reprise, library) {
               &b::Enable);
   library.def("active() -> int", &b::Active);
   library.def("activate(int id) -> str[]", &b::Activate);
+  library.def("prepare() -> ()", &b::Prepare);
   library.def("wait(int id, float timeout_s) -> bool", &b::Wait);
   library.def("builds(int id) -> int[]", &b::Builds);
   library.def("reset(int id) -> ()", &b::Reset);

@@ -24,11 +24,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// 0.2 us a node make the 10 ms that detaching and attaching again cost: whoever
+// 0.2 us a node make the 20 ms that detaching and attaching again cost: whoever
 // waits that long before he pays, never pays more than twice the best.
-constexpr uint64_t kNodesBeforeDetaching = 50'000;
-// For programs that launch graphs of their own, which nobody counts.
-constexpr Clock::duration kRestBeforeDetaching = std::chrono::seconds(1);
+constexpr uint64_t kNodesBeforeDetaching = 100'000;
+// For programs that launch graphs of their own, which nobody counts; and for
+// others, whose graphs nobody may see.
+constexpr Clock::duration kRestBesideGraphs = std::chrono::seconds(1);
+constexpr Clock::duration kRest = std::chrono::seconds(10);
 // A subscription that is off costs nothing. Where the next recording comes
 // before that, it need not be ended, for which all threads are looked at.
 constexpr Clock::duration kKept = std::chrono::milliseconds(50);
@@ -65,7 +67,10 @@ constinit std::atomic<Clock::rep> g_next_end{0};
 
 // A thread, by the address of something of its own.
 constinit thread_local char t_mark = 0;
-// Who launches graphs of the program's, and whether more than one thread does.
+// There are graphs of the program's.
+constinit std::atomic<bool> g_graphs{false};
+// Who launches such graphs outside the gate, and whether more than one thread
+// does.
 constinit std::atomic<const char*> g_graphs_of{nullptr};
 constinit std::atomic<bool> g_graphs_of_several{false};
 
@@ -285,7 +290,8 @@ CuptiAttachment::InCallback::~InCallback() {
 bool CuptiAttachment::Launched(uint32_t nodes) {
   const uint64_t before = g_launched.fetch_add(nodes, kRelaxed);
   return before + nodes >= kNodesBeforeDetaching ||
-         Since(g_last_use) >= kRestBeforeDetaching;
+         Since(g_last_use) >=
+             (g_graphs.load(kRelaxed) ? kRestBesideGraphs : kRest);
 }
 
 bool CuptiAttachment::Idle() {
@@ -323,7 +329,10 @@ Status CuptiAttachment::AttachAnew() {
   return Enable();
 }
 
+void CuptiAttachment::NoteGraph() { g_graphs.store(true, kRelaxed); }
+
 void CuptiAttachment::NoteGraphOfProgram() {
+  NoteGraph();
   const char* first = nullptr;
   if (!g_graphs_of.compare_exchange_strong(first, &t_mark, kRelaxed) &&
       first != &t_mark) {

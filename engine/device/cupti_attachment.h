@@ -43,7 +43,8 @@ class CuptiAttachment {
   // CUPTI is in the process because Reprise has subscribed.
   static bool attached();
 
-  // Subscribes, unless it has; attaches CUPTI where it must (10 ms).
+  // Subscribes, unless it has; attaches CUPTI where it must (10 to 40
+  // ms).
   // kUnavailable where another tool holds CUPTI, or other threads are at work
   // with graphs: worth another try.
   base::Status Subscribe();
@@ -70,8 +71,11 @@ class CuptiAttachment {
   // so long until other threads have left CUPTI.
   void Detach(int tries, Duration patience);
 
+  // The program launches graphs of its own.
+  static void NoteGraph();
+
   // Between Enable and Disable, which it does not end: detaches CUPTI and
-  // attaches it again, where that can be done, and enables callbacks (some 10
+  // attaches it again, where that can be done, and enables callbacks (10 to 40
   // ms).
   base::Status AttachAnew();
 

@@ -358,6 +358,7 @@ void LaunchRecorder::DropOp() {
 
 LaunchRecorder::GraphOfProgram::GraphOfProgram() {
   CuptiGate::Enter();
+  CuptiAttachment::NoteGraph();
   outer_ = std::exchange(thread_state.in_graph_of_program, true);
 }
 

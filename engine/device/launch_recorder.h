@@ -48,7 +48,7 @@ struct RecordedLaunches {
 // hidden by a `Hidden` scope on the calling thread.
 // Thread-compatible; BeginOp and EndOp must be called by one thread for one op,
 // different ops may come from different threads. Costs: a subscription that
-// attaches CUPTI to the process takes about 10 ms, later ones microseconds; a
+// attaches CUPTI to the process takes 10 to 40 ms, later ones microseconds; a
 // recorded pass is 5 to 15 % slower; while CUPTI stays attached, also with
 // nobody recording, a graph launch takes 0.2 us more for each of its nodes
 // (docs/decisions/0006-detach-cupti.md), which is why Resting() is told.
@@ -100,11 +100,11 @@ class LaunchRecorder {
   // Nothing is being recorded, and a graph of that many nodes was launched (0:
   // none). Gives CUPTI up for other tools, if 50 ms have passed since Stop.
   // Once graphs have cost about what detaching CUPTI and attaching it again
-  // costs, or a second has passed since CUPTI was last of use, detaches it (2
-  // ms), unless another tool has subscribed meanwhile or other threads are at
-  // work with graphs; a failure is tried again as much later. Any thread that
-  // has no op open. A load where CUPTI is not attached, else a look at the
-  // clock.
+  // costs, or ten seconds have passed since CUPTI was last of use (one, where
+  // the program has graphs of its own), detaches it (2 ms), unless another tool
+  // has subscribed meanwhile or other threads are at work with graphs; a
+  // failure is tried again as much later. Any thread that has no op open. A
+  // load where CUPTI is not attached, else a look at the clock.
   virtual void Resting(uint32_t nodes) = 0;
 
   // While one lives, this thread launches graphs that are not Reprise's, and

@@ -6,108 +6,134 @@ namespace reprise::scheduler {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 class AllowanceTest : public testing::Test {
  protected:
-  void Spend(milliseconds time, milliseconds usual = milliseconds(0)) {
-    allowance_.Begin(now_);
-    now_ += time;
-    allowance_.End(now_, usual);
-  }
-
   using Purpose = Allowance::Purpose;
-  bool May(Purpose purpose, bool saves_little = false) {
-    return allowance_.Has(now_, saves_little, purpose);
+  using Pass = Allowance::Pass;
+
+  bool May(Pass pass) { return allowance_.Has(now_, pass); }
+  bool MayRecord(milliseconds cost = milliseconds(0)) {
+    return May({.purpose = Purpose::kRecord, .cost = cost});
   }
+  bool MayValidate(milliseconds cost = milliseconds(0)) {
+    return May({.purpose = Purpose::kValidate, .cost = cost});
+  }
+  // Time that passes and earns nothing but its fiftieth.
+  void Wait(milliseconds time) { now_ += time; }
 
   Allowance allowance_;
   Allowance::Clock::time_point now_{};
 };
 
-TEST_F(AllowanceTest, StartsWithASecond) {
-  for (int i = 0; i < 9; ++i) {
-    EXPECT_TRUE(May(Purpose::kValidate));
-    Spend(milliseconds(100));
-  }
-  EXPECT_TRUE(May(Purpose::kValidate));
-  Spend(milliseconds(200));
-  EXPECT_FALSE(May(Purpose::kValidate));
+TEST_F(AllowanceTest, StartsWithFifteenMilliseconds) {
+  EXPECT_TRUE(MayValidate(milliseconds(14)));
+  EXPECT_FALSE(MayValidate(milliseconds(15)));
+  allowance_.Spend(milliseconds(14));
+  EXPECT_TRUE(MayValidate());
+  allowance_.Spend(milliseconds(1));
+  EXPECT_FALSE(MayValidate());
 }
 
-TEST_F(AllowanceTest, TheLastFifthIsForWhatWasRecorded) {
-  EXPECT_TRUE(May(Purpose::kRecord));
-  Spend(milliseconds(900));
-  EXPECT_FALSE(May(Purpose::kRecord));
-  EXPECT_TRUE(May(Purpose::kValidate));
-  Spend(milliseconds(200));
-  EXPECT_FALSE(May(Purpose::kValidate));
-}
-
-TEST_F(AllowanceTest, GrowsByAQuarterOfWhatIsSaved) {
-  EXPECT_TRUE(May(Purpose::kRecord));
-  Spend(milliseconds(1100));
-  EXPECT_FALSE(May(Purpose::kValidate));
-  allowance_.Earn(milliseconds(200));
-  EXPECT_FALSE(May(Purpose::kValidate));
-  allowance_.Earn(milliseconds(400));
-  EXPECT_TRUE(May(Purpose::kValidate));
-  EXPECT_FALSE(May(Purpose::kRecord));
-  allowance_.Earn(milliseconds(800));
-  EXPECT_TRUE(May(Purpose::kRecord));
-  allowance_.Earn(std::chrono::hours(1));
-  EXPECT_TRUE(May(Purpose::kRecord));
-  Spend(milliseconds(1100));
-  EXPECT_FALSE(May(Purpose::kValidate));
+TEST_F(AllowanceTest, TheLastFifthOfItIsForWhatWasRecorded) {
+  EXPECT_TRUE(MayRecord());
+  allowance_.Spend(milliseconds(12));
+  EXPECT_FALSE(MayRecord());
+  EXPECT_TRUE(MayValidate());
 }
 
 TEST_F(AllowanceTest, GrowsByAFiftiethOfTheTimeThatPasses) {
-  EXPECT_TRUE(May(Purpose::kValidate));
-  Spend(milliseconds(1100));
-  EXPECT_FALSE(May(Purpose::kValidate));
-  now_ += milliseconds(3800);
-  EXPECT_FALSE(May(Purpose::kValidate));
-  now_ += milliseconds(300);
-  EXPECT_TRUE(May(Purpose::kValidate));
+  EXPECT_TRUE(MayRecord());
+  allowance_.Spend(milliseconds(35));
+  Wait(milliseconds(1000));
+  EXPECT_FALSE(MayValidate());
+  Wait(milliseconds(50));
+  EXPECT_TRUE(MayValidate());
 }
 
-// Long passes are learned like short ones.
-TEST_F(AllowanceTest, WhatAPassTakesAnywayIsNotCounted) {
+TEST_F(AllowanceTest, GrowsByAQuarterOfWhatIsSaved) {
+  EXPECT_TRUE(MayRecord());
+  allowance_.Spend(milliseconds(115));
+  allowance_.Earn(milliseconds(400));
+  EXPECT_FALSE(MayValidate());
+  allowance_.Earn(milliseconds(4));
+  EXPECT_TRUE(MayValidate());
+}
+
+TEST_F(AllowanceTest, ExpectsNoMoreThanTheTimeThatHasPassed) {
+  EXPECT_TRUE(MayRecord());
+  Wait(milliseconds(1000));
+  allowance_.Expect(now_, milliseconds(0));
+  allowance_.Spend(milliseconds(35));
+  for (int i = 0; i < 100; ++i) allowance_.Expect(now_, milliseconds(100));
+  EXPECT_FALSE(MayValidate());
+}
+
+// A program that nothing can be learned of loses next to nothing.
+TEST_F(AllowanceTest, GrowsMoreSlowlyWhereLearningWasInVain) {
+  EXPECT_TRUE(MayRecord());
+  allowance_.Spend(milliseconds(55), /*in_vain=*/true);
+  Wait(milliseconds(7900));
+  allowance_.Expect(now_, milliseconds(7900));
+  EXPECT_FALSE(MayValidate());
+  Wait(milliseconds(200));
+  EXPECT_TRUE(MayValidate());
+  // Some of it was worth it after all.
+  allowance_.Earn(milliseconds(40));
+  allowance_.Spend(milliseconds(20));
+  EXPECT_FALSE(MayValidate());
+  Wait(milliseconds(550));
+  EXPECT_TRUE(MayValidate());
+}
+
+// In its first second a program may lose no more than it may for good.
+TEST_F(AllowanceTest, GrowsByASixteenthOfWhatIsExpectedAfterASecond) {
+  EXPECT_FALSE(MayValidate(milliseconds(100)));
   for (int i = 0; i < 9; ++i) {
-    EXPECT_TRUE(May(Purpose::kValidate));
-    Spend(milliseconds(1100), milliseconds(1000));
+    Wait(milliseconds(100));
+    allowance_.Expect(now_, milliseconds(100));
   }
-  EXPECT_TRUE(May(Purpose::kValidate));
-  Spend(milliseconds(500), milliseconds(1000));
-  EXPECT_TRUE(May(Purpose::kValidate));
-  Spend(milliseconds(1500), milliseconds(1000));
-  EXPECT_FALSE(May(Purpose::kValidate));
+  EXPECT_TRUE(MayValidate(milliseconds(32)));
+  EXPECT_FALSE(MayValidate(milliseconds(33)));
+  Wait(milliseconds(100));
+  allowance_.Expect(now_, milliseconds(96));
+  EXPECT_TRUE(MayValidate(milliseconds(40)));
+  EXPECT_FALSE(MayValidate(milliseconds(41)));
 }
 
-TEST_F(AllowanceTest, DoesNotGrowBeyondItsBeginning) {
-  EXPECT_TRUE(May(Purpose::kValidate));
-  now_ += std::chrono::hours(10);
-  EXPECT_TRUE(May(Purpose::kValidate));
-  Spend(milliseconds(1100));
-  EXPECT_FALSE(May(Purpose::kValidate));
+TEST_F(AllowanceTest, KeepsNoMoreThanAQuarterOfASecond) {
+  EXPECT_TRUE(MayRecord());
+  Wait(std::chrono::hours(10));
+  allowance_.Earn(std::chrono::hours(10));
+  EXPECT_TRUE(MayValidate());
+  allowance_.Spend(milliseconds(250));
+  EXPECT_FALSE(MayValidate());
 }
 
-TEST_F(AllowanceTest, WhatWasNotBegunCostsNothing) {
-  now_ += std::chrono::hours(1);
-  allowance_.End(now_);
-  EXPECT_TRUE(May(Purpose::kValidate));
+// What costs more than is ever kept would never be begun.
+TEST_F(AllowanceTest, LongPassesAreBegunWithHalfOfTheMost) {
+  EXPECT_FALSE(MayValidate(seconds(10)));
+  Wait(seconds(6));
+  EXPECT_TRUE(MayValidate(seconds(10)));
+  EXPECT_TRUE(MayRecord(seconds(10)));
+  allowance_.Spend(seconds(10));
+  Wait(seconds(490));
+  EXPECT_FALSE(MayValidate());
 }
 
 // A device that is waited for leaves little to save.
-TEST_F(AllowanceTest, ProgramThatWaitsHasATwentiethOfIt) {
-  EXPECT_TRUE(May(Purpose::kRecord, /*waits=*/true));
-  Spend(milliseconds(60));
-  EXPECT_FALSE(May(Purpose::kRecord, /*waits=*/true));
-  EXPECT_TRUE(May(Purpose::kValidate));
-  EXPECT_TRUE(May(Purpose::kValidate, /*waits=*/true));
-  Spend(milliseconds(60));
-  EXPECT_FALSE(May(Purpose::kValidate, /*waits=*/true));
-  now_ += milliseconds(3600);
-  EXPECT_TRUE(May(Purpose::kRecord, /*waits=*/true));
+TEST_F(AllowanceTest, WhatSavesLittleLeavesHalfOfTheFirstToOthers) {
+  const Pass record{.purpose = Purpose::kRecord, .saves_little = true};
+  const Pass validate{.purpose = Purpose::kValidate, .saves_little = true};
+  EXPECT_TRUE(May(record));
+  allowance_.Spend(milliseconds(8));
+  EXPECT_FALSE(May(record));
+  EXPECT_FALSE(May(validate));
+  EXPECT_TRUE(MayRecord());
+  Wait(milliseconds(500));
+  EXPECT_TRUE(May(record));
+  EXPECT_TRUE(May(validate));
 }
 
 }  // namespace

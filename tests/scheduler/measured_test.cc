@@ -172,17 +172,21 @@ TEST_F(MeasuredTest, ReplayMustPayByTheMargin) {
   EXPECT_GT(SharesSince().followed, 0.9);
 }
 
-// A recorded pass counts by what it takes longer than a watched one.
+// A recorded or validated pass counts by what it takes longer than a watched
+// one.
 TEST_F(MeasuredTest, SaysWhatLearningTook) {
   costs_.observed = microseconds(100);
   costs_.recorded = microseconds(1000);
-  Run(200);
+  while (stats().recorded < 2 && !HasFatalFailure()) Pass();
+  costs_.observed = microseconds(300);
+  Run(2000);
   const Stats learned = stats();
   ASSERT_GT(learned.replays, 0u) << Traces();
   ASSERT_GE(learned.recorded, 2u);
   EXPECT_GT(learned.recording_us, learned.recorded * (kOps - 1) * 850);
   EXPECT_LT(learned.recording_us, learned.recorded * kOps * 1000);
-  EXPECT_GT(learned.validating_us, 0u);
+  EXPECT_GT(learned.validating_us, learned.validated * (kOps - 1) * 150);
+  EXPECT_LT(learned.validating_us, learned.validated * kOps * 300);
   Run(200);
   EXPECT_EQ(stats().recording_us, learned.recording_us);
 }
@@ -246,8 +250,7 @@ TEST_F(MeasuredTest, NothingIsReplayedWhereTheDeviceIsWaitedFor) {
   EXPECT_EQ(stats().squashes, 0u);
 }
 
-// It has a twentieth of a second to record at first, and as much to validate,
-// not a second.
+// Half of what the account starts with is left to others.
 TEST_F(MeasuredTest, LittleIsLearnedAtOnceWhereTheDeviceIsWaitedFor) {
   costs_.observed = milliseconds(2);  // a pass that is looked at: 24 ms
   const auto run = [&](int passes) {
@@ -435,7 +438,7 @@ TEST_F(MeasuredTest, ProgramWhoseReplaysBeginToPayIsReplayed) {
   EXPECT_LT(SharesSince().followed, 0.05) << Traces();
 }
 
-// A second of learning at first; then what a fiftieth of the time allows.
+// What a fiftieth of the time allows.
 TEST_F(MeasuredTest, AllowanceIsUsedUpAndGrowsAgain) {
   costs_.observed = milliseconds(200);  // a pass that is looked at: 2.4 s
   costs_.recorded = milliseconds(400);  // and as much again
@@ -445,11 +448,12 @@ TEST_F(MeasuredTest, AllowanceIsUsedUpAndGrowsAgain) {
   // The passes that were only watched have earned little.
   Run(60);
   EXPECT_EQ(stats().recorded, 1u);
-  clock_.Advance(seconds(100));
+  clock_.Advance(seconds(120));
   Run(20);
   EXPECT_EQ(stats().recorded, 2u);
   EXPECT_EQ(stats().validated, 0u);
-  // No more than a second is ever saved up.
+  // No more than a quarter of a second is ever saved up.
+  costs_.observed = milliseconds(400);
   clock_.Advance(std::chrono::hours(10));
   Run(20);
   EXPECT_EQ(stats().validated, 1u) << Traces();
@@ -460,6 +464,84 @@ TEST_F(MeasuredTest, AllowanceIsUsedUpAndGrowsAgain) {
   SharesSince();
   Run(100);
   EXPECT_GT(SharesSince().followed, 0.9) << Traces();
+}
+
+// A pass of 72 ms, as of a training step, which takes a third more while it is
+// recorded, and twice as long while it is validated: its first second is hardly
+// longer than eager's, and it is replayed soon behind that.
+TEST_F(MeasuredTest, FirstSecondIsHardlyLonger) {
+  costs_.eager = costs_.observed = costs_.unwatched = milliseconds(6);
+  costs_.recorded = milliseconds(8);
+  costs_.followed = milliseconds(1);
+  const base::Clock::TimePoint begin = clock_.Now();
+  int passes = 0;
+  while (stats().replays == 0 && clock_.Now() - begin < seconds(6) &&
+         !HasFatalFailure()) {
+    Pass();
+    ++passes;
+    if (stats().recorded >= 2) costs_.observed = milliseconds(12);
+    const Profit::Duration took = clock_.Now() - begin;
+    if (took < seconds(1)) {
+      EXPECT_LE(took - passes * kOps * costs_.eager, milliseconds(35))
+          << Traces();
+    }
+  }
+  EXPECT_GT(stats().replays, 0u) << Traces();
+}
+
+// Passes of less than 5 ms are learned without a pause: as soon as enough ops
+// have come they are recorded twice, validated twice, and replayed.
+TEST_F(MeasuredTest, ShortPassesAreLearnedAtOnce) {
+  costs_.eager = costs_.observed = costs_.unwatched = microseconds(350);
+  costs_.recorded = microseconds(470);
+  costs_.followed = microseconds(100);
+  while (stats().recorded == 0 && !HasFatalFailure()) Pass();
+  Run(4);
+  EXPECT_GT(stats().replays, 0u) << Traces();
+}
+
+// Its passes begin alike, and go on another way each time.
+class MeasuredVaryingTest : public MeasuredTest {
+ protected:
+  static constexpr uint32_t kWays = 40;
+
+  // Six ops that all have, then six of that way, and a look of the host.
+  void Pass(uint32_t way) {
+    Both([&](Side& side) {
+      ModelTensor x = side.program->Make(1, 8);
+      for (int i = 0; i < 6; ++i) {
+        x = Op(side, sim::ModelOp::kScale, {x}, 0.5f);
+      }
+      for (int i = 0; i < 6; ++i) {
+        x = Op(side, sim::ModelOp::kAdd, {x, side.weights[(way >> i) % 2]}, 0);
+      }
+      return Held{x};
+    });
+    session_->Interrupt("the host looks");
+  }
+};
+
+// Nobody knows which way a pass goes when it begins. What was recorded for
+// another one than came is stopped there, and tried more and more rarely.
+TEST_F(MeasuredVaryingTest, RecordingsInVainEndAndBecomeRare) {
+  costs_.eager = costs_.observed = costs_.unwatched = microseconds(100);
+  costs_.recorded = microseconds(300);
+  costs_.followed = microseconds(50);
+  constexpr int kPasses = 4000;
+  for (uint32_t seed = 1; seed <= 8 && !HasFatalFailure(); ++seed) {
+    Restart();
+    std::mt19937 random(seed);
+    const base::Clock::TimePoint begin = clock_.Now();
+    for (int i = 0; i < kPasses && !HasFatalFailure(); ++i) {
+      Pass(random() % kWays);
+    }
+    const Profit::Duration took = clock_.Now() - begin;
+    EXPECT_GT(stats().recorded, 0u);
+    EXPECT_LT(took - kPasses * kOps * costs_.eager,
+              milliseconds(15) + took / 25)
+        << seed << "\n"
+        << Traces();
+  }
 }
 
 // What a pass takes anyway is not counted: one that is recorded takes no longer
@@ -494,16 +576,17 @@ class MeasuredInTurnTest : public MeasuredTest {
   }
 };
 
-// Each of them comes again, and none of them soon: of the first second little
-// goes into them. 50 ms do, and a fiftieth of 11 s.
+// Each of them comes again, and none of them soon: a fiftieth of 11 s goes into
+// them.
 TEST_F(MeasuredInTurnTest, LittleIsLearnedAtOnceOfTracesThatComeSeldom) {
   const uint64_t recorded = RecordedOf(/*traces=*/300, /*rounds=*/30);
   EXPECT_GT(recorded, 0u);
   EXPECT_LT(recorded, 40u);
 }
 
-TEST_F(MeasuredInTurnTest, MuchIsLearnedAtOnceOfTracesThatComeOften) {
-  EXPECT_EQ(RecordedOf(/*traces=*/30, /*rounds=*/20), 60u);
+// A sixteenth more.
+TEST_F(MeasuredInTurnTest, MuchIsLearnedOfTracesThatComeOften) {
+  EXPECT_EQ(RecordedOf(/*traces=*/30, /*rounds=*/300), 60u);
 }
 
 // Until it does, what is known is passed by its words.

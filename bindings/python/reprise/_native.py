@@ -95,6 +95,7 @@ def enable(device: Device, options: Mapping[str, OptionValue]) -> None:
     except Warning:  # the program has made errors of warnings
         activate(before)
         raise
+    ops.prepare()  # now that graphs of the program's are seen
 
 
 def _check_names(options: Iterable[str]) -> None:

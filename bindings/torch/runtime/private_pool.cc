@@ -28,6 +28,8 @@ constexpr size_t kFreeShare = 16;
 // size (CUDACachingAllocator.h: kMinLargeAlloc, kLargeBuffer).
 constexpr uint64_t kOwnSegment = 10 << 20;
 constexpr uint64_t kSharedSegment = 20 << 20;
+// From so many segments on one is taken for all.
+constexpr uint64_t kSegmentsAtOnce = 2;
 // Of the large places that are taken so that a pool lies elsewhere. They stay
 // with torch's cache.
 constexpr uint64_t kMostOfPlaces = 64 << 20;
@@ -106,6 +108,7 @@ base::Status PrivatePool::Open(uint64_t bytes) {
           return allocating == stream && !t_own_allocation;
         });
     open_ = true;
+    TakeAtOnce(bytes);
     return {};
   } catch (const std::exception& error) {
     spacers_.clear();
@@ -141,6 +144,20 @@ bool PrivatePool::MakeRoom(uint64_t bytes) {
     const c10::MempoolId_t oldest = released_.front();
     released_.pop_front();
     trace_->FreeOurs([&oldest] { allocator::emptyCache(oldest); });
+  }
+}
+
+// Torch asks the device for each segment by itself, at 0.3 ms: a training step
+// that is recorded takes a hundred of them. Where a pass takes many, one is
+// taken for all, and given back to the pool at once, which cuts it into pieces.
+// Small blocks have segments of their own. Without it all goes on as well.
+void PrivatePool::TakeAtOnce(uint64_t bytes) {
+  if (bytes < kSegmentsAtOnce * kSharedSegment) return;
+  try {
+    allocator::CUDAAllocator* torch = allocator::get();
+    torch->raw_delete(torch->raw_alloc_with_stream(bytes, stream_));
+  } catch (const std::exception&) {
+    (void)cudaGetLastError();
   }
 }
 

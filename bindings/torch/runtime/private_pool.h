@@ -53,6 +53,7 @@ class PrivatePool {
 
  private:
   bool MakeRoom(uint64_t bytes);
+  void TakeAtOnce(uint64_t bytes);
   void TakeFreedPlaces(uint64_t bytes);
 
   const c10::DeviceIndex device_;

@@ -1,0 +1,172 @@
+#include "scheduler/learning.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace reprise::scheduler {
+
+using Recording = engine::WorkRecorder::Recording;
+using State = TraceEntry::State;
+
+namespace {
+
+constexpr std::string_view kAnother = "another trace came";
+
+// What two ops gain pays only if they come often.
+constexpr uint64_t kFewestOpsSeen = 32;
+// What came so often is expected to come as often again.
+constexpr uint64_t kTimesToExpect = 4;
+
+constexpr std::chrono::milliseconds kPause(100);
+
+// It takes some forty replays to save what a plan costs. A trace that comes
+// more rarely, and takes less than one part of the time in so many, takes long
+// to save it.
+constexpr Allowance::Duration kOften = std::chrono::milliseconds(250);
+constexpr int kLeastShare = 64;
+
+bool IsSeldom(const TraceEntry& entry) {
+  return entry.replays == 0 && entry.soonest != Allowance::Duration::max() &&
+         entry.soonest > std::max(kOften, kLeastShare * entry.usual);
+}
+
+// A pass of it begins. The least of the times is kept: others hold what is
+// learned of other traces.
+void NoteTimeSince(TraceEntry* entry, Allowance::Clock::time_point now) {
+  if (entry->came_at == Allowance::Clock::time_point{}) return;
+  entry->soonest = std::min(entry->soonest, now - entry->came_at);
+}
+
+// About what it takes beyond the usual time
+// (docs/decisions/0052-what-learning-may-cost.md).
+Allowance::Duration CostOf(const TraceEntry& entry,
+                           Allowance::Purpose purpose) {
+  if (purpose == Allowance::Purpose::kRecord) return entry.usual / 3;
+  return entry.state == State::kCheckWhole ? entry.usual / 2 : entry.usual;
+}
+
+}  // namespace
+
+void Learning::Passed(const TraceEntry& entry) {
+  if (always() || entry.seen < kTimesToExpect || !entry.promises() ||
+      entry.being_recorded.failed() || SavesLittle(entry)) {
+    return;
+  }
+  allowance_.Expect(parts_.clock->Now(), entry.usual);
+}
+
+bool Learning::IsWorthIt(const TraceEntry& entry) const {
+  return always() || entry.seen * entry.ops >= kFewestOpsSeen;
+}
+
+bool Learning::IsFor(const TraceEntry& entry) const {
+  return (entry.state == State::kRecord && which_ == Recording::kFirst) ||
+         (entry.state == State::kConfirm && which_ == Recording::kRelocated);
+}
+
+bool Learning::May(const TraceEntry& entry, Allowance::Purpose purpose) {
+  if (!allowed()) return false;
+  if (always()) return true;
+  return allowance_.Has(parts_.clock->Now(),
+                        {.purpose = purpose,
+                         .cost = CostOf(entry, purpose),
+                         .saves_little = SavesLittle(entry)});
+}
+
+bool Learning::SavesLittle(const TraceEntry& entry) const {
+  return parts_.timer->waits() || IsSeldom(entry);
+}
+
+void Learning::StartRecording(TraceEntry* entry, Recording recording) {
+  if (!always()) {
+    NoteTimeSince(entry, parts_.clock->Now());
+    if (!entry->being_recorded.Take()) return;
+  }
+  if (!MayRecord(*entry) || parts_.clock->Now() < not_before_) return;
+  Begin(&Stats::recording_us);
+  auto recorder = engine::TraceRecorder::Start(
+      parts_.frontend, parts_.work, recording,
+      {.ops = entry->ops,
+       .bytes_at_once =
+           entry->first == nullptr ? 0 : entry->first->bytes_at_once});
+  if (!recorder) {
+    OpEnded();
+    GiveUpRecording(recorder.error().message());
+    return;
+  }
+  recorder_ = *std::move(recorder);
+  which_ = recording;
+  span_.Begin(parts_.track,
+              recording == Recording::kFirst ? Doing::kRecording
+                                             : Doing::kRecordingAgain,
+              entry->signature, entry->ops);
+}
+
+void Learning::GiveUpRecording(const std::string& why) {
+  ++parts_.journal->notes["nothing is recorded: " + why];
+  Stop();
+}
+
+void Learning::PauseRecording(const std::string& why) {
+  GiveUpRecording(why);
+  not_before_ = parts_.clock->Now() + kPause;
+}
+
+void Learning::Miss(TraceEntry* promised, uint32_t ops) {
+  if (!always()) promised->being_recorded.Fail();
+  Drop(kAnother, promised->usual * std::min(ops, promised->ops) / promised->ops,
+       /*in_vain=*/true);
+}
+
+void Learning::StopRecording(const TraceEntry& entry, TraceEntry* promised) {
+  const bool came =
+      promised == nullptr || promised->signature == entry.signature;
+  if (promised != nullptr && !always()) {
+    if (came) {
+      promised->being_recorded.Succeed();
+    } else {
+      promised->being_recorded.Fail();
+    }
+  }
+  Drop(came ? "" : kAnother, entry.usual, /*in_vain=*/!came);
+}
+
+// What a validation gives the device to do is not seen here. So it is counted
+// whole where the program waits for the device.
+void Learning::StopValidating(const TraceEntry& entry) {
+  Charge(parts_.clock->Now(), parts_.timer->waits() ? Duration{} : entry.usual);
+}
+
+void Learning::StopWatching(TraceEntry* entry) const {
+  if (always()) return;
+  NoteTimeSince(entry, watching_since_);
+  entry->came_at = watching_since_;
+  if (watching_until_ <= watching_since_) return;
+  const Duration took = watching_until_ - watching_since_;
+  if (entry->usual == Duration{} || took < entry->usual) entry->usual = took;
+}
+
+void Learning::Begin(uint64_t Stats::*took) {
+  took_ = took;
+  begun_ = ended_ = parts_.clock->Now();
+}
+
+void Learning::Drop(std::string_view why, Duration usual, bool in_vain) {
+  const TimePoint now = parts_.clock->Now();
+  recorder_.reset();
+  span_.End(why);
+  Charge(now, usual, in_vain);
+}
+
+void Learning::Charge(TimePoint seen, Duration usual, bool in_vain) {
+  if (took_ == nullptr) return;
+  const Duration cost =
+      std::max((ended_ - begun_) + (parts_.clock->Now() - seen) - usual,
+               Duration::zero());
+  allowance_.Spend(cost, in_vain);
+  parts_.journal->stats.*took_ += static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(cost).count());
+  took_ = nullptr;
+}
+
+}  // namespace reprise::scheduler
