@@ -54,10 +54,13 @@ class Allowance {
   // It may be begun.
   bool Has(Clock::time_point now, const Pass& pass) {
     Grow(now);
-    Duration left = pass.purpose == Purpose::kRecord ? kToValidate : Duration{};
+    const bool records = pass.purpose == Purpose::kRecord;
+    Duration left = records ? ToValidate(now) : Duration{};
     if (pass.saves_little) left = std::max(left, kToOthers);
     // What costs more than is ever kept is begun with half of that.
-    return left_ > std::min(left + pass.cost, kMost / 2);
+    const bool has = left_ > std::min(left + pass.cost, kMost / 2);
+    if (!records && !pass.saves_little) Wait(now, has ? Duration{} : pass.cost);
+    return has;
   }
   // Replays have saved so much more.
   void Earn(Duration saved) {
@@ -82,6 +85,16 @@ class Allowance {
   }
 
  private:
+  // A validation of that cost waits; zero: none does.
+  void Wait(Clock::time_point now, Duration cost) {
+    awaited_ = cost;
+    awaited_at_ = now;
+  }
+  // What recordings leave. What has not asked for long is not waited for.
+  Duration ToValidate(Clock::time_point now) const {
+    const bool waits = now - awaited_at_ < kYoung;
+    return waits ? std::max(kToValidate, awaited_) : kToValidate;
+  }
   bool in_vain() const {
     return wasted_ > std::max(kMuch, spent_ / 4) && saved_ < spent_ / 2;
   }
@@ -97,6 +110,8 @@ class Allowance {
   Duration wasted_{};  // of it
   Duration saved_{};
   std::optional<Clock::time_point> first_;
+  Duration awaited_{};
+  Clock::time_point awaited_at_;
   Clock::time_point last_;
   Clock::time_point expected_;  // until then passes were counted
 };

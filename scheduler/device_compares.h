@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
@@ -34,9 +35,14 @@ class DeviceCompares {
     return compare.get();
   }
 
-  // The same in the background, for who asks later. `tasks` end before this.
+  // The same in the background, for who asks later; once a device. `tasks` end
+  // before this.
   void Prepare(const device::Driver& driver, int device,
-               base::TaskRunner& tasks) {
+               base::TaskRunner& tasks) REPRISE_EXCLUDES(posted_mutex_) {
+    {
+      const base::MutexLock lock(posted_mutex_);
+      if (!posted_.insert(device).second) return;
+    }
     tasks.Post([this, &driver, device] {
       // The program may capture meanwhile.
       const device::RelaxedCapture relaxed(driver);
@@ -45,6 +51,8 @@ class DeviceCompares {
   }
 
  private:
+  base::Mutex posted_mutex_;
+  std::set<int> posted_ REPRISE_GUARDED_BY(posted_mutex_);
   base::Mutex mutex_;
   std::map<int, std::unique_ptr<kernels::DeviceCompare>> compares_
       REPRISE_GUARDED_BY(mutex_);

@@ -83,14 +83,14 @@ void Learning::StartRecording(TraceEntry* entry, Recording recording) {
     if (!entry->being_recorded.Take()) return;
   }
   if (!MayRecord(*entry) || parts_.clock->Now() < not_before_) return;
-  Begin(&Stats::recording_us);
+  Begin(&Stats::recording_us, *entry);
   auto recorder = engine::TraceRecorder::Start(
       parts_.frontend, parts_.work, recording,
       {.ops = entry->ops,
        .bytes_at_once =
            entry->first == nullptr ? 0 : entry->first->bytes_at_once});
   if (!recorder) {
-    OpEnded();
+    ended_ = parts_.clock->Now();
     GiveUpRecording(recorder.error().message());
     return;
   }
@@ -112,13 +112,13 @@ void Learning::PauseRecording(const std::string& why) {
   not_before_ = parts_.clock->Now() + kPause;
 }
 
-void Learning::Miss(TraceEntry* promised, uint32_t ops) {
+void Learning::Miss(TraceEntry* promised) {
   if (!always()) promised->being_recorded.Fail();
-  Drop(kAnother, promised->usual * std::min(ops, promised->ops) / promised->ops,
-       /*in_vain=*/true);
+  Drop(kAnother, /*in_vain=*/true);
 }
 
-void Learning::StopRecording(const TraceEntry& entry, TraceEntry* promised) {
+void Learning::StopRecording(const TraceEntry& entry, TraceEntry* promised,
+                             bool kept) {
   const bool came =
       promised == nullptr || promised->signature == entry.signature;
   if (promised != nullptr && !always()) {
@@ -128,13 +128,18 @@ void Learning::StopRecording(const TraceEntry& entry, TraceEntry* promised) {
       promised->being_recorded.Fail();
     }
   }
-  Drop(came ? "" : kAnother, entry.usual, /*in_vain=*/!came);
+  if (!came && entry.usual > Duration{}) {
+    usual_ = entry.usual;
+    usual_ops_ = entry.ops;
+  }
+  Drop(came ? "" : kAnother, /*in_vain=*/!kept);
 }
 
 // What a validation gives the device to do is not seen here. So it is counted
 // whole where the program waits for the device.
-void Learning::StopValidating(const TraceEntry& entry) {
-  Charge(parts_.clock->Now(), parts_.timer->waits() ? Duration{} : entry.usual);
+void Learning::StartValidating(const TraceEntry& entry) {
+  Begin(&Stats::validating_us, entry);
+  if (parts_.timer->waits()) usual_ = {};
 }
 
 void Learning::StopWatching(TraceEntry* entry) const {
@@ -146,20 +151,24 @@ void Learning::StopWatching(TraceEntry* entry) const {
   if (entry->usual == Duration{} || took < entry->usual) entry->usual = took;
 }
 
-void Learning::Begin(uint64_t Stats::*took) {
+void Learning::Begin(uint64_t Stats::*took, const TraceEntry& entry) {
   took_ = took;
+  usual_ = entry.usual;
+  usual_ops_ = entry.ops;
   begun_ = ended_ = parts_.clock->Now();
+  ops_ = 0;
 }
 
-void Learning::Drop(std::string_view why, Duration usual, bool in_vain) {
+void Learning::Drop(std::string_view why, bool in_vain) {
   const TimePoint now = parts_.clock->Now();
   recorder_.reset();
   span_.End(why);
-  Charge(now, usual, in_vain);
+  Charge(now, in_vain);
 }
 
-void Learning::Charge(TimePoint seen, Duration usual, bool in_vain) {
+void Learning::Charge(TimePoint seen, bool in_vain) {
   if (took_ == nullptr) return;
+  const Duration usual = usual_ * std::min(ops_, usual_ops_) / usual_ops_;
   const Duration cost =
       std::max((ended_ - begun_) + (parts_.clock->Now() - seen) - usual,
                Duration::zero());

@@ -69,22 +69,22 @@ class Learning {
   // Records the entry's trace from the next op on, if it may and can.
   void StartRecording(TraceEntry* entry,
                       engine::WorkRecorder::Recording recording);
-  void StartValidating() { Begin(&Stats::validating_us); }
+  void StartValidating(const TraceEntry& entry);
   // Another op of what is under way has come to its end.
-  void OpEnded() { ended_ = parts_.clock->Now(); }
+  void OpEnded() {
+    ended_ = parts_.clock->Now();
+    ++ops_;
+  }
   // Ends what is under way; a recording that was not taken is dropped.
-  void Stop() { Drop("dropped", {}); }
+  void Stop() { Drop("dropped"); }
   // The same of a recording that cannot go on, for no fault of the trace's.
   void GiveUpRecording(const std::string& why);
   // And nothing will help for a while.
   [[gnu::cold, gnu::noinline]] void PauseRecording(const std::string& why);
-  // The same of one that was begun for `promised`. After so many ops another
-  // trace comes.
-  void Miss(TraceEntry* promised, uint32_t ops);
-  // The same at the end of that trace.
-  void StopRecording(const TraceEntry& entry, TraceEntry* promised);
-  // The same of a validation.
-  void StopValidating(const TraceEntry& entry);
+  // The same of one that was begun for `promised`: another trace comes.
+  void Miss(TraceEntry* promised);
+  // The same at the end of that trace, by which it was kept, or not.
+  void StopRecording(const TraceEntry& entry, TraceEntry* promised, bool kept);
   // The same for a recording, by somebody who took no part in it.
   void DropRecording() { Stop(); }
 
@@ -114,12 +114,13 @@ class Learning {
   static constexpr uint32_t kOpsATime = 4;
 
   bool always() const { return parts_.policy == base::Policy::kAlways; }
-  void Begin(uint64_t Stats::*took);
-  void Drop(std::string_view why, Duration usual, bool in_vain = false);
+  // Of that entry's trace, as far as is known.
+  void Begin(uint64_t Stats::*took, const TraceEntry& entry);
+  void Drop(std::string_view why, bool in_vain = false);
   // What was under way has ended, and it was seen so late: the program may have
-  // been away since its last op, which is no cost of it. Without it, it would
-  // have taken so long.
-  void Charge(TimePoint seen, Duration usual, bool in_vain = false);
+  // been away since its last op, which is no cost of it. Nor is the time that
+  // these ops take anyway.
+  void Charge(TimePoint seen, bool in_vain);
   bool May(const TraceEntry& entry, Allowance::Purpose purpose);
   bool SavesLittle(const TraceEntry& entry) const;
 
@@ -128,9 +129,13 @@ class Learning {
   engine::WorkRecorder::Recording which_ =
       engine::WorkRecorder::Recording::kFirst;
   Allowance allowance_;
-  uint64_t Stats::*took_ = nullptr;  // of what is under way
+  // Of what is under way: of which trace it is, and what has come of it.
+  uint64_t Stats::*took_ = nullptr;
+  Duration usual_{};
+  uint32_t usual_ops_ = 0;
   TimePoint begun_;
-  TimePoint ended_;       // its last op
+  TimePoint ended_;  // its last op
+  uint32_t ops_ = 0;
   Span span_;             // of the recording
   TimePoint not_before_;  // nothing is recorded
   TimePoint watching_since_;

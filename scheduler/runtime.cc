@@ -105,7 +105,10 @@ class Runtime::Impl {
       for (StreamSession* other : Sessions()) other->EndPrivacy();
       privacy_ended_.store(true, std::memory_order_release);
     }
-    if (session != nullptr) AttachOnce();
+    if (recorder_ != nullptr && session != nullptr && devices_.Has(key)) {
+      AttachOnce();
+      compares_.Prepare(*driver_, key.device, background());
+    }
     return session;
   }
 
@@ -117,10 +120,9 @@ class Runtime::Impl {
     bool any = false;
     for (const int device : DevicesInUse()) {
       if (!devices_.Has({.kind = devices_.kind, .device = device})) continue;
-      any = true;
+      if (!std::exchange(any, true)) AttachOnce();
       compares_.Prepare(*driver_, device, background());
     }
-    if (any) AttachOnce();
   }
 
   Session* FindOrMake(const StreamKey& key) REPRISE_EXCLUDES(mutex_) {
@@ -284,13 +286,14 @@ class Runtime::Impl {
 
  private:
   // While the program waits, so not beside a graph that it launches; without
-  // the lock, which whoever frees memory asks for. A recording finds out
-  // whether it failed.
+  // the lock, which whoever frees memory asks for. Before anything is compiled,
+  // which keeps others out of CUPTI's gate for as long. Failing, it is tried
+  // again for the next session; and a recording tries for itself.
   void AttachOnce() {
-    if (recorder_ != nullptr &&
-        !recording_forbidden_.load(std::memory_order_relaxed) &&
-        !attached_once_.exchange(true, std::memory_order_relaxed)) {
-      (void)recorder_->Attach();
+    if (!recording_forbidden_.load(std::memory_order_relaxed) &&
+        !attached_once_.exchange(true, std::memory_order_relaxed) &&
+        !recorder_->Attach()) {
+      attached_once_.store(false, std::memory_order_relaxed);
     }
   }
 
@@ -387,9 +390,6 @@ class Runtime::Impl {
       if (!context) {
         base::Log(base::LogLevel::kWarning, context.error().message());
         return nullptr;
-      }
-      if (devices_.Has(key)) {
-        compares_.Prepare(*driver_, key.device, background());
       }
       parts.backend = std::make_unique<engine::CudaBackend>(
           *context, parts.frontend.get(),

@@ -27,7 +27,7 @@ bool Validation::Begin(const OpView& head) {
     instance().Finish();
     return false;
   }
-  learning_.StartValidating();
+  learning_.StartValidating(*entry());
   BeginSpan(whole_ ? Doing::kValidatingWhole : Doing::kValidatingOps);
   auto begun = instance().executor().BeginComparing();
   if (begun) begun = instance().TakePrivates();
@@ -167,7 +167,7 @@ bool Validation::Leave(const OpView& op, std::span<const ResultView> results) {
 }
 
 void Validation::Finish() {
-  learning_.StopValidating(*entry());
+  learning_.Stop();
   span_.End();
   instance().Finish();
   entry()->Followed();
@@ -181,7 +181,7 @@ void Validation::Finish() {
 }
 
 void Validation::Leaving() {
-  learning_.StopValidating(*entry());
+  learning_.Stop();
   span_.EndAt(cursor_);
   entry()->running.Fail();
   outside_.End();

@@ -230,7 +230,7 @@ bool Watching::Ends() {
     }
   }
   if (learning_.recording() && RecordsInVain()) {
-    learning_.Miss(promised_, open_.ops());
+    learning_.Miss(promised_);
   }
   const bool whole = expected_ != nullptr && IsWhole(*expected_);
   if (whole && expected_->goes_on > 0) {
@@ -353,10 +353,11 @@ void Watching::Close(Ending ending) {
   boundaries_.Closed(head_hash_, entry, head_storages_, head_behind_, hash_);
   if (learning_.recording()) {
     // Of whichever trace it has become.
-    if (learning_.IsFor(*entry)) {
+    const bool kept = learning_.IsFor(*entry);
+    if (kept) {
       life_.Keep(entry, learning_.recorder()->Finish(open_.signature()));
     }
-    learning_.StopRecording(*entry, promised);
+    learning_.StopRecording(*entry, promised, kept);
   } else {
     learning_.StopWatching(entry);
     learning_.Passed(*entry);

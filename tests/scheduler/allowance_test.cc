@@ -70,6 +70,30 @@ TEST_F(AllowanceTest, ExpectsNoMoreThanTheTimeThatHasPassed) {
   EXPECT_FALSE(MayValidate());
 }
 
+// Recordings without end, each of them cheap, do not keep it from that.
+TEST_F(AllowanceTest, RecordingsWaitForAValidationThatWaits) {
+  EXPECT_TRUE(MayRecord(milliseconds(1)));
+  EXPECT_FALSE(MayValidate(milliseconds(60)));
+  EXPECT_FALSE(MayRecord(milliseconds(1)));
+  int waited = 0;
+  while (!MayValidate(milliseconds(60)) && waited < 100) {
+    Wait(milliseconds(50));
+    EXPECT_FALSE(MayRecord(milliseconds(1)));
+    ++waited;
+  }
+  EXPECT_LT(waited, 50);
+  EXPECT_TRUE(MayRecord(milliseconds(1)));
+}
+
+// One that asks no more does not keep others from theirs.
+TEST_F(AllowanceTest, RecordingsDoNotWaitForLong) {
+  EXPECT_FALSE(MayValidate(milliseconds(60)));
+  Wait(milliseconds(999));
+  EXPECT_FALSE(MayRecord(milliseconds(1)));
+  Wait(milliseconds(2));
+  EXPECT_TRUE(MayRecord(milliseconds(1)));
+}
+
 // A program that nothing can be learned of loses next to nothing.
 TEST_F(AllowanceTest, GrowsMoreSlowlyWhereLearningWasInVain) {
   EXPECT_TRUE(MayRecord());

@@ -1,12 +1,14 @@
 #include "bindings/torch/runtime/private_pool.h"
 
 #include <ATen/cuda/MemPool.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -17,6 +19,7 @@ namespace reprise::bindings {
 namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
+using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 
 // Released pools whose cached memory is left to be; giving it back costs a
 // synchronisation of the device, so the oldest goes first, at a recording.
@@ -28,13 +31,24 @@ constexpr size_t kFreeShare = 16;
 // size (CUDACachingAllocator.h: kMinLargeAlloc, kLargeBuffer).
 constexpr uint64_t kOwnSegment = 10 << 20;
 constexpr uint64_t kSharedSegment = 20 << 20;
-// From so many segments on one is taken for all.
+// From so many segments on larger ones are taken.
 constexpr uint64_t kSegmentsAtOnce = 2;
+constexpr uint64_t kAtOnce = 128 << 20;
 // Of the large places that are taken so that a pool lies elsewhere. They stay
 // with torch's cache.
 constexpr uint64_t kMostOfPlaces = 64 << 20;
 
 constinit thread_local bool t_own_allocation = false;
+constinit thread_local bool t_taking_at_once = false;
+
+// Of the pool's, and no shortage of the program's.
+class TakingAtOnce {
+ public:
+  TakingAtOnce() { t_taking_at_once = true; }
+  ~TakingAtOnce() { t_taking_at_once = false; }
+  TakingAtOnce(const TakingAtOnce&) = delete;
+  TakingAtOnce& operator=(const TakingAtOnce&) = delete;
+};
 
 class OwnAllocation {
  public:
@@ -47,11 +61,18 @@ class OwnAllocation {
   const DepthGuard no_hooks_;
 };
 
-// The device has so much free that a pass of so many bytes may be recorded.
+// The device has so much free, of what the program lets torch take, that a pass
+// of so many bytes may be recorded.
 bool HasRoom(c10::DeviceIndex device, uint64_t bytes) {
   const auto [free_bytes, total_bytes] =
       allocator::get()->getMemoryInfo(device);
-  return free_bytes >= bytes + bytes / 4 + total_bytes / kFreeShare;
+  const auto allowed = static_cast<uint64_t>(
+      allocator::getMemoryFraction(device) * static_cast<double>(total_bytes));
+  const auto reserved = static_cast<uint64_t>(
+      allocator::getDeviceStats(device).reserved_bytes[0].current);
+  const uint64_t left = allowed - std::min(allowed, reserved);
+  return std::min<uint64_t>(free_bytes, left) >=
+         bytes + bytes / 4 + total_bytes / kFreeShare;
 }
 
 // What torch threw, as a value.
@@ -67,7 +88,7 @@ base::Error ErrorOf(const std::exception& error) {
 
 }  // namespace
 
-bool AllocatingForReprise() { return t_own_allocation; }
+bool AllocatingForReprise() { return t_own_allocation || t_taking_at_once; }
 
 base::Result<engine::Block> AllocateFromTorch(c10::DeviceIndex device,
                                               cudaStream_t stream,
@@ -112,6 +133,7 @@ base::Status PrivatePool::Open(uint64_t bytes) {
     return {};
   } catch (const std::exception& error) {
     spacers_.clear();
+    Close();
     return tl::unexpected(ErrorOf(error));
   }
 }
@@ -148,16 +170,20 @@ bool PrivatePool::MakeRoom(uint64_t bytes) {
 }
 
 // Torch asks the device for each segment by itself, at 0.3 ms: a training step
-// that is recorded takes a hundred of them. Where a pass takes many, one is
-// taken for all, and given back to the pool at once, which cuts it into pieces.
-// Small blocks have segments of their own. Without it all goes on as well.
+// that is recorded takes a hundred of them. Where a pass takes many, larger
+// ones are taken, and given back to the pool at once, which cuts them into
+// pieces. Not a single one: while a piece lives, its segment is lost to all but
+// the pool. Small blocks have segments of their own.
 void PrivatePool::TakeAtOnce(uint64_t bytes) {
   if (bytes < kSegmentsAtOnce * kSharedSegment) return;
-  try {
-    allocator::CUDAAllocator* torch = allocator::get();
-    torch->raw_delete(torch->raw_alloc_with_stream(bytes, stream_));
-  } catch (const std::exception&) {
-    (void)cudaGetLastError();
+  allocator::CUDAAllocator* const torch = allocator::get();
+  const auto give_back = [torch](void* block) { torch->raw_delete(block); };
+  std::vector<std::unique_ptr<void, decltype(give_back)>> blocks;
+  const TakingAtOnce taking;
+  for (; bytes >= kSharedSegment; bytes -= std::min(bytes, kAtOnce)) {
+    const uint64_t size = std::min(bytes, kAtOnce);
+    if (size >= Config::max_split_size()) return;  // it would stay whole
+    blocks.emplace_back(torch->raw_alloc_with_stream(size, stream_), give_back);
   }
 }
 

@@ -102,6 +102,69 @@ TEST_F(CudaFrontendTest, APrivatePoolMovesEveryValueAndLetsThemLive) {
   }
 }
 
+// Torch would ask the device for twelve segments, each by itself.
+TEST_F(CudaFrontendTest, TheMemoryOfALargePassIsTakenAtOnce) {
+  constexpr int kTensors = 40;
+  constexpr int64_t kElements = 5 << 18;  // 5 MiB
+  const uint64_t usual = Address(Make(kElements));
+  const auto segments = [] {
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(0)
+        .segment[0]
+        .allocated;
+  };
+  const int64_t before = segments();
+  std::vector<at::Tensor> born;
+  ASSERT_TRUE(
+      frontend_->BeginPrivatePool(kTensors * kElements * sizeof(float)));
+  for (int i = 0; i < kTensors; ++i) {
+    born.push_back(at::full({kElements}, i, at::TensorOptions(at::kCUDA)));
+  }
+  frontend_->EndPrivatePool();
+  EXPECT_EQ(segments() - before, 2);
+  for (int i = 0; i < kTensors; ++i) {
+    EXPECT_NE(Address(born[i]), usual);
+    EXPECT_TRUE(at::all(born[i] == i).item<bool>());
+  }
+  EXPECT_EQ(Address(Make(kElements)), usual);
+}
+
+// A value that lives on keeps little of it.
+TEST_F(CudaFrontendTest, WhatLivesOnKeepsAPartOfALargePass) {
+  constexpr int kTensors = 200;
+  constexpr int64_t kElements = 5 << 18;  // 5 MiB
+  const auto reserved = [] {
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(0)
+        .reserved_bytes[0]
+        .current;
+  };
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  const int64_t before = reserved();
+  std::vector<at::Tensor> born;
+  ASSERT_TRUE(
+      frontend_->BeginPrivatePool(kTensors * kElements * sizeof(float)));
+  for (int i = 0; i < kTensors; ++i) born.push_back(Make(kElements));
+  frontend_->EndPrivatePool();
+  EXPECT_GE(reserved() - before, int64_t{1000} << 20);
+  born.resize(1);
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  EXPECT_LE(reserved() - before, int64_t{128} << 20);
+}
+
+// What the program does not let torch take is no room.
+TEST_F(CudaFrontendTest, APassIsNotRecordedBeyondTheProgramsLimit) {
+  namespace allocator = c10::cuda::CUDACachingAllocator;
+  const size_t total = allocator::get()->getMemoryInfo(0).second;
+  const auto reserved = static_cast<double>(
+      allocator::getDeviceStats(0).reserved_bytes[0].current);
+  allocator::setMemoryFraction(reserved / static_cast<double>(total) + 0.07, 0);
+  const auto begun = frontend_->BeginPrivatePool(total / 16);
+  allocator::setMemoryFraction(1.0, 0);
+  ASSERT_FALSE(begun.has_value());
+  EXPECT_EQ(begun.error().code(), base::Code::kResourceExhausted);
+  ASSERT_TRUE(frontend_->BeginPrivatePool(0).has_value());
+  frontend_->EndPrivatePool();
+}
+
 TEST_F(CudaFrontendTest, GivesOldPoolsBackToTheDevice) {
   c10::cuda::CUDACachingAllocator::emptyCache();
   const auto reserved = [] {
