@@ -113,7 +113,7 @@ void Learning::PauseRecording(const std::string& why) {
 }
 
 void Learning::Miss(TraceEntry* promised) {
-  if (!always()) promised->being_recorded.Fail();
+  promised->being_recorded.Fail();
   Drop(kAnother, /*in_vain=*/true);
 }
 

@@ -49,6 +49,8 @@ class Learning {
   // A pass of it has come to its end, by eager. One that comes again and again
   // gives time to learn it.
   void Passed(const TraceEntry& entry);
+  // What it costs is counted, and may be too much.
+  bool bounded() const { return !always(); }
   // Something may be recorded or validated at all.
   bool allowed() const {
     return parts_.forbidden == nullptr ||

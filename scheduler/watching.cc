@@ -229,7 +229,7 @@ bool Watching::Ends() {
       if (known && MayBecome(other)) expected_ = head.entry;
     }
   }
-  if (learning_.recording() && RecordsInVain()) {
+  if (learning_.recording() && learning_.bounded() && RecordsInVain()) {
     learning_.Miss(promised_);
   }
   const bool whole = expected_ != nullptr && IsWhole(*expected_);

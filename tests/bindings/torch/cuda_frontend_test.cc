@@ -117,7 +117,7 @@ TEST_F(CudaFrontendTest, TheMemoryOfALargePassIsTakenAtOnce) {
   ASSERT_TRUE(
       frontend_->BeginPrivatePool(kTensors * kElements * sizeof(float)));
   for (int i = 0; i < kTensors; ++i) {
-    born.push_back(at::full({kElements}, i, at::TensorOptions(at::kCUDA)));
+    born.push_back(Make(kElements).fill_(i));
   }
   frontend_->EndPrivatePool();
   EXPECT_EQ(segments() - before, 2);
