@@ -21,14 +21,6 @@ using State = TraceEntry::State;
 
 namespace {
 
-// Builds and validations may fail for what happens once in a process (a library
-// that makes its workspace); then the trace is recorded again.
-constexpr uint32_t kTries = 3;
-
-// So many passes may find nothing new of suspects that were not yet seen to be
-// nondeterministic: some give other bits now and then only.
-constexpr uint32_t kSuspicions = 2;
-
 constexpr uint32_t kWatchesBehindLeaving = 4;
 constexpr char kMoves[] =
     "an operand is again and again at an address where no recording saw it: "
@@ -58,8 +50,6 @@ constexpr uint64_t kRunsALeavingAtEnd = 2;
 // More values than this are not kept out of an arena that several plans share:
 // that costs each of their passes a microsecond a value.
 constexpr uint64_t kMostKept = 8;
-// One that meets more so often gets an arena to itself.
-constexpr uint32_t kTimesCrowded = 3;
 // So many heads may find such an arena occupied before another one is launched
 // in it.
 constexpr uint32_t kBlocked = 4;
@@ -395,7 +385,7 @@ bool Lifecycle::Judge(TraceEntry* entry, const Plan& plan,
     break;
   }
   if (suspects.empty()) return true;
-  if (!found && !all_seen && ++entry->suspicions > kSuspicions) {
+  if (!found && !all_seen && !entry->fruitless.Take()) {
     // Those that were not seen to be may have differed for those that were.
     const uint32_t first = suspects.begin()->first;
     std::erase_if(suspects, [](const auto& one) { return !one.second; });
@@ -576,7 +566,7 @@ void Lifecycle::HasNoRoom(TraceEntry* entry,
   // One that was made to move there waits no longer than that.
   entry->drops_last = !waits && !entry->instances[index].usable();
   if (entry->has_all_instances) {  // it could not be made elsewhere
-    if (++entry->crowded < kTimesCrowded) return;
+    if (entry->stays_crowded.Take()) return;
     entry->apart = true;
     RecordAgain(entry);
     return;
@@ -595,7 +585,7 @@ void Lifecycle::HasNoRoom(TraceEntry* entry,
     }
   }
   if (group.escaping.size() + kept.size() > kMostKept) {
-    if (++entry->crowded < kTimesCrowded) return;
+    if (entry->stays_crowded.Take()) return;
     Say(base::LogLevel::kInfo, *entry,
         "is in use at once with another of its form: it gets an arena");
     entry->member.reset();
@@ -976,9 +966,9 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
   // Of a plan that was good for long.
   if (entry->has_plan() &&
       entry->plan_replays() >= Variations::kReplaysToTryAgain) {
-    entry->attempts = 0;
+    entry->tries.Renew();
   }
-  if (++entry->attempts < kTries) {
+  if (entry->tries.Take()) {
     StartOver(entry);
     return;
   }
@@ -993,7 +983,7 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
 
 void Lifecycle::CouldNotRun(TraceEntry* entry, const base::Error& error) {
   if (error.code() != base::Code::kFailedPrecondition ||
-      ++entry->refusals >= kTries) {
+      !entry->refusals.Take()) {
     GiveUp(entry, error.message());
     return;
   }
@@ -1005,7 +995,7 @@ void Lifecycle::StartOver(TraceEntry* entry) {
   DropPlan(entry);
   entry->first.reset();
   entry->suspects.clear();
-  entry->suspicions = 0;
+  entry->fruitless.Renew();
   entry->outdated = false;
   entry->state = State::kRecord;
   traces_.Count(entry);

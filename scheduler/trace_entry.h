@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cache/signature.h"
+#include "engine/base/tries.h"
 #include "engine/replay/plan.h"
 #include "engine/trace/trace.h"
 #include "scheduler/arena_groups.h"
@@ -116,15 +117,19 @@ struct TraceEntry {
   // with; null where it was in use at once with them.
   std::unique_ptr<ArenaMember> member;
   bool apart = false;
-  uint32_t crowded = 0;     // times that more was alive there than may be
-  bool drops_last = false;  // of its instances, before its next pass
+  base::Tries stays_crowded{2};  // more is alive there than may be
+  bool drops_last = false;       // of its instances, before its next pass
   bool verdict_pending = false;
   size_t validating = 0;  // the instance that the verdict is for
-  uint32_t attempts = 0;  // failed builds and validations
+  // To be recorded again behind a build or a validation that failed: for what
+  // happens once in a process (a library that makes its workspace).
+  base::Tries tries{2};
   // Ops that gave other bits than eager, and may be nondeterministic: whether
   // they were seen to be. Its next pass validates op by op and runs them twice.
   std::map<uint32_t, bool> suspects;
-  uint32_t suspicions = 0;  // passes that found nothing new of them
+  // Passes that may find nothing new of them: some give other bits now and
+  // then.
+  base::Tries fruitless{2};
   // Its recordings and its plan do not know what was learned since: it starts
   // over when its head comes.
   bool outdated = false;
@@ -144,10 +149,10 @@ struct TraceEntry {
   Turns being_recorded;
   void Followed() {
     running.Succeed();
-    refusals = 0;
+    refusals.Renew();
   }
-  // Passes in a row that were left because an op refused to run.
-  uint32_t refusals = 0;
+  // Passes in a row that may be left because an op refused to run.
+  base::Tries refusals{2};
   // Nearly all of its ops are before that one: who leaves it there has lost
   // little.
   bool EndsSoonBehind(uint32_t op) const {

@@ -5,31 +5,9 @@
 #include "engine/program/scalar_scan.h"
 
 namespace reprise::scheduler {
-namespace {
-
-// So often for numbers, and so many recordings are dropped because they did not
-// change.
-constexpr uint32_t kNumberTries = 16;
-
-// So often for values that the program kept; then none of the trace's shares
-// memory any more.
-constexpr uint32_t kOutlivingTries = 8;
-
-// So often because an external lies where it did in neither recording.
-constexpr uint32_t kMoveTries = 8;
-// So many recordings are dropped each time because what moved then lies where
-// it did in the first one.
-constexpr uint32_t kStillRecordings = 4;
-
-// So often because the program sets the generator. Else it is left there, as at
-// an op that is another one.
-constexpr uint32_t kDrawTries = 4;
-
-}  // namespace
-
 bool Variations::LearnNumbers(uint32_t index, const engine::TracedOp& traced,
                               std::span<const engine::Scalar> now) {
-  if (++number_tries_ > kNumberTries) return false;
+  if (!number_tries_.Take()) return false;
   std::vector<uint64_t>& untold = untold_[index];
   untold.clear();
   for (uint32_t i = 0; i < traced.slots.size(); ++i) {
@@ -41,9 +19,8 @@ bool Variations::LearnNumbers(uint32_t index, const engine::TracedOp& traced,
 }
 
 bool Variations::LearnDraw(uint64_t replays) {
-  if (replays - draws_learned_at_ >= kReplaysToTryAgain) draw_tries_ = 0;
-  if (draw_tries_ == kDrawTries) return false;
-  ++draw_tries_;
+  if (replays - draws_learned_at_ >= kReplaysToTryAgain) draw_tries_.Renew();
+  if (!draw_tries_.Take()) return false;
   draws_learned_at_ = replays;
   return true;
 }
@@ -51,14 +28,14 @@ bool Variations::LearnDraw(uint64_t replays) {
 bool Variations::LearnMoves(std::span<const engine::ValueId> values,
                             bool plan_has_paid) {
   moving_.insert(values.begin(), values.end());
-  still_recordings_ = 0;
-  if (plan_has_paid) move_tries_ = 0;
-  return ++move_tries_ <= kMoveTries;
+  still_recordings_.Renew();
+  if (plan_has_paid) move_tries_.Renew();
+  return move_tries_.Take();
 }
 
 void Variations::LearnOutliving(std::span<const engine::ValueId> values) {
   outliving_.insert(values.begin(), values.end());
-  ++outliving_tries_;
+  all_outlive_ |= !outliving_tries_.Take();
 }
 
 bool Variations::AreTold(const engine::Trace& first,
@@ -74,11 +51,11 @@ bool Variations::AreTold(const engine::Trace& first,
         const auto& [op, bits] = told;
         return engine::TellOf(first.ops[op], second.ops[op], bits);
       });
-  if (!numbers && ++equal_recordings_ < kNumberTries) return false;
+  if (!numbers && equal_recordings_.Take()) return false;
   const bool moves = std::ranges::all_of(moving_, [&](engine::ValueId v) {
     return first.values[v].origin != second.values[v].origin;
   });
-  return moves || ++still_recordings_ > kStillRecordings;
+  return moves || !still_recordings_.Take();
 }
 
 void Variations::Mark(engine::Trace& trace) const {
@@ -88,9 +65,7 @@ void Variations::Mark(engine::Trace& trace) const {
     value.held = true;
   };
   for (const engine::ValueId v : outliving_) keep(trace.values[v]);
-  if (outliving_tries_ > kOutlivingTries) {
-    std::ranges::for_each(trace.values, keep);
-  }
+  if (all_outlive_) std::ranges::for_each(trace.values, keep);
 }
 
 size_t Variations::HostBytes() const {

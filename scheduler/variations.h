@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/tries.h"
 #include "engine/trace/op.h"
 #include "engine/trace/trace.h"
 
@@ -69,19 +70,24 @@ class Variations {
   std::set<std::pair<uint32_t, uint32_t>> changing_;
   // By op, numbers that came and of which the recordings did not tell enough.
   std::map<uint32_t, std::vector<uint64_t>> untold_;
-  uint32_t number_tries_ = 0;
-  uint32_t equal_recordings_ = 0;  // that told no more of them
+  base::Tries number_tries_{16};
+  // Recordings that may be dropped because they tell no more of them.
+  base::Tries equal_recordings_{15};
 
   std::set<engine::ValueId> moving_;
-  uint32_t move_tries_ = 0;
-  uint32_t still_recordings_ = 0;  // since the last one was found
+  base::Tries move_tries_{8};
+  // Recordings that may be dropped each time, because what moved then lies
+  // where it did in the first one.
+  base::Tries still_recordings_{4};
 
   std::set<engine::ValueId> come_anew_;
 
   std::set<engine::ValueId> outliving_;  // they share no memory
-  uint32_t outliving_tries_ = 0;
+  base::Tries outliving_tries_{8};
+  bool all_outlive_ = false;  // after more: none of the trace's does
 
-  uint32_t draw_tries_ = 0;
+  // Else the generator is left where it is, as at an op that is another one.
+  base::Tries draw_tries_{4};
   uint64_t draws_learned_at_ = 0;
 };
 

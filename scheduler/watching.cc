@@ -35,11 +35,6 @@ std::vector<engine::StorageToken> StoragesAt(
   return storages;
 }
 
-// An op that may try out kernels, or that was recorded before, and could not be
-// so often in a row, is a cut. Fewer times may have been trials, or what its
-// library does when it comes to another stream.
-constexpr uint32_t kTrials = 3;
-
 }  // namespace
 
 Watching::Watching(const Parts& parts)
@@ -305,9 +300,9 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
     refusal = learning_.recorder()->Leave(op, results, values, open_.values());
     learning_.OpEnded();
     if (refusal.empty()) {
-      refused_.Put(hash_) = 0;
-    } else if (op.may_try_kernels || refused_.Find(hash_) != nullptr) {
-      is_trial = ++refused_.Put(hash_) < kTrials;
+      tried_.Put(hash_).Renew();
+    } else if (op.may_try_kernels || tried_.Find(hash_) != nullptr) {
+      is_trial = tried_.Put(hash_).Take();
     }
   }
   // What eager runs always warns where it stands.

@@ -12,6 +12,7 @@
 #include "cache/lru_map.h"
 #include "cache/signature.h"
 #include "engine/base/options.h"
+#include "engine/base/tries.h"
 #include "engine/trace/frontend.h"
 #include "engine/trace/op.h"
 #include "engine/trace/open_trace.h"
@@ -98,7 +99,7 @@ class Watching {
   // Of the op that came last.
   uint64_t hash() const { return hash_; }
   // Forgets what was learned of ops.
-  void Forget() { refused_.Clear(); }
+  void Forget() { tried_.Clear(); }
 
  private:
   // From then on it is sought for loops: it may be all that a program does.
@@ -166,10 +167,14 @@ class Watching {
   // How many ops come until the body of such a loop ends.
   std::optional<uint32_t> left_of_body_;
   uint64_t hash_ = 0;
-  // Ops that were recorded, or may try out kernels, by the hash of their words:
-  // how often in a row they could not be recorded since.
+  // Ops that were recorded, or may try out kernels, by the hash of their words.
+  // One that cannot be recorded is a cut; these may have been trials, or what
+  // their library does when it comes to another stream.
+  struct Trials : base::Tries {
+    Trials() : Tries(2) {}
+  };
   static constexpr size_t kMostTried = 4096;
-  cache::LruMap<uint64_t, uint32_t> refused_{kMostTried};
+  cache::LruMap<uint64_t, Trials> tried_{kMostTried};
 };
 
 }  // namespace reprise::scheduler
