@@ -79,8 +79,6 @@ struct TraceEntry {
     kGivenUp,
   };
 
-  static constexpr uint32_t kShareOfEnd = 16;  // one op in so many
-
   TraceId id = TraceId::kNone;
   cache::Signature signature;
   uint32_t ops = 0;
@@ -121,8 +119,8 @@ struct TraceEntry {
   bool drops_last = false;       // of its instances, before its next pass
   bool verdict_pending = false;
   size_t validating = 0;  // the instance that the verdict is for
-  // To be recorded again behind a build or a validation that failed: for what
-  // happens once in a process (a library that makes its workspace).
+  // To be recorded again behind a build or a validation that failed, perhaps
+  // for what happens once in a process (a library that makes its workspace).
   base::Tries tries{2};
   // Ops that gave other bits than eager, and may be nondeterministic: whether
   // they were seen to be. Its next pass validates op by op and runs them twice.
@@ -156,7 +154,7 @@ struct TraceEntry {
   // Nearly all of its ops are before that one: who leaves it there has lost
   // little.
   bool EndsSoonBehind(uint32_t op) const {
-    return kShareOfEnd * (ops - op) <= ops;
+    return 16 * (ops - op) <= ops;
   }
   // Where the program left its runs last, how often there, and the runs that
   // had begun when it first did.
