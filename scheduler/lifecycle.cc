@@ -57,9 +57,6 @@ constexpr uint32_t kBlocked = 4;
 // many times the group's members.
 constexpr uint64_t kHeadsASweep = 64;
 constexpr uint64_t kRoundsAbsent = 8;
-// So many replays of a trace between which a part of it has not come show that
-// this comes no more by itself.
-constexpr uint64_t kReplaysWithoutPart = 64;
 // A plan is large that takes this much of the budget: one in so many.
 constexpr uint64_t kLargeOneIn = 16;
 // Traces are joined whose plans are large when they came together so often.
@@ -170,9 +167,9 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
   entry->broken_promises = 0;
   traces_.Use(entry);
   if (passes_ >= next_look_) DropUnproved();
-  if (entry->replays - entry->parts_looked_at >= kReplaysWithoutPart) {
-    if (!entry->parts.empty()) LookAtParts(entry);
-    if (!entry->looked_for_rotated) LookForRotated(entry);
+  if (entry->joined.AreDue(entry->replays)) {
+    if (entry->joined.has_parts()) LookAtParts(entry);
+    LookForRotated(entry);
   }
   if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, entry);
   if (entry->promises() || boundaries_.NearsJoining(*entry)) {
@@ -712,8 +709,7 @@ void Lifecycle::NoteLeaving(TraceEntry* entry, const engine::Effects& effects,
   }
   // A loop that is left early at times is left at one place or another, and so
   // are layers.
-  const bool anywhere =
-      (entry->holds_run || entry->of_several) && entry->joined_at.has_value();
+  const bool anywhere = entry->joined.may_be_left_anywhere();
   const bool at_end = !anywhere && entry->EndsSoonBehind(op);
   const uint64_t often = anywhere ? kRunsALeavingAnywhere
                          : at_end ? kRunsALeavingAtEnd
@@ -735,13 +731,13 @@ void Lifecycle::NoteLeaving(TraceEntry* entry, const engine::Effects& effects,
 }
 
 void Lifecycle::ComeApart(TraceEntry* entry, std::string_view reason) {
-  SplitAt(entry, *entry->joined_at, reason);
+  SplitAt(entry, *entry->joined.at(), reason);
 }
 
 void Lifecycle::SplitAt(TraceEntry* entry, const cache::Signature& beginning,
                         std::string_view reason) {
   boundaries_.EndAt(beginning);
-  entry->joined_at.reset();  // `beginning` may be that
+  entry->joined.ComeApart();  // at `beginning`, perhaps
   boundaries_.Forget(*entry);
   GiveUp(entry, reason);
 }
@@ -788,24 +784,15 @@ void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
     return;
   }
   const std::vector<TraceEntry*> all = AlwaysBehind(*entry, behind);
-  uint32_t ops = 0;
-  bool holds_run = entry->holds_run;
-  bool of_several = entry->joined_at.has_value() || all.size() > 1;
-  for (const TraceEntry* part : all) {
-    ops += part->ops;
-    holds_run |= part->holds_run;
-    of_several |= part->joined_at.has_value();
-  }
+  const uint32_t ops = std::accumulate(
+      all.begin(), all.end(), uint32_t{0},
+      [](uint32_t sum, const TraceEntry* part) { return sum + part->ops; });
   if (!GoOn(entry, ops)) return;
-  entry->goes_on_with_run = holds_run;
-  entry->goes_on_with_several = of_several;
   ++journal_.notes["two traces that always came together are one"];
   Say(base::LogLevel::kInfo, *entry,
       "becomes one with what always comes behind it");
   for (TraceEntry* part : all) {
-    entry->parts.insert(entry->parts.end(), part->parts.begin(),
-                        part->parts.end());
-    entry->parts.push_back({part->id, part->seen});
+    entry->joined.GoOnWith({part->id, part->seen}, part->joined);
     // It is no beginning of another one before it has come by itself as often.
     part->followed = 0;
     part->led = 0;
@@ -813,21 +800,18 @@ void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
 }
 
 void Lifecycle::LookAtParts(TraceEntry* entry) {
-  entry->parts_looked_at = entry->replays;
   std::vector<TraceEntry*> idle;
-  std::vector<TraceEntry::Part> left;
+  const Joined::Parts parts = entry->joined.TakeParts(entry->replays);
+  // Each once: one that comes after all is recorded again, and stays.
   traces_.ForEach([&](TraceEntry& other) {
-    const auto part =
-        std::ranges::find(entry->parts, other.id, &TraceEntry::Part::id);
-    if (part == entry->parts.end()) return;
+    const auto part = std::ranges::find(parts, other.id, &Joined::Part::id);
+    if (part == parts.end()) return;
     if (part->seen != other.seen) {
-      left.push_back({other.id, other.seen});
+      entry->joined.AddPart({other.id, other.seen});
     } else if (other.has_plan() || other.state == State::kBuilding) {
       idle.push_back(&other);
     }
   });
-  // Each once: one that comes after all is recorded again, and stays.
-  entry->parts = std::move(left);
   for (TraceEntry* part : idle) {
     Say(base::LogLevel::kInfo, *part,
         "comes as part of another one alone: its plan was dropped");
@@ -836,8 +820,7 @@ void Lifecycle::LookAtParts(TraceEntry* entry) {
 }
 
 void Lifecycle::LookForRotated(TraceEntry* entry) {
-  entry->looked_for_rotated = true;
-  entry->parts_looked_at = entry->replays;
+  if (!entry->joined.MayLookForRotated(entry->replays)) return;
   const auto sum = [](const TraceEntry& of) {
     return std::accumulate(of.op_hashes.begin(), of.op_hashes.end(),
                            uint64_t{0});
@@ -846,7 +829,7 @@ void Lifecycle::LookForRotated(TraceEntry* entry) {
   traces_.ForEachPlanned([&](TraceEntry& other) {
     if (&other != entry && IsLarge(other) && other.ops == entry->ops &&
         sum(other) == own && other.signature != entry->signature) {
-      entry->parts.push_back({other.id, other.seen});
+      entry->joined.AddPart({other.id, other.seen});
     }
   });
 }
@@ -875,7 +858,7 @@ void Lifecycle::DropUnproved() {
 void Lifecycle::JoinRun(TraceEntry* entry) {
   const uint32_t times = entry->run.length;
   if (!GoOn(entry, (times - 1) * entry->ops)) return;
-  entry->goes_on_with_run = true;
+  entry->joined.GoOnAsRun();
   ++journal_.notes["a trace that always came as often in a row is one"];
   Say(base::LogLevel::kInfo, *entry,
       "becomes one of the " + std::to_string(times) +
@@ -883,12 +866,11 @@ void Lifecycle::JoinRun(TraceEntry* entry) {
 }
 
 bool Lifecycle::GoOn(TraceEntry* entry, uint32_t ops) {
-  if (entry->was_joined || entry->shared || !MayBeJoined(*entry) ||
+  if (!entry->joined.may_go_on() || entry->shared || !MayBeJoined(*entry) ||
       entry->ops + ops > parts_.options->max_trace_ops) {
     return false;
   }
-  entry->was_joined = true;
-  entry->goes_on = ops;
+  entry->joined.GoOn(ops);
   // Its head promises it until the longer one has come; and it may come by
   // itself again, before a cut.
   DropPlan(entry);
@@ -975,7 +957,7 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
   // The op becomes a cut, so that what lies before and after it can be had. In
   // what was joined the parts tell themselves.
   const std::shared_ptr<const engine::Trace> recording = entry->recording();
-  if (op.has_value() && recording != nullptr && !entry->joined_at) {
+  if (op.has_value() && recording != nullptr && !entry->joined.is_joined()) {
     boundaries_.LearnCut(recording->ops[*op].hash, reason);
   }
   GiveUp(entry, reason);
@@ -1037,8 +1019,8 @@ void Lifecycle::Unpublish(TraceEntry& entry) {
 }
 
 void Lifecycle::GiveUp(TraceEntry* entry, std::string_view reason) {
-  if (entry->joined_at.has_value()) {  // its parts were better
-    boundaries_.EndAt(*entry->joined_at);
+  if (entry->joined.is_joined()) {  // its parts were better
+    boundaries_.EndAt(*entry->joined.at());
     boundaries_.Forget(*entry);
   }
   entry->state = State::kGivenUp;

@@ -22,16 +22,14 @@
 #include "scheduler/arena_groups.h"
 #include "scheduler/build_job.h"
 #include "scheduler/externals.h"
+#include "scheduler/joined.h"
 #include "scheduler/profit.h"
 #include "scheduler/renewal.h"
+#include "scheduler/trace_id.h"
 #include "scheduler/turns.h"
 #include "scheduler/variations.h"
 
 namespace reprise::scheduler {
-
-// Never another trace's, so that who keeps one need not hear that its trace was
-// forgotten.
-enum class TraceId : uint64_t { kNone = 0 };
 
 // What an instance of a plan has done. It may replace eager after two
 // validations, op by op and whole.
@@ -174,26 +172,8 @@ struct TraceEntry {
     uint32_t alike = 0;
   };
   Run run;
-  // It was joined: for so many ops it goes on, until the longer trace has come.
-  uint32_t goes_on = 0;
-  bool goes_on_with_run = false;      // that will hold a run
-  bool goes_on_with_several = false;  // parts, which will be one at once
-  bool was_joined = false;            // once, and no more
-  // It is such a longer one, and this is what it begins with.
-  std::optional<cache::Signature> joined_at;
-  // What was joined into it (or is to be, into what it begins), whose plans may
-  // be in nobody's use any more; and how often each had come when it was last
-  // looked at.
-  struct Part {
-    TraceId id;
-    uint64_t seen;
-  };
-  std::vector<Part> parts;
-  uint64_t parts_looked_at = 0;     // after so many replays
-  bool looked_for_rotated = false;  // which count as parts from then on
+  Joined joined;
   bool stayed_away = false;  // its plan went for that, before it was proved
-  bool holds_run = false;    // a loop, which may be left at each time round
-  bool of_several = false;   // more than two, which may be left between any
 
   // The least that a watched pass took, from its head to its last op; when one
   // began that was watched, the last time; and the least time between two.
@@ -212,7 +192,7 @@ struct TraceEntry {
   size_t counted_bytes = 0;
 
   // Not only once. What was joined has, as its parts.
-  bool comes_again() const { return seen > 1 || joined_at.has_value(); }
+  bool comes_again() const { return seen > 1 || joined.is_joined(); }
   bool has_plan() const {
     return state >= State::kCheckOps && state <= State::kReady;
   }

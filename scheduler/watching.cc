@@ -156,7 +156,7 @@ bool Watching::MayComeNext(uint64_t hash) const {
 
 // What was joined has heads in its middle, its own one perhaps.
 bool Watching::IsJoined() const {
-  return Awaits() && expected_->joined_at.has_value() && MayBecome(*expected_);
+  return Awaits() && expected_->joined.is_joined() && MayBecome(*expected_);
 }
 
 const Boundaries::Coded* Watching::FindCode(Boundaries::Edge edge,
@@ -228,8 +228,8 @@ bool Watching::Ends() {
     learning_.Miss(promised_);
   }
   const bool whole = expected_ != nullptr && IsWhole(*expected_);
-  if (whole && expected_->goes_on > 0) {
-    goes_on_until_ = open_.ops() + expected_->goes_on;
+  if (whole && expected_->joined.goes_on_for() > 0) {
+    goes_on_until_ = open_.ops() + expected_->joined.goes_on_for();
     return false;
   }
   const bool ends_body = left_of_body_ == 0u &&
@@ -337,8 +337,7 @@ void Watching::Close(Ending ending) {
   TraceEntry* entry = life_.EntryFor(
       {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
   if (goes_on_until_ > 0) EndJoin(expected, entry);
-  if (expected != nullptr && expected != entry && expected->holds_run &&
-      expected->joined_at.has_value() &&
+  if (expected != nullptr && expected != entry && expected->joined.is_run() &&
       expected->signature == entry->signature) {
     // Each time round on another input: so would each run be another trace.
     life_.ComeApart(expected,
@@ -369,17 +368,14 @@ void Watching::Close(Ending ending) {
 }
 
 void Watching::EndJoin(TraceEntry* beginning, TraceEntry* entry) {
-  beginning->goes_on = 0;
-  std::vector<TraceEntry::Part> parts = std::exchange(beginning->parts, {});
+  Joined::Parts parts = beginning->joined.StopGoingOn();
   if (open_.ops() != goes_on_until_) return;  // a cut came
   if (entry->state == State::kGivenUp) {
     boundaries_.EndAt(beginning->signature);
     return;
   }
-  entry->joined_at = beginning->signature;
-  entry->holds_run = beginning->goes_on_with_run;
-  entry->of_several = beginning->goes_on_with_several;
-  entry->parts = std::move(parts);
+  entry->joined.Become(beginning->signature, beginning->joined,
+                       std::move(parts));
   boundaries_.Succeed(*beginning, entry);
 }
 

@@ -126,14 +126,21 @@ TEST_F(JoinedTracesTest, LeaveNoPlanOfAPart) {
 // The host looks elsewhere in the loop from then on.
 TEST_F(JoinedTracesTest, NoPlanIsLeftOfALoopThatBeginsElsewhereNow) {
   Restart(size_t{128} << 10);
-  const auto turn = [this](bool looks_at_the_end) {
+  Held kept;  // none lies where another one did, whatever ran before
+  const auto turn = [&](bool looks_at_the_end) {
     const float x = 0.25f * static_cast<float>(number_++);
     Both([&](Side& side) {
       sim::ModelProgram& p = *side.program;
-      sim::ModelTensor h = p.Add(p.Make(x, 64), side.weights[0]);
+      kept.push_back(p.Make(x, 64));
+      sim::ModelTensor h = p.Add(kept.back(), side.weights[0]);
+      kept.push_back(h);
       h = p.Scale(h, 0.5f);
+      kept.push_back(h);
       if (!looks_at_the_end) p.Read(h);
-      for (size_t i = 1; i < 5; ++i) h = p.Add(h, side.weights[i]);
+      for (size_t i = 1; i < 5; ++i) {
+        h = p.Add(h, side.weights[i]);
+        kept.push_back(h);
+      }
       if (looks_at_the_end) p.Read(h);
       return Held{h};
     });
