@@ -3,7 +3,6 @@
 #ifndef REPRISE_SCHEDULER_JOINED_H_
 #define REPRISE_SCHEDULER_JOINED_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>

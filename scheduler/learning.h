@@ -49,7 +49,7 @@ class Learning {
   // A pass of it has come to its end, by eager. One that comes again and again
   // gives time to learn it.
   void Passed(const TraceEntry& entry);
-  // What it costs is counted, and may be too much.
+  // What it costs is bounded.
   bool bounded() const { return !always(); }
   // Something may be recorded or validated at all.
   bool allowed() const {

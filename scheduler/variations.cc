@@ -5,6 +5,7 @@
 #include "engine/program/scalar_scan.h"
 
 namespace reprise::scheduler {
+
 bool Variations::LearnNumbers(uint32_t index, const engine::TracedOp& traced,
                               std::span<const engine::Scalar> now) {
   if (!number_tries_.Take()) return false;
