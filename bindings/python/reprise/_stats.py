@@ -45,7 +45,7 @@ class Stats:
         "Microseconds that recorded passes took beyond others; by policy always, in all."
     )
     validating_us: int = _counter(
-        "Microseconds of passes in which a plan was compared with eager."
+        "Microseconds that passes took beyond others because a plan was compared with eager."
     )
     escapes: int = _counter(
         "Outputs that were written to fresh memory, because earlier ones were in use."
