@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -41,25 +40,25 @@ constexpr uint64_t kMostOfPlaces = 64 << 20;
 constinit thread_local bool t_own_allocation = false;
 constinit thread_local bool t_taking_at_once = false;
 
-// Of the pool's, and no shortage of the program's.
-class TakingAtOnce {
+// A flag of this thread is raised while one lives.
+class Raised {
  public:
-  TakingAtOnce() { t_taking_at_once = true; }
-  ~TakingAtOnce() { t_taking_at_once = false; }
-  TakingAtOnce(const TakingAtOnce&) = delete;
-  TakingAtOnce& operator=(const TakingAtOnce&) = delete;
-};
-
-class OwnAllocation {
- public:
-  OwnAllocation() { t_own_allocation = true; }
-  ~OwnAllocation() { t_own_allocation = false; }
-  OwnAllocation(const OwnAllocation&) = delete;
-  OwnAllocation& operator=(const OwnAllocation&) = delete;
+  explicit Raised(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Raised() { flag_ = false; }
+  Raised(const Raised&) = delete;
+  Raised& operator=(const Raised&) = delete;
 
  private:
-  const DepthGuard no_hooks_;
+  bool& flag_;
 };
+
+// Throws what torch throws.
+engine::Block Take(size_t size_bytes, cudaStream_t stream) {
+  allocator::CUDAAllocator* const torch = allocator::get();
+  void* const memory = torch->raw_alloc_with_stream(size_bytes, stream);
+  return engine::Block(reinterpret_cast<uint64_t>(memory), memory,
+                       torch->raw_deleter());
+}
 
 // The device has so much free, of what the program lets torch take, that a pass
 // of so many bytes may be recorded.
@@ -70,9 +69,9 @@ bool HasRoom(c10::DeviceIndex device, uint64_t bytes) {
       allocator::getMemoryFraction(device) * static_cast<double>(total_bytes));
   const auto reserved = static_cast<uint64_t>(
       allocator::getDeviceStats(device).reserved_bytes[0].current);
-  const uint64_t left = allowed - std::min(allowed, reserved);
-  return std::min<uint64_t>(free_bytes, left) >=
-         bytes + bytes / 4 + total_bytes / kFreeShare;
+  const uint64_t needed = bytes + bytes / 4;
+  return free_bytes >= needed + total_bytes / kFreeShare &&
+         allowed >= reserved + needed + allowed / kFreeShare;
 }
 
 // What torch threw, as a value.
@@ -93,14 +92,11 @@ bool AllocatingForReprise() { return t_own_allocation || t_taking_at_once; }
 base::Result<engine::Block> AllocateFromTorch(c10::DeviceIndex device,
                                               cudaStream_t stream,
                                               size_t size_bytes) {
-  const OwnAllocation own;
+  const Raised own(t_own_allocation);
+  const DepthGuard no_hooks;
   try {
     const c10::DeviceGuard guard({c10::DeviceType::CUDA, device});
-    allocator::CUDAAllocator* torch = allocator::get();
-    void* memory =
-        torch->raw_alloc_with_stream(std::max<size_t>(size_bytes, 1), stream);
-    return engine::Block(reinterpret_cast<uint64_t>(memory), memory,
-                         torch->raw_deleter());
+    return Take(std::max<size_t>(size_bytes, 1), stream);
   } catch (const std::exception& error) {
     return tl::unexpected(ErrorOf(error));
   }
@@ -176,14 +172,14 @@ bool PrivatePool::MakeRoom(uint64_t bytes) {
 // the pool. Small blocks have segments of their own.
 void PrivatePool::TakeAtOnce(uint64_t bytes) {
   if (bytes < kSegmentsAtOnce * kSharedSegment) return;
-  allocator::CUDAAllocator* const torch = allocator::get();
-  const auto give_back = [torch](void* block) { torch->raw_delete(block); };
-  std::vector<std::unique_ptr<void, decltype(give_back)>> blocks;
-  const TakingAtOnce taking;
-  for (; bytes >= kSharedSegment; bytes -= std::min(bytes, kAtOnce)) {
+  // It is no shortage of the program's if there is too little.
+  const Raised taking(t_taking_at_once);
+  std::vector<engine::Block> blocks;
+  while (bytes >= kSharedSegment) {
     const uint64_t size = std::min(bytes, kAtOnce);
     if (size >= Config::max_split_size()) return;  // it would stay whole
-    blocks.emplace_back(torch->raw_alloc_with_stream(size, stream_), give_back);
+    blocks.push_back(Take(size, stream_));
+    bytes -= size;
   }
 }
 

@@ -102,10 +102,10 @@ TEST_F(CudaFrontendTest, APrivatePoolMovesEveryValueAndLetsThemLive) {
   }
 }
 
-// Torch would ask the device for twelve segments, each by itself.
+// Torch would ask the device for ten segments, each by itself.
 TEST_F(CudaFrontendTest, TheMemoryOfALargePassIsTakenAtOnce) {
-  constexpr int kTensors = 40;
-  constexpr int64_t kElements = 5 << 18;  // 5 MiB
+  constexpr int kTensors = 50;
+  constexpr int64_t kElements = 1 << 20;  // 4 MiB, of 128 and 72
   const uint64_t usual = Address(Make(kElements));
   const auto segments = [] {
     return c10::cuda::CUDACachingAllocator::getDeviceStats(0)
