@@ -157,7 +157,7 @@ def test_evaluation_behind_training(device: str) -> None:
             assert session.wait(BUILD_TIMEOUT_S)
         # How soon depends on where the allocator puts things, which differs by torch.
         shares = []
-        while len(shares) < 12 and max(shares, default=0) < 0.95:
+        while len(shares) < 12 and max(shares, default=0) <= 0.95:
             before = session.stats()
             found = []
             for text in batches[:50]:
@@ -167,4 +167,4 @@ def test_evaluation_behind_training(device: str) -> None:
             shares.append(during.followed / during.ops)
         told = str(session.explain())
     assert_same_bits(found, [evaluate(text) for text in batches[:50]])
-    assert shares[-1] >= 0.95, f"{shares}\n{told}"
+    assert shares[-1] > 0.95, f"{shares}\n{told}"
