@@ -42,6 +42,7 @@ class Allowance {
   static constexpr int kOneInExpected = 16;
   static constexpr Duration kMuch = std::chrono::milliseconds(50);
   static constexpr Duration kYoung = std::chrono::seconds(1);
+  static constexpr Duration kAwaited = std::chrono::seconds(1);
   static constexpr Duration kToValidate = kFirst / 5;
   static constexpr Duration kToOthers = kFirst / 2;
 
@@ -92,7 +93,7 @@ class Allowance {
   }
   // What recordings leave. What has not asked for long is not waited for.
   Duration ToValidate(Clock::time_point now) const {
-    const bool waits = now - awaited_at_ < kYoung;
+    const bool waits = now - awaited_at_ < kAwaited;
     return waits ? std::max(kToValidate, awaited_) : kToValidate;
   }
   bool in_vain() const {

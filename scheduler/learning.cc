@@ -48,7 +48,7 @@ Allowance::Duration CostOf(const TraceEntry& entry,
 }  // namespace
 
 void Learning::Passed(const TraceEntry& entry) {
-  if (always() || entry.seen < kTimesToExpect || !entry.promises() ||
+  if (!bounded() || entry.seen < kTimesToExpect || !entry.promises() ||
       entry.being_recorded.failed() || SavesLittle(entry)) {
     return;
   }
@@ -56,7 +56,7 @@ void Learning::Passed(const TraceEntry& entry) {
 }
 
 bool Learning::IsWorthIt(const TraceEntry& entry) const {
-  return always() || entry.seen * entry.ops >= kFewestOpsSeen;
+  return !bounded() || entry.seen * entry.ops >= kFewestOpsSeen;
 }
 
 bool Learning::IsFor(const TraceEntry& entry) const {
@@ -66,7 +66,7 @@ bool Learning::IsFor(const TraceEntry& entry) const {
 
 bool Learning::May(const TraceEntry& entry, Allowance::Purpose purpose) {
   if (!allowed()) return false;
-  if (always()) return true;
+  if (!bounded()) return true;
   return allowance_.Has(parts_.clock->Now(),
                         {.purpose = purpose,
                          .cost = CostOf(entry, purpose),
@@ -78,7 +78,7 @@ bool Learning::SavesLittle(const TraceEntry& entry) const {
 }
 
 void Learning::StartRecording(TraceEntry* entry, Recording recording) {
-  if (!always()) {
+  if (bounded()) {
     NoteTimeSince(entry, parts_.clock->Now());
     if (!entry->being_recorded.Take()) return;
   }
@@ -121,12 +121,10 @@ void Learning::StopRecording(const TraceEntry& entry, TraceEntry* promised,
                              bool kept) {
   const bool came =
       promised == nullptr || promised->signature == entry.signature;
-  if (promised != nullptr && !always()) {
-    if (came) {
-      promised->being_recorded.Succeed();
-    } else {
-      promised->being_recorded.Fail();
-    }
+  if (!came) {
+    promised->being_recorded.Fail();
+  } else if (promised != nullptr) {
+    promised->being_recorded.Succeed();
   }
   if (!came && entry.usual > Duration{}) {
     usual_ = entry.usual;
@@ -143,7 +141,7 @@ void Learning::StartValidating(const TraceEntry& entry) {
 }
 
 void Learning::StopWatching(TraceEntry* entry) const {
-  if (always()) return;
+  if (!bounded()) return;
   NoteTimeSince(entry, watching_since_);
   entry->came_at = watching_since_;
   if (watching_until_ <= watching_since_) return;

@@ -50,7 +50,7 @@ class Learning {
   // gives time to learn it.
   void Passed(const TraceEntry& entry);
   // What it costs is bounded.
-  bool bounded() const { return !always(); }
+  bool bounded() const { return parts_.policy != base::Policy::kAlways; }
   // Something may be recorded or validated at all.
   bool allowed() const {
     return parts_.forbidden == nullptr ||
@@ -92,12 +92,12 @@ class Learning {
 
   // A pass begins that is watched, and was one of that trace.
   void StartWatching() {
-    if (!always()) watching_since_ = parts_.clock->Now();
+    if (bounded()) watching_since_ = parts_.clock->Now();
   }
   // So many ops of it have come. The time is taken now and then: it may be long
   // until it is known that the last op has come.
   void Watch(uint32_t ops) {
-    if (!always() && ops % kOpsATime == 0) {
+    if (bounded() && ops % kOpsATime == 0) {
       watching_until_ = parts_.clock->Now();
     }
   }
@@ -115,7 +115,6 @@ class Learning {
 
   static constexpr uint32_t kOpsATime = 4;
 
-  bool always() const { return parts_.policy == base::Policy::kAlways; }
   // Of that entry's trace, as far as is known.
   void Begin(uint64_t Stats::*took, const TraceEntry& entry);
   void Drop(std::string_view why, bool in_vain = false);

@@ -105,10 +105,7 @@ class Runtime::Impl {
       for (StreamSession* other : Sessions()) other->EndPrivacy();
       privacy_ended_.store(true, std::memory_order_release);
     }
-    if (recorder_ != nullptr && session != nullptr && devices_.Has(key)) {
-      AttachOnce();
-      compares_.Prepare(*driver_, key.device, background());
-    }
+    if (session != nullptr) PrepareFor(key);
     return session;
   }
 
@@ -117,11 +114,8 @@ class Runtime::Impl {
         attached_once_.load(std::memory_order_relaxed)) {
       return;
     }
-    bool any = false;
     for (const int device : DevicesInUse()) {
-      if (!devices_.Has({.kind = devices_.kind, .device = device})) continue;
-      if (!std::exchange(any, true)) AttachOnce();
-      compares_.Prepare(*driver_, device, background());
+      PrepareFor({.kind = devices_.kind, .device = device});
     }
   }
 
@@ -286,15 +280,17 @@ class Runtime::Impl {
 
  private:
   // While the program waits, so not beside a graph that it launches; without
-  // the lock, which whoever frees memory asks for. Before anything is compiled,
-  // which keeps others out of CUPTI's gate for as long. Failing, it is tried
-  // again for the next session; and a recording tries for itself.
-  void AttachOnce() {
+  // the lock, which whoever frees memory asks for. CUPTI comes before anything
+  // is compiled, which keeps others out of its gate for as long. Failing, it is
+  // tried again for the next session; and a recording tries for itself.
+  void PrepareFor(const StreamKey& key) {
+    if (recorder_ == nullptr || !devices_.Has(key)) return;
     if (!recording_forbidden_.load(std::memory_order_relaxed) &&
         !attached_once_.exchange(true, std::memory_order_relaxed) &&
         !recorder_->Attach()) {
       attached_once_.store(false, std::memory_order_relaxed);
     }
+    compares_.Prepare(*driver_, key.device, background());
   }
 
   // A device of which less than this share is free is short of memory: the next

@@ -77,6 +77,8 @@ struct TraceEntry {
     kGivenUp,
   };
 
+  static constexpr uint32_t kShareOfEnd = 16;  // one op in so many
+
   TraceId id = TraceId::kNone;
   cache::Signature signature;
   uint32_t ops = 0;
@@ -151,7 +153,9 @@ struct TraceEntry {
   base::Tries refusals{2};
   // Nearly all of its ops are before that one: who leaves it there has lost
   // little.
-  bool EndsSoonBehind(uint32_t op) const { return 16 * (ops - op) <= ops; }
+  bool EndsSoonBehind(uint32_t op) const {
+    return kShareOfEnd * (ops - op) <= ops;
+  }
   // Where the program left its runs last, how often there, and the runs that
   // had begun when it first did.
   uint64_t runs = 0;

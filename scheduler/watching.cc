@@ -300,9 +300,9 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
     refusal = learning_.recorder()->Leave(op, results, values, open_.values());
     learning_.OpEnded();
     if (refusal.empty()) {
-      tried_.Put(hash_).Renew();
+      tried_.Put(hash_, kTrials).Renew();
     } else if (op.may_try_kernels || tried_.Find(hash_) != nullptr) {
-      is_trial = tried_.Put(hash_).Take();
+      is_trial = tried_.Put(hash_, kTrials).Take();
     }
   }
   // What eager runs always warns where it stands.

@@ -170,11 +170,9 @@ class Watching {
   // Ops that were recorded, or may try out kernels, by the hash of their words.
   // One that cannot be recorded is a cut; these may have been trials, or what
   // their library does when it comes to another stream.
-  struct Trials : base::Tries {
-    Trials() : Tries(2) {}
-  };
+  static constexpr base::Tries kTrials{2};
   static constexpr size_t kMostTried = 4096;
-  cache::LruMap<uint64_t, Trials> tried_{kMostTried};
+  cache::LruMap<uint64_t, base::Tries> tried_{kMostTried};
 };
 
 }  // namespace reprise::scheduler

@@ -329,7 +329,9 @@ Status CuptiAttachment::AttachAnew() {
   return Enable();
 }
 
-void CuptiAttachment::NoteGraph() { g_graphs.store(true, kRelaxed); }
+void CuptiAttachment::NoteGraph() {
+  if (!g_graphs.load(kRelaxed)) g_graphs.store(true, kRelaxed);
+}
 
 void CuptiAttachment::NoteGraphOfProgram() {
   NoteGraph();
