@@ -830,7 +830,11 @@ TEST_F(LaunchRecorderTest, StaysAttachedBesideGraphsOfTheProgramsThreads) {
       launch_graph();  // that is told apart anyway
     }).join();
     recorder_->Stop();
-    recorder_->Resting(1'000'000);
+    if (on_another_thread) {
+      for (int i = 0; i < 100; ++i) recorder_->Resting(1'000'000);
+    } else {
+      RestUntilDetached(1);
+    }
     std::exit(HasFailure() ? -1 : simulation_.finalized);
   };
   EXPECT_EXIT(run(false), testing::ExitedWithCode(1), "");
@@ -917,8 +921,7 @@ TEST_F(LaunchRecorderTest, AttachesAheadOfTheFirstStart) {
   ASSERT_TRUE(recorder_->Attach());
   EXPECT_TRUE(recorder_->active());
   recorder_->Stop();
-  recorder_->Resting(1'000'000);
-  EXPECT_EQ(simulation_.finalized, 1);
+  RestUntilDetached(1);
   simulation_.held_by_another_tool = true;
   EXPECT_FALSE(recorder_->Attach());
 }
