@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <numeric>
 #include <set>
 #include <string>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include "engine/base/log.h"
-#include "engine/replay/run_twice.h"
 #include "scheduler/instance_policy.h"
 
 namespace reprise::scheduler {
@@ -36,16 +34,6 @@ constexpr char kOtherMemory[] =
 constexpr char kGaveWay[] =
     "its plan was evicted again and again, for other plans or for the "
     "program's memory: recorded ever more rarely";
-
-// A plan that is left at the same op this often, at one run in so many, is
-// split there; one that was joined of several, at whatever op. Near its end
-// that loses little, and a split loses a plan for as long as its parts take to
-// be learned.
-constexpr uint32_t kLeavings = 4;
-constexpr uint32_t kLeavingsAtEnd = 16;
-constexpr uint64_t kRunsALeaving = 8;
-constexpr uint64_t kRunsALeavingAnywhere = 32;
-constexpr uint64_t kRunsALeavingAtEnd = 2;
 
 // More values than this are not kept out of an arena that several plans share:
 // that costs each of their passes a microsecond a value.
@@ -84,32 +72,6 @@ void Say(base::LogLevel level, const TraceEntry& entry, std::string_view what) {
 uint64_t ChargeOf(const TraceEntry& entry) {
   const std::shared_ptr<const engine::Trace> recording = entry.recording();
   return entry.bytes() + (recording == nullptr ? 0 : recording->host_bytes);
-}
-
-// The ops whose work the op uses or writes over, directly or not, and that are
-// not compared by themselves where segments are launched whole: others write
-// there behind them.
-std::set<uint32_t> UncomparedBefore(const Plan& plan, uint32_t op) {
-  const engine::Trace& trace = plan.trace();
-  std::set<uint32_t> found;
-  std::vector<uint32_t> due = {op};
-  while (!due.empty()) {
-    const uint32_t user = due.back();
-    due.pop_back();
-    std::set<engine::ValueId> values;
-    for (const engine::ValueRef& operand : trace.ops[user].operands) {
-      values.insert(operand.value);
-    }
-    for (uint32_t k = 0; k < user; ++k) {
-      const bool uncompared =
-          std::ranges::any_of(values, [&](engine::ValueId value) {
-            return trace.ops[k].Writes(value) &&
-                   plan.effects().last_writer(value) != k;
-          });
-      if (uncompared && found.insert(k).second) due.push_back(k);
-    }
-  }
-  return found;
 }
 
 }  // namespace
@@ -342,67 +304,40 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
 
 bool Lifecycle::Judge(TraceEntry* entry, const Plan& plan,
                       const engine::Verdict& verdict) {
+  using Kind = Suspects::Finding::Kind;
   const engine::Trace& trace = plan.trace();
   const bool op_by_op = entry->instances[entry->validating].validations == 0;
-  const auto fail = [&](uint32_t op) {
-    FailAt(entry, op,
-           "op " + std::to_string(op) + " (" +
-               parts_.frontend->OpName(trace.ops[op].op) +
-               ") gave other bits than eager");
-    return false;
-  };
-  std::map<uint32_t, bool>& suspects = entry->suspects;
-  bool all_seen = true;
-  bool found = false;
-  for (auto& [op, seen] : suspects) {
-    const bool now =
-        verdict.Differs(engine::TwiceTags::Of(op, entry->ops).repeated);
-    found |= now && !seen;
-    seen |= now;
-    all_seen &= seen;
+  const Suspects::Finding finding = entry->suspects.Judge(
+      trace, plan.effects(), verdict,
+      op_by_op ? Suspects::Compared::kOpByOp : Suspects::Compared::kWhole,
+      [this](engine::OpId op) {
+        return parts_.frontend->MayBeNondeterministic(op);
+      });
+  switch (finding.kind) {
+    case Kind::kEqual:
+      return true;
+    case Kind::kDiffers:
+      FailAt(entry, finding.op,
+             "op " + std::to_string(finding.op) + " (" +
+                 parts_.frontend->OpName(trace.ops[finding.op].op) +
+                 ") gave other bits than eager");
+      break;
+    case Kind::kConfirmed:
+      LearnNondeterministic(entry, trace);
+      break;
+    case Kind::kNotKnown:
+      // No instance is trusted before that is known.
+      for (InstanceUse& one : entry->instances) one.validations = 0;
+      entry->state = State::kCheckOps;
+      break;
   }
-  const auto suspect = [&](uint32_t op) {
-    const engine::TracedOp& traced = trace.ops[op];
-    if (traced.nondeterministic || suspects.contains(op) ||
-        !parts_.frontend->MayBeNondeterministic(traced.op)) {
-      return false;
-    }
-    suspects.emplace(op, false);
-    found = true;
-    all_seen = false;
-    return true;
-  };
-  for (const uint32_t op : verdict.differing) {
-    if (op >= entry->ops) break;
-    if (!suspect(op)) return fail(op);
-    if (op_by_op) continue;
-    // It may differ for those that nobody has compared; and what comes behind
-    // for it alone.
-    for (const uint32_t before : UncomparedBefore(plan, op)) suspect(before);
-    break;
-  }
-  if (suspects.empty()) return true;
-  if (!found && !all_seen && !entry->fruitless.Take()) {
-    // Those that were not seen to be may have differed for those that were.
-    const uint32_t first = suspects.begin()->first;
-    std::erase_if(suspects, [](const auto& one) { return !one.second; });
-    if (suspects.empty()) return fail(first);
-    all_seen = true;
-  }
-  if (all_seen) {
-    LearnNondeterministic(entry, trace);
-    return false;
-  }
-  // None is trusted before that is known.
-  for (InstanceUse& one : entry->instances) one.validations = 0;
-  entry->state = State::kCheckOps;
   return false;
 }
 
 void Lifecycle::LearnNondeterministic(TraceEntry* entry,
                                       const engine::Trace& trace) {
   std::set<uint64_t> learned;
-  for (const auto& [op, seen] : entry->suspects) {
+  for (const uint32_t op : entry->suspects.ops()) {
     const engine::TracedOp& traced = trace.ops[op];
     nondeterministic_.Put(traced.hash);
     learned.insert(traced.hash);
@@ -710,17 +645,11 @@ void Lifecycle::NoteLeaving(TraceEntry* entry, const engine::Effects& effects,
   // A loop that is left early at times is left at one place or another, and so
   // are layers.
   const bool anywhere = entry->joined.may_be_left_anywhere();
-  const bool at_end = !anywhere && entry->EndsSoonBehind(op);
-  const uint64_t often = anywhere ? kRunsALeavingAnywhere
-                         : at_end ? kRunsALeavingAtEnd
-                                  : kRunsALeaving;
-  if ((entry->left_at != op && !anywhere) ||
-      entry->runs - entry->left_since > often * (entry->left_times + 1)) {
-    entry->left_at = op;
-    entry->left_times = 0;
-    entry->left_since = entry->runs;
-  }
-  if (++entry->left_times < (at_end ? kLeavingsAtEnd : kLeavings)) return;
+  using Where = Leavings::Where;
+  const Where where = anywhere                    ? Where::kAnywhere
+                      : entry->EndsSoonBehind(op) ? Where::kNearTheEnd
+                                                  : Where::kAtOneOp;
+  if (!entry->leavings.Left(op, where)) return;
   if (anywhere) {
     ComeApart(entry, "is left too often: its parts are traces again");
     return;
@@ -976,8 +905,7 @@ void Lifecycle::CouldNotRun(TraceEntry* entry, const base::Error& error) {
 void Lifecycle::StartOver(TraceEntry* entry) {
   DropPlan(entry);
   entry->first.reset();
-  entry->suspects.clear();
-  entry->fruitless.Renew();
+  entry->suspects.Clear();
   entry->outdated = false;
   entry->state = State::kRecord;
   traces_.Count(entry);

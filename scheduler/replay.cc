@@ -43,7 +43,7 @@ bool Replay::Begin() {
   }
   if (WritesOutside()) ++journal_.stats.effects;
   ++journal_.stats.replays;
-  ++entry()->runs;
+  entry()->leavings.RunBegan();
   ++entry()->replays;
   InstanceUse& use = entry()->instances[in_use_.index];
   ++use.replays;

@@ -7,10 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +21,10 @@
 #include "scheduler/build_job.h"
 #include "scheduler/externals.h"
 #include "scheduler/joined.h"
+#include "scheduler/leavings.h"
 #include "scheduler/profit.h"
 #include "scheduler/renewal.h"
+#include "scheduler/suspects.h"
 #include "scheduler/trace_id.h"
 #include "scheduler/turns.h"
 #include "scheduler/variations.h"
@@ -122,12 +122,7 @@ struct TraceEntry {
   // To be recorded again behind a build or a validation that failed, perhaps
   // for what happens once in a process (a library that makes its workspace).
   base::Tries tries{2};
-  // Ops that gave other bits than eager, and may be nondeterministic: whether
-  // they were seen to be. Its next pass validates op by op and runs them twice.
-  std::map<uint32_t, bool> suspects;
-  // Passes that may find nothing new of them: some give other bits now and
-  // then.
-  base::Tries fruitless{2};
+  Suspects suspects;
   // Its recordings and its plan do not know what was learned since: it starts
   // over when its head comes.
   bool outdated = false;
@@ -156,12 +151,7 @@ struct TraceEntry {
   bool EndsSoonBehind(uint32_t op) const {
     return kShareOfEnd * (ops - op) <= ops;
   }
-  // Where the program left its runs last, how often there, and the runs that
-  // had begun when it first did.
-  uint64_t runs = 0;
-  uint32_t left_at = 0;
-  uint32_t left_times = 0;
-  uint64_t left_since = 0;
+  Leavings leavings;
 
   // The trace that came right behind it, and how often in a row that one did;
   // and how often in a row it came itself right behind one that is always

@@ -45,7 +45,7 @@ bool Validation::Begin(const OpView& head) {
     life_.CouldNotRun(entry(), begun.error());
     return false;
   }
-  ++entry()->runs;
+  entry()->leavings.RunBegan();
   return true;
 }
 

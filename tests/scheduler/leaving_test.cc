@@ -112,7 +112,7 @@ TEST_F(LeavingTest, ValidationThatIsLeftAnywhereRests) {
                             const std::vector<const TraceEntry*>& entries,
                             const engine::Frontend&) {
     for (const TraceEntry* entry : entries) {
-      if (entry->ops == 40) runs = entry->runs;
+      if (entry->ops == 40) runs = entry->leavings.runs();
     }
   });
   EXPECT_GT(runs, 0u) << Traces();
