@@ -1,7 +1,6 @@
 #include "scheduler/lifecycle.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <set>
 #include <string>
@@ -9,7 +8,6 @@
 #include <vector>
 
 #include "engine/base/log.h"
-#include "scheduler/instance_policy.h"
 
 namespace reprise::scheduler {
 
@@ -35,16 +33,6 @@ constexpr char kGaveWay[] =
     "its plan was evicted again and again, for other plans or for the "
     "program's memory: recorded ever more rarely";
 
-// More values than this are not kept out of an arena that several plans share:
-// that costs each of their passes a microsecond a value.
-constexpr uint64_t kMostKept = 8;
-// So many heads may find such an arena occupied before another one is launched
-// in it.
-constexpr uint32_t kBlocked = 4;
-// After so many heads of a group those are looked at that have not come for so
-// many times the group's members.
-constexpr uint64_t kHeadsASweep = 64;
-constexpr uint64_t kRoundsAbsent = 8;
 // A plan is large that takes this much of the budget: one in so many.
 constexpr uint64_t kLargeOneIn = 16;
 // Traces are joined whose plans are large when they came together so often.
@@ -58,45 +46,14 @@ constexpr uint32_t kTimesOfLarge = 1024;
 constexpr uint64_t kPassesALook = 64;
 constexpr uint64_t kPassesUnproved = 64;
 
-// For people who follow what happens (REPRISE_LOG=info, debug).
-void Say(base::LogLevel level, const TraceEntry& entry, std::string_view what) {
-  if (!base::LogEnabled(level)) [[likely]]
-    return;
-  constexpr size_t kShown = 8;
-  base::Log(level, "trace " + entry.signature.ToHex().substr(0, kShown) +
-                       " of " + std::to_string(entry.ops) +
-                       " ops: " + std::string(what));
-}
-
 // About what its plan is charged for.
 uint64_t ChargeOf(const TraceEntry& entry) {
   const std::shared_ptr<const engine::Trace> recording = entry.recording();
-  return entry.bytes() + (recording == nullptr ? 0 : recording->host_bytes);
+  return entry.instances.bytes() +
+         (recording == nullptr ? 0 : recording->host_bytes);
 }
 
 }  // namespace
-
-const char* ToString(TraceEntry::State state) {
-  switch (state) {
-    case State::kSeen:
-      return "seen";
-    case State::kRecord:
-      return "waiting to be recorded";
-    case State::kConfirm:
-      return "waiting to be recorded again";
-    case State::kBuilding:
-      return "building";
-    case State::kCheckOps:
-      return "validating op by op";
-    case State::kCheckWhole:
-      return "validating whole segments";
-    case State::kReady:
-      return "ready";
-    case State::kGivenUp:
-      return "given up";
-  }
-  return "?";
-}
 
 Lifecycle::Lifecycle(Parts parts)
     : parts_(std::move(parts)),
@@ -109,7 +66,13 @@ Lifecycle::Lifecycle(Parts parts)
                 parts_.timer->Forget(entry);
                 Unpublish(entry);
               }),
-      groups_(parts_.plans, parts_.options->shared_arena_bytes) {}
+      instances_({.plans = parts_.plans,
+                  .options = parts_.options,
+                  .journal = parts_.journal,
+                  .traces = &traces_,
+                  .build = [this](TraceEntry* entry, BuildJob::Parts from) {
+                    PostBuild(entry, std::move(from));
+                  }}) {}
 
 Lifecycle::~Lifecycle() { traces_.Clear(); }
 
@@ -188,9 +151,7 @@ void Lifecycle::Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace) {
   }
   entry->state = State::kBuilding;
   entry->planned = entry->first;
-  if (entry->member == nullptr && !entry->apart) {
-    entry->member = groups_.Join(*entry->first, entry->signature);
-  }
+  instances_.JoinGroup(entry);
   BuildJob::Parts from;
   from.first = std::move(entry->first);
   from.second = std::move(entry->second);
@@ -214,7 +175,7 @@ void Lifecycle::TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace) {
 
 void Lifecycle::PostBuild(TraceEntry* entry, BuildJob::Parts from) {
   from.backend = parts_.backend;
-  from.arena = ArenaOf(*entry);
+  from.arena = Instances::ArenaOf(*entry);
   from.plans = parts_.plans;
   from.track = parts_.track;
   from.key = {++last_build_, parts_.session};
@@ -239,7 +200,7 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
     return;
   }
   if (!outcome && outcome.error().outdated) {
-    entry->instances.clear();  // of an earlier plan: this one never paid
+    entry->instances.Clear();  // of an earlier plan: this one never paid
     Renew(entry, outcome.error().error.message(), {});
     return;
   }
@@ -257,9 +218,7 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
   ++journal_.stats.builds;
   entry->Followed();  // which was another plan's
   entry->summary = std::move(outcome->summary);
-  entry->instances = {
-      InstanceUse{.bytes = outcome->bytes, .shares = outcome->shares}};
-  entry->has_all_instances = false;
+  entry->instances.Begin({.bytes = outcome->bytes, .shares = outcome->shares});
   if (!outcome->refusal.empty()) {
     GiveUp(entry, outcome->refusal);
     return;
@@ -290,7 +249,7 @@ void Lifecycle::CollectVerdict(TraceEntry* entry,
   if (!Judge(entry, **pin, **verdict)) return;
   ++journal_.stats.validated;
   ++entry->validations;
-  ++entry->instances[entry->validating].validations;
+  entry->instances.Validated(entry->validating);
   if (entry->state == State::kCheckOps) {
     entry->state = State::kCheckWhole;
   } else if (entry->state == State::kCheckWhole) {
@@ -327,7 +286,7 @@ bool Lifecycle::Judge(TraceEntry* entry, const Plan& plan,
       break;
     case Kind::kNotKnown:
       // No instance is trusted before that is known.
-      for (InstanceUse& one : entry->instances) one.validations = 0;
+      entry->instances.TrustNone();
       entry->state = State::kCheckOps;
       break;
   }
@@ -386,224 +345,18 @@ void Lifecycle::GaveWay(TraceEntry* entry) {
   Renew(entry, kGaveWay, {});
 }
 
-std::optional<size_t> Lifecycle::ChooseInstance(TraceEntry* entry,
-                                                const PlanCache::Pin& pin,
-                                                bool may_validate) {
-  if (entry->job != nullptr) CollectInstance(entry, pin);
-  if (std::exchange(entry->drops_last, false) && entry->instances.size() > 1) {
-    (*pin)->DropLast();
-    entry->instances.pop_back();
-    (void)Recharge(*entry, pin);  // charging less never fails
-  }
-  const Plan& plan = **pin;
-  // While it may not be validated the others go on.
-  if (!entry->instances.back().usable() &&
-      (may_validate || plan.instances() == 1)) {
-    return plan.instances() - 1;
-  }
-  if (IsElsewhere(*entry, plan, 0)) {
-    const size_t last = plan.instances() - 1;
-    // Two of its own are there because they are needed. Where the last one has
-    // been left behind meanwhile, it moves next.
-    if (last > 0 && entry->instances.back().usable() &&
-        (entry->instances.back().shares || !IsElsewhere(*entry, plan, last))) {
-      EndMove(entry, pin);
-    } else if (last == 0 && entry->job == nullptr &&
-               !entry->has_all_instances) {
-      BuildJob::Parts from;
-      from.program = plan.program();
-      PostBuild(entry, std::move(from));
-    }
-  }
-  const Plan::Choice choice = plan.Choose();
-  if (choice.held > 0) {
-    if (entry->job == nullptr && WantsInstance(*entry, choice)) {
-      BuildJob::Parts from;
-      from.program = plan.program();
-      PostBuild(entry, std::move(from));
-    }
-    if (entry->job != nullptr) return std::nullopt;
-  }
-  DropIdleInstance(entry, pin, choice.index);
-  return choice.index;
-}
-
-std::shared_ptr<SharedArena> Lifecycle::ArenaOf(const TraceEntry& entry) {
-  if (entry.member == nullptr) return nullptr;
-  const ArenaGroup& group = entry.member->group();
-  const bool shares = entry.has_plan() && entry.instances.front().shares;
-  return group.shares() || (shares && group.works()) ? group.arena : nullptr;
-}
-
-bool Lifecycle::IsElsewhere(const TraceEntry& entry, const Plan& plan,
-                            size_t index) const {
-  const bool shares = entry.instances[index].shares;
-  const std::shared_ptr<SharedArena> arena = ArenaOf(entry);
-  if (arena == nullptr) return shares;
-  if (shares) return !arena->IsCurrent(plan.instance(index).arena());
-  return entry.summary.layout_bytes >= parts_.options->shared_arena_bytes;
-}
-
-void Lifecycle::EndMove(TraceEntry* entry, const PlanCache::Pin& pin) {
-  Say(base::LogLevel::kDebug, *entry, "has moved to another arena");
-  (*pin)->DropFirst();
-  // It goes on for it.
-  const InstanceUse before = entry->instances.front();
-  entry->instances.erase(entry->instances.begin());
-  entry->instances.front().replays += before.replays;
-  entry->instances.front().validations += before.validations;
-  (void)Recharge(*entry, pin);  // charging less never fails
-}
-
-void Lifecycle::KeepOut(TraceEntry* entry, Plan& plan) {
-  if (entry->member == nullptr || !entry->member->has_new_escapes()) return;
-  for (const engine::ValueId v : entry->member->NewEscapes()) {
-    const engine::Value& value = plan.trace().values[v];
-    if (!value.external && value.size_bytes > 0) plan.Escape(v);
-  }
-}
-
 void Lifecycle::HasRoom(TraceEntry* entry, const engine::Instance& instance) {
-  if (entry->member == nullptr || !entry->member->group().shares()) return;
-  ArenaGroup& group = entry->member->group();
-  if (instance.moved_in()) group.blocked = 0;
-  entry->member->Came(instance.arena());
-  if (group.heads % kHeadsASweep == 0) DropThoseLeftBehind(group);
-}
-
-void Lifecycle::DropThoseLeftBehind(const ArenaGroup& group) {
-  std::vector<TraceEntry*> left;
-  traces_.ForEach([&](TraceEntry& entry) {
-    if (entry.member == nullptr || &entry.member->group() != &group ||
-        !entry.has_plan() ||
-        entry.summary.layout_bytes < parts_.options->shared_arena_bytes ||
-        entry.member->absent() < kRoundsAbsent * group.members.size()) {
-      return;
-    }
-    if (!entry.member->is_current()) left.push_back(&entry);
-  });
-  for (TraceEntry* entry : left) {
-    Say(base::LogLevel::kInfo, *entry,
+  for (TraceEntry* left : instances_.HasRoom(entry, instance)) {
+    Say(base::LogLevel::kInfo, *left,
         "has not come for long, and others have left its arena: dropped");
-    StartOver(entry);
+    StartOver(left);
   }
 }
 
 void Lifecycle::HasNoRoom(TraceEntry* entry,
                           const std::shared_ptr<engine::Ledger>& arena,
                           size_t index) {
-  // With no other one that goes on until it has moved.
-  const bool waits =
-      std::ranges::none_of(entry->instances, &InstanceUse::usable);
-  // One that was made to move there waits no longer than that.
-  entry->drops_last = !waits && !entry->instances[index].usable();
-  if (entry->has_all_instances) {  // it could not be made elsewhere
-    if (entry->stays_crowded.Take()) return;
-    entry->apart = true;
-    RecordAgain(entry);
-    return;
-  }
-  if (entry->member == nullptr || !entry->member->group().works() ||
-      !entry->member->group().arena->IsCurrent(arena)) {
-    if (waits) RecordAgain(entry);
-    return;
-  }
-  ArenaGroup& group = entry->member->group();
-  std::vector<engine::ValueId> kept;
-  for (engine::ValueId v = 0; v < arena->places(); ++v) {
-    if (arena->leased(v) &&
-        std::ranges::find(group.escaping, v) == group.escaping.end()) {
-      kept.push_back(v);
-    }
-  }
-  if (group.escaping.size() + kept.size() > kMostKept) {
-    if (entry->stays_crowded.Take()) return;
-    Say(base::LogLevel::kInfo, *entry,
-        "is in use at once with another of its form: it gets an arena");
-    entry->member.reset();
-    entry->apart = true;
-    if (waits) RecordAgain(entry);
-    return;
-  }
-  std::ranges::copy(kept, std::back_inserter(group.escaping));
-  // The program keeps one for long.
-  if (++group.blocked < kBlocked) return;
-  group.blocked = 0;
-  ++group.left;
-  group.arena->Leave();
-}
-
-bool Lifecycle::WantsInstance(const TraceEntry& entry,
-                              const Plan::Choice& choice) const {
-  const uint64_t bytes = entry.instances.front().bytes;
-  const size_t count = entry.instances.size();
-  return !entry.has_all_instances && !entry.instances.front().shares &&
-         count < parts_.options->max_instances &&
-         bytes <= parts_.options->max_arena_bytes / (count + 1) &&
-         AnotherInstancePays(choice.held, choice.held_bytes, bytes);
-}
-
-void Lifecycle::CollectInstance(TraceEntry* entry, const PlanCache::Pin& pin) {
-  if (!entry->job->done()) return;
-  BuildJob::Outcome outcome = entry->job->TakeOutcome();
-  const PlanKey key = entry->job->key();
-  entry->job.reset();
-  if (!outcome) {
-    RefuseInstance(entry, outcome.error().error.message());
-    return;
-  }
-  ++journal_.stats.builds;
-  if (!outcome->refusal.empty()) {
-    RefuseInstance(entry, outcome->refusal);
-    return;
-  }
-  const PlanCache::Pin built = plans_.Lookup(key);
-  if (!built) {
-    RefuseInstance(entry, "memory ran short before it was used");
-    return;
-  }
-  // Its charge moves to the plan. Charging less never fails.
-  plans_.Erase(key);
-  (void)plans_.Recharge(built, 0);
-  entry->instances.push_back({.bytes = outcome->bytes,
-                              .shares = outcome->shares,
-                              .last_replay = entry->replays});
-  if (auto charged = Recharge(*entry, pin); !charged) {
-    entry->instances.pop_back();
-    RefuseInstance(entry, charged.error().message());
-    return;
-  }
-  (*pin)->Adopt(**built);
-}
-
-base::Status Lifecycle::Recharge(const TraceEntry& entry,
-                                 const PlanCache::Pin& pin) {
-  return plans_.Recharge(pin, entry.bytes() + (*pin)->program()->host_bytes);
-}
-
-void Lifecycle::NoteGrowth(TraceEntry* entry, const PlanCache::Pin& pin,
-                           size_t index, uint64_t bytes) {
-  uint64_t& charged = entry->instances[index].bytes;
-  charged += bytes;
-  // Where the budget has no room, what there is goes uncharged.
-  if (!Recharge(*entry, pin)) charged -= bytes;
-}
-
-void Lifecycle::RefuseInstance(TraceEntry* entry, std::string_view reason) {
-  entry->has_all_instances = true;
-  entry->summary.notes.push_back("no other instance: " + std::string(reason));
-}
-
-void Lifecycle::DropIdleInstance(TraceEntry* entry, const PlanCache::Pin& pin,
-                                 size_t chosen) {
-  const InstanceUse& last = entry->instances.back();
-  if (chosen + 1 == entry->instances.size() ||
-      entry->replays - last.last_replay < kReplaysWithoutInstance) {
-    return;
-  }
-  (*pin)->DropLast();
-  entry->instances.pop_back();
-  (void)Recharge(*entry, pin);  // charging less never fails
+  if (instances_.HasNoRoom(entry, arena, index)) RecordAgain(entry);
 }
 
 // --- Back --------------------------------------------------------------------
@@ -857,7 +610,7 @@ void Lifecycle::LearnMoves(TraceEntry* entry,
                            std::span<const engine::ValueId> values) {
   if (!entry->has_plan()) return;
   if (entry->variations.LearnMoves(
-          values, entry->plan_replays() >= Renewal::kReplaysThatPay)) {
+          values, entry->instances.replays() >= Renewal::kReplaysThatPay)) {
     RecordAgain(entry);
   } else {
     Renew(entry, kMoves, {});
@@ -876,7 +629,7 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
   entry->reason = reason;
   // Of a plan that was good for long.
   if (entry->has_plan() &&
-      entry->plan_replays() >= Variations::kReplaysToTryAgain) {
+      entry->instances.replays() >= Variations::kReplaysToTryAgain) {
     entry->tries.Renew();
   }
   if (entry->tries.Take()) {
@@ -913,10 +666,10 @@ void Lifecycle::StartOver(TraceEntry* entry) {
 
 void Lifecycle::Renew(TraceEntry* entry, std::string_view reason,
                       std::span<const engine::ValueId> replaced) {
-  if (entry->plan_replays() < Renewal::kReplaysThatPay) {
+  if (entry->instances.replays() < Renewal::kReplaysThatPay) {
     entry->variations.LearnReplaced(replaced);
   }
-  entry->renewal.Replaced(entry->plan_replays());
+  entry->renewal.Replaced(entry->instances.replays());
   if (entry->renewal.waiting()) {
     Reject(*entry, reason);
     entry->reason = reason;

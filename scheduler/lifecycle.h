@@ -23,6 +23,7 @@
 #include "engine/trace/trace.h"
 #include "scheduler/boundaries.h"
 #include "scheduler/build_job.h"
+#include "scheduler/instances.h"
 #include "scheduler/journal.h"
 #include "scheduler/number_mask.h"
 #include "scheduler/pass_timer.h"
@@ -96,16 +97,10 @@ class Lifecycle {
   // Pins its plan. Empty where that was evicted: the entry starts over then, or
   // waits first (Renewal).
   PlanCache::Pin Pin(TraceEntry* entry);
-  // Which instance of its plan a pass runs on; nothing if another one is on its
-  // way. One that is not validated yet goes first where it may be.
-  std::optional<size_t> ChooseInstance(TraceEntry* entry,
-                                       const PlanCache::Pin& plan,
-                                       bool may_validate);
-  // Before its instance is resolved: what the program keeps of others' values
-  // has no place in the arena that they share.
-  static void KeepOut(TraceEntry* entry, engine::Plan& plan);
-  // It was resolved, or could not be: values of another plan are alive in its
-  // arena.
+  // Which of its instances a pass runs on.
+  Instances& instances() { return instances_; }
+  // Its instance was resolved, or could not be: values of another plan are
+  // alive in its arena.
   void HasRoom(TraceEntry* entry, const engine::Instance& instance);
   void HasNoRoom(TraceEntry* entry,
                  const std::shared_ptr<engine::Ledger>& arena, size_t index);
@@ -154,14 +149,11 @@ class Lifecycle {
   void Renew(TraceEntry* entry, std::string_view reason,
              std::span<const engine::ValueId> replaced);
   void GiveUp(TraceEntry* entry, std::string_view reason);
-  // An instance has taken more memory.
-  void NoteGrowth(TraceEntry* entry, const PlanCache::Pin& plan, size_t index,
-                  uint64_t bytes);
 
   // Forgets all.
   void Clear() {
     traces_.Clear();
-    groups_.Clear();
+    instances_.Clear();
     nondeterministic_.Clear();
   }
 
@@ -177,25 +169,6 @@ class Lifecycle {
   void TellWhatIsKnown(const TraceEntry& entry, engine::Trace& trace);
   // `from` says what is built from what.
   void PostBuild(TraceEntry* entry, BuildJob::Parts from);
-  // Where an instance that is made now belongs; null: it has its own arena.
-  static std::shared_ptr<SharedArena> ArenaOf(const TraceEntry& entry);
-  // That instance is to be made again, in another arena.
-  bool IsElsewhere(const TraceEntry& entry, const engine::Plan& plan,
-                   size_t index) const;
-  // The first of two has been made again: it goes.
-  void EndMove(TraceEntry* entry, const PlanCache::Pin& plan);
-  // Plans of traces that come no more do not keep arenas that others have left.
-  void DropThoseLeftBehind(const ArenaGroup& group);
-  bool WantsInstance(const TraceEntry& entry,
-                     const engine::Plan::Choice& choice) const;
-  void CollectInstance(TraceEntry* entry, const PlanCache::Pin& plan);
-  static void RefuseInstance(TraceEntry* entry, std::string_view reason);
-  // One that the chosen one has replaced for long.
-  void DropIdleInstance(TraceEntry* entry, const PlanCache::Pin& plan,
-                        size_t chosen);
-  // The plan is charged for what it is now.
-  base::Status Recharge(const TraceEntry& entry, const PlanCache::Pin& plan);
-
   // What a validation found of the ops, each by itself or in whole segments.
   // False if the entry has gone another way, or has to be validated again.
   bool Judge(TraceEntry* entry, const engine::Plan& plan,
@@ -258,7 +231,7 @@ class Lifecycle {
   uint64_t known_ops_ = 0;   // of passes of traces that had come before
   uint64_t promising_ops_ = 0;
   uint64_t next_look_ = 0;  // after so many
-  ArenaGroups groups_;
+  Instances instances_;
 };
 
 }  // namespace reprise::scheduler

@@ -45,9 +45,7 @@ bool Replay::Begin() {
   ++journal_.stats.replays;
   entry()->leavings.RunBegan();
   ++entry()->replays;
-  InstanceUse& use = entry()->instances[in_use_.index];
-  ++use.replays;
-  use.last_replay = entry()->replays;
+  entry()->instances.Replayed(in_use_.index, entry()->replays);
   GoOn();
   return true;
 }
@@ -58,7 +56,7 @@ void Replay::Finish() {
   instance().Finish();
   span_.End();
   if (const uint64_t bytes = instance().executor().TakeGrowth()) {
-    life_.NoteGrowth(entry(), in_use_.plan, in_use_.index, bytes);
+    life_.instances().NoteGrowth(entry(), in_use_.plan, in_use_.index, bytes);
   }
   if (!given) {
     base::Log(base::LogLevel::kWarning, given.error().message());

@@ -51,7 +51,7 @@ json PlanJson(const TraceEntry& entry, const Journal& journal,
   plan["segments"] = entry.summary.segments;
   plan["gates"] = entry.summary.gates;
   plan["lanes"] = entry.summary.lanes;
-  plan["arena_bytes"] = entry.bytes();
+  plan["arena_bytes"] = entry.instances.bytes();
   plan["layout_bytes"] = entry.summary.layout_bytes;
   plan["bytes_at_once"] = entry.summary.bytes_at_once;
   plan["instances"] = json::array();

@@ -538,7 +538,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
     return std::nullopt;
   }
   const std::optional<size_t> index =
-      life_.ChooseInstance(entry, in_use_.plan, learning_.allowed());
+      life_.instances().Choose(entry, in_use_.plan, learning_.allowed());
   if (!index.has_value()) return std::nullopt;
   in_use_.index = *index;
   in_use_.instance = &(*in_use_.plan)->instance(*index);
@@ -548,7 +548,7 @@ std::optional<Action> StreamSession::TryPlan(TraceEntry* entry,
                              engine::WorkRecorder::Recording::kRelocated);
     return std::nullopt;
   }
-  Lifecycle::KeepOut(entry, **in_use_.plan);
+  Instances::KeepOut(entry, **in_use_.plan);
   const bool validate = WantsValidation(entry);
   if (validate) {
     timer_.Disregard();  // it is no replay

@@ -10,16 +10,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cache/signature.h"
+#include "engine/base/log.h"
 #include "engine/base/tries.h"
 #include "engine/replay/plan.h"
 #include "engine/trace/trace.h"
 #include "scheduler/arena_groups.h"
 #include "scheduler/build_job.h"
 #include "scheduler/externals.h"
+#include "scheduler/instance_uses.h"
 #include "scheduler/joined.h"
 #include "scheduler/leavings.h"
 #include "scheduler/profit.h"
@@ -30,18 +33,6 @@
 #include "scheduler/variations.h"
 
 namespace reprise::scheduler {
-
-// What an instance of a plan has done. It may replace eager after two
-// validations, op by op and whole.
-struct InstanceUse {
-  uint64_t bytes = 0;   // graphs, and its own arena
-  bool shares = false;  // it has none of its own
-  uint64_t replays = 0;
-  uint64_t validations = 0;
-  uint64_t last_replay = 0;  // of the plan's
-
-  bool usable() const { return validations >= 2; }
-};
 
 // One trace on its way to a plan. States and legal transitions:
 //
@@ -106,11 +97,9 @@ struct TraceEntry {
   // While kBuilding, and while another instance of a plan that is ready is
   // built.
   std::shared_ptr<BuildJob> job;
-  uint64_t build = 0;   // of its plan: see PlanKey
-  PlanSummary summary;  // from kCheckOps on
-  std::vector<InstanceUse>
-      instances;                   // as in the plan; the last one may be new
-  bool has_all_instances = false;  // no other one could be had
+  uint64_t build = 0;      // of its plan: see PlanKey
+  PlanSummary summary;     // from kCheckOps on
+  InstanceUses instances;  // of its plan
   // While it has a plan, or waits for one: those that it may share an arena
   // with; null where it was in use at once with them.
   std::unique_ptr<ArenaMember> member;
@@ -212,21 +201,12 @@ struct TraceEntry {
   std::shared_ptr<const engine::Trace> recording() const {
     return first != nullptr ? first : planned.lock();
   }
-  // Of its plan, since that was built.
-  uint64_t plan_replays() const {
-    uint64_t sum = 0;
-    for (const InstanceUse& use : instances) sum += use.replays;
-    return sum;
-  }
-  // Graphs and arenas of all instances, but for what they share with others.
-  uint64_t bytes() const {
-    uint64_t sum = 0;
-    for (const InstanceUse& use : instances) sum += use.bytes;
-    return sum;
-  }
 };
 
 const char* ToString(TraceEntry::State state);
+
+// Logs what becomes of a trace (REPRISE_LOG=info, debug).
+void Say(base::LogLevel level, const TraceEntry& entry, std::string_view what);
 
 }  // namespace reprise::scheduler
 

@@ -23,7 +23,7 @@ size_t HostBytes(const TraceEntry& entry) {
                  entry.op_hashes.capacity() * sizeof(uint64_t) +
                  entry.identity.storages() * kStorage +
                  entry.variations.HostBytes() + entry.reason.capacity() +
-                 entry.instances.capacity() * sizeof(InstanceUse);
+                 entry.instances.host_bytes();
   for (const std::string& note : entry.summary.notes) {
     bytes += Variations::kNode + note.capacity();
   }

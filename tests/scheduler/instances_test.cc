@@ -220,7 +220,7 @@ class InstancesTest : public testing::Test {
   std::vector<InstanceUse> instances() {
     std::vector<InstanceUse> instances;
     Inspect([&instances](const Journal&, const TraceEntry& entry) {
-      instances = entry.instances;
+      instances.assign(entry.instances.begin(), entry.instances.end());
     });
     return instances;
   }

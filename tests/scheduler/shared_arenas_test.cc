@@ -116,7 +116,8 @@ class SharedArenasTest : public TwinPrograms {
     uint64_t sum = 0;
     session_->Inspect(
         [&](const Journal&, const auto& entries, const engine::Frontend&) {
-          for (const TraceEntry* entry : entries) sum += entry->bytes();
+          for (const TraceEntry* entry : entries)
+            sum += entry->instances.bytes();
         });
     return sum;
   }

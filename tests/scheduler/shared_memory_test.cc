@@ -34,7 +34,7 @@ class SharedMemoryTest : public TwinPrograms {
                                const std::vector<const TraceEntry*>& entries,
                                const engine::Frontend&) {
       for (const TraceEntry* entry : entries) {
-        bytes = std::max(bytes, entry->bytes());
+        bytes = std::max(bytes, entry->instances.bytes());
       }
     });
     return bytes;
