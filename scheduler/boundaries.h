@@ -16,9 +16,10 @@
 
 #include "cache/lru_map.h"
 #include "cache/signature.h"
-#include "engine/base/backoff.h"
 #include "engine/trace/op.h"
+#include "scheduler/cuts.h"
 #include "scheduler/heads.h"
+#include "scheduler/loop_code.h"
 #include "scheduler/novelty.h"
 #include "scheduler/predictor.h"
 #include "scheduler/runs.h"
@@ -35,47 +36,7 @@ class Boundaries {
  public:
   // --- Ops that belong to no trace ---
 
-  // The op has come. Why it is a cut; null where nothing was learned of it, or
-  // where it may be tried again: of one that is tried, Tried or CutForNow tells
-  // what became of it.
-  const std::string* WhyCut(uint64_t hash) {
-    if (cuts_.empty()) return nullptr;
-    Cut* cut = cuts_.Find(hash);
-    if (cut == nullptr) return nullptr;
-    ++cut->came;
-    if (cut->for_ever || !cut->tries.Ready(cut->came)) return &cut->reason;
-    if (cut->tries.failed()) tried_ = hash;
-    return nullptr;
-  }
-  // The same, and nothing follows from it.
-  bool IsCut(uint64_t hash) const {
-    if (cuts_.empty()) return false;
-    const Cut* cut = cuts_.Peek(hash);
-    return cut != nullptr &&
-           (cut->for_ever || !cut->tries.Ready(cut->came + 1));
-  }
-  // The op is a cut, each time it comes.
-  void LearnCut(uint64_t hash, std::string_view reason) {
-    Cut& cut = cuts_.Put(hash);
-    cut.reason = reason;
-    cut.for_ever = true;
-  }
-  // The op is a cut for what it did this time (it raised an error, say), and is
-  // tried again, ever more rarely.
-  void CutForNow(uint64_t hash, std::string_view reason) {
-    tried_ = 0;
-    Cut& cut = cuts_.Put(hash);
-    if (cut.for_ever) return;
-    cut.reason = reason;
-    cut.tries.Fail(cut.came);
-  }
-  // Eager has run the op, and nothing was wrong with it.
-  void Tried(uint64_t hash) {
-    if (tried_ != hash) [[likely]]
-      return;
-    tried_ = 0;
-    if (Cut* cut = cuts_.Find(hash)) cut->tries.Succeed();
-  }
+  Cuts& cuts() { return cuts_; }
   void CutPassed(uint64_t hash) {
     novelty_.CutPassed(hash);
     LeftOut(hash);
@@ -111,8 +72,6 @@ class Boundaries {
 
   // --- Heads ---
 
-  enum class Edge : uint8_t { kBegin, kEnd };
-
   // The op that came last; 0 if none is known.
   uint64_t behind() const { return behind_; }
   // A trace that began with an op on those storages, behind that one, has ended
@@ -130,30 +89,7 @@ class Boundaries {
   std::span<const Heads::Head> Find(uint64_t hash) const {
     return heads_.Find(hash);
   }
-  // An op that tells a loop by its code: the storages that its operands are on;
-  // null: on another one each time.
-  struct Coded {
-    std::vector<engine::StorageToken> storages;
-    uint32_t after = 0;  // an end is so many ops behind it
-  };
-  // Passes of several sizes begin, or end, with such an operator.
-  void LearnCode(Edge edge, engine::OpId op, Coded coded) {
-    std::vector<Coded>& all = CodeAt(edge).Put(op);
-    const auto old = std::ranges::find(all, coded.storages, &Coded::storages);
-    if (old != all.end()) {
-      old->after = coded.after;
-      return;
-    }
-    if (all.size() == kMostCode) all.erase(all.begin());
-    all.push_back(std::move(coded));
-  }
-  std::span<const Coded> FindCode(Edge edge, engine::OpId op) {
-    Code& code = CodeAt(edge);
-    if (code.empty()) return {};
-    const auto* all = code.Find(op);
-    if (all == nullptr) return {};
-    return *all;
-  }
+  LoopCode& loop_code() { return loop_code_; }
   // The trace that begins with such an op now; null if none is known.
   TraceEntry* Choose(uint64_t hash,
                      std::span<const engine::Operand> operands) const {
@@ -173,27 +109,24 @@ class Boundaries {
   // it always does. (Not so is the step that comes behind an evaluation.)
   TraceEntry* Ended(TraceEntry* entry) {
     novelty_.TraceEnded(entry->signature.lo, entry->ops);
-    behind_ = entry->op_hashes.empty() ? 0 : entry->op_hashes.back();
+    behind_ = entry->known_ops.known() ? entry->known_ops.hashes().back() : 0;
     predictor_.Saw(*entry);
     runs_.Ended(*entry);
     TraceEntry* before = std::exchange(last_, entry);
     nears_ = false;
     if (before == nullptr) return nullptr;
-    const TraceId follower = std::exchange(before->follower, entry->id);
-    if (follower != entry->id) {
-      if (before->followed >= kTimesTogether) NotAlwaysLed(follower);
-      before->followed = 0;
+    if (const auto other = before->succession.FollowedBy(entry->id)) {
+      NotAlwaysLed(*other);
     }
-    ++before->followed;
-    if (not_always_led_.erase(entry->id) > 0) entry->led = 0;
-    entry->led = before->followed < kTimesTogether ? 0 : entry->led + 1;
-    const bool always = entry->led >= kTimesTogether &&
-                        before->followed >= kTimesTogether &&
-                        !EndsAt(before->signature);
-    nears_ = !always && before != entry &&
-             before->followed >= kTimesThatPromise &&
-             !EndsAt(before->signature);
-    return always && before != entry ? before : nullptr;
+    if (not_always_led_.erase(entry->id) > 0) entry->succession.NotLed();
+    entry->succession.CameBehind(before->succession);
+    if (before == entry || !before->succession.often_followed() ||
+        EndsAt(before->signature)) {
+      return nullptr;
+    }
+    nears_ = !before->succession.always_followed() ||
+             !entry->succession.always_led();
+    return nears_ ? nullptr : before;
   }
   // The trace that has ended is about to be one with the one before it, or with
   // those that come like it in a row: it was so for long, and not long enough.
@@ -203,10 +136,8 @@ class Boundaries {
   // The second always comes right behind the first, too, as far as it is known
   // when what comes before them has ended: their own turn is about to come.
   bool GoTogether(const TraceEntry& first, const TraceEntry& second) {
-    constexpr uint32_t kBefore = kTimesTogether - 1;
-    return first.follower == second.id && first.followed >= kBefore &&
-           second.led >= kBefore && !not_always_led_.contains(second.id) &&
-           !EndsAt(first.signature);
+    return first.succession.GoesTogetherWith(second.id, second.succession) &&
+           !not_always_led_.contains(second.id) && !EndsAt(first.signature);
   }
   // Its head has come, and it always comes as often in a row as it will now:
   // that should be one.
@@ -247,12 +178,10 @@ class Boundaries {
 
   void Clear() {
     cuts_.Clear();
-    tried_ = 0;
     novelty_.Clear();
     ends_.Clear();
     heads_.Clear();
-    begins_.Clear();
-    ends_with_.Clear();
+    loop_code_.Clear();
     predictor_.Clear();
     runs_ = Runs();  // its entries are gone, perhaps
     last_ = nullptr;
@@ -265,21 +194,13 @@ class Boundaries {
   uint64_t forgotten() const { return cuts_.forgotten() + ends_.forgotten(); }
 
  private:
-  using Code = cache::LruMap<engine::OpId, std::vector<Coded>>;
   static constexpr size_t kMostLearned = 4096;
   static constexpr uint32_t kTimesThatTell = 2;
-  // After so many times in a row a trace is always followed by another; and
-  // after as many more the two are one, which costs some passes by eager.
-  static constexpr uint32_t kTimesTogether = 32;
-  static constexpr uint32_t kTimesThatPromise = 8;
   static constexpr size_t kMostNotLed = 1024;
 
-  Code& CodeAt(Edge edge) {
-    return edge == Edge::kBegin ? begins_ : ends_with_;
-  }
   void Unlink() {
     if (last_ == nullptr) return;
-    last_->follower = TraceId::kNone;
+    last_->succession.Part();
     last_ = nullptr;
   }
   // One that it always came behind is followed by another.
@@ -288,24 +209,11 @@ class Boundaries {
     not_always_led_.insert(trace);
   }
 
-  // In times that the op came.
-  static constexpr base::Backoff::Schedule kTriesOfCuts = {
-      .first = 1, .factor = 2, .longest = 1 << 16, .forgives_after = 16};
-  struct Cut {
-    std::string reason;
-    bool for_ever = false;
-    base::Backoff tries = base::Backoff(kTriesOfCuts);
-    uint64_t came = 0;
-  };
-
-  cache::LruMap<uint64_t, Cut> cuts_{kMostLearned};
-  uint64_t tried_ = 0;  // the cut that has come and is tried again; 0: none
+  Cuts cuts_;
   Novelty novelty_;
   cache::LruMap<cache::Signature, uint32_t> ends_{kMostLearned};
   Heads heads_;
-  static constexpr size_t kMostCode = 8;  // of an operator
-  Code begins_{kMostLearned};
-  Code ends_with_{kMostLearned};
+  LoopCode loop_code_;
   Predictor predictor_;
   Runs runs_;
   TraceEntry* last_ = nullptr;  // that ended; nothing has come since

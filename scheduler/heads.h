@@ -163,7 +163,6 @@ class Heads {
   }
 
  private:
-  static constexpr uint32_t kMostBroken = 2;
   // Keeps most look-ups out of the table.
   static constexpr uint64_t kBits = 64;
   static uint64_t Bit(uint64_t hash) { return uint64_t{1} << hash % kBits; }
@@ -176,7 +175,7 @@ class Heads {
   }
 
   static bool KeepsPromises(const Head& head) {
-    return head.entry->broken_promises < kMostBroken;
+    return head.entry->keeps_promises();
   }
 
   // Weights that are the same, less those that are not.

@@ -1,6 +1,7 @@
 #include "scheduler/learning.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace reprise::scheduler {
@@ -26,23 +27,18 @@ constexpr Allowance::Duration kOften = std::chrono::milliseconds(250);
 constexpr int kLeastShare = 64;
 
 bool IsSeldom(const TraceEntry& entry) {
-  return entry.replays == 0 && entry.soonest != Allowance::Duration::max() &&
-         entry.soonest > std::max(kOften, kLeastShare * entry.usual);
-}
-
-// A pass of it begins. The least of the times is kept: others hold what is
-// learned of other traces.
-void NoteTimeSince(TraceEntry* entry, Allowance::Clock::time_point now) {
-  if (entry->came_at == Allowance::Clock::time_point{}) return;
-  entry->soonest = std::min(entry->soonest, now - entry->came_at);
+  const std::optional<Allowance::Duration> soonest = entry.times.soonest();
+  return entry.replays == 0 && soonest.has_value() &&
+         *soonest > std::max(kOften, kLeastShare * entry.times.usual());
 }
 
 // About what it takes beyond the usual time
 // (docs/decisions/0052-what-learning-may-cost.md).
 Allowance::Duration CostOf(const TraceEntry& entry,
                            Allowance::Purpose purpose) {
-  if (purpose == Allowance::Purpose::kRecord) return entry.usual / 3;
-  return entry.state == State::kCheckWhole ? entry.usual / 2 : entry.usual;
+  if (purpose == Allowance::Purpose::kRecord) return entry.times.usual() / 3;
+  return entry.state == State::kCheckWhole ? entry.times.usual() / 2
+                                           : entry.times.usual();
 }
 
 }  // namespace
@@ -52,7 +48,7 @@ void Learning::Passed(const TraceEntry& entry) {
       entry.being_recorded.failed() || SavesLittle(entry)) {
     return;
   }
-  allowance_.Expect(parts_.clock->Now(), entry.usual);
+  allowance_.Expect(parts_.clock->Now(), entry.times.usual());
 }
 
 bool Learning::IsWorthIt(const TraceEntry& entry) const {
@@ -79,7 +75,7 @@ bool Learning::SavesLittle(const TraceEntry& entry) const {
 
 void Learning::StartRecording(TraceEntry* entry, Recording recording) {
   if (bounded()) {
-    NoteTimeSince(entry, parts_.clock->Now());
+    entry->times.Begins(parts_.clock->Now());
     if (!entry->being_recorded.Take()) return;
   }
   if (!MayRecord(*entry) || parts_.clock->Now() < not_before_) return;
@@ -126,8 +122,8 @@ void Learning::StopRecording(const TraceEntry& entry, TraceEntry* promised,
   } else if (promised != nullptr) {
     promised->being_recorded.Succeed();
   }
-  if (!came && entry.usual > Duration{}) {
-    usual_ = entry.usual;
+  if (!came && entry.times.usual() > Duration{}) {
+    usual_ = entry.times.usual();
     usual_ops_ = entry.ops;
   }
   Drop(came ? "" : kAnother, /*in_vain=*/!kept);
@@ -142,16 +138,12 @@ void Learning::StartValidating(const TraceEntry& entry) {
 
 void Learning::StopWatching(TraceEntry* entry) const {
   if (!bounded()) return;
-  NoteTimeSince(entry, watching_since_);
-  entry->came_at = watching_since_;
-  if (watching_until_ <= watching_since_) return;
-  const Duration took = watching_until_ - watching_since_;
-  if (entry->usual == Duration{} || took < entry->usual) entry->usual = took;
+  entry->times.Watched(watching_since_, watching_until_);
 }
 
 void Learning::Begin(uint64_t Stats::*took, const TraceEntry& entry) {
   took_ = took;
-  usual_ = entry.usual;
+  usual_ = entry.times.usual();
   usual_ops_ = entry.ops;
   begun_ = ended_ = parts_.clock->Now();
   ops_ = 0;

@@ -17,7 +17,6 @@ using State = TraceEntry::State;
 
 namespace {
 
-constexpr uint32_t kWatchesBehindLeaving = 4;
 constexpr char kMoves[] =
     "an operand is again and again at an address where no recording saw it: "
     "recorded ever more rarely";
@@ -32,26 +31,6 @@ constexpr char kOtherMemory[] =
 constexpr char kGaveWay[] =
     "its plan was evicted again and again, for other plans or for the "
     "program's memory: recorded ever more rarely";
-
-// A plan is large that takes this much of the budget: one in so many.
-constexpr uint64_t kLargeOneIn = 16;
-// Traces are joined whose plans are large when they came together so often.
-// Their passes take long on the device, where a launch less is little, and to
-// learn another one of them is much: it saves as much as it took, then.
-constexpr uint32_t kTimesOfLarge = 1024;
-// After so many passes, or one a plan, those plans are looked at that are not
-// proved. One of them goes that takes the whole budget and has not come for so
-// many passes; one that takes less may stay away for as much longer. Each trace
-// loses one plan so: it may come as seldom as that.
-constexpr uint64_t kPassesALook = 64;
-constexpr uint64_t kPassesUnproved = 64;
-
-// About what its plan is charged for.
-uint64_t ChargeOf(const TraceEntry& entry) {
-  const std::shared_ptr<const engine::Trace> recording = entry.recording();
-  return entry.instances.bytes() +
-         (recording == nullptr ? 0 : recording->host_bytes);
-}
 
 }  // namespace
 
@@ -70,9 +49,13 @@ Lifecycle::Lifecycle(Parts parts)
                   .options = parts_.options,
                   .journal = parts_.journal,
                   .traces = &traces_,
-                  .build = [this](TraceEntry* entry, BuildJob::Parts from) {
-                    PostBuild(entry, std::move(from));
-                  }}) {}
+                  .build =
+                      [this](TraceEntry* entry, BuildJob::Parts from) {
+                        PostBuild(entry, std::move(from));
+                      }}),
+      retention_(&traces_, parts_.plans),
+      joining_(&traces_, parts_.boundaries, &retention_,
+               parts_.options->max_trace_ops) {}
 
 Lifecycle::~Lifecycle() { traces_.Clear(); }
 
@@ -89,17 +72,17 @@ void Lifecycle::PassEnded(TraceEntry* entry) {
   journal_.last_trace = entry->signature.lo;
   if (entry->seen++ > 0) known_ops_ += entry->ops;
   entry->came = ++passes_;
-  entry->broken_promises = 0;
+  entry->KeptPromise();
   traces_.Use(entry);
-  if (passes_ >= next_look_) DropUnproved();
-  if (entry->joined.AreDue(entry->replays)) {
-    if (entry->joined.has_parts()) LookAtParts(entry);
-    LookForRotated(entry);
-  }
+  DropIdle(entry);
   if (TraceEntry* before = boundaries_.Ended(entry)) Join(before, entry);
   if (entry->promises() || boundaries_.NearsJoining(*entry)) {
     promising_ops_ += entry->ops;
   }
+}
+
+void Lifecycle::WantRecording(TraceEntry* entry) {
+  if (entry->state == State::kSeen) entry->state = State::kRecord;
 }
 
 void Lifecycle::CountAndTrim(TraceEntry* entry) {
@@ -382,7 +365,7 @@ void Lifecycle::NoteLeaving(TraceEntry* entry, const engine::Effects& effects,
   if (const auto recording = entry->recording(); recording && operands) {
     // Both recordings may have held one that is another one now and then: who
     // is watched tells.
-    entry->watches_due = kWatchesBehindLeaving;
+    entry->known_ops.WatchNext();
     std::vector<engine::ValueId> moved = ComeBeside(*entry, *recording);
     std::erase_if(moved, [&](engine::ValueId v) {
       return effects.input(v) ||
@@ -424,48 +407,9 @@ void Lifecycle::SplitAt(TraceEntry* entry, const cache::Signature& beginning,
   GiveUp(entry, reason);
 }
 
-// One that cannot be replayed would keep the other from it.
-bool Lifecycle::MayBeJoined(const TraceEntry& entry) {
-  return entry.state == State::kReady ||
-         (entry.state == State::kGivenUp && entry.summary.launches == 1);
-}
-
-bool Lifecycle::IsLarge(const TraceEntry& entry) const {
-  return ChargeOf(entry) * kLargeOneIn >= plans_.budget_bytes();
-}
-
-// It may become a part of what begins with the first one, as that itself may.
-bool Lifecycle::MayJoin(const TraceEntry& first,
-                        const TraceEntry& entry) const {
-  return MayBeJoined(entry) &&
-         (first.followed >= kTimesOfLarge || !IsLarge(entry));
-}
-
-std::vector<TraceEntry*> Lifecycle::AlwaysBehind(const TraceEntry& entry,
-                                                 TraceEntry* behind) {
-  std::vector<TraceEntry*> all = {behind};
-  uint32_t ops = entry.ops + behind->ops;
-  for (;;) {
-    TraceEntry* next = nullptr;
-    traces_.ForEach([&](TraceEntry& other) {
-      if (other.id == all.back()->follower) next = &other;
-    });
-    if (next == nullptr || next == &entry || !MayJoin(entry, *next) ||
-        std::ranges::find(all, next) != all.end() ||
-        !boundaries_.GoTogether(*all.back(), *next)) {
-      return all;
-    }
-    ops += next->ops;
-    if (ops > parts_.options->max_trace_ops) return all;
-    all.push_back(next);
-  }
-}
-
 void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
-  if (!MayJoin(*entry, *entry) || !MayJoin(*entry, *behind)) {
-    return;
-  }
-  const std::vector<TraceEntry*> all = AlwaysBehind(*entry, behind);
+  const std::vector<TraceEntry*> all = joining_.PartsOf(*entry, behind);
+  if (all.empty()) return;
   const uint32_t ops = std::accumulate(
       all.begin(), all.end(), uint32_t{0},
       [](uint32_t sum, const TraceEntry* part) { return sum + part->ops; });
@@ -475,66 +419,24 @@ void Lifecycle::Join(TraceEntry* entry, TraceEntry* behind) {
       "becomes one with what always comes behind it");
   for (TraceEntry* part : all) {
     entry->joined.GoOnWith({part->id, part->seen}, part->joined);
-    // It is no beginning of another one before it has come by itself as often.
-    part->followed = 0;
-    part->led = 0;
+    part->succession.Restart();
   }
 }
 
-void Lifecycle::LookAtParts(TraceEntry* entry) {
-  std::vector<TraceEntry*> idle;
-  const Joined::Parts parts = entry->joined.TakeParts(entry->replays);
-  // Each once: one that comes after all is recorded again, and stays.
-  traces_.ForEach([&](TraceEntry& other) {
-    const auto part = std::ranges::find(parts, other.id, &Joined::Part::id);
-    if (part == parts.end()) return;
-    if (part->seen != other.seen) {
-      entry->joined.AddPart({other.id, other.seen});
-    } else if (other.has_plan() || other.state == State::kBuilding) {
-      idle.push_back(&other);
-    }
-  });
-  for (TraceEntry* part : idle) {
+void Lifecycle::DropIdle(TraceEntry* entry) {
+  for (TraceEntry* idle : retention_.Unproved(passes_)) {
+    Say(base::LogLevel::kInfo, *idle,
+        "has not come for long: its plan, which is not proved, was dropped");
+    idle->stayed_away = true;
+    RecordAgain(idle);
+  }
+  if (!entry->joined.AreDue(entry->replays)) return;
+  for (TraceEntry* part : retention_.IdleParts(entry)) {
     Say(base::LogLevel::kInfo, *part,
         "comes as part of another one alone: its plan was dropped");
     StartOver(part);
   }
-}
-
-void Lifecycle::LookForRotated(TraceEntry* entry) {
-  if (!entry->joined.MayLookForRotated(entry->replays)) return;
-  const auto sum = [](const TraceEntry& of) {
-    return std::accumulate(of.op_hashes.begin(), of.op_hashes.end(),
-                           uint64_t{0});
-  };
-  const uint64_t own = sum(*entry);
-  traces_.ForEachPlanned([&](TraceEntry& other) {
-    if (&other != entry && IsLarge(other) && other.ops == entry->ops &&
-        sum(other) == own && other.signature != entry->signature) {
-      entry->joined.AddPart({other.id, other.seen});
-    }
-  });
-}
-
-void Lifecycle::DropUnproved() {
-  uint64_t plans = 0;
-  std::vector<TraceEntry*> idle;
-  traces_.ForEachPlanned([&](TraceEntry& entry) {
-    ++plans;
-    if (entry.has_plan() && entry.state != State::kReady &&
-        !entry.stayed_away &&
-        ChargeOf(entry) * (passes_ - entry.came) >
-            plans_.budget_bytes() * kPassesUnproved) {
-      idle.push_back(&entry);
-    }
-  });
-  next_look_ = passes_ + std::max(kPassesALook, plans);
-  for (TraceEntry* entry : idle) {
-    Say(base::LogLevel::kInfo, *entry,
-        "has not come for long: its plan, which is not proved, was dropped");
-    entry->stayed_away = true;
-    RecordAgain(entry);
-  }
+  retention_.LookForRotated(entry);
 }
 
 void Lifecycle::JoinRun(TraceEntry* entry) {
@@ -548,16 +450,13 @@ void Lifecycle::JoinRun(TraceEntry* entry) {
 }
 
 bool Lifecycle::GoOn(TraceEntry* entry, uint32_t ops) {
-  if (!entry->joined.may_go_on() || entry->shared || !MayBeJoined(*entry) ||
-      entry->ops + ops > parts_.options->max_trace_ops) {
-    return false;
-  }
+  if (!joining_.MayGoOn(*entry, ops)) return false;
   entry->joined.GoOn(ops);
   // Its head promises it until the longer one has come; and it may come by
   // itself again, before a cut.
   DropPlan(entry);
   entry->first.reset();
-  entry->op_hashes.clear();  // it is watched, to go on
+  entry->known_ops.Forget();  // it is watched, to go on
   entry->outdated = false;
   entry->state = State::kSeen;
   traces_.Count(entry);
@@ -640,7 +539,7 @@ void Lifecycle::FailAt(TraceEntry* entry, std::optional<uint32_t> op,
   // what was joined the parts tell themselves.
   const std::shared_ptr<const engine::Trace> recording = entry->recording();
   if (op.has_value() && recording != nullptr && !entry->joined.is_joined()) {
-    boundaries_.LearnCut(recording->ops[*op].hash, reason);
+    boundaries_.cuts().Learn(recording->ops[*op].hash, reason);
   }
   GiveUp(entry, reason);
 }

@@ -24,10 +24,12 @@
 #include "scheduler/boundaries.h"
 #include "scheduler/build_job.h"
 #include "scheduler/instances.h"
+#include "scheduler/joining.h"
 #include "scheduler/journal.h"
 #include "scheduler/number_mask.h"
 #include "scheduler/pass_timer.h"
 #include "scheduler/plan_cache.h"
+#include "scheduler/retention.h"
 #include "scheduler/span.h"
 #include "scheduler/trace_entry.h"
 #include "scheduler/trace_table.h"
@@ -75,6 +77,8 @@ class Lifecycle {
   // Its head has come, and a run of it of which the length is known: they are
   // one trace from now on.
   void JoinRun(TraceEntry* entry);
+  // A trace that was only seen is worth a recording: its next pass is recorded.
+  void WantRecording(TraceEntry* entry);
   // What it keeps has changed; entries may be forgotten. To be called where
   // nobody uses one.
   void CountAndTrim(TraceEntry* entry);
@@ -185,20 +189,8 @@ class Lifecycle {
   // They always come one behind the other: one trace from now on, with what
   // else always comes behind them.
   void Join(TraceEntry* entry, TraceEntry* behind);
-  // `behind` and what always comes behind it, as far as one trace may go.
-  std::vector<TraceEntry*> AlwaysBehind(const TraceEntry& entry,
-                                        TraceEntry* behind);
-  static bool MayBeJoined(const TraceEntry& entry);
-  bool MayJoin(const TraceEntry& first, const TraceEntry& entry) const;
-  // Its plan takes much of the budget.
-  bool IsLarge(const TraceEntry& entry) const;
-  // Plans of what was joined into it go where that comes no more by itself.
-  void LookAtParts(TraceEntry* entry);
-  // So do large ones of the same loop, rotated, as they were when it was first
-  // replayed so often: from now on they are looked at like parts.
-  void LookForRotated(TraceEntry* entry);
-  // So do those that are not proved, where their traces have not come for long.
-  void DropUnproved();
+  // A pass of the entry has ended: drops plans whose traces come no more.
+  void DropIdle(TraceEntry* entry);
   // From its next head on it goes on for so many ops, to become a longer one;
   // it has no plan until that has come. False if it does not.
   bool GoOn(TraceEntry* entry, uint32_t ops);
@@ -230,8 +222,9 @@ class Lifecycle {
   uint64_t passes_ = 0;      // that have ended
   uint64_t known_ops_ = 0;   // of passes of traces that had come before
   uint64_t promising_ops_ = 0;
-  uint64_t next_look_ = 0;  // after so many
   Instances instances_;
+  Retention retention_;
+  Joining joining_;
 };
 
 }  // namespace reprise::scheduler

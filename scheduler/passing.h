@@ -24,13 +24,7 @@ class Passing {
 
   // At the entry's head, which passes, too. False if the pass is to be watched.
   bool Begin(TraceEntry* entry) {
-    if (entry->op_hashes.empty() || ++entry->passes % kPassesAWatch == 0) {
-      return false;
-    }
-    if (entry->watches_due > 0) {
-      --entry->watches_due;
-      return false;
-    }
+    if (!entry->known_ops.MayPass()) return false;
     promised_ = entry_ = entry;
     cursor_ = 0;
     GoOn();
@@ -39,7 +33,7 @@ class Passing {
   // The op comes, by the hash of its words. False if it is another one than is
   // due: the trace has been left.
   bool Enter(uint64_t hash) {
-    if (hash != entry_->op_hashes[cursor_]) return false;
+    if (hash != entry_->known_ops.hashes()[cursor_]) return false;
     GoOn();
     return true;
   }
@@ -47,10 +41,11 @@ class Passing {
   // Those are traces that begin with an op of the same words; of several the
   // one that came last is taken.
   bool Switch(std::span<const Heads::Head> heads, uint64_t hash) {
-    const std::span<const uint64_t> come(entry_->op_hashes.data(), cursor_);
+    const std::span<const uint64_t> come(entry_->known_ops.hashes().data(),
+                                         cursor_);
     for (size_t i = heads.size(); i > 0; --i) {
       TraceEntry* const other = heads[i - 1].entry;
-      const std::vector<uint64_t>& due = other->op_hashes;
+      const std::vector<uint64_t>& due = other->known_ops.hashes();
       if (due.size() <= cursor_ || due[cursor_] != hash ||
           !std::ranges::equal(come, std::span(due).first(cursor_))) {
         continue;
@@ -67,7 +62,7 @@ class Passing {
   // next head; none if the trace is not to be learned anyway.
   size_t Left() {
     if (promised_->state == TraceEntry::State::kGivenUp) return 0;
-    promised_->watches_due = kWatchesBehind;
+    promised_->known_ops.WatchNext();
     return size_t{2} * promised_->ops;
   }
   // What has come so far is the beginning of it.
@@ -76,9 +71,6 @@ class Passing {
   bool over() const { return cursor_ == entry_->ops; }
 
  private:
-  static constexpr uint64_t kPassesAWatch = 16;
-  static constexpr uint32_t kWatchesBehind = 4;
-
   void GoOn() {
     if (++cursor_ == entry_->ops) life_.PassEnded(entry_);
   }

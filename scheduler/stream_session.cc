@@ -158,11 +158,11 @@ Action StreamSession::EnterMasked(const OpView& op,
       return Pass();
     }
     mode_ = Mode::kBoundary;
-    const bool cut = op.cut != nullptr || boundaries_.IsCut(hash);
+    const bool cut = op.cut != nullptr || boundaries_.cuts().Contain(hash);
     boundaries_.Lose(cut ? 0 : passing_.Left());
   }
   if (op.cut != nullptr) return RunCut(op, hash, op.cut);
-  if (const std::string* why = boundaries_.WhyCut(hash)) {
+  if (const std::string* why = boundaries_.cuts().Why(hash)) {
     return RunCut(op, hash, *why);
   }
   if (mode_ == Mode::kWatching) {
@@ -354,7 +354,7 @@ void StreamSession::Abandon(const OpView& abandoned) {
     mode_ = Mode::kBoundary;
   }
   const uint64_t hash = numbers_.Apply(op).lo;
-  boundaries_.CutForNow(hash, kAbandoned);
+  boundaries_.cuts().LearnForNow(hash, kAbandoned);
   boundaries_.LeftOut(hash);
   NoteCut(op, kAbandoned);
   Discard();

@@ -3,7 +3,6 @@
 #ifndef REPRISE_SCHEDULER_TRACE_ENTRY_H_
 #define REPRISE_SCHEDULER_TRACE_ENTRY_H_
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -24,9 +23,12 @@
 #include "scheduler/externals.h"
 #include "scheduler/instance_uses.h"
 #include "scheduler/joined.h"
+#include "scheduler/known_ops.h"
 #include "scheduler/leavings.h"
+#include "scheduler/pass_times.h"
 #include "scheduler/profit.h"
 #include "scheduler/renewal.h"
+#include "scheduler/succession.h"
 #include "scheduler/suspects.h"
 #include "scheduler/trace_id.h"
 #include "scheduler/turns.h"
@@ -77,14 +79,7 @@ struct TraceEntry {
   State state = State::kSeen;
   uint64_t seen = 0;  // times it was closed
   uint64_t came = 0;  // then it was the session's pass of that number
-  // Times since it came last that its head promised it, and a trace of other
-  // ops came.
-  uint32_t broken_promises = 0;
-  // Of its ops' words, once it has been watched twice; and the passes since
-  // then that could have been compared with them.
-  std::vector<uint64_t> op_hashes;
-  uint64_t passes = 0;
-  uint32_t watches_due = 0;  // the next so many are watched whole
+  KnownOps known_ops;
 
   // The recordings. While kBuilding they are the job's, from kCheckOps on the
   // first one is the plan's, and goes with it: `planned`.
@@ -129,6 +124,10 @@ struct TraceEntry {
   Turns running;
   // The same of a recording: fails where another trace comes.
   Turns being_recorded;
+  // Its head has promised it, and a trace of other ops came.
+  void BrokePromise() { ++broken_promises_; }
+  void KeptPromise() { broken_promises_ = 0; }
+  bool keeps_promises() const { return broken_promises_ < kMostBroken; }
   void Followed() {
     running.Succeed();
     refusals.Renew();
@@ -142,12 +141,7 @@ struct TraceEntry {
   }
   Leavings leavings;
 
-  // The trace that came right behind it, and how often in a row that one did;
-  // and how often in a row it came itself right behind one that is always
-  // followed by it.
-  TraceId follower = TraceId::kNone;
-  uint32_t followed = 0;
-  uint32_t led = 0;
+  Succession succession;
   // How often it came in a row the last time, and how many times in a row it
   // was as often (Runs).
   struct Run {
@@ -158,11 +152,7 @@ struct TraceEntry {
   Joined joined;
   bool stayed_away = false;  // its plan went for that, before it was proved
 
-  // The least that a watched pass took, from its head to its last op; when one
-  // began that was watched, the last time; and the least time between two.
-  Profit::Duration usual{};
-  std::chrono::steady_clock::time_point came_at;
-  Profit::Duration soonest = Profit::Duration::max();
+  PassTimes times;
   Profit profit;
   uint64_t replays = 0;  // of all instances there ever were; so the others
   uint64_t squashes = 0;
@@ -201,6 +191,11 @@ struct TraceEntry {
   std::shared_ptr<const engine::Trace> recording() const {
     return first != nullptr ? first : planned.lock();
   }
+
+ private:
+  static constexpr uint32_t kMostBroken = 2;
+
+  uint32_t broken_promises_ = 0;  // since it came last
 };
 
 const char* ToString(TraceEntry::State state);

@@ -19,8 +19,7 @@ constexpr size_t kStorage = 144;
 }  // namespace
 
 size_t HostBytes(const TraceEntry& entry) {
-  size_t bytes = sizeof(TraceEntry) + kPlaces +
-                 entry.op_hashes.capacity() * sizeof(uint64_t) +
+  size_t bytes = sizeof(TraceEntry) + kPlaces + entry.known_ops.host_bytes() +
                  entry.identity.storages() * kStorage +
                  entry.variations.HostBytes() + entry.reason.capacity() +
                  entry.instances.host_bytes();

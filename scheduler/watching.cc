@@ -68,16 +68,16 @@ void Watching::Begin(const OpView& op, uint64_t hash, uint64_t kind,
 }
 
 void Watching::LearnCode(const OpView& head) {
-  using Edge = Boundaries::Edge;
+  using Edge = LoopCode::Edge;
   std::vector<engine::StorageToken> begin =
       StoragesAt(repetition_.WeightsOfTheBegin(), head.operands);
   const bool has_weight = std::ranges::any_of(
       begin, [](engine::StorageToken one) { return one != nullptr; });
   if (has_weight) {
-    boundaries_.LearnCode(Edge::kBegin, head.op, {std::move(begin)});
+    boundaries_.loop_code().Learn(Edge::kBegin, head.op, {std::move(begin)});
   } else if (std::optional<Repetition::End> end = repetition_.EndOfTheBody()) {
-    boundaries_.LearnCode(Edge::kEnd, end->op,
-                          {std::move(end->storages), end->after});
+    boundaries_.loop_code().Learn(Edge::kEnd, end->op,
+                                  {std::move(end->storages), end->after});
   }
 }
 
@@ -85,7 +85,7 @@ void Watching::LearnCode(const OpView& head) {
 
 bool Watching::IsExpected(uint64_t hash) const {
   if (expected_ == nullptr) return false;
-  const std::vector<uint64_t>& hashes = expected_->op_hashes;
+  const std::vector<uint64_t>& hashes = expected_->known_ops.hashes();
   return open_.ops() < hashes.size() && hashes[open_.ops()] == hash;
 }
 
@@ -117,7 +117,7 @@ bool Watching::BeginsTrace(const OpView& op, uint64_t hash) {
     return false;
   }
   if (left_of_body_ == 0u) return true;
-  if (FindCode(Boundaries::Edge::kBegin, op) != nullptr) return true;
+  if (FindCode(LoopCode::Edge::kBegin, op) != nullptr) return true;
   for (const Heads::Head& head : boundaries_.Find(hash)) {
     const bool is_known = head.entry->state >= State::kConfirm ||
                           boundaries_.EndsAt(head.entry->signature);
@@ -151,7 +151,7 @@ bool Watching::IsPromised() const {
 }
 
 bool Watching::MayComeNext(uint64_t hash) const {
-  return expected_->op_hashes.empty() || IsExpected(hash);
+  return !expected_->known_ops.known() || IsExpected(hash);
 }
 
 // What was joined has heads in its middle, its own one perhaps.
@@ -159,9 +159,9 @@ bool Watching::IsJoined() const {
   return Awaits() && expected_->joined.is_joined() && MayBecome(*expected_);
 }
 
-const Boundaries::Coded* Watching::FindCode(Boundaries::Edge edge,
-                                            const OpView& op) const {
-  for (const Boundaries::Coded& code : boundaries_.FindCode(edge, op.op)) {
+const LoopCode::Op* Watching::FindCode(LoopCode::Edge edge,
+                                       const OpView& op) const {
+  for (const LoopCode::Op& code : boundaries_.loop_code().Find(edge, op.op)) {
     // No operand is where there is no weight: that storage is null.
     if (Heads::Compare(op.operands, code.storages, open_).same > 0) {
       return &code;
@@ -202,8 +202,8 @@ bool Watching::MayBecome(const TraceEntry& entry) const {
     return recording->ops[open_.ops()].before == open_.signature();
   }
   // Then its words may.
-  return entry.op_hashes.empty() || open_.ops() == 0 ||
-         entry.op_hashes[open_.ops() - 1] == hash_;
+  return !entry.known_ops.known() || open_.ops() == 0 ||
+         entry.known_ops.hashes()[open_.ops() - 1] == hash_;
 }
 
 bool Watching::MayEndHere() const {
@@ -282,7 +282,7 @@ void Watching::Enter(const OpView& op, const cache::Signature& words) {
   if (expected_ == nullptr || open_.ops() > expected_->ops) {
     repeated_ = repetition_.Add(op.op, hash_, op.operands, operands, open_);
   }
-  if (const auto* end = FindCode(Boundaries::Edge::kEnd, op)) {
+  if (const auto* end = FindCode(LoopCode::Edge::kEnd, op)) {
     left_of_body_ = end->after;
   } else if (left_of_body_.has_value()) {
     left_of_body_ =
@@ -307,15 +307,15 @@ bool Watching::Leave(const OpView& op, std::span<const ResultView> results) {
   }
   // What eager runs always warns where it stands.
   if (refusal.empty() && op.warned && !op.by_eager) {
-    boundaries_.CutForNow(hash_, kWarns);
+    boundaries_.cuts().LearnForNow(hash_, kWarns);
     journal_.CountCut(op.op, kWarns);
     return false;
   }
   if (refusal.empty()) {
-    boundaries_.Tried(hash_);
+    boundaries_.cuts().Tried(hash_);
     return true;
   }
-  if (!is_trial) boundaries_.LearnCut(hash_, refusal);
+  if (!is_trial) boundaries_.cuts().Learn(hash_, refusal);
   journal_.CountCut(op.op, refusal);
   return false;
 }
@@ -332,7 +332,7 @@ void Watching::Close(Ending ending) {
   }
   if (promised != nullptr && promised->signature != open_.signature() &&
       (ending == Ending::kByItself || open_.ops() >= promised->ops)) {
-    ++promised->broken_promises;
+    promised->BrokePromise();
   }
   TraceEntry* entry = life_.EntryFor(
       {open_.signature(), open_.ops(), head_hash_, std::move(externals_)});
@@ -356,13 +356,12 @@ void Watching::Close(Ending ending) {
     learning_.StopWatching(entry);
     learning_.Passed(*entry);
   }
-  if (entry->seen > 1 && entry->op_hashes.empty()) {
-    entry->op_hashes = op_hashes_;
+  if (entry->seen > 1 && !entry->known_ops.known()) {
+    entry->known_ops.Know(op_hashes_);
   }
   // A single op is worth it only if it launches much: it is recorded late.
-  if (entry->state == State::kSeen && (entry->ops > 1 || entry->seen > 1) &&
-      learning_.IsWorthIt(*entry)) {
-    entry->state = State::kRecord;
+  if ((entry->ops > 1 || entry->seen > 1) && learning_.IsWorthIt(*entry)) {
+    life_.WantRecording(entry);
   }
   life_.CountAndTrim(entry);
 }

@@ -121,8 +121,8 @@ class Watching {
   bool IsJoined() const;
   // A loop whose passes have several sizes begins or ends with this op, or ends
   // soon behind it; null: none does.
-  const Boundaries::Coded* FindCode(Boundaries::Edge edge,
-                                    const engine::OpView& op) const;
+  const LoopCode::Op* FindCode(LoopCode::Edge edge,
+                               const engine::OpView& op) const;
   // One was found, and begins with this op.
   void LearnCode(const engine::OpView& head);
   // Device work that no op made came before the op of the recording that is

@@ -83,12 +83,12 @@ TEST_F(HeadsTest, WhatComesNoMoreGivesWay) {
   for (uint64_t input = 10; input < 14; ++input) Put(a_.get(), input, 1);
   Put(b_.get(), 30, 1);
   a_->seen = b_->seen = 3;
-  b_->broken_promises = 1;
+  b_->BrokePromise();
   EXPECT_EQ(Choose(30, 1), b_.get());
-  b_->broken_promises = 2;
+  b_->BrokePromise();
   EXPECT_EQ(Choose(30, 1), a_.get());
   EXPECT_EQ(Choose(31, 1), a_.get());
-  a_->broken_promises = 2;
+  for (int i = 0; i < 2; ++i) a_->BrokePromise();
   EXPECT_EQ(Choose(30, 1), b_.get());
 }
 
@@ -99,7 +99,7 @@ TEST_F(HeadsTest, WhatIsForeseenComesFirstAmongEqualOnes) {
     Put(b_.get(), input, 1);
   }
   a_->seen = b_->seen = 3;
-  a_->broken_promises = 2;
+  for (int i = 0; i < 2; ++i) a_->BrokePromise();
   EXPECT_EQ(Choose(30, 1), b_.get());
   EXPECT_EQ(Choose(30, 1, a_.get()), a_.get());
 }

@@ -115,7 +115,8 @@ TEST_F(TraceTableTest, RecordingsCount) {
   Trim();
   EXPECT_THAT(gone_, ElementsAre(0, 1, 2));
   entry->second = Recording(2 * entry_bytes_);
-  entry->op_hashes.resize(1 + entry_bytes_ / sizeof(uint64_t));
+  entry->known_ops.Know(
+      std::vector<uint64_t>(1 + entry_bytes_ / sizeof(uint64_t)));
   table_->Count(entry);
   Trim();
   EXPECT_THAT(gone_, ElementsAre(0, 1, 2, 3, 4, 5, 6));
