@@ -218,6 +218,11 @@ void Lifecycle::CollectBuild(TraceEntry* entry) {
           std::to_string(outcome->bytes) + " bytes");
 }
 
+void Lifecycle::AwaitVerdict(TraceEntry* entry, size_t instance) {
+  entry->verdict_pending = true;
+  entry->validating = instance;
+}
+
 void Lifecycle::CollectVerdict(TraceEntry* entry,
                                engine::Executor::Patience patience) {
   const PlanCache::Pin pin = Pin(entry);
@@ -440,7 +445,7 @@ void Lifecycle::DropIdle(TraceEntry* entry) {
 }
 
 void Lifecycle::JoinRun(TraceEntry* entry) {
-  const uint32_t times = entry->run.length;
+  const uint32_t times = entry->run.length();
   if (!GoOn(entry, (times - 1) * entry->ops)) return;
   entry->joined.GoOnAsRun();
   ++journal_.notes["a trace that always came as often in a row is one"];
@@ -562,6 +567,8 @@ void Lifecycle::StartOver(TraceEntry* entry) {
   entry->state = State::kRecord;
   traces_.Count(entry);
 }
+
+void Lifecycle::Outdate(TraceEntry* entry) { entry->outdated = true; }
 
 void Lifecycle::Renew(TraceEntry* entry, std::string_view reason,
                       std::span<const engine::ValueId> replaced) {

@@ -91,6 +91,8 @@ class Lifecycle {
   void Keep(TraceEntry* entry, std::unique_ptr<engine::Trace> trace);
   // kBuilding: goes on if the build is done.
   void CollectBuild(TraceEntry* entry);
+  // A validation of that instance has been enqueued.
+  static void AwaitVerdict(TraceEntry* entry, size_t instance);
   // A verdict is pending: goes on if it is there.
   void CollectVerdict(TraceEntry* entry, engine::Executor::Patience patience);
   // All builds that are done, and all verdicts, which are waited for.
@@ -144,6 +146,9 @@ class Lifecycle {
   // another pass may bring other data: the plan rests, and is given up only
   // where that happens time and again.
   void CouldNotRun(TraceEntry* entry, const base::Error& error);
+  // Its plan is not as it should be any more: it starts over when its head
+  // comes.
+  static void Outdate(TraceEntry* entry);
   // Back to its first recording, for what was learned since.
   void StartOver(TraceEntry* entry);
   // Its plan is of no use any more, for that reason: what it names is not there

@@ -94,7 +94,7 @@ class PlanPass {
     if (!HasPrivates() || writes_ == nullptr || !writes_->several()) {
       return false;
     }
-    entry()->outdated = true;
+    Lifecycle::Outdate(entry());
     return true;
   }
 

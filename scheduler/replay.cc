@@ -43,9 +43,7 @@ bool Replay::Begin() {
   }
   if (WritesOutside()) ++journal_.stats.effects;
   ++journal_.stats.replays;
-  entry()->leavings.RunBegan();
-  ++entry()->replays;
-  entry()->instances.Replayed(in_use_.index, entry()->replays);
+  entry()->Replayed(in_use_.index);
   GoOn();
   return true;
 }
@@ -225,7 +223,7 @@ void Replay::Squash(std::string_view found) {
   span_.EndAt(cursor_);
   BeginSpan(Doing::kSquashing);
   ++journal_.stats.squashes;
-  ++entry()->squashes;
+  entry()->CountSquash();
   if (!entry()->EndsSoonBehind(cursor_)) entry()->running.Fail();
   boundaries_.Left(traced().before);
   CountPrivateWriters();

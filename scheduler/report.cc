@@ -122,4 +122,38 @@ std::string ReportJson(const std::string& mode, const Stats& stats,
   return report.dump();
 }
 
+Stats SumOfStats(const std::vector<StreamSession*>& sessions) {
+  Stats sum;
+  for (StreamSession* session : sessions) {
+    session->Inspect([&sum](const Journal& journal, const auto&, const auto&) {
+#define REPRISE_STATS_ADD(name, meaning) sum.name += journal.stats.name;
+      REPRISE_STATS(REPRISE_STATS_ADD)
+#undef REPRISE_STATS_ADD
+    });
+  }
+  return sum;
+}
+
+void AddPlaces(Timeline::Excerpt& excerpt,
+               const std::vector<StreamSession*>& sessions) {
+  std::map<TrackId, std::vector<size_t>> squashes;
+  for (size_t i = 0; i < excerpt.events.size(); ++i) {
+    const Timeline::Event& event = excerpt.events[i];
+    if (event.doing == Doing::kSquashing) squashes[event.track].push_back(i);
+  }
+  for (StreamSession* session : sessions) {
+    const auto found = squashes.find(session->track().id());
+    if (found == squashes.end()) continue;
+    session->Inspect([&](const Journal& journal, const auto&, const auto&) {
+      for (const size_t i : found->second) {
+        const Timeline::Event& event = excerpt.events[i];
+        const auto places = journal.places.Find(Places::OfSquash(
+            event.signature.ToHex(), event.left_at, event.text()));
+        if (places.empty()) continue;
+        excerpt.places[i] = {places.begin(), places.end()};
+      }
+    });
+  }
+}
+
 }  // namespace reprise::scheduler

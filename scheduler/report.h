@@ -1,4 +1,4 @@
-// The report of a session, for programs.
+// What the sessions of a runtime tell, together.
 
 #ifndef REPRISE_SCHEDULER_REPORT_H_
 #define REPRISE_SCHEDULER_REPORT_H_
@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/stats.h"
 #include "scheduler/stream_session.h"
+#include "scheduler/timeline.h"
 
 namespace reprise::scheduler {
 
@@ -15,6 +17,14 @@ namespace reprise::scheduler {
 // sessions' together.
 std::string ReportJson(const std::string& mode, const Stats& stats,
                        const std::vector<StreamSession*>& sessions);
+
+// The counters of all sessions' journals. Takes each session's lock in turn.
+Stats SumOfStats(const std::vector<StreamSession*>& sessions);
+
+// Adds the program's lines to those squashes in the excerpt that are of these
+// sessions. Takes the lock of each such session in turn.
+void AddPlaces(Timeline::Excerpt& excerpt,
+               const std::vector<StreamSession*>& sessions);
 
 }  // namespace reprise::scheduler
 

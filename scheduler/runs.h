@@ -26,13 +26,13 @@ class Runs {
   }
   // There was a cut.
   void Parted() {
-    if (last_ != nullptr && whole_) Count(last_->run);
+    if (last_ != nullptr && whole_) last_->run.Count(length_);
     last_ = nullptr;
     whole_ = true;
   }
   // The stream was interrupted: how long this run would be, nobody knows.
   void Broken() {
-    if (last_ != nullptr) last_->run.alike = 0;
+    if (last_ != nullptr) last_->run.Break();
     Lose();
   }
   void Forget(const TraceEntry& entry) {
@@ -41,14 +41,13 @@ class Runs {
 
   // The entry's head has come, and with it a run of as many as ever.
   bool Begins(const TraceEntry& entry) const {
-    const TraceEntry::Run& run = entry.run;
-    return run.alike >= kAlike && MayBeOne(entry) &&
+    return entry.run.alike() >= kAlike && MayBeOne(entry) &&
            (last_ == nullptr ? whole_ : last_ != &entry);
   }
 
   // Its runs have been alike for a while, and may be one soon.
   bool Nears(const TraceEntry& entry) const {
-    return entry.run.alike >= kAlikeForAWhile && entry.run.alike < kAlike &&
+    return entry.run.alike() >= kAlikeForAWhile && entry.run.alike() < kAlike &&
            MayBeOne(entry);
   }
 
@@ -63,17 +62,13 @@ class Runs {
   static constexpr uint64_t kMostOps = 512;
 
   static bool MayBeOne(const TraceEntry& entry) {
-    const TraceEntry::Run& run = entry.run;
-    return run.length >= kShortest && run.length <= kLongest &&
-           uint64_t{run.length} * entry.ops <= kMostOps;
+    const uint32_t length = entry.run.length();
+    return length >= kShortest && length <= kLongest &&
+           uint64_t{length} * entry.ops <= kMostOps;
   }
   void Lose() {
     last_ = nullptr;
     whole_ = false;
-  }
-  void Count(TraceEntry::Run& run) const {
-    run.alike = run.length == length_ ? run.alike + 1 : 1;
-    run.length = length_;
   }
 
   TraceEntry* last_ = nullptr;  // that ended; nothing has come since

@@ -15,6 +15,7 @@
 #include "engine/base/status.h"
 #include "engine/trace/frontend.h"
 #include "engine/trace/op.h"
+#include "scheduler/host_wait.h"
 #include "scheduler/ops_under_way.h"
 #include "scheduler/session.h"
 #include "scheduler/skipping.h"
@@ -32,21 +33,6 @@ enum class Shortage : uint8_t {
 };
 
 class BuildQueue;
-class Runtime;
-
-// What the host waits for, from before a wait until Runtime::AfterWait. Several
-// waits of a thread may be noted in one.
-struct HostWait {
-  enum class For : uint8_t { kUnknown, kOp, kStream, kDevice, kEvent };
-
-  const Runtime* runtime = nullptr;  // that noted it; null: none did
-  For what = For::kUnknown;          // the last of them
-  // Work that no session was shown may be among what is waited for.
-  bool unwatched = false;
-  StreamKey stream{};           // of kStream; its device, of kDevice
-  UnwatchedWork::Time began{};  // the last of them
-  uint64_t number = 0;          // StreamWrites', of the last wait for a stream
-};
 
 // Thread-safe. Never destroyed while a session is in use; torch's lives for the
 // whole process.
@@ -179,8 +165,8 @@ class Runtime {
   // Any thread, also inside the allocator of that device and under its lock:
   // no lock is waited for whose holder may wait for that one. What is destroyed
   // is freed to that allocator, on this thread; nothing is allocated from it.
-  // Lock order: a session's, the runtime's, the allocator's, the plan cache's;
-  // so the first two, if the third is held, are only tried.
+  // Lock order: the table of sessions', a session's, the allocator's, the plan
+  // cache's; so the first two, if the third is held, are only tried.
   uint64_t ReleaseMemory(int device, Shortage shortage);
 
   // Cached memory of `device` may be about to go back to it: see

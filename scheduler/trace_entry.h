@@ -28,6 +28,7 @@
 #include "scheduler/pass_times.h"
 #include "scheduler/profit.h"
 #include "scheduler/renewal.h"
+#include "scheduler/run_length.h"
 #include "scheduler/succession.h"
 #include "scheduler/suspects.h"
 #include "scheduler/trace_id.h"
@@ -128,6 +129,13 @@ struct TraceEntry {
   void BrokePromise() { ++broken_promises_; }
   void KeptPromise() { broken_promises_ = 0; }
   bool keeps_promises() const { return broken_promises_ < kMostBroken; }
+  // An instance of its plan replays a pass.
+  void Replayed(size_t instance) {
+    ++replays;
+    instances.Replayed(instance, replays);
+    leavings.RunBegan();
+  }
+  void CountSquash() { ++squashes; }
   void Followed() {
     running.Succeed();
     refusals.Renew();
@@ -142,13 +150,7 @@ struct TraceEntry {
   Leavings leavings;
 
   Succession succession;
-  // How often it came in a row the last time, and how many times in a row it
-  // was as often (Runs).
-  struct Run {
-    uint32_t length = 0;
-    uint32_t alike = 0;
-  };
-  Run run;
+  RunLength run;
   Joined joined;
   bool stayed_away = false;  // its plan went for that, before it was proved
 

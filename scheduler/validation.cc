@@ -176,8 +176,7 @@ void Validation::Finish() {
     life_.GiveUp(entry(), ended.error().message());
     return;
   }
-  entry()->verdict_pending = true;
-  entry()->validating = in_use_.index;
+  Lifecycle::AwaitVerdict(entry(), in_use_.index);
 }
 
 void Validation::Leaving() {

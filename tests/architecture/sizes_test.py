@@ -39,10 +39,10 @@ LARGER = {
     "engine/replay/instance.h": 323,
     "kernels/nvrtc.cc": 466,
     "scheduler/batch_stream.cc": 401,
-    "scheduler/lifecycle.cc": 622,
+    "scheduler/lifecycle.cc": 629,
     "scheduler/profit.h": 251,
     "scheduler/repetition.h": 365,
-    "scheduler/runtime.cc": 739,
+    "scheduler/runtime.cc": 436,
     "scheduler/stream_session.cc": 780,
     "scheduler/stream_session.h": 345,
 }

@@ -34,7 +34,7 @@ TEST_F(RunsTest, LengthThatIsAlwaysTheSameIsKnown) {
   EXPECT_FALSE(runs_.Begins(layer_));
   Runs40(12);
   EXPECT_TRUE(runs_.Begins(layer_));
-  EXPECT_EQ(layer_.run.length, 12u);
+  EXPECT_EQ(layer_.run.length(), 12u);
   EXPECT_FALSE(runs_.Begins(rest_));
   runs_.Ended(layer_);
   EXPECT_FALSE(runs_.Begins(layer_));  // it goes on

@@ -1,0 +1,98 @@
+// Which sessions are told that memory is used without an op.
+
+#ifndef REPRISE_SCHEDULER_INTERRUPTS_H_
+#define REPRISE_SCHEDULER_INTERRUPTS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "engine/trace/op.h"
+#include "scheduler/host_wait.h"
+#include "scheduler/session.h"
+#include "scheduler/session_table.h"
+#include "scheduler/stream_key.h"
+#include "scheduler/stream_writes.h"
+#include "scheduler/unwatched_work.h"
+
+namespace reprise::scheduler {
+
+// A program may write memory that a replay reads ahead without an op that a
+// session is shown: through an address, by work that nobody watched, by an op
+// that may write anything. It uses what it wrote after the host has waited. So
+// passes end at such a use, and at waits that it may be behind.
+//
+// Of one runtime. Thread-safe; called under no session's lock.
+class Interrupts {
+ public:
+  struct Parts {  // all borrowed
+    const SessionTable* sessions = nullptr;
+    StreamWrites* writes = nullptr;
+    UnwatchedWork* unwatched = nullptr;
+  };
+  explicit Interrupts(const Parts& parts) : parts_(parts) {}
+
+  // --- Sessions ---
+
+  // Becomes true when a session begins a trace. Set relaxed: a thread that has
+  // begun something finds it, and others that have not been ordered behind that
+  // need not.
+  std::atomic<bool>* opened() { return &opened_; }
+  // False if no trace has been begun on any session since the last All, and
+  // that call has ended: there is nothing to interrupt.
+  bool may_have_opened() const {
+    return opened_.load(std::memory_order_acquire) ||
+           interrupting_.load(std::memory_order_acquire) != 0;
+  }
+  // Session::Interrupt of all, or of all but that one.
+  void All(const char* what);
+  void Others(const Session* session, const char* what);
+
+  // --- Writes of which nobody tells ---
+
+  // Memory was used without an op: what writes it from now on, on whatever
+  // stream, is not seen. Relaxed: the thread that did it goes on to order
+  // others behind that itself.
+  void NoteUnseen() { unseen_.store(true, std::memory_order_relaxed); }
+  // The same of an op that may write any memory. It counts once there are
+  // several streams: its own stream's session knows of the op.
+  void NoteUnknownWrites() {
+    if (unknown_writes_.load(std::memory_order_relaxed)) return;
+    unknown_writes_.store(true, std::memory_order_relaxed);
+  }
+  bool unseen() const {
+    return unseen_.load(std::memory_order_relaxed) ||
+           (unknown_writes_.load(std::memory_order_relaxed) &&
+            parts_.writes->several());
+  }
+  // See Runtime, whose functions of these names these are.
+  void BeforeUnknownWrites(Session* session, const uint64_t* at);
+  void BeforeOp(Session* session, const engine::OpView& op, bool may_wait,
+                HostWait& wait);
+
+  // --- Waits of the host ---
+
+  void NoteWait(const StreamKey& stream, HostWait& wait) const;
+  void NoteWaitForEvent(const void* event, HostWait& wait) const;
+  void NoteWaitForDevice(int device, HostWait& wait) const;
+  void BeforeWait(const StreamKey& stream, const char* what, HostWait& wait);
+  void BeforeWaitForEvent(const void* event, HostWait& wait);
+  void AfterWait(const HostWait& noted);
+  // False: AfterWait does nothing.
+  bool tells_of_waits() const {
+    return unseen() || parts_.unwatched->any() || parts_.writes->several();
+  }
+
+ private:
+  // One of another runtime does not know what was waited for before.
+  void Renew(HostWait& wait) const;
+
+  const Parts parts_;
+  std::atomic<bool> opened_{false};
+  std::atomic<int> interrupting_{0};  // threads in All
+  std::atomic<bool> unseen_{false};
+  std::atomic<bool> unknown_writes_{false};
+};
+
+}  // namespace reprise::scheduler
+
+#endif  // REPRISE_SCHEDULER_INTERRUPTS_H_
