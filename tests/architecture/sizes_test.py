@@ -24,8 +24,6 @@ LARGER = {
     "bindings/python/reprise/_observers.py": 495,
     "bindings/python/reprise/_region.py": 1011,
     "bindings/torch/hook/op_call.cc": 442,
-    "bindings/torch/region/tape.cc": 427,
-    "bindings/torch/region/tape.h": 298,
     "bindings/torch/region/tape_recorder.cc": 1282,
     "bindings/torch/region/tape_recorder.h": 276,
     "bindings/torch/region/tape_stretches.cc": 738,

@@ -38,18 +38,18 @@ std::string TextOf(const TapeArgument& argument) {
 }  // namespace
 
 TapeMatcher::TapeMatcher(std::vector<std::shared_ptr<const Tape>> expected,
-                         Tape* written)
+                         TapeRecord* written)
     : all_(std::move(expected)), written_(written) {
-  if (!all_.empty()) expected_ = std::make_shared<Tape>(*all_[0]);
+  if (!all_.empty()) expected_ = all_[0]->record();
 }
 
 bool TapeMatcher::SameRegister(int32_t expected, int32_t written) {
   if (expected != written) return false;
   if (written < 0) return true;
-  Tape& tape = *expected_;
-  if (static_cast<size_t>(expected) >= tape.registers_.size()) return false;
-  TapeRegister& then = tape.registers_[static_cast<size_t>(expected)];
-  TapeRegister& now = written_->registers_[static_cast<size_t>(written)];
+  TapeRecord& tape = *expected_;
+  if (static_cast<size_t>(expected) >= tape.registers.size()) return false;
+  TapeRegister& then = tape.registers[static_cast<size_t>(expected)];
+  TapeRegister& now = written_->registers[static_cast<size_t>(written)];
   if (then.origin == Origin::kConstant && now.origin == Origin::kForeign) {
     now.origin = Origin::kConstant;
   }
@@ -80,7 +80,7 @@ bool TapeMatcher::SameForm(const TapeRegister& then,
   const int64_t moved = now.form.offset_bytes() - then.form.offset_bytes();
   if (moved == 0 || now.origin == Origin::kInput) return true;
   if (now.origin != Origin::kResult) return false;
-  const TapeCall& made = written_->calls_[now.index];
+  const TapeCall& made = written_->calls[now.index];
   return std::ranges::any_of(made.arguments, [&](const TapeArgument& argument) {
     return std::ranges::any_of(argument.registers, [&](int32_t reg) {
       return reg >= 0 && MovedBy(reg) == moved;
@@ -90,14 +90,14 @@ bool TapeMatcher::SameForm(const TapeRegister& then,
 
 int64_t TapeMatcher::MovedBy(int32_t reg) const {
   const auto at = static_cast<size_t>(reg);
-  return written_->registers_[at].form.offset_bytes() -
-         expected_->registers_[at].form.offset_bytes();
+  return written_->registers[at].form.offset_bytes() -
+         expected_->registers[at].form.offset_bytes();
 }
 
 bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
                                std::string& how) {
   if (expected.kind == Kind::kNumber) {
-    const double given = written_->numbers_[expected.index];
+    const double given = written_->numbers[expected.index];
     if (expected.wrapped != written.wrapped || !written.value.isDouble() ||
         !SameBits(written.value.toDouble(),
                   expected.negated ? -given : given)) {
@@ -126,15 +126,15 @@ bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
   }
   how = "is " + TextOf(written) + ", was " + TextOf(expected);
   if (!written.value.isDouble() || !expected.value.isDouble()) return false;
-  Tape& tape = *expected_;
+  TapeRecord& tape = *expected_;
   const double was = expected.value.toDouble();
   const double is = written.value.toDouble();
   std::optional<TapeArgument> number;
-  for (uint32_t i = 0; i < written_->numbers_.size(); ++i) {
+  for (uint32_t i = 0; i < written_->numbers.size(); ++i) {
     for (const bool negated : {false, true}) {
       const double sign = negated ? -1 : 1;
-      if (!SameBits(sign * tape.numbers_[i], was) ||
-          !SameBits(sign * written_->numbers_[i], is)) {
+      if (!SameBits(sign * tape.numbers[i], was) ||
+          !SameBits(sign * written_->numbers[i], is)) {
         continue;
       }
       if (number.has_value()) return false;  // which of them is not known
@@ -145,7 +145,7 @@ bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
     }
   }
   if (!number.has_value()) return false;
-  for (Tape* of : {&tape, written_}) of->varies_[number->index] = true;
+  for (TapeRecord* of : {&tape, written_}) of->varies[number->index] = true;
   number->value = expected.value;
   expected = *number;
   number->value = written.value;
@@ -154,8 +154,8 @@ bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
 }
 
 void TapeMatcher::ForgetNumbers() {
-  written_->varies_.assign(written_->varies_.size(), false);
-  for (TapeCall& call : written_->calls_) {
+  written_->varies.assign(written_->varies.size(), false);
+  for (TapeCall& call : written_->calls) {
     for (TapeArgument& argument : call.arguments) {
       if (argument.kind == Kind::kNumber) argument.kind = Kind::kValue;
     }
@@ -163,14 +163,14 @@ void TapeMatcher::ForgetNumbers() {
 }
 
 std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
-  TapeCall& written = written_->calls_[index];
+  TapeCall& written = written_->calls[index];
   const std::string name = FullName(written.op.operator_name());
   const std::string number = "call " + std::to_string(index);
   read_another_ = false;
-  if (index >= expected_->calls_.size()) {
+  if (index >= expected_->calls.size()) {
     return number + ", " + name + ", is one more";
   }
-  TapeCall& expected = expected_->calls_[index];
+  TapeCall& expected = expected_->calls[index];
   if (written.op.operator_name() != expected.op.operator_name()) {
     return number + " is " + name + ", was " +
            FullName(expected.op.operator_name());
@@ -216,10 +216,10 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
 }
 
 bool TapeMatcher::ExpectAnother(size_t index) {
-  const std::shared_ptr<Tape> before = expected_;
+  std::optional<TapeRecord> before = std::move(expected_);
   const bool read_another = read_another_;
   for (size_t next = which_ + 1; next < all_.size(); ++next) {
-    expected_ = std::make_shared<Tape>(*all_[next]);
+    expected_ = all_[next]->record();
     size_t call = 0;
     while (call <= index && !DifferenceAt(call).has_value()) ++call;
     if (call > index) {
@@ -227,13 +227,13 @@ bool TapeMatcher::ExpectAnother(size_t index) {
       return true;
     }
   }
-  expected_ = before;
+  expected_ = std::move(before);
   read_another_ = read_another;
   return false;
 }
 
 std::optional<std::string> TapeMatcher::Differs(size_t call) {
-  if (expected_ == nullptr) return std::nullopt;
+  if (!expected_.has_value()) return std::nullopt;
   std::optional<std::string> difference = DifferenceAt(call);
   if (difference.has_value() && read_another_ && ExpectAnother(call)) {
     return std::nullopt;
@@ -244,30 +244,29 @@ std::optional<std::string> TapeMatcher::Differs(size_t call) {
 std::optional<std::string> TapeMatcher::EndDiffers(
     const std::vector<bool>& computed) {
   const std::vector<bool>& known =
-      computed.empty() ? expected_->computed_ : computed;
+      computed.empty() ? expected_->computed : computed;
   for (size_t i = 0; i < known.size(); ++i) {
-    if (known[i] && expected_->varies_[i]) {
+    if (known[i] && expected_->varies[i]) {
       return "Python computes with a number that is another one each time";
     }
   }
-  for (size_t i = 0; i < expected_->decides_.size(); ++i) {
-    if (expected_->decides_[i] && written_->decides_[i] &&
-        expected_->varies_[i]) {
+  for (size_t i = 0; i < expected_->decides.size(); ++i) {
+    if (expected_->decides[i] && written_->decides[i] && expected_->varies[i]) {
       return "an operator that is made of others may decide by a number that "
              "is another one each time";
     }
   }
-  if (written_->calls_.size() != expected_->calls_.size()) {
-    return "it ends after " + std::to_string(written_->calls_.size()) +
-           " calls, was " + std::to_string(expected_->calls_.size());
+  if (written_->calls.size() != expected_->calls.size()) {
+    return "it ends after " + std::to_string(written_->calls.size()) +
+           " calls, was " + std::to_string(expected_->calls.size());
   }
-  if (!std::ranges::equal(written_->outputs_, expected_->outputs_,
+  if (!std::ranges::equal(written_->outputs, expected_->outputs,
                           [this](int32_t now, int32_t then) {
                             return SameRegister(then, now);
                           })) {
     return "it returns other tensors";
   }
-  if (written_->gradients_ != expected_->gradients_) {
+  if (written_->gradients != expected_->gradients) {
     return "it leaves other gradients";
   }
   if (!SameContents()) {
@@ -280,22 +279,22 @@ std::optional<std::string> TapeMatcher::EndDiffers(
 bool TapeMatcher::SameContents() const {
   std::vector<TapeContent> written;
   std::ranges::copy_if(
-      written_->contents_, std::back_inserter(written),
+      written_->contents, std::back_inserter(written),
       [this](const TapeContent& read) {
-        return written_->registers_[static_cast<size_t>(read.reg)].origin !=
+        return written_->registers[static_cast<size_t>(read.reg)].origin !=
                Origin::kConstant;
       });
   return std::ranges::equal(
-      written, expected_->contents_,
+      written, expected_->contents,
       [](const TapeContent& now, const TapeContent& then) {
         return now.reg == then.reg && SameContent(now.content, then.content);
       });
 }
 
 bool TapeMatcher::NumbersFit() const {
-  for (size_t i = 0; i < written_->numbers_.size(); ++i) {
-    if (!expected_->varies_[i] &&
-        !SameBits(expected_->numbers_[i], written_->numbers_[i])) {
+  for (size_t i = 0; i < written_->numbers.size(); ++i) {
+    if (!expected_->varies[i] &&
+        !SameBits(expected_->numbers[i], written_->numbers[i])) {
       return false;
     }
   }

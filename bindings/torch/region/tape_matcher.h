@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings/torch/region/tape.h"
+#include "bindings/torch/region/tape_record.h"
 
 namespace reprise::bindings {
 
@@ -21,7 +22,8 @@ namespace reprise::bindings {
 class TapeMatcher {
  public:
   // `written` is borrowed, and changed where constants and numbers are found.
-  TapeMatcher(std::vector<std::shared_ptr<const Tape>> expected, Tape* written);
+  TapeMatcher(std::vector<std::shared_ptr<const Tape>> expected,
+              TapeRecord* written);
 
   // Of the call that was written last: in what it differs from what is
   // expected. Nothing: it does not. Not called again behind a difference.
@@ -42,7 +44,7 @@ class TapeMatcher {
   // Which of the tapes is expected.
   size_t which() const { return which_; }
   // That one, with what was found to vary.
-  std::shared_ptr<Tape> TakeMatched() { return std::move(expected_); }
+  TapeRecord TakeMatched() { return *std::move(expected_); }
 
  private:
   std::optional<std::string> DifferenceAt(size_t call);
@@ -58,8 +60,8 @@ class TapeMatcher {
                     std::string& how);
 
   const std::vector<std::shared_ptr<const Tape>> all_;
-  Tape* const written_;
-  std::shared_ptr<Tape> expected_;  // a copy; null: nothing is expected
+  TapeRecord* const written_;
+  std::optional<TapeRecord> expected_;  // a copy; nothing is expected: none
   size_t which_ = 0;
   bool read_another_ = false;
 };

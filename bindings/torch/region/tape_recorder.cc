@@ -22,6 +22,7 @@
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/region/tape_ops.h"
+#include "bindings/torch/region/tape_views.h"
 #include "bindings/torch/runtime/op_policy.h"
 #include "bindings/torch/runtime/program_place.h"
 #include "bindings/torch/runtime/session_source.h"
@@ -176,15 +177,14 @@ std::unique_ptr<TapeRecorder> TapeRecorder::Begin(Parts parts) {
 
 TapeRecorder::TapeRecorder(Parts parts)
     : parts_(std::move(parts)),
-      tape_(std::make_shared<Tape>()),
-      matcher_(parts_.expected, tape_.get()),
+      matcher_(parts_.expected, &record_),
       surroundings_(parts_.level, parts_.pass) {
-  tape_->level_ = parts_.level;
-  tape_->modes_ = surroundings_.modes();
-  tape_->pass_ = parts_.pass;
-  tape_->numbers_ = parts_.numbers;
-  tape_->varies_.assign(parts_.numbers.size(), false);
-  tape_->decides_.assign(parts_.numbers.size(), false);
+  record_.level = parts_.level;
+  record_.modes = surroundings_.modes();
+  record_.pass = parts_.pass;
+  record_.numbers = parts_.numbers;
+  record_.varies.assign(parts_.numbers.size(), false);
+  record_.decides.assign(parts_.numbers.size(), false);
   for (const at::Tensor& tensor : parts_.watched) {
     watched_.emplace(tensor.unsafeGetTensorImpl(), WatchedTensor::Of(tensor));
     if (tensor.is_leaf()) AddHolder(tensor);
@@ -192,13 +192,13 @@ TapeRecorder::TapeRecorder(Parts parts)
   for (uint32_t i = 0; i < parts_.inputs.size(); ++i) {
     const at::Tensor& input = parts_.inputs[i];
     const auto known = known_.find(input.unsafeGetTensorImpl());
-    tape_->inputs_.push_back(
+    record_.inputs.push_back(
         known != known_.end() ? known->second : Add(input, Origin::kInput, i));
     const auto same =
         std::ranges::find_if(parts_.inputs, [&input](const at::Tensor& other) {
           return other.storage().is_alias_of(input.storage());
         });
-    tape_->sharing_.push_back(
+    record_.sharing.push_back(
         static_cast<uint32_t>(same - parts_.inputs.begin()));
   }
   if (at::hasCUDA() && c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
@@ -341,12 +341,12 @@ void TapeRecorder::NotePython(std::span<const c10::IValue> arguments,
   });
   const size_t call = Before(op, arguments);
   if (!refused_.empty()) return;
-  tape_->calls_[call].calls_python = true;
+  record_.calls[call].calls_python = true;
   // What it does besides cannot be done twice, nor looked at.
   calls_python_ = true;
   draws_ = true;
   pure_ = false;
-  tape_->first_effect_ = std::min(tape_->first_effect_, call);
+  record_.first_effect = std::min(record_.first_effect, call);
   After(call, results);
 }
 
@@ -379,7 +379,7 @@ void TapeRecorder::NoteAsked(const c10::TensorImpl& tensor, Asked what) {
   if (recorder.IsOfThisCall(tensor, what)) return;
   switch (what) {
     case Asked::kOffset:
-      recorder.tape_->fixed_offsets_ = true;
+      recorder.record_.fixed_offsets = true;
       break;
     case Asked::kMemory:
       recorder.Refuse(
@@ -405,7 +405,7 @@ bool TapeRecorder::IsOfThisCall(const c10::TensorImpl& tensor,
     if (meta == nullptr || meta->grad_fn_ == nullptr) return true;
     // One leads to those that it was made from.
     const bool leads_outside =
-        std::ranges::any_of(tape_->registers_, [](const TapeRegister& reg) {
+        std::ranges::any_of(record_.registers, [](const TapeRegister& reg) {
           return reg.origin != Origin::kResult && !reg.form.leaf;
         });
     if (leads_outside) return false;
@@ -447,8 +447,8 @@ void TapeRecorder::Differ(std::string how) {
 
 int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
                           uint32_t index) {
-  const auto reg = static_cast<int32_t>(tape_->registers_.size());
-  TapeRegister& made = tape_->registers_.emplace_back();
+  const auto reg = static_cast<int32_t>(record_.registers.size());
+  TapeRegister& made = record_.registers.emplace_back();
   made.origin = origin;
   made.index = index;
   made.form = TensorForm::Of(tensor);
@@ -472,7 +472,7 @@ int32_t TapeRecorder::Add(const at::Tensor& tensor, Origin origin,
   if (origin != Origin::kResult && may_hold && tensor.is_leaf()) {
     AddHolder(tensor);
   }
-  histories_.resize(tape_->registers_.size(), nullptr);
+  histories_.resize(record_.registers.size(), nullptr);
   NoteHistory(reg, tensor);
   return reg;
 }
@@ -506,7 +506,7 @@ std::vector<int32_t> TapeRecorder::FindAliases(const at::Tensor& tensor) const {
       by_storage_.equal_range(tensor.storage().unsafeGetStorageImpl());
   const TensorForm form = TensorForm::Of(tensor);
   for (auto it = begin; it != end; ++it) {
-    TensorForm other = tape_->registers_[static_cast<size_t>(it->second)].form;
+    TensorForm other = record_.registers[static_cast<size_t>(it->second)].form;
     other.requires_grad = form.requires_grad;
     other.leaf = form.leaf;
     if (other == form) aliases.push_back(it->second);
@@ -528,16 +528,16 @@ bool TapeRecorder::IsWhereItWas(int32_t reg, const at::Tensor& tensor) const {
 void TapeRecorder::NoteOneOf(std::span<const int32_t> aliases) {
   if (aliases.size() < 2) return;
   const auto at = [this](int32_t reg) -> const TapeRegister& {
-    return tape_->registers_[static_cast<size_t>(reg)];
+    return record_.registers[static_cast<size_t>(reg)];
   };
   const bool are_inputs = std::ranges::all_of(
       aliases, [&](int32_t reg) { return at(reg).origin == Origin::kInput; });
   if (!are_inputs) {  // views of arguments, say
-    tape_->fixed_distances_ = true;
+    record_.fixed_distances = true;
     return;
   }
   for (const int32_t reg : aliases.subspan(1)) {
-    tape_->in_one_place_.emplace(at(aliases.front()).index, at(reg).index);
+    record_.in_one_place.emplace(at(aliases.front()).index, at(reg).index);
   }
 }
 
@@ -591,7 +591,7 @@ int32_t TapeRecorder::RegisterOf(const at::Tensor& tensor) {
 
 int32_t TapeRecorder::AddForeign(const at::Tensor& tensor) {
   const int32_t reg = Add(tensor, Origin::kForeign, 0);
-  TapeRegister& added = tape_->registers_[static_cast<size_t>(reg)];
+  TapeRegister& added = record_.registers[static_cast<size_t>(reg)];
   added.foreign.emplace(tensor.getIntrusivePtr());
   if (IsSmallOfHost(tensor)) {
     added.content = CopyHostTensor(*tensor.unsafeGetTensorImpl());
@@ -615,7 +615,7 @@ void TapeRecorder::NoteHistory(int32_t reg, const at::Tensor& tensor) {
   const Node* const history = HistoryOf(tensor);
   histories_[static_cast<size_t>(reg)] = history;
   if (parts_.level == TapeLevel::kAboveAutograd && history != nullptr &&
-      tape_->registers_[static_cast<size_t>(reg)].origin == Origin::kResult) {
+      record_.registers[static_cast<size_t>(reg)].origin == Origin::kResult) {
     nodes_.push_back(tensor.grad_fn());
   }
 }
@@ -625,7 +625,7 @@ bool TapeRecorder::HasItsHistory(int32_t reg, const at::Tensor& tensor) const {
   return HistoryOf(tensor) == histories_[static_cast<size_t>(reg)] &&
          tensor.requires_grad() ==
              (histories_[static_cast<size_t>(reg)] != nullptr ||
-              tape_->registers_[static_cast<size_t>(reg)].form.requires_grad);
+              record_.registers[static_cast<size_t>(reg)].form.requires_grad);
 }
 
 bool TapeRecorder::HasHooks() const {
@@ -736,7 +736,7 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
       }
     });
   }
-  TapeCall& call = tape_->calls_.emplace_back(TapeCall{.op = op});
+  TapeCall& call = record_.calls.emplace_back(TapeCall{.op = op});
   call.grad_mode = at::GradMode::is_enabled();
   if (parts_.level == TapeLevel::kBelowAutograd) call.autocast = AutocastOf(op);
   // As autograd's kernels call those below; one that counts a write, or gives a
@@ -753,9 +753,9 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
   // Without an offset, from where the tensor begins.
   if (op.operator_name().name.starts_with("aten::as_strided") &&
       !arguments.back().isNone()) {
-    tape_->fixed_offsets_ = true;
+    record_.fixed_offsets = true;
   }
-  NoteEffects(op, tape_->calls_.size() - 1, arguments);
+  NoteEffects(op, record_.calls.size() - 1, arguments);
   auto& written = written_.emplace_back();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!Writes(op, i)) continue;
@@ -765,7 +765,7 @@ size_t TapeRecorder::Before(const c10::OperatorHandle& op,
       ++reg;
     });
   }
-  return tape_->calls_.size() - 1;
+  return record_.calls.size() - 1;
 }
 
 void TapeRecorder::NoteValues(const c10::OperatorHandle& op,
@@ -788,7 +788,7 @@ void TapeRecorder::NoteNumbers(std::span<const c10::IValue> arguments) {
   const auto note = [this](double value) {
     for (size_t i = 0; i < parts_.numbers.size(); ++i) {
       if (std::abs(parts_.numbers[i]) == std::abs(value)) {
-        tape_->decides_[i] = true;
+        record_.decides[i] = true;
       }
     }
   };
@@ -809,8 +809,8 @@ void TapeRecorder::NoteContentsBehind(const at::Tensor& tensor,
   if (!tensor.has_storage() || !refused_.empty()) return;
   std::unordered_set<const c10::StorageImpl*> from = {
       tensor.storage().unsafeGetStorageImpl()};
-  for (size_t c = tape_->calls_.size(); c-- > 0;) {
-    const TapeCall& call = tape_->calls_[c];
+  for (size_t c = record_.calls.size(); c-- > 0;) {
+    const TapeCall& call = record_.calls[c];
     const auto is_from = [&](int32_t reg) {
       return reg >= 0 && from.contains(storages_[static_cast<size_t>(reg)]);
     };
@@ -833,8 +833,8 @@ void TapeRecorder::NoteContentsBehind(const at::Tensor& tensor,
       }
     }
   }
-  for (size_t reg = 0; reg < tape_->registers_.size(); ++reg) {
-    const TapeRegister& of = tape_->registers_[reg];
+  for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
+    const TapeRegister& of = record_.registers[reg];
     if (of.origin == Origin::kResult || !from.contains(storages_[reg]))
       continue;
     const c10::TensorImpl* const given =
@@ -850,9 +850,9 @@ void TapeRecorder::NoteContentsBehind(const at::Tensor& tensor,
              "large, on another device, or written: make it outside");
       return;
     }
-    if (std::ranges::find(tape_->contents_, static_cast<int32_t>(reg),
-                          &TapeContent::reg) == tape_->contents_.end()) {
-      tape_->contents_.push_back(
+    if (std::ranges::find(record_.contents, static_cast<int32_t>(reg),
+                          &TapeContent::reg) == record_.contents.end()) {
+      record_.contents.push_back(
           {static_cast<int32_t>(reg), CopyHostTensor(*given)});
     }
   }
@@ -860,7 +860,7 @@ void TapeRecorder::NoteContentsBehind(const at::Tensor& tensor,
 
 bool TapeRecorder::MayVary(size_t index) const {
   if (parts_.numbers.empty()) return false;
-  const TapeCall& call = tape_->calls_[index];
+  const TapeCall& call = record_.calls[index];
   for (size_t i = 0; i < call.arguments.size(); ++i) {
     const c10::IValue& value = call.arguments[i].value;
     if (!value.isDouble() || IsProbability(call.op, i)) continue;
@@ -879,14 +879,14 @@ void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index,
                                std::span<const c10::IValue> arguments) {
   const bool off = IsOff(op, arguments);
   const bool secretly = WritesSecretly(op) && !off;
-  const TapeCall& call = tape_->calls_[index];
+  const TapeCall& call = record_.calls[index];
   for (size_t i = 0; i < call.arguments.size(); ++i) {
     if (!secretly && !Writes(op, i)) continue;
     // A result may be a view of what is not.
     for (const int32_t reg : call.arguments[i].registers) {
       if (reg < 0) continue;
       const auto written = static_cast<size_t>(reg);
-      const TapeRegister& of = tape_->registers_[written];
+      const TapeRegister& of = record_.registers[written];
       if (outside_.contains(storages_[written]) &&
           (Writes(op, i) ||
            (of.origin == Origin::kForeign && !of.form.requires_grad))) {
@@ -897,14 +897,14 @@ void TapeRecorder::NoteEffects(const c10::OperatorHandle& op, size_t index,
   draws_ |= Draws(op);
   const bool changes = secretly || (Draws(op) && !off);
   pure_ = pure_ && !changes && written_outside_.empty();
-  if (!pure_) tape_->first_effect_ = std::min(tape_->first_effect_, index);
+  if (!pure_) record_.first_effect = std::min(record_.first_effect, index);
 }
 
 void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
   if (!refused_.empty()) return;
   bool of_device = false;
   bool to_host = false;
-  TapeCall& call = tape_->calls_[index];
+  TapeCall& call = record_.calls[index];
   for (const auto& [reg, weak] : written_[index]) {
     if (auto tensor = weak.lock()) NoteHistory(reg, at::Tensor(tensor));
   }
@@ -913,7 +913,7 @@ void TapeRecorder::After(size_t index, std::span<const c10::IValue> results) {
       if (reg < 0) continue;
       of_device |= c10::DispatchKeySet(
                        c10::DispatchKeySet::RAW,
-                       tape_->registers_[static_cast<size_t>(reg)].form.keys)
+                       record_.registers[static_cast<size_t>(reg)].form.keys)
                        .has_backend(c10::BackendComponent::CUDABit);
     }
   }
@@ -949,13 +949,13 @@ void TapeRecorder::NoteDroppedGradients() {
     if (holder.before == nullptr) continue;
     const at::Tensor& now = holder.leaf.grad();
     if (now.defined() && now.unsafeGetTensorImpl() == holder.before) continue;
-    drops_gradients_at_ = tape_->calls_.size();
+    drops_gradients_at_ = record_.calls.size();
     return;
   }
 }
 
 bool TapeRecorder::ReadsGradients() const {
-  return std::ranges::any_of(tape_->registers_, [](const TapeRegister& reg) {
+  return std::ranges::any_of(record_.registers, [](const TapeRegister& reg) {
     return reg.origin == Origin::kGradient;
   });
 }
@@ -963,8 +963,8 @@ bool TapeRecorder::ReadsGradients() const {
 void TapeRecorder::NoteGradients() {
   NoteDroppedGradients();
   // Where Python would read another value, nothing may have changed.
-  tape_->drops_gradients_at_ = std::max(
-      drops_gradients_at_.value_or(tape_->calls_.size()), behind_reads_);
+  record_.drops_gradients_at = std::max(
+      drops_gradients_at_.value_or(record_.calls.size()), behind_reads_);
   for (size_t i = 0; i < holders_.size(); ++i) {
     const Holder holder = holders_[i];  // more may come
     const at::Tensor after = holder.leaf.grad();
@@ -972,15 +972,15 @@ void TapeRecorder::NoteGradients() {
                                        : nullptr) == holder.before;
     const bool read =
         holder.before != nullptr && known_.contains(holder.before) &&
-        tape_->registers_[static_cast<size_t>(known_[holder.before])].origin ==
+        record_.registers[static_cast<size_t>(known_[holder.before])].origin ==
             Origin::kGradient;
     if (same && !read) continue;
-    TapeGradient& noted = tape_->gradients_.emplace_back();
+    TapeGradient& noted = record_.gradients.emplace_back();
     noted.of = static_cast<uint32_t>(RegisterOf(holder.leaf));
     if (same) continue;
     noted.after = RegisterOf(after);
     if (noted.after >= 0 &&
-        tape_->registers_[static_cast<size_t>(noted.after)].origin ==
+        record_.registers[static_cast<size_t>(noted.after)].origin ==
             Origin::kForeign) {
       Refuse("a gradient comes from outside");
     }
@@ -994,7 +994,7 @@ void TapeRecorder::NoteWatched() {
     const auto known = known_.find(found.key());
     const TapeRegister* reg =
         known != known_.end()
-            ? &tape_->registers_[static_cast<size_t>(known->second)]
+            ? &record_.registers[static_cast<size_t>(known->second)]
             : nullptr;
     const bool is_register = reg != nullptr && reg->foreign.has_value() &&
                              reg->foreign->_unsafe_get_target() == found.key();
@@ -1002,7 +1002,7 @@ void TapeRecorder::NoteWatched() {
                     : !found.mapped().Holds()) {
       Refuse("a tensor from outside is given another form, or a gradient");
     }
-    if (!is_register) tape_->watched_.Add(found.mapped());
+    if (!is_register) record_.watched.Add(found.mapped());
   }
 }
 
@@ -1032,7 +1032,7 @@ void TapeRecorder::CheckAliases(std::span<const at::Tensor> outputs) {
 void TapeRecorder::CheckOutside(Outcome& outcome) {
   const bool below = parts_.level == TapeLevel::kBelowAutograd;
   const auto check = [&](size_t reg, const at::Tensor& tensor) {
-    const TapeRegister& came = tape_->registers_[reg];
+    const TapeRegister& came = record_.registers[reg];
     if (HistoryOf(tensor) != histories_[reg]) {
       if (below && parts_.pass == TapePass::kWhole) {
         outcome.tracks_gradients = true;
@@ -1056,8 +1056,8 @@ void TapeRecorder::CheckOutside(Outcome& outcome) {
       Refuse("a backward pass inside goes on outside");
     }
   };
-  for (size_t reg = 0; reg < tape_->registers_.size(); ++reg) {
-    const TapeRegister& came = tape_->registers_[reg];
+  for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
+    const TapeRegister& came = record_.registers[reg];
     if (came.origin == Origin::kInput) {
       check(reg, parts_.inputs[came.index]);
     } else if (came.origin == Origin::kForeign) {
@@ -1079,7 +1079,7 @@ void TapeRecorder::CheckConstants(std::span<const at::Tensor> saved) {
       of_history.insert(tensor.storage().unsafeGetStorageImpl());
     }
   }
-  for (const TapeRegister& reg : tape_->registers_) {
+  for (const TapeRegister& reg : record_.registers) {
     if (reg.origin == Origin::kForeign && !reg.content.defined() &&
         reg.foreign->use_count() == 0) {
       Refuse(
@@ -1092,7 +1092,7 @@ void TapeRecorder::CheckConstants(std::span<const at::Tensor> saved) {
         of_history.contains(storages_[static_cast<size_t>(reg)])) {
       continue;
     }
-    TapeRegister& lasting = tape_->registers_[static_cast<size_t>(reg)];
+    TapeRegister& lasting = record_.registers[static_cast<size_t>(reg)];
     lasting.content.reset();
     if (lasting.origin == Origin::kConstant) {
       Differ("a tensor of the host is another one at each call, and stays");
@@ -1104,7 +1104,7 @@ void TapeRecorder::CheckConstants(std::span<const at::Tensor> saved) {
 // would be the recorded call's in each replay. (A formula of torch's may make a
 // number of the host without an operator.)
 void TapeRecorder::CheckBackwardReads() {
-  for (const TapeRegister& reg : tape_->registers_) {
+  for (const TapeRegister& reg : record_.registers) {
     if (reg.origin == Origin::kForeign &&
         !(reg.form.device.is_cpu() && reg.form.sizes.empty())) {
       Refuse("its backward pass reads a tensor that autograd has not saved");
@@ -1114,12 +1114,12 @@ void TapeRecorder::CheckBackwardReads() {
 
 void TapeRecorder::NoteOutput(const at::Tensor& output, Outcome& outcome) {
   const int32_t reg = RegisterOf(output);
-  tape_->outputs_.push_back(reg);
+  record_.outputs.push_back(reg);
   if (reg < 0) {
     Refuse("an output is no ordinary tensor");
     return;
   }
-  const TapeRegister& given = tape_->registers_[static_cast<size_t>(reg)];
+  const TapeRegister& given = record_.registers[static_cast<size_t>(reg)];
   if (given.origin == Origin::kInput &&
       !output.is_same(parts_.inputs[given.index])) {
     Refuse("an output is an argument's .data");
@@ -1146,8 +1146,8 @@ void TapeRecorder::NoteOutput(const at::Tensor& output, Outcome& outcome) {
 }
 
 void TapeRecorder::NoteWritten(Outcome& outcome) {
-  for (size_t reg = 0; reg < tape_->registers_.size(); ++reg) {
-    const TapeRegister& of = tape_->registers_[reg];
+  for (size_t reg = 0; reg < record_.registers.size(); ++reg) {
+    const TapeRegister& of = record_.registers[reg];
     if (of.origin == Origin::kResult ||
         !written_outside_.contains(storages_[reg])) {
       continue;
@@ -1166,7 +1166,7 @@ void TapeRecorder::NoteSaved(const at::Tensor& saved, size_t saved_from,
   int32_t reg = RegisterOf(saved);
   // Autograd saves a tensor as what detach gives of it.
   while (reg >= 0) {
-    const TapeCall* const maker = tape_->MakerOf(reg);
+    const TapeCall* const maker = record_.MakerOf(reg);
     if (maker == nullptr || maker->op.operator_name().name != "aten::detach") {
       break;
     }
@@ -1176,7 +1176,7 @@ void TapeRecorder::NoteSaved(const at::Tensor& saved, size_t saved_from,
     Refuse("autograd saves what is no ordinary tensor");
     return;
   }
-  std::vector<int32_t>& all = tape_->outputs_;
+  std::vector<int32_t>& all = record_.outputs;
   const auto first = all.begin() + static_cast<ptrdiff_t>(saved_from);
   const auto found = std::find(first, all.end(), reg);
   outcome.saved.push_back(static_cast<size_t>(found - first));
@@ -1198,7 +1198,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
   if (refused_.empty()) {
     NoteGradients();
     const auto own = outputs.first(std::min(saved_from, outputs.size()));
-    tape_->saved_from_ = own.size();
+    record_.saved_from = own.size();
     for (const at::Tensor& output : own) NoteOutput(output, outcome);
     for (const at::Tensor& saved : outputs.subspan(own.size())) {
       NoteSaved(saved, own.size(), outcome);
@@ -1213,7 +1213,7 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     CheckConstants(outputs.subspan(own.size()));
     if (HasHooks()) Refuse("hooks are set on tensors inside");
     if (calls_python_ &&
-        (in_backward_ || !tape_->gradients_.empty() || ReadsGradients())) {
+        (in_backward_ || !record_.gradients.empty() || ReadsGradients())) {
       // They are given to their tensors at the end of a call.
       Refuse(
           "a function runs in each call (reprise.eager) where gradients are "
@@ -1243,28 +1243,26 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
     outcome.as_expected = differs_.empty() && matcher_.NumbersFit();
   }
   if (outcome.as_expected) {
-    std::shared_ptr<Tape> matched = matcher_.TakeMatched();
-    matched->watched_ =
-        std::move(tape_->watched_);  // more since it was written
-    for (size_t i = 0; i < matched->decides_.size(); ++i) {
-      matched->decides_[i] = matched->decides_[i] && tape_->decides_[i];
+    TapeRecord matched = matcher_.TakeMatched();
+    matched.watched = std::move(record_.watched);  // more since it was written
+    for (size_t i = 0; i < matched.decides.size(); ++i) {
+      matched.decides[i] = matched.decides[i] && record_.decides[i];
     }
-    matched->fixed_offsets_ |= tape_->fixed_offsets_;
-    matched->fixed_distances_ |= tape_->fixed_distances_;
-    matched->in_one_place_.merge(tape_->in_one_place_);
-    matched->NoteComputed(computed);
-    tape_ = std::move(matched);
+    matched.fixed_offsets |= record_.fixed_offsets;
+    matched.fixed_distances |= record_.fixed_distances;
+    matched.in_one_place.merge(record_.in_one_place);
+    matched.NoteComputed(computed);
+    record_ = std::move(matched);
   } else {
     matcher_.ForgetNumbers();
-    tape_->NoteComputed(computed);
-    tape_->NoteUses();
-    if (below) tape_->NoteViews(storages_);
+    record_.NoteComputed(computed);
+    record_.NoteUses();
+    if (below) NoteViews(record_, storages_);
   }
   fill();
-  tape_->NoteGiven();
   outcome.expected = matcher_.which();
   outcome.read_another = matcher_.read_another();
-  outcome.tape = std::move(tape_);
+  outcome.tape = std::make_shared<const Tape>(std::move(record_));
   return outcome;
 }
 

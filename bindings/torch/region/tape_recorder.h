@@ -214,7 +214,7 @@ class TapeRecorder {
   bool UsedUp(const NodePtr& history, int depth) const;
 
   Parts parts_;
-  std::shared_ptr<Tape> tape_;
+  TapeRecord record_;
   TapeMatcher matcher_;
   bool ended_ = false;
   bool pure_ = true;  // no call has changed anything

@@ -13,11 +13,12 @@ namespace reprise::bindings {
 TapeRan RunTape(const Tape& tape, const TapeInputs& inputs,
                 std::vector<at::Tensor>& outputs, TapeStretches* known,
                 bool held) {
+  const TapeRecord& record = tape.record();
   TapeValues made(tape, held);
   if (!made.Begin(inputs)) return TapeRan::kGone;
   {
     const c10::impl::ExcludeDispatchKeyGuard below(
-        tape.level_ == TapeLevel::kBelowAutograd
+        record.level == TapeLevel::kBelowAutograd
             ? c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset
             : c10::DispatchKeySet());
     const at::AutoGradMode restored(at::GradMode::is_enabled());
@@ -25,34 +26,35 @@ TapeRan RunTape(const Tape& tape, const TapeInputs& inputs,
     TapeStretches::Run stretches(tape, known, made);
     size_t c = 0;
     try {
-      while (c < tape.calls_.size()) {
-        if (c == tape.drops_gradients_at_) made.DropGradients();
+      while (c < record.calls.size()) {
+        if (c == record.drops_gradients_at) made.DropGradients();
         if (const size_t answered = stretches.GoOver(c)) {
           c += answered;
           continue;
         }
-        if (tape.calls_[c].only_views) {
-          made.MakeViews(tape.calls_[c]);
+        if (record.calls[c].only_views) {
+          made.MakeViews(record.calls[c]);
         } else {
           stretches.Before(c);
-          if (!made.Make(tape.calls_[c], inputs, stack)) return TapeRan::kOther;
+          if (!made.Make(record.calls[c], inputs, stack))
+            return TapeRan::kOther;
           stretches.After(c);
         }
-        made.DropBehind(tape.calls_[c]);
+        made.DropBehind(record.calls[c]);
         ++c;
       }
     } catch (...) {
-      if (c >= tape.first_effect_ || c >= tape.drops_gradients_at_) throw;
+      if (c >= record.first_effect || c >= record.drops_gradients_at) throw;
       return TapeRan::kRaised;
     }
   }
-  for (const TapeGradient& gradient : tape.gradients_) {
+  for (const TapeGradient& gradient : record.gradients) {
     if (gradient.after == TapeArgument::kNone) continue;
     made.Look(static_cast<int32_t>(gradient.of))->mutable_grad() =
         made.Take(gradient.after);
   }
-  outputs.reserve(tape.outputs_.size());
-  for (const int32_t reg : tape.outputs_) outputs.push_back(made.Take(reg));
+  outputs.reserve(record.outputs.size());
+  for (const int32_t reg : record.outputs) outputs.push_back(made.Take(reg));
   return TapeRan::kDone;
 }
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <iterator>
 #include <new>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "bindings/torch/hook/result_maker.h"
 #include "bindings/torch/hook/watched_op.h"
 #include "bindings/torch/region/tape_ops.h"
+#include "bindings/torch/region/tape_views.h"
 #include "bindings/torch/runtime/op_table.h"
 #include "bindings/torch/runtime/session_source.h"
 #include "bindings/torch/runtime/torch_frontend.h"
@@ -22,7 +22,6 @@
 namespace reprise::bindings {
 namespace {
 
-using Origin = TapeRegister::Origin;
 using Kind = TapeArgument::Kind;
 
 // What a stretch is looked at for is less than so many ops take.
@@ -76,12 +75,12 @@ bool IsAsSaid(const at::Tensor& tensor, const engine::ResultSpec& spec) {
 
 TapeStretches::Run::Run(const Tape& tape, TapeStretches* stretches,
                         TapeValues& made)
-    : tape_(tape), stretches_(stretches), made_(made) {
+    : tape_(tape), record_(tape.record()), stretches_(stretches), made_(made) {
   if (stretches == nullptr || tape.level() != TapeLevel::kBelowAutograd) {
     stretches_ = nullptr;
     return;
   }
-  for (const TapeRegister& reg : tape.registers_) {
+  for (const TapeRegister& reg : tape.record().registers) {
     if (reg.form.device.is_cuda()) {
       device_ = reg.form.device.index();
       break;
@@ -105,7 +104,7 @@ TapeStretches::Run::~Run() {
   try {
     EndPass();
     // Where nothing is replayed now there is nothing to be learned.
-    All learned = saw_replay_ ? Of(tape_, learned_) : All();
+    All learned = saw_replay_ ? Of(record_, learned_) : All();
     for (const std::shared_ptr<const TapeStretch>& one : learned) {
       gone_over_ += one->calls.size();
     }
@@ -205,7 +204,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
     }
     c10::Storage storage = TakeStorage(session, spec, kind, device_);
     made = result.by_form
-               ? MakeOver(storage, tape_.registers_[At(result.reg)].form)
+               ? MakeOver(storage, record_.registers[At(result.reg)].form)
                : MakeResult(spec, std::move(storage), kind);
   };
   auto wanted = stretch.wanted.begin();
@@ -232,7 +231,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
     }
   };
   size_t end = stretch.end_call;
-  Tape::Used used;
+  TapeRecord::Used used;
   {
     const LockedSession locked(session);
     const uint32_t followed = session.FollowUnseen(
@@ -248,7 +247,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
     if (followed < stretch.calls.size()) {
       // The calls from there on are made, of what was gone over.
       end = stretch.calls[followed];
-      used = tape_.UsedBehind(stretch.first_call, end);
+      used = record_.UsedBehind(stretch.first_call, end);
       for (const TapeStretch::Result& result : stretch.results) {
         if (result.op < stretch.first_op + followed &&
             used.results.contains(result.reg) && !made_[result.reg].defined()) {
@@ -266,7 +265,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
   } else {
     MakeCalls(used.views);
     for (size_t c = stretch.first_call; c < end; ++c) {
-      made_.DropBehind(tape_.calls_[c]);
+      made_.DropBehind(record_.calls[c]);
     }
   }
   return end - stretch.first_call;
@@ -274,7 +273,7 @@ size_t TapeStretches::Run::GoOverOne(const TapeStretch& stretch,
 
 void TapeStretches::Run::MakeCalls(const std::vector<size_t>& calls) {
   for (const size_t c : calls) {
-    const TapeCall& call = tape_.calls_[c];
+    const TapeCall& call = record_.calls[c];
     if (call.only_views) {
       made_.MakeViews(call);
     } else {
@@ -339,7 +338,7 @@ bool TapeStretches::Run::MayBeUnseen(const TapeCall& call) const {
 void TapeStretches::Run::NoteVersions(const TapeCall& call) {
   for (const TapeArgument& argument : call.arguments) {
     for (const int32_t reg : argument.registers) {
-      if (reg < 0 || !tape_.registers_[At(reg)].outside) continue;
+      if (reg < 0 || !record_.registers[At(reg)].outside) continue;
       const at::Tensor& tensor = made_[reg];
       if (tensor.is_inference()) continue;  // counts nothing
       due_.versions.emplace_back(reg, tensor._version());
@@ -390,11 +389,11 @@ bool TapeStretches::Run::FindOperands(const TapeCall& call,
 }
 
 void TapeStretches::Run::LearnBefore(size_t call) {
-  learned_.resize(tape_.calls_.size());
+  learned_.resize(record_.calls.size());
   due_ = {};
   scheduler::Session* const session = FindSession();
   if (session == nullptr) return;
-  const TapeCall& made = tape_.calls_[call];
+  const TapeCall& made = record_.calls[call];
   const bool may_be_unseen = MayBeUnseen(made);
   const LockedSession locked(*session);
   scheduler::Session::Following following = session->following();
@@ -422,7 +421,7 @@ bool TapeStretches::Run::FindResults(const TapeCall& call,
   using SpecKind = engine::ResultSpec::Kind;
   const std::vector<engine::ResultSpec>& all = due_.op->results;
   const auto is_new = [&](int32_t reg) {
-    return reg >= 0 && tape_.MakerOf(reg) == &call;
+    return reg >= 0 && record_.MakerOf(reg) == &call;
   };
   const auto makes = [&](const engine::ResultSpec& spec) {
     const engine::Value& value = due_.program->trace->values[spec.value];
@@ -441,7 +440,7 @@ bool TapeStretches::Run::FindResults(const TapeCall& call,
     const at::Tensor& made = made_[call.results[0]];
     const uint64_t offset_bytes =
         static_cast<uint64_t>(made.storage_offset()) * made.itemsize();
-    const TensorForm& form = tape_.registers_[At(call.results[0])].form;
+    const TensorForm& form = record_.registers[At(call.results[0])].form;
     known.results.push_back({call.results[0], due_.index, 0, true});
     return form.Fits(*made.unsafeGetTensorImpl(), /*has_gradient=*/false) &&
            form.storage_offset == made.storage_offset() &&
@@ -521,7 +520,8 @@ void TapeStretches::Run::LearnAfter(size_t call) {
     }
     known.bumps.push_back(bump);
   }
-  if (one && FindResults(tape_.calls_[call], last ? nullptr : session, known)) {
+  if (one &&
+      FindResults(record_.calls[call], last ? nullptr : session, known)) {
     learned_[call] = std::move(known);
   }
 }
@@ -585,16 +585,16 @@ bool TapeStretches::Tries(size_t call,
   return true;
 }
 
-void TapeStretches::NoteDrops(const Tape& tape, TapeStretch& stretch) {
+void TapeStretches::NoteDrops(const TapeRecord& tape, TapeStretch& stretch) {
   // By register, the last call that uses it, or a view of it: views are made at
   // the end, or where the stretch is cut short. Others are used behind.
   std::unordered_map<int32_t, size_t> last;
   for (size_t c = stretch.first_call; c < stretch.end_call; ++c) {
-    for (const int32_t reg : tape.calls_[c].last_uses) last[reg] = c;
+    for (const int32_t reg : tape.calls[c].last_uses) last[reg] = c;
   }
   std::unordered_set<int32_t> to_the_end;
   for (size_t c = stretch.end_call; c-- > stretch.first_call;) {
-    const TapeCall& call = tape.calls_[c];
+    const TapeCall& call = tape.calls[c];
     if (!call.views) continue;
     const int32_t of = call.arguments[0].registers[0];
     const auto found = last.find(of);
@@ -619,7 +619,7 @@ void TapeStretches::NoteDrops(const Tape& tape, TapeStretch& stretch) {
   std::ranges::sort(stretch.drops, {}, &TapeStretch::Drop::op);
 }
 
-TapeStretches::All TapeStretches::Of(const Tape& tape,
+TapeStretches::All TapeStretches::Of(const TapeRecord& tape,
                                      const std::vector<Run::Known>& calls) {
   All all;
   for (size_t begin = 0; begin < calls.size();) {
@@ -629,7 +629,7 @@ TapeStretches::All TapeStretches::Of(const Tape& tape,
   return all;
 }
 
-size_t TapeStretches::Add(const Tape& tape,
+size_t TapeStretches::Add(const TapeRecord& tape,
                           const std::vector<Run::Known>& calls, size_t begin,
                           All& all) {
   auto stretch = std::make_shared<TapeStretch>();
@@ -642,14 +642,14 @@ size_t TapeStretches::Add(const Tape& tape,
   // What these calls make, but those that are made first.
   const auto inside = [&](const TapeCall* maker) {
     if (maker == nullptr) return false;
-    const auto index = static_cast<size_t>(maker - tape.calls_.data());
+    const auto index = static_cast<size_t>(maker - tape.calls.data());
     return index >= begin && index < end && !before.contains(index);
   };
   size_t last = begin;  // behind the last op
   for (size_t c = begin; c < calls.size(); ++c) {
-    if (c != begin && c == tape.drops_gradients_at_) break;
+    if (c != begin && c == tape.drops_gradients_at) break;
     end = c + 1;
-    const TapeCall& call = tape.calls_[c];
+    const TapeCall& call = tape.calls[c];
     const Run::Known& known = calls[c];
     if (call.views && (known.views || call.only_views)) continue;
     if (known.views) {
@@ -697,7 +697,7 @@ size_t TapeStretches::Add(const Tape& tape,
       const TapeCall* maker = tape.MakerOf(operand.reg);
       // A view is at its own offset in the memory of what it leads to.
       for (; inside(maker) && maker->views; maker = tape.MakerOf(given.reg)) {
-        const TensorForm& form = tape.registers_[At(operand.reg)].form;
+        const TensorForm& form = tape.registers[At(operand.reg)].form;
         given.offset_bytes = static_cast<uint64_t>(form.storage_offset) *
                              c10::elementSize(form.dtype);
         given.reg = maker->arguments[0].registers[0];
@@ -718,7 +718,7 @@ size_t TapeStretches::Add(const Tape& tape,
       }
     }
   }
-  const Tape::Used used = tape.UsedBehind(begin, end);
+  const TapeRecord::Used used = tape.UsedBehind(begin, end);
   std::ranges::copy_if(stretch->results, std::back_inserter(stretch->wanted),
                        [&used](const TapeStretch::Result& result) {
                          return used.results.contains(result.reg);

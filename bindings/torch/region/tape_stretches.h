@@ -174,6 +174,7 @@ class TapeStretches {
                      Known& known) const;
 
     const Tape& tape_;
+    const TapeRecord& record_;
     TapeStretches* stretches_;
     TapeValues& made_;
     std::shared_ptr<const std::vector<std::shared_ptr<const TapeStretch>>>
@@ -194,11 +195,12 @@ class TapeStretches {
  private:
   using All = std::vector<std::shared_ptr<const TapeStretch>>;
 
-  static All Of(const Tape& tape, const std::vector<Run::Known>& calls);
-  static void NoteDrops(const Tape& tape, TapeStretch& stretch);
+  static All Of(const TapeRecord& tape, const std::vector<Run::Known>& calls);
+  static void NoteDrops(const TapeRecord& tape, TapeStretch& stretch);
   // From `begin` on; the first call behind it.
-  static size_t Add(const Tape& tape, const std::vector<Run::Known>& calls,
-                    size_t begin, All& all);
+  static size_t Add(const TapeRecord& tape,
+                    const std::vector<Run::Known>& calls, size_t begin,
+                    All& all);
   // Of a run: it saw a replay, and `learned` is all that it found; so many ops
   // were followed and not gone over; a stretch was of no use.
   struct Outcome {

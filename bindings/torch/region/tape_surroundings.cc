@@ -1,14 +1,22 @@
 #include "bindings/torch/region/tape_surroundings.h"
 
 #include <ATen/Context.h>
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+
+#include <algorithm>
+#include <bit>
 
 #include "bindings/torch/base/inline_buffer.h"
+#include "bindings/torch/base/plain_tensor.h"
 #include "bindings/torch/base/torch_versions.h"
 #include "bindings/torch/runtime/switches.h"
 #include "cache/signature.h"
@@ -34,6 +42,41 @@ size_t PairsOfHooks() {
 }
 
 }  // namespace
+
+uint64_t ModesWord() {
+  WordBuffer words;
+  const auto add = [&words](uint64_t word) { words.Push(word); };
+  add(at::GradMode::is_enabled());
+  add(c10::InferenceMode::is_enabled());
+  add(at::SavedTensorDefaultHooks::get_tls_state().stack.size());
+  add(NodeHooks());
+  for (const at::DeviceType device : {at::kCPU, at::kCUDA}) {
+    const bool on = at::autocast::is_autocast_enabled(device);
+    add(on);
+    if (!on) continue;
+    add(static_cast<uint64_t>(at::autocast::get_autocast_dtype(device)));
+    add(at::autocast::is_autocast_cache_enabled());
+  }
+  AddAllSwitches(words);
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const uint64_t word : words.span()) {
+    hash = std::rotl((hash ^ word) * 0x9e3779b97f4a7c15, 29);
+  }
+  return hash;
+}
+
+bool IsOrdinary(std::span<const at::Tensor> tensors) {
+  return !torch::autograd::AnomalyMode::is_enabled() && NodeHooks() == 0 &&
+         !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
+         !at::impl::torch_function_mode_enabled() &&
+         !torch::jit::tracer::isTracing() &&
+         !c10::impl::tls_is_dispatch_key_included(
+             c10::DispatchKey::FuncTorchDynamicLayerFrontMode) &&
+         std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
+           return tensor.defined() &&
+                  IsPlainTensor(*tensor.unsafeGetTensorImpl());
+         });
+}
 
 TapeSurroundings::TapeSurroundings(TapeLevel level, TapePass pass)
     : level_(level),

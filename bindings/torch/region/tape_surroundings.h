@@ -3,15 +3,28 @@
 #ifndef REPRISE_BINDINGS_TORCH_REGION_TAPE_SURROUNDINGS_H_
 #define REPRISE_BINDINGS_TORCH_REGION_TAPE_SURROUNDINGS_H_
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/typeid.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <thread>
 
-#include "bindings/torch/region/tape.h"
+#include "bindings/torch/base/autocast_state.h"
+#include "bindings/torch/region/tape_record.h"
 
 namespace reprise::bindings {
+
+// Modes and switches of torch under which a callable may make other calls:
+// gradients, inference, autocast, what operators read (switches.h). About 200
+// ns.
+uint64_t ModesWord();
+
+// Nothing on this thread or about these tensors keeps calls from being written
+// down, or made, by the dispatcher alone: no mode of Python's that is enabled,
+// no transform of functorch's, no wrapped tensor.
+bool IsOrdinary(std::span<const at::Tensor> tensors);
 
 // Modes of torch's on a thread where calls begin to be written down. A replay
 // makes the calls and nothing else, under the modes of its own thread: what
@@ -38,7 +51,7 @@ class TapeSurroundings {
   bool ModesAreKept() const;
   // And that one.
   bool AllModesAreKept() const;
-  // See Tape::modes_.
+  // See TapeRecord::modes.
   uint64_t modes() const { return modes_; }
 
  private:

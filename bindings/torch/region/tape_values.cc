@@ -10,6 +10,7 @@
 #include "bindings/torch/base/autocast_state.h"
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/region/tape_views.h"
 
 namespace reprise::bindings {
 namespace {
@@ -27,26 +28,26 @@ at::Tensor Wrapped(const at::Scalar& number) {
 }  // namespace
 
 TapeValues::TapeValues(const Tape& tape, bool held)
-    : tape_(tape),
+    : given_(tape.given()),
+      record_(tape.record()),
       held_(held),
       surroundings_(c10::impl::tls_local_dispatch_key_set()),
-      made_(tape.registers_.size()) {}
+      made_(record_.registers.size()) {}
 
 bool TapeValues::Begin(const TapeInputs& inputs) {
-  const Tape::GivenRegisters& given = tape_.given_;
-  for (const uint32_t i : given.inputs) {
-    made_[i] = inputs.tensors[tape_.registers_[i].index];
+  for (const uint32_t i : given_.inputs) {
+    made_[i] = inputs.tensors[record_.registers[i].index];
   }
   if (!held_ && !TakeAll()) return false;
-  for (const uint32_t i : given.gradients) {
-    const auto of = static_cast<int32_t>(tape_.registers_[i].index);
+  for (const uint32_t i : given_.gradients) {
+    const auto of = static_cast<int32_t>(record_.registers[i].index);
     made_[i] = Look(of)->grad();
     if (!made_[i].defined()) return false;
   }
-  for (const uint32_t i : given.constants) {
+  for (const uint32_t i : given_.constants) {
     // Calls may write it, or hand it out.
     made_[i] =
-        CopyHostTensor(*tape_.registers_[i].content.unsafeGetTensorImpl());
+        CopyHostTensor(*record_.registers[i].content.unsafeGetTensorImpl());
   }
   return true;
 }
@@ -55,7 +56,7 @@ const at::Tensor& TapeValues::Take(int32_t reg) {
   static const at::Tensor undefined;
   if (reg < 0) return undefined;
   at::Tensor& made = (*this)[reg];
-  const TapeRegister& of = tape_.registers_[static_cast<size_t>(reg)];
+  const TapeRegister& of = record_.registers[static_cast<size_t>(reg)];
   if (made.defined() || of.origin != Origin::kForeign) return made;
   made = at::Tensor(of.foreign->lock());
   TORCH_INTERNAL_ASSERT(made.defined());
@@ -63,12 +64,11 @@ const at::Tensor& TapeValues::Take(int32_t reg) {
 }
 
 bool TapeValues::TakeAll() {
-  const Tape::GivenRegisters& given = tape_.given_;
-  for (size_t k = 0; k < given.foreign.size(); ++k) {
-    if (made_[given.foreign[k]].defined()) continue;
-    auto tensor = given.tensors[k].lock();
+  for (size_t k = 0; k < given_.foreign.size(); ++k) {
+    if (made_[given_.foreign[k]].defined()) continue;
+    auto tensor = given_.tensors[k].lock();
     if (!tensor) return false;
-    made_[given.foreign[k]] = at::Tensor(std::move(tensor));
+    made_[given_.foreign[k]] = at::Tensor(std::move(tensor));
   }
   return true;
 }
@@ -77,7 +77,7 @@ c10::TensorImpl* TapeValues::Look(int32_t reg) const {
   if (reg < 0) return nullptr;
   const auto index = static_cast<size_t>(reg);
   if (made_[index].defined()) return made_[index].unsafeGetTensorImpl();
-  const TapeRegister& of = tape_.registers_[index];
+  const TapeRegister& of = record_.registers[index];
   return of.origin == Origin::kForeign ? of.foreign->_unsafe_get_target()
                                        : nullptr;
 }
@@ -150,7 +150,7 @@ void TapeValues::MakeViews(const TapeCall& call) {
     if (reg < 0) continue;
     at::Tensor& made = (*this)[reg];
     made = MakeOver(of->storage(),
-                    tape_.registers_[static_cast<size_t>(reg)].form);
+                    record_.registers[static_cast<size_t>(reg)].form);
     if (!of->is_inference()) {
       made.unsafeGetTensorImpl()->set_version_counter(of->version_counter());
     }
@@ -164,7 +164,7 @@ void TapeValues::DropBehind(const TapeCall& call) {
 void TapeValues::DropGradients() const {
   // Their memory goes before the next ones' is wanted, as in eager. Who reads
   // one holds it.
-  for (const TapeGradient& gradient : tape_.gradients_) {
+  for (const TapeGradient& gradient : record_.gradients) {
     if (gradient.after != TapeArgument::kNone) {
       Look(static_cast<int32_t>(gradient.of))->mutable_grad().reset();
     }

@@ -56,7 +56,8 @@ class TapeValues {
  private:
   c10::IValue ValueOf(const TapeArgument& argument, const TapeInputs& inputs);
 
-  const Tape& tape_;
+  const Tape::Given& given_;
+  const TapeRecord& record_;
   const bool held_;
   // The thread's keys of the dispatcher when this was made.
   const c10::impl::LocalDispatchKeySet surroundings_;

@@ -1,0 +1,93 @@
+#include "bindings/torch/region/tape_record.h"
+
+#include <algorithm>
+
+namespace reprise::bindings {
+namespace {
+
+using Origin = TapeRegister::Origin;
+
+}  // namespace
+
+const TapeCall* TapeRecord::MakerOf(int32_t reg) const {
+  const TapeRegister& of = registers[static_cast<size_t>(reg)];
+  return of.origin == Origin::kResult ? &calls[of.index] : nullptr;
+}
+
+TapeRecord::Used TapeRecord::UsedBehind(size_t first, size_t end) const {
+  Used used;
+  std::vector<int32_t> left;
+  std::unordered_set<int32_t> seen;
+  std::set<size_t> views;
+  const auto use = [&](int32_t reg) {
+    if (reg < 0) return;
+    const TapeRegister& of = registers[static_cast<size_t>(reg)];
+    if (of.origin == Origin::kResult && of.index >= first && of.index < end &&
+        seen.insert(reg).second) {
+      left.push_back(reg);
+    }
+  };
+  for (size_t c = end; c < calls.size(); ++c) {
+    for (const TapeArgument& argument : calls[c].arguments) {
+      for (const int32_t reg : argument.registers) use(reg);
+    }
+    for (const int32_t reg : calls[c].results) use(reg);
+  }
+  for (const int32_t reg : outputs) use(reg);
+  for (const TapeGradient& gradient : gradients) use(gradient.after);
+  while (!left.empty()) {
+    const int32_t reg = left.back();
+    left.pop_back();
+    const size_t maker = registers[static_cast<size_t>(reg)].index;
+    if (calls[maker].views) {
+      views.insert(maker);
+      use(calls[maker].arguments[0].registers[0]);
+    } else {
+      used.results.insert(reg);
+    }
+  }
+  used.views.assign(views.begin(), views.end());
+  return used;
+}
+
+void TapeRecord::NoteUses() {
+  std::vector<int64_t> last(registers.size(), -1);
+  const auto keep = [&last](int32_t reg) {
+    if (reg >= 0) last[static_cast<size_t>(reg)] = INT64_MAX;
+  };
+  for (const int32_t reg : outputs) keep(reg);
+  for (const TapeGradient& gradient : gradients) {
+    keep(static_cast<int32_t>(gradient.of));
+    keep(gradient.after);
+  }
+  for (size_t c = 0; c < calls.size(); ++c) {
+    const auto use = [&](int32_t reg) {
+      if (reg < 0) return;
+      int64_t& at = last[static_cast<size_t>(reg)];
+      at = std::max(at, static_cast<int64_t>(c));
+    };
+    for (const TapeArgument& argument : calls[c].arguments) {
+      for (const int32_t reg : argument.registers) use(reg);
+    }
+    for (const int32_t reg : calls[c].results) use(reg);
+  }
+  for (size_t reg = 0; reg < last.size(); ++reg) {
+    if (last[reg] < 0 || last[reg] == INT64_MAX) continue;
+    calls[static_cast<size_t>(last[reg])].last_uses.push_back(
+        static_cast<int32_t>(reg));
+  }
+}
+
+void TapeRecord::NoteComputed(const std::vector<bool>& noted) {
+  if (noted.empty()) {
+    with_plain_floats = true;
+    return;
+  }
+  with_noting_floats = true;
+  computed.resize(noted.size(), false);
+  for (size_t i = 0; i < noted.size(); ++i) {
+    computed[i] = computed[i] || noted[i];
+  }
+}
+
+}  // namespace reprise::bindings

@@ -1,0 +1,125 @@
+#include "bindings/torch/region/tape_views.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/DispatchKeySet.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <vector>
+
+#include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/region/tape_ops.h"
+
+namespace reprise::bindings {
+namespace {
+
+using Kind = TapeArgument::Kind;
+using Origin = TapeRegister::Origin;
+
+bool GivesSameViews(const TapeRecord& record, const TapeCall& call,
+                    size_t index,
+                    std::span<const c10::StorageImpl* const> storages,
+                    const std::unordered_set<const c10::StorageImpl*>& given) {
+  if (!GivesViews(call.op) || call.arguments[0].kind != Kind::kTensor ||
+      call.arguments[0].wrapped || call.arguments[0].registers[0] < 0 ||
+      std::ranges::any_of(call.arguments, [](const TapeArgument& argument) {
+        return argument.kind == Kind::kNumber;
+      })) {
+    return false;
+  }
+  const auto of = static_cast<size_t>(call.arguments[0].registers[0]);
+  return storages[of] != nullptr && !given.contains(storages[of]) &&
+         std::ranges::all_of(call.results, [&](int32_t reg) {
+           return reg < 0 ||
+                  (record.registers[static_cast<size_t>(reg)].origin ==
+                       Origin::kResult &&
+                   record.registers[static_cast<size_t>(reg)].index == index &&
+                   storages[static_cast<size_t>(reg)] == storages[of]);
+         });
+}
+
+}  // namespace
+
+at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
+  const c10::DispatchKeySet keys(c10::DispatchKeySet::RAW, form.keys);
+  return MakeTensor(storage,
+                    keys.has_backend(c10::BackendComponent::CUDABit)
+                        ? c10::DispatchKey::CUDA
+                        : c10::DispatchKey::CPU,
+                    {.keys = keys,
+                     .dtype = form.dtype,
+                     .storage_offset = form.storage_offset,
+                     .sizes = form.sizes,
+                     .strides = form.strides});
+}
+
+void NoteViews(TapeRecord& record,
+               std::span<const c10::StorageImpl* const> storages) {
+  std::unordered_set<const c10::StorageImpl*> given;
+  std::unordered_set<const c10::StorageImpl*> outside;
+  for (size_t reg = 0; reg < storages.size(); ++reg) {
+    const Origin origin = record.registers[reg].origin;
+    if (origin == Origin::kResult) continue;
+    outside.insert(storages[reg]);
+    // Where in them a view begins is another place in each call.
+    if (origin != Origin::kForeign) given.insert(storages[reg]);
+  }
+  // Whoever looks at a version, or at what a tensor is a view of, must not meet
+  // one that was made in another way.
+  std::vector<bool> seen(record.registers.size(), false);
+  const auto hand_out = [&](int32_t reg) {
+    if (reg < 0) return;
+    seen[static_cast<size_t>(reg)] = true;
+    outside.insert(storages[static_cast<size_t>(reg)]);
+  };
+  for (size_t i = 0; i < record.outputs.size(); ++i) {
+    const int32_t reg = record.outputs[i];
+    if (i < record.saved_from) {
+      hand_out(reg);
+    } else {
+      outside.insert(storages[static_cast<size_t>(reg)]);
+    }
+  }
+  for (const TapeGradient& gradient : record.gradients)
+    hand_out(gradient.after);
+  for (size_t reg = 0; reg < storages.size(); ++reg) {
+    record.registers[reg].outside =
+        storages[reg] == nullptr || outside.contains(storages[reg]);
+  }
+  const c10::Storage nothing = at::detail::empty_cpu({0}, at::kByte).storage();
+  for (size_t c = record.calls.size(); c-- > 0;) {
+    TapeCall& call = record.calls[c];
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      if (!Writes(call.op, i)) continue;
+      for (const int32_t reg : call.arguments[i].registers) {
+        if (reg >= 0) seen[static_cast<size_t>(reg)] = true;
+      }
+    }
+    call.views = GivesSameViews(record, call, c, storages, given);
+    const auto made_by_form = [&](int32_t reg) {
+      if (reg < 0) return true;
+      const TapeRegister& result = record.registers[static_cast<size_t>(reg)];
+      return !seen[static_cast<size_t>(reg)] &&
+             result.form.keys ==
+                 MakeOver(nothing, result.form).key_set().raw_repr();
+    };
+    call.only_views =
+        call.views && std::ranges::all_of(call.results, made_by_form);
+    if (call.only_views) continue;
+    // What it returns may be views of what it is given.
+    for (const TapeArgument& argument : call.arguments) {
+      for (const int32_t reg : argument.registers) {
+        if (reg < 0) continue;
+        const auto given_as = static_cast<size_t>(reg);
+        seen[given_as] =
+            seen[given_as] ||
+            std::ranges::any_of(call.results, [&](int32_t result) {
+              return result >= 0 && storages[static_cast<size_t>(result)] ==
+                                        storages[given_as];
+            });
+      }
+    }
+  }
+}
+
+}  // namespace reprise::bindings
