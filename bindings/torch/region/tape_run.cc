@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "bindings/torch/region/stretch_run.h"
 #include "bindings/torch/region/tape_values.h"
 
 namespace reprise::bindings {
@@ -23,7 +24,7 @@ TapeRan RunTape(const Tape& tape, const TapeInputs& inputs,
             : c10::DispatchKeySet());
     const at::AutoGradMode restored(at::GradMode::is_enabled());
     torch::jit::Stack stack;
-    TapeStretches::Run stretches(tape, known, made);
+    StretchRun stretches(tape, known, made);
     size_t c = 0;
     try {
       while (c < record.calls.size()) {
