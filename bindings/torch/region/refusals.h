@@ -1,0 +1,79 @@
+// Why the calls of a callable cannot be written down: one table.
+
+#ifndef REPRISE_BINDINGS_TORCH_REGION_REFUSALS_H_
+#define REPRISE_BINDINGS_TORCH_REGION_REFUSALS_H_
+
+#include <cstdint>
+
+namespace reprise::bindings {
+
+// A cause each. Most stand for themselves. Those of an operator, or of what
+// read a tensor, follow its name.
+enum class Refusal : uint8_t {
+  // Of an operator.
+  kHandsDataOut,
+  kSizeDependsOnData,
+  kOtherProcesses,
+  kCopiesToHost,
+  kReturnsObject,
+  kRaised,
+  // Of an operator's argument: its values decide which calls are made.
+  kDecidedByDrawn,
+  kDecidedByDistant,
+  kReadsTensorsOfTensors,
+  // Of tensors.
+  kNotOrdinaryMade,
+  kNotOrdinaryUsed,
+  kOtherHistory,
+  kOtherMemory,
+  kSharedGradient,
+  kWrittenByData,
+  kAsksForMemory,
+  kAsksForHistory,
+  kHooksOnTensors,
+  kNewAtEachCall,
+  // Of tensors from outside, when the callable has ended.
+  kOutsideOtherHistory,
+  kOutsideHooks,
+  kOutsideOtherForm,
+  kOutsideHooksRun,
+  kOutsideSharesMemory,
+  kOutsideInOnePlace,
+  kWatchedChanged,
+  kGradientFromOutside,
+  // Of outputs, and of what a forward pass leaves.
+  kOutputNotOrdinary,
+  kOutputIsDataOfArgument,
+  kOutputIsDataOfOutside,
+  kOutputIsViewOfOutside,
+  kOutputHasHistory,
+  kWritesArgument,
+  kSavesNotOrdinary,
+  kReadsUnsaved,
+  // Of backward passes inside.
+  kBackwardTwice,
+  kGraphIsKept,
+  kBackwardAndGradients,
+  kBackwardGoesOutside,
+  kHooksRoundBackward,
+  // Of what is round the calls.
+  kHooksInside,
+  kHooksDisabled,
+  kSeveralStreams,
+  kModesChanged,
+  kSeeded,
+  // Of functions that run in each call.
+  kFunctionTracksGradients,
+  kFunctionInPass,
+  kFunctionUnderOtherModes,
+  kFunctionChangesModes,
+  kFunctionReturnsOld,
+  kFunctionWithGradients,
+};
+
+// For people: what is wrong and, where something can be done, what to do.
+const char* SentenceOf(Refusal refusal);
+
+}  // namespace reprise::bindings
+
+#endif  // REPRISE_BINDINGS_TORCH_REGION_REFUSALS_H_
