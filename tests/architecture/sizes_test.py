@@ -24,8 +24,6 @@ LARGER = {
     "bindings/python/reprise/_observers.py": 495,
     "bindings/python/reprise/_region.py": 1011,
     "bindings/torch/hook/op_call.cc": 442,
-    "bindings/torch/region/tape_recorder.cc": 1282,
-    "bindings/torch/region/tape_recorder.h": 276,
     "bindings/torch/runtime/op_policy.cc": 516,
     "cache/lru_cache.h": 369,
     "engine/batch/batch_record.h": 260,

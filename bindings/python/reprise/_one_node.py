@@ -7,7 +7,7 @@ no tensor that autograd gets from another place than where it was saved.
 
 All conditions are here, in the order in which they become known. Conditions that only a
 dispatcher sees are noted while the call is recorded, in bindings/torch: for any call in
-`tape_surroundings.h` and `TapeRecorder::CheckHooks`, which reports why a forward pass
+`tape_surroundings.h` and `TapeWriter::CheckHooks`, which reports why a forward pass
 cannot be recorded at all; for a forward pass where `TapePass::kForward` is asked for. If a
 condition does not hold, operators keep nodes of their own, or the callable runs.
 """

@@ -1,6 +1,7 @@
 #include "bindings/torch/region/tape_record.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace reprise::bindings {
 namespace {
@@ -50,6 +51,12 @@ TapeRecord::Used TapeRecord::UsedBehind(size_t first, size_t end) const {
   return used;
 }
 
+bool TapeRecord::ReadsGradients() const {
+  return std::ranges::any_of(registers, [](const TapeRegister& reg) {
+    return reg.origin == Origin::kGradient;
+  });
+}
+
 void TapeRecord::NoteUses() {
   std::vector<int64_t> last(registers.size(), -1);
   const auto keep = [&last](int32_t reg) {
@@ -88,6 +95,16 @@ void TapeRecord::NoteComputed(const std::vector<bool>& noted) {
   for (size_t i = 0; i < noted.size(); ++i) {
     computed[i] = computed[i] || noted[i];
   }
+}
+
+void TapeRecord::Join(TapeRecord&& other) {
+  watched = std::move(other.watched);  // more since it was written
+  for (size_t i = 0; i < decides.size(); ++i) {
+    decides[i] = decides[i] && other.decides[i];
+  }
+  fixed_offsets |= other.fixed_offsets;
+  fixed_distances |= other.fixed_distances;
+  in_one_place.merge(other.in_one_place);
 }
 
 }  // namespace reprise::bindings

@@ -113,6 +113,9 @@ struct TapeContent {
   at::Tensor content;  // contiguous
 };
 
+// Tensors of the host are compared by content up to this size.
+inline constexpr int64_t kMostContentBytes = int64_t{64} << 10;
+
 // What becomes of the gradient of a register's tensor.
 struct TapeGradient {
   uint32_t of = 0;
@@ -123,7 +126,7 @@ struct TapeGradient {
 };
 
 // A recorded call of a Python callable, as the calls of operators that it made.
-// TapeRecorder fills one in, TapeMatcher compares two, and a Tape keeps one as
+// TapeWriter fills one in, TapeMatcher compares two, and a Tape keeps one as
 // it is then. A value: copies share tensors of the host that are never written.
 struct TapeRecord {
   // Null: it is no result.
@@ -135,11 +138,16 @@ struct TapeRecord {
     std::vector<size_t> views;  // ascending
   };
   Used UsedBehind(size_t first, size_t end) const;
+  // Some call is given a gradient that there was before.
+  bool ReadsGradients() const;
 
   // Once, behind the last call.
   void NoteUses();
   // Once for each recording. Empty: its floats were ordinary ones.
   void NoteComputed(const std::vector<bool>& noted);
+  // Another recording of the same calls has shown what it shows, too. Behind
+  // TapeMatcher.
+  void Join(TapeRecord&& other);
 
   TapeLevel level = TapeLevel::kBelowAutograd;
   uint64_t modes = 0;  // ModesWord()

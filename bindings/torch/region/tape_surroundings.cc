@@ -9,6 +9,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
@@ -35,6 +36,10 @@ uint64_t SwitchesWord() {
   WordBuffer words;
   AddAllSwitches(words);
   return cache::HashWords(words.span()).lo;
+}
+
+uint64_t SeedOf(c10::Device device) {
+  return at::globalContext().defaultGenerator(device).current_seed();
 }
 
 size_t PairsOfHooks() {
@@ -88,7 +93,14 @@ TapeSurroundings::TapeSurroundings(TapeLevel level, TapePass pass)
       node_hooks_(NodeHooks()),
       switches_(SwitchesWord()),
       default_dtype_(c10::get_default_dtype()),
-      autocast_(AutocastState::Now()) {}
+      autocast_(AutocastState::Now()) {
+  if (at::hasCUDA() && c10::impl::hasDeviceGuardImpl(at::kCUDA)) {
+    const c10::impl::VirtualGuardImpl guard(at::kCUDA);
+    device_ = guard.getDevice();
+    stream_ = guard.getStream(device_);
+  }
+  seed_ = SeedOf(device_);
+}
 
 const char* TapeSurroundings::Difference() const {
   if (c10::InferenceMode::is_enabled() != inference_) {
@@ -136,5 +148,13 @@ bool TapeSurroundings::ModesAreKept() const {
 }
 
 bool TapeSurroundings::AllModesAreKept() const { return ModesWord() == modes_; }
+
+bool TapeSurroundings::OnItsStream() const {
+  if (!stream_.has_value()) return true;
+  const c10::impl::VirtualGuardImpl guard(at::kCUDA);
+  return guard.getDevice() == device_ && guard.getStream(device_) == *stream_;
+}
+
+bool TapeSurroundings::SeedIsKept() const { return SeedOf(device_) == seed_; }
 
 }  // namespace reprise::bindings

@@ -4,10 +4,13 @@
 #define REPRISE_BINDINGS_TORCH_REGION_TAPE_SURROUNDINGS_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
 #include <c10/util/typeid.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <thread>
 
@@ -51,6 +54,10 @@ class TapeSurroundings {
   bool ModesAreKept() const;
   // And that one.
   bool AllModesAreKept() const;
+  // Calls go to the device and stream that were current at the beginning.
+  bool OnItsStream() const;
+  // The device's generator has the seed that it had.
+  bool SeedIsKept() const;
   // See TapeRecord::modes.
   uint64_t modes() const { return modes_; }
 
@@ -67,6 +74,9 @@ class TapeSurroundings {
   const uint64_t switches_;
   const caffe2::TypeMeta default_dtype_;
   const AutocastState autocast_;
+  c10::Device device_{c10::kCPU};
+  std::optional<c10::Stream> stream_;  // nothing, where there is no GPU
+  uint64_t seed_ = 0;
 };
 
 }  // namespace reprise::bindings

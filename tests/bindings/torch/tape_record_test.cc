@@ -81,5 +81,25 @@ TEST_F(TapeRecordTest, BothKindsOfFloatsAreNoted) {
   EXPECT_EQ(record_.computed, (std::vector<bool>{true, false}));
 }
 
+TEST_F(TapeRecordTest, GradientsThatAreThereBeforeAreRead) {
+  EXPECT_FALSE(record_.ReadsGradients());
+  record_.registers[1].origin = TapeRegister::Origin::kGradient;
+  EXPECT_TRUE(record_.ReadsGradients());
+}
+
+TEST_F(TapeRecordTest, WhatAnotherRecordingHasShownHolds) {
+  record_.decides = {true, true, false};
+  record_.in_one_place = {{0, 1}};
+  TapeRecord other;
+  other.decides = {true, false, true};
+  other.fixed_offsets = true;
+  other.in_one_place = {{0, 2}};
+  record_.Join(std::move(other));
+  EXPECT_EQ(record_.decides, (std::vector<bool>{true, false, false}));
+  EXPECT_TRUE(record_.fixed_offsets);
+  EXPECT_FALSE(record_.fixed_distances);
+  EXPECT_EQ(record_.in_one_place.size(), 2u);
+}
+
 }  // namespace
 }  // namespace reprise::bindings

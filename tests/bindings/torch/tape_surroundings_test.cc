@@ -2,6 +2,7 @@
 
 #include "bindings/torch/region/tape_surroundings.h"
 
+#include <ATen/ATen.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/InferenceMode.h>
@@ -67,6 +68,17 @@ TEST(TapeSurroundingsTest, HooksOfSavedTensorsAreCounted) {
   EXPECT_TRUE(TapeSurroundings::HooksAreDisabled());
   at::SavedTensorDefaultHooks::enable();
   EXPECT_FALSE(TapeSurroundings::HooksAreDisabled());
+}
+
+TEST(TapeSurroundingsTest, TheGeneratorIsSeeded) {
+  at::manual_seed(1);
+  const TapeSurroundings surroundings(kBelow, TapePass::kWhole);
+  EXPECT_TRUE(surroundings.SeedIsKept());
+  EXPECT_TRUE(surroundings.OnItsStream());
+  (void)at::rand({3});
+  EXPECT_TRUE(surroundings.SeedIsKept()) << "draws do not seed it";
+  at::manual_seed(2);
+  EXPECT_FALSE(surroundings.SeedIsKept());
 }
 
 }  // namespace

@@ -336,20 +336,5 @@ TEST(TapeTest, ViewsWithinAreThoseOfEager) {
   }
 }
 
-TEST(TapeTest, OneRecordsAtATime) {
-  const std::unique_ptr<TapeRecorder> first = TapeRecorder::Begin({});
-  ASSERT_NE(first, nullptr);
-  EXPECT_TRUE(TapeRecorder::RecordsHere());
-  EXPECT_EQ(TapeRecorder::Begin({}), nullptr);
-  EXPECT_TRUE(TapeRecorder::RecordsHere());
-  TapeRecorder::NoteOutside("something");
-  const auto outcome = first->End({}, {});
-  EXPECT_EQ(outcome.tape, nullptr);
-  EXPECT_EQ(outcome.reason, "something");
-  EXPECT_FALSE(TapeRecorder::RecordsHere());
-  EXPECT_NE(TapeRecorder::Begin({}), nullptr);  // and ends with its pointer
-  EXPECT_FALSE(TapeRecorder::RecordsHere());
-}
-
 }  // namespace
 }  // namespace reprise::bindings

@@ -1,0 +1,287 @@
+#include "bindings/torch/region/tape_names.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/torch/base/ivalues.h"
+#include "bindings/torch/base/plain_tensor.h"
+
+namespace reprise::bindings {
+namespace {
+
+using Origin = TapeRegister::Origin;
+
+bool IsSmallOfHost(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() &&
+         IsPlainTensor(*tensor.unsafeGetTensorImpl()) &&
+         tensor.is_contiguous() &&
+         tensor.nbytes() <= static_cast<size_t>(kMostContentBytes);
+}
+
+}  // namespace
+
+bool HasHooks(torch::autograd::Node& node) {
+  return !node.pre_hooks().empty() || !node.post_hooks().empty() ||
+         !node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty();
+}
+
+const torch::autograd::Node* NodeOf(const at::Tensor& tensor) {
+  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  return meta != nullptr ? meta->grad_fn_.get() : nullptr;
+}
+
+int32_t TapeNames::AddInput(const at::Tensor& input, uint32_t index) {
+  const auto known = known_.find(input.unsafeGetTensorImpl());
+  return known != known_.end() ? known->second
+                               : Add(input, Origin::kInput, index);
+}
+
+int32_t TapeNames::Add(const at::Tensor& tensor, Origin origin,
+                       uint32_t index) {
+  const auto reg = static_cast<int32_t>(record_.registers.size());
+  TapeRegister& made = record_.registers.emplace_back();
+  made.origin = origin;
+  made.index = index;
+  made.form = TensorForm::Of(tensor);
+  const auto watched = watched_.find(tensor.unsafeGetTensorImpl());
+  made.has_gradient =
+      watched != watched_.end()
+          ? watched->second.has_gradient
+          : GradientOf(*tensor.unsafeGetTensorImpl()) != nullptr;
+  known_[tensor.unsafeGetTensorImpl()] = reg;
+  kept_.emplace_back(tensor.getIntrusivePtr());
+  if (tensor.has_storage()) {
+    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+    by_storage_.emplace(storage, reg);
+    kept_storages_.emplace_back(tensor.storage().getWeakStorageImpl());
+  }
+  forms_.push_back(made.form);
+  storages_.push_back(
+      tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr);
+  if (origin != Origin::kResult) outside_.insert(storages_.back());
+  const bool may_hold = origin == Origin::kInput || tensor.requires_grad();
+  if (origin != Origin::kResult && may_hold && tensor.is_leaf()) {
+    gradients_.Add(tensor);
+  }
+  histories_.resize(record_.registers.size(), nullptr);
+  NoteHistory(reg, tensor);
+  return reg;
+}
+
+int32_t TapeNames::AddResult(const at::Tensor& tensor, size_t call) {
+  if (!tensor.defined()) return TapeArgument::kUndefined;
+  const auto known = known_.find(tensor.unsafeGetTensorImpl());
+  if (known != known_.end()) {
+    NoteHistory(known->second, tensor);
+    // An op may give it another one (transpose_).
+    forms_[static_cast<size_t>(known->second)] = TensorForm::Of(tensor);
+    return known->second;
+  }
+  if (!IsPlainTensor(*tensor.unsafeGetTensorImpl())) {
+    fault_.Refuse(Refusal::kNotOrdinaryMade);
+    return TapeArgument::kUndefined;
+  }
+  return Add(tensor, Origin::kResult, static_cast<uint32_t>(call));
+}
+
+// Below autograd a tensor is its storage and its form: `x.data` and what
+// autograd hands out in place of a result are the tensor that was made.
+std::vector<int32_t> TapeNames::FindAliases(const at::Tensor& tensor) const {
+  std::vector<int32_t> aliases;
+  if (record_.level != TapeLevel::kBelowAutograd || !tensor.has_storage()) {
+    return aliases;
+  }
+  const auto [begin, end] =
+      by_storage_.equal_range(tensor.storage().unsafeGetStorageImpl());
+  const TensorForm form = TensorForm::Of(tensor);
+  for (auto it = begin; it != end; ++it) {
+    TensorForm other = record_.registers[static_cast<size_t>(it->second)].form;
+    other.requires_grad = form.requires_grad;
+    other.leaf = form.leaf;
+    if (other == form) aliases.push_back(it->second);
+  }
+  std::ranges::sort(aliases);
+  return aliases;
+}
+
+bool TapeNames::IsWhereItWas(int32_t reg, const at::Tensor& tensor) const {
+  if (!tensor.has_storage()) return true;
+  const auto at = static_cast<size_t>(reg);
+  const TensorForm now = TensorForm::Of(tensor);
+  const TensorForm& was = forms_[at];
+  return tensor.storage().unsafeGetStorageImpl() == storages_[at] &&
+         now.dtype == was.dtype && now.storage_offset == was.storage_offset &&
+         now.sizes == was.sizes && now.strides == was.strides;
+}
+
+void TapeNames::NoteOneOf(std::span<const int32_t> aliases) {
+  if (aliases.size() < 2) return;
+  const auto at = [this](int32_t reg) -> const TapeRegister& {
+    return record_.registers[static_cast<size_t>(reg)];
+  };
+  const bool are_inputs = std::ranges::all_of(
+      aliases, [&](int32_t reg) { return at(reg).origin == Origin::kInput; });
+  if (!are_inputs) {  // views of arguments, say
+    record_.fixed_distances = true;
+    return;
+  }
+  for (const int32_t reg : aliases.subspan(1)) {
+    record_.in_one_place.emplace(at(aliases.front()).index, at(reg).index);
+  }
+}
+
+int32_t TapeNames::RegisterOf(const at::Tensor& tensor) {
+  if (!tensor.defined()) return TapeArgument::kUndefined;
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  if (tensor.has_storage() &&
+      unwritten_.erase(tensor.storage().unsafeGetStorageImpl()) != 0) {
+    const int32_t constant = AddForeign(tensor);  // the host has written it
+    contents_.erase(
+        std::ranges::remove(contents_, constant, &Content::reg).begin(),
+        contents_.end());
+    return constant;
+  }
+  if (const auto known = known_.find(impl); known != known_.end()) {
+    if (!HasItsHistory(known->second, tensor)) {
+      fault_.Refuse(Refusal::kOtherHistory);
+    }
+    if (!IsWhereItWas(known->second, tensor)) {
+      fault_.Refuse(Refusal::kOtherMemory);
+    }
+    return known->second;
+  }
+  const LeafGradients::Leaf* const leaf = gradients_.LeafOf(impl);
+  if (leaf != nullptr && gradients_.SharesPlace(tensor)) {
+    fault_.Refuse(Refusal::kSharedGradient);
+  }
+  const std::vector<int32_t> aliases = FindAliases(tensor);
+  if (!aliases.empty()) {
+    known_[impl] = aliases.front();
+    kept_.emplace_back(tensor.getIntrusivePtr());
+    if (outside_.contains(tensor.storage().unsafeGetStorageImpl())) {
+      NoteOneOf(aliases);
+      aliases_.emplace_back(tensor.getIntrusivePtr());
+    }
+    return aliases.front();
+  }
+  if (!IsPlainTensor(*impl)) {
+    fault_.Refuse(Refusal::kNotOrdinaryUsed);
+    return TapeArgument::kUndefined;
+  }
+  if (leaf != nullptr) {
+    const at::Tensor holder = leaf->tensor;  // more leaves may come
+    return Add(tensor, Origin::kGradient,
+               static_cast<uint32_t>(RegisterOf(holder)));
+  }
+  return AddForeign(tensor);
+}
+
+int32_t TapeNames::AddForeign(const at::Tensor& tensor) {
+  const int32_t reg = Add(tensor, Origin::kForeign, 0);
+  TapeRegister& added = record_.registers[static_cast<size_t>(reg)];
+  added.foreign.emplace(tensor.getIntrusivePtr());
+  if (IsSmallOfHost(tensor)) {
+    added.content = CopyHostTensor(*tensor.unsafeGetTensorImpl());
+    contents_.push_back({reg, tensor.storage().getWeakStorageImpl()});
+  }
+  return reg;
+}
+
+void TapeNames::NoteHistory(int32_t reg, const at::Tensor& tensor) {
+  const Node* const history = NodeOf(tensor);
+  histories_[static_cast<size_t>(reg)] = history;
+  if (record_.level == TapeLevel::kAboveAutograd && history != nullptr &&
+      record_.registers[static_cast<size_t>(reg)].origin == Origin::kResult) {
+    nodes_.push_back(tensor.grad_fn());
+  }
+}
+
+bool TapeNames::HasItsHistory(int32_t reg, const at::Tensor& tensor) const {
+  if (record_.level == TapeLevel::kBelowAutograd) return true;
+  return NodeOf(tensor) == histories_[static_cast<size_t>(reg)] &&
+         tensor.requires_grad() ==
+             (histories_[static_cast<size_t>(reg)] != nullptr ||
+              record_.registers[static_cast<size_t>(reg)].form.requires_grad);
+}
+
+bool TapeNames::HasHooks() const {
+  return std::ranges::any_of(
+      nodes_, [](const NodePtr& node) { return bindings::HasHooks(*node); });
+}
+
+bool TapeNames::IsNew(const at::Tensor& tensor) const {
+  return !known_.contains(tensor.unsafeGetTensorImpl()) &&
+         FindAliases(tensor).empty();
+}
+
+bool TapeNames::IsDataOfOutside(const at::Tensor& tensor) const {
+  return !known_.contains(tensor.unsafeGetTensorImpl()) &&
+         !FindAliases(tensor).empty() &&
+         outside_.contains(tensor.storage().unsafeGetStorageImpl());
+}
+
+bool TapeNames::WasMade(const c10::StorageImpl* storage) const {
+  return by_storage_.contains(storage) && !outside_.contains(storage);
+}
+
+const TapeRegister* TapeNames::Find(const c10::TensorImpl* tensor) const {
+  const auto known = known_.find(tensor);
+  return known != known_.end()
+             ? &record_.registers[static_cast<size_t>(known->second)]
+             : nullptr;
+}
+
+void TapeNames::NoteUnwritten(const at::Tensor& tensor) {
+  unwritten_.insert(tensor.storage().unsafeGetStorageImpl());
+}
+
+void TapeNames::NoteWritten(const at::Tensor& tensor) {
+  unwritten_.erase(tensor.storage().unsafeGetStorageImpl());
+}
+
+void TapeNames::CheckAliases(std::span<const at::Tensor> outputs) {
+  // What lives on is no `.data` of one, but a tensor of its own.
+  const bool lives =
+      std::ranges::any_of(aliases_, [&](const WeakTensor& alias) {
+        return alias.use_count() > 0 &&
+               std::ranges::none_of(outputs,
+                                    [&alias](const at::Tensor& output) {
+                                      return output.unsafeGetTensorImpl() ==
+                                             alias._unsafe_get_target();
+                                    });
+      });
+  if (lives) fault_.Refuse(Refusal::kOutsideInOnePlace);
+}
+
+// New at each call is only what went with the call before.
+void TapeNames::CheckConstants(std::span<const at::Tensor> saved) {
+  std::unordered_set<const c10::StorageImpl*> of_history;
+  for (const at::Tensor& tensor : saved) {
+    if (tensor.has_storage()) {
+      of_history.insert(tensor.storage().unsafeGetStorageImpl());
+    }
+  }
+  for (const TapeRegister& reg : record_.registers) {
+    if (reg.origin == Origin::kForeign && !reg.content.defined() &&
+        reg.foreign->use_count() == 0) {
+      fault_.Refuse(Refusal::kNewAtEachCall);
+    }
+  }
+  for (const auto& [reg, storage] : contents_) {
+    if (storage.use_count() == 0 ||
+        of_history.contains(storages_[static_cast<size_t>(reg)])) {
+      continue;
+    }
+    TapeRegister& lasting = record_.registers[static_cast<size_t>(reg)];
+    lasting.content.reset();
+    if (lasting.origin == Origin::kConstant) {
+      fault_.Differ(
+          "a tensor of the host is another one at each call, and stays");
+    }
+  }
+}
+
+}  // namespace reprise::bindings

@@ -1,0 +1,394 @@
+#include "bindings/torch/region/tape_writer.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/torch/base/ivalues.h"
+#include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/region/outside_check.h"
+#include "bindings/torch/region/tape_ops.h"
+#include "bindings/torch/region/tape_results.h"
+#include "bindings/torch/region/tape_views.h"
+#include "bindings/torch/runtime/op_policy.h"
+#include "bindings/torch/runtime/thread_state.h"
+
+namespace reprise::bindings {
+namespace {
+
+using c10::DispatchKey;
+using Kind = TapeArgument::Kind;
+using Origin = TapeRegister::Origin;
+
+// Autocast as the operator's own kernel finds it, if that may ask for it.
+std::optional<AutocastState> AutocastOf(const c10::OperatorHandle& op) {
+  const AutocastState now = AutocastState::Now();
+  const bool may_ask =
+      now.any() && (SwitchesOf(op.operator_name().name) & kMatmulSwitches) != 0;
+  return may_ask ? std::optional(now) : std::nullopt;
+}
+
+}  // namespace
+
+TapeWriter::TapeWriter(Parts parts)
+    : parts_(std::move(parts)),
+      surroundings_(parts_.level, parts_.pass),
+      record_{.level = parts_.level,
+              .modes = surroundings_.modes(),
+              .pass = parts_.pass,
+              .numbers = parts_.numbers,
+              .varies = std::vector<bool>(parts_.numbers.size(), false),
+              .decides = std::vector<bool>(parts_.numbers.size(), false)},
+      matcher_(parts_.expected, &record_),
+      names_(record_, fault_, gradients_, watched_),
+      effects_(record_, names_),
+      deciding_(record_, fault_, names_, effects_, parts_.inputs) {
+  for (const at::Tensor& tensor : parts_.watched) {
+    watched_.emplace(tensor.unsafeGetTensorImpl(), WatchedTensor::Of(tensor));
+    if (tensor.is_leaf()) gradients_.Add(tensor);
+  }
+  for (uint32_t i = 0; i < parts_.inputs.size(); ++i) {
+    const at::Tensor& input = parts_.inputs[i];
+    record_.inputs.push_back(names_.AddInput(input, i));
+    const auto same =
+        std::ranges::find_if(parts_.inputs, [&input](const at::Tensor& other) {
+          return other.storage().is_alias_of(input.storage());
+        });
+    record_.sharing.push_back(
+        static_cast<uint32_t>(same - parts_.inputs.begin()));
+  }
+}
+
+TapeArgument TapeWriter::Argument(const c10::IValue& value) {
+  TapeArgument argument;
+  if (value.isTensor() && value.toTensor().defined() &&
+      value.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
+    const DepthGuard unseen;  // the program reads nothing
+    argument.wrapped = true;
+    argument.value =
+        CopyHostTensor(*value.toTensor().unsafeGetTensorImpl()).item();
+  } else if (value.isTensor()) {
+    argument.kind = Kind::kTensor;
+    argument.registers.push_back(names_.RegisterOf(value.toTensor()));
+  } else if (value.isTensorList()) {
+    argument.kind = Kind::kTensors;
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      argument.registers.push_back(names_.RegisterOf(tensor));
+    }
+  } else if (value.isOptionalTensorList()) {
+    argument.kind = Kind::kOptionalTensors;
+    for (const std::optional<at::Tensor>& tensor :
+         value.toOptionalTensorVector()) {
+      argument.registers.push_back(tensor.has_value()
+                                       ? names_.RegisterOf(*tensor)
+                                       : TapeArgument::kNone);
+    }
+  } else {
+    argument.value = value.isList() ? value.deepcopy() : value;
+  }
+  return argument;
+}
+
+void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
+                                   std::span<const c10::IValue> arguments) {
+  if (const char* const difference = surroundings_.Difference()) {
+    fault_.Refuse(difference);
+  }
+  CheckHooks(arguments);
+  const std::string& name = op.operator_name().name;
+  if (HandsDataOut(op)) {
+    if (!Reads(op) || !MayRead()) fault_.Refuse(Refusal::kHandsDataOut, op);
+  } else if (SizesByData(op, arguments)) {
+    fault_.Refuse(Refusal::kSizeDependsOnData, op);
+  } else if (name.starts_with("c10d") || name.starts_with("_c10d")) {
+    fault_.Refuse(Refusal::kOtherProcesses, op);
+  }
+  backward_.NoteCall(record_, fault_);
+  if (!surroundings_.OnItsStream()) fault_.Refuse(Refusal::kSeveralStreams);
+}
+
+void TapeWriter::CheckHooks(std::span<const c10::IValue> arguments) {
+  if (parts_.pass == TapePass::kBackward || !at::GradMode::is_enabled() ||
+      BackwardInside::IsHere()) {
+    return;
+  }
+  bool tracks = false;
+  ForTensors(arguments, [&tracks](const at::Tensor& tensor) {
+    tracks |= tensor.defined() && tensor.requires_grad();
+  });
+  if (!tracks) return;
+  hooks_disabled_ |= TapeSurroundings::HooksAreDisabled();
+  if (hooks_inside_ != 0 || !surroundings_.MoreHooks()) return;
+  hooks_inside_ = TapeFault::AskForPlace();
+  // Else a backward pass inside may unpack what they pack, by calls that are
+  // written down: the end tells.
+  if (parts_.pass == TapePass::kForward ||
+      parts_.level == TapeLevel::kAboveAutograd) {
+    fault_.RefuseAt(hooks_inside_, Refusal::kHooksInside);
+  }
+}
+
+size_t TapeWriter::Before(const c10::OperatorHandle& op,
+                          std::span<const c10::IValue> arguments) {
+  if (fault_.refused()) return 0;
+  CheckSurroundings(op, arguments);
+  if (DecidesByValues(op)) deciding_.NoteTensors(op, arguments);
+  gradients_.LookForDropped(record_.calls.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!Writes(op, i)) continue;
+    ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.has_storage()) return;
+      names_.NoteWritten(tensor);
+      if (names_.IsDataOfOutside(tensor)) {
+        fault_.Refuse(Refusal::kWrittenByData);
+      }
+    });
+  }
+  TapeCall& call = record_.calls.emplace_back(TapeCall{.op = op});
+  call.grad_mode = at::GradMode::is_enabled();
+  if (parts_.level == TapeLevel::kBelowAutograd) call.autocast = AutocastOf(op);
+  // As autograd's kernels call those below; one that counts a write, or gives a
+  // view, has a kernel of its own for that.
+  call.below_views =
+      parts_.level == TapeLevel::kBelowAutograd &&
+      c10::impl::tls_is_dispatch_key_excluded(DispatchKey::ADInplaceOrView) &&
+      !op.hasKernelForDispatchKey(DispatchKey::ADInplaceOrView);
+  call.arguments.reserve(arguments.size());
+  for (const c10::IValue& value : arguments) {
+    TapeArgument argument = Argument(value);
+    call.arguments.push_back(std::move(argument));
+  }
+  // Without an offset, from where the tensor begins.
+  if (op.operator_name().name.starts_with("aten::as_strided") &&
+      !arguments.back().isNone()) {
+    record_.fixed_offsets = true;
+  }
+  effects_.Note(record_.calls.size() - 1, arguments);
+  auto& written = written_.emplace_back();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!Writes(op, i)) continue;
+    auto reg = call.arguments[i].registers.begin();
+    ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
+      if (*reg >= 0) written.emplace_back(*reg, tensor.getIntrusivePtr());
+      ++reg;
+    });
+  }
+  return record_.calls.size() - 1;
+}
+
+void TapeWriter::After(size_t index, std::span<const c10::IValue> results) {
+  if (fault_.refused()) return;
+  bool of_device = false;
+  bool to_host = false;
+  TapeCall& call = record_.calls[index];
+  for (const auto& [reg, weak] : written_[index]) {
+    if (auto tensor = weak.lock()) names_.NoteHistory(reg, at::Tensor(tensor));
+  }
+  for (const TapeArgument& argument : call.arguments) {
+    for (const int32_t reg : argument.registers) {
+      if (reg < 0) continue;
+      of_device |= c10::DispatchKeySet(
+                       c10::DispatchKeySet::RAW,
+                       record_.registers[static_cast<size_t>(reg)].form.keys)
+                       .has_backend(c10::BackendComponent::CUDABit);
+    }
+  }
+  if (Reads(call.op) && results.size() == 1) {
+    call.read = results[0];
+    behind_reads_ = index + 1;
+  }
+  ForTensors(results, [&](const at::Tensor& tensor) {
+    to_host |= tensor.defined() && tensor.device().is_cpu();
+    call.results.push_back(names_.AddResult(tensor, index));
+    if (LeavesUnwritten(call.op) && tensor.device().is_cpu() &&
+        tensor.has_storage()) {
+      names_.NoteUnwritten(tensor);
+    }
+  });
+  if (of_device && to_host && !TellsHowItDrew(call.op) &&
+      !DecidesByValues(call.op)) {
+    fault_.Refuse(Refusal::kCopiesToHost, call.op);
+  }
+  for (const c10::IValue& value : results) {
+    if (value.isObject() || value.isCustomClass() || value.isFuture()) {
+      fault_.Refuse(Refusal::kReturnsObject, call.op);
+    }
+  }
+  if (!fault_.differs()) {
+    if (const auto difference = matcher_.Differs(index))
+      fault_.Differ(*difference);
+  }
+}
+
+void TapeWriter::NotePython(std::span<const c10::IValue> arguments,
+                            std::span<const c10::IValue> results) {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("reprise::call_python",
+                                                     "");
+  if (at::GradMode::is_enabled() || !surroundings_.ModesAreKept()) {
+    fault_.Refuse(Refusal::kFunctionChangesModes);
+  }
+  ForTensors(results, [this](const at::Tensor& tensor) {
+    if (!names_.IsNew(tensor)) {
+      fault_.Refuse(Refusal::kFunctionReturnsOld);
+    }
+  });
+  const size_t call = Before(op, arguments);
+  if (fault_.refused()) return;
+  record_.calls[call].calls_python = true;
+  effects_.NotePython(call);
+  After(call, results);
+}
+
+bool TapeWriter::IsOfThisCall(const c10::TensorImpl& tensor, Asked what) const {
+  if (what == Asked::kHistory) {
+    // A part of each tensor's form is whether it has one.
+    const auto* const meta = static_cast<const torch::autograd::AutogradMeta*>(
+        tensor.autograd_meta());
+    if (meta == nullptr || meta->grad_fn_ == nullptr) return true;
+    // One leads to those that it was made from.
+    const bool leads_outside =
+        std::ranges::any_of(record_.registers, [](const TapeRegister& reg) {
+          return reg.origin != Origin::kResult && !reg.form.leaf;
+        });
+    if (leads_outside) return false;
+  }
+  return tensor.has_storage() &&
+         names_.WasMade(tensor.unsafe_storage().unsafeGetStorageImpl());
+}
+
+std::string TapeWriter::WhyNoFunction() const {
+  if (at::GradMode::is_enabled()) {
+    return SentenceOf(Refusal::kFunctionTracksGradients);
+  }
+  if (parts_.pass != TapePass::kWhole || BackwardInside::IsHere()) {
+    return SentenceOf(Refusal::kFunctionInPass);
+  }
+  if (!surroundings_.ModesAreKept()) {
+    return SentenceOf(Refusal::kFunctionUnderOtherModes);
+  }
+  return {};
+}
+
+void TapeWriter::NoteAsked(const c10::TensorImpl& tensor, Asked what) {
+  if (IsOfThisCall(tensor, what)) return;
+  switch (what) {
+    case Asked::kOffset:
+      record_.fixed_offsets = true;
+      break;
+    case Asked::kMemory:
+      fault_.Refuse(Refusal::kAsksForMemory);
+      break;
+    case Asked::kHistory:
+      fault_.Refuse(Refusal::kAsksForHistory);
+      break;
+  }
+}
+
+void TapeWriter::NoteHooksDisabled() {
+  hooks_disabled_ = true;
+  if (parts_.pass != TapePass::kForward) return;
+  fault_.Refuse(Refusal::kHooksDisabled);
+  if (surroundings_.OwnHooks()) at::SavedTensorDefaultHooks::pop_hooks();
+}
+
+void TapeWriter::NoteResults(std::span<const at::Tensor> outputs,
+                             size_t saved_from, Outcome& outcome) {
+  TapeResults results(record_, fault_, names_, gradients_, parts_.inputs);
+  results.NoteGradients(behind_reads_);
+  const auto own = outputs.first(std::min(saved_from, outputs.size()));
+  record_.saved_from = own.size();
+  for (const at::Tensor& output : own) {
+    outcome.tracks_gradients |= results.NoteOutput(output, backward_);
+  }
+  for (const at::Tensor& saved : outputs.subspan(own.size())) {
+    if (const auto index = results.NoteSaved(saved)) {
+      outcome.saved.push_back(*index);
+    }
+  }
+  outcome.draws = effects_.draws();
+  if (parts_.pass == TapePass::kForward) {
+    outcome.written = results.FindWritten(effects_);
+  }
+}
+
+void TapeWriter::CheckEnd(std::span<const at::Tensor> outputs,
+                          Outcome& outcome) {
+  OutsideCheck outside(record_, fault_, names_, parts_.inputs);
+  outcome.tracks_gradients |= outside.CheckRegisters(backward_);
+  outside.CheckWatched(parts_.watched, std::move(watched_));
+  if (parts_.pass == TapePass::kBackward) {
+    outside.CheckBackwardReads();
+  } else {
+    // What a backward pass is given is saved as several tensors in one place.
+    names_.CheckAliases(outputs);
+  }
+  names_.CheckConstants(outputs.subspan(record_.saved_from));
+  if (names_.HasHooks()) fault_.Refuse(Refusal::kHooksOnTensors);
+  if (effects_.calls_python() &&
+      (backward_.any() || !record_.gradients.empty() ||
+       record_.ReadsGradients())) {
+    // They are given to their tensors at the end of a call.
+    fault_.Refuse(Refusal::kFunctionWithGradients);
+  }
+  if (!surroundings_.AllModesAreKept()) fault_.Refuse(Refusal::kModesChanged);
+  if (outcome.tracks_gradients && hooks_inside_ != 0) {
+    fault_.RefuseAt(hooks_inside_, Refusal::kHooksInside);
+    outcome.tracks_gradients = false;
+  }
+  if (hooks_disabled_) {
+    outcome.no_forward_pass = SentenceOf(Refusal::kHooksDisabled);
+  }
+  if (backward_.any() && surroundings_.had_hooks()) {
+    fault_.Refuse(Refusal::kHooksRoundBackward);
+  }
+  if (!surroundings_.SeedIsKept()) fault_.Refuse(Refusal::kSeeded);
+}
+
+TapeWriter::Outcome TapeWriter::End(std::span<const at::Tensor> outputs,
+                                    const std::vector<bool>& computed,
+                                    size_t saved_from) {
+  Outcome outcome;
+  const auto fill = [&] {
+    outcome.reason = fault_.reason();
+    outcome.place = fault_.TakePlace();
+  };
+  if (!fault_.refused()) {
+    NoteResults(outputs, saved_from, outcome);
+    CheckEnd(outputs, outcome);
+  }
+  if (fault_.refused() || outcome.tracks_gradients) {
+    fill();
+    return outcome;
+  }
+  if (!parts_.expected.empty() && !fault_.differs()) {
+    if (const auto difference = matcher_.EndDiffers(computed)) {
+      fault_.Differ(*difference);
+    }
+    outcome.as_expected = !fault_.differs() && matcher_.NumbersFit();
+  }
+  if (outcome.as_expected) {
+    TapeRecord matched = matcher_.TakeMatched();
+    matched.Join(std::move(record_));
+    matched.NoteComputed(computed);
+    record_ = std::move(matched);
+  } else {
+    matcher_.ForgetNumbers();
+    record_.NoteComputed(computed);
+    record_.NoteUses();
+    if (parts_.level == TapeLevel::kBelowAutograd) {
+      NoteViews(record_, names_.storages());
+    }
+  }
+  fill();
+  outcome.expected = matcher_.which();
+  outcome.read_another = matcher_.read_another();
+  outcome.tape = std::make_shared<const Tape>(std::move(record_));
+  return outcome;
+}
+
+}  // namespace reprise::bindings

@@ -1,0 +1,96 @@
+// Backward passes inside of a callable, by the calls that their engine makes.
+
+#include "bindings/torch/region/backward_inside.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "bindings/torch/base/torch_versions.h"
+
+namespace reprise::bindings {
+namespace {
+
+// What the engine's calls of one node show.
+struct Noted {
+  TapeRecord record = {};
+  BackwardInside inside = {};
+  TapeFault fault = {};
+  bool was_here = false;
+};
+
+class NotingNode final : public torch::autograd::Node {
+ public:
+  explicit NotingNode(Noted* noted) : noted_(*noted) {}
+
+  torch::autograd::variable_list apply(
+      torch::autograd::variable_list&& gradients) override {
+    noted_.inside.NoteCall(noted_.record, noted_.fault);
+    noted_.was_here = BackwardInside::IsHere();
+    return std::move(gradients);
+  }
+
+ private:
+  Noted& noted_;
+};
+
+// A tensor whose history is such a node, which goes on to a leaf.
+at::Tensor TensorOf(Noted* noted) {
+  const NodePtr node = MakeNode<NotingNode>(noted);
+  const at::Tensor leaf = at::randn({3}).requires_grad_();
+  node->set_next_edges(torch::autograd::collect_next_edges(leaf));
+  at::Tensor tensor = at::randn({3});
+  torch::autograd::create_gradient_edge(tensor, node);
+  return tensor;
+}
+
+TEST(BackwardInsideTest, CallsOfOthersAreNone) {
+  BackwardInside inside;
+  TapeFault fault;
+  inside.NoteCall({}, fault);
+  EXPECT_FALSE(BackwardInside::IsHere());
+  EXPECT_FALSE(inside.any());
+  EXPECT_FALSE(fault.refused());
+}
+
+TEST(BackwardInsideTest, UsesHistoriesUp) {
+  Noted noted;
+  const at::Tensor x = TensorOf(&noted);
+  const at::Tensor other = TensorOf(&noted);
+  x.sin().sum().backward();
+  EXPECT_TRUE(noted.was_here);
+  EXPECT_TRUE(noted.inside.any());
+  EXPECT_FALSE(noted.fault.refused()) << noted.fault.reason();
+  EXPECT_TRUE(noted.inside.HasUsedUp(x.grad_fn()));
+  EXPECT_FALSE(noted.inside.HasUsedUp(other.grad_fn()));
+  // A sum hands its gradient on, and calls nothing.
+  EXPECT_TRUE(noted.inside.HasUsedUp((x + x).grad_fn()));
+  EXPECT_FALSE(noted.inside.HasUsedUp((x + other).grad_fn()));
+  EXPECT_FALSE(noted.inside.HasUsedUp(x.sin().grad_fn()));
+}
+
+TEST(BackwardInsideTest, RefusesPassesThatAreDifferentiatedAgain) {
+  Noted noted;
+  TensorOf(&noted).sum().backward({}, /*retain_graph=*/true,
+                                  /*create_graph=*/true);
+  EXPECT_EQ(noted.fault.reason(), SentenceOf(Refusal::kBackwardTwice));
+}
+
+TEST(BackwardInsideTest, RefusesGraphsThatAreKept) {
+  Noted noted;
+  TensorOf(&noted).sum().backward({}, /*retain_graph=*/true);
+  EXPECT_EQ(noted.fault.reason(), SentenceOf(Refusal::kGraphIsKept));
+}
+
+TEST(BackwardInsideTest, RefusesThemWhereResultsHaveGradientsToo) {
+  Noted noted{.record = {.level = TapeLevel::kAboveAutograd}};
+  TensorOf(&noted).sum().backward();
+  EXPECT_EQ(noted.fault.reason(), SentenceOf(Refusal::kBackwardAndGradients));
+}
+
+}  // namespace
+}  // namespace reprise::bindings
