@@ -9,6 +9,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -53,7 +54,7 @@ class StretchLearnerTest : public testing::Test {
 
   static Tensors Layers(const at::Tensor& x) {
     const at::Tensor turned = x.sin().exp().t();
-    return {turned.tanh().mul(2).add(1)};
+    return {turned.tanh().mul(2).add(1), turned};  // so that it is made
   }
 
   static std::shared_ptr<const Tape> Record(const at::Tensor& x) {
@@ -101,11 +102,12 @@ TEST_F(StretchLearnerTest, FindsCallsThatAReplayAnswers) {
   EXPECT_TRUE(saw_replay_);
   ASSERT_EQ(found.size(), 1u);
   const TapeStretch& stretch = *found[0];
-  EXPECT_GE(stretch.calls.size(), kFewestOpsOfStretch);
-  for (const size_t c : stretch.calls) {
-    EXPECT_NE(tape->record().calls[c].op.operator_name().name, "aten::t")
-        << "a view is no op";
-  }
+  // The view is no op, and does not end the stretch.
+  size_t view = 0;
+  while (!tape->record().calls[view].views) ++view;
+  EXPECT_LT(stretch.calls.front(), view);
+  EXPECT_GT(stretch.calls.back(), view);
+  EXPECT_EQ(std::ranges::count(stretch.calls, view), 0);
   for (size_t i = 1; i < stretch.results.size(); ++i) {
     EXPECT_EQ(stretch.results[i].op, stretch.results[i - 1].op + 1);
   }
