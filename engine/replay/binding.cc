@@ -40,12 +40,6 @@ Binding::Binding(const Program* program, std::vector<uint64_t> places,
     bound_[v].place = {value.storage, value.base};
     bound_[v].end = value.origin + value.size_bytes;
   }
-  // As recorded, until they are bound.
-  const Draws& draws = program_->effects.draws();
-  for (const Draw& draw : draws.ahead()) {
-    const GeneratorState& source = draws.sources()[draw.source].recorded;
-    generator_.push_back(source.After(draw.ahead));
-  }
 }
 
 bool Binding::Stands(ValueId value) const {
@@ -100,19 +94,6 @@ Executor::Fit Binding::BindNumbers(uint32_t index, const OpView& op) {
     numbers_.push_back(op.scalars[slot.scalar].bits);
   }
   return executor_->SetScalars(index, numbers_);
-}
-
-bool Binding::BindDraws(uint32_t source) {
-  const Draws& draws = program_->effects.draws();
-  const GeneratorState now = trace_->frontend->Generator();
-  if (!draws.sources()[source].Takes(now)) return false;
-  for (size_t i = 0; i < generator_.size(); ++i) {
-    const Draw& draw = draws.ahead()[i];
-    if (draw.source != source) continue;
-    generator_[i] = now.After(draw.ahead);
-    executor_->SetGenerator(draw.op, generator_[i]);
-  }
-  return true;
 }
 
 void Binding::Shadow(ValueId value, const StoragePlace& place) {

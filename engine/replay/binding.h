@@ -10,16 +10,15 @@
 #include "engine/program/program.h"
 #include "engine/replay/executor.h"
 #include "engine/trace/frontend.h"
-#include "engine/trace/generator.h"
 #include "engine/trace/op.h"
 #include "engine/trace/trace.h"
 
 namespace reprise::engine {
 
-// Where each value is, what the numbers are and where the random generator is
-// in the launch of a program that is under way, or comes next; and whether an
-// op of a stream is the trace's op on just these. What is bound here its
-// executor is told at once, and launches from then on.
+// Where each value is and what the numbers are in the launch of a program that
+// is under way, or comes next; and whether an op of a stream is the trace's op
+// on just these. What is bound here its executor is told at once, and launches
+// from then on.
 //
 // Until something else is bound, all is as it was recorded, and values that the
 // trace makes are in the arena. What is bound stays so over the end of a
@@ -64,17 +63,10 @@ class Binding {
   // An external of the recording is gone, or moved, whatever is bound.
   bool IsReplaced(ValueId value) const;
 
-  // --- Numbers, and the generator ---
+  // --- Numbers ---
 
   // The numbers of the trace's op `index` that may change are those of `op`.
   Executor::Fit BindNumbers(uint32_t index, const OpView& op);
-  // What is drawn from that source is drawn from where the generator is now.
-  // False, and nothing has changed, if no recording has seen it there.
-  bool BindDraws(uint32_t source);
-  // Where the generator is when the op of that draw comes (Draws::ahead).
-  const GeneratorState& generator(uint32_t draw) const {
-    return generator_[draw];
-  }
 
   // --- Beside eager ---
 
@@ -164,8 +156,6 @@ class Binding {
     uint64_t end = 0;  // of an external's storage
   };
   std::vector<Bound> bound_;  // by value
-  // By draw that runs ahead.
-  std::vector<GeneratorState> generator_;
   // By value, where eager put it in the pass that runs beside eager; none in
   // others.
   std::vector<StoragePlace> shadow_;

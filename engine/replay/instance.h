@@ -1,9 +1,9 @@
-// One copy of a plan, able to run: it is resolved, launched, followed,
-// squashed.
+// One copy of a plan, able to run.
 
 #ifndef REPRISE_ENGINE_REPLAY_INSTANCE_H_
 #define REPRISE_ENGINE_REPLAY_INSTANCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,9 +11,14 @@
 
 #include "engine/base/status.h"
 #include "engine/replay/binding.h"
+#include "engine/replay/draw_cursor.h"
 #include "engine/replay/executor.h"
+#include "engine/replay/external_binder.h"
 #include "engine/replay/ledger.h"
+#include "engine/replay/output_memory.h"
 #include "engine/replay/plan_core.h"
+#include "engine/replay/private_copies.h"
+#include "engine/replay/readiness.h"
 #include "engine/trace/block.h"
 #include "engine/trace/op.h"
 #include "engine/trace/storage_holds.h"
@@ -40,25 +45,14 @@ class Instance {
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  // Why an instance can or cannot be launched at this head op.
-  enum class Readiness : uint8_t {
-    kReady,
-    kOtherOp,   // this is not its head
-    kUnproven,  // a head operand lies elsewhere, and never moved while recorded
-    kElsewhere,  // the generator is where no recording has seen it
-    kUntold,    // it brings a number of which the recordings do not tell enough
-    kReplaced,  // an external that the head does not name is gone or moved, or
-                // memory that launches name and nobody of ours owns is freed
-    kOccupied,  // another plan's values are alive in the arena that they share
-    kNoMemory,  // for an output that escapes; or its own is still being read
-  };
+  using Readiness = engine::Readiness;
   // Binds every value for a launch at `head`: externals to where they are,
   // outputs that escape to fresh memory. Those that are still alive in the
   // arena escape from now on. Late externals are left to BindLate. `holds` must
   // outlive the pass, and its EndPass is called at the end.
   Readiness Resolve(const OpView& head, StorageHolds& holds);
   // Behind kUnproven, of Resolve or BindLate: the externals that it was for.
-  std::span<const ValueId> unproven() const { return unproven_; }
+  std::span<const ValueId> unproven() const { return externals_.unproven(); }
 
   // Before anything is launched in a pass: takes the private values
   // (Effects::privates) as the program has them.
@@ -67,24 +61,12 @@ class Instance {
   // where it fails; the error says so, and whether it was in vain.
   base::Status GivePrivates();
 
-  // Of an op that is known to come: which value it is, and where it lies.
-  struct KnownOperand {
-    ValueRef ref;
-    Operand at;  // its storage, and where in it
-  };
-  // Ops of [cursor, end_op) are known to come, and these are their operands,
-  // but what they make themselves. Binds the inputs that they tell. False if
-  // one lies where it may not, or is not where it is bound: the ops are to be
-  // shown.
+  // See ExternalBinder.
+  using KnownOperand = engine::KnownOperand;
   bool Tell(uint32_t cursor, uint32_t end_op,
             std::span<const KnownOperand> operands);
-  // What was told has bound late externals.
-  bool told_late() const { return !told_.empty(); }
-  // Each op is shown, as if nothing had been told.
-  void ForgetTold() {
-    told_end_ = 0;
-    told_.clear();
-  }
+  bool told_late() const { return externals_.told_late(); }
+  void ForgetTold() { externals_.ForgetTold(); }
 
   // Before LaunchNext: holds what the next segment touches of the program's
   // memory. False if some of it has been freed or moved since it was bound, so
@@ -141,26 +123,18 @@ class Instance {
   static constexpr uint32_t kNoLaunch = ~uint32_t{0};
   uint32_t next_launch_op() const { return next_launch_op_; }
   // The next op that draws what was bound before it came (Draws::ahead), ...
-  uint32_t next_draw_op() const { return next_draw_op_; }
+  uint32_t next_draw_op() const { return draws_.next_op(); }
   // ... and the first of these two: at all others there is nothing to do.
   uint32_t next_stop_op() const { return next_stop_op_; }
   uint32_t launched_ops() const { return launched_ops_; }
 
-  // At next_draw_op, which is followed: moves the generator as the op does.
-  // False if it is not where it was bound, and nothing has changed: the program
-  // has set it, or others have used it.
+  // At next_draw_op, which is followed; see DrawCursor.
   bool Draw();
-  // Where the op drew that was the last to do so in this launch.
-  const GeneratorState& drawn() const {
-    return binding_.generator(next_draw_ - 1);
-  }
-  // The op is not followed after all, and was the last to draw.
   void TakeBackDraw();
-  // The same in a pass in which eager runs the op, and has not yet.
   bool DrawsBesideEager();
-  // Behind it: the generator is where the op was to move it, if it draws. Else
-  // others have used it meanwhile, and who drew what is not known.
-  bool DrewBesideEager(uint32_t op) const;
+  bool DrewBesideEager(uint32_t op) const { return draws_.DrewBesideEager(op); }
+  // Where the op drew that was the last to do so in this launch.
+  const GeneratorState& drawn() const { return draws_.last(); }
 
   // See Binding.
   bool SameWords(uint32_t index, const OpView& op) const {
@@ -187,7 +161,7 @@ class Instance {
 
   // The memory of a value made by a followed op. Once a launch. Where it is
   // no lease, Own tells which storage has it then.
-  Block TakeBlock(ValueId value);
+  Block TakeBlock(ValueId value) { return outputs_.Take(value); }
   void Own(ValueId value, StorageToken storage);
 
   // All ops were followed, or nothing of the launch is wanted.
@@ -212,110 +186,63 @@ class Instance {
 
   // Where recorded work finds `value` in this launch.
   uint64_t origin(ValueId value) const { return binding_.origin(value); }
-  // The program holds `value` of an earlier launch of it, or anything, in the
-  // arena.
-  bool leased(ValueId value) const {
-    return ledger_->IsIn(tenant_) && ledger_->leased(value);
-  }
-  bool leased() const { return ledger_->IsIn(tenant_) && ledger_->leased(); }
-  // Resolve has made it the one whose values are in its arena; before,
-  // another's were.
-  bool moved_in() const { return moved_in_; }
+  // See OutputMemory.
+  bool leased(ValueId value) const { return outputs_.leased(value); }
+  bool leased() const { return outputs_.leased(); }
+  bool moved_in() const { return outputs_.moved_in(); }
+  const std::vector<ValueId>& outlived() const { return outputs_.outlived(); }
+  uint64_t escapes() const { return outputs_.escapes(); }
   // Its arena, which other instances may have, too.
-  const std::shared_ptr<Ledger>& arena() const { return ledger_; }
+  const std::shared_ptr<Ledger>& arena() const { return outputs_.arena(); }
 
   // `plan` belongs to the plan that owns the instance from now on. Both plans
   // are of one program.
-  void MoveTo(PlanCore* plan) { plan_ = plan; }
+  void MoveTo(PlanCore* plan) {
+    plan_ = plan;
+    outputs_.MoveTo(plan);
+  }
   const PlanCore& plan() const { return *plan_; }
   const Program& program() const { return *program_; }
   const Trace& trace() const { return *trace_; }
   Executor& executor() { return *parts_.executor; }
-  // Values that the program still had when their followers came, or behind the
-  // pass, though it had dropped them when they were recorded. They escape from
-  // the next launch on, and a plan in which they have places of their own is
-  // better.
-  const std::vector<ValueId>& outlived() const { return outlived_; }
   // Externals that keep it from being resolved (kReplaced).
   std::vector<ValueId> Replaced() const;
-  // Times that an output was given fresh memory.
-  uint64_t escapes() const { return escapes_; }
 
  private:
   Readiness BindNumbers(uint32_t index, const OpView& op);
   Readiness BindDraws(uint32_t source);
-  // Binds it, and watches its storage where another must not be taken for it.
-  void BindExternal(const ValueRef& ref, const Operand& operand);
-  void GoOnDrawing(uint32_t draw);
   Readiness ResolveHead(const OpView& head);
-  // An external that lies elsewhere, and that no recording has seen move.
-  void NoteIfUnproven(const ValueRef& ref, const Operand& operand);
   Readiness ResolveOthers();
-  Readiness ResolveOutputs();
-  // Streams that the program lent what it has dropped since have read it before
-  // this launch overwrites it.
-  bool WaitForBorrowers();
-  // Of private values that ops before `end_op` have written, back.
-  std::vector<kernels::RangeCopy> Given(uint32_t end_op) const;
   // The segment waits for no more than that its first op comes, or is told the
   // rest.
   bool IsForetold(size_t segment) const;
-  // No place that values of the segment are written over is given out when
-  // that is launched at once with those before it.
-  bool StaysFree(size_t segment, uint32_t cursor,
-                 std::span<const ValueId> taken) const;
   // Holds what segments in a row touch of the program's memory that there is
   // before op `cursor`.
   bool Secure(size_t first, size_t end, uint32_t cursor);
   // The next segment has been launched; `op` is the last of its ops to be the
   // first of a launch.
   void GoOnFrom(uint32_t op);
-  // Of each of its operands (Binding::Apart).
-  bool HeadIsApart(const OpView& head) const;
-  void NoteTouched();
-  void NoteNeighbours();
-  // For this launch.
-  base::Status BindFresh(ValueId value);
+  // The next launch or draw has changed.
+  void NoteNextStop() {
+    next_stop_op_ = std::min(next_launch_op_, draws_.next_op());
+  }
 
   PlanCore* plan_;
   const Program* program_;  // the plan's
   const Trace* trace_;      // the program's
   InstanceParts parts_;
-  std::shared_ptr<Ledger> ledger_;
-  const Ledger::Tenant tenant_;
-  bool moved_in_ = false;
+  OutputMemory outputs_;  // before `binding_`, which takes the places
   Binding binding_;
-  std::vector<Block> fresh_;       // by value: memory of an escaping output
+  ExternalBinder externals_;
+  PrivateCopies privates_;
+  DrawCursor draws_;
   StorageHolds* holds_ = nullptr;  // while a pass is under way
-  // By segment: externals, and values of segments before, that it touches and
-  // that are not bound at its launch.
-  std::vector<std::vector<ValueId>> externals_;
-  std::vector<std::vector<ValueId>> values_;
-  // By value: inputs that ops behind the one that brings them use as well, or
-  // that segments behind its own touch. Their storages must not be taken for
-  // others that are made meanwhile.
-  std::vector<bool> watched_;
-  std::vector<ValueId> lasting_;             // externals that are no inputs
-  std::vector<kernels::RangeCopy> takings_;  // of all private values
-  // By value: others whose places overlap its own (Lifetimes), ascending. By
-  // segment: values that come with it and follow such a one.
-  std::vector<std::vector<ValueId>> neighbours_;
-  std::vector<std::vector<ValueId>> followers_;
-  std::vector<ValueId> outlived_;
-  std::vector<ValueId> unproven_;
   bool bound_late_ = false;
   std::vector<StoragePlace> touched_;  // Secure's
-  std::vector<uint32_t> late_births_;  // ops that tell inputs, ascending
-  std::vector<ValueId> told_;          // Tell's
-  uint32_t told_end_ = 0;              // inputs of ops before it are bound
-  uint32_t next_draw_ = 0;
-  uint32_t next_draw_op_ = kNoLaunch;
   uint32_t next_segment_ = 0;
   uint32_t launched_ops_ = 0;
   uint32_t next_launch_op_ = kNoLaunch;
   uint32_t next_stop_op_ = kNoLaunch;
-  uint64_t escapes_ = 0;
-  bool eager_allocates_ = false;  // in mid-pass, for ops that it runs
 };
 
 }  // namespace reprise::engine

@@ -7,6 +7,7 @@ namespace reprise::engine {
 PlanCore::PlanCore(std::shared_ptr<const Program> program)
     : program_(std::move(program)),
       outputs_(program_->Outputs()),
+      footprint_(trace(), effects(), program_->segments),
       escapes_(trace().values.size(), false) {
   for (ValueId v = 0; v < trace().values.size(); ++v) {
     const Value& value = trace().values[v];

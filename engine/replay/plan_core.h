@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/program/effects.h"
+#include "engine/program/footprint.h"
 #include "engine/program/program.h"
 #include "engine/trace/trace.h"
 
@@ -28,6 +29,7 @@ class PlanCore {
   const std::shared_ptr<const Program>& program() const { return program_; }
   const Trace& trace() const { return *program_->trace; }
   const Effects& effects() const { return program_->effects; }
+  const Footprint& footprint() const { return footprint_; }
   // Externals of old that the head op does not use.
   const std::vector<ValueId>& others() const { return others_; }
   // Values that the trace makes and that have memory.
@@ -41,6 +43,7 @@ class PlanCore {
  private:
   const std::shared_ptr<const Program> program_;
   const std::vector<ValueId> outputs_;
+  const Footprint footprint_;
   std::vector<ValueId> others_;
   std::vector<bool> escapes_;  // by value
   std::vector<ValueId> escaping_;

@@ -30,8 +30,6 @@ LARGER = {
     "engine/device/driver_call.cc": 444,
     "engine/device/launch_graph.cc": 550,
     "engine/program/explain_parameters.cc": 455,
-    "engine/replay/instance.cc": 589,
-    "engine/replay/instance.h": 323,
     "kernels/nvrtc.cc": 466,
     "scheduler/batch_stream.cc": 401,
     "scheduler/lifecycle.cc": 629,
