@@ -3,49 +3,16 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "engine/device/parameter_scan.h"
 #include "engine/program/draw_sites.h"
-#include "engine/program/layout.h"
+#include "engine/program/op_ranges.h"
 #include "engine/program/scalar_scan.h"
 
 namespace reprise::engine {
 namespace {
-
-// A range that the scan is given, and whose place in which value it is.
-struct RangeOwner {
-  ValueId value;
-  uint64_t offset_bytes;
-};
-
-class Ranges {
- public:
-  void Add(ValueId value, uint64_t offset_bytes, uint64_t first,
-           uint64_t second, uint64_t size_bytes) {
-    for (const RangeOwner& owner : owners_) {
-      if (owner.value == value && owner.offset_bytes == offset_bytes) return;
-    }
-    ranges_.push_back({static_cast<uint32_t>(owners_.size()), first, second,
-                       size_bytes, value});
-    owners_.push_back({value, offset_bytes});
-  }
-
-  const std::vector<device::KnownRange>& ranges() const { return ranges_; }
-  const RangeOwner& owner(uint32_t id) const { return owners_[id]; }
-
- private:
-  std::vector<device::KnownRange> ranges_;
-  std::vector<RangeOwner> owners_;
-};
-
-// The bytes from an external's origin to where the block of its storage ends,
-// and no further: there the next one may begin.
-uint64_t ExternalBytes(const Value& value) {
-  const uint64_t end = value.origin + value.size_bytes;
-  const bool block = value.base % kPlaceAlignment == 0;
-  return (block ? PlaceBytes(end) : end) - value.origin;
-}
 
 // Marks the ids of ranges that an op has no business with; the rest is a value.
 constexpr uint32_t kBackground = uint32_t{1} << 31;
@@ -91,116 +58,12 @@ base::Status SameResults(const TracedOp& first, const TracedOp& second) {
                     "its results differ from one recording to the next");
 }
 
-// Memory that an op allocated, as it lay in both recordings.
-struct Made {
-  ValueId value;
-  bool result;
-  uint64_t first;
-  uint64_t second;
-  uint64_t size_bytes;
-};
-
-base::Result<std::vector<Made>> MadeBy(const Trace& first, const Trace& second,
-                                       size_t op, ValueId first_temporary) {
-  const TracedOp& a = first.ops[op];
-  const TracedOp& b = second.ops[op];
-  std::vector<Made> made;
-  for (const ResultSpec& result : a.results) {
-    if (result.kind != ResultSpec::Kind::kValue) continue;
-    const Value& va = first.values[result.value];
-    const Value& vb = second.values[result.value];
-    if (va.size_bytes != vb.size_bytes) {
-      return base::Fail(base::Code::kFailedPrecondition,
-                        "its output has another size each time");
-    }
-    if (va.origin == vb.origin && va.size_bytes > 0) {
-      return base::Fail(base::Code::kFailedPrecondition,
-                        "its output lay at the same address twice");
-    }
-    made.push_back({result.value, true, va.origin, vb.origin, va.size_bytes});
-  }
-  if (a.temporaries.size() != b.temporaries.size()) {
-    return base::Fail(base::Code::kFailedPrecondition,
-                      "it used " + std::to_string(a.temporaries.size()) +
-                          " temporary buffers, then " +
-                          std::to_string(b.temporaries.size()));
-  }
-  for (size_t t = 0; t < a.temporaries.size(); ++t) {
-    if (a.temporaries[t].address == b.temporaries[t].address) {
-      return base::Fail(base::Code::kFailedPrecondition,
-                        "a temporary buffer lay at the same address twice");
-    }
-    if (a.temporaries[t].size_bytes != b.temporaries[t].size_bytes) {
-      return base::Fail(base::Code::kFailedPrecondition,
-                        "a temporary buffer has another size each time");
-    }
-    made.push_back({static_cast<ValueId>(first_temporary + t), false,
-                    a.temporaries[t].address, b.temporaries[t].address,
-                    a.temporaries[t].size_bytes});
-  }
-  return made;
-}
-
-// Both recordings put the two over each other in the same way: one took the
-// memory that the other had given back, and no address tells them apart.
-bool Reused(const Made& a, const Made& b) {
-  return a.first - b.first == a.second - b.second &&
-         a.first < b.first + PlaceBytes(b.size_bytes) &&
-         b.first < a.first + PlaceBytes(a.size_bytes);
-}
-
-// Adds the ranges of `made` to `ranges`: buffers that reuse each other's memory
-// as one, which belongs to the result among them and is as large as all of
-// them; `place_bytes` learns of it. Fails where there are two results among
-// them, or one in the middle: an address would not say which it means.
-base::Status AddMade(std::vector<Made> made, Ranges& ranges,
-                     std::vector<uint64_t>& place_bytes) {
-  while (!made.empty()) {
-    Made whole = made.back();
-    made.pop_back();
-    uint64_t result_at = whole.first;
-    for (size_t i = 0; i < made.size();) {
-      if (!Reused(whole, made[i])) {
-        ++i;
-        continue;
-      }
-      const Made other = made[i];
-      if (whole.result && other.result && whole.value != other.value) {
-        return base::Fail(base::Code::kFailedPrecondition,
-                          "two of its outputs took the memory of one temporary "
-                          "buffer");
-      }
-      made.erase(made.begin() + static_cast<ptrdiff_t>(i));
-      const uint64_t end = std::max(whole.first + whole.size_bytes,
-                                    other.first + other.size_bytes);
-      if (other.result || (!whole.result && other.first < whole.first)) {
-        whole.value = other.value;
-        result_at = other.first;
-      }
-      whole.result |= other.result;
-      whole.second = std::min(whole.second, other.second);
-      whole.first = std::min(whole.first, other.first);
-      whole.size_bytes = end - whole.first;
-      i = 0;  // it has grown: look at the others again
-    }
-    if (result_at != whole.first) {
-      return base::Fail(base::Code::kFailedPrecondition,
-                        "its output took the middle of a temporary buffer");
-    }
-    place_bytes[whole.value] =
-        std::max(place_bytes[whole.value], whole.size_bytes);
-    ranges.Add(whole.value, 0, whole.first, whole.second,
-               PlaceBytes(whole.size_bytes));
-  }
-  return {};
-}
-
 // A result that no word points into may hold anything, as one that the op does
 // not write. But where its address stands across two words, launches write it
 // where it lay when they were recorded.
 base::Status NotAcrossWords(const Trace& first, const Trace& second, size_t op,
                             const device::ScanResult& scan,
-                            const Ranges& ranges) {
+                            const OpRanges& ranges) {
   for (const ResultSpec& result : first.ops[op].results) {
     if (result.kind != ResultSpec::Kind::kValue) continue;
     const Value& a = first.values[result.value];
@@ -231,33 +94,6 @@ base::Status NotAcrossWords(const Trace& first, const Trace& second, size_t op,
     }
   }
   return {};
-}
-
-// What op k may point into: its operands, its results, its temporaries.
-base::Result<Ranges> RangesOf(const Trace& first, const Trace& second,
-                              size_t op, ValueId first_temporary,
-                              std::vector<uint64_t>& place_bytes) {
-  const TracedOp& a = first.ops[op];
-  Ranges ranges;
-  for (const ValueRef& ref : a.operands) {
-    const Value& va = first.values[ref.value];
-    const Value& vb = second.values[ref.value];
-    if (!va.external) {
-      ranges.Add(ref.value, 0, va.origin, vb.origin,
-                 PlaceBytes(std::min(va.size_bytes, vb.size_bytes)));
-      continue;
-    }
-    // Known from where its tensor begins, which may be before the origin.
-    const uint64_t offset = ref.offset_bytes;
-    const auto size = static_cast<int64_t>(
-        std::min(ExternalBytes(va), ExternalBytes(vb)) - offset);
-    ranges.Add(ref.value, offset, va.origin + offset, vb.origin + offset,
-               static_cast<uint64_t>(std::max<int64_t>(size, 0)));
-  }
-  REPRISE_ASSIGN_OR_RETURN(std::vector<Made> made,
-                           MadeBy(first, second, op, first_temporary));
-  REPRISE_RETURN_IF_ERROR(AddMade(std::move(made), ranges, place_bytes));
-  return ranges;
 }
 
 using IsAddress = std::function<bool(uint64_t)>;
@@ -293,6 +129,213 @@ void LearnUnwritten(const TracedOp& first, const TracedOp& second,
   }
 }
 
+// Explains the ops of two recordings one after the other.
+class Explainer {
+ public:
+  Explainer(const Trace& first, const Trace& second,
+            const IsAddress& is_device_address, const IsAddress& was_address,
+            UnwrittenWords* unwritten)
+      : first_(first),
+        second_(second),
+        is_device_address_(is_device_address),
+        was_address_(was_address),
+        unwritten_(unwritten),
+        changing_(ChangingSlots(first, second)),
+        next_value_(static_cast<ValueId>(first.values.size())) {
+    for (const Value& value : first.values) {
+      explained_.place_bytes.push_back(value.external ? 0 : value.size_bytes);
+    }
+  }
+
+  // The next op. False if those behind it need not be looked at: the recordings
+  // do not explain each other.
+  bool Explain(uint32_t op) {
+    const base::Status explained = TryToExplain(op);
+    if (!explained) NoteFailure(op, explained.error());
+    return explained.has_value();
+  }
+
+  // Behind the last op, or one at which Explain was false.
+  tl::expected<ExplainedProgram, BuildFailure> Take();
+
+ private:
+  // The first one counts.
+  void NoteFailure(uint32_t op, const base::Error& error) {
+    if (!failure_) failure_ = BuildFailure{error.In(Place(first_, op)), op};
+  }
+  base::Status TryToExplain(uint32_t op);
+  // Compares the launches of both recordings: the op's own, or `draw`'s.
+  base::Result<device::ScanResult> ScanOp(uint32_t op, const OpRanges& ranges,
+                                          const ExplainedDraw* draw) const;
+  // Of an op with numbers that change: finds them in its launches, the first of
+  // which is launch `base` of the program. Nothing is left of `scan` where that
+  // fails.
+  void AddNumbers(uint32_t op, uint32_t base,
+                  base::Result<device::ScanResult>& scan);
+  void AddSites(uint32_t base, const OpRanges& ranges,
+                const device::ScanResult& scan);
+
+  const Trace& first_;
+  const Trace& second_;
+  const IsAddress& is_device_address_;
+  const IsAddress& was_address_;
+  UnwrittenWords* unwritten_;  // null: there are none
+  const std::vector<SlotSet> changing_;
+  ExplainedProgram explained_;
+  std::vector<device::KnownRange> background_;
+  ValueId next_value_;  // the next op's first temporary
+  std::optional<BuildFailure> failure_;
+  std::vector<uint32_t> unexplained_;  // ops with numbers that are not found
+  std::string why_;                    // of the first one, if more is known
+};
+
+base::Result<device::ScanResult> Explainer::ScanOp(
+    uint32_t op, const OpRanges& ranges, const ExplainedDraw* draw) const {
+  const TracedOp& a = first_.ops[op];
+  const TracedOp& b = second_.ops[op];
+  const auto is_unwritten = [&](device::ImageWord word) {
+    return a.launches[word.launch].kind == device::Launch::Kind::kKernel &&
+           (IsUnwritten(first_, a, word, was_address_) ||
+            IsUnwritten(second_, a, word, is_device_address_) ||
+            (unwritten_ != nullptr && unwritten_->Knows(a, word)));
+  };
+  return device::Scan(draw != nullptr ? draw->first : a.launches,
+                      draw != nullptr ? draw->second : b.launches,
+                      ranges.ranges(), background_, is_device_address_,
+                      was_address_, is_unwritten);
+}
+
+base::Status Explainer::TryToExplain(uint32_t op) {
+  const TracedOp& a = first_.ops[op];
+  const TracedOp& b = second_.ops[op];
+  REPRISE_RETURN_IF_ERROR(SameResults(a, b));
+  for (const Allocation& temporary : a.temporaries) {
+    explained_.place_bytes.push_back(temporary.size_bytes);
+  }
+  REPRISE_ASSIGN_OR_RETURN(
+      const OpRanges ranges,
+      OpRanges::Of(first_, second_, op, next_value_, explained_.place_bytes));
+  std::optional<ExplainedDraw> draw;
+  if (a.draws || b.draws) {
+    REPRISE_ASSIGN_OR_RETURN(draw, ExplainDraw(a, b));
+  }
+  const bool may_be_numbers = !changing_[op].empty();
+  auto scan = ScanOp(op, ranges, draw.has_value() ? &*draw : nullptr);
+  // A number may ask for other kernels, but makes no address of a word.
+  if (!scan && (!may_be_numbers || std::ranges::equal(a.launches, b.launches,
+                                                      device::SameShape))) {
+    NoteFailure(op, scan.error());  // what is behind may still teach something
+    scan = device::ScanResult();
+  }
+  if (scan && !failure_) {
+    REPRISE_RETURN_IF_ERROR(NotAcrossWords(first_, second_, op, *scan, ranges));
+  }
+  if (scan && unwritten_ != nullptr && !may_be_numbers) {
+    LearnUnwritten(a, b, *scan, *unwritten_);
+  }
+  LaunchProgram& program = explained_.program;
+  const auto base = static_cast<uint32_t>(program.launches.size());
+  if (may_be_numbers) AddNumbers(op, base, scan);
+  program.op_begin.push_back(base);
+  const std::vector<device::Launch>& launches =
+      draw.has_value() ? draw->launches : a.launches;
+  program.launches.insert(program.launches.end(), launches.begin(),
+                          launches.end());
+  if (draw.has_value()) {
+    for (DrawSite site : draw->sites) {
+      site.op = op;
+      site.launch += base;
+      program.draws.push_back(site);
+    }
+  }
+  AddSites(base, ranges, *scan);
+  if (!scan->unexplained.empty()) {
+    explained_.notes.push_back(
+        Place(first_, op) + ": " + std::to_string(scan->unexplained.size()) +
+        " words differ and are no addresses, as unwritten ones do; kept, "
+        "first " +
+        scan->unexplained.front());
+  }
+  AddBackground(first_, second_, op, next_value_, background_);
+  next_value_ += static_cast<ValueId>(a.temporaries.size());
+  return {};
+}
+
+void Explainer::AddNumbers(uint32_t op, uint32_t base,
+                           base::Result<device::ScanResult>& scan) {
+  NumberPlaces places;
+  if (scan) {
+    places = FindNumbers(first_.ops[op], second_.ops[op], changing_[op],
+                         scan->unexplained_words);
+  }
+  if (!places.complete) {
+    if (!scan && unexplained_.empty()) why_ = ": " + scan.error().message();
+    unexplained_.push_back(op);
+    scan = device::ScanResult();
+  }
+  LaunchProgram& program = explained_.program;
+  for (ScalarSite& site : places.sites) {
+    site.op = op;
+    site.launch += base;
+    program.scalars.push_back(std::move(site));
+  }
+  for (ScalarCopy& copy : places.copies) {
+    copy.op = op;
+    program.copies.push_back(copy);
+  }
+  for (ScalarRounding& rounding : places.roundings) {
+    rounding.op = op;
+    program.roundings.push_back(rounding);
+  }
+  scan->unexplained.clear();
+}
+
+void Explainer::AddSites(uint32_t base, const OpRanges& ranges,
+                         const device::ScanResult& scan) {
+  const auto add = [&](std::vector<ValueSite>& sites,
+                       const device::PointerSite& site) {
+    const OpRanges::Owner owner =
+        (site.id & kBackground) != 0
+            ? OpRanges::Owner{site.id & ~kBackground, 0}
+            : ranges.owner(site.id);
+    sites.push_back({base + site.launch, site.offset_bytes, owner.value,
+                     owner.offset_bytes + site.delta_bytes});
+  };
+  LaunchProgram& program = explained_.program;
+  for (const device::PointerSite& site : scan.sites) add(program.sites, site);
+  for (const device::PointerSite& site : scan.pinned) add(program.pinned, site);
+  for (const uint32_t id : scan.pinned_ends) {
+    program.pinned_ends.push_back(ranges.owner(id).value);
+  }
+  explained_.lasting.insert(explained_.lasting.end(), scan.lasting.begin(),
+                            scan.lasting.end());
+}
+
+tl::expected<ExplainedProgram, BuildFailure> Explainer::Take() {
+  if (failure_) return tl::unexpected<BuildFailure>(*std::move(failure_));
+  if (!unexplained_.empty()) {
+    const uint32_t op = unexplained_.front();
+    return tl::unexpected<BuildFailure>(
+        {base::Error(base::Code::kFailedPrecondition,
+                     Place(first_, op) +
+                         ": nothing tells how its kernels hold a number that "
+                         "changes" +
+                         why_),
+         op, std::move(unexplained_)});
+  }
+  LaunchProgram& program = explained_.program;
+  program.op_begin.push_back(static_cast<uint32_t>(program.launches.size()));
+  program.values = next_value_;
+
+  explained_.movable.reserve(first_.values.size());
+  for (size_t v = 0; v < first_.values.size(); ++v) {
+    explained_.movable.push_back(!first_.values[v].external ||
+                                 first_.values[v].origin !=
+                                     second_.values[v].origin);
+  }
+  return std::move(explained_);
+}
+
 }  // namespace
 
 tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
@@ -305,151 +348,14 @@ tl::expected<ExplainedProgram, BuildFailure> ExplainParameters(
                      "the recordings differ in their ops"),
          std::nullopt});
   }
-  const IsAddress& was_address =
-      may_have_been_address ? may_have_been_address : is_device_address;
-  const std::vector<SlotSet> changing = ChangingSlots(first, second);
-  std::vector<uint32_t> unexplained;
-  std::string why;  // of the first one, if more is known
-  std::optional<BuildFailure> failure;
-  ExplainedProgram explained;
-  LaunchProgram& program = explained.program;
-  for (const Value& value : first.values) {
-    explained.place_bytes.push_back(value.external ? 0 : value.size_bytes);
+  Explainer explainer(
+      first, second, is_device_address,
+      may_have_been_address ? may_have_been_address : is_device_address,
+      unwritten);
+  for (uint32_t op = 0; op < first.ops.size(); ++op) {
+    if (!explainer.Explain(op)) break;
   }
-  std::vector<device::KnownRange> background;
-  auto next_value = static_cast<ValueId>(first.values.size());
-  for (size_t k = 0; k < first.ops.size(); ++k) {
-    const TracedOp& a = first.ops[k];
-    const auto fail = [&](const base::Error& error) {
-      if (!failure) {
-        failure =
-            BuildFailure{error.In(Place(first, k)), static_cast<uint32_t>(k)};
-      }
-      return tl::unexpected<BuildFailure>(*failure);
-    };
-    if (auto same = SameResults(a, second.ops[k]); !same) {
-      return fail(same.error());
-    }
-    for (const Allocation& temporary : a.temporaries) {
-      explained.place_bytes.push_back(temporary.size_bytes);
-    }
-    auto ranges = RangesOf(first, second, k, next_value, explained.place_bytes);
-    if (!ranges) return fail(ranges.error());
-    const auto is_unwritten = [&](device::ImageWord word) {
-      return a.launches[word.launch].kind == device::Launch::Kind::kKernel &&
-             (IsUnwritten(first, a, word, was_address) ||
-              IsUnwritten(second, a, word, is_device_address) ||
-              (unwritten != nullptr && unwritten->Knows(a, word)));
-    };
-    const bool draws = a.draws || second.ops[k].draws;
-    base::Result<ExplainedDraw> draw;
-    if (draws) draw = ExplainDraw(a, second.ops[k]);
-    if (!draw) return fail(draw.error());
-    auto scan = device::Scan(draws ? draw->first : a.launches,
-                             draws ? draw->second : second.ops[k].launches,
-                             ranges->ranges(), background, is_device_address,
-                             was_address, is_unwritten);
-    // A number may ask for other kernels, but makes no address of a word.
-    if (!scan && (changing[k].empty() ||
-                  std::ranges::equal(a.launches, second.ops[k].launches,
-                                     device::SameShape))) {
-      (void)fail(scan.error());  // what is behind may still teach something
-      scan = device::ScanResult();
-    }
-    if (scan && !failure) {
-      auto apart = NotAcrossWords(first, second, k, *scan, *ranges);
-      if (!apart) return fail(apart.error());
-    }
-    if (scan && unwritten != nullptr && changing[k].empty()) {
-      LearnUnwritten(a, second.ops[k], *scan, *unwritten);
-    }
-    const auto base = static_cast<uint32_t>(program.launches.size());
-    if (!changing[k].empty()) {
-      NumberPlaces places;
-      if (scan) {
-        places =
-            FindNumbers(a, second.ops[k], changing[k], scan->unexplained_words);
-      }
-      if (!places.complete) {
-        if (!scan && unexplained.empty()) why = ": " + scan.error().message();
-        unexplained.push_back(static_cast<uint32_t>(k));
-        scan = device::ScanResult();
-      }
-      for (ScalarSite& site : places.sites) {
-        site.op = static_cast<uint32_t>(k);
-        site.launch += base;
-        program.scalars.push_back(std::move(site));
-      }
-      for (ScalarCopy& copy : places.copies) {
-        copy.op = static_cast<uint32_t>(k);
-        program.copies.push_back(copy);
-      }
-      for (ScalarRounding& rounding : places.roundings) {
-        rounding.op = static_cast<uint32_t>(k);
-        program.roundings.push_back(rounding);
-      }
-      scan->unexplained.clear();
-    }
-    program.op_begin.push_back(base);
-    const std::vector<device::Launch>& launches =
-        draws ? draw->launches : a.launches;
-    program.launches.insert(program.launches.end(), launches.begin(),
-                            launches.end());
-    for (DrawSite site : draw->sites) {
-      site.op = static_cast<uint32_t>(k);
-      site.launch += base;
-      program.draws.push_back(site);
-    }
-    const auto add = [&](std::vector<ValueSite>& sites,
-                         const device::PointerSite& site) {
-      const RangeOwner owner = (site.id & kBackground) != 0
-                                   ? RangeOwner{site.id & ~kBackground, 0}
-                                   : ranges->owner(site.id);
-      sites.push_back({base + site.launch, site.offset_bytes, owner.value,
-                       owner.offset_bytes + site.delta_bytes});
-    };
-    for (const device::PointerSite& site : scan->sites) {
-      add(program.sites, site);
-    }
-    for (const device::PointerSite& site : scan->pinned) {
-      add(program.pinned, site);
-    }
-    for (const uint32_t id : scan->pinned_ends) {
-      program.pinned_ends.push_back(ranges->owner(id).value);
-    }
-    explained.lasting.insert(explained.lasting.end(), scan->lasting.begin(),
-                             scan->lasting.end());
-    if (!scan->unexplained.empty()) {
-      explained.notes.push_back(
-          Place(first, k) + ": " + std::to_string(scan->unexplained.size()) +
-          " words differ and are no addresses, as unwritten ones do; kept, "
-          "first " +
-          scan->unexplained.front());
-    }
-    AddBackground(first, second, k, next_value, background);
-    next_value += static_cast<ValueId>(a.temporaries.size());
-  }
-  if (failure) return tl::unexpected<BuildFailure>(*std::move(failure));
-  if (!unexplained.empty()) {
-    const uint32_t op = unexplained.front();
-    return tl::unexpected<BuildFailure>(
-        {base::Error(base::Code::kFailedPrecondition,
-                     Place(first, op) +
-                         ": nothing tells how its kernels hold a number that "
-                         "changes" +
-                         why),
-         op, std::move(unexplained)});
-  }
-  program.op_begin.push_back(static_cast<uint32_t>(program.launches.size()));
-  program.values = next_value;
-
-  explained.movable.reserve(first.values.size());
-  for (size_t v = 0; v < first.values.size(); ++v) {
-    explained.movable.push_back(!first.values[v].external ||
-                                first.values[v].origin !=
-                                    second.values[v].origin);
-  }
-  return explained;
+  return explainer.Take();
 }
 
 }  // namespace reprise::engine
