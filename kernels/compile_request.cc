@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/architecture.h"
 #include "kernels/hash_bytes.h"
-#include "kernels/nvrtc.h"
 
 namespace reprise::kernels {
 namespace {

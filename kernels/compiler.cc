@@ -12,6 +12,7 @@
 #include "kernels/compile_request.h"
 #include "kernels/disk_cache.h"
 #include "kernels/nvrtc.h"
+#include "kernels/nvrtc_library.h"
 
 namespace reprise::kernels {
 

@@ -1,9 +1,7 @@
-// NVRTC behind a table, loaded at run time: CUDA source to machine code.
+// NVRTC, loaded at run time: CUDA source to machine code.
 
 #ifndef REPRISE_KERNELS_NVRTC_H_
 #define REPRISE_KERNELS_NVRTC_H_
-
-#include <nvrtc.h>
 
 #include <span>
 #include <string>
@@ -13,33 +11,9 @@
 #include "engine/base/status.h"
 #include "kernels/compiled_code.h"
 #include "kernels/kernel_source.h"
+#include "kernels/nvrtc_entries.h"
 
 namespace reprise::kernels {
-
-#define REPRISE_NVRTC_ENTRIES(X) \
-  X(nvrtcAddNameExpression)      \
-  X(nvrtcCompileProgram)         \
-  X(nvrtcCreateProgram)          \
-  X(nvrtcDestroyProgram)         \
-  X(nvrtcGetCUBIN)               \
-  X(nvrtcGetCUBINSize)           \
-  X(nvrtcGetErrorString)         \
-  X(nvrtcGetLoweredName)         \
-  X(nvrtcGetNumSupportedArchs)   \
-  X(nvrtcGetProgramLog)          \
-  X(nvrtcGetProgramLogSize)      \
-  X(nvrtcGetPTX)                 \
-  X(nvrtcGetPTXSize)             \
-  X(nvrtcGetSupportedArchs)      \
-  X(nvrtcVersion)
-
-// A table of entry points, so that tests can put a simulated NVRTC in its
-// place. Thread-safe to call.
-struct NvrtcEntries {
-#define REPRISE_NVRTC_MEMBER(name) decltype(&::name) name = nullptr;
-  REPRISE_NVRTC_ENTRIES(REPRISE_NVRTC_MEMBER)
-#undef REPRISE_NVRTC_MEMBER
-};
 
 // One build of NVRTC. Immutable and thread-safe; needs no device and no
 // context.
@@ -86,20 +60,6 @@ class Nvrtc {
 base::Result<std::vector<char>> CompileToCubin(
     const std::string& source, const std::string& name, const std::string& arch,
     std::span<const std::string> options);
-
-// kInvalidArgument if it is not written as one. Loads nothing.
-base::Status CheckArchitecture(const std::string& architecture);
-
-// Folders of the headers (cuda_fp16.h, cuda/std/...) of the toolkit or wheel
-// that the NVRTC of Nvrtc::Load lies in; none where it has no headers beside
-// it. Loads nothing more than NvrtcIdentity does. Thread-safe.
-const std::vector<std::string>& ToolkitIncludePaths();
-
-// Tells one build of the NVRTC that Nvrtc::Load loads from another;
-// kUnavailable where there is none. Loads nothing where the file can be found
-// without the loader (device::LocateSharedLibrary); some 250 us, once.
-// Thread-safe.
-base::Result<std::string> NvrtcIdentity();
 
 }  // namespace reprise::kernels
 

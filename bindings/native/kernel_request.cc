@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/nvrtc.h"
+#include "kernels/nvrtc_library.h"
 
 namespace reprise {
 namespace native {
