@@ -1,5 +1,4 @@
-// Longer than a source should be: one class, and a method for all that is asked
-// of a device.
+// Longer than a source should be: a method for all that is asked of a device.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -21,6 +20,7 @@
 #include "engine/device/exiting.h"
 #include "engine/device/kernel_params.h"
 #include "engine/device/relaxed_capture.h"
+#include "engine/device/single_launch.h"
 #include "engine/device/unique_handle.h"
 
 namespace reprise::native {

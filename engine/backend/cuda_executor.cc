@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/device/context_scope.h"
+#include "engine/device/single_launch.h"
 #include "engine/device/unique_handle.h"
 #include "kernels/byte_runs.h"
 

@@ -18,11 +18,6 @@
 
 namespace reprise::device {
 
-// Enqueues one launch by itself, outside any graph, on `stream`. Hidden from a
-// LaunchRecorder, as all calls of this header are. Needs a current context.
-base::Status Enqueue(const Driver& driver, const Launch& launch,
-                     CUstream stream);
-
 // For each node of a graph, the nodes that it waits for, all of them earlier.
 using Dependencies = std::vector<std::vector<uint32_t>>;
 
@@ -35,8 +30,9 @@ using Dependencies = std::vector<std::vector<uint32_t>>;
 // driver refuses to update fills of more than one row.
 // In a straight line each launch waits for the whole of the one before it, also
 // where eager allowed them to overlap. Launches of one graph serialise with
-// each other. Single-thread at a time. Cost: 3-4 us a node to add, 3-7 us to
-// instantiate, 0.2-0.5 us an Update.
+// each other. All calls are hidden from a LaunchRecorder. Single-thread at a
+// time. Cost: 3-4 us a node to add, 3-7 us to instantiate, 0.2-0.5 us an
+// Update.
 class LaunchGraph {
  public:
   // Builds, instantiates and uploads. Needs a current context; may be called on

@@ -28,7 +28,6 @@ LARGER = {
     "cache/lru_cache.h": 369,
     "engine/batch/batch_record.h": 260,
     "engine/device/driver_call.cc": 444,
-    "engine/device/launch_graph.cc": 550,
     "scheduler/batch_stream.cc": 401,
     "scheduler/lifecycle.cc": 629,
     "scheduler/profit.h": 251,

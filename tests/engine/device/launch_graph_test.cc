@@ -222,27 +222,6 @@ Driver SimulatedDriver() {
     simulation->log.push_back("launch");
     return CUDA_SUCCESS;
   };
-  driver.cuLaunchKernelEx = [](const CUlaunchConfig* config, CUfunction,
-                               void** params, void** extra) {
-    if (!IsAllowed(config->sharedMemBytes)) return CUDA_ERROR_INVALID_VALUE;
-    simulation->log.push_back(
-        "enqueue " + std::to_string(FirstParam(params, extra)) + " with " +
-        std::to_string(config->numAttrs) + " attributes");
-    return CUDA_SUCCESS;
-  };
-  driver.cuMemsetD16Async = [](CUdeviceptr to, unsigned short value,
-                               size_t width, CUstream) {
-    simulation->log.push_back("enqueue fill " + std::to_string(to) + " with " +
-                              std::to_string(value) + " times " +
-                              std::to_string(width));
-    return CUDA_SUCCESS;
-  };
-  driver.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, size_t,
-                                CUstream) {
-    simulation->log.push_back("enqueue copy " + std::to_string(from) + " to " +
-                              std::to_string(to));
-    return CUDA_SUCCESS;
-  };
   return driver;
 }
 
@@ -386,9 +365,7 @@ TEST_F(LaunchGraphTest, SharedMemoryIsAllowedAsWhenTheKernelWasLaunched) {
   EXPECT_EQ(simulation_.allowed_shared_bytes, 99'000);
   for (const auto& use :
        {std::function<base::Status()>([&] { return (*graph)->Update(0); }),
-        std::function<base::Status()>([&] { return (*graph)->Stage(0); }),
-        std::function<base::Status()>(
-            [&] { return Enqueue(driver_, kernel_, nullptr); })}) {
+        std::function<base::Status()>([&] { return (*graph)->Stage(0); })}) {
     simulation_.allowed_shared_bytes = 4'096;
     EXPECT_TRUE(use());
     EXPECT_EQ(simulation_.allowed_shared_bytes, 99'000);
@@ -429,9 +406,6 @@ TEST_F(LaunchGraphTest, SetsAttributesAndOmitsOverlap) {
   ASSERT_TRUE(Create({&kernel_}));
   EXPECT_THAT(simulation_.log,
               ElementsAre("function 100", "attribute 4", "attribute 8"));
-  simulation_.log.clear();
-  ASSERT_TRUE(Enqueue(driver_, kernel_, nullptr));
-  EXPECT_THAT(simulation_.log, ElementsAre("enqueue 100 with 2 attributes"));
 }
 
 TEST_F(LaunchGraphTest, RefusedHintIsNoFailure) {
@@ -457,7 +431,6 @@ TEST_F(LaunchGraphTest, ForbiddenAttributesAreRefused) {
   kernel_.attributes.resize(1);
   kernel_.attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
   EXPECT_FALSE(Create({&kernel_}));
-  EXPECT_FALSE(Enqueue(driver_, kernel_, nullptr));
 }
 
 TEST_F(LaunchGraphTest, FailedInstantiationLeavesNothingBehind) {
@@ -479,15 +452,6 @@ TEST_F(LaunchGraphTest, NoLaunchesMakeAnEmptyGraph) {
   ASSERT_TRUE(graph);
   EXPECT_EQ((*graph)->size(), 0u);
   EXPECT_THAT(simulation_.log, IsEmpty());
-}
-
-TEST_F(LaunchGraphTest, EnqueuesEachKindByItself) {
-  ASSERT_TRUE(Enqueue(driver_, kernel_, nullptr));
-  ASSERT_TRUE(Enqueue(driver_, fill_, nullptr));
-  ASSERT_TRUE(Enqueue(driver_, copy_, nullptr));
-  EXPECT_THAT(simulation_.log, ElementsAre("enqueue 100 with 0 attributes",
-                                           "enqueue fill 200 with 3 times 16",
-                                           "enqueue copy 400 to 300"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "engine/device/launch_recorder.h"
 #include "engine/device/parameter_scan.h"
 #include "engine/device/shared_library.h"
+#include "engine/device/single_launch.h"
 #include "tests/engine/device/gpu_test.h"
 
 namespace reprise::device {
