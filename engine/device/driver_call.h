@@ -7,7 +7,6 @@
 #include <cupti.h>
 
 #include <cstdint>
-#include <optional>
 
 namespace reprise::device {
 
@@ -38,24 +37,6 @@ struct DriverCall {
 
 // The entry of a callback id of CUPTI's driver domain. Thread-safe.
 const DriverCall& ClassifyDriverCall(CUpti_CallbackId id);
-
-// One name for each stream: the legacy default stream has two.
-CUstream Normalized(CUstream stream);
-
-// The stream that a call with these parameters acts on, by that name; not for
-// calls that act on every stream.
-CUstream StreamOf(const DriverCall& call, const void* params);
-
-// An event is recorded, or waited for, without flags.
-struct EventCall {
-  CUevent event;
-  bool wait;
-};
-std::optional<EventCall> EventCallOf(CUpti_CallbackId id, const void* params);
-
-// Whether a call with these parameters acts on `stream`. The legacy default
-// stream may go by either of its two names.
-bool TouchesStream(const DriverCall& call, const void* params, CUstream stream);
 
 }  // namespace reprise::device
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/base/log.h"
+#include "engine/device/call_parameters.h"
 #include "engine/device/cupti.h"
 #include "engine/device/cupti_attachment.h"
 #include "engine/device/cupti_gate.h"

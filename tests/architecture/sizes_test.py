@@ -27,7 +27,6 @@ LARGER = {
     "bindings/torch/runtime/op_policy.cc": 516,
     "cache/lru_cache.h": 369,
     "engine/batch/batch_record.h": 260,
-    "engine/device/driver_call.cc": 444,
     "scheduler/batch_stream.cc": 401,
     "scheduler/lifecycle.cc": 629,
     "scheduler/profit.h": 251,

@@ -4,16 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
-
 namespace reprise::device {
 namespace {
 
 using Use = DriverCall::Use;
 
 #define REPRISE_ID(name) CUPTI_DRIVER_TRACE_CBID_##name
-
-CUstream Stream(uintptr_t value) { return std::bit_cast<CUstream>(value); }
 
 TEST(DriverCallTest, WorkThatCanBeRecordedIsALaunch) {
   for (const CUpti_CallbackId id :
@@ -91,47 +87,8 @@ TEST(DriverCallTest, UnknownCallsCountAsWorkOnEveryStream) {
         CUpti_CallbackId{1'000'000}}) {
     const DriverCall& call = ClassifyDriverCall(id);
     EXPECT_EQ(call.use, Use::kEnqueues);
-    EXPECT_TRUE(TouchesStream(call, nullptr, Stream(0x100)));
+    EXPECT_EQ(call.stream_offset, DriverCall::kNoStream);
   }
-}
-
-TEST(DriverCallTest, StreamIsFoundInTheParameters) {
-  cuMemsetD8Async_params params{};
-  params.hStream = Stream(0x100);
-  const DriverCall& call = ClassifyDriverCall(REPRISE_ID(cuMemsetD8Async));
-  EXPECT_TRUE(TouchesStream(call, &params, Stream(0x100)));
-  EXPECT_FALSE(TouchesStream(call, &params, Stream(0x200)));
-  EXPECT_FALSE(TouchesStream(call, &params, nullptr));
-}
-
-TEST(DriverCallTest, StreamIsFoundInTheLaunchConfiguration) {
-  CUlaunchConfig config{};
-  config.hStream = Stream(0x100);
-  cuLaunchKernelEx_params params{};
-  params.config = &config;
-  const DriverCall& call = ClassifyDriverCall(REPRISE_ID(cuLaunchKernelEx));
-  EXPECT_TRUE(TouchesStream(call, &params, Stream(0x100)));
-  EXPECT_FALSE(TouchesStream(call, &params, Stream(0x200)));
-}
-
-TEST(DriverCallTest, LegacyDefaultStreamHasTwoNames) {
-  cuEventRecord_params params{};
-  const DriverCall& call = ClassifyDriverCall(REPRISE_ID(cuEventRecord));
-  for (const CUstream name : {CUstream{nullptr}, CU_STREAM_LEGACY}) {
-    params.hStream = name;
-    EXPECT_TRUE(TouchesStream(call, &params, nullptr));
-    EXPECT_TRUE(TouchesStream(call, &params, CU_STREAM_LEGACY));
-    EXPECT_FALSE(TouchesStream(call, &params, CU_STREAM_PER_THREAD));
-  }
-}
-
-TEST(DriverCallTest, NullMeansTheThreadsOwnStreamInPerThreadEntries) {
-  cuEventRecord_ptsz_params params{};
-  const DriverCall& call = ClassifyDriverCall(REPRISE_ID(cuEventRecord_ptsz));
-  EXPECT_TRUE(TouchesStream(call, &params, CU_STREAM_PER_THREAD));
-  EXPECT_FALSE(TouchesStream(call, &params, nullptr));
-  params.hStream = CU_STREAM_LEGACY;
-  EXPECT_TRUE(TouchesStream(call, &params, nullptr));
 }
 
 }  // namespace
