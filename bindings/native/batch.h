@@ -15,6 +15,7 @@
 
 #include "bindings/native/annotated.h"
 #include "bindings/native/any_kernel.h"
+#include "bindings/native/captured_work.h"
 #include "bindings/native/common.h"
 #include "bindings/native/conversion.h"
 #include "bindings/native/event.h"
@@ -117,8 +118,7 @@ class Batch {
   // Sets every element to `value`; elements of 1, 2 or 4 bytes, or of 8 whose
   // value has two equal halves, as 0 has. Address and value are arguments; the
   // number and the size of the elements are not, the driver may refuse to
-  // change them in a graph.
-  // The value converts as an argument of a launch does.
+  // change them in a graph. The value converts as a launch's arguments do.
   template <typename T, typename V = T>
   uint32_t Fill(native::Annotated<T, false, true> to, const V& value) {
     constexpr bool kFits =
@@ -167,13 +167,15 @@ class Batch {
   // On a host runtime `work` is called each time, with null; a plan keeps it.
   template <typename F>
   uint32_t Capture(const CaptureKey& key, F&& work) {
-    return record_->AddCapture(&key, ReturningStatus(std::forward<F>(work)));
+    return record_->AddCapture(&key,
+                               native::CapturedWork(std::forward<F>(work)));
   }
   // Without a key nothing says that the work is the same another time: such a
   // batch is never replayed.
   template <typename F>
   uint32_t Capture(F&& work) {
-    return record_->AddCapture(nullptr, ReturningStatus(std::forward<F>(work)));
+    return record_->AddCapture(nullptr,
+                               native::CapturedWork(std::forward<F>(work)));
   }
 
   // A hit of an earlier batch with the same launches (arguments apart) patches
@@ -191,30 +193,6 @@ class Batch {
   REPRISE_EXPORT Result<Plan> Prepare();
 
  private:
-  template <typename F>
-  static engine::CaptureFunction ReturningStatus(F&& work) {
-    constexpr bool kIsVoid = [] {
-      if constexpr (std::is_invocable_v<F&, CUstream_st*>) {
-        return std::is_void_v<std::invoke_result_t<F&, CUstream_st*>>;
-      }
-      return false;
-    }();
-    constexpr bool kFits =
-        kIsVoid || std::is_invocable_r_v<Status, F&, CUstream_st*>;
-    static_assert(kFits,
-                  "captured work is called as work(stream), with a CUstream, "
-                  "and returns a Status or nothing");
-    if constexpr (kIsVoid) {
-      return [work = std::forward<F>(work)](CUstream_st* stream) mutable {
-        work(stream);
-        return Status();
-      };
-    } else if constexpr (kFits) {
-      return std::forward<F>(work);
-    } else {
-      return {};
-    }
-  }
   // One argument into its place.
   template <typename P, typename A>
   void Put(std::byte* place, size_t& index, const A& argument) {

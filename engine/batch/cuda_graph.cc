@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/batch/batch_event.h"
+#include "engine/batch/batch_record.h"
 
 namespace reprise::engine {
 

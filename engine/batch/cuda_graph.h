@@ -14,8 +14,8 @@
 
 #include "engine/base/status.h"
 #include "engine/batch/batch_device.h"
-#include "engine/batch/batch_record.h"
 #include "engine/batch/kernel_code.h"
+#include "engine/batch/node.h"
 #include "engine/device/launch.h"
 #include "engine/device/launch_graph.h"
 #include "engine/device/patched_graph.h"

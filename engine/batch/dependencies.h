@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/batch/batch_record.h"
+#include "engine/batch/node.h"
 #include "engine/device/launch_graph.h"
 
 namespace reprise::engine {

@@ -12,8 +12,8 @@
 
 #include "engine/base/patching.h"
 #include "engine/base/status.h"
-#include "engine/batch/batch_record.h"
 #include "engine/batch/kernel_code.h"
+#include "engine/batch/node.h"
 
 namespace reprise::engine {
 

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "engine/base/status.h"
-#include "engine/batch/batch_record.h"
+#include "engine/batch/node.h"
 #include "engine/device/driver.h"
 
 namespace reprise::engine {
