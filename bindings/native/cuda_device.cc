@@ -1,18 +1,16 @@
-// Longer than a source should be: a method for all that is asked of a device.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bindings/native/cuda_memory.h"
 #include "bindings/native/device.h"
 #include "bindings/native/device_query.h"
 #include "bindings/native/guarded_call.h"
-#include "bindings/native/memory_holds.h"
 #include "bindings/native/staging.h"
 #include "engine/base/mutex.h"
 #include "engine/batch/cuda_graph.h"
@@ -38,13 +36,13 @@ class CudaDevice final : public Device {
         limits_(limits),
         occupancy_(engine::MakeCudaOccupancy(driver)),
         architecture_(std::move(architecture)),
-        pool_(std::move(pool)),
+        memory_(std::in_place, driver, context, std::move(pool)),
         staging_(std::in_place, driver, context) {}
   ~CudaDevice() override {
     if (device::Exiting()) return;
     const device::ContextScope scope(driver_, context_);
     staging_.reset();
-    pool_.reset();
+    memory_.reset();
     const base::MutexLock lock(mutex_);
     uploads_.Reset();
   }
@@ -90,7 +88,7 @@ class CudaDevice final : public Device {
   void ReleaseStream(CUstream stream) override {
     if (device::Exiting()) return;
     const device::ContextScope scope(driver_, context_);
-    if (pool_ != nullptr) pool_->WaitFor(stream);
+    memory_->WaitFor(stream);
     Forget(stream);
   }
   Status Synchronize(CUstream stream) override {
@@ -178,32 +176,18 @@ class CudaDevice final : public Device {
   Result<void*> Allocate(size_t bytes) override {
     const device::ContextScope scope(driver_, context_);
     REPRISE_RETURN_IF_ERROR(scope.status());
-    Result<void*> memory = AllocateNow(bytes);
-    if (!memory && memory.error().code() == Code::kResourceExhausted) {
-      {
-        const base::MutexLock lock(giving_mutex_);
-        FreeNow(holds_.GiveUp());
-      }
-      memory = AllocateNow(bytes);
-    }
-    if (memory) holds_.Note(*memory);
-    return memory;
+    return memory_->Allocate(bytes);
   }
   void Free(void* memory) override {
     if (device::Exiting()) return;
     const device::ContextScope scope(driver_, context_);
     WaitForStreams();
-    if (!holds_.Keep(memory)) FreeNow({&memory, 1});
+    memory_->Free(memory);
   }
   engine::MemoryHold HoldMemory() override {
-    const auto end = [this, hold = holds_.Begin()](void*) {
-      const base::MutexLock lock(giving_mutex_);
-      const std::vector<void*> memory = holds_.End(hold);
-      if (device::Exiting() || memory.empty()) return;
-      const device::ContextScope scope(driver_, context_);
-      FreeNow(memory);
-    };
-    return engine::MemoryHold(this, end);
+    return engine::MemoryHold(this, [this, hold = memory_->BeginHold()](void*) {
+      memory_->EndHold(hold);
+    });
   }
   Status CopyIn(void* to, const void* from, size_t bytes,
                 CUstream stream) override {
@@ -322,43 +306,14 @@ class CudaDevice final : public Device {
     }
     return uploads_.get();
   }
-  Result<void*> AllocateNow(size_t bytes) {
-    if (pool_ != nullptr) {
-      REPRISE_ASSIGN_OR_RETURN(const CUdeviceptr memory,
-                               pool_->Allocate(bytes));
-      return reinterpret_cast<void*>(memory);
-    }
-    CUdeviceptr memory = 0;
-    const CUresult result =
-        driver_.cuMemAlloc(&memory, std::max<size_t>(bytes, 1));
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      return base::Fail(
-          Code::kResourceExhausted,
-          "the device has no " + std::to_string(bytes) + " bytes left");
-    }
-    REPRISE_RETURN_IF_ERROR(device::Check(driver_, result, "cuMemAlloc"));
-    return reinterpret_cast<void*>(memory);
-  }
   // What is freed from now on waits for the work that they have now. On the
   // thread that frees: on another one it would race with a capture that the
   // program begins.
   void WaitForStreams() REPRISE_EXCLUDES(mutex_) {
-    if (pool_ == nullptr) return;
+    if (!memory_->waits_for_streams()) return;
     // Under the lock, so that no stream ends while it is named.
     const base::MutexLock lock(mutex_);
-    for (CUstream stream : streams_) pool_->WaitFor(stream);
-  }
-  // Any thread, and touches no stream of the program's.
-  void FreeNow(std::span<void* const> memory) {
-    for (void* const piece : memory) {
-      const auto address = reinterpret_cast<CUdeviceptr>(piece);
-      if (pool_ != nullptr) {
-        pool_->Free(address);
-      } else {
-        const device::RelaxedCapture relaxed(driver_);
-        driver_.cuMemFree(address);  // waits for the device
-      }
-    }
+    for (CUstream stream : streams_) memory_->WaitFor(stream);
   }
   // What a graph of the program's would copy again later is not there then.
   Status CheckCopies(CUstream stream) {
@@ -380,12 +335,8 @@ class CudaDevice final : public Device {
   const engine::LaunchLimits limits_;
   const std::unique_ptr<engine::Occupancy> occupancy_;
   const std::string architecture_;
-  std::unique_ptr<MemoryPool> pool_;
-  std::optional<Staging> staging_;  // until the end
-  MemoryHolds holds_;
-  // Held while memory that was held is freed: nobody else finds it neither held
-  // nor free.
-  base::Mutex giving_mutex_;
+  std::optional<CudaMemory> memory_;  // until the end, as `staging_`
+  std::optional<Staging> staging_;
 
   base::Mutex mutex_;
   std::vector<CUstream> streams_ REPRISE_GUARDED_BY(mutex_);
