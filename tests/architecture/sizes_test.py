@@ -19,7 +19,6 @@ LINES_OF_A_FUNCTION = 60  # of Python's
 
 LARGER = {
     "bindings/python/reprise/_node.py": 823,
-    "bindings/python/reprise/_observers.py": 495,
     "bindings/python/reprise/_region.py": 1011,
     "bindings/torch/hook/op_call.cc": 442,
     "bindings/torch/runtime/op_policy.cc": 516,

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import reprise
 import torch
-from reprise import _native, _observers, _torchs_kernels
+from reprise import _native, _observed, _observers, _torchs_kernels
 from watching import (
     assert_same_bits,
     followed_share,
@@ -58,7 +58,7 @@ LACKING = {
 
 
 def test_all_that_is_observed_is_there() -> None:
-    assert _observers.lacking() == LACKING[VERSION]
+    assert _observed.lacking() == LACKING[VERSION]
 
 
 def test_a_free_threaded_python_is_refused_by_name(
