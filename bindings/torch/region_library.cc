@@ -364,7 +364,7 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "replay_backward(int name, Tensor[] saved, Tensor gradient) -> "
       "(Tensor[], int[])",
       &b::ReplayBackward);
-  // Python's: see bindings/python/reprise/_node.py.
+  // Python's: see bindings/python/reprise/nodes/differentiable.py.
   library.def(
       "differentiate(int name, Tensor[] arguments, Tensor[] saved, Tensor "
       "gradient) -> (Tensor[], int[])");

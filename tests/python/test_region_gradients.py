@@ -618,11 +618,11 @@ def test_what_is_read_changes_before_the_graph_is_made_anew(device: str) -> None
 
 def test_many_shapes(device: str) -> None:
     """Tapes give way to others, those that are used last; nothing else is left."""
-    from reprise import _node
+    from reprise.nodes.history import KEPT
 
     plain, ours = twice(device, Block)
     fast = reprise.region(ours)
-    before = len(_node._KEPT)
+    before = len(KEPT)
     for call in range(150):
         rows = 1 if call % 2 else 2 + call // 3
         x = torch.randn(rows, WIDTH, device=device)
@@ -634,7 +634,7 @@ def test_many_shapes(device: str) -> None:
             [p.grad for p in ours.parameters()], [p.grad for p in plain.parameters()]
         )
     assert fast.explain().backward > 50, str(fast.explain())
-    assert len(_node._KEPT) - before <= 20
+    assert len(KEPT) - before <= 20
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -22,21 +22,14 @@ from reprise._advice import for_optimizers, is_optimizers_step
 from reprise._call_watch import CallWatch
 from reprise._eager import Changed
 from reprise._hidden_state import MOST_VALUES, Value, unguarded
-from reprise._node import (
-    Differentiable,
-    Recording,
-    Variants,
-    calling_again,
-    watch,
-)
 from reprise._numbers import noted, plain
-from reprise._one_node import Unknown, check_arguments, share_memory, stands_here
 from reprise._open_recording import OpenRecording
 from reprise._recording import are_same, modes, recording, thread
 from reprise._region_functions import Run, functions, warn_once, why_unusable
 from reprise._region_report import RegionReport
 from reprise._swapping import refers
 from reprise._variables import switched_off
+from reprise._variants import Variants, Verdict
 from reprise._words import check_callable
 from reprise.guards import tree
 from reprise.guards.arguments import Forms, Given
@@ -44,15 +37,23 @@ from reprise.guards.attributes import held_by, set_to
 from reprise.guards.follow_code import Bound
 from reprise.guards.guard import State
 from reprise.guards.reading import At, Reading
+from reprise.nodes.again import calling_again
+from reprise.nodes.conditions import (
+    Unknown,
+    check_arguments,
+    share_memory,
+    stands_here,
+)
+from reprise.nodes.differentiable import Differentiable
+from reprise.nodes.node import ForwardPass, watch
 
 Check = Literal["sample", "always", "never"]
 CHECKS = ("sample", "always", "never")
 
-# RegionVariants::Step, RegionCall and RegionVariants::Verdict.
+# RegionVariants::Step and RegionCall.
 _DONE, _RECORD, _PLAIN, _LOOK, _PASSED, _INACTIVE, _LOOK_GIVEN, _RAISED, _FORKED = (
     range(9)
 )
-_SEEN, _TRUSTED, _SAME, _AGAIN, _REFUSED, _DIFFERS, _WITHDRAWN = range(7)
 
 _MOST_REFUSALS = 3  # of one structure of arguments
 _MOST_STRUCTURES = 64
@@ -622,7 +623,7 @@ class Region:
                 of = structure
         if (looks := self._call_watch(structure, numbers)) is None:
             return self._reprise_fn(*args, **kwargs)
-        passes = Recording(of, tensors) if isinstance(of, Differentiable) else None
+        passes = ForwardPass(of, tensors) if isinstance(of, Differentiable) else None
         opened = OpenRecording(of.handle)
         attributes = _results.attributes_of(tensors)
         with torch._C.DisableTorchFunctionSubclass():  # of tensors that it leads to
@@ -721,14 +722,14 @@ class Region:
         if calls:
             self._report.operators = calls
         may_be_node = not (numbers or parts.objects or state.written)
-        if no_node or verdict == _REFUSED:
+        if no_node or verdict == Verdict.REFUSED:
             structure.no_node = structure.no_node or no_node or reason
         if no_node:
             self._note(f"{_NODES}: {no_node}")
         if structure.passes is None and may_be_node and not structure.no_node:
             make = functools.partial(self._passes, _form(args, kwargs, tree.Parts()))
             watch(outputs, functools.partial(structure.note_backward, make=make))
-        if passes is not None and verdict == _REFUSED:
+        if passes is not None and verdict == Verdict.REFUSED:
             reason = f"{_NODES}: {reason}"
         self._learn(of, verdict, tape, returned, reason, place)
         if passes is None or tape not in of.builders or of.off:
@@ -744,9 +745,8 @@ class Region:
     ) -> CallWatch | _Nothing | None:
         """What looks at a recorded call. None: the callable is not to be recorded."""
         reached = self._reads.walk
-        if (
-            self._guarded or reached is None
-        ):  # what it reads is somebody else's business
+        # What it reads is somebody else's business.
+        if self._guarded or reached is None:
             return _Nothing()
         why = unguarded(reached.led)
         if why is not None:
@@ -813,9 +813,9 @@ class Region:
         )
 
     def _learn_backward(self, verdict: int, reason: str, place: str) -> None:
-        if verdict == _WITHDRAWN:
+        if verdict == Verdict.WITHDRAWN:
             self._withdraw(reason, place)
-        elif verdict in (_REFUSED, _DIFFERS):
+        elif verdict in (Verdict.REFUSED, Verdict.DIFFERS):
             self._note(f"{_NODES}: {reason}", place)
 
     def _withdraw(self, reason: str, place: str) -> None:
@@ -839,23 +839,23 @@ class Region:
         reason: str,
         place: str,
     ) -> None:
-        if verdict == _WITHDRAWN:
+        if verdict == Verdict.WITHDRAWN:
             self._withdraw(reason, place)
-        elif verdict in (_REFUSED, _DIFFERS):
+        elif verdict in (Verdict.REFUSED, Verdict.DIFFERS):
             self._refuse(structure, reason or "it cannot be written down", place)
-            structure.off |= verdict == _DIFFERS
-        elif verdict != _AGAIN:
+            structure.off |= verdict == Verdict.DIFFERS
+        elif verdict != Verdict.AGAIN:
             if reason:
                 self._note("not as the call before: " + reason, place)
             known = structure.builders.get(tape)
             if known is None or known[0] != form:
-                if known is not None and verdict != _SEEN:
+                if known is not None and verdict != Verdict.SEEN:
                     self._refuse(structure, "it returns another structure", "")
                     structure.off = True
                     return
                 structure.builders[tape] = form, tree.builder(form)
-            self._report.samples += verdict == _SAME
-            if verdict == _TRUSTED:
+            self._report.samples += verdict == Verdict.SAME
+            if verdict == Verdict.TRUSTED:
                 self._changes = 0
 
     def _refuse(self, structure: Variants, reason: str, place: str) -> None:

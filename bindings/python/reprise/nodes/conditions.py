@@ -25,7 +25,7 @@ from reprise import _native
 from reprise._functions_of_c import history_of, is_view
 
 if TYPE_CHECKING:
-    from reprise._node import Graph
+    from reprise.nodes.graph import Graph
 
 _MOST_NODES = 2000  # of a history that are looked at
 
