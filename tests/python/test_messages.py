@@ -123,7 +123,10 @@ def test_a_region_with_a_refused_variable_runs_its_python(
     monkeypatch.setenv("REPRISE_MARGIN", "wide")
     fast: Any = reprise.region(lambda x: x * 2)
     _region_functions.warn_once.cache_clear()
-    with pytest.warns(UserWarning, match="REPRISE_MARGIN: option"), fast._own_session():
+    with (
+        pytest.warns(UserWarning, match="REPRISE_MARGIN: option"),
+        fast._session.block(),
+    ):
         pass
     assert torch.equal(fast(torch.ones(3)), torch.full((3,), 2.0))
     assert "REPRISE_MARGIN: option 'margin' does not" in str(fast.explain())

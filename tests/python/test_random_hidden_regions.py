@@ -19,7 +19,8 @@ import hidden_ops
 import pytest
 import reprise
 import torch
-from reprise import _call_watch, _handlers, _hidden_state, _region
+from reprise import _call_watch, _handlers, _hidden_state, _region, _region_recorder
+from reprise._variants import Step
 from test_random_regions import OPS, ROWS, WIDTH, Mixed
 from watching import assert_same_bits, random_regions
 
@@ -111,7 +112,7 @@ def plant_random(patch: pytest.MonkeyPatch) -> None:
 
 
 def plant_iterators(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_region, "unguarded", _nothing)
+    patch.setattr(_region_recorder, "unguarded", _nothing)
 
 
 def plant_values(patch: pytest.MonkeyPatch) -> None:
@@ -133,7 +134,7 @@ def plant_errors(patch: pytest.MonkeyPatch) -> None:
 
     def raising(*call: Any) -> Any:
         found = run(*call)
-        if found[0] == _region._RAISED:
+        if found[0] == Step.RAISED:
             raise RuntimeError("raised past the handler")
         return found
 

@@ -18,6 +18,7 @@ import numpy
 import pytest
 import reprise
 import torch
+from reprise._region_looks import Looks
 from reprise.guards.tokens import bits_of
 from torch import nn
 from watching import assert_same_bits, counted
@@ -77,7 +78,7 @@ def test_what_is_refused_is_seldom_looked_at(
     fast: Any = reprise.region(net)
     for _ in range(CALLS):
         fast(seen())
-    looks = counted(monkeypatch, "_look")
+    looks = counted(monkeypatch, Looks, "look")
     for call in range(64):
         net.unread = call
         fast(seen())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import reprise
 import torch
+from reprise._region_recorder import Recorder
 from watching import assert_same_bits, counted
 
 CALLS = 12
@@ -76,13 +77,13 @@ def test_objects_that_never_come_again(device: str) -> None:
     fast: Any = reprise.region(accumulate)
     replayed, recorded = check(fast, lambda: Cache(device), device, 100)
     assert replayed >= 96 and recorded <= 4, str(fast.explain())
-    assert len(fast._with) <= 16
+    assert len(fast._objects) <= 16
     made = Cache(device)
     fast(torch.rand(4, device=device), made)
     gone = weakref.ref(made), weakref.ref(made.layers[0].sums)
     del made
     gc.collect()
-    assert gone[0]() is None and gone[1]() is None and not fast._with
+    assert gone[0]() is None and gone[1]() is None and not fast._objects
 
 
 def test_objects_that_are_made_in_their_first_call(
@@ -100,7 +101,7 @@ def test_objects_that_are_made_in_their_first_call(
         cache.sums.add_(x * weight)
         return cache.sums.cos() + x
 
-    recordings = counted(monkeypatch, "_record")
+    recordings = counted(monkeypatch, Recorder, "record")
     fast: Any = reprise.region(step)
     texts, tokens = 12, 6
     for text in range(texts):

@@ -24,6 +24,8 @@ import pytest
 import reprise
 import torch
 import torch.nn.functional as F
+from reprise import _region_looks
+from reprise._region_looks import Looks
 from reprise.guards import reading
 from reprise.guards.compared import Compared
 from torch import nn
@@ -930,7 +932,7 @@ def test_what_nobody_reads_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside what is read, in the same dictionary: it is looked at no more."""
     held: Any = Holder(scale=2.0, steps=0)
     fast: Any = reprise.region(lambda x: x * held.scale)
-    looks = counted(monkeypatch, "_look")
+    looks = counted(monkeypatch, Looks, "look")
     x = torch.ones(3)
     for call in range(100):
         held.steps += 1
@@ -981,7 +983,7 @@ def test_looks_that_are_dear_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(CALLS):
         fast(x)
     now = iter(range(1_000_000))
-    monkeypatch.setattr(reprise._region, "_clock", lambda: float(next(now)))
+    monkeypatch.setattr(_region_looks, "_clock", lambda: float(next(now)))
     for _ in range(100):
         held.table = [2.0]
         assert_same_bits(fast(x), x * 2)

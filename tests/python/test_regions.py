@@ -776,7 +776,7 @@ def test_object_among_the_arguments(device: str) -> None:
     sums = weakref.ref(ours.layers[0].sums)
     ours, plain = Cache(device), Cache(device)
     gc.collect()
-    assert gone() is None and sums() is None and len(fast._with) == 0
+    assert gone() is None and sums() is None and len(fast._objects) == 0
     turn(CALLS - 4)
 
 

@@ -108,16 +108,16 @@ def random_regions(programs: int, compare: Callable[[int], Any]) -> Totals:
     return totals
 
 
-def counted(patch: pytest.MonkeyPatch, method: str) -> list[Any]:
-    """The arguments of each call of a method of regions, as they come."""
+def counted(patch: pytest.MonkeyPatch, owner: type, method: str) -> list[Any]:
+    """The arguments of each call of a class's method, as they come."""
     calls: list[Any] = []
-    own = getattr(reprise._region.Region, method)
+    own = getattr(owner, method)
 
     def noted(*args: Any) -> Any:
         calls.append(args)
         return own(*args)
 
-    patch.setattr(reprise._region.Region, method, noted)
+    patch.setattr(owner, method, noted)
     return calls
 
 

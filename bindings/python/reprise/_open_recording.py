@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
 from reprise import _native
+
+
+class Learned(NamedTuple):
+    """What a recording has shown; see `EndRegion` in bindings/torch/region_library.cc."""
+
+    verdict: int  # see `Verdict`
+    tape: int
+    calls: int  # of operators
+    draws: bool  # random numbers
+    calls_others: bool  # functions that run each time, or operators of others
+    reason: str  # of the verdict
+    place: str  # of that, in the program; "" if it is not known
+    no_node: str  # why it is no forward pass
+    saved: list[int]  # by tensor that autograd has saved, which output it is
+    written: list[torch.Tensor]  # from outside
 
 
 class OpenRecording:
@@ -46,11 +61,27 @@ class OpenRecording:
 
     def end(
         self, outputs: Sequence[torch.Tensor], computed: list[bool], own: int
-    ) -> Any:
-        """See `EndRegion` in bindings/torch/region_library.cc."""
+    ) -> Learned:
+        """End it. `own`: so many outputs are the callable's; the others were saved.
+
+        `computed`, by number: Python did something with it but to hand it on.
+        """
         found = _native._ops().end_region(self._variants, outputs, computed, own)
         self._may_be_open = False
-        return found
+        (verdict, tape, calls, draws, calls_others), reasons, saved, written = found
+        reason, place, no_node = reasons
+        return Learned(
+            verdict=verdict,
+            tape=tape,
+            calls=calls,
+            draws=bool(draws),
+            calls_others=bool(calls_others),
+            reason=reason,
+            place=place,
+            no_node=no_node,
+            saved=saved,
+            written=written,
+        )
 
     def abandon(self) -> None:
         """Abandon the recording. Does nothing if it has ended or never begun."""

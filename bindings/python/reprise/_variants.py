@@ -15,6 +15,12 @@ class TapePass:
     WHOLE, FORWARD, BACKWARD = range(3)
 
 
+class Step:
+    """What a call has come to; see `RegionVariants::Step` and `RegionCall`."""
+
+    DONE, RECORD, PLAIN, LOOK, PASSED, INACTIVE, LOOK_GIVEN, RAISED, FORKED = range(9)
+
+
 class Verdict:
     """What a recorded call has shown; see `RegionVariants::Verdict`."""
 

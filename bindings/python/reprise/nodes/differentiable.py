@@ -42,12 +42,11 @@ class _BackwardPass(Variants):
             which = tuple(sorted(found))
             if not which:
                 return found  # nothing that another pass could go by
-            (verdict, tape, *_), (reason, place, _), *_ = opened.end(
-                [found[index] for index in which], [], len(which)
-            )
-        if self.found.setdefault(tape, which) != which:
+            learned = opened.end([found[index] for index in which], [], len(which))
+        verdict, reason = learned.verdict, learned.reason
+        if self.found.setdefault(learned.tape, which) != which:
             verdict, reason = Verdict.DIFFERS, "other gradients are found"
-        learn(verdict, reason, place)
+        learn(verdict, reason, learned.place)
         return found
 
 

@@ -1,0 +1,201 @@
+"""One call of a region's callable that is recorded, and whether replays could do the same."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from reprise import _results
+from reprise._call_watch import CallWatch
+from reprise._numbers import noted, plain
+from reprise._open_recording import Learned, OpenRecording
+from reprise._recording import are_same, modes, recording
+from reprise._region_learning import NODES
+from reprise._region_structures import Structure
+from reprise._variants import Variants
+from reprise.guards import tree
+from reprise.guards.arguments import Given
+from reprise.guards.attributes import held_by
+from reprise.guards.guard import State
+from reprise.guards.walk import Walk
+from reprise.nodes.conditions import Unknown, share_memory
+from reprise.nodes.differentiable import Differentiable
+from reprise.nodes.node import ForwardPass
+
+_LEAVES_MODE = (
+    "it leaves another mode of torch's on, or another default device: set it outside"
+)
+
+_clock = time.perf_counter
+
+
+class Refusal(Exception):
+    """Why replays cannot do what a recorded call has done."""
+
+
+class Call(NamedTuple):
+    """A call of a region, and what it was found to be."""
+
+    structure: Structure
+    of: Variants  # the structure, or its forward passes
+    state: State
+    form: Any  # of the arguments, with what optimizers hold
+    numbers: list[float]  # the same
+    parts: tree.Parts  # of the arguments
+    tensors: list[torch.Tensor]  # that a tape is given
+    before: tuple[Any, ...]  # what attributes that the callable sets have held
+    given: Given | None  # objects among the arguments
+
+
+class NoWatch(contextlib.nullcontext[None]):
+    """Looks at nothing, in the place of a `CallWatch`."""
+
+    asks_for_class = False
+
+    def pause(self) -> None:
+        """It never looks."""
+
+    go_on = pause
+
+
+class RecordedCall:
+    """From `begin` to `end`, or until its owner abandons it.
+
+        recorded = RecordedCall(call, of, own, watch)
+        if recorded.begin():
+            try:
+                result = recorded.run(...)
+                recorded.check_modes()
+                form = recorded.form_of(result)
+                learned = recorded.end()
+            finally:
+                recorded.abandon()
+
+    Single-thread. The checks, `form_of` and `end` raise Refusal.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        of: Variants,
+        own: list[torch.Tensor],
+        watch: CallWatch | NoWatch,
+    ) -> None:
+        """`of`: what records it. `own`: tensors that the callable reads from outside."""
+        self.of = of
+        self.watch = watch
+        self.passes = (
+            ForwardPass(of, call.tensors) if isinstance(of, Differentiable) else None
+        )
+        self.outputs: list[torch.Tensor] = []  # the callable's
+        self._call = call
+        self._own = own
+        self._opened = OpenRecording(of.handle)
+        self._attributes = _results.attributes_of(call.tensors)
+        self._modes: tuple[Any, ...] = ()
+        self._computed: list[bool] = []
+        self._held: str | None = None  # why its result is not made anew
+
+    def begin(self) -> bool:
+        """Begin. Returns False if another recording is open."""
+        call = self._call
+        with torch._C.DisableTorchFunctionSubclass():  # of tensors that it leads to
+            return self._opened.begin(call.tensors, call.numbers, self._own)
+
+    def abandon(self) -> None:
+        """Abandon the recording. Does nothing if it has ended."""
+        self._opened.abandon()
+
+    def run(self, fn: Callable[..., Any], walk: Walk, objects: bool) -> Any:
+        """Return the callable's result. `objects`: are among the arguments."""
+        passes, structure = self.passes, self._call.structure
+        args, kwargs = self._call.parts.args, self._call.parts.kwargs
+        numbers = self._call.numbers
+        notes = structure.begin_recording() and bool(numbers)
+        self._computed = [True] * len(numbers) if notes else []
+        self._modes = modes()
+        notes &= not structure.asks_for_class  # else Python may do anything with them
+        with (
+            recording(objects, self.watch),
+            passes.watched() if passes is not None else contextlib.nullcontext(),
+            noted(args, kwargs, walk.optimizers, walk.computes, self._computed)
+            if notes
+            else contextlib.nullcontext((args, kwargs)) as given_to,
+            self.watch,
+        ):
+            # Nobody but this list holds the result.
+            began = _clock()
+            box = [fn(*given_to[0], **given_to[1])]
+            structure.seconds = min(structure.seconds, _clock() - began)
+        self._held = _results.held_elsewhere(box, args, kwargs)
+        return plain(box[0]) if notes else box[0]
+
+    def check_modes(self) -> None:
+        """Check that torch's modes are as they were."""
+        if not are_same(self._modes, modes()):
+            raise Refusal(_LEAVES_MODE)
+
+    def form_of(self, result: Any) -> tree.Form:
+        """Return the form of what a replay is to return: the result, and attributes."""
+        call, parts = self._call, self._call.parts
+        if self._held is not None:
+            raise Refusal(self._held)
+        given_back = tree.Parts(known=parts.objects)
+        whole: Any = result
+        if call.state.written:
+            behind = held_by(call.state.written)
+            _check_set(call.before, behind, call.tensors, self._own)
+            whole = result, behind
+        try:
+            whole = _results.with_arguments(whole, parts.args, parts.kwargs)
+            form = tree.flatten(whole, given_back)
+        except tree.Foreign as unknown:
+            raise Refusal(f"it returns a {unknown}") from None
+        self.outputs = given_back.tensors
+        why = _results.why_not_made(self.outputs, self._own, self._attributes)
+        if why is not None:
+            raise Refusal(why)
+        return form
+
+    def end(self) -> Learned:
+        """Return what the recording has shown."""
+        outputs = self.outputs
+        if self.passes is not None:
+            try:
+                outputs = self.passes.end(outputs)
+            except Unknown as unknown:
+                raise Refusal(f"{NODES}: {unknown}") from None
+        return self._opened.end(outputs, self._computed, len(self.outputs))
+
+
+def _check_set(
+    before: tuple[Any, ...],
+    behind: tuple[Any, ...] | None,
+    given: Iterable[torch.Tensor],
+    own: list[torch.Tensor],
+) -> None:
+    """Check that replays set attributes as a recorded call has. Raises Refusal."""
+    changed = [
+        new
+        for new, old in zip(behind or (), before, strict=behind is not None)
+        if new is not old
+    ]
+    if behind is None or not all(map(torch.is_tensor, changed)):
+        raise Refusal(
+            "it sets an attribute to something else than a tensor without a history"
+        )
+    # As outputs, tensors are told by their memory and their form.
+    known = set(map(id, given))  # what was held before is among these
+    made = [each for each in changed if id(each) not in known]
+    held = list({id(each): each for each in filter(torch.is_tensor, before)}.values())
+    if share_memory(itertools.product(made, [*own, *held])) or share_memory(
+        itertools.combinations(held, 2)
+    ):
+        raise Refusal(
+            "an attribute that it sets is a view of another tensor from outside"
+        )

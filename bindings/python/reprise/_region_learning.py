@@ -1,0 +1,85 @@
+"""What a region learns of recorded calls: tapes, refusals, and that it must not go on."""
+
+from __future__ import annotations
+
+from reprise._advice import for_optimizers, is_optimizers_step
+from reprise._open_recording import Learned
+from reprise._region_standing import Standing
+from reprise._region_structures import MOST_CHANGES
+from reprise._variants import Variants, Verdict
+from reprise.guards import tree
+from reprise.guards.reading import Reading
+from reprise.nodes.differentiable import Differentiable
+
+NODES = "operators have nodes of their own"
+CHANGES = "it changes {}, which no replay would"
+_MOST_REFUSALS = 3  # of one structure of arguments
+# By why a call cannot be written down: what helps.
+_REMEDIES = {
+    "hands data to the host": "keep the number on the device, or have what reads it and "
+    "returns tensors run in each call, by @reprise.eager",
+    "copies to the host": "copy behind it",
+    "the size of its result depends on data": "let what needs it return tensors of one "
+    "size, and run in each call, by @reprise.eager",
+}
+_OPTIMIZERS = "; of an optimizer, take fused=True or capturable=True"
+
+
+class Learning:
+    """Applies verdicts on recorded calls to variants and to the region's standing."""
+
+    def __init__(self, reads: Reading, standing: Standing) -> None:
+        self._reads = reads
+        self._standing = standing
+        self._changes = 0  # by the callable, since it was trusted
+
+    def learn(self, variants: Variants, learned: Learned, form: tree.Form) -> None:
+        """Learn a verdict on a call. `form`: of what a replay is to return."""
+        verdict, reason, place = learned.verdict, learned.reason, learned.place
+        if verdict == Verdict.WITHDRAWN:
+            self._standing.withdraw(reason, place)
+        elif verdict in (Verdict.REFUSED, Verdict.DIFFERS):
+            self.refuse(variants, reason or "it cannot be written down", place)
+            variants.off |= verdict == Verdict.DIFFERS
+        elif verdict != Verdict.AGAIN:
+            if reason:
+                self._standing.note("not as the call before: " + reason, place)
+            known = variants.builders.get(learned.tape)
+            if known is None or known[0] != form:
+                if known is not None and verdict != Verdict.SEEN:
+                    self.refuse(variants, "it returns another structure")
+                    variants.off = True
+                    return
+                variants.builders[learned.tape] = form, tree.builder(form)
+            self._standing.report.samples += verdict == Verdict.SAME
+            if verdict == Verdict.TRUSTED:
+                self._changes = 0
+
+    def learn_backward(self, verdict: int, reason: str, place: str) -> None:
+        """Learn a verdict on a backward pass."""
+        if verdict == Verdict.WITHDRAWN:
+            self._standing.withdraw(reason, place)
+        elif verdict in (Verdict.REFUSED, Verdict.DIFFERS):
+            self._standing.note(f"{NODES}: {reason}", place)
+
+    def note_changed(self, what: str) -> None:
+        """The callable has changed what it reads. It is run from now on if it often does."""
+        self._standing.note(CHANGES.format(what))
+        self._changes += 1
+        self._standing.off |= self._changes >= MOST_CHANGES
+
+    def refuse(self, variants: Variants, reason: str, place: str = "") -> None:
+        """Do not replay this call; if that comes again and again, no call with these variants."""
+        remedy = _REMEDIES.get(reason.partition(": ")[2] or reason, "")
+        walk = self._reads.walk
+        if remedy and walk is not None and walk.optimizers:
+            if is_optimizers_step(place):
+                remedy = for_optimizers(walk.optimizers)
+            else:
+                remedy += _OPTIMIZERS
+        self._standing.note(reason + (f" ({remedy})" if remedy else ""), place)
+        variants.refusals += 1
+        # Where one node cannot stand for all, operators have their own.
+        variants.off |= variants.refusals >= _MOST_REFUSALS or isinstance(
+            variants, Differentiable
+        )

@@ -1,0 +1,144 @@
+"""Objects among the arguments of a region's calls, and what is known of them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from reprise._region_looks import Looks
+from reprise._region_standing import Standing
+from reprise._region_structures import MOST_CHANGES
+from reprise.guards.arguments import Forms, Given
+from reprise.guards.reading import Reading
+
+_MOST_OBJECTS = 16  # sets of objects among the arguments
+
+R = TypeVar("R")
+
+
+class Objects(Generic[R]):
+    """By some objects: what they hold, or the region (an R) of calls with them.
+
+    The first where they lead to nothing but data, which a call can be given like
+    arguments. Keeps no object: what is known of some goes with the first of them.
+    """
+
+    def __init__(
+        self,
+        reads: Reading,
+        looks: Looks,
+        standing: Standing,
+        lock: threading.RLock,
+    ) -> None:
+        """`lock`: see `Reading`."""
+        self._reads = reads
+        self._looks = looks
+        self._standing = standing
+        self._lock = lock
+        self._known: dict[tuple[int, ...], tuple[list[weakref.ref[Any]], R | Given]]
+        self._known = {}
+        self._forms = Forms()  # of such objects
+        self._strangers = 0  # sets of objects since a call was replayed
+        self._replayed = 0  # calls, when the last of these came
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, objects: list[Any]) -> R | Given | None:
+        """Return what is known of them."""
+        known = self._known.get(tuple(map(id, objects)))
+        return None if known is None else known[1]
+
+    def regions(self) -> Iterator[R]:
+        """Yield the regions."""
+        for _, each in list(self._known.values()):
+            if not isinstance(each, Given):
+                yield each
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+
+    # --- New ones ---
+
+    def are_worth_it(self, objects: list[Any]) -> bool:
+        """Return whether a call with these is learned. Not if there are others each time."""
+        replayed, self._replayed = self._replayed, self._standing.report.replayed
+        self._strangers = self._strangers + 1 if replayed == self._replayed else 0
+        if self._strangers <= _MOST_OBJECTS or not self._strangers % _MOST_OBJECTS:
+            return True
+        names = ", ".join(sorted({type(each).__name__ for each in objects}))
+        self._standing.note(f"among the arguments is another {names} in each call")
+        return False
+
+    def data_of(self, objects: list[Any]) -> Given | None:
+        """Return what they hold. None: more than that counts."""
+        try:
+            given = Given(objects, self._forms)
+        except Exception:  # the program's own, too: the region that is made says it
+            return None
+        return given if self._knows(given) else None
+
+    def keep(self, objects: list[Any], made: R | Given) -> None:
+        """Keep this in mind until one of the objects goes, in place of the oldest."""
+        # Other threads add and drop meanwhile, hence copies.
+        for oldest in list(self._known)[: 1 - _MOST_OBJECTS]:
+            self._known.pop(oldest, None)
+        key = tuple(map(id, objects))
+        known = self._known
+        gone = [weakref.ref(each, lambda _: known.pop(key, None)) for each in objects]
+        known[key] = gone, made
+
+    # --- Those that are data ---
+
+    def now(self, given: Given) -> tuple[int, int, list[Any]] | None:
+        """See `Given.now`. None: the callable is run this time."""
+        if given.changes >= MOST_CHANGES:
+            return None
+        try:
+            found = given.now()
+        except Exception:  # they hold something else now, and are met anew
+            self.forget(given)
+            return None
+        if self._knows(given):
+            return found
+        self.forget(given)  # from now on it is learned by itself
+        return None
+
+    def look_at(self, given: Given) -> None:
+        """Find out what they hold now."""
+        try:
+            changed = given.look()
+        except Exception:
+            self.forget(given)
+            return
+        if changed is not None:
+            self._standing.note_guard(changed)
+
+    def forget(self, given: Given) -> None:
+        """Calls with them are learned no longer."""
+        given.changes = MOST_CHANGES
+        for key, (_, each) in list(self._known.items()):
+            if each is given:
+                self._known.pop(key, None)
+
+    def _knows(self, given: Given) -> bool:
+        """Code that is found leads through its classes, too. False: too many."""
+        kinds, state = given.known
+        at = self._reads.at
+        if kinds is given.kinds and at is not None and state is at[0]:
+            return True
+        with self._lock:
+            if not self._reads.know_kinds(given.kinds):
+                return False
+            # That is, for all that is known; what is another one is found before
+            # a call is made.
+            state = (self._reads.at or self._looks.look())[0]
+            kinds = given.kinds  # other threads look, too
+            # It may ask which one it is.
+            if state.meets(kinds, given.tensors()):
+                return False
+            given.known = kinds, state
+        return True

@@ -1,0 +1,232 @@
+"""Records calls of a region's callable, and learns from them what can be learned."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from reprise._call_form import form_of, what_changed
+from reprise._call_watch import CallWatch
+from reprise._hidden_state import unguarded
+from reprise._open_recording import Learned
+from reprise._recorded_call import Call, NoWatch, RecordedCall, Refusal
+from reprise._recording import recording
+from reprise._region_learning import CHANGES, NODES, Learning
+from reprise._region_looks import Looks
+from reprise._region_objects import Objects
+from reprise._region_session import OwnSession
+from reprise._region_standing import Standing
+from reprise._region_structures import Structures
+from reprise._variants import Verdict
+from reprise.guards import tree
+from reprise.guards.reading import Reading
+from reprise.nodes.again import calling_again
+from reprise.nodes.conditions import Unknown, check_arguments, share_memory
+from reprise.nodes.differentiable import Differentiable
+from reprise.nodes.node import watch
+
+_READ_WITHIN = (
+    "it sets attributes, and calls functions that run each time, or operators of others"
+)
+
+
+class Recorder:
+    """Runs a region's callable where no tape answers, and has that written down.
+
+    What a call shows beside operators (a clock, an object that it changes) keeps it from
+    being learned. Thread-safe: one call is recorded at a time in a process, and others
+    just run.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        check: str,
+        *,
+        guarded: bool,
+        has_given: bool,
+        reads: Reading,
+        looks: Looks,
+        objects: Objects[Any],
+        structures: Structures,
+        standing: Standing,
+        session: OwnSession,
+    ) -> None:
+        """The region's parts. `guarded`, and `has_given`: of `given`: see `Region`."""
+        self._fn = fn
+        self._check = check
+        self._guarded = guarded
+        self._has_given = has_given
+        self._reads = reads
+        self._looks = looks
+        self._objects = objects
+        self._structures = structures
+        self._standing = standing
+        self._session = session
+        self._learning = Learning(reads, standing)
+
+    def record(self, call: Call) -> Any:
+        """Return the result of the callable, which runs."""
+        walk = self._reads.walk
+        assert walk is not None
+        recorded = self._begun(call)
+        if recorded is None:
+            return self._fn(*call.parts.args, **call.parts.kwargs)
+        try:
+            objects = bool(call.parts.objects) or self._has_given
+            result = recorded.run(self._fn, walk, objects)
+            if self._has_changed(call):
+                return result
+            try:
+                call.structure.asks_for_class |= recorded.watch.asks_for_class
+                recorded.check_modes()
+                if self._took_hidden(call, recorded.watch):
+                    return result
+                if isinstance(recorded.watch, CallWatch):
+                    self._reads.learn_code(call.state, recorded.watch.ran)
+                    self._looks.note_refusal()
+                form = recorded.form_of(result)
+                learned = recorded.end()
+            except Refusal as refusal:
+                self._learning.refuse(recorded.of, str(refusal))
+                return result
+        finally:
+            recorded.abandon()
+        return self._learn(call, recorded, form, learned, result)
+
+    def _begun(self, call: Call) -> RecordedCall | None:
+        """None: the call is not to be recorded."""
+        of, own = call.of, call.state.tensors()
+        if share_memory(itertools.product(call.tensors, own)):
+            self._standing.note("an argument is memory that it reads from outside, too")
+            if call.given is not None:
+                self._objects.forget(call.given)
+            return None
+        if isinstance(of, Differentiable):
+            try:
+                check_arguments(call.tensors)
+            except Unknown as unknown:
+                self._learning.refuse(of, f"{NODES}: {unknown}")
+                of = call.structure
+        looks = self._watch_of(call)
+        if looks is None:
+            return None
+        recorded = RecordedCall(call, of, own, looks)
+        if not recorded.begin():
+            self._standing.note("another region is being recorded")
+            return None
+        return recorded
+
+    def _watch_of(self, call: Call) -> CallWatch | NoWatch | None:
+        """What looks at a recorded call. None: the callable is not to be recorded."""
+        reached = self._reads.walk
+        # What it reads is somebody else's business.
+        if self._guarded or reached is None:
+            return NoWatch()
+        why = unguarded(reached.led)
+        if why is not None:
+            call.structure.off = True
+            self._standing.note(why)
+            return None
+        return CallWatch(
+            RecordedCall.run.__code__,
+            reached.led,
+            call.structure.suspects,
+            reached.names(),
+            call.numbers,
+            known={*self._reads.ran.code, *reached.codes()},
+        )
+
+    # --- Behind the call ---
+
+    def _has_changed(self, call: Call) -> bool:
+        """The callable has changed what it reads, so that the call is not learned."""
+        reads, state, given = self._reads, call.state, call.given
+        reads.ran.left_out |= state.leave_out()
+        walk = reads.walk  # None: the call has let go of everything
+        optimizers = walk.optimizers if walk is not None else ()
+        changed = state.difference() or what_changed(
+            call.form, call.numbers, call.parts, optimizers
+        )
+        if changed is not None:
+            if not reads.learn_written(state):
+                self._learning.note_changed(changed)
+            return True
+        if given is None or (changed := given.changed()) is None:
+            return False
+        self._standing.note(CHANGES.format(changed))
+        given.changes += 1
+        call.structure.note_changed(changed, is_first=given.changes == 1)
+        return True
+
+    def _took_hidden(self, call: Call, looks: CallWatch | NoWatch) -> bool:
+        """The call has taken what replays would not: it is not learned."""
+        if not isinstance(looks, CallWatch):
+            return False
+        structure, hidden, handlers = call.structure, looks.hidden, looks.handlers
+        structure.suspects |= hidden.end()
+        structure.note_hidden(bool(hidden.reason))
+        if hidden.reason:
+            self._standing.note(hidden.reason, hidden.place)
+            return True
+        if self._structures.learn_variables(hidden.values):
+            return True
+        if handlers.reason:
+            self._learning.refuse(structure, handlers.reason, handlers.place)
+        return bool(handlers.reason)
+
+    def _learn(
+        self,
+        call: Call,
+        recorded: RecordedCall,
+        form: tree.Form,
+        learned: Learned,
+        result: Any,
+    ) -> Any:
+        """Return the result, with a history of the region's own where it has one."""
+        structure, of, passes = call.structure, recorded.of, recorded.passes
+        self._standing.report.recorded += 1
+        if call.state.written and learned.calls_others:
+            self._learning.refuse(of, _READ_WITHIN)
+            of.off = True
+            return result
+        if learned.calls:
+            self._standing.report.operators = learned.calls
+        refused = learned.verdict == Verdict.REFUSED
+        if learned.no_node or refused:
+            why = learned.no_node or learned.reason
+            structure.no_node = structure.no_node or why
+        if learned.no_node:
+            self._standing.note(f"{NODES}: {learned.no_node}")
+        if structure.passes is None and not structure.no_node:
+            self._watch_backward(call, recorded)
+        if passes is not None and refused:
+            learned = learned._replace(reason=f"{NODES}: {learned.reason}")
+        self._learning.learn(of, learned, form)
+        if passes is None or learned.tape not in of.builders or of.off:
+            return result
+        results = passes.results(
+            learned.tape, learned.draws, learned.saved, learned.written
+        )
+        if results is None:
+            self._learning.refuse(of, f"{NODES}: another history")
+            return result
+        return of.builders[learned.tape][1](iter(results), call.parts)
+
+    def _watch_backward(self, call: Call, recorded: RecordedCall) -> None:
+        """From its first backward pass on, such calls are forward passes of one node."""
+        if call.numbers or call.parts.objects or call.state.written:
+            return
+        form = form_of(call.parts.args, call.parts.kwargs, tree.Parts())
+        make = functools.partial(self._passes, form)
+        watch(
+            recorded.outputs, functools.partial(call.structure.note_backward, make=make)
+        )
+
+    def _passes(self, form: tree.Form) -> Differentiable:
+        again = calling_again(self._fn, form, recording)
+        return Differentiable(
+            self._check, again, self._session.block, self._learning.learn_backward
+        )

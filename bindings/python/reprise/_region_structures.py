@@ -1,0 +1,161 @@
+"""The structures of arguments that a region's calls have come with, and their tapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reprise._hidden_state import MOST_VALUES, Value
+from reprise._region_standing import Standing
+from reprise._variants import Variants
+from reprise.nodes.differentiable import Differentiable
+
+MOST_CHANGES = 4  # of Python's state by the callable itself
+_MOST_STRUCTURES = 64
+_MOST_FRUITLESS = 128
+_MOST_HIDDEN = 2  # recordings in a row that took what no guard looks at
+_LONGEST_WAIT = 256  # calls
+
+
+class Structure(Variants):
+    """The variants of arguments of one structure, in one state of the modules."""
+
+    # Where results have a history: its passes, with one node for both.
+    passes: Differentiable | None = None
+    # Why it has none: known from a call that was recorded otherwise.
+    no_node = ""
+    # What its calls changed of objects among the arguments, and of how many.
+    changed = ""
+    changes = 0
+    # Its callable may tell floats from those that note what is done with them.
+    asks_for_class = False
+    # Generators of random numbers that recordings at last took, by name.
+    suspects: frozenset[str] = frozenset()
+    # What a recorded call took at least.
+    seconds = math.inf
+    weighed = False  # what is looked at in each of its calls
+    _recordings = 0
+    _hidden = 0  # recordings at last that took what no guard looks at
+    # While it is off: so many calls are not asked for what is another one, twice as
+    # many each time that nothing was.
+    _waits = 0
+    _next_waits = 1
+
+    def end(self) -> None:
+        """Nothing of it is called again."""
+        super().end()
+        if self.passes is not None:
+            self.passes.end()
+            self.passes = None
+
+    # --- While it is off ---
+
+    def asks(self) -> bool:
+        """Return whether this call looks for what is another one."""
+        if self._waits > 0:
+            self._waits -= 1
+            return False
+        return True
+
+    def no_difference(self) -> None:
+        """What is watched has changed, and nothing that counts."""
+        self._waits = self._next_waits
+        self._next_waits = min(2 * self._next_waits, _LONGEST_WAIT)
+
+    # --- What recordings show ---
+
+    def begin_recording(self) -> bool:
+        """Return whether this recording is to note what Python does with numbers.
+
+        Of the two first recordings the second one does, and of later ones half, by a rule
+        that no other rhythm meets.
+        """
+        notes = self._recordings.bit_count() % 2 == 1
+        self._recordings += 1
+        return notes
+
+    def note_hidden(self, took: bool) -> None:
+        """A recording took what no guard looks at, or did not."""
+        self._hidden = self._hidden + 1 if took else 0
+        self.off |= self._hidden >= _MOST_HIDDEN
+
+    def note_changed(self, what: str, is_first: bool) -> None:
+        """The callable has changed an object among the arguments.
+
+        `is_first`: for the first time. As a cache is made in its first call: with each of them.
+        """
+        self.changed = what
+        self.changes += is_first and not self.builders
+        self.off |= self.changes >= MOST_CHANGES
+
+    def note_backward(self, again: bool, make: Callable[[], Differentiable]) -> None:
+        """`again`: it is differentiated again, for which one node is not enough."""
+        if self.passes is None:
+            self.passes = make()
+        self.passes.off |= again
+
+
+class Structures(dict[Any, Structure]):
+    """A region's structures, by form, state and the like. One that is asked for is made."""
+
+    def __init__(self, check: str, standing: Standing) -> None:
+        """`standing`: it is turned off if hardly any structure comes again."""
+        super().__init__()
+        self.fruitless = 0  # states and structures since a call was replayed
+        # Environment and context variables, which tell structures from each other.
+        self.variables: tuple[Value, ...] = ()
+        self._check = check
+        self._standing = standing
+
+    def __missing__(self, key: Any) -> Structure:
+        self.fruitless += 1
+        if any(of[0] == key[0] for of in list(self)):
+            self._standing.note_guard("structure of the arguments")
+        if self.fruitless > _MOST_FRUITLESS:
+            self._standing.turn_off(
+                "its arguments are others in each call (give numbers as tensors)"
+            )
+        # The oldest go. Other threads add and drop meanwhile, hence a copy.
+        for oldest in list(self)[: 1 - _MOST_STRUCTURES]:
+            self.pop(oldest, None)
+        made = self[key] = Structure(self._check)
+        return made
+
+    def keep_states(self, numbers: set[int], made: int, what: str) -> None:
+        """Drop structures of other states than these. So many states are new.
+
+        `what`: is another one than in the state before.
+        """
+        self.fruitless += made
+        if self.fruitless > _MOST_FRUITLESS:
+            self._standing.turn_off(
+                f"{what or 'what it reads'} is another one again and again"
+            )
+        for key in list(self):
+            if key[0] not in numbers:
+                self.pop(key, None)
+
+    def learn_variables(self, read: dict[str, Value]) -> bool:
+        """Learn what a recorded call has read. Returns whether one of them is new."""
+        known = {each.name for each in self.variables}
+        new = [each for name, each in read.items() if name not in known]
+        if not new:
+            return False
+        # From now on each value of theirs is another variant.
+        self.variables = (*self.variables, *new)
+        if len(self.variables) > MOST_VALUES:
+            self._standing.turn_off(
+                "it reads too many environment and context variables"
+            )
+        return True
+
+    def take(self) -> Sequence[Structure]:
+        """Return all of them, and keep none."""
+        structures = self.all()
+        self.clear()
+        return structures
+
+    def all(self) -> Sequence[Structure]:
+        """Return those of now; other threads may add more."""
+        return list(self.values())
