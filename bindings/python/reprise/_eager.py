@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -16,6 +15,7 @@ from torch.library import Library
 from reprise import _dynamo, _native
 from reprise._functions_of_c import version_of
 from reprise._recording import thread, unwatched
+from reprise._results import are_held_elsewhere
 from reprise._words import check_callable
 from reprise.guards import tree
 
@@ -103,17 +103,6 @@ def _holds(arguments: Any, form: tree.Form, tensors: Sequence[torch.Tensor]) -> 
     return same and list(map(id, parts.tensors)) == list(map(id, tensors))
 
 
-def _held(values: list[Any]) -> list[int]:
-    """How many references there are to each."""
-    return [sys.getrefcount(each) for each in values]
-
-
-def _by_one() -> int:
-    """What `_held` gives for what one container holds, and nobody else."""
-    box = [[None]]
-    return _held([box[0]])[0]
-
-
 def _containers(value: Any, found: list[Any]) -> None:
     """Those that hold something, outer ones first."""
     if type(value) in (tuple, list, dict) and value:
@@ -148,8 +137,7 @@ def _taken_apart(
             forms.append(_form_of(new[-1]))
     if len(set(map(id, new))) < len(new):
         raise _Cannot("it returns one tensor twice")
-    most = _by_one()
-    if any(count > most for count in (*_held(new), *_held(containers))):
+    if are_held_elsewhere(new) or are_held_elsewhere(containers):
         raise _Cannot("it keeps what it returns: let it return a copy")
     if not _native._ops().are_whole(new):
         raise _Cannot("it returns a part of a tensor, or one with a history")

@@ -58,12 +58,17 @@ def held_elsewhere(box: list[Any], args: Any, kwargs: Any) -> str | None:
         return "it returns one container in two places"
     # Nobody can tell one tuple from another that holds the same.
     made = [each for each in made if not isinstance(each, tuple)]
-    if any(count > _HELD_BY_ONE for count in _references(made)):
+    if are_held_elsewhere(made):
         return (
             "it returns a container that something else holds, too (let it return a "
             "copy)"
         )
     return None
+
+
+def are_held_elsewhere(values: list[Any]) -> bool:
+    """Return whether something refers to one of these besides one container and the list."""
+    return any(count > _HELD_BY_ONE for count in _references(values))
 
 
 def _references(values: list[Any]) -> list[int]:
