@@ -62,9 +62,10 @@ class OpenRecording:
     def end(
         self, outputs: Sequence[torch.Tensor], computed: list[bool], own: int
     ) -> Learned:
-        """End it. `own`: so many outputs are the callable's; the others were saved.
+        """End the recording.
 
-        `computed`, by number: Python did something with it but to hand it on.
+        `computed`: for each number, whether Python did anything with it but pass it on. `own`:
+        how many of the outputs are the callable's; autograd has saved the others.
         """
         found = _native._ops().end_region(self._variants, outputs, computed, own)
         self._may_be_open = False

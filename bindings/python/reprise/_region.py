@@ -301,7 +301,10 @@ class Region:
         at: At,
         run: Run,
     ) -> Any:
-        """The result; what a call sets is set. A watch that it finds quiet is not told of that."""
+        """Set what the call sets, and return its result.
+
+        A watch that was quiet before is quiet afterwards.
+        """
         result, behind = made
         state, watch = at
         alone = threading.active_count() == 1

@@ -63,13 +63,13 @@ class Learning:
             self._standing.note(f"{NODES}: {reason}", place)
 
     def note_changed(self, what: str) -> None:
-        """The callable has changed what it reads. It is run from now on if it often does."""
+        """Note that the callable has changed what it reads. Often: it is run from now on."""
         self._standing.note(CHANGES.format(what))
         self._changes += 1
         self._standing.off |= self._changes >= MOST_CHANGES
 
     def refuse(self, variants: Variants, reason: str, place: str = "") -> None:
-        """Do not replay this call; if that comes again and again, no call with these variants."""
+        """Note why a call is not learned. After some of these, the variants are off."""
         remedy = _REMEDIES.get(reason.partition(": ")[2] or reason, "")
         walk = self._reads.walk
         if remedy and walk is not None and walk.optimizers:

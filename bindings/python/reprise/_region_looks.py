@@ -26,9 +26,9 @@ _place = operator.itemgetter(1)
 
 
 class Looks:
-    """Finds the state that all of it is in, and turns the region off if that is dear.
+    """Finds the state of all that the callable reads. Turns the region off if that is dear.
 
-    Thread-safe: who looks holds the lock.
+    Thread-safe: a look holds the lock.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class Looks:
         standing: Standing,
         lock: threading.RLock,
     ) -> None:
-        """`structures`: those of states that are not known any longer are dropped."""
+        """`structures`: a look drops those whose state is no longer known."""
         self._reads = reads
         self._structures = structures
         self._standing = standing
         self._lock = lock
         self._count = 0
-        self._seconds = 0.0  # what they have taken since that many calls
-        self._until = 0
+        self._seconds = 0.0  # that looks took since they were weighed
+        self._until = 0  # the number of calls at that time
 
     def look(self) -> At:
         """Find the state that all of it is in."""
@@ -71,7 +71,7 @@ class Looks:
             self._standing.turn_off(self._reads.refused)
 
     def weigh(self, structure: Structure, state: State, given: Given | None) -> None:
-        """What is looked at in each call may take but little of the callable."""
+        """Turn the region off if what each call compares takes too much of the callable."""
         structure.weighed = True
         looked_at = [state, *([] if given is None else [given.state()])]
         seconds = sum(each.seconds() for each in looked_at)
@@ -84,7 +84,7 @@ class Looks:
             )
 
     def _weigh_look(self, seconds: float) -> None:
-        """So long a look has taken: many of them may be dearer than the callable."""
+        """Turn the region off if looks take too much of the callable. One took so long."""
         self._count += 1
         self._seconds += seconds
         if self._count % _LOOKS_WEIGHED:

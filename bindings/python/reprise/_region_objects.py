@@ -19,10 +19,11 @@ R = TypeVar("R")
 
 
 class Objects(Generic[R]):
-    """By some objects: what they hold, or the region (an R) of calls with them.
+    """What is known of objects among the arguments, by the objects of one call.
 
-    The first where they lead to nothing but data, which a call can be given like
-    arguments. Keeps no object: what is known of some goes with the first of them.
+    If the objects lead to nothing but data, that is a `Given`: a tape is given their data
+    like arguments. Otherwise it is an R, the region of all calls with these objects. No object
+    is kept alive: an entry goes when one of its objects goes.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Objects(Generic[R]):
         return len(self._known)
 
     def get(self, objects: list[Any]) -> R | Given | None:
-        """Return what is known of them."""
+        """Return what is known of these. None: nothing yet."""
         known = self._known.get(tuple(map(id, objects)))
         return None if known is None else known[1]
 
@@ -64,7 +65,7 @@ class Objects(Generic[R]):
     # --- New ones ---
 
     def are_worth_it(self, objects: list[Any]) -> bool:
-        """Return whether a call with these is learned. Not if there are others each time."""
+        """Return whether calls with new objects are learned. No, if each call has others."""
         replayed, self._replayed = self._replayed, self._standing.report.replayed
         self._strangers = self._strangers + 1 if replayed == self._replayed else 0
         if self._strangers <= _MOST_OBJECTS or not self._strangers % _MOST_OBJECTS:
@@ -82,7 +83,7 @@ class Objects(Generic[R]):
         return given if self._knows(given) else None
 
     def keep(self, objects: list[Any], made: R | Given) -> None:
-        """Keep this in mind until one of the objects goes, in place of the oldest."""
+        """Keep this until one of the objects goes. Drops the oldest if there are too many."""
         # Other threads add and drop meanwhile, hence copies.
         for oldest in list(self._known)[: 1 - _MOST_OBJECTS]:
             self._known.pop(oldest, None)
@@ -118,14 +119,14 @@ class Objects(Generic[R]):
             self._standing.note_guard(changed)
 
     def forget(self, given: Given) -> None:
-        """Calls with them are learned no longer."""
+        """Learn no more calls with these objects as data."""
         given.changes = MOST_CHANGES
         for key, (_, each) in list(self._known.items()):
             if each is given:
                 self._known.pop(key, None)
 
     def _knows(self, given: Given) -> bool:
-        """Code that is found leads through its classes, too. False: too many."""
+        """Let code that is found lead through its classes. False: there are too many."""
         kinds, state = given.known
         at = self._reads.at
         if kinds is given.kinds and at is not None and state is at[0]:

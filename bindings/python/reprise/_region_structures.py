@@ -59,7 +59,7 @@ class Structure(Variants):
         return True
 
     def no_difference(self) -> None:
-        """What is watched has changed, and nothing that counts."""
+        """Note that a look was for nothing: what has changed does not count."""
         self._waits = self._next_waits
         self._next_waits = min(2 * self._next_waits, _LONGEST_WAIT)
 
@@ -90,17 +90,21 @@ class Structure(Variants):
         self.off |= self.changes >= MOST_CHANGES
 
     def note_backward(self, again: bool, make: Callable[[], Differentiable]) -> None:
-        """`again`: it is differentiated again, for which one node is not enough."""
+        """Note a backward pass. `again`: it is to be differentiated, so one node is not enough."""
         if self.passes is None:
             self.passes = make()
         self.passes.off |= again
 
 
 class Structures(dict[Any, Structure]):
-    """A region's structures, by form, state and the like. One that is asked for is made."""
+    """A region's structures, by keys of state, form and the like.
+
+    `structures[key]` makes a structure that is missing. The oldest ones go if there are too
+    many. Not locked: if two threads make the same one, the second stays.
+    """
 
     def __init__(self, check: str, standing: Standing) -> None:
-        """`standing`: it is turned off if hardly any structure comes again."""
+        """`standing`: it is turned off if almost no structure comes again."""
         super().__init__()
         self.fruitless = 0  # states and structures since a call was replayed
         # Environment and context variables, which tell structures from each other.
@@ -123,9 +127,9 @@ class Structures(dict[Any, Structure]):
         return made
 
     def keep_states(self, numbers: set[int], made: int, what: str) -> None:
-        """Drop structures of other states than these. So many states are new.
+        """Drop the structures of all states but these.
 
-        `what`: is another one than in the state before.
+        `made`: the number of new states. `what`: what differs from the state before.
         """
         self.fruitless += made
         if self.fruitless > _MOST_FRUITLESS:
