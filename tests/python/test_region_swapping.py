@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -88,3 +89,72 @@ def test_what_swap_tensors_refuses(device: str) -> None:
     values = other.detach().clone()
     torch.utils.swap_tensors(weight, other)
     assert_same_bits([weight.detach()], [values])
+
+
+def test_what_a_region_knew_goes_with_it(device: str) -> None:
+    """It had references to what an object among the arguments holds."""
+
+    class Sums:
+        def __init__(self) -> None:
+            self.tensor = torch.ones(3, device=device)
+
+    sums = Sums()
+    fast: Any = reprise.region(lambda x, sums: x + sums.tensor)
+    x = torch.arange(3.0, device=device)
+    for _ in range(CALLS):
+        fast(x, sums)
+    assert fast.explain().replayed, str(fast.explain())
+    gc.disable()
+    try:
+        del fast
+        torch.utils.swap_tensors(sums.tensor, torch.zeros(3, device=device))
+    finally:
+        gc.enable()
+    assert torch.equal(x + sums.tensor, x)
+
+
+def test_results_of_a_region_that_nobody_holds_are_in_nobodys_way(device: str) -> None:
+    """The graph of a recorded call leads to what the region knows."""
+    module = net(device)
+    module.register_buffer("shift", torch.ones(4, device=device))
+    fast: Any = reprise.region(lambda x: module(x) + module.shift)
+    x = torch.linspace(-1, 1, 12, device=device).view(3, 4)
+    kept = [fast(x) for _ in range(CALLS)]
+    gc.disable()
+    try:
+        del fast
+        shift = torch.zeros(4, device=device)
+        torch.utils.swap_tensors(module.get_buffer("shift"), shift)
+    finally:
+        gc.enable()
+    for each in kept:
+        each.sum().backward()
+    assert_same_bits(module(x) + module.get_buffer("shift"), module(x))
+
+
+def test_a_result_is_differentiated_when_nobody_holds_its_region(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the callable does not run again for it."""
+    module = net(device)
+    fast: Any = reprise.region(module, check="never")
+    x = torch.linspace(-1, 1, 12, device=device).view(3, 4)
+    for _ in range(2 * CALLS):
+        module.zero_grad()
+        fast(x).square().sum().backward()
+    assert fast.explain().backward, str(fast.explain())
+    expected = [p.grad for p in module.parameters()]
+    module.zero_grad(set_to_none=True)
+    loss = fast(x).square().sum()
+
+    def fails(*_: Any) -> None:
+        pytest.fail("the callable runs again")
+
+    monkeypatch.setattr("reprise.nodes.differentiable.graph_again", fails)
+    gc.disable()
+    try:
+        del fast
+        loss.backward()
+    finally:
+        gc.enable()
+    assert_same_bits([p.grad for p in module.parameters()], expected)

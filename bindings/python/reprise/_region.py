@@ -103,6 +103,7 @@ class Region:
         )
         self._session = OwnSession(self._standing)
         self._recorder = Recorder(
+            self,
             fn,
             check,
             guarded=guarded,

@@ -88,9 +88,14 @@ class Objects(Generic[R]):
         for oldest in list(self._known)[: 1 - _MOST_OBJECTS]:
             self._known.pop(oldest, None)
         key = tuple(map(id, objects))
-        known = self._known
-        gone = [weakref.ref(each, lambda _: known.pop(key, None)) for each in objects]
-        known[key] = gone, made
+        # Weakly: else what is known would refer to itself, and outlive the region.
+        of = weakref.ref(self)
+
+        def drop(_: Any) -> None:
+            if (known := of()) is not None:
+                known._known.pop(key, None)
+
+        self._known[key] = [weakref.ref(each, drop) for each in objects], made
 
     # --- Those that are data ---
 

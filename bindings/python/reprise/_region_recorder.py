@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,7 @@ class Recorder:
 
     def __init__(
         self,
+        region: object,
         fn: Callable[..., Any],
         check: str,
         *,
@@ -54,7 +56,11 @@ class Recorder:
         standing: Standing,
         session: OwnSession,
     ) -> None:
-        """The region's parts. `guarded`, and `has_given`: of `given`: see `Region`."""
+        """The region, which is not kept alive, and its parts.
+
+        `guarded`, and `has_given`: of `given`: see `Region`.
+        """
+        self._region = weakref.ref(region)
         self._fn = fn
         self._check = check
         self._guarded = guarded
@@ -220,13 +226,19 @@ class Recorder:
         if call.numbers or call.parts.objects or call.state.written:
             return
         form = form_of(call.parts.args, call.parts.kwargs, tree.Parts())
-        make = functools.partial(self._passes, form)
+        # Whoever holds what refers to the program's tensors holds the region, too, which is told
+        # before tensors are swapped.
+        make = functools.partial(self._passes, form, self._region())
         watch(
             recorded.outputs, functools.partial(call.structure.note_backward, make=make)
         )
 
-    def _passes(self, form: tree.Form) -> Differentiable:
+    def _passes(self, form: tree.Form, region: object) -> Differentiable:
         again = calling_again(self._fn, form, recording)
         return Differentiable(
-            self._check, again, self._session.block, self._learning.learn_backward
+            self._check,
+            again,
+            self._session.block,
+            self._learning.learn_backward,
+            region,
         )

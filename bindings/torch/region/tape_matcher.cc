@@ -216,10 +216,11 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
 }
 
 bool TapeMatcher::ExpectAnother(size_t index) {
-  std::optional<TapeRecord> before = std::move(expected_);
+  std::optional<TapeRecord> before = expected_;
   const bool read_another = read_another_;
   for (size_t next = which_ + 1; next < all_.size(); ++next) {
-    expected_ = all_[next]->record();
+    TapeRecord another = all_[next]->record();
+    expected_ = std::move(another);  // whole at any time: copies may throw
     size_t call = 0;
     while (call <= index && !DifferenceAt(call).has_value()) ++call;
     if (call > index) {

@@ -209,7 +209,7 @@ TapeStretchList FindStretches(const TapeRecord& tape,
     }
     StretchFinder finder(tape, calls, begin);
     if (auto stretch = finder.Find()) all.push_back(std::move(stretch));
-    begin = finder.end();
+    begin = std::max(begin + 1, finder.end());
   }
   return all;
 }

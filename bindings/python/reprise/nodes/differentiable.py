@@ -169,13 +169,18 @@ class Differentiable(Variants):
         again: Again,
         own_session: Callable[[], contextlib.AbstractContextManager[None]],
         learn: Callable[[int, str, str], None],
+        region: object,
     ) -> None:
-        """`own_session`: for backward passes; `learn` is told verdicts on these."""
+        """`own_session`: for backward passes; `learn` is told verdicts on these.
+
+        `region` is kept alive: a result may be differentiated when nobody holds its region.
+        """
         super().__init__(check, TapePass.FORWARD)
         _library()
         self.again = again
         self.own_session = own_session
         self._learn = learn
+        self._region = region
         self._kept: dict[int, list[Kept]] = {}  # by tape
 
     @property
