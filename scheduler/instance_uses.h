@@ -16,7 +16,7 @@ struct InstanceUse {
   bool shares = false;  // it has no arena of its own
   uint64_t replays = 0;
   uint64_t validations = 0;
-  uint64_t last_replay = 0;  // the plan's replays then
+  uint64_t last_replay = 0;  // the trace's replays then, by any plan
 
   bool usable() const { return validations >= 2; }
 };
@@ -67,7 +67,7 @@ class InstanceUses {
     uses_.front().validations += first.validations;
   }
 
-  // `replays`: the plan's, with this one.
+  // `replays`: the trace's, with this one.
   void Replayed(size_t index, uint64_t replays) {
     ++uses_[index].replays;
     uses_[index].last_replay = replays;

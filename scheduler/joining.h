@@ -3,6 +3,7 @@
 #ifndef REPRISE_SCHEDULER_JOINING_H_
 #define REPRISE_SCHEDULER_JOINING_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -20,7 +21,7 @@ class Joining {
  public:
   // Borrows all. `most_ops`: of one trace.
   Joining(TraceTable* traces, Boundaries* boundaries,
-          const Retention* retention, uint32_t most_ops)
+          const Retention* retention, size_t most_ops)
       : traces_(*traces),
         boundaries_(*boundaries),
         retention_(*retention),
@@ -40,7 +41,7 @@ class Joining {
   TraceTable& traces_;
   Boundaries& boundaries_;
   const Retention& retention_;
-  const uint32_t most_ops_;
+  const size_t most_ops_;
 };
 
 }  // namespace reprise::scheduler

@@ -56,9 +56,9 @@ class Leavings {
   }
 
   uint64_t runs_ = 0;
-  uint32_t op_ = 0;     // where it was left last,
-  uint32_t times_ = 0;  // how often there,
-  uint64_t since_ = 0;  // and the runs that had begun when that count began
+  uint32_t op_ = 0;     // where it was left when the count began,
+  uint32_t times_ = 0;  // how often since,
+  uint64_t since_ = 0;  // and the runs that had begun by then
 };
 
 }  // namespace reprise::scheduler

@@ -4,7 +4,6 @@
 #define REPRISE_SCHEDULER_PROFIT_H_
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -12,17 +11,9 @@
 #include <optional>
 #include <utility>
 
-namespace reprise::scheduler {
+#include "scheduler/pass_samples.h"
 
-// What a pass took (PassTimer).
-struct PassTime {
-  using Duration = std::chrono::steady_clock::duration;
-  // From its head to the end of its last op: the host's work.
-  Duration host{};
-  // From its head to the next head, of whatever trace: besides, what the
-  // program does in between, and its waiting for the device.
-  Duration whole{};
-};
+namespace reprise::scheduler {
 
 // A plan saves time of the host, and saves it for the program unless that waits
 // for the device all the same. So it is replayed while passes take less as a
@@ -56,8 +47,7 @@ class Profit {
   void Passed(Mode mode, std::optional<PassTime> time) {
     const Mode before = std::exchange(last_, time ? mode : Mode::kOther);
     if (last_ == Mode::kOther || last_ != before) return;
-    Samples& samples = last_ == Mode::kEager ? eager_ : replay_;
-    samples.ring[samples.count++ % kKept] = *time;
+    (last_ == Mode::kEager ? eager_ : replay_).Add(*time);
   }
 
   // What the next pass is to be. `margin` is the share of the time by eager, of
@@ -69,7 +59,7 @@ class Profit {
   }
 
   Finding Judge(double margin) const {
-    if (eager_.count == 0 || replay_.count == 0) return Finding::kUnknown;
+    if (eager_.count() == 0 || replay_.count() == 0) return Finding::kUnknown;
     const Gain whole = GainOf(&PassTime::whole);
     if (whole.gain > margin * whole.eager &&
         whole.gain > kErrors * whole.error) {
@@ -93,13 +83,13 @@ class Profit {
 
   // Of whole passes. Zero when nothing is known.
   Duration Median(Mode mode) const {
-    return Duration(static_cast<Duration::rep>(
-        MiddleOf(mode == Mode::kEager ? eager_ : replay_, &PassTime::whole)
-            .median));
+    return Duration(
+        static_cast<Duration::rep>((mode == Mode::kEager ? eager_ : replay_)
+                                       .MedianOf(&PassTime::whole)
+                                       .value));
   }
 
  private:
-  static constexpr size_t kKept = 9;
   // Passes of a trial, of which the first is not counted.
   static constexpr uint32_t kTrial = 6;
   static constexpr uint64_t kEnough = kTrial - 1;
@@ -121,54 +111,18 @@ class Profit {
   static constexpr double kShareThatComes = 0.25;
   static constexpr double kShareThatCounts = 0.02;
 
-  struct Samples {
-    std::array<PassTime, kKept> ring{};
-    uint64_t count = 0;
-  };
-  struct Middle {
-    double median = 0;  // in Duration's units
-    double error = 0;   // of the median
-  };
   struct Gain {
     double eager = 0;
     double gain = 0;  // of replay over eager
     double error = 0;
   };
-  using Part = Duration PassTime::*;
-
-  static double MedianOf(std::array<double, kKept>& values, size_t count) {
-    const auto middle = values.begin() + static_cast<ptrdiff_t>(count / 2);
-    std::nth_element(values.begin(), middle,
-                     values.begin() + static_cast<ptrdiff_t>(count));
-    return *middle;
-  }
-
-  // The error from the median absolute deviation, as of a normal distribution:
-  // what took much longer now and then does not count.
-  static Middle MiddleOf(const Samples& samples, Part part) {
-    constexpr double kDeviation = 1.4826;  // standard deviations in one
-    constexpr double kOfMedian = 1.2533;   // its error in one of the mean
-    const auto count =
-        static_cast<size_t>(std::min<uint64_t>(samples.count, kKept));
-    if (count == 0) return {};
-    std::array<double, kKept> values{};
-    for (size_t i = 0; i < count; ++i) {
-      values[i] = static_cast<double>((samples.ring[i].*part).count());
-    }
-    Middle middle{.median = MedianOf(values, count)};
-    for (size_t i = 0; i < count; ++i) {
-      values[i] = std::abs(values[i] - middle.median);
-    }
-    middle.error = kOfMedian * kDeviation * MedianOf(values, count) /
-                   std::sqrt(static_cast<double>(count));
-    return middle;
-  }
+  using Part = PassSamples::Part;
 
   Gain GainOf(Part part) const {
-    const Middle eager = MiddleOf(eager_, part);
-    const Middle replay = MiddleOf(replay_, part);
+    const PassSamples::Median eager = eager_.MedianOf(part);
+    const PassSamples::Median replay = replay_.MedianOf(part);
     // std::hypot would ask for a glibc of 2022.
-    return {eager.median, eager.median - replay.median,
+    return {eager.value, eager.value - replay.value,
             std::sqrt(eager.error * eager.error + replay.error * replay.error)};
   }
 
@@ -184,7 +138,7 @@ class Profit {
   }
 
   Duration Saving() const {
-    if (eager_.count == 0 || replay_.count == 0) return Duration::zero();
+    if (eager_.count() == 0 || replay_.count() == 0) return Duration::zero();
     const Gain host = GainOf(&PassTime::host);
     const Gain whole = GainOf(&PassTime::whole);
     const bool agree =
@@ -196,19 +150,19 @@ class Profit {
   // The first trials, or one of them, tell enough before they are over.
   bool Tells() const {
     if (keeping_ || finding_ != Finding::kUnknown) return false;
-    const Samples& now = mode_ == Mode::kEager ? eager_ : replay_;
-    const Samples& other = mode_ == Mode::kEager ? replay_ : eager_;
-    if (other.count > 0)
+    const PassSamples& now = mode_ == Mode::kEager ? eager_ : replay_;
+    const PassSamples& other = mode_ == Mode::kEager ? replay_ : eager_;
+    if (other.count() > 0)
       return IsClear() && IsLong(GainOf(&PassTime::whole).eager);
-    if (now.count < kFewest) return false;
-    const Middle middle = MiddleOf(now, &PassTime::whole);
-    return middle.error < kAlike * middle.median && IsLong(middle.median);
+    if (now.count() < kFewest) return false;
+    const PassSamples::Median median = now.MedianOf(&PassTime::whole);
+    return median.error < kAlike * median.value && IsLong(median.value);
   }
   static bool IsLong(double time) {
     return time >= static_cast<double>(kLong.count());
   }
   bool IsClear() const {
-    if (std::min(eager_.count, replay_.count) < kFewest) return false;
+    if (std::min(eager_.count(), replay_.count()) < kFewest) return false;
     const Gain whole = GainOf(&PassTime::whole);
     const double gain = std::abs(whole.gain);
     return gain > kClear * whole.eager && gain > kClearErrors * whole.error;
@@ -219,8 +173,9 @@ class Profit {
       mode_ = mode_ == Mode::kReplay ? Mode::kEager : Mode::kReplay;
       keeping_ = false;
       left_ = kTrial;
-    } else if (std::min(replay_.count, eager_.count) < kEnough && !IsClear()) {
-      mode_ = replay_.count < kEnough && replay_.count <= eager_.count
+    } else if (std::min(replay_.count(), eager_.count()) < kEnough &&
+               !IsClear()) {
+      mode_ = replay_.count() < kEnough && replay_.count() <= eager_.count()
                   ? Mode::kReplay
                   : Mode::kEager;
       left_ = kTrial;
@@ -235,8 +190,8 @@ class Profit {
     }
   }
 
-  Samples eager_;
-  Samples replay_;
+  PassSamples eager_;
+  PassSamples replay_;
   Mode last_ = Mode::kOther;
   Mode mode_ = Mode::kReplay;
   bool keeping_ = false;

@@ -16,8 +16,8 @@ namespace reprise::scheduler {
 // trace has stopped coming would keep its memory from the program. This finds
 // such plans; Lifecycle drops them.
 //
-// Under the session's lock. Cost: a walk over the traces that have plans, once
-// in so many passes, or in so many replays of a joined trace.
+// Under the session's lock. Cost: a walk over the traces, once in so many
+// passes, and once in so many replays of one trace.
 class Retention {
  public:
   // Both are borrowed.
@@ -30,9 +30,9 @@ class Retention {
   // So many passes of the session have ended. Returns the traces whose plans
   // are not proved, and that have not come for long.
   std::vector<TraceEntry*> Unproved(uint64_t passes);
-  // The trace was joined of others, and its parts are due (Joined::AreDue).
-  // Returns those that have not come by themselves since they were last looked
-  // at.
+  // The trace has been replayed often enough (Joined::AreDue). Returns its
+  // parts, if it was joined, that have not come by themselves since they were
+  // last looked at.
   std::vector<TraceEntry*> IdleParts(TraceEntry* entry);
   // Adds large traces of the same loop, which begin at another op, to the
   // parts. They are looked for once.

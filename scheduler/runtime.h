@@ -171,7 +171,7 @@ class Runtime {
 
   // Cached memory of `device` may be about to go back to it: see
   // StreamSession::BeforeMemoryGoes. Any thread, also under that allocator's
-  // lock, as above. Nothing is done if another thread is just making a session.
+  // lock. Nothing is done if another thread is just making a session.
   void BeforeMemoryGoes(int device);
 
  private:

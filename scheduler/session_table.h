@@ -17,8 +17,9 @@
 namespace reprise::scheduler {
 
 // Owns one session for each stream, made when it is first asked for and kept.
-// Thread-safe. Sessions are called without the table's lock, but for those that
-// are just made.
+// Thread-safe. Sessions are called without the table's lock. The exception is
+// when one is made: it is paused under the lock, and the first session is told
+// that it is not alone any more.
 class SessionTable {
  public:
   enum class Place : uint8_t { kFirst, kLater };

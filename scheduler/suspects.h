@@ -29,8 +29,11 @@ class Suspects {
 
   struct Finding {
     enum class Kind : uint8_t {
-      kEqual,      // each op gave eager's bits
-      kDiffers,    // `op` gave other bits, and is not nondeterministic
+      kEqual,  // each op gave eager's bits
+      // `op` gave other bits than nondeterminism explains. It cannot be
+      // nondeterministic, or differs by more than its two runs do, or is a
+      // suspect whose runs never differed.
+      kDiffers,
       kNotKnown,   // validate again, op by op: there are suspects
       kConfirmed,  // all suspects were seen to be nondeterministic
     };

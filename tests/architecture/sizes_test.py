@@ -23,7 +23,6 @@ LARGER = {
     "cache/lru_cache.h": 369,
     "scheduler/batch_stream.cc": 401,
     "scheduler/lifecycle.cc": 629,
-    "scheduler/profit.h": 251,
     "scheduler/repetition.h": 365,
     "scheduler/runtime.cc": 436,
     "scheduler/stream_session.cc": 780,
