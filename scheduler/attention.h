@@ -64,7 +64,7 @@ class Attention {
   static constexpr int kShareOfRest = 16;
   static constexpr uint64_t kGlance = 16;  // looks
   static constexpr uint64_t kTracesALook = 4;
-  static constexpr uint64_t kDoze = 15;  // times the glance
+  static constexpr uint64_t kBackOff = 15;  // times the glance
 
   // Since ever.
   struct Seen {
@@ -88,9 +88,9 @@ class Attention {
     last_ = now;
     const bool over = IsOver(now);
     if (phase_ == Phase::kLearn && (over || HasGlanced()) && !SeesKnown()) {
-      doze_ = kDoze * stretches_.size();
+      back_off_ = kBackOff * stretches_.size();
       glance_ *= 2;
-      Begin(Phase::kDoze, now);
+      Begin(Phase::kBackOff, now);
       return;
     }
     if (!over) return;
@@ -124,7 +124,7 @@ class Attention {
         keep_for_ = std::min(2 * keep_for_, kLongest);
         Begin(Phase::kLearn, now);
         break;
-      case Phase::kDoze:
+      case Phase::kBackOff:
         Begin(Phase::kLearn, now);
         break;
     }
@@ -132,10 +132,10 @@ class Attention {
 
   // The stream is to be let pass.
   bool asleep() const {
-    return phase_ == Phase::kTrial || phase_ == Phase::kRest || dozes();
+    return phase_ == Phase::kTrial || phase_ == Phase::kRest || backs_off();
   }
   // Because nothing came that had come before.
-  bool dozes() const { return phase_ == Phase::kDoze; }
+  bool backs_off() const { return phase_ == Phase::kBackOff; }
   // How long kOps ops took at the last comparison. Zero before the first.
   Duration watched() const { return watched_; }
   Duration unwatched() const { return unwatched_; }
@@ -143,7 +143,7 @@ class Attention {
  private:
   enum class Phase : uint8_t {
     kLearn,
-    kDoze,
+    kBackOff,
     kMeasure,
     kTrial,
     kKeepWatching,
@@ -161,7 +161,7 @@ class Attention {
       case Phase::kKeepWatching:
       case Phase::kRest:
         return keep_for_;
-      case Phase::kDoze:
+      case Phase::kBackOff:
         return kLongest;
     }
     return {};
@@ -176,7 +176,8 @@ class Attention {
 
   // In this phase, as all of these.
   bool IsOver(Clock::time_point now) const {
-    if (phase_ == Phase::kDoze && stretches_.size() >= doze_) return true;
+    if (phase_ == Phase::kBackOff && stretches_.size() >= back_off_)
+      return true;
     return now - *begun_ >= Length() && stretches_.size() >= kStretches;
   }
   bool HasGlanced() const {
@@ -233,7 +234,7 @@ class Attention {
   Duration keep_for_ = kShortest;
   Duration patience_ = kPatience;  // so much is left of it
   uint64_t glance_ = kGlance;      // looks, at most
-  uint64_t doze_ = 0;              // looks
+  uint64_t back_off_ = 0;          // looks
 };
 
 }  // namespace reprise::scheduler

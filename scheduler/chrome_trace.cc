@@ -39,6 +39,32 @@ json Metadata(const char* what, int64_t process, int64_t row, json told) {
           {"args", std::move(told)}};
 }
 
+// A span of an excerpt, or a moment. `begin` is in microseconds.
+json Told(const Timeline::Event& event, const std::string& track,
+          int64_t process, double begin) {
+  json args = {{"launches", event.ops}, {"signature", event.signature.ToHex()}};
+  std::string name = ToString(event.doing);
+  if (HasLength(event.doing)) {
+    name.append(" ").append(event.text());
+  } else {
+    args["note"] = event.text();
+  }
+  if (IsOfAThread(event.doing)) args["for"] = track;
+  json told = {{"cat", "reprise"}, {"name", std::move(name)},
+               {"pid", process},   {"tid", RowOf(event)},
+               {"ts", begin},      {"args", std::move(args)}};
+  if (HasLength(event.doing)) {
+    told["ph"] = "X";
+    told["dur"] =
+        std::chrono::duration<double, std::micro>(event.end - event.begin)
+            .count();
+  } else {
+    told["ph"] = "i";
+    told["s"] = "t";
+  }
+  return told;
+}
+
 }  // namespace
 
 std::string ChromeTraceJson(const Timeline::Excerpt& excerpt) {
@@ -61,37 +87,11 @@ std::string ChromeTraceJson(const Timeline::Excerpt& excerpt) {
   for (const Timeline::Event& event : excerpt.events) {
     const std::string& track =
         excerpt.tracks.at(static_cast<size_t>(event.track));
-    const int64_t row = RowOf(event);
-    json args = {{"launches", event.ops},
-                 {"signature", event.signature.ToHex()}};
-    std::string name = ToString(event.doing);
-    if (HasLength(event.doing)) {
-      name.append(" ").append(event.text());
-    } else {
-      args["note"] = event.text();
-    }
-    if (IsOfAThread(event.doing)) {
-      names[row] = "builds on thread " + std::to_string(event.thread);
-      args["for"] = track;
-    } else {
-      names[row] = track;
-    }
-    json told = {{"cat", "reprise"},
-                 {"name", std::move(name)},
-                 {"pid", process},
-                 {"tid", row},
-                 {"ts", microseconds(event.begin)},
-                 {"args", std::move(args)}};
-    if (HasLength(event.doing)) {
-      told["ph"] = "X";
-      told["dur"] =
-          std::chrono::duration<double, std::micro>(event.end - event.begin)
-              .count();
-    } else {
-      told["ph"] = "i";
-      told["s"] = "t";
-    }
-    rows.push_back(std::move(told));
+    names[RowOf(event)] =
+        IsOfAThread(event.doing)
+            ? "builds on thread " + std::to_string(event.thread)
+            : track;
+    rows.push_back(Told(event, track, process, microseconds(event.begin)));
   }
   for (const auto& [row, name] : names) {
     rows.push_back(Metadata("thread_name", process, row, {{"name", name}}));

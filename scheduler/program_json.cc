@@ -30,7 +30,7 @@ const char* ToString(engine::Effects::Gate gate) {
       return "may stop the device";
     case Gate::kRemake:
       return "writes over what could not be made again";
-    case Gate::kSettle:
+    case Gate::kSubstitute:
       return "comes behind a nondeterministic op";
   }
   return "?";

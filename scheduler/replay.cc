@@ -27,7 +27,7 @@ bool Replay::Begin() {
   cursor_ = 0;
   BeginSpan(Doing::kReplaying);
   const bool draws = cursor_ == instance().next_draw_op();
-  if (KeepsFromOthers() || !instance().Secure() || !DrawsIfDue()) {
+  if (KeepsFromOthers() || !instance().RetainMemory() || !DrawsIfDue()) {
     instance().Finish();
     span_.Drop();
     return false;
@@ -101,7 +101,7 @@ bool Replay::StopUnseen(const engine::Instance::Foretold& foretold) {
   // Who shows the op is told what is wrong, and leaves.
   if (cursor_ != instance().next_launch_op()) return instance().Draw();
   if (!instance().foretold() || !instance().HasRoomNow() ||
-      !instance().Secure() || !instance().HasRoom()) {
+      !instance().RetainMemory() || !instance().HasRoom()) {
     return false;
   }
   const bool draws = cursor_ == instance().next_draw_op();
@@ -153,7 +153,7 @@ bool Replay::LaunchAt(const OpView& op) {
     LeaveAt(op);
     return false;
   }
-  if (!instance().Secure()) {
+  if (!instance().RetainMemory()) {
     ++journal_.notes[kFreed];
     Diverge(op);
     return false;

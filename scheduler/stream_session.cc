@@ -19,12 +19,6 @@ using Ending = Watching::Ending;
 
 namespace {
 
-constexpr char kDoesNotPay[] =
-    "the stream was not watched: watching it gained nothing, or that was being "
-    "measured";
-constexpr char kNothingKnown[] =
-    "the stream was not watched for a while: almost nothing in it had come "
-    "before";
 constexpr char kNew[] = "a new op each time, like those that came here before";
 constexpr char kWritesOutside[] = "writes memory that its trace did not make";
 constexpr char kAbandoned[] = "raised an error or returned what cannot be kept";
@@ -46,8 +40,6 @@ StreamSession::StreamSession(Parts parts)
       policy_(parts.policy),
       track_(parts.track),
       opened_(parts.opened),
-      asleep_(parts.asleep),
-      unwatched_(parts.unwatched),
       writes_(parts.writes),
       clock_(parts.clock),
       learning_({.frontend = frontend_.get(),
@@ -69,6 +61,7 @@ StreamSession::StreamSession(Parts parts)
              .timer = &timer_,
              .session = this,
              .track = track_}),
+      sleep_(parts.asleep, parts.unwatched),
       watching_({.frontend = frontend_.get(),
                  .work = backend_.get(),
                  .options = &options_,
@@ -115,7 +108,7 @@ Action StreamSession::EnterTold(const OpView& op) {
   } else if (mode_ == Mode::kAway) [[unlikely]] {
     return Action::kAway;
   }
-  if (attention_.asleep() && mode_ == Mode::kBoundary) [[unlikely]] {
+  if (sleep_.wanted() && mode_ == Mode::kBoundary) [[unlikely]] {
     return Sleep();
   }
   return EnterUnmatched(op);
@@ -181,30 +174,32 @@ Action StreamSession::EnterMasked(const OpView& op,
   if (op.by_eager && mode_ == Mode::kBoundary) {
     return RunCut(op, hash, kFromHost);
   }
-  TraceEntry* expected = nullptr;
-  std::optional<uint64_t> head;
-  if (mode_ == Mode::kBoundary) {
-    if (attention_.asleep() || SleepsOn()) [[unlikely]]
-      return Sleep();
-    if (opened_ != nullptr) opened_->store(true, std::memory_order_relaxed);
-    if (policy_ == base::Policy::kMeasured) {
-      const Profit::Duration saved = timer_.NextHead(clock_.Now());
-      saved_ += saved;
-      learning_.Earn(saved);
-    }
-    head = HeadOf(hash);
-    expected = boundaries_.Choose(*head, op.operands);
-    if (expected != nullptr && boundaries_.BeginsRun(*expected)) [[unlikely]]
-      life_.JoinRun(expected);
-    if (expected != nullptr) {
-      boundaries_.KnowAgain();
-    } else if (boundaries_.lost()) {
-      boundaries_.PassLost();
-      return Action::kEager;
-    }
-    if (const std::optional<Action> action = TryHead(expected, op)) {
-      return *action;
-    }
+  return mode_ == Mode::kBoundary ? EnterHead(op, words)
+                                  : Watch(op, words, std::nullopt, nullptr);
+}
+
+Action StreamSession::EnterHead(const OpView& op,
+                                const cache::Signature& words) {
+  if (sleep_.wanted() || sleep_.skips()) [[unlikely]]
+    return Sleep();
+  if (opened_ != nullptr) opened_->store(true, std::memory_order_relaxed);
+  if (policy_ == base::Policy::kMeasured) {
+    const Profit::Duration saved = timer_.NextHead(clock_.Now());
+    sleep_.Earn(saved);
+    learning_.Earn(saved);
+  }
+  const uint64_t head = HeadOf(words.lo);
+  TraceEntry* const expected = boundaries_.Choose(head, op.operands);
+  if (expected != nullptr && boundaries_.BeginsRun(*expected)) [[unlikely]]
+    life_.JoinRun(expected);
+  if (expected != nullptr) {
+    boundaries_.KnowAgain();
+  } else if (boundaries_.lost()) {
+    boundaries_.PassLost();
+    return Action::kEager;
+  }
+  if (const std::optional<Action> action = TryHead(expected, op)) {
+    return *action;
   }
   return Watch(op, words, head, expected);
 }
@@ -616,22 +611,8 @@ bool StreamSession::Resolve(const OpView& op) {
 // --- Whether the stream is worth looking at --------------------------------
 
 Action StreamSession::Sleep() {
-  if (asleep_ != nullptr && may_sleep_) asleep_->Begin();
+  sleep_.Begin();
   return Action::kCut;
-}
-
-void StreamSession::WakeUp() {
-  if (!SleepsOn()) return;
-  if (asleep_->End()) {
-    if (unwatched_ != nullptr) unwatched_->Add();
-    return;
-  }
-  static std::atomic<bool> told{false};
-  if (told.exchange(true)) return;
-  base::Log(
-      base::LogLevel::kWarning,
-      "the system call membarrier, allowed before, is refused: ops are no "
-      "longer watched");
 }
 
 void StreamSession::PassOver(uint64_t ops) {
@@ -642,25 +623,20 @@ void StreamSession::PassOver(uint64_t ops) {
 
 void StreamSession::ShowAll() {
   const Locked lock(*this);
-  may_sleep_ = false;
-  WakeUp();
+  sleep_.NotAlone();
 }
 
 void StreamSession::LookAtWholeStream() {
   if (policy_ != base::Policy::kMeasured) return;
-  const bool before = attention_.asleep();
   const Stats& stats = journal_.stats;
-  attention_.Look({.replayed = stats.followed,
-                   .traces = stats.traces,
-                   .known = life_.known_ops(),
-                   .promising = life_.promising_ops(),
-                   .saved = saved_},
-                  clock_.Now());
-  const bool now = attention_.asleep();
-  if (!now) WakeUp();
-  if (!now || before) return;
+  const char* why = sleep_.Look({.replayed = stats.followed,
+                                 .traces = stats.traces,
+                                 .known = life_.known_ops(),
+                                 .promising = life_.promising_ops()},
+                                clock_.Now());
+  if (why == nullptr) return;
   boundaries_.Break();
-  ++journal_.notes[attention_.dozes() ? kNothingKnown : kDoesNotPay];
+  ++journal_.notes[why];
 }
 
 // --- From other threads ----------------------------------------------------
@@ -710,9 +686,7 @@ void StreamSession::Reset() {
   numbers_.Clear();
   watching_.Forget();
   timer_ = PassTimer{};
-  saved_ = {};
-  attention_ = Attention{};
-  WakeUp();
+  sleep_.Reset();
   journal_.Clear();
   ops_at_edge_ = 0;
   releases_.store(0, std::memory_order_relaxed);
@@ -770,7 +744,8 @@ void StreamSession::Inspect(
     journal_.notes[kReleased] += releases;
   }
   journal_.stats.saved_us = static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::microseconds>(saved_).count());
+      std::chrono::duration_cast<std::chrono::microseconds>(sleep_.saved())
+          .count());
   journal_.stats.trace_bytes = life_.counted_bytes();
   journal_.stats.forgotten = life_.forgotten() + boundaries_.forgotten() +
                              numbers_.forgotten() + journal_.forgotten();

@@ -34,6 +34,7 @@
 #include "scheduler/session.h"
 #include "scheduler/skipping.h"
 #include "scheduler/span.h"
+#include "scheduler/stream_sleep.h"
 #include "scheduler/stream_writes.h"
 #include "scheduler/trace_entry.h"
 #include "scheduler/unwatched_work.h"
@@ -224,6 +225,9 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   Action EnterUnmatched(const engine::OpView& op) REPRISE_REQUIRES(lock_);
   Action EnterMasked(const engine::OpView& op, const cache::Signature& words)
       REPRISE_REQUIRES(lock_);
+  // The op may begin a trace.
+  Action EnterHead(const engine::OpView& op, const cache::Signature& words)
+      REPRISE_REQUIRES(lock_);
   // What a trace that begins with the op that came goes by, of its words' hash.
   uint64_t HeadOf(uint64_t hash) const REPRISE_REQUIRES(lock_);
   // Null `head`: it does not begin one.
@@ -280,12 +284,6 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   // Called every so many ops.
   [[gnu::cold, gnu::noinline]] void LookAtWholeStream() REPRISE_REQUIRES(lock_);
   Action Sleep() REPRISE_REQUIRES(lock_);
-  // It may have to sleep on (Skipping::End).
-  void WakeUp() REPRISE_REQUIRES(lock_);
-  // Threads skip ops of the stream, which no replay would be told of.
-  bool SleepsOn() const REPRISE_REQUIRES(lock_) {
-    return asleep_ != nullptr && asleep_->on();
-  }
 
   std::unique_ptr<engine::Frontend> frontend_;
   std::unique_ptr<engine::Backend> backend_;
@@ -294,9 +292,6 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   const base::Policy policy_;
   const Track track_;
   std::atomic<bool>* opened_;
-  Skipping* const asleep_;
-  UnwatchedWork* const unwatched_;
-  bool may_sleep_ REPRISE_GUARDED_BY(lock_) = true;  // it is the only session
   const StreamWrites* writes_;  // null: there is one stream
 
   Mode mode_ REPRISE_GUARDED_BY(lock_) = Mode::kBoundary;
@@ -321,8 +316,7 @@ class StreamSession final : public Session, private engine::PlaceAsker {
   Lifecycle life_ REPRISE_GUARDED_BY(lock_);
   // Pinned until the next plan is tried.
   PlanInUse in_use_ REPRISE_GUARDED_BY(lock_);
-  Profit::Duration saved_ REPRISE_GUARDED_BY(lock_){};  // kMeasured only
-  Attention attention_ REPRISE_GUARDED_BY(lock_);
+  StreamSleep sleep_ REPRISE_GUARDED_BY(lock_);
 
   Watching watching_ REPRISE_GUARDED_BY(lock_);
   Passing passing_ REPRISE_GUARDED_BY(lock_);

@@ -17,7 +17,7 @@ bool Validation::Begin(const OpView& head) {
   cursor_ = 0;
   whole_ = entry()->instances[in_use_.index].validations > 0;
   if (KeepsFromOthers() ||
-      ((whole_ || HasPrivates()) && !instance().Secure()) ||
+      ((whole_ || HasPrivates()) && !instance().RetainMemory()) ||
       !KeepOutside(head)) {
     instance().Finish();
     return false;
@@ -83,7 +83,7 @@ bool Validation::GoOn(const OpView& op) {
     instance().SkipNext();
     return true;
   }
-  if (!instance().Secure()) return false;
+  if (!instance().RetainMemory()) return false;
   if (!instance().HasRoom()) {
     short_of_memory_ = true;
     return false;
@@ -263,7 +263,7 @@ base::Status Validation::Compare(const OpView& op,
                                                pair.layout, alike, cursor_));
     }
   }
-  if (!Settles()) return {};
+  if (!Substitutes()) return {};
   for (const Pair& pair : pairs) {
     if (pair.outside) continue;
     REPRISE_RETURN_IF_ERROR(

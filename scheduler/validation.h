@@ -88,7 +88,7 @@ class Validation : public PlanPass {
            (traced().nondeterministic || entry()->suspects.contains(cursor_));
   }
   // Eager's bits go in place of the plan's.
-  bool Settles() const {
+  bool Substitutes() const {
     return whole_ ? traced().nondeterministic
                   : frontend_.MayBeNondeterministic(traced().op);
   }

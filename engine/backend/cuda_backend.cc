@@ -49,6 +49,17 @@ std::vector<bool> NamedByWriters(const Trace& trace,
   return named;
 }
 
+// A pass works on copies of private values: what names one becomes a site. All
+// other externals that did not move stay where they are.
+void PointAtCopies(const Effects& effects, LaunchProgram& work) {
+  std::ranges::copy_if(work.pinned, std::back_inserter(work.sites),
+                       [&effects](const ValueSite& site) {
+                         return effects.is_private(site.value);
+                       });
+  work.pinned = {};
+  work.pinned_ends = {};
+}
+
 // What calls of this thread have left on its stack. Kernels' parameters are
 // made there, and where nobody writes them (padding, ends of arrays) they hold
 // whatever was there before: addresses, often enough, that nothing explains.
@@ -167,13 +178,7 @@ Backend::Explained CudaBackend::Explain(std::shared_ptr<const Trace> first,
   Effects effects = Effects::Of(trace, second, Effects::Remake::kWhatLasts,
                                 Draws::Ahead(trace, second),
                                 MostPrivate(options_.private_bytes), named);
-  // All others stay where they are.
-  std::ranges::copy_if(work.pinned, std::back_inserter(work.sites),
-                       [&effects](const ValueSite& site) {
-                         return effects.is_private(site.value);
-                       });
-  work.pinned = {};
-  work.pinned_ends = {};
+  PointAtCopies(effects, work);
   auto program =
       std::make_shared<CudaProgram>(std::move(first), std::move(work));
   program->movable = std::move(explained->movable);

@@ -106,6 +106,171 @@ std::string Nearest(std::span<const KnownRange> ranges, uint64_t first,
          offset(second, best->second_address);
 }
 
+// One word of a launch's image in both recordings.
+struct Word {
+  ImageWord at;
+  bool whole;  // the image does not end within it
+  uint64_t before;
+  uint64_t after;
+};
+
+// What is given to Scan, and what it has found so far.
+class Scanner {
+ public:
+  struct Parts {  // all borrowed
+    std::span<const Launch> first;
+    std::span<const Launch> second;
+    std::span<const KnownRange> ranges;
+    std::span<const KnownRange> background;
+    const std::function<bool(uint64_t)>& is_device_address;
+    const std::function<bool(uint64_t)>& may_have_been_address;  // or null
+    const std::function<bool(ImageWord)>& is_unwritten;          // or null
+  };
+  explicit Scanner(const Parts& parts) : parts_(parts) {}
+
+  base::Result<ScanResult> Run() {
+    for (size_t i = 0; i < parts_.first.size(); ++i) {
+      REPRISE_RETURN_IF_ERROR(ScanLaunch(static_cast<uint32_t>(i)));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  base::Status ScanLaunch(uint32_t launch) {
+    const Launch& first = parts_.first[launch];
+    const Launch& second = parts_.second[launch];
+    if (!SameShape(first, second)) {
+      return Fail(Code::kFailedPrecondition,
+                  "launch " + std::to_string(launch) + " was " +
+                      Describe(first) + " in one recording and " +
+                      Describe(second) + " in the other");
+    }
+    for (size_t offset = 0; offset < first.image.size(); offset += kWordBytes) {
+      const Word word = {.at = {launch, static_cast<uint32_t>(offset)},
+                         .whole = offset + kWordBytes <= first.image.size(),
+                         .before = PaddedWord(first, offset),
+                         .after = PaddedWord(second, offset)};
+      if (word.before == word.after) {
+        NoteSame(word);
+      } else {
+        REPRISE_RETURN_IF_ERROR(NoteChanged(word));
+      }
+    }
+    return {};
+  }
+
+  void NoteSame(const Word& word) {
+    const uint64_t address = word.before;
+    if (address >> 16 == 0) return;
+    if (const KnownRange* range = Pinned(parts_.ranges, address)) {
+      if (word.whole) result_.pinned.push_back(SiteOf(word, *range));
+      return;
+    }
+    for (const KnownRange& range : parts_.ranges) {
+      if (range.first_address == range.second_address &&
+          address == range.first_address + range.size_bytes) {
+        result_.pinned_ends.push_back(range.id);
+      }
+    }
+    if (Pinned(parts_.background, address) == nullptr &&
+        parts_.is_device_address(address)) {
+      result_.lasting.push_back(address);
+    }
+  }
+
+  base::Status NoteChanged(const Word& word) {
+    if (word.whole) {
+      const Explanation found = ExplainChange(word);
+      if (found.shared) {
+        return FailAt(
+            word,
+            ", an address in memory that two of its operands, outputs "
+            "or temporaries share");
+      }
+      if (found.range != nullptr) {
+        result_.sites.push_back(SiteOf(word, *found.range));
+        return {};
+      }
+      REPRISE_RETURN_IF_ERROR(CheckIsNoAddress(word));
+    }
+    result_.unexplained_words.push_back(word.at);
+    result_.unexplained.push_back(PlaceOf(word) + ": " + Hex(word.before) +
+                                  " became " + Hex(word.after));
+    return {};
+  }
+
+  // Of the background no two owners are told apart.
+  Explanation ExplainChange(const Word& word) const {
+    Explanation found = Explain(parts_.ranges, word.before, word.after, false);
+    if (found.range == nullptr) {
+      found = Explain(parts_.ranges, word.before, word.after, true);
+    }
+    if (found.range == nullptr) {
+      found.range =
+          Explain(parts_.background, word.before, word.after, false).range;
+    }
+    return found;
+  }
+
+  // Nothing explains how the word changed.
+  base::Status CheckIsNoAddress(const Word& word) {
+    const auto is_written = [&] {
+      return !(parts_.is_unwritten && parts_.is_unwritten(word.at));
+    };
+    // A kernel may look whether the pointer is null: a replay would pass the
+    // one of the first recording for ever.
+    if (word.after == 0 &&
+        std::ranges::any_of(
+            parts_.ranges,
+            [&](const KnownRange& range) { return Has(range, word.before); }) &&
+        is_written()) {
+      return Fail(Code::kFailedPrecondition,
+                  PlaceOf(word) + ": " + Hex(word.before) +
+                      ", an address of its operands, outputs or temporaries, "
+                      "became null");
+    }
+    // A library's: it stays as it was for as long as that memory does.
+    if (word.after == 0 && Pinned(parts_.background, word.before) == nullptr &&
+        parts_.is_device_address(word.before) && is_written()) {
+      result_.lasting.push_back(word.before);
+    }
+    // What is an address in one recording only is left as it was in the first:
+    // a kernel that read there would have failed in the other.
+    const bool may_be_address =
+        parts_.first[word.at.launch].kind != Launch::Kind::kKernel ||
+        !IsHalfWritten(parts_.ranges, word.before, word.after);
+    if (may_be_address && parts_.is_device_address(word.after) &&
+        WasAddress(word.before) && is_written()) {
+      return FailAt(word,
+                    ", a device address that no operand, output or temporary "
+                    "explains" +
+                        Nearest(parts_.ranges, word.before, word.after));
+    }
+    return {};
+  }
+
+  bool WasAddress(uint64_t word) const {
+    return parts_.may_have_been_address ? parts_.may_have_been_address(word)
+                                        : parts_.is_device_address(word);
+  }
+  static PointerSite SiteOf(const Word& word, const KnownRange& range) {
+    return {word.at.launch, word.at.offset_bytes, range.id,
+            word.before - range.first_address};
+  }
+  std::string PlaceOf(const Word& word) const {
+    return Place(word.at.launch, parts_.first[word.at.launch],
+                 word.at.offset_bytes);
+  }
+  base::Status FailAt(const Word& word, const std::string& why) const {
+    return Fail(Code::kFailedPrecondition, PlaceOf(word) + ": " +
+                                               Hex(word.before) + " became " +
+                                               Hex(word.after) + why);
+  }
+
+  const Parts parts_;
+  ScanResult result_;
+};
+
 }  // namespace
 
 uint64_t PaddedWord(const Launch& launch, size_t offset_bytes) {
@@ -121,111 +286,20 @@ base::Result<ScanResult> Scan(
     const std::function<bool(uint64_t)>& is_device_address,
     const std::function<bool(uint64_t)>& may_have_been_address,
     const std::function<bool(ImageWord)>& is_unwritten) {
-  const std::function<bool(uint64_t)>& was_address =
-      may_have_been_address ? may_have_been_address : is_device_address;
   if (first.size() != second.size()) {
     return Fail(Code::kFailedPrecondition,
                 "the op made " + std::to_string(first.size()) +
                     " launches in one recording and " +
                     std::to_string(second.size()) + " in the other");
   }
-  ScanResult result;
-  for (size_t i = 0; i < first.size(); ++i) {
-    if (!SameShape(first[i], second[i])) {
-      return Fail(Code::kFailedPrecondition,
-                  "launch " + std::to_string(i) + " was " + Describe(first[i]) +
-                      " in one recording and " + Describe(second[i]) +
-                      " in the other");
-    }
-    for (size_t offset = 0; offset < first[i].image.size();
-         offset += kWordBytes) {
-      const uint64_t before = PaddedWord(first[i], offset);
-      const uint64_t after = PaddedWord(second[i], offset);
-      if (before == after) {
-        if (before >> 16 == 0) continue;
-        if (const KnownRange* range = Pinned(ranges, before)) {
-          if (offset + kWordBytes > first[i].image.size()) continue;
-          result.pinned.push_back({static_cast<uint32_t>(i),
-                                   static_cast<uint32_t>(offset), range->id,
-                                   before - range->first_address});
-          continue;
-        }
-        for (const KnownRange& range : ranges) {
-          if (range.first_address == range.second_address &&
-              before == range.first_address + range.size_bytes) {
-            result.pinned_ends.push_back(range.id);
-          }
-        }
-        if (Pinned(background, before) == nullptr &&
-            is_device_address(before)) {
-          result.lasting.push_back(before);
-        }
-        continue;
-      }
-      if (offset + kWordBytes <= first[i].image.size()) {
-        Explanation found = Explain(ranges, before, after, false);
-        if (found.range == nullptr) {
-          found = Explain(ranges, before, after, true);
-        }
-        if (found.shared) {
-          return Fail(Code::kFailedPrecondition,
-                      Place(i, first[i], offset) + ": " + Hex(before) +
-                          " became " + Hex(after) +
-                          ", an address in memory that two of its operands, "
-                          "outputs or temporaries share");
-        }
-        if (found.range == nullptr) {
-          found = Explain(background, before, after, false);
-        }
-        if (const KnownRange* const range = found.range; range != nullptr) {
-          result.sites.push_back({static_cast<uint32_t>(i),
-                                  static_cast<uint32_t>(offset), range->id,
-                                  before - range->first_address});
-          continue;
-        }
-        const ImageWord word{static_cast<uint32_t>(i),
-                             static_cast<uint32_t>(offset)};
-        const auto is_written = [&] {
-          return !(is_unwritten && is_unwritten(word));
-        };
-        const auto has_before = [before](const KnownRange& range) {
-          return Has(range, before);
-        };
-        // A kernel may look whether the pointer is null: a replay would pass
-        // the one of the first recording for ever.
-        if (after == 0 && std::ranges::any_of(ranges, has_before) &&
-            is_written()) {
-          return Fail(Code::kFailedPrecondition,
-                      Place(i, first[i], offset) + ": " + Hex(before) +
-                          ", an address of its operands, outputs or "
-                          "temporaries, became null");
-        }
-        // A library's: it stays as it was for as long as that memory does.
-        if (after == 0 && Pinned(background, before) == nullptr &&
-            is_device_address(before) && is_written()) {
-          result.lasting.push_back(before);
-        }
-        // What is an address in one recording only is left as it was in the
-        // first: a kernel that read there would have failed in the other.
-        const bool may_be_address = first[i].kind != Launch::Kind::kKernel ||
-                                    !IsHalfWritten(ranges, before, after);
-        if (may_be_address && is_device_address(after) && was_address(before) &&
-            is_written()) {
-          return Fail(Code::kFailedPrecondition,
-                      Place(i, first[i], offset) + ": " + Hex(before) +
-                          " became " + Hex(after) +
-                          ", a device address that no operand, output or "
-                          "temporary explains" +
-                          Nearest(ranges, before, after));
-        }
-      }
-      result.unexplained_words.push_back(
-          {static_cast<uint32_t>(i), static_cast<uint32_t>(offset)});
-      result.unexplained.push_back(Place(i, first[i], offset) + ": " +
-                                   Hex(before) + " became " + Hex(after));
-    }
-  }
-  return result;
+  return Scanner({.first = first,
+                  .second = second,
+                  .ranges = ranges,
+                  .background = background,
+                  .is_device_address = is_device_address,
+                  .may_have_been_address = may_have_been_address,
+                  .is_unwritten = is_unwritten})
+      .Run();
 }
 
 }  // namespace reprise::device

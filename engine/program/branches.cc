@@ -106,7 +106,19 @@ class Branches::Walk {
 Branches::Branches(const Trace& trace, const Effects& effects,
                    std::span<const Reach> reach,
                    std::span<const uint32_t> launches) {
-  const auto ops = static_cast<uint32_t>(trace.ops.size());
+  NoteUses(trace, effects, reach, launches);
+  ChooseLanes();
+  if (size_ == 1) {
+    lanes_.clear();
+    return;
+  }
+  (void)Waits(0, static_cast<uint32_t>(uses_.size()), over_);
+  NoteUsers();
+}
+
+void Branches::NoteUses(const Trace& trace, const Effects& effects,
+                        std::span<const Reach> reach,
+                        std::span<const uint32_t> launches) {
   auto next_temporary = static_cast<ValueId>(trace.values.size());
   std::vector<ValueId> temporaries;  // of each op, the first one
   for (const TracedOp& op : trace.ops) {
@@ -117,8 +129,8 @@ Branches::Branches(const Trace& trace, const Effects& effects,
   for (uint32_t v = 0; v <= libraries; ++v) cells_.push_back({v, v + 1});
   cell_count_ = libraries + 1;
 
-  uses_.resize(ops);
-  for (uint32_t k = 0; k < ops; ++k) {
+  uses_.resize(trace.ops.size());
+  for (uint32_t k = 0; k < trace.ops.size(); ++k) {
     const TracedOp& op = trace.ops[k];
     idle_.push_back(launches[k] == 0);
     alone_.push_back(reach[k].alone || RunsAlone(trace, effects, k));
@@ -135,11 +147,13 @@ Branches::Branches(const Trace& trace, const Effects& effects,
     for (const ValueId v : reach[k].others) uses.push_back({v, true});
     if (reach[k].libraries) uses.push_back({libraries, true});
   }
+}
 
-  lanes_.resize(ops, 0);
+void Branches::ChooseLanes() {
+  lanes_.resize(uses_.size(), 0);
   Walk walk(*this);
-  std::vector<uint32_t> ends(ops, 0);
-  for (uint32_t k = 0; k < ops; ++k) {
+  std::vector<uint32_t> ends(uses_.size(), 0);
+  for (uint32_t k = 0; k < uses_.size(); ++k) {
     if (idle_[k]) continue;
     const std::vector<uint32_t> waits = walk.Waits(k);
     uint32_t ready = 0;
@@ -158,14 +172,12 @@ Branches::Branches(const Trace& trace, const Effects& effects,
     size_ = std::max(size_, best + 1);
     walk.Pass(k, best);
   }
-  if (size_ == 1) {
-    lanes_.clear();
-    return;
-  }
-  (void)Waits(0, ops, over_);
+}
+
+void Branches::NoteUsers() {
   ends_.resize(cells_.size(), ByLane{});
   begins_.resize(cells_.size(), kNone);
-  for (uint32_t k = 0; k < ops; ++k) {
+  for (uint32_t k = 0; k < uses_.size(); ++k) {
     if (idle_[k]) continue;
     for (const Use& use : uses_[k]) {
       ends_[use.value][lanes_[k]] = k + 1;

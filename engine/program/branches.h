@@ -86,6 +86,15 @@ class Branches {
   };
   class Walk;
 
+  // By op, what it uses and whether it runs alone.
+  void NoteUses(const Trace& trace, const Effects& effects,
+                std::span<const Reach> reach,
+                std::span<const uint32_t> launches);
+  // Each op goes to the lane in which it can begin first.
+  void ChooseLanes();
+  // By value, who uses it first and last.
+  void NoteUsers();
+
   // By op of those from `first_op` on, of each lane: ops before this one are
   // over when it begins.
   std::vector<std::vector<uint32_t>> Waits(uint32_t first_op, uint32_t end_op,

@@ -198,10 +198,30 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
       privates_(std::move(privates)),
       private_(trace->values.size(), false) {
   for (const ValueId v : privates_) private_[v] = true;
-  first_private_writers_.resize(trace->values.size(), kNever);
-  for (uint32_t k = 0; k < trace->ops.size(); ++k) {
+  NotePrivateWriters();
+  NoteWrittenOutside();
+  changing_.resize(trace->ops.size());
+  std::vector<bool> tells(trace->ops.size(), false);
+  for (const ValueId v : inputs) {
+    inputs_[v] = true;
+    tells[trace->values[v].birth_op] = true;
+  }
+  Remaking remaking(*trace, inputs_, private_, remake);
+  for (uint32_t k = 0; k < gates_.size(); ++k) {
+    gates_[k] = GateOf(k, tells[k], remaking.Keeps(k));
+    // Who knows that the op comes does not know that switches were set.
+    tells_places_[k] =
+        changing_[k].empty() && !draws_.Waits(k) && !OtherSwitches(k);
+    foretold_[k] = tells_places_[k] && !tells[k];
+    remaking.Pass(k);
+  }
+}
+
+void Effects::NotePrivateWriters() {
+  first_private_writers_.resize(trace_->values.size(), kNever);
+  for (uint32_t k = 0; k < trace_->ops.size(); ++k) {
     bool writes = false;
-    for (const ValueRef& operand : trace->ops[k].operands) {
+    for (const ValueRef& operand : trace_->ops[k].operands) {
       if (!operand.written || !private_[operand.value]) continue;
       writes = true;
       uint32_t& first = first_private_writers_[operand.value];
@@ -209,51 +229,41 @@ Effects::Effects(const Trace* trace, const std::vector<ValueId>& inputs,
     }
     if (writes) private_writers_.push_back(k);
   }
-  changing_.resize(trace->ops.size());
-  for (const ValueId v : inputs) inputs_[v] = true;
-  std::vector<bool> tells(trace->ops.size(), false);
-  for (const ValueId v : inputs) tells[trace->values[v].birth_op] = true;
-  std::vector<bool> written(inputs_.size(), false);
-  for (const TracedOp& op : trace->ops) {
+}
+
+void Effects::NoteWrittenOutside() {
+  std::vector<bool> written(trace_->values.size(), false);
+  for (const TracedOp& op : trace_->ops) {
     for (const ValueRef& operand : op.operands) {
       const ValueId v = operand.value;
-      if (!operand.written || written[v] || !trace->values[v].external)
+      if (!operand.written || written[v] || !trace_->values[v].external)
         continue;
       written[v] = true;
       outside_.push_back(v);
     }
   }
-  Remaking remaking(*trace, inputs_, private_, remake);
-  for (uint32_t k = 0; k < gates_.size(); ++k) {
-    const TracedOp& op = trace->ops[k];
-    const bool other_switches =
-        k > 0 && op.switches != trace->ops[k - 1].switches;
-    if (std::ranges::any_of(op.operands, [&](const ValueRef& operand) {
-          return operand.written && trace->values[operand.value].external &&
-                 !private_[operand.value];
-        })) {
-      gates_[k] = Gate::kOutside;
-    } else if (tells[k]) {
-      gates_[k] = Gate::kInput;
-    } else if (!changing_[k].empty()) {
-      gates_[k] = Gate::kNumber;
-    } else if (draws_.Waits(k)) {
-      gates_[k] = Gate::kGenerator;
-    } else if (other_switches) {
-      gates_[k] = Gate::kSwitches;
-    } else if (op.may_trap) {
-      gates_[k] = Gate::kTrap;
-    } else if (remaking.Keeps(k)) {
-      gates_[k] = Gate::kRemake;
-    } else if (k > 0 && trace->ops[k - 1].nondeterministic) {
-      gates_[k] = Gate::kSettle;
-    }
-    tells_places_[k] = changing_[k].empty() && !draws_.Waits(k);
-    // Who knows that the op comes does not know that they were set.
-    tells_places_[k] = tells_places_[k] && !other_switches;
-    foretold_[k] = tells_places_[k] && !tells[k];
-    remaking.Pass(k);
-  }
+}
+
+bool Effects::OtherSwitches(uint32_t op) const {
+  return op > 0 && trace_->ops[op].switches != trace_->ops[op - 1].switches;
+}
+
+Effects::Gate Effects::GateOf(uint32_t op, bool tells, bool keeps) const {
+  const TracedOp& traced = trace_->ops[op];
+  const bool outside =
+      std::ranges::any_of(traced.operands, [this](const ValueRef& operand) {
+        return operand.written && trace_->values[operand.value].external &&
+               !private_[operand.value];
+      });
+  if (outside) return Gate::kOutside;
+  if (tells) return Gate::kInput;
+  if (!changing_[op].empty()) return Gate::kNumber;
+  if (draws_.Waits(op)) return Gate::kGenerator;
+  if (OtherSwitches(op)) return Gate::kSwitches;
+  if (traced.may_trap) return Gate::kTrap;
+  if (keeps) return Gate::kRemake;
+  if (op > 0 && trace_->ops[op - 1].nondeterministic) return Gate::kSubstitute;
+  return Gate::kNone;
 }
 
 std::vector<ValueId> Effects::PrivatesWrittenBefore(uint32_t end_op) const {

@@ -45,7 +45,7 @@ class Effects {
     kRemake,  // what it writes over could not be made again
     // The op before it is nondeterministic: in a validation, what eager made
     // there is put in place of what the plan did before anything goes on.
-    kSettle,
+    kSubstitute,
   };
 
   // What is made again where the program leaves the trace.
@@ -140,6 +140,14 @@ class Effects {
                         const std::function<bool(ValueId)>& needed) const;
 
  private:
+  void NotePrivateWriters();
+  void NoteWrittenOutside();
+  // The program sets other switches between the op before this one and it.
+  bool OtherSwitches(uint32_t op) const;
+  // What the op waits for. `tells`: it is the first to show where an input is.
+  // `keeps`: what it writes over could not be made again.
+  Gate GateOf(uint32_t op, bool tells, bool keeps) const;
+
   const Trace* trace_ = nullptr;
   std::vector<bool> inputs_;
   std::vector<SlotSet> changing_;  // by op

@@ -25,17 +25,11 @@ uint64_t KeyOf(uint32_t launch, uint32_t offset_bytes) {
   return uint64_t{launch} << 32 | offset_bytes;
 }
 
-}  // namespace
-
-std::vector<Reach> ReachOf(const Trace& trace, const LaunchProgram& program,
-                           const std::function<bool(uint64_t)>& is_memory) {
-  const std::vector<uint32_t>& op_begin = program.op_begin;
-  std::vector<Reach> reach(trace.ops.size());
-  // By op, what is its own, ascending.
+// By op, its operands, results and temporaries, ascending.
+std::vector<std::vector<ValueId>> OwnValues(const Trace& trace) {
   std::vector<std::vector<ValueId>> own(trace.ops.size());
   auto temporary = static_cast<ValueId>(trace.values.size());
-  std::vector<uint32_t> op_of;  // by launch
-  for (uint32_t k = 0; k < trace.ops.size(); ++k) {
+  for (size_t k = 0; k < trace.ops.size(); ++k) {
     const TracedOp& op = trace.ops[k];
     for (const ValueRef& operand : op.operands) own[k].push_back(operand.value);
     for (const ResultSpec& result : op.results) {
@@ -45,8 +39,39 @@ std::vector<Reach> ReachOf(const Trace& trace, const LaunchProgram& program,
       own[k].push_back(temporary++);
     }
     std::ranges::sort(own[k]);
+  }
+  return own;
+}
+
+// By launch, its op.
+std::vector<uint32_t> OpsOfLaunches(const std::vector<uint32_t>& op_begin) {
+  std::vector<uint32_t> op_of;
+  for (uint32_t k = 0; k + 1 < op_begin.size(); ++k) {
     op_of.resize(op_begin[k + 1], k);
   }
+  return op_of;
+}
+
+// The externals that a word may point into.
+std::vector<ValueId> ExternalsAt(const Trace& trace, uint64_t word) {
+  std::vector<ValueId> found;
+  for (ValueId v = 0; v < trace.values.size(); ++v) {
+    const Value& value = trace.values[v];
+    if (value.external && word >= value.base &&
+        word < value.origin + value.size_bytes) {
+      found.push_back(v);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<Reach> ReachOf(const Trace& trace, const LaunchProgram& program,
+                           const std::function<bool(uint64_t)>& is_memory) {
+  std::vector<Reach> reach(trace.ops.size());
+  const std::vector<std::vector<ValueId>> own = OwnValues(trace);
+  const std::vector<uint32_t> op_of = OpsOfLaunches(program.op_begin);
   const auto note = [&](uint32_t k, ValueId value) {
     std::vector<ValueId>& others = reach[k].others;
     if (!std::ranges::binary_search(own[k], value) &&
@@ -73,17 +98,9 @@ std::vector<Reach> ReachOf(const Trace& trace, const LaunchProgram& program,
       const auto [known, is_new] = memory.try_emplace(word, false);
       if (is_new) known->second = is_memory(word);
       if (!known->second) continue;
-      bool of_value = false;
-      for (ValueId v = 0; v < trace.values.size(); ++v) {
-        const Value& value = trace.values[v];
-        if (!value.external || word < value.base ||
-            word >= value.origin + value.size_bytes) {
-          continue;
-        }
-        of_value = true;
-        note(k, v);
-      }
-      reach[k].libraries |= !of_value;
+      const std::vector<ValueId> values = ExternalsAt(trace, word);
+      for (const ValueId v : values) note(k, v);
+      reach[k].libraries |= values.empty();
     }
   }
   return reach;

@@ -90,11 +90,11 @@ bool Instance::Tell(uint32_t cursor, uint32_t end_op,
   return externals_.Tell(cursor, end_op, operands, plan_->escaping(), *holds_);
 }
 
-bool Instance::Secure() {
-  return Secure(next_segment_, next_segment_ + 1, kNoLaunch);
+bool Instance::RetainMemory() {
+  return RetainMemory(next_segment_, next_segment_ + 1, kNoLaunch);
 }
 
-bool Instance::Secure(size_t first, size_t end, uint32_t cursor) {
+bool Instance::RetainMemory(size_t first, size_t end, uint32_t cursor) {
   if (broken()) return false;
   touched_.clear();
   for (size_t s = first; s < end; ++s) {
@@ -248,7 +248,7 @@ base::Status Instance::LaunchForetold(uint32_t cursor,
       ++end;
     }
   }
-  if (end > next_segment_ + 1 && !Secure(next_segment_, end, cursor)) {
+  if (end > next_segment_ + 1 && !RetainMemory(next_segment_, end, cursor)) {
     end = next_segment_ + 1;
   }
   const uint32_t drawn = draws_.drawn();

@@ -33,8 +33,8 @@ namespace reprise::engine {
 //
 // Externals and outputs that escaped are the program's: it may free them in
 // mid-pass, and their memory may go. So a segment is launched only while all
-// that it touches of them is where it was bound (Secure), and their memory must
-// not go before a squash where one may have to rebuild from it (Stands).
+// that it touches of them is where it was bound (RetainMemory). Their memory
+// must not go before a squash that may have to rebuild from it (Stands).
 //
 // Owns the arena until the last lease on it ends (Ledger); its plan owns it.
 // All calls under the session's lock; destruction on any thread once idle.
@@ -72,7 +72,7 @@ class Instance {
   // memory. False if some of it has been freed or moved since it was bound, so
   // that the program cannot want that segment, or if what launches name has
   // been freed (broken).
-  bool Secure();
+  bool RetainMemory();
   // Program::broken: nothing of it may be launched but what makes a squash
   // right. That may, where it is memory that is still the process's, because
   // the program cannot have written there since: it would have used another op,
@@ -218,7 +218,7 @@ class Instance {
   bool IsForetold(size_t segment) const;
   // Holds what segments in a row touch of the program's memory that there is
   // before op `cursor`.
-  bool Secure(size_t first, size_t end, uint32_t cursor);
+  bool RetainMemory(size_t first, size_t end, uint32_t cursor);
   // The next segment has been launched; `op` is the last of its ops to be the
   // first of a launch.
   void GoOnFrom(uint32_t op);
@@ -238,7 +238,7 @@ class Instance {
   DrawCursor draws_;
   StorageHolds* holds_ = nullptr;  // while a pass is under way
   bool bound_late_ = false;
-  std::vector<StoragePlace> touched_;  // Secure's
+  std::vector<StoragePlace> touched_;  // RetainMemory's
   uint32_t next_segment_ = 0;
   uint32_t launched_ops_ = 0;
   uint32_t next_launch_op_ = kNoLaunch;

@@ -253,7 +253,6 @@ std::string TraceRecorder::Leave(const OpView& op,
                                  std::span<const ValueId> result_values,
                                  ValueId values) {
   TracedOp& traced = trace_->ops.back();
-  const auto index = static_cast<uint32_t>(trace_->ops.size() - 1);
   trace_->values.resize(values);
   for (size_t i = 0; i < traced.operands.size(); ++i) {
     traced.operands[i].version_bumps = op.operands[i].version_bumps;
@@ -261,57 +260,7 @@ std::string TraceRecorder::Leave(const OpView& op,
   }
   if (op.may_use_generator) NoteDraw(traced);
   NoteBytes(op, results, result_values);
-  size_t aliases = 0;
-  size_t tensors = 0;
-  for (size_t r = 0; r < results.size(); ++r) {
-    const ResultView& result = results[r];
-    ResultSpec& spec = traced.results.emplace_back();
-    spec.host = result.host;
-    // Seeds and offsets of an op that drew no number are memory that nobody
-    // wrote; of one that did, NoteTold looks at them.
-    spec.host_hash = op.may_use_generator ? 0 : result.host_hash;
-    if (result.kind == ResultView::Kind::kHost) {
-      spec.kind = ResultSpec::Kind::kHost;
-      continue;
-    }
-    if (result.kind == ResultView::Kind::kUndefined) continue;
-    ++tensors;
-    if (result.operand >= 0) {
-      spec.kind = ResultSpec::Kind::kOperand;
-      spec.operand = static_cast<uint32_t>(result.operand);
-      continue;
-    }
-    if (result_values[r] == OpenTrace::kNoValue) {
-      ++aliases;  // never built: the op runs natively or is a cut
-      continue;
-    }
-    spec.kind = ResultSpec::Kind::kValue;
-    spec.value = result_values[r];
-    spec.offset_bytes = result.offset_bytes;
-    spec.storage_bytes = result.storage_bytes;
-    spec.key_set = result.key_set;
-    spec.dtype = result.dtype;
-    spec.element = frontend_->ElementOf(result.dtype);
-    spec.element_bytes = result.element_bytes;
-    spec.version = result.version;
-    spec.sizes.assign(result.sizes.begin(), result.sizes.end());
-    spec.strides.assign(result.strides.begin(), result.strides.end());
-    Value& value = trace_->values[spec.value];
-    if (value.storage != nullptr) continue;  // shared with an earlier result
-    value.external = op.by_eager;
-    value.arrives = op.by_eager;
-    value.birth_op = index;
-    value.origin = result.base;
-    value.base = result.base;
-    value.size_bytes = result.storage_bytes;
-    value.storage = result.storage;
-    frontend_->Retain(value.storage);
-    if (value.arrives) {
-      unused_.push_back(spec.value);
-    } else {
-      NoteBirth(spec.value);
-    }
-  }
+  const Tensors tensors = NoteResults(op, results, result_values);
   std::string refusal = work_->EndOp(traced);
   uint64_t bytes = alive_bytes_;
   for (const Allocation& temporary : traced.temporaries) {
@@ -336,15 +285,74 @@ std::string TraceRecorder::Leave(const OpView& op,
   }
   ForgetResults(*trace_, traced);
   if (TooManyDimensions(op, results)) return "tensor of too many dimensions";
-  if (aliases > 0) {
-    const bool writes = std::ranges::any_of(
-        op.operands, [](const Operand& operand) { return operand.written; });
-    if (aliases != tensors || !traced.launches.empty() || writes) {
+  if (tensors.aliases > 0) {
+    const bool writes = std::ranges::any_of(op.operands, &Operand::written);
+    if (tensors.aliases != tensors.all || !traced.launches.empty() || writes) {
       return "result shares memory with an operand";
     }
     traced.by_eager = true;
   }
   return {};
+}
+
+TraceRecorder::Tensors TraceRecorder::NoteResults(
+    const OpView& op, std::span<const ResultView> results,
+    std::span<const ValueId> result_values) {
+  TracedOp& traced = trace_->ops.back();
+  Tensors tensors;
+  for (size_t r = 0; r < results.size(); ++r) {
+    const ResultView& result = results[r];
+    ResultSpec& spec = traced.results.emplace_back();
+    spec.host = result.host;
+    // Seeds and offsets of an op that drew no number are memory that nobody
+    // wrote; of one that did, NoteTold looks at them.
+    spec.host_hash = op.may_use_generator ? 0 : result.host_hash;
+    if (result.kind == ResultView::Kind::kHost) {
+      spec.kind = ResultSpec::Kind::kHost;
+      continue;
+    }
+    if (result.kind == ResultView::Kind::kUndefined) continue;
+    ++tensors.all;
+    if (result.operand >= 0) {
+      spec.kind = ResultSpec::Kind::kOperand;
+      spec.operand = static_cast<uint32_t>(result.operand);
+    } else if (result_values[r] == OpenTrace::kNoValue) {
+      ++tensors.aliases;  // never built: the op runs natively or is a cut
+    } else {
+      NoteValue(op, result, result_values[r], spec);
+    }
+  }
+  return tensors;
+}
+
+void TraceRecorder::NoteValue(const OpView& op, const ResultView& result,
+                              ValueId id, ResultSpec& spec) {
+  spec.kind = ResultSpec::Kind::kValue;
+  spec.value = id;
+  spec.offset_bytes = result.offset_bytes;
+  spec.storage_bytes = result.storage_bytes;
+  spec.key_set = result.key_set;
+  spec.dtype = result.dtype;
+  spec.element = frontend_->ElementOf(result.dtype);
+  spec.element_bytes = result.element_bytes;
+  spec.version = result.version;
+  spec.sizes.assign(result.sizes.begin(), result.sizes.end());
+  spec.strides.assign(result.strides.begin(), result.strides.end());
+  Value& value = trace_->values[id];
+  if (value.storage != nullptr) return;  // shared with an earlier result
+  value.external = op.by_eager;
+  value.arrives = op.by_eager;
+  value.birth_op = static_cast<uint32_t>(trace_->ops.size() - 1);
+  value.origin = result.base;
+  value.base = result.base;
+  value.size_bytes = result.storage_bytes;
+  value.storage = result.storage;
+  frontend_->Retain(value.storage);
+  if (value.arrives) {
+    unused_.push_back(id);
+  } else {
+    NoteBirth(id);
+  }
 }
 
 void TraceRecorder::NoteDraw(TracedOp& op) const {

@@ -70,6 +70,18 @@ class TraceRecorder {
   // All others must be the same each time, as its recordings tell.
   void NoteTold(TracedOp& op, std::span<const ResultView> results) const;
 
+  // The op has run: writes its results down. Tensors among them, and those that
+  // share memory with an operand.
+  struct Tensors {
+    size_t all = 0;
+    size_t aliases = 0;
+  };
+  Tensors NoteResults(const OpView& op, std::span<const ResultView> results,
+                      std::span<const ValueId> result_values);
+  // A result that is a value of the trace.
+  void NoteValue(const OpView& op, const ResultView& result, ValueId id,
+                 ResultSpec& spec);
+
   // The op has run: notes which memory it has written, and what is there.
   void NoteBytes(const OpView& op, std::span<const ResultView> results,
                  std::span<const ValueId> result_values);

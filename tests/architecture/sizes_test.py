@@ -1,21 +1,27 @@
-"""How large files and functions may be, and which are larger.
+"""How large files, functions and classes may be, and which are larger.
 
-A file that outgrows its limit holds more than one idea, as a rule. Those that do are listed
-with the lines that they have: the list gets shorter, and no file on it gets longer.
+What outgrows its limit holds more than one idea, as a rule. Those that do are listed
+with the lines or data members that they have: the list gets shorter, and nothing on it grows.
 """
 
 from __future__ import annotations
 
 import ast
 import pathlib
+import sys
 import tempfile
 import unittest
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "architecture"))
+
+from cpp_shape import read_shape  # noqa: E402
+
 PRODUCT = ("engine", "scheduler", "kernels", "cache", "bindings")
 LINES = {".h": 250, ".cc": 400, ".cu": 400, ".py": 400}
-LINES_OF_A_FUNCTION = 60  # of Python's
+LINES_OF_A_FUNCTION = 60
+MEMBERS_OF_A_CLASS = 20  # data, in C++
 
 LARGER = {
     "bindings/torch/hook/op_call.cc": 442,
@@ -25,10 +31,31 @@ LARGER = {
     "scheduler/lifecycle.cc": 629,
     "scheduler/repetition.h": 365,
     "scheduler/runtime.cc": 436,
-    "scheduler/stream_session.cc": 780,
-    "scheduler/stream_session.h": 345,
+    "scheduler/stream_session.cc": 755,
+    "scheduler/stream_session.h": 339,
 }
-LONGER: dict[str, int] = {}
+LONGER = {
+    "bindings/torch/observe/python_observers.cc:RunObserved": 81,
+    "bindings/torch/region/refusals.cc:SentenceOf": 119,
+    "bindings/torch/region/region_variants.cc:RegionVariants::End": 71,
+    "bindings/torch/region/stretch_learner.cc:StretchLearner::FindResults": 72,
+    "bindings/torch/region/stretch_run.cc:StretchRun::GoOverOne": 88,
+    "bindings/torch/region/tape_recorder.cc:TapeRecorder::Record": 73,
+    "bindings/torch/region/tape_views.cc:NoteViews": 68,
+    "engine/device/launch_decoder.cc:LaunchDecoder::Decode": 80,
+    "engine/trace/scalar.cc:Encode": 69,
+}
+# Classes, by their data members.
+WIDER = {
+    "bindings/torch/hook/op_call.h:OpCall": 23,
+    "bindings/torch/region/tape_record.h:TapeRecord": 23,
+    "bindings/torch/runtime/op_info.h:OpInfo": 31,
+    "bindings/torch/runtime/thread_state.h:ThreadState": 23,
+    "engine/trace/trace.h:TracedOp": 21,
+    "scheduler/stream_session.h:StreamSession": 30,
+    "scheduler/trace_entry.h:TraceEntry": 47,
+    "scheduler/watching.h:Watching": 23,
+}
 
 
 def read_files(root: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
@@ -52,6 +79,10 @@ def longer_functions(root: pathlib.Path) -> dict[str, int]:
     found = {}
     for path, text in read_files(root):
         if path.suffix != ".py":
+            for function in read_shape(text)[0]:
+                if function.lines > LINES_OF_A_FUNCTION:
+                    name = f"{path}:{function.name}"
+                    found[name] = max(function.lines, found.get(name, 0))
             continue
         for node in ast.walk(ast.parse(text)):
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -62,13 +93,29 @@ def longer_functions(root: pathlib.Path) -> dict[str, int]:
     return found
 
 
-def find_faults(found: dict[str, int], listed: dict[str, int]) -> list[str]:
+def wider_classes(root: pathlib.Path) -> dict[str, int]:
+    found = {}
+    for path, text in read_files(root):
+        if path.suffix == ".py":
+            continue
+        for each in read_shape(text)[1]:
+            if each.members > MEMBERS_OF_A_CLASS:
+                name = f"{path}:{each.name}"
+                found[name] = max(each.members, found.get(name, 0))
+    return found
+
+
+def find_faults(
+    found: dict[str, int], listed: dict[str, int], what: str = "lines"
+) -> list[str]:
     faults = []
-    for name, lines in found.items():
+    for name, size in found.items():
         if name not in listed:
-            faults.append(f"{name} has {lines} lines: split it by idea")
-        elif lines > listed[name]:
-            faults.append(f"{name} has {lines} lines, and had {listed[name]}")
+            faults.append(f"{name} has {size} {what}: split it by idea")
+        elif size > listed[name]:
+            faults.append(f"{name} has {size} {what}, and had {listed[name]}")
+        elif size < listed[name]:
+            faults.append(f"{name} has {size} {what} now: lower its number")
     for name in listed.keys() - found.keys():
         faults.append(f"{name} is within the limit: take it from the list")
     return faults
@@ -83,30 +130,114 @@ class SizesTest(unittest.TestCase):
         faults = find_faults(longer_functions(ROOT), LONGER)
         self.assertEqual(faults, [], "\n" + "\n".join(faults))
 
+    def test_classes(self) -> None:
+        faults = find_faults(wider_classes(ROOT), WIDER, "data members")
+        self.assertEqual(faults, [], "\n" + "\n".join(faults))
+
     def test_faults_are_found(self) -> None:
         """Each kind, planted in a tree of its own."""
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            for name, lines in (("new", 251), ("grown", 300), ("listed", 260)):
+            for name, lines in (
+                ("new", 251),
+                ("grown", 300),
+                ("shrunk", 280),
+                ("listed", 260),
+            ):
                 path = root / "engine" / f"{name}.h"
                 path.parent.mkdir(exist_ok=True)
                 path.write_text("//\n" * lines)
             (root / "engine" / "long.py").write_text(
                 "def f():\n" + "    pass\n" * LINES_OF_A_FUNCTION
             )
-            listed = {"grown": 299, "listed": 260, "gone": 500}
+            (root / "engine" / "long.cc").write_text(PLANTED)
+            listed = {"grown": 299, "shrunk": 281, "listed": 260, "gone": 500}
             faults = find_faults(
                 larger_files(root),
                 {f"engine/{name}.h": lines for name, lines in listed.items()},
             )
             faults += find_faults(longer_functions(root), {})
+            faults += find_faults(wider_classes(root), {}, "data members")
         self.assertEqual(
             {fault.split()[0] for fault in faults},
             {
-                *(f"engine/{name}.h" for name in ("new", "grown", "gone")),
+                *(f"engine/{name}.h" for name in ("new", "grown", "shrunk", "gone")),
                 "engine/long.py:f",
+                "engine/long.cc:Wide::Long",
+                "engine/long.cc:Wide",
             },
         )
+
+    def test_what_is_long_in_cpp(self) -> None:
+        """Bodies count from the first line of their heads, and nothing else counts."""
+        functions, classes = read_shape(PLANTED)
+        self.assertEqual(
+            [(each.name, each.lines) for each in functions],
+            [
+                ("first", 1),
+                ("Narrow", 1),
+                ("Short", 4),
+                ("Made::Made", 3),
+                ("Wide::Long", LINES_OF_A_FUNCTION + 3),
+            ],
+        )
+        self.assertEqual(
+            [(each.name, each.members) for each in classes],
+            [("Wide", MEMBERS_OF_A_CLASS + 1), ("Narrow", 5)],
+        )
+
+
+PLANTED = (
+    """\
+// A comment with a brace {
+namespace a {
+#define OPENS {
+constexpr int kTable[] = {
+    1,
+    2,
+};
+class alignas(64) Wide : public Base<Other> {
+ public:
+  using Type = std::map<int, std::function<void(int)>>;
+  int first() const { return values_0_; }
+  static constexpr int kNone = 0;
+  Wide& operator=(const Wide&) = delete;
+  bool operator==(const Wide&) const = default;
+  void Long(const char* text = "}",
+            const std::function<void()>& call = [] { return; });
+
+ private:
+  friend class Other;
+"""
+    + "".join(f"  std::vector<int> values_{k}_;\n" for k in range(MEMBERS_OF_A_CLASS))
+    + """\
+  mutable Mutex mutex_ REPRISE_GUARDED_BY(other(1)){1};
+};
+struct Narrow {
+  int* a = nullptr;
+  int b[2] = {1, 2};
+  int (*call)(int, char) = nullptr;
+  Task task{[this] {
+    return a;
+  }};
+
+ private:
+  int c = 0;
+  Narrow() : a{nullptr} {}
+};
+template <typename T>
+int Short(T value) {
+  return value;
+}
+Made::Made(int value) : value_{value}, other_{1} {
+  Call();
+}
+void Wide::Long(const char* text,
+                const std::function<void()>& call) {
+"""
+    + "  call();\n" * LINES_OF_A_FUNCTION
+    + "}\n}  // namespace a\n"
+)
 
 
 if __name__ == "__main__":

@@ -264,7 +264,7 @@ TEST(AttentionTest, StreamOfNewTracesIsGlancedAt) {
   program.known = Attention::kOps / 32;
   program.Run(seconds(1));
   EXPECT_GT(program.rest(), 0.9);
-  EXPECT_TRUE(program.attention.dozes());
+  EXPECT_TRUE(program.attention.backs_off());
   program.Run(seconds(300));
   EXPECT_GT(program.rest(), 0.93);
   EXPECT_EQ(program.attention.watched(), Duration{});
@@ -276,7 +276,7 @@ TEST(AttentionTest, ShortTracesTellSoonerThatTheyAreNew) {
   program.known = 0;
   program.traces = 2 * Attention::kTracesALook * Attention::kGlance;
   program.Run(milliseconds(31));
-  EXPECT_TRUE(program.attention.dozes());
+  EXPECT_TRUE(program.attention.backs_off());
   program.Run(seconds(10));
   EXPECT_GT(program.rest(), 0.9);
 }
@@ -289,8 +289,8 @@ TEST(AttentionTest, StreamThatComesAgainBehindNewTracesIsTakenUp) {
   program.known = Attention::kOps;
   program.watched = milliseconds(2);
   program.replayed_share = Attention::kOps;
-  // The doze that it has begun is fifteen times a glance.
-  program.Run(milliseconds(4) * Attention::kDoze * Attention::kGlance);
+  // The back-off that it has begun is fifteen times a glance.
+  program.Run(milliseconds(4) * Attention::kBackOff * Attention::kGlance);
   EXPECT_FALSE(program.attention.asleep());
   const double before = program.rest();
   program.Run(seconds(300));

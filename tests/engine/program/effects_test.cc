@@ -162,8 +162,8 @@ TEST_F(GateTest, WhatANondeterministicOpMadeIsNotWrittenOverAhead) {
                           Gate::kNone, Gate::kNone, Gate::kNone, Gate::kNone));
   builder_.trace().ops[2].nondeterministic = true;
   EXPECT_THAT(Gates(), ElementsAre(Gate::kNone, Gate::kNone, Gate::kNone,
-                                   Gate::kSettle, Gate::kRemake, Gate::kRemake,
-                                   Gate::kNone, Gate::kNone));
+                                   Gate::kSubstitute, Gate::kRemake,
+                                   Gate::kRemake, Gate::kNone, Gate::kNone));
 }
 
 // Nobody says when memory of another allocator goes.

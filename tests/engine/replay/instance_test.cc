@@ -215,10 +215,10 @@ TEST_F(InstanceTest, NothingIsLaunchedOnceMemoryThatLaunchesNameIsFreed) {
   Give(x_, First(x_) - 8);
   Build({{0, 1, 1}, {1, 3, 2}, {3, 4, 1, /*gated=*/true}});
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
-  EXPECT_TRUE(instance_->Secure());
+  EXPECT_TRUE(instance_->RetainMemory());
   watches.Freed(0x4000, 512);
   EXPECT_TRUE(instance_->broken());
-  EXPECT_FALSE(instance_->Secure());
+  EXPECT_FALSE(instance_->RetainMemory());
   instance_->Finish();
   EXPECT_EQ(Resolve(First(x_)), Readiness::kReplaced);
   plan_.reset();
@@ -663,31 +663,31 @@ TEST_F(InstanceTest, UsesWhatItsExternalsAreBoundTo) {
   EXPECT_FALSE(uses(Place(a_)));
 }
 
-TEST_F(InstanceTest, SegmentIsSecuredByReferencesToWhatItReads) {
+TEST_F(InstanceTest, ASegmentRetainsWhatItReads) {
   Build({{0, 1, 1}, {1, 3, 2}, {3, 4, 1, /*gated=*/true}});
   Give(x_, First(x_) - 8);
   ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
   // Operands of the op at hand are alive.
-  ASSERT_TRUE(instance_->Secure());
+  ASSERT_TRUE(instance_->RetainMemory());
   EXPECT_FALSE(holds_.any_held());
   ASSERT_TRUE(instance_->LaunchNext());
-  ASSERT_TRUE(instance_->Secure());
+  ASSERT_TRUE(instance_->RetainMemory());
   EXPECT_THAT(frontend_.holds, ElementsAre(Token(weight_ + 1)));
   { const StorageHolds::Held held = holds_.TakeHeld(); }
   EXPECT_THAT(frontend_.holds, IsEmpty());
   Give(weight_, First(weight_) + 512);  // moved
-  EXPECT_FALSE(instance_->Secure());
+  EXPECT_FALSE(instance_->RetainMemory());
   frontend_.bases.erase(Token(weight_ + 1));  // freed
-  EXPECT_FALSE(instance_->Secure());
+  EXPECT_FALSE(instance_->RetainMemory());
   EXPECT_FALSE(instance_->Stands());
   Give(weight_, First(weight_));
-  ASSERT_TRUE(instance_->Secure());
+  ASSERT_TRUE(instance_->RetainMemory());
   EXPECT_TRUE(instance_->Stands());
   ASSERT_TRUE(instance_->LaunchNext());
   ASSERT_EQ(instance_->BindLate(OpAt(3, {Place(b_), First(late_)})->view),
             Readiness::kReady);
   { const StorageHolds::Held held = holds_.TakeHeld(); }
-  ASSERT_TRUE(instance_->Secure());
+  ASSERT_TRUE(instance_->RetainMemory());
   EXPECT_FALSE(holds_.any_held());
 }
 
@@ -704,10 +704,10 @@ TEST_F(InstanceTest, InputIsAskedAfterWhileSegmentsReadIt) {
   ASSERT_EQ(Resolve(head->view), Readiness::kReady);
   EXPECT_EQ(frontend_.references[other], 1);
   ASSERT_TRUE(instance_->LaunchNext());
-  ASSERT_TRUE(instance_->Secure());
+  ASSERT_TRUE(instance_->RetainMemory());
   EXPECT_THAT(frontend_.holds, ElementsAre(other));
   frontend_.bases.erase(other);
-  EXPECT_FALSE(instance_->Secure());
+  EXPECT_FALSE(instance_->RetainMemory());
   // Nothing is ever rebuilt from an input.
   EXPECT_TRUE(instance_->Stands());
   instance_->Finish();
@@ -725,13 +725,13 @@ TEST_F(InstanceTest, EscapedOutputIsAskedAfterOnceTheProgramHasIt) {
   for (const bool freed : {false, true}) {
     ASSERT_EQ(Resolve(First(x_)), Readiness::kReady);
     ASSERT_TRUE(instance_->LaunchNext());
-    ASSERT_TRUE(instance_->Secure());
+    ASSERT_TRUE(instance_->RetainMemory());
     { const StorageHolds::Held held = holds_.TakeHeld(); }
     const Block block = instance_->TakeBlock(a_);
     frontend_.bases[own] = block.address();
     instance_->Own(a_, own);
     if (freed) frontend_.bases.erase(own);
-    EXPECT_EQ(instance_->Secure(), !freed);
+    EXPECT_EQ(instance_->RetainMemory(), !freed);
     EXPECT_EQ(instance_->Stands(), !freed);
     EXPECT_EQ(frontend_.holds.count(own), freed ? 0u : 1u);
     { const StorageHolds::Held held = holds_.TakeHeld(); }

@@ -442,7 +442,7 @@ class Subject {
       }
     }
     instance_ = plan_->Choose().instance;
-    if (!Resolve() || !instance_->Secure()) {
+    if (!Resolve() || !instance_->RetainMemory()) {
       instance_->Finish();
       return;
     }
@@ -516,7 +516,7 @@ class Subject {
     if (k != instance_->next_launch_op()) return true;
     if (k < foretold_end_) {
       if (instance_->foretold() && instance_->HasRoomNow() &&
-          instance_->Secure() && instance_->HasRoom()) {
+          instance_->RetainMemory() && instance_->HasRoom()) {
         if (!instance_->LaunchForetold(
                 k, {.end_op = foretold_end_, .taken = taken_})) {
           Fail("cannot be launched", k, 0);
@@ -525,7 +525,7 @@ class Subject {
       }
       CutShort(k);
     }
-    if (!instance_->Secure()) return false;
+    if (!instance_->RetainMemory()) return false;
     if (!instance_->HasRoom()) {
       ++counts_.left_for_room;
       return false;
