@@ -8,8 +8,6 @@
 #include <bit>
 #include <cstring>
 
-#include "engine/device/launch_attribute.h"
-
 namespace reprise::device {
 namespace {
 
@@ -105,34 +103,6 @@ TEST(LaunchTest, DescriptionNamesTheKernelForPeople) {
   Launch unnamed = SomeKernel();
   unnamed.name = nullptr;
   EXPECT_THAT(Describe(unnamed), HasSubstr("kernel ?"));
-}
-
-TEST(LaunchAttributeTest, CanonicalFormDropsNoise) {
-  for (const CUlaunchAttributeID id :
-       {CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_PRIORITY,
-        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION}) {
-    const CUlaunchAttribute left = Canonical(Attribute(id, 1, 0xaa));
-    const CUlaunchAttribute right = Canonical(Attribute(id, 1, 0x55));
-    EXPECT_EQ(std::memcmp(left.value.pad, right.value.pad, sizeof left.value),
-              0);
-    EXPECT_TRUE(SameAttribute(left, right));
-    EXPECT_EQ(left.value.cooperative, 1);
-  }
-}
-
-// A launch that records an event, or does what nobody here has heard of, must
-// not be repeated without it.
-TEST(LaunchAttributeTest, EventsAndUnknownAttributesAreForbidden) {
-  EXPECT_EQ(UseOf(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT),
-            AttributeUse::kForbidden);
-  EXPECT_EQ(UseOf(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT),
-            AttributeUse::kForbidden);
-  EXPECT_EQ(UseOf(static_cast<CUlaunchAttributeID>(40)),
-            AttributeUse::kForbidden);
-  EXPECT_EQ(UseOf(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION),
-            AttributeUse::kRequired);
-  EXPECT_EQ(UseOf(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION),
-            AttributeUse::kOmitted);
 }
 
 }  // namespace
