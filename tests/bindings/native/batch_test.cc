@@ -256,14 +256,9 @@ TEST_F(BatchTest, ThreadsEachHaveTheirOrder) {
   EXPECT_EQ(y_[0], 1.0f + 2.0f * (0 + 1 + 2 + 3) * kThreads * kCalls);
 }
 
-// The layout that a kernel of these parameters has.
+// What is only read is read through a pointer to const.
 static_assert(std::is_same_v<decltype(In(static_cast<float*>(nullptr), 1).data),
                              const float*>);
-static_assert(native::ParamImage<float, const float*, float*, int>::kOffsets ==
-              std::array<uint32_t, 4>{0, 8, 16, 24});
-static_assert(native::ParamImage<char, short, char, double>::kOffsets ==
-              std::array<uint32_t, 4>{0, 2, 4, 8});
-static_assert(!native::ParamImage<float, const float*>::kDense);
 
 }  // namespace
 }  // namespace reprise

@@ -23,52 +23,6 @@
 namespace reprise::native {
 namespace {
 
-TEST(DeviceInfoTest, IsWhatTheDriverTells) {
-  sim::SimulatedGpu gpu;
-  gpu.driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute,
-                                       CUdevice device) {
-    if (device != 3) return CUDA_ERROR_INVALID_DEVICE;
-    switch (attribute) {
-      case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        *value = 12;
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-        *value = 1;
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        *value = 48;
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-        *value = 1024;
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-        *value = 1536;
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-        *value = 101'376;
-        return CUDA_SUCCESS;
-      case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-        *value = 102'400;
-        return CUDA_SUCCESS;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-  };
-  const auto device = MakeCudaDevice(gpu.driver, gpu.context);
-  const auto info = device->Info();
-  ASSERT_TRUE(info) << info.error().message();
-  EXPECT_EQ(info->number, 3);
-  EXPECT_EQ(info->name, "simulated 3");
-  EXPECT_EQ(info->compute_major, 12);
-  EXPECT_EQ(info->compute_minor, 1);
-  EXPECT_EQ(info->memory_bytes, uint64_t{80} << 30);
-  EXPECT_EQ(info->multiprocessors, 48);
-  EXPECT_EQ(info->threads_per_block, 1024);
-  EXPECT_EQ(info->threads_per_multiprocessor, 1536);
-  EXPECT_EQ(info->shared_bytes_per_block, 101'376);
-  EXPECT_EQ(info->shared_bytes_per_multiprocessor, 102'400);
-}
-
 TEST(DeviceInfoTest, OfAHostRuntimeIsWhatItsLaunchesAreHeldTo) {
   const Runtime runtime = *Runtime::Create({.device = RuntimeOptions::kHost});
   const DeviceInfo info = *runtime.device();
@@ -148,55 +102,6 @@ TEST_F(OccupancyTest, WhatTheDeviceDoesNotTakeIsRefused) {
             "kernel 'none' is of another runtime: ask that one");
   EXPECT_EQ(other.BlocksPerMultiprocessor(kernel_, {}).error().message(),
             "kernel 'none' is of another runtime: ask that one");
-}
-
-// A device whose kernels have so many registers.
-class RegistersOccupancy final : public engine::Occupancy {
- public:
-  explicit RegistersOccupancy(uint64_t registers) : registers_(registers) {}
-  Result<int> OwnSharedBytes(engine::KernelCode&) const override { return 0; }
-  Result<int> MostThreads(engine::KernelCode&) const override {
-    return static_cast<int>(
-        std::min<uint64_t>(1024, kRegisters / registers_ / 32 * 32));
-  }
-  Status AllowShared(engine::KernelCode&, int) const override { return {}; }
-  Status AllowLargeClusters(engine::KernelCode&) const override { return {}; }
-  Result<uint64_t> MostClusters(const engine::Node&) const override {
-    return 1;
-  }
-  Result<uint64_t> MostBlocks(const engine::Node& node) const override {
-    return std::min<uint64_t>({32, kThreads / node.block.x,
-                               kRegisters / (registers_ * node.block.x)});
-  }
-
- private:
-  static constexpr uint64_t kRegisters = 65'536;
-  static constexpr uint64_t kThreads = 2048;
-  const uint64_t registers_;
-};
-
-TEST_F(OccupancyTest, NoBlockIsBetterThanTheSuggestedOne) {
-  const engine::LaunchLimits limits = engine::LaunchLimits::OfHost();
-  for (const uint64_t registers : {16u, 32u, 40u, 48u, 72u, 100u, 168u, 255u}) {
-    const RegistersOccupancy occupancy(registers);
-    const auto block = SuggestBlock(occupancy, limits, *kernel_.code(), 0);
-    ASSERT_TRUE(block) << block.error().message();
-    engine::Node node;
-    node.kernel = kernel_.code();
-    uint32_t best = 0;
-    uint32_t threads = 0;
-    for (uint32_t t = 32; t <= 1024; t += 32) {
-      node.block = {t};
-      const auto running =
-          static_cast<uint32_t>(*occupancy.MostBlocks(node)) * t;
-      if (running < best || running == 0) continue;
-      best = running;
-      threads = t;
-    }
-    EXPECT_EQ(block->threads, threads) << registers;
-    EXPECT_EQ(block->threads * block->blocks_per_multiprocessor, best);
-    EXPECT_EQ(block->blocks, 132 * block->blocks_per_multiprocessor);
-  }
 }
 
 TEST(CudaOccupancyTest, TheDriverIsAsked) {

@@ -1,10 +1,17 @@
-// Sources are checked where there is no device and no driver.
+// Proves what the compiler is asked for a source, and that one is checked where
+// there is no device and no driver.
 
+#include "bindings/native/kernel_request.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bindings/native/reprise.h"
+#include "kernels/nvrtc_library.h"
 #include "tests/kernels/nvrtc_fixture.h"
 
 namespace reprise {
@@ -18,6 +25,63 @@ __global__ void set(float* p, int to) { *p = to; }
 template <typename T> __global__ void scale(T* p) { *p *= T::kFactor; }
 struct Two { static constexpr int kFactor = 2; };
 )";
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<std::string> NamesOf(const std::string& name,
+                                 std::vector<std::string> instances = {}) {
+  return native::RequestOf({.source = kSource,
+                            .name = name,
+                            .instances = std::move(instances)})
+      .name_expressions;
+}
+
+TEST(KernelRequestTest, AllOfASourceIsTheCompilers) {
+  const kernels::KernelSource request =
+      native::RequestOf({.source = "extern",
+                         .options = {"--use_fast_math"},
+                         .headers = {{"a.h", "text"}},
+                         .include_paths = {"/own"},
+                         .architecture = "sm_90a",
+                         .file = "mine.cu"});
+  EXPECT_EQ(request.source, "extern");
+  EXPECT_EQ(request.name, "mine.cu");
+  EXPECT_EQ(request.architecture, "sm_90a");
+  EXPECT_THAT(request.options, ElementsAre("--use_fast_math"));
+  EXPECT_EQ(request.headers.at("a.h"), "text");
+  EXPECT_THAT(request.include_paths, ElementsAre("/own"));
+}
+
+// Others are found in the code, and such sources are compiled once.
+TEST(KernelRequestTest, OnlyNamesThatAreExpressionsAreTheCompilersToFind) {
+  EXPECT_THAT(NamesOf("add"), IsEmpty());
+  EXPECT_THAT(NamesOf("space::negate"), IsEmpty());
+  EXPECT_THAT(NamesOf("scale<Two>"), ElementsAre("scale<Two>"));
+  EXPECT_THAT(NamesOf("(void(*)(float*, int))set"),
+              ElementsAre("(void(*)(float*, int))set"));
+}
+
+TEST(KernelRequestTest, SourcesThatNameTheSameAreTheSame) {
+  EXPECT_THAT(NamesOf("b<1>", {"c<1>", "a<1>", "b<1>"}),
+              ElementsAre("a<1>", "b<1>", "c<1>"));
+}
+
+// A source without an include is found again wherever the toolkit lies.
+TEST(KernelRequestTest, TheToolkitsFoldersComeBehindTheSourcesOwn) {
+  std::vector<std::string> folders = {"/own"};
+  const std::vector<std::string>& toolkit = kernels::ToolkitIncludePaths();
+  folders.insert(folders.end(), toolkit.begin(), toolkit.end());
+  EXPECT_EQ(native::RequestOf(
+                {.source = "#include <cuda_fp16.h>", .include_paths = {"/own"}})
+                .include_paths,
+            folders);
+  EXPECT_EQ(native::RequestOf({.source = "extern",
+                               .options = {"-include", "cuda_fp16.h"},
+                               .include_paths = {"/own"}})
+                .include_paths,
+            folders);
+}
 
 class CheckSourceTest : public kernels::NvrtcFixture {
  protected:

@@ -1,9 +1,14 @@
-// Variables of kernels' sources are found by the names that they have there, in
-// real code on a simulated driver.
+// Proves how parameters lie side by side, what a kernel's handle waits for and
+// tells, and that variables of its source are found by the names that they have
+// there, in real code on a simulated driver.
+
+#include "bindings/native/kernel.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -17,6 +22,7 @@
 #include "bindings/native/runtime_core.h"
 #include "bindings/native/stream_core.h"
 #include "engine/batch/compile_service.h"
+#include "engine/batch/kernel_code.h"
 #include "tests/bindings/native/simulated_runtime.h"
 #include "tests/kernels/nvrtc_fixture.h"
 #include "tests/sim/simulated_gpu.h"
@@ -121,6 +127,60 @@ TEST_F(KernelVariablesTest, WhatIsNotThereIsTold) {
   EXPECT_EQ(Fault<float>(Kernel<One>(CodeOf(gpu_, "set", set)), "table"),
             "kernel 'set' was adopted: ask what it is of for variable 'table' "
             "(cuLibraryGetGlobal, cuModuleGetGlobal)");
+}
+
+TEST_F(KernelVariablesTest, WarningsOfTheCompilerAreTheLog) {
+  const Kernel<One> use = Compile(KernelSource{
+      .source = "extern \"C\" __global__ void use(float* p) {\n  int x;\n}",
+      .name = "use"});
+  const auto log = use.Log();
+  ASSERT_TRUE(log) << log.error().message();
+  EXPECT_NE(log->find("kernel.cu(2): warning"), std::string::npos) << *log;
+}
+
+TEST(ParamImageTest, EachParameterIsAtAMultipleOfItsAlignment) {
+  EXPECT_EQ((ParamImage<float, const float*, float*, int>::kOffsets),
+            (std::array<uint32_t, 4>{0, 8, 16, 24}));
+  EXPECT_EQ((ParamImage<char, short, char, double>::kOffsets),
+            (std::array<uint32_t, 4>{0, 2, 4, 8}));
+  EXPECT_EQ((ParamImage<double, char>::kBytes), 9u);
+  EXPECT_EQ(ParamImage<>::kBytes, 0u);
+  EXPECT_TRUE((ParamImage<const float*, float>::kDense));
+  EXPECT_FALSE((ParamImage<float, const float*>::kDense));
+}
+
+TEST(ParamImageTest, AFunctionOfTheHostGetsWhatTheImageHolds) {
+  using Image = ParamImage<char, double, short>;
+  std::array<std::byte, Image::kBytes> image{};
+  const char first = 'a';
+  const double second = 2.5;
+  const short third = -3;
+  std::memcpy(image.data() + Image::kOffsets[0], &first, sizeof first);
+  std::memcpy(image.data() + Image::kOffsets[1], &second, sizeof second);
+  std::memcpy(image.data() + Image::kOffsets[2], &third, sizeof third);
+  bool called = false;
+  CallWithImage<char, double, short>(
+      [&](const LaunchConfig& config, char a, double b, short c) {
+        called = true;
+        EXPECT_EQ(config.grid.x, 7u);
+        EXPECT_EQ(a, first);
+        EXPECT_EQ(b, second);
+        EXPECT_EQ(c, third);
+      },
+      LaunchConfig{.grid = {7}}, image.data(),
+      std::index_sequence_for<char, double, short>());
+  EXPECT_TRUE(called);
+}
+
+TEST(KernelTest, ItTellsWhatItsCodeCameTo) {
+  const auto code = std::make_shared<engine::KernelCode>(
+      "set", std::vector<device::ParamSpan>{{0, 8}});
+  const Kernel<One> kernel(code);
+  code->Fail(Error(Code::kUnavailable, "no compiler"));
+  const Kernel<One> copy = kernel;
+  EXPECT_EQ(copy.Wait().error().message(), "no compiler");
+  EXPECT_EQ(copy.Log().error().message(), "no compiler");
+  EXPECT_EQ(copy.Variable<float>("table").error().message(), "no compiler");
 }
 
 TEST(HostKernelVariablesTest, FunctionsOfTheHostHaveNone) {
