@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -171,20 +172,26 @@ TEST_F(LaunchDecoderTest, APackedBufferIsTakenWhole) {
 TEST_F(LaunchDecoderTest, AttributesAreKeptButForThoseThatMeanNothing) {
   CUlaunchAttribute ignored{};
   ignored.id = CU_LAUNCH_ATTRIBUTE_IGNORE;
-  CUlaunchAttribute priority{};
-  priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
-  std::memset(&priority.value, 0xaa, sizeof priority.value);
-  priority.value.priority = -3;
-  const DecodedCall call = DecodeWith({ignored, priority});
+  CUlaunchAttribute cluster{};
+  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  cluster.value.clusterDim = {2, 1, 1};
+  CUlaunchAttribute overlap{};
+  overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  std::memset(&overlap.value, 0xaa, sizeof overlap.value);
+  overlap.value.programmaticStreamSerializationAllowed = 1;
+  const DecodedCall call = DecodeWith({ignored, cluster, overlap});
   ASSERT_TRUE(call.launch.has_value());
-  ASSERT_THAT(call.launch->attributes, SizeIs(1));
-  EXPECT_EQ(call.launch->attributes[0].id, CU_LAUNCH_ATTRIBUTE_PRIORITY);
-  EXPECT_EQ(call.launch->attributes[0].value.priority, -3);
-  EXPECT_EQ(call.launch->attributes[0].value.pad[sizeof(int)], 0);
+  EXPECT_EQ(call.launch->grid.x, 3u);
+  ASSERT_THAT(call.launch->attributes, SizeIs(2));
+  EXPECT_EQ(call.launch->attributes[0].value.clusterDim.x, 2u);
+  EXPECT_EQ(call.launch->attributes[1].id,
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+  // Bytes without a meaning are no caller's noise.
+  EXPECT_EQ(call.launch->attributes[1].value.pad[sizeof(int)], 0);
 
   CUlaunchAttribute event{};
-  event.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
-  EXPECT_THAT(DecodeWith({priority, event}).refusal, NotNull());
+  event.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  EXPECT_THAT(DecodeWith({cluster, event}).refusal, NotNull());
 }
 
 TEST_F(LaunchDecoderTest, ACooperativeCallIsALaunchWithThatAttribute) {
@@ -197,6 +204,22 @@ TEST_F(LaunchDecoderTest, ACooperativeCallIsALaunchWithThatAttribute) {
   ASSERT_THAT(call.launch->attributes, SizeIs(1));
   EXPECT_EQ(call.launch->attributes[0].id, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
   EXPECT_EQ(call.launch->attributes[0].value.cooperative, 1);
+}
+
+TEST_F(LaunchDecoderTest, AFillHasTheWidthOfItsElements) {
+  cuMemsetD8Async_params bytes{0x1000, 7, 100, nullptr};
+  const DecodedCall by_bytes =
+      decoder_.Decode(CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async, &bytes, nullptr);
+  ASSERT_TRUE(by_bytes.launch.has_value());
+  EXPECT_EQ(by_bytes.launch->value, 7u);
+  EXPECT_EQ(by_bytes.launch->element_bytes, 1u);
+  EXPECT_EQ(by_bytes.launch->width, 100u);
+  cuMemsetD16Async_params halves{0x2000, 0x1234, 50, nullptr};
+  const DecodedCall by_halves = decoder_.Decode(
+      CUPTI_DRIVER_TRACE_CBID_cuMemsetD16Async, &halves, nullptr);
+  ASSERT_TRUE(by_halves.launch.has_value());
+  EXPECT_EQ(by_halves.launch->value, 0x1234u);
+  EXPECT_EQ(by_halves.launch->element_bytes, 2u);
 }
 
 TEST_F(LaunchDecoderTest, AFillHasItsRowsUnlessNoGapIsBetweenThem) {

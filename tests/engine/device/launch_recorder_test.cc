@@ -311,19 +311,6 @@ TEST_F(LaunchRecorderTest, TakesLayoutOfKernelHandles) {
   EXPECT_EQ(*op.launches[0].name, "asked_name");
 }
 
-TEST_F(LaunchRecorderTest, RecordsKernelWithoutParameters) {
-  ASSERT_TRUE(recorder_->Start(stream_));
-  ASSERT_TRUE(recorder_->BeginOp());
-  KernelCall call(stream_);
-  simulation_.functions[call.function] = {};
-  call.params.kernelParams = nullptr;
-  REPRISE_CALL(cuLaunchKernel, &call.params);
-  const RecordedLaunches op = recorder_->EndOp();
-  EXPECT_THAT(op.refusal, IsEmpty());
-  ASSERT_THAT(op.launches, SizeIs(1));
-  EXPECT_THAT(op.launches[0].image, IsEmpty());
-}
-
 TEST_F(LaunchRecorderTest, RefusesKernelOfUnknownLayout) {
   ASSERT_TRUE(recorder_->Start(stream_));
   ASSERT_TRUE(recorder_->BeginOp());
@@ -331,61 +318,6 @@ TEST_F(LaunchRecorderTest, RefusesKernelOfUnknownLayout) {
   simulation_.functions.clear();
   REPRISE_CALL(cuLaunchKernel, &call.params);
   EXPECT_THAT(recorder_->EndOp().refusal, StartsWith("cuLaunchKernel: "));
-}
-
-TEST_F(LaunchRecorderTest, TakesPackedParametersWhole) {
-  ASSERT_TRUE(recorder_->Start(stream_));
-  ASSERT_TRUE(recorder_->BeginOp());
-  KernelCall call(stream_);
-  simulation_.functions.clear();  // their layout need not be known
-  uint64_t buffer[3] = {0xa, 0xb, 0xc};
-  size_t size = sizeof buffer;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
-                   CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_END};
-  call.params.kernelParams = nullptr;
-  call.params.extra = extra;
-  REPRISE_CALL(cuLaunchKernel, &call.params);
-  const RecordedLaunches op = recorder_->EndOp();
-  EXPECT_THAT(op.refusal, IsEmpty());
-  ASSERT_THAT(op.launches, SizeIs(1));
-  EXPECT_TRUE(op.launches[0].packed);
-  ASSERT_EQ(op.launches[0].image.size(), sizeof buffer);
-  EXPECT_EQ(op.launches[0].Word(16), 0xcu);
-}
-
-TEST_F(LaunchRecorderTest, KeepsLaunchAttributes) {
-  ASSERT_TRUE(recorder_->Start(stream_));
-  ASSERT_TRUE(recorder_->BeginOp());
-  KernelCall call(stream_);
-  CUlaunchAttribute attributes[3]{};
-  attributes[0].id = CU_LAUNCH_ATTRIBUTE_IGNORE;
-  attributes[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  attributes[1].value.clusterDim = {2, 1, 1};
-  attributes[2].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-  attributes[2].value.programmaticStreamSerializationAllowed = 1;
-  CUlaunchConfig config{};
-  config.gridDimX = 8;
-  config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-  config.hStream = stream_;
-  config.attrs = attributes;
-  config.numAttrs = 3;
-  cuLaunchKernelEx_params params{&config, call.function, call.pointers,
-                                 nullptr};
-  REPRISE_CALL(cuLaunchKernelEx, &params);
-  cuLaunchCooperativeKernel_params cooperative{};
-  cooperative.f = call.function;
-  cooperative.hStream = stream_;
-  cooperative.kernelParams = call.pointers;
-  REPRISE_CALL(cuLaunchCooperativeKernel, &cooperative);
-  const RecordedLaunches op = recorder_->EndOp();
-  ASSERT_THAT(op.launches, SizeIs(2));
-  EXPECT_EQ(op.launches[0].grid.x, 8u);
-  ASSERT_THAT(op.launches[0].attributes, SizeIs(2));
-  EXPECT_EQ(op.launches[0].attributes[0].value.clusterDim.x, 2u);
-  ASSERT_THAT(op.launches[1].attributes, SizeIs(1));
-  EXPECT_EQ(op.launches[1].attributes[0].id, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
-  EXPECT_EQ(op.launches[1].attributes[0].value.cooperative, 1);
 }
 
 // A launch, a fork with another one, and the way back.
