@@ -10,6 +10,9 @@
 namespace reprise::device {
 namespace {
 
+// An id that has no meaning yet, of those that its type can hold.
+constexpr auto kUnknown = static_cast<CUlaunchAttributeID>(31);
+
 // An attribute as a caller leaves it: the unused bytes of the union are noise.
 CUlaunchAttribute Attribute(CUlaunchAttributeID id, int value, int noise) {
   CUlaunchAttribute attribute;
@@ -60,11 +63,10 @@ TEST(LaunchAttributeTest, AttributesOfAnotherIdDiffer) {
 
 // An unknown value may have a meaning in each of its bytes.
 TEST(LaunchAttributeTest, AllBytesOfAnUnknownAttributeCount) {
-  const auto unknown = static_cast<CUlaunchAttributeID>(40);
-  EXPECT_TRUE(
-      SameAttribute(Attribute(unknown, 1, 0xaa), Attribute(unknown, 1, 0xaa)));
-  EXPECT_FALSE(
-      SameAttribute(Attribute(unknown, 1, 0xaa), Attribute(unknown, 1, 0x55)));
+  EXPECT_TRUE(SameAttribute(Attribute(kUnknown, 1, 0xaa),
+                            Attribute(kUnknown, 1, 0xaa)));
+  EXPECT_FALSE(SameAttribute(Attribute(kUnknown, 1, 0xaa),
+                             Attribute(kUnknown, 1, 0x55)));
 }
 
 // A launch that records an event, or does what nobody here has heard of, must
@@ -74,8 +76,7 @@ TEST(LaunchAttributeTest, EventsAndUnknownAttributesAreForbidden) {
             AttributeUse::kForbidden);
   EXPECT_EQ(UseOf(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT),
             AttributeUse::kForbidden);
-  EXPECT_EQ(UseOf(static_cast<CUlaunchAttributeID>(40)),
-            AttributeUse::kForbidden);
+  EXPECT_EQ(UseOf(kUnknown), AttributeUse::kForbidden);
 }
 
 TEST(LaunchAttributeTest, WhatAKernelDoesIsRequiredAndItsSpeedAHint) {
