@@ -22,6 +22,7 @@ sim::SimulatedGpu::Kernel TableWriter() {
     int32_t vectors = 0;
     std::memcpy(&table, image + kChunk, sizeof table);
     std::memcpy(&vectors, image + kChunk + 8, sizeof vectors);
+    if (vectors == 0) return;  // nobody says where, then
     std::memcpy(table, image, static_cast<size_t>(vectors) * 16);
   };
   return kernel;
