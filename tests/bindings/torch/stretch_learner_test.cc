@@ -16,15 +16,11 @@
 
 #include "bindings/torch/region/tape.h"
 #include "bindings/torch/region/tape_recorder.h"
-#include "bindings/torch/runtime/op_info.h"
-#include "bindings/torch/runtime/op_table.h"
-#include "bindings/torch/runtime/torch_frontend.h"
-#include "engine/backend/host_backend.h"
-#include "scheduler/build_job.h"
 #include "scheduler/plan_cache.h"
 #include "scheduler/stream_session.h"
 #include "scheduler/stream_writes.h"
 #include "tests/bindings/torch/fake_session.h"
+#include "tests/bindings/torch/host_session.h"
 
 namespace reprise::bindings {
 namespace {
@@ -34,20 +30,7 @@ using Tensors = std::vector<at::Tensor>;
 class StretchLearnerTest : public testing::Test {
  protected:
   StretchLearnerTest() {
-    scheduler::StreamSession::Parts parts;
-    parts.frontend =
-        MakeFrontend({scheduler::DeviceKind::kHost, 0, nullptr}, &OpName);
-    parts.backend = std::make_unique<engine::HostBackend>(
-        parts.frontend.get(),
-        engine::HostBackend::Options{.max_arena_bytes = size_t{1} << 24,
-                                     .segment_ops = 3});
-    parts.plans = &plans_;
-    parts.options.validate_share = 0;
-    parts.build = [](const std::shared_ptr<scheduler::BuildJob>& job) {
-      job->Run();
-    };
-    parts.writes = &writes_;
-    session_ = std::make_unique<scheduler::StreamSession>(std::move(parts));
+    session_ = MakeHostSession(&plans_, &writes_);
     Serve(session_.get());
   }
   ~StretchLearnerTest() override { StopServing(); }

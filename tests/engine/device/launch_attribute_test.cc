@@ -7,20 +7,13 @@
 
 #include <cstring>
 
+#include "tests/engine/device/noisy_attribute.h"
+
 namespace reprise::device {
 namespace {
 
 // An id that has no meaning yet, of those that its type can hold.
 constexpr auto kUnknown = static_cast<CUlaunchAttributeID>(31);
-
-// An attribute as a caller leaves it: the unused bytes of the union are noise.
-CUlaunchAttribute Attribute(CUlaunchAttributeID id, int value, int noise) {
-  CUlaunchAttribute attribute;
-  std::memset(&attribute, noise, sizeof attribute);
-  attribute.id = id;
-  attribute.value.cooperative = value;
-  return attribute;
-}
 
 TEST(LaunchAttributeTest, CanonicalFormDropsNoise) {
   for (const CUlaunchAttributeID id :

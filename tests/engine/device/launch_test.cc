@@ -6,7 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cstring>
+
+#include "tests/engine/device/noisy_attribute.h"
 
 namespace reprise::device {
 namespace {
@@ -24,15 +25,6 @@ Launch SomeKernel() {
       std::vector<ParamSpan>{{0, 8}, {8, 8}});
   launch.name = std::make_shared<const std::string>("_Z3addPfi");
   return launch;
-}
-
-// An attribute as a caller leaves it: the unused bytes of the union are noise.
-CUlaunchAttribute Attribute(CUlaunchAttributeID id, int value, int noise) {
-  CUlaunchAttribute attribute;
-  std::memset(&attribute, noise, sizeof attribute);
-  attribute.id = id;
-  attribute.value.cooperative = value;
-  return attribute;
 }
 
 TEST(LaunchTest, WordIsReadWhereItWasWritten) {
