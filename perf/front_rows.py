@@ -66,7 +66,8 @@ class Effort:
 
 
 MODEL = Effort(reserve_seconds=14.0)
-STEP = Effort(reserve_seconds=28.0)
+# A step is slow, and learning may take a share of the time only (0052).
+STEP = Effort(first_seconds=6.0, settle_seconds=6.0, reserve_seconds=40.0)
 QUICK = Effort(
     first_seconds=0.5,
     compiled_seconds=0.2,

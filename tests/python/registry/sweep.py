@@ -82,6 +82,7 @@ def work(order: dict[str, Any], out: Any) -> None:
                 continue
             forms[call.name].add(key)
             say(begin=call.name, stage="eager")
+            began = time.monotonic()
             try:
                 found = effects.examine(call, device)
             except Exception:  # not a call that can be repeated, after all
@@ -94,6 +95,7 @@ def work(order: dict[str, Any], out: Any) -> None:
                 found.update(replays.replay(call, device, repeats))
             except Exception as error:
                 found.update(replays.NOTHING, differs=f"it raised {error}")
+            found["seconds"] = time.monotonic() - began
             say(op=call.name, source=unit, form=str(key)[:300], **found)
             check_device()
 
@@ -268,6 +270,8 @@ def main() -> int:
         f"{len(crashes)} processes that ended early",
         sep="; ",
     )
+    slowest = sorted(lines, key=lambda line: -line["seconds"])[:3]
+    print("slowest:", *(f"{line['op']} {line['seconds']:.1f} s;" for line in slowest))
     if given.json is not None:
         found = {
             "problems": problems,
