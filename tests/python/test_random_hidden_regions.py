@@ -20,7 +20,7 @@ import pytest
 import reprise
 import torch
 from reprise import _call_watch, _handlers, _hidden_state, _region, _region_recorder
-from reprise._variants import Step
+from reprise._enums import Step
 from test_random_regions import OPS, ROWS, WIDTH, Mixed
 from watching import assert_same_bits, random_regions
 

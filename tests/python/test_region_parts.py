@@ -11,11 +11,11 @@ import reprise
 import torch
 from reprise import _native, _region
 from reprise._call_form import form_of, what_changed, with_optimizers
+from reprise._enums import Step
 from reprise._hidden_state import Value
 from reprise._region_report import RegionReport
 from reprise._region_standing import Standing
 from reprise._region_structures import MOST_CHANGES, Structures
-from reprise._variants import Step
 from reprise.guards import tree
 
 

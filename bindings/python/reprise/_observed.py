@@ -6,7 +6,6 @@ Versions of torch have different ones. A function that a version lacks is left o
 
 from __future__ import annotations
 
-import enum
 import re
 import types
 from collections.abc import Iterator
@@ -14,31 +13,8 @@ from typing import Any
 
 import torch
 
+from reprise._enums import Use
 from reprise._functions_of_c import def_at
-
-
-class Use(enum.IntEnum):
-    """What a function uses, as bindings/torch/observe/python_observers.cc has it."""
-
-    TENSOR = 0
-    STORAGE = 1
-    MEMORY = 2
-    STREAMS = 3
-    LAUNCHES = 4
-    GRAPH = 5
-    SEEDS = 6
-    SCRIPTS = 7
-    WAITS = 8
-    KERNELS = 9
-    SAVED_TENSORS = 10
-    NO_HOOKS = 11
-    LIBRARIES = 12
-    MODES = 13
-    PLANS = 14
-    OFFSET = 15
-    ORIGIN = 16
-    HISTORY = 17
-
 
 # By dotted name in `torch._C`, with the names of attributes: both as regular expressions,
 # with spaces between. What else torch's Python offers (`__array__`, `storage`,

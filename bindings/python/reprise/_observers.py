@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from reprise._enums import Use
 from reprise._extensions_of_torch import is_extension_of_torch, modules
 from reprise._functions_of_c import (
     PYTHONS_WORDS_BYTES,
@@ -34,7 +35,7 @@ from reprise._functions_of_c import (
     def_of,
     plain_getters,
 )
-from reprise._observed import ASKS, Use, named, observed, owners
+from reprise._observed import ASKS, named, observed, owners
 
 # Of methods of extensions: not those that only compare, print and count.
 _EXTENSIONS_METHODS = "__(init|call)__|(?!__|_pybind11_).*"

@@ -16,6 +16,7 @@ from torch._C import _len_torch_function_stack
 from reprise import _dynamo
 from reprise._call_form import form_of, with_optimizers
 from reprise._eager import Changed
+from reprise._enums import Step
 from reprise._recorded_call import Call
 from reprise._recording import thread
 from reprise._region_functions import Run, functions, why_unusable
@@ -28,7 +29,6 @@ from reprise._region_session import OwnSession
 from reprise._region_standing import Standing
 from reprise._region_structures import MOST_CHANGES, Structure, Structures
 from reprise._swapping import refers
-from reprise._variants import Step
 from reprise._words import check_callable
 from reprise.guards import tree
 from reprise.guards.arguments import Given

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from reprise._advice import for_optimizers, is_optimizers_step
+from reprise._enums import Verdict
 from reprise._open_recording import Learned
 from reprise._region_standing import Standing
 from reprise._region_structures import MOST_CHANGES
-from reprise._variants import Variants, Verdict
+from reprise._variants import Variants
 from reprise.guards import tree
 from reprise.guards.reading import Reading
 from reprise.nodes.differentiable import Differentiable

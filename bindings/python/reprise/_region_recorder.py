@@ -10,6 +10,7 @@ from typing import Any
 
 from reprise._call_form import form_of, what_changed
 from reprise._call_watch import CallWatch
+from reprise._enums import Verdict
 from reprise._hidden_state import unguarded
 from reprise._open_recording import Learned
 from reprise._recorded_call import Call, NoWatch, RecordedCall, Refusal
@@ -20,7 +21,6 @@ from reprise._region_objects import Objects
 from reprise._region_session import OwnSession
 from reprise._region_standing import Standing
 from reprise._region_structures import Structures
-from reprise._variants import Verdict
 from reprise.guards import tree
 from reprise.guards.reading import Reading
 from reprise.nodes.again import calling_again

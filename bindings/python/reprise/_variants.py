@@ -5,27 +5,9 @@ from __future__ import annotations
 import weakref
 
 from reprise import _native
+from reprise._enums import TapePass
 from reprise.guards import tree
 from reprise.nodes.history import forget_ended
-
-
-class TapePass:
-    """What of a callable's work is written down; see bindings/torch/region/tape.h."""
-
-    WHOLE, FORWARD, BACKWARD = range(3)
-
-
-class Step:
-    """What a call has come to; see `RegionVariants::Step` and `RegionCall`."""
-
-    DONE, RECORD, PLAIN, LOOK, PASSED, INACTIVE, LOOK_GIVEN, RAISED, FORKED = range(9)
-
-
-class Verdict:
-    """What a recorded call has shown; see `RegionVariants::Verdict`."""
-
-    SEEN, TRUSTED, SAME, AGAIN, REFUSED, DIFFERS, WITHDRAWN = range(7)
-
 
 _CHECKS = {"sample": 0, "always": 1, "never": -1}
 

@@ -12,11 +12,12 @@ import torch
 from torch.library import Library
 
 from reprise import _native
+from reprise._enums import TapePass, Target, Verdict
 from reprise._open_recording import OpenRecording
-from reprise._variants import TapePass, Variants, Verdict
+from reprise._variants import Variants
 from reprise.nodes.again import Again, graph_again
 from reprise.nodes.graph import Graph
-from reprise.nodes.history import KEPT, LEAF, History, Outside, forget_ended
+from reprise.nodes.history import KEPT, History, Outside, forget_ended
 
 _MOST_REFUSALS = 3
 
@@ -70,7 +71,10 @@ class Kept:
             history.tracked,
             history.reads,
             history.of_others,
-            [each if isinstance(each, int) else LEAF for each in history.targets],
+            [
+                each if isinstance(each, int) else Target.LEAF
+                for each in history.targets
+            ],
             leaves,
         )
 

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 import torch
 
 from reprise import _native
+from reprise._enums import Target
 from reprise.nodes.graph import Graph
-
-# RegionHistory::Parts: a target that is a leaf; less which output's, one that is an output.
-LEAF, OUTPUTS = -1, -2
 
 
 class Outside:
@@ -38,7 +36,7 @@ class History(NamedTuple):
     outputs: int  # of the callable
     tracked: int  # which of these it is of
     number: int  # of those that have one
-    # By contribution; a number: which argument's, or OUTPUTS less which output's.
+    # By contribution; a number: which argument's, or a `Target`.
     targets: tuple[int | Outside, ...]
     # Of what the tape hands out to be saved: what its pass reads; and those of the nodes
     # that it goes on to, for who differentiates its gradients.
@@ -81,7 +79,7 @@ def histories_of(call: Recorded) -> list[History]:
     places = {id(each): index for index, each in enumerate(call.arguments)}
     # Of an output there is no other tensor than its graph's.
     outputs = {
-        id(graph.output): OUTPUTS - index
+        id(graph.output): Target.OUTPUTS - index
         for index, graph in zip(call.tracked, call.graphs, strict=True)
     }
     known = {**outputs, **places}
@@ -91,9 +89,9 @@ def histories_of(call: Recorded) -> list[History]:
     for number, graph in enumerate(call.graphs):
         targets = [known.get(id(each.target)) for each in graph.contributions]
         to = {
-            call.tracked.index(OUTPUTS - each)
+            call.tracked.index(Target.OUTPUTS - each)
             for each in targets
-            if each is not None and each <= OUTPUTS
+            if each is not None and each <= Target.OUTPUTS
         }
         behind.append(to.union(*(behind[each] for each in to)))
         own = list(dict.fromkeys(reads[number]))

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch.autograd.function import Function
 
+from reprise._enums import Target
 from reprise._functions_of_c import history_of
 from reprise.nodes.conditions import check_outputs, check_saved
 from reprise.nodes.differentiable import Differentiable, Kept
 from reprise.nodes.graph import Graph, age_of, graphs_of
-from reprise.nodes.history import OUTPUTS, Recorded, histories_of
+from reprise.nodes.history import Recorded, histories_of
 from reprise.nodes.saved import Saved
 
 
@@ -93,8 +94,8 @@ class ForwardPass:
                 [made[index] for index in each.history.reads],
                 [made[index] for index in each.history.of_others],
                 *[
-                    results[OUTPUTS - to]
-                    if isinstance(to, int) and to <= OUTPUTS
+                    results[Target.OUTPUTS - to]
+                    if isinstance(to, int) and to <= Target.OUTPUTS
                     else of.target
                     for of, to in zip(
                         graph.contributions, each.history.targets, strict=True
