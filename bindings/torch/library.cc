@@ -174,20 +174,20 @@ std::vector<Texts> OptionTable() {
   return rows;
 }
 
-// For tests, seven texts a hooked operator: name, why it is a cut (or ""), bits
+// For tests, eight texts a hooked operator: name, why it is a cut (or ""), bits
 // of the arguments that its schema says are written, bits of those that are
 // written in secret, the argument that must be true for that (or -1), whether
-// it may use a generator, whether it is a factory.
+// it may use a generator, whether it is a factory, whether it goes by storages.
 std::vector<Texts> HookTable() {
   (void)RegisterHooksOnce();
   std::vector<Texts> rows;
   for (const OpInfo* op : HookedOps()) {
     rows.push_back({op->name, op->cut != nullptr ? op->cut : "",
-                    std::to_string(op->written_arguments),
-                    std::to_string(op->hidden_writes),
-                    std::to_string(op->training_argument),
-                    op->may_use_generator ? "1" : "0", op->factory ? "1" : "0",
-                    op->by_storages ? "1" : "0"});
+                    std::to_string(op->written.by_schema),
+                    std::to_string(op->written.hidden),
+                    std::to_string(op->written.training_argument),
+                    op->effects.may_use_generator ? "1" : "0",
+                    op->factory ? "1" : "0", op->by_storages ? "1" : "0"});
   }
   return rows;
 }

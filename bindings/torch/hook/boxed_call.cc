@@ -82,7 +82,7 @@ void BoxedCall::AddValue(c10::IValue value) {
 }
 
 void BoxedCall::AddDouble(double value) {
-  if (info_.doubles_by_value) numbers_.push_back({arguments_.size(), 0});
+  if (info_.by_value.doubles) numbers_.push_back({arguments_.size(), 0});
   AddValue(c10::IValue(value));
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -63,7 +62,8 @@ bool IsSame(const c10::KernelFunction& a, const c10::KernelFunction& b) {
 }
 
 constexpr std::array kBackends = {DispatchKey::CPU, DispatchKey::CUDA};
-constexpr std::array kBits = {OpInfo::kOnCpu, OpInfo::kOnCuda};
+constexpr std::array kBits = {ReplacedKernels::kOnCpu,
+                              ReplacedKernels::kOnCuda};
 
 // Kernels that stand for a backend which has none of its own, the first of them
 // that there is.
@@ -217,10 +217,7 @@ class ProgramsKernels {
     if (replaced != 0 && known.info == nullptr) {
       known.info = HookRegistrar().AddIfReplaced(*op);
     }
-    if (known.info != nullptr) {
-      std::atomic_ref(known.info->replaced_bits)
-          .store(replaced, std::memory_order_relaxed);
-    }
+    if (known.info != nullptr) known.info->replaced.Set(replaced);
     return hash;
   }
 

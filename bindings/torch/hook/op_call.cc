@@ -128,7 +128,7 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
       *::new (operands_.Extend(1)) engine::Operand(Locate(*tensor, storage));
   const auto dtype = static_cast<at::ScalarType>(operand.dtype);
   operand.written = Written();
-  if ((info_.index_arguments >> argument_ & 1) != 0) [[unlikely]] {
+  if ((info_.traps.index_arguments >> argument_ & 1) != 0) [[unlikely]] {
     may_trap_ |= at::isIntegralType(dtype, /*includeBool=*/false);
   }
   if (operand.written) {
@@ -232,7 +232,7 @@ void OpCall::AddHostScalar(const c10::TensorImpl* tensor) {
               size_bytes);
   const at::ScalarType dtype = c10::typeMetaToScalarType(tensor->dtype());
   dtypes_ |= uint64_t{1} << static_cast<int>(dtype);
-  if ((info_.seed_arguments >> argument_ & 1) != 0 && dtype == at::kLong)
+  if ((info_.seeds.arguments >> argument_ & 1) != 0 && dtype == at::kLong)
       [[unlikely]] {
     seed_words_[seed_words_[0] != 0] = static_cast<uint32_t>(words_.size() - 2);
     AddNumber(engine::NumberType::kInt64, 2, engine::Decides::kNothingAtAll);
@@ -312,10 +312,10 @@ std::optional<int> OpCall::Finish() {
 
 void OpCall::Complete() {
   if (info_.by_storages) AddStorages();
-  if (info_.hidden_writes != 0) ApplyHiddenWrites();
-  if ((info_.unread_arguments | info_.unread_if_zero) != 0) NoteUnread();
-  if (info_.seed_arguments != 0) ForgetSeeds();
-  if (info_.may_use_cufft && kind_ == scheduler::DeviceKind::kCuda &&
+  if (info_.written.hidden != 0) ApplyHiddenWrites();
+  if (info_.unread.any()) NoteUnread();
+  if (info_.seeds.arguments != 0) ForgetSeeds();
+  if (info_.effects.may_use_cufft && kind_ == scheduler::DeviceKind::kCuda &&
       device_ >= 0 && CufftCacheIsFull(device_)) {
     Cut("a transform, or a custom operator, while torch's cache of cuFFT's "
         "plans is full");
@@ -332,7 +332,7 @@ void OpCall::AddStorages() {
 bool OpCall::NumbersMayBeSlots() const {
   if ((dtypes_ & ~kDtypesOfNumbers) != 0) return false;
   const bool one_dtype = (dtypes_ & (dtypes_ - 1)) == 0;
-  return one_dtype || info_.doubles_by_value || !HasMixedList();
+  return one_dtype || info_.by_value.doubles || !HasMixedList();
 }
 
 bool OpCall::HasMixedList() const {
@@ -347,7 +347,7 @@ bool OpCall::HasMixedList() const {
 }
 
 void OpCall::ForgetSeeds() {
-  if ((zero_arguments_ >> info_.dropout_argument & 1) == 0) return;
+  if ((zero_arguments_ >> info_.seeds.dropout_argument & 1) == 0) return;
   for (const uint32_t word : seed_words_) {
     if (word != 0) words_[word] = 0;
   }
@@ -355,12 +355,12 @@ void OpCall::ForgetSeeds() {
 }
 
 void OpCall::ApplyHiddenWrites() {
-  if (info_.training_argument >= 0 &&
-      (true_arguments_ >> info_.training_argument & 1) == 0) {
+  if (info_.written.training_argument >= 0 &&
+      (true_arguments_ >> info_.written.training_argument & 1) == 0) {
     return;
   }
   for (size_t i = 0; i < operands_.size(); ++i) {
-    if ((info_.hidden_writes >> sources_[i].argument & 1) != 0) {
+    if ((info_.written.hidden >> sources_[i].argument & 1) != 0) {
       operands_[i].written = true;
       sources_[i].version = VersionOf(*sources_[i].tensor);
       has_written_ = true;
@@ -369,9 +369,9 @@ void OpCall::ApplyHiddenWrites() {
 }
 
 void OpCall::NoteUnread() {
-  uint64_t unread = info_.unread_arguments;
-  if ((zero_arguments_ >> info_.zero_argument & 1) != 0) {
-    unread |= info_.unread_if_zero;
+  uint64_t unread = info_.unread.always;
+  if ((zero_arguments_ >> info_.unread.zero_argument & 1) != 0) {
+    unread |= info_.unread.if_zero;
   }
   for (size_t i = 0; i < operands_.size(); ++i) {
     operands_[i].unread = (unread >> sources_[i].argument & 1) != 0;
@@ -428,12 +428,12 @@ engine::OpView OpCall::view() const {
       .scalars = numbers_.span(),
       .cut = cut_,
       .by_eager = by_eager_,
-      .may_use_generator = info_.may_use_generator,
-      .forks_streams = info_.forks_streams,
-      .leaves_unwritten = info_.leaves_unwritten && !FillsWhatIsEmpty(),
-      .may_trap = may_trap_ || info_.may_trap,
+      .may_use_generator = info_.effects.may_use_generator,
+      .forks_streams = info_.effects.forks_streams,
+      .leaves_unwritten = info_.effects.leaves_unwritten && !FillsWhatIsEmpty(),
+      .may_trap = may_trap_ || info_.traps.always,
       .may_try_kernels = may_try_kernels_,
-      .may_use_library_plans = info_.may_use_cufft,
+      .may_use_library_plans = info_.effects.may_use_cufft,
       .switches = switches_,
       .warned = warned_,
   };

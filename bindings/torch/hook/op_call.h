@@ -75,11 +75,12 @@ class OpCall {
     word[0] = TagWord(Tag::kDouble);
     word[1] = std::bit_cast<uint64_t>(value);
     zero_arguments_ |= uint64_t{value == 0} << argument_;
-    if (info_.doubles_by_value) AddNumber(engine::NumberType::kFloat64, 1);
+    if (info_.by_value.doubles) AddNumber(engine::NumberType::kFloat64, 1);
   }
   // The word `from_end` words before the end is a number that may be a slot.
   void AddNumber(engine::NumberType type, size_t from_end) {
-    if (info_.numbers_by_value) AddNumber(type, from_end, info_.numbers_decide);
+    if (info_.by_value.scalars)
+      AddNumber(type, from_end, info_.by_value.decide);
   }
   // The argument is a number that is 0.
   void NoteZero() { zero_arguments_ |= uint64_t{1} << argument_; }
@@ -154,7 +155,7 @@ class OpCall {
   void AddForeignTensor(const c10::TensorImpl& tensor);
   void AddOtherDevice(c10::DeviceIndex device);
   bool Written() const {
-    return (info_.written_arguments >> argument_ & 1) != 0;
+    return (info_.written.by_schema >> argument_ & 1) != 0;
   }
   // What few operators need behind their last argument (OpInfo::completed).
   void Complete();

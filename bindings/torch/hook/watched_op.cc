@@ -271,7 +271,7 @@ void WatchedOp::NoteUnderWay() {
   if (noted_ || thread_.under_way()) return;
   noted_ = thread_.noted_op = true;
   // A library that goes takes its kernels back, and nobody tells.
-  if (call_.info().replaced() && ++thread_.replaced_calls % 64 == 0) {
+  if (call_.info().replaced.any() && ++thread_.replaced_calls % 64 == 0) {
     KernelsMayHaveChanged();
   }
   if (session_ == nullptr || WritesUnknown()) {
@@ -283,7 +283,7 @@ void WatchedOp::NoteUnderWay() {
 
 bool WatchedOp::WritesUnknown() const {
   const OpInfo& info = call_.info();
-  return info.writes_unknown || info.replaced();
+  return info.effects.writes_unknown || info.replaced.any();
 }
 
 void WatchedOp::NoteToldOf() {

@@ -75,7 +75,7 @@ void NoteReplacedInside();
 
 // A call of this operator is part of another op.
 inline void NoteInside(const OpInfo& info, c10::DispatchKeySet below) {
-  if (info.replaced(below)) [[unlikely]]
+  if (info.replaced.any(below)) [[unlikely]]
     NoteReplacedInside();
 }
 
@@ -125,7 +125,7 @@ class WatchedOp {
 
   WatchedOp(ThreadState& thread, const OpInfo& info, c10::DispatchKeySet below)
       : thread_(thread), call_(info, thread.kind), below_(below) {
-    if (info.replaced(below)) [[unlikely]]
+    if (info.replaced.any(below)) [[unlikely]]
       call_.Cut("the program has registered a kernel of its own for it");
   }
   ~WatchedOp();

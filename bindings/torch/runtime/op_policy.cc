@@ -461,55 +461,55 @@ OpInfo DescribeOp(const c10::OperatorHandle& op, bool factory) {
   OpInfo info{.name = FullName(op.operator_name()), .handle = op};
   info.factory = factory;
   info.cut = CutReason(op);
-  info.writes_unknown = Namespace(name) != "aten"sv;
-  info.may_use_generator = MayUseGenerator(op);
-  info.forks_streams = Contains(kForkStreams, name);
-  info.leaves_unwritten = Contains(kWithoutContent, Plain(name));
-  info.may_use_cufft = MayUseCufft(name);
-  info.may_trap = MayTrap(schema);
+  info.effects.writes_unknown = Namespace(name) != "aten"sv;
+  info.effects.may_use_generator = MayUseGenerator(op);
+  info.effects.forks_streams = Contains(kForkStreams, name);
+  info.effects.leaves_unwritten = Contains(kWithoutContent, Plain(name));
+  info.effects.may_use_cufft = MayUseCufft(name);
+  info.traps.always = MayTrap(schema);
   info.by_storages = Contains(kByStorages, name);
-  info.doubles_by_value = Contains(kDoublesByValue, name);
-  info.numbers_by_value =
-      info.doubles_by_value || Contains(kNumbersByValue, Plain(name));
-  if (info.doubles_by_value || Contains(kDecidingNothing, Plain(name))) {
-    info.numbers_decide = engine::Decides::kNothing;
+  info.by_value.doubles = Contains(kDoublesByValue, name);
+  info.by_value.scalars =
+      info.by_value.doubles || Contains(kNumbersByValue, Plain(name));
+  if (info.by_value.doubles || Contains(kDecidingNothing, Plain(name))) {
+    info.by_value.decide = engine::Decides::kNothing;
   }
   info.references = References(schema);
-  if (MakesAnotherLikeIt(Plain(name))) info.unread_arguments = 1;
+  if (MakesAnotherLikeIt(Plain(name))) info.unread.always = 1;
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (alias != nullptr && alias->isWrite()) {
-      info.written_arguments |= uint64_t{1} << i;
+      info.written.by_schema |= uint64_t{1} << i;
     }
     if (schema.arguments()[i].name() == "non_blocking") {
       info.non_blocking_argument = static_cast<int>(i);
     }
     if (Contains(kSeedArguments, schema.arguments()[i].name())) {
-      info.seed_arguments |= uint64_t{1} << i;
+      info.seeds.arguments |= uint64_t{1} << i;
     }
     if (schema.arguments()[i].name() == "beta" &&
         Contains(kWithBeta, Plain(name))) {
-      info.unread_if_zero = 1;
-      info.zero_argument = static_cast<int>(i);
+      info.unread.if_zero = 1;
+      info.unread.zero_argument = static_cast<int>(i);
     }
     if (schema.arguments()[i].name() == "dropout_p") {
-      info.dropout_argument = static_cast<int>(i);
+      info.seeds.dropout_argument = static_cast<int>(i);
     }
     if (HoldsIndices(schema.arguments()[i])) {
-      info.index_arguments |= uint64_t{1} << i;
+      info.traps.index_arguments |= uint64_t{1} << i;
     }
   }
   info.copies_from_host =
-      name == "aten::_to_copy" && info.written_arguments == 0;
+      name == "aten::_to_copy" && info.written.by_schema == 0;
   for (const HiddenWrites& hidden : kHiddenWrites) {
     if (hidden.name != name) continue;
-    info.hidden_writes = hidden.arguments;
-    info.training_argument = hidden.training;
+    info.written.hidden = hidden.arguments;
+    info.written.training_argument = hidden.training;
   }
   info.switches = SwitchesOf(name);
-  info.completed = (info.hidden_writes | info.unread_arguments |
-                    info.unread_if_zero | info.seed_arguments) != 0 ||
-                   info.may_use_cufft || info.by_storages;
+  info.completed = info.written.hidden != 0 || info.unread.any() ||
+                   info.seeds.arguments != 0 || info.effects.may_use_cufft ||
+                   info.by_storages;
   return info;
 }
 
