@@ -49,7 +49,6 @@ LONGER = {
 WIDER = {
     "bindings/torch/hook/op_call.h:OpCall": 23,
     "bindings/torch/region/tape_record.h:TapeRecord": 23,
-    "bindings/torch/runtime/thread_state.h:ThreadState": 23,
     "engine/trace/trace.h:TracedOp": 21,
     "scheduler/stream_session.h:StreamSession": 30,
     "scheduler/trace_entry.h:TraceEntry": 47,

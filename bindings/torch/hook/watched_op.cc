@@ -70,7 +70,7 @@ bool Skips(ThreadState& thread, Holds still_holds) {
   const bool noted = !thread.under_way();
   if (noted) thread.Slot().NoteAnything();
   if (still_holds()) {
-    thread.noted_skipped = noted;
+    thread.skip.noted = noted;
     return true;
   }
   if (noted) thread.EndUnderWay();
@@ -104,13 +104,13 @@ void LockSession(scheduler::Session& session) {
 
 void NoteReplacedInside() {
   ThreadState& thread = t_thread_state;
-  const bool told = std::exchange(thread.ran_replaced_kernel, true);
-  if (thread.noted_op) {
+  const bool told = std::exchange(thread.op.ran_replaced_kernel, true);
+  if (thread.op.noted) {
     if (told) return;
     thread.Slot().BeginAnything();
     // Of another runtime by now: all sessions are interrupted.
-    BeforeUnknownWrites(thread.IsCurrent() ? thread.observing : nullptr,
-                        thread.observed_words);
+    BeforeUnknownWrites(thread.IsCurrent() ? thread.op.observing : nullptr,
+                        thread.op.observed_words);
   }
   // Any other span stands in the book as one that may write anything; without
   // one the thread works for Reprise, or for an op of another thread.
@@ -127,7 +127,7 @@ namespace {
       return g_unwatched.StillOn() || !thread.Refresh();
     });
     if (skips) {
-      thread.skipped_asleep = false;
+      thread.skip.while_asleep = false;
       return Showing::kSkip;
     }
   }
@@ -147,7 +147,7 @@ namespace {
     });
     // It is awake, or another runtime has become active meanwhile.
     if (!skips) return ShowingOfAny(thread, below);
-    thread.skipped_asleep = true;
+    thread.skip.while_asleep = true;
     if (ours) thread.SkipOp();
     return Showing::kSkip;
   }
@@ -175,15 +175,15 @@ WatchedOp::~WatchedOp() {
   Unlock();
   // Its work is done or enqueued.
   if (noted_) {
-    thread_.noted_op = false;
+    thread_.op.noted = false;
     if (away_) [[unlikely]]
       ThreadState::EndsLate();
     thread_.EndUnderWay(began_);
   }
   if (!deep_) return;
   --thread_.depth;
-  thread_.observing = nullptr;
-  may_have_waited_ |= std::exchange(thread_.waited_inside, false);
+  thread_.op.observing = nullptr;
+  may_have_waited_ |= std::exchange(thread_.op.waited_inside, false);
   if (may_have_waited_ && (OthersAreTold() || !thread_.IsCurrent()))
       [[unlikely]] {
     // It raised: nobody knows what the host has waited for.
@@ -261,7 +261,7 @@ void WatchedOp::LeaveToOthers() {
   session_ = nullptr;
   away_ = true;
   if (noted_ || !thread_.under_way()) {
-    noted_ = thread_.noted_op = true;
+    noted_ = thread_.op.noted = true;
     thread_.Slot().BeginAnything();
   }
   (void)thread_.Refresh();
@@ -269,7 +269,7 @@ void WatchedOp::LeaveToOthers() {
 
 void WatchedOp::NoteUnderWay() {
   if (noted_ || thread_.under_way()) return;
-  noted_ = thread_.noted_op = true;
+  noted_ = thread_.op.noted = true;
   // A library that goes takes its kernels back, and nobody tells.
   if (call_.info().replaced.any() && ++thread_.replaced_calls % 64 == 0) {
     KernelsMayHaveChanged();
@@ -289,7 +289,7 @@ bool WatchedOp::WritesUnknown() const {
 void WatchedOp::NoteToldOf() {
   if (thread_.under_way() || WritesUnknown()) return;
   thread_.Slot().Begin(call_.operands(), session_);
-  noted_ = thread_.noted_op = true;
+  noted_ = thread_.op.noted = true;
 }
 
 void WatchedOp::StartEager() {
@@ -306,11 +306,11 @@ void WatchedOp::StartEager() {
   } else if (WritesUnknown()) [[unlikely]] {
     BeforeUnknownWrites(session_);
   }
-  thread_.ran_replaced_kernel = false;
-  thread_.waited_inside = false;
+  thread_.op.ran_replaced_kernel = false;
+  thread_.op.waited_inside = false;
   if (observed_) {
-    thread_.observing = session_;
-    thread_.observed_words = call_.words().span().data();
+    thread_.op.observing = session_;
+    thread_.op.observed_words = call_.words().span().data();
     warnings_.Begin();
   }
   deep_ = true;
@@ -342,7 +342,7 @@ void WatchedOp::Leave(const ResultList& results) {
     call_.SetWarned();
   // What cannot be described or repeated is left to be abandoned. So is what
   // the program's own code has computed.
-  if (thread_.ran_replaced_kernel || !results.describable() ||
+  if (thread_.op.ran_replaced_kernel || !results.describable() ||
       !call_.RefreshWritten())
     return;
   if (boxed_ != nullptr) boxed_->Expect(results.views());

@@ -45,8 +45,8 @@ class SkippedOp {
   ~SkippedOp() {
     ThreadState& thread = t_thread_state;
     --thread.depth;
-    if (!thread.noted_skipped) return;
-    thread.noted_skipped = false;
+    if (!thread.skip.noted) return;
+    thread.skip.noted = false;
     thread.EndSkipped();
   }
   SkippedOp(const SkippedOp&) = delete;

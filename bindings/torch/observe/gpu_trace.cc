@@ -85,7 +85,7 @@ TorchRuntime* NoteWait(const char* what) {
   TapeRecorder::NoteOutside(what);
   TapeRecorder::NoteWait();
   if (t_thread_state.depth == 0) return nullptr;
-  t_thread_state.waited_inside = true;
+  t_thread_state.op.waited_inside = true;
   return ActiveOfGpus();
 }
 

@@ -63,7 +63,7 @@ bool ThreadState::Refresh() {
           g_at_each_epoch.load(std::memory_order_acquire)) {
     function();
   }
-  known = {};
+  sessions.Forget();
   light_fences = base::AllowsHeavyFence();
   const auto active = WatchedNow();
   watched = active.has_value();
@@ -103,8 +103,8 @@ scheduler::Session* ThreadState::FindSession(int device) {
         c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device))
             .id();
   }
-  for (const KnownSession& entry : known) {
-    if (entry.device == device && entry.stream == stream) return entry.session;
+  if (const auto* const known = sessions.Find(device, stream)) {
+    return known->session;
   }
   scheduler::Session* session = nullptr;
   if (kind == scheduler::DeviceKind::kCuda) {
@@ -116,7 +116,7 @@ scheduler::Session* ThreadState::FindSession(int device) {
   } else {
     session = SessionFor(c10::Device(c10::kCPU), nullptr);
   }
-  known[next++ % known.size()] = KnownSession{device, stream, session};
+  sessions.Add({device, stream, session});
   return session;
 }
 

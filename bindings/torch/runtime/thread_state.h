@@ -28,14 +28,52 @@ scheduler::OpsUnderWay& BookOfOps();
 // g_runtime_epoch has changed. One function a process.
 void CallAtEachEpoch(void (*function)());
 
-// Plain data, so that it may be used until the thread's last instruction.
-struct ThreadState {
-  struct KnownSession {
+// The hooked call that a thread is inside of, the outermost one.
+struct OutermostOp {
+  // A WatchedOp has noted it in the book of ops, maybe as one that writes
+  // nothing.
+  bool noted = false;
+  // A kernel of the program's has run in place of torch's inside of it.
+  bool ran_replaced_kernel = false;
+  // The host has waited inside of it: for a stream, an event or the device.
+  bool waited_inside = false;
+  // The session that was to observe it, and its words; null: none.
+  scheduler::Session* observing = nullptr;
+  const uint64_t* observed_words = nullptr;
+};
+
+// The op that a thread skips (Showing::kSkip).
+struct OpSkipped {
+  bool noted = false;         // in the book of ops
+  bool while_asleep = false;  // because the stream is asleep
+};
+
+// The sessions that a thread has found last, by their streams.
+class KnownSessions {
+ public:
+  struct Known {
     int device = -1;
     int64_t stream = 0;  // c10::StreamId
     scheduler::Session* session = nullptr;
   };
 
+  // Null: it was not found. The session itself may be null.
+  const Known* Find(int device, int64_t stream) const {
+    for (const Known& entry : known_) {
+      if (entry.device == device && entry.stream == stream) return &entry;
+    }
+    return nullptr;
+  }
+  void Add(const Known& found) { known_[next_++ % known_.size()] = found; }
+  void Forget() { known_ = {}; }
+
+ private:
+  std::array<Known, 2> known_{};
+  uint32_t next_ = 0;
+};
+
+// Plain data, so that it may be used until the thread's last instruction.
+struct ThreadState {
   // Hooked calls that this thread is inside of and that were shown to a
   // session (or kept from it): what they call belongs to them.
   int depth = 0;
@@ -46,25 +84,14 @@ struct ThreadState {
   // first op, and after its last one while the thread ends.
   scheduler::OpsUnderWay::Slot* slot = nullptr;
   bool ending = false;  // its slot is given back behind each op
-  // It is inside of an op that a WatchedOp has noted, maybe as one that writes
-  // nothing.
-  bool noted_op = false;
-  // The session that was to observe that op, and the op's words; null: none.
-  scheduler::Session* observing = nullptr;
-  const uint64_t* observed_words = nullptr;
-  // It has noted the op that it skips (Showing::kSkip); because the stream is
-  // asleep.
-  bool noted_skipped = false;
-  bool skipped_asleep = false;
-  // The same of launches past the dispatcher (python_observers.cc).
+  OutermostOp op;
+  OpSkipped skip;
+  // It has noted launches past the dispatcher (python_observers.cc).
   bool noted_launches = false;
-  // A kernel of the program's has run in place of torch's inside of an op.
-  bool ran_replaced_kernel = false;
   // What the host has waited for (scheduler::Runtime::AfterWait).
   scheduler::HostWait wait;
-  // The host has waited inside of the op: for a stream, an event or the device.
-  bool waited_inside = false;
-  uint32_t replaced_calls = 0;  // of operators with such kernels
+  // Of operators for which the program has kernels of its own.
+  uint32_t replaced_calls = 0;
 
   // Of g_runtime_epoch `epoch`, and of g_activations `activation`.
   uint64_t epoch = ~uint64_t{0};
@@ -74,8 +101,7 @@ struct ThreadState {
   scheduler::DeviceKind kind = scheduler::DeviceKind::kHost;
   const scheduler::Skipping* asleep = nullptr;
   uint64_t skipped = 0;  // ops that were not shown since PassOver
-  std::array<KnownSession, 2> known{};
-  uint32_t next = 0;
+  KnownSessions sessions;
 
   // The thread has noted what it is inside of. What it notes does not nest:
   // only while this is false is the slot written, and EndUnderWay called for
@@ -99,8 +125,8 @@ struct ThreadState {
   }
   // The same of an op that was skipped (scheduler::Skipping).
   void EndSkipped() {
-    const bool skips =
-        skipped_asleep ? asleep->on() && !IsLate(activation) : g_unwatched.on();
+    const bool skips = skip.while_asleep ? asleep->on() && !IsLate(activation)
+                                         : g_unwatched.on();
     if (!skips) [[unlikely]]
       EndsLate();
     EndNote();
