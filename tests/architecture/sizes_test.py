@@ -24,7 +24,6 @@ LINES_OF_A_FUNCTION = 60
 MEMBERS_OF_A_CLASS = 20  # data, in C++
 
 LARGER = {
-    "bindings/torch/hook/op_call.cc": 442,
     "bindings/torch/runtime/op_policy.cc": 516,
     "cache/lru_cache.h": 369,
     "scheduler/batch_stream.cc": 401,
@@ -47,7 +46,6 @@ LONGER = {
 }
 # Classes, by their data members.
 WIDER = {
-    "bindings/torch/hook/op_call.h:OpCall": 23,
     "bindings/torch/region/tape_record.h:TapeRecord": 23,
     "engine/trace/trace.h:TracedOp": 21,
     "scheduler/stream_session.h:StreamSession": 30,

@@ -1,8 +1,6 @@
 #include "bindings/torch/hook/op_call.h"
 
 #include <c10/core/impl/COWDeleter.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/cuda/CUDAFunctions.h>
 
 #include <bit>
 #include <cstring>
@@ -32,12 +30,6 @@ constexpr uint64_t kDtypesOfNumbers = [] {
 
 // Of what the word says that opens an operand.
 constexpr uint64_t DtypeOf(uint64_t word) { return word & 0xffff; }
-
-// Torch makes a tensor of Python's numbers with Python's key excluded, and
-// writes them into it past the dispatcher.
-bool IsAboutToFill() {
-  return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python);
-}
 
 // What torch makes without content has content all the same.
 bool FillsWhatIsEmpty() {
@@ -113,7 +105,7 @@ uint64_t AlignmentClass(uint64_t address, scheduler::DeviceKind kind) {
 }
 
 OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
-    : info_(info), kind_(kind), cut_(info.cut) {
+    : info_(info), device_(kind), cut_(info.cut) {
   uint64_t* header = words_.Extend(2);
   header[0] = info.id;
   const uint64_t switches = CommonSwitches(kind);
@@ -143,7 +135,7 @@ OpCall::OpCall(const OpInfo& info, scheduler::DeviceKind kind)
   word[0] = TagWord(Tag::kOperand,
                     uint64_t{operand.written} << 41 |
                         uint64_t{tensor->is_wrapped_number()} << 40 |
-                        AlignmentClass(operand.address(), kind_) << 32 |
+                        AlignmentClass(operand.address(), kind()) << 32 |
                         uint64_t{rank} << 16 | static_cast<uint64_t>(dtype));
   word[1] = tensor->key_set().raw_repr();
   CopyExtents(operand.sizes.data(), operand.strides.data(), rank, word + 2);
@@ -156,15 +148,14 @@ void OpCall::AddTensor(const at::Tensor& tensor) {
     return;
   }
   if (!IsPlainTensor(*impl)) [[unlikely]] {
-    AddForeignTensor(*impl);
+    if (!device_.AddForeign(*impl)) CutForDevices();
     return;
   }
-  if (kind_ == scheduler::DeviceKind::kCuda) {
+  if (kind() == scheduler::DeviceKind::kCuda) {
     const c10::Device device = impl->device();
     if (device.is_cuda()) {
-      if (device_ < 0) device_ = device.index();
-      if (device_ != device.index()) [[unlikely]]
-        AddOtherDevice(device.index());
+      if (!device_.AddOnDevice(device.index())) [[unlikely]]
+        CutForDevices();
       AddOperand(impl);
     } else if (!device.is_cpu()) {
       SetForeign();
@@ -180,35 +171,9 @@ void OpCall::AddTensor(const at::Tensor& tensor) {
   } else if (impl->is_wrapped_number() && impl->dim() == 0 && !Written()) {
     AddHostScalar(impl);
   } else {
-    device_ = 0;
+    device_.AddOnHost();
     AddOperand(impl);
   }
-}
-
-// By its keys and its storage alone: where a subclass says that it is would be
-// a call of the program's.
-void OpCall::AddForeignTensor(const c10::TensorImpl& tensor) {
-  SetForeign();
-  const c10::DispatchKeySet keys = tensor.key_set();
-  if (kind_ == scheduler::DeviceKind::kHost) {
-    if (keys.has_backend(c10::BackendComponent::CPUBit)) device_ = 0;
-    return;
-  }
-  if (!keys.has_backend(c10::BackendComponent::CUDABit)) return;
-  const c10::Storage& storage = tensor.unsafe_storage();
-  if (!storage || !storage.device().is_cuda()) {
-    if (device_ < 0) device_ = 0;
-    other_devices_ = kEveryDevice;
-    return;
-  }
-  const c10::DeviceIndex device = storage.device().index();
-  if (device_ < 0) device_ = device;
-  if (device_ != device) AddOtherDevice(device);
-}
-
-void OpCall::AddOtherDevice(c10::DeviceIndex device) {
-  Cut("operands on several devices");
-  other_devices_ |= uint64_t{1} << device;
 }
 
 void OpCall::AddHostScalar(const c10::TensorImpl* tensor) {
@@ -270,44 +235,22 @@ void OpCall::AddDevice(std::optional<c10::Device> device) {
   }
   words_.Push(TagWord(Tag::kDevice, static_cast<uint64_t>(device->type()) << 8 |
                                         static_cast<uint8_t>(device->index())));
-  device_option_ = device;
+  device_.SetOption(*device);
 }
 
 std::optional<int> OpCall::Finish() {
-  if (info_.factory && kind_ == scheduler::DeviceKind::kHost && device_ < 0 &&
-      IsAboutToFill()) [[unlikely]]
-    return std::nullopt;
-  if (foreign_) return std::nullopt;
-  if (device_option_.has_value()) {
-    const c10::Device wanted = *device_option_;
-    const bool cuda = kind_ == scheduler::DeviceKind::kCuda;
-    if (cuda ? wanted.is_cuda() : wanted.is_cpu()) {
-      const int index = !cuda                ? 0
-                        : wanted.has_index() ? wanted.index()
-                                             : c10::cuda::current_device();
-      if (device_ < 0) device_ = index;
-      if (device_ != index) Cut("copies to another device");
-    } else if (cuda && wanted.is_cpu()) {
-      Cut("copies to the host");
-    } else {
-      return std::nullopt;
-    }
-  }
-  if (device_ < 0) {
-    if (!info_.factory || kind_ != scheduler::DeviceKind::kHost) {
-      return std::nullopt;
-    }
-    device_ = 0;
-  }
+  const char* why_cut = nullptr;
+  if (!device_.Choose(info_.factory, &why_cut)) return std::nullopt;
+  if (why_cut != nullptr) Cut(why_cut);
   words_[0] |= uint64_t{operands_.size()} << 32;
   if (info_.switches != kNoSwitches) {
-    AddSwitches(info_.switches, kind_, words_);
-    may_try_kernels_ = MayTryKernels(info_.switches, kind_);
+    AddSwitches(info_.switches, kind(), words_);
+    may_try_kernels_ = MayTryKernels(info_.switches, kind());
   }
   if (info_.completed) [[unlikely]]
     Complete();
   if (!NumbersMayBeSlots()) numbers_.Clear();
-  return device_;
+  return device_.index();
 }
 
 void OpCall::Complete() {
@@ -315,8 +258,8 @@ void OpCall::Complete() {
   if (info_.written.hidden != 0) ApplyHiddenWrites();
   if (info_.unread.any()) NoteUnread();
   if (info_.seeds.arguments != 0) ForgetSeeds();
-  if (info_.effects.may_use_cufft && kind_ == scheduler::DeviceKind::kCuda &&
-      device_ >= 0 && CufftCacheIsFull(device_)) {
+  if (info_.effects.may_use_cufft && kind() == scheduler::DeviceKind::kCuda &&
+      device_.index() >= 0 && CufftCacheIsFull(device_.index())) {
     Cut("a transform, or a custom operator, while torch's cache of cuFFT's "
         "plans is full");
   }

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "bindings/torch/base/inline_buffer.h"
+#include "bindings/torch/hook/call_device.h"
 #include "bindings/torch/runtime/op_info.h"
 #include "engine/trace/op.h"
 #include "scheduler/runtime.h"
@@ -90,21 +91,14 @@ class OpCall {
   void Cut(const char* reason) {
     if (cut_ == nullptr) cut_ = reason;
   }
-  // No trace can hold the call, and no session is shown it: a subclass, another
-  // device, a layout that is not strided.
-  void SetForeign() { foreign_ = true; }
+  // See CallDevice.
+  void SetForeign() { device_.SetForeign(); }
 
   // After the last argument: the device whose session sees this call, or none
   // if it is foreign. Completes words and operands.
   std::optional<int> Finish();
 
-  // Whose memory the call may use, foreign or not. -1: of no device that is
-  // watched.
-  int device() const { return device_; }
-  // Bit d: device d's as well.
-  uint64_t other_devices() const { return other_devices_; }
-  // An operand does not say where its memory is: any device's.
-  static constexpr uint64_t kEveryDevice = ~uint64_t{0};
+  const CallDevice& device() const { return device_; }
 
   // After the op ran: reads again where written operands are, and how often
   // autograd has counted them as written below this hook. False if one has got
@@ -118,8 +112,8 @@ class OpCall {
   void SetWarned() { warned_ = true; }
 
   const OpInfo& info() const { return info_; }
-  scheduler::DeviceKind kind() const { return kind_; }
-  bool foreign() const { return foreign_; }
+  scheduler::DeviceKind kind() const { return device_.kind(); }
+  bool foreign() const { return device_.foreign(); }
   engine::OpView view() const;
   // A call that is a cut, or a copy from the host, may end with the host having
   // waited for the stream.
@@ -152,8 +146,7 @@ class OpCall {
   void AddOperand(c10::TensorImpl* tensor);
   void AddHostScalar(const c10::TensorImpl* tensor);
   void AddHostTensor(const c10::TensorImpl& tensor);
-  void AddForeignTensor(const c10::TensorImpl& tensor);
-  void AddOtherDevice(c10::DeviceIndex device);
+  void CutForDevices() { Cut("operands on several devices"); }
   bool Written() const {
     return (info_.written.by_schema >> argument_ & 1) != 0;
   }
@@ -169,12 +162,9 @@ class OpCall {
   void AddStorages();
 
   const OpInfo& info_;
-  const scheduler::DeviceKind kind_;
+  CallDevice device_;
   int argument_ = -1;
   int device_argument_ = -2;
-  int device_ = -1;
-  uint64_t other_devices_ = 0;
-  bool foreign_ = false;
   bool has_written_ = false;
   bool may_trap_ = false;
   bool may_try_kernels_ = false;
@@ -185,7 +175,6 @@ class OpCall {
   uint64_t zero_arguments_ = 0;  // bit i: argument i is the number 0
   uint64_t dtypes_ = 0;  // bit d: an operand or host scalar is of dtype d
   const char* cut_ = nullptr;
-  std::optional<c10::Device> device_option_;
   WordBuffer words_;
   InlineBuffer<engine::Operand, 6> operands_;
   InlineBuffer<Source, 6> sources_;

@@ -145,7 +145,7 @@ at::Tensor ResultMaker::OverValue(const engine::ResultSpec& spec) {
            .strides = spec.strides});
       return at::Tensor();
     }
-    storage = TakeStorage(session_, spec, call_.kind(), call_.device());
+    storage = TakeStorage(session_, spec, call_.kind(), call_.device().index());
     if (op_.results.size() > 1) {
       made_.Push({spec.value, storage.unsafeGetStorageImpl()});
     }

@@ -51,7 +51,7 @@ void ResultList::Add(const at::Tensor& tensor) {
     AddHostTensor(*impl);
     return;
   }
-  if (device.is_cuda() && device.index() != call_.device()) {
+  if (device.is_cuda() && device.index() != call_.device().index()) {
     describable_ = false;
     return;
   }

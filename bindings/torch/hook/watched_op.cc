@@ -203,7 +203,7 @@ WatchedOp::Step WatchedOp::Enter() {
     call_.SetForeign();
   const std::optional<int> device = call_.Finish();
   if (!device.has_value()) {
-    return call_.device() < 0 ? Step::kPass : Step::kEager;
+    return call_.device().index() < 0 ? Step::kPass : Step::kEager;
   }
   session_ = thread_.FindSession(*device);
   if (session_ == nullptr) [[unlikely]] {
@@ -298,7 +298,7 @@ void WatchedOp::StartEager() {
     InterruptAnyReplay(kForeign);
     thread_.wait = {};
     may_have_waited_ = true;
-  } else if (session_ == nullptr || call_.other_devices() != 0) [[unlikely]] {
+  } else if (session_ == nullptr || call_.device().others() != 0) [[unlikely]] {
     NoteUnderWay();
     InterruptSessionsOfCall();
     thread_.wait = {};
@@ -320,12 +320,12 @@ void WatchedOp::StartEager() {
 }
 
 void WatchedOp::InterruptSessionsOfCall() {
-  uint64_t devices = call_.other_devices();
-  if (devices == OpCall::kEveryDevice) {
+  uint64_t devices = call_.device().others();
+  if (devices == CallDevice::kEveryDevice) {
     InterruptSessions(kForeign);
     return;
   }
-  if (session_ == nullptr) devices |= uint64_t{1} << call_.device();
+  if (session_ == nullptr) devices |= uint64_t{1} << call_.device().index();
   for (; devices != 0; devices &= devices - 1) {
     thread_.Interrupt(std::countr_zero(devices), kForeign);
   }
