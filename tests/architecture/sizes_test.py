@@ -46,7 +46,6 @@ LONGER = {
 }
 # Classes, by their data members.
 WIDER = {
-    "bindings/torch/region/tape_record.h:TapeRecord": 23,
     "engine/trace/trace.h:TracedOp": 21,
     "scheduler/stream_session.h:StreamSession": 30,
     "scheduler/trace_entry.h:TraceEntry": 47,

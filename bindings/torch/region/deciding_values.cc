@@ -19,9 +19,9 @@ using Origin = TapeRegister::Origin;
 
 void DecidingValues::NoteNumbers(std::span<const c10::IValue> arguments) {
   const auto note = [this](double value) {
-    for (size_t i = 0; i < record_.numbers.size(); ++i) {
-      if (std::abs(record_.numbers[i]) == std::abs(value)) {
-        record_.decides[i] = true;
+    for (size_t i = 0; i < record_.numbers.values.size(); ++i) {
+      if (std::abs(record_.numbers.values[i]) == std::abs(value)) {
+        record_.numbers.decides[i] = true;
       }
     }
   };
@@ -108,14 +108,14 @@ void DecidingValues::NoteContentsBehind(const at::Tensor& tensor,
 }
 
 bool DecidingValues::MayVary(size_t index) const {
-  if (record_.numbers.empty()) return false;
+  if (record_.numbers.values.empty()) return false;
   const TapeCall& call = record_.calls[index];
   for (size_t i = 0; i < call.arguments.size(); ++i) {
     const c10::IValue& value = call.arguments[i].value;
     if (!value.isDouble() || IsProbability(call.op, i)) continue;
     // By its bits, as the matcher: of nan, too.
     const auto size = std::bit_cast<uint64_t>(std::abs(value.toDouble()));
-    if (std::ranges::any_of(record_.numbers, [size](double number) {
+    if (std::ranges::any_of(record_.numbers.values, [size](double number) {
           return std::bit_cast<uint64_t>(std::abs(number)) == size;
         })) {
       return true;

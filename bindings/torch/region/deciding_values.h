@@ -21,7 +21,7 @@
 namespace reprise::bindings {
 
 // Notes in a recording what has to be the same again for its calls to be made
-// again: the numbers (TapeRecord::decides) and the contents of tensors of the
+// again: the numbers (TapeNumbers::decides) and the contents of tensors of the
 // host (TapeRecord::contents) by which operators decide. Borrows all that it is
 // made of. One thread at a time.
 class DecidingValues {

@@ -57,10 +57,11 @@ bool Tape::calls_others() const {
 }
 
 bool Tape::FitsNumbers(const TapeInputs& inputs) const {
-  if (inputs.numbers.size() != record_.numbers.size()) return false;
-  for (size_t i = 0; i < record_.numbers.size(); ++i) {
-    if (record_.varies[i] ? !std::isfinite(inputs.numbers[i])
-                          : !SameBits(record_.numbers[i], inputs.numbers[i])) {
+  const TapeNumbers& numbers = record_.numbers;
+  if (inputs.numbers.size() != numbers.values.size()) return false;
+  for (size_t i = 0; i < numbers.values.size(); ++i) {
+    if (numbers.varies[i] ? !std::isfinite(inputs.numbers[i])
+                          : !SameBits(numbers.values[i], inputs.numbers[i])) {
       return false;
     }
   }
@@ -98,7 +99,8 @@ bool Tape::FitsTensors(const TapeInputs& inputs, Gone gone) const {
         record_.pass == TapePass::kForward && reg.origin == Origin::kInput;
     return (value_only ? reg.form.FitsValue(tensor)
                        : reg.form.Fits(tensor, reg.has_gradient)) &&
-           ((!record_.fixed_offsets && reg.origin == Origin::kInput) ||
+           ((!record_.placement.fixed_offsets &&
+             reg.origin == Origin::kInput) ||
             tensor.storage_offset() == reg.form.storage_offset);
   };
   for (size_t i = 0; i < record_.inputs.size(); ++i) {
@@ -167,11 +169,12 @@ bool Tape::GivenAlike(std::span<const at::Tensor> tensors) const {
              [](const c10::TensorImpl& tensor) {
                return tensor.unsafe_storage().unsafeGetStorageImpl();
              },
-             [this](uint32_t i) { return record_.sharing[i]; }) &&
+             [this](uint32_t i) { return record_.placement.sharing[i]; }) &&
          GivenAsFarApart(tensors);
 }
 
 bool Tape::GivenAsFarApart(std::span<const at::Tensor> tensors) const {
+  const TapePlacement& placement = record_.placement;
   const auto then = [this](uint32_t i) {
     return record_.registers[static_cast<size_t>(record_.inputs[i])]
         .form.offset_bytes();
@@ -183,10 +186,10 @@ bool Tape::GivenAsFarApart(std::span<const at::Tensor> tensors) const {
   const auto as_far = [&](uint32_t i, uint32_t j) {
     return now(i) - now(j) == then(i) - then(j);
   };
-  for (uint32_t i = 0; record_.fixed_distances && i < tensors.size(); ++i) {
-    if (!as_far(i, record_.sharing[i])) return false;
+  for (uint32_t i = 0; placement.fixed_distances && i < tensors.size(); ++i) {
+    if (!as_far(i, placement.sharing[i])) return false;
   }
-  return std::ranges::all_of(record_.in_one_place, [&](const auto& pair) {
+  return std::ranges::all_of(placement.in_one_place, [&](const auto& pair) {
     return as_far(pair.first, pair.second);
   });
 }

@@ -66,7 +66,7 @@ class Tape {
   // Who records such a call is to find the same calls, as far as is known:
   // numbers apart, and what came from outside and may come anew each time.
   bool Resembles(const TapeInputs& inputs) const {
-    return inputs.numbers.size() == record_.numbers.size() &&
+    return inputs.numbers.size() == record_.numbers.values.size() &&
            FitsTensors(inputs, Gone::kMayBeConstant) && FitsContents(inputs);
   }
   // Fits looks at memory of the host: what has run ahead there is to be taken
@@ -77,8 +77,9 @@ class Tape {
   // It was recorded with ordinary floats and with ones that note what Python
   // does with them, and both made these calls; or it takes none.
   bool has_both_floats() const {
-    return record_.numbers.empty() ||
-           (record_.with_noting_floats && record_.with_plain_floats);
+    const TapeNumbers& numbers = record_.numbers;
+    return numbers.values.empty() ||
+           (numbers.with_noting_floats && numbers.with_plain_floats);
   }
 
   // What came from outside and is no input: parameters, say.

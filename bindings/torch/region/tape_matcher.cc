@@ -97,7 +97,7 @@ int64_t TapeMatcher::MovedBy(int32_t reg) const {
 bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
                                std::string& how) {
   if (expected.kind == Kind::kNumber) {
-    const double given = written_->numbers[expected.index];
+    const double given = written_->numbers.values[expected.index];
     if (expected.wrapped != written.wrapped || !written.value.isDouble() ||
         !SameBits(written.value.toDouble(),
                   expected.negated ? -given : given)) {
@@ -130,11 +130,11 @@ bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
   const double was = expected.value.toDouble();
   const double is = written.value.toDouble();
   std::optional<TapeArgument> number;
-  for (uint32_t i = 0; i < written_->numbers.size(); ++i) {
+  for (uint32_t i = 0; i < written_->numbers.values.size(); ++i) {
     for (const bool negated : {false, true}) {
       const double sign = negated ? -1 : 1;
-      if (!SameBits(sign * tape.numbers[i], was) ||
-          !SameBits(sign * written_->numbers[i], is)) {
+      if (!SameBits(sign * tape.numbers.values[i], was) ||
+          !SameBits(sign * written_->numbers.values[i], is)) {
         continue;
       }
       if (number.has_value()) return false;  // which of them is not known
@@ -145,7 +145,8 @@ bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
     }
   }
   if (!number.has_value()) return false;
-  for (TapeRecord* of : {&tape, written_}) of->varies[number->index] = true;
+  for (TapeRecord* of : {&tape, written_})
+    of->numbers.varies[number->index] = true;
   number->value = expected.value;
   expected = *number;
   number->value = written.value;
@@ -154,7 +155,7 @@ bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
 }
 
 void TapeMatcher::ForgetNumbers() {
-  written_->varies.assign(written_->varies.size(), false);
+  written_->numbers.varies.assign(written_->numbers.varies.size(), false);
   for (TapeCall& call : written_->calls) {
     for (TapeArgument& argument : call.arguments) {
       if (argument.kind == Kind::kNumber) argument.kind = Kind::kValue;
@@ -244,15 +245,17 @@ std::optional<std::string> TapeMatcher::Differs(size_t call) {
 
 std::optional<std::string> TapeMatcher::EndDiffers(
     const std::vector<bool>& computed) {
+  const TapeNumbers& numbers = expected_->numbers;
   const std::vector<bool>& known =
-      computed.empty() ? expected_->computed : computed;
+      computed.empty() ? numbers.computed : computed;
   for (size_t i = 0; i < known.size(); ++i) {
-    if (known[i] && expected_->varies[i]) {
+    if (known[i] && numbers.varies[i]) {
       return "Python computes with a number that is another one each time";
     }
   }
-  for (size_t i = 0; i < expected_->decides.size(); ++i) {
-    if (expected_->decides[i] && written_->decides[i] && expected_->varies[i]) {
+  for (size_t i = 0; i < numbers.decides.size(); ++i) {
+    if (numbers.decides[i] && written_->numbers.decides[i] &&
+        numbers.varies[i]) {
       return "an operator that is made of others may decide by a number that "
              "is another one each time";
     }
@@ -293,9 +296,9 @@ bool TapeMatcher::SameContents() const {
 }
 
 bool TapeMatcher::NumbersFit() const {
-  for (size_t i = 0; i < written_->numbers.size(); ++i) {
-    if (!expected_->varies[i] &&
-        !SameBits(expected_->numbers[i], written_->numbers[i])) {
+  for (size_t i = 0; i < written_->numbers.values.size(); ++i) {
+    if (!expected_->numbers.varies[i] &&
+        !SameBits(expected_->numbers.values[i], written_->numbers.values[i])) {
       return false;
     }
   }

@@ -125,11 +125,12 @@ void TapeNames::NoteOneOf(std::span<const int32_t> aliases) {
   const bool are_inputs = std::ranges::all_of(
       aliases, [&](int32_t reg) { return at(reg).origin == Origin::kInput; });
   if (!are_inputs) {  // views of arguments, say
-    record_.fixed_distances = true;
+    record_.placement.fixed_distances = true;
     return;
   }
   for (const int32_t reg : aliases.subspan(1)) {
-    record_.in_one_place.emplace(at(aliases.front()).index, at(reg).index);
+    record_.placement.in_one_place.emplace(at(aliases.front()).index,
+                                           at(reg).index);
   }
 }
 

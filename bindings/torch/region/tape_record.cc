@@ -10,6 +10,38 @@ using Origin = TapeRegister::Origin;
 
 }  // namespace
 
+void TapePlacement::Join(TapePlacement&& other) {
+  fixed_offsets |= other.fixed_offsets;
+  fixed_distances |= other.fixed_distances;
+  in_one_place.merge(other.in_one_place);
+}
+
+TapeNumbers TapeNumbers::Of(std::vector<double> values) {
+  TapeNumbers numbers;
+  numbers.varies.resize(values.size(), false);
+  numbers.decides.resize(values.size(), false);
+  numbers.values = std::move(values);
+  return numbers;
+}
+
+void TapeNumbers::NoteComputed(const std::vector<bool>& noted) {
+  if (noted.empty()) {
+    with_plain_floats = true;
+    return;
+  }
+  with_noting_floats = true;
+  computed.resize(noted.size(), false);
+  for (size_t i = 0; i < noted.size(); ++i) {
+    computed[i] = computed[i] || noted[i];
+  }
+}
+
+void TapeNumbers::Join(const TapeNumbers& other) {
+  for (size_t i = 0; i < decides.size(); ++i) {
+    decides[i] = decides[i] && other.decides[i];
+  }
+}
+
 const TapeCall* TapeRecord::MakerOf(int32_t reg) const {
   const TapeRegister& of = registers[static_cast<size_t>(reg)];
   return of.origin == Origin::kResult ? &calls[of.index] : nullptr;
@@ -85,26 +117,10 @@ void TapeRecord::NoteUses() {
   }
 }
 
-void TapeRecord::NoteComputed(const std::vector<bool>& noted) {
-  if (noted.empty()) {
-    with_plain_floats = true;
-    return;
-  }
-  with_noting_floats = true;
-  computed.resize(noted.size(), false);
-  for (size_t i = 0; i < noted.size(); ++i) {
-    computed[i] = computed[i] || noted[i];
-  }
-}
-
 void TapeRecord::Join(TapeRecord&& other) {
   watched = std::move(other.watched);  // more since it was written
-  for (size_t i = 0; i < decides.size(); ++i) {
-    decides[i] = decides[i] && other.decides[i];
-  }
-  fixed_offsets |= other.fixed_offsets;
-  fixed_distances |= other.fixed_distances;
-  in_one_place.merge(other.in_one_place);
+  numbers.Join(other.numbers);
+  placement.Join(std::move(other.placement));
 }
 
 }  // namespace reprise::bindings

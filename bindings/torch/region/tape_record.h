@@ -125,6 +125,43 @@ struct TapeGradient {
   bool operator==(const TapeGradient&) const = default;
 };
 
+// Where in memory the inputs lie: what a recording went by.
+struct TapePlacement {
+  // Another recording of the same calls went by this as well.
+  void Join(TapePlacement&& other);
+
+  // By input: the first with its storage.
+  std::vector<uint32_t> sharing = {};
+  // Where in its storage an argument begins is a call's number, or was asked.
+  bool fixed_offsets = false;
+  // Arguments of one storage lie to each other as they did.
+  bool fixed_distances = false;
+  // Pairs of inputs that begin in one place of one storage.
+  std::set<std::pair<uint32_t, uint32_t>> in_one_place = {};
+};
+
+// The numbers that are given at each call: what they were, and what is known of
+// each.
+struct TapeNumbers {
+  static TapeNumbers Of(std::vector<double> values);
+
+  // Once for each recording. Empty: its floats were ordinary ones.
+  void NoteComputed(const std::vector<bool>& noted);
+  // Another recording of the same calls has shown what it shows, too.
+  void Join(const TapeNumbers& other);
+
+  std::vector<double> values = {};
+  std::vector<bool> varies = {};
+  // Of recordings with floats that note it: Python did something with it but to
+  // hand it on.
+  std::vector<bool> computed = {};
+  // In all recordings: an operator that is made of others was given it, which
+  // may decide by it what it calls.
+  std::vector<bool> decides = {};
+  bool with_noting_floats = false;
+  bool with_plain_floats = false;
+};
+
 // A recorded call of a Python callable, as the calls of operators that it made.
 // TapeWriter fills one in, TapeMatcher compares two, and a Tape keeps one as
 // it is then. A value: copies share tensors of the host that are never written.
@@ -143,8 +180,6 @@ struct TapeRecord {
 
   // Once, behind the last call.
   void NoteUses();
-  // Once for each recording. Empty: its floats were ordinary ones.
-  void NoteComputed(const std::vector<bool>& noted);
   // Another recording of the same calls has shown what it shows, too. Behind
   // TapeMatcher.
   void Join(TapeRecord&& other);
@@ -153,25 +188,10 @@ struct TapeRecord {
   uint64_t modes = 0;  // ModesWord()
   // kForward: a node has to do with the arguments' gradients.
   TapePass pass = TapePass::kWhole;
-  // Where in its storage an argument begins is a call's number, or was asked.
-  bool fixed_offsets = false;
-  // Arguments of one storage lie to each other as they did.
-  bool fixed_distances = false;
-  // Pairs of inputs that begin in one place of one storage.
-  std::set<std::pair<uint32_t, uint32_t>> in_one_place = {};
   std::vector<TapeRegister> registers = {};
-  std::vector<int32_t> inputs = {};    // registers
-  std::vector<uint32_t> sharing = {};  // by input: the first with its storage
-  std::vector<double> numbers = {};
-  std::vector<bool> varies = {};  // by number
-  // By number, of recordings with floats that note it: Python did something
-  // with it but to hand it on.
-  std::vector<bool> computed = {};
-  // By number, in all recordings: an operator that is made of others was given
-  // it, which may decide by it what it calls.
-  std::vector<bool> decides = {};
-  bool with_noting_floats = false;
-  bool with_plain_floats = false;
+  std::vector<int32_t> inputs = {};  // registers
+  TapePlacement placement = {};
+  TapeNumbers numbers = {};
   std::vector<TapeCall> calls = {};
   std::vector<TapeContent> contents = {};  // before the first call
   // The first call that writes something from outside or draws random numbers.

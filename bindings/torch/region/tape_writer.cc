@@ -40,9 +40,7 @@ TapeWriter::TapeWriter(Parts parts)
       record_{.level = parts_.level,
               .modes = surroundings_.modes(),
               .pass = parts_.pass,
-              .numbers = parts_.numbers,
-              .varies = std::vector<bool>(parts_.numbers.size(), false),
-              .decides = std::vector<bool>(parts_.numbers.size(), false)},
+              .numbers = TapeNumbers::Of(parts_.numbers)},
       matcher_(parts_.expected, &record_),
       names_(record_, fault_, gradients_, watched_),
       effects_(record_, names_),
@@ -58,7 +56,7 @@ TapeWriter::TapeWriter(Parts parts)
         std::ranges::find_if(parts_.inputs, [&input](const at::Tensor& other) {
           return other.storage().is_alias_of(input.storage());
         });
-    record_.sharing.push_back(
+    record_.placement.sharing.push_back(
         static_cast<uint32_t>(same - parts_.inputs.begin()));
   }
 }
@@ -165,7 +163,7 @@ size_t TapeWriter::Before(const c10::OperatorHandle& op,
   // Without an offset, from where the tensor begins.
   if (op.operator_name().name.starts_with("aten::as_strided") &&
       !arguments.back().isNone()) {
-    record_.fixed_offsets = true;
+    record_.placement.fixed_offsets = true;
   }
   effects_.Note(record_.calls.size() - 1, arguments);
   auto& written = written_.emplace_back();
@@ -278,7 +276,7 @@ void TapeWriter::NoteAsked(const c10::TensorImpl& tensor, Asked what) {
   if (IsOfThisCall(tensor, what)) return;
   switch (what) {
     case Asked::kOffset:
-      record_.fixed_offsets = true;
+      record_.placement.fixed_offsets = true;
       break;
     case Asked::kMemory:
       fault_.Refuse(Refusal::kAsksForMemory);
@@ -374,11 +372,11 @@ TapeWriter::Outcome TapeWriter::End(std::span<const at::Tensor> outputs,
   if (outcome.as_expected) {
     TapeRecord matched = matcher_.TakeMatched();
     matched.Join(std::move(record_));
-    matched.NoteComputed(computed);
+    matched.numbers.NoteComputed(computed);
     record_ = std::move(matched);
   } else {
     matcher_.ForgetNumbers();
-    record_.NoteComputed(computed);
+    record_.numbers.NoteComputed(computed);
     record_.NoteUses();
     if (parts_.level == TapeLevel::kBelowAutograd) {
       NoteViews(record_, names_.storages());

@@ -86,16 +86,15 @@ TEST_F(DecidingValuesTest, WhatIsLargeCannotDecide) {
 }
 
 TEST_F(DecidingValuesTest, NumbersOfCompositeOperatorsAreNoted) {
-  record_.numbers = {0.5, 0.25, 3};
-  record_.decides.assign(3, false);
+  record_.numbers = TapeNumbers::Of({0.5, 0.25, 3});
   c10::List<double> scales({-0.25});
   deciding_.NoteNumbers(Values{at::randn({3}), 3.0, scales});
-  EXPECT_EQ(record_.decides, (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(record_.numbers.decides, (std::vector<bool>{false, true, true}));
 }
 
 TEST_F(DecidingValuesTest, FloatsThatAreGivenMayVary) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  record_.numbers = {0.5, nan};
+  record_.numbers = TapeNumbers::Of({0.5, nan});
   for (const double value : {0.25, 0.5, -0.5, nan}) {
     TapeArgument argument;
     argument.value = value;

@@ -141,8 +141,8 @@ TEST_F(TapeNamesTest, AliasesOfSeveralInputsAreNoted) {
   names_.AddInput(x_, 0);
   names_.AddInput(same, 1);
   names_.RegisterOf(x_.detach());
-  EXPECT_EQ(record_.in_one_place.size(), 1u);
-  EXPECT_FALSE(record_.fixed_distances);
+  EXPECT_EQ(record_.placement.in_one_place.size(), 1u);
+  EXPECT_FALSE(record_.placement.fixed_distances);
 }
 
 }  // namespace

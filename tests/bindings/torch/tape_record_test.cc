@@ -72,13 +72,13 @@ TEST_F(TapeRecordTest, AViewIsUsedWithWhatItIsAViewOf) {
 }
 
 TEST_F(TapeRecordTest, BothKindsOfFloatsAreNoted) {
-  record_.NoteComputed({});
-  EXPECT_TRUE(record_.with_plain_floats);
-  EXPECT_FALSE(record_.with_noting_floats);
-  record_.NoteComputed({true, false});
-  record_.NoteComputed({false, false});
-  EXPECT_TRUE(record_.with_noting_floats);
-  EXPECT_EQ(record_.computed, (std::vector<bool>{true, false}));
+  record_.numbers.NoteComputed({});
+  EXPECT_TRUE(record_.numbers.with_plain_floats);
+  EXPECT_FALSE(record_.numbers.with_noting_floats);
+  record_.numbers.NoteComputed({true, false});
+  record_.numbers.NoteComputed({false, false});
+  EXPECT_TRUE(record_.numbers.with_noting_floats);
+  EXPECT_EQ(record_.numbers.computed, (std::vector<bool>{true, false}));
 }
 
 TEST_F(TapeRecordTest, GradientsThatAreThereBeforeAreRead) {
@@ -88,17 +88,17 @@ TEST_F(TapeRecordTest, GradientsThatAreThereBeforeAreRead) {
 }
 
 TEST_F(TapeRecordTest, WhatAnotherRecordingHasShownHolds) {
-  record_.decides = {true, true, false};
-  record_.in_one_place = {{0, 1}};
+  record_.numbers.decides = {true, true, false};
+  record_.placement.in_one_place = {{0, 1}};
   TapeRecord other;
-  other.decides = {true, false, true};
-  other.fixed_offsets = true;
-  other.in_one_place = {{0, 2}};
+  other.numbers.decides = {true, false, true};
+  other.placement.fixed_offsets = true;
+  other.placement.in_one_place = {{0, 2}};
   record_.Join(std::move(other));
-  EXPECT_EQ(record_.decides, (std::vector<bool>{true, false, false}));
-  EXPECT_TRUE(record_.fixed_offsets);
-  EXPECT_FALSE(record_.fixed_distances);
-  EXPECT_EQ(record_.in_one_place.size(), 2u);
+  EXPECT_EQ(record_.numbers.decides, (std::vector<bool>{true, false, false}));
+  EXPECT_TRUE(record_.placement.fixed_offsets);
+  EXPECT_FALSE(record_.placement.fixed_distances);
+  EXPECT_EQ(record_.placement.in_one_place.size(), 2u);
 }
 
 }  // namespace

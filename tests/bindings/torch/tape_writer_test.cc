@@ -104,7 +104,7 @@ TEST_F(TapeWriterTest, PythonAsksWhatIsAnotherThingInAnotherCall) {
   offset.NoteAsked(*x_.unsafeGetTensorImpl(), TapeWriter::Asked::kOffset);
   const auto outcome = End(offset, {Add(offset, x_, x_)});
   ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
-  EXPECT_TRUE(outcome.tape->record().fixed_offsets);
+  EXPECT_TRUE(outcome.tape->record().placement.fixed_offsets);
 }
 
 TEST_F(TapeWriterTest, FunctionsRunWithoutGradients) {
