@@ -34,7 +34,6 @@ LARGER = {
     "scheduler/stream_session.h": 339,
 }
 LONGER = {
-    "bindings/torch/observe/python_observers.cc:RunObserved": 81,
     "bindings/torch/region/refusals.cc:SentenceOf": 119,
     "bindings/torch/region/region_variants.cc:RegionVariants::End": 71,
     "bindings/torch/region/stretch_learner.cc:StretchLearner::FindResults": 72,

@@ -198,20 +198,75 @@ std::optional<TapeRecorder::Asked> AskedBy(Use use) {
   }
 }
 
-void* RunObserved(void* first, void* b, void* c, void* d, void* e,
-                  const Observed& observed) {
-  const auto run = [&] { return observed.function(first, b, c, d, e); };
-  if (const auto asked = AskedBy(observed.use)) {
+// Whoever writes down what runs is told of the use.
+void TellRecorder(Use use, const void* first) {
+  if (const auto asked = AskedBy(use)) {
     const void* const held = static_cast<const PythonObject*>(first)->held;
     if (held != nullptr) {
       TapeRecorder::NoteAsked(*static_cast<const c10::TensorImpl*>(held),
                               *asked);
     }
-  } else if (observed.use == Use::kNoHooks) {
+  } else if (use == Use::kNoHooks) {
     TapeRecorder::NoteHooksDisabled();
-  } else if (observed.use != Use::kLibraries && observed.use != Use::kKernels) {
-    TapeRecorder::NoteOutside(ReasonOf(observed.use));
+  } else if (use != Use::kLibraries && use != Use::kKernels) {
+    TapeRecorder::NoteOutside(ReasonOf(use));
   }
+}
+
+// Runs what uses memory or waits, between interruptions before and after it.
+template <typename Run>
+void* RunUse(Use use, const void* first, const Run& run) {
+  InterruptIfUsed(use, first);
+  t_thread_state.wait = {};  // of earlier ones
+  void* const result = run();
+  // It raised: nobody has waited.
+  if (result == nullptr) t_thread_state.wait = {};
+  HaveReturned(use, first);
+  return result;
+}
+
+// Runs what may register kernels of operators.
+template <typename Run>
+void* RunRegistering(Use use, const Run& run) {
+  // What changed before is not of this call.
+  if (TapeRecorder::RecordsHere()) LookAtKernels();
+  const uint64_t before = KernelState();
+  void* const result = run();
+  KernelsMayHaveChanged();
+  // Modules of torch's own register what replaces no kernel.
+  if (TapeRecorder::RecordsHere()) {
+    LookAtKernels();
+    if (KernelState() != before) TapeRecorder::NoteOutside(ReasonOf(use));
+  }
+  return result;
+}
+
+// Runs what may write any memory until it returns.
+template <typename Run>
+void* RunUnseen(Use use, const void* first, const Run& run) {
+  // Before passes are interrupted: none begins anew with what is freed.
+  std::optional<engine::LibraryFrees::Freeing> freeing;
+  if (use == Use::kPlans) {
+    const PythonLockGivenUp python;
+    freeing.emplace(CufftFrees());
+  }
+  const AnythingUnderWay noted;
+  InterruptIfUsed(use, first);
+  if (use == Use::kGraph) {
+    const device::LaunchRecorder::GraphOfProgram launching;
+    return run();
+  }
+  if (use == Use::kLaunches) {
+    const DepthGuard inside;
+    return run();
+  }
+  return use == Use::kPlans ? run() : RunRegistering(use, run);
+}
+
+void* RunObserved(void* first, void* b, void* c, void* d, void* e,
+                  const Observed& observed) {
+  const auto run = [&] { return observed.function(first, b, c, d, e); };
+  TellRecorder(observed.use, first);
   switch (observed.use) {
     case Use::kSeeds:
     case Use::kSavedTensors:
@@ -228,15 +283,8 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kStorage:
     case Use::kMemory:
     case Use::kStreams:
-    case Use::kWaits: {
-      InterruptIfUsed(observed.use, first);
-      t_thread_state.wait = {};  // of earlier ones
-      void* const result = run();
-      // It raised: nobody has waited.
-      if (result == nullptr) t_thread_state.wait = {};
-      HaveReturned(observed.use, first);
-      return result;
-    }
+    case Use::kWaits:
+      return RunUse(observed.use, first, run);
     case Use::kLaunches:
     case Use::kGraph:
     case Use::kKernels:
@@ -244,40 +292,7 @@ void* RunObserved(void* first, void* b, void* c, void* d, void* e,
     case Use::kPlans:
       break;
   }
-  // Before passes are interrupted: none begins anew with what is freed.
-  std::optional<engine::LibraryFrees::Freeing> freeing;
-  if (observed.use == Use::kPlans) {
-    const PythonLockGivenUp python;
-    freeing.emplace(CufftFrees());
-  }
-  // It may write memory until it returns.
-  const AnythingUnderWay noted;
-  InterruptIfUsed(observed.use, first);
-  if (observed.use == Use::kGraph) {
-    const device::LaunchRecorder::GraphOfProgram launching;
-    return run();
-  }
-  if (observed.use == Use::kLaunches) {
-    const DepthGuard inside;
-    return run();
-  }
-  const bool registers =
-      observed.use == Use::kKernels || observed.use == Use::kLibraries;
-  // What changed before is not of this call.
-  if (registers && TapeRecorder::RecordsHere()) LookAtKernels();
-  const uint64_t before = KernelState();
-  void* const result = run();
-  if (registers) {
-    KernelsMayHaveChanged();
-    // Modules of torch's own register what replaces no kernel.
-    if (TapeRecorder::RecordsHere()) {
-      LookAtKernels();
-      if (KernelState() != before) {
-        TapeRecorder::NoteOutside(ReasonOf(observed.use));
-      }
-    }
-  }
-  return result;
+  return RunUnseen(observed.use, first, run);
 }
 
 template <size_t kIndex>
