@@ -129,49 +129,59 @@ RegionVariants::Learned RegionVariants::End(
   const auto expected = std::ranges::find(
       variants_, expected_.empty() ? 0 : expected_[outcome.expected],
       &Variant::name);
-  if (outcome.as_expected && expected != variants_.end() &&
-      !outcome.tape->has_both_floats()) {
-    expected->tape = std::move(outcome.tape);
-    learned.verdict = Verdict::kSeen;
-    learned.tape = expected->name;
-    return learned;
-  }
   if (outcome.as_expected && expected != variants_.end()) {
-    learned.verdict = expected->trusted ? Verdict::kSame : Verdict::kTrusted;
-    expected->tape = std::move(outcome.tape);
-    expected->stretches = std::make_shared<TapeStretches>();
-    if (expected->trusted) {
-      expected->until_sample =
-          std::min(2 * expected->until_sample, kSeldomSample);
-    }
-    expected->trusted = true;
-    expected->runs = 0;
-    differences_ = fruitless_ = 0;
-    learned.tape = expected->name;
+    Confirm(*expected, std::move(outcome.tape), learned);
     return learned;
   }
   learned.verdict = Verdict::kSeen;
   ++fruitless_;
   if (expected == variants_.end() || !expected_fits_ || outcome.read_another) {
-    // What differs is a number that no call explains, or what Python reads.
-    if (!learned.reason.empty() && ++differences_ > kMostDifferences) {
-      learned.verdict = Verdict::kDiffers;
-      return learned;
-    }
-    variants_.push_front({.tape = std::move(outcome.tape), .name = next_name_});
-    if (variants_.size() > kMostTapes) variants_.pop_back();
-    learned.tape = next_name_++;
-    return learned;
+    Keep(std::move(outcome.tape), learned);
+  } else {
+    Doubt(*expected, std::move(outcome.tape), learned);
   }
-  if (expected->trusted) {
+  return learned;
+}
+
+void RegionVariants::Confirm(Variant& variant, std::shared_ptr<const Tape> tape,
+                             Learned& learned) {
+  learned.tape = variant.name;
+  variant.tape = std::move(tape);
+  if (!variant.tape->has_both_floats()) {
+    learned.verdict = Verdict::kSeen;
+    return;
+  }
+  learned.verdict = variant.trusted ? Verdict::kSame : Verdict::kTrusted;
+  variant.stretches = std::make_shared<TapeStretches>();
+  if (variant.trusted) {
+    variant.until_sample = std::min(2 * variant.until_sample, kSeldomSample);
+  }
+  variant.trusted = true;
+  variant.runs = 0;
+  differences_ = fruitless_ = 0;
+}
+
+void RegionVariants::Keep(std::shared_ptr<const Tape> tape, Learned& learned) {
+  // What differs is a number that no call explains, or what Python reads.
+  if (!learned.reason.empty() && ++differences_ > kMostDifferences) {
+    learned.verdict = Verdict::kDiffers;
+    return;
+  }
+  variants_.push_front({.tape = std::move(tape), .name = next_name_});
+  if (variants_.size() > kMostTapes) variants_.pop_back();
+  learned.tape = next_name_++;
+}
+
+void RegionVariants::Doubt(Variant& variant, std::shared_ptr<const Tape> tape,
+                           Learned& learned) {
+  if (variant.trusted) {
     variants_.clear();
     learned.verdict = Verdict::kWithdrawn;
-    return learned;
+    return;
   }
   if (++differences_ > kMostDifferences) learned.verdict = Verdict::kDiffers;
-  expected->tape = std::move(outcome.tape);
-  learned.tape = expected->name;
-  return learned;
+  variant.tape = std::move(tape);
+  learned.tape = variant.name;
 }
 
 void RegionVariants::Abandon(int64_t owner) {

@@ -126,6 +126,15 @@ class RegionVariants {
   static constexpr int kPassedARecording = 16;
 
   void NoteRun(int64_t name);
+  // What follows from a recording, with the lock.
+  // It has shown what `variant` has.
+  void Confirm(Variant& variant, std::shared_ptr<const Tape> tape,
+               Learned& learned);
+  // Nothing that is kept was to show the same.
+  void Keep(std::shared_ptr<const Tape> tape, Learned& learned);
+  // It was to show what `variant` has, and has shown something else.
+  void Doubt(Variant& variant, std::shared_ptr<const Tape> tape,
+             Learned& learned);
 
   const TapePass pass_;
   const std::shared_ptr<std::atomic<uint64_t>> backward_ =
