@@ -129,41 +129,41 @@ void StretchLearner::Before(size_t call, scheduler::Session* session) {
   }
 }
 
-bool StretchLearner::FindResults(const TapeCall& call,
-                                 scheduler::Session* session,
-                                 AnsweredCall& answered) const {
+bool StretchLearner::MakesAlone(const engine::ResultSpec& spec) const {
+  const engine::Value& value = due_.program->trace->values[spec.value];
+  return !value.external && value.birth_op == due_.index &&
+         std::ranges::count_if(
+             due_.op->results, [&](const engine::ResultSpec& other) {
+               return other.IsValue() && other.value == spec.value;
+             }) == 1;
+}
+
+bool StretchLearner::FindReformed(const TapeCall& call,
+                                  scheduler::Session& session,
+                                  AnsweredCall& answered) const {
+  const std::vector<engine::ResultSpec>& all = due_.op->results;
+  if (all.size() != 1 || !all[0].IsValue() || !MakesAlone(all[0]) ||
+      call.results.size() != 1 || !IsNew(call, call.results[0])) {
+    return false;
+  }
+  const at::Tensor& made = made_[call.results[0]];
+  const uint64_t offset_bytes =
+      static_cast<uint64_t>(made.storage_offset()) * made.itemsize();
+  const TensorForm& form =
+      record_.registers[static_cast<size_t>(call.results[0])].form;
+  answered.results.push_back({call.results[0], due_.index, 0, true});
+  return form.Fits(*made.unsafeGetTensorImpl(), /*has_gradient=*/false) &&
+         form.storage_offset == made.storage_offset() &&
+         MakeOver(made.storage(), form).key_set() == made.key_set() &&
+         session.IsAt(
+             Placed(*made.unsafeGetTensorImpl(),
+                    {.value = all[0].value, .offset_bytes = offset_bytes}));
+}
+
+bool StretchLearner::FindOwnResults(const TapeCall& call,
+                                    AnsweredCall& answered) const {
   using SpecKind = engine::ResultSpec::Kind;
   const std::vector<engine::ResultSpec>& all = due_.op->results;
-  const auto is_new = [&](int32_t reg) {
-    return reg >= 0 && record_.MakerOf(reg) == &call;
-  };
-  const auto makes = [&](const engine::ResultSpec& spec) {
-    const engine::Value& value = due_.program->trace->values[spec.value];
-    return !value.external && value.birth_op == due_.index &&
-           std::ranges::count_if(all, [&](const engine::ResultSpec& other) {
-             return other.IsValue() && other.value == spec.value;
-           }) == 1;
-  };
-  if (!due_.own) {
-    // One value, seen in another form.
-    if (session == nullptr || all.size() != 1 || !all[0].IsValue() ||
-        !makes(all[0]) || call.results.size() != 1 ||
-        !is_new(call.results[0])) {
-      return false;
-    }
-    const at::Tensor& made = made_[call.results[0]];
-    const uint64_t offset_bytes =
-        static_cast<uint64_t>(made.storage_offset()) * made.itemsize();
-    const TensorForm& form =
-        record_.registers[static_cast<size_t>(call.results[0])].form;
-    answered.results.push_back({call.results[0], due_.index, 0, true});
-    return form.Fits(*made.unsafeGetTensorImpl(), /*has_gradient=*/false) &&
-           form.storage_offset == made.storage_offset() &&
-           MakeOver(made.storage(), form).key_set() == made.key_set() &&
-           session->IsAt(
-               Placed(*made.unsafeGetTensorImpl(),
-                      {.value = all[0].value, .offset_bytes = offset_bytes}));
-  }
   // By index, those that stand for tensors; others are numbers.
   std::vector<uint32_t> specs;
   for (uint32_t i = 0; i < all.size(); ++i) {
@@ -171,6 +171,7 @@ bool StretchLearner::FindResults(const TapeCall& call,
       specs.push_back(i);
     }
   }
+  const auto is_new = [&](int32_t reg) { return IsNew(call, reg); };
   // What is returned by reference has no part in them.
   if (specs.empty()) return std::ranges::none_of(call.results, is_new);
   if (specs.size() != call.results.size()) return false;
@@ -192,7 +193,7 @@ bool StretchLearner::FindResults(const TapeCall& call,
         answered.results.push_back({reg, due_.index, specs[i], false});
         break;
       case SpecKind::kValue:
-        if (!is_new(reg) || !makes(spec) || !IsAsSaid(made_[reg], spec)) {
+        if (!is_new(reg) || !MakesAlone(spec) || !IsAsSaid(made_[reg], spec)) {
           return false;
         }
         answered.results.push_back({reg, due_.index, specs[i], false});
@@ -234,10 +235,12 @@ void StretchLearner::After(size_t call, scheduler::Session* session) {
     }
     answered.bumps.push_back(bump);
   }
-  if (one &&
-      FindResults(record_.calls[call], last ? nullptr : session, answered)) {
-    learned_[call] = std::move(answered);
-  }
+  if (!one) return;
+  const TapeCall& made = record_.calls[call];
+  // Behind the last op the session no longer knows where values are.
+  const bool found = due_.own ? FindOwnResults(made, answered)
+                              : !last && FindReformed(made, *session, answered);
+  if (found) learned_[call] = std::move(answered);
 }
 
 }  // namespace reprise::bindings

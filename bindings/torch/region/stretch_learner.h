@@ -62,8 +62,18 @@ class StretchLearner {
   bool MayBeUnseen(const TapeCall& call) const;
   void NoteVersions(const TapeCall& call);
   bool FindOperands(const TapeCall& call, scheduler::Session& session);
-  bool FindResults(const TapeCall& call, scheduler::Session* session,
-                   AnsweredCall& answered) const;
+  // Of the op that is due, which result is which of the call's: those of the
+  // call's own op, or one value that the call gives another form. False: that
+  // is not known.
+  bool FindOwnResults(const TapeCall& call, AnsweredCall& answered) const;
+  bool FindReformed(const TapeCall& call, scheduler::Session& session,
+                    AnsweredCall& answered) const;
+  // The call is the first that gives this register.
+  bool IsNew(const TapeCall& call, int32_t reg) const {
+    return reg >= 0 && record_.MakerOf(reg) == &call;
+  }
+  // The op makes the value, and gives it out as this result alone.
+  bool MakesAlone(const engine::ResultSpec& spec) const;
 
   const TapeRecord& record_;
   TapeValues& made_;
