@@ -1,6 +1,7 @@
 #include "bindings/torch/region/stretch_run.h"
 
 #include <algorithm>
+#include <functional>
 #include <new>
 #include <thread>
 #include <utility>
@@ -15,6 +16,74 @@
 #include "engine/replay/ledger.h"
 
 namespace reprise::bindings {
+
+// Is called behind each op that is followed, in their order: makes what is
+// wanted of it, counts its writes, and drops what nobody uses behind it. Under
+// the session's lock; borrows all that it is made of.
+class StretchRun::Results {
+ public:
+  Results(const TapeStretch& stretch, scheduler::Session& session,
+          const engine::Program& program, StretchRun& run)
+      : stretch_(stretch), session_(session), program_(program), run_(run) {}
+
+  void operator()(uint32_t op) {
+    for (; wanted_ != stretch_.wanted.end() && wanted_->op == op; ++wanted_) {
+      Make(*wanted_);
+    }
+    for (; bump_ != stretch_.bumps.end() && bump_->op == op; ++bump_) {
+      c10::TensorImpl* const written = run_.made_.Look(bump_->reg);
+      for (uint32_t i = 0; written != nullptr && i < bump_->times; ++i) {
+        written->bump_version();
+      }
+    }
+    // What is behind may be written over it. No other memory is released under
+    // the session's lock.
+    for (; drop_ != stretch_.drops.end() && drop_->op == op; ++drop_) {
+      at::Tensor& made = run_.made_[drop_->reg];
+      if (made.defined() && made.use_count() == 1 &&
+          engine::Ledger::IsLease(made.storage().data_ptr().get_deleter())) {
+        made.reset();
+      }
+    }
+  }
+
+  // Only ops before `end_op` were followed: makes what is used of these.
+  void MakeUsed(const TapeRecord::Used& used, uint32_t end_op) {
+    for (const TapeStretch::Result& result : stretch_.results) {
+      if (result.op < end_op && used.results.contains(result.reg) &&
+          !run_.made_[result.reg].defined()) {
+        Make(result);
+      }
+    }
+  }
+
+ private:
+  void Make(const TapeStretch::Result& result) {
+    const engine::ResultSpec& spec =
+        program_.trace->ops[result.op].results[result.result];
+    at::Tensor& made = run_.made_[result.reg];
+    if (!spec.IsValue()) {
+      made = CopyHostTensor(*static_cast<const c10::IValue*>(spec.host.get())
+                                 ->toTensor()
+                                 .unsafeGetTensorImpl());
+      return;
+    }
+    c10::Storage storage = TakeStorage(session_, spec, kind_, run_.device_);
+    const auto reg = static_cast<size_t>(result.reg);
+    made = result.by_form ? MakeOver(storage, run_.record_.registers[reg].form)
+                          : MakeResult(spec, std::move(storage), kind_);
+  }
+
+  const TapeStretch& stretch_;
+  scheduler::Session& session_;
+  const engine::Program& program_;
+  StretchRun& run_;
+  const scheduler::DeviceKind kind_ = t_thread_state.kind;
+  std::vector<TapeStretch::Result>::const_iterator wanted_ =
+      stretch_.wanted.begin();
+  std::vector<TapeStretch::Bump>::const_iterator bump_ = stretch_.bumps.begin();
+  std::vector<TapeStretch::Drop>::const_iterator drop_ = stretch_.drops.begin();
+};
 
 StretchRun::StretchRun(const Tape& tape, TapeStretches* stretches,
                        TapeValues& made)
@@ -133,47 +202,7 @@ size_t StretchRun::GoOverOne(const TapeStretch& stretch,
   if (!FindGiven(stretch)) return 0;
   SpanUnderWay writing;
   const bool told = TellOfWrites(stretch, session, writing);
-  const auto kind = t_thread_state.kind;
-  const auto make = [&](const TapeStretch::Result& result) {
-    const engine::ResultSpec& spec =
-        program.trace->ops[result.op].results[result.result];
-    at::Tensor& made = made_[result.reg];
-    if (!spec.IsValue()) {
-      made = CopyHostTensor(*static_cast<const c10::IValue*>(spec.host.get())
-                                 ->toTensor()
-                                 .unsafeGetTensorImpl());
-      return;
-    }
-    c10::Storage storage = TakeStorage(session, spec, kind, device_);
-    made =
-        result.by_form
-            ? MakeOver(storage,
-                       record_.registers[static_cast<size_t>(result.reg)].form)
-            : MakeResult(spec, std::move(storage), kind);
-  };
-  auto wanted = stretch.wanted.begin();
-  auto bump = stretch.bumps.begin();
-  auto drop = stretch.drops.begin();
-  const auto passed = [&](uint32_t op) {
-    for (; wanted != stretch.wanted.end() && wanted->op == op; ++wanted) {
-      make(*wanted);
-    }
-    for (; bump != stretch.bumps.end() && bump->op == op; ++bump) {
-      c10::TensorImpl* const written = made_.Look(bump->reg);
-      for (uint32_t i = 0; written != nullptr && i < bump->times; ++i) {
-        written->bump_version();
-      }
-    }
-    // What is behind may be written over it. No other memory is released under
-    // the session's lock.
-    for (; drop != stretch.drops.end() && drop->op == op; ++drop) {
-      at::Tensor& made = made_[drop->reg];
-      if (made.defined() && made.use_count() == 1 &&
-          engine::Ledger::IsLease(made.storage().data_ptr().get_deleter())) {
-        made.reset();
-      }
-    }
-  };
+  Results results(stretch, session, program, *this);
   size_t end = stretch.end_call;
   TapeRecord::Used used;
   {
@@ -185,19 +214,14 @@ size_t StretchRun::GoOverOne(const TapeStretch& stretch,
          .operands = given_,
          .taken = stretch.taken,
          .told = told},
-        passed);
+        std::ref(results));
     if (followed == 0) return 0;
     gone_over_ += followed;
     if (followed < stretch.calls.size()) {
       // The calls from there on are made, of what was gone over.
       end = stretch.calls[followed];
       used = record_.UsedBehind(stretch.first_call, end);
-      for (const TapeStretch::Result& result : stretch.results) {
-        if (result.op < stretch.first_op + followed &&
-            used.results.contains(result.reg) && !made_[result.reg].defined()) {
-          make(result);
-        }
-      }
+      results.MakeUsed(used, stretch.first_op + followed);
     }
   }
   writing.End();

@@ -62,6 +62,9 @@ class StretchRun {
   // there on, where that was not tried.
   void NoteMiss(size_t call,
                 const std::shared_ptr<const engine::Program>& program);
+  // What becomes of a stretch's registers while its ops are followed.
+  class Results;
+
   size_t GoOverKnown(size_t call);
   size_t GoOverOne(const TapeStretch& stretch, scheduler::Session& session,
                    const engine::Program& program);
