@@ -98,29 +98,8 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
       keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
   TapeRecorder* const recorder = g_recorder.load(std::memory_order_acquire);
   if (recorder != nullptr && recorder->writer_.level() != level) {
-    if (HandsDataOut(op) && c10::impl::tls_is_dispatch_key_excluded(kBelow)) {
-      const std::lock_guard lock(g_recording);
-      recorder->writer_.fault().Refuse(Refusal::kReadsTensorsOfTensors);
-    }
-    // Composite operators are not seen below.
-    if (!c10::impl::tls_is_dispatch_key_excluded(kBelow) &&
-        MayDecideByNumbers(op)) {
-      const std::lock_guard lock(g_recording);
-      recorder->writer_.NoteNumbers(
-          std::span(*stack).last(op.schema().arguments().size()));
-    }
-    if (!c10::impl::tls_is_dispatch_key_excluded(kBelow) &&
-        SizesByData(op,
-                    std::span(*stack).last(op.schema().arguments().size()))) {
-      const std::lock_guard lock(g_recording);
-      recorder->writer_.fault().Refuse(Refusal::kSizeDependsOnData, op);
-    }
-    if (!c10::impl::tls_is_dispatch_key_excluded(kBelow) &&
-        DecidesByValues(op)) {
-      const std::lock_guard lock(g_recording);
-      recorder->writer_.NoteValues(
-          op, std::span(*stack).last(op.schema().arguments().size()));
-    }
+    recorder->NoteAbove(op,
+                        std::span(*stack).last(op.schema().arguments().size()));
     op.redispatchBoxed(below, stack);
     return;
   }
@@ -131,29 +110,58 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
     op.redispatchBoxed(below, stack);
     return;
   }
-  TapeWriter& writer = recorder->writer_;
+  recorder->WriteDown(op, below, stack);
+}
+
+void TapeRecorder::NoteAbove(const c10::OperatorHandle& op,
+                             std::span<const c10::IValue> arguments) {
+  if (c10::impl::tls_is_dispatch_key_excluded(kBelow)) {
+    if (HandsDataOut(op)) {
+      const std::lock_guard lock(g_recording);
+      writer_.fault().Refuse(Refusal::kReadsTensorsOfTensors);
+    }
+    return;
+  }
+  // Composite operators are not seen below.
+  if (MayDecideByNumbers(op)) {
+    const std::lock_guard lock(g_recording);
+    writer_.NoteNumbers(arguments);
+  }
+  if (SizesByData(op, arguments)) {
+    const std::lock_guard lock(g_recording);
+    writer_.fault().Refuse(Refusal::kSizeDependsOnData, op);
+  }
+  if (DecidesByValues(op)) {
+    const std::lock_guard lock(g_recording);
+    writer_.NoteValues(op, arguments);
+  }
+}
+
+void TapeRecorder::WriteDown(const c10::OperatorHandle& op,
+                             c10::DispatchKeySet below,
+                             torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard inside(
       c10::DispatchKeySet({kBelow, kAbove}));
-  const size_t arguments = op.schema().arguments().size();
+  const size_t others = stack->size() - op.schema().arguments().size();
   size_t call = 0;
   bool behind_effects = false;
   bool may_raise = false;
   const uint64_t waits = g_waits.load(std::memory_order_relaxed);
   {
+    const std::span<const c10::IValue> arguments =
+        std::span(*stack).subspan(others);
     const std::lock_guard lock(g_recording);
-    call = writer.Before(op, std::span(*stack).last(arguments));
-    behind_effects = writer.HasEffects();
+    call = writer_.Before(op, arguments);
+    behind_effects = writer_.HasEffects();
     may_raise =
-        behind_effects && (MayRaise(op, std::span(*stack).last(arguments)) ||
-                           writer.MayVary(call));
+        behind_effects && (MayRaise(op, arguments) || writer_.MayVary(call));
   }
   if (may_raise) TellOfEffects(op);
-  const size_t others = stack->size() - arguments;
   try {
     op.redispatchBoxed(below, stack);
   } catch (...) {
     const std::lock_guard lock(g_recording);
-    writer.fault().Refuse(Refusal::kRaised, op);
+    writer_.fault().Refuse(Refusal::kRaised, op);
     throw;
   }
   // It may have seen what tensors hold.
@@ -162,7 +170,7 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
     TellOfEffects(op);
   }
   const std::lock_guard lock(g_recording);
-  writer.After(call, std::span(*stack).subspan(others));
+  writer_.After(call, std::span(*stack).subspan(others));
 }
 
 void TapeRecorder::TellPythonOfEffects() {

@@ -89,6 +89,13 @@ class TapeRecorder {
   explicit TapeRecorder(Parts parts) : writer_(std::move(parts)) {}
   // Nothing is seen any more.
   void Leave();
+  // A call above the level of what is written down. What it calls below is
+  // seen there, but for what is noted here.
+  void NoteAbove(const c10::OperatorHandle& op,
+                 std::span<const c10::IValue> arguments);
+  // Writes the call down round it.
+  void WriteDown(const c10::OperatorHandle& op, c10::DispatchKeySet below,
+                 torch::jit::Stack* stack);
 
   TapeWriter writer_;  // under one lock of the process
   bool ended_ = false;
