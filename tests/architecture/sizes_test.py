@@ -35,7 +35,6 @@ LARGER = {
 }
 LONGER = {
     "bindings/torch/region/refusals.cc:SentenceOf": 119,
-    "bindings/torch/region/tape_views.cc:NoteViews": 68,
     "engine/device/launch_decoder.cc:LaunchDecoder::Decode": 80,
     "engine/trace/scalar.cc:Encode": 69,
 }

@@ -38,6 +38,83 @@ bool GivesSameViews(const TapeRecord& record, const TapeCall& call,
          });
 }
 
+// Storages that may be others in each call. Where in them a view begins is
+// another place then.
+std::unordered_set<const c10::StorageImpl*> GivenStorages(
+    const TapeRecord& record,
+    std::span<const c10::StorageImpl* const> storages) {
+  std::unordered_set<const c10::StorageImpl*> given;
+  for (size_t reg = 0; reg < storages.size(); ++reg) {
+    const Origin origin = record.registers[reg].origin;
+    if (origin != Origin::kResult && origin != Origin::kForeign) {
+      given.insert(storages[reg]);
+    }
+  }
+  return given;
+}
+
+// By register: the program gets it. What autograd saves nobody else sees.
+std::vector<bool> HandedOut(const TapeRecord& record) {
+  std::vector<bool> handed_out(record.registers.size(), false);
+  const auto hand_out = [&](int32_t reg) {
+    if (reg >= 0) handed_out[static_cast<size_t>(reg)] = true;
+  };
+  const size_t own = std::min(record.saved_from, record.outputs.size());
+  for (size_t i = 0; i < own; ++i) hand_out(record.outputs[i]);
+  for (const TapeGradient& gradient : record.gradients) {
+    hand_out(gradient.after);
+  }
+  return handed_out;
+}
+
+// TapeRegister::outside.
+void NoteOutside(TapeRecord& record,
+                 std::span<const c10::StorageImpl* const> storages) {
+  std::unordered_set<const c10::StorageImpl*> outside;
+  const auto insert = [&](int32_t reg) {
+    if (reg >= 0) outside.insert(storages[static_cast<size_t>(reg)]);
+  };
+  for (size_t reg = 0; reg < storages.size(); ++reg) {
+    if (record.registers[reg].origin != Origin::kResult) {
+      outside.insert(storages[reg]);
+    }
+  }
+  std::ranges::for_each(record.outputs, insert);
+  std::ranges::for_each(record.gradients, insert, &TapeGradient::after);
+  for (size_t reg = 0; reg < storages.size(); ++reg) {
+    record.registers[reg].outside =
+        storages[reg] == nullptr || outside.contains(storages[reg]);
+  }
+}
+
+// The versions of what the call writes tell of it.
+void NoteWritten(const TapeCall& call, std::vector<bool>& seen) {
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    if (!Writes(call.op, i)) continue;
+    for (const int32_t reg : call.arguments[i].registers) {
+      if (reg >= 0) seen[static_cast<size_t>(reg)] = true;
+    }
+  }
+}
+
+// What the call returns may be views of what it is given.
+void NoteReturned(const TapeCall& call,
+                  std::span<const c10::StorageImpl* const> storages,
+                  std::vector<bool>& seen) {
+  for (const TapeArgument& argument : call.arguments) {
+    for (const int32_t reg : argument.registers) {
+      if (reg < 0) continue;
+      const auto given_as = static_cast<size_t>(reg);
+      seen[given_as] =
+          seen[given_as] ||
+          std::ranges::any_of(call.results, [&](int32_t result) {
+            return result >= 0 &&
+                   storages[static_cast<size_t>(result)] == storages[given_as];
+          });
+    }
+  }
+}
+
 }  // namespace
 
 at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
@@ -55,70 +132,26 @@ at::Tensor MakeOver(const c10::Storage& storage, const TensorForm& form) {
 
 void NoteViews(TapeRecord& record,
                std::span<const c10::StorageImpl* const> storages) {
-  std::unordered_set<const c10::StorageImpl*> given;
-  std::unordered_set<const c10::StorageImpl*> outside;
-  for (size_t reg = 0; reg < storages.size(); ++reg) {
-    const Origin origin = record.registers[reg].origin;
-    if (origin == Origin::kResult) continue;
-    outside.insert(storages[reg]);
-    // Where in them a view begins is another place in each call.
-    if (origin != Origin::kForeign) given.insert(storages[reg]);
-  }
+  NoteOutside(record, storages);
+  const std::unordered_set<const c10::StorageImpl*> given =
+      GivenStorages(record, storages);
   // Whoever looks at a version, or at what a tensor is a view of, must not meet
   // one that was made in another way.
-  std::vector<bool> seen(record.registers.size(), false);
-  const auto hand_out = [&](int32_t reg) {
-    if (reg < 0) return;
-    seen[static_cast<size_t>(reg)] = true;
-    outside.insert(storages[static_cast<size_t>(reg)]);
-  };
-  for (size_t i = 0; i < record.outputs.size(); ++i) {
-    const int32_t reg = record.outputs[i];
-    if (i < record.saved_from) {
-      hand_out(reg);
-    } else {
-      outside.insert(storages[static_cast<size_t>(reg)]);
-    }
-  }
-  for (const TapeGradient& gradient : record.gradients)
-    hand_out(gradient.after);
-  for (size_t reg = 0; reg < storages.size(); ++reg) {
-    record.registers[reg].outside =
-        storages[reg] == nullptr || outside.contains(storages[reg]);
-  }
+  std::vector<bool> seen = HandedOut(record);
   const c10::Storage nothing = at::detail::empty_cpu({0}, at::kByte).storage();
+  const auto made_by_form = [&](int32_t reg) {
+    if (reg < 0) return true;
+    const TensorForm& form = record.registers[static_cast<size_t>(reg)].form;
+    return !seen[static_cast<size_t>(reg)] &&
+           form.keys == MakeOver(nothing, form).key_set().raw_repr();
+  };
   for (size_t c = record.calls.size(); c-- > 0;) {
     TapeCall& call = record.calls[c];
-    for (size_t i = 0; i < call.arguments.size(); ++i) {
-      if (!Writes(call.op, i)) continue;
-      for (const int32_t reg : call.arguments[i].registers) {
-        if (reg >= 0) seen[static_cast<size_t>(reg)] = true;
-      }
-    }
+    NoteWritten(call, seen);
     call.views = GivesSameViews(record, call, c, storages, given);
-    const auto made_by_form = [&](int32_t reg) {
-      if (reg < 0) return true;
-      const TapeRegister& result = record.registers[static_cast<size_t>(reg)];
-      return !seen[static_cast<size_t>(reg)] &&
-             result.form.keys ==
-                 MakeOver(nothing, result.form).key_set().raw_repr();
-    };
     call.only_views =
         call.views && std::ranges::all_of(call.results, made_by_form);
-    if (call.only_views) continue;
-    // What it returns may be views of what it is given.
-    for (const TapeArgument& argument : call.arguments) {
-      for (const int32_t reg : argument.registers) {
-        if (reg < 0) continue;
-        const auto given_as = static_cast<size_t>(reg);
-        seen[given_as] =
-            seen[given_as] ||
-            std::ranges::any_of(call.results, [&](int32_t result) {
-              return result >= 0 && storages[static_cast<size_t>(result)] ==
-                                        storages[given_as];
-            });
-      }
-    }
+    if (!call.only_views) NoteReturned(call, storages, seen);
   }
 }
 
