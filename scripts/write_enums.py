@@ -65,6 +65,12 @@ SHARED = (
         (Source("RegionVariants", "Verdict"),),
     ),
     Shared(
+        "NumberOp",
+        "",
+        "What a number that Python computes is.",
+        (Source("", "NumberOp"),),
+    ),
+    Shared(
         "Target",
         "",
         "Whom a gradient is added to: the next leaf, or `OUTPUTS - i`: output i.",

@@ -141,6 +141,14 @@ EndRegion(int64_t name, const std::vector<at::Tensor>& outputs,
           std::move(learned.written)};
 }
 
+// See NodesOf.
+void NoteArithmetic(int64_t name, const std::vector<int64_t>& words,
+                    std::vector<double> values) {
+  if (const auto region = Regions().Find(name)) {
+    region->NoteArithmetic(NodesOf(words, values), std::move(values));
+  }
+}
+
 // See RegionHistory::Parts; `leaves` are in the order of negative targets.
 void KeepHistory(int64_t region, int64_t tape, int64_t name, int64_t outputs,
                  int64_t tracked, const std::vector<int64_t>& saved,
@@ -334,6 +342,9 @@ TORCH_LIBRARY_FRAGMENT(reprise, library) {
       "end_region(int region, Tensor[] outputs, int[] computed, int own) -> "
       "(int[], str[], int[], Tensor[])",
       &b::EndRegion);
+  library.def("note_arithmetic(int region, int[] nodes, float[] values) -> ()",
+              &b::NoteArithmetic);
+  library.def("take_read() -> int", &b::TapeRecorder::TakeRead);
   library.def("abandon_region(int region, int owner) -> ()", &b::AbandonRegion);
   library.def("deciding_arguments(str name, str overload) -> str[]",
               &b::DecidingArguments);

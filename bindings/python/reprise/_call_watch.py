@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
+from reprise._arithmetic import Arithmetic
 from reprise._frames import Owner, is_torchs, owner_of
 from reprise._handlers import HandlerWatch, Managers
 from reprise._hidden_state import ASKING_NAMES, HiddenState
@@ -46,6 +47,8 @@ class CallWatch:
         self._numbers = set(map(id, numbers))
         # A function may ask for the class of a number.
         self.asks_for_class = False
+        # What it computes with its numbers. None: nobody follows that.
+        self.arithmetic: Arithmetic | None = None
         # Code that the call has run, of the program's and of packages, and its globals.
         self.ran: Code = {}
         self._known = known
@@ -60,6 +63,12 @@ class CallWatch:
     def __exit__(self, *_: object) -> None:
         self.handlers.end()
         self._look_away()
+
+    @staticmethod
+    def sees_calls() -> bool:
+        """Return whether calls can be seen, by one that is entered now."""
+        before = sys.getprofile()
+        return before is None or callable(before)
 
     def pause(self) -> None:
         """Stop watching: the code that follows runs in each call."""
@@ -94,9 +103,13 @@ class CallWatch:
         try:
             if event == "c_call":
                 self.hidden.saw_call(frame, what)
+                if self.arithmetic is not None:
+                    self.arithmetic.saw_call(frame, what)
             elif event == "call":
                 self.hidden.saw_function(frame)
                 self._saw_code(frame)
+                if self.arithmetic is not None:
+                    self.arithmetic.saw_frame(frame)
                 if self._numbers and not self.asks_for_class:
                     self._saw_function(frame)
                 if frame.f_code.co_name == "__enter__":
@@ -121,6 +134,8 @@ class CallWatch:
         named = set(code.co_names)
         if named.isdisjoint(_ASKS_FOR_CLASS) or is_torchs(code.co_filename):
             return
+        if owner_of(code.co_filename) == Owner.REPRISE:
+            return  # it knows the class
         arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         given = frame.f_locals
         self.asks_for_class = "float" in named or any(

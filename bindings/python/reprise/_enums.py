@@ -65,6 +65,25 @@ class Verdict:
     WITHDRAWN = 6
 
 
+# From bindings/torch/region/number_program.h
+class NumberOp:
+    """What a number that Python computes is."""
+
+    GIVEN = 0
+    READ = 1
+    CONSTANT = 2
+    NEGATE = 3
+    ABSOLUTE = 4
+    ADD = 5
+    SUBTRACT = 6
+    MULTIPLY = 7
+    DIVIDE = 8
+    POWER = 9
+    LESS = 10
+    LESS_EQUAL = 11
+    EQUAL = 12
+
+
 # From bindings/torch/region/region_node.h
 class Target:
     """Whom a gradient is added to: the next leaf, or `OUTPUTS - i`: output i."""

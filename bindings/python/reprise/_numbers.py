@@ -8,12 +8,15 @@ import dataclasses
 import gc
 import operator
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
+from reprise._arithmetic import EXACT, Arithmetic, take_read
+from reprise._enums import NumberOp
 from reprise.guards import classes, tree
 
 # What hands a number on, and gives nothing that depends on it.
@@ -37,50 +40,89 @@ _HARMLESS = frozenset(
         "__getnewargs__",
         "__neg__",
         "__pos__",
+        "__abs__",
     }
 )
 
 
+class Notes:
+    """What became of the numbers of one recorded call."""
+
+    def __init__(self, given: list[float]) -> None:
+        """`given`: the numbers of the call."""
+        # By number that is given: Python did something with it but to compute.
+        self.computed = [True] * len(given)
+        self.arithmetic = Arithmetic(given)
+        self.made: list[Number] = []
+
+    def look_at(self, node: int) -> None:
+        """Note that Python goes by a number."""
+        if node < len(self.computed):
+            self.computed[node] = True
+        else:
+            self.arithmetic.look_at(node)
+
+    def look_at_operands(self) -> None:
+        """Note that Python did something with each number that it computed with."""
+        for node in self.arithmetic.operands():
+            self.look_at(node)
+
+    def read(self, value: float) -> float:
+        """Return what `item()` of a tensor has given, as a number if it is followed."""
+        arithmetic = self.arithmetic
+        if type(value) is not float or (read := take_read()) < 0:
+            return value
+        arithmetic.reads += 1
+        return Number.of(value, arithmetic.add(NumberOp.READ, read, 0, value), self)
+
+
 class Number(float):
-    """A float that notes if Python computes with it, compares it or looks at it.
+    """A float that notes what Python computes with it, and whether it looks at it.
 
     For torch it is an ordinary float. In arithmetic with a tensor, Python asks the tensor.
-    Its negative is a `Number` of the same number.
+    Sums, differences, products, quotients, powers and comparisons are followed: these are
+    nodes of `Arithmetic`. Python goes by a comparison.
     """
 
-    computed: list[bool]
-    index: int
-    made: list[Number]
+    node: int
+    notes: Notes
 
     @staticmethod
-    def of(
-        value: float, index: int, computed: list[bool], made: list[Number]
-    ) -> Number:
-        """Return a number that notes its uses in `computed[index]`, and itself in `made`."""
+    def of(value: float, node: int, notes: Notes) -> Number:
+        """Return the number of a node."""
         number = Number(value)
-        number.index, number.computed, number.made = index, computed, made
-        made.append(number)
+        number.node, number.notes = node, notes
+        notes.made.append(number)
         return number
 
     def __neg__(self) -> Number:
-        negative = -float.__float__(self)
-        return Number.of(negative, self.index, self.computed, self.made)
+        return self._function(NumberOp.NEGATE, -float.__float__(self))
+
+    def __abs__(self) -> Number:
+        return self._function(NumberOp.ABSOLUTE, abs(float.__float__(self)))
 
     def __pos__(self) -> Number:
         return self
 
+    def _function(self, op: int, value: float) -> Number:
+        arithmetic = self.notes.arithmetic
+        return Number.of(value, arithmetic.add(op, self.node, 0, value), self.notes)
+
     @property
     def real(self) -> float:
         """The real part. The access is noted."""
-        return self + 0.0
+        self.notes.look_at(self.node)
+        return float.__float__(self)
 
     @property
     def imag(self) -> float:
         """The imaginary part. The access is noted."""
-        return self * 0.0
+        self.notes.look_at(self.node)
+        return 0.0
 
     def __reduce_ex__(self, _: Any) -> Any:
-        return float, (float.__pos__(self),)
+        self.notes.look_at(self.node)
+        return float, (float.__float__(self),)
 
 
 def _noting(name: str) -> Callable[..., Any]:
@@ -89,8 +131,65 @@ def _noting(name: str) -> Callable[..., Any]:
     def method(self: Number, *others: Any) -> Any:
         if others and isinstance(others[0], torch.Tensor):
             return NotImplemented
-        self.computed[self.index] = True
+        self.notes.look_at(self.node)
+        for other in others:
+            if type(other) is Number:
+                self.notes.look_at(other.node)
         return plain(self, *others)
+
+    method.__name__ = name
+    return method
+
+
+def _node_of(value: Any, notes: Notes) -> int | None:
+    """The node of an operand. None: it is no number whose value a float has."""
+    kind = type(value)
+    if kind is Number:
+        return value.node if value.notes is notes else None
+    if kind is float:
+        return notes.arithmetic.constant(value)
+    if kind in (int, bool) and abs(value) <= EXACT:
+        return notes.arithmetic.constant(float(value))
+    return None
+
+
+def _computing(name: str, op: int, *, reflected: bool = False) -> Callable[..., Any]:
+    noting = _noting(name)
+    plain = getattr(float, name)
+
+    def method(self: Number, *others: Any) -> Any:
+        if len(others) != 1 or (other := _node_of(others[0], self.notes)) is None:
+            return noting(self, *others)
+        try:
+            value = plain(self, others[0])
+        except ArithmeticError:
+            noting(self, *others)
+            raise
+        if type(value) is not float:
+            return noting(self, *others)
+        left, right = (other, self.node) if reflected else (self.node, other)
+        return Number.of(
+            value, self.notes.arithmetic.add(op, left, right, value), self.notes
+        )
+
+    method.__name__ = name
+    return method
+
+
+def _comparing(
+    name: str, op: int, *, swapped: bool, negated: bool
+) -> Callable[..., Any]:
+    noting = _noting(name)
+    plain = getattr(float, name)
+
+    def method(self: Number, other: Any) -> Any:
+        if (node := _node_of(other, self.notes)) is None:
+            return noting(self, other)
+        holds = plain(self, other)
+        left, right = (node, self.node) if swapped else (self.node, node)
+        arithmetic = self.notes.arithmetic
+        arithmetic.look_at(arithmetic.add(op, left, right, float(holds is not negated)))
+        return holds
 
     method.__name__ = name
     return method
@@ -102,6 +201,25 @@ Number.__name__ = Number.__qualname__ = "float"
 for _name, _value in list(vars(float).items()):
     if callable(_value) and _name not in _HARMLESS:
         setattr(Number, _name, _noting(_name))
+for _stem, _op in (
+    ("add", NumberOp.ADD),
+    ("sub", NumberOp.SUBTRACT),
+    ("mul", NumberOp.MULTIPLY),
+    ("truediv", NumberOp.DIVIDE),
+    ("pow", NumberOp.POWER),
+):
+    setattr(Number, f"__{_stem}__", _computing(f"__{_stem}__", _op))
+    setattr(Number, f"__r{_stem}__", _computing(f"__r{_stem}__", _op, reflected=True))
+for _name, _op, _swapped, _negated in (
+    ("__lt__", NumberOp.LESS, False, False),
+    ("__gt__", NumberOp.LESS, True, False),
+    ("__le__", NumberOp.LESS_EQUAL, False, False),
+    ("__ge__", NumberOp.LESS_EQUAL, True, False),
+    ("__eq__", NumberOp.EQUAL, False, False),
+    ("__ne__", NumberOp.EQUAL, False, True),
+):
+    _method = _comparing(_name, _op, swapped=_swapped, negated=_negated)
+    setattr(Number, _name, _method)
 
 
 @contextlib.contextmanager
@@ -109,23 +227,24 @@ def noted(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     optimizers: Iterable[torch.optim.Optimizer],
+    notes: Notes,
+    *,
     computes: bool,
-    computed: list[bool],
+    reads: bool,
 ) -> Iterator[tuple[list[Any], dict[str, Any]]]:
     """Yield arguments whose floats note what Python does with them; optimizers' floats too.
 
-    Floats within containers count as computed with. If the code `computes`, all floats do.
-    So do floats that the code stores: ordinary ones are in their places at the end.
+    If it `reads`, so do numbers that `item()` reads from tensors of the host. Floats within
+    containers count as looked at. If the code `computes`, all floats do. So do floats that the code stores: ordinary ones are in their places at the end.
     """
     index = 0
-    made: list[Number] = []
 
     def note(value: Any) -> Any:
         nonlocal index
         if type(value) is float:
-            computed[index] = computes
+            notes.computed[index] = computes
             index += 1
-            return Number.of(value, index - 1, computed, made)
+            return Number.of(value, index - 1, notes)
         inside = tree.Parts()
         tree.flatten(value, inside)
         index += len(inside.numbers)
@@ -141,16 +260,39 @@ def noted(
                     replaced.append((group, key, value, note(value)))
     try:
         _set(replaced)
-        yield noted_args, noted_kwargs
+        with _reading(notes) if reads else contextlib.nullcontext():
+            yield noted_args, noted_kwargs
     finally:
         _put_back(replaced)
         noted_args.clear()
         noted_kwargs.clear()
+        made = notes.made
         if stored := [each for each in made if sys.getrefcount(each) > _HELD_BY_MADE]:
             for each in stored:
-                computed[each.index] = True
+                notes.look_at(each.node)
             _replace(stored)
         made.clear()
+
+
+@contextlib.contextmanager
+def _reading(notes: Notes) -> Iterator[None]:
+    """Have `Tensor.item` tell this thread what it has read."""
+    before = torch.Tensor.__dict__.get("item")
+    plain = torch.Tensor.item
+    thread = threading.get_ident()
+
+    def item(self: torch.Tensor, *wrong: Any, **names: Any) -> Any:
+        value = plain(self, *wrong, **names)
+        return notes.read(value) if threading.get_ident() == thread else value
+
+    torch.Tensor.item = item
+    try:
+        yield
+    finally:
+        if before is None:
+            del torch.Tensor.item
+        else:
+            torch.Tensor.item = before
 
 
 # Variables of these end with them: they would hold numbers that the code has not stored.
@@ -183,7 +325,7 @@ def _replace(numbers: list[Number]) -> None:
     floats = {id(each): float.__pos__(each) for each in numbers}
     for holder in gc.get_referrers(*numbers):
         kind = type(holder)
-        if holder is numbers or holder is numbers[0].made:
+        if holder is numbers or holder is numbers[0].notes.made:
             continue
         if issubclass(kind, (list, collections.deque)):
             for index, each in enumerate(list(holder)):
@@ -214,7 +356,9 @@ def plain(result: Any) -> Any:
 
 def _plain(value: Any, seen: set[int]) -> Any:
     if type(value) is Number:
-        return float.__add__(value, 0.0) if value else float.__pos__(value)
+        if value.node >= len(value.notes.computed):
+            value.notes.look_at(value.node)  # the result is no other one in a replay
+        return float.__float__(value)
     if id(value) in seen:
         return value
     if isinstance(value, tuple):

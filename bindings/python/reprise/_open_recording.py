@@ -59,6 +59,10 @@ class OpenRecording:
         )
         return begun
 
+    def note_arithmetic(self, nodes: list[int], values: list[float]) -> None:
+        """Before `end`: what Python computed; see `Arithmetic`."""
+        _native._ops().note_arithmetic(self._variants, nodes, values)
+
     def end(
         self, outputs: Sequence[torch.Tensor], computed: list[bool], own: int
     ) -> Learned:

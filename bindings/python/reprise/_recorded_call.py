@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import torch
 
 from reprise import _results
+from reprise._arithmetic import Arithmetic
 from reprise._call_watch import CallWatch
-from reprise._numbers import noted, plain
+from reprise._numbers import Notes, noted, plain
 from reprise._open_recording import Learned, OpenRecording
 from reprise._recording import are_same, modes, recording
 from reprise._region_learning import NODES
@@ -56,6 +57,12 @@ class NoWatch(contextlib.nullcontext[None]):
     """Looks at nothing, in the place of a `CallWatch`."""
 
     asks_for_class = False
+    arithmetic: Arithmetic | None = None
+
+    @staticmethod
+    def sees_calls() -> bool:
+        """It sees none."""
+        return False
 
     def pause(self) -> None:
         """It never looks."""
@@ -98,7 +105,7 @@ class RecordedCall:
         self._opened = OpenRecording(of.handle)
         self._attributes = _results.attributes_of(call.tensors)
         self._modes: tuple[Any, ...] = ()
-        self._computed: list[bool] = []
+        self._notes: Notes | None = None
         self._held: str | None = None  # why its result is not made anew
 
     def begin(self) -> bool:
@@ -117,13 +124,13 @@ class RecordedCall:
         args, kwargs = self._call.parts.args, self._call.parts.kwargs
         numbers = self._call.numbers
         notes = structure.begin_recording() and bool(numbers)
-        self._computed = [True] * len(numbers) if notes else []
+        self._notes = Notes(numbers) if notes else None
         self._modes = modes()
         notes &= not structure.asks_for_class  # else Python may do anything with them
         with (
             recording(objects, self.watch),
             passes.watched() if passes is not None else contextlib.nullcontext(),
-            noted(args, kwargs, walk.optimizers, walk.computes, self._computed)
+            self._noted(args, kwargs, walk)
             if notes
             else contextlib.nullcontext((args, kwargs)) as given_to,
             self.watch,
@@ -134,6 +141,21 @@ class RecordedCall:
             structure.seconds = min(structure.seconds, _clock() - began)
         self._held = _results.held_elsewhere(box, args, kwargs)
         return plain(box[0]) if notes else box[0]
+
+    def _noted(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], walk: Walk
+    ) -> contextlib.AbstractContextManager[tuple[list[Any], dict[str, Any]]]:
+        """The arguments, whose floats note what is done with them."""
+        notes, watch = self._notes, self.watch
+        assert notes is not None
+        # Who sees no calls does not see where numbers go.
+        sees = watch.sees_calls() and not walk.computes
+        watch.arithmetic = notes.arithmetic
+        if not sees:
+            notes.arithmetic.escape = "what nobody looks at"
+        return noted(
+            args, kwargs, walk.optimizers, notes, computes=walk.computes, reads=sees
+        )
 
     def check_modes(self) -> None:
         """Check that torch's modes are as they were."""
@@ -170,7 +192,19 @@ class RecordedCall:
                 outputs = self.passes.end(outputs)
             except Unknown as unknown:
                 raise Refusal(f"{NODES}: {unknown}") from None
-        return self._opened.end(outputs, self._computed, len(self.outputs))
+        if (notes := self._notes) is None:
+            return self._opened.end(outputs, [], len(self.outputs))
+        arithmetic = notes.arithmetic
+        if arithmetic.escape and arithmetic.reads:
+            raise Refusal(
+                f"{arithmetic.escape} may be given a number that it reads from a tensor of "
+                "the host"
+            )
+        if arithmetic.escape:
+            notes.look_at_operands()
+        else:
+            self._opened.note_arithmetic(arithmetic.nodes, arithmetic.values)
+        return self._opened.end(outputs, notes.computed, len(self.outputs))
 
 
 def _check_set(

@@ -19,6 +19,7 @@ using Origin = TapeRegister::Origin;
 
 void DecidingValues::NoteNumbers(std::span<const c10::IValue> arguments) {
   const auto note = [this](double value) {
+    record_.arithmetic.deciding.push_back(std::abs(value));
     for (size_t i = 0; i < record_.numbers.values.size(); ++i) {
       if (std::abs(record_.numbers.values[i]) == std::abs(value)) {
         record_.numbers.decides[i] = true;

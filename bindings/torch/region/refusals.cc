@@ -16,6 +16,11 @@ const char* SentenceOf(Refusal refusal) {
       return ": returns an object";
     case Refusal::kRaised:
       return " raised an error";
+    case Refusal::kReadNotFollowed:
+      return "it reads a number from a tensor of the host by something else "
+             "than item(), or does mathematics besides (math, NumPy)";
+    case Refusal::kNumberNotFollowed:
+      return "Python computes with a number in a way that is not followed";
     case Refusal::kDecidedByDrawn:
       return " decides what is computed, and is drawn, or made by a function "
              "that runs in each call";

@@ -17,6 +17,9 @@ enum class Refusal : uint8_t {
   kCopiesToHost,
   kReturnsObject,
   kRaised,
+  // Of numbers that Python reads and computes.
+  kReadNotFollowed,
+  kNumberNotFollowed,
   // Of an operator's argument: its values decide which calls are made.
   kDecidedByDrawn,
   kDecidedByDistant,

@@ -80,16 +80,22 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
   TapeRecorder::Parts parts{.level = level_, .pass = pass_};
   expected_.clear();
   const auto expect = [&](auto fits) {
+    ptrdiff_t known = 0;
     for (const Variant& variant : variants_) {
       if (!fits(*variant.tape)) continue;
-      parts.expected.push_back(variant.tape);
-      expected_.push_back(variant.name);
+      // One whose arithmetic is known explains more than one that is newer.
+      const ptrdiff_t at = variant.tape->knows_arithmetic()
+                               ? known++
+                               : std::ssize(parts.expected);
+      parts.expected.insert(parts.expected.begin() + at, variant.tape);
+      expected_.insert(expected_.begin() + at, variant.name);
     }
     return !expected_.empty();
   };
   expected_fits_ = expect([&](const Tape& tape) { return tape.Fits(given); }) ||
                    expect([&](const Tape& tape) {
-                     return tape.FitsNumbers(given) && tape.Resembles(given);
+                     return tape.FitsNumbers(given) && tape.Resembles(given) &&
+                            (!tape.computes() || tape.Compute(given));
                    });
   if (!expected_fits_) {
     expect([&](const Tape& tape) { return tape.Resembles(given); });
@@ -100,6 +106,13 @@ bool RegionVariants::Begin(std::vector<at::Tensor> inputs,
   recorder_ = TapeRecorder::Begin(std::move(parts));
   owner_ = owner;
   return recorder_ != nullptr;
+}
+
+void RegionVariants::NoteArithmetic(std::vector<NumberNode> nodes,
+                                    std::vector<double> values) {
+  const std::lock_guard lock(mutex_);
+  if (recorder_ == nullptr) return;
+  recorder_->NoteArithmetic(std::move(nodes), std::move(values));
 }
 
 RegionVariants::Learned RegionVariants::End(

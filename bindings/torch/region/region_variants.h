@@ -98,6 +98,9 @@ class RegionVariants {
   // False: somebody else records. `owner` is who may abandon it.
   bool Begin(std::vector<at::Tensor> inputs, std::vector<double> numbers,
              std::vector<at::Tensor> watched, int64_t owner = 0);
+  // By the thread that began, before End; see TapeRecorder::NoteArithmetic.
+  void NoteArithmetic(std::vector<NumberNode> nodes,
+                      std::vector<double> values);
   // By the thread that began. `computed`, by number: Python did something with
   // it but to hand it on. That, and `saved_from`: see TapeRecorder::End.
   Learned End(const std::vector<at::Tensor>& outputs,

@@ -40,7 +40,7 @@ bool StretchLearner::MayBeUnseen(const TapeCall& call) const {
   if (!call.read.isNone() || call.calls_python) return false;
   return std::ranges::none_of(
       call.arguments, [this](const TapeArgument& argument) {
-        if (argument.kind == Kind::kNumber) return true;
+        if (argument.Varies()) return true;
         // What a tensor of the host holds is a part of the op.
         return t_thread_state.kind == scheduler::DeviceKind::kCuda &&
                std::ranges::any_of(argument.registers, [this](int32_t reg) {

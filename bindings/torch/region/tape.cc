@@ -7,6 +7,7 @@
 
 #include "bindings/torch/base/ivalues.h"
 #include "bindings/torch/base/plain_tensor.h"
+#include "bindings/torch/region/host_counters.h"
 
 namespace reprise::bindings {
 namespace {
@@ -41,12 +42,73 @@ Tape::Tape(TapeRecord record) : record_(std::move(record)) {
         break;
     }
   }
+  MakeProgram();
   tells_passes_ =
       record_.pass == TapePass::kWhole &&
       record_.level == TapeLevel::kBelowAutograd && given_.foreign.empty() &&
       std::ranges::none_of(record_.calls, &TapeCall::calls_python) &&
       std::ranges::count(record_.calls, false, &TapeCall::views) >=
           kFewestCallsToTell;
+}
+
+void Tape::MakeProgram() {
+  const TapeArithmetic& arithmetic = record_.arithmetic;
+  if (!arithmetic.noted) return;
+  const auto given = static_cast<uint32_t>(record_.numbers.values.size());
+  const auto use = [&](uint32_t number) {
+    if (number >= given) computed_.push_back(number);
+  };
+  for (const TapeCall& call : record_.calls) {
+    for (const TapeArgument& argument : call.arguments) {
+      if (argument.kind == TapeArgument::Kind::kNumber) use(argument.index);
+      for (const auto& [element, number] : argument.numbers) use(number);
+    }
+  }
+  std::ranges::sort(computed_);
+  const auto again = std::ranges::unique(computed_);
+  computed_.erase(again.begin(), again.end());
+  std::vector<uint32_t> used;
+  for (const uint32_t number : computed_) used.push_back(number - given);
+  std::vector<NumberProgram::Fixed> fixed;
+  for (uint32_t n = 0; n < arithmetic.nodes.size(); ++n) {
+    const NumberOp op = arithmetic.nodes[n].op;
+    const bool varies = n < arithmetic.varies.size() && arithmetic.varies[n];
+    // Those that are given are compared where they are given.
+    if (varies || op == NumberOp::kConstant || op == NumberOp::kGiven) continue;
+    fixed.push_back({.node = n, .value = arithmetic.values[n]});
+  }
+  std::vector<uint32_t> stands_for = arithmetic.stands_for;
+  for (auto k = static_cast<uint32_t>(stands_for.size());
+       k < arithmetic.reads.size(); ++k) {
+    stands_for.push_back(k);
+  }
+  program_ = NumberProgram(arithmetic.nodes, stands_for, used, std::move(fixed),
+                           arithmetic.equal);
+}
+
+std::optional<std::vector<double>> Tape::Compute(
+    const TapeInputs& inputs) const {
+  const TapeArithmetic& arithmetic = record_.arithmetic;
+  std::vector<double> reads;
+  reads.reserve(arithmetic.reads.size());
+  for (uint32_t k = 0; k < arithmetic.reads.size(); ++k) {
+    const NumberRead& read = arithmetic.reads[k];
+    const auto reg = static_cast<size_t>(read.reg);
+    if (record_.registers[reg].foreign->use_count() == 0) return std::nullopt;
+    reads.push_back(HostCounters::ValueOf(read, GivenAs(reg, inputs)));
+    if (k < arithmetic.stands_for.size() &&
+        !SameBits(reads[k], reads[arithmetic.stands_for[k]])) {
+      return std::nullopt;
+    }
+  }
+  const auto wanted = program_.Run(inputs.numbers, reads);
+  if (!wanted.has_value()) return std::nullopt;
+  std::vector<double> numbers(inputs.numbers.begin(), inputs.numbers.end());
+  if (!computed_.empty()) numbers.resize(computed_.back() + 1);
+  for (size_t i = 0; i < computed_.size(); ++i) {
+    numbers[computed_[i]] = (*wanted)[i];
+  }
+  return numbers;
 }
 
 bool Tape::calls_others() const {

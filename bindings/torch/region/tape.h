@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -61,7 +62,7 @@ class Tape {
   // the host hold is compared where operators go by it: see reads_contents().
   bool Fits(const TapeInputs& inputs) const {
     return FitsNumbers(inputs) && FitsTensors(inputs, Gone::kMissed) &&
-           FitsContents(inputs);
+           FitsContents(inputs) && (!computes() || Compute(inputs).has_value());
   }
   // Who records such a call is to find the same calls, as far as is known:
   // numbers apart, and what came from outside and may come anew each time.
@@ -71,8 +72,21 @@ class Tape {
   }
   // Fits looks at memory of the host: what has run ahead there is to be taken
   // back before.
-  bool reads_contents() const { return !record_.contents.empty(); }
+  bool reads_contents() const {
+    return !record_.contents.empty() || !record_.arithmetic.reads.empty();
+  }
   bool FitsNumbers(const TapeInputs& inputs) const;
+
+  // A recording has noted what Python computes with numbers that it reads.
+  bool knows_arithmetic() const {
+    return record_.arithmetic.noted && !record_.arithmetic.reads.empty();
+  }
+  // Some of its numbers are computed.
+  bool computes() const { return !program_.empty(); }
+  // The call's numbers, and behind them those of TapeArithmetic that operators
+  // are given. Nothing: one is another number than it has to be, or what it is
+  // read from has gone.
+  std::optional<std::vector<double>> Compute(const TapeInputs& inputs) const;
 
   // It was recorded with ordinary floats and with ones that note what Python
   // does with them, and both made these calls; or it takes none.
@@ -103,9 +117,13 @@ class Tape {
   // Those in one memory lie in it as far from each other, if that matters.
   bool GivenAsFarApart(std::span<const at::Tensor> tensors) const;
 
+  void MakeProgram();
+
   TapeRecord record_;
   Given given_;
-  WatchedTensors foreign_;  // of what is given
+  NumberProgram program_;
+  std::vector<uint32_t> computed_;  // which numbers it gives
+  WatchedTensors foreign_;          // of what is given
   bool tells_passes_ = false;
 };
 

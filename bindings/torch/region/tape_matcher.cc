@@ -95,20 +95,9 @@ int64_t TapeMatcher::MovedBy(int32_t reg) const {
 }
 
 bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
+                               const NumberMatcher::Place& place,
                                std::string& how) {
-  if (expected.kind == Kind::kNumber) {
-    const double given = written_->numbers.values[expected.index];
-    if (expected.wrapped != written.wrapped || !written.value.isDouble() ||
-        !SameBits(written.value.toDouble(),
-                  expected.negated ? -given : given)) {
-      how = "is " + TextOf(written);
-      return false;
-    }
-    c10::IValue value = std::move(written.value);
-    written = expected;
-    written.value = std::move(value);
-    return true;
-  }
+  if (expected.Varies()) return SameNumbers(expected, written, place, how);
   if (expected.kind != written.kind || expected.wrapped != written.wrapped ||
       expected.registers.size() != written.registers.size()) {
     how = "is another kind of thing";
@@ -125,32 +114,66 @@ bool TapeMatcher::SameArgument(TapeArgument& expected, TapeArgument& written,
     return true;
   }
   how = "is " + TextOf(written) + ", was " + TextOf(expected);
-  if (!written.value.isDouble() || !expected.value.isDouble()) return false;
-  TapeRecord& tape = *expected_;
-  const double was = expected.value.toDouble();
-  const double is = written.value.toDouble();
-  std::optional<TapeArgument> number;
-  for (uint32_t i = 0; i < written_->numbers.values.size(); ++i) {
-    for (const bool negated : {false, true}) {
-      const double sign = negated ? -1 : 1;
-      if (!SameBits(sign * tape.numbers.values[i], was) ||
-          !SameBits(sign * written_->numbers.values[i], is)) {
-        continue;
+  const c10::IValue& was = expected.value;
+  const c10::IValue& is = written.value;
+  if (was.isDouble() && is.isDouble()) {
+    numbers_.Note(place, was.toDouble(), is.toDouble());
+    return true;
+  }
+  if (!was.isList() || !is.isList()) return false;
+  const c10::ArrayRef<c10::IValue> before = was.toListRef();
+  const c10::ArrayRef<c10::IValue> now = is.toListRef();
+  if (before.size() != now.size()) return false;
+  for (size_t i = 0; i < now.size(); ++i) {
+    if (SameValue(before[i], now[i])) continue;
+    if (!before[i].isDouble() || !now[i].isDouble()) return false;
+    NumberMatcher::Place element = place;
+    element.element = static_cast<uint32_t>(i);
+    numbers_.Note(element, before[i].toDouble(), now[i].toDouble());
+  }
+  return true;
+}
+
+bool TapeMatcher::SameNumbers(const TapeArgument& expected,
+                              TapeArgument& written,
+                              const NumberMatcher::Place& place,
+                              std::string& how) {
+  how = "is " + TextOf(written);
+  if (expected.wrapped != written.wrapped) return false;
+  // The number of the call, or one that is known at the end only.
+  const auto fits = [&](const NumberMatcher::Place& at, uint32_t number,
+                        bool negated, const c10::IValue& value) {
+    if (!value.isDouble()) return false;
+    if (number >= written_->numbers.values.size()) {
+      numbers_.Expect(at, number, value.toDouble());
+      return true;
+    }
+    const double given = written_->numbers.values[number];
+    return SameBits(value.toDouble(), negated ? -given : given);
+  };
+  if (expected.kind == Kind::kNumber) {
+    if (!fits(place, expected.index, expected.negated, written.value)) {
+      return false;
+    }
+  } else {
+    if (!written.value.isList()) return false;
+    const c10::ArrayRef<c10::IValue> then = expected.value.toListRef();
+    const c10::ArrayRef<c10::IValue> now = written.value.toListRef();
+    if (then.size() != now.size()) return false;
+    auto number = expected.numbers.begin();  // ascending
+    for (uint32_t i = 0; i < now.size(); ++i) {
+      NumberMatcher::Place element = place;
+      element.element = i;
+      if (number != expected.numbers.end() && number->first == i) {
+        if (!fits(element, (number++)->second, false, now[i])) return false;
+      } else if (!SameValue(then[i], now[i])) {
+        return false;
       }
-      if (number.has_value()) return false;  // which of them is not known
-      number = written;
-      number->kind = Kind::kNumber;
-      number->index = i;
-      number->negated = negated;
     }
   }
-  if (!number.has_value()) return false;
-  for (TapeRecord* of : {&tape, written_})
-    of->numbers.varies[number->index] = true;
-  number->value = expected.value;
-  expected = *number;
-  number->value = written.value;
-  written = *number;
+  c10::IValue value = std::move(written.value);
+  written = expected;
+  written.value = std::move(value);
   return true;
 }
 
@@ -158,7 +181,8 @@ void TapeMatcher::ForgetNumbers() {
   written_->numbers.varies.assign(written_->numbers.varies.size(), false);
   for (TapeCall& call : written_->calls) {
     for (TapeArgument& argument : call.arguments) {
-      if (argument.kind == Kind::kNumber) argument.kind = Kind::kValue;
+      if (argument.Varies()) argument.kind = Kind::kValue;
+      argument.numbers.clear();
     }
   }
 }
@@ -192,10 +216,14 @@ std::optional<std::string> TapeMatcher::DifferenceAt(size_t index) {
              TextOf(written.arguments[i].value) + ", was " +
              TextOf(expected.arguments[i].value);
     }
-    if (!SameArgument(expected.arguments[i], written.arguments[i], how)) {
+    if (!SameArgument(expected.arguments[i], written.arguments[i],
+                      {.call = index, .argument = i}, how)) {
       return number + ", " + name + ": '" +
              written.op.schema().arguments()[i].name() + "' " + how;
     }
+  }
+  if (written.read_ahead != expected.read_ahead) {
+    return number + ", " + name + ": reads a number where others were read";
   }
   if (!SameValue(written.read, expected.read)) {
     read_another_ = true;
@@ -222,6 +250,7 @@ bool TapeMatcher::ExpectAnother(size_t index) {
   for (size_t next = which_ + 1; next < all_.size(); ++next) {
     TapeRecord another = all_[next]->record();
     expected_ = std::move(another);  // whole at any time: copies may throw
+    numbers_.Restart();
     size_t call = 0;
     while (call <= index && !DifferenceAt(call).has_value()) ++call;
     if (call > index) {
@@ -245,6 +274,11 @@ std::optional<std::string> TapeMatcher::Differs(size_t call) {
 
 std::optional<std::string> TapeMatcher::EndDiffers(
     const std::vector<bool>& computed) {
+  if (written_->calls.size() == expected_->calls.size()) {
+    if (auto difference = numbers_.Differs(*expected_, *written_)) {
+      return difference;
+    }
+  }
   const TapeNumbers& numbers = expected_->numbers;
   const std::vector<bool>& known =
       computed.empty() ? numbers.computed : computed;

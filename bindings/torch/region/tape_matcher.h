@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/torch/region/number_matcher.h"
 #include "bindings/torch/region/tape.h"
 #include "bindings/torch/region/tape_record.h"
 
@@ -57,10 +58,14 @@ class TapeMatcher {
   int64_t MovedBy(int32_t reg) const;
   bool SameContents() const;
   bool SameArgument(TapeArgument& expected, TapeArgument& written,
-                    std::string& how);
+                    const NumberMatcher::Place& place, std::string& how);
+  // Of an argument that varies.
+  bool SameNumbers(const TapeArgument& expected, TapeArgument& written,
+                   const NumberMatcher::Place& place, std::string& how);
 
   const std::vector<std::shared_ptr<const Tape>> all_;
   TapeRecord* const written_;
+  NumberMatcher numbers_;
   std::optional<TapeRecord> expected_;  // a copy; nothing is expected: none
   size_t which_ = 0;
   bool read_another_ = false;

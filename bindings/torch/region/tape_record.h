@@ -17,6 +17,7 @@
 
 #include "bindings/torch/base/autocast_state.h"
 #include "bindings/torch/base/tensor_form.h"
+#include "bindings/torch/region/tape_arithmetic.h"
 
 namespace reprise::bindings {
 
@@ -63,7 +64,10 @@ struct TapeRegister {
 struct TapeArgument {
   enum class Kind : uint8_t {
     kValue,
-    kNumber,  // one of those that are given at each call; `index` is which
+    // One of those that are given at each call; `index` is which. Behind these
+    // come what Python computed (TapeArithmetic).
+    kNumber,
+    kNumbers,  // a list, in which `numbers` are such ones
     kTensor,
     kTensors,
     kOptionalTensors,
@@ -78,6 +82,13 @@ struct TapeArgument {
   uint32_t index = 0;
   c10::IValue value;
   std::vector<int32_t> registers;  // or kUndefined, kNone
+  // kNumbers: in place of which element, and which number.
+  std::vector<std::pair<uint32_t, uint32_t>> numbers;
+
+  // It is another one in each call.
+  bool Varies() const {
+    return kind == Kind::kNumber || kind == Kind::kNumbers;
+  }
 };
 
 struct TapeCall {
@@ -96,6 +107,9 @@ struct TapeCall {
   bool below_views = false;
   // What Python read of it, and went on by; None: nothing.
   c10::IValue read = {};
+  // It reads a number of TapeArithmetic, which is known before the first call:
+  // it need not be made.
+  bool read_ahead = false;
   // Its results are views of the register that is its first argument, at the
   // same place in that memory in each call.
   bool views = false;
@@ -194,6 +208,7 @@ struct TapeRecord {
   TapeNumbers numbers = {};
   std::vector<TapeCall> calls = {};
   std::vector<TapeContent> contents = {};  // before the first call
+  TapeArithmetic arithmetic = {};
   // The first call that writes something from outside or draws random numbers.
   size_t first_effect = SIZE_MAX;
   // Before which call the program drops gradients that it replaces.

@@ -91,13 +91,31 @@ TapeRecorder::Outcome TapeRecorder::End(std::span<const at::Tensor> outputs,
   return writer_.End(outputs, computed, saved_from);
 }
 
+void TapeRecorder::NoteArithmetic(std::vector<NumberNode> nodes,
+                                  std::vector<double> values) {
+  const std::lock_guard lock(g_recording);
+  writer_.numbers().NoteComputed(std::move(nodes), std::move(values));
+}
+
+int64_t TapeRecorder::TakeRead() {
+  if (!RecordsHere()) return -1;
+  const std::lock_guard lock(g_recording);
+  return g_recorder.load(std::memory_order_acquire)
+      ->writer_.numbers()
+      .TakeRead();
+}
+
 void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
                           c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const DispatchKey key = KeyOf(level);
   const c10::DispatchKeySet below =
       keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
   TapeRecorder* const recorder = g_recorder.load(std::memory_order_acquire);
-  if (recorder != nullptr && recorder->writer_.level() != level) {
+  if (recorder == nullptr || IsOfTools(op)) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  if (recorder->writer_.level() != level) {
     recorder->NoteAbove(op,
                         std::span(*stack).last(op.schema().arguments().size()));
     op.redispatchBoxed(below, stack);
@@ -105,8 +123,7 @@ void TapeRecorder::Record(TapeLevel level, const c10::OperatorHandle& op,
   }
   // What a composite operator calls is written down, not the operator: it may
   // be another layer's business.
-  if (recorder == nullptr || IsOfTools(op) ||
-      (level == TapeLevel::kBelowAutograd && !HasKernel(op))) {
+  if (level == TapeLevel::kBelowAutograd && !HasKernel(op)) {
     op.redispatchBoxed(below, stack);
     return;
   }

@@ -48,6 +48,16 @@ class TapeRecorder {
   Outcome End(std::span<const at::Tensor> outputs,
               const std::vector<bool>& computed, size_t saved_from = SIZE_MAX);
 
+  // Before End, on its thread: what Python computed from the numbers of the
+  // call and from those that it read, by floats that note it. `values`: of the
+  // nodes.
+  void NoteArithmetic(std::vector<NumberNode> nodes,
+                      std::vector<double> values);
+  // On the thread of Begin: which read of a tensor of the host the last call
+  // was, by whose number Python may compute. Negative: it was none. Each is to
+  // be taken before the next call, else the recording is refused.
+  static int64_t TakeRead();
+
   // Calls by this thread would be written down now, were there any: it is not
   // inside of one.
   static bool RecordsHere();

@@ -5,16 +5,25 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstddef>
+#include <optional>
+#include <vector>
 
 #include "bindings/torch/region/stretch_run.h"
 #include "bindings/torch/region/tape_values.h"
 
 namespace reprise::bindings {
 
-TapeRan RunTape(const Tape& tape, const TapeInputs& inputs,
+TapeRan RunTape(const Tape& tape, const TapeInputs& given,
                 std::vector<at::Tensor>& outputs, TapeStretches* known,
                 bool held) {
   const TapeRecord& record = tape.record();
+  TapeInputs inputs = given;
+  std::optional<std::vector<double>> numbers;
+  if (tape.computes()) {
+    numbers = tape.Compute(given);
+    if (!numbers.has_value()) return TapeRan::kOther;
+    inputs.numbers = *numbers;
+  }
   TapeValues made(tape, held);
   if (!made.Begin(inputs)) return TapeRan::kGone;
   {
@@ -35,7 +44,7 @@ TapeRan RunTape(const Tape& tape, const TapeInputs& inputs,
         }
         if (record.calls[c].only_views) {
           made.MakeViews(record.calls[c]);
-        } else {
+        } else if (!record.calls[c].read_ahead) {
           stretches.Before(c);
           if (!made.Make(record.calls[c], inputs, stack))
             return TapeRan::kOther;

@@ -87,7 +87,7 @@ bool StretchFinder::IsInside(const TapeCall* maker) const {
 
 bool StretchFinder::NeedsInside(const TapeCall& call) const {
   return std::ranges::any_of(call.arguments, [&](const TapeArgument& argument) {
-    return argument.kind == Kind::kNumber ||
+    return argument.Varies() ||
            std::ranges::any_of(argument.registers, [&](int32_t reg) {
              return reg >= 0 && IsInside(tape_.MakerOf(reg));
            });

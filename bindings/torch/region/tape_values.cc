@@ -93,6 +93,13 @@ c10::IValue TapeValues::ValueOf(const TapeArgument& argument,
       const double number = argument.negated ? -given : given;
       return argument.wrapped ? c10::IValue(Wrapped(number)) : number;
     }
+    case Kind::kNumbers: {
+      c10::impl::GenericList list = argument.value.toList().copy();
+      for (const auto& [element, number] : argument.numbers) {
+        list.set(element, inputs.numbers[number]);
+      }
+      return list;
+    }
     case Kind::kTensor:
       return Take(argument.registers[0]);
     case Kind::kTensors: {

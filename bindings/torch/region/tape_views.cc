@@ -23,7 +23,7 @@ bool GivesSameViews(const TapeRecord& record, const TapeCall& call,
   if (!GivesViews(call.op) || call.arguments[0].kind != Kind::kTensor ||
       call.arguments[0].wrapped || call.arguments[0].registers[0] < 0 ||
       std::ranges::any_of(call.arguments, [](const TapeArgument& argument) {
-        return argument.kind == Kind::kNumber;
+        return argument.Varies();
       })) {
     return false;
   }

@@ -44,7 +44,8 @@ TapeWriter::TapeWriter(Parts parts)
       matcher_(parts_.expected, &record_),
       names_(record_, fault_, gradients_, watched_),
       effects_(record_, names_),
-      deciding_(record_, fault_, names_, effects_, parts_.inputs) {
+      deciding_(record_, fault_, names_, effects_, parts_.inputs),
+      numbers_(record_, fault_, names_) {
   for (const at::Tensor& tensor : parts_.watched) {
     watched_.emplace(tensor.unsafeGetTensorImpl(), WatchedTensor::Of(tensor));
     if (tensor.is_leaf()) gradients_.Add(tensor);
@@ -99,7 +100,9 @@ void TapeWriter::CheckSurroundings(const c10::OperatorHandle& op,
   CheckHooks(arguments);
   const std::string& name = op.operator_name().name;
   if (HandsDataOut(op)) {
-    if (!Reads(op) || !MayRead()) fault_.Refuse(Refusal::kHandsDataOut, op);
+    const bool may_read = MayRead() || (!effects_.calls_python() &&
+                                        numbers_.MayReadAhead(op, arguments));
+    if (!Reads(op) || !may_read) fault_.Refuse(Refusal::kHandsDataOut, op);
   } else if (SizesByData(op, arguments)) {
     fault_.Refuse(Refusal::kSizeDependsOnData, op);
   } else if (name.starts_with("c10d") || name.starts_with("_c10d")) {
@@ -160,6 +163,7 @@ size_t TapeWriter::Before(const c10::OperatorHandle& op,
     TapeArgument argument = Argument(value);
     call.arguments.push_back(std::move(argument));
   }
+  numbers_.NoteCall();
   // Without an offset, from where the tensor begins.
   if (op.operator_name().name.starts_with("aten::as_strided") &&
       !arguments.back().isNone()) {
@@ -169,6 +173,7 @@ size_t TapeWriter::Before(const c10::OperatorHandle& op,
   auto& written = written_.emplace_back();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!Writes(op, i)) continue;
+    numbers_.NoteWrite(arguments, i);
     auto reg = call.arguments[i].registers.begin();
     ForTensors(arguments.subspan(i, 1), [&](const at::Tensor& tensor) {
       if (*reg >= 0) written.emplace_back(*reg, tensor.getIntrusivePtr());
@@ -195,7 +200,9 @@ void TapeWriter::After(size_t index, std::span<const c10::IValue> results) {
                        .has_backend(c10::BackendComponent::CUDABit);
     }
   }
-  if (Reads(call.op) && results.size() == 1) {
+  if (call.read_ahead) {
+    numbers_.NoteRead(results[0]);
+  } else if (Reads(call.op) && results.size() == 1) {
     call.read = results[0];
     behind_reads_ = index + 1;
   }
@@ -358,6 +365,7 @@ TapeWriter::Outcome TapeWriter::End(std::span<const at::Tensor> outputs,
   if (!fault_.refused()) {
     NoteResults(outputs, saved_from, outcome);
     CheckEnd(outputs, outcome);
+    numbers_.Check(!computed.empty());
   }
   if (fault_.refused() || outcome.tracks_gradients) {
     fill();

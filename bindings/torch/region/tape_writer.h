@@ -20,6 +20,7 @@
 #include "bindings/torch/region/backward_inside.h"
 #include "bindings/torch/region/deciding_values.h"
 #include "bindings/torch/region/leaf_gradients.h"
+#include "bindings/torch/region/number_writer.h"
 #include "bindings/torch/region/tape.h"
 #include "bindings/torch/region/tape_effects.h"
 #include "bindings/torch/region/tape_fault.h"
@@ -88,6 +89,8 @@ class TapeWriter {
   std::string WhyNoFunction() const;
   void NotePython(std::span<const c10::IValue> arguments,
                   std::span<const c10::IValue> results);
+  // What Python reads and computes.
+  NumberWriter& numbers() { return numbers_; }
   // What happens beside calls, and cannot be written down.
   TapeFault& fault() { return fault_; }
 
@@ -146,6 +149,7 @@ class TapeWriter {
   TapeNames names_;
   TapeEffects effects_;
   DecidingValues deciding_;
+  NumberWriter numbers_;
   BackwardInside backward_;
   uint64_t hooks_inside_ = 0;  // the question where some begin; 0: none do
   bool hooks_disabled_ = false;
