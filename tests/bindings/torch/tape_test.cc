@@ -40,50 +40,6 @@ Tensors OutputsOf(const Tape& tape, const Tensors& inputs,
   return outputs;
 }
 
-// Raises an error where it is not positive definite.
-at::Tensor Factor(const at::Tensor& matrix) {
-  return at::linalg_cholesky(matrix);
-}
-
-TEST(TapeTest, LeavesAnErrorBeforeAnyEffectToTheCallable) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor count = at::zeros({});
-  const at::Tensor good = at::eye(3);
-  const auto outcome = Record({good}, [&] {
-    Tensors outputs = {Factor(good)};
-    count.add_(1);
-    return outputs;
-  });
-  ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
-  const Tensors bad = {-good};
-  Tensors outputs;
-  EXPECT_EQ(RunTape(*outcome.tape, {bad, {}}, outputs), TapeRan::kRaised);
-  EXPECT_TRUE(outputs.empty());
-  EXPECT_EQ(count.item<float>(), 1);
-  OutputsOf(*outcome.tape, {good});
-  EXPECT_EQ(count.item<float>(), 2);
-}
-
-TEST(TapeTest, RaisesAnErrorBehindAnEffect) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor count = at::zeros({});
-  const at::Tensor good = at::eye(3);
-  for (const bool draws : {false, true}) {
-    const auto outcome = Record({good}, [&] {
-      if (draws) {
-        return Tensors{at::rand({3}), Factor(good)};
-      }
-      count.add_(1);
-      return Tensors{Factor(good)};
-    });
-    ASSERT_NE(outcome.tape, nullptr) << outcome.reason;
-    const Tensors bad = {-good};
-    Tensors outputs;
-    EXPECT_ANY_THROW((void)RunTape(*outcome.tape, {bad, {}}, outputs));
-  }
-  EXPECT_EQ(count.item<float>(), 2);  // recorded, and run up to the error
-}
-
 TEST(TapeTest, MakesTheSameCallsOnOtherInputs) {
   const at::NoGradGuard no_grad;
   const at::Tensor weight = at::randn({3, 3});

@@ -1,0 +1,172 @@
+// What a run of a tape gives, and what it leaves where it ends early.
+
+#include "bindings/torch/region/tape_run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bindings/torch/region/tape_recorder.h"
+
+namespace reprise::bindings {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+std::shared_ptr<const Tape> Record(const Tensors& inputs,
+                                   const std::function<Tensors()>& callable,
+                                   TapeRecorder::Parts more = {}) {
+  more.inputs = inputs;
+  auto recorder = TapeRecorder::Begin(std::move(more));
+  const Tensors outputs = callable();
+  const auto outcome = recorder->End(outputs, {});
+  EXPECT_NE(outcome.tape, nullptr) << outcome.reason;
+  return outcome.tape;
+}
+
+// Raises an error where it is not positive definite.
+at::Tensor Factor(const at::Tensor& matrix) {
+  return at::linalg_cholesky(matrix);
+}
+
+class TapeRunTest : public testing::Test {
+ protected:
+  const at::NoGradGuard no_grad_;
+  const at::Tensor count_ = at::zeros({});
+  const at::Tensor good_ = at::eye(3);
+  const Tensors bad_ = {-good_};
+};
+
+TEST_F(TapeRunTest, OutputsAreAdded) {
+  const at::Tensor x = at::randn({3});
+  const auto tape = Record({x}, [&] { return Tensors{x.sin(), x}; });
+  const at::Tensor before = at::zeros({1});
+  const at::Tensor y = at::randn({3});
+  Tensors outputs = {before};
+  EXPECT_EQ(RunTape(*tape, {{&y, 1}, {}}, outputs), TapeRan::kDone);
+  ASSERT_EQ(outputs.size(), 3u);
+  EXPECT_TRUE(outputs[0].is_same(before));
+  EXPECT_TRUE(outputs[1].equal(y.sin()));
+  EXPECT_TRUE(outputs[2].is_same(y));
+}
+
+TEST_F(TapeRunTest, NothingIsCalledWhereSomethingIsGone) {
+  at::Tensor gone = at::randn({1 << 16});
+  const at::Tensor x = at::randn({1 << 16});
+  const auto tape = Record({x}, [&] {
+    count_.add_(1);
+    return Tensors{x + gone};
+  });
+  gone.reset();
+  Tensors outputs;
+  EXPECT_EQ(RunTape(*tape, {{&x, 1}, {}}, outputs), TapeRan::kGone);
+  EXPECT_TRUE(outputs.empty());
+  EXPECT_EQ(count_.item<float>(), 1) << "of the recording";
+}
+
+TEST_F(TapeRunTest, NothingIsChangedWhereAnotherValueIsRead) {
+  const at::Tensor one = at::ones({});
+  const at::Tensor two = one + 1;
+  const auto tape = Record({one}, [&] {
+    (void)one.item();
+    count_.add_(1);
+    return Tensors{one + 1};
+  });
+  Tensors outputs;
+  EXPECT_EQ(RunTape(*tape, {{&two, 1}, {}}, outputs), TapeRan::kOther);
+  EXPECT_TRUE(outputs.empty());
+  EXPECT_EQ(count_.item<float>(), 1);
+  EXPECT_EQ(RunTape(*tape, {{&one, 1}, {}}, outputs), TapeRan::kDone);
+  EXPECT_EQ(count_.item<float>(), 2);
+}
+
+TEST_F(TapeRunTest, LeavesAnErrorBeforeAnyEffectToTheCallable) {
+  const auto tape = Record({good_}, [&] {
+    Tensors outputs = {Factor(good_)};
+    count_.add_(1);
+    return outputs;
+  });
+  Tensors outputs;
+  EXPECT_EQ(RunTape(*tape, {bad_, {}}, outputs), TapeRan::kRaised);
+  EXPECT_TRUE(outputs.empty());
+  EXPECT_EQ(count_.item<float>(), 1);
+  EXPECT_EQ(RunTape(*tape, {{&good_, 1}, {}}, outputs), TapeRan::kDone);
+  EXPECT_EQ(count_.item<float>(), 2);
+}
+
+TEST_F(TapeRunTest, RaisesAnErrorBehindAnEffect) {
+  for (const bool draws : {false, true}) {
+    const auto tape = Record({good_}, [&] {
+      if (draws) return Tensors{at::rand({3}), Factor(good_)};
+      count_.add_(1);
+      return Tensors{Factor(good_)};
+    });
+    Tensors outputs;
+    EXPECT_ANY_THROW((void)RunTape(*tape, {bad_, {}}, outputs));
+  }
+  EXPECT_EQ(count_.item<float>(), 2);  // recorded, and run up to the error
+}
+
+// Gradients that the program replaces go before, so that they cannot be had
+// back.
+TEST_F(TapeRunTest, RaisesAnErrorBehindDroppedGradients) {
+  const at::AutoGradMode grad(true);
+  at::Tensor leaf = at::eye(3).requires_grad_();
+  const auto step = [&leaf](const at::Tensor& x) {
+    leaf.mutable_grad().reset();
+    (leaf * Factor(x)).sum().backward();
+    return Tensors{};
+  };
+  step(good_);
+  const auto tape =
+      Record({good_}, [&] { return step(good_); }, {.watched = {leaf}});
+  Tensors outputs;
+  EXPECT_EQ(RunTape(*tape, {{&good_, 1}, {}}, outputs), TapeRan::kDone);
+  EXPECT_TRUE(leaf.grad().equal(Factor(good_)));
+  EXPECT_ANY_THROW((void)RunTape(*tape, {bad_, {}}, outputs));
+}
+
+TEST_F(TapeRunTest, GradientsAreThoseOfTheRun) {
+  const at::AutoGradMode grad(true);
+  at::Tensor leaf = at::randn({3}).requires_grad_();
+  const at::Tensor x = at::randn({3});
+  const auto tape = Record({x},
+                           [&] {
+                             leaf.mutable_grad().reset();
+                             (leaf * x).sum().backward();
+                             return Tensors{};
+                           },
+                           {.watched = {leaf}});
+  const at::Tensor y = at::randn({3});
+  Tensors outputs;
+  EXPECT_EQ(RunTape(*tape, {{&y, 1}, {}}, outputs), TapeRan::kDone);
+  EXPECT_TRUE(leaf.grad().equal(y));
+}
+
+TEST_F(TapeRunTest, LeavesTheModesOfItsThread) {
+  const at::Tensor x = at::randn({3, 3});
+  const auto tape = Record({x}, [&] {
+    const at::AutoGradMode grad(true);
+    return Tensors{Factor(x.mm(x.t()) + at::eye(3))};
+  });
+  const auto keys = c10::impl::tls_local_dispatch_key_set();
+  Tensors outputs;
+  EXPECT_EQ(RunTape(*tape, {{&x, 1}, {}}, outputs), TapeRan::kDone);
+  EXPECT_FALSE(at::GradMode::is_enabled());
+  const at::Tensor nan = at::full({3, 3}, NAN);
+  EXPECT_EQ(RunTape(*tape, {{&nan, 1}, {}}, outputs), TapeRan::kRaised);
+  EXPECT_FALSE(at::GradMode::is_enabled());
+  const auto now = c10::impl::tls_local_dispatch_key_set();
+  EXPECT_EQ(now.excluded_, keys.excluded_);
+  EXPECT_EQ(now.included_, keys.included_);
+}
+
+}  // namespace
+}  // namespace reprise::bindings
