@@ -72,9 +72,8 @@ class HostRuntimeTest : public ::testing::Test {
     return squashed;
   }
 
-  const at::Tensor x_ = at::randn({64});
-
  private:
+  const at::Tensor x_ = at::randn({64});
   at::Tensor half_;
   const float expected_ =
       at::cos(at::add(at::sin(at::mul(x_, x_)), x_)).sum().item<float>();
