@@ -16,9 +16,9 @@ const Params& As(const void* params) {
 
 DecodedCall Refuse(const char* reason) { return {std::nullopt, reason}; }
 
-DecodedCall DecodeMemset(CUdeviceptr to, uint32_t value, uint32_t element_bytes,
-                         size_t width, size_t height = 1,
-                         size_t pitch_bytes = 0) {
+DecodedCall MakeMemset(CUdeviceptr to, uint32_t value, uint32_t element_bytes,
+                       size_t width, size_t height = 1,
+                       size_t pitch_bytes = 0) {
   if (width == 0 || height == 0) return {};
   if (height > 1 && pitch_bytes == width * element_bytes) {
     width *= height;
@@ -34,6 +34,45 @@ DecodedCall DecodeMemset(CUdeviceptr to, uint32_t value, uint32_t element_bytes,
   launch.height = height;
   launch.pitch_bytes = height == 1 ? 0 : pitch_bytes;
   return {std::move(launch), nullptr};
+}
+
+// None if the call is no memset.
+std::optional<DecodedCall> DecodeMemset(CUpti_CallbackId id,
+                                        const void* params) {
+  switch (id) {
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async_ptsz: {
+      const auto& p = As<cuMemsetD8Async_params>(params);
+      return MakeMemset(p.dstDevice, p.uc, 1, p.N);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD16Async:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD16Async_ptsz: {
+      const auto& p = As<cuMemsetD16Async_params>(params);
+      return MakeMemset(p.dstDevice, p.us, 2, p.N);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async_ptsz: {
+      const auto& p = As<cuMemsetD32Async_params>(params);
+      return MakeMemset(p.dstDevice, p.ui, 4, p.N);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8Async:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8Async_ptsz: {
+      const auto& p = As<cuMemsetD2D8Async_params>(params);
+      return MakeMemset(p.dstDevice, p.uc, 1, p.Width, p.Height, p.dstPitch);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16Async:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16Async_ptsz: {
+      const auto& p = As<cuMemsetD2D16Async_params>(params);
+      return MakeMemset(p.dstDevice, p.us, 2, p.Width, p.Height, p.dstPitch);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32Async:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32Async_ptsz: {
+      const auto& p = As<cuMemsetD2D32Async_params>(params);
+      return MakeMemset(p.dstDevice, p.ui, 4, p.Width, p.Height, p.dstPitch);
+    }
+    default:
+      return std::nullopt;
+  }
 }
 
 // The buffer that a caller passed through `extra`, of `*size_bytes`.
@@ -61,9 +100,32 @@ struct LaunchDecoder::KernelCall {
   const CUlaunchAttribute* attributes = nullptr;
   unsigned attribute_count = 0;
 
-  // cuLaunchKernel, cuLaunchCooperativeKernel.
+  static KernelCall Of(const cuLaunchKernel_params& p) {
+    KernelCall call = Plain(p);
+    call.extra = p.extra;
+    return call;
+  }
+  // That it is cooperative is an attribute, which the caller adds.
+  static KernelCall Of(const cuLaunchCooperativeKernel_params& p) {
+    return Plain(p);
+  }
+  static KernelCall Of(const cuLaunchKernelEx_params& p) {
+    const CUlaunchConfig& config = *p.config;
+    KernelCall call;
+    call.function = p.f;
+    call.grid = {config.gridDimX, config.gridDimY, config.gridDimZ};
+    call.block = {config.blockDimX, config.blockDimY, config.blockDimZ};
+    call.shared_bytes = config.sharedMemBytes;
+    call.params = p.kernelParams;
+    call.extra = p.extra;
+    call.attributes = config.attrs;
+    call.attribute_count = config.numAttrs;
+    return call;
+  }
+
+ private:
   template <typename Params>
-  static KernelCall Of(const Params& p) {
+  static KernelCall Plain(const Params& p) {
     KernelCall call;
     call.function = p.f;
     call.grid = {p.gridDimX, p.gridDimY, p.gridDimZ};
@@ -78,12 +140,9 @@ DecodedCall LaunchDecoder::Decode(CUpti_CallbackId id, const void* params,
                                   const char* symbol_name) {
   switch (id) {
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz: {
-      const auto& p = As<cuLaunchKernel_params>(params);
-      KernelCall call = KernelCall::Of(p);
-      call.extra = p.extra;
-      return DecodeKernel(call, symbol_name);
-    }
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
+      return DecodeKernel(KernelCall::Of(As<cuLaunchKernel_params>(params)),
+                          symbol_name);
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz: {
       KernelCall call =
@@ -96,50 +155,9 @@ DecodedCall LaunchDecoder::Decode(CUpti_CallbackId id, const void* params,
       return DecodeKernel(call, symbol_name);
     }
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz: {
-      const auto& p = As<cuLaunchKernelEx_params>(params);
-      const CUlaunchConfig& config = *p.config;
-      KernelCall call;
-      call.function = p.f;
-      call.grid = {config.gridDimX, config.gridDimY, config.gridDimZ};
-      call.block = {config.blockDimX, config.blockDimY, config.blockDimZ};
-      call.shared_bytes = config.sharedMemBytes;
-      call.params = p.kernelParams;
-      call.extra = p.extra;
-      call.attributes = config.attrs;
-      call.attribute_count = config.numAttrs;
-      return DecodeKernel(call, symbol_name);
-    }
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async:
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async_ptsz: {
-      const auto& p = As<cuMemsetD8Async_params>(params);
-      return DecodeMemset(p.dstDevice, p.uc, 1, p.N);
-    }
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD16Async:
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD16Async_ptsz: {
-      const auto& p = As<cuMemsetD16Async_params>(params);
-      return DecodeMemset(p.dstDevice, p.us, 2, p.N);
-    }
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async:
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async_ptsz: {
-      const auto& p = As<cuMemsetD32Async_params>(params);
-      return DecodeMemset(p.dstDevice, p.ui, 4, p.N);
-    }
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8Async:
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8Async_ptsz: {
-      const auto& p = As<cuMemsetD2D8Async_params>(params);
-      return DecodeMemset(p.dstDevice, p.uc, 1, p.Width, p.Height, p.dstPitch);
-    }
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16Async:
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16Async_ptsz: {
-      const auto& p = As<cuMemsetD2D16Async_params>(params);
-      return DecodeMemset(p.dstDevice, p.us, 2, p.Width, p.Height, p.dstPitch);
-    }
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32Async:
-    case CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32Async_ptsz: {
-      const auto& p = As<cuMemsetD2D32Async_params>(params);
-      return DecodeMemset(p.dstDevice, p.ui, 4, p.Width, p.Height, p.dstPitch);
-    }
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
+      return DecodeKernel(KernelCall::Of(As<cuLaunchKernelEx_params>(params)),
+                          symbol_name);
     case CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync_ptsz: {
       const auto& p = As<cuMemcpyAsync_params>(params);
@@ -151,7 +169,8 @@ DecodedCall LaunchDecoder::Decode(CUpti_CallbackId id, const void* params,
       return DecodeCopy(p.dstDevice, p.srcDevice, p.ByteCount);
     }
     default:
-      return Refuse("a launch of a kind that Reprise does not know");
+      return DecodeMemset(id, params)
+          .value_or(Refuse("a launch of a kind that Reprise does not know"));
   }
 }
 

@@ -138,6 +138,111 @@ Bits Integer(const Number& number, bool negative, int64_t most,
              : static_cast<uint32_t>(value);
 }
 
+// An encoding is a change of the number and the form that the result is in.
+enum class Change : uint8_t { kNone, kNegative, kInverse };
+enum class Form : uint8_t {
+  kFloat64,
+  kFloat32Wide,
+  kInt64,
+  kFloat32,
+  kFloat32Rounded,  // changed as a float64, then a float32
+  kInt32,
+  kBFloat16High,
+  kFloat16Wide,
+  kFloat16,
+  kBFloat16,
+};
+
+Change ChangeOf(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::kFloat64:
+    case Encoding::kFloat32Wide:
+    case Encoding::kInt64:
+    case Encoding::kFloat32:
+    case Encoding::kInt32:
+    case Encoding::kBFloat16High:
+    case Encoding::kFloat16Wide:
+    case Encoding::kFloat16:
+    case Encoding::kBFloat16:
+      return Change::kNone;
+    case Encoding::kNegativeFloat64:
+    case Encoding::kNegativeFloat32Wide:
+    case Encoding::kNegativeInt64:
+    case Encoding::kNegativeFloat32:
+    case Encoding::kNegativeInt32:
+    case Encoding::kNegativeBFloat16High:
+    case Encoding::kNegativeFloat16Wide:
+    case Encoding::kNegativeFloat16:
+    case Encoding::kNegativeBFloat16:
+      return Change::kNegative;
+    case Encoding::kInverseFloat64:
+    case Encoding::kInverseFloat32Wide:
+    case Encoding::kInverseFloat32:
+    case Encoding::kInverseRounded:
+    case Encoding::kInverseBFloat16High:
+    case Encoding::kInverseFloat16Wide:
+    case Encoding::kInverseFloat16:
+    case Encoding::kInverseBFloat16:
+      return Change::kInverse;
+  }
+  return Change::kNone;
+}
+
+Form FormOf(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::kFloat64:
+    case Encoding::kNegativeFloat64:
+    case Encoding::kInverseFloat64:
+      return Form::kFloat64;
+    case Encoding::kFloat32Wide:
+    case Encoding::kNegativeFloat32Wide:
+    case Encoding::kInverseFloat32Wide:
+      return Form::kFloat32Wide;
+    case Encoding::kInt64:
+    case Encoding::kNegativeInt64:
+      return Form::kInt64;
+    case Encoding::kFloat32:
+    case Encoding::kNegativeFloat32:
+    case Encoding::kInverseFloat32:
+      return Form::kFloat32;
+    case Encoding::kInverseRounded:
+      return Form::kFloat32Rounded;
+    case Encoding::kInt32:
+    case Encoding::kNegativeInt32:
+      return Form::kInt32;
+    case Encoding::kBFloat16High:
+    case Encoding::kNegativeBFloat16High:
+    case Encoding::kInverseBFloat16High:
+      return Form::kBFloat16High;
+    case Encoding::kFloat16Wide:
+    case Encoding::kNegativeFloat16Wide:
+    case Encoding::kInverseFloat16Wide:
+      return Form::kFloat16Wide;
+    case Encoding::kFloat16:
+    case Encoding::kNegativeFloat16:
+    case Encoding::kInverseFloat16:
+      return Form::kFloat16;
+    case Encoding::kBFloat16:
+    case Encoding::kNegativeBFloat16:
+    case Encoding::kInverseBFloat16:
+      return Form::kBFloat16;
+  }
+  return Form::kFloat64;
+}
+
+template <typename Real>
+Real Changed(Real value, Change change) {
+  switch (change) {
+    case Change::kNone:
+      return value;
+    case Change::kNegative:
+      return -value;
+    case Change::kInverse:
+      return 1 / value;
+  }
+  return value;
+}
+
 }  // namespace
 
 std::optional<uint64_t> Marker(const Scalar& scalar) {
@@ -190,64 +295,33 @@ std::optional<uint64_t> Encode(Encoding encoding, NumberType type,
   }
   constexpr int64_t kMost32 = std::numeric_limits<int32_t>::max();
   constexpr int64_t kMost64 = std::numeric_limits<int64_t>::max();
+  const Change change = ChangeOf(encoding);
   const Number number = NumberOf(type, bits);
   const double wide = number.real;
   // An integer is rounded once.
   const float narrow = number.integral ? static_cast<float>(number.integer)
                                        : static_cast<float>(wide);
-  switch (encoding) {
-    case Encoding::kFloat64:
-      return Float64(wide, decides);
-    case Encoding::kNegativeFloat64:
-      return Float64(-wide, decides);
-    case Encoding::kInverseFloat64:
-      return Float64(1.0 / wide, decides);
-    case Encoding::kFloat32Wide:
-      return Float32Wide(narrow, decides);
-    case Encoding::kNegativeFloat32Wide:
-      return Float32Wide(-narrow, decides);
-    case Encoding::kInverseFloat32Wide:
-      return Float32Wide(1.0f / narrow, decides);
-    case Encoding::kInt64:
-      return Integer(number, false, kMost64, decides);
-    case Encoding::kNegativeInt64:
-      return Integer(number, true, kMost64, decides);
-    case Encoding::kFloat32:
-      return Float32(narrow, decides);
-    case Encoding::kNegativeFloat32:
-      return Float32(-narrow, decides);
-    case Encoding::kInverseFloat32:
-      return Float32(1.0f / narrow, decides);
-    case Encoding::kInverseRounded:
-      return Float32(static_cast<float>(1.0 / wide), decides);
-    case Encoding::kInt32:
-      return Integer(number, false, kMost32, decides);
-    case Encoding::kNegativeInt32:
-      return Integer(number, true, kMost32, decides);
-    case Encoding::kBFloat16High:
-      return BFloat16High(narrow, decides);
-    case Encoding::kNegativeBFloat16High:
-      return BFloat16High(-narrow, decides);
-    case Encoding::kInverseBFloat16High:
-      return BFloat16High(1.0f / narrow, decides);
-    case Encoding::kFloat16Wide:
-      return Float16Wide(narrow, decides);
-    case Encoding::kNegativeFloat16Wide:
-      return Float16Wide(-narrow, decides);
-    case Encoding::kInverseFloat16Wide:
-      return Float16Wide(1.0f / narrow, decides);
-    case Encoding::kFloat16:
-      return Float16(narrow, decides);
-    case Encoding::kNegativeFloat16:
-      return Float16(-narrow, decides);
-    case Encoding::kInverseFloat16:
-      return Float16(1.0f / narrow, decides);
-    case Encoding::kBFloat16:
-      return BFloat16(narrow, decides);
-    case Encoding::kNegativeBFloat16:
-      return BFloat16(-narrow, decides);
-    case Encoding::kInverseBFloat16:
-      return BFloat16(1.0f / narrow, decides);
+  switch (FormOf(encoding)) {
+    case Form::kFloat64:
+      return Float64(Changed(wide, change), decides);
+    case Form::kFloat32Wide:
+      return Float32Wide(Changed(narrow, change), decides);
+    case Form::kInt64:
+      return Integer(number, change == Change::kNegative, kMost64, decides);
+    case Form::kFloat32:
+      return Float32(Changed(narrow, change), decides);
+    case Form::kFloat32Rounded:
+      return Float32(static_cast<float>(Changed(wide, change)), decides);
+    case Form::kInt32:
+      return Integer(number, change == Change::kNegative, kMost32, decides);
+    case Form::kBFloat16High:
+      return BFloat16High(Changed(narrow, change), decides);
+    case Form::kFloat16Wide:
+      return Float16Wide(Changed(narrow, change), decides);
+    case Form::kFloat16:
+      return Float16(Changed(narrow, change), decides);
+    case Form::kBFloat16:
+      return BFloat16(Changed(narrow, change), decides);
   }
   return std::nullopt;
 }
