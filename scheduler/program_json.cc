@@ -41,7 +41,7 @@ json OpJson(const engine::TracedOp& op, const engine::Frontend& frontend) {
               {"launches", op.launches.size()},
               {"by_eager", op.by_eager},
               {"nondeterministic", op.nondeterministic},
-              {"draws", op.draws},
+              {"draws", op.generator.draws},
               {"operands", json::array()},
               {"results", json::array()}};
   for (const engine::ValueRef& operand : op.operands) {

@@ -114,8 +114,8 @@ std::string CudaBackend::EndOp(TracedOp& op) {
   for (const Allocation& allocation : frontend_->TakeAllocations()) {
     op.temporaries.push_back(allocation);
   }
-  if (recorded.refusal.empty() && op.draws &&
-      frontend_->Generator().seed != op.generator.seed) {
+  if (recorded.refusal.empty() && op.generator.draws &&
+      frontend_->Generator().seed != op.generator.before.seed) {
     return "seeds the generator";
   }
   if (recorded.refusal.empty() && op.launches.empty() && MustLaunch(op)) {

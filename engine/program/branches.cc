@@ -26,7 +26,7 @@ bool RunsAlone(const Trace& trace, const Effects& effects, uint32_t k) {
   const auto outside = [&](ValueId v) {
     return trace.values[v].external && !effects.is_private(v);
   };
-  return op.nondeterministic || op.draws || op.by_eager ||
+  return op.nondeterministic || op.generator.draws || op.by_eager ||
          !trace.frontend->MayRunBeside(op.op) ||
          std::ranges::any_of(op.operands,
                              [&](const ValueRef& operand) {

@@ -48,13 +48,15 @@ void Clear(Launch& launch, size_t begin, size_t end) {
 
 base::Result<ExplainedDraw> ExplainDraw(const TracedOp& first,
                                         const TracedOp& second) {
-  if (first.draws != second.draws || first.increment != second.increment) {
+  const GeneratorUse& use = first.generator;
+  if (use.draws != second.generator.draws ||
+      use.increment != second.generator.increment) {
     return Fail(Code::kFailedPrecondition,
                 "it draws another amount of random numbers each time");
   }
   ExplainedDraw draw{{}, first.launches, first.launches, second.launches};
-  const GeneratorState& before = first.generator;
-  const GeneratorState& after = second.generator;
+  const GeneratorState& before = use.before;
+  const GeneratorState& after = second.generator.before;
   const bool seeds_differ = before.seed != after.seed;
   const bool offsets_differ = before.offset != after.offset;
   const bool telling =
@@ -68,7 +70,7 @@ base::Result<ExplainedDraw> ExplainDraw(const TracedOp& first,
       if (one.Word(at) != before.seed || other.Word(at) != after.seed) continue;
       const uint64_t ahead = one.Word(at + kWordBytes) - before.offset;
       if (other.Word(at + kWordBytes) - after.offset != ahead ||
-          ahead >= first.increment || ahead % kStep != 0) {
+          ahead >= use.increment || ahead % kStep != 0) {
         continue;
       }
       const bool tail = HasTail(one, at) && HasTail(other, at);

@@ -38,12 +38,12 @@ Draws Draws::Ahead(const Trace& first, const Trace& second) {
   std::vector<Seen> seen_at;  // by source
   for (uint32_t k = 0; k < first.ops.size() && k < second.ops.size(); ++k) {
     const TracedOp& op = first.ops[k];
-    if (!op.draws) continue;
+    if (!op.generator.draws) continue;
     if (draws.sources_.empty()) {
       draws.sources_.push_back(Source(Told::kByHead, k, head));
       seen_at.push_back(head);
     }
-    const Seen seen{op.generator, second.ops[k].generator};
+    const Seen seen{op.generator.before, second.ops[k].generator.before};
     size_t source = seen_at.size();
     while (source > 0 && !Explains(seen_at[source - 1], seen)) --source;
     if (source == 0) {
@@ -63,7 +63,7 @@ Draws Draws::Ahead(const Trace& first, const Trace& second) {
         {.op = k,
          .source = static_cast<uint32_t>(source),
          .ahead = seen.first.offset - seen_at[source].first.offset,
-         .increment = op.increment});
+         .increment = op.generator.increment});
   }
   return draws;
 }

@@ -216,7 +216,7 @@ base::Status Explainer::TryToExplain(uint32_t op) {
       const OpRanges ranges,
       OpRanges::Of(first_, second_, op, next_value_, explained_.place_bytes));
   std::optional<ExplainedDraw> draw;
-  if (a.draws || b.draws) {
+  if (a.generator.draws || b.generator.draws) {
     REPRISE_ASSIGN_OR_RETURN(draw, ExplainDraw(a, b));
   }
   const bool may_be_numbers = !changing_[op].empty();

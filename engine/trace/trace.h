@@ -93,6 +93,13 @@ struct ScalarSlot {
   Scalar recorded = {};
 };
 
+// What an op did to the default generator.
+struct GeneratorUse {
+  bool draws = false;      // the op moved it
+  GeneratorState before;   // where the op found it, if the op may draw
+  uint64_t increment = 0;  // how far the op moved its offset
+};
+
 struct TracedOp {
   OpId op = 0;
   cache::Signature before;      // of the trace's ops before this one
@@ -106,10 +113,7 @@ struct TracedOp {
   uint64_t switches = 0;          // see OpView
   // Its work was seen to give other bits, run twice on the same ones.
   bool nondeterministic = false;
-  // It moved the default generator from there, its offset by so much.
-  bool draws = false;
-  GeneratorState generator;
-  uint64_t increment = 0;
+  GeneratorUse generator;
   // Eager runs it where it is followed, too: its results are views of its
   // operands, without device work, or are values that arrive.
   bool by_eager = false;

@@ -123,7 +123,7 @@ base::Status TraceRecorder::Enter(const OpView& op,
   TracedOp& traced = trace_->ops.emplace_back();
   traced.op = op.op;
   traced.may_draw = op.may_use_generator;
-  if (traced.may_draw) traced.generator = frontend_->Generator();
+  if (traced.may_draw) traced.generator.before = frontend_->Generator();
   traced.may_trap = op.may_trap;
   if (op.may_use_library_plans) trace_->library_frees = library_frees_;
   traced.leaves_unwritten = op.leaves_unwritten;
@@ -276,7 +276,7 @@ std::string TraceRecorder::Leave(const OpView& op,
     return {};
   }
   if (!refusal.empty()) return refusal;
-  if (traced.draws) {
+  if (traced.generator.draws) {
     // A call draws in its turn, and what it tells is not known before.
     if (work_->wants_call() && std::ranges::any_of(traced.results, &IsOfHost)) {
       return "draws random numbers, and tells the host of them";
@@ -357,8 +357,9 @@ void TraceRecorder::NoteValue(const OpView& op, const ResultView& result,
 
 void TraceRecorder::NoteDraw(TracedOp& op) const {
   const GeneratorState now = frontend_->Generator();
-  op.draws = now != op.generator;
-  op.increment = now.offset - op.generator.offset;
+  GeneratorUse& use = op.generator;
+  use.draws = now != use.before;
+  use.increment = now.offset - use.before.offset;
 }
 
 // Where seed and offset are one number, the former is told first, as torch's
@@ -372,10 +373,10 @@ void TraceRecorder::NoteTold(TracedOp& op,
     spec.host_hash = results[r].host_hash;
     if (!results[r].host_integer.has_value()) continue;
     const auto told = static_cast<uint64_t>(*results[r].host_integer);
-    if (told == op.generator.seed && !seed_told) {
+    if (told == op.generator.before.seed && !seed_told) {
       spec.tells = Tells::kSeed;
       seed_told = true;
-    } else if (told == op.generator.offset) {
+    } else if (told == op.generator.before.offset) {
       spec.tells = Tells::kOffset;
     } else {
       continue;

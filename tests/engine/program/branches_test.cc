@@ -171,7 +171,7 @@ TEST_F(AloneTest, NondeterministicOp) {
   ExpectAlone();
 }
 TEST_F(AloneTest, OpThatDraws) {
-  op().draws = true;
+  op().generator.draws = true;
   ExpectAlone();
 }
 TEST_F(AloneTest, OpRunByEager) {

@@ -41,9 +41,8 @@ device::Launch Kernel(const std::vector<uint64_t>& words,
 TracedOp Op(const GeneratorState& at, uint64_t increment,
             std::vector<device::Launch> launches) {
   TracedOp op;
-  op.draws = increment != 0;
-  op.generator = at;
-  op.increment = increment;
+  op.generator = {
+      .draws = increment != 0, .before = at, .increment = increment};
   op.launches = std::move(launches);
   return op;
 }

@@ -39,9 +39,9 @@ class DrawsTest : public testing::Test {
       builder.Op({x}, {}, 1);
       TracedOp& op = builder.trace().ops.back();
       op.may_draw = !at.keeps_out;
-      op.draws = at.increment != 0;
-      op.generator = at.state;
-      op.increment = at.increment;
+      op.generator = {.draws = at.increment != 0,
+                      .before = at.state,
+                      .increment = at.increment};
     }
     builder.trace().generator = head;
     return builder.Take();

@@ -112,7 +112,8 @@ TEST_F(GateTest, OpsWaitForTheirTurnAtTheGenerator) {
   const ValueId b = builder_.Op({a}, {}, 1);
   builder_.Op({b}, {x});
   for (const uint32_t k : {1u, 2u}) {
-    builder_.trace().ops[k].may_draw = builder_.trace().ops[k].draws = true;
+    TracedOp& op = builder_.trace().ops[k];
+    op.may_draw = op.generator.draws = true;
   }
   EXPECT_THAT(Gates({}, {}, Remake::kNothing, Draws::InTurn(builder_.trace())),
               ElementsAre(Gate::kNone, Gate::kGenerator, Gate::kOutside));

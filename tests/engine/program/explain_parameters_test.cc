@@ -715,11 +715,11 @@ TEST_F(ExplainParametersTest, RandomProgramsCanBePlacedAnywhere) {
 // moved, and is none.
 TEST_F(TwoOpsTest, WhatDrawsHasSitesOfTheGeneratorAndNoAddressBehindThem) {
   for (Trace* trace : {first_.get(), second_.get()}) {
-    trace->ops[1].draws = true;
-    trace->ops[1].increment = 4;
+    trace->ops[1].generator.draws = true;
+    trace->ops[1].generator.increment = 4;
   }
-  first_->ops[1].generator = {7, 40};
-  second_->ops[1].generator = {7, 80};
+  first_->ops[1].generator.before = {7, 40};
+  second_->ops[1].generator.before = {7, 80};
   Launches(0, {First(a_)}, {Second(a_)});
   Launches(1, {First(b_), 7, 40, 0, First(a_) + 0x100},
            {Second(b_), 7, 80, 0, Second(a_) + 0x100});
@@ -739,10 +739,10 @@ TEST_F(TwoOpsTest, WhatDrawsHasSitesOfTheGeneratorAndNoAddressBehindThem) {
 
 TEST_F(TwoOpsTest, WhatDrawsWithoutHoldingTheStateFailsByName) {
   for (Trace* trace : {first_.get(), second_.get()}) {
-    trace->ops[1].draws = true;
-    trace->ops[1].increment = 4;
+    trace->ops[1].generator.draws = true;
+    trace->ops[1].generator.increment = 4;
   }
-  second_->ops[1].generator = {7, 80};
+  second_->ops[1].generator.before = {7, 80};
   Launches(1, {First(b_)}, {Second(b_)});
   ExpectFailure(1, "the generator's state");
 }

@@ -31,11 +31,9 @@ class DrawCursorTest : public testing::Test {
     builder.trace().generator = {7, 40};
     second.generator = {7, 80};
     for (const uint32_t k : {1, 3}) {
-      TracedOp& op = builder.trace().ops[k];
-      op.draws = true;
-      op.increment = 4;
-      op.generator = {7, k == 1 ? 40u : 44u};
-      second.ops[k].generator = {7, k == 1 ? 80u : 84u};
+      builder.trace().ops[k].generator = {
+          .draws = true, .before = {7, k == 1 ? 40u : 44u}, .increment = 4};
+      second.ops[k].generator.before = {7, k == 1 ? 80u : 84u};
     }
     program_ = std::make_unique<Program>(builder.Take());
     program_->effects =

@@ -79,11 +79,9 @@ class InstanceTest : public testing::Test {
   void DrawsAt(uint32_t op, const GeneratorState& first,
                const GeneratorState& second) {
     second_.ops.resize(builder_.ops());
-    second_.ops[op].generator = second;
-    TracedOp& traced = builder_.trace().ops[op];
-    traced.draws = true;
-    traced.generator = first;
-    traced.increment = 4;
+    second_.ops[op].generator.before = second;
+    builder_.trace().ops[op].generator = {
+        .draws = true, .before = first, .increment = 4};
   }
   // Ops 1 and 3 do, from 40 and 44 on, then from 80 and 84 on; the head does
   // not.
