@@ -4,9 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/batch/batch_event.h"
 #include "engine/batch/dependencies.h"
-#include "engine/batch/kernel_code.h"
 #include "scheduler/batch_span.h"
 
 namespace reprise::scheduler {
@@ -31,24 +29,6 @@ bool Same(const std::vector<engine::Access>& a,
                                    a.size() * sizeof(engine::Access)) == 0);
 }
 
-std::string PlaceOf(const engine::Node& node, size_t launch) {
-  const char* kind = node.kind == engine::Node::Kind::kCopy   ? "copy"
-                     : node.kind == engine::Node::Kind::kFill ? "fill"
-                                                              : "";
-  return "launch " + std::to_string(launch) + " (" +
-         (node.kernel != nullptr ? "kernel '" + node.kernel->name() + "'"
-                                 : kind) +
-         ")";
-}
-
-// Where argument `index` of a kernel, copy or fill lies in the node's image.
-uint32_t OffsetOf(const engine::Node& node, size_t index) {
-  if (node.kernel != nullptr) {
-    return (*node.kernel->params())[index].offset_bytes;
-  }
-  return static_cast<uint32_t>(index * sizeof(void*));
-}
-
 }  // namespace
 
 std::unique_ptr<engine::BatchRecord> BatchStream::TakeRecord() {
@@ -63,84 +43,6 @@ void BatchStream::ReturnRecord(std::unique_ptr<engine::BatchRecord> record) {
   record->Clear();
   const base::MutexLock lock(mutex_);
   if (records_.size() < kRecordsKept) records_.push_back(std::move(record));
-}
-
-Status BatchStream::Check(const engine::BatchRecord& record) const {
-  if (record.mistake().has_value()) {
-    return base::Fail(Code::kInvalidArgument, *record.mistake());
-  }
-  for (size_t i = 0; i < record.nodes().size(); ++i) {
-    const engine::Node& node = record.nodes()[i];
-    if (node.kind != engine::Node::Kind::kKernel) continue;
-    const auto place = [&] { return PlaceOf(node, i); };
-    if (Status compiled = node.kernel->Wait(); !compiled) {
-      return tl::unexpected(compiled.error().In(place()));
-    }
-    if ((node.kernel->host() != nullptr) != device().on_host()) {
-      return base::Fail(
-          Code::kInvalidArgument,
-          place() + (device().on_host()
-                         ? " is of a GPU, and the stream of a host runtime: "
-                           "make it with the stream's runtime (HostKernel)"
-                         : " is a function of the host, and the stream of a "
-                           "GPU: make it with the stream's runtime "
-                           "(CompileKernel, AdoptKernel)"));
-    }
-    if (node.kernel->context() != device().context().context) {
-      return base::Fail(Code::kInvalidArgument,
-                        place() +
-                            " is of another runtime's device or context than "
-                            "the stream: make it with the stream's runtime");
-    }
-    if (Status admitted = device().Admit(node); !admitted) {
-      return tl::unexpected(admitted.error().In(place()));
-    }
-  }
-  return {};
-}
-
-Status BatchStream::CheckMemory(const std::vector<engine::Node>& nodes,
-                                const std::vector<engine::Access>& accesses,
-                                const std::vector<std::byte>& image) const {
-  if (!on_host_) return {};
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const engine::Node& node = nodes[i];
-    const auto check = [&](size_t argument, uint64_t bytes) -> Status {
-      const void* begin = nullptr;
-      std::memcpy(&begin,
-                  image.data() + node.image_begin + OffsetOf(node, argument),
-                  sizeof begin);
-      Status admitted = device().AdmitMemory(begin, bytes);
-      if (admitted) return admitted;
-      return tl::unexpected(admitted.error()
-                                .In("argument " + std::to_string(argument))
-                                .In(PlaceOf(node, i)));
-    };
-    for (uint32_t a = 0; a < node.accesses; ++a) {
-      const engine::Access& access = accesses[node.access_begin + a];
-      REPRISE_RETURN_IF_ERROR(check(access.argument, access.bytes));
-    }
-    if (node.kernel == nullptr) continue;
-    // Of a plain pointer the address is known.
-    for (size_t p = 0; p < node.kernel->params()->size(); ++p) {
-      if (node.kernel->TypeOf(p).kind != engine::ParamType::Kind::kPointer) {
-        continue;
-      }
-      REPRISE_RETURN_IF_ERROR(check(p, 0));
-    }
-  }
-  return {};
-}
-
-Status BatchStream::CheckWaits(const engine::BatchRecord& record) {
-  for (const engine::BatchRecord::EventUse& wait : record.waits()) {
-    if (wait.event->recorded()) continue;
-    return base::Fail(Code::kFailedPrecondition,
-                      "launch " + std::to_string(wait.node) +
-                          " (wait) waits for a point of a batch that was not "
-                          "submitted yet: submit that batch before");
-  }
-  return {};
 }
 
 Result<engine::Captures> BatchStream::CaptureAll(
@@ -158,10 +60,10 @@ Result<engine::Captures> BatchStream::CaptureAll(
 
 Status BatchStream::Submit(const engine::BatchRecord& record) {
   const base::MutexLock lock(mutex_);
-  if (record.mistake().has_value()) return Check(record);
-  REPRISE_RETURN_IF_ERROR(CheckWaits(record));
+  if (record.mistake().has_value()) return checks_.Check(record);
+  REPRISE_RETURN_IF_ERROR(BatchChecks::CheckWaits(record));
   REPRISE_RETURN_IF_ERROR(
-      CheckMemory(record.nodes(), record.accesses(), record.image()));
+      checks_.CheckMemory(record.nodes(), record.accesses(), record.image()));
   ++stats_.batches;
   if (record.nodes().empty()) return {};
   const engine::DeviceScope scope(device());
@@ -170,7 +72,7 @@ Status BatchStream::Submit(const engine::BatchRecord& record) {
   const bool unknown = record.has_unknown_work() ||
                        (device().on_host() && !record.captures().empty());
   if (unknown || device().Capturing(workshop_.stream)) {
-    REPRISE_RETURN_IF_ERROR(Check(record));
+    REPRISE_RETURN_IF_ERROR(checks_.Check(record));
     return LaunchAll(record);
   }
   BatchEntry& entry = EntryFor(record);
@@ -178,7 +80,7 @@ Status BatchStream::Submit(const engine::BatchRecord& record) {
   if (entry.state == BatchEntry::State::kBuilding) CollectBuild(entry);
   if (entry.state == BatchEntry::State::kReady) return Replay(entry, record);
   // What has a graph was checked before it was built.
-  REPRISE_RETURN_IF_ERROR(Check(record));
+  REPRISE_RETURN_IF_ERROR(checks_.Check(record));
   ++entry.seen;
   if (BuildIsDue(entry)) {
     StartBuild(entries_.front(), record);

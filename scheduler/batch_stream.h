@@ -23,6 +23,7 @@
 #include "engine/batch/stream_stats.h"
 #include "engine/device/launch_graph.h"
 #include "scheduler/adaptive_graph.h"
+#include "scheduler/batch_checks.h"
 
 namespace reprise::scheduler {
 
@@ -65,9 +66,7 @@ class BatchStream {
 
   // All that the workshop names outlives it; builds may outlive it.
   BatchStream(const AdaptiveGraph::Workshop& workshop, const Options& options)
-      : workshop_(workshop),
-        options_(options),
-        on_host_(workshop.device->on_host()) {}
+      : workshop_(workshop), options_(options), checks_(workshop.device) {}
   BatchStream(const BatchStream&) = delete;
   BatchStream& operator=(const BatchStream&) = delete;
 
@@ -78,23 +77,14 @@ class BatchStream {
 
   base::Status Submit(const engine::BatchRecord& record)
       REPRISE_EXCLUDES(mutex_);
-  // Everything about the record that can be wrong; waits for its kernels.
-  base::Status Check(const engine::BatchRecord& record) const;
-  // kInvalidArgument for memory that a launch names and the device, as far as
-  // it can tell, has not (BatchDevice::AdmitMemory): the addresses are those in
-  // `image`, and what `accesses` says of it. On the host only.
-  base::Status CheckMemory(const std::vector<engine::Node>& nodes,
-                           const std::vector<engine::Access>& accesses,
-                           const std::vector<std::byte>& image) const;
   // Calls the works of its captures to have them captured.
   base::Result<engine::Captures> CaptureAll(
       const engine::BatchRecord& record) const;
-  // kFailedPrecondition where it waits for what nobody has recorded.
-  static base::Status CheckWaits(const engine::BatchRecord& record);
 
   engine::StreamStats stats() const REPRISE_EXCLUDES(mutex_);
   std::vector<engine::PlanReport> plans() const REPRISE_EXCLUDES(mutex_);
   const AdaptiveGraph::Workshop& workshop() const { return workshop_; }
+  const BatchChecks& checks() const { return checks_; }
 
  private:
   using Entries = std::list<std::shared_ptr<BatchEntry>>;  // latest first
@@ -126,7 +116,7 @@ class BatchStream {
 
   const AdaptiveGraph::Workshop workshop_;
   const Options options_;
-  const bool on_host_;
+  const BatchChecks checks_;
 
   mutable base::Mutex mutex_;
   Entries entries_ REPRISE_GUARDED_BY(mutex_);

@@ -100,10 +100,11 @@ Result<Plan> Batch::Prepare() {
   REPRISE_RETURN_IF_ERROR(Use());
   const auto record =
       std::exchange(record_, std::make_unique<engine::BatchRecord>());
-  REPRISE_RETURN_IF_ERROR(stream_->batches().Check(*record));
-  REPRISE_RETURN_IF_ERROR(scheduler::BatchStream::CheckWaits(*record));
-  REPRISE_RETURN_IF_ERROR(stream_->batches().CheckMemory(
-      record->nodes(), record->accesses(), record->image()));
+  const scheduler::BatchChecks& checks = stream_->batches().checks();
+  REPRISE_RETURN_IF_ERROR(checks.Check(*record));
+  REPRISE_RETURN_IF_ERROR(scheduler::BatchChecks::CheckWaits(*record));
+  REPRISE_RETURN_IF_ERROR(
+      checks.CheckMemory(record->nodes(), record->accesses(), record->image()));
   if (record->nodes().empty()) {
     return base::Fail(Code::kInvalidArgument, "there is nothing to prepare");
   }

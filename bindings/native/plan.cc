@@ -156,7 +156,7 @@ Status PreparedPlan::Launch() {
                                   recipe_->name);
   const engine::DeviceScope scope(stream_->runtime().device());
   REPRISE_RETURN_IF_ERROR(scope.status());
-  REPRISE_RETURN_IF_ERROR(stream_->batches().CheckMemory(
+  REPRISE_RETURN_IF_ERROR(stream_->batches().checks().CheckMemory(
       recipe_->nodes, accesses_, graph_->image()));
   REPRISE_RETURN_IF_ERROR(CheckOrder());
   REPRISE_RETURN_IF_ERROR(graph_->Give());

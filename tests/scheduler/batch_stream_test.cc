@@ -240,7 +240,7 @@ TEST_F(BatchStreamTest, AWaitForWhatWasNotSubmittedIsRefused) {
   EXPECT_THAT(Refusal(record, Code::kFailedPrecondition),
               HasSubstr("launch 3 (wait)"));
   event->set_recorded();
-  EXPECT_TRUE(BatchStream::CheckWaits(record));
+  EXPECT_TRUE(BatchChecks::CheckWaits(record));
 }
 
 TEST_F(BatchStreamTest, RecordsGoRoundAndComeEmpty) {
