@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/backend/cuda_backend.h"
-#include "engine/backend/host_backend.h"
 #include "engine/base/asymmetric_fence.h"
 #include "engine/base/task.h"
 #include "engine/device/launch_recorder.h"
@@ -19,14 +17,12 @@
 #include "scheduler/runtime_devices.h"
 #include "scheduler/session_table.h"
 #include "scheduler/span.h"
+#include "scheduler/stream_backends.h"
 #include "scheduler/stream_session.h"
 #include "scheduler/stream_writes.h"
 
 namespace reprise::scheduler {
 namespace {
-
-// Running statistics, counters, biases: what is larger waits for the program.
-constexpr uint64_t kPrivateBytes = uint64_t{64} << 10;
 
 // For people.
 std::string NameOf(const StreamKey& key) {
@@ -126,9 +122,7 @@ class Runtime::Impl {
     recording_forbidden_.store(false, std::memory_order_relaxed);
   }
 #ifdef REPRISE_MEASURE
-  void SkipLaunches(bool skip) {
-    skip_launches_.store(skip, std::memory_order_relaxed);
-  }
+  void SkipLaunches(bool skip) { backends_.SkipLaunches(skip); }
 #endif
   uint64_t evictions() const {
     return plans_.stats().evictions - evictions_before_reset_;
@@ -167,7 +161,7 @@ class Runtime::Impl {
     StreamSession::Parts parts;
     parts.kind = devices_.kind();
     parts.frontend = make_frontend_(key);
-    auto backend = MakeBackend(key, parts.frontend.get());
+    auto backend = backends_.Make(key, parts.frontend.get(), &background());
     if (!backend) {
       base::Log(base::LogLevel::kWarning, backend.error().message());
       return nullptr;
@@ -192,32 +186,6 @@ class Runtime::Impl {
     return std::make_unique<StreamSession>(std::move(parts));
   }
 
-  base::Result<std::unique_ptr<engine::Backend>> MakeBackend(
-      const StreamKey& key, engine::Frontend* frontend) {
-    if (devices_.is_host()) {
-      return std::make_unique<engine::HostBackend>(
-          frontend, engine::HostBackend::Options{
-                        .max_arena_bytes = options_.max_arena_bytes,
-                        .private_bytes = [this] { return PrivateBytes(); }});
-    }
-    REPRISE_ASSIGN_OR_RETURN(engine::CudaContext context,
-                             devices_.ContextFor(key));
-    context.builds = &background();
-#ifdef REPRISE_MEASURE
-    context.skip_launches = &skip_launches_;
-#endif
-    return std::make_unique<engine::CudaBackend>(
-        context, frontend,
-        engine::CudaBackend::Options{
-            .max_arena_bytes = options_.max_arena_bytes,
-            .branches = options_.branches,
-            .private_bytes = [this] { return PrivateBytes(); },
-            .compare =
-                [this, device = key.device] {
-                  return devices_.CompareOf(device);
-                }});
-  }
-
   // Runs the job off the program's threads.
   void Post(std::shared_ptr<BuildJob> job) {
     background().Post([this, job = std::move(job)]() mutable {
@@ -227,10 +195,6 @@ class Runtime::Impl {
       job->Run();
       job.reset();
     });
-  }
-
-  uint64_t PrivateBytes() const {
-    return writes_.several() ? 0 : kPrivateBytes;
   }
 
   base::TaskRunner& background() {
@@ -245,15 +209,14 @@ class Runtime::Impl {
   Track track_;  // of the cache
   PlanCache plans_;
   std::atomic<uint64_t> evictions_before_reset_{0};
-#ifdef REPRISE_MEASURE
-  std::atomic<bool> skip_launches_{false};
-#endif
   // Relaxed: a session that reads it late holds its lock then, and
   // StopRecording, which takes that lock afterwards, ends what it began.
   std::atomic<bool> recording_forbidden_{false};
   Skipping asleep_;
   UnwatchedWork unwatched_{[this] { return devices_.InUse(); }};
   StreamWrites writes_{under_way_, devices_.kind()};
+  StreamBackends backends_{
+      {.devices = &devices_, .options = &options_, .writes = &writes_}};
   std::atomic<bool> privacy_ended_{false};
   const MakeFrontend make_frontend_;
   Interrupts interrupts_{

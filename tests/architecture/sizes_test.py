@@ -27,7 +27,6 @@ LARGER = {
     "bindings/torch/runtime/op_policy.cc": 516,
     "scheduler/lifecycle.cc": 629,
     "scheduler/repetition.h": 365,
-    "scheduler/runtime.cc": 436,
     "scheduler/stream_session.cc": 755,
     "scheduler/stream_session.h": 339,
 }
