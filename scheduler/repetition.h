@@ -6,18 +6,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "cache/recent_map.h"
-#include "cache/signature.h"
 #include "engine/trace/op.h"
 #include "engine/trace/open_trace.h"
 #include "engine/trace/trace.h"
+#include "scheduler/op_history.h"
 
 namespace reprise::scheduler {
 
@@ -37,8 +34,8 @@ namespace reprise::scheduler {
 // it has gone round more often: a network may use some of its layers several
 // times in a pass, on other sizes each time.
 //
-// Single-thread. Cost: two look-ups and some copying an op; once a loop, a walk
-// over all of them.
+// Single-thread. Cost: that of OpHistory an op; once a loop, a walk over all of
+// them.
 class Repetition {
  public:
   static constexpr size_t kShortestPeriod = 16;
@@ -58,10 +55,7 @@ class Repetition {
   };
 
   void Clear() {
-    ops_.clear();
-    names_.clear();
-    last_.Clear();
-    last_on_weight_.Clear();
+    ops_.Clear();
     words_ = code_ = Loop();
   }
 
@@ -72,23 +66,7 @@ class Repetition {
             std::span<const engine::ValueRef> values,
             const engine::OpenTrace& open) {
     const size_t index = ops_.size();
-    const auto [last, first] = last_.FindOrPut(hash);
-    ops_.push_back({hash, op, names_.size(), operands.size(), open.values(),
-                    first ? index : last, index, false});
-    for (const engine::Operand& operand : operands) {
-      int64_t elements = 1;
-      for (const int64_t size : operand.sizes) elements *= size;
-      ops_.back().elements += elements;
-    }
-    last = index;
-    for (size_t i = 0; i < operands.size(); ++i) {
-      // A token of what the trace made may have been another's before; its
-      // value's number has not. Tokens are even.
-      const bool older = open.external(values[i].value);
-      names_.push_back(older ? reinterpret_cast<uint64_t>(operands[i].storage)
-                             : uint64_t{values[i].value} << 1 | 1);
-      if (older && !ops_.back().has_older) NoteWeight(index);
-    }
+    ops_.Add(op, hash, operands, values, open);
     if (words_.period > 0 && !GoesOn(words_, index)) words_ = Loop();
     if (words_.period == 0) words_.period = PeriodOf(index);
     if (IsOver(words_, words_.period)) return Found::kLoop;
@@ -109,7 +87,7 @@ class Repetition {
   // once more: what has come since such an op uses the weights that were used
   // between that one and one before it, whatever else the two do.
   bool ComesRound(uint64_t hash) {
-    const size_t* last = last_.Find(hash);
+    const size_t* last = ops_.FindLast(hash);
     if (last == nullptr || *last >= ops_.size()) return false;
     // Several such ops may be in one body.
     size_t half = *last;
@@ -119,10 +97,7 @@ class Repetition {
         if (ops_[begin].before == begin) return false;
         begin = ops_[begin].before;
       }
-      if (UseTheSameWeights(WeightUses(begin, half),
-                            WeightUses(half, ops_.size()))) {
-        return true;
-      }
+      if (ops_.UseSameWeights(begin, half, ops_.size())) return true;
       if (ops_[half].before == half) return false;
       half = ops_[half].before;
     }
@@ -146,24 +121,11 @@ class Repetition {
     const size_t last = ops_.size() - code_.period;
     const std::optional<size_t> op = EndBefore(last);
     if (!op) return std::nullopt;
-    return End{ops_[*op].op, SharedStorages(*op, *op + code_.period),
+    return End{ops_[*op].op, ops_.SharedStorages(*op, *op + code_.period),
                static_cast<uint32_t>(last - 1 - *op)};
   }
 
  private:
-  struct Op {
-    uint64_t hash;
-    engine::OpId op;
-    size_t first_name;
-    size_t operands;
-    engine::ValueId values;  // when it came: its results are numbered from here
-    // The last one of its form before it, and the last one of its operator on
-    // its first older operand; itself: there is none.
-    size_t before;
-    size_t before_on_weight;
-    bool has_older;
-    int64_t elements = 0;  // of all operands
-  };
   // A candidate.
   struct Loop {
     size_t period = 0;  // 0: there is none
@@ -181,17 +143,6 @@ class Repetition {
   // So many ops may come behind the one that tells where a body ends.
   static constexpr size_t kMostAfter = 8;
   static constexpr size_t kNowhere = ~size_t{0};
-  static constexpr size_t kMostForms = size_t{1} << 20;
-
-  // Of the op that came last, the name that came last is its first older one.
-  void NoteWeight(size_t index) {
-    ops_[index].has_older = true;
-    const uint64_t words[] = {ops_[index].op, names_.back()};
-    const auto [last, first] =
-        last_on_weight_.FindOrPut(cache::HashWords(words).lo);
-    if (!first) ops_[index].before_on_weight = last;
-    last = index;
-  }
 
   // One more op has matched, of so many that are enough. True if the next one
   // begins the body.
@@ -199,28 +150,6 @@ class Repetition {
     if (loop.period == 0 || ++loop.matched < enough) return false;
     if (!loop.left) loop.left = OpsToTheBody(loop);
     return (*loop.left)-- == 0;
-  }
-
-  // Which operators use which older storages, in order.
-  using Uses = std::vector<std::pair<engine::OpId, uint64_t>>;
-  Uses WeightUses(size_t begin, size_t end) const {
-    Uses uses;
-    for (size_t k = begin; k < end; ++k) {
-      for (size_t i = 0; i < ops_[k].operands; ++i) {
-        const uint64_t name = names_[ops_[k].first_name + i];
-        if ((name & 1) == 0) uses.emplace_back(ops_[k].op, name);
-      }
-    }
-    std::ranges::sort(uses);
-    uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
-    return uses;
-  }
-  // Nearly all: a pass may do something that others do not.
-  static bool UseTheSameWeights(const Uses& a, const Uses& b) {
-    Uses shared;
-    std::ranges::set_intersection(a, b, std::back_inserter(shared));
-    return !shared.empty() &&
-           4 * shared.size() >= 3 * std::max(a.size(), b.size());
   }
 
   // How long ago the op of today may have come last; 0 if it has not.
@@ -239,65 +168,37 @@ class Repetition {
   // The same for its code.
   size_t PeriodOfCode(size_t index) const {
     const size_t before = ops_[index].before_on_weight;
-    return SameCode(index, before) && SameWeight(index, before) ? index - before
-                                                                : 0;
+    return ops_.SameCode(index, before) && ops_.SameWeight(index, before)
+               ? index - before
+               : 0;
   }
 
-  bool SameCode(size_t a, size_t b) const {
-    return ops_[a].op == ops_[b].op && ops_[a].operands == ops_[b].operands;
-  }
-  bool SameForm(size_t a, size_t b) const {
-    return ops_[a].hash == ops_[b].hash && ops_[a].operands == ops_[b].operands;
-  }
-  bool SameWeight(size_t a, size_t b) const {
-    for (size_t i = 0; i < ops_[a].operands; ++i) {
-      if (names_[ops_[a].first_name + i] == names_[ops_[b].first_name + i]) {
-        return true;
-      }
-    }
-    return false;
-  }
   // The last op before that one, if it is near, that has the same weight as the
   // one a period later.
   std::optional<size_t> EndBefore(size_t op) const {
     for (size_t n = 1; n <= std::min({kMostAfter + 1, op, code_.period}); ++n) {
-      const auto shared = SharedStorages(op - n, op - n + code_.period);
+      const auto shared = ops_.SharedStorages(op - n, op - n + code_.period);
       if (std::ranges::any_of(shared, [](auto one) { return one != nullptr; }))
         return op - n;
     }
     return std::nullopt;
   }
-  // By operand; null where they are not the same, or made by the open trace.
-  std::vector<engine::StorageToken> SharedStorages(size_t a, size_t b) const {
-    std::vector<engine::StorageToken> shared(ops_[a].operands, nullptr);
-    for (size_t i = 0; i < std::min(ops_[a].operands, ops_[b].operands); ++i) {
-      const uint64_t name = names_[ops_[a].first_name + i];
-      if ((name & 1) == 0 && name == names_[ops_[b].first_name + i])
-        shared[i] = reinterpret_cast<engine::StorageToken>(name);
-    }
-    return shared;
-  }
   std::vector<bool> WeightsOf(size_t op) const {
     const size_t before = op >= code_.period ? op - code_.period : op;
-    std::vector<bool> same(ops_[op].operands);
-    for (size_t i = 0; i < same.size(); ++i) {
-      same[i] = names_[ops_[op].first_name + i] ==
-                names_[ops_[before].first_name + i];
-    }
-    return same;
+    return ops_.SameOperands(op, before);
   }
   bool Repeats(size_t a, size_t b) const {
-    return SameForm(a, b) && (SameWeight(a, b) || !ops_[a].has_older);
+    return ops_.SameForm(a, b) && (ops_.SameWeight(a, b) || !ops_[a].has_older);
   }
 
   // The op goes on as a period before.
   bool GoesOn(Loop& loop, size_t index) const {
     const size_t before = index - loop.period;
-    if (!SameForm(index, before)) {
-      if (&loop == &words_ || !SameCode(index, before)) return false;
+    if (!ops_.SameForm(index, before)) {
+      if (&loop == &words_ || !ops_.SameCode(index, before)) return false;
       if (ops_[index].elements != ops_[before].elements) ++loop.other_sizes;
     }
-    if (SameWeight(index, before)) {
+    if (ops_.SameWeight(index, before)) {
       ++loop.weights;
     } else if (ops_[index].has_older) {
       ++loop.strange;
@@ -309,31 +210,14 @@ class Repetition {
   // an op to it and behind is told where a period behind it has been seen.
   size_t OpsToTheBody(const Loop& loop) const {
     const size_t period = loop.period;
-    std::vector<size_t> last_use(ops_.back().values, 0);
-    for (size_t k = 0; k < ops_.size(); ++k) {
-      for (size_t i = 0; i < ops_[k].operands; ++i) {
-        const uint64_t name = names_[ops_[k].first_name + i];
-        if ((name & 1) != 0) last_use[name >> 1] = k;
-      }
-    }
-    // Begin with what goes from op k - 1 to op k, for each k.
-    std::vector<int64_t> change(ops_.size() + 1, 0);
-    for (size_t k = 0; k + 1 < ops_.size(); ++k) {
-      for (engine::ValueId v = ops_[k].values; v < ops_[k + 1].values; ++v) {
-        if (last_use[v] <= k) continue;
-        ++change[k + 1];
-        --change[last_use[v] + 1];
-      }
-    }
+    const std::vector<int64_t> cross = ops_.Crossings();
     // The next op is one of `last`'s form.
     const size_t last = ops_.size() - period;
-    std::vector<int64_t> cross;
-    std::partial_sum(change.begin(), change.end(), std::back_inserter(cross));
     // A loop that is told by its code is to be known again by a weight: of the
     // op that begins its body, or of one of those before, which end it.
     const auto may_begin = [&](size_t left) {
       const size_t op = last - period + left;
-      return &loop == &words_ || SameWeight(op, op + period) ||
+      return &loop == &words_ || ops_.SameWeight(op, op + period) ||
              EndBefore(left == 0 ? last : op).has_value();
     };
     // What is made of nothing rather begins a body than ends it.
@@ -350,12 +234,7 @@ class Repetition {
     return best;
   }
 
-  std::vector<Op> ops_;
-  std::vector<uint64_t> names_;  // of storages, op by op
-  // By hash, the last op of such a form.
-  cache::RecentMap<size_t> last_{kMostForms};
-  // By operator and first older operand.
-  cache::RecentMap<size_t> last_on_weight_{kMostForms};
+  OpHistory ops_;
   Loop words_;
   Loop code_;
 };
